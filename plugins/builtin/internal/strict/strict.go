@@ -1,0 +1,195 @@
+// Package strict decodes the config of a builtin: JSON in which every member must be known and of the right type, and
+// of which everything that is wrong is reported at once, by the member's name. It knows nothing of what values mean.
+package strict
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Fields are the members that a mapping may have, and where their values go: a *string (which must not be empty), a
+// *time.Duration (a string such as "10s"), a *[]string, a *map[string]string, or Fields for a mapping inside.
+type Fields map[string]any
+
+// maxProblems bounds how many mistakes are told; what is beyond is counted.
+const maxProblems = 20
+
+// Decode decodes config into fields. Members that are absent or null leave their field as it is, as does an empty
+// config. The error lists what is wrong, a line each, and never holds a value.
+func Decode(config json.RawMessage, fields Fields) error {
+	if len(bytes.TrimSpace(config)) == 0 {
+		return nil
+	}
+	var problems []error
+	decodeFields(config, "", fields, func(format string, args ...any) {
+		problems = append(problems, fmt.Errorf(format, args...))
+	})
+	if beyond := len(problems) - maxProblems; beyond > 0 {
+		problems = append(problems[:maxProblems], fmt.Errorf("and %d more mistakes", beyond))
+	}
+	return errors.Join(problems...)
+}
+
+type report func(format string, args ...any)
+
+func decodeFields(raw json.RawMessage, path string, fields Fields, fail report) {
+	members, ok := decodeAs[map[string]json.RawMessage](raw, path, "a mapping", fail)
+	if !ok {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		member := join(path, name)
+		switch field := fields[name].(type) {
+		case nil:
+			fail("%s", unknown(path, name, fields))
+		case Fields:
+			decodeFields(members[name], member, field, fail)
+		case *string:
+			if s, ok := decodeAs[string](members[name], member, "a string", fail); ok {
+				if *field = s; s == "" {
+					fail("%s: must not be empty", member)
+				}
+			}
+		case *time.Duration:
+			if s, ok := decodeAs[string](members[name], member, `a duration such as "10s"`, fail); ok {
+				d, err := time.ParseDuration(s)
+				if *field = d; err != nil {
+					fail(`%s: must be a duration such as "10s" or "1m30s"`, member)
+				}
+			}
+		case *[]string:
+			items, _ := decodeAs[[]json.RawMessage](members[name], member, "a list of strings", fail)
+			for i, item := range items {
+				// Each is decoded by itself, null included, so that the mistake has its place.
+				s, ok := decodeAs[string](item, fmt.Sprintf("%s[%d]", member, i), "a string", fail)
+				if !ok && isNull(item) {
+					fail("%s[%d]: must be a string, not null", member, i)
+				}
+				*field = append(*field, s)
+			}
+		case *map[string]string:
+			values, _ := decodeAs[map[string]json.RawMessage](members[name], member, "a mapping of strings", fail)
+			*field = make(map[string]string, len(values))
+			for _, key := range slices.Sorted(maps.Keys(values)) {
+				s, ok := decodeAs[string](values[key], join(member, key), "a string", fail)
+				if !ok && isNull(values[key]) {
+					fail("%s: must be a string, not null", join(member, key))
+				}
+				(*field)[key] = s
+			}
+		default:
+			fail("%s: the field's type %T is not supported", member, field)
+		}
+	}
+}
+
+// decodeAs decodes raw as a T. It is false for null, of which nothing is said, and for anything that is no T, of which
+// fail is told.
+func decodeAs[T any](raw json.RawMessage, path, want string, fail report) (value T, ok bool) {
+	if isNull(raw) {
+		return value, false
+	}
+	if err := json.Unmarshal(raw, &value); err != nil {
+		if path == "" {
+			path = "config"
+		}
+		what := kind(raw)
+		if what == "a number" && want == "a string" {
+			what += " (put it in quotes)"
+		}
+		fail("%s: must be %s, not %s", path, want, what)
+		return value, false
+	}
+	return value, true
+}
+
+func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }
+
+// kind names the type of a JSON value.
+func kind(raw json.RawMessage) string {
+	if !json.Valid(raw) {
+		return "something that is not JSON"
+	}
+	switch bytes.TrimSpace(raw)[0] {
+	case '{':
+		return "a mapping"
+	case '[':
+		return "a list"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return "a boolean"
+	case 'n':
+		return "null"
+	}
+	return "a number"
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return shorten(name)
+	}
+	return path + "." + shorten(name)
+}
+
+// shorten keeps a name that was read from growing the report without bound.
+func shorten(name string) string {
+	const most = 64
+	if len(name) > most {
+		return strings.ToValidUTF8(name[:most], "") + "…"
+	}
+	return name
+}
+
+func unknown(path, name string, fields Fields) string {
+	known := slices.Sorted(maps.Keys(fields))
+	message := fmt.Sprintf("unknown field %q", shorten(name))
+	if path != "" {
+		message = fmt.Sprintf("%s: %s", path, message)
+	}
+	if near, ok := closest(name, known); ok {
+		message += fmt.Sprintf(", did you mean %q?", near)
+	}
+	return message + " (known: " + strings.Join(known, ", ") + ")"
+}
+
+// closest finds the name that was probably meant: the nearest one, if a third of its letters or fewer are wrong.
+func closest(name string, known []string) (string, bool) {
+	if len(name) > 64 {
+		return "", false
+	}
+	best, least := "", len(name)+1
+	for _, k := range known {
+		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least && d <= max(1, len(k)/3) {
+			best, least = k, d
+		}
+	}
+	return best, best != ""
+}
+
+// distance is Levenshtein's, in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
