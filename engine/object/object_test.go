@@ -1,0 +1,262 @@
+package object
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"7",` +
+	`"labels":{"app.kubernetes.io/name":"web","tier":"<front>"},"managedFields":[{"manager":"kubectl","fieldsV1":{"f:x":{}}}]},` +
+	`"spec":{"nodeName":"n1","replicas":9007199254740993,"ratio":0.5,"containers":[{"name":"a","image":"x:1"},{"name":"b","image":"y:2"}]}}`
+
+func mustObject(t testing.TB, text string) *Object {
+	t.Helper()
+	o, err := FromJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestIdentity(t *testing.T) {
+	o := mustObject(t, " "+strings.ReplaceAll(pod, ",", " ,\n"))
+	if o.Namespace() != "shop" || o.Name() != "web-0" || o.UID() != "u1" || o.ResourceVersion() != "7" || o.Key() != "shop/web-0" {
+		t.Errorf("identity of %s", o.JSON())
+	}
+	if strings.Contains(string(o.JSON()), "managedFields") {
+		t.Errorf("managedFields are still in %s", o.JSON())
+	}
+	if strings.ContainsAny(string(o.JSON()), " \n") {
+		t.Errorf("not compact: %s", o.JSON())
+	}
+	want := map[string]string{"app.kubernetes.io/name": "web", "tier": "<front>"}
+	if diff := cmp.Diff(want, o.Labels()); diff != "" {
+		t.Error(diff)
+	}
+	accessor, err := meta.Accessor(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	accessor.SetName("changed")
+	if accessor.GetNamespace() != "shop" || accessor.GetName() != "web-0" || accessor.GetUID() != "u1" || o.Name() != "web-0" {
+		t.Errorf("client-go sees %s/%s", accessor.GetNamespace(), accessor.GetName())
+	}
+}
+
+func TestFromUnstructuredLeavesItsInputAlone(t *testing.T) {
+	var content map[string]any
+	if err := utiljson.Unmarshal([]byte(pod), &content); err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{Object: content}
+	before := u.DeepCopy()
+	o, err := FromUnstructured(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before.Object, u.Object); diff != "" {
+		t.Errorf("the input changed: %s", diff)
+	}
+	for _, want := range []string{`"replicas":9007199254740993`, `"tier":"<front>"`} {
+		if !strings.Contains(string(o.JSON()), want) {
+			t.Errorf("%s is not in %s", want, o.JSON())
+		}
+	}
+	if strings.Contains(string(o.JSON()), "managedFields") {
+		t.Errorf("managedFields are still in %s", o.JSON())
+	}
+}
+
+func TestManagedFieldsAreCutWhereverTheyStand(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"metadata":{"managedFields":[1,{"a":"}"}]}}`:                      `{"metadata":{}}`,
+		`{"metadata":{"managedFields":null,"name":"a"}}`:                    `{"metadata":{"name":"a"}}`,
+		`{"metadata":{"name":"a","managedFields":[]}}`:                      `{"metadata":{"name":"a"}}`,
+		`{"metadata":{"name":"a","managedFields":[],"uid":"b"}}`:            `{"metadata":{"name":"a","uid":"b"}}`,
+		`{"a":1,"metadata":{"managedFields":1,"managedFields":2},"b":2}`:    `{"a":1,"metadata":{},"b":2}`,
+		`{"metadata":{"\u006danagedFields":[]}}`:                            `{"metadata":{}}`,
+		`{"spec":{"managedFields":1},"data":{"metadata":"managedFields"}}`:  `{"spec":{"managedFields":1},"data":{"metadata":"managedFields"}}`,
+		`{"spec":{"metadata":{"managedFields":[{"in":"a pod template"}]}}}`: `{"spec":{"metadata":{"managedFields":[{"in":"a pod template"}]}}}`,
+	} {
+		if got := string(mustObject(t, in).JSON()); got != want {
+			t.Errorf("%s became %s, want %s", in, got, want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for in, want := range map[string]string{
+		``:                         "unexpected end",
+		`[]`:                       "not a JSON object",
+		`null`:                     "not a JSON object",
+		`{"a":}`:                   "invalid character",
+		`{"metadata":3}`:           "metadata is not an object",
+		`{"metadata":{"name":3}}`:  "metadata.name is not a string",
+		`{"metadata":{"uid":[3]}}`: "metadata.uid is not a string",
+		`{"a":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`: "deeper",
+	} {
+		if _, err := FromJSON([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40s: error %v, want one with %q", in, err, want)
+		}
+	}
+}
+
+func TestDecode(t *testing.T) {
+	for name, c := range map[string]struct {
+		paths [][]string
+		want  any
+	}{
+		"nothing is asked for":         {nil, nil},
+		"one field":                    {[][]string{{"spec", "nodeName"}}, tree("spec", tree("nodeName", "n1"))},
+		"integers stay integers":       {[][]string{{"spec", "replicas"}}, tree("spec", tree("replicas", int64(1<<53+1)))},
+		"floats":                       {[][]string{{"spec", "ratio"}}, tree("spec", tree("ratio", 0.5))},
+		"absent stays absent":          {[][]string{{"status", "phase"}}, map[string]any{}},
+		"a path through a plain value": {[][]string{{"spec", "nodeName", "x"}}, tree("spec", tree("nodeName", "n1"))},
+		"a field of each element": {[][]string{{"spec", "containers", Each, "image"}},
+			tree("spec", tree("containers", []any{tree("image", "x:1"), tree("image", "y:2")}))},
+		"a name where there is a list": {[][]string{{"spec", "containers", "image"}},
+			tree("spec", tree("containers", []any{nil, nil}))},
+		"keys with dots and slashes": {[][]string{{"metadata", "labels", "app.kubernetes.io/name"}},
+			tree("metadata", tree("labels", tree("app.kubernetes.io/name", "web")))},
+		"each value of a map": {[][]string{{"metadata", "labels", Each}},
+			tree("metadata", tree("labels", map[string]any{"app.kubernetes.io/name": "web", "tier": "<front>"}))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var p Paths
+			for _, path := range c.paths {
+				p.Add(path...)
+			}
+			if diff := cmp.Diff(c.want, mustObject(t, pod).Decode(&p)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func tree(key string, value any) map[string]any { return map[string]any{key: value} }
+
+func TestDecoderRemembersAChange(t *testing.T) {
+	p := pathsOf("spec", "nodeName")
+	d := NewDecoder(&p)
+	before, after := mustObject(t, pod), mustObject(t, strings.Replace(pod, "n1", "n2", 1))
+	first := d.Tree(before).(map[string]any)
+	d.Tree(after)
+	first["mark"] = true
+	if d.Tree(before).(map[string]any)["mark"] != true {
+		t.Error("decoded the old state again")
+	}
+	d.Tree(mustObject(t, pod)) // takes the place of after, which was used longer ago
+	if d.Tree(before).(map[string]any)["mark"] != true {
+		t.Error("forgot the one used last")
+	}
+	if d.Tree(nil) != nil {
+		t.Error("no object has a tree")
+	}
+}
+
+func TestPaths(t *testing.T) {
+	var p Paths
+	p.Add("spec", "containers", Each, "image")
+	p.Add("metadata", "labels")
+	p.Add("metadata", "labels", "app") // covered already
+	if got, want := p.String(), "metadata.labels spec.containers[].image"; got != want {
+		t.Errorf("paths %q, want %q", got, want)
+	}
+	for path, want := range map[string]bool{
+		"metadata/labels": true, "metadata/labels/app": true, "metadata": false, "spec/containers/[]/image": true,
+		"spec/containers/3/image": true, "spec/containers": false, "": false,
+	} {
+		if got := p.Covers(strings.Split(path, "/")...); got != want {
+			t.Errorf("covers %q: %v, want %v", path, got, want)
+		}
+	}
+	var all Paths
+	all.Add()
+	all.Add("spec")
+	if !all.Covers() || all.String() != "." {
+		t.Errorf("everything is %q", all.String())
+	}
+}
+
+// Whatever the JSON and the paths: the whole tree is apimachinery's, and a sparse one agrees with it on every path.
+func FuzzDecode(f *testing.F) {
+	f.Add(pod, "spec.containers.[].image metadata.labels")
+	f.Add(`{"a":{"b":[1,-2.5e3,"\u00e9\n\ud83d\ude00",true,false,null,{}]},"a\"b":1,"n":1e400,"i":-9223372036854775809}`, "a.b n")
+	f.Add(`{"a":1,"a":{"b":2}}`, "a.b")
+	f.Fuzz(func(t *testing.T, text, paths string) {
+		o, err := FromJSON([]byte(text))
+		if err != nil {
+			return
+		}
+		var all, some Paths
+		all.Add()
+		for path := range strings.FieldsSeq(paths) {
+			some.Add(strings.Split(path, ".")...)
+		}
+		whole := o.Decode(&all)
+		var oracle map[string]any
+		if utiljson.Unmarshal(o.JSON(), &oracle) == nil { // it refuses what does not fit a float64
+			if diff := cmp.Diff(oracle, whole, cmp.Comparer(sameFloat)); diff != "" {
+				t.Fatalf("not what apimachinery decodes: %s", diff)
+			}
+		}
+		for _, path := range some.List() {
+			if diff := cmp.Diff(lookup(whole, path), lookup(o.Decode(&some), path), cmp.Comparer(sameFloat)); diff != "" {
+				t.Fatalf("path %q: %s", path, diff)
+			}
+			if diff := cmp.Diff(lookup(whole, path), lookup(o.Prune(&some).Decode(&all), path), cmp.Comparer(sameFloat)); diff != "" {
+				t.Fatalf("path %q of the pruned object: %s", path, diff)
+			}
+		}
+		if pruned := o.Prune(&some); !json.Valid(pruned.JSON()) {
+			t.Fatalf("pruned to %s", pruned.JSON())
+		}
+	})
+}
+
+func sameFloat(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
+
+// lookup is what stands at a path; for Each, all of it.
+func lookup(tree any, path []string) any {
+	if len(path) == 0 {
+		return tree
+	}
+	switch node := tree.(type) {
+	case map[string]any:
+		if path[0] != Each {
+			return lookup(node[path[0]], path[1:])
+		}
+		out := map[string]any{}
+		for k, v := range node {
+			out[k] = lookup(v, path[1:])
+		}
+		return out
+	case []any:
+		if path[0] != Each {
+			return nil
+		}
+		out := []any{}
+		for _, v := range node {
+			out = append(out, lookup(v, path[1:]))
+		}
+		return out
+	}
+	return nil
+}
+
+func BenchmarkDecode(b *testing.B) {
+	o := mustObject(b, strings.Replace(pod, `"spec"`, `"status":{"conditions":[`+strings.Repeat(`{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"},`, 30)+`{}]},"spec"`, 1))
+	p := pathsOf("spec", "nodeName")
+	b.SetBytes(int64(len(o.JSON())))
+	b.ReportAllocs()
+	for b.Loop() {
+		o.Decode(&p)
+	}
+}
