@@ -1,0 +1,125 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// StdoutEnv names the environment variable that tells the number of the descriptor that is the daemon's standard
+// output. A handler process has its own in use for the protocol.
+const StdoutEnv = "INFORMD_STDOUT_FD"
+
+// standardOutput opens the daemon's standard output: the descriptor that StdoutEnv names, or where it is not set, as
+// outside of informd, that of the process.
+func standardOutput() (*os.File, error) {
+	var fd int
+	if text, ok := os.LookupEnv(StdoutEnv); ok {
+		n, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || n < 3 {
+			return nil, fmt.Errorf("%s must be the number of an inherited descriptor, 3 or more", StdoutEnv)
+		}
+		fd = int(n)
+		syscall.CloseOnExec(fd)
+	} else {
+		fd = int(os.Stdout.Fd())
+	}
+	// A duplicate belongs to this output alone, to be closed without harm to another.
+	syscall.ForkLock.RLock()
+	dup, err := syscall.Dup(fd)
+	if err == nil {
+		syscall.CloseOnExec(dup)
+	}
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, fmt.Errorf("the daemon's standard output (descriptor %d) is not open: %w", fd, err)
+	}
+	return os.NewFile(uintptr(dup), "standard output"), nil
+}
+
+// flags: reading is for the last byte alone. O_NONBLOCK keeps open(2) from waiting at a FIFO or a device, and changes
+// nothing for a file.
+const flags = os.O_RDWR | os.O_APPEND | syscall.O_NONBLOCK
+
+// open opens the file at path to append to it, creating it if it is not there, and tells whether it ends within a line,
+// as it does when its last writer was killed.
+func open(path string) (file *os.File, torn bool, err error) {
+	file, err = os.OpenFile(path, flags|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, false, err
+	}
+	info, err := file.Stat()
+	if err == nil {
+		err = checkKind(path, info)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, false, err
+	}
+	if info.Mode().IsRegular() && info.Size() > 0 {
+		var last [1]byte
+		if n, _ := file.ReadAt(last[:], info.Size()-1); n == 1 {
+			torn = last[0] != '\n'
+		}
+	}
+	return file, torn, nil
+}
+
+// isAt tells whether path still leads to file.
+func isAt(file *os.File, path string) bool {
+	there, err := os.Stat(path)
+	if err != nil {
+		return false
+	}
+	here, err := file.Stat()
+	return err == nil && os.SameFile(here, there)
+}
+
+// checkPath tells whether open would succeed, without creating the file.
+func checkPath(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return checkFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("path: %w", err)
+	}
+	if err := checkKind(path, info); err != nil {
+		return fmt.Errorf("path: %w", err)
+	}
+	file, err := os.OpenFile(path, flags, 0)
+	if err != nil {
+		return fmt.Errorf("path: %w", err)
+	}
+	return file.Close()
+}
+
+func checkFolder(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("path: the folder %s does not exist, create it first", dir)
+	case err != nil:
+		return fmt.Errorf("path: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("path: %s is not a folder", dir)
+	}
+	const writeAndEnter = 0x2 | 0x1 // W_OK | X_OK of access(2)
+	if err := syscall.Access(dir, writeAndEnter); err != nil {
+		return fmt.Errorf("path: no file can be created in %s: %w", dir, err)
+	}
+	return nil
+}
+
+// checkKind lets files and character devices (/dev/null) pass. A pipe or socket at a path could hang its opening, and
+// loses what it holds with its reader.
+func checkKind(path string, info fs.FileInfo) error {
+	if mode := info.Mode(); !mode.IsRegular() && mode&fs.ModeCharDevice == 0 {
+		return fmt.Errorf("%s is no regular file; for the daemon's standard output leave path out", path)
+	}
+	return nil
+}

@@ -1,0 +1,428 @@
+package log
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	_ handler.Handler       = (*Handler)(nil)
+	_ handler.Describer     = (*Handler)(nil)
+	_ handler.Configurer    = (*Handler)(nil)
+	_ handler.HealthChecker = (*Handler)(nil)
+	_ handler.Drainer       = (*Handler)(nil)
+)
+
+// event is an event whose line is line(name).
+func event(name string) handler.Event {
+	return handler.Event{
+		ID: "all/u1/updated/7", Rule: "all", Event: handler.Updated, Attempt: 1,
+		Resource:  handler.Resource{Group: "apps", Version: "v1", Resource: "deployments"},
+		Namespace: "shop", Name: name, UID: "u1", ResourceVersion: "7",
+		Object: json.RawMessage(`{"html":"<a&b>","n":9007199254740993}`), Old: json.RawMessage("{\n}"),
+	}
+}
+
+func line(name string) string {
+	return `{"id":"all/u1/updated/7","rule":"all","event":"updated","attempt":1,` +
+		`"resource":{"group":"apps","version":"v1","resource":"deployments"},` +
+		`"namespace":"shop","name":"` + name + `","uid":"u1","resourceVersion":"7",` +
+		`"object":{"html":"<a&b>","n":9007199254740993},"old":{}}` + "\n"
+}
+
+func start(t *testing.T, config string) *Handler {
+	t.Helper()
+	h := New()
+	if err := h.Configure(t.Context(), json.RawMessage(config)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Drain(context.Background()); err != nil {
+			t.Errorf("drain: %v", err)
+		}
+	})
+	return h
+}
+
+func toFile(path string) string {
+	config, _ := json.Marshal(map[string]string{"path": path})
+	return string(config)
+}
+
+func handle(t *testing.T, h *Handler, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		if _, err := h.Handle(t.Context(), event(name)); err != nil {
+			t.Fatalf("event %s: %v", name, err)
+		}
+	}
+}
+
+func wantFile(t *testing.T, path, want string) {
+	t.Helper()
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s (-want +got)\n%s", filepath.Base(path), diff)
+	}
+}
+
+func TestLinesAreAppendedToAPrivateFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events")
+	h := start(t, toFile(path))
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("configuring created the file: %v", err)
+	}
+	handle(t, h, "a", "b")
+	handle(t, start(t, toFile(path)), "c")
+	wantFile(t, path, line("a")+line("b")+line("c"))
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := info.Mode().Perm(); mode != 0o600 {
+		t.Errorf("the file's mode is %o", mode)
+	}
+}
+
+func TestConcurrentLinesDoNotMix(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events")
+	handlers := []*Handler{start(t, toFile(path)), start(t, toFile(path))} // as two processes would
+	want := make(map[string]bool)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		name := strings.Repeat("x", i*200) + strconv.Itoa(i)
+		want[line(name)] = true
+		wg.Go(func() { handle(t, handlers[i%2], name) })
+	}
+	wg.Wait()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(map[string]bool)
+	for l := range strings.Lines(string(content)) {
+		got[l] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestRotatedFileIsReopened(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events")
+	h := start(t, toFile(path))
+	now := time.Unix(0, 0)
+	h.out.now = func() time.Time { return now }
+
+	handle(t, h, "a")
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(lookEvery - 1)
+	handle(t, h, "b") // not looked yet: the rotated file still gets it
+	now = now.Add(1)
+	handle(t, h, "c")
+	wantFile(t, path+".1", line("a")+line("b"))
+	wantFile(t, path, line("c"))
+
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(lookEvery)
+	handle(t, h, "d")
+	wantFile(t, path, line("d"))
+
+	if err := os.Truncate(path, 0); err != nil { // copytruncate
+		t.Fatal(err)
+	}
+	handle(t, h, "e")
+	wantFile(t, path, line("e"))
+}
+
+func TestLineThatAKilledWriterLeftIsEnded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "events")
+	if err := os.WriteFile(path, []byte(line("a")+`{"id":"cut sh`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	handle(t, start(t, toFile(path)), "b")
+	wantFile(t, path, line("a")+`{"id":"cut sh`+"\n"+line("b"))
+}
+
+// inherit makes fd the daemon's standard output.
+func inherit(t *testing.T, fd int) *Handler {
+	t.Helper()
+	t.Setenv(StdoutEnv, strconv.Itoa(fd))
+	return start(t, "")
+}
+
+func TestOneWritePerLineToInheritedOutput(t *testing.T) {
+	// A datagram socket keeps writes apart.
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fds[0])
+	h := inherit(t, fds[1])
+	syscall.Close(fds[1]) // it has a descriptor of its own
+	handle(t, h, "a", "b")
+	buf := make([]byte, 4096)
+	for _, want := range []string{line("a"), line("b")} {
+		n, err := syscall.Read(fds[0], buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(buf[:n])); diff != "" {
+			t.Errorf("one write (-want +got)\n%s", diff)
+		}
+	}
+}
+
+func TestInheritedOutputMustBeOpen(t *testing.T) {
+	for value, want := range map[string]string{
+		"":      "3 or more",
+		"x":     "3 or more",
+		"-3":    "3 or more",
+		"1":     "3 or more", // the protocol's
+		"70000": "3 or more",
+		"65000": "not open",
+	} {
+		t.Setenv(StdoutEnv, value)
+		if err := New().Configure(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s=%q: got %v, want %q", StdoutEnv, value, err, want)
+		}
+	}
+}
+
+func TestReaderThatLeftIsARetry(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := inherit(t, int(w.Fd()))
+	w.Close()
+	r.Close()
+	_, err = h.Handle(t.Context(), event("a"))
+	if !errors.Is(err, syscall.EPIPE) || errors.Is(err, handler.ErrReject) {
+		t.Errorf("got %v, want a retry for EPIPE", err)
+	}
+	if h.Health(t.Context()) == nil {
+		t.Error("healthy after a failed write")
+	}
+}
+
+func TestFullDiskIsARetry(t *testing.T) {
+	const full = "/dev/full"
+	if _, err := os.Stat(full); err != nil {
+		t.Skip("only Linux has " + full)
+	}
+	h := start(t, toFile(full))
+	for range 2 {
+		if _, err := h.Handle(t.Context(), event("a")); !errors.Is(err, syscall.ENOSPC) || errors.Is(err, handler.ErrReject) {
+			t.Errorf("got %v, want a retry for ENOSPC", err)
+		}
+	}
+	if h.Health(t.Context()) == nil {
+		t.Error("healthy after a failed write")
+	}
+}
+
+// beginsWrite waits until a line has begun to enter the pipe, and takes its first byte.
+func beginsWrite(t *testing.T, r *os.File) {
+	t.Helper()
+	var first [1]byte
+	if _, err := r.Read(first[:]); err != nil || first[0] != '{' {
+		t.Fatalf("got %q, %v; want the beginning of a line", first, err)
+	}
+}
+
+// drain reads r to its end.
+func drain(r *os.File) <-chan string {
+	read := make(chan string, 1)
+	go func() {
+		var all strings.Builder
+		_, _ = r.WriteTo(&all)
+		r.Close()
+		read <- all.String()
+	}()
+	return read
+}
+
+func TestCutLineIsEnded(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := New()
+	h.out = newOutput("")
+	h.out.file = w
+
+	// A line that the pipe cannot hold stops within it when the time to write is over.
+	huge := strings.Repeat("x", 1<<20)
+	failed := make(chan error)
+	go func() {
+		_, err := h.Handle(t.Context(), event(huge))
+		failed <- err
+	}()
+	beginsWrite(t, r)
+	if err := w.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("got %v, want a write that fails half way", err)
+	}
+	// The next fails before its first byte: the cut line remains to be ended.
+	if _, err := h.Handle(t.Context(), event("a")); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("got %v, want a write that fails", err)
+	}
+	if err := w.SetWriteDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+
+	read := drain(r)
+	handle(t, h, "b", "c")
+	if err := h.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	cut, rest, _ := strings.Cut(<-read, "\n")
+	if !strings.HasPrefix(line(huge)[1:], cut) {
+		t.Errorf("the cut line is no beginning of its event: %d bytes", len(cut))
+	}
+	if diff := cmp.Diff(line("b")+line("c"), rest); diff != "" {
+		t.Errorf("after the cut line (-want +got)\n%s", diff)
+	}
+}
+
+func TestHangingWriteHoldsUpNobodyBeyondTheirTime(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := inherit(t, int(w.Fd()))
+	w.Close()
+
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	errs := make(chan error, 3)
+	for i := range cap(errs) { // none fits into a pipe that nobody reads: one writes, the others wait their turn
+		wg.Go(func() {
+			_, err := h.Handle(ctx, event(strings.Repeat("x", 1<<20)+strconv.Itoa(i)))
+			errs <- err
+		})
+	}
+	beginsWrite(t, r)
+	cancel()
+	wg.Wait()
+	for range cap(errs) {
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the context's error", err)
+		}
+	}
+	if h.Health(t.Context()) == nil {
+		t.Error("healthy while a write hangs")
+	}
+	if err := h.Drain(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("drain: got %v, want the context's error", err)
+	}
+
+	read := drain(r)
+	handle(t, h, "last")
+	if err := h.Health(t.Context()); err != nil {
+		t.Errorf("unhealthy after a write that succeeded: %v", err)
+	}
+	if err := h.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+	all := <-read
+	if !strings.HasSuffix(all, "\n"+line("last")) || strings.Count(all, "\n") != 2 {
+		t.Errorf("got %d lines, want the one that hung and the last", strings.Count(all, "\n"))
+	}
+	if _, err := h.Handle(t.Context(), event("late")); err == nil {
+		t.Error("an event was taken after Drain")
+	}
+}
+
+func TestEventThatCannotBeEncodedIsRejected(t *testing.T) {
+	h := start(t, toFile(filepath.Join(t.TempDir(), "events")))
+	ev := event("a")
+	ev.Object = json.RawMessage("{\n")
+	if _, err := h.Handle(t.Context(), ev); !errors.Is(err, handler.ErrReject) {
+		t.Errorf("got %v, want a reject", err)
+	}
+	handle(t, h, "b")
+}
+
+func TestConfigRefused(t *testing.T) {
+	dir := t.TempDir()
+	fifo, file := filepath.Join(dir, "fifo"), filepath.Join(dir, "file")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for config, want := range map[string]string{
+		`{"pth":"x"}`:                           `did you mean "path"`,
+		`{"path":""}`:                           "path: must not be empty",
+		`{"path":1}`:                            "path: must be a string",
+		toFile(dir):                             "no regular file",
+		toFile(fifo):                            "no regular file",
+		toFile(filepath.Join(dir, "none", "x")): "does not exist, create it first",
+		toFile(filepath.Join(file, "x")):        "path: ",
+		toFile(filepath.Join(dir, "nul\x00")):   "path: ",
+		toFile(strings.Repeat("long/", 2000) + "event"): "path: ",
+	} {
+		if err := New().Configure(t.Context(), json.RawMessage(config)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: got %v, want %q", config, err, want)
+		}
+	}
+}
+
+func TestUnconfigured(t *testing.T) {
+	h := New()
+	if _, err := h.Handle(t.Context(), event("a")); err == nil {
+		t.Error("an event was taken before Configure")
+	}
+	if err := errors.Join(h.Health(t.Context()), h.Drain(t.Context())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSchemaIsJSON(t *testing.T) {
+	if !json.Valid(New().Describe().ConfigSchema) {
+		t.Error("the config schema is not JSON")
+	}
+}
+
+func BenchmarkHandle(b *testing.B) {
+	h := New()
+	if err := h.Configure(b.Context(), json.RawMessage(toFile(filepath.Join(b.TempDir(), "events")))); err != nil {
+		b.Fatal(err)
+	}
+	defer h.Drain(b.Context())
+	ev := event("a")
+	ev.Object = json.RawMessage(`{"data":"` + strings.Repeat("x", 3000) + `"}`)
+	for b.Loop() {
+		if _, err := h.Handle(b.Context(), ev); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
