@@ -1,0 +1,86 @@
+package queue
+
+import (
+	"container/heap"
+	"time"
+)
+
+// notDelayed is the index of an entry that is not among the delays.
+const notDelayed = -1
+
+// delays are the keys that wait for a retry, the one that is due first in front; equal times in the order in which they
+// were asked for.
+type delays[K comparable, V any] []*entry[K, V]
+
+func (d delays[K, V]) Len() int { return len(d) }
+
+func (d delays[K, V]) Less(i, j int) bool {
+	if d[i].due.Equal(d[j].due) {
+		return d[i].turn < d[j].turn
+	}
+	return d[i].due.Before(d[j].due)
+}
+
+func (d delays[K, V]) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].delayed, d[j].delayed = i, j
+}
+
+func (d *delays[K, V]) Push(x any) {
+	e := x.(*entry[K, V])
+	e.delayed = len(*d)
+	*d = append(*d, e)
+}
+
+func (d *delays[K, V]) Pop() any {
+	last := len(*d) - 1
+	e := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	e.delayed = notDelayed
+	if cap(*d) > minShrink && len(*d) < cap(*d)/4 {
+		*d = append(make(delays[K, V], 0, 2*len(*d)), *d...)
+	}
+	return e
+}
+
+// delay keeps e from being ready for a while.
+func (q *Queue[K, V]) delay(e *entry[K, V], after time.Duration) {
+	q.turn++
+	e.due, e.turn = time.Now().Add(after), q.turn
+	heap.Push(&q.delays, e)
+	q.arm()
+}
+
+// arm sets the timer to when the first delayed key is due.
+func (q *Queue[K, V]) arm() {
+	switch {
+	case len(q.delays) == 0:
+		if q.timer != nil {
+			q.timer.Stop()
+		}
+		q.armed = time.Time{}
+	case q.timer == nil:
+		q.armed = q.delays[0].due
+		q.timer = time.AfterFunc(time.Until(q.armed), q.expire)
+	case !q.armed.Equal(q.delays[0].due):
+		q.armed = q.delays[0].due
+		q.timer.Reset(time.Until(q.armed))
+	}
+}
+
+// expire runs when the timer fires. One that was stopped or set anew too late finds nothing due, which does no harm.
+func (q *Queue[K, V]) expire() { q.notify(q.release()) }
+
+// release makes ready the keys that are due, and tells whether there were any.
+func (q *Queue[K, V]) release() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	released := false
+	for now := time.Now(); len(q.delays) > 0 && !q.delays[0].due.After(now); released = true {
+		q.settle(heap.Pop(&q.delays).(*entry[K, V]))
+	}
+	q.armed = time.Time{}
+	q.arm()
+	return released
+}

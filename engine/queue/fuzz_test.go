@@ -1,0 +1,261 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// oracle is the queue as one would write it without regard to cost.
+type oracle struct {
+	every              bool
+	maxItems, maxBytes int
+	keys               map[string]*oracleKey
+	ready              []string // those that can be taken, in turn
+	shortened          uint64
+	turn               int
+}
+
+type oracleKey struct {
+	waiting  []oracleValue
+	inFlight *oracleValue
+	due      time.Time // zero unless delayed
+	turn     int
+}
+
+type oracleValue struct {
+	change
+	sent, redriven bool
+	since          time.Time
+}
+
+func sizeOf(c change) int64 { return int64(c.state%5 + 1) }
+
+func (o *oracle) key(key string) *oracleKey {
+	if o.keys[key] == nil {
+		o.keys[key] = &oracleKey{}
+	}
+	return o.keys[key]
+}
+
+func (o *oracle) stats() (s Stats) {
+	s.Shortened = o.shortened
+	for _, k := range o.keys {
+		if k.inFlight != nil {
+			s.InFlight++
+			s.OldestAge = max(s.OldestAge, time.Since(k.inFlight.since))
+		}
+		if !k.due.IsZero() {
+			s.Delayed++
+		}
+		for _, v := range k.waiting {
+			s.Waiting++
+			s.Bytes += sizeOf(v.change)
+			s.OldestAge = max(s.OldestAge, time.Since(v.since))
+		}
+	}
+	return s
+}
+
+// settle lists key among the ready, or not, as its state has it.
+func (o *oracle) settle(key string) {
+	k := o.keys[key]
+	if len(k.waiting) == 0 {
+		k.due = time.Time{}
+	}
+	should := len(k.waiting) > 0 && k.inFlight == nil && k.due.IsZero()
+	at := slices.Index(o.ready, key)
+	if should && at < 0 {
+		o.ready = append(o.ready, key)
+	}
+	if !should && at >= 0 {
+		o.ready = slices.Delete(o.ready, at, at+1)
+	}
+}
+
+func (o *oracle) add(key string, c change) {
+	k, s, last := o.key(key), o.stats(), len(o.key(key).waiting)-1
+	full := s.Waiting >= o.maxItems || s.Bytes+sizeOf(c) > int64(o.maxBytes)
+	defer o.settle(key)
+	if last >= 0 && !k.waiting[last].redriven && (!o.every || full) {
+		if merged, keep, ok := mergeChanges(k.waiting[last].change, c, k.waiting[last].sent); ok {
+			k.waiting[last].change = merged
+			if !keep {
+				k.waiting = k.waiting[:last]
+			}
+			if o.every {
+				o.shortened++
+			}
+			return
+		}
+	}
+	k.waiting = append(k.waiting, oracleValue{change: c, since: time.Now()})
+}
+
+func (k *oracleKey) redriven() int {
+	return len(k.waiting) - len(slices.DeleteFunc(slices.Clone(k.waiting), func(v oracleValue) bool { return v.redriven }))
+}
+
+func (o *oracle) redrive(key string, c change) {
+	k := o.key(key)
+	k.waiting = slices.Insert(k.waiting, k.redriven(), oracleValue{c, true, true, time.Now()})
+	o.settle(key)
+}
+
+func (o *oracle) take() (key string, v oracleValue, ok bool) {
+	if len(o.ready) == 0 {
+		return "", v, false
+	}
+	key = o.ready[0]
+	k := o.keys[key]
+	v, k.waiting = k.waiting[0], slices.Clone(k.waiting[1:])
+	k.inFlight = &v
+	o.settle(key)
+	return key, v, true
+}
+
+func (o *oracle) done(key string) {
+	o.key(key).inFlight = nil
+	o.settle(key)
+}
+
+func (o *oracle) retry(key string, after time.Duration) {
+	k := o.key(key)
+	if k.inFlight == nil {
+		return
+	}
+	v, at := *k.inFlight, k.redriven()
+	k.inFlight, v.sent = nil, true
+	if v.redriven {
+		at = 0
+	}
+	behind := slices.Clone(k.waiting[at:])
+	k.waiting = append(k.waiting[:at:at], v)
+	for len(behind) > 0 && !o.every && !v.redriven {
+		merged, keep, ok := mergeChanges(k.waiting[at].change, behind[0].change, true)
+		if !ok {
+			break
+		}
+		k.waiting[at].change, behind = merged, behind[1:]
+		if !keep {
+			k.waiting = k.waiting[:at]
+			break
+		}
+	}
+	k.waiting = append(k.waiting, behind...)
+	if after > 0 {
+		o.turn++
+		k.due, k.turn = time.Now().Add(after), o.turn
+	}
+	o.settle(key)
+}
+
+// expire makes ready what is due by now.
+func (o *oracle) expire() {
+	var due []string
+	for key, k := range o.keys {
+		if !k.due.IsZero() && !k.due.After(time.Now()) {
+			due = append(due, key)
+		}
+	}
+	slices.SortFunc(due, func(a, b string) int {
+		return cmp.Or(o.keys[a].due.Compare(o.keys[b].due), cmp.Compare(o.keys[a].turn, o.keys[b].turn))
+	})
+	for _, key := range due {
+		o.keys[key].due = time.Time{}
+		o.settle(key)
+	}
+}
+
+// FuzzQueue does the same to a Queue and to the oracle, and compares all that can be seen of either.
+func FuzzQueue(f *testing.F) {
+	f.Add([]byte{0, 0, 8, 1, 2, 0, 3, 8, 4, 0, 2, 5, 6})
+	f.Add([]byte{1, 0, 0, 8, 0, 16, 2, 0, 1, 3, 0, 9, 0, 17, 7, 0, 4, 0, 6, 6, 6})
+	f.Add([]byte{1, 8, 1, 8, 2, 8, 3, 8, 4, 8, 5, 8, 6, 2, 3, 2, 3, 2, 3})
+	f.Fuzz(func(t *testing.T, program []byte) {
+		if len(program) > 1000 {
+			t.Skip("longer programs only take longer")
+		}
+		synctest.Test(t, func(t *testing.T) { compare(t, program) })
+	})
+}
+
+func compare(t *testing.T, program []byte) {
+	next := func() (b byte) {
+		if len(program) > 0 {
+			b, program = program[0], program[1:]
+		}
+		return b
+	}
+	const maxItems, maxBytes = 5, 16
+	every := next()%2 == 1
+	o := &oracle{every: every, maxItems: maxItems, maxBytes: maxBytes, keys: map[string]*oracleKey{}}
+	told := true // something became ready since Take found nothing
+	q := newChanges(Options[change]{
+		Every: every, MaxItems: maxItems, MaxBytes: maxBytes, Size: sizeOf, Ready: func() { told = true },
+	})
+	defer q.Close()
+	takeBoth := func() bool {
+		item, ok := q.Take()
+		key, v, want := o.take()
+		equal(t, "ok", ok, want)
+		equal(t, "item", item, Item[string, change]{key, v.change, v.since})
+		if ok && !told {
+			t.Fatal("a key became ready, and nobody was told")
+		}
+		told = ok
+		return ok
+	}
+
+	for state := 0; len(program) > 0; state++ {
+		op := next()
+		key := string('a' + rune(op>>3&3))
+		switch op & 7 {
+		case 0, 1:
+			b := next()
+			c := change{[]string{"added", "updated", "deleted", "synced"}[b&3], string('1' + rune(b>>2&1)), state}
+			q.Add(key, c)
+			o.add(key, c)
+		case 2, 3:
+			takeBoth()
+		case 4:
+			q.Done(key)
+			o.done(key)
+		case 5:
+			after := time.Duration(next()&3) * time.Second
+			if k := o.key(key); k.inFlight != nil {
+				q.Retry(key, k.inFlight.change, after)
+			} else {
+				q.Retry(key, change{}, after)
+			}
+			o.retry(key, after)
+		case 6:
+			c := change{"updated", "1", state}
+			q.Redrive(key, c)
+			o.redrive(key, c)
+		case 7:
+			time.Sleep(time.Duration(next()&3) * time.Second)
+		}
+		synctest.Wait()
+		o.expire()
+		equal(t, "stats", q.Stats(), o.stats())
+	}
+
+	for key := range o.keys { // drain
+		q.Done(key)
+		o.done(key)
+	}
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	o.expire()
+	for takeBoth() {
+		for key := range o.keys {
+			q.Done(key)
+			o.done(key)
+		}
+	}
+	equal(t, "stats when drained", q.Stats(), Stats{Shortened: o.shortened})
+	equal(t, "keys when drained", len(q.keys), 0)
+}

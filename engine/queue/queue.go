@@ -1,0 +1,243 @@
+// Package queue holds values until they have been dealt with: in order and one at a time per key, keys in parallel, with
+// merging of what waits, retries after a delay, and bounds.
+//
+// A key's values are handed out by [Queue.Take] in the order in which they were added. The key is then in flight, and
+// nothing more of it is handed out, until [Queue.Done] or [Queue.Retry]. Keys that are ready come first in, first out; a
+// key that had its turn goes behind the others.
+//
+// Values that wait for one key are merged by [Options.Merge], a newer one into the last that waits; what is in flight
+// never is. A value that is due for a retry waits in front of its key's others and merges with them. It keeps its place
+// and its delay, so that a key that fails does not come back sooner because it changes often. How many values wait is
+// thus bounded by the number of keys, times as many as Merge leaves side by side. With [Options.Every] each value is kept
+// instead, up to bounds over the whole queue; past them newer values are merged all the same, which shortens history but
+// never loses the last value of a key, and is counted.
+//
+// The queue knows nothing of what values mean: what an attempt is, how long to back off and when to give up is its user's
+// affair, and kept within the values. It starts no goroutine; one timer serves all delays. Its memory follows what it
+// holds: values and keys are linked, not kept in slices, and the map and the heap move to smaller ones when they have
+// emptied to a quarter.
+package queue
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultMaxItems and DefaultMaxBytes are what Options.Every is bounded by if Options does not say.
+	DefaultMaxItems = 100_000
+	DefaultMaxBytes = 256 << 20
+)
+
+// minShrink is below how many elements memory is not worth giving back.
+const minShrink = 1024
+
+// Options are what a Queue is made with. The functions are called while the queue is locked, except for Ready: they must
+// be quick and must not call the queue.
+type Options[V any] struct {
+	// Merge says what becomes of a newer value behind a waiting one of the same key. sent tells that the waiting one has
+	// been handed out before, and is due for a retry. If ok is false the two cannot be merged and both wait, in order. If
+	// keep is false they cancel each other out. Otherwise merged stands for both, in the place of the waiting one. nil
+	// merges nothing.
+	Merge func(waiting, newer V, sent bool) (merged V, keep, ok bool)
+
+	// Every keeps each value as long as what waits in the whole queue stays within MaxItems (DefaultMaxItems if 0) and
+	// MaxBytes (DefaultMaxBytes if 0), by Size. A value that cannot be merged is kept past them too. Without Every they
+	// mean nothing.
+	Every    bool
+	MaxItems int
+	MaxBytes int64
+
+	// Size is how many bytes a value takes. nil means none.
+	Size func(V) int64
+
+	// Ready is called when a key became ready to be taken, on the goroutine that made it so, with the queue unlocked.
+	// It must not block. nil is allowed.
+	Ready func()
+}
+
+// Queue is made by New. It is safe for concurrent use.
+type Queue[K comparable, V any] struct {
+	opts Options[V]
+
+	mu     sync.Mutex
+	closed bool
+	keys   map[K]*entry[K, V] // those with a value that waits or is in flight
+	peak   int                // the most keys since the map was made
+	ready  list[*entry[K, V]]
+	delays delays[K, V]
+	turn   uint64      // counts delays
+	timer  *time.Timer // made at the first delay
+	armed  time.Time   // when the timer fires; zero if it does not
+
+	age       list[*value[V]] // all values, waiting and in flight, in the order in which they were added
+	waiting   int
+	bytes     int64
+	inFlight  int
+	shortened uint64
+}
+
+// Item is a value that was handed out.
+type Item[K comparable, V any] struct {
+	Key   K
+	Value V
+	// Since is when the value was added; of a merged one, when the first was.
+	Since time.Time
+}
+
+// Stats tells what a Queue holds.
+type Stats struct {
+	Waiting   int           // values that wait, for their turn or for a retry
+	Bytes     int64         // their size
+	InFlight  int           // keys in flight
+	Delayed   int           // keys that wait for a retry
+	OldestAge time.Duration // of the oldest value that waits or is in flight
+	Shortened uint64        // values merged because the bounds of Every were reached, ever
+}
+
+// New makes an empty Queue.
+func New[K comparable, V any](o Options[V]) *Queue[K, V] {
+	if o.Merge == nil {
+		o.Merge = func(_, newer V, _ bool) (V, bool, bool) { return newer, true, false }
+	}
+	if o.Size == nil {
+		o.Size = func(V) int64 { return 0 }
+	}
+	if o.MaxItems <= 0 {
+		o.MaxItems = DefaultMaxItems
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = DefaultMaxBytes
+	}
+	return &Queue[K, V]{opts: o, keys: make(map[K]*entry[K, V])}
+}
+
+// Add puts v behind what waits for key, or merges it with the last of that. It never blocks.
+func (q *Queue[K, V]) Add(key K, v V) { q.notify(q.add(key, v)) }
+
+func (q *Queue[K, V]) add(key K, v V) (becameReady bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	e := q.entry(key)
+	size := q.opts.Size(v)
+	if last := e.waiting.back; last != nil {
+		full := q.waiting >= q.opts.MaxItems || q.bytes+size > q.opts.MaxBytes
+		if (!q.opts.Every || full) && q.merge(e, last.item, v) {
+			if q.opts.Every {
+				q.shortened++
+			}
+			return q.settle(e)
+		}
+	}
+	q.wait(e, q.newValue(v, size), nil)
+	return q.settle(e)
+}
+
+// Redrive hands out v, which was given up before, once more: as it is, never merged, and before all that waits for key.
+// Whether newer values have been dealt with in the meantime is for the caller to know.
+func (q *Queue[K, V]) Redrive(key K, v V) { q.notify(q.redrive(key, v)) }
+
+func (q *Queue[K, V]) redrive(key K, v V) (becameReady bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false
+	}
+	e := q.entry(key)
+	val := q.newValue(v, q.opts.Size(v))
+	val.sent, val.redriven = true, true
+	q.wait(e, val, e.afterRedriven())
+	return q.settle(e)
+}
+
+// Take hands out the first value of the key that has been ready the longest. The key is in flight until Done or Retry is
+// called. If ok is false nothing is ready; Options.Ready will tell.
+func (q *Queue[K, V]) Take() (item Item[K, V], ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.ready.front == nil {
+		return item, false
+	}
+	e := q.ready.front.item
+	q.ready.remove(&e.ready)
+	e.isReady = false
+	val := e.waiting.front.item
+	q.leave(e, val)
+	e.inFlight = val
+	q.inFlight++
+	return Item[K, V]{Key: e.key, Value: val.v, Since: val.since}, true
+}
+
+// Done says that what is in flight for key has been dealt with. For a key that is not in flight it does nothing.
+func (q *Queue[K, V]) Done(key K) { q.notify(q.done(key)) }
+
+func (q *Queue[K, V]) done(key K) (becameReady bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.keys[key]
+	if e == nil || e.inFlight == nil {
+		return false
+	}
+	q.age.remove(&q.land(e).age)
+	return q.settle(e)
+}
+
+// Retry puts what is in flight for key back in front of what waits for it, as v, to be handed out again after a delay.
+// For a key that is not in flight it does nothing.
+func (q *Queue[K, V]) Retry(key K, v V, after time.Duration) { q.notify(q.retry(key, v, after)) }
+
+func (q *Queue[K, V]) retry(key K, v V, after time.Duration) (becameReady bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.keys[key]
+	if e == nil || e.inFlight == nil {
+		return false
+	}
+	val := q.land(e)
+	val.v, val.size, val.sent = v, q.opts.Size(v), true
+	if val.redriven {
+		q.wait(e, val, e.waiting.front)
+	} else {
+		q.wait(e, val, e.afterRedriven())
+		q.mergeBehind(e, val)
+	}
+	if e.waiting.front != nil && after > 0 {
+		q.delay(e, after)
+	}
+	return q.settle(e)
+}
+
+// Stats tells what the queue holds.
+func (q *Queue[K, V]) Stats() Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := Stats{
+		Waiting: q.waiting, Bytes: q.bytes, InFlight: q.inFlight, Delayed: len(q.delays), Shortened: q.shortened,
+	}
+	if q.age.front != nil {
+		s.OldestAge = time.Since(q.age.front.item.since)
+	}
+	return s
+}
+
+// Close forgets all values and stops the timer. Nothing is taken from a closed queue, and nothing enters it.
+func (q *Queue[K, V]) Close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.keys, q.peak = make(map[K]*entry[K, V]), 0
+	q.ready, q.age, q.delays = list[*entry[K, V]]{}, list[*value[V]]{}, nil
+	q.waiting, q.bytes, q.inFlight = 0, 0, 0
+}
+
+func (q *Queue[K, V]) notify(ready bool) {
+	if ready && q.opts.Ready != nil {
+		q.opts.Ready()
+	}
+}

@@ -1,0 +1,414 @@
+package queue
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// change is a value as the engine has it: what happened to an object of that uid, and which of its states came last.
+type change struct {
+	kind  string // added, updated, deleted, synced
+	uid   string
+	state int
+}
+
+// mergeChanges follows the laws that the engine merges by.
+func mergeChanges(waiting, newer change, sent bool) (change, bool, bool) {
+	merged := change{waiting.kind, waiting.uid, newer.state}
+	switch {
+	case waiting.uid != newer.uid || waiting.kind == "deleted":
+		return change{}, false, false
+	case newer.kind == "deleted":
+		merged.kind = "deleted"
+		return merged, sent || waiting.kind == "updated", true
+	case newer.kind == "added":
+		return change{}, false, false
+	}
+	return merged, true, true
+}
+
+func newChanges(o Options[change]) *Queue[string, change] {
+	o.Merge = mergeChanges
+	return New[string](o)
+}
+
+func take(t *testing.T, q *Queue[string, change]) change {
+	t.Helper()
+	item, ok := q.Take()
+	if !ok {
+		t.Fatal("nothing is ready")
+	}
+	return item.Value
+}
+
+func takeNone(t *testing.T, q *Queue[string, change]) {
+	t.Helper()
+	if item, ok := q.Take(); ok {
+		t.Fatalf("took %v, want nothing", item)
+	}
+}
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(change{})); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestOneAtATimePerKey(t *testing.T) {
+	q := newChanges(Options[change]{})
+	q.Add("web", change{"added", "1", 1})
+	equal(t, "first", take(t, q), change{"added", "1", 1})
+
+	q.Add("web", change{"updated", "1", 2})
+	takeNone(t, q) // web is in flight
+
+	q.Done("web")
+	equal(t, "second", take(t, q), change{"updated", "1", 2})
+	q.Done("web")
+	takeNone(t, q)
+	equal(t, "stats", q.Stats(), Stats{})
+}
+
+func TestReadyKeysAreFirstInFirstOut(t *testing.T) {
+	q := newChanges(Options[change]{Every: true})
+	for state := range 3 {
+		for _, key := range []string{"a", "b", "c"} {
+			q.Add(key, change{"updated", key, state})
+		}
+	}
+	var order []string
+	for item, ok := q.Take(); ok; item, ok = q.Take() {
+		order = append(order, item.Key)
+		q.Done(item.Key)
+	}
+	equal(t, "order", strings.Join(order, ""), "abcabcabc")
+}
+
+func TestMergingOfWhatWaits(t *testing.T) {
+	tests := []struct {
+		name    string
+		changes []change
+		want    []change
+	}{
+		{"an addition goes on being one, with the newer state",
+			[]change{{"added", "1", 1}, {"updated", "1", 2}, {"updated", "1", 3}}, []change{{"added", "1", 3}}},
+		{"what came and went unseen never was",
+			[]change{{"added", "1", 1}, {"deleted", "1", 2}}, nil},
+		{"another object of that name does not hide that the first is gone",
+			[]change{{"updated", "1", 1}, {"deleted", "1", 2}, {"added", "2", 3}, {"updated", "2", 4}},
+			[]change{{"deleted", "1", 2}, {"added", "2", 4}}},
+		{"the one between two others leaves no trace",
+			[]change{{"deleted", "1", 1}, {"added", "2", 2}, {"deleted", "2", 3}, {"added", "3", 4}},
+			[]change{{"deleted", "1", 1}, {"added", "3", 4}}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			q := newChanges(Options[change]{})
+			for _, c := range test.changes {
+				q.Add("web", c)
+			}
+			equal(t, "waiting", q.Stats().Waiting, len(test.want))
+			var got []change
+			for item, ok := q.Take(); ok; item, ok = q.Take() {
+				got = append(got, item.Value)
+				q.Done("web")
+			}
+			equal(t, "taken", got, test.want)
+		})
+	}
+}
+
+// What a key holds is bounded however often its object is replaced: one in flight, and two that wait.
+func TestAtMostTwoWaitPerKey(t *testing.T) {
+	for _, flight := range []string{"nothing", "in flight", "retried"} {
+		t.Run(flight, func(t *testing.T) {
+			q := newChanges(Options[change]{})
+			q.Add("web", change{"updated", "0", 0})
+			if flight != "nothing" {
+				take(t, q)
+			}
+			if flight == "retried" {
+				q.Retry("web", change{"updated", "0", 0}, time.Hour)
+			}
+			q.Add("web", change{"deleted", "0", 1})
+			for life := 1; life < 100; life++ {
+				uid := fmt.Sprint(life)
+				for _, kind := range []string{"added", "updated", "synced", "deleted"} {
+					q.Add("web", change{kind, uid, life})
+					if waiting := q.Stats().Waiting; waiting > 2 {
+						t.Fatalf("%d wait after %s of life %d", waiting, kind, life)
+					}
+				}
+			}
+			q.Close()
+		})
+	}
+}
+
+func TestRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ready atomic.Int32
+		q := newChanges(Options[change]{Ready: func() { ready.Add(1) }})
+		start := time.Now()
+		q.Add("web", change{"added", "1", 1})
+		q.Retry("web", take(t, q), time.Minute)
+		takeNone(t, q)
+
+		// A newer change neither overtakes the one that is due for a retry nor brings it forward.
+		time.Sleep(30 * time.Second)
+		q.Add("web", change{"updated", "1", 2})
+		takeNone(t, q)
+		equal(t, "stats", q.Stats(), Stats{Waiting: 1, Delayed: 1, OldestAge: 30 * time.Second})
+		equal(t, "times that something became ready", ready.Load(), 1)
+
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		equal(t, "times that something became ready", ready.Load(), 2)
+		item, _ := q.Take()
+		equal(t, "item", item, Item[string, change]{"web", change{"added", "1", 2}, start})
+		q.Done("web")
+		equal(t, "stats", q.Stats(), Stats{})
+	})
+}
+
+func TestRetryMergesWithWhatCameWhileInFlight(t *testing.T) {
+	q := newChanges(Options[change]{})
+	q.Add("web", change{"added", "1", 1})
+	c := take(t, q)
+	q.Add("web", change{"deleted", "1", 2})
+	q.Add("web", change{"added", "2", 3})
+	q.Retry("web", c, 0)
+	// The addition was handed out, so its handler may know the object: the deletion stays.
+	equal(t, "waiting", q.Stats().Waiting, 2)
+	equal(t, "first", take(t, q), change{"deleted", "1", 2})
+	q.Done("web")
+	equal(t, "second", take(t, q), change{"added", "2", 3})
+}
+
+func TestRetriesOfOneKeyDoNotHoldOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newChanges(Options[change]{})
+		for i, after := range []time.Duration{3, 1, 2, 1} {
+			key := fmt.Sprint(i)
+			q.Add(key, change{"added", key, i})
+			take(t, q)
+			q.Retry(key, change{"added", key, i}, after*time.Second)
+		}
+		q.Add("other", change{"added", "o", 9})
+		equal(t, "at once", take(t, q).uid, "o")
+
+		var order []string
+		for range 3 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for item, ok := q.Take(); ok; item, ok = q.Take() {
+				order = append(order, item.Key)
+			}
+			order = append(order, "|")
+		}
+		equal(t, "order", strings.Join(order, " "), "1 3 | 2 | 0 |")
+	})
+}
+
+func TestEveryKeepsHistoryInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newChanges(Options[change]{Every: true})
+		for state := range 5 {
+			q.Add("web", change{"updated", "1", state})
+		}
+		q.Retry("web", take(t, q), time.Second)
+		q.Add("web", change{"updated", "1", 5})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for state := range 6 {
+			equal(t, "taken", take(t, q), change{"updated", "1", state})
+			q.Done("web")
+		}
+		equal(t, "stats", q.Stats(), Stats{})
+	})
+}
+
+func TestEveryPastItsBounds(t *testing.T) {
+	tests := []struct {
+		name string
+		o    Options[change]
+	}{
+		{"items", Options[change]{Every: true, MaxItems: 3}},
+		{"bytes", Options[change]{Every: true, MaxBytes: 30, Size: func(change) int64 { return 10 }}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			q := newChanges(test.o)
+			for state := range 10 {
+				q.Add("web", change{"updated", "1", state})
+			}
+			q.Add("api", change{"added", "2", 1}) // there is nothing to merge it with: it is kept
+			stats := q.Stats()
+			equal(t, "waiting", stats.Waiting, 4)
+			equal(t, "shortened", stats.Shortened, 7)
+
+			var states []int
+			for item, ok := q.Take(); ok; item, ok = q.Take() {
+				if item.Key == "web" {
+					states = append(states, item.Value.state)
+				}
+				q.Done(item.Key)
+			}
+			equal(t, "states", states, []int{0, 1, 9}) // history is shortened, the last state is not lost
+			equal(t, "bytes", q.Stats().Bytes, 0)
+		})
+	}
+}
+
+func TestRedrivenGoesFirstAndAsItIs(t *testing.T) {
+	q := newChanges(Options[change]{})
+	q.Add("web", change{"updated", "1", 7})
+	seven := take(t, q)
+	q.Redrive("web", change{"added", "1", 1}) // given up long ago
+	q.Add("web", change{"updated", "1", 8})
+	q.Retry("web", seven, 0)
+
+	equal(t, "first", take(t, q), change{"added", "1", 1})
+	q.Retry("web", change{"added", "1", 1}, 0)
+	equal(t, "again", take(t, q), change{"added", "1", 1})
+	q.Done("web")
+	equal(t, "then", take(t, q), change{"updated", "1", 8})
+	q.Done("web")
+	equal(t, "stats", q.Stats(), Stats{})
+}
+
+func TestDoneAndRetryOfWhatIsNotInFlight(t *testing.T) {
+	q := newChanges(Options[change]{})
+	q.Done("web")
+	q.Retry("web", change{"added", "1", 1}, 0)
+	equal(t, "stats", q.Stats(), Stats{})
+	q.Add("web", change{"added", "1", 1})
+	q.Done("web")
+	equal(t, "taken", take(t, q), change{"added", "1", 1})
+}
+
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ready atomic.Int32
+		q := newChanges(Options[change]{Ready: func() { ready.Add(1) }})
+		for _, key := range []string{"delayed", "in flight", "ready"} {
+			q.Add(key, change{"added", key, 1})
+		}
+		q.Retry("delayed", take(t, q), time.Minute)
+		take(t, q)
+		q.Close()
+		before := ready.Load()
+
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		q.Retry("in flight", change{"added", "1", 1}, 0)
+		q.Redrive("redriven", change{"added", "1", 1})
+		q.Add("new", change{"added", "1", 1})
+		takeNone(t, q)
+		equal(t, "stats", q.Stats(), Stats{})
+		equal(t, "times that something became ready", ready.Load(), before)
+	})
+}
+
+// The room that a burst took is given back once it is over, even while a few keys are never done.
+func TestMemoryReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newChanges(Options[change]{})
+		const burst = 100_000
+		for i := range burst {
+			q.Add(fmt.Sprint(i), change{"added", "1", i})
+		}
+		for item, ok := q.Take(); ok; item, ok = q.Take() {
+			q.Retry(item.Key, item.Value, time.Second)
+		}
+		for range 2 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for item, ok := q.Take(); ok; item, ok = q.Take() {
+				if item.Value.state < 3 {
+					q.Retry(item.Key, item.Value, time.Second)
+				} else {
+					q.Done(item.Key)
+				}
+			}
+		}
+		equal(t, "delayed", q.Stats().Delayed, 3)
+		if q.peak > 2*minShrink || cap(q.delays) > 2*minShrink {
+			t.Errorf("3 keys hold a map that had %d and a heap of %d", q.peak, cap(q.delays))
+		}
+		q.Close()
+	})
+}
+
+// Producers and consumers at once: per key, values come in order and never overlap, and the last arrives.
+func TestConcurrentUse(t *testing.T) {
+	const keys, states = 8, 500
+	wake := make(chan struct{}, 1) // one wake-up is as good as many: the consumers take all there is
+	q := newChanges(Options[change]{Ready: func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}})
+	var producers, consumers sync.WaitGroup
+	for k := range keys {
+		producers.Go(func() {
+			key := fmt.Sprint(k)
+			for state := range states {
+				q.Add(key, change{"updated", key, state + 1})
+			}
+		})
+	}
+	var held, last [keys]atomic.Int64
+	var finals sync.WaitGroup
+	finals.Add(keys)
+	finished := make(chan struct{})
+	for range 4 {
+		consumers.Go(func() {
+			for {
+				item, ok := q.Take()
+				if !ok {
+					select {
+					case <-wake:
+						continue
+					case <-finished:
+						return
+					}
+				}
+				k, state := int(item.Key[0]-'0'), int64(item.Value.state)
+				if held[k].Add(1) != 1 {
+					t.Errorf("key %d is in flight twice", k)
+				}
+				before := last[k].Swap(state)
+				if before > state {
+					t.Errorf("key %d: %d after %d", k, state, before)
+				}
+				held[k].Add(-1)
+				if state%7 == 0 && before != state {
+					q.Retry(item.Key, item.Value, time.Microsecond)
+					continue
+				}
+				q.Done(item.Key)
+				if state == states {
+					finals.Done()
+				}
+			}
+		})
+	}
+	producers.Wait()
+	finals.Wait()
+	close(finished)
+	consumers.Wait()
+	equal(t, "stats", q.Stats(), Stats{})
+}
