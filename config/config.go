@@ -1,0 +1,151 @@
+package config
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The apiVersion of every manifest, and the kinds.
+const (
+	APIVersion = "informd.dev/v1alpha1"
+
+	KindSource  = "Source"
+	KindHandler = "Handler"
+	KindRule    = "Rule"
+)
+
+// Config is what a set of manifests says, in the order of the files, with every default filled in.
+//
+// A Config that comes with mistakes holds what could be read of every manifest whose kind is known, so that the
+// expressions in it can be checked too: required fields may be zero, names empty or taken twice, and references may
+// lead nowhere. All of that has been reported already. It must not be run.
+type Config struct {
+	Sources  []Source
+	Handlers []Handler
+	Rules    []Rule
+}
+
+// Source returns the first source of that name.
+func (c *Config) Source(name string) (Source, bool) {
+	i := slices.IndexFunc(c.Sources, func(s Source) bool { return s.Name == name })
+	if i < 0 {
+		return Source{}, false
+	}
+	return c.Sources[i], true
+}
+
+// Handler returns the first handler of that name.
+func (c *Config) Handler(name string) (Handler, bool) {
+	i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name })
+	if i < 0 {
+		return Handler{}, false
+	}
+	return c.Handlers[i], true
+}
+
+// Source says what is watched.
+type Source struct {
+	Name          string
+	At            Text // the name, where it is written
+	Resource      schema.GroupVersionResource
+	Namespaces    []string      // nil: all
+	LabelSelector string        // canonical, so that equal selections compare equal; "": everything
+	FieldSelector string        // likewise
+	Resync        time.Duration // 0: never
+	Keep          Keep
+	Indexes       []Index // sorted by name
+}
+
+// Keep says how much of an object stays in the cache.
+type Keep uint8
+
+const (
+	Whole  Keep = iota // all of it
+	Needed             // only the paths that rules and indexes read
+)
+
+var keeps = []string{"whole", "needed"}
+
+func (k Keep) String() string { return keeps[k] }
+
+// Index is an expression-based IndexFunc: a string or a list of strings per object.
+type Index struct {
+	Name string
+	Expr Text
+}
+
+// Handler says who is told. Exactly one of Builtin and Command is set.
+type Handler struct {
+	Name        string
+	At          Text
+	Builtin     string          // log, exec or webhook
+	Command     []string        // a first element with a slash in it is relative to the manifest's folder and joined with it
+	SHA256      string          // of the binary, 64 hexadecimal digits in lower case; "": any
+	Env         []string        // names of the daemon's environment variables to pass on
+	Config      json.RawMessage // nil: none
+	Concurrency int
+	Timeout     time.Duration
+	Retry       Retry
+}
+
+// Retry says how often and how soon a delivery is tried again.
+type Retry struct {
+	Attempts   int // 0: as long as it takes
+	Backoff    time.Duration
+	MaxBackoff time.Duration // at least Backoff
+}
+
+// Rule says which changes go to whom.
+type Rule struct {
+	Name      string
+	At        Text
+	Source    string
+	SourceAt  Text
+	Handler   string
+	HandlerAt Text
+	Where     Text     // zero: every object
+	When      Text     // zero: every change
+	Events    []string // added, updated, deleted, synced, or some of them
+	Delivery  Delivery
+	Resync    *time.Duration // nil: the source's
+	Payload   *Payload       // nil: the objects themselves
+}
+
+// Delivery says what happens to changes of an object that wait.
+type Delivery uint8
+
+const (
+	Latest Delivery = iota // they are merged into one
+	Every                  // each is kept
+)
+
+var deliveries = []string{"latest", "every"}
+
+func (d Delivery) String() string { return deliveries[d] }
+
+// Payload is the shape of what a rule sends: an expression, a mapping of payloads or a list of payloads. Kind tells
+// which of the other fields counts.
+type Payload struct {
+	Kind   PayloadKind
+	Expr   Text
+	Fields []PayloadField // in the order of the file
+	Items  []*Payload
+}
+
+// PayloadKind tells the three shapes of a Payload apart.
+type PayloadKind uint8
+
+const (
+	PayloadExpr PayloadKind = iota
+	PayloadFields
+	PayloadItems
+)
+
+// PayloadField is one member of a mapping.
+type PayloadField struct {
+	Name  string
+	Value *Payload
+}

@@ -1,0 +1,202 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"gopkg.in/yaml.v3"
+)
+
+// decode returns the text of a file, or what forbids to read it at all.
+func decode(in File) (string, *Mistake) {
+	data := in.Data
+	whole := func(format string, args ...any) *Mistake {
+		return &Mistake{Position: Position{File: in.Path}, Message: fmt.Sprintf(format, args...)}
+	}
+	if len(data) > maxFile {
+		return string(data[:maxFile]), whole("the file has %d bytes; at most %d are read: split it", len(data), maxFile)
+	}
+	text := string(data)
+	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
+		return text, whole("the file is UTF-16: save it as UTF-8")
+	}
+	text = strings.TrimPrefix(text, "\ufeff")
+	for i, r := range text {
+		var what string
+		switch {
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], "\ufffd"):
+			what = fmt.Sprintf("byte 0x%02x is not UTF-8 text", text[i])
+		case r == 0x85 || r == 0x2028 || r == 0x2029: // YAML 1.1 ends a line there, editors do not
+			what = fmt.Sprintf("line separator %U is not allowed", r)
+		case r == 0xfeff:
+			what = fmt.Sprintf("byte order mark %U is not allowed within a file", r)
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0, r == 0xfffe, r == 0xffff:
+			what = fmt.Sprintf("control character %U is not allowed", r)
+		default:
+			continue
+		}
+		// Only the valid text before it is indexed; the snippet goes on for a little.
+		m := newFile(in.Path, text[:i]).mistake(i, what)
+		return text, &m
+	}
+	return text, nil
+}
+
+// part is the text of one document in a file.
+type part struct {
+	file       *file
+	start, end int
+}
+
+func (d part) text() string { return d.file.text[d.start:d.end] }
+
+// split cuts a file at its document markers, so that each document is parsed by itself. A marker is one wherever it
+// stands at the start of a line, also within what would be a scalar. Comments and directives belong to the document
+// they precede.
+func split(f *file) (parts []part) {
+	start, prologue, empty := 0, true, true
+	cut := func(at int) {
+		if !empty {
+			parts = append(parts, part{f, start, at})
+		}
+		start, prologue, empty = at, true, true
+	}
+	for i, at := range f.lines {
+		lineStart, lineEnd := f.bounds(i)
+		line := f.text[lineStart:lineEnd]
+		next := len(f.text)
+		if i+1 < len(f.lines) {
+			next = f.lines[i+1]
+		}
+		content := strings.TrimLeft(line, " \t")
+		switch {
+		case isMarker(line, "---"):
+			if !prologue {
+				cut(at)
+			}
+			prologue = false
+			content = strings.TrimLeft(line[3:], " \t")
+			empty = empty && (content == "" || content[0] == '#')
+		case isMarker(line, "..."):
+			cut(next)
+		case content == "" || content[0] == '#':
+		case line[0] == '%' && prologue:
+			empty = false
+		default:
+			prologue, empty = false, false
+		}
+	}
+	cut(len(f.text))
+	return parts
+}
+
+func isMarker(line, marker string) bool {
+	rest, ok := strings.CutPrefix(line, marker)
+	return ok && (rest == "" || isBlank(rest[0]))
+}
+
+// parse returns the root of the document with the lines of its nodes counted from the start of the file, or nil if the
+// document is empty.
+func (d part) parse() (root *yaml.Node, bad *Mistake) {
+	document, err := decodeYAML(strings.NewReader(d.text()))
+	if err != nil {
+		m := d.syntaxError(err)
+		return nil, &m
+	}
+	if document == nil || len(document.Content) == 0 {
+		return nil, nil
+	}
+	root = document.Content[0]
+	if root.Kind == yaml.ScalarNode && root.ShortTag() == "!!null" && root.Anchor == "" {
+		return nil, nil
+	}
+	shift(root, d.file.line(d.start))
+	return root, nil
+}
+
+// shift moves a tree of nodes down by some lines. The parser bounds its depth.
+func shift(n *yaml.Node, lines int) {
+	n.Line += lines
+	for _, child := range n.Content {
+		shift(child, lines)
+	}
+}
+
+// decodeYAML returns the only document that r holds, or nil at its end. The parser is known to panic on some input;
+// that is an error like others.
+func decodeYAML(r io.Reader) (document *yaml.Node, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			document, err = nil, fmt.Errorf("yaml: cannot be parsed: %v", v)
+		}
+	}()
+	decoder := yaml.NewDecoder(r)
+	document = new(yaml.Node)
+	if err := decoder.Decode(document); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	var second yaml.Node
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		if err == nil {
+			err = errors.New("yaml: a second document begins here without ---")
+		}
+		return nil, err
+	}
+	return document, nil
+}
+
+var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
+
+// syntaxError places an error of the parser. Its own line is that of the context, such as the mapping that the error is
+// in, and may be off by one; so the document is parsed again, this time byte by byte, to see how far the parser got.
+func (d part) syntaxError(err error) Mistake {
+	message := yamlPrefix.ReplaceAllString(err.Error(), "")
+	r := &byteReader{text: d.text()}
+	_, _ = decodeYAML(r)
+	// The parser looks a few characters ahead: go back to the end of the last thing that it has read.
+	read := strings.TrimRight(r.text[:r.pos], " \t\r\n")
+	at := d.start + max(0, len(read)-1)
+	for at > d.start && !utf8.RuneStart(d.file.text[at]) {
+		at--
+	}
+	return d.file.mistake(at, "not YAML: "+message+syntaxHint(message))
+}
+
+// syntaxHint says what is behind the errors that writers of expressions meet.
+func syntaxHint(message string) string {
+	switch {
+	case strings.Contains(message, "mapping values are not allowed"),
+		strings.Contains(message, "did not find expected key"):
+		return " (check the indentation; put an expression that begins with a quote or contains \": \" in quotes)"
+	case strings.Contains(message, "expected ',' or"):
+		return " (within { } and [ ], put a value that contains , { } [ ] in quotes)"
+	case strings.Contains(message, "cannot start any token"):
+		return " (put a value that begins so in quotes)"
+	}
+	return ""
+}
+
+// byteReader gives out a text byte by byte.
+type byteReader struct {
+	text string
+	pos  int
+}
+
+func (r *byteReader) Read(p []byte) (int, error) {
+	if r.pos == len(r.text) {
+		return 0, io.EOF
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	p[0] = r.text[r.pos]
+	r.pos++
+	return 1, nil
+}

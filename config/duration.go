@@ -1,0 +1,63 @@
+package config
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+const (
+	day  = 24 * time.Hour
+	year = 365 * day
+)
+
+var bareNumber = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]*)?$`)
+
+// duration reads a duration in Go's syntax from low to high; 0, which needs no unit, where zero is allowed.
+func (r *reader) duration(n *yaml.Node, what string, zero bool, low, high, missing time.Duration) time.Duration {
+	if n == nil || r.reported[n] {
+		return missing
+	}
+	if n.Kind != yaml.ScalarNode {
+		r.mistake(n, "%s must be a duration such as 10m or 1h30m, not %s", what, describe(n))
+		return missing
+	}
+	d, err := time.ParseDuration(n.Value)
+	switch {
+	case err == nil && zero && d == 0:
+		return d
+	case err == nil && d < 0:
+		r.mistake(n, "%s must not be negative", what)
+	case err == nil && (d < low || d > high):
+		or := ""
+		if zero {
+			or = "0 or "
+		}
+		r.mistake(n, "%s must be %sfrom %s to %s, not %s", what, or, short(low), short(high), short(d))
+	case err == nil:
+		return d
+	case bareNumber.MatchString(n.Value):
+		r.mistake(n, "%s is missing its unit: write %ss for seconds, %[2]sm for minutes", what, clip(n.Value, maxQuoted))
+	default:
+		hint := ""
+		if strings.HasSuffix(n.Value, "d") {
+			hint = "; the longest unit is the hour"
+		}
+		r.mistake(n, "%s is not a duration such as 10m or 1h30m: %s%s", what, quote(n.Value), hint)
+	}
+	return missing
+}
+
+// short is d's text without zero units at its end: 5m, not 5m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}

@@ -1,0 +1,118 @@
+package config
+
+import (
+	"slices"
+	"sort"
+	"strings"
+	"unicode/utf8"
+)
+
+// file is the text of one file. It converts between lines and columns, as people and the YAML parser count, and byte
+// offsets, in time that depends on neither the length of the file nor that of a line: a hostile file may have
+// a thousand mistakes on one line of a megabyte.
+type file struct {
+	path  string
+	text  string
+	lines []int // the offset of the start of each line
+	runes []int // the number of characters before each block of runeBlock bytes
+}
+
+const runeBlock = 1024
+
+// newFile indexes text, which must be valid UTF-8.
+func newFile(path, text string) *file {
+	f := &file{path: path, text: text, lines: []int{0}}
+	count := 0
+	for i := range len(text) {
+		if i%runeBlock == 0 {
+			f.runes = append(f.runes, count)
+		}
+		if utf8.RuneStart(text[i]) {
+			count++
+		}
+		if text[i] == '\n' || text[i] == '\r' && !strings.HasPrefix(text[i+1:], "\n") {
+			f.lines = append(f.lines, i+1)
+		}
+	}
+	return f
+}
+
+// runesBefore returns the number of characters that start before offset.
+func (f *file) runesBefore(offset int) int {
+	if len(f.runes) == 0 {
+		return 0
+	}
+	block := min(offset/runeBlock, len(f.runes)-1)
+	return f.runes[block] + countStarts(f.text[block*runeBlock:offset])
+}
+
+// countStarts counts the characters that start in s, which itself may start in the middle of one.
+func countStarts(s string) int {
+	n := 0
+	for i := range len(s) {
+		if utf8.RuneStart(s[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// line returns the line, from 0, that offset is in.
+func (f *file) line(offset int) int {
+	i, found := slices.BinarySearch(f.lines, offset)
+	if found {
+		return i
+	}
+	return i - 1
+}
+
+// bounds returns where the text of a line, from 0, starts and ends, its line break left out.
+func (f *file) bounds(line int) (start, end int) {
+	start, end = f.lines[line], len(f.text)
+	if line+1 < len(f.lines) {
+		end = f.lines[line+1]
+	}
+	for end > start && (f.text[end-1] == '\n' || f.text[end-1] == '\r') {
+		end--
+	}
+	return start, end
+}
+
+// offset returns the byte offset of a line and column, both from 1; what lies outside the file is moved into it.
+func (f *file) offset(line, column int) int {
+	start, end := f.bounds(min(max(line, 1), len(f.lines)) - 1)
+	want := f.runesBefore(start) + max(column, 1) - 1
+	// The last block with at most that many characters before it holds the character, or ends right before it.
+	block := sort.Search(len(f.runes), func(i int) bool { return f.runes[i] > want }) - 1
+	at, have := start, f.runesBefore(start)
+	if block >= 0 && block*runeBlock > start {
+		at, have = block*runeBlock, f.runes[block]
+	}
+	for at < end && (have < want || !utf8.RuneStart(f.text[at])) {
+		if utf8.RuneStart(f.text[at]) {
+			have++
+		}
+		at++
+	}
+	return at
+}
+
+// position is the inverse of offset.
+func (f *file) position(offset int) Position {
+	offset = min(max(offset, 0), len(f.text))
+	line := f.line(offset)
+	start, end := f.bounds(line)
+	return Position{
+		File:   f.path,
+		Line:   line + 1,
+		Column: f.runesBefore(min(offset, end)) - f.runesBefore(start) + 1,
+	}
+}
+
+// mistake returns a mistake at offset with the text around it.
+func (f *file) mistake(offset int, message string) Mistake {
+	pos := f.position(offset)
+	start, end := f.bounds(pos.Line - 1)
+	snippet, caret := window(f.text[start:end], min(max(offset, start), end)-start)
+	return Mistake{Position: pos, Message: printable(message), Snippet: snippet, caret: caret}
+}

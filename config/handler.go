@@ -1,0 +1,141 @@
+package config
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+var builtins = []string{"log", "exec", "webhook"}
+
+// Bounds and defaults of a handler's fields.
+const (
+	maxConcurrency     = 1024
+	defaultConcurrency = 8
+
+	minTimeout     = time.Millisecond
+	maxTimeout     = day
+	defaultTimeout = 30 * time.Second
+
+	maxAttempts       = 1_000_000
+	minBackoff        = time.Millisecond
+	maxBackoff        = day
+	defaultBackoff    = time.Second
+	defaultMaxBackoff = 5 * time.Minute
+)
+
+func (r *reader) handler(n, at *yaml.Node, name Text) {
+	spec := r.mapping(n, at, "spec",
+		"command", "builtin", "sha256", "env", "config", "concurrency", "timeout", "retry")
+	r.exactlyOne(spec)
+	h := Handler{
+		Name:        name.String(),
+		At:          name,
+		Command:     r.command(spec.get("command")),
+		SHA256:      r.sha256(spec.get("sha256")),
+		Env:         r.env(spec.get("env")),
+		Config:      r.json(spec.get("config"), "spec.config"),
+		Concurrency: r.integer(spec.get("concurrency"), "spec.concurrency", 1, maxConcurrency, defaultConcurrency),
+		Timeout:     r.duration(spec.get("timeout"), "spec.timeout", false, minTimeout, maxTimeout, defaultTimeout),
+		Retry:       r.retry(spec.get("retry"), spec.key["retry"]),
+	}
+	if builtin := spec.get("builtin"); builtin != nil {
+		if i := r.choice(builtin, "spec.builtin", builtins); !r.reported[builtin] {
+			h.Builtin = builtins[i]
+		}
+	}
+	r.config.Handlers = append(r.config.Handlers, h)
+}
+
+// exactlyOne checks that the handler is a command or a builtin, and that sha256 goes with a command.
+func (r *reader) exactlyOne(spec mapping) {
+	switch {
+	case spec.has("command") && spec.has("builtin"):
+		r.mistake(spec.key["builtin"], "spec.command and spec.builtin exclude each other")
+	case !spec.has("command") && !spec.has("builtin") && spec.at != nil:
+		r.mistake(spec.at, "spec.command or spec.builtin (%s) is missing", oneOf(builtins))
+	}
+	if spec.has("sha256") && spec.has("builtin") && !spec.has("command") {
+		r.mistake(spec.key["sha256"], "spec.sha256 goes with spec.command only; a builtin is part of informd")
+	}
+}
+
+// command reads the program and its arguments. The program is a path, relative to the manifest's folder, if it has
+// a slash, else a name to look up in $PATH.
+func (r *reader) command(n *yaml.Node) []string {
+	if n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
+		if words := strings.Fields(n.Value); len(words) > 0 {
+			r.mistake(n, "spec.command is a list: write [%s]", clip(strings.Join(words, ", "), maxQuoted))
+			return nil
+		}
+	}
+	var out []string
+	for i, item := range r.list(n, "spec.command", "strings") {
+		if i > 0 && item.Kind == yaml.ScalarNode && item.ShortTag() == "!!str" && item.Value == "" {
+			out = append(out, "")
+			continue
+		}
+		out = append(out, r.str(item, "an element of spec.command"))
+	}
+	if len(out) > 0 && strings.Contains(out[0], "/") {
+		out[0] = join(r.dir, out[0])
+	}
+	return out
+}
+
+// join is filepath.Join with the slash kept that tells a path from a name to look up.
+func join(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	path = filepath.Join(dir, path)
+	if !strings.Contains(path, "/") {
+		path = "./" + path
+	}
+	return path
+}
+
+var sha256Digits = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+func (r *reader) sha256(n *yaml.Node) string {
+	if n == nil || r.reported[n] {
+		return ""
+	}
+	digits := strings.ToLower(n.Value) // whatever YAML takes it for: digits alone are a number to it
+	if n.Kind != yaml.ScalarNode || !sha256Digits.MatchString(digits) {
+		r.mistake(n, "spec.sha256 must be 64 hexadecimal digits, as sha256sum prints them")
+		return ""
+	}
+	return digits
+}
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (r *reader) env(n *yaml.Node) []string {
+	return r.set(n, "spec.env", "names", func(s string) string {
+		switch {
+		case strings.Contains(s, "="):
+			return "spec.env has names only; the values come from informd's own environment"
+		case !envName.MatchString(s):
+			return quote(s) + " is not the name of an environment variable: letters, digits and _, not a digit first"
+		}
+		return ""
+	})
+}
+
+func (r *reader) retry(n, at *yaml.Node) Retry {
+	f := r.mapping(n, at, "spec.retry", "attempts", "backoff", "maxBackoff")
+	out := Retry{
+		Attempts: r.integer(f.get("attempts"), "spec.retry.attempts", 0, maxAttempts, 0),
+		Backoff:  r.duration(f.get("backoff"), "spec.retry.backoff", false, minBackoff, maxBackoff, defaultBackoff),
+	}
+	longest := f.get("maxBackoff")
+	out.MaxBackoff = r.duration(longest, "spec.retry.maxBackoff", false, minBackoff, maxBackoff, max(defaultMaxBackoff, out.Backoff))
+	if longest != nil && out.MaxBackoff < out.Backoff {
+		r.mistake(longest, "spec.retry.maxBackoff (%s) must not be less than spec.retry.backoff (%s)", short(out.MaxBackoff), short(out.Backoff))
+	}
+	return out
+}

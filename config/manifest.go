@@ -1,0 +1,98 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+var kinds = []string{KindSource, KindHandler, KindRule}
+
+// maxName is the length of a DNS label, after RFC 1123.
+const maxName = 63
+
+// manifest reads one manifest and adds it to the config.
+func (r *reader) manifest(root *yaml.Node) {
+	top := r.mapping(root, root, "", "apiVersion", "kind", "metadata", "spec")
+	r.apiVersion(top.need("apiVersion"))
+	kind := r.kind(top.need("kind"))
+	name := r.metadata(kind, top)
+
+	spec := top.need("spec")
+	switch at := top.key["spec"]; kind {
+	case KindSource:
+		r.source(spec, at, name)
+	case KindHandler:
+		r.handler(spec, at, name)
+	case KindRule:
+		r.rule(spec, at, name)
+	}
+}
+
+func (r *reader) apiVersion(n *yaml.Node) {
+	if s := r.str(n, "apiVersion"); s != "" && s != APIVersion {
+		r.mistake(n, "unknown apiVersion %s: informd reads %s", quote(s), APIVersion)
+	}
+}
+
+func (r *reader) kind(n *yaml.Node) string {
+	s := r.str(n, "kind")
+	for _, kind := range kinds {
+		if s == kind {
+			return s
+		}
+	}
+	if s != "" {
+		hint := ""
+		if k := r.suggest(s, kinds); k != "" {
+			hint = didYouMean(k)
+		}
+		r.mistake(n, "unknown kind %s: the kinds are %s%s", quote(s), strings.Join(kinds, ", "), hint)
+	}
+	return ""
+}
+
+// metadata reads the name, and notes it as taken by the kind; by every kind, if it is not known which it is, so that
+// references to it are not called dangling.
+func (r *reader) metadata(kind string, top mapping) Text {
+	n := top.need("metadata")
+	if n == nil {
+		return Text{}
+	}
+	metadata := r.mapping(n, top.key["metadata"], "metadata", "name")
+	node := metadata.need("name")
+	name := r.str(node, "metadata.name")
+	if name == "" {
+		return Text{}
+	}
+	at := r.text(node)
+	if fault := notLabel("metadata.name", name); fault != "" {
+		r.mistake(node, "%s", fault)
+	}
+	for _, k := range kinds {
+		if kind != "" && kind != k {
+			continue
+		}
+		if first, ok := r.names[k].at[name]; ok && kind != "" {
+			r.mistake(node, "there is another %s named %s, at %s", kind, quote(name), first)
+		}
+		r.names[k].add(name, at.Position(0))
+	}
+	return at
+}
+
+// notLabel says what is wrong with s as a DNS label, or nothing.
+func notLabel(what, s string) string {
+	ok := s != "" && len(s) <= maxName && s[0] != '-' && s[len(s)-1] != '-'
+	for i := range len(s) {
+		ok = ok && isNameByte(s[i])
+	}
+	if ok {
+		return ""
+	}
+	return fmt.Sprintf("%s %s is not a DNS label: lower-case letters, digits and -, a letter or digit at both ends, at most %d characters",
+		what, quote(s), maxName)
+}
+
+func isNameByte(b byte) bool { return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '-' }

@@ -1,0 +1,165 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Bounds on the input.
+const (
+	maxFile            = 1 << 20 // bytes of one file
+	maxDepth           = 64      // nested mappings and lists of one document
+	maxMistakesPerFile = 1000    // past them the rest of a file is not read
+)
+
+// File is the content of one file. Relative commands in it are relative to the folder of Path.
+type File struct {
+	Path string
+	Data []byte
+}
+
+// Parse reads the manifests in files. A path that is given twice is read once. The Config is usable if there are no
+// mistakes; otherwise it is as complete as could be made, see [Config]. The mistakes are sorted.
+func Parse(files []File) (*Config, Mistakes) {
+	p := &parser{config: new(Config), names: map[string]*names{
+		KindSource: newNames(), KindHandler: newNames(), KindRule: newNames(),
+	}}
+	seen := map[string]bool{}
+	var read []string
+	for _, f := range files {
+		if !seen[f.Path] {
+			seen[f.Path] = true
+			read = append(read, f.Path)
+			p.parseFile(f)
+		}
+	}
+	p.checkReferences()
+	if p.manifests == 0 && len(p.mistakes) == 0 {
+		p.mistakes = append(p.mistakes, noManifest(read))
+	}
+	p.mistakes.Sort()
+	return p.config, p.mistakes
+}
+
+func noManifest(paths []string) Mistake {
+	switch n := len(paths); {
+	case n == 0:
+		return Mistake{Message: "no manifest: there is no file to read"}
+	case n > 3:
+		return Mistake{Message: fmt.Sprintf("no manifest in %s and %d more files", printable(strings.Join(paths[:3], ", ")), n-3)}
+	default:
+		return Mistake{Message: "no manifest in " + printable(strings.Join(paths, ", "))}
+	}
+}
+
+// parser collects what the files say.
+type parser struct {
+	config      *Config
+	mistakes    Mistakes
+	suggestions int
+	manifests   int
+	names       map[string]*names // by kind
+	unread      map[string]bool   // words in documents that could not be read: names may be declared there
+}
+
+// names are the names of one kind.
+type names struct {
+	at   map[string]Position // where each is declared first
+	list []string            // in order
+}
+
+func newNames() *names { return &names{at: map[string]Position{}} }
+
+func (n *names) add(name string, at Position) {
+	if _, ok := n.at[name]; !ok {
+		n.at[name] = at
+		n.list = append(n.list, name)
+	}
+}
+
+// parseFile reads the documents of one file. A document that is not YAML does not hide the others.
+func (p *parser) parseFile(in File) {
+	text, bad := decode(in)
+	if bad != nil {
+		p.mistakes = append(p.mistakes, *bad)
+		p.markUnread(text)
+		return
+	}
+	f := newFile(in.Path, text)
+	limit := len(p.mistakes) + maxMistakesPerFile
+	for _, part := range split(f) {
+		p.parsePart(part, filepath.Dir(in.Path), limit)
+		if len(p.mistakes) >= limit {
+			p.mistakes = append(p.mistakes, f.mistake(part.end,
+				fmt.Sprintf("%d mistakes; the rest of the file has not been checked", maxMistakesPerFile)))
+			p.markUnread(text[part.start:])
+			return
+		}
+	}
+}
+
+func (p *parser) parsePart(part part, dir string, limit int) {
+	root, bad := part.parse()
+	if bad != nil {
+		p.mistakes = append(p.mistakes, *bad)
+		p.markUnread(part.text())
+		return
+	}
+	if root == nil {
+		return
+	}
+	p.manifests++
+	r := &reader{parser: p, file: part.file, dir: dir, limit: limit}
+	if !r.vet(root) {
+		p.markUnread(part.text())
+		return
+	}
+	r.manifest(root)
+}
+
+// markUnread notes the words of text that could be names.
+func (p *parser) markUnread(text string) {
+	if p.unread == nil {
+		p.unread = map[string]bool{}
+	}
+	for word := range strings.FieldsFuncSeq(text[:min(len(text), maxFile)], func(r rune) bool { return r > 'z' || !isNameByte(byte(r)) }) {
+		if len(word) <= maxName {
+			p.unread[word] = true
+		}
+	}
+}
+
+// checkReferences reports what rules refer to and nobody declares. A name that occurs in a document that could not be
+// read gets the benefit of the doubt: one mistake is not reported as two.
+func (p *parser) checkReferences() {
+	for i := range p.config.Rules {
+		r := &p.config.Rules[i]
+		p.checkReference(r.SourceAt, KindSource)
+		p.checkReference(r.HandlerAt, KindHandler)
+	}
+}
+
+func (p *parser) checkReference(at Text, kind string) {
+	name := at.String()
+	declared := p.names[kind]
+	if _, ok := declared.at[name]; ok || at.IsZero() || p.unread[name] {
+		return
+	}
+	message := fmt.Sprintf("there is no %s named %s", kind, quote(name))
+	if hint := p.suggest(name, declared.list); hint != "" {
+		message += didYouMean(hint)
+	}
+	p.mistakes = append(p.mistakes, at.Mistake(0, message))
+}
+
+// suggest is suggest within the bound on how often a report may do so.
+func (p *parser) suggest(name string, candidates []string) string {
+	if p.suggestions++; p.suggestions > maxSuggestions {
+		return ""
+	}
+	return suggest(name, slices.Clip(candidates))
+}
+
+func didYouMean(s string) string { return fmt.Sprintf("; did you mean %s?", quote(s)) }

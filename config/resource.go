@@ -1,0 +1,93 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	// versionLike is how Kubernetes' own versions look, and nearly all others.
+	versionLike = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
+	// groupName and resourceName are what a CustomResourceDefinition may use: a DNS subdomain and a DNS label.
+	groupName    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	resourceName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+)
+
+const maxGroup = 253
+
+// coreResources are the ones of the core group that can be watched. They tell a forgotten plural, and a resource that
+// is written without its version.
+var coreResources = []string{
+	"configmaps", "endpoints", "events", "limitranges", "namespaces", "nodes", "persistentvolumeclaims",
+	"persistentvolumes", "pods", "podtemplates", "replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts",
+	"services",
+}
+
+// resource reads VERSION/RESOURCE or GROUP/VERSION/RESOURCE.
+func (r *reader) resource(n *yaml.Node) schema.GroupVersionResource {
+	s := r.str(n, "spec.resource")
+	if s == "" {
+		return schema.GroupVersionResource{}
+	}
+	gvr, fault := parseResource(s)
+	if fault != "" {
+		r.mistake(n, "spec.resource %s: %s", quote(s), fault)
+		return schema.GroupVersionResource{}
+	}
+	return gvr
+}
+
+// parseResource returns what s says, or what is wrong with it and what to write instead.
+func parseResource(s string) (gvr schema.GroupVersionResource, fault string) {
+	const form = "write VERSION/RESOURCE, as v1/pods, or GROUP/VERSION/RESOURCE, as apps/v1/deployments"
+	parts := strings.Split(s, "/")
+	switch {
+	case len(parts) == 1 && slices.Contains(coreResources, corePlural(s)):
+		return gvr, "the version is missing: write v1/" + corePlural(s)
+	case len(parts) == 1 || slices.Contains(parts, ""):
+		return gvr, form
+	case versionLike.MatchString(parts[0]) && len(parts) == 3 || len(parts) > 3:
+		return gvr, "a subresource cannot be watched: " + form
+	case len(parts) == 3:
+		gvr = schema.GroupVersionResource{Group: parts[0], Version: parts[1], Resource: parts[2]}
+	case !versionLike.MatchString(parts[0]) && versionLike.MatchString(parts[1]):
+		return gvr, "the resource is missing: write " + clip(s, maxQuoted) + "/RESOURCE"
+	case !versionLike.MatchString(parts[0]):
+		return gvr, fmt.Sprintf("the version is missing: write %s/VERSION/%s", clip(parts[0], maxQuoted), clip(parts[1], maxQuoted))
+	default:
+		gvr = schema.GroupVersionResource{Version: parts[0], Resource: parts[1]}
+	}
+	if fault := notResource(gvr); fault != "" {
+		return schema.GroupVersionResource{}, fault
+	}
+	return gvr, ""
+}
+
+func notResource(gvr schema.GroupVersionResource) string {
+	plural := corePlural(gvr.Resource)
+	switch {
+	case gvr.Group == "" && plural != gvr.Resource && slices.Contains(coreResources, plural):
+		return fmt.Sprintf("it is the resource's plural name that is asked for: write %s/%s", gvr.Version, plural)
+	case !resourceName.MatchString(gvr.Resource) || len(gvr.Resource) > maxName:
+		return fmt.Sprintf("%s must be the resource's plural name in lower case, as `kubectl api-resources` shows it", quote(gvr.Resource))
+	case !resourceName.MatchString(gvr.Version) || len(gvr.Version) > maxName:
+		return fmt.Sprintf("%s is not a version, as v1 or v1beta1", quote(gvr.Version))
+	case gvr.Group != "" && (!groupName.MatchString(gvr.Group) || len(gvr.Group) > maxGroup):
+		return fmt.Sprintf("%s is not an API group, as apps or stable.example.com", quote(gvr.Group))
+	}
+	return ""
+}
+
+// corePlural returns the plural in lower case of a kind of the core group; a plural stays as it is.
+func corePlural(s string) string {
+	s = strings.ToLower(s)
+	if s != "" && !strings.HasSuffix(s, "s") {
+		s += "s"
+	}
+	return s
+}

@@ -1,0 +1,98 @@
+package config
+
+import (
+	"slices"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+var events = []string{"added", "updated", "deleted", "synced"}
+
+// maxPayloadDepth bounds the nesting of a payload's mappings and lists.
+const maxPayloadDepth = 16
+
+func (r *reader) rule(n, at *yaml.Node, name Text) {
+	spec := r.mapping(n, at, "spec",
+		"source", "where", "events", "when", "delivery", "resync", "payload", "handler")
+	rule := Rule{
+		Name:     name.String(),
+		At:       name,
+		Where:    r.expression(spec.get("where"), "spec.where"),
+		When:     r.expression(spec.get("when"), "spec.when"),
+		Events:   r.events(spec.get("events")),
+		Delivery: Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
+		Resync:   r.ruleResync(spec.get("resync")),
+		Payload:  r.payload(spec.get("payload"), "spec.payload", 1),
+	}
+	rule.Source, rule.SourceAt = r.reference(spec.need("source"), "spec.source")
+	rule.Handler, rule.HandlerAt = r.reference(spec.need("handler"), "spec.handler")
+	r.config.Rules = append(r.config.Rules, rule)
+}
+
+// reference reads the name of another manifest. Whether there is one is known when all files have been read.
+func (r *reader) reference(n *yaml.Node, what string) (string, Text) {
+	s := r.str(n, what)
+	if s == "" {
+		return "", Text{}
+	}
+	return s, r.text(n)
+}
+
+func (r *reader) events(n *yaml.Node) []string {
+	if n == nil {
+		return slices.Clone(events)
+	}
+	return r.set(n, "spec.events", "events", func(s string) string {
+		if slices.Contains(events, s) {
+			return ""
+		}
+		fault := "an event is " + oneOf(events) + ", not " + quote(s)
+		if hint := r.suggest(s, events); hint != "" {
+			fault += didYouMean(hint)
+		}
+		return fault
+	})
+}
+
+func (r *reader) ruleResync(n *yaml.Node) *time.Duration {
+	if n == nil {
+		return nil
+	}
+	d := r.duration(n, "spec.resync", true, minResync, maxResync, 0)
+	return &d
+}
+
+func (r *reader) payload(n *yaml.Node, what string, depth int) *Payload {
+	if n == nil || r.reported[n] {
+		return nil
+	}
+	if n.Kind != yaml.ScalarNode && depth > maxPayloadDepth {
+		r.mistake(n, "spec.payload is nested more than %d deep", maxPayloadDepth)
+		return nil
+	}
+	switch n.Kind {
+	case yaml.MappingNode:
+		p := &Payload{Kind: PayloadFields}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			name := n.Content[i].Value
+			if value := r.payload(n.Content[i+1], what+"."+clip(name, maxQuoted), depth+1); value != nil {
+				p.Fields = append(p.Fields, PayloadField{Name: name, Value: value})
+			}
+		}
+		return p
+	case yaml.SequenceNode:
+		p := &Payload{Kind: PayloadItems}
+		for _, item := range n.Content {
+			if value := r.payload(item, "an element of "+what, depth+1); value != nil {
+				p.Items = append(p.Items, value)
+			}
+		}
+		return p
+	}
+	expr := r.expression(n, what)
+	if expr.IsZero() {
+		return nil
+	}
+	return &Payload{Kind: PayloadExpr, Expr: expr}
+}

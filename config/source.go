@@ -1,0 +1,89 @@
+package config
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"time"
+
+	"gopkg.in/yaml.v3"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Bounds of every resync but 0.
+const (
+	minResync = time.Second
+	maxResync = year
+)
+
+func (r *reader) source(n, at *yaml.Node, name Text) {
+	spec := r.mapping(n, at, "spec",
+		"resource", "namespaces", "labelSelector", "fieldSelector", "resync", "keep", "indexes")
+	r.config.Sources = append(r.config.Sources, Source{
+		Name:          name.String(),
+		At:            name,
+		Resource:      r.resource(spec.need("resource")),
+		Namespaces:    r.namespaces(spec.get("namespaces")),
+		LabelSelector: r.labelSelector(spec.get("labelSelector")),
+		FieldSelector: r.fieldSelector(spec.get("fieldSelector")),
+		Resync:        r.duration(spec.get("resync"), "spec.resync", true, minResync, maxResync, 0),
+		Keep:          Keep(r.choice(spec.get("keep"), "spec.keep", keeps)),
+		Indexes:       r.indexes(spec.get("indexes")),
+	})
+}
+
+func (r *reader) namespaces(n *yaml.Node) []string {
+	return r.set(n, "spec.namespaces", "names", func(s string) string { return notLabel("namespace", s) })
+}
+
+// selector returns the string that n holds; unlike others it may be empty, which selects everything.
+func (r *reader) selector(n *yaml.Node, what string) string {
+	if n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
+		return ""
+	}
+	return r.str(n, what)
+}
+
+func (r *reader) labelSelector(n *yaml.Node) string {
+	s := r.selector(n, "spec.labelSelector")
+	selector, err := labels.Parse(s)
+	if err != nil {
+		r.mistake(n, "spec.labelSelector does not parse: %s", clip(err.Error(), maxSnippet))
+		return ""
+	}
+	return selector.String()
+}
+
+func (r *reader) fieldSelector(n *yaml.Node) string {
+	s := r.selector(n, "spec.fieldSelector")
+	selector, err := fields.ParseSelector(s)
+	if err != nil {
+		r.mistake(n, "spec.fieldSelector does not parse: %s", clip(err.Error(), maxSnippet))
+		return ""
+	}
+	return selector.String()
+}
+
+var indexName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,62}$`)
+
+func (r *reader) indexes(n *yaml.Node) []Index {
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		r.mistake(n, "spec.indexes must be a mapping of names to expressions, not %s", describe(n))
+		return nil
+	}
+	var out []Index
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if !indexName.MatchString(key.Value) {
+			r.mistake(key, "index name %s must begin with a letter and go on with letters, digits, _ and -, at most %d in all",
+				quote(key.Value), maxName)
+		}
+		out = append(out, Index{Name: key.Value, Expr: r.expression(value, "index "+quote(key.Value))})
+	}
+	slices.SortFunc(out, func(a, b Index) int { return cmp.Compare(a.Name, b.Name) })
+	return out
+}

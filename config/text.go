@@ -1,0 +1,63 @@
+package config
+
+import (
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Text is a scalar that knows where it was written. The zero Text is no text at all.
+type Text struct {
+	value string
+	file  *file
+	start int // the offset of the scalar in the file: of its first character, quote or block indicator
+	style yaml.Style
+}
+
+// NewText returns a Text that was written nowhere, for configurations made by hand.
+func NewText(value string) Text { return Text{value: value} }
+
+// String returns the value, quotes, escapes and folding undone.
+func (t Text) String() string { return t.value }
+
+// IsZero tells whether there is no text.
+func (t Text) IsZero() bool { return t == Text{} }
+
+// Position returns where byte offset of the value was written. The end of the value, or any offset beyond it, is right
+// behind the last character that is not white space.
+func (t Text) Position(offset int) Position {
+	if t.file == nil {
+		return Position{}
+	}
+	return t.file.position(t.origin(offset))
+}
+
+// Mistake returns a mistake at byte offset of the value.
+func (t Text) Mistake(offset int, message string) Mistake {
+	if t.file == nil {
+		return Mistake{Message: printable(message)}
+	}
+	return t.file.mistake(t.origin(offset), message)
+}
+
+// origin returns the offset in the file of byte offset of the value. It scans the scalar anew, guided by the value that
+// the YAML parser made of it; should the two disagree, the start of the scalar has to do.
+func (t Text) origin(offset int) int {
+	origins := scanScalar(t.file.text, t.start, t.style, t.value)
+	if origins == nil {
+		return t.start
+	}
+	if end := len(strings.TrimRight(t.value, " \t\n")); offset >= end && end > 0 {
+		return t.afterLast(origins, end)
+	}
+	return origins[min(max(offset, 0), len(t.value))]
+}
+
+// afterLast returns the origin of what follows the first end bytes of the value.
+func (t Text) afterLast(origins []int, end int) int {
+	last := end - 1
+	for last > 0 && origins[last-1] == origins[last] { // the bytes of one escape
+		last--
+	}
+	return origins[last] + sourceLength(t.file.text[origins[last]:], t.style)
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// vet checks what holds everywhere in a document: no anchors, aliases, merge keys and tags, keys that are strings and
+// unique, bounded depth. Nodes that fail are remembered, so that nothing more is said about them. It returns false if
+// the document must not be read any further.
+func (r *reader) vet(root *yaml.Node) bool {
+	r.reported = map[*yaml.Node]bool{}
+	return r.vetNode(root, 1)
+}
+
+func (r *reader) vetNode(n *yaml.Node, depth int) bool {
+	if r.full() {
+		return false
+	}
+	if depth > maxDepth {
+		r.mistake(n, "nested more than %d deep", maxDepth)
+		return false
+	}
+	switch {
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		r.mistake(n, "anchors and aliases are not allowed; put a value that begins with & or * in quotes")
+		return true
+	case strings.HasPrefix(r.file.text[r.offset(n):], "!"):
+		r.mistake(n, "YAML reads what begins with ! as a tag, and tags are not allowed; put the value in quotes")
+		return true
+	case n.Kind == yaml.MappingNode:
+		return r.vetMapping(n, depth)
+	}
+	for _, child := range n.Content {
+		if !r.vetNode(child, depth+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// vetMapping vets a mapping, and cuts it down to its good keys.
+func (r *reader) vetMapping(n *yaml.Node, depth int) bool {
+	first := make(map[string]*yaml.Node, len(n.Content)/2)
+	kept := n.Content[:0:0]
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if !r.vetKey(key, first, depth) {
+			continue
+		}
+		if !r.vetNode(value, depth+1) {
+			return false
+		}
+		first[key.Value] = key
+		kept = append(kept, key, value)
+	}
+	n.Content = kept
+	return !r.full()
+}
+
+func (r *reader) vetKey(key *yaml.Node, first map[string]*yaml.Node, depth int) bool {
+	if !r.vetNode(key, depth+1) || r.reported[key] {
+		return false
+	}
+	switch tag := key.ShortTag(); {
+	case key.Kind != yaml.ScalarNode:
+		r.mistake(key, "a key must be a string, not %s", describe(key))
+	case tag == "!!merge":
+		r.mistake(key, "merge keys are not allowed")
+	case tag != "!!str":
+		r.mistake(key, "a key must be a string, not %s: put it in quotes", describe(key))
+	case first[key.Value] != nil:
+		r.mistake(key, "%s is given twice; the first is on line %d", quote(key.Value), first[key.Value].Line)
+	default:
+		return true
+	}
+	return false
+}
+
+// describe names what a node is, for messages.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.AliasNode:
+		return "an alias"
+	}
+	switch n.ShortTag() {
+	case "!!int", "!!float":
+		return fmt.Sprintf("the number %s", clip(n.Value, maxQuoted))
+	case "!!bool":
+		return "the boolean " + n.Value
+	case "!!timestamp":
+		return fmt.Sprintf("the date %s", clip(n.Value, maxQuoted))
+	case "!!null":
+		return "nothing"
+	}
+	return "a string"
+}
