@@ -10,6 +10,7 @@ import (
 type entry[K comparable, V any] struct {
 	key      K
 	waiting  list[*value[V]]
+	length   int // of waiting
 	inFlight *value[V]
 
 	isReady bool
@@ -52,6 +53,7 @@ func (q *Queue[K, V]) newValue(v V, size int64) *value[V] {
 // wait puts val before another place among what waits, or last.
 func (q *Queue[K, V]) wait(e *entry[K, V], val *value[V], before *element[*value[V]]) {
 	e.waiting.insertBefore(&val.place, before)
+	e.length++
 	q.waiting++
 	q.bytes += val.size
 }
@@ -59,6 +61,7 @@ func (q *Queue[K, V]) wait(e *entry[K, V], val *value[V], before *element[*value
 // leave takes val out of what waits.
 func (q *Queue[K, V]) leave(e *entry[K, V], val *value[V]) {
 	e.waiting.remove(&val.place)
+	e.length--
 	q.waiting--
 	q.bytes -= val.size
 }
@@ -111,6 +114,17 @@ func (q *Queue[K, V]) mergeBehind(e *entry[K, V], val *value[V]) {
 		q.leave(e, newer)
 		q.age.remove(&newer.age)
 	}
+}
+
+// dropOldest drops the oldest of what waits for e. What is redriven stays: it was asked for, and is bounded by who asks.
+func (q *Queue[K, V]) dropOldest(e *entry[K, V]) {
+	oldest := e.afterRedriven()
+	if oldest == nil {
+		return
+	}
+	q.leave(e, oldest.item)
+	q.age.remove(&oldest.item.age)
+	q.dropped++
 }
 
 // settle brings e to where it belongs after a change, and tells whether it became ready.

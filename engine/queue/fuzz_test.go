@@ -12,9 +12,10 @@ import (
 type oracle struct {
 	every              bool
 	maxItems, maxBytes int
+	maxPerKey          int
 	keys               map[string]*oracleKey
 	ready              []string // those that can be taken, in turn
-	shortened          uint64
+	shortened, dropped uint64
 	turn               int
 }
 
@@ -41,7 +42,7 @@ func (o *oracle) key(key string) *oracleKey {
 }
 
 func (o *oracle) stats() (s Stats) {
-	s.Shortened = o.shortened
+	s.Shortened, s.Dropped = o.shortened, o.dropped
 	for _, k := range o.keys {
 		if k.inFlight != nil {
 			s.InFlight++
@@ -77,9 +78,9 @@ func (o *oracle) settle(key string) {
 
 func (o *oracle) add(key string, c change) {
 	k, s, last := o.key(key), o.stats(), len(o.key(key).waiting)-1
-	full := s.Waiting >= o.maxItems || s.Bytes+sizeOf(c) > int64(o.maxBytes)
+	full := !o.every || s.Waiting >= o.maxItems || s.Bytes+sizeOf(c) > int64(o.maxBytes)
 	defer o.settle(key)
-	if last >= 0 && !k.waiting[last].redriven && (!o.every || full) {
+	if last >= 0 && !k.waiting[last].redriven && full {
 		if merged, keep, ok := mergeChanges(k.waiting[last].change, c, k.waiting[last].sent); ok {
 			k.waiting[last].change = merged
 			if !keep {
@@ -90,6 +91,10 @@ func (o *oracle) add(key string, c change) {
 			}
 			return
 		}
+	}
+	if full && len(k.waiting) >= o.maxPerKey && k.redriven() < len(k.waiting) {
+		k.waiting = slices.Delete(k.waiting, k.redriven(), k.redriven()+1)
+		o.dropped++
 	}
 	k.waiting = append(k.waiting, oracleValue{change: c, since: time.Now()})
 }
@@ -189,12 +194,13 @@ func compare(t *testing.T, program []byte) {
 		}
 		return b
 	}
-	const maxItems, maxBytes = 5, 16
+	const maxItems, maxBytes, maxPerKey = 5, 16, 3
 	every := next()%2 == 1
-	o := &oracle{every: every, maxItems: maxItems, maxBytes: maxBytes, keys: map[string]*oracleKey{}}
+	o := &oracle{every: every, maxItems: maxItems, maxBytes: maxBytes, maxPerKey: maxPerKey, keys: map[string]*oracleKey{}}
 	told := true // something became ready since Take found nothing
 	q := newChanges(Options[change]{
-		Every: every, MaxItems: maxItems, MaxBytes: maxBytes, Size: sizeOf, Ready: func() { told = true },
+		Every: every, MaxItems: maxItems, MaxBytes: maxBytes, MaxPerKey: maxPerKey, Size: sizeOf,
+		Ready: func() { told = true },
 	})
 	defer q.Close()
 	takeBoth := func() bool {
@@ -256,6 +262,6 @@ func compare(t *testing.T, program []byte) {
 			o.done(key)
 		}
 	}
-	equal(t, "stats when drained", q.Stats(), Stats{Shortened: o.shortened})
+	equal(t, "stats when drained", q.Stats(), Stats{Shortened: o.shortened, Dropped: o.dropped})
 	equal(t, "keys when drained", len(q.keys), 0)
 }

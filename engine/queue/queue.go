@@ -8,9 +8,9 @@
 // Values that wait for one key are merged by [Options.Merge], a newer one into the last that waits; what is in flight
 // never is. A value that is due for a retry waits in front of its key's others and merges with them. It keeps its place
 // and its delay, so that a key that fails does not come back sooner because it changes often. How many values wait is
-// thus bounded by the number of keys, times as many as Merge leaves side by side. With [Options.Every] each value is kept
-// instead, up to bounds over the whole queue; past them newer values are merged all the same, which shortens history but
-// never loses the last value of a key, and is counted.
+// thus bounded by the number of keys, times as many as Merge leaves side by side, times MaxPerKey at the very worst. With
+// [Options.Every] each value is kept instead, up to bounds over the whole queue; past them newer values are merged all
+// the same. That shortens history but never loses the last value of a key, and is counted.
 //
 // The queue knows nothing of what values mean: what an attempt is, how long to back off and when to give up is its user's
 // affair, and kept within the values. It starts no goroutine; one timer serves all delays. Its memory follows what it
@@ -27,6 +27,8 @@ const (
 	// DefaultMaxItems and DefaultMaxBytes are what Options.Every is bounded by if Options does not say.
 	DefaultMaxItems = 100_000
 	DefaultMaxBytes = 256 << 20
+	// DefaultMaxPerKey is Options.MaxPerKey if that does not say.
+	DefaultMaxPerKey = 64
 )
 
 // minShrink is below how many elements memory is not worth giving back.
@@ -47,6 +49,10 @@ type Options[V any] struct {
 	Every    bool
 	MaxItems int
 	MaxBytes int64
+
+	// MaxPerKey (DefaultMaxPerKey if 0) is how many values that cannot be merged with each other may wait for one key
+	// (under Every, of what comes past its bounds). Past it each one drops the key's oldest, which is counted.
+	MaxPerKey int
 
 	// Size is how many bytes a value takes. nil means none.
 	Size func(V) int64
@@ -75,6 +81,7 @@ type Queue[K comparable, V any] struct {
 	bytes     int64
 	inFlight  int
 	shortened uint64
+	dropped   uint64
 }
 
 // Item is a value that was handed out.
@@ -93,6 +100,7 @@ type Stats struct {
 	Delayed   int           // keys that wait for a retry
 	OldestAge time.Duration // of the oldest value that waits or is in flight
 	Shortened uint64        // values merged because the bounds of Every were reached, ever
+	Dropped   uint64        // values lost because of MaxPerKey, ever
 }
 
 // New makes an empty Queue.
@@ -109,6 +117,9 @@ func New[K comparable, V any](o Options[V]) *Queue[K, V] {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
+	if o.MaxPerKey <= 0 {
+		o.MaxPerKey = DefaultMaxPerKey
+	}
 	return &Queue[K, V]{opts: o, keys: make(map[K]*entry[K, V])}
 }
 
@@ -123,13 +134,16 @@ func (q *Queue[K, V]) add(key K, v V) (becameReady bool) {
 	}
 	e := q.entry(key)
 	size := q.opts.Size(v)
-	if last := e.waiting.back; last != nil {
-		full := q.waiting >= q.opts.MaxItems || q.bytes+size > q.opts.MaxBytes
-		if (!q.opts.Every || full) && q.merge(e, last.item, v) {
+	full := !q.opts.Every || q.waiting >= q.opts.MaxItems || q.bytes+size > q.opts.MaxBytes
+	if last := e.waiting.back; last != nil && full {
+		if q.merge(e, last.item, v) {
 			if q.opts.Every {
 				q.shortened++
 			}
 			return q.settle(e)
+		}
+		if e.length >= q.opts.MaxPerKey {
+			q.dropOldest(e)
 		}
 	}
 	q.wait(e, q.newValue(v, size), nil)
@@ -215,7 +229,8 @@ func (q *Queue[K, V]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{
-		Waiting: q.waiting, Bytes: q.bytes, InFlight: q.inFlight, Delayed: len(q.delays), Shortened: q.shortened,
+		Waiting: q.waiting, Bytes: q.bytes, InFlight: q.inFlight, Delayed: len(q.delays),
+		Shortened: q.shortened, Dropped: q.dropped,
 	}
 	if q.age.front != nil {
 		s.OldestAge = time.Since(q.age.front.item.since)

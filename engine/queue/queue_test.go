@@ -156,6 +156,25 @@ func TestAtMostTwoWaitPerKey(t *testing.T) {
 	}
 }
 
+// What cannot be merged is bounded as well: deletions of one name again and again, in a rule that hears of nothing else.
+func TestMaxPerKey(t *testing.T) {
+	synctest.Test(t, testMaxPerKey)
+}
+
+func testMaxPerKey(t *testing.T) {
+	q := newChanges(Options[change]{MaxPerKey: 3})
+	for life := range 10 {
+		q.Add("web", change{"deleted", fmt.Sprint(life), life})
+	}
+	equal(t, "stats", q.Stats(), Stats{Waiting: 3, Dropped: 7})
+	var lives []int
+	for item, ok := q.Take(); ok; item, ok = q.Take() {
+		lives = append(lives, item.Value.state)
+		q.Done("web")
+	}
+	equal(t, "lives", lives, []int{7, 8, 9})
+}
+
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ready atomic.Int32
