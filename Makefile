@@ -1,0 +1,76 @@
+# informd's commands. `make demo` and `make test` need Go, gcc, make and git, and set up everything else themselves.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+BIN := $(CURDIR)/bin
+TOOLS := $(BIN)/tools
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# The tools' versions. Each is built from its Go module, into bin/tools.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+BUF := github.com/bufbuild/buf/cmd/buf@v1.50.0
+PROTOC_GEN_GO := google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
+PROTOC_GEN_GO_GRPC := google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
+
+.PHONY: help
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/informd
+	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/informd ./cmd/informd
+
+.PHONY: controlplane
+controlplane: $(BIN)/controlplane ## Build bin/controlplane: kube-apiserver and etcd in one binary, for the demo and the tests
+
+$(BIN)/controlplane: $(wildcard integration/controlplane/*.go) integration/controlplane/go.mod integration/controlplane/go.sum
+	@echo "building the control plane: some minutes the first time"
+	cd integration/controlplane && CGO_ENABLED=0 go build -o $@ .
+
+.PHONY: demo
+demo: build controlplane ## Start a control plane and informd on examples/rules, change things, show what is delivered
+	go run ./integration/demo
+
+.PHONY: run
+run: build ## Run informd on examples/rules against the cluster of the current kubeconfig
+	$(BIN)/informd run -f examples/rules
+
+.PHONY: test
+test: controlplane ## Run every test, with the race detector, against a real control plane
+	go test -race -timeout 30m ./...
+	cd integration/controlplane && go vet ./... && go test ./...
+
+.PHONY: bench
+bench: controlplane ## Print the benchmark table
+	go test -run '^$$' -bench . -benchmem ./engine/... ./plugins/... ./config/...
+	go run ./integration/bench
+
+.PHONY: check
+check: $(TOOLS)/staticcheck ## Check formatting, vet, staticcheck and that generated code is up to date
+	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	$(TOOLS)/staticcheck ./...
+	go mod tidy -diff
+	$(MAKE) --no-print-directory generate
+	@if ! git diff --exit-code --stat -- plugins/handlerpb; then \
+	echo "generated code is out of date; run make generate and commit it"; exit 1; fi
+
+.PHONY: generate
+generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate plugins/handlerpb from handler.proto
+	cd plugins/handlerpb && PATH=$(TOOLS):$$PATH buf lint && PATH=$(TOOLS):$$PATH buf generate
+
+$(TOOLS)/staticcheck:
+	GOBIN=$(TOOLS) go install $(STATICCHECK)
+$(TOOLS)/buf:
+	GOBIN=$(TOOLS) go install $(BUF)
+$(TOOLS)/protoc-gen-go:
+	GOBIN=$(TOOLS) go install $(PROTOC_GEN_GO)
+$(TOOLS)/protoc-gen-go-grpc:
+	GOBIN=$(TOOLS) go install $(PROTOC_GEN_GO_GRPC)
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf $(BIN)
