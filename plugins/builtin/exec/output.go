@@ -1,0 +1,80 @@
+package exec
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+)
+
+// The bounds of what one command may say.
+const (
+	maxLine  = 8 << 10 // bytes of a line; the rest of it is left out
+	maxLines = 100     // of both streams together; the rest is counted
+)
+
+// output logs what a command says.
+type output struct {
+	log     *slog.Logger
+	lines   atomic.Int64
+	streams []*stream
+}
+
+func newOutput(log *slog.Logger) *output { return &output{log: log} }
+
+// stream makes the writer for one of the command's streams. Streams are written to concurrently, one by one goroutine.
+func (o *output) stream(name string) io.Writer {
+	s := &stream{output: o, name: name}
+	o.streams = append(o.streams, s)
+	return s
+}
+
+// end logs lines that were not ended, and how much was left out. Nothing may be written any more.
+func (o *output) end() {
+	for _, s := range o.streams {
+		if len(s.line) > 0 {
+			s.emit()
+		}
+	}
+	if beyond := o.lines.Load() - maxLines; beyond > 0 {
+		o.log.Warn("command output cut", "lines", maxLines, "left_out", beyond)
+	}
+}
+
+// stream cuts what is written to it into lines. It holds at most maxLine bytes.
+type stream struct {
+	output *output
+	name   string
+	line   []byte
+	cut    bool // line has reached its bound, and lost what followed
+}
+
+// Write implements io.Writer. It takes everything and never fails, so that the command is not held up.
+func (s *stream) Write(p []byte) (int, error) {
+	written := len(p)
+	for len(p) > 0 {
+		part, rest, ended := bytes.Cut(p, []byte{'\n'})
+		room := maxLine - len(s.line)
+		s.line = append(s.line, part[:min(len(part), room)]...)
+		s.cut = s.cut || len(part) > room
+		if ended {
+			s.emit()
+		}
+		p = rest
+	}
+	return written, nil
+}
+
+func (s *stream) emit() {
+	line, cut := bytes.TrimSuffix(s.line, []byte{'\r'}), s.cut
+	s.line, s.cut = s.line[:0], false
+	if len(line) == 0 || s.output.lines.Add(1) > maxLines {
+		return
+	}
+	attributes := []any{"stream", s.name, "line", strings.ToValidUTF8(string(line), "\uFFFD")}
+	if cut {
+		attributes = append(attributes, "cut", true)
+	}
+	s.output.log.Info("command output", attributes...)
+}
