@@ -50,7 +50,7 @@ func TestSharedIsOneAndServes(t *testing.T) {
 
 	// No service account exists, and none is asked for.
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "plain"},
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "plain-"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}
 	if _, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {

@@ -52,6 +52,7 @@ const (
 )
 
 func main() {
+	syscall.Umask(0o077) // whatever the libraries create is nobody else's either
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -102,16 +103,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, restore := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, restore) // the second signal has its default effect
 
+	note := func(format string, args ...any) { fmt.Fprintf(stderr, "controlplane: "+format+"\n", args...) }
 	d, err := openDir(f.dir)
 	if err != nil {
-		fmt.Fprintf(stderr, "controlplane: %v\n", err)
+		note("%v", err)
 		return 1
 	}
 	defer d.close()
 
 	logFile, err := d.openLog()
 	if err != nil {
-		fmt.Fprintf(stderr, "controlplane: %v\n", err)
+		note("%v", err)
 		return 1
 	}
 	defer logFile.Close()
@@ -122,11 +124,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		if ctx.Err() != nil {
 			os.Exit(0)
 		}
-		fmt.Fprintf(stderr, "controlplane: kube-apiserver gave up; the reason is at the end of %s\n", logFile.Name())
+		note("kube-apiserver gave up; the reason is at the end of %s", logFile.Name())
 		os.Exit(1)
 	}
 
-	note := func(format string, args ...any) { fmt.Fprintf(stderr, "controlplane: "+format+"\n", args...) }
 	if err := serve(ctx, d, f.port, logFile, stdout, note); err != nil {
 		note("%v; the log is %s", err, logFile.Name())
 		return 1
