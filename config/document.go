@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -104,7 +103,7 @@ func isMarker(line, marker string) bool {
 func (d part) parse() (root *yaml.Node, bad *Mistake) {
 	document, err := decodeYAML(strings.NewReader(d.text()))
 	if err != nil {
-		m := d.syntaxError(err)
+		m := d.syntaxError()
 		return nil, &m
 	}
 	if document == nil || len(document.Content) == 0 {
@@ -150,53 +149,4 @@ func decodeYAML(r io.Reader) (document *yaml.Node, err error) {
 		return nil, err
 	}
 	return document, nil
-}
-
-var yamlPrefix = regexp.MustCompile(`^yaml: (line \d+: )?`)
-
-// syntaxError places an error of the parser. Its own line is that of the context, such as the mapping that the error is
-// in, and may be off by one; so the document is parsed again, this time byte by byte, to see how far the parser got.
-func (d part) syntaxError(err error) Mistake {
-	message := yamlPrefix.ReplaceAllString(err.Error(), "")
-	r := &byteReader{text: d.text()}
-	_, _ = decodeYAML(r)
-	// The parser looks a few characters ahead: go back to the end of the last thing that it has read.
-	read := strings.TrimRight(r.text[:r.pos], " \t\r\n")
-	at := d.start + max(0, len(read)-1)
-	for at > d.start && !utf8.RuneStart(d.file.text[at]) {
-		at--
-	}
-	return d.file.mistake(at, "not YAML: "+message+syntaxHint(message))
-}
-
-// syntaxHint says what is behind the errors that writers of expressions meet.
-func syntaxHint(message string) string {
-	switch {
-	case strings.Contains(message, "mapping values are not allowed"),
-		strings.Contains(message, "did not find expected key"):
-		return " (check the indentation; put an expression that begins with a quote or contains \": \" in quotes)"
-	case strings.Contains(message, "expected ',' or"):
-		return " (within { } and [ ], put a value that contains , { } [ ] in quotes)"
-	case strings.Contains(message, "cannot start any token"):
-		return " (put a value that begins so in quotes)"
-	}
-	return ""
-}
-
-// byteReader gives out a text byte by byte.
-type byteReader struct {
-	text string
-	pos  int
-}
-
-func (r *byteReader) Read(p []byte) (int, error) {
-	if r.pos == len(r.text) {
-		return 0, io.EOF
-	}
-	if len(p) == 0 {
-		return 0, nil
-	}
-	p[0] = r.text[r.pos]
-	r.pos++
-	return 1, nil
 }

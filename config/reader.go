@@ -60,11 +60,11 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 		return f
 	}
 	if n.Kind != yaml.MappingNode {
-		what := "a manifest"
-		if path != "" {
-			what = path
+		what := path
+		if what == "" {
+			what = "a manifest"
 		}
-		r.mistake(n, "%s must be a mapping with the fields %s, not %s", what, strings.Join(known, ", "), describe(n))
+		r.mistake(n, "%s must be a mapping of %s, not %s", what, strings.Join(known, ", "), describe(n))
 		f.at = nil
 		return f
 	}
@@ -77,23 +77,28 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 		hint := fmt.Sprintf("; the fields are %s", strings.Join(known, ", "))
 		if s := r.suggest(key.Value, known); s != "" {
 			hint = didYouMean(s)
+			if f.key[s] == nil {
+				f.key[s] = key // so that it is not reported as missing too
+			}
 		}
 		r.mistake(key, "unknown field %s%s", quote(f.path+key.Value), hint)
 	}
 	return f
 }
 
-// has tells whether the field is there, whatever its value.
+// has tells whether the field is there, whatever its value, or was meant to be.
 func (f mapping) has(name string) bool { return f.key[name] != nil }
 
 // get returns the value of a field, or nil if it is absent or has been reported.
-func (f mapping) get(name string) *yaml.Node {
+func (f mapping) get(name string) *yaml.Node { return f.valueOf(name, ": give it one or leave it out") }
+
+func (f mapping) valueOf(name, advice string) *yaml.Node {
 	n := f.value[name]
 	switch {
 	case n == nil || f.reader.reported[n]:
 		return nil
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
-		f.reader.mistake(f.key[name], "%s has no value: give it one or leave it out", f.path+name)
+		f.reader.mistake(f.key[name], "%s has no value%s", f.path+name, advice)
 		return nil
 	}
 	return n
@@ -105,7 +110,7 @@ func (f mapping) need(name string) *yaml.Node {
 		// Several fields may be missing at one place.
 		f.reader.mistakes = append(f.reader.mistakes, f.reader.file.mistake(f.reader.offset(f.at), f.path+name+" is missing"))
 	}
-	return f.get(name)
+	return f.valueOf(name, "")
 }
 
 // str reads a string that is not empty.

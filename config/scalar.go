@@ -153,10 +153,11 @@ func (s *scalarScan) foldedBreaks() int {
 	}
 }
 
-// simpleEscapes is what the characters after a backslash stand for, after section 5.7 of YAML 1.2.
+// simpleEscapes is what the characters after a backslash stand for, after section 5.7 of YAML 1.2 (\/ left out, as
+// the parser does).
 var simpleEscapes = map[byte]string{
 	'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t", 'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b",
-	' ': " ", '"': `"`, '\'': "'", '/': "/", '\\': `\`,
+	' ': " ", '"': `"`, '\'': "'", '\\': `\`,
 	'N': "\u0085", '_': "\u00a0", 'L': "\u2028", 'P': "\u2029",
 }
 

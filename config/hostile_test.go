@@ -1,0 +1,107 @@
+package config
+
+import (
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestHostileInput: whatever the bytes, Parse returns, and says in few words what is wrong.
+func TestHostileInput(t *testing.T) {
+	random := make([]byte, maxFile)
+	source := rand.NewChaCha8([32]byte{1})
+	_, _ = source.Read(random)
+
+	handler := func(config string) string {
+		return "apiVersion: informd.dev/v1alpha1\nkind: Handler\nmetadata: {name: log}\nspec:\n  builtin: log\n  config: " + config
+	}
+	for name, c := range map[string]struct {
+		data string
+		want string // part of the report
+	}{
+		"random bytes":        {string(random), "a.yaml:1:"},
+		"too long":            {strings.Repeat("a", maxFile+1), "a.yaml: the file has 1048577 bytes; at most 1048576 are read"},
+		"NUL":                 {"a: b\nc: \x00", "a.yaml:2:4: control character U+0000 is not allowed"},
+		"escape sequence":     {"a: \x1b[31m", "a.yaml:1:4: control character U+001B is not allowed\n  a: \n     ^"},
+		"not UTF-8":           {"é: \xff", "a.yaml:1:4: byte 0xff is not UTF-8 text"},
+		"UTF-16":              {"\xff\xfea\x00", "a.yaml: the file is UTF-16: save it as UTF-8"},
+		"byte order mark":     {"a: \ufeff", "a.yaml:1:4: byte order mark U+FEFF is not allowed within a file"},
+		"line separator":      {"a: \u2028", "a.yaml:1:4: line separator U+2028 is not allowed"},
+		"alias bomb":          {handler("\n    a: &a [x,x]\n    b: &b [*a,*a]\n    c: &c [*b,*b]\n"), "a.yaml:7:8: anchors and aliases are not allowed"},
+		"alias of itself":     {handler("&a [*a]"), "anchors and aliases are not allowed"},
+		"nested lists":        {handler(strings.Repeat("[", 100_000)), "not YAML: exceeded max depth"},
+		"nested mappings":     {handler(strings.Repeat("{a: ", 100_000)), "not YAML: exceeded max depth"},
+		"nested block lists":  {strings.Repeat("- ", 100_000), "not YAML: exceeded max depth"},
+		"nested, well-formed": {handler(strings.Repeat("[", 9000) + strings.Repeat("]", 9000)), "nested more than 64 deep"},
+		"nested, just too":    {handler(strings.Repeat("[", 63) + strings.Repeat("]", 63)), "nested more than 64 deep"},
+		"many keys":           {handler("{" + strings.Repeat("a: b, ", 150_000) + "}"), "… and 901 more"},
+		"many aliases":        {handler("[" + strings.Repeat("*a, ", 200_000) + "]"), "unknown anchor"},
+		"many anchors":        {handler("[" + strings.Repeat("&a x, ", 150_000) + "]"), "… and 901 more"},
+		"many documents":      {strings.Repeat("---\n", 250_000), "no manifest in a.yaml"},
+		"many scalars":        {strings.Repeat("--- a\n", 150_000), "… and 901 more"},
+		"many comments":       {strings.Repeat("#\n", 500_000), "no manifest in a.yaml"},
+		"one long scalar":     {handler("a: " + strings.Repeat("x", 1_000_000)), "not YAML: mapping values are not allowed"},
+		"one long name":       {"kind: " + strings.Repeat("x", 1_000_000), `unknown kind "xxxxx`},
+		"question marks":      {strings.Repeat("? ", 100_000), "not YAML: exceeded max depth"},
+		"open quote":          {"a: '" + strings.Repeat("\n", 1_000_000), "a quote is not closed"},
+		"bad references":      {strings.Repeat("{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: r}, spec: {source: aaaaaaaaaaaaaaaa, handler: bbbb}}\n---\n", 900), "… and "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(c.data)}})
+			report := mistakes.Error()
+			if !strings.Contains(report, c.want) {
+				t.Errorf("got %.500s\nwant %s", report, c.want)
+			}
+			if len(report) > 100_000 {
+				t.Errorf("the report has %d bytes", len(report))
+			}
+			checkPositions(t, mistakes, c.data)
+		})
+	}
+}
+
+// checkPositions fails for a mistake that is outside the file.
+func checkPositions(t *testing.T, mistakes Mistakes, data string) {
+	t.Helper()
+	text := strings.TrimPrefix(data, "\ufeff")
+	lines := strings.Split(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n"), "\n")
+	for _, m := range mistakes {
+		if m.Line == 0 {
+			continue
+		}
+		if m.Line > len(lines) || m.Column < 1 || m.Column > utf8.RuneCountInString(lines[m.Line-1])+1 {
+			t.Fatalf("%v is outside the file", m.Position)
+		}
+		if utf8.RuneCountInString(m.Snippet) > maxSnippet || m.caret > len(m.Snippet) {
+			t.Fatalf("snippet %q with its caret at %d", m.Snippet, m.caret)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(manifests)
+	for _, s := range []string{"", "a", "%YAML 9\n---\na", "--- {}\n... x\n", "a: {b: [c", "\"", "? ? : :\n", "\ufeff---\r\n- x\r", "metadata: {name: !x y}", "kind: [Rule]"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, data string) {
+		config, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(data)}})
+		if len(mistakes) == 0 && len(config.Sources)+len(config.Handlers)+len(config.Rules) == 0 {
+			t.Fatal("neither a manifest nor a mistake")
+		}
+		checkPositions(t, mistakes, data)
+		if report := mistakes.Error(); !utf8.ValidString(report) || strings.ContainsAny(report, "\x00\x1b\r") {
+			t.Fatalf("the report is not fit for a terminal: %q", report)
+		}
+		for _, r := range config.Rules {
+			for _, text := range []Text{r.At, r.Where, r.When, r.SourceAt} {
+				for offset := range len(text.String()) + 2 {
+					if text.IsZero() {
+						break
+					}
+					checkPositions(t, Mistakes{text.Mistake(offset, "x")}, data)
+				}
+			}
+		}
+	})
+}

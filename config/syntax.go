@@ -1,0 +1,102 @@
+package config
+
+import (
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+var (
+	yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+	// quotedStart is a line whose value begins with a quoted string and goes on behind it.
+	quotedStart = regexp.MustCompile(`^[ -]*[A-Za-z0-9_-]+:[ \t]+(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*[^ \t#]`)
+)
+
+// lookAhead is how many characters the parser wants to see before it decides on a token.
+const lookAhead = 4
+
+// syntaxError places an error of the parser. What the parser says of lines is about the context, such as the mapping
+// around the error, and may be off by one. So the document is parsed again, this time byte by byte, to see how far the
+// parser got. An empty line is put before it, since the parser does not tell a first line from none.
+func (d part) syntaxError() Mistake {
+	r := &byteReader{text: "\n" + d.text()}
+	_, err := decodeYAML(r)
+	if err == nil { // it was an error the first time
+		return d.file.mistake(d.start, "not YAML")
+	}
+	message := yamlPrefix.ReplaceAllString(err.Error(), "")
+	read := strings.TrimPrefix(r.text[:r.pos], "\n")
+	last := cutRunes(strings.TrimRight(read, " \t\r\n"), 1) // up to the last thing that was read
+	at, hint := d.start+len(last), ""
+	switch {
+	case strings.Contains(message, "unexpected end of stream"), strings.Contains(message, "unexpected document indicator"):
+		// The one error whose context tells more.
+		at, message = d.lastQuote(err), "a quote is not closed"
+	case strings.Contains(message, "mapping values are not allowed"):
+		at = d.start + len(r.current(read, last))
+		hint = " (check the indentation; put a value that contains \": \" in quotes)"
+	case strings.Contains(message, "cannot start any token"):
+		at = d.start + len(r.current(read, last))
+		hint = " (put a value that begins so in quotes, and indent by spaces, not tabs)"
+	case strings.Contains(message, "did not find expected key"):
+		hint = " (check the indentation)"
+		start, end := d.file.bounds(d.file.line(at))
+		if quoted := quotedStart.FindString(d.file.text[start:end]); quoted != "" {
+			at, message = start+len(cutRunes(quoted, 1)), "the value ended with its closing quote"
+			hint = "; put the whole of an expression in quotes of the other kind, or in a block below |"
+		}
+	case strings.Contains(message, "expected ',' or"):
+		hint = " (within { } and [ ], put a value that contains , { } [ ] in quotes)"
+	}
+	return d.file.mistake(at, "not YAML: "+message+hint)
+}
+
+// lastQuote returns the offset of the last quote on the line that err names.
+func (d part) lastQuote(err error) int {
+	line := 0
+	if m := yamlPrefix.FindStringSubmatch(err.Error()); m != nil {
+		line, _ = strconv.Atoi(m[1])
+	}
+	line = d.file.line(d.start) + max(0, line-2) // from 0, without the line put before
+	start, end := d.file.bounds(min(line, len(d.file.lines)-1))
+	return start + max(0, strings.LastIndexAny(d.file.text[start:end], `"'`))
+}
+
+// cutRunes returns s without its last n characters.
+func cutRunes(s string, n int) string {
+	for range n {
+		_, size := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-size]
+	}
+	return s
+}
+
+// byteReader gives out a text byte by byte.
+type byteReader struct {
+	text  string
+	pos   int
+	ended bool // its end has been asked for
+}
+
+func (r *byteReader) Read(p []byte) (int, error) {
+	if r.pos == len(r.text) {
+		r.ended = true
+		return 0, io.EOF
+	}
+	if len(p) == 0 {
+		return 0, nil
+	}
+	p[0] = r.text[r.pos]
+	r.pos++
+	return 1, nil
+}
+
+// current returns the part of read before the token that the parser was at; last if it had no more text to look ahead.
+func (r *byteReader) current(read, last string) string {
+	if r.ended {
+		return last
+	}
+	return cutRunes(read, lookAhead)
+}
