@@ -1,0 +1,193 @@
+package webhook
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/informd/informd/plugins/builtin/internal/strict"
+)
+
+// config is what a manifest configures, checked.
+type config struct {
+	url        *url.URL
+	headers    http.Header    // sent with every request, in canonical form
+	tokenFile  string         // "" for none
+	roots      *x509.CertPool // nil for the system's
+	secretFile string         // "" for no signature
+	signature  string         // header that carries it
+	timeout    time.Duration  // 0 for the event's own
+}
+
+const schema = `{"type":"object","additionalProperties":false,"required":["url"],"properties":{` +
+	`"url":{"type":"string","format":"uri"},` +
+	`"headers":{"type":"object","maxProperties":64,"additionalProperties":{"type":"string"}},` +
+	`"tokenFile":{"type":"string","minLength":1},` +
+	`"caFile":{"type":"string","minLength":1},` +
+	`"hmac":{"type":"object","additionalProperties":false,"required":["secretFile"],"properties":{` +
+	`"secretFile":{"type":"string","minLength":1},"header":{"type":"string","default":"X-Informd-Signature"}}},` +
+	`"timeout":{"type":"string"}}}`
+
+const (
+	defaultSignature = "X-Informd-Signature"
+	maxURL           = 8 << 10
+	maxHeaders       = 64
+	maxHeader        = 8 << 10 // bytes of a header's value
+	minTimeout       = time.Millisecond
+	maxTimeout       = time.Hour
+)
+
+// parse checks a config and the files that it names. The error tells everything that is wrong, and no value.
+func parse(raw json.RawMessage) (*config, error) {
+	var c config
+	var address, caFile, secretFile, signature string
+	var headers map[string]string
+	if err := strict.Decode(raw, strict.Fields{
+		"url": &address, "headers": &headers, "tokenFile": &c.tokenFile, "caFile": &caFile, "timeout": &c.timeout,
+		"hmac": strict.Fields{"secretFile": &secretFile, "header": &signature},
+	}); err != nil {
+		return nil, err
+	}
+	err := c.setURL(address)
+	if has(raw, "timeout") && (c.timeout < minTimeout || c.timeout > maxTimeout) {
+		err = errors.Join(err, fmt.Errorf("timeout: must be between %v and %v", minTimeout, maxTimeout))
+	}
+	if c.tokenFile != "" {
+		_, problem := readToken(c.tokenFile)
+		err = errors.Join(err, problem)
+	}
+	if caFile != "" {
+		err = errors.Join(err, c.setRoots(caFile))
+	}
+	if has(raw, "hmac") {
+		err = errors.Join(err, c.setHMAC(secretFile, signature))
+	}
+	if err = errors.Join(err, c.setHeaders(headers)); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// has tells whether a config has a member, other than null.
+func has(raw json.RawMessage, name string) bool {
+	var members map[string]*json.RawMessage
+	return json.Unmarshal(raw, &members) == nil && members[name] != nil
+}
+
+// setURL sets the URL. net/url's errors quote it, and it may hold a secret: they are not passed on.
+func (c *config) setURL(address string) error {
+	switch {
+	case address == "":
+		return errors.New("url: required, such as https://hooks.example.com/informd")
+	case len(address) > maxURL:
+		return fmt.Errorf("url: is %d bytes long, at most %d are allowed", len(address), maxURL)
+	}
+	u, err := url.Parse(address)
+	switch {
+	case err != nil:
+		return errors.New("url: is not a valid URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return errors.New("url: must begin with https:// or http://")
+	case u.Hostname() == "":
+		return errors.New("url: has no host")
+	case u.User != nil:
+		return errors.New("url: must not hold a user or password: put a token into tokenFile")
+	case u.Fragment != "":
+		return errors.New("url: must not have a #fragment, which is never sent")
+	}
+	c.url = u
+	return nil
+}
+
+func (c *config) setRoots(caFile string) (err error) {
+	if c.url != nil && c.url.Scheme != "https" {
+		err = errors.New("caFile: needs an https URL")
+	}
+	roots, problem := readRoots(caFile)
+	c.roots = roots
+	return errors.Join(err, problem)
+}
+
+func (c *config) setHMAC(secretFile, header string) error {
+	if header == "" {
+		header = defaultSignature
+	}
+	c.secretFile, c.signature = secretFile, http.CanonicalHeaderKey(header)
+	err := checkHeaderName("hmac.header", header)
+	if c.signature == "Authorization" && c.tokenFile != "" {
+		err = errors.Join(err, errors.New("hmac.header: Authorization carries the token of tokenFile"))
+	}
+	if secretFile == "" {
+		return errors.Join(err, errors.New("hmac.secretFile: required"))
+	}
+	_, problem := readSecret(secretFile)
+	return errors.Join(err, problem)
+}
+
+// ours are headers that the webhook or HTTP itself sets.
+var ours = []string{
+	"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Keep-Alive",
+	"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+func (c *config) setHeaders(headers map[string]string) error {
+	var problems []error
+	if len(headers) > maxHeaders {
+		return fmt.Errorf("headers: has %d entries, at most %d are allowed", len(headers), maxHeaders)
+	}
+	c.headers = make(http.Header, len(headers))
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		at, canonical, value := "headers."+name, http.CanonicalHeaderKey(name), headers[name]
+		switch err := checkHeaderName(at, name); {
+		case err != nil:
+			problems = append(problems, err)
+		case canonical == "Authorization" && c.tokenFile != "":
+			problems = append(problems, fmt.Errorf("%s: carries the token of tokenFile", at))
+		case canonical == c.signature:
+			problems = append(problems, fmt.Errorf("%s: carries the signature of hmac", at))
+		case c.headers.Values(canonical) != nil:
+			problems = append(problems, fmt.Errorf("%s: is there twice; upper and lower case do not differ", at))
+		case len(value) > maxHeader:
+			problems = append(problems, fmt.Errorf("%s: is %d bytes long, at most %d are allowed", at, len(value), maxHeader))
+		case !isHeaderValue(value):
+			problems = append(problems, fmt.Errorf("%s: may hold printable characters, spaces and tabs only", at))
+		}
+		c.headers.Set(canonical, value)
+	}
+	return errors.Join(problems...)
+}
+
+func checkHeaderName(at, name string) error {
+	if !isToken(name) {
+		return fmt.Errorf("%s: is not a valid name of a header", at)
+	}
+	if slices.Contains(ours, http.CanonicalHeaderKey(name)) {
+		return fmt.Errorf("%s: is set by informd or by HTTP itself", at)
+	}
+	return nil
+}
+
+// isToken tells whether s is a token of RFC 9110, section 5.6.2.
+func isToken(s string) bool {
+	return s != "" && len(s) <= 256 && !strings.ContainsFunc(s, func(r rune) bool {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+// isHeaderValue tells whether s can be sent as a header's value: no control characters, and so no other header in it.
+func isHeaderValue(s string) bool {
+	for i := range len(s) {
+		if b := s[i]; b < ' ' && b != '\t' || b == 0x7f {
+			return false
+		}
+	}
+	return true
+}

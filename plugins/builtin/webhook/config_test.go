@@ -1,0 +1,115 @@
+package webhook
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestConfigRefused(t *testing.T) {
+	const secret = "hunter2" // in every value that must not be shown
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const good = "https://hooks.example.com/in"
+	headers := func(pairs ...string) values {
+		h := make(map[string]string)
+		for i := 0; i < len(pairs); i += 2 {
+			h[pairs[i]] = pairs[i+1]
+		}
+		return values{"url": good, "headers": h}
+	}
+	many := make([]string, 0, 2*(maxHeaders+1))
+	for i := range maxHeaders + 1 {
+		many = append(many, fmt.Sprintf("X-%d", i), "v")
+	}
+	for name, test := range map[string]struct {
+		give values
+		want string
+	}{
+		"nothing":         {nil, "url: required"},
+		"unknown field":   {values{"url": good, "ur": 1}, `unknown field "ur", did you mean "url"? (known: caFile, headers, hmac, timeout, tokenFile, url)`},
+		"no URL":          {values{"url": "://" + secret}, "url: is not a valid URL"},
+		"port":            {values{"url": "http://user:" + secret}, "url: is not a valid URL"},
+		"scheme":          {values{"url": "ftp://host/" + secret}, "url: must begin with https"},
+		"no scheme":       {values{"url": "host/" + secret}, "url: must begin with https"},
+		"no host":         {values{"url": "http:///" + secret}, "url: has no host"},
+		"only a port":     {values{"url": "http://:80/"}, "url: has no host"},
+		"user":            {values{"url": "https://me:" + secret + "@host/"}, "put a token into tokenFile"},
+		"fragment":        {values{"url": good + "#" + secret}, "#fragment"},
+		"long URL":        {values{"url": good + strings.Repeat("x", maxURL)}, "url: is 8220 bytes long"},
+		"timeout of 0":    {values{"url": good, "timeout": "0s"}, "timeout: must be between 1ms and 1h0m0s"},
+		"negative":        {values{"url": good, "timeout": "-1s"}, "timeout: must be between"},
+		"a day":           {values{"url": good, "timeout": "24h"}, "timeout: must be between"},
+		"header's name":   {headers("X Y", "v"), "headers.X Y: is not a valid name"},
+		"name in Latin-1": {headers("X-Ü", "v"), "headers.X-Ü: is not a valid name"},
+		"empty name":      {headers("", "v"), "is not a valid name"},
+		"header injected": {headers("X", secret+"\r\nY: z"), "headers.X: may hold printable characters"},
+		"own header":      {headers("content-type", "text/plain"), "headers.content-type: is set by informd or by HTTP itself"},
+		"framing":         {headers("Transfer-Encoding", "chunked"), "is set by informd"},
+		"host":            {headers("Host", "other"), "is set by informd"},
+		"twice":           {headers("x-a", "1", "X-A", "2"), "is there twice"},
+		"long header":     {headers("X", strings.Repeat("x", maxHeader+1)), "headers.X: is 8193 bytes long"},
+		"many headers":    {headers(many...), "headers: has 65 entries, at most 64"},
+		"two tokens": {values{"url": good, "tokenFile": file(t, "t"), "headers": values{"authorization": secret}},
+			"headers.authorization: carries the token of tokenFile"},
+		"two signatures": {values{"url": good, "hmac": values{"secretFile": file(t, secret)}, "headers": values{"x-informd-signature": "v"}},
+			"carries the signature of hmac"},
+		"signature and token": {values{"url": good, "tokenFile": file(t, "t"), "hmac": values{"secretFile": file(t, secret), "header": "authorization"}},
+			"hmac.header: Authorization carries the token"},
+		"signature's header": {values{"url": good, "hmac": values{"secretFile": file(t, secret), "header": "host"}}, "hmac.header: is set by informd"},
+		"hmac without file":  {values{"url": good, "hmac": values{}}, "hmac.secretFile: required"},
+		"hmac is no mapping": {values{"url": good, "hmac": secret}, "hmac: must be a mapping, not a string"},
+		"empty secret":       {values{"url": good, "hmac": values{"secretFile": file(t, "\n")}}, "is empty"},
+		"missing token":      {values{"url": good, "tokenFile": "none"}, "tokenFile: none does not exist"},
+		"large token":        {values{"url": good, "tokenFile": file(t, strings.Repeat("x", maxSecret+1))}, "is larger than 65536 bytes"},
+		"endless token":      {values{"url": good, "tokenFile": "/dev/zero"}, "is no regular file"},
+		"hanging token":      {values{"url": good, "tokenFile": fifo}, "is no regular file"},
+		"folder":             {values{"url": good, "tokenFile": t.TempDir()}, "is no regular file"},
+		"token of two lines": {values{"url": good, "tokenFile": file(t, secret+"\n"+secret)}, "does not hold a single token"},
+		"CA":                 {values{"url": good, "caFile": file(t, secret)}, "holds no certificate"},
+		"CA without TLS":     {values{"url": "http://host", "caFile": file(t, secret)}, "caFile: needs an https URL"},
+		"several at once": {values{"url": "ftp://x", "timeout": "0s", "tokenFile": "none"},
+			"url: must begin with https:// or http://\ntimeout: must be between 1ms and 1h0m0s\ntokenFile: none does not exist"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := configure(New(), test.give)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+			if err != nil && strings.Contains(err.Error(), secret) {
+				t.Errorf("the error shows a value: %v", err)
+			}
+		})
+	}
+}
+
+func TestConfigTaken(t *testing.T) {
+	for _, config := range []values{
+		{"url": "https://[::1]:8443/in?key=value"},
+		{"url": "http://host", "headers": nil, "hmac": nil, "timeout": nil},
+		{"url": "http://host", "headers": values{"User-Agent": "shop/1", "Authorization": "Basic eA==", "X-Empty": ""}},
+		{"url": "http://host", "timeout": "1h"},
+	} {
+		if err := configure(New(), config); err != nil {
+			t.Errorf("%v: %v", config, err)
+		}
+	}
+}
+
+func TestSchemaIsJSON(t *testing.T) {
+	var s struct{ Properties map[string]any }
+	if err := json.Unmarshal(New().Describe().ConfigSchema, &s); err != nil {
+		t.Fatal(err)
+	}
+	for name := range s.Properties { // Configure knows what the schema does
+		err := configure(New(), values{name: true})
+		if err == nil || strings.Contains(err.Error(), "unknown field") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

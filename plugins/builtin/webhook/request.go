@@ -1,0 +1,113 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// newClient makes a client that trusts roots, the system's where they are nil. The bounds beside it are those of a
+// server that is there; the request's context bounds the whole.
+func newClient(roots *x509.CertPool) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                  proxy,
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    10 * time.Second,
+			ForceAttemptHTTP2:      true,
+			DisableCompression:     true, // the body is not read
+			MaxResponseHeaderBytes: 64 << 10,
+			MaxIdleConnsPerHost:    64, // beyond these, connections are closed after their event
+			IdleConnTimeout:        90 * time.Second,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+var errProxy = errors.New("the proxy that the environment names is not a valid URL")
+
+// proxy is http.ProxyFromEnvironment, whose errors quote the variable, which may hold a password.
+func proxy(request *http.Request) (*url.URL, error) {
+	u, err := http.ProxyFromEnvironment(request)
+	if err != nil {
+		return nil, errProxy
+	}
+	return u, nil
+}
+
+// request makes the request that posts body. Its errors are those of the files that it reads, which may be right at the
+// next attempt.
+func (c *config) request(ctx context.Context, body []byte) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, errors.New("url: no request can be made for it")
+	}
+	request.Header.Set("User-Agent", "informd")
+	for name, values := range c.headers {
+		request.Header[name] = values
+	}
+	request.Header.Set("Content-Type", "application/cloudevents+json")
+	if c.tokenFile != "" {
+		token, err := readToken(c.tokenFile)
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	if c.secretFile != "" {
+		secret, err := readSecret(c.secretFile)
+		if err != nil {
+			return nil, err
+		}
+		mac := hmac.New(sha256.New, secret)
+		mac.Write(body)
+		request.Header.Set(c.signature, "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	}
+	return request, nil
+}
+
+// failure tells why there was no response.
+func (c *config) failure(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("post to %s: no answer in time: %w", c.url.Host, cause)
+	}
+	return fmt.Errorf("post to %s: %s", c.url.Host, reason(err))
+}
+
+// reason is the text of a failure of which it is known that it holds addresses and names of certificates at most. That
+// of http.Client begins with the URL, and that of a response which is not HTTP quotes it: a server can put into it what
+// it was sent, the token for one.
+func reason(err error) string {
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		return e.Error()
+	}
+	if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return e.Error()
+	}
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err
+	}
+	timeout, ok := errors.AsType[net.Error](err)
+	switch {
+	case ok && timeout.Timeout():
+		return "timed out"
+	case errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, errProxy) || strings.HasPrefix(err.Error(), "tls: "):
+		return err.Error()
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return "the connection was closed before an answer came"
+	}
+	return "what came back is not a valid HTTP response"
+}

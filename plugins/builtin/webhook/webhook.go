@@ -1,0 +1,151 @@
+// Package webhook is the builtin that posts each event as a CloudEvent 1.0 over HTTP, in structured mode.
+//
+// The response's status is the answer: 2xx is done; 429 and 503 are a retry, after the time that Retry-After asks for;
+// any other 4xx rejects; everything else is a retry, redirects, which are not followed, and failures to get a response
+// included. The body is signed if so configured, and a token is read from its file for every request, so that a rotated
+// one is used at once.
+//
+// What it reports names the host and nothing else of the URL, and never a token, a secret or a header's value.
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Handler is the webhook builtin. New makes one.
+type Handler struct {
+	config  *config // set by Configure
+	client  *http.Client
+	failure atomic.Pointer[error] // why the last request got no final answer; nil when it did
+}
+
+// New makes a webhook builtin, which takes events once it is configured.
+func New() *Handler { return new(Handler) }
+
+// Describe implements handler.Describer.
+func (*Handler) Describe() handler.Description {
+	return handler.Description{Name: "webhook", ConfigSchema: json.RawMessage(schema)}
+}
+
+// Configure implements handler.Configurer. Files that the config names must be there and readable; nothing is sent.
+func (h *Handler) Configure(_ context.Context, raw json.RawMessage) error {
+	c, err := parse(raw)
+	if err != nil {
+		return err
+	}
+	h.config, h.client = c, newClient(c.roots)
+	return nil
+}
+
+// Handle posts ev.
+func (h *Handler) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	if h.config == nil {
+		return handler.Answer{}, errors.New("webhook is not configured")
+	}
+	body, err := encode(ev)
+	if err != nil {
+		return handler.Answer{}, handler.Reject(err) // no attempt will go better
+	}
+	err = h.post(ctx, body)
+	if err == nil || errors.Is(err, handler.ErrReject) {
+		h.failure.Store(nil) // the server works
+	} else {
+		h.failure.Store(&err)
+	}
+	return handler.Answer{}, err
+}
+
+// post sends one body and turns the response into an answer.
+func (h *Handler) post(ctx context.Context, body []byte) error {
+	if h.config.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.config.timeout)
+		defer cancel()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+
+	request, err := h.config.request(ctx, body)
+	if err != nil {
+		return err
+	}
+	response, err := h.client.Do(request)
+	if err != nil {
+		return h.config.failure(ctx, err)
+	}
+	discard(response.Body, cancel)
+	return verdict(h.config.url.Host, response, time.Now())
+}
+
+// verdict is the answer that a response gives.
+func verdict(host string, response *http.Response, now time.Time) error {
+	code := response.StatusCode
+	if code >= 200 && code <= 299 {
+		return nil
+	}
+	err := fmt.Errorf("%s answered %d %s", host, code, http.StatusText(code))
+	switch {
+	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
+		return handler.RetryAfter(retryAfter(response.Header.Get("Retry-After"), now), err)
+	case code >= 400 && code <= 499:
+		return handler.Reject(err)
+	case code >= 300 && code <= 399:
+		return fmt.Errorf("%w; redirects are not followed, give the URL they lead to", err)
+	}
+	return err
+}
+
+// longest is the longest delay that is asked of informd, which honours no more.
+const longest = 24 * time.Hour
+
+// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, section 10.2.3). 0 means that it asks for nothing.
+func retryAfter(value string, now time.Time) time.Duration {
+	seconds, err := strconv.ParseUint(value, 10, 64)
+	if err == nil || errors.Is(err, strconv.ErrRange) { // out of range it is the greatest number
+		return time.Duration(min(seconds, uint64(longest/time.Second))) * time.Second
+	}
+	date, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(date.Sub(now), 0), longest)
+}
+
+const (
+	maxDiscard  = 64 << 10 // bytes of a response's body that are read to keep its connection
+	discardTime = time.Second
+)
+
+// discard reads a body that nobody wants, as far and as long as keeping the connection is worth it. The answer is known
+// by now: no failure matters.
+func discard(body io.ReadCloser, cancel context.CancelFunc) {
+	defer body.Close()
+	defer time.AfterFunc(discardTime, cancel).Stop()
+	_, _ = io.Copy(io.Discard, io.LimitReader(body, maxDiscard))
+}
+
+// Health implements handler.HealthChecker: it tells why the last event could not be posted, until one can.
+func (h *Handler) Health(context.Context) error {
+	if failure := h.failure.Load(); failure != nil {
+		return *failure
+	}
+	return nil
+}
+
+// Drain implements handler.Drainer: it closes the connections that are kept for the next event.
+func (h *Handler) Drain(context.Context) error {
+	if h.client != nil {
+		h.client.CloseIdleConnections()
+	}
+	return nil
+}
