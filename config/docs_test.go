@@ -1,0 +1,57 @@
+package config
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDocs keeps docs/configuration.md true: its manifests are read without a mistake, and it has every field.
+func TestDocs(t *testing.T) {
+	data, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := string(data)
+
+	var manifests []string
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(docs, -1) {
+		manifests = append(manifests, block[1])
+	}
+	if len(manifests) < 4 {
+		t.Fatalf("%d manifests", len(manifests))
+	}
+	if _, mistakes := Parse([]File{{Path: "configuration.md", Data: []byte(strings.Join(manifests, "---\n"))}}); len(mistakes) > 0 {
+		t.Error(mistakes)
+	}
+
+	// An unknown field that is close to none makes the report list those that there are.
+	const unknown = `
+{kind: Source, spec: {xxxxxxxxxxxxxxxx: 1}, xxxxxxxxxxxxxxxx: 1, metadata: {xxxxxxxxxxxxxxxx: 1}}
+---
+{kind: Handler, spec: {xxxxxxxxxxxxxxxx: 1, retry: {xxxxxxxxxxxxxxxx: 1}}}
+---
+{kind: Rule, spec: {xxxxxxxxxxxxxxxx: 1}}
+`
+	_, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(unknown)}})
+	field := regexp.MustCompile(`^unknown field "(.*)xxxxxxxxxxxxxxxx"; the fields are (.*)$`)
+	found := 0
+	for _, m := range mistakes {
+		match := field.FindStringSubmatch(m.Message)
+		if match == nil {
+			continue
+		}
+		// Tables leave out "spec." and name a member of metadata or retry with its parent.
+		parent := strings.TrimPrefix(match[1], "spec.")
+		for name := range strings.SplitSeq(match[2], ", ") {
+			found++
+			if name != "metadata" && name != "retry" && !strings.Contains(docs, "| `"+parent+name+"` |") {
+				t.Errorf("docs/configuration.md has no row for %s%s", match[1], name)
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d fields were looked up", found)
+	}
+}
