@@ -1,0 +1,142 @@
+package apistub_test
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	kwatch "k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+)
+
+// TestSharedInformer takes client-go's own informer through what the server is for.
+func TestSharedInformer(t *testing.T) {
+	for _, watchList := range []bool{true, false} {
+		name := map[bool]string{true: "WatchList", false: "list and watch"}[watchList]
+		t.Run(name, func(t *testing.T) {
+			s, client := newServer(t)
+			s.SetWatchList(watchList)
+			s.Load(pods, 1200, nil) // more than a page of the reflector, and than the history
+			inf := runInformer(t, client)
+			s.AwaitWatches(pods, 1)
+
+			s.Apply(pods, pod("a", "web"))
+			inf.await(t, "add shop/a")
+
+			// What happens while the watch is down comes when it resumes, without another list.
+			before := s.Requests()
+			s.Fail(func(*http.Request) *metav1.Status { return &metav1.Status{Code: 500} })
+			s.DropWatches()
+			s.Apply(pods, pod("a", "db"))
+			s.Fail(nil)
+			inf.await(t, "update shop/a")
+			after := s.Requests()
+			if diff := cmp.Diff(before.Lists, after.Lists); diff != "" {
+				t.Errorf("resuming took a list: %s", diff)
+			}
+			if after.WatchLists[pods] > before.WatchLists[pods] {
+				t.Error("resuming took a WatchList")
+			}
+
+			// After 410 a missed deletion comes from comparing.
+			s.Fail(func(*http.Request) *metav1.Status { return &metav1.Status{Code: 500} })
+			s.DropWatches()
+			s.Delete(pods, "shop", "a")
+			s.Expire()
+			s.Fail(nil)
+			inf.await(t, "delete shop/a (final state unknown)")
+			s.AwaitWatches(pods, 1)
+
+			// Garbage costs a watch, not the reflector.
+			s.Garbage(pods, "garbage\n")
+			s.Apply(pods, pod("z", "web"))
+			inf.await(t, "add shop/z")
+
+			got := s.Requests()
+			if (got.Lists[pods] > 0) == watchList {
+				t.Errorf("%d lists with WatchList %v", got.Lists[pods], watchList)
+			}
+		})
+	}
+}
+
+type recorder struct {
+	mu  sync.Mutex
+	got map[string]chan struct{} // closed when it was seen
+}
+
+func (r *recorder) seen(what string) chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.got[what] == nil {
+		r.got[what] = make(chan struct{})
+	}
+	return r.got[what]
+}
+
+func (r *recorder) record(what string) {
+	ch := r.seen(what)
+	select {
+	case <-ch:
+	default:
+		close(ch)
+	}
+}
+
+func (r *recorder) await(t *testing.T, what string) {
+	t.Helper()
+	select {
+	case <-r.seen(what):
+	case <-time.After(time.Minute):
+		t.Fatalf("never came: %s", what)
+	}
+}
+
+// runInformer runs a shared informer of pods over the dynamic client until the test's end.
+func runInformer(t *testing.T, client dynamic.Interface) *recorder {
+	t.Helper()
+	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return client.Resource(pods).List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (kwatch.Interface, error) {
+			return client.Resource(pods).Watch(ctx, o)
+		},
+	}, client)
+	inf := cache.NewSharedIndexInformerWithOptions(lw, &unstructured.Unstructured{},
+		cache.SharedIndexInformerOptions{Indexers: cache.Indexers{}})
+	r := &recorder{got: map[string]chan struct{}{}}
+	key := func(o any) string { k, _ := cache.DeletionHandlingMetaNamespaceKeyFunc(o); return k }
+	_, err := inf.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { r.record("add " + key(o)) },
+		UpdateFunc: func(_, o any) { r.record("update " + key(o)) },
+		DeleteFunc: func(o any) {
+			if _, unknown := o.(cache.DeletedFinalStateUnknown); unknown {
+				r.record("delete " + key(o) + " (final state unknown)")
+			} else {
+				r.record("delete " + key(o))
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { inf.RunWithContext(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+	if !cache.WaitForCacheSync(ctx.Done(), inf.HasSynced) {
+		t.Fatal("never synced")
+	}
+	if n := len(inf.GetStore().ListKeys()); n != 1200 {
+		t.Fatalf("synced with %d objects", n)
+	}
+	return r
+}

@@ -1,0 +1,106 @@
+package apistub
+
+import (
+	"bufio"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func (s *Server) get(w http.ResponseWriter, res *resource, q request) error {
+	s.mu.Lock()
+	d := res.objects[q.namespace+"/"+q.name]
+	s.mu.Unlock()
+	if d == nil {
+		return apierrors.NewNotFound(q.gvr.GroupResource(), q.name)
+	}
+	writeJSON(w, http.StatusOK, res.json(d))
+	return nil
+}
+
+// list answers with the objects of one moment: the present; that of resourceVersion if it must match exactly; that of the
+// first page for later ones. As behind kube-apiserver's cache, resourceVersion 0 means no pages.
+func (s *Server) list(w http.ResponseWriter, r *http.Request, res *resource, q request) error {
+	end, err := s.beginListing(r)
+	if err != nil {
+		return err
+	}
+	defer end()
+	asked, err := parseVersion(q.opts.ResourceVersion)
+	if err != nil {
+		return err
+	}
+	after := "" // the last key of the page before
+	exact := q.opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact
+	if q.opts.Continue != "" {
+		if asked, after, err = parseToken(q.opts.Continue); err != nil {
+			return err
+		}
+		exact = true
+	}
+
+	s.mu.Lock()
+	rv := s.rv
+	if asked > rv {
+		s.mu.Unlock()
+		return tooLarge(asked, rv)
+	}
+	if exact {
+		rv = asked
+	}
+	docs, ok := res.at(rv, func(d *document) bool { return d.key() > after && q.sees(d) })
+	floor := res.floor
+	s.mu.Unlock()
+	if !ok && exact {
+		return tooOld(rv, floor)
+	}
+
+	meta := metav1.ListMeta{ResourceVersion: format(rv)}
+	if limit := int(q.opts.Limit); limit > 0 && limit < len(docs) && q.opts.ResourceVersion != "0" {
+		rest := int64(len(docs) - limit)
+		docs = docs[:limit]
+		meta.Continue = token(rv, docs[limit-1].key())
+		meta.RemainingItemCount = &rest
+	}
+	w.Header().Set("Content-Type", "application/json")
+	out := bufio.NewWriterSize(w, 64<<10)
+	defer out.Flush()
+	fmt.Fprintf(out, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, res.kind+"List", q.gvr.GroupVersion(), encode(meta))
+	for i, d := range docs {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		if builtIn(q.gvr.Group) {
+			out.Write(d.body)
+		} else {
+			out.Write(res.json(d))
+		}
+	}
+	out.WriteString("]}")
+	return nil
+}
+
+// builtIn tells the groups of Kubernetes itself: the items of their lists have no apiVersion and kind. A custom resource's
+// have.
+func builtIn(group string) bool {
+	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
+}
+
+func token(rv int64, after string) string {
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %s", rv, after))
+}
+
+func parseToken(text string) (rv int64, after string, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		_, err = fmt.Sscanf(string(b), "%d %s", &rv, &after)
+	}
+	if err != nil {
+		return 0, "", apierrors.NewBadRequest("continue key is not valid")
+	}
+	return rv, after, nil
+}

@@ -1,0 +1,106 @@
+package apistub
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// set changes a switch.
+func (s *Server) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+	s.signal()
+}
+
+// DropWatches ends all open watches, without an error and after a whole frame, as a server does at a watch's timeout.
+// What they had not sent yet they do not send.
+func (s *Server) DropWatches() {
+	s.set(func() { s.drop(nil) })
+}
+
+// drop ends the open watches of one resource, or of all. The caller holds mu.
+func (s *Server) drop(res *resource) {
+	for w := range s.watches {
+		if res == nil || w.res == res {
+			delete(s.watches, w) // here, so that an Await for the next one does not see this one
+			w.cancel()
+		}
+	}
+}
+
+// Expire forgets all history, as a compaction does: open watches end with 410 Gone in an ERROR event on HTTP 200, and so
+// do watches that want to resume and lists that want to continue from a resourceVersion of before.
+func (s *Server) Expire() {
+	s.set(func() {
+		s.rv++
+		for _, res := range s.resources {
+			res.expire(s.rv)
+		}
+	})
+}
+
+// SetHistory bounds how many changes of each resource are remembered from now on. It must be set above what is loaded at
+// once beneath open watches if they are to see it all.
+func (s *Server) SetHistory(n int) {
+	s.set(func() {
+		s.history = max(n, 0)
+		for _, res := range s.resources {
+			res.trim(s.history)
+		}
+	})
+}
+
+// SetWatchList turns the server's WatchList on (the default) or off. When off, watches that ask for initial events are
+// refused with 422 Invalid, as kube-apiserver 1.19 to 1.31 does, and kube-apiserver 1.32 on without the feature.
+func (s *Server) SetWatchList(on bool) {
+	s.set(func() { s.noWatchList = !on })
+}
+
+// Bookmark sends a bookmark of the newest resourceVersion to every open watch that allows them. No others are sent,
+// except the one that ends a WatchList's initial events.
+func (s *Server) Bookmark() {
+	s.set(func() {
+		for w := range s.watches {
+			w.bookmark = w.opts.AllowWatchBookmarks
+		}
+	})
+}
+
+// Garbage writes bytes, as they are, into every open watch of a resource.
+func (s *Server) Garbage(gvr schema.GroupVersionResource, frame string) {
+	s.set(func() {
+		for w := range s.watches {
+			if w.res.gvr == gvr {
+				w.garbage += frame
+			}
+		}
+	})
+}
+
+// SlowLists delays every initial state, by list or by WatchList, from now on.
+func (s *Server) SlowLists(d time.Duration) {
+	s.set(func() { s.slow = d })
+}
+
+// HoldLists holds back every initial state, by list or by WatchList, until release is called. Calls do not nest.
+func (s *Server) HoldLists() (release func()) {
+	gate := make(chan struct{})
+	s.set(func() { s.gate = gate })
+	return sync.OnceFunc(func() { close(gate) })
+}
+
+// Forbid refuses get, list and watch of a resource with 403 Forbidden, or allows them again. Open watches go on, as they
+// do when RBAC changes; DropWatches ends them.
+func (s *Server) Forbid(gvr schema.GroupVersionResource, forbid bool) {
+	s.set(func() { s.forbidden[gvr] = forbid })
+}
+
+// Fail has every request ask f first: a Status is the answer, nil goes on as usual. A nil f turns it off.
+func (s *Server) Fail(f func(*http.Request) *metav1.Status) {
+	s.set(func() { s.fail = f })
+}
