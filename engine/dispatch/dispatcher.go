@@ -1,0 +1,257 @@
+// Package dispatch brings matches to a handler until they have been answered.
+//
+// There is one [Dispatcher] per handler and one [Lane] per rule. A match that is offered to a lane waits in the lane's
+// queue, merged with others of its object or not, as the rule's delivery says. The dispatcher takes from its lanes in
+// turn, so that a busy rule does not starve the others, has up to Handler.Concurrency deliveries at once, and never two
+// at once for one object of one rule. It takes nothing while the handler is not ready, so that merging goes on.
+//
+// What is offered is delivered at least once, in order per rule and object. A delivery ends when the handler has answered
+// it: with done; or with a rejection, with its last attempt, or after the handler was lost three times with it, and then
+// it becomes a dead letter, and later changes of the object go on. Everything else is retried with backoff, which holds
+// up that object only.
+//
+// The package knows a handler as a handler.Handler and cannot tell a process from a function. It does not know where
+// matches come from, applies no time limit of its own, and writes nothing to disk.
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Handler is a handler with the limits that its operator set.
+type Handler struct {
+	Name    string
+	Handler handler.Handler
+	// Ready blocks until the handler can take an event, or ctx ends. It is asked before each event is taken, from one
+	// goroutine. nil means always. An error, which is logged, asks to try again later.
+	Ready func(ctx context.Context) error
+	// Concurrency is how many deliveries there may be at once. 0 means 8.
+	Concurrency int
+	Retry       Retry
+}
+
+// Options are what a Dispatcher can do without.
+type Options struct {
+	Logger   *slog.Logger
+	Observer Observer
+	// Actions carries out what a handler asked for in its answer. Its error counts as if the handler had answered with
+	// it. nil allows no actions: an answer with any is rejected.
+	Actions func(ctx context.Context, rule string, ev handler.Event, actions []handler.Action) error
+	// DrainTimeout is how long deliveries may take to end when Run is to return, before they are cancelled. 0 means 30
+	// seconds.
+	DrainTimeout time.Duration
+}
+
+// Observer is told what happens. Its functions may be nil, are called from several goroutines, and must not block.
+type Observer struct {
+	Delivered func(Delivery)
+}
+
+// Delivery is one attempt at delivering an event, after it ended.
+type Delivery struct {
+	Rule, Handler string
+	Result        Result
+	Duration      time.Duration // of the attempt
+	Latency       time.Duration // from when the change was first offered, over all attempts
+}
+
+// Result is what came of an attempt.
+type Result string
+
+// The results of an attempt.
+const (
+	Done      Result = "done"
+	Retried   Result = "retry"     // it failed, and will be repeated
+	Lost      Result = "lost"      // the handler went away meanwhile; it will be repeated
+	Rejected  Result = "reject"    // the handler refused it for good: a dead letter
+	Dead      Result = "dead"      // out of attempts, or lost too often: a dead letter
+	Cancelled Result = "cancelled" // it failed when the dispatcher was to end, which says nothing; it waits again
+)
+
+// gateRetry is how long to wait after Handler.Ready failed.
+const gateRetry = time.Second
+
+// Dispatcher is made by New.
+type Dispatcher struct {
+	handler Handler
+	dead    DeadLetters
+	opts    Options
+	log     *slog.Logger
+
+	// wake tells Run that there may be something to take. It holds one message; more would say the same.
+	wake chan struct{}
+
+	mu       sync.Mutex
+	ready    []*Lane // those that may have something to take, each at most once, in turn
+	inFlight int
+	suspects suspects
+}
+
+// job is a delivery that was taken from its lane.
+type job struct {
+	lane *Lane
+	item queue.Item[delta.Key, delivery]
+}
+
+// New makes a Dispatcher that serves h and leaves to dead what cannot be delivered.
+func New(h Handler, dead DeadLetters, o Options) *Dispatcher {
+	if h.Concurrency <= 0 {
+		h.Concurrency = 8
+	}
+	h.Retry = h.Retry.withDefaults()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.DrainTimeout <= 0 {
+		o.DrainTimeout = 30 * time.Second
+	}
+	return &Dispatcher{
+		handler: h, dead: dead, opts: o, log: o.Logger.With("handler", h.Name), wake: make(chan struct{}, 1),
+	}
+}
+
+// Run delivers until ctx ends. Then it takes nothing more and waits for the deliveries in flight, which have
+// Options.DrainTimeout before their contexts end as well. What waits stays in the lanes. When Run returns, always nil,
+// every goroutine that it started has ended. It is called once.
+func (d *Dispatcher) Run(ctx context.Context) error {
+	inFlight, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	var workers sync.WaitGroup
+	slots := make(chan struct{}, d.handler.Concurrency) // one message per worker: past it nothing is taken
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+		}
+		j, ok := d.next(ctx)
+		if !ok {
+			break
+		}
+		workers.Go(func() {
+			d.deliver(inFlight, ctx, j)
+			d.land(j)
+			<-slots
+		})
+	}
+	drained := make(chan struct{})
+	go func() {
+		workers.Wait()
+		close(drained)
+	}()
+	select {
+	case <-drained:
+	case <-time.After(d.opts.DrainTimeout):
+		d.log.Warn("deliveries did not end in time and are cancelled", "deliveries", d.InFlight())
+		cancel()
+		<-drained
+	}
+	return nil
+}
+
+// InFlight is how many deliveries are with the handler.
+func (d *Dispatcher) InFlight() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.inFlight
+}
+
+// next waits until the handler is ready and there is something for it, and takes that. If ok is false ctx has ended.
+func (d *Dispatcher) next(ctx context.Context) (j job, ok bool) {
+	for d.gate(ctx) {
+		if j, ok := d.take(); ok {
+			return j, true
+		}
+		select {
+		case <-d.wake:
+		case <-ctx.Done():
+		}
+	}
+	return job{}, false
+}
+
+// gate waits until the handler is ready. It returns false if ctx has ended.
+func (d *Dispatcher) gate(ctx context.Context) bool {
+	for complained := false; ctx.Err() == nil; {
+		if d.handler.Ready == nil {
+			return true
+		}
+		err := d.handler.Ready(ctx)
+		if ctx.Err() != nil {
+			return false
+		}
+		if err == nil {
+			return true
+		}
+		if !complained {
+			d.log.Warn("handler is not ready", "error", bounded(err.Error(), maxLogged))
+			complained = true
+		}
+		select {
+		case <-time.After(gateRetry):
+		case <-ctx.Done():
+		}
+	}
+	return false
+}
+
+// take takes what is next, from each lane in turn.
+func (d *Dispatcher) take() (j job, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for !ok {
+		if j, ok = d.suspects.next(); ok {
+			break
+		}
+		if len(d.ready) == 0 {
+			return job{}, false
+		}
+		lane := d.ready[0]
+		d.ready = slices.Delete(d.ready, 0, 1)
+		item, taken := lane.queue.Take()
+		if !taken {
+			lane.isReady = false
+			continue
+		}
+		d.ready = append(d.ready, lane)
+		j = job{lane, item}
+		ok = d.suspects.pass(j)
+	}
+	d.inFlight++
+	return j, true
+}
+
+// land is called when a job has ended.
+func (d *Dispatcher) land(j job) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inFlight--
+	if d.suspects.landed(j) {
+		d.notify()
+	}
+}
+
+// offer notes that a lane has something to take.
+func (d *Dispatcher) offer(lane *Lane) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !lane.isReady {
+		lane.isReady = true
+		d.ready = append(d.ready, lane)
+	}
+	d.notify()
+}
+
+func (d *Dispatcher) notify() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,113 @@
+package dispatch
+
+import (
+	"encoding/json"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Lane is what one rule has for the handler.
+type Lane struct {
+	dispatcher *Dispatcher
+	rule       string
+	resource   handler.Resource
+	remerge    func(delta.Delta) (json.RawMessage, error)
+	queue      *queue.Queue[delta.Key, delivery]
+	isReady    bool // is among Dispatcher.ready; guarded by Dispatcher.mu
+	failures   complaint
+}
+
+// LaneOptions are what a rule says of its delivery.
+type LaneOptions struct {
+	// Every keeps each change, up to MaxItems and MaxBytes (0: the defaults of the queue package), instead of merging
+	// what waits for one object.
+	Every    bool
+	MaxItems int
+	MaxBytes int64
+	// Remerge makes the payload of a delta that was merged, and whose kind or old state is not that of the newer one,
+	// just before it is delivered, once. It is called from several goroutines. If it fails the newer payload stands.
+	// nil means that the payload depends on the object alone, and the newer one is right.
+	Remerge func(delta.Delta) (json.RawMessage, error)
+}
+
+// delivery is a match on its way, with what became of it so far.
+type delivery struct {
+	match    rule.Match
+	stale    bool // the payload is that of another delta
+	attempts int  // how often this event was handed out
+	failures int  // how often it was answered with an error
+
+	// These outlive merging: a newer change of an object does not make the handler or the object any better.
+	backoff int // retries of the object in a row
+	losses  int // how often in a row the handler was lost with the object
+}
+
+// Lane makes the lane of a rule, before or during Run. resource is what its matches are of.
+func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
+	l := &Lane{dispatcher: d, rule: rule, resource: resource, remerge: o.Remerge}
+	l.queue = queue.New[delta.Key](queue.Options[delivery]{
+		Merge: l.merge,
+		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes,
+		Size:  delivery.size,
+		Ready: func() { d.offer(l) },
+	})
+	return l
+}
+
+// Offer hands over a match. It never blocks.
+func (l *Lane) Offer(m rule.Match) { l.queue.Add(m.Delta.Key(), delivery{match: m}) }
+
+// Redrive delivers a dead letter of this lane's rule once more: as it was, before what waits for its object, and with as
+// many attempts as if it were new. Later changes of the object may have been delivered by then; it is up to who asks.
+func (l *Lane) Redrive(letter Letter) {
+	l.queue.Redrive(letter.Match.Delta.Key(), delivery{match: letter.Match, attempts: letter.Attempts})
+}
+
+// Stats tells what waits.
+func (l *Lane) Stats() queue.Stats { return l.queue.Stats() }
+
+// Close forgets what waits and takes nothing more. What is in flight is not interrupted, but neither repeated.
+func (l *Lane) Close() {
+	l.queue.Close()
+	l.dispatcher.mu.Lock()
+	defer l.dispatcher.mu.Unlock()
+	l.dispatcher.suspects.forget(l)
+}
+
+// merge merges as delta.Merge says, and keeps the account of attempts.
+func (l *Lane) merge(waiting, newer delivery, sent bool) (merged delivery, keep, ok bool) {
+	d, keep, ok := delta.Merge(waiting.match.Delta, newer.match.Delta, sent)
+	if !ok || !keep {
+		return delivery{}, keep, ok
+	}
+	merged = delivery{
+		match:   rule.Match{Delta: d, Payload: newer.match.Payload},
+		backoff: waiting.backoff,
+		losses:  waiting.losses,
+	}
+	ofNewer := d.Type == newer.match.Delta.Type && d.Old == newer.match.Delta.Old
+	merged.stale = l.remerge != nil && (newer.stale || !ofNewer)
+	if sameEvent(d, waiting.match.Delta) {
+		merged.attempts, merged.failures = waiting.attempts, waiting.failures
+	}
+	return merged, true, true
+}
+
+// sameEvent tells whether two deltas have the same ID.
+func sameEvent(a, b delta.Delta) bool {
+	return a.Type == b.Type && a.Round == b.Round &&
+		a.Object.UID() == b.Object.UID() && a.Object.ResourceVersion() == b.Object.ResourceVersion()
+}
+
+// size is roughly what a delivery holds on to. Objects that it shares with others count for each.
+func (d delivery) size() int64 {
+	const overhead = 512 // the delivery itself and its place in a queue
+	size := overhead + d.match.Delta.Object.Size() + len(d.match.Payload)
+	if old := d.match.Delta.Old; old != nil {
+		size += old.Size()
+	}
+	return int64(size)
+}

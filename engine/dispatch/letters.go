@@ -1,0 +1,138 @@
+package dispatch
+
+import (
+	"container/list"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/rule"
+)
+
+// Letter is a dead letter: an event that could not be delivered.
+type Letter struct {
+	ID            string // of the event
+	Rule, Handler string
+	Key           delta.Key
+	Reason        string // at most 1 KiB; what the handler said
+	Attempts      int
+	Since         time.Time // when the change was first offered
+	Died          time.Time
+	Match         rule.Match
+}
+
+// DeadLetters keeps dead letters until they are taken. It is safe for concurrent use.
+type DeadLetters interface {
+	// Add keeps a letter, in the place of an older one of the same ID. Once it returned nil the event is no longer
+	// anybody else's.
+	Add(Letter) error
+	// List has all letters, the oldest first.
+	List() ([]Letter, error)
+	// Take removes a letter, to be redriven or forgotten. ok is false if there is none of that ID.
+	Take(id string) (letter Letter, ok bool, err error)
+}
+
+// MemoryOptions bound a Memory.
+type MemoryOptions struct {
+	MaxLetters int   // 0: 10,000
+	MaxBytes   int64 // 0: 64 MiB
+	Logger     *slog.Logger
+}
+
+// Memory keeps dead letters in memory. Past its bounds the oldest are dropped, which is counted and logged; the newest is
+// kept however large.
+type Memory struct {
+	opts MemoryOptions
+
+	mu      sync.Mutex
+	letters *list.List // of Letter, the oldest in front
+	byID    map[string]*list.Element
+	bytes   int64
+	dropped uint64
+}
+
+// MemoryStats tells what a Memory holds.
+type MemoryStats struct {
+	Letters int
+	Bytes   int64
+	Dropped uint64 // ever
+}
+
+var _ DeadLetters = (*Memory)(nil)
+
+// NewMemory makes an empty Memory.
+func NewMemory(o MemoryOptions) *Memory {
+	if o.MaxLetters <= 0 {
+		o.MaxLetters = 10_000
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = 64 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Memory{opts: o, letters: list.New(), byID: make(map[string]*list.Element)}
+}
+
+// Add never fails.
+func (m *Memory) Add(l Letter) error {
+	for _, dropped := range m.add(l) {
+		m.opts.Logger.Warn("dead letter dropped: there are too many",
+			"rule", dropped.Rule, "handler", dropped.Handler, "key", dropped.Key.String(), "event", dropped.ID)
+	}
+	return nil
+}
+
+func (m *Memory) add(l Letter) (dropped []Letter) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.byID[l.ID]; e != nil {
+		m.remove(e)
+	}
+	m.byID[l.ID] = m.letters.PushBack(l)
+	m.bytes += l.size()
+	for m.letters.Len() > 1 && (m.letters.Len() > m.opts.MaxLetters || m.bytes > m.opts.MaxBytes) {
+		dropped = append(dropped, m.remove(m.letters.Front()))
+		m.dropped++
+	}
+	return dropped
+}
+
+// List never fails.
+func (m *Memory) List() ([]Letter, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	letters := make([]Letter, 0, m.letters.Len())
+	for e := m.letters.Front(); e != nil; e = e.Next() {
+		letters = append(letters, e.Value.(Letter))
+	}
+	return letters, nil
+}
+
+// Take never fails.
+func (m *Memory) Take(id string) (letter Letter, ok bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.byID[id]
+	if e == nil {
+		return Letter{}, false, nil
+	}
+	return m.remove(e), true, nil
+}
+
+// Stats tells what is kept.
+func (m *Memory) Stats() MemoryStats {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return MemoryStats{Letters: m.letters.Len(), Bytes: m.bytes, Dropped: m.dropped}
+}
+
+func (m *Memory) remove(e *list.Element) Letter {
+	l := m.letters.Remove(e).(Letter)
+	delete(m.byID, l.ID)
+	m.bytes -= l.size()
+	return l
+}
+
+func (l Letter) size() int64 { return delivery{match: l.Match}.size() + int64(len(l.ID)+len(l.Reason)) }

@@ -1,0 +1,89 @@
+package dispatch
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Retry says when, and how often, a delivery that failed is repeated.
+type Retry struct {
+	// Attempts is how often a handler may answer one event with an error before it becomes a dead letter. 0 means
+	// without end.
+	Attempts int
+	// Backoff is the first delay (0: 1 second). It doubles with each further failure of the object, up to MaxBackoff (0:
+	// 5 minutes), and is shortened by up to a fifth at random. A delay that the handler asks for takes its place where
+	// it is longer than the first, is lengthened by up to a fifth, and is at most 24 hours.
+	Backoff    time.Duration
+	MaxBackoff time.Duration
+}
+
+const (
+	maxAsked   = 24 * time.Hour
+	maxLosses  = 3
+	maxLostFor = time.Second // the delay after a loss is Backoff, and at most this: readiness is waited for anyway
+)
+
+// verdict is what becomes of a delivery after an attempt.
+type verdict struct {
+	result Result
+	reason string        // why it is repeated or dead
+	after  time.Duration // when it is repeated
+}
+
+// repeats tells whether the event is delivered again.
+func (r Result) repeats() bool { return r == Retried || r == Lost || r == Cancelled }
+
+func (r Retry) withDefaults() Retry {
+	if r.Backoff <= 0 {
+		r.Backoff = time.Second
+	}
+	if r.MaxBackoff <= 0 {
+		r.MaxBackoff = 5 * time.Minute
+	}
+	r.MaxBackoff = max(r.MaxBackoff, r.Backoff)
+	return r
+}
+
+// judge takes an answer into d's account and decides what becomes of d.
+func (r Retry) judge(d delivery, answer error) (delivery, verdict) {
+	switch {
+	case answer == nil:
+		return d, verdict{result: Done}
+	case errors.Is(answer, handler.ErrReject):
+		return d, verdict{result: Rejected, reason: answer.Error()}
+	case errors.Is(answer, handler.ErrLost):
+		if d.losses++; d.losses >= maxLosses {
+			return d, verdict{result: Dead, reason: "in flight at three crashes of the handler"}
+		}
+		return d, verdict{result: Lost, reason: answer.Error(), after: shortened(min(r.Backoff, maxLostFor))}
+	}
+	d.losses = 0 // the handler lived to answer
+	d.failures++
+	if r.Attempts > 0 && d.failures >= r.Attempts {
+		return d, verdict{result: Dead, reason: answer.Error()}
+	}
+	v := verdict{result: Retried, reason: answer.Error()}
+	if asked, ok := handler.RetryDelay(answer); ok {
+		asked = min(max(asked, r.Backoff), maxAsked)
+		v.after = asked + time.Duration(rand.Int64N(int64(asked)/5+1))
+		return d, v
+	}
+	v.after = shortened(r.backoff(d.backoff))
+	d.backoff++
+	return d, v
+}
+
+// backoff is the delay after n delays before it.
+func (r Retry) backoff(n int) time.Duration {
+	delay := r.Backoff
+	for ; n > 0 && delay < r.MaxBackoff; n-- {
+		delay = min(2*delay, r.MaxBackoff)
+	}
+	return delay
+}
+
+// shortened is d less up to a fifth, so that what failed together does not come back together.
+func shortened(d time.Duration) time.Duration { return d - time.Duration(rand.Int64N(int64(d)/5+1)) }
