@@ -1,0 +1,270 @@
+package expr
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+
+	"github.com/informd/informd/engine/object"
+)
+
+// function is one that takes values only; see predicates for those that take an expression to evaluate per element.
+type function struct {
+	min, max int  // how many arguments
+	takesNil bool // is called with nil arguments; others then give nil without being called
+	call     func(r *run, args []any) (any, error)
+	reads    func(r *reach, args []shape) shape // what the call does with the shapes of its arguments; nil: uses all
+}
+
+const many = 1 << 20 // as function.max
+
+var functions map[string]function
+
+func init() {
+	functions = make(map[string]function)
+	for _, table := range []map[string]function{textFunctions, listFunctions, mapFunctions, numberFunctions, unitFunctions} {
+		for name, f := range table {
+			functions[name] = f
+		}
+	}
+}
+
+// absent are functions of expr-lang that there are not here, and what to do instead.
+var absent = map[string]string{
+	"date":     "use time(…), which reads RFC 3339",
+	"timezone": "times are in UTC",
+	"bitand":   "", "bitor": "", "bitxor": "", "bitnand": "", "bitshl": "", "bitshr": "", "bitushr": "", "bitnot": "",
+}
+
+// call compiles f(x) and x.f().
+func (c *compiler) call(n *ast.CallNode) (operand, error) {
+	switch callee := n.Callee.(type) {
+	case *ast.IdentifierNode:
+		return c.function(n, callee.Value, n.Arguments)
+	case *ast.MemberNode:
+		if name, ok := callee.Property.(*ast.StringNode); ok {
+			return c.method(n, name.Value, callee.Node)
+		}
+	}
+	return operand{}, c.errorf(n, "this cannot be called")
+}
+
+// method compiles x.name().
+func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, error) {
+	get, ok := methods[name]
+	if !ok {
+		if _, ok := functions[name]; ok || isPredicate(name) {
+			return operand{}, c.errorf(n, "%s is a function; write %s(x) or x | %s()", name, name, name)
+		}
+		return operand{}, c.errorf(n, "unknown method %q", clip(name))
+	}
+	if len(n.Arguments) > 0 {
+		return operand{}, c.errorf(n, "%s takes no arguments", name)
+	}
+	x, err := c.compile(of)
+	if err != nil {
+		return operand{}, err
+	}
+	c.reach.use(x.shape)
+	return c.fold(n, func(r *run) (any, error) {
+		v, err := x.eval(r)
+		if err != nil || v == nil {
+			return nil, err
+		}
+		if err := r.step(); err != nil {
+			return nil, err
+		}
+		out, ok := get(v)
+		if !ok {
+			return nil, failf("%s has no method %q", some(v), name)
+		}
+		return out, nil
+	}, x)
+}
+
+func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (operand, error) {
+	switch {
+	case isPredicate(name):
+		return c.predicate(at, name, arguments)
+	case name == "now":
+		return c.now(at, arguments)
+	case name == "byIndex":
+		return c.byIndex(at, arguments)
+	}
+	f, ok := functions[name]
+	if !ok {
+		if instead, ok := absent[name]; ok {
+			if instead == "" {
+				instead = "there is nothing in its place"
+			}
+			return operand{}, c.errorf(at, "there is no function %s; %s", name, instead)
+		}
+		return operand{}, c.errorf(at, "unknown function %q%s", clip(name), suggest(name, functionNames()))
+	}
+	if err := c.count(at, name, len(arguments), f.min, f.max); err != nil {
+		return operand{}, err
+	}
+	args, err := c.compileAll(arguments)
+	if err != nil {
+		return operand{}, err
+	}
+	// get with a constant key is a member.
+	if key, ok := constantKey(name, args); ok {
+		s := c.reach.member(args[0].shape, key)
+		e := args[0].eval
+		return operand{shape: s, eval: func(r *run) (any, error) {
+			v, err := e(r)
+			if err != nil {
+				return nil, err
+			}
+			if err := r.step(); err != nil {
+				return nil, err
+			}
+			return fetch(v, key)
+		}}, nil
+	}
+	shapes := make([]shape, len(args))
+	for i, arg := range args {
+		shapes[i] = arg.shape
+	}
+	var out shape
+	if f.reads != nil {
+		out = f.reads(&c.reach, shapes)
+	} else {
+		for _, s := range shapes {
+			c.reach.use(s)
+		}
+	}
+	call := f.call
+	if !f.takesNil {
+		call = unlessNil(f.call)
+	}
+	evals := evalsOf(args)
+	o, err := c.fold(at, func(r *run) (any, error) { return r.call(call, evals) }, args...)
+	o.shape = out
+	return o, err
+}
+
+func constantKey(name string, args []operand) (string, bool) {
+	if name != "get" || !args[1].constant {
+		return "", false
+	}
+	key, ok := args[1].value.(string)
+	return key, ok
+}
+
+func unlessNil(call func(*run, []any) (any, error)) func(*run, []any) (any, error) {
+	return func(r *run, args []any) (any, error) {
+		if slices.Contains(args, nil) {
+			return nil, nil
+		}
+		return call(r, args)
+	}
+}
+
+func (c *compiler) count(at ast.Node, name string, n, least, most int) error {
+	if n >= least && n <= most {
+		return nil
+	}
+	want := fmt.Sprint(least)
+	switch {
+	case most == many:
+		want = fmt.Sprintf("at least %d", least)
+	case most != least:
+		want = fmt.Sprintf("%d to %d", least, most)
+	}
+	return c.errorf(at, "%s takes %s arguments, not %d", name, want, n)
+}
+
+func (c *compiler) now(at ast.Node, arguments []ast.Node) (operand, error) {
+	if err := c.onlyOfChanges(at, "now()"); err != nil {
+		return operand{}, err
+	}
+	if err := c.count(at, "now", len(arguments), 0, 0); err != nil {
+		return operand{}, err
+	}
+	return operand{eval: func(r *run) (any, error) { return r.env.Now.UTC(), r.step() }}, nil
+}
+
+// byIndex compiles byIndex("name", value). What it gives are whole objects, of which the expression reads paths as of
+// object.
+func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
+	if err := c.onlyOfChanges(at, "byIndex()"); err != nil {
+		return operand{}, err
+	}
+	if err := c.count(at, "byIndex", len(arguments), 2, 2); err != nil {
+		return operand{}, err
+	}
+	args, err := c.compileAll(arguments)
+	if err != nil {
+		return operand{}, err
+	}
+	name, ok := args[0].value.(string)
+	if !ok {
+		return operand{}, c.errorf(arguments[0], "the first argument of byIndex must be the name of an index, in quotes")
+	}
+	if !slices.Contains(c.options.Indexes, name) {
+		return operand{}, c.errorf(arguments[0], "unknown index %q%s", clip(name), suggest(name, slices.Clone(c.options.Indexes)))
+	}
+	c.reach.use(args[1].shape)
+	value := args[1].eval
+	return operand{shape: made(place()), eval: func(r *run) (any, error) {
+		v, err := value(r)
+		if err != nil || v == nil {
+			return nil, err
+		}
+		if err := r.step(); err != nil {
+			return nil, err
+		}
+		key, err := r.text("byIndex", v)
+		if err != nil {
+			return nil, err
+		}
+		if r.env.ByIndex == nil {
+			return []any{}, nil
+		}
+		found := r.env.ByIndex(name, key)
+		return found, r.scan(16 * len(found))
+	}}, nil
+}
+
+func wrongArgument(name string, v any) error {
+	return failf("%q cannot take %s", name, some(v))
+}
+
+// How functions treat the shapes of their arguments.
+
+// elements is for functions that give some elements of a list as a list.
+func elements(r *reach, args []shape) shape {
+	var elem shape
+	for _, s := range args {
+		r.touch(s)
+		elem = r.union(elem, r.elem(s))
+	}
+	return made(elem)
+}
+
+// element is for functions that give one.
+func element(r *reach, args []shape) shape {
+	r.touch(args[0])
+	return r.elem(args[0])
+}
+
+// size is for len: of a list that the expression made, the elements do not matter.
+func size(r *reach, args []shape) shape {
+	r.use(shape{paths: args[0].paths})
+	return shape{}
+}
+
+// kind is for type.
+func kind(r *reach, args []shape) shape {
+	r.touch(args[0])
+	return shape{}
+}
+
+// dynamicKey is for get with a key that is not constant.
+func dynamicKey(r *reach, args []shape) shape {
+	r.use(args[1])
+	return r.member(args[0], object.Each)
+}

@@ -1,0 +1,38 @@
+package expr
+
+// indexValues are the strings of a scalar or of a list of scalars, without nils and duplicates.
+func (r *run) indexValues(v any) ([]string, error) {
+	list, isList := v.([]any)
+	if !isList {
+		list = []any{v}
+	}
+	if err := r.scan(16 * len(list)); err != nil {
+		return nil, err
+	}
+	var out []string
+	seen := make(map[string]bool)
+	for _, v := range list {
+		if v == nil {
+			continue
+		}
+		switch v.(type) {
+		case []any, map[string]any:
+			if !isList {
+				return nil, failf("an index needs a string or a list of strings, not %s", some(v))
+			}
+			return nil, failf("an index needs a string or a list of strings, not a list with %s in it", some(v))
+		}
+		s, err := r.text("index", v)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.alloc(2*sizeValue + 2*sizeEntry + len(s)); err != nil {
+			return nil, err
+		}
+		if !seen[s] {
+			seen[s] = true
+			out = append(out, s)
+		}
+	}
+	return out, nil
+}

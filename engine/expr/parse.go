@@ -1,0 +1,127 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/parser/lexer"
+)
+
+// Error is a mistake in an expression's text.
+type Error struct {
+	Offset  int // in bytes from the start of the text
+	Message string
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// parse checks what expr-lang's parser, which recurses without a bound, must not be given, and calls it.
+func parse(text string) (ast.Node, error) {
+	if len(text) > MaxText {
+		return nil, &Error{MaxText, fmt.Sprintf("the expression is longer than %d KiB", MaxText>>10)}
+	}
+	if !utf8.ValidString(text) {
+		return nil, &Error{0, "the expression is not valid UTF-8"}
+	}
+	if strings.TrimSpace(text) == "" {
+		return nil, &Error{0, "the expression is empty"}
+	}
+	tokens, err := lexer.Lex(file.NewSource(text))
+	if err != nil {
+		return nil, syntaxError(text, err)
+	}
+	if i := tooDeep(tokens); i >= 0 {
+		return nil, &Error{offset(text, tokens[i].From), fmt.Sprintf("the expression nests deeper than %d", MaxNesting)}
+	}
+	tree, err := parser.Parse(text)
+	if err != nil {
+		return nil, syntaxError(text, err)
+	}
+	return tree.Node, nil
+}
+
+// tooDeep is the first token that nests deeper than MaxNesting, or -1. What nests is an open bracket; what a condition,
+// a variable or a power has to its right; and operators in front of each other.
+func tooDeep(tokens []lexer.Token) int {
+	depth, prefix := 0, 0
+	var levels []int // how much each open bracket has added to depth
+	add := func() {
+		depth++
+		levels[len(levels)-1]++
+	}
+	levels = append(levels, 0)
+	for i, token := range tokens {
+		switch token.Value {
+		case "not", "!", "-", "+":
+			if token.Kind == lexer.Operator {
+				prefix++
+			}
+		default:
+			prefix = 0
+		}
+		switch {
+		case token.Kind == lexer.Bracket && strings.Contains("([{", token.Value):
+			levels = append(levels, 0)
+			add()
+		case token.Kind == lexer.Bracket && len(levels) > 1:
+			depth -= levels[len(levels)-1]
+			levels = levels[:len(levels)-1]
+		case token.Kind == lexer.Operator:
+			switch token.Value {
+			case "?", "let", "if", "**", "^":
+				add()
+			case ",":
+				depth -= levels[len(levels)-1]
+				levels[len(levels)-1] = 0
+				if len(levels) > 1 {
+					add() // the bracket itself
+				}
+			}
+		}
+		if depth+prefix > MaxNesting {
+			return i
+		}
+	}
+	return -1
+}
+
+var (
+	namedToken = regexp.MustCompile(`token [A-Z][a-z]+\(("(?:[^"\\]|\\.)*")\)`)
+	endToken   = regexp.MustCompile(`unexpected token EOF`)
+	tooBig     = regexp.MustCompile(`.*value out of range`)
+)
+
+// syntaxError makes one line of expr-lang's several, with the tokens as the author wrote them.
+func syntaxError(text string, err error) *Error {
+	var e *file.Error
+	if !errors.As(err, &e) {
+		return &Error{0, firstLine(err.Error())}
+	}
+	message := firstLine(e.Message)
+	message = namedToken.ReplaceAllString(message, "$1")
+	message = endToken.ReplaceAllString(message, "unexpected end of the expression")
+	message = tooBig.ReplaceAllString(message, "the number does not fit into 64 bits")
+	return &Error{offset(text, e.From), message}
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// offset is the byte that the rune'th character of text starts at.
+func offset(text string, rune int) int {
+	for i := range text {
+		if rune <= 0 {
+			return i
+		}
+		rune--
+	}
+	return len(text)
+}

@@ -1,0 +1,58 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+)
+
+// pattern is a compiled regular expression.
+type pattern struct {
+	re   *regexp.Regexp
+	size int // about how many instructions
+}
+
+const (
+	maxPattern      = 1024 // bytes
+	maxInstructions = 5000
+	sizeInstruction = 100 // bytes that an instruction takes while it is compiled
+)
+
+// compilePattern bounds what a pattern may compile to: a few bytes as [\pL]{1000} stand for a thousand instructions.
+func compilePattern(text string) (*pattern, error) {
+	if len(text) > maxPattern {
+		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxPattern)
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		var e *syntax.Error
+		if errors.As(err, &e) {
+			return nil, fmt.Errorf("the pattern is wrong: %s: %q", e.Code, clip(e.Expr))
+		}
+		return nil, errors.New("the pattern is wrong")
+	}
+	size := instructions(tree)
+	if size > maxInstructions {
+		return nil, errors.New("the pattern is too large once its repetitions are written out")
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, errors.New("the pattern is wrong")
+	}
+	return &pattern{re, size}, nil
+}
+
+func instructions(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)/16
+	if re.Op == syntax.OpLiteral {
+		n += len(re.Rune)
+	}
+	for _, sub := range re.Sub {
+		n += instructions(sub)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return min(n, 1<<30)
+}

@@ -1,0 +1,94 @@
+package expr
+
+import (
+	"time"
+
+	"github.com/informd/informd/engine/object"
+)
+
+// Scope is what an expression is for, which decides what it may mention and what it has to give.
+type Scope uint8
+
+const (
+	// Where selects the objects that a rule is about. It sees object alone, so that membership can always be told
+	// again from an object's bytes.
+	Where Scope = iota
+	// When selects changes. It sees object, old, event, now() and byIndex().
+	When
+	// Index gives the values that an object is found by. It sees object alone.
+	Index
+	// Payload gives what is delivered. It sees what When sees.
+	Payload
+)
+
+// Options say how a text is to be compiled.
+type Options struct {
+	Scope   Scope
+	Indexes []string // the names that byIndex may be called with
+}
+
+// Env is what one evaluation sees. Trees hold what object.Decode makes; they are only read.
+type Env struct {
+	Object, Old any
+	Event       string
+	Now         time.Time
+	ByIndex     func(index, value string) []any // trees; nil finds nothing
+}
+
+// Program is a compiled expression. It is immutable and safe for concurrent use.
+type Program struct {
+	text      string
+	eval      eval
+	slots     int // how many variables are alive at once, at most
+	paths     *object.Paths
+	readsOld  bool
+	readEvent bool
+}
+
+// Text is what the program was compiled from.
+func (p *Program) Text() string { return p.text }
+
+// Paths are the paths that the program reads of object, of old and of what byIndex returns, all in one set. Any set that
+// includes them does as well. The caller must not change it.
+func (p *Program) Paths() *object.Paths { return p.paths }
+
+// ReadsOld tells whether the program mentions old.
+func (p *Program) ReadsOld() bool { return p.readsOld }
+
+// ReadsEvent tells whether the program mentions event.
+func (p *Program) ReadsEvent() bool { return p.readEvent }
+
+// Bool evaluates a condition. Nil is false; anything but true, false and nil is an error.
+//
+// The errors of Bool, Strings and Value never carry contents of objects, and their text is the same for every failure of
+// one kind, so that it can serve as a key.
+func (p *Program) Bool(env *Env) (ok bool, err error) {
+	err = p.run(env, func(_ *run, v any) error {
+		ok, err = truth(v)
+		if err != nil {
+			return failf("the expression gives %s, not true or false", some(v))
+		}
+		return nil
+	})
+	return ok, err
+}
+
+// Strings evaluates an index: a scalar, or a list of them, as strings without duplicates, in order. Nils are left out.
+func (p *Program) Strings(env *Env) (values []string, err error) {
+	err = p.run(env, func(r *run, v any) error {
+		values, err = r.indexValues(v)
+		return err
+	})
+	return values, err
+}
+
+// Value evaluates to something that encoding/json can encode: nil, bool, int64, float64, string, []any or map[string]any.
+// Times are RFC 3339, durations and quantities their canonical strings. It may share memory with the trees of env and
+// with other results, so the caller must not change it.
+func (p *Program) Value(env *Env) (value any, err error) {
+	err = p.run(env, func(r *run, v any) error {
+		value, _, err = r.encodable(v, 0)
+		return err
+	})
+	return value, err
+}

@@ -1,0 +1,61 @@
+package expr
+
+import (
+	"math"
+	"time"
+)
+
+const (
+	maxInt = math.MaxInt64
+	minInt = math.MinInt64
+)
+
+// kindOf names the kind of a value, for the type function and for errors.
+func kindOf(v any) string {
+	switch v.(type) {
+	case nil:
+		return "nil"
+	case bool:
+		return "bool"
+	case int64:
+		return "int"
+	case float64:
+		return "float"
+	case string:
+		return "string"
+	case []any:
+		return "list"
+	case map[string]any:
+		return "map"
+	case time.Time:
+		return "time"
+	case time.Duration:
+		return "duration"
+	case *quantity:
+		return "quantity"
+	}
+	return "unknown"
+}
+
+// some is a value's kind with its article, for errors.
+func some(v any) string {
+	switch kind := kindOf(v); kind {
+	case "nil":
+		return kind
+	case "int", "unknown":
+		return "an " + kind
+	default:
+		return "a " + kind
+	}
+}
+
+// truth is v as a condition: nil is false.
+func truth(v any) (bool, error) {
+	switch v := v.(type) {
+	case nil:
+		return false, nil
+	case bool:
+		return v, nil
+	}
+	return false, failf("%s is not true or false", some(v))
+}
