@@ -19,7 +19,8 @@ func (s *suspects) next() (j job, ok bool) {
 	if s.out || len(s.held) == 0 {
 		return job{}, false
 	}
-	j, s.held = s.held[0], slices.Delete(s.held, 0, 1)
+	j = s.held[0]
+	s.held = slices.Delete(s.held, 0, 1)
 	s.out = true
 	return j, true
 }

@@ -1,0 +1,400 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
+)
+
+func TestEvent(t *testing.T) {
+	const id = `"rule":"r","attempt":1,"resource":{"group":"","version":"v1","resource":"pods"},` +
+		`"namespace":"shop","name":"web","uid":"u"`
+	pod := func(version int) string {
+		return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"web","uid":"u","resourceVersion":"%d"}}`, version)
+	}
+	withPayload := updated("web", "u", 2)
+	withPayload.Payload = json.RawMessage(`{"a":1}`)
+	resync := rule.Match{Delta: delta.Delta{Type: delta.Synced, Object: added("web", "u", 2).Delta.Object, Round: 99}}
+	tests := []struct {
+		name  string
+		match rule.Match
+		want  string
+	}{
+		{"added", added("web", "u", 1),
+			`{"id":"r/u/added/1","event":"added","resourceVersion":"1","object":` + pod(1) + `,` + id + `}`},
+		{"updated comes with old", updated("web", "u", 2),
+			`{"id":"r/u/updated/2","event":"updated","resourceVersion":"2","object":` + pod(2) + `,"old":` + pod(1) + `,` + id + `}`},
+		{"deleted does not", deleted("web", "u", 3),
+			`{"id":"r/u/deleted/3","event":"deleted","resourceVersion":"3","object":` + pod(3) + `,` + id + `}`},
+		{"the id of a resync has its round", resync,
+			`{"id":"r/u/synced/2/99","event":"synced","resourceVersion":"2","object":` + pod(2) + `,` + id + `}`},
+		{"a payload stands for the objects", withPayload,
+			`{"id":"r/u/updated/2","event":"updated","resourceVersion":"2","payload":{"a":1},` + id + `}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var h recorder
+				d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+				l := d.Lane("r", pods, LaneOptions{})
+				start(t, d)
+				l.Offer(test.match)
+				synctest.Wait()
+				if len(h.events) != 1 {
+					t.Fatalf("%d events", len(h.events))
+				}
+				got, err := json.Marshal(h.events[0])
+				if err != nil {
+					t.Fatal(err)
+				}
+				equal(t, "event", normal(t, got), normal(t, []byte(test.want)))
+				if o := h.events[0].Object; o != nil && &o[0] != &test.match.Delta.Object.JSON()[0] {
+					t.Error("the object's JSON was copied")
+				}
+			})
+		})
+	}
+}
+
+func normal(t *testing.T, b []byte) (v any) {
+	t.Helper()
+	if err := json.Unmarshal(b, &v); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	return v
+}
+
+// Objects go in parallel up to Concurrency, also over several rules; one object of one rule never does.
+func TestParallelism(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := recorder{answer: func(context.Context, handler.Event) error {
+			<-release
+			return nil
+		}}
+		d := New(Handler{Handler: &h, Concurrency: 3}, NewMemory(MemoryOptions{}), Options{})
+		one, two := d.Lane("one", pods, LaneOptions{Every: true}), d.Lane("two", pods, LaneOptions{Every: true})
+		start(t, d)
+
+		one.Offer(added("web", "u", 1))
+		one.Offer(updated("web", "u", 2))
+		synctest.Wait()
+		equal(t, "one object of one rule", h.ids(), []string{"one/u/added/1"})
+
+		two.Offer(added("web", "u", 1))
+		synctest.Wait()
+		equal(t, "another rule does not wait for it", d.InFlight(), 2)
+
+		for i := range 5 {
+			one.Offer(added(fmt.Sprint("db", i), fmt.Sprint("d", i), 1))
+		}
+		synctest.Wait()
+		equal(t, "in flight", d.InFlight(), 3)
+
+		for range 8 {
+			release <- struct{}{}
+			synctest.Wait()
+			if n := d.InFlight(); n > 3 {
+				t.Fatalf("%d in flight", n)
+			}
+		}
+		equal(t, "in flight in the end", d.InFlight(), 0)
+		equal(t, "events", len(h.ids()), 8)
+	})
+}
+
+func TestLatestMergesWhatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := recorder{answer: func(context.Context, handler.Event) error {
+			<-release
+			return nil
+		}}
+		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		synctest.Wait()
+		for version := 2; version < 100; version++ {
+			l.Offer(updated("web", "u", version))
+		}
+		equal(t, "waiting", l.Stats().Waiting, 1)
+		close(release)
+		synctest.Wait()
+		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/updated/99"})
+		equal(t, "old is the first", string(h.events[1].Old), string(pod("web", "u", 1).JSON()))
+	})
+}
+
+func TestEveryKeepsOrderThroughRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failed := map[string]bool{}
+		h := recorder{answer: func(_ context.Context, ev handler.Event) error {
+			if !failed[ev.ID] {
+				failed[ev.ID] = true
+				return errors.New("not now")
+			}
+			return nil
+		}}
+		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		l := d.Lane("r", pods, LaneOptions{Every: true})
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		l.Offer(updated("web", "u", 2))
+		l.Offer(deleted("web", "u", 3))
+		time.Sleep(time.Minute)
+		equal(t, "events", h.ids(), []string{
+			"r/u/added/1", "r/u/added/1 #2", "r/u/updated/2", "r/u/updated/2 #2", "r/u/deleted/3", "r/u/deleted/3 #2",
+		})
+	})
+}
+
+// The payload of a merged change is made anew where it could have come out otherwise, once, when it is delivered.
+func TestPayloadOfMerged(t *testing.T) {
+	payload := func(m rule.Match) rule.Match {
+		m.Payload = json.RawMessage(`"` + m.Delta.ID("r") + `"`)
+		return m
+	}
+	tests := []struct {
+		name    string
+		matches []rule.Match
+		fail    bool
+		made    int
+		want    string
+	}{
+		{"one alone has its own", []rule.Match{added("web", "u", 1)}, false, 0, `"r/u/added/1"`},
+		{"updates into an addition", []rule.Match{added("web", "u", 1), updated("web", "u", 2), updated("web", "u", 3)},
+			false, 1, `"remade r/u/added/3"`},
+		{"old is another", []rule.Match{updated("web", "u", 2), updated("web", "u", 3)}, false, 1, `"remade r/u/updated/3"`},
+		{"a deletion stands for itself", []rule.Match{updated("web", "u", 2), deleted("web", "u", 3)}, false, 0, `"r/u/deleted/3"`},
+		{"the newer stands if it fails", []rule.Match{added("web", "u", 1), updated("web", "u", 2)}, true, 1, `"r/u/updated/2"`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var made atomic.Int32
+				tries := 0
+				h := recorder{answer: func(context.Context, handler.Event) error {
+					if tries++; tries == 1 {
+						return errors.New("again, with the same payload")
+					}
+					return nil
+				}}
+				d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+				l := d.Lane("r", pods, LaneOptions{Remerge: func(d delta.Delta) (json.RawMessage, error) {
+					made.Add(1)
+					if test.fail {
+						return nil, errors.New("no such field")
+					}
+					return json.RawMessage(`"remade ` + d.ID("r") + `"`), nil
+				}})
+				for _, m := range test.matches {
+					l.Offer(payload(m))
+				}
+				start(t, d)
+				time.Sleep(time.Minute)
+				equal(t, "attempts", len(h.events), 2)
+				for _, ev := range h.events {
+					equal(t, "payload", string(ev.Payload), test.want)
+				}
+				equal(t, "times made", int(made.Load()), test.made)
+			})
+		})
+	}
+}
+
+// A rule with a backlog gets every second delivery, not all of them.
+func TestLanesTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h recorder
+		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		busy, quiet := d.Lane("busy", pods, LaneOptions{}), d.Lane("quiet", pods, LaneOptions{})
+		for i := range 1000 {
+			busy.Offer(added(fmt.Sprint("b", i), fmt.Sprint("b", i), 1))
+		}
+		for i := range 3 {
+			quiet.Offer(added(fmt.Sprint("q", i), fmt.Sprint("q", i), 1))
+		}
+		start(t, d)
+		synctest.Wait()
+		var order []string
+		for _, ev := range h.events[:8] {
+			order = append(order, ev.Rule)
+		}
+		equal(t, "order", strings.Join(order, " "), "busy quiet busy quiet busy quiet busy busy")
+		equal(t, "events", len(h.events), 1003)
+	})
+}
+
+// While the handler is not ready nothing is taken, so what waits goes on merging.
+func TestReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h recorder
+		open := make(chan struct{})
+		asked := 0
+		d := New(Handler{Handler: &h, Ready: func(ctx context.Context) error {
+			if asked++; asked == 1 {
+				return errors.New("cannot even tell")
+			}
+			select {
+			case <-open:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}, NewMemory(MemoryOptions{}), Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		stop := start(t, d)
+		l.Offer(added("web", "u", 1))
+		time.Sleep(time.Hour)
+		l.Offer(updated("web", "u", 2))
+		equal(t, "events before it is ready", h.ids(), nil)
+		close(open)
+		synctest.Wait()
+		equal(t, "events", h.ids(), []string{"r/u/added/2"})
+		stop()
+	})
+}
+
+func TestStopsWhileNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Handler{Handler: &recorder{}, Ready: func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}, NewMemory(MemoryOptions{}), Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		l.Offer(added("web", "u", 1))
+		stop := start(t, d)
+		synctest.Wait()
+		stop()
+		equal(t, "waiting", l.Stats().Waiting, 1)
+	})
+}
+
+func TestDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var ended atomic.Int32
+		h := recorder{answer: func(ctx context.Context, ev handler.Event) error {
+			took := 5 * time.Second
+			if ev.Name == "slow" {
+				took = time.Hour
+			}
+			select {
+			case <-time.After(took):
+				ended.Add(1)
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		var seen results
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Handler: &h, Concurrency: 2, Retry: Retry{Attempts: 1}}, dead,
+			Options{DrainTimeout: 10 * time.Second, Observer: seen.observer()})
+		l := d.Lane("r", pods, LaneOptions{})
+		stop := start(t, d)
+		for _, name := range []string{"slow", "quick", "late"} {
+			l.Offer(added(name, name, 1))
+		}
+		synctest.Wait()
+		stop()
+		equal(t, "until Run returned", time.Since(began), 10*time.Second)
+		equal(t, "ended in time", ended.Load(), 1)
+		equal(t, "events: nothing new was taken", len(h.events), 2)
+		equal(t, "waiting: what was cancelled, and what was never taken", l.Stats().Waiting, 2)
+		equal(t, "dead letters: being cut short is not the event's fault", letters(t, dead), nil)
+		equal(t, "result", seen.list()[1].Result, Cancelled)
+	})
+}
+
+func TestClosedLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := recorder{answer: func(ctx context.Context, ev handler.Event) error {
+			time.Sleep(time.Second)
+			return errors.New("again")
+		}}
+		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		gone, stays := d.Lane("gone", pods, LaneOptions{}), d.Lane("stays", pods, LaneOptions{})
+		start(t, d)
+		gone.Offer(added("web", "u", 1))
+		gone.Offer(added("db", "v", 1))
+		synctest.Wait()
+		gone.Close()
+		gone.Offer(added("api", "w", 1))
+		stays.Offer(added("web", "u", 1))
+		time.Sleep(1500 * time.Millisecond)
+		equal(t, "events", h.ids(), []string{"gone/u/added/1", "stays/u/added/1"})
+	})
+}
+
+func TestObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answers := []error{handler.RetryAfter(time.Minute, nil), nil, handler.Reject(nil), handler.ErrLost, nil}
+		h := recorder{answer: func(context.Context, handler.Event) (err error) {
+			time.Sleep(time.Second)
+			err, answers = answers[0], answers[1:]
+			return err
+		}}
+		var seen results
+		d := New(Handler{Name: "h", Handler: &h}, NewMemory(MemoryOptions{}), Options{Observer: seen.observer()})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		for version := range 3 {
+			l.Offer(updated("web", "u", version+1))
+			time.Sleep(3 * time.Minute)
+		}
+		var got []Result
+		for _, delivery := range seen.list() {
+			got = append(got, delivery.Result)
+			equal(t, "duration", delivery.Duration, time.Second)
+			equal(t, "names", delivery.Rule+" "+delivery.Handler, "r h")
+		}
+		equal(t, "results", got, []Result{Retried, Done, Rejected, Lost, Done})
+		if latency := seen.list()[1].Latency; latency < 62*time.Second || latency > 74*time.Second {
+			t.Errorf("latency of a change that was retried after a minute: %v", latency)
+		}
+	})
+}
+
+// Failures are logged, but neither each of them nor what is in the objects.
+func TestLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := recorder{answer: func(_ context.Context, ev handler.Event) error {
+			if ev.Name == "refused" {
+				return handler.Reject(errors.New(strings.Repeat("x", 1<<20) + "\xff"))
+			}
+			return errors.New("down")
+		}}
+		var log bytes.Buffer
+		d := New(Handler{Name: "h", Handler: &h, Retry: Retry{MaxBackoff: time.Second}}, NewMemory(MemoryOptions{}),
+			Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := d.Lane("r", pods, LaneOptions{})
+		stop := start(t, d)
+		l.Offer(added("refused", "u", 1))
+		l.Offer(added("failing", "v", 1))
+		time.Sleep(90 * time.Second)
+		stop()
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		slices.SortFunc(lines, func(a, b string) int { return strings.Index(a, "msg=") - strings.Index(b, "msg=") })
+		equal(t, "lines", len(lines), 3) // a dead letter, and two complaints in a minute and a half
+		for _, line := range lines {
+			if len(line) > 600 || strings.Contains(line, "metadata") || !strings.Contains(line, "handler=h rule=r key=shop/") {
+				t.Errorf("%.1000s", line)
+			}
+		}
+	})
+}

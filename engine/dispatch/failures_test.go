@@ -1,0 +1,379 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+func TestJudge(t *testing.T) {
+	failed := errors.New("failed")
+	retry := Retry{Backoff: time.Second, MaxBackoff: time.Minute}
+	tests := []struct {
+		name   string
+		retry  Retry
+		d      delivery
+		answer error
+		want   Result
+		after  time.Duration // the longest or shortest it may be, by up to a fifth
+		reason string
+	}{
+		{"done", retry, delivery{}, nil, Done, 0, ""},
+		{"rejected", retry, delivery{}, handler.Reject(failed), Rejected, 0, "rejected: failed"},
+		{"rejected, wrapped", retry, delivery{}, fmt.Errorf("x: %w", handler.ErrReject), Rejected, 0, "x: rejected"},
+		{"the first failure", retry, delivery{}, failed, Retried, time.Second, "failed"},
+		{"the fourth", retry, delivery{backoff: 3}, failed, Retried, 8 * time.Second, "failed"},
+		{"the backoff ends growing", retry, delivery{backoff: 1 << 40}, failed, Retried, time.Minute, "failed"},
+		{"a time was asked for", retry, delivery{backoff: 9}, handler.RetryAfter(10*time.Second, failed), Retried,
+			10 * time.Second, "failed"},
+		{"one too short", retry, delivery{}, handler.RetryAfter(1, failed), Retried, time.Second, "failed"},
+		{"one too long", retry, delivery{}, handler.RetryAfter(1<<62, failed), Retried, 24 * time.Hour, "failed"},
+		{"none to speak of", retry, delivery{}, handler.RetryAfter(-1, failed), Retried, time.Second, "failed"},
+		{"attempts are left", Retry{3, time.Second, time.Minute}, delivery{failures: 1}, failed, Retried, time.Second, "failed"},
+		{"no attempt is left", Retry{3, time.Second, time.Minute}, delivery{failures: 2}, failed, Dead, 0, "failed"},
+		{"a loss is not one of them", Retry{1, time.Second, time.Minute}, delivery{}, handler.ErrLost, Lost, time.Second,
+			"handler lost before it answered"},
+		{"the handler's return does not wait for long backoffs", Retry{0, time.Hour, time.Hour}, delivery{}, handler.ErrLost, Lost,
+			time.Second, "handler lost before it answered"},
+		{"the third loss", retry, delivery{losses: 2}, handler.ErrLost, Dead, 0, "in flight at three crashes of the handler"},
+		{"losses count in a row", retry, delivery{losses: 2}, failed, Retried, time.Second, "failed"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			for range 20 { // delays are random
+				d, v := test.retry.judge(test.d, test.answer)
+				equal(t, "result", v.result, test.want)
+				equal(t, "reason", v.reason, test.reason)
+				if v.after < test.after*4/5 || v.after > test.after*6/5 {
+					t.Errorf("after %v, want about %v", v.after, test.after)
+				}
+				if _, asked := handler.RetryDelay(test.answer); !asked && v.after > test.after {
+					t.Errorf("after %v, more than %v", v.after, test.after)
+				} else if asked && v.after < test.after {
+					t.Errorf("after %v, less than %v", v.after, test.after)
+				}
+				if !errors.Is(test.answer, handler.ErrLost) && v.result == Retried && d.losses != 0 {
+					t.Error("losses are not forgotten")
+				}
+			}
+		})
+	}
+}
+
+// An object that fails is retried at growing intervals, changes or not, and holds up no other.
+func TestBackoffIsPerObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		h := recorder{answer: func(_ context.Context, ev handler.Event) error {
+			if ev.Name != "failing" {
+				return nil
+			}
+			at = append(at, time.Since(began))
+			return errors.New("down")
+		}}
+		d := New(Handler{Handler: &h, Concurrency: 1, Retry: Retry{MaxBackoff: 8 * time.Second}}, NewMemory(MemoryOptions{}), Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		for version := 1; version <= 60; version++ { // a hot object: a change each second
+			l.Offer(updated("failing", "f", version))
+			l.Offer(updated("well", "w", version))
+			time.Sleep(time.Second)
+		}
+		last := time.Duration(0)
+		for i, want := range []time.Duration{0, 1, 2, 4, 8, 8, 8, 8, 8} {
+			want *= time.Second
+			if gap := at[i] - last; gap < want*4/5 || gap > want {
+				t.Errorf("attempt %d came %v after the one before, want about %v", i+1, gap, want)
+			}
+			last = at[i]
+		}
+		well := 0
+		for _, ev := range h.events {
+			if ev.Name == "well" {
+				well++
+			} else if ev.Attempt != 1 && ev.ResourceVersion != "1" { // the first retry may come before the second change
+				t.Errorf("%s is attempt %d of an event that is new", ev.ID, ev.Attempt)
+			}
+		}
+		equal(t, "events of the other object", well, 60)
+	})
+}
+
+// A resync of an object that waits for a retry makes no new event of it, so attempts go on counting.
+func TestAttemptsOfTheSameEventAfterMerging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := recorder{answer: func(context.Context, handler.Event) error { return errors.New("down") }}
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Handler: &h, Retry: Retry{Attempts: 3}}, dead, Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		synctest.Wait()
+		resync := added("web", "u", 1)
+		resync.Delta.Type, resync.Delta.Round = 3, 1234
+		l.Offer(resync)
+		time.Sleep(time.Minute)
+		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2", "r/u/added/1 #3"})
+		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: down"})
+	})
+}
+
+func TestLaterChangesGoOnAfterDeadLetter(t *testing.T) {
+	for _, answer := range []error{handler.Reject(errors.New("no")), errors.New("out of attempts")} {
+		t.Run(answer.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := recorder{answer: func(_ context.Context, ev handler.Event) error {
+					if ev.ResourceVersion == "1" {
+						return answer
+					}
+					return nil
+				}}
+				dead := NewMemory(MemoryOptions{})
+				d := New(Handler{Name: "h", Handler: &h, Retry: Retry{Attempts: 1}}, dead, Options{})
+				l := d.Lane("r", pods, LaneOptions{Every: true})
+				start(t, d)
+				offered := time.Now()
+				l.Offer(added("web", "u", 1))
+				l.Offer(updated("web", "u", 2))
+				synctest.Wait()
+				equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/updated/2"})
+				all, _ := dead.List()
+				equal(t, "letters", len(all), 1)
+				want := Letter{
+					ID: "r/u/added/1", Rule: "r", Handler: "h", Key: all[0].Match.Delta.Key(), Reason: answer.Error(),
+					Attempts: 1, Since: offered, Died: offered,
+				}
+				all[0].Match.Delta.Object = nil
+				equal(t, "letter", all[0], want)
+			})
+		})
+	}
+}
+
+func TestRedrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		h := recorder{answer: func(context.Context, handler.Event) error {
+			if broken {
+				return errors.New("broken")
+			}
+			return nil
+		}}
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Handler: &h, Retry: Retry{Attempts: 2}}, dead, Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		redrive := func() {
+			letter, ok, err := dead.Take("r/u/added/1")
+			if err != nil || !ok {
+				t.Fatalf("Take: %v %v", ok, err)
+			}
+			l.Redrive(letter)
+			time.Sleep(time.Minute)
+		}
+		l.Offer(added("web", "u", 1))
+		time.Sleep(time.Minute)
+		redrive() // in vain: it has its attempts, and is dead again
+		broken = false
+		redrive()
+		equal(t, "events: one id, attempts go on", h.ids(), []string{
+			"r/u/added/1", "r/u/added/1 #2", "r/u/added/1 #3", "r/u/added/1 #4", "r/u/added/1 #5",
+		})
+		equal(t, "dead", letters(t, dead), nil)
+	})
+}
+
+// crashing is a handler process of which each crash takes with it all that is in flight.
+type crashing struct {
+	recorder
+	poison string
+	crash  chan struct{}
+}
+
+func newCrashing(poison string) *crashing {
+	c := &crashing{poison: poison, crash: make(chan struct{})}
+	c.answer = func(_ context.Context, ev handler.Event) error {
+		c.mu.Lock()
+		crash := c.crash
+		c.mu.Unlock()
+		poisonous, took := ev.Name == c.poison, time.Second
+		if poisonous {
+			took /= 2
+		}
+		select {
+		case <-crash:
+			return handler.ErrLost
+		case <-time.After(took):
+		}
+		if !poisonous {
+			return nil
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if crash == c.crash {
+			close(crash)
+			c.crash = make(chan struct{})
+		}
+		return handler.ErrLost
+	}
+	return c
+}
+
+// An object that crashes its handler is set aside; those that were in flight beside it are not.
+func TestPoisonousObject(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newCrashing("poison")
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Handler: h, Concurrency: 8}, dead, Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		for i := range 100 {
+			l.Offer(added(fmt.Sprint("web", i), fmt.Sprint("w", i), 1))
+			if i == 3 {
+				l.Offer(added("poison", "p", 1))
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		equal(t, "dead", letters(t, dead), []string{"r/p/added/1: in flight at three crashes of the handler"})
+		equal(t, "stats", l.Stats().Waiting+l.Stats().InFlight, 0)
+		var attempts []int
+		for _, ev := range h.events {
+			if ev.Name == "poison" {
+				attempts = append(attempts, ev.Attempt)
+			}
+		}
+		equal(t, "attempts at the poison", attempts, []int{1, 2, 3})
+	})
+}
+
+func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := recorder{answer: func(context.Context, handler.Event) error { return handler.ErrLost }}
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Handler: &h}, dead, Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		for version := 1; version <= 3; version++ {
+			l.Offer(updated("web", "u", version))
+			time.Sleep(700 * time.Millisecond) // less than the shortest delay: each retry has the next change
+		}
+		time.Sleep(time.Minute)
+		equal(t, "dead", letters(t, dead)[0], "r/u/updated/3: in flight at three crashes of the handler")
+		equal(t, "events", len(h.events), 3)
+	})
+}
+
+// What was held as a suspect of a rule that is gone goes too, and does not keep others from being let through.
+func TestSuspectsOfClosedLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newCrashing("poison")
+		d := New(Handler{Handler: h, Concurrency: 4}, NewMemory(MemoryOptions{}), Options{})
+		gone, stays := d.Lane("gone", pods, LaneOptions{}), d.Lane("stays", pods, LaneOptions{})
+		start(t, d)
+		for _, name := range []string{"poison", "a", "b"} {
+			gone.Offer(added(name, name, 1))
+		}
+		stays.Offer(added("c", "c", 1))
+		time.Sleep(1600 * time.Millisecond) // the crash, and the longest delay behind it: one is out, three are held
+		gone.Close()
+		time.Sleep(time.Minute)
+		ids := h.ids()
+		equal(t, "delivered", slices.Contains(ids, "stays/c/added/1 #2"), true)
+		equal(t, "held", len(d.suspects.held), 0)
+	})
+}
+
+func TestPanicIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := recorder{answer: func(context.Context, handler.Event) error { panic("oops") }}
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Handler: &h, Retry: Retry{Attempts: 2}}, dead, Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		time.Sleep(time.Minute)
+		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2"})
+		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: handler panicked: oops"})
+	})
+}
+
+func TestActions(t *testing.T) {
+	one := []handler.Action{{Verb: handler.ActionDelete, Name: "web"}}
+	tests := []struct {
+		name    string
+		actions []handler.Action
+		allowed bool
+		fail    error
+		result  Result
+		reason  string
+	}{
+		{"none are allowed", one, false, nil, Rejected, "rejected: the answer asks for 1 actions, and the handler is allowed none"},
+		{"carried out", one, true, nil, Done, ""},
+		{"forbidden", one, true, handler.Reject(errors.New("forbidden")), Rejected, "rejected: forbidden"},
+		{"the API server is away", one, true, errors.New("refused"), Retried, ""},
+		{"too many", slices.Repeat(one, 65), true, nil, Rejected, "rejected: the answer asks for 65 actions, more than 64"},
+		{"an empty list", []handler.Action{}, false, nil, Done, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var seen results
+				o := Options{Observer: seen.observer()}
+				if test.allowed {
+					o.Actions = func(_ context.Context, rule string, ev handler.Event, actions []handler.Action) error {
+						equal(t, "actions", actions, one)
+						equal(t, "of", rule+" "+ev.ID, "r r/u/added/1")
+						return test.fail
+					}
+				}
+				dead := NewMemory(MemoryOptions{})
+				h := handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
+					return handler.Answer{Actions: test.actions}, nil
+				})
+				d := New(Handler{Handler: h}, dead, o)
+				l := d.Lane("r", pods, LaneOptions{})
+				start(t, d)
+				l.Offer(added("web", "u", 1))
+				synctest.Wait()
+				equal(t, "result", seen.list()[0].Result, test.result)
+				if test.reason != "" {
+					equal(t, "dead", letters(t, dead), []string{"r/u/added/1: " + test.reason})
+				}
+			})
+		})
+	}
+}
+
+// fullDisk is a DeadLetters that cannot keep anything for a while.
+type fullDisk struct {
+	*Memory
+	until time.Time
+}
+
+func (f *fullDisk) Add(l Letter) error {
+	if time.Now().Before(f.until) {
+		return errors.New("no space left on device")
+	}
+	return f.Memory.Add(l)
+}
+
+func TestDeadLetterThatCannotBeKeptIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := recorder{answer: func(context.Context, handler.Event) error { return handler.ErrReject }}
+		dead := &fullDisk{NewMemory(MemoryOptions{}), time.Now().Add(time.Second)}
+		d := New(Handler{Handler: &h, Retry: Retry{MaxBackoff: time.Minute}}, dead, Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		time.Sleep(2 * time.Minute)
+		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2"})
+		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: rejected"})
+	})
+}

@@ -1,0 +1,193 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// world is what objects there are, as a rule sees them: each name is some uid's, inside of the rule or outside.
+type world struct {
+	version int
+	round   int64
+	names   map[string]*resident
+	offered map[string][]string // ids of all changes, by name, in order
+}
+
+type resident struct {
+	uid    string
+	inside bool
+	object *object.Object
+}
+
+// change makes the next change of a name, of a kind that is possible.
+func (w *world) change(name string, kind byte) rule.Match {
+	r := w.names[name]
+	if r == nil {
+		r = &resident{}
+		w.names[name] = r
+	}
+	w.version++
+	d := delta.Delta{Object: pod(name, r.uid, w.version), Old: r.object}
+	switch {
+	case !r.inside && (r.uid == "" || kind&1 == 0): // another object of that name
+		r.uid = fmt.Sprint("u", w.version)
+		d.Type, d.Object, d.Old, r.inside = delta.Added, pod(name, r.uid, w.version), nil, true
+	case !r.inside: // the same comes back inside
+		d.Type, d.Old, r.inside = delta.Added, nil, true
+	case kind&3 == 0:
+		d.Type, r.inside = delta.Deleted, false
+	case kind&3 == 1:
+		w.round++
+		d.Type, d.Object, d.Old, d.Round = delta.Synced, r.object, nil, w.round
+	default:
+		d.Type = delta.Updated
+	}
+	r.object = d.Object
+	w.offered[name] = append(w.offered[name], d.ID("r"))
+	return rule.Match{Delta: d}
+}
+
+// witness is a handler that answers as a program says, and checks what it is promised.
+type witness struct {
+	t     *testing.T
+	mu    sync.Mutex
+	next  func() byte
+	busy  map[string]bool            // by name
+	last  map[string]handler.Event   // by name
+	heard map[string]map[string]bool // by name, uid: whether the handler should think that it is there
+	ids   map[string][]string        // by name, without repeats
+}
+
+func (w *witness) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy[ev.Name] {
+		w.t.Errorf("%s comes while another event of %s is handled", ev.ID, ev.Name)
+	}
+	last, seen := w.last[ev.Name]
+	if seen && last.ID == ev.ID {
+		if ev.Attempt != last.Attempt+1 {
+			w.t.Errorf("%s: attempt %d after %d", ev.ID, ev.Attempt, last.Attempt)
+		}
+	} else {
+		if ev.Attempt != 1 {
+			w.t.Errorf("%s: begins with attempt %d", ev.ID, ev.Attempt)
+		}
+		if seen && version(w.t, ev) < version(w.t, last) {
+			w.t.Errorf("%s comes after %s", ev.ID, last.ID)
+		}
+		w.ids[ev.Name] = append(w.ids[ev.Name], ev.ID)
+	}
+	w.last[ev.Name] = ev
+	if w.heard[ev.Name] == nil {
+		w.heard[ev.Name] = map[string]bool{}
+	}
+	w.heard[ev.Name][ev.UID] = ev.Event != handler.Deleted
+
+	b := w.next()
+	w.busy[ev.Name] = true
+	w.mu.Unlock()
+	time.Sleep(time.Duration(b>>3&3) * 300 * time.Millisecond)
+	w.mu.Lock()
+	w.busy[ev.Name] = false
+	switch b & 7 {
+	case 3:
+		return handler.Answer{}, handler.RetryAfter(2*time.Second, nil)
+	case 4:
+		return handler.Answer{}, errors.New("down")
+	case 5:
+		return handler.Answer{}, handler.ErrLost
+	case 6:
+		return handler.Answer{}, handler.ErrReject
+	case 7:
+		panic("oops")
+	}
+	return handler.Answer{}, nil
+}
+
+func version(t *testing.T, ev handler.Event) int {
+	n, err := strconv.Atoi(ev.ResourceVersion)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// FuzzLane has objects change and the handler answer in every way. However that is, per object events come in order and
+// one at a time; in the end the handler has heard the final state of each object, and of the deletion of each object that
+// it ever heard of; and under every it has heard each change.
+func FuzzLane(f *testing.F) {
+	f.Add([]byte{0, 0, 8, 2, 8, 0, 8, 0}, []byte{4, 4, 5, 0})
+	f.Add([]byte{1, 0, 8, 2, 8, 0, 8, 0, 9, 1, 9, 2, 3}, []byte{7, 4, 5, 5, 5, 6})
+	f.Add([]byte{6, 8, 2, 16, 3, 24, 1, 7, 8, 0, 8, 1, 8, 0}, []byte{13, 21, 29, 5, 13, 4, 12})
+	f.Fuzz(func(t *testing.T, changes, answers []byte) {
+		if len(changes)+len(answers) > 500 {
+			t.Skip("longer programs only take longer")
+		}
+		synctest.Test(t, func(t *testing.T) { witnessed(t, changes, answers) })
+	})
+}
+
+func witnessed(t *testing.T, changes, answers []byte) {
+	reader := func(program []byte) func() byte {
+		return func() (b byte) {
+			if len(program) > 0 {
+				b, program = program[0], program[1:]
+			}
+			return b
+		}
+	}
+	next := reader(changes)
+	there := &world{names: map[string]*resident{}, offered: map[string][]string{}}
+	h := &witness{
+		t: t, next: reader(answers), busy: map[string]bool{}, last: map[string]handler.Event{},
+		heard: map[string]map[string]bool{}, ids: map[string][]string{},
+	}
+	setup := next()
+	every := setup&1 == 1
+	d := New(Handler{Handler: h, Concurrency: int(setup>>1&3) + 1, Retry: Retry{Attempts: int(setup >> 3 & 3), MaxBackoff: 4 * time.Second}},
+		NewMemory(MemoryOptions{}), Options{})
+	l := d.Lane("r", pods, LaneOptions{Every: every})
+	start(t, d)
+	for n := 1; n < len(changes); n++ {
+		b := next()
+		if b&7 == 7 {
+			time.Sleep(time.Duration(b>>3&7) * 200 * time.Millisecond)
+			continue
+		}
+		name := []string{"web", "db", "api", "job"}[b&3]
+		l.Offer(there.change(name, b>>3))
+		// Of one name two wait at most, beside one in flight.
+		if stats := l.Stats(); !every && stats.Waiting > 2*len(there.names) {
+			t.Fatalf("%d wait of %d names", stats.Waiting, len(there.names))
+		}
+	}
+	time.Sleep(time.Hour)
+	if stats := l.Stats(); stats.Waiting+stats.InFlight > 0 {
+		t.Fatalf("it does not end: %+v", stats)
+	}
+	for name, r := range there.names {
+		for uid, thinks := range h.heard[name] {
+			if is := uid == r.uid && r.inside; thinks != is {
+				t.Errorf("%s: handler thinks that %s is there: %v, and it is: %v", name, uid, thinks, is)
+			}
+		}
+		if last, seen := h.last[name]; r.inside && (!seen || last.ResourceVersion != r.object.ResourceVersion()) {
+			t.Errorf("%s: the last that was heard is %s, and it is at %s", name, last.ID, r.object.ResourceVersion())
+		}
+		if every {
+			equal(t, "events of "+name, h.ids[name], there.offered[name])
+		}
+	}
+}

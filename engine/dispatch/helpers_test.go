@@ -1,0 +1,135 @@
+package dispatch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var pods = handler.Resource{Version: "v1", Resource: "pods"}
+
+// pod is an object in namespace shop.
+func pod(name, uid string, version int) *object.Object {
+	o, err := object.FromJSON(fmt.Appendf(nil,
+		`{"metadata":{"namespace":"shop","name":%q,"uid":%q,"resourceVersion":"%d"}}`, name, uid, version))
+	if err != nil {
+		panic(err)
+	}
+	return o
+}
+
+func added(name, uid string, version int) rule.Match {
+	return rule.Match{Delta: delta.Delta{Type: delta.Added, Object: pod(name, uid, version)}}
+}
+
+func updated(name, uid string, version int) rule.Match {
+	return rule.Match{Delta: delta.Delta{
+		Type: delta.Updated, Object: pod(name, uid, version), Old: pod(name, uid, version-1),
+	}}
+}
+
+func deleted(name, uid string, version int) rule.Match {
+	return rule.Match{Delta: delta.Delta{
+		Type: delta.Deleted, Object: pod(name, uid, version), Old: pod(name, uid, version-1),
+	}}
+}
+
+// recorder is a handler that notes what it was given and answers as answer says, if set.
+type recorder struct {
+	mu     sync.Mutex
+	events []handler.Event
+	answer func(ctx context.Context, ev handler.Event) error
+}
+
+func (r *recorder) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	r.mu.Lock()
+	r.events = append(r.events, ev)
+	r.mu.Unlock()
+	if r.answer == nil {
+		return handler.Answer{}, nil
+	}
+	return handler.Answer{}, r.answer(ctx, ev)
+}
+
+// ids are the events' ids in the order of their coming, with the attempt behind them if it is not the first.
+func (r *recorder) ids() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var ids []string
+	for _, ev := range r.events {
+		id := ev.ID
+		if ev.Attempt > 1 {
+			id += fmt.Sprintf(" #%d", ev.Attempt)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// start runs d until the test ends or stop is called, which returns when Run has.
+func start(t *testing.T, d *Dispatcher) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1) // Run returns once
+	go func() { ended <- d.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+func equal[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// letters are the ids and reasons of what d's dead letters are.
+func letters(t *testing.T, d DeadLetters) []string {
+	t.Helper()
+	all, err := d.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, l := range all {
+		out = append(out, l.ID+": "+l.Reason)
+	}
+	return out
+}
+
+// results collects what an Observer sees.
+type results struct {
+	mu  sync.Mutex
+	all []Delivery
+}
+
+func (r *results) observer() Observer {
+	return Observer{Delivered: func(d Delivery) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.all = append(r.all, d)
+	}}
+}
+
+func (r *results) list() []Delivery {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all)
+}
