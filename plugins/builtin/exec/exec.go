@@ -18,7 +18,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/informd/informd/plugins/builtin/internal/eventjson"
 	"github.com/informd/informd/plugins/builtin/internal/strict"
@@ -60,7 +62,19 @@ func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 		return err
 	}
 	h.command, h.path, h.environment = command, path, inherited(os.Environ())
+	keepDescriptors()
 	return nil
+}
+
+// keepDescriptors keeps what this process itself inherited (the daemon's standard output, the open executable) from
+// commands, which could hold it open for longer. Descriptors that Go opens are kept from them anyway.
+func keepDescriptors() {
+	entries, _ := os.ReadDir("/dev/fd") // where there is none, there is nothing to be done
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			syscall.CloseOnExec(fd)
+		}
+	}
 }
 
 // check tells where the command's executable is, or everything that is wrong with it.
@@ -69,20 +83,21 @@ func check(command []string) (path string, err error) {
 		return "", errors.New(`command: required, a list such as ["./notify", "--verbose"]`)
 	}
 	if len(command) > maxArguments {
-		err = errors.Join(err, fmt.Errorf("command: has %d items, at most %d are allowed", len(command), maxArguments))
+		return "", fmt.Errorf("command: has %d items, at most %d are allowed", len(command), maxArguments)
 	}
+	var problems []error
 	size := 0
 	for i, argument := range command {
 		size += len(argument)
 		if strings.ContainsRune(argument, 0) {
-			err = errors.Join(err, fmt.Errorf("command[%d]: holds a NUL character", i))
+			problems = append(problems, fmt.Errorf("command[%d]: holds a NUL character", i))
 		}
 	}
 	if size > maxBytes {
-		err = errors.Join(err, fmt.Errorf("command: is %d bytes long, at most %d are allowed", size, maxBytes))
+		problems = append(problems, fmt.Errorf("command: is %d bytes long, at most %d are allowed", size, maxBytes))
 	}
-	if err != nil {
-		return "", err
+	if len(problems) > 0 {
+		return "", errors.Join(problems...)
 	}
 	return find(command[0])
 }

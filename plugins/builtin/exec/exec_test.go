@@ -8,7 +8,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,8 +22,20 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
+// asHandler names the environment variable that makes the test binary a process with one event in its hands: its value
+// is the FIFO for the command to open.
+const asHandler = "EXEC_TEST_FIFO"
+
 func TestMain(m *testing.M) {
 	slog.SetDefault(slog.New(slog.DiscardHandler))
+	if fifo := os.Getenv(asHandler); fifo != "" {
+		h := New()
+		if err := h.Configure(context.Background(), json.RawMessage(`{"command":["sh","-c","exec 9>$0; exec sleep 1000","`+fifo+`"]}`)); err != nil {
+			panic(err)
+		}
+		_, err := h.Handle(context.Background(), event)
+		panic(err) // it is killed before
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -144,6 +159,18 @@ func TestRelativeCommandIsOfTheWorkingDirectory(t *testing.T) {
 	}
 }
 
+func TestDescriptorsAreKeptFromCommands(t *testing.T) {
+	var pipe [2]int // inherited by children, unlike what os.Pipe makes
+	if err := syscall.Pipe(pipe[:]); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(pipe[0])
+	defer syscall.Close(pipe[1])
+	if _, err := script(t, `! [ -e "/dev/fd/$1" ]`, strconv.Itoa(pipe[1])).Handle(t.Context(), event); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInputNeedNotBeRead(t *testing.T) {
 	big := event
 	big.Object = json.RawMessage(`"` + strings.Repeat("x", 4<<20) + `"`)
@@ -213,6 +240,24 @@ func TestCommandEndsWithItsTime(t *testing.T) {
 			<-closed
 		})
 	}
+}
+
+func TestCommandDiesWithTheHandler(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills a process with its parent")
+	}
+	fifo, opened, closed := gone(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), asHandler+"="+fifo)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-opened
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	<-closed
 }
 
 func TestCommandThatWentAway(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -27,12 +28,15 @@ const grace = 2 * time.Second
 // run runs p to its end, or to ctx's and the grace, and returns how it ended. Nothing of its process group is left
 // then, and nothing is written to stdout and stderr any more. The error tells why it could not be started.
 func run(ctx context.Context, p process) (*os.ProcessState, error) {
+	// To the kernel, a child's parent is the thread that started it: this one must not end before the command does.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, p.path)
 	cmd.Args = p.arguments
 	cmd.Env = p.environment
 	cmd.Stdin = bytes.NewReader(p.input)
 	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = attributes()
 	cmd.Cancel = func() error { return signalGroup(cmd, syscall.SIGTERM) }
 	cmd.WaitDelay = grace
 	if err := cmd.Start(); err != nil {

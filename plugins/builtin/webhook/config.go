@@ -55,21 +55,22 @@ func parse(raw json.RawMessage) (*config, error) {
 	}); err != nil {
 		return nil, err
 	}
-	err := c.setURL(address)
+	problems := []error{c.setURL(address)}
 	if has(raw, "timeout") && (c.timeout < minTimeout || c.timeout > maxTimeout) {
-		err = errors.Join(err, fmt.Errorf("timeout: must be between %v and %v", minTimeout, maxTimeout))
+		problems = append(problems, fmt.Errorf("timeout: must be between %v and %v", minTimeout, maxTimeout))
 	}
 	if c.tokenFile != "" {
-		_, problem := readToken(c.tokenFile)
-		err = errors.Join(err, problem)
+		_, err := readToken(c.tokenFile)
+		problems = append(problems, err)
 	}
 	if caFile != "" {
-		err = errors.Join(err, c.setRoots(caFile))
+		problems = append(problems, c.setRoots(caFile)...)
 	}
 	if has(raw, "hmac") {
-		err = errors.Join(err, c.setHMAC(secretFile, signature))
+		problems = append(problems, c.setHMAC(secretFile, signature)...)
 	}
-	if err = errors.Join(err, c.setHeaders(headers)); err != nil {
+	problems = append(problems, c.setHeaders(headers)...)
+	if err := errors.Join(problems...); err != nil {
 		return nil, err
 	}
 	return &c, nil
@@ -106,29 +107,29 @@ func (c *config) setURL(address string) error {
 	return nil
 }
 
-func (c *config) setRoots(caFile string) (err error) {
+func (c *config) setRoots(caFile string) (problems []error) {
 	if c.url != nil && c.url.Scheme != "https" {
-		err = errors.New("caFile: needs an https URL")
+		problems = append(problems, errors.New("caFile: needs an https URL"))
 	}
-	roots, problem := readRoots(caFile)
+	roots, err := readRoots(caFile)
 	c.roots = roots
-	return errors.Join(err, problem)
+	return append(problems, err)
 }
 
-func (c *config) setHMAC(secretFile, header string) error {
+func (c *config) setHMAC(secretFile, header string) (problems []error) {
 	if header == "" {
 		header = defaultSignature
 	}
 	c.secretFile, c.signature = secretFile, http.CanonicalHeaderKey(header)
-	err := checkHeaderName("hmac.header", header)
+	problems = append(problems, checkHeaderName("hmac.header", header))
 	if c.signature == "Authorization" && c.tokenFile != "" {
-		err = errors.Join(err, errors.New("hmac.header: Authorization carries the token of tokenFile"))
+		problems = append(problems, errors.New("hmac.header: Authorization carries the token of tokenFile"))
 	}
 	if secretFile == "" {
-		return errors.Join(err, errors.New("hmac.secretFile: required"))
+		return append(problems, errors.New("hmac.secretFile: required"))
 	}
-	_, problem := readSecret(secretFile)
-	return errors.Join(err, problem)
+	_, err := readSecret(secretFile)
+	return append(problems, err)
 }
 
 // ours are headers that the webhook or HTTP itself sets.
@@ -137,10 +138,9 @@ var ours = []string{
 	"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-func (c *config) setHeaders(headers map[string]string) error {
-	var problems []error
+func (c *config) setHeaders(headers map[string]string) (problems []error) {
 	if len(headers) > maxHeaders {
-		return fmt.Errorf("headers: has %d entries, at most %d are allowed", len(headers), maxHeaders)
+		return []error{fmt.Errorf("headers: has %d entries, at most %d are allowed", len(headers), maxHeaders)}
 	}
 	c.headers = make(http.Header, len(headers))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -161,7 +161,7 @@ func (c *config) setHeaders(headers map[string]string) error {
 		}
 		c.headers.Set(canonical, value)
 	}
-	return errors.Join(problems...)
+	return problems
 }
 
 func checkHeaderName(at, name string) error {

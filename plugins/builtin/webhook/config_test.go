@@ -88,6 +88,20 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
+// TestProblemsAreApart: informd reports each error of a join by itself.
+func TestProblemsAreApart(t *testing.T) {
+	err := configure(New(), values{"url": "http://host", "caFile": "none", "hmac": values{"header": "Host"}, "headers": values{"A B": "", "C D": ""}})
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || len(joined.Unwrap()) != 6 {
+		t.Fatalf("got %v, want 6 problems", err)
+	}
+	for _, problem := range joined.Unwrap() {
+		if strings.Contains(problem.Error(), "\n") {
+			t.Errorf("two problems in one: %v", problem)
+		}
+	}
+}
+
 func TestConfigTaken(t *testing.T) {
 	for _, config := range []values{
 		{"url": "https://[::1]:8443/in?key=value"},

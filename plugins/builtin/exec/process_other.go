@@ -1,0 +1,8 @@
+//go:build !linux
+
+package exec
+
+import "syscall"
+
+// attributes gives a command a process group of its own. Only Linux can have it killed with its parent.
+func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
