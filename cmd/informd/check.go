@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/plugins/host"
+)
+
+// checkedAtOnce bounds how many handlers check has running at a time.
+const checkedAtOnce = 4
+
+func newCheckCommand() *cobra.Command {
+	var paths []string
+	var handlers bool
+	cmd := &cobra.Command{
+		Use:   "check -f PATH…",
+		Short: "Validate manifests; needs no cluster",
+		Long: `Validate manifests without a cluster: their form, their references, their expressions, and the config of builtin
+handlers. Every mistake is reported at once. With --handlers, handlers with a command are started as well, to see
+whether they describe themselves and accept their config.
+
+Exit code 0: no mistakes. 1: there are some.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := withSignals(cmd.Context())
+			defer stop()
+			cfg, _, err := loadPlan(paths)
+			if cfg == nil {
+				return failed(err)
+			}
+			mistakes, _ := err.(config.Mistakes)
+			mistakes = append(mistakes, checkHandlers(ctx, cfg, handlers)...)
+			mistakes.Sort()
+			if len(mistakes) > 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
+				return failed(fmt.Errorf("%d %s", len(mistakes), plural(len(mistakes), "mistake")))
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok: %d %s, %d %s, %d %s\n",
+				len(cfg.Sources), plural(len(cfg.Sources), "source"), len(cfg.Handlers), plural(len(cfg.Handlers), "handler"),
+				len(cfg.Rules), plural(len(cfg.Rules), "rule"))
+			return err
+		},
+	}
+	manifestFlag(cmd, &paths)
+	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, to check that they accept their config")
+	return cmd
+}
+
+func manifestFlag(cmd *cobra.Command, paths *[]string) {
+	cmd.Flags().StringArrayVarP(paths, "filename", "f", nil, "a manifest, or a folder of them, read recursively; repeatable")
+	if err := cmd.MarkFlagRequired("filename"); err != nil {
+		panic(err) // the flag was just defined
+	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return noun
+	}
+	return noun + "s"
+}
+
+// checkHandlers starts each handler for as long as it takes to describe itself and to accept or refuse its config.
+func checkHandlers(ctx context.Context, cfg *config.Config, commands bool) config.Mistakes {
+	var (
+		mu       sync.Mutex
+		mistakes config.Mistakes
+		checks   sync.WaitGroup
+		places   = semaphore.NewWeighted(checkedAtOnce)
+	)
+	for _, h := range cfg.Handlers {
+		if h.Builtin == "" && (!commands || len(h.Command) == 0) {
+			continue
+		}
+		if places.Acquire(ctx, 1) != nil {
+			break
+		}
+		checks.Go(func() {
+			defer places.Release(1)
+			if err := checkHandler(ctx, h); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				mistakes = append(mistakes, h.At.Mistake(0, fmt.Sprintf("handler %q: %v", h.Name, err)))
+			}
+		})
+	}
+	checks.Wait()
+	return mistakes
+}
+
+func checkHandler(ctx context.Context, h config.Handler) error {
+	spec, err := hostSpec(h)
+	if err != nil {
+		return err
+	}
+	_, err = host.Try(ctx, spec, host.Options{})
+	return err
+}
+
+// hostSpec says how a handler is started. A builtin is this very binary.
+func hostSpec(h config.Handler) (host.Spec, error) {
+	spec := host.Spec{
+		Name:        h.Name,
+		Dir:         filepath.Dir(h.At.Position(0).File),
+		SHA256:      h.SHA256,
+		Config:      h.Config,
+		Concurrency: h.Concurrency,
+		Timeout:     h.Timeout,
+	}
+	for _, name := range h.Env {
+		if value, ok := os.LookupEnv(name); ok { // one that is not set is not set for the handler either
+			spec.Env = append(spec.Env, name+"="+value)
+		}
+	}
+	if h.Builtin == "" {
+		spec.Path, spec.Args = h.Command[0], h.Command[1:]
+		return spec, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return host.Spec{}, fmt.Errorf("find this binary: %w", err)
+	}
+	spec.Path, spec.Args = self, []string{"handler", "serve", h.Builtin}
+	if h.Builtin == "log" {
+		spec.Stdout = os.Stdout
+	}
+	return spec, nil
+}

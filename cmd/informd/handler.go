@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/plugins/builtin"
+	"github.com/informd/informd/plugins/serve"
+)
+
+func newHandlerCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "handler",
+		Short: "Work with handlers",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(&cobra.Command{
+		Use:   "serve NAME",
+		Short: "Serve a builtin handler; informd run starts this itself",
+		Long: "Serve a builtin handler: " + strings.Join(builtin.Names(), ", ") + `. informd run starts this itself for a Handler
+manifest with a builtin; started by hand it only explains so.`,
+		Args:      cobra.ExactArgs(1),
+		ValidArgs: builtin.Names(),
+		RunE: func(_ *cobra.Command, args []string) error {
+			h, ok := builtin.New(args[0])
+			if !ok {
+				return fmt.Errorf("no builtin handler %q: want %s", args[0], strings.Join(builtin.Names(), ", "))
+			}
+			serve.Main(h)
+			return nil
+		},
+	})
+	return cmd
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host"
+)
+
+// handlers are the processes behind a plan's handlers, or what stands in for them in a dry run.
+type handlers struct {
+	byName map[string]engine.Handler
+	hosts  []*namedHost
+	runDir string
+}
+
+type namedHost struct {
+	*host.Host
+	name string
+}
+
+func newHandlers(configured []config.Handler, dryRun bool, log *slog.Logger) (*handlers, error) {
+	runDir, err := newRunDir()
+	if err != nil {
+		return nil, err
+	}
+	h := &handlers{byName: make(map[string]engine.Handler), runDir: runDir}
+	for _, c := range configured {
+		if dryRun && c.Builtin != "log" {
+			h.byName[c.Name] = dryRunner{log.With("handler", c.Name)}
+			continue
+		}
+		spec, err := hostSpec(c)
+		if err != nil {
+			h.close()
+			return nil, fmt.Errorf("handler %q: %w", c.Name, err)
+		}
+		if names := missing(c.Env); len(names) > 0 {
+			log.Warn("variables that are to be passed on are not set", "handler", c.Name, "env", names)
+		}
+		process := host.New(spec, host.Options{Logger: log, RunDir: runDir, Version: version})
+		h.byName[c.Name] = process
+		h.hosts = append(h.hosts, &namedHost{process, c.Name})
+	}
+	return h, nil
+}
+
+// newRunDir makes the folder for the handlers' sockets, which nobody else may enter. Its path is short, since a
+// socket's may have at most 108 bytes.
+func newRunDir() (string, error) {
+	parent := os.Getenv("XDG_RUNTIME_DIR")
+	if info, err := os.Stat(parent); parent == "" || err != nil || !info.IsDir() {
+		parent = os.TempDir()
+	}
+	dir, err := os.MkdirTemp(parent, "informd-")
+	if err != nil {
+		return "", fmt.Errorf("make a folder for the handlers' sockets: %w", err)
+	}
+	return filepath.Clean(dir), nil
+}
+
+// run keeps the processes running until ctx ends, and ends them.
+func (h *handlers) run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, process := range h.hosts {
+		group.Go(func() error { return process.Run(ctx) })
+	}
+	return group.Wait()
+}
+
+func (h *handlers) close() { _ = os.RemoveAll(h.runDir) } // empty by then, but for a host that failed
+
+// dryRunner stands in for a handler and says what it would have been sent.
+type dryRunner struct{ log *slog.Logger }
+
+func (dryRunner) Ready(ctx context.Context) error { return ctx.Err() }
+
+func (d dryRunner) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
+	d.log.Info("would deliver", "rule", ev.Rule, "event", ev.Event, "resource", ev.Resource.Resource,
+		"namespace", ev.Namespace, "name", ev.Name, "id", ev.ID)
+	return handler.Answer{}, nil
+}

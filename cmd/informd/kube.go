@@ -1,0 +1,29 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// restConfig finds credentials as kubectl does: the flag, $KUBECONFIG, the default file, in-cluster.
+func restConfig(kubeconfig, context string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err), errors.Is(err, rest.ErrNotInCluster):
+		return nil, errors.New("no cluster to connect to: give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster")
+	case err != nil:
+		return nil, fmt.Errorf("load kubeconfig: %w", err)
+	}
+	// Each informer lists once and then watches, and the engine bounds how many do so at a time: a rate limit on top
+	// would only make many sources start late.
+	cfg.QPS = -1
+	cfg.UserAgent = fmt.Sprintf("informd/%s (%s/%s)", version, runtime.GOOS, runtime.GOARCH)
+	return cfg, nil
+}

@@ -1,0 +1,112 @@
+// Command informd runs declarative rules against a Kubernetes cluster. See README.md, or informd --help.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+// The exit codes.
+const (
+	exitDone   = 0 // also after a signal
+	exitFailed = 1 // the run failed, or check found mistakes
+	exitUsage  = 2 // the command line is wrong, or run was given a configuration with mistakes
+)
+
+func main() {
+	os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// withSignals makes a context that ends with the first SIGINT or SIGTERM; a second one ends the process at once.
+// Handler processes notice and end as well.
+func withSignals(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	signals := make(chan os.Signal, 2) // two signals count; more are dropped
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		fmt.Fprintln(os.Stderr, "informd: second signal, ending at once")
+		os.Exit(exitFailed)
+	}()
+	return ctx, cancel
+}
+
+// execute runs one command line and returns its exit code.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	failure, ok := errors.AsType[*exitError](err)
+	if !ok { // cobra's own: an unknown command or flag, a missing argument
+		fmt.Fprintf(stderr, "informd: %v\nTry 'informd --help'.\n", err)
+		return exitUsage
+	}
+	if failure.err != nil {
+		fmt.Fprintf(stderr, "informd: %v\n", failure.err)
+	}
+	return failure.code
+}
+
+// exitError ends the process with a code. A nil err has been reported already.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func failed(err error) error { return &exitError{exitFailed, err} }
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "informd",
+		Short: "Deliver the changes in a Kubernetes cluster that rules select to handlers",
+		Long: `informd watches the resources that Source manifests select, evaluates Rule manifests on each change, and delivers
+what they select to handlers: processes of their own, in any language. Each change arrives in order per object, at
+least once.
+
+Start with:  informd check -f RULES    and then    informd run -f RULES`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(newRunCommand(), newCheckCommand(), newHandlerCommand(), newVersionCommand())
+	return root
+}
+
+func newVersionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "informd "+version)
+			return err
+		},
+	}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/dispatch"
+)
+
+// metrics is what /metrics shows. What the engine counts itself is read when it is asked for.
+type metrics struct {
+	registry   *prometheus.Registry
+	deliveries *prometheus.CounterVec
+	latency    *prometheus.HistogramVec
+	attempts   *prometheus.HistogramVec
+}
+
+func newMetrics() *metrics {
+	// 1 ms to 4.5 min, in steps of 4.
+	buckets := prometheus.ExponentialBuckets(0.001, 4, 10)
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "informd_handler_deliveries_total",
+			Help: "Attempts at delivering an event that ended, by result: done, retry, lost, reject, dead, cancelled.",
+		}, []string{"handler", "rule", "result"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "informd_handler_delivery_latency_seconds",
+			Help:    "From when a change was selected to when its delivery was done, over all attempts.",
+			Buckets: buckets,
+		}, []string{"handler"}),
+		attempts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "informd_handler_attempt_seconds",
+			Help:    "From sending an event to its answer, whatever that is.",
+			Buckets: buckets,
+		}, []string{"handler"}),
+	}
+	m.registry.MustRegister(m.deliveries, m.latency, m.attempts, buildInfo(),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func buildInfo() prometheus.Collector {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "informd_build_info", Help: "Always 1."}, []string{"version"})
+	g.WithLabelValues(version).Set(1)
+	return g
+}
+
+// delivered counts an attempt.
+func (m *metrics) delivered(d dispatch.Delivery) {
+	m.deliveries.WithLabelValues(d.Handler, d.Rule, string(d.Result)).Inc()
+	m.attempts.WithLabelValues(d.Handler).Observe(d.Duration.Seconds())
+	if d.Result == dispatch.Done {
+		m.latency.WithLabelValues(d.Handler).Observe(d.Latency.Seconds())
+	}
+}
+
+// watch adds what the engine and the handlers count.
+func (m *metrics) watch(eng *engine.Engine, handlers *handlers) {
+	m.registry.MustRegister(&engineCollector{eng, handlers})
+}
+
+// engineCollector reads the engine's status at each scrape.
+type engineCollector struct {
+	engine   *engine.Engine
+	handlers *handlers
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	sourceObjects = desc("informd_source_objects", "Objects in the cache.", "source")
+	sourceDeltas  = desc("informd_source_deltas_total", "Changes handed to rules, by kind.", "source", "event")
+	sourceState   = desc("informd_source_state", "1 for the state that the source is in, 0 for the others.", "source", "state")
+	sourcePending = desc("informd_source_pending", "Changes taken from the server and not handed to rules yet.", "source")
+	sourceSkipped = desc("informd_source_unreadable_total", "Objects that could not be read, and were left out.", "source")
+	indexErrors   = desc("informd_source_index_errors_total", "Objects for which an index expression failed.", "source")
+
+	ruleMatches   = desc("informd_rule_matches_total", "Changes that the rule selected.", "rule")
+	ruleErrors    = desc("informd_rule_evaluation_errors_total", "Changes on which an expression of the rule failed.", "rule")
+	ruleDepth     = desc("informd_rule_queue_depth", "Deliveries that wait, for their turn or for a retry.", "rule")
+	ruleDelayed   = desc("informd_rule_queue_delayed", "Objects whose delivery waits for a retry.", "rule")
+	ruleBytes     = desc("informd_rule_queue_bytes", "Size of what waits; objects that are shared count for each.", "rule")
+	ruleAge       = desc("informd_rule_queue_oldest_seconds", "Age of the oldest delivery that has not been acknowledged.", "rule")
+	ruleShortened = desc("informd_rule_queue_shortened_total", "Changes merged because `every` was at its bound.", "rule")
+	ruleDropped   = desc("informd_rule_queue_dropped_total", "Changes lost because too many objects of one name waited.", "rule")
+
+	handlerInFlight = desc("informd_handler_in_flight", "Events that are with the handler.", "handler")
+	handlerRestarts = desc("informd_handler_restarts_total", "Starts of the handler's process after the first.", "handler")
+	handlerReady    = desc("informd_handler_ready", "1 if the handler takes events.", "handler")
+	deadLetters     = desc("informd_dead_letters", "Events set aside that could not be delivered.")
+)
+
+// Describe implements prometheus.Collector.
+func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
+		ruleMatches, ruleErrors, ruleDepth, ruleDelayed, ruleBytes, ruleAge, ruleShortened, ruleDropped,
+		handlerInFlight, handlerRestarts, handlerReady, deadLetters,
+	} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+	}
+	status := c.engine.Status()
+	for _, s := range status.Sources {
+		gauge(sourceObjects, float64(s.Objects), s.Name)
+		gauge(sourcePending, float64(s.Pending), s.Name)
+		counter(sourceSkipped, s.Unreadable, s.Name)
+		counter(indexErrors, s.IndexErrors, s.Name)
+		for event, n := range s.Deltas {
+			counter(sourceDeltas, n, s.Name, event)
+		}
+		for _, state := range engine.SourceStates() {
+			gauge(sourceState, boolean(s.State == state), s.Name, state)
+		}
+	}
+	for _, r := range status.Rules {
+		counter(ruleMatches, r.Matches, r.Name)
+		counter(ruleErrors, r.Errors, r.Name)
+		gauge(ruleDepth, float64(r.Queue.Waiting), r.Name)
+		gauge(ruleDelayed, float64(r.Queue.Delayed), r.Name)
+		gauge(ruleBytes, float64(r.Queue.Bytes), r.Name)
+		gauge(ruleAge, r.Queue.OldestAge.Seconds(), r.Name)
+		counter(ruleShortened, r.Queue.Shortened, r.Name)
+		counter(ruleDropped, r.Queue.Dropped, r.Name)
+	}
+	for _, h := range status.Handlers {
+		gauge(handlerInFlight, float64(h.InFlight), h.Name)
+	}
+	for _, h := range c.handlers.hosts {
+		s := h.Status()
+		counter(handlerRestarts, s.Restarts, h.name)
+		gauge(handlerReady, boolean(s.Ready()), h.name)
+	}
+	gauge(deadLetters, float64(status.DeadLetters))
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

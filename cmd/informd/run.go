@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/plan"
+)
+
+type runFlags struct {
+	manifests           []string
+	kubeconfig, context string
+	listen              string
+	logFormat, logLevel string
+	dryRun              bool
+}
+
+func newRunCommand() *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "run -f PATH…",
+		Short: "Watch a cluster and deliver what rules select, until a signal",
+		Long: `Watch a cluster and deliver what rules select, until SIGINT or SIGTERM. Then nothing new is delivered, what is with
+the handlers gets its time, and informd ends with exit code 0. A second signal ends it at once.
+
+The cluster is found as kubectl finds it: --kubeconfig, $KUBECONFIG, ~/.kube/config, in-cluster. An API server that
+cannot be reached, or a resource that is not served or not permitted, is waited for.
+
+Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the manifests have mistakes.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(cmd.ErrOrStderr(), flags.logFormat, flags.logLevel)
+			if err != nil {
+				return err
+			}
+			_, compiled, err := loadPlan(flags.manifests)
+			if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
+				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
+				err = fmt.Errorf("%d %s in the configuration", len(mistakes), plural(len(mistakes), "mistake"))
+			}
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			ctx, stop := withSignals(cmd.Context())
+			defer stop()
+			if err := run(ctx, flags, compiled, log); err != nil {
+				return failed(err)
+			}
+			return nil
+		},
+	}
+	manifestFlag(cmd, &flags.manifests)
+	f := cmd.Flags()
+	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; default: as kubectl finds it, or in-cluster")
+	f.StringVar(&flags.context, "context", "", "context of the kubeconfig; default: the current one")
+	f.StringVar(&flags.listen, "listen", "", "address that serves /livez, /readyz and /metrics, as 127.0.0.1:9180; default: none")
+	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
+	f.StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.BoolVar(&flags.dryRun, "dry-run", false, "log what would be delivered; start no handler but log")
+	return cmd
+}
+
+// run wires everything together, runs it until ctx ends, and ends it in order: first the engine, which lets deliveries
+// in flight end, then the handlers, at last the server that tells about them.
+func run(ctx context.Context, flags runFlags, compiled *plan.Plan, log *slog.Logger) error {
+	restConfig, err := restConfig(flags.kubeconfig, flags.context)
+	if err != nil {
+		return err
+	}
+	cluster, err := connect(restConfig)
+	if err != nil {
+		return err
+	}
+	handlers, err := newHandlers(compiled.Handlers, flags.dryRun, log)
+	if err != nil {
+		return err
+	}
+	defer handlers.close()
+	metrics := newMetrics()
+	eng, err := engine.New(compiled, cluster, handlers.byName, engine.Options{Logger: log, Delivered: metrics.delivered})
+	if err != nil {
+		return err
+	}
+	metrics.watch(eng, handlers)
+	server, err := listen(flags.listen, newMux(eng, handlers, metrics))
+	if err != nil {
+		return err
+	}
+
+	log.Info("informd starts", "version", version, "sources", len(compiled.Sources), "rules", len(compiled.Rules),
+		"handlers", len(compiled.Handlers), "informers", len(compiled.Informers), "server", restConfig.Host)
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx)) // what has to outlive the engine
+	defer end()
+	var group errgroup.Group
+	group.Go(func() error { return server.run(lasting, log) })
+	group.Go(func() error { return handlers.run(lasting) })
+	err = eng.Run(ctx)
+	log.Info("informd stops: deliveries have ended, handlers are being ended")
+	end()
+	err = errors.Join(err, group.Wait())
+	log.Info("informd has stopped")
+	return err
+}
+
+// connect makes clients; it sends nothing yet.
+func connect(cfg *rest.Config) (engine.Cluster, error) {
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
+	}
+	dynamicClient, err := dynamic.NewForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
+	}
+	return engine.Cluster{Dynamic: dynamicClient, Discovery: discoveryClient}, nil
+}
+
+// missing are the names that a handler wants passed on and that are not set.
+func missing(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, ok := os.LookupEnv(name)
+		return ok
+	})
+}

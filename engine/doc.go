@@ -1,0 +1,16 @@
+// Package engine runs a plan: it watches what the plan's sources select, lets its rules look at every change, and has
+// what they select delivered to handlers.
+//
+// A change travels like this, and stays in order per object all the way:
+//
+//	source      one shared informer per selection; its callback gets one delta after the other
+//	  │ delta.Delta
+//	evaluator   in that callback, for each rule of the informer: where, when, payload; the objects are decoded once
+//	  │ rule.Match
+//	lane        one per rule: what was selected waits per object, merged or each
+//	  │ handler.Event
+//	dispatcher  one per handler: so many at once, answers, retries, dead letters
+//
+// The engine knows handlers as plugins/handler has them; whether a process stands behind one is not its business. What
+// it cannot evaluate it counts and logs, at most once a minute per rule and message, and goes on.
+package engine

@@ -1,0 +1,185 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/rule"
+)
+
+// Compile makes a Plan. With mistakes there is none. It also takes a configuration that has mistakes already, as
+// config.Parse returns it, and then reports what is wrong with its expressions.
+func Compile(c *config.Config) (*Plan, config.Mistakes) {
+	b := &builder{informers: make(map[Selection]*Informer), sources: make(map[string]*Source)}
+	for _, s := range c.Sources {
+		b.addSource(s)
+	}
+	used := make(map[string]bool)
+	for _, r := range c.Rules {
+		b.addRule(c, r)
+		used[r.Handler] = true
+	}
+	for _, h := range c.Handlers {
+		if used[h.Name] {
+			b.plan.Handlers = append(b.plan.Handlers, h)
+		}
+	}
+	if len(b.mistakes) > 0 {
+		b.mistakes.Sort()
+		return nil, b.mistakes
+	}
+	b.settleReads()
+	return &b.plan, nil
+}
+
+type builder struct {
+	plan      Plan
+	informers map[Selection]*Informer
+	sources   map[string]*Source
+	whole     map[*Informer]bool
+	mistakes  config.Mistakes
+}
+
+func (b *builder) addSource(s config.Source) {
+	out := &Source{Name: s.Name, Resource: s.Resource, Indexes: make(map[string]string)}
+	namespaces := s.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	for _, namespace := range namespaces {
+		out.Informers = append(out.Informers, b.informer(Selection{s.Resource, namespace, s.LabelSelector, s.FieldSelector}))
+	}
+	for _, index := range s.Indexes {
+		out.Indexes[index.Name] = index.Expr.String()
+		program := b.compile(index.Expr, expr.Options{Scope: expr.Index})
+		for _, informer := range out.Informers {
+			informer.Indexes[index.Expr.String()] = program
+		}
+	}
+	for _, informer := range out.Informers {
+		if s.Keep == config.Whole {
+			b.keepWhole(informer)
+		}
+	}
+	b.plan.Sources = append(b.plan.Sources, out)
+	if b.sources[s.Name] == nil {
+		b.sources[s.Name] = out
+	}
+}
+
+func (b *builder) informer(selection Selection) *Informer {
+	informer := b.informers[selection]
+	if informer == nil {
+		informer = &Informer{Selection: selection, Indexes: make(map[string]*expr.Program), Reads: new(object.Paths)}
+		b.informers[selection] = informer
+		b.plan.Informers = append(b.plan.Informers, informer)
+	}
+	return informer
+}
+
+func (b *builder) keepWhole(informer *Informer) {
+	if b.whole == nil {
+		b.whole = make(map[*Informer]bool)
+	}
+	b.whole[informer] = true
+}
+
+func (b *builder) addRule(c *config.Config, r config.Rule) {
+	source := b.sources[r.Source]
+	if source == nil {
+		source = &Source{} // a dangling reference, reported by config; the expressions are checked all the same
+	}
+	indexes := make([]string, 0, len(source.Indexes))
+	for name := range source.Indexes {
+		indexes = append(indexes, name)
+	}
+	slices.Sort(indexes)
+	out := &Rule{
+		Rule: rule.Rule{
+			Name:    r.Name,
+			Where:   b.compile(r.Where, expr.Options{Scope: expr.Where}),
+			When:    b.compile(r.When, expr.Options{Scope: expr.When, Indexes: indexes}),
+			Payload: b.payload(r.Payload, expr.Options{Scope: expr.Payload, Indexes: indexes}),
+		},
+		Source:  source,
+		Handler: r.Handler,
+		Every:   r.Delivery == config.Every,
+	}
+	for _, name := range r.Events {
+		if t, ok := delta.ParseType(name); ok {
+			out.Events |= delta.SetOf(t)
+		}
+	}
+	configured, _ := c.Source(r.Source)
+	out.Resync = *cmp.Or(r.Resync, &configured.Resync)
+	b.plan.Rules = append(b.plan.Rules, out)
+	for _, informer := range source.Informers {
+		informer.Rules = append(informer.Rules, out)
+		if out.Payload == nil {
+			b.keepWhole(informer)
+		}
+	}
+}
+
+// compile compiles a text, or gives nil where there is none or where it is mistaken.
+func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
+	if text.IsZero() {
+		return nil
+	}
+	program, err := expr.Compile(text.String(), o)
+	if err != nil {
+		offset := 0
+		if mistake, ok := errors.AsType[*expr.Error](err); ok {
+			offset = mistake.Offset
+		}
+		b.mistakes = append(b.mistakes, text.Mistake(offset, err.Error()))
+		return nil
+	}
+	return program
+}
+
+func (b *builder) payload(p *config.Payload, o expr.Options) *rule.Payload {
+	if p == nil {
+		return nil
+	}
+	switch p.Kind {
+	case config.PayloadFields:
+		out := &rule.Payload{Fields: make([]rule.Field, 0, len(p.Fields))}
+		for _, f := range p.Fields {
+			out.Fields = append(out.Fields, rule.Field{Name: f.Name, Value: b.payload(f.Value, o)})
+		}
+		return out
+	case config.PayloadItems:
+		out := &rule.Payload{Items: make([]*rule.Payload, 0, len(p.Items))}
+		for _, item := range p.Items {
+			out.Items = append(out.Items, b.payload(item, o))
+		}
+		return out
+	}
+	return &rule.Payload{Program: b.compile(p.Expr, o)}
+}
+
+// settleReads tells each informer what is read of its objects. What byIndex returns comes from all informers of a
+// rule's source, so each of them keeps what any of the rules reads.
+func (b *builder) settleReads() {
+	for _, r := range b.plan.Rules {
+		for _, informer := range r.Source.Informers {
+			informer.Reads.Union(r.Paths())
+		}
+	}
+	for _, informer := range b.plan.Informers {
+		if b.whole[informer] {
+			continue
+		}
+		informer.Keep = new(object.Paths)
+		informer.Keep.Union(informer.Reads)
+		for _, index := range informer.Indexes {
+			informer.Keep.Union(index.Paths())
+		}
+	}
+}

@@ -1,0 +1,60 @@
+// Package plan compiles a configuration into what the engine runs: the informers that its sources share, every
+// expression compiled, every rule on its source. A Plan is immutable. Compile reports every mistake at once, each where
+// it was written, and does nothing else: no cluster, no process, no file.
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/rule"
+)
+
+// Plan is a compiled configuration.
+type Plan struct {
+	Informers []*Informer // one per distinct Selection, in the order in which sources ask for them
+	Sources   []*Source
+	Rules     []*Rule
+	Handlers  []config.Handler // those that a rule delivers to; the others have nothing to do
+}
+
+// Selection says which objects an informer watches: the identity by which sources share it.
+type Selection struct {
+	Resource                     schema.GroupVersionResource
+	Namespace                    string // empty: all
+	LabelSelector, FieldSelector string // canonical
+}
+
+// Informer is what is watched once for every source that asks for the same.
+type Informer struct {
+	Selection
+	// Indexes by the name under which the informer has them, which is their text: sources that index alike share it.
+	Indexes map[string]*expr.Program
+	// Reads are all paths that the rules' where, when and payload read.
+	Reads *object.Paths
+	// Keep are the paths to keep in the cache; nil keeps whole objects, as soon as one of the sources or a rule without a
+	// payload wants them.
+	Keep  *object.Paths
+	Rules []*Rule
+}
+
+// Source is a view over informers: one per namespace, or one for all.
+type Source struct {
+	Name      string
+	Resource  schema.GroupVersionResource
+	Informers []*Informer
+	Indexes   map[string]string // from the source's own names to those of the informers
+}
+
+// Rule is a compiled rule on its source.
+type Rule struct {
+	rule.Rule
+	Source  *Source
+	Handler string
+	Every   bool
+	Resync  time.Duration // 0: never
+}

@@ -1,0 +1,132 @@
+// Package rule decides which changes a rule selects, and as what: membership by where, then the kind of change, then
+// when, at last the payload. It is a function of a change and of what can be looked up in the cache; it keeps no state,
+// so that membership can always be told again from an object's bytes.
+package rule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
+)
+
+// Rule is a compiled rule. It is immutable and safe for concurrent use.
+type Rule struct {
+	Name    string
+	Where   *expr.Program // nil: every object
+	When    *expr.Program // nil: every change
+	Events  delta.Set
+	Payload *Payload // nil: the objects themselves
+}
+
+// Lookup is what a rule may see beside the change itself. One goroutine uses it at a time.
+type Lookup interface {
+	// Tree is the object decoded, as far as any rule that shares the Lookup reads it. nil for nil.
+	Tree(*object.Object) any
+	// ByIndex has the trees of the objects of the rule's source that an index has under a value.
+	ByIndex(index, value string) []any
+}
+
+// Match is a change as a rule selected it.
+type Match struct {
+	Delta   delta.Delta
+	Payload json.RawMessage // nil where the rule has none
+}
+
+// Match tells whether the rule selects a change, and as what. An expression that fails does not match; err says so
+// also where the change matches all the same (where failed on the old state only). It never holds contents of objects.
+func (r *Rule) Match(d delta.Delta, look Lookup, now time.Time) (m Match, ok bool, err error) {
+	d, ok, err = r.member(d, look)
+	if !ok || !r.Events.Has(d.Type) {
+		return Match{}, false, err
+	}
+	if r.When == nil && r.Payload == nil {
+		return Match{Delta: d}, true, err
+	}
+	env := environment(d, look, now)
+	if r.When != nil {
+		matched, failure := r.When.Bool(env)
+		if err = join(err, "when", failure); !matched {
+			return Match{}, false, err
+		}
+	}
+	payload, failure := r.Payload.render(env)
+	if failure != nil {
+		return Match{}, false, join(err, "payload", failure)
+	}
+	return Match{Delta: d, Payload: payload}, true, err
+}
+
+// Remerge makes the payload of a merged delta.
+func (r *Rule) Remerge(d delta.Delta, look Lookup, now time.Time) (json.RawMessage, error) {
+	payload, err := r.Payload.render(environment(d, look, now))
+	return payload, join(nil, "payload", err)
+}
+
+// Paths are what the rule reads of the objects it sees, at times; a rule without a payload hands on the whole object.
+func (r *Rule) Paths() *object.Paths {
+	p := new(object.Paths)
+	for _, program := range []*expr.Program{r.Where, r.When} {
+		if program != nil {
+			p.Union(program.Paths())
+		}
+	}
+	r.Payload.addPaths(p)
+	return p
+}
+
+// member is the change as where sees it: an object that comes to satisfy it is added, one that ceases to is deleted,
+// with its last state inside.
+func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err error) {
+	if r.Where == nil {
+		return d, true, nil
+	}
+	inside := func(o *object.Object) bool {
+		if o == nil {
+			return false
+		}
+		in, failure := r.Where.Bool(&expr.Env{Object: look.Tree(o)})
+		err = join(err, "where", failure)
+		return in
+	}
+	switch d.Type {
+	case delta.Updated:
+		was, is := inside(d.Old), inside(d.Object)
+		switch {
+		case is && !was:
+			d = delta.Delta{Type: delta.Added, Object: d.Object}
+		case was && !is:
+			d = delta.Delta{Type: delta.Deleted, Object: d.Old}
+		}
+		return d, was || is, err
+	case delta.Deleted:
+		if d.Old == nil {
+			return d, inside(d.Object), err
+		}
+		was := inside(d.Old)
+		if was && !inside(d.Object) { // it left with its last breath
+			d.Object = d.Old
+		}
+		return d, was, err
+	}
+	return d, inside(d.Object), err
+}
+
+func environment(d delta.Delta, look Lookup, now time.Time) *expr.Env {
+	env := &expr.Env{Object: look.Tree(d.Object), Event: d.Type.String(), Now: now, ByIndex: look.ByIndex}
+	if d.Type == delta.Updated {
+		env.Old = look.Tree(d.Old)
+	}
+	return env
+}
+
+func join(err error, field string, failure error) error {
+	if failure == nil {
+		return err
+	}
+	return errors.Join(err, fmt.Errorf("%s: %w", field, failure))
+}

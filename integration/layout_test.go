@@ -1,0 +1,157 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/informd/informd/"
+
+// goPackage is what `go list` says of one.
+type goPackage struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+	GoFiles    []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,GoFiles", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var p goPackage
+		if err := decoder.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// Imports go one way. What each package may import of this module, beside the packages below itself:
+var mayImport = map[string][]string{
+	"config":          {},
+	"engine/object":   {},
+	"engine/delta":    {"engine/object"},
+	"engine/expr":     {"engine/delta", "engine/object"},
+	"engine/rule":     {"engine/expr", "engine/delta", "engine/object"},
+	"engine/plan":     {"config", "engine/rule", "engine/expr", "engine/delta", "engine/object"},
+	"engine/queue":    {},
+	"engine/source":   {"engine/delta", "engine/object"},
+	"engine/dispatch": {"engine/rule", "engine/queue", "engine/state", "engine/delta", "engine/object", "plugins/handler"},
+	"engine": {
+		"config", "engine/source", "engine/dispatch", "engine/state", "engine/plan", "engine/queue", "engine/rule",
+		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
+	},
+	"plugins/handler":             {},
+	"plugins/handlerpb":           {},
+	"plugins/serve":               {"plugins/handler", "plugins/handlerpb"},
+	"plugins/host":                {"plugins/handler", "plugins/handlerpb"},
+	"plugins/handler/handlertest": {"plugins/handler", "plugins/handlerpb", "plugins/host"},
+	"plugins/builtin":             {"plugins/handler"},
+	"examples/handlers":           {"plugins/handler", "plugins/serve"},
+}
+
+// The longest prefix in mayImport speaks for a package.
+func rulesFor(pkg string) (allowed []string, prefix string, found bool) {
+	for p, imports := range mayImport {
+		if (pkg == p || strings.HasPrefix(pkg, p+"/")) && (!found || len(p) > len(prefix)) {
+			allowed, prefix, found = imports, p, true
+		}
+	}
+	return allowed, prefix, found
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	for _, p := range packages(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if pkg == "cmd/informd" || strings.HasPrefix(pkg, "integration") {
+			continue // where everything meets
+		}
+		allowed, prefix, found := rulesFor(pkg)
+		if !found {
+			t.Errorf("%s stands in no rule: add it to mayImport, with what it may import", pkg)
+			continue
+		}
+		for _, path := range p.Imports {
+			imported, ours := strings.CutPrefix(path, module)
+			if !ours || strings.HasPrefix(imported, prefix+"/") && prefix != "engine" && prefix != "plugins/handler" {
+				continue
+			}
+			if !slices.Contains(allowed, imported) {
+				t.Errorf("%s imports %s: it may import %v; take an interface where it is used, or move the code", pkg, imported, allowed)
+			}
+		}
+	}
+}
+
+// Each of these is imported below one folder only.
+func TestLibrariesStayWhereTheyBelong(t *testing.T) {
+	only := map[string][]string{
+		"github.com/expr-lang/expr":      {"engine/expr"},
+		"gopkg.in/yaml.v3":               {"config"},
+		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
+		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler/handlertest"},
+		"k8s.io/client-go":               {"engine", "engine/source", "cmd/informd", "integration"},
+		"github.com/spf13/cobra":         {"cmd/informd"},
+		"github.com/prometheus":          {"cmd/informd"},
+	}
+	for _, p := range packages(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		for _, path := range p.Imports {
+			for library, folders := range only {
+				if path != library && !strings.HasPrefix(path, library+"/") {
+					continue
+				}
+				if !slices.ContainsFunc(folders, func(f string) bool { return pkg == f || f != "engine" && strings.HasPrefix(pkg, f+"/") }) {
+					t.Errorf("%s imports %s, which belongs in %v", pkg, path, folders)
+				}
+			}
+		}
+	}
+}
+
+// A pure package is a function of its arguments: it knows no clock, network, file or logger and starts no goroutine.
+func TestPurePackages(t *testing.T) {
+	pure := []string{"config", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan"}
+	impure := []string{"context", "io/ioutil", "log", "log/slog", "net", "net/http", "os", "os/exec", "os/signal", "sync/atomic",
+		"syscall", "golang.org/x/sys/unix", "k8s.io/klog/v2"}
+	for _, p := range packages(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if !slices.Contains(pure, pkg) {
+			continue
+		}
+		for _, path := range p.Imports {
+			if slices.Contains(impure, path) {
+				t.Errorf("%s imports %s: a pure package gets what it needs as an argument", pkg, path)
+			}
+		}
+		for _, file := range p.GoFiles {
+			checkPureFile(t, pkg, file)
+		}
+	}
+}
+
+// What handler authors link is the standard library and nothing else.
+func TestHandlerContractIsStandardLibraryOnly(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.ImportPath != module+"plugins/handler" && p.ImportPath != module+"engine/queue" {
+			continue
+		}
+		for _, path := range p.Imports {
+			if strings.Contains(strings.Split(path, "/")[0], ".") {
+				t.Errorf("%s imports %s; it may import the standard library only", p.ImportPath, path)
+			}
+		}
+	}
+}

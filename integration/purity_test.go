@@ -1,0 +1,32 @@
+package integration
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"testing"
+)
+
+// checkPureFile looks for goroutines and for the clock.
+func checkPureFile(t *testing.T, pkg, name string) {
+	t.Helper()
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, filepath.Join("..", pkg, name), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := map[string]bool{"Now": true, "Since": true, "Until": true, "After": true, "AfterFunc": true, "NewTimer": true,
+		"NewTicker": true, "Tick": true, "Sleep": true}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			t.Errorf("%s: a pure package starts no goroutine", fset.Position(n.Pos()))
+		case *ast.SelectorExpr:
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == "time" && x.Obj == nil && clock[n.Sel.Name] {
+				t.Errorf("%s: a pure package knows no clock: take the time as an argument", fset.Position(n.Pos()))
+			}
+		}
+		return true
+	})
+}
