@@ -66,11 +66,18 @@ func checkPositions(t *testing.T, mistakes Mistakes, data string) {
 	t.Helper()
 	text := strings.TrimPrefix(data, "\ufeff")
 	lines := strings.Split(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n"), "\n")
+	widths := map[int]int{} // of the lines that are asked for
 	for _, m := range mistakes {
 		if m.Line == 0 {
 			continue
 		}
-		if m.Line > len(lines) || m.Column < 1 || m.Column > utf8.RuneCountInString(lines[m.Line-1])+1 {
+		if m.Line > len(lines) {
+			t.Fatalf("%v is outside the file", m.Position)
+		}
+		if _, ok := widths[m.Line]; !ok {
+			widths[m.Line] = utf8.RuneCountInString(lines[m.Line-1])
+		}
+		if m.Column < 1 || m.Column > widths[m.Line]+1 {
 			t.Fatalf("%v is outside the file", m.Position)
 		}
 		if utf8.RuneCountInString(m.Snippet) > maxSnippet || m.caret > len(m.Snippet) {

@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -159,7 +158,7 @@ func (p *parser) suggest(name string, candidates []string) string {
 	if p.suggestions++; p.suggestions > maxSuggestions {
 		return ""
 	}
-	return suggest(name, slices.Clip(candidates))
+	return suggest(name, candidates)
 }
 
 func didYouMean(s string) string { return fmt.Sprintf("; did you mean %s?", quote(s)) }
