@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Handler is who a Handler manifest stands for.
+type Handler interface {
+	handler.Handler
+	// Ready blocks until the handler can take an event, or ctx ends.
+	Ready(ctx context.Context) error
+}
+
+// Cluster is what the engine needs of one.
+type Cluster struct {
+	Dynamic   dynamic.Interface
+	Discovery discovery.DiscoveryInterface
+}
+
+// Options are what an Engine can do without.
+type Options struct {
+	Logger *slog.Logger
+	// Delivered is told of every attempt at a delivery, concurrently.
+	Delivered func(dispatch.Delivery)
+	// DeadLetters keeps what cannot be delivered. nil keeps it in memory, within bounds.
+	DeadLetters dispatch.DeadLetters
+	// DrainTimeout is how long deliveries in flight may take to end at shutdown. 0 means the dispatcher's default.
+	DrainTimeout time.Duration
+}
+
+// Engine runs one plan.
+type Engine struct {
+	log         *slog.Logger
+	informers   *source.Informers
+	sources     []*runningSource
+	rules       []*runningRule
+	dispatchers []*dispatcher
+	dead        dispatch.DeadLetters
+}
+
+type runningSource struct {
+	*plan.Source
+	view     *source.Source
+	failures *failures // of its indexes
+}
+
+type dispatcher struct {
+	*dispatch.Dispatcher
+	name string
+}
+
+// New prepares a plan to run: nothing is asked of the cluster, and no handler called, before Run. handlers has one for
+// each of the plan's.
+func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) (*Engine, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.DeadLetters == nil {
+		o.DeadLetters = dispatch.NewMemory(o.Logger)
+	}
+	e := &Engine{
+		log:       o.Logger,
+		informers: source.New(cluster.Dynamic, cluster.Discovery, source.Options{Logger: o.Logger}),
+		dead:      o.DeadLetters,
+	}
+	informers, err := e.addInformers(p)
+	if err != nil {
+		return nil, err
+	}
+	byName, err := e.addDispatchers(p, handlers, o)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range p.Rules {
+		e.addRule(r, byName[r.Handler])
+	}
+	for _, planned := range p.Informers {
+		e.listen(planned, informers[planned])
+	}
+	return e, nil
+}
+
+// addInformers makes the informers with their indexes, and the sources as views over them.
+func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer, error) {
+	informers := make(map[*plan.Informer]*source.Informer, len(p.Informers))
+	for _, planned := range p.Informers {
+		informers[planned] = e.informers.Informer(source.Selection(planned.Selection))
+		informers[planned].Keep(planned.Keep)
+	}
+	indexed := make(map[*plan.Informer]map[string]bool)
+	for _, s := range p.Sources {
+		failures := newFailures(e.log.With("source", s.Name))
+		members := make([]*source.Informer, 0, len(s.Informers))
+		for _, planned := range s.Informers {
+			members = append(members, informers[planned])
+			if indexed[planned] == nil {
+				indexed[planned] = make(map[string]bool)
+			}
+			for _, name := range s.Indexes {
+				if indexed[planned][name] {
+					continue
+				}
+				indexed[planned][name] = true
+				funcs := map[string]source.IndexFunc{name: indexFunc(planned.Indexes[name], failures)}
+				if err := informers[planned].AddIndexers(funcs); err != nil {
+					return nil, fmt.Errorf("source %q: %w", s.Name, err)
+				}
+			}
+		}
+		e.sources = append(e.sources, &runningSource{s, source.NewSource(s.Name, members, s.Indexes), failures})
+	}
+	return informers, nil
+}
+
+func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Options) (map[string]*dispatch.Dispatcher, error) {
+	byName := make(map[string]*dispatch.Dispatcher, len(p.Handlers))
+	for _, h := range p.Handlers {
+		implementation := handlers[h.Name]
+		if implementation == nil {
+			return nil, fmt.Errorf("handler %q: none was given", h.Name)
+		}
+		d := dispatch.New(
+			dispatch.Handler{
+				Name: h.Name, Handler: implementation, Ready: implementation.Ready, Concurrency: h.Concurrency, Retry: retry(h),
+			},
+			o.DeadLetters,
+			dispatch.Options{
+				Logger: o.Logger, Observer: dispatch.Observer{Delivered: o.Delivered}, DrainTimeout: o.DrainTimeout,
+			},
+		)
+		byName[h.Name] = d
+		e.dispatchers = append(e.dispatchers, &dispatcher{d, h.Name})
+	}
+	return byName, nil
+}
+
+func retry(h config.Handler) dispatch.Retry {
+	return dispatch.Retry{Attempts: h.Retry.Attempts, Backoff: h.Retry.Backoff, MaxBackoff: h.Retry.MaxBackoff}
+}
+
+func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
+	running := &runningRule{Rule: r, failures: newFailures(e.log.With("rule", r.Name))}
+	for _, s := range e.sources {
+		if s.Source == r.Source {
+			running.view = s.view
+		}
+	}
+	options := dispatch.LaneOptions{Every: r.Every}
+	if r.Payload.ReadsChange() {
+		options.Remerge = running.remerge
+	}
+	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
+	e.rules = append(e.rules, running)
+}
+
+// listen has the informer's rules look at its deltas. They share what is decoded of an object.
+func (e *Engine) listen(planned *plan.Informer, informer *source.Informer) {
+	decoder := object.NewDecoder(planned.Reads)
+	for _, r := range e.rules {
+		for _, of := range planned.Rules {
+			if r.Rule == of {
+				informer.AddListener(source.Listener{
+					Resync:  r.Resync,
+					OnDelta: func(d delta.Delta) { r.onDelta(decoder, d) },
+				})
+			}
+		}
+	}
+}
+
+// Run watches, evaluates and delivers until ctx ends. Then it takes in no more changes, lets what is in flight end
+// within Options.DrainTimeout, and returns nil when every goroutine that it started has ended.
+func (e *Engine) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return e.informers.Run(ctx) })
+	for _, d := range e.dispatchers {
+		group.Go(func() error { return d.Run(ctx) })
+	}
+	err := group.Wait()
+	for _, r := range e.rules {
+		r.lane.Close()
+	}
+	return err
+}
+
+// Source gives the cache of a source, with its indexes.
+func (e *Engine) Source(name string) (view *source.Source, ok bool) {
+	for _, s := range e.sources {
+		if s.Name == name {
+			return s.view, true
+		}
+	}
+	return nil, false
+}
+
+// DeadLetters are what could not be delivered.
+func (e *Engine) DeadLetters() dispatch.DeadLetters { return e.dead }

@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
+)
+
+// runningRule is a rule with what it counts and the lane that it fills.
+type runningRule struct {
+	*plan.Rule
+	view     *source.Source
+	lane     *dispatch.Lane
+	failures *failures
+	matches  atomic.Uint64
+}
+
+// onDelta offers a change to the lane if the rule selects it. It runs in the informer's callback, one delta after the
+// other; decoder is shared by the rules of that informer. Whatever is wrong with the rule or the object ends here.
+func (r *runningRule) onDelta(decoder *object.Decoder, d delta.Delta) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.failures.add(fmt.Errorf("panic: %T", p))
+		}
+	}()
+	match, ok, err := r.Match(d, &lookup{decoder: decoder, rule: r}, time.Now())
+	r.failures.add(err)
+	if ok {
+		r.matches.Add(1)
+		r.lane.Offer(match)
+	}
+}
+
+// remerge makes the payload of a change that was merged with what waited. Dispatchers call it, concurrently.
+func (r *runningRule) remerge(d delta.Delta) (payload json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %T", p)
+		}
+		r.failures.add(err)
+	}()
+	return r.Remerge(d, &lookup{decoder: object.NewDecoder(r.Paths()), rule: r}, time.Now())
+}
+
+// lookup is what a rule sees beside a change.
+type lookup struct {
+	decoder *object.Decoder
+	rule    *runningRule
+}
+
+// Tree implements rule.Lookup.
+func (l *lookup) Tree(o *object.Object) any { return l.decoder.Tree(o) }
+
+// ByIndex implements rule.Lookup.
+func (l *lookup) ByIndex(index, value string) []any {
+	objects, err := l.rule.view.ByIndex(index, value)
+	if err != nil { // no such index: the expression was compiled with its name
+		return nil
+	}
+	paths := l.rule.Paths()
+	trees := make([]any, 0, len(objects))
+	for _, o := range objects {
+		trees = append(trees, o.Decode(paths))
+	}
+	return trees
+}
+
+// indexFunc makes a total IndexFunc of an expression.
+func indexFunc(program *expr.Program, failures *failures) source.IndexFunc {
+	return func(o *object.Object) (values []string) {
+		defer func() {
+			if p := recover(); p != nil {
+				failures.add(fmt.Errorf("panic: %T", p))
+				values = nil
+			}
+		}()
+		values, err := program.Strings(&expr.Env{Object: o.Decode(program.Paths())})
+		failures.add(err)
+		return values
+	}
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// informd is the daemon, and what it delivers.
+type informd struct {
+	cmd        *exec.Cmd
+	address    string
+	deliveries chan handler.Event // 64; a full one makes the log handler wait, as a slow reader of a pipe does
+	ended      chan struct{}
+	delivered  int
+	reached    map[string]bool
+}
+
+func startInformd(kubeconfig string, deliveries chan handler.Event) (*informd, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	d := &informd{address: address, deliveries: deliveries, ended: make(chan struct{}), reached: make(map[string]bool)}
+	d.cmd = exec.Command("bin/informd", "run", "-f", "examples/rules", "--kubeconfig", kubeconfig, "--listen", address,
+		"--log-level", "warn")
+	d.cmd.Stderr = os.Stderr
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches the demo, which stops it in order
+	stdout, err := d.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start informd: %w", err)
+	}
+	var reader sync.WaitGroup
+	reader.Go(func() { d.read(stdout) })
+	go func() {
+		reader.Wait()
+		_ = d.cmd.Wait() // stop looks at the exit code
+		close(d.ended)
+	}()
+	return d, nil
+}
+
+func (d *informd) read(stdout io.Reader) {
+	lines := bufio.NewReader(stdout)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var ev handler.Event
+		if json.Unmarshal(line, &ev) == nil {
+			d.deliveries <- ev
+		}
+	}
+}
+
+func (d *informd) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		resp, err := http.Get("http://" + d.address + "/readyz")
+		if err == nil {
+			_ = resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case ev := <-d.deliveries:
+			d.show(ev)
+		case <-d.ended:
+			return errors.New("informd has ended")
+		case <-ctx.Done():
+			return fmt.Errorf("informd is not ready: %w", ctx.Err())
+		}
+	}
+}
+
+// awaitDelivery shows what is delivered until the rule has had something since it was awaited last.
+func (d *informd) awaitDelivery(ctx context.Context, rule string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !d.reached[rule] {
+		select {
+		case ev := <-d.deliveries:
+			d.show(ev)
+		case <-d.ended:
+			return errors.New("informd has ended")
+		case <-ctx.Done():
+			return fmt.Errorf("nothing was delivered to rule %s: %w", rule, ctx.Err())
+		}
+	}
+	delete(d.reached, rule)
+	return nil
+}
+
+func (d *informd) show(ev handler.Event) {
+	d.delivered++
+	d.reached[ev.Rule] = true
+	object := strings.TrimPrefix(ev.Namespace+"/"+ev.Name, "/")
+	what := string(ev.Payload)
+	if what == "" {
+		what = fmt.Sprintf("(the whole object, %d bytes)", len(ev.Object))
+	}
+	fmt.Printf("   %-28s %-8s %-28s %s\n", ev.Rule, ev.Event, ev.Resource.Resource+" "+object, what)
+}
+
+// stop ends the daemon and tells whether it ended cleanly.
+func (d *informd) stop() error {
+	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	for {
+		select {
+		case ev := <-d.deliveries:
+			d.show(ev)
+		case <-d.ended:
+			if code := d.cmd.ProcessState.ExitCode(); code != 0 {
+				return fmt.Errorf("informd ended with exit code %d", code)
+			}
+			return nil
+		case <-time.After(patience):
+			return errors.New("informd does not end")
+		}
+	}
+}
+
+// kill is for a demo that failed; after stop it does nothing.
+func (d *informd) kill() { _ = d.cmd.Process.Kill() }
