@@ -1,0 +1,28 @@
+// Package source keeps one shared informer per distinct resource, namespace and selectors, on client-go's own shared
+// index informer, and tells its listeners what changed.
+//
+// The way of a change:
+//
+//	API server ─▶ wire ─▶ convert ─▶ gate ─▶ client-go (reflector, queue, store, indexes) ─▶ handler ─▶ listeners
+//
+// The wire (wire.go, watching.go) is the API server as client-go's reflector sees it: it retries what the reflector
+// could only answer with a relist or with an uninterruptible pause, tells the informer's [State], and lets a bounded
+// number of lists at once. Objects become *object.Object on that way in (convert.go), so nothing else here knows of
+// unstructured trees. The gate bounds what client-go has taken in and not yet handed on. The handler (handler.go)
+// remembers the state of each object that listeners were last told of; everything that they are told derives from
+// that: previous states, missed deletions, splits of a changed uid, what is there for a late listener, resyncs, and
+// the deletions when a resource goes away.
+//
+// What it guarantees
+//   - A listener's calls never overlap, and come in order. What it was told of an object is what the store had, or older:
+//     the store is at least as fresh.
+//   - Each object that a listener was told of and that is gone is told as deleted, once: also when the deletion was
+//     missed, and when the resource itself has gone.
+//   - An informer whose resource is not served, forbidden or failing holds up nothing but itself, says so once, and comes
+//     to life when it can.
+//   - Neither an index function nor a listener that panics, nor an object that cannot be read, stops anything: they are
+//     counted.
+//   - Nothing is buffered without bound but what a list brings, which is the size of the cluster's own state.
+//
+// It does not know of rules, expressions, deliveries or disks.
+package source

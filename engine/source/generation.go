@@ -1,0 +1,111 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// generation is one client-go informer, from start to end, with the wire that feeds it and the handler that hears it.
+type generation struct {
+	informer *Informer
+	store    cache.Indexer
+	gate     *gate
+
+	shared     cache.SharedIndexInformer // nil in an empty generation
+	registered cache.ResourceEventHandlerRegistration
+	wire       *wire
+}
+
+// emptyGeneration makes one that never runs, and the present one of it: an empty store with all indexes.
+func (i *Informer) emptyGeneration() {
+	i.indexing.Lock()
+	defer i.indexing.Unlock()
+	i.present.Store(&generation{
+		informer: i,
+		store:    cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, i.indexers()),
+		gate:     newGate(0, 0),
+	})
+}
+
+// newGeneration makes the next one, and the present one of it. arrival is what the objects of its first list are told
+// as: Synced or Added.
+func (i *Informer) newGeneration(arrival delta.Type) *generation {
+	s := i.parent
+	g := &generation{informer: i, gate: newGate(s.tuning.unreviewed, s.tuning.stalled)}
+	resource := s.client.Resource(i.sel.Resource)
+	g.wire = &wire{
+		client: resource, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
+		status: i.status, gate: g.gate, counts: &i.counts, skip: i.unreadable, bare: new(bare),
+	}
+	if i.sel.Namespace != "" {
+		g.wire.client = resource.Namespace(i.sel.Namespace)
+	}
+	// ResyncPeriod stays 0: client-go would hand every object to every listener each time. Resyncs are ours (walk.go).
+	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc:  g.wire.list,
+		WatchFuncWithContext: g.wire.watch,
+	}, s.client)
+
+	i.indexing.Lock()
+	defer i.indexing.Unlock()
+	g.shared = cache.NewSharedIndexInformerWithOptions(lw, &object.Object{}, cache.SharedIndexInformerOptions{
+		Indexers: i.indexers(), ObjectDescription: i.sel.String(),
+	})
+	// What goes wrong is told by the wire. Neither error can be: both are about informers that have started.
+	_ = g.shared.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
+	silent := logr.Discard()
+	g.registered, _ = g.shared.AddEventHandlerWithOptions(&handler{g: g, arrival: arrival}, cache.HandlerOptions{Logger: &silent})
+	g.store = g.shared.GetIndexer()
+	i.present.Store(g)
+	return g
+}
+
+// run returns when ctx has ended, or with the reason why the resource is not served; and when every goroutine has ended
+// that it started, client-go's included.
+func (g *generation) run(ctx context.Context) (reason string) {
+	// client-go's own words are about retries that the wire makes, and may carry objects.
+	ctx, end := context.WithCancelCause(klog.NewContext(ctx, logr.Discard()))
+	defer end(nil)
+	g.wire.gone = func(reason string) { end(notServedError(reason)) }
+
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-g.registered.HasSyncedChecker().Done():
+			g.informer.status.listed(g.informer.counts.objects.Load())
+		case <-ctx.Done():
+		}
+	})
+	g.shared.RunWithContext(ctx)
+	g.wire.calls.close()
+	watching.Wait()
+
+	var notServed notServedError
+	errors.As(context.Cause(ctx), &notServed)
+	return string(notServed)
+}
+
+// notServedError is why a generation ended.
+type notServedError string
+
+func (e notServedError) Error() string { return string(e) }
+
+// unreadable counts an object that could not be read, and says so, without its content.
+func (i *Informer) unreadable(o runtime.Object, err error) {
+	i.counts.unreadable.Add(1)
+	key := ""
+	if m, ok := o.(metav1.Object); ok {
+		key = delta.Key{Namespace: m.GetNamespace(), Name: m.GetName()}.String()
+	}
+	i.parent.sayer.warn(i.log, "an object cannot be read, and is taken for absent", i.sel.String(), "key", key, "error", err)
+}

@@ -1,0 +1,175 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// Informer keeps the objects of one [Selection]. A client-go informer cannot be started again, so it has one after the
+// other: a generation for each time that the resource is served.
+type Informer struct {
+	sel    Selection
+	parent *Informers
+	log    *slog.Logger
+	status *status
+	counts counts
+
+	present  atomic.Pointer[generation] // never nil; the one whose store is read
+	indexing sync.Mutex                 // no generation begins while indexes are added
+	indexes  map[string]IndexFunc       // under indexing
+
+	mu        sync.Mutex                   // serialises all deliveries to listeners, and guards what follows
+	known     map[delta.Key]*object.Object // the state of each object that the listeners were last told of
+	listeners []*listener
+	poke      chan struct{} // capacity 1: a listener has joined
+}
+
+func newInformer(parent *Informers, sel Selection) *Informer {
+	log := parent.log.With(sel.attrs()...)
+	i := &Informer{
+		sel:     sel,
+		parent:  parent,
+		log:     log,
+		status:  newStatus(log),
+		indexes: map[string]IndexFunc{},
+		known:   map[delta.Key]*object.Object{},
+		poke:    make(chan struct{}, 1),
+	}
+	i.emptyGeneration()
+	return i
+}
+
+// Selection is what the informer watches.
+func (i *Informer) Selection() Selection { return i.sel }
+
+// State is where the informer stands, and why.
+func (i *Informer) State() (State, string) {
+	state, reason, _, _, _ := i.status.read()
+	return state, reason
+}
+
+// HasSynced tells whether the initial list has been handed to the listeners. It is false again while the resource is not
+// served.
+func (i *Informer) HasSynced() bool {
+	_, _, _, synced, _ := i.status.read()
+	return synced
+}
+
+// LastSyncResourceVersion is that of the store: of what can be read, which is at least as fresh as what was delivered.
+func (i *Informer) LastSyncResourceVersion() string {
+	return i.store().LastStoreSyncResourceVersion()
+}
+
+// WaitForCacheSync returns when all informers have synced, or with an error that says which have not when ctx ends.
+func WaitForCacheSync(ctx context.Context, informers ...*Informer) error {
+	for _, i := range informers {
+		for {
+			state, reason, _, synced, changed := i.status.read()
+			if synced {
+				break
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				if reason != "" {
+					reason = ": " + reason
+				}
+				return fmt.Errorf("%v has not synced: %v%s: %w", i.sel, state, reason, context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
+
+// run is the informer's life.
+func (i *Informer) run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { i.walk(ctx) })
+
+	// Objects that are there at first sight are synced. Once the resource was not served there was nothing to be seen, and
+	// what is there later was added.
+	for arrival := delta.Synced; ; arrival = delta.Added {
+		i.status.listing()
+		reason := i.newGeneration(arrival).run(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		// The store goes first, so that it is as fresh as the deletions.
+		i.emptyGeneration()
+		i.status.notServed(reason)
+		i.deleteAll(ctx)
+		i.parent.served.wait(ctx, i.sel, i.parent.tuning.poll)
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// deleteAll tells the listeners that everything is gone.
+func (i *Informer) deleteAll(ctx context.Context) {
+	for ctx.Err() == nil {
+		i.mu.Lock()
+		left := i.parent.tuning.chunk
+		for _, o := range i.known {
+			if left--; left < 0 {
+				break
+			}
+			i.forget(o, o)
+		}
+		done := len(i.known) == 0
+		i.mu.Unlock()
+		if done {
+			return
+		}
+	}
+}
+
+// Stats are an informer's numbers.
+type Stats struct {
+	State           State
+	Reason          string
+	Since           time.Time // of the state
+	Objects         int       // that listeners know of
+	Deltas          map[delta.Type]uint64
+	Unchanged       uint64 // updates that were dropped because the resourceVersion was the same
+	Unreadable      uint64 // objects that could not be read, each time that one came
+	IndexPanics     uint64
+	ListenerPanics  uint64
+	Lists           uint64 // initial states received, by list or WatchList
+	Watches         uint64 // watches opened
+	Pending         int    // watch deltas taken in and not yet evaluated
+	ResourceVersion string // of the store
+}
+
+// Stats are cheap.
+func (i *Informer) Stats() Stats {
+	state, reason, since, _, _ := i.status.read()
+	c := &i.counts
+	deltas := map[delta.Type]uint64{}
+	for t := range c.deltas {
+		deltas[delta.Type(t)] = c.deltas[t].Load()
+	}
+	return Stats{
+		State: state, Reason: reason, Since: since,
+		Objects: int(c.objects.Load()), Deltas: deltas, Unchanged: c.unchanged.Load(), Unreadable: c.unreadable.Load(),
+		IndexPanics: c.indexPanics.Load(), ListenerPanics: c.listenerPanics.Load(),
+		Lists: c.lists.Load(), Watches: c.watches.Load(),
+		Pending: i.present.Load().gate.depth(), ResourceVersion: i.LastSyncResourceVersion(),
+	}
+}
+
+type counts struct {
+	objects                     atomic.Int64
+	deltas                      [delta.Synced + 1]atomic.Uint64
+	unchanged, unreadable       atomic.Uint64
+	indexPanics, listenerPanics atomic.Uint64
+	lists, watches              atomic.Uint64
+}

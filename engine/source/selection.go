@@ -1,0 +1,52 @@
+package source
+
+import (
+	"log/slog"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Selection is what one informer watches. Equal Selections share one informer.
+type Selection struct {
+	Resource schema.GroupVersionResource
+	// Namespace is empty for all namespaces, and for a resource that has none.
+	Namespace string
+	// LabelSelector and FieldSelector are evaluated by the API server. They are in canonical form: equality is that of
+	// the text.
+	LabelSelector, FieldSelector string
+}
+
+// String is the resource as manifests have it, VERSION/RESOURCE or GROUP/VERSION/RESOURCE, and what narrows it.
+func (s Selection) String() string {
+	text := resourceName(s.Resource)
+	if s.Namespace != "" {
+		text += " in " + s.Namespace
+	}
+	if s.LabelSelector != "" {
+		text += " labelled " + s.LabelSelector
+	}
+	if s.FieldSelector != "" {
+		text += " with " + s.FieldSelector
+	}
+	return text
+}
+
+func resourceName(r schema.GroupVersionResource) string {
+	if r.Group == "" {
+		return r.Version + "/" + r.Resource
+	}
+	return r.Group + "/" + r.Version + "/" + r.Resource
+}
+
+// attrs are the selection in a log line.
+func (s Selection) attrs() []any {
+	attrs := []any{slog.String("resource", resourceName(s.Resource))}
+	for name, value := range map[string]string{
+		"namespace": s.Namespace, "labelSelector": s.LabelSelector, "fieldSelector": s.FieldSelector,
+	} {
+		if value != "" {
+			attrs = append(attrs, slog.String(name, value))
+		}
+	}
+	return attrs
+}

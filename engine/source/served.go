@@ -1,0 +1,154 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// served knows whether resources are served. It asks discovery, one request at a time and at most one a second per group
+// version, however many informers want to know.
+type served struct {
+	disco discovery.ServerResourcesInterfaceWithContext
+
+	mu       sync.Mutex
+	versions map[schema.GroupVersion]*groupVersion // those ever asked for: at most one per distinct source
+	waiting  int
+}
+
+type groupVersion struct {
+	turn      chan struct{} // capacity 1: whoever asks holds it
+	asked     time.Time
+	resources *metav1.APIResourceList
+	err       error
+}
+
+const (
+	discoveryFresh   = time.Second      // an answer holds for so long
+	discoveryTimeout = 10 * time.Second // a discovery that hangs is one that fails
+	silentPause      = 15 * time.Second // where discovery may not be asked, the resource itself is tried so often
+)
+
+func newServed(disco discovery.ServerResourcesInterfaceWithContext) *served {
+	return &served{disco: disco, versions: map[schema.GroupVersion]*groupVersion{}}
+}
+
+// answer is what is known about a selection's resource.
+type answer uint8
+
+const (
+	isServed   answer = iota // it can be listed and watched, as far as discovery knows
+	isAbsent                 // the cluster does not serve it
+	isUnusable               // it serves it, but not in the way that the selection needs it
+	isUnknown                // discovery fails
+	isSilent                 // discovery may not be asked
+)
+
+// ask says how the server stands to a selection, and why.
+func (s *served) ask(ctx context.Context, sel Selection) (answer, string) {
+	list, err := s.resources(ctx, sel.Resource.GroupVersion())
+	switch {
+	case apierrors.IsNotFound(err):
+		return isAbsent, fmt.Sprintf("the cluster does not serve %s", sel.Resource.GroupVersion())
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return isSilent, fmt.Sprintf("the cluster does not seem to serve %s, and discovery is forbidden", resourceName(sel.Resource))
+	case err != nil:
+		return isUnknown, "discovery: " + reasonOf(err)
+	}
+	at := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == sel.Resource.Resource })
+	if at < 0 {
+		return isAbsent, fmt.Sprintf("the cluster does not serve %s", resourceName(sel.Resource))
+	}
+	r := list.APIResources[at]
+	for _, verb := range []string{"list", "watch"} {
+		if !slices.Contains(r.Verbs, verb) {
+			return isUnusable, fmt.Sprintf("%s does not support %s", resourceName(sel.Resource), verb)
+		}
+	}
+	if sel.Namespace != "" && !r.Namespaced {
+		return isUnusable, fmt.Sprintf("%s has no namespaces: leave namespaces out", resourceName(sel.Resource))
+	}
+	return isServed, ""
+}
+
+func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1.APIResourceList, error) {
+	s.mu.Lock()
+	v := s.versions[gv]
+	if v == nil {
+		v = &groupVersion{turn: make(chan struct{}, 1)}
+		s.versions[gv] = v
+	}
+	s.mu.Unlock()
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if !v.asked.IsZero() && time.Since(v.asked) < discoveryFresh {
+		return v.resources, v.err
+	}
+	limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
+	defer cancel()
+	list, err := s.disco.ServerResourcesForGroupVersionWithContext(limited, gv.String())
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // who asked has gone, which says nothing to the others
+	}
+	if err == nil && list == nil {
+		list = &metav1.APIResourceList{}
+	}
+	v.asked, v.resources, v.err = time.Now(), list, err
+	return list, err
+}
+
+// wait returns when the selection's resource is worth another try: discovery has it, or does not let itself be asked.
+func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) {
+	s.mu.Lock()
+	s.waiting++
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.waiting--
+		s.mu.Unlock()
+	}()
+	began := time.Now()
+	for {
+		s.mu.Lock()
+		// Four requests a second at most, if each waits for a version of its own.
+		pause := max(poll, time.Duration(s.waiting)*time.Second/4)
+		s.mu.Unlock()
+		if sleep(ctx, jitter(pause)) != nil {
+			return
+		}
+		switch a, _ := s.ask(ctx, sel); {
+		case a == isServed, a == isUnusable:
+			return
+		case a == isSilent && time.Since(began) > silentPause:
+			return
+		}
+	}
+}
+
+// jitter is between three quarters of d and d, so that what started together does not stay together.
+func jitter(d time.Duration) time.Duration {
+	return d - rand.N(d/4+1)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,128 @@
+package source
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// State is where an informer stands.
+type State uint8
+
+// The states. An informer that was Synced and is Forbidden or Failing keeps its objects and still answers HasSynced.
+const (
+	Pending   State = iota // Run has not come to it
+	Listing                // the first list has not been handed to the listeners
+	Synced                 // it follows the server
+	NotServed              // the cluster does not serve the resource; it waits for that
+	Forbidden              // RBAC does not let it list or watch; it keeps trying
+	Failing                // something else is in the way; it keeps trying
+)
+
+var stateNames = [...]string{"pending", "listing", "synced", "not served", "forbidden", "failing"}
+
+// String is the state for people.
+func (s State) String() string {
+	if int(s) < len(stateNames) {
+		return stateNames[s]
+	}
+	return "unknown"
+}
+
+// status is an informer's state, and the one who tells of its changes: each once, in the log.
+type status struct {
+	log *slog.Logger
+
+	mu      sync.Mutex
+	state   State
+	reason  string
+	since   time.Time
+	synced  bool // the first list of the present generation has been handed to the listeners
+	changed chan struct{}
+}
+
+func newStatus(log *slog.Logger) *status {
+	return &status{log: log, since: time.Now(), changed: make(chan struct{})}
+}
+
+// read is the state, why, since when, whether the informer has synced, and a channel that is closed at the next change.
+func (s *status) read() (state State, reason string, since time.Time, synced bool, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state, s.reason, s.since, s.synced, s.changed
+}
+
+// set, with s.mu, tells whether it is a change worth a line in the log.
+func (s *status) set(state State, reason string) bool {
+	news := s.state != state
+	s.state, s.reason = state, reason
+	if news {
+		s.since = time.Now()
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	return news
+}
+
+func (s *status) listing() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	came := s.state == NotServed
+	s.set(Listing, "")
+	if came {
+		s.log.Info("the cluster serves the resource now")
+	}
+}
+
+func (s *status) listed(objects int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced = true
+	if s.state != Listing { // in trouble again: it becomes Synced when that is over
+		return
+	}
+	took := time.Since(s.since).Round(time.Millisecond)
+	s.set(Synced, "")
+	s.log.Info("source has synced", "objects", objects, "took", took)
+}
+
+func (s *status) notServed(reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced = false
+	if s.set(NotServed, reason) {
+		s.log.Warn("the cluster does not serve the resource: waiting for it", "reason", reason)
+	}
+}
+
+// trouble is Forbidden or Failing. The line is left to others where it is not this informer's trouble alone.
+func (s *status) trouble(state State, reason string, say bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	level := slog.LevelDebug
+	if s.set(state, reason) && say {
+		level = slog.LevelWarn
+	}
+	s.log.Log(context.Background(), level, "source is "+state.String()+", trying again", "reason", reason)
+}
+
+// well ends trouble.
+func (s *status) well(say bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state != Forbidden && s.state != Failing {
+		return
+	}
+	after, was := time.Since(s.since).Round(time.Millisecond), s.state
+	if s.synced {
+		s.set(Synced, "")
+	} else {
+		s.set(Listing, "")
+	}
+	level := slog.LevelDebug
+	if say {
+		level = slog.LevelInfo
+	}
+	s.log.Log(context.Background(), level, "source works again", "was", was.String(), "for", after)
+}

@@ -1,0 +1,161 @@
+package source
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/informd/informd/engine/object"
+)
+
+// Source is what a Source manifest makes visible: one or several informers (one per namespace) as one indexer and
+// lister, with index names of its own. Sources that share an informer do not share names. It is safe for concurrent use.
+type Source struct {
+	name      string
+	informers []*Informer
+
+	mu      sync.RWMutex
+	indexes map[string]string // from its own names to those of the informers
+}
+
+// NewSource makes a view of informers. indexes maps its index names onto those of the informers, which have them or get
+// them by Informer.AddIndexers.
+func NewSource(name string, informers []*Informer, indexes map[string]string) *Source {
+	own := maps.Clone(indexes)
+	if own == nil {
+		own = map[string]string{}
+	}
+	return &Source{name: name, informers: slices.Clone(informers), indexes: own}
+}
+
+// Name is the source's name.
+func (s *Source) Name() string { return s.name }
+
+// Informers are those that it is a view of.
+func (s *Source) Informers() []*Informer { return slices.Clone(s.informers) }
+
+// HasSynced tells whether all of its informers have.
+func (s *Source) HasSynced() bool {
+	return !slices.ContainsFunc(s.informers, func(i *Informer) bool { return !i.HasSynced() })
+}
+
+// AddIndexers adds indexes under the source's own names. A name that the source has is an error, and then none is added.
+func (s *Source) AddIndexers(indexers map[string]IndexFunc) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	inner := map[string]IndexFunc{}
+	for name, f := range indexers {
+		if _, taken := s.indexes[name]; taken {
+			return fmt.Errorf("source %q has an index %q", s.name, name)
+		}
+		inner[s.name+"/"+name] = f
+	}
+	for _, i := range s.informers {
+		if err := i.AddIndexers(inner); err != nil {
+			return fmt.Errorf("source %q: %w", s.name, err)
+		}
+	}
+	for name := range indexers {
+		s.indexes[name] = s.name + "/" + name
+	}
+	return nil
+}
+
+// GetIndexers are the index functions by the source's own names.
+func (s *Source) GetIndexers() map[string]IndexFunc {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	out := map[string]IndexFunc{}
+	for _, i := range s.informers {
+		all := i.GetIndexers()
+		for own, inner := range s.indexes {
+			if f := all[inner]; f != nil {
+				out[own] = f
+			}
+		}
+	}
+	return out
+}
+
+func (s *Source) inner(index string) (string, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	name, ok := s.indexes[index]
+	if !ok {
+		return "", fmt.Errorf("source %q has no index %q", s.name, index)
+	}
+	return name, nil
+}
+
+// Index is the objects that share a value of the index with o, sorted by key.
+func (s *Source) Index(index string, o *object.Object) ([]*object.Object, error) {
+	return s.objects(index, func(i *Informer, name string) ([]*object.Object, error) { return i.Index(name, o) })
+}
+
+// ByIndex is the objects that have the value, sorted by key.
+func (s *Source) ByIndex(index, value string) ([]*object.Object, error) {
+	return s.objects(index, func(i *Informer, name string) ([]*object.Object, error) { return i.ByIndex(name, value) })
+}
+
+func (s *Source) objects(index string, of func(*Informer, string) ([]*object.Object, error)) ([]*object.Object, error) {
+	out, err := gather(s, index, of)
+	if len(s.informers) > 1 {
+		slices.SortFunc(out, byKey)
+	}
+	return out, err
+}
+
+// IndexKeys is the keys of the objects that have the value, sorted.
+func (s *Source) IndexKeys(index, value string) ([]string, error) {
+	out, err := gather(s, index, func(i *Informer, name string) ([]string, error) { return i.IndexKeys(name, value) })
+	slices.Sort(out)
+	return out, err
+}
+
+// ListIndexFuncValues is the values that the index has, each once, sorted.
+func (s *Source) ListIndexFuncValues(index string) []string {
+	out, _ := gather(s, index, func(i *Informer, name string) ([]string, error) { return i.ListIndexFuncValues(name), nil })
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func gather[T any](s *Source, index string, of func(*Informer, string) ([]T, error)) ([]T, error) {
+	name, err := s.inner(index)
+	if err != nil {
+		return nil, err
+	}
+	var out []T
+	for _, i := range s.informers {
+		part, err := of(i, name)
+		if err != nil {
+			return nil, fmt.Errorf("source %q: %w", s.name, err)
+		}
+		out = append(out, part...)
+	}
+	return out, nil
+}
+
+// Get is the object, if the source has it.
+func (s *Source) Get(namespace, name string) (*object.Object, bool) {
+	for _, i := range s.informers {
+		if o, ok := i.Get(namespace, name); ok {
+			return o, true
+		}
+	}
+	return nil, false
+}
+
+// List is the objects of a namespace, or of all if it is empty, that the selector matches; in no order. A nil selector
+// matches all.
+func (s *Source) List(namespace string, selector labels.Selector) []*object.Object {
+	var out []*object.Object
+	for _, i := range s.informers {
+		if sel := i.sel.Namespace; namespace == "" || sel == "" || sel == namespace {
+			out = append(out, i.List(namespace, selector)...)
+		}
+	}
+	return out
+}
