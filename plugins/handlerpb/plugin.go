@@ -1,0 +1,40 @@
+package handlerpb
+
+// What informd and a handler agree on beside the service itself. docs/handlers.md repeats it for authors of handlers in
+// other languages.
+const (
+	// ProtocolVersion is the version of go-plugin's handshake under which this package's service is spoken.
+	ProtocolVersion = 1
+	// PluginName is the service's key in go-plugin's set of plugins.
+	PluginName = "handler"
+
+	// CookieKey and CookieValue are an environment variable that informd sets for a handler, so that one that is
+	// started by hand can tell and explain itself. It is no secret.
+	CookieKey   = "INFORMD_HANDLER_COOKIE"
+	CookieValue = "3b1c2f3c0c5e4f0f9a57c1e2d0a2f7c1"
+
+	// EnvLogLevel names the environment variable that holds the least level that informd's log shows: debug, info,
+	// warn or error. To heed it saves work and changes nothing else.
+	EnvLogLevel = "INFORMD_LOG_LEVEL"
+	// EnvStdoutFD names the environment variable that holds the number of an inherited file descriptor, the standard
+	// output of informd itself. Only the log builtin is given one.
+	EnvStdoutFD = "INFORMD_STDOUT_FD"
+
+	// MaxRequestBytes is the largest message that a handler must be able to receive: one event goes alone if it is
+	// large, and holds up to two objects of the size that a cluster allows.
+	MaxRequestBytes = 64 << 20
+	// MaxResponseBytes is the largest message that informd receives from a handler.
+	MaxResponseBytes = 16 << 20
+
+	// MaxBatchEvents and MaxBatchBytes bound one message of events, or of answers; what is larger goes alone.
+	MaxBatchEvents = 32
+	MaxBatchBytes  = 1 << 20
+	// DefaultWindowBytes and MaxWindowBytes are the default and the bound of DescribeResponse.window_bytes.
+	DefaultWindowBytes = 4 << 20
+	MaxWindowBytes     = 64 << 20
+	// MaxReasonBytes bounds the reason of a retry or reject, MaxNameBytes a handler's name and version.
+	MaxReasonBytes = 1 << 10
+	MaxNameBytes   = 128
+	// MaxActions bounds the actions of one answer.
+	MaxActions = 64
+)

@@ -1,0 +1,20 @@
+// Package host is informd's side of a handler: it launches the executable, speaks plugins/handlerpb with it over
+// go-plugin's gRPC, and keeps it from doing harm.
+//
+// A [Host] stands for one Handler manifest. Run supervises one process at a time: launch, handshake, describe,
+// configure, then one stream of deliveries beside regular health checks, and a drain at the end. A process that crashes,
+// hangs, breaks the protocol or never answers is ended, with everything that it started, and launched again with
+// growing pauses. Handle delivers an event to whichever process is ready, and satisfies handler.Handler: who calls it
+// cannot tell a process from a function.
+//
+// What it guarantees, whatever the process does: every call to the process has a deadline; every buffer has a bound;
+// nothing that the process writes can crash, fill or block the daemon; an event is either answered, or reported
+// ([handler.ErrLost], or an error about its time limit) for the caller to send again; when Run returns, no process,
+// socket or goroutine of it is left. A process does not outlive a daemon that was killed.
+//
+// It does not know what a rule, a queue or a retry is, and logs no contents of events.
+//
+// The files, in the order of a process's life: spec.go and executable.go (what is to run), process*.go (one process
+// group and its pipes), logs.go (what it writes), runner.go and handshake.go (its first words, for go-plugin),
+// session.go (one process from launch to end), deliveries.go and stream.go (events and answers), host.go (supervision).
+package host

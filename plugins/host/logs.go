@@ -1,0 +1,203 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// logs brings what one process writes into the daemon's log: each line with its level, at a bounded rate. Nothing of
+// it is trusted; go-plugin's own parser of these lines can be made to panic and is never used.
+type logs struct {
+	log    *slog.Logger // has the attribute handler
+	bucket *bucket
+	stderr *lines // the process's standard error
+	stdout *lines // its standard output, after the handshake
+	// What a Go handler writes to os.Stdout and os.Stderr once it serves comes through go-plugin, beside the two.
+	syncStdout *lines
+	syncStderr *lines
+
+	mu    sync.Mutex
+	panic bool   // the lines that follow belong to a stack trace
+	last  string // the last line on standard error
+}
+
+func newLogs(log *slog.Logger, burst, rate int) *logs {
+	l := &logs{log: log, bucket: newBucket(burst, rate)}
+	l.stderr = &lines{emit: func(line []byte, cut bool) bool {
+		l.mu.Lock()
+		l.last = printable(string(line), 500)
+		l.mu.Unlock()
+		return l.emit(line, cut)
+	}}
+	l.stdout = &lines{emit: l.emit}
+	l.syncStdout = &lines{emit: l.emit}
+	l.syncStderr = &lines{emit: l.emit}
+	return l
+}
+
+// lastError is the last line on standard error: often the reason why a process went away.
+func (l *logs) lastError() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.last
+}
+
+// end tells of lines that did not pass. The process is gone.
+func (l *logs) end() {
+	l.syncStdout.end()
+	l.syncStderr.end()
+	l.tellMissed(l.bucket.rest())
+}
+
+func (l *logs) tellMissed(n int) {
+	if n > 0 {
+		l.log.Warn("handler log lines dropped", "lines", n)
+	}
+}
+
+// emit logs one line.
+func (l *logs) emit(line []byte, cut bool) (passed bool) {
+	r, ok := parseJSONLine(line)
+	if !ok {
+		r = l.plain(string(line))
+	}
+	if !l.log.Enabled(context.Background(), r.level) {
+		return true
+	}
+	ok, missed := l.bucket.take(time.Now())
+	if !ok {
+		return false
+	}
+	l.tellMissed(missed)
+	if cut {
+		r.attrs = append(r.attrs, slog.Bool("cut", true))
+	}
+	l.log.LogAttrs(context.Background(), r.level, r.message, r.attrs...)
+	return true
+}
+
+// record is what a line says.
+type record struct {
+	level   slog.Level
+	message string
+	attrs   []slog.Attr
+}
+
+// plain reads a line that is not JSON. A runtime's last words are errors, to their end.
+func (l *logs) plain(line string) record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
+		l.panic = true
+	}
+	r := record{level: slog.LevelInfo, message: printable(line, maxLine)}
+	if l.panic {
+		r.level = slog.LevelError
+		return r
+	}
+	if prefix, rest, found := strings.Cut(strings.TrimPrefix(r.message, "["), "]"); found && r.message[0] == '[' {
+		if level, ok := parseLevel(prefix); ok {
+			r.level, r.message = level, strings.TrimSpace(rest)
+		}
+	}
+	return r
+}
+
+// maxAttrs bounds the attributes of one line.
+const maxAttrs = 32
+
+// parseJSONLine reads one JSON object in the manner of hclog ("@level", "@message"), slog ("level", "msg") or zap
+// ("level", "message", …). It takes any bytes.
+func parseJSONLine(line []byte) (record, bool) {
+	if len(line) < 2 || line[0] != '{' || line[len(line)-1] != '}' {
+		return record{}, false
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return record{}, false
+	}
+	r := record{level: slog.LevelInfo}
+	leveled, messaged := false, false
+	for d.More() {
+		t, err := d.Token()
+		key, ok := t.(string)
+		if err != nil || !ok {
+			return record{}, false
+		}
+		var value any
+		if err := d.Decode(&value); err != nil {
+			return record{}, false
+		}
+		text, isText := value.(string)
+		switch key {
+		case "@level", "level":
+			if level, ok := parseLevel(text); ok && !leveled {
+				r.level, leveled = level, true
+				continue
+			}
+		case "@message", "msg", "message":
+			if isText && !messaged {
+				r.message, messaged = printable(text, maxLine), true
+				continue
+			}
+		case "@timestamp", "time", "timestamp", "ts":
+			continue // the daemon's log has its own
+		}
+		if len(r.attrs) < maxAttrs {
+			r.attrs = append(r.attrs, attr(key, value))
+		}
+	}
+	if _, err := d.Token(); err != nil || d.More() {
+		return record{}, false
+	}
+	return r, messaged || leveled
+}
+
+// attr keeps what the handler says apart from what the daemon says of it.
+func attr(key string, value any) slog.Attr {
+	key = printable(key, 100)
+	switch key {
+	case "handler", "level", "time", "msg", "source", "pid", "":
+		key = "_" + key
+	}
+	switch v := value.(type) {
+	case string:
+		return slog.String(key, printable(v, maxLine))
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return slog.Int64(key, n)
+		}
+		return slog.String(key, printable(v.String(), 100))
+	case bool:
+		return slog.Bool(key, v)
+	case nil:
+		return slog.Any(key, nil)
+	default:
+		text, err := json.Marshal(v)
+		if err != nil {
+			text = []byte("unprintable")
+		}
+		return slog.String(key, printable(string(text), maxLine))
+	}
+}
+
+// parseLevel knows the names that hclog, slog, zap, logrus and Python use.
+func parseLevel(s string) (slog.Level, bool) {
+	switch strings.ToLower(s) {
+	case "trace", "debug":
+		return slog.LevelDebug, true
+	case "info", "notice":
+		return slog.LevelInfo, true
+	case "warn", "warning":
+		return slog.LevelWarn, true
+	case "error", "err", "critical", "fatal", "panic", "dpanic":
+		return slog.LevelError, true
+	}
+	return 0, false
+}

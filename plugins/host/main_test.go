@@ -1,0 +1,123 @@
+package host_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/serve"
+)
+
+// TestMain re-executes the test binary as the handler that MODE names: real processes without a build step.
+func TestMain(m *testing.M) {
+	if mode := os.Getenv("MODE"); mode != "" {
+		if run := modes[mode]; run != nil {
+			run()
+			os.Exit(0)
+		}
+		panic("no such mode: " + mode)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// modes are the programs that the test binary can be.
+var modes = map[string]func(){
+	"echo": func() { serve.Main(&echo{}) },
+}
+
+// echo answers by what the event is called, and takes a config.
+type echo struct{ config struct{ Greeting string } }
+
+func (e *echo) Describe() handler.Description {
+	return handler.Description{Name: "echo", Version: "1.2.3", ConfigSchema: json.RawMessage(`{"type":"object"}`)}
+}
+
+func (e *echo) Configure(_ context.Context, config json.RawMessage) error {
+	if len(config) == 0 {
+		return nil
+	}
+	return json.Unmarshal(config, &e.config)
+}
+
+func (e *echo) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	switch name, rest, _ := strings.Cut(ev.Name, "-"); name {
+	case "retry":
+		return handler.Answer{}, fmt.Errorf("not now")
+	case "later":
+		return handler.Answer{}, handler.RetryAfter(time.Minute, fmt.Errorf("come back"))
+	case "reject":
+		return handler.Answer{}, handler.Reject(fmt.Errorf("never"))
+	case "back": // the whole event comes back in an action
+		b, err := json.Marshal(ev)
+		return handler.Answer{Actions: []handler.Action{{Verb: handler.ActionApply, Resource: ev.Resource, Name: ev.Name, Object: b}}}, err
+	case "panic":
+		var m map[string]int
+		m[rest]++
+	case "wait":
+		<-ctx.Done()
+		return handler.Answer{}, ctx.Err()
+	case "log":
+		slog.Warn("hello from the handler", "n", 1<<60, "name", ev.Name)
+	case "exit":
+		os.Exit(3)
+	}
+	return handler.Answer{}, nil
+}
+
+// spec runs this binary in a mode.
+func spec(mode string) host.Spec {
+	return host.Spec{Name: mode, Path: os.Args[0], Env: []string{"MODE=" + mode}, Timeout: 10 * time.Second}
+}
+
+// start runs a host until the test ends, and checks that nothing of it is left then.
+func start(t *testing.T, s host.Spec, o host.Options) *host.Host {
+	t.Helper()
+	if o.RunDir == "" {
+		o.RunDir = shortDir(t)
+	}
+	h := host.New(s, o)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := h.Run(ctx); err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if left, _ := os.ReadDir(o.RunDir); len(left) > 0 {
+			t.Errorf("left in the run directory: %v", left)
+		}
+	})
+	return h
+}
+
+// shortDir is a temporary directory whose path leaves room for a socket's.
+func shortDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/tmp", "ih")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func ready(t *testing.T, h *host.Host) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := h.Ready(ctx); err != nil {
+		t.Fatalf("not ready: %v; %+v", err, h.Status())
+	}
+}

@@ -1,0 +1,227 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin/runner"
+
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+// runner gives go-plugin a process of ours: it hands over a handshake line that was checked, no standard error, and an
+// end of the process only once that can do no harm.
+//
+// go-plugin tells its goroutines of a process's end through a context; a process that ends while the connection is
+// being made would leave the connection behind. So Wait holds the news back until release.
+type runner struct {
+	spec Spec
+	exe  *executable
+	logs *logs
+
+	cmdEnv    []string // what go-plugin wants in the environment
+	socketDir string
+
+	stdoutR   *io.PipeReader // the handshake line, to go-plugin
+	stdoutW   *io.PipeWriter
+	released  chan struct{}
+	unreached sync.Once
+
+	mu        sync.Mutex
+	proc      *process
+	handshake handshake
+	why       error // the first reason why the process cannot be used any more
+}
+
+var _ goplugin.Runner = (*runner)(nil)
+
+func newRunner(spec Spec, exe *executable, logs *logs) *runner {
+	r := &runner{spec: spec, exe: exe, logs: logs, released: make(chan struct{})}
+	r.stdoutR, r.stdoutW = io.Pipe()
+	return r
+}
+
+// prepare is go-plugin's RunnerFunc.
+func (r *runner) prepare(_ hclog.Logger, cmd *exec.Cmd, tmpDir string) (goplugin.Runner, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.cmdEnv, r.socketDir = cmd.Env, tmpDir
+	return r, nil
+}
+
+func (r *runner) Start(context.Context) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.why != nil {
+		return r.why
+	}
+	p, err := startProcess(start{
+		exe:    r.exe,
+		args:   r.spec.Args,
+		env:    r.environment(),
+		dir:    r.spec.Dir,
+		extra:  r.spec.Stdout,
+		stdout: r.readStdout,
+		stderr: r.logs.stderr.readAll,
+	})
+	if err != nil {
+		r.why = err
+		return err
+	}
+	r.proc = p
+	return nil
+}
+
+// environment is the manifest's, and what the protocol adds, which wins.
+func (r *runner) environment() []string {
+	env := slices.Concat(r.spec.Env, r.cmdEnv, []string{handlerpb.EnvLogLevel + "=" + leastLevel(r.logs.log)})
+	if r.spec.Stdout != nil {
+		env = append(env, handlerpb.EnvStdoutFD+"=3")
+	}
+	return env
+}
+
+// leastLevel names the least level that a logger shows.
+func leastLevel(log *slog.Logger) string {
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn} {
+		if log.Enabled(context.Background(), level) {
+			return level.String()
+		}
+	}
+	return slog.LevelError.String()
+}
+
+// readStdout reads the handshake and, after it, whatever the process prints.
+func (r *runner) readStdout(f *os.File) {
+	h, rest, err := readHandshake(f, r.socketDir)
+	if err != nil {
+		r.fail(err)
+		_ = r.stdoutW.CloseWithError(err)
+	} else {
+		r.mu.Lock()
+		r.handshake = h
+		r.mu.Unlock()
+		_, _ = io.WriteString(r.stdoutW, h.line+"\n") // go-plugin reads it, or closes its end
+		_ = r.stdoutW.Close()
+	}
+	_, _ = r.logs.stdout.Write(rest)
+	r.logs.stdout.readAll(f)
+}
+
+// fail notes why the process is of no use; the first reason counts. It reports whether this one is the first.
+func (r *runner) fail(why error) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.why != nil {
+		return false
+	}
+	r.why = why
+	return true
+}
+
+// kill ends the process and all that it started, at once.
+func (r *runner) kill(why error) {
+	r.fail(why)
+	if p := r.process(); p != nil {
+		p.signal(syscall.SIGKILL)
+	}
+}
+
+func (r *runner) process() *process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.proc
+}
+
+func (r *runner) hasTLS() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.handshake.tls
+}
+
+// sockets is the directory that go-plugin made for the process; empty if it did not come to that.
+func (r *runner) sockets() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.socketDir
+}
+
+// release lets go-plugin hear of the process's end.
+func (r *runner) release() { r.unreached.Do(func() { close(r.released) }) }
+
+// exitNews is how long the news of a process's end may come after its connections broke.
+const exitNews = time.Second
+
+// failure explains err, which came from the connection to the process, by what is known of the process itself.
+func (r *runner) failure(err error) error {
+	r.mu.Lock()
+	why, p := r.why, r.proc
+	r.mu.Unlock()
+	if why != nil && !errors.Is(why, errNoHandshake) {
+		return why
+	}
+	if p != nil {
+		select {
+		case <-p.exited:
+			return &exitError{ending: p.ending(), last: r.logs.lastError()}
+		case <-time.After(exitNews):
+		}
+	}
+	if why != nil {
+		return why
+	}
+	return err
+}
+
+// exitError says how a process ended and, beyond that, its last words. The latter differ from one time to the next.
+type exitError struct {
+	ending error
+	last   string
+}
+
+func (e *exitError) Error() string {
+	if e.last == "" {
+		return e.ending.Error()
+	}
+	return e.ending.Error() + "; its last line on standard error: " + strconv.Quote(strings.TrimSpace(e.last))
+}
+
+func (r *runner) Wait(context.Context) error {
+	<-r.released
+	<-r.process().exited
+	return nil
+}
+
+// Kill leaves it to the session, which knows why and when, and whose wait has a bound.
+func (r *runner) Kill(context.Context) error { return nil }
+
+func (r *runner) ID() string {
+	if p := r.process(); p != nil {
+		return strconv.Itoa(p.pid)
+	}
+	return ""
+}
+
+func (r *runner) Name() string                    { return r.spec.Name }
+func (r *runner) Stdout() io.ReadCloser           { return r.stdoutR }
+func (r *runner) Stderr() io.ReadCloser           { return io.NopCloser(strings.NewReader("")) }
+func (r *runner) Diagnose(context.Context) string { return "" }
+
+func (r *runner) PluginToHost(network, address string) (string, string, error) {
+	return network, address, nil
+}
+
+func (r *runner) HostToPlugin(network, address string) (string, string, error) {
+	return network, address, nil
+}

@@ -1,0 +1,207 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+// stream carries one session's deliveries, beside its health checks.
+type stream struct {
+	*session
+	deliveries *deliveries
+	health     func(problem string) // told what the handler says of its health; "" is healthy
+	grpc       handlerpb.Handler_DeliverClient
+}
+
+// deliver runs the stream until ctx ends, and drains then (nil), or until the process is of no use any more (an error
+// that says why). Callers whose events are with the process then get handler.ErrLost.
+func (s *stream) deliver(ctx context.Context) error {
+	whole, abort := context.WithCancel(context.WithoutCancel(ctx)) // it outlives ctx by the drain
+	defer abort()
+	var err error
+	if s.grpc, err = s.api.Deliver(whole); err != nil {
+		return s.explain("deliver", 0, err)
+	}
+	s.deliveries.attach(s.window())
+
+	g, working := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.send(ctx, working) })
+	g.Go(func() error { return s.receive(working) })
+	g.Go(func() error { return s.expire(working) })
+	g.Go(func() error { return s.checkHealth(working) })
+	<-working.Done()
+	if ctx.Err() == nil {
+		abort()
+		err := g.Wait()
+		s.deliveries.detach(lost(err))
+		return err
+	}
+
+	drain, cancel := context.WithTimeout(whole, s.opts.DrainTimeout)
+	defer cancel()
+	context.AfterFunc(drain, abort)
+	_ = g.Wait() // the handler lets go of its last events
+	s.deliveries.detach(lost(errStopping))
+	if _, err := s.api.Drain(drain, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
+		s.log.Warn("handler did not drain", "error", s.explain("drain", s.opts.DrainTimeout, err))
+	}
+	return nil
+}
+
+// errStopping is why events are lost at the end of a Host's run. Whoever ends it lets deliveries finish before.
+var errStopping = errors.New("informd is stopping it")
+
+func lost(why error) error { return fmt.Errorf("%w: %w", handler.ErrLost, why) }
+
+// window is what may be with the process: the least of what the operator and the handler allow.
+func (s *stream) window() window {
+	w := window{events: s.spec.Concurrency, bytes: s.desc.WindowBytes}
+	if s.desc.Concurrency > 0 {
+		w.events = min(w.events, s.desc.Concurrency)
+	}
+	w.abandoned = max(16, 2*w.events)
+	return w
+}
+
+// send sends events as there is room for them: at once when nothing is being sent, else together with what has come
+// meanwhile. In the end it takes back what is not answered.
+func (s *stream) send(ctx, working context.Context) error {
+	for {
+		if err := s.deliveries.overdue(); err != nil {
+			return err
+		}
+		if req := s.deliveries.take(time.Now()); req != nil {
+			if err := s.grpc.Send(req); err != nil && !errors.Is(err, io.EOF) {
+				return fmt.Errorf("send events: %w", err)
+			} else if err != nil {
+				<-working.Done() // the stream broke; receive knows why
+			}
+		} else {
+			select {
+			case <-s.deliveries.wake:
+			case <-working.Done():
+			}
+		}
+		if working.Err() == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			if seqs := s.deliveries.detach(lost(errStopping)); len(seqs) > 0 {
+				_ = s.grpc.Send(&handlerpb.DeliverRequest{Cancel: seqs})
+			}
+			_ = s.grpc.CloseSend()
+		}
+		return nil
+	}
+}
+
+// receive hands answers to those who wait for them.
+func (s *stream) receive(working context.Context) error {
+	var warned time.Time
+	for {
+		resp, err := s.grpc.Recv()
+		if err != nil {
+			return s.broken(working, err)
+		}
+		stray := 0
+		for _, seq := range resp.GetDone() {
+			if !s.deliveries.complete(seq, result{}) {
+				stray++
+			}
+		}
+		for _, a := range resp.GetAnswers() {
+			if !s.deliveries.complete(a.GetSeq(), answerResult(a)) {
+				stray++
+			}
+		}
+		if stray > 0 && time.Since(warned) > strayPause {
+			warned = time.Now()
+			s.log.Warn("handler answers events that are not with it; ignored", "answers", stray)
+		}
+	}
+}
+
+// strayPause is the least time between two complaints about answers that nobody asked for.
+const strayPause = time.Minute
+
+// broken explains the end of the stream, if it is not informd's own doing.
+func (s *stream) broken(working context.Context, err error) error {
+	if working.Err() != nil {
+		return nil
+	}
+	if errors.Is(err, io.EOF) {
+		return s.run.failure(errors.New("it ended the stream of deliveries"))
+	}
+	if code := status.Code(err); code == codes.Unavailable || code == codes.Canceled {
+		return s.run.failure(errors.New("the stream of deliveries broke"))
+	}
+	return s.explain("deliver", 0, err)
+}
+
+// expire ends events at their time limits.
+func (s *stream) expire(working context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-working.Done():
+			return nil
+		case <-timer.C:
+			timer.Reset(time.Until(s.deliveries.expire(time.Now())))
+		}
+	}
+}
+
+// maxMisses is how many health checks in a row a process may leave without an answer.
+const maxMisses = 2
+
+// checkHealth asks the process regularly how it is. That it answers at all is what matters: one that does not hangs.
+func (s *stream) checkHealth(working context.Context) error {
+	ticker := time.NewTicker(s.opts.HealthInterval)
+	defer ticker.Stop()
+	for misses := 0; ; {
+		problem, err := s.askHealth(working)
+		switch {
+		case working.Err() != nil:
+			return nil
+		case err == nil:
+			misses = 0
+			s.health(problem)
+		default:
+			if misses++; misses == maxMisses {
+				return fmt.Errorf("it hangs: %d health checks in a row had no answer within %v", maxMisses, s.opts.HealthTimeout)
+			}
+		}
+		select {
+		case <-working.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// askHealth returns an error only if there was no answer; a handler that knows no Health is healthy.
+func (s *stream) askHealth(ctx context.Context) (problem string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.opts.HealthTimeout)
+	defer cancel()
+	resp, err := s.api.Health(ctx, &handlerpb.HealthRequest{})
+	switch status.Code(err) {
+	case codes.OK:
+		return printable(resp.GetProblem(), handlerpb.MaxReasonBytes), nil
+	case codes.Unimplemented:
+		return "", nil
+	case codes.DeadlineExceeded, codes.Unavailable, codes.Canceled:
+		return "", err
+	}
+	return printable(status.Convert(err).Message(), handlerpb.MaxReasonBytes), nil
+}

@@ -1,0 +1,128 @@
+// Package serve turns a [handler.Handler] into an executable that informd runs:
+//
+//	func main() {
+//		serve.Main(handler.Func(func(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+//			slog.Info("changed", "name", ev.Name)
+//			return handler.Answer{}, nil
+//		}))
+//	}
+//
+// It speaks plugins/handlerpb over go-plugin's gRPC and sees to what every handler needs: batching of answers, time
+// limits and cancels as contexts, recovery of panics, logs that reach informd's with their level, and an end that
+// follows informd's. It guarantees the handler what package handler promises, and starts no call of Handle before
+// Configure accepted the config.
+//
+// It knows nothing of Kubernetes, of rules or of the daemon behind the connection.
+package serve
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+// Main serves h to the informd that started this process, until informd ends it. It returns when the process is to
+// end; a main has nothing left to do then. It sets slog's default logger to one whose lines arrive in informd's log
+// with their level and the handler's name; log and standard error arrive there too.
+//
+// Standard output belongs to the protocol until Main has begun: do not print before.
+//
+// Started by hand, by anything but informd, Main explains what the program is and exits with status 1.
+func Main(h handler.Handler) {
+	name := filepath.Base(os.Args[0])
+	if os.Getenv(handlerpb.CookieKey) != handlerpb.CookieValue {
+		fmt.Fprintf(os.Stderr, byHand, name)
+		os.Exit(1)
+	}
+	// The standard streams are kept as they are now: go-plugin replaces the variables.
+	stderr := os.Stderr
+	slog.SetDefault(slog.New(logHandler(stderr)))
+
+	s := &service{handler: h, name: name}
+	go ignoreSignals(s)
+	go followHost(s)
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: plugin.HandshakeConfig{
+			MagicCookieKey:   handlerpb.CookieKey,
+			MagicCookieValue: handlerpb.CookieValue,
+		},
+		VersionedPlugins: map[int]plugin.PluginSet{
+			handlerpb.ProtocolVersion: {handlerpb.PluginName: &grpcPlugin{service: s}},
+		},
+		GRPCServer: newServer,
+		Logger:     hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: stderr, JSONFormat: true}),
+	})
+}
+
+const byHand = `%[1]s is a handler for informd. informd starts it and sends it changes in a Kubernetes cluster; it does nothing by
+itself. To use it, name it in a manifest:
+
+  apiVersion: informd.dev/v1alpha1
+  kind: Handler
+  metadata: {name: %[1]s}
+  spec:
+    command: [/path/to/%[1]s]
+
+To see whether it starts and accepts its config:  informd check --handlers -f MANIFEST
+`
+
+// newServer makes go-plugin's gRPC server, with room for the largest event and without an author's panic ending the
+// process.
+func newServer(opts []grpc.ServerOption) *grpc.Server {
+	return grpc.NewServer(append(opts,
+		grpc.MaxRecvMsgSize(handlerpb.MaxRequestBytes),
+		grpc.MaxSendMsgSize(handlerpb.MaxResponseBytes),
+		// Fixed flow control windows: large enough for a batch and more, and no probing for a better size.
+		grpc.InitialWindowSize(flowWindow),
+		grpc.InitialConnWindowSize(flowWindow),
+		grpc.UnaryInterceptor(recoverUnary),
+	)...)
+}
+
+const flowWindow = 4 << 20
+
+// ignoreSignals keeps signals that are meant for informd, and reach the whole group or cgroup, from ending the process
+// before informd has drained it. Once drained, SIGTERM is informd's own and means what it says.
+func ignoreSignals(s *service) {
+	signals := make(chan os.Signal, 1) // further ones that come meanwhile add nothing
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	for sig := range signals {
+		if sig == syscall.SIGTERM && s.drained.Load() {
+			exit(0)
+		}
+	}
+}
+
+// followHost ends the process when informd is gone. informd holds the other end of standard input and never writes to
+// it; the kernel closes it however informd ends.
+func followHost(s *service) {
+	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+		return // not started by informd's host; nothing to follow
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	s.drainOnce()
+	exit(0)
+}
+
+// exit ends the process and leaves nothing in the socket directory, which is this process's own.
+func exit(status int) {
+	if dir := os.Getenv(plugin.EnvUnixSocketDir); dir != "" {
+		sockets, _ := filepath.Glob(filepath.Join(dir, "plugin*"))
+		for _, socket := range sockets {
+			_ = os.Remove(socket)
+		}
+		_ = os.Remove(dir)
+	}
+	os.Exit(status)
+}

@@ -1,0 +1,180 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+// service answers informd's calls with what the handler implements.
+type service struct {
+	handlerpb.UnimplementedHandlerServer
+	handler handler.Handler
+	name    string // for a handler that does not describe itself
+
+	configured atomic.Bool // a config was accepted; events may come
+	drained    atomic.Bool // informd asked to let go; the process may end any time
+	once       sync.Once
+	drainErr   error
+}
+
+// grpcPlugin registers the service with go-plugin.
+type grpcPlugin struct {
+	plugin.NetRPCUnsupportedPlugin
+	service *service
+}
+
+func (p *grpcPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
+	handlerpb.RegisterHandlerServer(s, p.service)
+	return nil
+}
+
+func (p *grpcPlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.New("a handler is no host")
+}
+
+func (s *service) Describe(context.Context, *handlerpb.DescribeRequest) (*handlerpb.DescribeResponse, error) {
+	var d handler.Description
+	if describer, ok := s.handler.(handler.Describer); ok {
+		d = describer.Describe()
+	}
+	if d.Name == "" {
+		d.Name = s.name
+	}
+	return &handlerpb.DescribeResponse{
+		Name:         bounded(d.Name, handlerpb.MaxNameBytes),
+		Version:      bounded(d.Version, handlerpb.MaxNameBytes),
+		Concurrency:  uint32(max(0, min(d.Concurrency, maxRunning))),
+		WindowBytes:  uint64(max(0, d.WindowBytes)),
+		ConfigSchema: d.ConfigSchema,
+		Capabilities: d.Capabilities,
+	}, nil
+}
+
+func (s *service) Configure(ctx context.Context, req *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error) {
+	var err error
+	if c, ok := s.handler.(handler.Configurer); ok {
+		err = c.Configure(ctx, req.GetConfig())
+	} else if !emptyConfig(req.GetConfig()) {
+		err = errors.New("this handler takes no config: remove it from the manifest")
+	}
+	problems := problems(err)
+	s.configured.Store(len(problems) == 0)
+	return &handlerpb.ConfigureResponse{Problems: problems}, nil
+}
+
+// emptyConfig tells whether a config says nothing: none at all, null or {}.
+func emptyConfig(config []byte) bool {
+	config = bytes.TrimSpace(config)
+	if len(config) == 0 || bytes.Equal(config, []byte("null")) {
+		return true
+	}
+	return config[0] == '{' && len(bytes.TrimSpace(config[1:])) == 1 && config[len(config)-1] == '}'
+}
+
+// maxProblems bounds what is said of one config.
+const maxProblems = 100
+
+// problems makes one problem of each error that errors.Join put together.
+func problems(err error) []*handlerpb.Problem {
+	if err == nil {
+		return nil
+	}
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok && isJoin(err, joined.Unwrap()) {
+		all = joined.Unwrap()
+	}
+	var out []*handlerpb.Problem
+	for _, e := range all[:min(len(all), maxProblems)] {
+		out = append(out, &handlerpb.Problem{Message: bounded(e.Error(), handlerpb.MaxReasonBytes)})
+	}
+	return out
+}
+
+// isJoin tells errors.Join from a fmt.Errorf with several %w, whose own words would be lost.
+func isJoin(err error, parts []error) bool {
+	return len(parts) > 0 && err.Error() == errors.Join(parts...).Error()
+}
+
+func (s *service) Health(ctx context.Context, _ *handlerpb.HealthRequest) (*handlerpb.HealthResponse, error) {
+	resp := &handlerpb.HealthResponse{}
+	if c, ok := s.handler.(handler.HealthChecker); ok {
+		if err := c.Health(ctx); err != nil {
+			resp.Problem = bounded(err.Error(), handlerpb.MaxReasonBytes)
+		}
+	}
+	return resp, nil
+}
+
+func (s *service) Drain(ctx context.Context, _ *handlerpb.DrainRequest) (*handlerpb.DrainResponse, error) {
+	if err := s.drain(ctx); err != nil {
+		return nil, status.Error(codes.Internal, bounded(err.Error(), handlerpb.MaxReasonBytes))
+	}
+	return &handlerpb.DrainResponse{}, nil
+}
+
+// drain calls the handler's Drain, once in the process's life.
+func (s *service) drain(ctx context.Context) error {
+	s.once.Do(func() {
+		if d, ok := s.handler.(handler.Drainer); ok && s.configured.Load() {
+			s.drainErr = d.Drain(ctx)
+		}
+		s.drained.Store(true)
+	})
+	return s.drainErr
+}
+
+// lastDrain is how long a handler has to let go when informd went away without asking.
+const lastDrain = 5 * time.Second
+
+// drainOnce drains for an informd that is gone. It returns in bounded time, whatever the handler does.
+func (s *service) drainOnce() {
+	ctx, cancel := context.WithTimeout(context.Background(), lastDrain)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if v := recover(); v != nil {
+				logPanic("Drain", v)
+			}
+		}()
+		if err := s.drain(ctx); err != nil {
+			slog.Error("drain failed", "error", err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+}
+
+// recoverUnary answers a call in which the handler panicked with an error, instead of ending the process.
+func recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			logPanic(info.FullMethod, v)
+			resp, err = nil, status.Error(codes.Internal, panicReason(v))
+		}
+	}()
+	return next(ctx, req)
+}
+
+// logPanic writes a panic to the handler's own log, with its stack.
+func logPanic(in string, v any) {
+	slog.Error("panic", "in", in, "value", bounded(fmt.Sprint(v), handlerpb.MaxReasonBytes), "stack", string(debug.Stack()))
+}
