@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -122,6 +123,13 @@ func hostSpec(h config.Handler) (host.Spec, error) {
 	}
 	if h.Builtin == "" {
 		spec.Path, spec.Args = h.Command[0], h.Command[1:]
+		if strings.ContainsRune(spec.Path, filepath.Separator) { // the process starts in Dir
+			absolute, err := filepath.Abs(spec.Path)
+			if err != nil {
+				return host.Spec{}, err
+			}
+			spec.Path = absolute
+		}
 		return spec, nil
 	}
 	self, err := os.Executable()

@@ -1,0 +1,140 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/delta"
+)
+
+func compile(t *testing.T, manifests string) (*Plan, config.Mistakes) {
+	t.Helper()
+	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
+	p, more := Compile(c)
+	mistakes = append(mistakes, more...)
+	mistakes.Sort()
+	return p, mistakes
+}
+
+func mustCompile(t *testing.T, manifests string) *Plan {
+	t.Helper()
+	p, mistakes := compile(t, manifests)
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	return p
+}
+
+const head = "apiVersion: informd.dev/v1alpha1\n"
+
+func source(name, spec string) string {
+	return head + "kind: Source\nmetadata: {name: " + name + "}\nspec: {" + spec + "}\n---\n"
+}
+
+func ruleOf(name, spec string) string {
+	return head + "kind: Rule\nmetadata: {name: " + name + "}\nspec: {" + spec + "}\n---\n"
+}
+
+const print = head + "kind: Handler\nmetadata: {name: print}\nspec: {builtin: log}\n---\n"
+
+func TestSourcesThatAskForTheSameShareAnInformer(t *testing.T) {
+	p := mustCompile(t, print+
+		source("a", `resource: v1/pods, labelSelector: "tier in (web),app=x"`)+
+		source("b", `resource: v1/pods, labelSelector: "app = x, tier in (web)"`)+
+		source("c", `resource: v1/pods`)+
+		source("d", `resource: v1/pods, namespaces: [shop, pay]`)+
+		source("e", `resource: v1/pods, namespaces: [pay]`)+
+		ruleOf("one", `source: a, handler: print`)+ruleOf("two", `source: b, handler: print`))
+	if got := len(p.Informers); got != 4 {
+		t.Errorf("%d informers, want 4: the selection of a and b, all pods, shop, pay", got)
+	}
+	if p.Sources[0].Informers[0] != p.Sources[1].Informers[0] {
+		t.Error("a and b select the same")
+	}
+	if p.Sources[3].Informers[1] != p.Sources[4].Informers[0] {
+		t.Error("e is one of d's namespaces")
+	}
+	if got := len(p.Sources[0].Informers[0].Rules); got != 2 {
+		t.Errorf("%d rules on the shared informer, want 2", got)
+	}
+}
+
+func TestIndexesOfOneTextAreOne(t *testing.T) {
+	p := mustCompile(t,
+		source("a", `resource: v1/pods, indexes: {byNode: object.spec.nodeName, byApp: object.metadata.labels.app}`)+
+			source("b", `resource: v1/pods, indexes: {node: object.spec.nodeName, byNode: object.status.hostIP}`))
+	if got := len(p.Informers[0].Indexes); got != 3 {
+		t.Errorf("%d indexes, want 3", got)
+	}
+	want := map[string]string{"node": "object.spec.nodeName", "byNode": "object.status.hostIP"}
+	if diff := cmp.Diff(want, p.Sources[1].Indexes); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
+	const index = `indexes: {byNode: object.spec.nodeName}`
+	reading := ruleOf("reads", `source: a, handler: print, where: 'object.status.phase == "Failed"', payload: {n: object.metadata.name}`)
+	for name, c := range map[string]struct{ manifests, want string }{
+		"whole by default":   {source("a", `resource: v1/pods, `+index) + reading, "whole"},
+		"needed":             {source("a", `resource: v1/pods, keep: needed, `+index) + reading, "metadata.name spec.nodeName status.phase"},
+		"another wants more": {source("a", `resource: v1/pods, keep: needed`) + source("b", `resource: v1/pods`) + reading, "whole"},
+		"no payload":         {source("a", `resource: v1/pods, keep: needed`) + ruleOf("sends", `source: a, handler: print`), "whole"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			keep, got := mustCompile(t, print+c.manifests).Informers[0].Keep, "whole"
+			if keep != nil {
+				got = keep.String()
+			}
+			if got != c.want {
+				t.Errorf("keeps %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestRules(t *testing.T) {
+	p := mustCompile(t, print+head+"kind: Handler\nmetadata: {name: idle}\nspec: {builtin: log}\n---\n"+
+		source("a", `resource: v1/pods, resync: 10m`)+
+		ruleOf("plain", `source: a, handler: print`)+
+		ruleOf("own", `source: a, handler: print, resync: 1h, delivery: every, events: [deleted]`)+
+		ruleOf("never", `source: a, handler: print, resync: 0`))
+	plain, own, never := p.Rules[0], p.Rules[1], p.Rules[2]
+	if plain.Resync != 10*time.Minute || own.Resync != time.Hour || never.Resync != 0 {
+		t.Errorf("resyncs %v, %v, %v", plain.Resync, own.Resync, never.Resync)
+	}
+	if plain.Every || !own.Every || plain.Events != delta.All || own.Events != delta.SetOf(delta.Deleted) {
+		t.Errorf("delivery or events of %+v and %+v", plain, own)
+	}
+	if len(p.Handlers) != 1 || p.Handlers[0].Name != "print" {
+		t.Errorf("handlers %v: nothing is delivered to idle", p.Handlers)
+	}
+}
+
+func TestEveryMistakeAtOnce(t *testing.T) {
+	p, mistakes := compile(t, print+
+		source("a", "resource: v1/pods, indexes: {byNode: object.spec.}")+
+		ruleOf("one", "source: a, handler: print, where: now() == nil, when: objekt.x")+
+		ruleOf("two", `source: a, handler: nobody, payload: {x: [1 +, 'byIndex("byNod", 1)']}`))
+	if p != nil {
+		t.Error("a plan with mistakes")
+	}
+	var got []string
+	for _, m := range mistakes {
+		got = append(got, strings.SplitN(m.Error(), "\n", 2)[0])
+	}
+	want := []string{"rules.yaml:9:", "rules.yaml:14:", "rules.yaml:14:", "rules.yaml:19:", "rules.yaml:19:", "rules.yaml:19:"}
+	for i, prefix := range want {
+		if i >= len(got) || !strings.HasPrefix(got[i], prefix) {
+			t.Fatalf("mistakes:\n%s\nwant them at:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%d mistakes:\n%s", len(got), strings.Join(got, "\n"))
+	}
+	t.Log("\n" + mistakes.Error())
+}
