@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -47,7 +48,8 @@ func newServer(t *testing.T) (*apistub.Server, dynamic.Interface) {
 }
 
 func pod(name, app string) string {
-	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop","labels":{"app":%q}},"spec":{"n":9007199254740993}}`, name, app)
+	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop","labels":{"app":%q}},"spec":{"n":9007199254740993}}`,
+		name, app)
 }
 
 func TestObjectsAreStoredAsAServerStoresThem(t *testing.T) {
@@ -89,7 +91,8 @@ func TestListSelectsAndPages(t *testing.T) {
 		opts              metav1.ListOptions
 		want              []string
 	}{
-		{"all of them", "", metav1.ListOptions{}, []string{"default/p9", "shop/p0", "shop/p1", "shop/p2", "shop/p3", "shop/p4"}},
+		{"all of them", "", metav1.ListOptions{},
+			[]string{"default/p9", "shop/p0", "shop/p1", "shop/p2", "shop/p3", "shop/p4"}},
 		{"one namespace", "default", metav1.ListOptions{}, []string{"default/p9"}},
 		{"by label", "", metav1.ListOptions{LabelSelector: "app=db"}, []string{"shop/p1", "shop/p3"}},
 		{"by name", "", metav1.ListOptions{FieldSelector: "metadata.name=p2"}, []string{"shop/p2"}},
@@ -123,7 +126,8 @@ func TestListSelectsAndPages(t *testing.T) {
 	if diff := cmp.Diff([]string{"shop/p3", "shop/p4"}, keys(rest)); diff != "" {
 		t.Error(diff)
 	}
-	if rest.GetContinue() != "" || rest.GetResourceVersion() != first.GetResourceVersion() || rest.Items[0].GetLabels()["app"] != "db" {
+	if rest.GetContinue() != "" || rest.GetResourceVersion() != first.GetResourceVersion() ||
+		rest.Items[0].GetLabels()["app"] != "db" {
 		t.Errorf("second page is of another moment: %v", rest.Object)
 	}
 	s.Expire()
@@ -131,7 +135,9 @@ func TestListSelectsAndPages(t *testing.T) {
 	if !apierrors.IsResourceExpired(err) {
 		t.Errorf("continue after Expire: %v", err)
 	}
-	_, err = client.Resource(pods).List(t.Context(), metav1.ListOptions{ResourceVersion: "1000000"})
+	// Not by the dynamic client, which would retry ten times, as told by Retry-After.
+	raw := discovery.NewDiscoveryClientForConfigOrDie(s.Config()).RESTClient()
+	err = raw.Get().AbsPath("/api/v1/pods").Param("resourceVersion", "1000000").MaxRetries(0).Do(t.Context()).Error()
 	if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
 		t.Errorf("list of the future: %v", err)
 	}
@@ -295,7 +301,7 @@ func TestForbidFailAndWithdraw(t *testing.T) {
 	}
 }
 
-func TestHoldListsCountsWhatIsHeld(t *testing.T) {
+func TestListsAreHeldAndSlow(t *testing.T) {
 	s, client := newServer(t)
 	release := s.HoldLists()
 	var held sync.WaitGroup
@@ -311,6 +317,16 @@ func TestHoldListsCountsWhatIsHeld(t *testing.T) {
 	held.Wait()
 	if got := s.Requests().Lists[pods]; got != 3 {
 		t.Errorf("%d lists counted", got)
+	}
+
+	const slow = 20 * time.Millisecond
+	s.SlowLists(slow)
+	start := time.Now()
+	if _, err := client.Resource(pods).List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took < slow {
+		t.Errorf("a slow list took %v", took)
 	}
 }
 

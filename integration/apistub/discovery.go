@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// discover answers the paths that are about no resource. It knows no aggregated discovery: clients take the plain answer
-// and ask on.
+// discover answers the paths that are about no resource. It knows no aggregated discovery: clients take the plain
+// answer and ask on.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request) {
 	served := s.discoverable()
 	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -58,7 +58,10 @@ func (s *Server) discoverable() []resource {
 }
 
 func groups(served []resource) metav1.APIGroupList {
-	list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+	list := metav1.APIGroupList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+		Groups:   []metav1.APIGroup{},
+	}
 	for _, res := range served {
 		gv := res.gvr.GroupVersion()
 		v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -32,7 +33,7 @@ func TestSharedInformer(t *testing.T) {
 
 			// What happens while the watch is down comes when it resumes, without another list.
 			before := s.Requests()
-			s.Fail(func(*http.Request) *metav1.Status { return &metav1.Status{Code: 500} })
+			s.Fail(busy)
 			s.DropWatches()
 			s.Apply(pods, pod("a", "db"))
 			s.Fail(nil)
@@ -46,7 +47,7 @@ func TestSharedInformer(t *testing.T) {
 			}
 
 			// After 410 a missed deletion comes from comparing.
-			s.Fail(func(*http.Request) *metav1.Status { return &metav1.Status{Code: 500} })
+			s.Fail(busy)
 			s.DropWatches()
 			s.Delete(pods, "shop", "a")
 			s.Expire()
@@ -67,6 +68,12 @@ func TestSharedInformer(t *testing.T) {
 	}
 }
 
+// busy is an answer upon which the reflector tries the same again.
+func busy(*http.Request) *metav1.Status {
+	return &apierrors.NewTooManyRequestsError("busy").ErrStatus
+}
+
+// recorder notes what an informer tells.
 type recorder struct {
 	mu  sync.Mutex
 	got map[string]chan struct{} // closed when it was seen

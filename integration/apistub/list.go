@@ -22,8 +22,8 @@ func (s *Server) get(w http.ResponseWriter, res *resource, q request) error {
 	return nil
 }
 
-// list answers with the objects of one moment: the present; that of resourceVersion if it must match exactly; that of the
-// first page for later ones. As behind kube-apiserver's cache, resourceVersion 0 means no pages.
+// list answers with the objects of one moment: the present; that of resourceVersion if it must match exactly; that of
+// the first page for later ones. As behind kube-apiserver's cache, resourceVersion 0 means no pages.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, res *resource, q request) error {
 	end, err := s.beginListing(r)
 	if err != nil {
@@ -69,7 +69,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, res *resource, q r
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriterSize(w, 64<<10)
 	defer out.Flush()
-	fmt.Fprintf(out, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, res.kind+"List", q.gvr.GroupVersion(), encode(meta))
+	fmt.Fprintf(out, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`,
+		res.kind+"List", q.gvr.GroupVersion(), encode(meta))
 	for i, d := range docs {
 		if i > 0 {
 			out.WriteByte(',')
@@ -84,8 +85,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, res *resource, q r
 	return nil
 }
 
-// builtIn tells the groups of Kubernetes itself: the items of their lists have no apiVersion and kind. A custom resource's
-// have.
+// builtIn tells the groups of Kubernetes itself: the items of their lists have no apiVersion and kind. Those of custom
+// resources have.
 func builtIn(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }

@@ -44,8 +44,8 @@ func (s *Server) Serve(gvr schema.GroupVersionResource, kind string, namespaced 
 	})
 }
 
-// Withdraw stops serving a resource: its objects are gone without an event, its watches end, requests for it get 404 and
-// discovery does not list it. Delete the objects first to have it as when a CRD is deleted in good order.
+// Withdraw stops serving a resource: its objects are gone without an event, its watches end, requests for it get 404
+// and discovery does not list it. Delete the objects first to have it as when a CRD is deleted in good order.
 func (s *Server) Withdraw(gvr schema.GroupVersionResource) {
 	s.set(func() {
 		if res := s.resources[gvr]; res != nil {
@@ -73,8 +73,8 @@ func (s *Server) Apply(gvr schema.GroupVersionResource, obj any) *unstructured.U
 	return u
 }
 
-// Load applies n objects at once: no list shows some of them without the others. object makes the i-th of them; nil makes
-// small ones that are called load-000000, load-000001, ….
+// Load applies n objects at once: no list shows some of them without the others. object makes the i-th of them; nil
+// makes small ones that are called load-000000, load-000001, ….
 func (s *Server) Load(gvr schema.GroupVersionResource, n int, object func(i int) any) {
 	s.tb.Helper()
 	if object == nil {

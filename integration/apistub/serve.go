@@ -45,8 +45,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// parsePath reads PREFIX/RESOURCE[/NAME] and PREFIX/namespaces/NAMESPACE/RESOURCE[/NAME], where PREFIX is /api/VERSION or
-// /apis/GROUP/VERSION. Other paths are discovery's, or nobody's.
+// parsePath reads PREFIX/RESOURCE[/NAME] and PREFIX/namespaces/NAMESPACE/RESOURCE[/NAME], where PREFIX is /api/VERSION
+// or /apis/GROUP/VERSION. Other paths are discovery's, or nobody's.
 func parsePath(path string) (request, bool) {
 	var q request
 	p := strings.Split(strings.Trim(path, "/"), "/")
@@ -84,8 +84,10 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, q request) err
 	switch {
 	case forbidden:
 		return apierrors.NewForbidden(q.gvr.GroupResource(), q.name, fmt.Errorf(
-			"User \"stub\" cannot %s resource %q in API group %q", verb, q.gvr.Resource, q.gvr.Group))
-	case res == nil, !res.namespaced && q.namespace != "", res.namespaced && q.name != "" && q.namespace == "":
+			"%s cannot %s resource %q in API group %q", `User "stub"`, verb, q.gvr.Resource, q.gvr.Group))
+	case res == nil,
+		!res.namespaced && q.namespace != "",
+		res.namespaced && q.namespace == "" && q.name != "":
 		http.Error(w, "404 page not found", http.StatusNotFound) // as the real one, no Status
 		return nil
 	case q.name != "":

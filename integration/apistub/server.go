@@ -28,8 +28,8 @@ import (
 // DefaultHistory is how many changes of a resource a Server remembers, unless SetHistory says otherwise.
 const DefaultHistory = 1000
 
-// Server is made by New. Its methods are safe for concurrent use, but those that take objects fail the test if these are
-// wrong, and so belong on the test's goroutine.
+// Server is made by New. Its methods are safe for concurrent use, but those that take objects fail the test if these
+// are wrong, and so belong on the test's goroutine.
 type Server struct {
 	tb   testing.TB
 	http *httptest.Server
@@ -53,10 +53,14 @@ type Server struct {
 
 // Requests is what a Server was asked, whether it complied or not, by resource, served or not.
 type Requests struct {
-	Gets, Lists map[schema.GroupVersionResource]int // each page of a list counts
-	Watches     map[schema.GroupVersionResource]int // WatchLists included
-	WatchLists  map[schema.GroupVersionResource]int // watches that asked for initial events
-	MaxListing  int                                 // most initial states served at once: lists, and WatchLists until their end
+	Gets       map[schema.GroupVersionResource]int
+	Lists      map[schema.GroupVersionResource]int // each page of a list counts
+	Watches    map[schema.GroupVersionResource]int // WatchLists included
+	WatchLists map[schema.GroupVersionResource]int // watches that asked for initial events
+
+	// MaxListing is the most initial states that were served at once: lists, and WatchLists until their initial events
+	// end.
+	MaxListing int
 }
 
 // New starts a Server that serves no resource yet and is closed with the test.

@@ -44,8 +44,8 @@ func (s *Server) Expire() {
 	})
 }
 
-// SetHistory bounds how many changes of each resource are remembered from now on. It must be set above what is loaded at
-// once beneath open watches if they are to see it all.
+// SetHistory bounds how many changes of each resource are remembered from now on. It must be set above what is loaded
+// at once beneath open watches if they are to see it all.
 func (s *Server) SetHistory(n int) {
 	s.set(func() {
 		s.history = max(n, 0)

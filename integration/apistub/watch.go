@@ -99,7 +99,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 	return nil
 }
 
-// next writes what is new to a watch. more is false after an ERROR event. changed is closed when there is more to write.
+// next writes what is new to a watch. more is false after an ERROR event. changed is closed when there is more to
+// write.
 func (s *Server) next(me *watch, out *frames) (changed <-chan struct{}, more bool) {
 	s.mu.Lock()
 	events, ok := me.res.since(me.cursor)
