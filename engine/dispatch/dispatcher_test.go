@@ -3,7 +3,6 @@ package dispatch
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,68 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
-
-func TestEvent(t *testing.T) {
-	const id = `"rule":"r","attempt":1,"resource":{"group":"","version":"v1","resource":"pods"},` +
-		`"namespace":"shop","name":"web","uid":"u"`
-	pod := func(version int) string {
-		return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"web","uid":"u","resourceVersion":"%d"}}`, version)
-	}
-	withPayload := updated("web", "u", 2)
-	withPayload.Payload = json.RawMessage(`{"a":1}`)
-	resync := rule.Match{Delta: delta.Delta{Type: delta.Synced, Object: added("web", "u", 2).Delta.Object, Round: 99}}
-	tests := []struct {
-		name  string
-		match rule.Match
-		want  string
-	}{
-		{"added", added("web", "u", 1),
-			`{"id":"r/u/added/1","event":"added","resourceVersion":"1","object":` + pod(1) + `,` + id + `}`},
-		{"updated comes with old", updated("web", "u", 2),
-			`{"id":"r/u/updated/2","event":"updated","resourceVersion":"2","object":` + pod(2) + `,"old":` + pod(1) + `,` + id + `}`},
-		{"deleted does not", deleted("web", "u", 3),
-			`{"id":"r/u/deleted/3","event":"deleted","resourceVersion":"3","object":` + pod(3) + `,` + id + `}`},
-		{"the id of a resync has its round", resync,
-			`{"id":"r/u/synced/2/99","event":"synced","resourceVersion":"2","object":` + pod(2) + `,` + id + `}`},
-		{"a payload stands for the objects", withPayload,
-			`{"id":"r/u/updated/2","event":"updated","resourceVersion":"2","payload":{"a":1},` + id + `}`},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var h recorder
-				d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
-				l := d.Lane("r", pods, LaneOptions{})
-				start(t, d)
-				l.Offer(test.match)
-				synctest.Wait()
-				if len(h.events) != 1 {
-					t.Fatalf("%d events", len(h.events))
-				}
-				got, err := json.Marshal(h.events[0])
-				if err != nil {
-					t.Fatal(err)
-				}
-				equal(t, "event", normal(t, got), normal(t, []byte(test.want)))
-				if o := h.events[0].Object; o != nil && &o[0] != &test.match.Delta.Object.JSON()[0] {
-					t.Error("the object's JSON was copied")
-				}
-			})
-		})
-	}
-}
-
-func normal(t *testing.T, b []byte) (v any) {
-	t.Helper()
-	if err := json.Unmarshal(b, &v); err != nil {
-		t.Fatalf("%v: %s", err, b)
-	}
-	return v
-}
 
 // Objects go in parallel up to Concurrency, also over several rules; one object of one rule never does.
 func TestParallelism(t *testing.T) {
@@ -155,65 +94,11 @@ func TestEveryKeepsOrderThroughRetries(t *testing.T) {
 		l.Offer(added("web", "u", 1))
 		l.Offer(updated("web", "u", 2))
 		l.Offer(deleted("web", "u", 3))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		equal(t, "events", h.ids(), []string{
 			"r/u/added/1", "r/u/added/1 #2", "r/u/updated/2", "r/u/updated/2 #2", "r/u/deleted/3", "r/u/deleted/3 #2",
 		})
 	})
-}
-
-// The payload of a merged change is made anew where it could have come out otherwise, once, when it is delivered.
-func TestPayloadOfMerged(t *testing.T) {
-	payload := func(m rule.Match) rule.Match {
-		m.Payload = json.RawMessage(`"` + m.Delta.ID("r") + `"`)
-		return m
-	}
-	tests := []struct {
-		name    string
-		matches []rule.Match
-		fail    bool
-		made    int
-		want    string
-	}{
-		{"one alone has its own", []rule.Match{added("web", "u", 1)}, false, 0, `"r/u/added/1"`},
-		{"updates into an addition", []rule.Match{added("web", "u", 1), updated("web", "u", 2), updated("web", "u", 3)},
-			false, 1, `"remade r/u/added/3"`},
-		{"old is another", []rule.Match{updated("web", "u", 2), updated("web", "u", 3)}, false, 1, `"remade r/u/updated/3"`},
-		{"a deletion stands for itself", []rule.Match{updated("web", "u", 2), deleted("web", "u", 3)}, false, 0, `"r/u/deleted/3"`},
-		{"the newer stands if it fails", []rule.Match{added("web", "u", 1), updated("web", "u", 2)}, true, 1, `"r/u/updated/2"`},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var made atomic.Int32
-				tries := 0
-				h := recorder{answer: func(context.Context, handler.Event) error {
-					if tries++; tries == 1 {
-						return errors.New("again, with the same payload")
-					}
-					return nil
-				}}
-				d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
-				l := d.Lane("r", pods, LaneOptions{Remerge: func(d delta.Delta) (json.RawMessage, error) {
-					made.Add(1)
-					if test.fail {
-						return nil, errors.New("no such field")
-					}
-					return json.RawMessage(`"remade ` + d.ID("r") + `"`), nil
-				}})
-				for _, m := range test.matches {
-					l.Offer(payload(m))
-				}
-				start(t, d)
-				time.Sleep(time.Minute)
-				equal(t, "attempts", len(h.events), 2)
-				for _, ev := range h.events {
-					equal(t, "payload", string(ev.Payload), test.want)
-				}
-				equal(t, "times made", int(made.Load()), test.made)
-			})
-		})
-	}
 }
 
 // A rule with a backlog gets every second delivery, not all of them.
@@ -259,7 +144,7 @@ func TestReady(t *testing.T) {
 		l := d.Lane("r", pods, LaneOptions{})
 		stop := start(t, d)
 		l.Offer(added("web", "u", 1))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		l.Offer(updated("web", "u", 2))
 		equal(t, "events before it is ready", h.ids(), nil)
 		close(open)
@@ -336,7 +221,7 @@ func TestClosedLane(t *testing.T) {
 		gone.Close()
 		gone.Offer(added("api", "w", 1))
 		stays.Offer(added("web", "u", 1))
-		time.Sleep(1500 * time.Millisecond)
+		pass(1500 * time.Millisecond)
 		equal(t, "events", h.ids(), []string{"gone/u/added/1", "stays/u/added/1"})
 	})
 }
@@ -355,7 +240,7 @@ func TestObserver(t *testing.T) {
 		start(t, d)
 		for version := range 3 {
 			l.Offer(updated("web", "u", version+1))
-			time.Sleep(3 * time.Minute)
+			pass(3 * time.Minute)
 		}
 		var got []Result
 		for _, delivery := range seen.list() {
@@ -386,7 +271,7 @@ func TestLog(t *testing.T) {
 		stop := start(t, d)
 		l.Offer(added("refused", "u", 1))
 		l.Offer(added("failing", "v", 1))
-		time.Sleep(90 * time.Second)
+		pass(90 * time.Second)
 		stop()
 		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 		slices.SortFunc(lines, func(a, b string) int { return strings.Index(a, "msg=") - strings.Index(b, "msg=") })

@@ -84,7 +84,7 @@ func TestBackoffIsPerObject(t *testing.T) {
 		for version := 1; version <= 60; version++ { // a hot object: a change each second
 			l.Offer(updated("failing", "f", version))
 			l.Offer(updated("well", "w", version))
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		last := time.Duration(0)
 		for i, want := range []time.Duration{0, 1, 2, 4, 8, 8, 8, 8, 8} {
@@ -116,10 +116,8 @@ func TestAttemptsOfTheSameEventAfterMerging(t *testing.T) {
 		start(t, d)
 		l.Offer(added("web", "u", 1))
 		synctest.Wait()
-		resync := added("web", "u", 1)
-		resync.Delta.Type, resync.Delta.Round = 3, 1234
-		l.Offer(resync)
-		time.Sleep(time.Minute)
+		l.Offer(synced("web", "u", 1, 1234))
+		pass(time.Minute)
 		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2", "r/u/added/1 #3"})
 		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: down"})
 	})
@@ -176,10 +174,10 @@ func TestRedrive(t *testing.T) {
 				t.Fatalf("Take: %v %v", ok, err)
 			}
 			l.Redrive(letter)
-			time.Sleep(time.Minute)
+			pass(time.Minute)
 		}
 		l.Offer(added("web", "u", 1))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		redrive() // in vain: it has its attempts, and is dead again
 		broken = false
 		redrive()
@@ -240,7 +238,7 @@ func TestPoisonousObject(t *testing.T) {
 				l.Offer(added("poison", "p", 1))
 			}
 		}
-		time.Sleep(10 * time.Minute)
+		pass(10 * time.Minute)
 		equal(t, "dead", letters(t, dead), []string{"r/p/added/1: in flight at three crashes of the handler"})
 		equal(t, "stats", l.Stats().Waiting+l.Stats().InFlight, 0)
 		var attempts []int
@@ -262,9 +260,9 @@ func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
 		start(t, d)
 		for version := 1; version <= 3; version++ {
 			l.Offer(updated("web", "u", version))
-			time.Sleep(700 * time.Millisecond) // less than the shortest delay: each retry has the next change
+			pass(700 * time.Millisecond) // less than the shortest delay: each retry has the next change
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		equal(t, "dead", letters(t, dead)[0], "r/u/updated/3: in flight at three crashes of the handler")
 		equal(t, "events", len(h.events), 3)
 	})
@@ -281,9 +279,9 @@ func TestSuspectsOfClosedLane(t *testing.T) {
 			gone.Offer(added(name, name, 1))
 		}
 		stays.Offer(added("c", "c", 1))
-		time.Sleep(1600 * time.Millisecond) // the crash, and the longest delay behind it: one is out, three are held
+		pass(1600 * time.Millisecond) // the crash, and the longest delay behind it: one is out, three are held
 		gone.Close()
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		ids := h.ids()
 		equal(t, "delivered", slices.Contains(ids, "stays/c/added/1 #2"), true)
 		equal(t, "held", len(d.suspects.held), 0)
@@ -298,7 +296,7 @@ func TestPanicIsAFailure(t *testing.T) {
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		l.Offer(added("web", "u", 1))
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2"})
 		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: handler panicked: oops"})
 	})
@@ -372,7 +370,7 @@ func TestDeadLetterThatCannotBeKeptIsRepeated(t *testing.T) {
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		l.Offer(added("web", "u", 1))
-		time.Sleep(2 * time.Minute)
+		pass(2 * time.Minute)
 		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2"})
 		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: rejected"})
 	})

@@ -163,7 +163,7 @@ func witnessed(t *testing.T, changes, answers []byte) {
 	for n := 1; n < len(changes); n++ {
 		b := next()
 		if b&7 == 7 {
-			time.Sleep(time.Duration(b>>3&7) * 200 * time.Millisecond)
+			pass(time.Duration(b>>3&7) * 200 * time.Millisecond)
 			continue
 		}
 		name := []string{"web", "db", "api", "job"}[b&3]
@@ -173,7 +173,7 @@ func witnessed(t *testing.T, changes, answers []byte) {
 			t.Fatalf("%d wait of %d names", stats.Waiting, len(there.names))
 		}
 	}
-	time.Sleep(time.Hour)
+	pass(time.Hour)
 	if stats := l.Stats(); stats.Waiting+stats.InFlight > 0 {
 		t.Fatalf("it does not end: %+v", stats)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -44,6 +46,10 @@ func deleted(name, uid string, version int) rule.Match {
 	return rule.Match{Delta: delta.Delta{
 		Type: delta.Deleted, Object: pod(name, uid, version), Old: pod(name, uid, version-1),
 	}}
+}
+
+func synced(name, uid string, version int, round int64) rule.Match {
+	return rule.Match{Delta: delta.Delta{Type: delta.Synced, Object: pod(name, uid, version), Round: round}}
 }
 
 // recorder is a handler that notes what it was given and answers as answer says, if set.
@@ -91,6 +97,12 @@ func start(t *testing.T, d *Dispatcher) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// pass has d go by, and everything happen that is due.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 func equal[T any](t *testing.T, what string, got, want T) {

@@ -1,0 +1,102 @@
+package queue
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ready atomic.Int32
+		q := newChanges(Options[change]{Ready: func() { ready.Add(1) }})
+		start := time.Now()
+		q.Add("web", change{"added", "1", 1})
+		q.Retry("web", take(t, q), time.Minute)
+		takeNone(t, q)
+
+		// A newer change neither overtakes the one that is due for a retry nor brings it forward.
+		time.Sleep(30 * time.Second)
+		q.Add("web", change{"updated", "1", 2})
+		takeNone(t, q)
+		equal(t, "stats", q.Stats(), Stats{Waiting: 1, Delayed: 1, OldestAge: 30 * time.Second})
+		equal(t, "times that something became ready", ready.Load(), 1)
+
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		equal(t, "times that something became ready", ready.Load(), 2)
+		item, _ := q.Take()
+		equal(t, "item", item, Item[string, change]{"web", change{"added", "1", 2}, start})
+		q.Done("web")
+		equal(t, "stats", q.Stats(), Stats{})
+	})
+}
+
+func TestRetryMergesWithWhatCameWhileInFlight(t *testing.T) {
+	q := newChanges(Options[change]{})
+	q.Add("web", change{"added", "1", 1})
+	c := take(t, q)
+	q.Add("web", change{"deleted", "1", 2})
+	q.Add("web", change{"added", "2", 3})
+	q.Retry("web", c, 0)
+	// The addition was handed out, so its handler may know the object: the deletion stays.
+	equal(t, "waiting", q.Stats().Waiting, 2)
+	equal(t, "first", take(t, q), change{"deleted", "1", 2})
+	q.Done("web")
+	equal(t, "second", take(t, q), change{"added", "2", 3})
+}
+
+func TestRetriesOfOneKeyDoNotHoldOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newChanges(Options[change]{})
+		for i, after := range []time.Duration{3, 1, 2, 1} {
+			key := fmt.Sprint(i)
+			q.Add(key, change{"added", key, i})
+			take(t, q)
+			q.Retry(key, change{"added", key, i}, after*time.Second)
+		}
+		q.Add("other", change{"added", "o", 9})
+		equal(t, "at once", take(t, q).uid, "o")
+
+		var order []string
+		for range 3 {
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for item, ok := q.Take(); ok; item, ok = q.Take() {
+				order = append(order, item.Key)
+			}
+			order = append(order, "|")
+		}
+		equal(t, "order", strings.Join(order, " "), "1 3 | 2 | 0 |")
+	})
+}
+
+func TestRedrivenGoesFirstAndAsItIs(t *testing.T) {
+	q := newChanges(Options[change]{})
+	q.Add("web", change{"updated", "1", 7})
+	seven := take(t, q)
+	q.Redrive("web", change{"added", "1", 1}) // given up long ago
+	q.Add("web", change{"updated", "1", 8})
+	q.Retry("web", seven, 0)
+
+	equal(t, "first", take(t, q), change{"added", "1", 1})
+	q.Retry("web", change{"added", "1", 1}, 0)
+	equal(t, "again", take(t, q), change{"added", "1", 1})
+	q.Done("web")
+	equal(t, "then", take(t, q), change{"updated", "1", 8})
+	q.Done("web")
+	equal(t, "stats", q.Stats(), Stats{})
+}
+
+func TestDoneAndRetryOfWhatIsNotInFlight(t *testing.T) {
+	q := newChanges(Options[change]{})
+	q.Done("web")
+	q.Retry("web", change{"added", "1", 1}, 0)
+	equal(t, "stats", q.Stats(), Stats{})
+	q.Add("web", change{"added", "1", 1})
+	q.Done("web")
+	equal(t, "taken", take(t, q), change{"added", "1", 1})
+}
