@@ -2,12 +2,10 @@ package expr
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
-	"github.com/expr-lang/expr/file"
 )
 
 // Compile compiles text for a purpose. An error is an *Error.
@@ -87,11 +85,16 @@ func constant(v any) operand {
 }
 
 func (c *compiler) errorf(at ast.Node, format string, args ...any) error {
-	return c.errorAt(at.Location(), format, args...)
-}
-
-func (c *compiler) errorAt(at file.Location, format string, args ...any) error {
-	return &Error{offset(c.text, at.From), fmt.Sprintf(format, args...)}
+	for { // a member is located where its property is
+		if m, ok := at.(*ast.MemberNode); ok {
+			at = m.Node
+		} else if chain, ok := at.(*ast.ChainNode); ok {
+			at = chain.Node
+		} else {
+			break
+		}
+	}
+	return &Error{offset(c.text, at.Location().From), fmt.Sprintf(format, args...)}
 }
 
 func (c *compiler) slot() int {
@@ -186,7 +189,7 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 		c.readsEvent = true
 		return operand{eval: func(r *run) (any, error) { return r.env.Event, nil }}, c.onlyOfChanges(n, "event")
 	}
-	if _, ok := functions[n.Value]; ok || isPredicate(n.Value) {
+	if isFunction(n.Value) {
 		return operand{}, c.errorf(n, "%s is a function; call it as %s(…)", n.Value, n.Value)
 	}
 	return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), suggest(n.Value, c.names()))
@@ -323,8 +326,4 @@ func clip(name string) string {
 		return strings.ToValidUTF8(name[:64], "") + "…"
 	}
 	return name
-}
-
-func functionNames() []string {
-	return slices.Concat(slices.Collect(maps.Keys(functions)), slices.Collect(maps.Keys(predicates)), []string{"now", "byIndex"})
 }

@@ -2,6 +2,7 @@ package expr
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
@@ -30,6 +31,17 @@ func init() {
 	}
 }
 
+func isFunction(name string) bool {
+	_, ok := functions[name]
+	return ok || isPredicate(name) || name == "now" || name == "byIndex"
+}
+
+func functionNames() []string {
+	names := []string{"now", "byIndex"}
+	names = slices.AppendSeq(names, maps.Keys(functions))
+	return slices.AppendSeq(names, maps.Keys(predicates))
+}
+
 // absent are functions of expr-lang that there are not here, and what to do instead.
 var absent = map[string]string{
 	"date":     "use time(…), which reads RFC 3339",
@@ -54,7 +66,7 @@ func (c *compiler) call(n *ast.CallNode) (operand, error) {
 func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, error) {
 	get, ok := methods[name]
 	if !ok {
-		if _, ok := functions[name]; ok || isPredicate(name) {
+		if isFunction(name) {
 			return operand{}, c.errorf(n, "%s is a function; write %s(x) or x | %s()", name, name, name)
 		}
 		return operand{}, c.errorf(n, "unknown method %q", clip(name))
@@ -167,14 +179,16 @@ func (c *compiler) count(at ast.Node, name string, n, least, most int) error {
 	if n >= least && n <= most {
 		return nil
 	}
-	want := fmt.Sprint(least)
+	want := fmt.Sprintf("%d to %d arguments", least, most)
 	switch {
 	case most == many:
-		want = fmt.Sprintf("at least %d", least)
-	case most != least:
-		want = fmt.Sprintf("%d to %d", least, most)
+		want = fmt.Sprintf("at least %d argument", least)
+	case most == least && least == 1:
+		want = "1 argument"
+	case most == least:
+		want = fmt.Sprintf("%d arguments", least)
 	}
-	return c.errorf(at, "%s takes %s arguments, not %d", name, want, n)
+	return c.errorf(at, "%s takes %s, not %d", name, want, n)
 }
 
 func (c *compiler) now(at ast.Node, arguments []ast.Node) (operand, error) {

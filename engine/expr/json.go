@@ -21,20 +21,20 @@ func (r *run) encodable(v any, depth int) (out any, changed bool, err error) {
 	if depth > maxDepth {
 		return nil, false, errDepth
 	}
-	switch v := v.(type) {
+	switch x := v.(type) {
 	case nil, bool, int64:
 		return v, false, r.alloc(sizeBoxed)
 	case float64:
-		if math.IsInf(v, 0) || math.IsNaN(v) {
+		if math.IsInf(x, 0) || math.IsNaN(x) {
 			return nil, false, failf("a number is too large for JSON")
 		}
 		return v, false, r.alloc(sizeBoxed)
 	case string:
-		return v, false, r.alloc(sizeBoxed + len(v))
+		return v, false, r.alloc(sizeBoxed + len(x))
 	case []any:
-		return r.encodableList(v, depth)
+		return r.encodableList(x, depth)
 	case map[string]any:
-		return r.encodableMap(v, depth)
+		return r.encodableMap(x, depth)
 	case time.Time, time.Duration, *quantity:
 		s, err := r.text("string", v)
 		return s, true, err

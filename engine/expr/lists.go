@@ -106,28 +106,29 @@ func (r *run) reversed(list []any) (any, error) {
 
 // concat takes nil for an empty list. Nothing but nils gives nil.
 func concat(r *run, args []any) (any, error) {
-	var out []any
+	n, allNil := 0, true
 	for _, arg := range args {
-		if arg == nil {
-			continue
-		}
-		list, ok := arg.([]any)
-		if !ok {
+		switch list := arg.(type) {
+		case nil:
+		case []any:
+			n, allNil = n+len(list), false
+		default:
 			return nil, wrongArgument("concat", arg)
 		}
-		if err := r.scan(16 * len(list)); err != nil {
-			return nil, err
-		}
-		if err := r.allocList(2 * len(list)); err != nil { // append doubles
-			return nil, err
-		}
-		if out == nil {
-			out = []any{}
-		}
-		out = append(out, list...)
 	}
-	if out == nil {
+	if allNil {
 		return nil, nil
+	}
+	if err := r.scan(16 * n); err != nil {
+		return nil, err
+	}
+	if err := r.allocList(n); err != nil {
+		return nil, err
+	}
+	out := make([]any, 0, n)
+	for _, arg := range args {
+		list, _ := arg.([]any)
+		out = append(out, list...)
 	}
 	return out, nil
 }

@@ -285,7 +285,7 @@ func (r *run) match(v any, re *pattern) (any, error) {
 		return nil, failf(`operator "matches" needs two strings, not %s and a string`, some(v))
 	}
 	// Go's regular expressions take time in proportion to the text times the pattern.
-	if err := r.scan(len(s)/2 + len(s)/2*re.size); err != nil {
+	if err := r.scan(len(s) * re.size); err != nil {
 		return nil, err
 	}
 	return re.re.MatchString(s), nil

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/parser/lexer"
@@ -107,6 +108,12 @@ func syntaxError(text string, err error) *Error {
 	message = namedToken.ReplaceAllString(message, "$1")
 	message = endToken.ReplaceAllString(message, "unexpected end of the expression")
 	message = tooBig.ReplaceAllString(message, "the number does not fit into 64 bits")
+	if strings.Contains(message, "maximum allowed nodes") {
+		return &Error{0, fmt.Sprintf("the expression has more than %d parts", conf.DefaultMaxNodes)}
+	}
+	if strings.Contains(message, "unexpected end") {
+		return &Error{len(text), message}
+	}
 	return &Error{offset(text, e.From), message}
 }
 

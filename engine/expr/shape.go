@@ -104,15 +104,26 @@ func (r *reach) touch(s shape) { r.touched = append(r.touched, s.paths...) }
 func (r *reach) set() *object.Paths {
 	const nothing = ""
 	kept := make(map[string]bool) // every place that is on the way to what is read
-	key := func(path []string) string { return strings.Join(path, "\x00") }
-	for _, path := range r.paths.List() {
-		for i := range len(path) + 1 {
-			kept[key(path[:i])] = true
+	keep := func(path []string) {
+		var key strings.Builder
+		kept[""] = true
+		for _, name := range path {
+			key.WriteString(name)
+			key.WriteByte(0)
+			kept[key.String()] = true
 		}
 	}
+	for _, path := range r.paths.List() {
+		keep(path)
+	}
+	slices.SortStableFunc(r.touched, func(a, b []string) int { return len(b) - len(a) })
 	for _, path := range r.touched {
-		if !kept[key(path)] && !r.paths.Covers(path...) {
-			kept[key(path)] = true
+		key := strings.Join(path, "\x00")
+		if len(path) > 0 {
+			key += "\x00"
+		}
+		if !kept[key] && !r.paths.Covers(path...) {
+			keep(path)
 			r.paths.Add(append(slices.Clip(path), nothing)...)
 		}
 	}

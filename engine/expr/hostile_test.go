@@ -1,0 +1,224 @@
+package expr
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostileEnv has a long string, a long list and a deep value for expressions to make more of.
+func hostileEnv(t testing.TB) *Env {
+	long := strings.Repeat("a", 1<<20)
+	items := strings.TrimSuffix(strings.Repeat(`{"name":"x","n":1},`, 5000), ",")
+	deep := strings.Repeat("[", 500) + strings.Repeat("]", 500)
+	return &Env{Object: tree(t, fmt.Sprintf(`{"text":%q,"items":[%s],"deep":%s,"huge":1e999}`, long, items, deep)), Now: testTime}
+}
+
+// allocated is how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+func TestNothingRunsAway(t *testing.T) {
+	env := hostileEnv(t)
+	steps, memory := errSteps.Error(), errMemory.Error()
+	for _, test := range []struct {
+		why, text string
+		want      string // the failure; "any" if either budget may be the first, "" if it succeeds
+	}{
+		{"nested loops", `let a = 1..900; any(a, any(a, any(a, any(a, false))))`, steps},
+		{"nested loops without a variable", `all(1..900, all(1..900, all(1..900, true)))`, steps},
+		{"a loop for each of a list", `any(object.items, any(object.items, .n > 1))`, steps},
+		{"a huge range", `1..1000000000`, memory},
+		{"the hugest range", `-9223372036854775807..9223372036854775807`, memory},
+		{"ranges of ranges", `map(1..1000, 1..1000)`, memory},
+		{"a string repeated", `repeat("a", 1000000000)`, memory},
+		{"a string repeated so often that the length overflows", `repeat(object.text, 9223372036854775807)`, memory},
+		{"a string that doubles", `let a = object.text + object.text; let b = a + a; let c = b + b; c + c`, memory},
+		{"a string that doubles in a loop", `reduce(1..100, #acc + #acc, "a")`, memory},
+		{"a list that doubles in a loop", `reduce(1..100, concat(#acc, #acc), [1])`, memory},
+		{"a value that is small but huge when it is written out", `len(toJSON(reduce(1..60, [#acc, #acc], "a")))`, memory},
+		{"the same as a result", `reduce(1..60, [#acc, #acc], "a")`, memory},
+		{"the same compared", `let x = reduce(1..60, [#acc, #acc], "a"); let y = reduce(1..60, [#acc, #acc], "a"); x == y`, steps},
+		{"the same flattened", `flatten(reduce(1..60, [#acc, #acc], "a"))`, "any"},
+		{"a result that nests deep", `reduce(1..20000, [#acc], 1)`, errDepth.Error()},
+		{"deep values compared", `reduce(1..9000, [#acc], 1) == reduce(1..9000, [#acc], 1)`, ""},
+		{"deep values flattened", `flatten(reduce(1..20000, [#acc], 1))`, errDepth.Error()},
+		{"deep JSON", `fromJSON(repeat("[", 5000 * object.items[0].n))`, errDepth.Error()},
+		{"JSON of many values", `fromJSON("[" + repeat("0,", 1000000) + "0]")`, memory},
+		{"JSON of many maps", `fromJSON("[" + repeat("{},", 90000) + "0]")`, memory},
+		{"split into letters", `split(object.text, "")`, "any"},
+		{"split again and again", `map(1..1000, split(object.text, "b"))`, steps},
+		{"join makes more", `join(map(1..1000, object.text), "")`, memory},
+		{"replace makes more", `replace(object.text, "a", object.text)`, "any"},
+		{"replace nothing by something", `replace(object.text, "", "bbbbbbbbbbbbbbbb")`, "any"},
+		{"upper case", `map(1..100, upper(object.text))`, memory},
+		{"base64", `map(1..100, toBase64(object.text))`, memory},
+		{"searching", `map(1..10000, object.text contains "ab")`, steps},
+		{"searching what almost fits", `map(1..10000, indexOf(object.text, repeat("a", 1000) + "b"))`, steps},
+		{"trimming by a large set", `map(1..1000, trim(object.text, "bcdefghijklmnopqrstuvwxyza"))`, steps},
+		{"comparing long strings", `let a = map(1..100, object.text + ""); sort(a)`, memory},
+		{"comparing two long strings", `let a = object.text + "1"; let b = object.text + "2"; map(1..10000, a < b)`, steps},
+		{"equality of long strings", `let a = object.text + "1"; let b = object.text + "2"; map(1..10000, a == b)`, steps},
+		{"a slow pattern on a long text", `map(1..1000, object.text matches "(a|b|ab)*c")`, steps},
+		{"a pattern that is long when written out", `object.text matches "(a?){900}b"`, steps},
+		{"patterns that are compiled again and again", `map(1..10000, "a" matches "(a{30}){30}" + string(#))`, "any"},
+		{"a pattern too large when written out, made at run time", `"a" matches "(?:" + object.items[0].name + "{1000}){1000}"`, `"matches" cannot use its pattern`},
+		{"a pattern too long, made at run time", `"a" matches object.text`, `"matches" cannot use its pattern`},
+		{"sorting", `sort(map(1..80000, -#))`, steps},
+		{"sortBy", `sortBy(1..50000, -#)`, steps},
+		{"uniq of what is not strings", `uniq(1..10000)`, steps},
+		{"uniq of lists", `uniq(map(1..10000, [#]))`, steps},
+		{"groupBy", `groupBy(1..50000, string(#))`, memory},
+		{"fromPairs", `fromPairs(map(1..50000, [string(#), #]))`, "any"},
+		{"keys again and again", `map(object.items, keys(object.items[0]))`, ""},
+		{"many maps", `map(1..30000, {{"a": #}})`, memory},
+		{"chains of comparisons that nest", nested(90), steps},
+		{"a quantity of many zeros", `quantity(1.0e300 * len(object.items))`, `"quantity" cannot parse its argument`},
+		{"quantities added", `sum(1..50000, quantity(string(#) + "E"))`, "any"},
+		{"a number that is too large", `object.huge`, "a number is too large for JSON"},
+		{"calculating with it", `object.huge - 1`, "the result of the calculation is too large"},
+		{"comparing it", `object.huge > 1 and object.huge == object.huge`, ""},
+		{"many values in the text", `[` + strings.Repeat("1,", 8000) + `1]`, ""},
+		{"a long sum", "object.items[0].n" + strings.Repeat("+1", 4900), ""},
+		{"a long disjunction", strings.Repeat("object.n==1||", 1200) + "true", ""},
+		{"a long pipe", `object.items` + strings.Repeat("|take(9)", 1800) + `|len()`, ""},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			start := time.Now()
+			p := mustCompile(t, test.text, payload)
+			compiled := time.Since(start)
+			var err error
+			bytes := allocated(func() { _, err = p.Value(env) })
+			t.Logf("%v to compile, %v to run, %d KiB: %v", compiled.Round(time.Microsecond), time.Since(start)-compiled, bytes>>10, err)
+			switch {
+			case test.want == "any":
+				if err != errSteps && err != errMemory {
+					t.Errorf("got %v, want a budget exceeded", err)
+				}
+			case err == nil != (test.want == "") || err != nil && err.Error() != test.want:
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+			if bytes > 4*MaxMemory {
+				t.Errorf("allocated %d MiB", bytes>>20)
+			}
+		})
+	}
+}
+
+func TestHostileText(t *testing.T) {
+	for _, test := range []struct{ why, text, want string }{
+		{"too long", strings.Repeat("1+", MaxText), "the expression is longer than 16 KiB"},
+		{"not UTF-8", "object.\xff", "the expression is not valid UTF-8"},
+		{"parentheses", strings.Repeat("(", 8000) + "1" + strings.Repeat(")", 8000), "the expression nests deeper than 200"},
+		{"parentheses that are not closed", strings.Repeat("(", 16000), "the expression nests deeper than 200"},
+		{"lists", strings.Repeat("[", 16000), "the expression nests deeper than 200"},
+		{"maps", strings.Repeat("{a:", 5000), "the expression nests deeper than 200"},
+		{"calls", strings.Repeat("len(", 4000), "the expression nests deeper than 200"},
+		{"predicates", strings.Repeat("any([1],", 2000), "the expression nests deeper than 200"},
+		{"indexes", strings.Repeat("object[", 2000), "the expression nests deeper than 200"},
+		{"not", strings.Repeat("not ", 4000) + "true", "the expression nests deeper than 200"},
+		{"!", strings.Repeat("!", 16000) + "true", "the expression nests deeper than 200"},
+		{"-", strings.Repeat("-", 16000) + "1", "the expression nests deeper than 200"},
+		{"conditions to the right", strings.Repeat("true?1:", 2000) + "1", "the expression nests deeper than 200"},
+		{"conditions in the middle", strings.Repeat("true?", 2000) + "1" + strings.Repeat(":1", 2000), "the expression nests deeper than 200"},
+		{"else if", strings.Repeat("if true {1} else ", 900) + "{1}", "the expression nests deeper than 200"},
+		{"powers", strings.Repeat("1**", 5000) + "1", "the expression nests deeper than 200"},
+		{"variables", strings.Repeat("let a=1;", 2000) + "1", "the expression nests deeper than 200"},
+		{"a comment that does not end", "/*" + strings.Repeat("*", 16000), "unclosed comment"},
+		{"a pattern that is large when written out", `object.x matches "((a{100}){100}){100}"`, "the pattern is wrong: invalid repeat count: \"{100}\""},
+		{"many patterns that are large when written out", `object.x matches "` + strings.Repeat(`[\\pL]{900}`, 50) + `"`, "the pattern is too large once its repetitions are written out"},
+		{"a long pattern", `object.x matches "` + strings.Repeat("a", 2000) + `"`, "the pattern is longer than 1024 bytes"},
+		{"a quantity of many zeros", `quantity("1e999999999") > object.x`, `"quantity" cannot parse its argument`},
+		{"a quantity of many zeros behind the point", `quantity("1e-999999999") > object.x`, `"quantity" cannot parse its argument`},
+		{"a quantity whose exponent overflows", `quantity("1E+0004294967295") > object.x`, `"quantity" cannot parse its argument`},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			var err error
+			start := time.Now()
+			bytes := allocated(func() { _, err = Compile(test.text, payload) })
+			t.Logf("%v, %d KiB", time.Since(start), bytes>>10)
+			var e *Error
+			if !errors.As(err, &e) || e.Message != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+			if e != nil && (e.Offset < 0 || e.Offset > len(test.text)) {
+				t.Errorf("offset %d of %d", e.Offset, len(test.text))
+			}
+			if bytes > 4*MaxMemory {
+				t.Errorf("allocated %d MiB", bytes>>20)
+			}
+		})
+	}
+}
+
+// A program that is as large as the text can be has to compile in bounded time, whatever it is made of.
+func TestLargestTexts(t *testing.T) {
+	fill := func(part string) string { return strings.Repeat(part, (MaxText-100)/len(part)) }
+	for _, test := range []struct{ why, text string }{
+		{"members", "object" + strings.Repeat(".a", 4900)},
+		{"computed members", "object" + fill("[object.a]")},
+		{"places that double", doubling(90)},
+		{"coalescing", fill("object.a??") + "1"},
+		{"constants that are evaluated", strings.Repeat(`"a"+`, 4900) + `""`},
+		{"constants that repeat", fill(`repeat("a",99999)+`) + `""`},
+		{"constant quantities", fill(`quantity("1Gi")==`) + `1`},
+		{"patterns", fill(`object.a matches "([a-z]{30}){30}"||`) + `true`},
+		{"lists", "[" + fill("[],") + "1]"},
+		{"equalities", fill("object.a==") + "1"},
+		{"names that are not known, with many that are", `let abcd=1;` + fill("abcd+") + "abce"},
+		{"conditions that nest in chains of comparisons", nested(90)},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			start := time.Now()
+			var p *Program
+			var err error
+			bytes := allocated(func() { p, err = Compile(test.text, payload) })
+			compiled := time.Since(start)
+			if err == nil {
+				_, err = p.Value(hostileEnv(t))
+			}
+			t.Logf("%v to compile, %d KiB, then %v", compiled, bytes>>10, err)
+			if bytes > 128<<20 {
+				t.Errorf("allocated %d MiB", bytes>>20)
+			}
+		})
+	}
+}
+
+// doubling derives each of n variables from two places in the last.
+func doubling(n int) string {
+	var b strings.Builder
+	b.WriteString("let v0=object;")
+	for i := range n {
+		fmt.Fprintf(&b, "let v%d=v%d.x?v%d.b:v%d.c;", i+1, i, i, i)
+	}
+	fmt.Fprintf(&b, "v%d", n)
+	return b.String()
+}
+
+// nested has chains of comparisons in chains of comparisons, which the parser makes share their operands.
+func nested(n int) string {
+	text := "object.a"
+	for range n {
+		text = "(1<" + text + "<2?1:2)"
+	}
+	return text
+}
+
+func TestPathsAreBounded(t *testing.T) {
+	p := mustCompile(t, doubling(90), payload)
+	if n := len(p.Paths().List()); n > 10_000 {
+		t.Errorf("%d paths", n)
+	}
+	if !p.Paths().Covers("x") || !p.Paths().Covers("b", "c", "b", "x") {
+		t.Errorf("paths are missing: %.200s", p.Paths())
+	}
+}

@@ -1,0 +1,141 @@
+package expr
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestMistakesInTheText(t *testing.T) {
+	for _, test := range []struct {
+		why     string
+		scope   Scope
+		text    string // up to | in front of what is wrong
+		message string
+	}{
+		{"unknown name", When, "true and |objekt.spec", `unknown name "objekt"; did you mean object?`},
+		{"unknown name, after letters of two bytes", When, `"äöü" == |evnt`, `unknown name "evnt"; did you mean event?`},
+		{"unknown name that is like a variable", When, "let nodes = 1; |node", `unknown name "node"; did you mean nodes?`},
+		{"unknown name that is like nothing", When, "|zzzzzz", `unknown name "zzzzzz"`},
+		{"a variable is known in its own expression only", When, "any([1], let x = 1; true) and |x", `unknown name "x"`},
+		{"unknown function", When, "|quantiti(1)", `unknown function "quantiti"; did you mean quantity?`},
+		{"a function without its call", When, "|now > 1", "now is a function; call it as now(…)"},
+		{"a method that is a function", When, "object.spec.|len() > 1", "len is a function; write len(x) or x | len()"},
+		{"a method that there is not", When, "object.spec.|foo()", `unknown method "foo"`},
+		{"what is left out says what to use", When, `|date("2026-01-01") < now()`, "there is no function date; use time(…), which reads RFC 3339"},
+		{"too few arguments", When, "|len() > 0", "len takes 1 argument, not 0"},
+		{"too many arguments", When, `|time("a", "b") == nil`, "time takes 1 argument, not 2"},
+		{"a field with a dash", When, "object.metadata.labels.my-|app", `unknown name "app"`},
+
+		{"where and old", Where, "|old.spec != object.spec", "where cannot use old: it must come out the same whenever it is asked, so it reads object alone; use old in when"},
+		{"where and event", Where, `|event == "added"`, "where cannot use event: it must come out the same whenever it is asked, so it reads object alone; use event in when"},
+		{"where and the time", Where, "|now() > time(object.x)", "where cannot use now(): it must come out the same whenever it is asked, so it reads object alone; use now() in when"},
+		{"where and other objects", Where, `|byIndex("byNode", "x") | any(true)`, "where cannot use byIndex(): it must come out the same whenever it is asked, so it reads object alone; use byIndex() in when"},
+		{"an index and old", Index, "|old.spec.nodeName", "an index cannot use old: it is kept per object, so it reads object alone"},
+		{"a condition that is none", When, `|"Failed"`, "the expression gives a string, not true or false"},
+
+		{"unknown index", When, `byIndex(|"byNod", "x") | any(true)`, `unknown index "byNod"; did you mean byNode?`},
+		{"an index that is not constant", When, `byIndex(|object.x, "x") | any(true)`, "the first argument of byIndex must be the name of an index, in quotes"},
+
+		{"an unfinished expression", When, `object.spec == 1 ==|`, "unexpected end of the expression"},
+		{"a wrong token", When, `object.spec == |)`, `unexpected ")"`},
+		{"a string without its end", When, `object.x == "abc|`, "literal not terminated"},
+		{"a strange letter", When, `object.x == |§`, "unrecognized character: U+00A7 '§'"},
+		{"an integer that does not fit", When, `object.x == 9999999999999999999|9`, "the number does not fit into 64 bits"},
+		{"bytes", When, `|b"x" == object.x`, "bytes are not supported; leave out the b"},
+		{"a pointer outside", When, `|# > 1`, ""},
+		{"an unknown pointer", When, `any([1], |#indx > 1)`, "unknown pointer #indx; did you mean index?"},
+		{"#acc outside of reduce", When, `any([1], |#acc > 1)`, "#acc means nothing outside of reduce"},
+		{"a name that is taken", When, `let |object = 1; true`, "object already has a meaning; choose another name"},
+		{"a variable twice", When, `let x = 1; let |x = 2; true`, "x already has a meaning; choose another name"},
+		{"a key that cannot be one", When, `{(|1): 2} == nil`, "a key must be a string, not an int"},
+
+		{"a constant that cannot be parsed", When, `object.x > |quantity("10 GB")`, `"quantity" cannot parse its argument`},
+		{"constants that do not go together", When, `object.x == (1 |+ "a")`, `operator "+" cannot take an int and a string`},
+		{"a pattern that is wrong", When, `object.x matches |"(a"`, "the pattern is wrong: missing closing ): \"(a\""},
+		{"empty", When, "|  ", "the expression is empty"},
+		{"a comment alone", When, "// nothing|", "unexpected end of the expression"},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			at := strings.Index(test.text, "|")
+			text := test.text[:at] + test.text[at+1:]
+			_, err := Compile(text, Options{Scope: test.scope, Indexes: []string{"byNode"}})
+			var e *Error
+			if !errors.As(err, &e) {
+				t.Fatalf("%s: got %v, want a mistake", text, err)
+			}
+			if test.message != "" && e.Message != test.message {
+				t.Errorf("%s: message\n got %s\nwant %s", text, e.Message, test.message)
+			}
+			if e.Offset != at {
+				t.Errorf("%s: offset %d, want %d", text, e.Offset, at)
+			}
+		})
+	}
+}
+
+func TestFailures(t *testing.T) {
+	for _, test := range []struct{ why, text, want string }{
+		{"a field of a string", `object.status.phase.x`, `a string has no field "x"`},
+		{"a field of a list", `object.spec.containers.image`, `a list has no field "image"`},
+		{"a string as an index", `object.spec.containers[object.kind]`, "a list cannot be indexed with a string"},
+		{"a number as a key", `object.spec[0]`, "a map cannot be indexed with an int"},
+		{"a letter of a string", `object.kind[0]`, "a string cannot be indexed with an int"},
+		{"orderings of different kinds", `object.spec.nodeName > 5`, "cannot compare string with int"},
+		{"adding different kinds", `object.kind + 1`, `operator "+" cannot take a string and an int`},
+		{"logic of what is not a bool", `object.kind and true`, `operator "and" needs true or false, not a string`},
+		{"not of what is not a bool", `!object.kind`, `operator "!" needs true or false, not a string`},
+		{"a condition that is not a bool", `object.kind ? 1 : 2`, "a condition must be true or false, not a string"},
+		{"a predicate that is not a bool", `any(object.spec.containers, .name)`, `the condition of "any" must be true or false, not a string`},
+		{"a predicate on a map", `any(object.metadata.labels, true)`, `"any" needs a list, not a map`},
+		{"a string operator on a number", `object.spec.replicas contains "3"`, `operator "contains" needs two strings, not an int and a string`},
+		{"in on a string", `"a" in object.kind`, `operator "in" needs a list or a map, not a string; use contains`},
+		{"a function of the wrong kind", `upper(object.spec.replicas)`, `"upper" cannot take an int`},
+		{"a quantity that is none", `quantity(object.kind)`, `"quantity" cannot parse its argument`},
+		{"comparing a quantity with what is none", `quantity("1") > object.kind`, "cannot compare quantity with string: the string cannot be parsed"},
+		{"comparing a quantity with a list", `quantity("1") > object.spec.containers`, "cannot compare quantity with list"},
+		{"a time that is none", `time(object.kind)`, `"time" cannot parse its argument`},
+		{"a duration that is none", `duration(object.kind)`, `"duration" cannot parse its argument`},
+		{"an int that is none", `int(object.kind)`, `"int" cannot parse its argument`},
+		{"JSON that is none", `fromJSON(object.kind)`, `"fromJSON" cannot parse its argument`},
+		{"a pattern from the object that is none", `"a" matches "(" + object.kind`, `"matches" cannot use its pattern`},
+		{"overflow of +", `9223372036854775800 + object.spec.replicas * 3`, "the result of the calculation is too large"},
+		{"overflow of -", `-9223372036854775807 - object.spec.replicas`, "the result of the calculation is too large"},
+		{"overflow of *", `4611686018427387904 * object.spec.replicas`, "the result of the calculation is too large"},
+		{"overflow of a float", `1e308 * object.spec.replicas`, "the result of the calculation is too large"},
+		{"overflow of int()", `int(1e30 * object.spec.replicas)`, "the result of the calculation is too large"},
+		{"division by zero", `object.spec.replicas / (object.spec.replicas - 3)`, "division by zero"},
+		{"modulo zero", `object.spec.replicas % (object.spec.replicas - 3)`, "division by zero"},
+		{"sorting different kinds", `sort([object.kind, 1])`, "cannot compare int with string"},
+		{"a method of the wrong kind", `object.kind.Hour()`, `a string has no method "Hour"`},
+		{"a time that JSON cannot hold", `time("9999-12-31T00:00:00Z") + duration("1000h") * object.spec.replicas`, "a time is out of range"},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			_, err := mustCompile(t, test.text, payload).Value(testEnv(t))
+			if err == nil || err.Error() != test.want {
+				t.Errorf("%s:\n got %v\nwant %s", test.text, err, test.want)
+			}
+		})
+	}
+}
+
+func TestBool(t *testing.T) {
+	for _, test := range []struct {
+		why, text string
+		want      bool
+		err       string
+	}{
+		{"true", `object.status.phase == "Failed"`, true, ""},
+		{"false", `object.status.phase == "Running"`, false, ""},
+		{"nil is false", `object.status.missing`, false, ""},
+		{"a bool of the object", `object.status.ready`, false, ""},
+		{"anything else is a failure", `object.status.phase`, false, "the expression gives a string, not true or false"},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			got, err := mustCompile(t, test.text, Options{Scope: When}).Bool(testEnv(t))
+			if got != test.want || (err == nil) != (test.err == "") || err != nil && err.Error() != test.err {
+				t.Errorf("%s: got %v, %v, want %v, %s", test.text, got, err, test.want, test.err)
+			}
+		})
+	}
+}

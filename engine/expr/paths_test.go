@@ -1,0 +1,273 @@
+package expr
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/object"
+)
+
+func TestPaths(t *testing.T) {
+	for _, test := range []struct{ why, text, want string }{
+		{"a chain of members", `object.status.phase == "Failed"`, "status.phase"},
+		{"keys in brackets", `object.metadata.labels["app.kubernetes.io/name"] == "web"`, "metadata.labels.app.kubernetes.io/name"},
+		{"optional chaining", `object?.status?.phase == "x"`, "status.phase"},
+		{"get with a constant key", `get(object.spec, "nodeName") == "x"`, "spec.nodeName"},
+		{"old and object are one set", `old.spec.a != object.spec.b`, "spec.a spec.b"},
+		{"nothing at all", `event == "added"`, ""},
+		{"the whole object", `len(toJSON(object)) > 5`, "."},
+		{"a subtree that is compared", `object.spec != old.spec`, "spec"},
+		{"a subtree that is measured", `len(object.metadata.labels) > 5`, "metadata.labels"},
+		{"a subtree that is given", `object.spec.containers`, "spec.containers"},
+		{"a predicate", `any(object.spec.containers, .image == "x")`, "spec.containers[].image"},
+		{"a predicate that uses the element", `any(object.spec.args, # == "x")`, "spec.args[]"},
+		{"an index", `object.spec.containers[0].image`, "spec.containers[].image"},
+		{"a key that is not constant", `object.metadata.labels[object.kind]`, "kind metadata.labels[]"},
+		{"what is there", `old == nil and object.spec.a != nil`, "spec.a."},
+		{"what is there, of what is read anyway", `object.spec != nil and object.spec.a == 1`, "spec.a"},
+		{"a variable", `let s = object.spec; s.a + s.b`, "spec.a spec.b"},
+		{"either of two", `(object.a ?? object.b).c`, "a.c b.c"},
+		{"a condition", `(object.a ? object.b : object.c).d`, "a b.d c.d"},
+		{"a filtered list", `object.spec.containers | filter(.name != "x") | map(.image)`, "spec.containers[].image spec.containers[].name"},
+		{"nested predicates", `any(object.a, let x = .n; any(.list, .m == x))`, "a[].list[].m a[].n"},
+		{"lists put together", `concat(object.spec.a, object.spec.b) | map(.image)`, "spec.a[].image spec.b[].image"},
+		{"a map that is made", `{x: object.a, y: object.b}.x.c`, "a.c b.c"},
+		{"what an index finds", `any(byIndex("byNode", object.spec.nodeName), .status.phase == "Failed")`, "spec.nodeName status.phase"},
+		{"how many an index finds", `len(byIndex("byNode", object.spec.nodeName)) > 1`, "spec.nodeName"},
+		{"groups", `map(groupBy(object.a, .k)["x"], .v)`, "a[].k a[].v"},
+		{"how many elements there are", `count(object.a, true)`, "a."},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			if got := mustCompile(t, test.text, payload).Paths().String(); got != test.want {
+				t.Errorf("%s: got %q, want %q", test.text, got, test.want)
+			}
+		})
+	}
+}
+
+func TestReads(t *testing.T) {
+	for _, test := range []struct {
+		text       string
+		old, event bool
+	}{
+		{`object.a`, false, false},
+		{`old.a == nil`, true, false},
+		{`event == "added"`, false, true},
+		{`let older = 1; older`, false, false},
+	} {
+		p := mustCompile(t, test.text, payload)
+		if p.ReadsOld() != test.old || p.ReadsEvent() != test.event {
+			t.Errorf("%s: reads old %v, event %v", test.text, p.ReadsOld(), p.ReadsEvent())
+		}
+	}
+}
+
+// outcome evaluates p on trees of some paths of two objects.
+func outcome(t testing.TB, p *Program, now, old *object.Object, paths *object.Paths) string {
+	v, err := p.Value(&Env{
+		Object: now.Decode(paths), Old: old.Decode(paths), Event: "updated", Now: testTime,
+		ByIndex: func(string, string) []any { return []any{old.Decode(paths), now.Decode(paths)} },
+	})
+	if err == errInternal {
+		t.Fatalf("%s: %v", p.Text(), err)
+	}
+	if err != nil {
+		return "failure: " + err.Error()
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		t.Fatalf("%s: %v cannot be encoded: %v", p.Text(), v, err)
+	}
+	return string(out)
+}
+
+// checkPaths checks that p comes out the same on whole objects, on its own paths, and on its own paths and some more.
+func checkPaths(t testing.TB, p *Program, now, old *object.Object) {
+	t.Helper()
+	var everything, more object.Paths
+	everything.Add()
+	more.Union(p.Paths())
+	for _, path := range [][]string{{"a"}, {"b", "c"}, {"l", object.Each, "a"}, {"metadata", "labels", "app"}, {"spec", object.Each}} {
+		more.Add(path...)
+	}
+	want := outcome(t, p, now, old, &everything)
+	for _, paths := range []*object.Paths{p.Paths(), &more} {
+		if diff := cmp.Diff(want, outcome(t, p, now, old, paths)); diff != "" {
+			t.Fatalf("%s\non %s\nand %s\ncomes out differently on its paths %q: (-whole +paths)\n%s", p.Text(), now.JSON(), old.JSON(), paths, diff)
+		}
+	}
+}
+
+func mustObject(t testing.TB, text string) *object.Object {
+	o, err := object.FromJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// FuzzCompile compiles any text: it must never panic, and give either a mistake inside of the text or a program that keeps
+// to its paths.
+func FuzzCompile(f *testing.F) {
+	for _, test := range valueTests {
+		f.Add(test.text)
+	}
+	now := mustObject(f, pod)
+	old := mustObject(f, `{"metadata":{"labels":{"app":1}},"spec":{"containers":{"image":"x"},"nodeName":null}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		for scope := Where; scope <= Payload; scope++ {
+			p, err := Compile(text, Options{Scope: scope, Indexes: payload.Indexes})
+			if err != nil {
+				e, ok := err.(*Error)
+				if !ok || e.Offset < 0 || e.Offset > len(text) || e.Message == "" || strings.Contains(e.Message, "\n") || e.Message == "the expression cannot be compiled" {
+					t.Fatalf("%q: %#v", text, err)
+				}
+				continue
+			}
+			checkPaths(t, p, now, old)
+			if _, err := p.Bool(&Env{}); err == errInternal {
+				t.Fatal(err)
+			}
+			if _, err := p.Strings(&Env{}); err == errInternal {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// FuzzPaths writes an expression and two objects out of the bytes.
+func FuzzPaths(f *testing.F) {
+	for i := range 200 {
+		seed := make([]byte, 120)
+		for j := range seed {
+			seed[j] = byte(i*31 + j*j*17 + j*i*7 + i*i)
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		w := &writer{data: data}
+		text := w.expression(4)
+		now, old := mustObject(t, w.object(3)), mustObject(t, w.object(3))
+		p, err := Compile(text, payload)
+		if err != nil {
+			return // of constants that do not go together
+		}
+		checkPaths(t, p, now, old)
+	})
+}
+
+// writer makes choices by the bytes of data.
+type writer struct {
+	data  []byte
+	depth int      // of predicates
+	names []string // variables
+}
+
+func (w *writer) choose(n int) int {
+	if len(w.data) == 0 {
+		return 0
+	}
+	c := int(w.data[0]) % n
+	w.data = w.data[1:]
+	return c
+}
+
+func (w *writer) pick(of ...string) string { return of[w.choose(len(of))] }
+
+func (w *writer) object(depth int) string {
+	var b strings.Builder
+	for i, name := range []string{"a", "b", "l", "m"} {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%s", name, w.json(depth))
+	}
+	return "{" + b.String() + "}"
+}
+
+func (w *writer) json(depth int) string {
+	n := 7
+	if depth == 0 {
+		n = 4
+	}
+	switch w.choose(n) {
+	case 0:
+		return w.pick(`"a"`, `"x"`, `"1Gi"`, `""`)
+	case 1:
+		return w.pick("0", "1", "2.5", "9007199254740993")
+	case 2:
+		return w.pick("true", "false")
+	case 3:
+		return "null"
+	case 4:
+		return "[" + w.json(depth-1) + "," + w.json(depth-1) + "]"
+	case 5:
+		return "[" + w.object(depth-1) + "," + w.json(depth-1) + "]"
+	}
+	return w.object(depth - 1)
+}
+
+func (w *writer) expression(depth int) string {
+	if depth == 0 {
+		return w.place()
+	}
+	e := func() string { return "(" + w.expression(depth-1) + ")" }
+	body := func() string {
+		w.depth++
+		defer func() { w.depth-- }()
+		return "{" + w.expression(depth-1) + "}"
+	}
+	switch w.choose(19) {
+	case 0, 1:
+		return w.place()
+	case 2:
+		return e() + "." + w.pick("a", "b", "l", "m")
+	case 3:
+		return e() + "[" + w.pick("0", "1", "-1", `"a"`, `"l"`) + "]"
+	case 4:
+		return e() + "[" + w.expression(depth-1) + "]"
+	case 5:
+		return w.place() + w.pick("==", "!=", "<", ">=", "+", "-", "in", "and", "or", "??", "contains", "..") + w.place()
+	case 6:
+		return e() + w.pick(" == ", " != ", " ?? ", " and ", " + ", " in ") + e()
+	case 7:
+		return e() + w.pick(" == nil", " != nil", "[1:]", "[:1]")
+	case 8, 9:
+		return w.pick("filter", "find", "map", "any", "count", "groupBy", "sortBy", "findLast", "all", "sum", "findIndex") + "(" + e() + "," + body() + ")"
+	case 10:
+		return "reduce(" + e() + "," + body() + w.pick("", ", 1", ", object.a") + ")"
+	case 11:
+		return w.pick("len", "keys", "values", "first", "last", "reverse", "uniq", "sort", "flatten", "type", "toJSON", "string", "count", "sum", "toPairs", "upper", "min", "quantity") + "(" + e() + ")"
+	case 12:
+		return w.pick("concat", "get", "take", "join", "max") + "(" + e() + "," + e() + ")"
+	case 13:
+		return e() + "?" + e() + ":" + e()
+	case 14:
+		name := fmt.Sprintf("v%d", len(w.names))
+		value := e()
+		w.names = append(w.names, name)
+		text := "(let " + name + " = " + value + "; " + w.expression(depth-1) + ")"
+		w.names = w.names[:len(w.names)-1]
+		return text
+	case 15:
+		return "[" + e() + "," + e() + "]"
+	case 16:
+		return "{x: " + e() + ", a: " + e() + "}"
+	case 17:
+		return w.pick("!", "-") + e()
+	}
+	return w.pick(`byIndex("byNode", "x")`, `byIndex("byNode", object.a)`, "("+e()+";"+e()+")")
+}
+
+func (w *writer) place() string {
+	places := []string{"object", "object.a", "object.b", "object.l", "old.a.b", "object.l.a", "object.m.l", "old.l", "object.a.b.l", "1", `"a"`, "nil", "true"}
+	if w.depth > 0 {
+		places = append(places, "#", "#.a", ".b", ".l", ".a.b", "#index")
+	}
+	places = append(places, w.names...)
+	return w.pick(places...)
+}
