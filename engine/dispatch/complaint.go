@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -16,26 +15,47 @@ const (
 	maxLogged     = 256  // bytes of a reason that are logged
 )
 
-// complaint logs that deliveries of a lane fail, at most once a minute, with how many have since the last time.
+// complaint lets through one of what would be logged again and again, at most once a minute.
 type complaint struct {
 	mu     sync.Mutex
 	next   time.Time
 	unsaid int
 }
 
-func (c *complaint) log(log *slog.Logger, now time.Time, ev handler.Event, key delta.Key, v verdict) {
+// due tells whether to speak, and how often it was said not to since the last time.
+func (c *complaint) due(now time.Time) (unsaid int, ok bool) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if now.Before(c.next) {
 		c.unsaid++
-		c.mu.Unlock()
+		return 0, false
+	}
+	unsaid, c.unsaid = c.unsaid, 0
+	c.next = now.Add(complainEvery)
+	return unsaid, true
+}
+
+// logFailure says that a delivery failed and will be repeated.
+func (l *Lane) logFailure(now time.Time, ev handler.Event, key delta.Key, v verdict) {
+	unsaid, ok := l.failing.due(now)
+	if !ok {
 		return
 	}
-	unsaid := c.unsaid
-	c.next, c.unsaid = now.Add(complainEvery), 0
-	c.mu.Unlock()
-	log.Warn("delivery failed and will be repeated", "rule", ev.Rule, "key", key.String(), "event", ev.ID,
+	l.dispatcher.log.Warn("delivery failed and will be repeated", "rule", l.rule, "key", key.String(), "event", ev.ID,
 		"attempt", ev.Attempt, "reason", bounded(v.reason, maxLogged), "after", v.after.Round(time.Millisecond),
 		"unsaid", unsaid)
+}
+
+// logCrowding says that more waits than is kept, if that has become more.
+func (l *Lane) logCrowding() {
+	stats := l.queue.Stats()
+	if lost := stats.Shortened + stats.Dropped; l.lost.Swap(lost) >= lost {
+		return
+	}
+	if _, ok := l.crowded.due(time.Now()); ok {
+		l.dispatcher.log.Warn("more changes wait for the handler than are kept", "rule", l.rule,
+			"waiting", stats.Waiting, "bytes", stats.Bytes, "merged", stats.Shortened, "dropped", stats.Dropped)
+	}
 }
 
 // bounded is at most limit bytes of s, as valid UTF-8.

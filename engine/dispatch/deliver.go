@@ -37,7 +37,7 @@ func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 	}
 	if v.result.repeats() {
 		if v.result != Cancelled {
-			lane.failures.log(d.log, end, ev, key, v)
+			lane.logFailure(end, ev, key, v)
 		}
 		lane.queue.Retry(key, del, v.after)
 	} else {

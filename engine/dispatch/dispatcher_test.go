@@ -283,3 +283,19 @@ func TestLog(t *testing.T) {
 		}
 	})
 }
+
+// That history is shortened is logged, also while the handler takes nothing, but not each time.
+func TestLogOfCrowding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		d := New(Handler{Handler: &recorder{}}, NewMemory(MemoryOptions{}), Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := d.Lane("r", pods, LaneOptions{Every: true, MaxItems: 2})
+		for version := 1; version <= 90; version++ {
+			l.Offer(updated("web", "u", version))
+			time.Sleep(time.Second)
+		}
+		equal(t, "lines", strings.Count(log.String(), "more changes wait"), 2)
+		equal(t, "waiting", l.Stats().Waiting, 2)
+		equal(t, "shortened", l.Stats().Shortened, 88)
+	})
+}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"encoding/json"
+	"sync/atomic"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/queue"
@@ -17,7 +18,9 @@ type Lane struct {
 	remerge    func(delta.Delta) (json.RawMessage, error)
 	queue      *queue.Queue[delta.Key, delivery]
 	isReady    bool // is among Dispatcher.ready; guarded by Dispatcher.mu
-	failures   complaint
+
+	failing, crowded complaint
+	lost             atomic.Uint64 // how much the bounds had cost when it was last looked at
 }
 
 // LaneOptions are what a rule says of its delivery.
@@ -58,7 +61,10 @@ func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions)
 }
 
 // Offer hands over a match. It never blocks.
-func (l *Lane) Offer(m rule.Match) { l.queue.Add(m.Delta.Key(), delivery{match: m}) }
+func (l *Lane) Offer(m rule.Match) {
+	l.queue.Add(m.Delta.Key(), delivery{match: m})
+	l.logCrowding()
+}
 
 // Redrive delivers a dead letter of this lane's rule once more: as it was, before what waits for its object, and with as
 // many attempts as if it were new. Later changes of the object may have been delivered by then; it is up to who asks.
