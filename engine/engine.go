@@ -71,7 +71,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.DeadLetters == nil {
-		o.DeadLetters = dispatch.NewMemory(o.Logger)
+		o.DeadLetters = dispatch.NewMemory(dispatch.MemoryOptions{Logger: o.Logger})
 	}
 	e := &Engine{
 		log:       o.Logger,
@@ -100,7 +100,6 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 	informers := make(map[*plan.Informer]*source.Informer, len(p.Informers))
 	for _, planned := range p.Informers {
 		informers[planned] = e.informers.Informer(source.Selection(planned.Selection))
-		informers[planned].Keep(planned.Keep)
 	}
 	indexed := make(map[*plan.Informer]map[string]bool)
 	for _, s := range p.Sources {

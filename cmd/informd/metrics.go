@@ -6,6 +6,8 @@ import (
 
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/plugins/host"
 )
 
 // metrics is what /metrics shows. What the engine counts itself is read when it is asked for.
@@ -120,10 +122,10 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		counter(sourceSkipped, s.Unreadable, s.Name)
 		counter(indexErrors, s.IndexErrors, s.Name)
 		for event, n := range s.Deltas {
-			counter(sourceDeltas, n, s.Name, event)
+			counter(sourceDeltas, n, s.Name, event.String())
 		}
-		for _, state := range engine.SourceStates() {
-			gauge(sourceState, boolean(s.State == state), s.Name, state)
+		for state := source.Pending; state <= source.Failing; state++ {
+			gauge(sourceState, boolean(s.State == state), s.Name, state.String())
 		}
 	}
 	for _, r := range status.Rules {
@@ -141,8 +143,8 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, h := range c.handlers.hosts {
 		s := h.Status()
-		counter(handlerRestarts, s.Restarts, h.name)
-		gauge(handlerReady, boolean(s.Ready()), h.name)
+		counter(handlerRestarts, uint64(s.Restarts), h.name)
+		gauge(handlerReady, boolean(s.State == host.Ready), h.name)
 	}
 	gauge(deadLetters, float64(status.DeadLetters))
 }

@@ -28,7 +28,7 @@ const (
 	DefaultMaxItems = 100_000
 	DefaultMaxBytes = 256 << 20
 	// DefaultMaxPerKey is Options.MaxPerKey if that does not say.
-	DefaultMaxPerKey = 64
+	DefaultMaxPerKey = 1000
 )
 
 // minShrink is below how many elements memory is not worth giving back.
