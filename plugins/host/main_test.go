@@ -14,7 +14,6 @@ import (
 
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
-	"github.com/informd/informd/plugins/serve"
 )
 
 // TestMain re-executes the test binary as the handler that MODE names: real processes without a build step.
@@ -27,11 +26,6 @@ func TestMain(m *testing.M) {
 		panic("no such mode: " + mode)
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// modes are the programs that the test binary can be.
-var modes = map[string]func(){
-	"echo": func() { serve.Main(&echo{}) },
 }
 
 // echo answers by what the event is called, and takes a config.
@@ -60,8 +54,9 @@ func (e *echo) Handle(ctx context.Context, ev handler.Event) (handler.Answer, er
 		b, err := json.Marshal(ev)
 		return handler.Answer{Actions: []handler.Action{{Verb: handler.ActionApply, Resource: ev.Resource, Name: ev.Name, Object: b}}}, err
 	case "panic":
-		var m map[string]int
-		m[rest]++
+		panic("contents: " + string(ev.Object))
+	case "fault":
+		_ = []int{}[len(rest)]
 	case "wait":
 		<-ctx.Done()
 		return handler.Answer{}, ctx.Err()
@@ -119,5 +114,42 @@ func ready(t *testing.T, h *host.Host) {
 	defer cancel()
 	if err := h.Ready(ctx); err != nil {
 		t.Fatalf("not ready: %v; %+v", err, h.Status())
+	}
+}
+
+// try launches a handler once.
+func try(t *testing.T, s host.Spec, o host.Options) error {
+	t.Helper()
+	o.RunDir = shortDir(t)
+	_, err := host.Try(t.Context(), s, o)
+	if left, _ := os.ReadDir(o.RunDir); len(left) > 0 {
+		t.Errorf("left in the run directory: %v", left)
+	}
+	return err
+}
+
+// hostMain is a daemon that runs one handler and prints its process id, for others to see whether it survives.
+func hostMain() {
+	s := host.Spec{Name: "child", Path: os.Args[0], Env: []string{"MODE=" + os.Getenv("CHILD")}}
+	h := host.New(s, host.Options{RunDir: os.Getenv("RUNDIR")})
+	go func() { _ = h.Run(context.Background()) }()
+	if err := h.Ready(context.Background()); err != nil {
+		panic(err)
+	}
+	fmt.Println(h.Status().PID)
+	if os.Getenv("CHILD") == "grandchild" {
+		_, err := h.Handle(context.Background(), handler.Event{Name: "pid"})
+		fmt.Println(err)
+	}
+	select {}
+}
+
+// waitFor polls what has no other way to tell of itself.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -89,6 +90,7 @@ func (s *stream) send(ctx, working context.Context) error {
 		} else {
 			select {
 			case <-s.deliveries.wake:
+				runtime.Gosched() // others who are about to add an event make the batch larger, at no delay
 			case <-working.Done():
 			}
 		}

@@ -1,0 +1,170 @@
+package host_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/plugins/host"
+)
+
+// What is wrong with a handler is said in words that tell the operator what to do, and nothing of it stays.
+func TestLaunchFailures(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, content string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	withPath := func(path string) host.Spec { return host.Spec{Name: "h", Path: path} }
+	digest := spec("echo")
+	digest.SHA256 = strings.Repeat("0", 64)
+	noDigest := spec("echo")
+	noDigest.SHA256 = "123"
+	noDir := spec("echo")
+	noDir.Dir = filepath.Join(dir, "nowhere")
+
+	for _, c := range []struct {
+		name string
+		spec host.Spec
+		want string
+	}{
+		{"missing", withPath(filepath.Join(dir, "missing")), "missing does not exist"},
+		{"not in PATH", withPath("no-such-program-anywhere"), `"no-such-program-anywhere" is not a program in the daemon's PATH`},
+		{"not executable", withPath(write("plain", "x", 0o600)), "plain is not executable: chmod +x it"},
+		{"a directory", withPath(dir), "is not a file"},
+		{"not a program", withPath(write("text", "no program", 0o700)), "another platform, or is a script without #!"},
+		{"no interpreter", withPath(write("script", "#!/no/such/shell\n", 0o700)), "the interpreter or loader that it names"},
+		{"other digest", digest, "the manifest allows only 000000"},
+		{"no digest", noDigest, `sha256 "123" is not a digest of 64 hexadecimal digits`},
+		{"no working directory", noDir, "or its working directory, does not exist"},
+
+		{"garbage", spec("garbage"), `no handshake but "Hello [31m, I am a web server"`},
+		{"exits", spec("exits"), `it exited with status 3; its last line on standard error: "cannot open /etc/oncall.conf"`},
+		{"exits without error", spec("exits0"), "it exited with status 0"},
+		{"silent", spec("silent"), "it was not ready to talk within 3s of its start"},
+		{"endless line", spec("endless"), `no handshake but "xxxx`},
+		{"other protocol version", spec("version7"), `it speaks version "7" of the handler protocol, this informd speaks 1`},
+		{"other core version", spec("core9"), "it speaks version 9 of go-plugin's core protocol"},
+		{"net/rpc", spec("netrpc"), `it speaks "netrpc", not grpc`},
+		{"tcp", spec("tcp"), `it listens on tcp "127.0.0.1:80"`},
+		{"somebody else's socket", spec("outside"), `it listens on unix "/run/docker.sock"`},
+		{"no socket", spec("nobody"), "the connection broke during describe"},
+		{"bad certificate", spec("badcert"), "error parsing server cert"},
+		{"mute socket", spec("mute"), "it was not ready to talk within 3s of its start"},
+
+		{"hangs in describe", spec("hang-describe"), "it did not answer describe within 2s"},
+		{"hangs in configure", spec("hang-configure"), "it did not answer configure within 2s"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			err := try(t, c.spec, host.Options{
+				StartTimeout: 3 * time.Second, DescribeTimeout: 2 * time.Second, ConfigureTimeout: 2 * time.Second,
+			})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want …%s…", err, c.want)
+			}
+			if err != nil && (len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x1b")) {
+				t.Errorf("unfit for a log: %q", err)
+			}
+		})
+	}
+}
+
+func TestRefusal(t *testing.T) {
+	err := try(t, spec("refuses"), host.Options{})
+	refused, ok := errors.AsType[*host.RefusedError](err)
+	if !ok {
+		t.Fatalf("got %v", err)
+	}
+	want := []host.Problem{
+		{Path: []string{"routes", "0", "channel"}, Message: "no such channel: ops"},
+		{Message: "token is missing"},
+	}
+	if diff := cmp.Diff(want, refused.Problems); diff != "" {
+		t.Error(diff)
+	}
+	if want := `handler "refuses": it refuses its config: routes.0.channel: no such channel: ops; token is missing`; err.Error() != want {
+		t.Errorf("got %s", err)
+	}
+
+	// A refused handler is not launched again and again.
+	h := start(t, spec("refuses"), host.Options{})
+	waitFor(t, "refused", func() bool { return h.Status().State == host.Refused })
+	if s := h.Status(); s.Restarts != 0 || !strings.Contains(s.Reason, "token is missing") {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestTry(t *testing.T) {
+	s := spec("echo")
+	s.Config = []byte(`{"greeting":"hi"}`)
+	d, err := host.Try(t.Context(), s, host.Options{RunDir: shortDir(t)})
+	want := host.Description{Name: "echo", Version: "1.2.3", WindowBytes: 4 << 20, ConfigSchema: []byte(`{"type":"object"}`)}
+	if diff := cmp.Diff(want, d); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	s.Config = []byte(`{"greeting":5}`)
+	if err := try(t, s, host.Options{}); err == nil || !strings.Contains(err.Error(), "cannot unmarshal number") {
+		t.Errorf("got %v", err)
+	}
+	d, err = host.Try(t.Context(), spec("boasts"), host.Options{RunDir: shortDir(t)})
+	if err != nil || d.WindowBytes != 64<<20 || len(d.Name) > 140 {
+		t.Errorf("got %+v, %v", d, err)
+	}
+}
+
+// With a digest, the file that was digested is the one that runs, scripts included.
+func TestDigest(t *testing.T) {
+	s := spec("echo")
+	s.SHA256 = digestOf(t, os.Args[0])
+	if err := try(t, s, host.Options{}); err != nil {
+		t.Error(err)
+	}
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec \"$PROGRAM\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.Path, s.SHA256 = script, strings.ToUpper(digestOf(t, script))
+	s.Env = append(s.Env, "PROGRAM="+os.Args[0])
+	if err := try(t, s, host.Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func digestOf(t *testing.T, path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+// A handler that does not take up the offer of TLS, or is not made one, is spoken to without.
+func TestWithoutTLS(t *testing.T) {
+	if err := try(t, spec("notls"), host.Options{}); err != nil {
+		t.Error(err)
+	}
+	s := spec("echo")
+	s.DisableTLS = true
+	if err := try(t, s, host.Options{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRunDir(t *testing.T) {
+	_, err := host.Try(t.Context(), spec("echo"), host.Options{RunDir: "/tmp/" + strings.Repeat("x", 90)})
+	if err == nil || !strings.Contains(err.Error(), "is too long") {
+		t.Errorf("got %v", err)
+	}
+}
