@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// step is one change in the cluster, and the rules of examples/rules that it must reach.
+type step struct {
+	does    string
+	do      func(context.Context) error
+	reaches []string
+}
+
+func newSteps(cfg *rest.Config) ([]step, error) {
+	client, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c := changer{client}
+	pod := func(name string) string {
+		return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":%q,"namespace":"shop"},
+			"spec":{"containers":[{"name":"web","image":"nginx:1.29"}]}}`, name)
+	}
+	return []step{
+		{"create the namespace shop",
+			c.create("v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop"}}`),
+			[]string{"namespaces-come-and-go"}},
+		{"label the namespace",
+			c.patch("v1/namespaces", "", "shop", "", `{"metadata":{"labels":{"team":"checkout"}}}`),
+			[]string{"namespaces-relabelled"}},
+		{"create the Pod web-0", c.create("v1/pods", pod("web-0")), []string{"pods-added", "images"}},
+		{"create the Pod web-1, of the same image", c.create("v1/pods", pod("web-1")), []string{"pods-added", "images"}},
+		{"fail the Pod web-0",
+			c.patch("v1/pods", "shop", "web-0", "status", `{"status":{"phase":"Failed","reason":"Evicted"}}`),
+			[]string{"pods-failed"}},
+		{"record a warning about it",
+			c.create("v1/events", `{"apiVersion":"v1","kind":"Event","metadata":{"name":"web-0.1","namespace":"shop"},"type":"Warning",
+				"reason":"Evicted","message":"The node was low on memory","involvedObject":{"kind":"Pod","namespace":"shop","name":"web-0"}}`),
+			[]string{"warning-events"}},
+		{"create a Secret", c.create("v1/secrets",
+			`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"db","namespace":"shop"},"stringData":{"user":"web","password":"one"}}`), nil},
+		{"change its password",
+			c.patch("v1/secrets", "shop", "db", "", `{"stringData":{"password":"two"}}`), []string{"secrets-rotated"}},
+		{"create a Deployment", c.create("apps/v1/deployments",
+			`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":3,
+				"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},
+				"spec":{"containers":[{"name":"web","image":"nginx:1.29"}]}}}}`), nil},
+		{"have two of its replicas unavailable",
+			c.patch("apps/v1/deployments", "shop", "web", "status", `{"status":{"replicas":3,"unavailableReplicas":2}}`),
+			[]string{"deployments-unavailable"}},
+		{"create a ConfigMap: a CloudEvent to " + webhookAddress,
+			c.create("v1/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"flags","namespace":"shop"},"data":{"beta":"on"}}`),
+			[]string{"configmaps-webhook"}},
+		{"define the resource backups, which a source has been waiting for, and create one", func(ctx context.Context) error {
+			if err := c.file(ctx, "apiextensions.k8s.io/v1/customresourcedefinitions", "examples/manifests/backup-crd.yaml"); err != nil {
+				return err
+			}
+			// The API server takes a moment to serve what was defined.
+			return wait.PollUntilContextTimeout(ctx, 100e6, patience, true, func(ctx context.Context) (bool, error) {
+				return c.file(ctx, "example.com/v1/backups", "examples/manifests/backup.yaml") == nil, nil
+			})
+		}, []string{"backups"}},
+		{"delete the namespace's label",
+			c.patch("v1/namespaces", "", "shop", "", `{"metadata":{"labels":{"team":null}}}`), []string{"namespaces-relabelled"}},
+	}, nil
+}
+
+// changer makes changes in the cluster. Resources are VERSION/RESOURCE or GROUP/VERSION/RESOURCE.
+type changer struct{ client dynamic.Interface }
+
+func (c changer) resource(name, namespace string) dynamic.ResourceInterface {
+	parts := bytes.Split([]byte(name), []byte("/"))
+	gvr := schema.GroupVersionResource{Resource: string(parts[len(parts)-1]), Version: string(parts[len(parts)-2])}
+	if len(parts) == 3 {
+		gvr.Group = string(parts[0])
+	}
+	if namespace == "" {
+		return c.client.Resource(gvr)
+	}
+	return c.client.Resource(gvr).Namespace(namespace)
+}
+
+func (c changer) create(resource, object string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		u := new(unstructured.Unstructured)
+		if err := json.Unmarshal([]byte(object), &u.Object); err != nil {
+			return err
+		}
+		_, err := c.resource(resource, u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
+		return err
+	}
+}
+
+func (c changer) patch(resource, namespace, name, subresource, patch string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var subresources []string
+		if subresource != "" {
+			subresources = append(subresources, subresource)
+		}
+		_, err := c.resource(resource, namespace).
+			Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+		return err
+	}
+}
+
+func (c changer) file(ctx context.Context, resource, path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	object, err := yaml.ToJSON(data)
+	if err != nil {
+		return err
+	}
+	return c.create(resource, string(object))(ctx)
+}
