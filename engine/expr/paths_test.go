@@ -142,7 +142,7 @@ func FuzzCompile(f *testing.F) {
 // FuzzPaths writes an expression and two objects out of the bytes.
 func FuzzPaths(f *testing.F) {
 	for i := range 200 {
-		seed := make([]byte, 120)
+		seed := make([]byte, 300)
 		for j := range seed {
 			seed[j] = byte(i*31 + j*j*17 + j*i*7 + i*i)
 		}
@@ -184,7 +184,18 @@ func (w *writer) object(depth int) string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		fmt.Fprintf(&b, "%q:%s", name, w.json(depth))
+		value := ""
+		switch {
+		case depth == 0 || w.choose(5) == 0:
+			value = w.json(depth)
+		case name == "l":
+			value = "[" + w.object(depth-1) + "," + w.pick("", w.json(depth-1)+",") + w.object(depth-1) + "]"
+		case name == "m":
+			value = w.object(depth - 1)
+		default:
+			value = w.json(w.choose(depth + 1))
+		}
+		fmt.Fprintf(&b, "%q:%s", name, value)
 	}
 	return "{" + b.String() + "}"
 }
@@ -264,7 +275,7 @@ func (w *writer) expression(depth int) string {
 }
 
 func (w *writer) place() string {
-	places := []string{"object", "object.a", "object.b", "object.l", "old.a.b", "object.l.a", "object.m.l", "old.l", "object.a.b.l", "1", `"a"`, "nil", "true"}
+	places := []string{"object", "object.a", "object.b", "object.l", "old.a.b", "object.m.a", "object.m.l", "old.l", "object.m.m.l", "object.l[0].m", "1", `"a"`, "nil", "true"}
 	if w.depth > 0 {
 		places = append(places, "#", "#.a", ".b", ".l", ".a.b", "#index")
 	}
