@@ -23,16 +23,19 @@ type logs struct {
 
 	mu    sync.Mutex
 	panic bool   // the lines that follow belong to a stack trace
-	last  string // the last line on standard error
+	last  string // the last line on standard error, or the first of a stack trace
 }
 
 func newLogs(log *slog.Logger, burst, rate int) *logs {
 	l := &logs{log: log, bucket: newBucket(burst, rate)}
 	l.stderr = &lines{emit: func(line []byte, cut bool) bool {
+		passed := l.emit(line, cut)
 		l.mu.Lock()
-		l.last = printable(string(line), 500)
-		l.mu.Unlock()
-		return l.emit(line, cut)
+		defer l.mu.Unlock()
+		if !l.panic || l.last == "" || isPanic(string(line)) {
+			l.last = printable(string(line), 500)
+		}
+		return passed
 	}}
 	l.stdout = &lines{emit: l.emit}
 	l.syncStdout = &lines{emit: l.emit}
@@ -40,7 +43,7 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 	return l
 }
 
-// lastError is the last line on standard error: often the reason why a process went away.
+// lastError is the last line on standard error, a panic's first: often the reason why a process went away.
 func (l *logs) lastError() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,9 +95,7 @@ type record struct {
 func (l *logs) plain(line string) record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ") {
-		l.panic = true
-	}
+	l.panic = l.panic || isPanic(line)
 	r := record{level: slog.LevelInfo, message: printable(line, maxLine)}
 	if l.panic {
 		r.level = slog.LevelError
@@ -106,6 +107,11 @@ func (l *logs) plain(line string) record {
 		}
 	}
 	return r
+}
+
+// isPanic tells the line with which the Go runtime begins its last words.
+func isPanic(line string) bool {
+	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
 }
 
 // maxAttrs bounds the attributes of one line.

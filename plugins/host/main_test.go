@@ -137,10 +137,6 @@ func hostMain() {
 		panic(err)
 	}
 	fmt.Println(h.Status().PID)
-	if os.Getenv("CHILD") == "grandchild" {
-		_, err := h.Handle(context.Background(), handler.Event{Name: "pid"})
-		fmt.Println(err)
-	}
 	select {}
 }
 

@@ -136,7 +136,7 @@ var modes = map[string]func(){
 
 	// In its ways.
 	"grandchild": func() { // its child holds the pipes open
-		c := exec.Command("sleep", "1000")
+		c := exec.Command("/bin/sleep", "1000")
 		c.Stdout, c.Stderr = os.Stdout, os.Stderr
 		if err := c.Start(); err != nil {
 			panic(err)
@@ -144,7 +144,7 @@ var modes = map[string]func(){
 		serve.Main(&pidTeller{c.Process.Pid})
 	},
 	"escaped-grandchild": func() { // the same, out of the group's reach
-		c := exec.Command("sleep", "5")
+		c := exec.Command("/bin/sleep", "5")
 		c.Stdout, c.Stderr = os.Stdout, os.Stderr
 		c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		if err := c.Start(); err != nil {

@@ -1,0 +1,478 @@
+package host_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host"
+)
+
+// An event that is never answered costs its caller the time limit and nobody else anything; a handler that answers none
+// is ended.
+func TestNeverAnswers(t *testing.T) {
+	s := spec("never")
+	s.Concurrency, s.Timeout = 4, 50*time.Millisecond
+	h := start(t, s, host.Options{BackoffMin: time.Millisecond})
+	ready(t, h)
+	if _, err := h.Handle(t.Context(), pod("x")); err == nil || err.Error() != "no answer within the time limit of 50ms" {
+		t.Errorf("got %v", err)
+	}
+	// Sixteen are forgiven.
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			for range 5 {
+				_, _ = h.Handle(t.Context(), pod(fmt.Sprint(i)))
+			}
+		})
+	}
+	wg.Wait()
+	waitFor(t, "a restart", func() bool { return h.Status().Restarts > 0 })
+}
+
+func TestTimeLimitCancels(t *testing.T) {
+	s := spec("echo")
+	s.Concurrency, s.Timeout = 1, 100*time.Millisecond
+	h := start(t, s, host.Options{})
+	ready(t, h)
+	if _, err := h.Handle(t.Context(), pod("wait")); err == nil {
+		t.Error("no error")
+	}
+	// The handler let go of it, and says so; its place is free.
+	waitFor(t, "a late answer", func() bool { c := h.Status().Counts; return c.Late+c.Answered == 1 })
+	if _, err := h.Handle(t.Context(), pod("done")); err != nil {
+		t.Error(err)
+	}
+}
+
+// The caller's own end cancels the event too, whether it waits or was sent.
+func TestCallerGivesUp(t *testing.T) {
+	s := spec("echo")
+	s.Concurrency = 1
+	h := start(t, s, host.Options{})
+	ready(t, h)
+	ctx, cancel := context.WithCancel(t.Context())
+	results := make(chan error, 2)
+	for _, name := range []string{"wait-1", "wait-2"} {
+		go func() { _, err := h.Handle(ctx, pod(name)); results <- err }()
+	}
+	waitFor(t, "one sent, one waiting", func() bool { s := h.Status(); return s.InFlight == 1 && s.Waiting == 1 })
+	cancel()
+	for range 2 {
+		if err := <-results; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := h.Handle(t.Context(), pod("done")); err != nil {
+		t.Error(err)
+	}
+	if s := h.Status(); s.InFlight != 0 || s.Waiting != 0 || s.Restarts != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestStrayAnswers(t *testing.T) {
+	for mode, stray := range map[string]uint64{"twice": 2, "unknown": 3} {
+		t.Run(mode, func(t *testing.T) {
+			log := &recorder{}
+			h := start(t, spec(mode), host.Options{Logger: log.logger()})
+			ready(t, h)
+			for range 10 {
+				if _, err := h.Handle(t.Context(), pod("x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			waitFor(t, "the last stray answer", func() bool { return h.Status().Counts.Unknown == 10*stray })
+			if got := log.count("handler answers events that are not with it; ignored"); got != 1 {
+				t.Errorf("logged %d times", got)
+			}
+			if s := h.Status(); s.Restarts != 0 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+func TestOddAnswers(t *testing.T) {
+	for mode, want := range map[string]string{
+		"empty":       "the handler's answer says neither done, retry nor reject",
+		"actions":     "rejected: the answer has 65 actions; at most 64 are allowed",
+		"long-reason": "a b" + strings.Repeat("x", 1021) + "…",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			h := start(t, spec(mode), host.Options{})
+			ready(t, h)
+			if _, err := h.Handle(t.Context(), pod("x")); err == nil || err.Error() != want {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// A stream that breaks takes the process with it, and whoever waited for an answer hears of it.
+func TestLost(t *testing.T) {
+	for mode, want := range map[string]string{
+		"echo": "it exited with status 3",
+		"huge": "larger than max",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			h := start(t, spec(mode), host.Options{BackoffMin: time.Millisecond})
+			ready(t, h)
+			_, err := h.Handle(t.Context(), pod("exit"))
+			if !errors.Is(err, handler.ErrLost) || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want …%s…", err, want)
+			}
+			waitFor(t, "a restart", func() bool { s := h.Status(); return s.Restarts > 0 && s.State == host.Ready })
+		})
+	}
+	for mode, want := range map[string]string{
+		"hangs-up": "it ended the stream of deliveries",
+		"fails":    "out of luck",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			h := start(t, spec(mode), host.Options{BackoffMin: time.Hour})
+			waitFor(t, "the failure", func() bool { return strings.Contains(h.Status().Reason, want) })
+		})
+	}
+}
+
+// Killed with -9 in the middle: what was with it is lost, what was not sent goes to the next process.
+func TestKilled(t *testing.T) {
+	s := spec("echo")
+	s.Concurrency = 2
+	h := start(t, s, host.Options{BackoffMin: time.Millisecond})
+	ready(t, h)
+	results := make(chan error, 3)
+	for _, name := range []string{"wait-1", "wait-2"} {
+		go func() { _, err := h.Handle(t.Context(), pod(name)); results <- err }()
+	}
+	waitFor(t, "two with the process", func() bool { return h.Status().InFlight == 2 })
+	waiting := make(chan error)
+	go func() { _, err := h.Handle(t.Context(), pod("done")); waiting <- err }()
+	waitFor(t, "one waiting", func() bool { return h.Status().Waiting == 1 })
+	if err := syscall.Kill(h.Status().PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-results; !errors.Is(err, handler.ErrLost) || !strings.Contains(err.Error(), "SIGKILL") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if err := <-waiting; err != nil {
+		t.Errorf("the event that was not sent: %v", err)
+	}
+}
+
+// A process that is stopped answers no health check. It is killed although it cannot notice.
+func TestStopped(t *testing.T) {
+	h := start(t, spec("echo"), host.Options{
+		HealthInterval: 100 * time.Millisecond, HealthTimeout: 200 * time.Millisecond, BackoffMin: time.Millisecond,
+	})
+	ready(t, h)
+	pid := h.Status().PID
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Handle(t.Context(), pod("x")); !errors.Is(err, handler.ErrLost) || !strings.Contains(err.Error(), "it hangs") {
+		t.Errorf("got %v", err)
+	}
+	waitFor(t, "another process", func() bool { s := h.Status(); return s.State == host.Ready && s.PID != pid })
+}
+
+func TestHangsInHealth(t *testing.T) {
+	h := start(t, spec("hang-health"), host.Options{
+		HealthInterval: 10 * time.Millisecond, HealthTimeout: 50 * time.Millisecond, BackoffMin: time.Hour,
+	})
+	waitFor(t, "the failure", func() bool { return strings.Contains(h.Status().Reason, "it hangs") })
+}
+
+// The end has its time, whatever the process makes of it: start's cleanup waits for it.
+func TestUnwillingToEnd(t *testing.T) {
+	for _, mode := range []string{"hang-drain", "stubborn"} {
+		t.Run(mode, func(t *testing.T) {
+			h := start(t, spec(mode), host.Options{DrainTimeout: 100 * time.Millisecond, StopTimeout: 200 * time.Millisecond})
+			ready(t, h)
+		})
+	}
+	t.Run("stopped", func(t *testing.T) {
+		h := start(t, spec("echo"), host.Options{DrainTimeout: 100 * time.Millisecond, StopTimeout: 200 * time.Millisecond})
+		ready(t, h)
+		if err := syscall.Kill(h.Status().PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// At the end of Run, those who still wait are told.
+func TestEndOfRun(t *testing.T) {
+	s := spec("echo")
+	s.Concurrency = 1
+	h := host.New(s, host.Options{RunDir: shortDir(t)})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = h.Run(ctx) }()
+	ready(t, h)
+	results := make(chan error, 2)
+	for _, name := range []string{"wait-1", "wait-2"} {
+		go func() { _, err := h.Handle(t.Context(), pod(name)); results <- err }()
+	}
+	waitFor(t, "one sent, one waiting", func() bool { s := h.Status(); return s.InFlight == 1 && s.Waiting == 1 })
+	cancel()
+	if err := <-results; !errors.Is(err, handler.ErrLost) {
+		t.Errorf("sent: got %v", err)
+	}
+	if err := <-results; err == nil || errors.Is(err, handler.ErrLost) {
+		t.Errorf("not sent: got %v", err)
+	}
+	<-done
+	if _, err := h.Handle(t.Context(), pod("x")); err == nil {
+		t.Error("a stopped host took an event")
+	}
+}
+
+// Signals that are meant for the daemon do not end a handler that has work to do.
+func TestSignals(t *testing.T) {
+	h := start(t, spec("echo"), host.Options{})
+	ready(t, h)
+	pid := h.Status().PID
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGINT} {
+		if err := syscall.Kill(pid, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := h.Handle(t.Context(), pod("done")); err != nil {
+		t.Error(err)
+	}
+	if s := h.Status(); s.PID != pid {
+		t.Errorf("%+v", s)
+	}
+	if pgid, err := syscall.Getpgid(pid); err != nil || pgid != pid {
+		t.Errorf("not in a group of its own: %d, %v", pgid, err)
+	}
+}
+
+func TestPanic(t *testing.T) {
+	log := &recorder{}
+	h := start(t, spec("echo"), host.Options{Logger: log.logger()})
+	ready(t, h)
+	_, err := h.Handle(t.Context(), pod("fault"))
+	if err == nil || err.Error() != "panic: runtime error: index out of range [0] with length 0" {
+		t.Errorf("got %v", err)
+	}
+	_, err = h.Handle(t.Context(), pod("panic"))
+	if err == nil || err.Error() != "panic: a value of type string; the handler's log has it" {
+		t.Errorf("got %v", err)
+	}
+	waitFor(t, "the stacks", func() bool { return log.count("panic") == 2 })
+	if s := h.Status(); s.Restarts != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// Whatever a process prints, it cannot fill, block or crash the daemon, and it goes on.
+func TestFlood(t *testing.T) {
+	log := &recorder{}
+	h := start(t, spec("flood"), host.Options{Logger: log.logger(), LogLinesBurst: 10, LogLinesRate: 1})
+	ready(t, h)
+	if _, err := h.Handle(t.Context(), pod("x")); err != nil {
+		t.Error(err)
+	}
+	if got := len(log.lines()); got > 100 {
+		t.Errorf("%d lines passed", got)
+	}
+}
+
+func TestLongLine(t *testing.T) {
+	log := &recorder{}
+	h := start(t, spec("long-line"), host.Options{Logger: log.logger()})
+	ready(t, h)
+	for i, name := range []string{"stderr", "stdout", "late-stdout", "late-stderr"} {
+		if _, err := h.Handle(t.Context(), pod(name)); err != nil {
+			t.Error(err)
+		}
+		waitFor(t, name, func() bool { return log.count(strings.Repeat("y", 8<<10)) == i+1 })
+	}
+}
+
+func TestLogLines(t *testing.T) {
+	log := &recorder{}
+	h := start(t, spec("odd-lines"), host.Options{Logger: log.logger()})
+	ready(t, h)
+	if _, err := h.Handle(t.Context(), pod("x")); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, "the last line", func() bool { return log.count("goroutine 1 [running]:") == 1 })
+	want := []string{
+		`INFO {"@message":5} handler=odd-lines`,
+		`INFO {"@level":7,"@message":null} handler=odd-lines`,
+		`ERROR five handler=odd-lines _handler=spoof n=9007199254740993 deep=[[{}]]`,
+		`WARN from slog handler=odd-lines`,
+		`DEBUG hidden handler=odd-lines`,
+		`INFO {"@message": handler=odd-lines`,
+		`INFO [2J handler=odd-lines`,
+		`INFO null handler=odd-lines`,
+		`ERROR panic: boom handler=odd-lines`,
+		`ERROR goroutine 1 [running]: handler=odd-lines`,
+	}
+	got := log.lines()
+	if diff := cmp.Diff(want, got[len(got)-len(want):]); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestHandlersLog(t *testing.T) {
+	log := &recorder{}
+	h := start(t, spec("echo"), host.Options{Logger: log.logger()})
+	ready(t, h)
+	if _, err := h.Handle(t.Context(), pod("log")); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, "the line", func() bool { return log.count("hello from the handler") == 1 })
+	want := "WARN hello from the handler handler=echo n=1152921504606846976 name=log"
+	if got := log.lines(); got[len(got)-1] != want {
+		t.Errorf("got %q", got)
+	}
+}
+
+// What a handler started ends with it; what fled from its group at least holds nothing up.
+func TestGrandchildren(t *testing.T) {
+	h := start(t, spec("grandchild"), host.Options{BackoffMin: time.Hour})
+	ready(t, h)
+	_, err := h.Handle(t.Context(), pod("x"))
+	child, convErr := strconv.Atoi(fmt.Sprint(err))
+	if convErr != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(h.Status().PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the failure", func() bool { return h.Status().State == host.Failed })
+	waitFor(t, "the grandchild's end", func() bool { return gone(child) })
+
+	h = start(t, spec("escaped-grandchild"), host.Options{})
+	ready(t, h)
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
+	h := start(t, spec("environment"), host.Options{})
+	ready(t, h)
+	_, err := h.Handle(t.Context(), pod("x"))
+	want := "MODE INFORMD_HANDLER_COOKIE PLUGIN_MIN_PORT PLUGIN_MAX_PORT PLUGIN_PROTOCOL_VERSIONS PLUGIN_CLIENT_CERT PLUGIN_UNIX_SOCKET_DIR INFORMD_LOG_LEVEL"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStdout(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	defer func() { _ = w.Close() }()
+	s := spec("stdout")
+	s.Stdout = w
+	h := start(t, s, host.Options{})
+	ready(t, h)
+	if _, err := h.Handle(t.Context(), pod("web-0")); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || line != "3 web-0\n" {
+		t.Errorf("got %q, %v", line, err)
+	}
+}
+
+// A daemon that is killed with -9 leaves no handler behind, not even one that does not heed anything.
+func TestHostDies(t *testing.T) {
+	for _, child := range []string{"echo", "stubborn"} {
+		t.Run(child, func(t *testing.T) {
+			c := exec.Command(os.Args[0])
+			c.Env = []string{"MODE=host", "CHILD=" + child, "RUNDIR=" + shortDir(t)}
+			out, err := c.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Start(); err != nil {
+				t.Fatal(err)
+			}
+			var pid int
+			if _, err := fmt.Fscan(out, &pid); err != nil {
+				t.Fatal(err)
+			}
+			if gone(pid) {
+				t.Fatal("the handler does not run")
+			}
+			_ = c.Process.Kill()
+			_ = c.Wait()
+			waitFor(t, "the handler's end", func() bool { return gone(pid) })
+		})
+	}
+}
+
+// gone tells whether a process has ended; one that nobody has reaped yet counts as ended.
+func gone(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	return bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" Z"))
+}
+
+// An object of the largest size that a cluster holds, twice; it is larger than gRPC's default and than a small window.
+func TestLargeEvents(t *testing.T) {
+	h := start(t, spec("echo"), host.Options{})
+	ready(t, h)
+	object := []byte(`"` + strings.Repeat("x", 1_500_000) + `"`)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			ev := pod(fmt.Sprint("done-", i))
+			ev.Object, ev.Old = object, object
+			if _, err := h.Handle(t.Context(), ev); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	ev := pod("done")
+	ev.Object = make([]byte, 64<<20)
+	if _, err := h.Handle(t.Context(), ev); !errors.Is(err, handler.ErrReject) {
+		t.Errorf("got %v", err)
+	}
+	ev = pod("done\xff")
+	ev.Namespace = "\xfe"
+	if _, err := h.Handle(t.Context(), ev); err != nil {
+		t.Errorf("broken UTF-8: %v", err)
+	}
+	if s := h.Status(); s.Restarts != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// The same failure again and again is one line in the log.
+func TestComplainsOnce(t *testing.T) {
+	log := &recorder{}
+	h := start(t, host.Spec{Name: "gone", Path: "/no/such/handler"}, host.Options{Logger: log.logger(), BackoffMin: time.Millisecond, BackoffMax: time.Millisecond})
+	waitFor(t, "ten attempts", func() bool { return h.Status().Restarts >= 10 })
+	if got := log.count("handler failed"); got != 1 {
+		t.Errorf("%d lines", got)
+	}
+	if s := h.Status(); s.Reason != "/no/such/handler does not exist" {
+		t.Errorf("%+v", s)
+	}
+}
