@@ -37,7 +37,7 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 		sel:     sel,
 		parent:  parent,
 		log:     log,
-		status:  newStatus(log),
+		status:  newStatus(log, parent.sayer, sel.String()),
 		indexes: map[string]IndexFunc{},
 		known:   map[delta.Key]*object.Object{},
 		poke:    make(chan struct{}, 1),

@@ -17,7 +17,9 @@ import (
 // served knows whether resources are served. It asks discovery, one request at a time and at most one a second per group
 // version, however many informers want to know.
 type served struct {
-	disco discovery.ServerResourcesInterfaceWithContext
+	disco   discovery.ServerResourcesInterfaceWithContext
+	fresh   time.Duration // an answer holds for so long
+	silence time.Duration // where discovery may not be asked, the resource itself is tried so often
 
 	mu       sync.Mutex
 	versions map[schema.GroupVersion]*groupVersion // those ever asked for: at most one per distinct source
@@ -31,14 +33,11 @@ type groupVersion struct {
 	err       error
 }
 
-const (
-	discoveryFresh   = time.Second      // an answer holds for so long
-	discoveryTimeout = 10 * time.Second // a discovery that hangs is one that fails
-	silentPause      = 15 * time.Second // where discovery may not be asked, the resource itself is tried so often
-)
+// discoveryTimeout makes of a discovery that hangs one that fails.
+const discoveryTimeout = 10 * time.Second
 
 func newServed(disco discovery.ServerResourcesInterfaceWithContext) *served {
-	return &served{disco: disco, versions: map[schema.GroupVersion]*groupVersion{}}
+	return &served{disco: disco, fresh: time.Second, silence: 15 * time.Second, versions: map[schema.GroupVersion]*groupVersion{}}
 }
 
 // answer is what is known about a selection's resource.
@@ -93,7 +92,7 @@ func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if !v.asked.IsZero() && time.Since(v.asked) < discoveryFresh {
+	if !v.asked.IsZero() && time.Since(v.asked) < s.fresh {
 		return v.resources, v.err
 	}
 	limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
@@ -131,7 +130,7 @@ func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) {
 		switch a, _ := s.ask(ctx, sel); {
 		case a == isServed, a == isUnusable:
 			return
-		case a == isSilent && time.Since(began) > silentPause:
+		case a == isSilent && time.Since(began) >= s.silence:
 			return
 		}
 	}

@@ -1,7 +1,6 @@
 package source
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -30,20 +29,24 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// status is an informer's state, and the one who tells of its changes: each once, in the log.
+// status is an informer's state, and the one who tells of its changes in the log: each once, and trouble of one kind once
+// a minute, for it may come and go.
 type status struct {
-	log *slog.Logger
+	log   *slog.Logger
+	sayer *sayer
+	name  string
 
 	mu      sync.Mutex
 	state   State
 	reason  string
 	since   time.Time
 	synced  bool // the first list of the present generation has been handed to the listeners
+	told    bool // of the trouble at hand
 	changed chan struct{}
 }
 
-func newStatus(log *slog.Logger) *status {
-	return &status{log: log, since: time.Now(), changed: make(chan struct{})}
+func newStatus(log *slog.Logger, sayer *sayer, name string) *status {
+	return &status{log: log, sayer: sayer, name: name, since: time.Now(), changed: make(chan struct{})}
 }
 
 // read is the state, why, since when, whether the informer has synced, and a channel that is closed at the next change.
@@ -90,39 +93,36 @@ func (s *status) listed(objects int64) {
 func (s *status) notServed(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.synced = false
+	s.synced, s.told = false, false
 	if s.set(NotServed, reason) {
 		s.log.Warn("the cluster does not serve the resource: waiting for it", "reason", reason)
 	}
 }
 
-// trouble is Forbidden or Failing. The line is left to others where it is not this informer's trouble alone.
-func (s *status) trouble(state State, reason string, say bool) {
+// trouble is Forbidden or Failing. Where it is not this informer's trouble alone, others say so.
+func (s *status) trouble(state State, reason string, alone bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	level := slog.LevelDebug
-	if s.set(state, reason) && say {
-		level = slog.LevelWarn
+	if s.set(state, reason) && alone && s.sayer.may(s.name+" is "+state.String()) {
+		s.told = true
+		s.log.Warn("source is "+state.String()+", trying again", "reason", reason)
 	}
-	s.log.Log(context.Background(), level, "source is "+state.String()+", trying again", "reason", reason)
 }
 
 // well ends trouble.
-func (s *status) well(say bool) {
+func (s *status) well() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.state != Forbidden && s.state != Failing {
 		return
 	}
-	after, was := time.Since(s.since).Round(time.Millisecond), s.state
+	if s.told {
+		s.log.Info("source works again", "was", s.state.String(), "for", time.Since(s.since).Round(time.Millisecond))
+	}
+	s.told = false
 	if s.synced {
 		s.set(Synced, "")
 	} else {
 		s.set(Listing, "")
 	}
-	level := slog.LevelDebug
-	if say {
-		level = slog.LevelInfo
-	}
-	s.log.Log(context.Background(), level, "source works again", "was", was.String(), "for", after)
 }

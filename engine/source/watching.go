@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"sync"
@@ -17,13 +18,16 @@ import (
 // watching is one watch as the reflector sees it. Its goroutine, which ends with the watch, converts what comes and lets
 // it through the gate.
 //
-// A watch that ends before it has brought anything is opened again, from where it began, without the reflector, which
-// would answer with a relist.
+// A watch of the server's that ends is followed by the next one from where it was: the reflector would take one that
+// ended soon for a reason to list again. What the reflector sees end is a watch whose initial events were cut short, one
+// that it stopped, or one with an ERROR event.
 type watching struct {
-	wire    *wire
-	options metav1.ListOptions
-	cancel  context.CancelFunc
-	events  chan watch.Event // unbuffered: what is sent has been taken by the reflector
+	wire   *wire
+	cancel context.CancelFunc
+	events chan watch.Event // unbuffered: what is sent has been taken by the reflector
+
+	options metav1.ListOptions // of the next one; its resourceVersion moves on with what was handed on
+	initial bool               // initial events are coming
 }
 
 // ResultChan is closed when the watch ends.
@@ -36,10 +40,11 @@ func (w *watching) run(ctx context.Context, inner watch.Interface, release func(
 	defer close(w.events)
 	defer w.cancel()
 	for {
-		forwarded := w.forward(ctx, inner, release)
+		over := w.forward(ctx, inner, release)
 		inner.Stop()
 		release()
-		if forwarded || ctx.Err() != nil || sendsInitialEvents(w.options) {
+		// Without a resourceVersion, or from 0, what comes is not in its order, and there is nowhere to go on from.
+		if over || w.initial || w.options.ResourceVersion == "" || w.options.ResourceVersion == "0" {
 			return
 		}
 		var err error
@@ -53,7 +58,8 @@ func (w *watching) run(ctx context.Context, inner watch.Interface, release func(
 
 // report hands the reflector an error that it would have had from opening the watch.
 func (w *watching) report(ctx context.Context, err error) {
-	if status, ok := err.(apierrors.APIStatus); ok && ctx.Err() == nil {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) && ctx.Err() == nil {
 		s := status.Status()
 		w.send(ctx, watch.Event{Type: watch.Error, Object: &s})
 	}
@@ -68,41 +74,40 @@ func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 	}
 }
 
-// forward hands on what inner brings until it ends, and tells whether there was anything.
-func (w *watching) forward(ctx context.Context, inner watch.Interface, release func()) (forwarded bool) {
-	initial := sendsInitialEvents(w.options)
+// forward hands on what inner brings until it ends. It tells whether the whole watch is over.
+func (w *watching) forward(ctx context.Context, inner watch.Interface, release func()) (over bool) {
 	proven := time.NewTimer(w.wire.tuning.short) // a watch that brings nothing is well if it lasts
 	defer proven.Stop()
-	for {
+	for first := true; ; {
 		select {
 		case <-ctx.Done():
-			return forwarded
+			return true
 		case <-proven.C:
 			w.wire.well()
 		case ev, ok := <-inner.ResultChan():
 			if !ok {
-				return forwarded
+				return false
 			}
 			if ev.Type == watch.Error {
-				return w.fail(ctx, ev, initial) || forwarded
+				return w.fail(ctx, ev)
 			}
-			if !forwarded {
+			if first {
+				first = false
 				w.wire.well()
 				w.wire.garbled.Store(false)
 			}
 			var sent bool
 			switch {
 			case ev.Type == watch.Bookmark:
-				sent = w.bookmark(ctx, ev, func() { initial = false; release(); w.wire.counts.lists.Add(1) })
-			case initial:
-				sent = w.initial(ctx, ev)
+				sent = w.bookmark(ctx, ev, release)
+			case w.initial:
+				sent = w.initially(ctx, ev)
 			default:
 				sent = w.change(ctx, ev)
 			}
 			if !sent {
-				return true // ctx has ended
+				return true
 			}
-			forwarded = true
 		}
 	}
 }
@@ -110,12 +115,12 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 // fail hands on an ERROR event, unless it says that what the server sent could not be decoded. That is what a
 // connection that broke within a frame looks like: the first time, the watch is resumed. The second time in a row it is
 // not the connection, and the reflector lists.
-func (w *watching) fail(ctx context.Context, ev watch.Event, initial bool) (handed bool) {
+func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
 	status, ok := ev.Object.(*metav1.Status)
-	if ok && isGarbled(status) && !initial && !w.wire.garbled.Swap(true) {
+	if ok && isGarbled(status) && !w.initial && !w.wire.garbled.Swap(true) {
 		return false
 	}
-	if ok && initial && status.Code == http.StatusTooManyRequests {
+	if ok && w.initial && status.Code == http.StatusTooManyRequests {
 		// watchList would sleep on it, deaf to its context.
 		again := apierrors.NewServiceUnavailable(status.Message).Status()
 		ev.Object = &again
@@ -131,21 +136,27 @@ func isGarbled(s *metav1.Status) bool {
 	})
 }
 
-func (w *watching) bookmark(ctx context.Context, ev watch.Event, initialEnd func()) bool {
+func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func()) bool {
 	o, err := convertBookmark(ev.Object)
 	if err != nil {
-		w.wire.skip(nil, err)
+		w.wire.skip(ev.Object, err)
 		return true
 	}
-	if o.Annotations()[metav1.InitialEventsAnnotationKey] == "true" && sendsInitialEvents(w.options) {
-		initialEnd()
+	if w.initial && o.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
+		release()
+		w.wire.counts.lists.Add(1)
+		w.initial = false
+		w.options.SendInitialEvents, w.options.ResourceVersionMatch = nil, ""
+	}
+	if !w.initial {
+		w.options.ResourceVersion = o.ResourceVersion()
 	}
 	return w.send(ctx, watch.Event{Type: watch.Bookmark, Object: o})
 }
 
-// initial hands on one of the initial events, which are exempt from the gate: the reflector collects them until their
+// initially hands on one of the initial events, which are exempt from the gate: the reflector collects them until their
 // end, and only then are they evaluated.
-func (w *watching) initial(ctx context.Context, ev watch.Event) bool {
+func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
 	o, err := convert(ev.Object)
 	if err != nil {
 		w.wire.skip(ev.Object, err)
@@ -173,6 +184,7 @@ func (w *watching) change(ctx context.Context, ev watch.Event) bool {
 		w.wire.gate.withdraw(o)
 		return false
 	}
+	w.options.ResourceVersion = o.ResourceVersion()
 	return true
 }
 

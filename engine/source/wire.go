@@ -86,7 +86,7 @@ func (w *wire) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface
 		w.calls.end()
 		return nil, err
 	}
-	out := &watching{wire: w, options: o, cancel: cancel, events: make(chan watch.Event)}
+	out := &watching{wire: w, options: o, initial: sendsInitialEvents(o), cancel: cancel, events: make(chan watch.Event)}
 	go func() {
 		defer w.calls.end()
 		out.run(ctx, inner, release)
@@ -164,7 +164,7 @@ func (p *pace) next(short, most time.Duration) (delay time.Duration, often bool)
 // well tells that the server does what it should.
 func (w *wire) well() {
 	w.reach.back()
-	w.status.well(true)
+	w.status.well()
 }
 
 // persist tries until it succeeds, the error is one for the reflector, or ctx ends.

@@ -1,0 +1,145 @@
+package source
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// model believes what it is told, and complains of what does not follow from what it was told before.
+type model struct {
+	t     *testing.T
+	mu    sync.Mutex
+	known map[delta.Key]*object.Object
+	fresh func(*object.Object) bool // whether the store is as fresh as an object
+}
+
+func (m *model) hear(d delta.Delta) {
+	if !m.mu.TryLock() {
+		m.t.Error("two calls at once")
+		return
+	}
+	defer m.mu.Unlock()
+	old, o := m.known[d.Key()], d.Object
+	complain := func(what string) { m.t.Errorf("%s: %v", what, words([]delta.Delta{d})) }
+	switch d.Type {
+	case delta.Added:
+		if old != nil {
+			complain("added, and was there")
+		}
+	case delta.Synced:
+		if d.Round == 0 && old != nil {
+			complain("synced twice")
+		}
+	case delta.Updated:
+		if old == nil || d.Old != old {
+			complain("updated from another state than the last one")
+		} else if old.UID() != o.UID() || number(old) >= number(o) {
+			complain("updated to an older state, or another object")
+		}
+	case delta.Deleted:
+		if old == nil || d.Old != old || old.UID() != o.UID() {
+			complain("deleted, and was not there")
+		}
+		delete(m.known, d.Key())
+	}
+	if !m.fresh(o) {
+		complain("the store is behind")
+	}
+	if d.Type != delta.Deleted {
+		m.known[d.Key()] = o
+	}
+}
+
+func (m *model) size() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.known)
+}
+
+func number(o *object.Object) int64 {
+	n, _ := strconv.ParseInt(o.ResourceVersion(), 10, 64)
+	return n
+}
+
+// TestHammer changes objects at full speed, drops watches, forgets history and adds listeners and indexes, and compares:
+// each step of what every listener was told follows from the one before, and in the end each knows what the server has.
+func TestHammer(t *testing.T) {
+	modes(t, func(t *testing.T, watchList bool) {
+		server, s, i, _, _ := serving(t, watchList)
+		server.SetHistory(100_000)
+		s.tuning.unreviewed, s.tuning.chunk = 50, 7
+		i.listeners = nil
+		var models []*model
+		listen := func() {
+			m := &model{t: t, known: map[delta.Key]*object.Object{}}
+			m.fresh = func(o *object.Object) bool {
+				stored, ok := i.Get(o.Namespace(), o.Name())
+				return !ok || number(stored) >= number(o)
+			}
+			models = append(models, m)
+			i.AddListener(Listener{OnDelta: m.hear})
+		}
+		listen()
+		run(t, s)
+		random := rand.New(rand.NewPCG(1, 2))
+		exists := map[string]bool{}
+		for step := range 4000 {
+			name := fmt.Sprintf("o%02d", random.IntN(40))
+			if exists[name] && random.IntN(3) == 0 {
+				server.Delete(pods, "shop", name)
+				delete(exists, name)
+			} else {
+				server.Apply(pods, body(name, step))
+				exists[name] = true
+			}
+			if step%400 == 200 {
+				server.DropWatches()
+			}
+			if step%1500 == 1499 {
+				server.Expire()
+			}
+			if step%700 == 600 {
+				listen()
+				if err := i.AddIndexers(map[string]IndexFunc{fmt.Sprint(step): byVersion}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		server.Apply(pods, body("last", 1))
+		await(t, "the end", func() bool {
+			o, ok := i.Get("shop", "last")
+			return ok && i.Stats().Pending == 0 && i.Stats().Objects == len(exists)+1 && o != nil
+		})
+		for n, m := range models {
+			await(t, "all listeners", func() bool { return m.size() == len(exists)+1 })
+			for key, o := range m.known {
+				stored, ok := i.Get(key.Namespace, key.Name)
+				if !ok || stored != o {
+					t.Errorf("listener %d believes in %v, the store has %v", n, key, ok)
+				}
+			}
+		}
+		for name := range exists {
+			if _, ok := i.Get("shop", name); !ok {
+				t.Errorf("%s is missing", name)
+			}
+		}
+		if got, want := i.LastSyncResourceVersion(), server.ResourceVersion(); got != want {
+			t.Errorf("resourceVersion %s, the server has %s", got, want)
+		}
+		for step := 600; step < 4000; step += 700 {
+			for name := range exists {
+				o, _ := i.Get("shop", name)
+				if found, err := i.ByIndex(fmt.Sprint(step), version(o)); err != nil || len(found) != 1 || found[0] != o {
+					t.Errorf("index %d does not have %s: %v", step, name, err)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,250 @@
+package source
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/integration/apistub"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	pods    = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+)
+
+// patience is how long a test waits for what must come. It is only used up by a failure.
+const patience = 30 * time.Second
+
+// body is a namespaced object in state v.
+func body(name string, v int) string {
+	return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":{"v":%d}}`, name, v)
+}
+
+// newInformers makes Informers of a server, impatient ones, and tells its log.
+func newInformers(t testing.TB, config *rest.Config, o Options) (*Informers, *log) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := &log{}
+	o.Logger = slog.New(slog.NewTextHandler(lines, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	s := New(client, disco, o)
+	s.tuning.pause, s.tuning.maxPause, s.tuning.unreachablePause = 5*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
+	s.tuning.poll, s.served.fresh = 10*time.Millisecond, 0
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("\n" + lines.String())
+		}
+	})
+	return s, lines
+}
+
+// run runs Informers until the test ends, or stop is called, which returns when Run has.
+func run(t testing.TB, s *Informers) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Error("Run does not return")
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// log is a log to read.
+type log struct {
+	mu    sync.Mutex
+	lines bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines.String()
+}
+
+func (l *log) count(text string) int { return strings.Count(l.String(), text) }
+
+// ear is a listener that writes down what it hears.
+type ear struct {
+	mu    sync.Mutex
+	heard []delta.Delta
+	news  chan struct{} // closed and replaced with each
+}
+
+func newEar() *ear { return &ear{news: make(chan struct{})} }
+
+func (e *ear) hear(d delta.Delta) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard = append(e.heard, d)
+	close(e.news)
+	e.news = make(chan struct{})
+}
+
+func (e *ear) all() ([]delta.Delta, <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return append([]delta.Delta(nil), e.heard...), e.news
+}
+
+// expectAll is expect of deltas in any order.
+func (e *ear) expectAll(t testing.TB, want ...string) {
+	t.Helper()
+	await(t, strings.Join(want, ", "), func() bool { heard, _ := e.all(); return len(heard) >= len(want) })
+	e.mu.Lock()
+	slices.SortFunc(e.heard[:len(want)], func(a, b delta.Delta) int {
+		return strings.Compare(words([]delta.Delta{a})[0], words([]delta.Delta{b})[0])
+	})
+	e.mu.Unlock()
+	slices.Sort(want)
+	e.expect(t, want...)
+}
+
+// expect waits for as many more deltas, and compares.
+func (e *ear) expect(t testing.TB, want ...string) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		heard, news := e.all()
+		if len(heard) >= len(want) {
+			got := words(heard[:len(want)])
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("heard something else (-want +got):\n%s", diff)
+			}
+			e.mu.Lock()
+			e.heard = e.heard[len(want):]
+			e.mu.Unlock()
+			return
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			t.Fatalf("waited for %v, heard %v", want, words(heard))
+		}
+	}
+}
+
+// silent checks that nothing more was heard.
+func (e *ear) silent(t testing.TB) {
+	t.Helper()
+	if heard, _ := e.all(); len(heard) > 0 {
+		t.Fatalf("heard %v too", words(heard))
+	}
+}
+
+// words are deltas for people: type, name, v of the old state and of the new one, and whether it is a resync.
+func words(all []delta.Delta) []string {
+	out := []string{}
+	for _, d := range all {
+		text := d.Type.String() + " " + d.Object.Name() + " "
+		if d.Type == delta.Updated {
+			text += version(d.Old) + "→"
+		}
+		text += version(d.Object)
+		if d.Round != 0 {
+			text += " again"
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+var specV = func() *object.Paths {
+	p := new(object.Paths)
+	p.Add("spec", "v")
+	return p
+}()
+
+func version(o *object.Object) string {
+	tree, _ := o.Decode(specV).(map[string]any)
+	spec, _ := tree["spec"].(map[string]any)
+	return fmt.Sprint(spec["v"])
+}
+
+// await waits for a state of things that changes without a delta.
+func await(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+func awaitState(t testing.TB, i *Informer, want State) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		state, reason, _, _, changed := i.status.read()
+		if state == want {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatalf("%v, because of %q; want %v", state, reason, want)
+		}
+	}
+}
+
+// serving is a server of pods that an informer with an ear follows.
+func serving(t testing.TB, watchList bool, objects ...string) (*apistub.Server, *Informers, *Informer, *ear, *log) {
+	t.Helper()
+	server := apistub.New(t)
+	server.SetWatchList(watchList)
+	server.Serve(pods, "Pod", true)
+	for _, o := range objects {
+		server.Apply(pods, o)
+	}
+	s, lines := newInformers(t, server.Config(), Options{})
+	i := s.Informer(Selection{Resource: pods})
+	e := newEar()
+	i.AddListener(Listener{OnDelta: e.hear})
+	return server, s, i, e, lines
+}
+
+// modes runs a test against a server with WatchList and one without.
+func modes(t *testing.T, test func(t *testing.T, watchList bool)) {
+	for _, watchList := range []bool{true, false} {
+		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) { test(t, watchList) })
+	}
+}

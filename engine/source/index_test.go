@@ -1,0 +1,181 @@
+package source
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/integration/apistub"
+)
+
+func everything(*object.Object) []string { return []string{"yes"} }
+
+func byVersion(o *object.Object) []string { return []string{version(o)} }
+
+func byLetter(o *object.Object) []string { return strings.Split(o.Name(), "") }
+
+func names(objects []*object.Object, err error) []string {
+	out := []string{}
+	if err != nil {
+		out = append(out, err.Error())
+	}
+	for _, o := range objects {
+		out = append(out, o.Name())
+	}
+	return out
+}
+
+func TestIndexer(t *testing.T) {
+	server, s, i, e, _ := serving(t, true, body("ab", 1), body("bc", 1), body("cd", 2))
+	if err := i.AddIndexers(map[string]IndexFunc{"version": byVersion}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	if err := WaitForCacheSync(t.Context(), i); err != nil {
+		t.Fatal(err)
+	}
+	server.AwaitWatches(pods, 1)
+	// Added late, an index knows what is there; and a name that is there stays what it is.
+	if err := i.AddIndexers(map[string]IndexFunc{"letter": byLetter, "version": everything}); err != nil {
+		t.Fatal(err)
+	}
+	e.expectAll(t, "synced ab 1", "synced bc 1", "synced cd 2")
+	server.Apply(pods, body("cd", 1))
+	server.Delete(pods, "shop", "ab")
+	e.expect(t, "updated cd 2→1", "deleted ab 1") // by when the store has them
+
+	bc, _ := i.Get("shop", "bc")
+	for _, c := range []struct {
+		what      string
+		got, want []string
+	}{
+		{"by version 1", names(i.ByIndex("version", "1")), []string{"bc", "cd"}},
+		{"by version 2", names(i.ByIndex("version", "2")), []string{}},
+		{"by letter c", names(i.ByIndex("letter", "c")), []string{"bc", "cd"}},
+		{"those with a letter of bc", names(i.Index("letter", bc)), []string{"bc", "cd"}},
+		{"letters", i.ListIndexFuncValues("letter"), []string{"b", "c", "d"}},
+		{"an index that is not there", names(i.ByIndex("colour", "red")), []string{"Index with name colour does not exist"}},
+		{"all", names(i.List("shop", nil), nil), []string{"bc", "cd"}},
+		{"another namespace", names(i.List("pay", nil), nil), []string{}},
+	} {
+		if c.what == "all" && c.got[0] == "cd" {
+			c.got[0], c.got[1] = c.got[1], c.got[0]
+		}
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.what, diff)
+		}
+	}
+	if keys, err := i.IndexKeys("letter", "d"); err != nil || !cmp.Equal(keys, []string{"shop/cd"}) {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+	if n := len(i.GetIndexers()); n != 2 {
+		t.Errorf("%d indexers", n)
+	}
+	for _, bad := range []map[string]IndexFunc{{"": everything}, {"x": nil}} {
+		if err := i.AddIndexers(bad); err == nil {
+			t.Errorf("%v was taken", bad)
+		}
+	}
+}
+
+// client-go ends the process when an index function fails, with the store's lock held.
+func TestIndexFunctionThatPanics(t *testing.T) {
+	server, s, i, e, lines := serving(t, true, body("a", 1), body("b", 2))
+	panicky := func(o *object.Object) []string {
+		if version(o) == "2" {
+			panic("two")
+		}
+		return byVersion(o)
+	}
+	if err := i.AddIndexers(map[string]IndexFunc{"panicky": panicky}); err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	e.expectAll(t, "synced a 1", "synced b 2")
+	server.AwaitWatches(pods, 1)
+	server.Apply(pods, body("a", 2))
+	server.Apply(pods, body("b", 3))
+	e.expect(t, "updated a 1→2", "updated b 2→3")
+	if diff := cmp.Diff([]string{"3"}, i.ListIndexFuncValues("panicky")); diff != "" {
+		t.Error(diff)
+	}
+	if n := i.Stats().IndexPanics; n < 3 {
+		t.Errorf("%d panics were counted", n)
+	}
+	if said := lines.count("an index function has panicked"); said != 1 {
+		t.Errorf("said %d times in a minute", said)
+	}
+}
+
+// Two sources with one informer may call different indexes the same; a source of several namespaces is as one.
+func TestSourceIsAView(t *testing.T) {
+	server := apistub.New(t)
+	server.Serve(pods, "Pod", true)
+	for _, o := range []string{
+		`{"metadata":{"namespace":"shop","name":"x","labels":{"tier":"web"}},"spec":{"v":1}}`,
+		`{"metadata":{"namespace":"pay","name":"y","labels":{"tier":"db"}},"spec":{"v":1}}`,
+		`{"metadata":{"namespace":"other","name":"z"},"spec":{"v":1}}`,
+	} {
+		server.Apply(pods, o)
+	}
+	s, _ := newInformers(t, server.Config(), Options{})
+	shop, pay := s.Informer(Selection{Resource: pods, Namespace: "shop"}), s.Informer(Selection{Resource: pods, Namespace: "pay"})
+	for _, i := range []*Informer{shop, pay} {
+		if err := i.AddIndexers(map[string]IndexFunc{"object.spec.v": byVersion, "letters": byLetter}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	both := NewSource("both", []*Informer{shop, pay}, map[string]string{"by": "object.spec.v"})
+	one := NewSource("one", []*Informer{shop}, map[string]string{"by": "letters"})
+	if both.HasSynced() {
+		t.Error("synced before it ran")
+	}
+	run(t, s)
+	if err := WaitForCacheSync(t.Context(), shop, pay); err != nil {
+		t.Fatal(err)
+	}
+	if !both.HasSynced() {
+		t.Error("not synced")
+	}
+	if err := both.AddIndexers(map[string]IndexFunc{"by": everything}); err == nil || err.Error() != `source "both" has an index "by"` {
+		t.Errorf("the name was taken: %v", err)
+	}
+	if err := both.AddIndexers(map[string]IndexFunc{"late": everything}); err != nil {
+		t.Fatal(err)
+	}
+	x, _ := both.Get("shop", "x")
+	web, _ := labels.Parse("tier=web")
+	if _, ok := both.Get("other", "z"); ok {
+		t.Error("z is of another namespace")
+	}
+	keys, err := both.IndexKeys("by", "1")
+	for _, c := range []struct {
+		what      string
+		got, want []string
+	}{
+		{"both by 1", names(both.ByIndex("by", "1")), []string{"y", "x"}}, // by key: pay/y, shop/x
+		{"both like x", names(both.Index("by", x)), []string{"y", "x"}},
+		{"one by x", names(one.ByIndex("by", "x")), []string{"x"}},
+		{"one by 1", names(one.ByIndex("by", "1")), []string{}},
+		{"late", names(both.ByIndex("late", "yes")), []string{"y", "x"}},
+		{"keys", append(keys, names(nil, err)...), []string{"pay/y", "shop/x"}},
+		{"values", both.ListIndexFuncValues("by"), []string{"1"}},
+		{"unknown", names(one.ByIndex("late", "yes")), []string{`source "one" has no index "late"`}},
+		{"in pay", names(both.List("pay", nil), nil), []string{"y"}},
+		{"labelled", names(both.List("", web), nil), []string{"x"}},
+		{"elsewhere", names(both.List("other", nil), nil), []string{}},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", c.what, diff)
+		}
+	}
+	if got := both.GetIndexers(); len(got) != 2 || got["by"] == nil || got["late"] == nil {
+		t.Errorf("indexers %v", got)
+	}
+	if both.Name() != "both" || len(both.Informers()) != 2 {
+		t.Error("it is something else")
+	}
+}

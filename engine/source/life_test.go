@@ -1,0 +1,218 @@
+package source
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/integration/apistub"
+)
+
+// A resource that is not served yet is waited for. Its objects were not there when the source was first looked at, so
+// they are added. When it goes, they are deleted, once each, whether the server says so of each or not.
+func TestResourceThatComesAndGoes(t *testing.T) {
+	modes(t, func(t *testing.T, watchList bool) {
+		server := apistub.New(t)
+		server.SetWatchList(watchList)
+		s, lines := newInformers(t, server.Config(), Options{})
+		i := s.Informer(Selection{Resource: widgets})
+		e := newEar()
+		i.AddListener(Listener{OnDelta: e.hear})
+		if err := i.AddIndexers(map[string]IndexFunc{"all": everything}); err != nil {
+			t.Fatal(err)
+		}
+		run(t, s)
+
+		awaitState(t, i, NotServed)
+		if _, reason := i.State(); reason != "the cluster does not serve example.com/v1" {
+			t.Errorf("the reason is %q", reason)
+		}
+		server.Serve(widgets, "Widget", true)
+		server.Apply(widgets, body("a", 1))
+		e.expect(t, "added a 1")
+		awaitState(t, i, Synced)
+		server.AwaitWatches(widgets, 1)
+		server.Apply(widgets, body("b", 1))
+		server.Apply(widgets, body("c", 1))
+		server.Delete(widgets, "shop", "b") // as when a CRD is deleted: some deletions are seen,
+		e.expect(t, "added b 1", "added c 1", "deleted b 1")
+		server.Withdraw(widgets) // and some are not
+		e.expectAll(t, "deleted a 1", "deleted c 1")
+		awaitState(t, i, NotServed)
+		if i.HasSynced() || len(i.List("", nil)) > 0 {
+			t.Error("the cache still has what is gone")
+		}
+		if found, err := i.ByIndex("all", "yes"); err != nil || len(found) > 0 {
+			t.Errorf("the index has %d objects, %v", len(found), err)
+		}
+
+		server.Serve(widgets, "Widget", true)
+		server.Apply(widgets, body("a", 2))
+		e.expect(t, "added a 2")
+		awaitState(t, i, Synced)
+		if found, err := i.ByIndex("all", "yes"); err != nil || len(found) != 1 {
+			t.Errorf("the index has %d objects, %v", len(found), err)
+		}
+		e.silent(t)
+		for text, want := range map[string]int{"does not serve the resource": 2, "serves the resource now": 2, "failing": 0} {
+			if got := lines.count(text); got != want {
+				t.Errorf("%q was said %d times, want %d", text, got, want)
+			}
+		}
+	})
+}
+
+// A resource that is missing holds up nobody else, and costs the API server little: informers that wait for the same
+// group version ask once for all.
+func TestMissingResourceHoldsUpNobody(t *testing.T) {
+	server, s, i, e, _ := serving(t, true, body("a", 1))
+	missing := s.Informer(Selection{Resource: widgets})
+	run(t, s)
+	e.expect(t, "synced a 1")
+	awaitState(t, i, Synced)
+	awaitState(t, missing, NotServed)
+	server.AwaitWatches(pods, 1)
+	server.Apply(pods, body("a", 2))
+	e.expect(t, "updated a 1→2")
+}
+
+// One API server of several may be behind. A 404 alone, from one that serves the resource as far as its discovery
+// knows, is not taken for the end of all objects.
+func TestNotFoundAloneIsNotBelieved(t *testing.T) {
+	server, s, i, e, _ := serving(t, true, body("a", 1))
+	run(t, s)
+	e.expect(t, "synced a 1")
+	awaitState(t, i, Synced)
+	server.AwaitWatches(pods, 1)
+	server.Fail(func(r *http.Request) *metav1.Status {
+		if strings.HasSuffix(r.URL.Path, "/pods") {
+			return &metav1.Status{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource"}
+		}
+		return nil
+	})
+	server.DropWatches()
+	awaitState(t, i, Failing)
+	server.Apply(pods, body("a", 2))
+	server.Fail(nil)
+	e.expect(t, "updated a 1→2")
+}
+
+// Where discovery may not be asked, the resource's own answer has to do.
+func TestForbiddenDiscovery(t *testing.T) {
+	server := apistub.New(t)
+	server.Fail(func(r *http.Request) *metav1.Status {
+		if !strings.HasSuffix(r.URL.Path, "/widgets") {
+			return &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "no discovery"}
+		}
+		return nil
+	})
+	s, _ := newInformers(t, server.Config(), Options{})
+	s.served.silence = 0
+	i := s.Informer(Selection{Resource: widgets})
+	e := newEar()
+	i.AddListener(Listener{OnDelta: e.hear})
+	run(t, s)
+	awaitState(t, i, NotServed)
+	server.Serve(widgets, "Widget", true)
+	server.Apply(widgets, body("a", 1))
+	e.expect(t, "added a 1")
+}
+
+func TestResourceThatCannotBeUsed(t *testing.T) {
+	server := apistub.New(t)
+	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	server.Serve(nodes, "Node", false)
+	server.Serve(widgets, "Widget", true)
+	server.Fail(func(r *http.Request) *metav1.Status {
+		if strings.HasSuffix(r.URL.Path, "/widgets") && r.URL.Query().Get("watch") != "" {
+			return &metav1.Status{Code: http.StatusMethodNotAllowed, Reason: metav1.StatusReasonMethodNotAllowed, Message: "no watch here"}
+		}
+		return nil
+	})
+	s, _ := newInformers(t, server.Config(), Options{})
+	for sel, want := range map[Selection]string{
+		{Resource: nodes, Namespace: "shop"}: "v1/nodes has no namespaces: leave namespaces out",
+		{Resource: widgets}:                  "no watch here",
+	} {
+		i := s.Informer(sel)
+		defer func() {
+			awaitState(t, i, Failing)
+			if _, reason := i.State(); reason != want {
+				t.Errorf("%v is failing because of %q, want %q", sel, reason, want)
+			}
+		}()
+	}
+	run(t, s)
+}
+
+// A hundred sources start with as many lists at once as Starts says.
+func TestNoStampede(t *testing.T) {
+	modes(t, func(t *testing.T, watchList bool) {
+		server := apistub.New(t)
+		server.SetWatchList(watchList)
+		release := server.HoldLists()
+		s, _ := newInformers(t, server.Config(), Options{Starts: 3})
+		var all []*Informer
+		for n := range 100 {
+			gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "r" + strings.Repeat("x", n)}
+			server.Serve(gvr, "R", true)
+			server.Apply(gvr, body("a", 1))
+			all = append(all, s.Informer(Selection{Resource: gvr}))
+		}
+		run(t, s)
+		server.Await("three lists", func() bool { return server.Requests().MaxListing == 3 })
+		release()
+		if err := WaitForCacheSync(t.Context(), all...); err != nil {
+			t.Fatal(err)
+		}
+		// A slot is free when the client has its answer, which may be before the stub has counted the answer's end.
+		if most := server.Requests().MaxListing; most > 2*3 {
+			t.Errorf("%d lists ran at once", most)
+		}
+	})
+}
+
+// A list that takes for ever keeps its slot only for so long.
+func TestSlowListsDoNotKeepOthersFromStarting(t *testing.T) {
+	server, s, i, _, _ := serving(t, true)
+	server.Serve(widgets, "Widget", true)
+	defer server.HoldLists()()
+	s.slots = make(slots, 1)
+	s.tuning.hold = 1
+	s.Informer(Selection{Resource: widgets})
+	run(t, s)
+	server.Await("both lists", func() bool { return server.Requests().MaxListing == 2 })
+	if state, _ := i.State(); state != Listing {
+		t.Errorf("the state is %v", state)
+	}
+}
+
+func TestEqualSelectionsShareOneInformer(t *testing.T) {
+	server, s, i, e, _ := serving(t, true, body("a", 1))
+	run(t, s)
+	e.expect(t, "synced a 1")
+	if again := s.Informer(Selection{Resource: pods}); again != i {
+		t.Fatal("a second informer")
+	}
+	for range 100 {
+		late := newEar()
+		i.AddListener(Listener{OnDelta: late.hear})
+		late.expect(t, "synced a 1")
+	}
+	// One asked for while Run is at it starts as well, and selects as the server does.
+	narrow := s.Informer(Selection{Resource: pods, Namespace: "shop", FieldSelector: "metadata.name=b"})
+	heard := newEar()
+	narrow.AddListener(Listener{OnDelta: heard.hear})
+	if err := WaitForCacheSync(t.Context(), narrow); err != nil {
+		t.Fatal(err)
+	}
+	server.AwaitWatches(pods, 2)
+	server.Apply(pods, body("b", 1))
+	heard.expect(t, "added b 1")
+	if watches := server.Requests().Watches[pods]; watches != 2 {
+		t.Errorf("%d watches for two selections and a hundred listeners", watches)
+	}
+}
