@@ -17,7 +17,7 @@ func decode(in File) (string, *Mistake) {
 		return &Mistake{Position: Position{File: in.Path}, Message: fmt.Sprintf(format, args...)}
 	}
 	if len(data) > maxFile {
-		return string(data[:maxFile]), whole("the file has %d bytes; at most %d are read: split it", len(data), maxFile)
+		return string(data[:maxFile]), whole("the file has more than %d bytes, which is all that is read of one: split it", maxFile)
 	}
 	text := string(data)
 	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {

@@ -22,14 +22,15 @@ func newCheckCommand() *cobra.Command {
 	var paths []string
 	var handlers bool
 	cmd := &cobra.Command{
-		Use:   "check -f PATH…",
+		Use:   "check -f PATH… [--handlers]",
 		Short: "Validate manifests; needs no cluster",
 		Long: `Validate manifests without a cluster: their form, their references, their expressions, and the config of builtin
 handlers. Every mistake is reported at once. With --handlers, handlers with a command are started as well, to see
 whether they describe themselves and accept their config.
 
 Exit code 0: no mistakes. 1: there are some.`,
-		Args: cobra.NoArgs,
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := withSignals(cmd.Context())
 			defer stop()
@@ -44,29 +45,14 @@ Exit code 0: no mistakes. 1: there are some.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
 				return failed(fmt.Errorf("%d %s", len(mistakes), plural(len(mistakes), "mistake")))
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok: %d %s, %d %s, %d %s\n",
+			return show(cmd, "ok: %d %s, %d %s, %d %s\n",
 				len(cfg.Sources), plural(len(cfg.Sources), "source"), len(cfg.Handlers), plural(len(cfg.Handlers), "handler"),
 				len(cfg.Rules), plural(len(cfg.Rules), "rule"))
-			return err
 		},
 	}
 	manifestFlag(cmd, &paths)
 	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, to check that they accept their config")
 	return cmd
-}
-
-func manifestFlag(cmd *cobra.Command, paths *[]string) {
-	cmd.Flags().StringArrayVarP(paths, "filename", "f", nil, "a manifest, or a folder of them, read recursively; repeatable")
-	if err := cmd.MarkFlagRequired("filename"); err != nil {
-		panic(err) // the flag was just defined
-	}
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
 }
 
 // checkHandlers starts each handler for as long as it takes to describe itself and to accept or refuse its config.
@@ -89,7 +75,7 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool) confi
 			if err := checkHandler(ctx, h); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
-				mistakes = append(mistakes, h.At.Mistake(0, fmt.Sprintf("handler %q: %v", h.Name, err)))
+				mistakes = append(mistakes, h.At.Mistake(0, err.Error()))
 			}
 		})
 	}
@@ -100,7 +86,7 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool) confi
 func checkHandler(ctx context.Context, h config.Handler) error {
 	spec, err := hostSpec(h)
 	if err != nil {
-		return err
+		return fmt.Errorf("handler %q: %w", h.Name, err)
 	}
 	_, err = host.Try(ctx, spec, host.Options{})
 	return err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -14,20 +13,31 @@ func newHandlerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "handler",
 		Short: "Work with handlers",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:  aCommand,
+
+		DisableFlagsInUseLine: true,
+
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use:   "serve NAME",
 		Short: "Serve a builtin handler; informd run starts this itself",
-		Long: "Serve a builtin handler: " + strings.Join(builtin.Names(), ", ") + `. informd run starts this itself for a Handler
-manifest with a builtin; started by hand it only explains so.`,
-		Args:      cobra.ExactArgs(1),
+		Long: "Serve a builtin handler: " + oneOf(builtin.Names()) + `. informd run starts this itself for a
+Handler manifest with a builtin; started by hand it only explains so.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("name one builtin handler: %s", oneOf(builtin.Names()))
+			}
+			return nil
+		},
 		ValidArgs: builtin.Names(),
+
+		DisableFlagsInUseLine: true,
+
 		RunE: func(_ *cobra.Command, args []string) error {
 			h, ok := builtin.New(args[0])
 			if !ok {
-				return fmt.Errorf("no builtin handler %q: want %s", args[0], strings.Join(builtin.Names(), ", "))
+				return fmt.Errorf("no builtin handler %q: want %s", args[0], oneOf(builtin.Names()))
 			}
 			serve.Main(h)
 			return nil

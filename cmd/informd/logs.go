@@ -4,16 +4,24 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 )
 
+// The values of --log-format and --log-level.
+var (
+	logFormats = []string{"text", "json"}
+	logLevels  = []string{"debug", "info", "warn", "error"}
+)
+
 // newLogger makes the daemon's logger: one line per record. client-go's logger is bridged to it, once, here.
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var threshold slog.Level
-	if err := threshold.UnmarshalText([]byte(level)); err != nil {
-		return nil, fmt.Errorf("--log-level %q: want debug, info, warn or error", level)
+	if !slices.Contains(logLevels, strings.ToLower(level)) || threshold.UnmarshalText([]byte(level)) != nil {
+		return nil, fmt.Errorf("--log-level %q: want %s", level, oneOf(logLevels))
 	}
 	options := &slog.HandlerOptions{Level: threshold}
 	var handler slog.Handler
@@ -23,7 +31,7 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	case "json":
 		handler = slog.NewJSONHandler(w, options)
 	default:
-		return nil, fmt.Errorf("--log-format %q: want text or json", format)
+		return nil, fmt.Errorf("--log-format %q: want %s", format, oneOf(logFormats))
 	}
 	klog.SetLogger(logr.FromSlogHandler(handler).WithName("client-go"))
 	return slog.New(handler), nil

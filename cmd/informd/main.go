@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -49,17 +50,19 @@ func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
 	failure, ok := errors.AsType[*exitError](err)
-	if !ok { // cobra's own: an unknown command or flag, a missing argument
-		fmt.Fprintf(stderr, "informd: %v\nTry 'informd --help'.\n", err)
+	if !ok { // cobra's own and its kind: an unknown command or flag, a missing argument
+		fmt.Fprintf(stderr, "informd: %v\nTry '%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
 	}
-	if failure.err != nil {
-		fmt.Fprintf(stderr, "informd: %v\n", failure.err)
+	if failure.err != nil { // several are joined, a line each
+		for line := range strings.Lines(failure.err.Error()) {
+			fmt.Fprintf(stderr, "informd: %s\n", strings.TrimSuffix(line, "\n"))
+		}
 	}
 	return failure.code
 }
@@ -81,6 +84,14 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func failed(err error) error { return &exitError{exitFailed, err} }
 
+// show prints what a command was asked for.
+func show(cmd *cobra.Command, format string, args ...any) error {
+	if _, err := fmt.Fprintf(cmd.OutOrStdout(), format, args...); err != nil {
+		return failed(err)
+	}
+	return nil
+}
+
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "informd",
@@ -90,12 +101,22 @@ what they select to handlers: processes of their own, in any language. Each chan
 least once.
 
 Start with:  informd check -f RULES    and then    informd run -f RULES`,
+		Version:       version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          aCommand,
+
+		DisableFlagsInUseLine: true,
+
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("informd {{.Version}}\n")
 	root.AddCommand(newRunCommand(), newCheckCommand(), newHandlerCommand(), newVersionCommand())
+	root.InitDefaultCompletionCmd()
+	if completion, _, err := root.Find([]string{"completion"}); err == nil { // cobra's own; it would take any shell's name
+		completion.Args = aCommand
+		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
 	return root
 }
 
@@ -103,10 +124,10 @@ func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "informd "+version)
-			return err
-		},
+		Args:  noArguments,
+
+		DisableFlagsInUseLine: true,
+
+		RunE: func(cmd *cobra.Command, _ []string) error { return show(cmd, "informd %s\n", version) },
 	}
 }

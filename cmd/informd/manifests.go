@@ -27,6 +27,9 @@ func loadPlan(paths []string) (*config.Config, *plan.Plan, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(files) == 0 {
+		return nil, nil, fmt.Errorf("no manifest: there is no *.yaml or *.yml file in %s", strings.Join(paths, ", "))
+	}
 	cfg, mistakes := config.Parse(files)
 	compiled, more := plan.Compile(cfg)
 	mistakes = append(mistakes, more...)
@@ -38,48 +41,38 @@ func loadPlan(paths []string) (*config.Config, *plan.Plan, error) {
 }
 
 // readManifests reads files, and folders recursively: *.yaml and *.yml in order of path, without names that start with
-// a dot. A file that is given twice is read once.
+// a dot. A file that is given twice, by whatever names, is read once. All that cannot be read is in the error.
 func readManifests(paths []string) ([]config.File, error) {
-	var files []config.File
-	var failures []error
-	seen := make(map[string]bool)
-	read := func(path string) error {
-		if seen[path] {
-			return nil
-		}
-		seen[path] = true
-		if len(files) >= maxManifestFiles {
-			return fmt.Errorf("more than %d manifest files", maxManifestFiles)
-		}
-		data, err := readManifest(path)
-		if err != nil {
-			return err
-		}
-		files = append(files, config.File{Path: path, Data: data})
-		return nil
-	}
+	m := manifests{seen: make(map[string]bool)}
 	for _, path := range paths {
 		path = filepath.Clean(path)
-		info, err := os.Stat(path)
-		switch {
-		case err != nil:
-			failures = append(failures, err)
-		case !info.IsDir():
-			failures = append(failures, read(path))
-		default:
-			failures = append(failures, walk(path, read))
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			m.walk(path)
+		} else {
+			_ = m.read(path) // it is in m.failures
 		}
 	}
-	return files, errors.Join(failures...)
+	return m.files, errors.Join(m.failures...)
+}
+
+// manifests is what has been read up to now.
+type manifests struct {
+	files    []config.File
+	failures []error
+	seen     map[string]bool // files, by identity
 }
 
 // walk reads the manifests below a folder. It follows links to files, of which mounted ConfigMaps consist, and not to
 // folders, which could lead in circles.
-func walk(folder string, read func(path string) error) error {
-	return filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+func (m *manifests) walk(folder string) {
+	if target, err := filepath.EvalSymlinks(folder); err == nil && target != folder {
+		folder += string(filepath.Separator) // WalkDir does not follow a link otherwise
+	}
+	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return err
+			m.failures = append(m.failures, unreadable(path, err)) // and on with the next
+			return nil
 		case path != folder && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
 				return fs.SkipDir
@@ -91,26 +84,72 @@ func walk(folder string, read func(path string) error) error {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			return nil
 		}
-		return read(path)
+		return m.read(path)
 	})
+}
+
+// read returns an error if there is no point in reading on.
+func (m *manifests) read(path string) error {
+	if id := identity(path); m.seen[id] {
+		return nil
+	} else {
+		m.seen[id] = true
+	}
+	if len(m.files)+len(m.failures) >= maxManifestFiles {
+		err := fmt.Errorf("there are more than %d manifest files", maxManifestFiles)
+		m.failures = append(m.failures, err)
+		return err
+	}
+	data, err := readManifest(path)
+	if err != nil {
+		m.failures = append(m.failures, err)
+		return nil
+	}
+	m.files = append(m.files, config.File{Path: path, Data: data})
+	return nil
 }
 
 func readManifest(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(path, err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", path)
+		return nil, fmt.Errorf("%s is not a regular file", path)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, unreadable(path, err)
 	}
 	defer func() { _ = f.Close() }() // only read
 	data, err := io.ReadAll(io.LimitReader(f, maxManifestBytes))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, unreadable(path, err)
 	}
 	return data, nil
+}
+
+// identity is the same for all names of one file.
+func identity(path string) string {
+	if absolute, err := filepath.Abs(path); err == nil {
+		path = absolute
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target
+	}
+	return path
+}
+
+// unreadable says why a manifest cannot be read, without the system call's name.
+func unreadable(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		if info, linkErr := os.Lstat(path); linkErr == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a link to a file that does not exist", path)
+		}
+		return fmt.Errorf("%s does not exist", path)
+	}
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return fmt.Errorf("%s cannot be read: %w", path, err)
 }

@@ -30,7 +30,7 @@ type runFlags struct {
 func newRunCommand() *cobra.Command {
 	var flags runFlags
 	cmd := &cobra.Command{
-		Use:   "run -f PATH…",
+		Use:   "run -f PATH… [flags]",
 		Short: "Watch a cluster and deliver what rules select, until a signal",
 		Long: `Watch a cluster and deliver what rules select, until SIGINT or SIGTERM. Then nothing new is delivered, what is with
 the handlers gets its time, and informd ends with exit code 0. A second signal ends it at once.
@@ -39,7 +39,8 @@ The cluster is found as kubectl finds it: --kubeconfig, $KUBECONFIG, ~/.kube/con
 cannot be reached, or a resource that is not served or not permitted, is waited for.
 
 Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the manifests have mistakes.`,
-		Args: cobra.NoArgs,
+		Args:                  noArguments,
+		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(cmd.ErrOrStderr(), flags.logFormat, flags.logLevel)
 			if err != nil {
@@ -63,11 +64,11 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 	}
 	manifestFlag(cmd, &flags.manifests)
 	f := cmd.Flags()
-	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; default: as kubectl finds it, or in-cluster")
-	f.StringVar(&flags.context, "context", "", "context of the kubeconfig; default: the current one")
-	f.StringVar(&flags.listen, "listen", "", "address that serves /livez, /readyz and /metrics, as 127.0.0.1:9180; default: none")
-	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
-	f.StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; default: as kubectl finds it, or in-cluster")
+	f.StringVar(&flags.context, "context", "", "context `NAME` of the kubeconfig; default: the current one")
+	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and /metrics, as 127.0.0.1:9180; default: none")
+	choiceFlag(cmd, &flags.logFormat, "log-format", "text", logFormats...)
+	choiceFlag(cmd, &flags.logLevel, "log-level", "info", logLevels...)
 	f.BoolVar(&flags.dryRun, "dry-run", false, "log what would be delivered; start no handler but log")
 	return cmd
 }
