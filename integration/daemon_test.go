@@ -73,13 +73,19 @@ type daemon struct {
 // latest.
 func runInformd(t testing.TB, kubeconfig, manifests string, args ...string) *daemon {
 	t.Helper()
+	return runInformdIn(t, nil, kubeconfig, manifests, args...)
+}
+
+// runInformdIn adds to the daemon's environment.
+func runInformdIn(t testing.TB, environment []string, kubeconfig, manifests string, args ...string) *daemon {
+	t.Helper()
 	if strings.Contains(manifests, "\n") {
 		manifests = writeFile(t, "rules.yaml", manifests)
 	}
 	d := &daemon{t: t, address: freeAddress(t), ended: make(chan struct{}), changed: make(chan struct{})}
 	d.cmd = exec.Command(binary, append([]string{"run", "-f", manifests, "--kubeconfig", kubeconfig, "--listen", d.address,
 		"--log-level", "debug"}, args...)...)
-	d.cmd.Env = append(os.Environ(), "GORACE=halt_on_error=1")
+	d.cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1"), environment...)
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

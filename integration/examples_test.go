@@ -1,0 +1,367 @@
+package integration
+
+import (
+	"encoding/json"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/integration/cluster"
+	"github.com/informd/informd/plugins/handler"
+)
+
+const (
+	rules     = "../examples/rules"
+	manifests = "../examples/manifests"
+)
+
+func runExample(t *testing.T, file string, args ...string) *daemon {
+	t.Helper()
+	d := runInformd(t, cluster.Shared(t).Kubeconfig(), filepath.Join(rules, file), args...)
+	d.awaitReady()
+	return d
+}
+
+func readManifest(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(manifests, file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+func TestExamplesAreValid(t *testing.T) {
+	code, stdout, stderr := informd(t, "check", "-f", rules)
+	if code != 0 {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// Not parallel: the webhook of one example has a fixed port, and is awaited by its own test.
+func TestExamplesRunTogether(t *testing.T) {
+	k := newKube(t, cluster.Shared(t))
+	d := runExample(t, "")
+	if _, body := d.get("/readyz"); !strings.Contains(body, "[+] source backups: not served") {
+		t.Errorf("/readyz does not say that backups waits for its CRD:\n%s", body)
+	}
+	k.create(pod("web", "nginx"))
+	k.sees(d, "pods-added NS/web added")
+	k.sees(d, "images NS/web added")
+	d.stop()
+}
+
+func pod(name, image string) string {
+	return `{apiVersion: v1, kind: Pod, metadata: {namespace: NS, name: ` + name +
+		`}, spec: {containers: [{name: main, image: "` + image + `"}]}}`
+}
+
+func configMap(name, data string) string {
+	return `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NS, name: ` + name + `}, data: ` + data + `}`
+}
+
+func TestExamplePodsAdded(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	k.create(pod("there-before", "nginx"))
+	d := runExample(t, "pods-added.yaml")
+
+	web := k.create(pod("web", "nginx"))
+	k.patch(web, `metadata: {labels: {tier: front}}`)
+	k.delete(web)
+	k.create(pod("last", "nginx"))
+
+	k.saw(d,
+		`pods-added NS/web added`,
+		`pods-added NS/last added`)
+}
+
+func TestExampleNamespaces(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	d := runExample(t, "namespaces.yaml")
+
+	// What waits for one object is merged, so each step waits for what the one before brought.
+	shop := k.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-shop}}`)
+	k.sees(d, "namespaces-come-and-go NS-shop added")
+	k.patch(shop, `metadata: {labels: {team: checkout}}`)
+	k.sees(d, "namespaces-relabelled NS-shop updated")
+	k.patch(shop, `metadata: {annotations: {note: hello}}`)
+	k.deleteNamespace(shop)
+	k.sees(d, "namespaces-come-and-go NS-shop deleted")
+	k.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-last}}`)
+
+	k.saw(d,
+		`namespaces-come-and-go NS-shop added {"namespace":"NS-shop","labels":{"kubernetes.io/metadata.name":"NS-shop"}}`,
+		`namespaces-relabelled NS-shop updated {"namespace":"NS-shop",`+
+			`"before":{"kubernetes.io/metadata.name":"NS-shop"},"after":{"kubernetes.io/metadata.name":"NS-shop","team":"checkout"}}`,
+		`namespaces-come-and-go NS-shop deleted {"namespace":"NS-shop","labels":{"kubernetes.io/metadata.name":"NS-shop","team":"checkout"}}`,
+		`namespaces-come-and-go NS-last added {"namespace":"NS-last","labels":{"kubernetes.io/metadata.name":"NS-last"}}`)
+}
+
+func TestExampleCustomResource(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	d := runExample(t, "custom-resource.yaml") // ready, though the resource is not served yet
+
+	crd := k.defineWith(readManifest(t, "backup-crd.yaml"))
+	nightly := k.create(strings.ReplaceAll(readManifest(t, "backup.yaml"), "namespace: default", "namespace: NS"))
+	k.sees(d, `backups NS/nightly added`)
+	k.patch(nightly, `status: {phase: Running}`, "status")
+	k.sees(d, `backups NS/nightly updated`)
+	k.undefine(t.Context(), crd)
+
+	k.saw(d,
+		`backups NS/nightly added {"backup":"NS/nightly","database":"orders","schedule":"0 3 * * *","phase":null}`,
+		`backups NS/nightly updated {"backup":"NS/nightly","database":"orders","schedule":"0 3 * * *","phase":"Running"}`,
+		`backups NS/nightly deleted {"backup":"NS/nightly","database":"orders","schedule":"0 3 * * *","phase":"Running"}`)
+}
+
+func TestExampleWarningEvents(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	d := runExample(t, "warning-events.yaml")
+
+	event := func(name, kind, about string) string {
+		return `{apiVersion: v1, kind: Event, metadata: {namespace: NS, name: ` + name + `}, type: ` + kind + `, reason: Why, ` +
+			`message: It says why, involvedObject: {kind: ` + about + `, namespace: NS, name: web}}`
+	}
+	k.create(event("normal", "Normal", "Pod"))
+	k.create(event("about-another-kind", "Warning", "ConfigMap"))
+	warning := k.create(event("warning", "Warning", "Pod"))
+	k.sees(d, "warning-events NS/warning added")
+	k.patch(warning, `count: 5`)
+	k.sees(d, "warning-events NS/warning updated")
+	k.delete(warning) // is no news
+	k.create(event("last", "Warning", "Pod"))
+
+	k.saw(d,
+		`warning-events NS/warning added {"pod":"NS/web","reason":"Why","message":"It says why","times":1}`,
+		`warning-events NS/warning updated {"pod":"NS/web","reason":"Why","message":"It says why","times":5}`,
+		`warning-events NS/last added {"pod":"NS/web","reason":"Why","message":"It says why","times":1}`)
+}
+
+func TestExamplePodsFailed(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	d := runExample(t, "pods-failed.yaml")
+
+	fail := `status: {phase: Failed, reason: Evicted, containerStatuses: [{name: main, image: nginx, imageID: "", ready: false, ` +
+		`restartCount: 0, state: {terminated: {exitCode: 137}}}]}`
+	web := k.create(pod("web", "nginx"))
+	web = k.patch(web, `status: {phase: Running}`, "status")
+	web = k.patch(web, fail, "status")
+	k.patch(web, `metadata: {labels: {seen: by-someone}}`) // it has failed already
+	k.patch(k.create(pod("fine", "nginx")), `status: {phase: Succeeded}`, "status")
+	k.patch(k.create(pod("last", "nginx")), `status: {phase: Failed}`, "status")
+
+	k.saw(d,
+		`pods-failed NS/web updated {"pod":"NS/web","node":null,"reason":"Evicted","exitCodes":[137]}`,
+		`pods-failed NS/last updated {"pod":"NS/last","node":null,"reason":null,"exitCodes":null}`)
+}
+
+func TestExampleImages(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	d := runExample(t, "images.yaml")
+
+	// The cache is at least as fresh as the change, so each waits for the one before.
+	image, other := "registry.test/NS/web", "registry.test/NS/db"
+	k.create(pod("a", image))
+	k.sees(d, "images NS/a added")
+	k.create(pod("other", other))
+	k.sees(d, "images NS/other added")
+	b := k.create(pod("b", image))
+	k.sees(d, "images NS/b added")
+	k.delete(b)
+	k.create(pod("c", image))
+
+	k.saw(d,
+		`images NS/a added {"pod":"NS/a","images":["`+image+`"],"sharedBy":["NS/a"]}`,
+		`images NS/other added {"pod":"NS/other","images":["`+other+`"],"sharedBy":["NS/other"]}`,
+		`images NS/b added {"pod":"NS/b","images":["`+image+`"],"sharedBy":["NS/a","NS/b"]}`,
+		`images NS/c added {"pod":"NS/c","images":["`+image+`"],"sharedBy":["NS/a","NS/c"]}`)
+}
+
+func TestExampleSecretsRotated(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	d := runExample(t, "secrets-rotated.yaml")
+
+	secret := func(name string) string {
+		return `{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: ` + name + `}, type: Opaque, ` +
+			`stringData: {user: admin, password: tiger-one, old: gone-soon}}`
+	}
+	db := k.create(secret("db"))
+	k.patch(db, `metadata: {labels: {rotated: "no"}}`)
+	k.patch(db, `{"stringData": {"password": "tiger-two", "new": "fresh"}, "data": {"old": null}}`)
+	k.patch(k.create(secret("last")), `stringData: {user: root}`)
+
+	k.saw(d,
+		`secrets-rotated NS/db updated {"secret":"NS/db","type":"Opaque","changed":["new","old","password"]}`,
+		`secrets-rotated NS/last updated {"secret":"NS/last","type":"Opaque","changed":["user"]}`)
+	for _, data := range []string{"tiger", "dGlnZXI"} { // in base64
+		if strings.Contains(strings.Join(d.lines, "\n")+d.log.String(), data) {
+			t.Errorf("a secret's data got out: %q is in what was printed or logged", data)
+		}
+	}
+}
+
+func TestExampleNodesNotReady(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	node := k.create(`{apiVersion: v1, kind: Node, metadata: {name: NS-there-before}}`)
+	d := runExample(t, "nodes-not-ready.yaml", "--log-format", "json")
+
+	heartbeat := func(status string) string {
+		return `status: {conditions: [{type: Ready, status: "` + status + `", reason: Why}]}`
+	}
+	// The example's command shows what it gets, in the log.
+	sees := func(what string) {
+		t.Helper()
+		d.until(what, func() bool { return slices.Contains(cut(k.briefs(commandOutput(t, d.log.String()))), what) })
+	}
+	sees("nodes-not-ready NS-there-before synced")
+	k.patch(node, heartbeat("True"), "status")  // becomes ready
+	k.patch(node, `metadata: {labels: {a: b}}`) // stays ready
+	sees("nodes-not-ready NS-there-before deleted")
+	k.patch(node, heartbeat("Unknown"), "status")  // ceases to be
+	k.patch(node, `metadata: {labels: {a: null}}`) // stays not ready
+	sees("nodes-not-ready NS-there-before added")
+	k.delete(node)
+	k.create(`{apiVersion: v1, kind: Node, metadata: {name: NS-last}, spec: {unschedulable: true}}`)
+
+	sees("nodes-not-ready NS-last added")
+	d.stop()
+	compare(t, []string{
+		`nodes-not-ready NS-there-before synced {"node":"NS-there-before","ready":null,"reason":null,"unschedulable":false}`,
+		`nodes-not-ready NS-there-before deleted {"node":"NS-there-before","ready":null,"reason":null,"unschedulable":false}`,
+		`nodes-not-ready NS-there-before added {"node":"NS-there-before","ready":"Unknown","reason":"Why","unschedulable":false}`,
+		`nodes-not-ready NS-there-before deleted {"node":"NS-there-before","ready":"Unknown","reason":"Why","unschedulable":false}`,
+		`nodes-not-ready NS-last added {"node":"NS-last","ready":null,"reason":null,"unschedulable":true}`,
+	}, k.briefs(commandOutput(t, d.logged())))
+}
+
+// commandOutput are the events among what exec's commands printed, as a log in JSON has it.
+func commandOutput(t *testing.T, log string) (events []handler.Event) {
+	t.Helper()
+	for line := range strings.Lines(log) {
+		var record struct{ Msg, Line string }
+		if err := json.Unmarshal([]byte(line), &record); err != nil || record.Msg != "command output" {
+			continue // or it has not come to its end
+		}
+		var ev handler.Event
+		if err := json.Unmarshal([]byte(record.Line), &ev); err != nil {
+			t.Errorf("a command printed what is no event: %v: %q", err, record.Line)
+		}
+		events = append(events, ev)
+	}
+	return events
+}
+
+func TestExampleDeploymentsUnavailable(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	d := runExample(t, "deployments-unavailable.yaml")
+
+	deployment := func(name string) string {
+		return `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {namespace: NS, name: ` + name + `, annotations: {deployment.kubernetes.io/revision: "7"}}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main, image: nginx}]}}`
+	}
+	web := k.create(deployment("web"))
+	for _, unavailable := range []string{"3", "2", "1", "0"} {
+		k.patch(web, `status: {unavailableReplicas: `+unavailable+`}`, "status")
+	}
+	d.await("three events", func(events []handler.Event) bool { return len(k.briefs(events)) >= 3 })
+	k.patch(k.create(deployment("last")), `status: {unavailableReplicas: 1}`, "status")
+
+	payload := func(name, unavailable string) string {
+		return `{"deployment":"NS/` + name + `","unavailable":` + unavailable + `,"desired":3,"revision":"7"}`
+	}
+	k.saw(d,
+		`deployments-unavailable NS/web updated `+payload("web", "3"),
+		`deployments-unavailable NS/web updated `+payload("web", "2"),
+		`deployments-unavailable NS/web updated `+payload("web", "1"),
+		`deployments-unavailable NS/last updated `+payload("last", "1"))
+}
+
+// cloudEvent is one in structured mode, as a receiver sees it.
+type cloudEvent struct {
+	SpecVersion, ID, Source, Type, Subject, DataContentType string
+	Data                                                    handler.Event
+}
+
+func TestExampleConfigMapsWebhook(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	listener, err := net.Listen("tcp", "127.0.0.1:8787")
+	if err != nil {
+		t.Fatalf("the example's webhook has a fixed address: %v", err)
+	}
+	events := make(chan cloudEvent, 1000) // past it the webhook answers 503, and the events come again
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var ev cloudEvent
+		if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, "application/cloudevents+json") {
+			t.Errorf("Content-Type %q", got)
+		}
+		if err := json.NewDecoder(r.Body).Decode(&ev); err != nil {
+			t.Error(err)
+		}
+		select {
+		case events <- ev:
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+	})}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	d := runExample(t, "configmaps-webhook.yaml")
+
+	web := k.create(configMap("web", "{colour: red}"))
+	k.patch(web, `data: {colour: green}`)
+	k.patch(web, `data: {colour: blue}`)
+	k.delete(web)
+	k.create(configMap("last", "{}"))
+
+	var got []string
+	for timeout := time.After(patience); len(got) < 5; {
+		select {
+		case ev := <-events:
+			if ev.Data.Namespace != k.ns {
+				continue
+			}
+			if ev.SpecVersion != "1.0" || ev.ID != ev.Data.ID || ev.Source != "/informd/rules/configmaps-webhook" ||
+				ev.DataContentType != "application/json" {
+				t.Errorf("attributes of the CloudEvent: %+v", ev)
+			}
+			var o struct{ Data struct{ Colour string } }
+			if err := json.Unmarshal(ev.Data.Object, &o); err != nil {
+				t.Error(err)
+			}
+			line := strings.ReplaceAll(strings.TrimSpace(ev.Type+" "+ev.Subject+" "+o.Data.Colour), k.ns, "NS")
+			got = append(got, line)
+		case <-timeout:
+			t.Fatalf("not within %v: five events; these came: %q", patience, got)
+		}
+	}
+	d.stop()
+	compare(t, []string{
+		"dev.informd.added v1/configmaps/NS/web red",
+		"dev.informd.updated v1/configmaps/NS/web green",
+		"dev.informd.updated v1/configmaps/NS/web blue",
+		"dev.informd.deleted v1/configmaps/NS/web blue",
+		"dev.informd.added v1/configmaps/NS/last",
+	}, got)
+}
