@@ -37,12 +37,12 @@ type Env struct {
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.
 type Program struct {
-	text      string
-	eval      eval
-	slots     int // how many variables are alive at once, at most
-	paths     *object.Paths
-	readsOld  bool
-	readEvent bool
+	text       string
+	eval       eval
+	slots      int // how many variables are alive at once, at most
+	paths      *object.Paths
+	readsOld   bool
+	readsEvent bool
 }
 
 // Text is what the program was compiled from.
@@ -56,7 +56,7 @@ func (p *Program) Paths() *object.Paths { return p.paths }
 func (p *Program) ReadsOld() bool { return p.readsOld }
 
 // ReadsEvent tells whether the program mentions event.
-func (p *Program) ReadsEvent() bool { return p.readEvent }
+func (p *Program) ReadsEvent() bool { return p.readsEvent }
 
 // Bool evaluates a condition. Nil is false; anything but true, false and nil is an error.
 //

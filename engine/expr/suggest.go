@@ -3,6 +3,7 @@ package expr
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // suggest names the candidate that was probably meant: "; did you mean x?", or nothing.
@@ -42,4 +43,12 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// clip keeps names in messages short.
+func clip(name string) string {
+	if len(name) > 64 {
+		return strings.ToValidUTF8(name[:64], "") + "…"
+	}
+	return name
 }

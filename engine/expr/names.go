@@ -1,0 +1,123 @@
+package expr
+
+import (
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+type variable struct {
+	name  string
+	slot  int
+	shape shape
+}
+
+// pointer is what # and its kind mean inside a predicate.
+type pointer struct {
+	element, index, acc int   // slots; acc is -1 outside of reduce
+	shape               shape // of the element
+	indexed             bool  // #index is mentioned
+}
+
+func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
+	for _, v := range slices.Backward(c.variables) {
+		if v.name == n.Value {
+			return c.load(v.slot, v.shape), nil
+		}
+	}
+	switch n.Value {
+	case "object":
+		return operand{eval: func(r *run) (any, error) { return r.env.Object, nil }, shape: place()}, nil
+	case "old":
+		c.readsOld = true
+		return operand{eval: func(r *run) (any, error) { return r.env.Old, nil }, shape: place()}, c.onlyOfChanges(n, "old")
+	case "event":
+		c.readsEvent = true
+		return operand{eval: func(r *run) (any, error) { return r.env.Event, nil }}, c.onlyOfChanges(n, "event")
+	}
+	if isFunction(n.Value) {
+		return operand{}, c.errorf(n, "%s is a function; call it as %s(…)", n.Value, n.Value)
+	}
+	return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), suggest(n.Value, c.names()))
+}
+
+// onlyOfChanges is the error of mentioning what where and indexes must not depend on.
+func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
+	switch c.options.Scope {
+	case Where:
+		return c.errorf(at, "where cannot use %s: it must come out the same whenever it is asked, so it reads object alone; use %s in when", name, name)
+	case Index:
+		return c.errorf(at, "an index cannot use %s: it is kept per object, so it reads object alone", name)
+	}
+	return nil
+}
+
+// names are all that an identifier can be.
+func (c *compiler) names() []string {
+	names := []string{"object", "true", "false", "nil"}
+	if c.options.Scope == When || c.options.Scope == Payload {
+		names = append(names, "old", "event")
+	}
+	for _, v := range c.variables {
+		names = append(names, v.name)
+	}
+	return names
+}
+
+func (c *compiler) load(slot int, s shape) operand {
+	return operand{eval: func(r *run) (any, error) { return r.slots[slot], nil }, shape: s}
+}
+
+func (c *compiler) pointer(n *ast.PointerNode) (operand, error) {
+	if len(c.pointers) == 0 {
+		return operand{}, c.errorf(n, "# means nothing outside of a predicate")
+	}
+	p := c.pointers[len(c.pointers)-1]
+	switch {
+	case n.Name == "":
+		return c.load(p.element, p.shape), nil
+	case n.Name == "index":
+		p.indexed = true
+		return c.load(p.index, shape{}), nil
+	case n.Name == "acc" && p.acc >= 0:
+		return c.load(p.acc, shape{}), nil
+	case n.Name == "acc":
+		return operand{}, c.errorf(n, "#acc means nothing outside of reduce")
+	}
+	return operand{}, c.errorf(n, "unknown pointer #%s%s", clip(n.Name), suggest(n.Name, []string{"index", "acc"}))
+}
+
+func (c *compiler) let(n *ast.VariableDeclaratorNode) (operand, error) {
+	if c.reserved(n.Name) {
+		return operand{}, c.errorf(n, "%s already has a meaning; choose another name", clip(n.Name))
+	}
+	value, err := c.compile(n.Value)
+	if err != nil {
+		return operand{}, err
+	}
+	c.reach.touch(value.shape)
+	slot := c.slot()
+	c.variables = append(c.variables, variable{n.Name, slot, value.shape})
+	body, err := c.compile(n.Expr)
+	c.variables = c.variables[:len(c.variables)-1]
+	c.slots--
+	if err != nil {
+		return operand{}, err
+	}
+	return operand{shape: body.shape, eval: func(r *run) (any, error) {
+		v, err := value.eval(r)
+		if err != nil {
+			return nil, err
+		}
+		r.slots[slot] = v
+		return body.eval(r)
+	}}, nil
+}
+
+func (c *compiler) reserved(name string) bool {
+	switch name {
+	case "object", "old", "event", "true", "false", "nil":
+		return true
+	}
+	return slices.ContainsFunc(c.variables, func(v variable) bool { return v.name == name })
+}
