@@ -56,10 +56,16 @@ func (m *model) hear(d delta.Delta) {
 	}
 }
 
-func (m *model) size() int {
+// agrees tells whether what m believes is what the informer's store has.
+func (m *model) agrees(i *Informer, objects int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return len(m.known)
+	for key, o := range m.known {
+		if stored, ok := i.Get(key.Namespace, key.Name); !ok || stored != o {
+			return false
+		}
+	}
+	return len(m.known) == objects
 }
 
 func number(o *object.Object) int64 {
@@ -88,15 +94,15 @@ func TestHammer(t *testing.T) {
 		listen()
 		run(t, s)
 		random := rand.New(rand.NewPCG(1, 2))
-		exists := map[string]bool{}
+		exists := map[string]string{}
 		for step := range 4000 {
 			name := fmt.Sprintf("o%02d", random.IntN(40))
-			if exists[name] && random.IntN(3) == 0 {
+			if exists[name] != "" && random.IntN(3) == 0 {
 				server.Delete(pods, "shop", name)
 				delete(exists, name)
 			} else {
 				server.Apply(pods, body(name, step))
-				exists[name] = true
+				exists[name] = fmt.Sprint(step)
 			}
 			if step%400 == 200 {
 				server.DropWatches()
@@ -112,22 +118,16 @@ func TestHammer(t *testing.T) {
 			}
 		}
 		server.Apply(pods, body("last", 1))
-		await(t, "the end", func() bool {
-			o, ok := i.Get("shop", "last")
-			return ok && i.Stats().Pending == 0 && i.Stats().Objects == len(exists)+1 && o != nil
-		})
-		for n, m := range models {
-			await(t, "all listeners", func() bool { return m.size() == len(exists)+1 })
-			for key, o := range m.known {
-				stored, ok := i.Get(key.Namespace, key.Name)
-				if !ok || stored != o {
-					t.Errorf("listener %d believes in %v, the store has %v", n, key, ok)
-				}
-			}
+		await(t, "the last object", func() bool { _, ok := i.Get("shop", "last"); return ok })
+		for _, m := range models {
+			await(t, "a listener that knows what the store has", func() bool { return m.agrees(i, len(exists)+1) })
+		}
+		if n := i.Stats().Objects; n != len(exists)+1 {
+			t.Errorf("%d objects are counted, there are %d", n, len(exists)+1)
 		}
 		for name := range exists {
-			if _, ok := i.Get("shop", name); !ok {
-				t.Errorf("%s is missing", name)
+			if o, ok := i.Get("shop", name); !ok || version(o) != exists[name] {
+				t.Errorf("%s is not as the server has it", name)
 			}
 		}
 		if got, want := i.LastSyncResourceVersion(), server.ResourceVersion(); got != want {
