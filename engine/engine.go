@@ -153,7 +153,7 @@ func retry(h config.Handler) dispatch.Retry {
 }
 
 func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
-	running := &runningRule{Rule: r, failures: newFailures(e.log.With("rule", r.Name))}
+	running := &runningRule{Rule: r, reads: r.Paths(), failures: newFailures(e.log.With("rule", r.Name))}
 	for _, s := range e.sources {
 		if s.Source == r.Source {
 			running.view = s.view

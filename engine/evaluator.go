@@ -3,6 +3,7 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 // runningRule is a rule with what it counts and the lane that it fills.
 type runningRule struct {
 	*plan.Rule
+	reads    *object.Paths
 	view     *source.Source
 	lane     *dispatch.Lane
 	failures *failures
@@ -47,7 +49,7 @@ func (r *runningRule) remerge(d delta.Delta) (payload json.RawMessage, err error
 		}
 		r.failures.add(err)
 	}()
-	return r.Remerge(d, &lookup{decoder: object.NewDecoder(r.Paths()), rule: r}, time.Now())
+	return r.Remerge(d, &lookup{decoder: object.NewDecoder(r.reads), rule: r}, time.Now())
 }
 
 // lookup is what a rule sees beside a change.
@@ -60,17 +62,18 @@ type lookup struct {
 func (l *lookup) Tree(o *object.Object) any { return l.decoder.Tree(o) }
 
 // ByIndex implements rule.Lookup.
-func (l *lookup) ByIndex(index, value string) []any {
-	objects, err := l.rule.view.ByIndex(index, value)
-	if err != nil { // no such index: the expression was compiled with its name
-		return nil
+func (l *lookup) ByIndex(index, value string) iter.Seq[any] {
+	return func(yield func(any) bool) {
+		objects, err := l.rule.view.ByIndex(index, value)
+		if err != nil { // no such index: the expression was compiled with its name
+			return
+		}
+		for _, o := range objects {
+			if !yield(o.Decode(l.rule.reads)) {
+				return
+			}
+		}
 	}
-	paths := l.rule.Paths()
-	trees := make([]any, 0, len(objects))
-	for _, o := range objects {
-		trees = append(trees, o.Decode(paths))
-	}
-	return trees
 }
 
 // indexFunc makes a total IndexFunc of an expression.

@@ -1,6 +1,8 @@
 package expr
 
 import (
+	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,11 +47,11 @@ func tree(t testing.TB, text string) any {
 func testEnv(t testing.TB) *Env {
 	now := tree(t, pod)
 	old := tree(t, `{"metadata":{"name":"web-0"},"status":{"phase":"Running"}}`)
-	return &Env{Object: now, Old: old, Event: "updated", Now: testTime, ByIndex: func(index, value string) []any {
+	return &Env{Object: now, Old: old, Event: "updated", Now: testTime, ByIndex: func(index, value string) iter.Seq[any] {
 		if value == "nothing" {
-			return nil
+			return slices.Values([]any{})
 		}
-		return []any{now, old}
+		return slices.Values([]any{now, old})
 	}}
 }
 

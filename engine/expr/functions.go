@@ -238,8 +238,14 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 		if r.env.ByIndex == nil {
 			return []any{}, nil
 		}
-		found := r.env.ByIndex(name, key)
-		return found, r.scan(16 * len(found))
+		found := []any{}
+		for tree := range r.env.ByIndex(name, key) {
+			if err := r.allocTree(tree); err != nil {
+				return nil, err
+			}
+			found = append(found, tree)
+		}
+		return found, nil
 	}}, nil
 }
 

@@ -3,6 +3,7 @@ package expr
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"strings"
 	"testing"
@@ -220,5 +221,21 @@ func TestPathsAreBounded(t *testing.T) {
 	}
 	if !p.Paths().Covers("x") || !p.Paths().Covers("b", "c", "b", "x") {
 		t.Errorf("paths are missing: %.200s", p.Paths())
+	}
+}
+
+// An index that has everything under one value ends the evaluation long before everything has been decoded.
+func TestByIndexStopsAtTheBudgets(t *testing.T) {
+	decoded := 0
+	endless := func(string, string) iter.Seq[any] {
+		return func(yield func(any) bool) {
+			for yield(map[string]any{"metadata": map[string]any{"name": "web"}}) {
+				decoded++
+			}
+		}
+	}
+	p := mustCompile(t, `len(byIndex("byNode", "n1")) > 0`, payload)
+	if _, err := p.Value(&Env{ByIndex: endless}); err == nil || decoded > MaxSteps {
+		t.Errorf("%d objects were decoded, error %v", decoded, err)
 	}
 }

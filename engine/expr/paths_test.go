@@ -3,6 +3,8 @@ package expr
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,7 +72,9 @@ func TestReads(t *testing.T) {
 func outcome(t testing.TB, p *Program, now, old *object.Object, paths *object.Paths) string {
 	v, err := p.Value(&Env{
 		Object: now.Decode(paths), Old: old.Decode(paths), Event: "updated", Now: testTime,
-		ByIndex: func(string, string) []any { return []any{old.Decode(paths), now.Decode(paths)} },
+		ByIndex: func(string, string) iter.Seq[any] {
+			return slices.Values([]any{old.Decode(paths), now.Decode(paths)})
+		},
 	})
 	if err == errInternal {
 		t.Fatalf("%s: %v", p.Text(), err)

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"iter"
 	"time"
 
 	"github.com/informd/informd/engine/object"
@@ -32,7 +33,9 @@ type Env struct {
 	Object, Old any
 	Event       string
 	Now         time.Time
-	ByIndex     func(index, value string) []any // trees; nil finds nothing
+	// ByIndex yields the trees of what an index has under a value, each decoded when it is asked for, so that the budgets
+	// end a search that finds too much. nil finds nothing.
+	ByIndex func(index, value string) iter.Seq[any]
 }
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.

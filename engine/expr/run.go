@@ -141,3 +141,36 @@ func (r *run) call(f func(*run, []any) (any, error), args []eval) (any, error) {
 	r.args = r.args[:base]
 	return v, err
 }
+
+// allocTree counts a decoded tree, which was made for this evaluation: a step for each of its values, and their memory.
+func (r *run) allocTree(v any) error {
+	if err := r.step(); err != nil {
+		return err
+	}
+	switch v := v.(type) {
+	case string:
+		return r.alloc(16 + len(v))
+	case []any:
+		if err := r.allocList(len(v)); err != nil {
+			return err
+		}
+		for _, item := range v {
+			if err := r.allocTree(item); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		if err := r.allocMap(len(v)); err != nil {
+			return err
+		}
+		for key, item := range v {
+			if err := r.alloc(len(key)); err != nil {
+				return err
+			}
+			if err := r.allocTree(item); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

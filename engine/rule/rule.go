@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
@@ -27,8 +28,8 @@ type Rule struct {
 type Lookup interface {
 	// Tree is the object decoded, as far as any rule that shares the Lookup reads it. nil for nil.
 	Tree(*object.Object) any
-	// ByIndex has the trees of the objects of the rule's source that an index has under a value.
-	ByIndex(index, value string) []any
+	// ByIndex yields the trees of the objects of the rule's source that an index has under a value.
+	ByIndex(index, value string) iter.Seq[any]
 }
 
 // Match is a change as a rule selected it.

@@ -3,6 +3,8 @@ package rule
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +38,9 @@ func (e everything) Tree(o *object.Object) any {
 	return o.Decode(&all)
 }
 
-func (e everything) ByIndex(_, _ string) []any { return []any{e.Tree(e.indexed)} }
+func (e everything) ByIndex(_, _ string) iter.Seq[any] {
+	return slices.Values([]any{e.Tree(e.indexed)})
+}
 
 func compile(t testing.TB, text string, scope expr.Scope) *expr.Program {
 	t.Helper()
