@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -184,9 +185,7 @@ func TestStopped(t *testing.T) {
 	})
 	ready(t, h)
 	pid := h.Status().PID
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	stop(t, pid)
 	if _, err := h.Handle(t.Context(), pod("x")); !errors.Is(err, handler.ErrLost) || !strings.Contains(err.Error(), "it hangs") {
 		t.Errorf("got %v", err)
 	}
@@ -211,9 +210,7 @@ func TestUnwillingToEnd(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) {
 		h := start(t, spec("echo"), host.Options{DrainTimeout: 100 * time.Millisecond, StopTimeout: 200 * time.Millisecond})
 		ready(t, h)
-		if err := syscall.Kill(h.Status().PID, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		stop(t, h.Status().PID)
 	})
 }
 
@@ -372,7 +369,7 @@ func TestEnvironment(t *testing.T) {
 	h := start(t, spec("environment"), host.Options{})
 	ready(t, h)
 	_, err := h.Handle(t.Context(), pod("x"))
-	want := "MODE INFORMD_HANDLER_COOKIE PLUGIN_MIN_PORT PLUGIN_MAX_PORT PLUGIN_PROTOCOL_VERSIONS PLUGIN_CLIENT_CERT PLUGIN_UNIX_SOCKET_DIR INFORMD_LOG_LEVEL"
+	want := "MODE GORACE INFORMD_HANDLER_COOKIE PLUGIN_MIN_PORT PLUGIN_MAX_PORT PLUGIN_PROTOCOL_VERSIONS PLUGIN_CLIENT_CERT PLUGIN_UNIX_SOCKET_DIR INFORMD_LOG_LEVEL"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
@@ -402,7 +399,7 @@ func TestHostDies(t *testing.T) {
 	for _, child := range []string{"echo", "stubborn"} {
 		t.Run(child, func(t *testing.T) {
 			c := exec.Command(os.Args[0])
-			c.Env = []string{"MODE=host", "CHILD=" + child, "RUNDIR=" + shortDir(t)}
+			c.Env = []string{"MODE=host", "CHILD=" + child, "RUNDIR=" + shortDir(t), race}
 			out, err := c.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -425,12 +422,33 @@ func TestHostDies(t *testing.T) {
 }
 
 // gone tells whether a process has ended; one that nobody has reaped yet counts as ended.
-func gone(pid int) bool {
+func gone(pid int) bool { s := state(pid); return s == "" || s == "Z" }
+
+// stop stops a process, and returns when all of its threads have.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the process to stop", func() bool {
+		tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+		for _, task := range tasks {
+			tid, _ := strconv.Atoi(filepath.Base(task))
+			if state(tid) != "T" {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// state is the letter that the kernel gives a process or thread; empty if there is none of that number.
+func state(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return true
+		return ""
 	}
-	return bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" Z"))
+	return string(stat[bytes.LastIndexByte(stat, ')')+2:][:1])
 }
 
 // An object of the largest size that a cluster holds, twice; it is larger than gRPC's default and than a small window.

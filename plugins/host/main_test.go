@@ -68,9 +68,12 @@ func (e *echo) Handle(ctx context.Context, ev handler.Event) (handler.Answer, er
 	return handler.Answer{}, nil
 }
 
+// race has a handler that was built with the race detector end at once: at its end, and at a race.
+const race = "GORACE=atexit_sleep_ms=0 halt_on_error=1"
+
 // spec runs this binary in a mode.
 func spec(mode string) host.Spec {
-	return host.Spec{Name: mode, Path: os.Args[0], Env: []string{"MODE=" + mode}, Timeout: 10 * time.Second}
+	return host.Spec{Name: mode, Path: os.Args[0], Env: []string{"MODE=" + mode, race}, Timeout: 10 * time.Second}
 }
 
 // start runs a host until the test ends, and checks that nothing of it is left then.
@@ -130,7 +133,7 @@ func try(t *testing.T, s host.Spec, o host.Options) error {
 
 // hostMain is a daemon that runs one handler and prints its process id, for others to see whether it survives.
 func hostMain() {
-	s := host.Spec{Name: "child", Path: os.Args[0], Env: []string{"MODE=" + os.Getenv("CHILD")}}
+	s := host.Spec{Name: "child", Path: os.Args[0], Env: []string{"MODE=" + os.Getenv("CHILD"), race}}
 	h := host.New(s, host.Options{RunDir: os.Getenv("RUNDIR")})
 	go func() { _ = h.Run(context.Background()) }()
 	if err := h.Ready(context.Background()); err != nil {
