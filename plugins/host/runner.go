@@ -96,10 +96,10 @@ func (r *runner) environment() []string {
 func leastLevel(log *slog.Logger) string {
 	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn} {
 		if log.Enabled(context.Background(), level) {
-			return level.String()
+			return strings.ToLower(level.String())
 		}
 	}
-	return slog.LevelError.String()
+	return "error"
 }
 
 // readStdout reads the handshake and, after it, whatever the process prints.

@@ -41,11 +41,14 @@ func answer(a handler.Answer, err error) *handlerpb.Answer {
 		done.Actions = append(done.Actions, p)
 	}
 	out := &handlerpb.Answer{Result: &handlerpb.Answer_Done{Done: done}}
-	if size := proto.Size(out); size > handlerpb.MaxResponseBytes/2 {
-		return reject(fmt.Sprintf("the handler's answer has %d bytes; at most %d are allowed", size, handlerpb.MaxResponseBytes/2))
+	if proto.Size(out) > maxAnswer {
+		return reject(fmt.Sprintf("the handler's answer is larger than the %d bytes that are allowed", maxAnswer))
 	}
 	return out
 }
+
+// maxAnswer leaves room in a message for what is sent along.
+const maxAnswer = handlerpb.MaxResponseBytes / 2
 
 func retry(reason string) *handlerpb.Answer {
 	return &handlerpb.Answer{Result: &handlerpb.Answer_Retry{Retry: &handlerpb.Retry{Reason: reason}}}

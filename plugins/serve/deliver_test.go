@@ -1,0 +1,254 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+// connect serves s until the test ends and returns a client of it.
+func connect(t *testing.T, s *service) handlerpb.HandlerClient {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	listener, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := newServer(nil)
+	handlerpb.RegisterHandlerServer(server, s)
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	t.Cleanup(func() { server.Stop(); <-done })
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return handlerpb.NewHandlerClient(conn)
+}
+
+// deliver opens a stream to a handler that is configured.
+func deliver(t *testing.T, h handler.Handler) handlerpb.Handler_DeliverClient {
+	t.Helper()
+	s := &service{handler: h}
+	s.configured.Store(true)
+	stream, err := connect(t, s).Deliver(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+func send(t *testing.T, stream handlerpb.Handler_DeliverClient, req *handlerpb.DeliverRequest) {
+	t.Helper()
+	if err := stream.Send(req); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answersOf receives until n events are answered: by sequence number, nil for done.
+func answersOf(t *testing.T, stream handlerpb.Handler_DeliverClient, n int) map[uint64]*handlerpb.Answer {
+	t.Helper()
+	got := map[uint64]*handlerpb.Answer{}
+	for len(got) < n {
+		resp, err := stream.Recv()
+		if err != nil {
+			t.Fatalf("after %d answers: %v", len(got), err)
+		}
+		for _, seq := range resp.GetDone() {
+			got[seq] = nil
+		}
+		for _, a := range resp.GetAnswers() {
+			got[a.GetSeq()] = a
+		}
+	}
+	return got
+}
+
+func retryReason(a *handlerpb.Answer) string { return a.GetRetry().GetReason() }
+
+func TestAnswerKinds(t *testing.T) {
+	target := &handlerpb.Target{Resource: &handlerpb.Resource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a"}
+	action := func(verb string) handler.Action {
+		return handler.Action{Verb: verb, Resource: handler.Resource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "a", Object: []byte("{}")}
+	}
+	for _, c := range []struct {
+		why    string
+		answer handler.Answer
+		err    error
+		want   *handlerpb.Answer
+	}{
+		{"done", handler.Answer{}, nil, nil},
+		{"retry", handler.Answer{}, errors.New("busy"), retry("busy")},
+		{"retry after", handler.Answer{}, handler.RetryAfter(time.Minute, errors.New("busy")), &handlerpb.Answer{
+			Result: &handlerpb.Answer_Retry{Retry: &handlerpb.Retry{Reason: "busy", After: durationpb.New(time.Minute)}},
+		}},
+		{"reject", handler.Answer{}, handler.Reject(errors.New("bad")), reject("rejected: bad")},
+		{"broken text", handler.Answer{}, errors.New("\xff" + strings.Repeat("é", 1000)), retry("\uFFFD" + strings.Repeat("é", 510))},
+		{"an action", handler.Answer{Actions: []handler.Action{action(handler.ActionCreate)}}, nil, &handlerpb.Answer{
+			Result: &handlerpb.Answer_Done{Done: &handlerpb.Done{Actions: []*handlerpb.Action{
+				{Action: &handlerpb.Action_Create{Create: &handlerpb.Create{Target: target, Object: []byte("{}")}}},
+			}}},
+		}},
+		{"an unknown verb", handler.Answer{Actions: []handler.Action{action("explode")}}, nil,
+			reject(`the handler's answer has an action with the unknown verb "explode"`)},
+		{"too many actions", handler.Answer{Actions: make([]handler.Action, 65)}, nil,
+			reject("the handler's answer has 65 actions; at most 64 are allowed")},
+		{"too large an action", handler.Answer{Actions: []handler.Action{{Verb: handler.ActionApply, Object: make(json.RawMessage, 9<<20)}}}, nil,
+			reject("the handler's answer is larger than the 8388608 bytes that are allowed")},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, answer(c.answer, c.err), protocmp.Transform()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestDeliverBeforeConfigure(t *testing.T) {
+	stream, err := connect(t, &service{handler: handler.Func(nil)}).Deliver(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stream.Recv(); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every event is answered, however Handle ends.
+func TestHandleEnds(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	stream := deliver(t, handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
+		switch ev.Name {
+		case "panics":
+			panic(ev)
+		case "faults":
+			var p *int
+			*p = 1
+		case "exits":
+			runtime.Goexit()
+		}
+		return handler.Answer{}, nil
+	}))
+	send(t, stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{
+		{Seq: 1, Name: "panics"}, {Seq: 2, Name: "faults"}, {Seq: 3, Name: "exits"}, {Seq: 4, Name: "returns"},
+	}})
+	got := answersOf(t, stream, 4)
+	for seq, want := range map[uint64]string{
+		1: "panic: a value of type handler.Event; the handler's log has it",
+		2: "panic: runtime error: invalid memory address or nil pointer dereference",
+		3: "the handler ended the goroutine that it was called in",
+		4: "",
+	} {
+		if reason := retryReason(got[seq]); reason != want {
+			t.Errorf("%d: got %q", seq, reason)
+		}
+	}
+}
+
+// Time limits and cancels end the context; the answer tells informd that the handler let go.
+func TestTimeLimitAndCancel(t *testing.T) {
+	stream := deliver(t, handler.Func(func(ctx context.Context, _ handler.Event) (handler.Answer, error) {
+		<-ctx.Done()
+		return handler.Answer{}, ctx.Err()
+	}))
+	send(t, stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{
+		{Seq: 1, Name: "a", TimeLimit: durationpb.New(time.Millisecond)}, {Seq: 2, Name: "b"},
+	}})
+	if got := retryReason(answersOf(t, stream, 1)[1]); got != context.DeadlineExceeded.Error() {
+		t.Errorf("time limit: got %q", got)
+	}
+	send(t, stream, &handlerpb.DeliverRequest{Cancel: []uint64{2, 99}})
+	if got := retryReason(answersOf(t, stream, 1)[2]); got != context.Canceled.Error() {
+		t.Errorf("cancel: got %q", got)
+	}
+}
+
+// Events of one object never overlap, even when informd has given up on one that Handle does not return from.
+func TestNoOverlap(t *testing.T) {
+	release := make(chan struct{})
+	stream := deliver(t, handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
+		if ev.ID == "stuck" {
+			<-release
+		}
+		return handler.Answer{}, nil
+	}))
+	send(t, stream, &handlerpb.DeliverRequest{
+		Events: []*handlerpb.Event{{Seq: 1, Id: "stuck", Rule: "r", Name: "a"}},
+		Cancel: []uint64{1},
+	})
+	send(t, stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{{Seq: 2, Rule: "r", Name: "a"}, {Seq: 3, Rule: "s", Name: "a"}}})
+	got := answersOf(t, stream, 2)
+	if reason := retryReason(got[2]); !strings.Contains(reason, "still has an earlier event") {
+		t.Errorf("same object: got %q", reason)
+	}
+	if got[3] != nil {
+		t.Errorf("another rule: got %v", got[3])
+	}
+	close(release)
+	answersOf(t, stream, 1)
+	send(t, stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{{Seq: 4, Rule: "r", Name: "a"}}})
+	if got := answersOf(t, stream, 1); got[4] != nil {
+		t.Errorf("afterwards: got %v", got[4])
+	}
+}
+
+// When informd closes its side, what is being handled is finished and answered before the stream ends.
+func TestEndOfStream(t *testing.T) {
+	release := make(chan struct{})
+	stream := deliver(t, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
+		<-release
+		return handler.Answer{}, nil
+	}))
+	const n = 100
+	req := &handlerpb.DeliverRequest{}
+	for seq := range uint64(n) {
+		req.Events = append(req.Events, &handlerpb.Event{Seq: seq, Name: fmt.Sprint(seq)})
+	}
+	send(t, stream, req)
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	if got := answersOf(t, stream, n); len(got) != n {
+		t.Errorf("got %d answers", len(got))
+	}
+	if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Answers that are large together go in several messages, each of which informd receives.
+func TestLargeAnswers(t *testing.T) {
+	object := make(json.RawMessage, 700<<10)
+	stream := deliver(t, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
+		return handler.Answer{Actions: []handler.Action{{Verb: handler.ActionApply, Object: object}}}, nil
+	}))
+	req := &handlerpb.DeliverRequest{}
+	for seq := range uint64(20) {
+		req.Events = append(req.Events, &handlerpb.Event{Seq: seq, Name: fmt.Sprint(seq)})
+	}
+	send(t, stream, req)
+	answersOf(t, stream, 20) // with gRPC's default limit of 4 MiB
+}

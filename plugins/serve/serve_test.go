@@ -1,0 +1,165 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+func TestStartedByHand(t *testing.T) {
+	c := exec.Command(os.Args[0])
+	c.Env = []string{"BY_HAND=1", "GORACE=atexit_sleep_ms=0"}
+	out, err := c.CombinedOutput()
+	if c.ProcessState.ExitCode() != 1 {
+		t.Errorf("got %v", err)
+	}
+	for _, want := range []string{"serve.test is a handler for informd", "kind: Handler", "informd check --handlers"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is missing in:\n%s", want, out)
+		}
+	}
+}
+
+// full implements everything; what it does is up to the test.
+type full struct {
+	handler.Func
+	configure func(json.RawMessage) error
+	health    error
+	drains    int
+}
+
+func (f *full) Describe() handler.Description {
+	return handler.Description{Version: "1", Concurrency: -5, WindowBytes: -5}
+}
+func (f *full) Configure(_ context.Context, c json.RawMessage) error { return f.configure(c) }
+func (f *full) Health(context.Context) error                         { return f.health }
+func (f *full) Drain(context.Context) error                          { f.drains++; return nil }
+
+func TestDescribe(t *testing.T) {
+	// The executable's name stands in for one that is not given; nonsense is no limit.
+	got, err := (&service{handler: &full{}, name: "oncall"}).Describe(t.Context(), nil)
+	if err != nil || got.GetName() != "oncall" || got.GetVersion() != "1" || got.GetConcurrency() != 0 || got.GetWindowBytes() != 0 {
+		t.Errorf("got %v, %v", got, err)
+	}
+	got, err = (&service{handler: handler.Func(nil), name: "oncall"}).Describe(t.Context(), nil)
+	if err != nil || got.GetName() != "oncall" {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestConfigure(t *testing.T) {
+	returns := func(err error) handler.Handler {
+		return &full{configure: func(json.RawMessage) error { return err }}
+	}
+	for _, c := range []struct {
+		why     string
+		handler handler.Handler
+		config  string
+		want    []string
+	}{
+		{"accepted", returns(nil), `{"a":1}`, nil},
+		{"one error, one problem", returns(errors.New("no")), ``, []string{"no"}},
+		{"joined errors are several", returns(errors.Join(errors.New("a"), errors.New("b"))), ``, []string{"a", "b"}},
+		{"an error's own words stay", returns(fmt.Errorf("both %w and %w", errors.New("a"), errors.New("b"))), ``, []string{"both a and b"}},
+		{"no Configure, no config", handler.Func(nil), ``, nil},
+		{"null is none", handler.Func(nil), ` null `, nil},
+		{"nothing in braces is none", handler.Func(nil), "{ \n}", nil},
+		{"no Configure, but a config", handler.Func(nil), `{"a":1}`, []string{"this handler takes no config: remove it from the manifest"}},
+		{"no Configure, but a list", handler.Func(nil), `[]`, []string{"this handler takes no config: remove it from the manifest"}},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			s := &service{handler: c.handler}
+			resp, err := s.Configure(t.Context(), &handlerpb.ConfigureRequest{Config: []byte(c.config)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range resp.GetProblems() {
+				got = append(got, p.GetMessage())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if s.configured.Load() != (c.want == nil) {
+				t.Error("events may come although the config was refused, or the reverse")
+			}
+		})
+	}
+}
+
+func TestHealthAndDrain(t *testing.T) {
+	f := &full{health: errors.New("the bus is down"), configure: func(json.RawMessage) error { return nil }}
+	s := &service{handler: f}
+	if resp, err := s.Health(t.Context(), nil); err != nil || resp.GetProblem() != "the bus is down" {
+		t.Errorf("got %v, %v", resp, err)
+	}
+	if _, err := s.Configure(t.Context(), &handlerpb.ConfigureRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // informd's call, and its end after it
+		if _, err := s.Drain(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	}
+	s.drainOnce()
+	if f.drains != 1 {
+		t.Errorf("drained %d times", f.drains)
+	}
+}
+
+func TestUnaryPanic(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	f := &full{configure: func(json.RawMessage) error { panic("no") }}
+	api := connect(t, &service{handler: f})
+	if _, err := api.Configure(t.Context(), &handlerpb.ConfigureRequest{}); err == nil || !strings.Contains(err.Error(), "panic") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := api.Health(t.Context(), &handlerpb.HealthRequest{}); err != nil {
+		t.Errorf("it did not survive: %v", err)
+	}
+}
+
+// Lines have hclog's shape, whatever attributes they have.
+func TestLogShape(t *testing.T) {
+	t.Setenv(handlerpb.EnvLogLevel, "DEBUG")
+	var buf bytes.Buffer
+	log := slog.New(logHandler(&buf))
+	log.Debug("one", "level", "high", "time", 5)
+	log.With("a", 1).WithGroup("g").Error("two", "msg", "x")
+	var got []map[string]any
+	for line := range strings.Lines(buf.String()) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := fields["@timestamp"]; !ok {
+			t.Error("no @timestamp")
+		}
+		delete(fields, "@timestamp")
+		got = append(got, fields)
+	}
+	want := []map[string]any{
+		{"@level": "debug", "@message": "one", "level": "high", "time": 5.0},
+		{"@level": "error", "@message": "two", "a": 1.0, "g": map[string]any{"msg": "x"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	t.Setenv(handlerpb.EnvLogLevel, "WARN")
+	if slog.New(logHandler(&buf)).Enabled(t.Context(), slog.LevelInfo) {
+		t.Error("INFORMD_LOG_LEVEL is not heeded")
+	}
+}
