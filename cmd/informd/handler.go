@@ -39,6 +39,9 @@ Handler manifest with a builtin; started by hand it only explains so.`,
 			if !ok {
 				return fmt.Errorf("no builtin handler %q: want %s", args[0], oneOf(builtin.Names()))
 			}
+			if !serve.Hosted() {
+				return failed(fmt.Errorf("informd run starts this itself, for a Handler manifest with spec: {builtin: %s}", args[0]))
+			}
 			serve.Main(h)
 			return nil
 		},

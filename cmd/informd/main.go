@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -28,20 +30,39 @@ func main() {
 	os.Exit(execute(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
+// echo is for how long further signals are taken for the first one: timeout(1) and others signal a process and then its
+// group.
+const echo = 100 * time.Millisecond
+
 // withSignals makes a context that ends with the first SIGINT or SIGTERM; a second one ends the process at once.
-// Handler processes notice and end as well.
-func withSignals(ctx context.Context) (context.Context, context.CancelFunc) {
+// Handler processes notice and end as well. stop gives the signals back.
+func withSignals(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2) // two signals count; more are dropped
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	stopped := make(chan struct{})
 	go func() {
-		<-signals
-		cancel()
-		<-signals
-		fmt.Fprintln(os.Stderr, "informd: second signal, ending at once")
-		os.Exit(exitFailed)
+		for first := (time.Time{}); ; {
+			select {
+			case <-signals:
+			case <-stopped:
+				return
+			}
+			switch {
+			case first.IsZero():
+				first = time.Now()
+				cancel()
+			case time.Since(first) > echo:
+				fmt.Fprintln(os.Stderr, "informd: second signal, ending at once")
+				os.Exit(exitFailed)
+			}
+		}
 	}()
-	return ctx, cancel
+	return ctx, sync.OnceFunc(func() {
+		signal.Stop(signals)
+		close(stopped)
+		cancel()
+	})
 }
 
 // execute runs one command line and returns its exit code.

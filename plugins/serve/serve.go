@@ -41,7 +41,7 @@ import (
 // Started by hand, by anything but informd, Main explains what the program is and exits with status 1.
 func Main(h handler.Handler) {
 	name := filepath.Base(os.Args[0])
-	if os.Getenv(handlerpb.CookieKey) != handlerpb.CookieValue {
+	if !Hosted() {
 		fmt.Fprintf(os.Stderr, byHand, name)
 		os.Exit(1)
 	}
@@ -64,6 +64,9 @@ func Main(h handler.Handler) {
 		Logger:     hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: stderr, JSONFormat: true}),
 	})
 }
+
+// Hosted tells whether informd started this process. A main that is more than a handler asks before it calls Main.
+func Hosted() bool { return os.Getenv(handlerpb.CookieKey) == handlerpb.CookieValue }
 
 const byHand = `%[1]s is a handler for informd. informd starts it and sends it changes in a Kubernetes cluster; it does nothing by
 itself. To use it, name it in a manifest:
