@@ -41,6 +41,7 @@ func TestNothingRunsAway(t *testing.T) {
 		{"the hugest range", `-9223372036854775807..9223372036854775807`, memory},
 		{"ranges of ranges", `map(1..1000, 1..1000)`, memory},
 		{"a string repeated", `repeat("a", 1000000000)`, memory},
+		{"the length of a string repeated", `len(repeat("a", 1000000000))`, memory},
 		{"a string repeated so often that the length overflows", `repeat(object.text, 9223372036854775807)`, memory},
 		{"a string that doubles", `let a = object.text + object.text; let b = a + a; let c = b + b; c + c`, memory},
 		{"a string that doubles in a loop", `reduce(1..100, #acc + #acc, "a")`, memory},

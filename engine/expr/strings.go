@@ -43,12 +43,13 @@ func stringArgs(name string, args []any, n int) (out [3]string, err error) {
 	return out, nil
 }
 
+// intArg bounds a number to one more than anything here can count, so that what is too much stays too much.
 func intArg(name string, v any) (int, error) {
 	i, ok := v.(int64)
 	if !ok {
 		return 0, wrongArgument(name, v)
 	}
-	return int(min(max(i, -MaxMemory), MaxMemory)), nil
+	return int(min(max(i, -MaxMemory-1), MaxMemory+1)), nil
 }
 
 func boxedText(s string, err error) (any, error) { return s, err }
