@@ -1,0 +1,183 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+// call puts n events of the given sizes into d, each from a caller of its own, and leaves them waiting, in order.
+func waitingCalls(t *testing.T, d *deliveries, results chan<- string, sizes ...int) {
+	t.Helper()
+	for i, size := range sizes {
+		go func() {
+			ev := handler.Event{Name: fmt.Sprint(i), Object: make([]byte, size)}
+			_, err := d.do(t.Context(), &ev)
+			results <- fmt.Sprintf("%d: %v", i, err)
+		}()
+		synctest.Wait()
+	}
+}
+
+// taken names the events of a message.
+func taken(req *handlerpb.DeliverRequest) []string {
+	var names []string
+	for _, ev := range req.GetEvents() {
+		names = append(names, fmt.Sprintf("%s as %d", ev.GetName(), ev.GetSeq()))
+	}
+	return names
+}
+
+func TestWindow(t *testing.T) {
+	const kb, mb = 1 << 10, 1 << 20
+	for _, c := range []struct {
+		why    string
+		window window
+		sizes  []int
+		want   []int // events in each message, as long as nothing is answered
+	}{
+		{"as many events as the window has", window{events: 2, bytes: mb}, []int{1, 1, 1}, []int{2}},
+		{"as many bytes as the window has", window{events: 9, bytes: 10}, []int{4, 4, 4}, []int{2}},
+		{"a larger one goes alone", window{events: 9, bytes: 10}, []int{20, 1}, []int{1}},
+		{"and waits for that", window{events: 9, bytes: 10}, []int{1, 20, 1}, []int{1}},
+		{"batches of 32 events", window{events: 99, bytes: mb}, make([]int, 70), []int{32, 32, 6}},
+		{"batches of 1 MiB", window{events: 99, bytes: 64 * mb}, []int{600 * kb, 600 * kb, 100 * kb, 3 * mb, 1}, []int{1, 2, 1, 1}},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDeliveries(time.Minute)
+				results := make(chan string, len(c.sizes))
+				waitingCalls(t, d, results, c.sizes...)
+				if d.take(time.Now()) != nil {
+					t.Error("taken without a process")
+				}
+				d.attach(c.window)
+				var got []int
+				for req := d.take(time.Now()); req != nil; req = d.take(time.Now()) {
+					got = append(got, len(req.GetEvents()))
+				}
+				if diff := cmp.Diff(c.want, got); diff != "" {
+					t.Error(diff)
+				}
+				d.detach(handler.ErrLost)
+				d.stop(errStopped)
+			})
+		})
+	}
+}
+
+// An answer makes room; what waits goes on in the order in which it came.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeliveries(time.Minute)
+		results := make(chan string, 9)
+		d.attach(window{events: 2, bytes: 100})
+		waitingCalls(t, d, results, 1, 1, 1, 1)
+		if diff := cmp.Diff([]string{"0 as 1", "1 as 2"}, taken(d.take(time.Now()))); diff != "" {
+			t.Error(diff)
+		}
+		d.complete(2, result{})
+		if got := <-results; got != "1: <nil>" {
+			t.Error(got)
+		}
+		if diff := cmp.Diff([]string{"2 as 3"}, taken(d.take(time.Now()))); diff != "" {
+			t.Error(diff)
+		}
+
+		// The process goes away: what was with it is lost, what waits is numbered anew.
+		if diff := cmp.Diff([]uint64{1, 3}, d.detach(handler.ErrLost)); diff != "" {
+			t.Error(diff)
+		}
+		for range 2 {
+			if got := <-results; !strings.HasSuffix(got, handler.ErrLost.Error()) {
+				t.Error(got)
+			}
+		}
+		d.attach(window{events: 2, bytes: 100})
+		if diff := cmp.Diff([]string{"3 as 1"}, taken(d.take(time.Now()))); diff != "" {
+			t.Error(diff)
+		}
+		if d.complete(3, result{}) {
+			t.Error("an answer to an event of the last process counts")
+		}
+		d.stop(errStopped)
+		d.detach(handler.ErrLost)
+		<-results
+	})
+}
+
+// Time limits count from the sending on, in the order of sending, and free the place.
+func TestExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeliveries(time.Minute)
+		results := make(chan string, 9)
+		d.attach(window{events: 2, bytes: 100, abandoned: 1})
+		waitingCalls(t, d, results, 1, 1, 1)
+		start := time.Now()
+		d.take(start)
+		if next := d.expire(start.Add(59 * time.Second)); !next.Equal(start.Add(time.Minute)) {
+			t.Errorf("next is %v", next.Sub(start))
+		}
+		d.complete(2, result{})
+		<-results
+		d.take(start.Add(30 * time.Second))
+		if next := d.expire(start.Add(time.Minute)); !next.Equal(start.Add(90 * time.Second)) {
+			t.Errorf("next is %v", next.Sub(start))
+		}
+		if got := <-results; got != "0: no answer within the time limit of 1m0s" {
+			t.Error(got)
+		}
+		if diff := cmp.Diff([]uint64{1}, d.take(start).GetCancel()); diff != "" {
+			t.Error(diff)
+		}
+		if err := d.overdue(); err != nil {
+			t.Errorf("one is allowed: %v", err)
+		}
+		d.expire(start.Add(2 * time.Minute))
+		<-results
+		if err := d.overdue(); err == nil {
+			t.Error("two are not")
+		}
+		if !d.complete(1, result{}) || d.overdue() != nil {
+			t.Error("a late answer shows that the handler let go")
+		}
+		if _, _, counts := d.stats(); counts != (Counts{Sent: 3, Answered: 1, TimedOut: 2, Late: 1}) {
+			t.Errorf("%+v", counts)
+		}
+	})
+}
+
+// A caller that gives up leaves nothing behind, wherever its event is.
+func TestGiveUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeliveries(time.Minute)
+		d.attach(window{events: 1, bytes: 100, abandoned: 9})
+		ctx, cancel := context.WithCancel(t.Context())
+		errs := make(chan error, 2)
+		for range 2 {
+			go func() { _, err := d.do(ctx, &handler.Event{}); errs <- err }()
+		}
+		synctest.Wait()
+		d.take(time.Now())
+		cancel()
+		for range 2 {
+			if err := <-errs; err != context.Canceled {
+				t.Errorf("got %v", err)
+			}
+		}
+		if waiting, inFlight, _ := d.stats(); waiting != 0 || inFlight != 0 || len(d.bySeq) != 0 || d.bytes != 0 {
+			t.Errorf("left: %d, %d, %d, %d", waiting, inFlight, len(d.bySeq), d.bytes)
+		}
+		if diff := cmp.Diff([]uint64{1}, d.take(time.Now()).GetCancel()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

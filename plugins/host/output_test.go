@@ -1,0 +1,107 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Lines come out the same however the bytes arrive.
+func TestLines(t *testing.T) {
+	long := strings.Repeat("x", maxLine)
+	input := "one\r\n\n  \n" + long + "\n" + long + "yyy\nthree\n" + long + long + long + "\nlast"
+	want := []string{"one", long, long + " cut", "three", long + " cut", "last"}
+	for _, size := range []int{1, 2, 7, maxLine - 1, maxLine, maxLine + 1, len(input)} {
+		var got []string
+		l := &lines{emit: func(line []byte, cut bool) bool {
+			text := string(line)
+			if cut {
+				text += " cut"
+			}
+			got = append(got, text)
+			return true
+		}}
+		for rest := input; rest != ""; {
+			n := min(size, len(rest))
+			_, _ = l.Write([]byte(rest[:n]))
+			rest = rest[n:]
+		}
+		l.end()
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d bytes at a time: %s", size, diff)
+		}
+	}
+}
+
+func TestBucket(t *testing.T) {
+	b := newBucket(3, 2)
+	now := time.Unix(0, 0)
+	var got []string
+	for _, at := range []float64{0, 0, 0, 0, 0, 0.5, 0.5, 100, 100, 100, 100} {
+		ok, missed := b.take(now.Add(time.Duration(at * float64(time.Second))))
+		got = append(got, fmt.Sprint(at, ok, missed))
+	}
+	want := []string{
+		"0 true 0", "0 true 0", "0 true 0", "0 false 0", "0 false 0", // the burst
+		"0.5 true 2", "0.5 false 0", // one more after half a second
+		"100 true 1", "100 true 0", "100 true 0", "100 false 0", // the burst again, not what an hour would give
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if b.rest() != 1 || b.rest() != 0 {
+		t.Error("the rest is told once")
+	}
+}
+
+// Anything may stand on standard error; what comes of it is fit for a log.
+func FuzzLogLine(f *testing.F) {
+	f.Add([]byte(`{"@message":5}`))
+	f.Add([]byte(`{"@level":"warn","@message":"x","a":{"b":[1,2.5e400]},"@timestamp":null}`))
+	f.Add([]byte(`{"":"","level":"ERROR","msg":"\u0000\ud800"}{`))
+	f.Add([]byte("[ERROR] \xff\x1b[0m"))
+	f.Add([]byte("[] panic: "))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var out bytes.Buffer
+		l := newLogs(slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})), 100, 100)
+		_, _ = l.stderr.Write(line)
+		l.end()
+		l.stderr.end()
+		if bytes.Count(out.Bytes(), []byte("\n")) > bytes.Count(line, []byte("\n"))+1 {
+			t.Errorf("more lines than came: %q", out.Bytes())
+		}
+		if r, ok := parseJSONLine(line); ok && (strings.ContainsAny(r.message, "\n\x1b") || !utf8.ValidString(r.message)) {
+			t.Errorf("%q", r.message)
+		}
+		if last := l.lastError(); strings.ContainsAny(last, "\n\x1b") || !utf8.ValidString(last) {
+			t.Errorf("%q", last)
+		}
+	})
+}
+
+// What is accepted as a handshake is what go-plugin can use, with a socket in the process's own directory.
+func FuzzHandshake(f *testing.F) {
+	f.Add("1|1|unix|/run/x/plugin1|grpc|")
+	f.Add("1|1|unix|/run/x/../y|grpc|" + strings.Repeat("A", 60))
+	f.Add("1|1|unix|/run/x|grpc|")
+	f.Add("|||||")
+	f.Fuzz(func(t *testing.T, line string) {
+		h, err := parseHandshake(line, "/run/x")
+		if err != nil {
+			if strings.ContainsAny(err.Error(), "\n\x1b") {
+				t.Errorf("unfit for a log: %q", err)
+			}
+			return
+		}
+		parts := strings.Split(h.line, "|")
+		if parts[0] != "1" || parts[1] != "1" || parts[2] != "unix" || parts[4] != "grpc" || !strings.HasPrefix(parts[3], "/run/x/") {
+			t.Errorf("accepted %q", line)
+		}
+	})
+}
