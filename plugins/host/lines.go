@@ -110,13 +110,17 @@ type bucket struct {
 	tokens float64
 	at     time.Time
 	missed int
+	told   time.Time // of lines that could not pass
 }
 
 func newBucket(burst, rate int) *bucket {
 	return &bucket{burst: float64(burst), rate: float64(rate), tokens: float64(burst)}
 }
 
-// take reports whether a line may pass, and with the first that may again, how many could not before it.
+// missedPause is the least time between two reports of lines that could not pass.
+const missedPause = time.Second
+
+// take reports whether a line may pass, and now and then, with one that may, how many could not before it.
 func (b *bucket) take(now time.Time) (ok bool, missed int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,7 +133,9 @@ func (b *bucket) take(now time.Time) (ok bool, missed int) {
 		return false, 0
 	}
 	b.tokens--
-	missed, b.missed = b.missed, 0
+	if b.missed > 0 && now.Sub(b.told) >= missedPause {
+		missed, b.missed, b.told = b.missed, 0, now
+	}
 	return true, missed
 }
 

@@ -43,13 +43,14 @@ func TestBucket(t *testing.T) {
 	b := newBucket(3, 2)
 	now := time.Unix(0, 0)
 	var got []string
-	for _, at := range []float64{0, 0, 0, 0, 0, 0.5, 0.5, 100, 100, 100, 100} {
+	for _, at := range []float64{0, 0, 0, 0, 0, 0.5, 0.5, 1, 100, 100, 100, 100} {
 		ok, missed := b.take(now.Add(time.Duration(at * float64(time.Second))))
 		got = append(got, fmt.Sprint(at, ok, missed))
 	}
 	want := []string{
 		"0 true 0", "0 true 0", "0 true 0", "0 false 0", "0 false 0", // the burst
 		"0.5 true 2", "0.5 false 0", // one more after half a second
+		"1 true 0", // and another, but it is too soon to tell again
 		"100 true 1", "100 true 0", "100 true 0", "100 false 0", // the burst again, not what an hour would give
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
