@@ -50,7 +50,7 @@ func TestBucket(t *testing.T) {
 	want := []string{
 		"0 true 0", "0 true 0", "0 true 0", "0 false 0", "0 false 0", // the burst
 		"0.5 true 2", "0.5 false 0", // one more after half a second
-		"1 true 0", // and another, but it is too soon to tell again
+		"1 true 0",                                              // and another, but it is too soon to tell again
 		"100 true 1", "100 true 0", "100 true 0", "100 false 0", // the burst again, not what an hour would give
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
