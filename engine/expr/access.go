@@ -103,7 +103,7 @@ func fetch(v, key any) (any, error) {
 			return v[key], nil
 		}
 	case []any:
-		i, ok := key.(int64)
+		i, ok := whole(key)
 		if !ok {
 			break
 		}
@@ -158,10 +158,10 @@ func (r *run) slice(v, from, to any) (any, error) {
 	if v == nil || from == nil || to == nil {
 		return nil, nil
 	}
-	i, ok1 := from.(int64)
-	j, ok2 := to.(int64)
+	i, ok1 := whole(from)
+	j, ok2 := whole(to)
 	if !ok1 || !ok2 {
-		return nil, failf("the bounds of a slice must be int")
+		return nil, failf("the bounds of a slice must be numbers")
 	}
 	switch v := v.(type) {
 	case []any:

@@ -220,8 +220,8 @@ func (r *run) span(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil
 	}
-	from, ok1 := a.(int64)
-	to, ok2 := b.(int64)
+	from, ok1 := whole(a)
+	to, ok2 := whole(b)
 	if !ok1 || !ok2 {
 		return nil, mismatch("..", a, b)
 	}

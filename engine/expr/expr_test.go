@@ -140,7 +140,7 @@ var valueTests = []struct {
 	{"string renders scalars", `[string(1), string(1.5), string(true), string(now()), string(duration("90m")), string(quantity("1024Mi"))]`,
 		list{"1", "1.5", "true", "2026-01-02T05:00:00Z", "1h30m0s", "1Gi"}},
 	{"type", `map([nil, true, 1, 1.5, "", [], {}, now(), duration("1s"), quantity("1")], type(#))`,
-		list{"nil", "bool", "int", "float", "string", "list", "map", "time", "duration", "quantity"}},
+		list{"nil", "bool", "int", "float", "string", "array", "map", "time", "duration", "quantity"}},
 
 	{"predicates", `[any(object.status.containerStatuses, .restartCount > 5), all([1, 2], # > 0), none([1], # > 1), one([1, 2], # > 1), count([1, 2, 3], # > 1), count([true, false, nil])]`,
 		list{true, true, true, true, int64(2), int64(1)}},

@@ -19,16 +19,29 @@ var numberFunctions = map[string]function{
 	"median": {min: 1, max: many, takesNil: true, call: median},
 }
 
+// whole is a number without what is behind its point. Indexes, bounds and counts may be floats, because division gives
+// floats.
+func whole(v any) (int64, bool) {
+	switch v := v.(type) {
+	case int64:
+		return v, true
+	case float64:
+		if v >= math.MinInt64 && v < math.MaxInt64 { // that is, 2^63
+			return int64(v), true
+		}
+	}
+	return 0, false
+}
+
 // toInt cuts off what is behind the point.
 func toInt(_ *run, args []any) (any, error) {
 	switch v := args[0].(type) {
-	case int64:
-		return v, nil
-	case float64:
-		if v >= math.MaxInt64 || v < math.MinInt64 || math.IsNaN(v) {
+	case int64, float64:
+		i, ok := whole(v)
+		if !ok {
 			return nil, errOverflow
 		}
-		return int64(v), nil
+		return i, nil
 	case string:
 		if len(v) <= maxReadable {
 			if i, err := strconv.ParseInt(v, 10, 64); err == nil {
@@ -80,26 +93,32 @@ func rounding(name string, apply func(float64) float64) func(*run, []any) (any, 
 	}
 }
 
-// each calls visit with every argument, and every element of arguments that are lists, but nils.
+// each calls visit with every argument but nils, and with the elements of lists, and of lists in lists.
 func (r *run) each(args []any, visit func(v any) error) error {
-	for _, arg := range args {
-		list, ok := arg.([]any)
-		if !ok {
-			list = []any{arg}
+	var visitAll func(values []any, depth int) error
+	visitAll = func(values []any, depth int) error {
+		if depth > maxDepth {
+			return errDepth
 		}
-		for _, v := range list {
+		for _, v := range values {
 			if err := r.step(); err != nil {
 				return err
 			}
-			if v == nil {
-				continue
+			var err error
+			switch v := v.(type) {
+			case nil:
+			case []any:
+				err = visitAll(v, depth+1)
+			default:
+				err = visit(v)
 			}
-			if err := visit(v); err != nil {
+			if err != nil {
 				return err
 			}
 		}
+		return nil
 	}
-	return nil
+	return visitAll(args, 0)
 }
 
 // extreme is min, with sign -1, or max: of anything that can be ordered.

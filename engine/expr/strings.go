@@ -45,7 +45,7 @@ func stringArgs(name string, args []any, n int) (out [3]string, err error) {
 
 // intArg bounds a number to one more than anything here can count, so that what is too much stays too much.
 func intArg(name string, v any) (int, error) {
-	i, ok := v.(int64)
+	i, ok := whole(v)
 	if !ok {
 		return 0, wrongArgument(name, v)
 	}

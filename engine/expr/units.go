@@ -158,5 +158,5 @@ var unitFunctions = map[string]function{
 	"quantity": {min: 1, max: 1, call: reader("quantity", toQuantity)},
 	"time":     {min: 1, max: 1, call: reader("time", toTime)},
 	"duration": {min: 1, max: 1, call: reader("duration", toDuration)},
-	"type":     {min: 1, max: 1, takesNil: true, reads: kind, call: func(_ *run, args []any) (any, error) { return kindOf(args[0]), nil }},
+	"type":     {min: 1, max: 1, takesNil: true, reads: kind, call: func(_ *run, args []any) (any, error) { return typeOf(args[0]), nil }},
 }

@@ -10,7 +10,15 @@ const (
 	minInt = math.MinInt64
 )
 
-// kindOf names the kind of a value, for the type function and for errors.
+// typeOf is what the type function gives. Lists are arrays to it, as in expr-lang.
+func typeOf(v any) string {
+	if isKind[[]any](v) {
+		return "array"
+	}
+	return kindOf(v)
+}
+
+// kindOf names the kind of a value.
 func kindOf(v any) string {
 	switch v.(type) {
 	case nil:
