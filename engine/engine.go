@@ -100,6 +100,7 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 	informers := make(map[*plan.Informer]*source.Informer, len(p.Informers))
 	for _, planned := range p.Informers {
 		informers[planned] = e.informers.Informer(source.Selection(planned.Selection))
+		informers[planned].Keep(planned.Keep)
 	}
 	indexed := make(map[*plan.Informer]map[string]bool)
 	for _, s := range p.Sources {

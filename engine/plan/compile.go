@@ -177,6 +177,7 @@ func (b *builder) settleReads() {
 			continue
 		}
 		informer.Keep = new(object.Paths)
+		informer.Keep.Add("metadata", "labels") // by which the cache is listed
 		informer.Keep.Union(informer.Reads)
 		for _, index := range informer.Indexes {
 			informer.Keep.Union(index.Paths())

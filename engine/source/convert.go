@@ -15,8 +15,8 @@ import (
 
 // This file is the only one that knows in what form client-go's dynamic client brings objects.
 
-// convert makes an Object of what a watch event or a list has brought.
-func convert(o runtime.Object) (*object.Object, error) {
+// convert makes an Object of what a watch event or a list has brought, cut down to keep; nil keeps it whole.
+func convert(o runtime.Object, keep *object.Paths) (*object.Object, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
 		return nil, fmt.Errorf("source: %T where an object should be", o)
@@ -28,12 +28,17 @@ func convert(o runtime.Object) (*object.Object, error) {
 	if obj.Name() == "" {
 		return nil, errors.New("source: an object without a name")
 	}
+	if keep != nil {
+		obj = obj.Prune(keep)
+	}
 	return obj, nil
 }
 
 // convertList makes the list that the reflector gets. Items that cannot be read are left out and handed to skip. It
 // takes u apart as it goes, so that not both forms of everything are in memory.
-func convertList(u *unstructured.UnstructuredList, skip func(runtime.Object, error)) *internalversion.List {
+func convertList(
+	u *unstructured.UnstructuredList, keep *object.Paths, skip func(runtime.Object, error),
+) *internalversion.List {
 	list := &internalversion.List{
 		ListMeta: metav1.ListMeta{
 			ResourceVersion: u.GetResourceVersion(), Continue: u.GetContinue(), RemainingItemCount: u.GetRemainingItemCount(),
@@ -41,7 +46,7 @@ func convertList(u *unstructured.UnstructuredList, skip func(runtime.Object, err
 		Items: make([]runtime.Object, 0, len(u.Items)),
 	}
 	for n := range u.Items {
-		obj, err := convert(&u.Items[n])
+		obj, err := convert(&u.Items[n], keep)
 		if err != nil {
 			skip(&u.Items[n], err)
 		} else {

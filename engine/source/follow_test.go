@@ -12,7 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/integration/apistub"
@@ -344,5 +346,20 @@ func TestWaitForCacheSyncSaysWhatIsMissing(t *testing.T) {
 	err := WaitForCacheSync(ctx, i)
 	if err == nil || !strings.HasPrefix(err.Error(), "v1/pods has not synced: forbidden: ") || !strings.HasSuffix(err.Error(), ": out of patience") {
 		t.Errorf("the error is %q", err)
+	}
+}
+
+// client-go's watchList sleeps on a 429 for up to a minute, deaf to its context: it is told something else.
+func TestTooManyRequestsAmongInitialEvents(t *testing.T) {
+	for _, initial := range []bool{true, false} {
+		w := &watching{wire: &wire{}, initial: initial, events: make(chan watch.Event, 1)}
+		status := apierrors.NewTooManyRequests("busy", 1).Status()
+		if !w.fail(t.Context(), watch.Event{Type: watch.Error, Object: &status}) {
+			t.Error("the watch goes on")
+		}
+		err := apierrors.FromObject((<-w.events).Object)
+		if apierrors.IsTooManyRequests(err) == initial {
+			t.Errorf("initial %v: the reflector gets %v", initial, err)
+		}
 	}
 }

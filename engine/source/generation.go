@@ -45,7 +45,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	resource := s.client.Resource(i.sel.Resource)
 	g.wire = &wire{
 		client: resource, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
-		status: i.status, gate: g.gate, counts: &i.counts, skip: i.unreadable, bare: new(bare),
+		status: i.status, gate: g.gate, counts: &i.counts, keep: i.keep.Load(), skip: i.unreadable, bare: new(bare),
 	}
 	if i.sel.Namespace != "" {
 		g.wire.client = resource.Namespace(i.sel.Namespace)

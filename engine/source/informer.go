@@ -21,9 +21,10 @@ type Informer struct {
 	status *status
 	counts counts
 
-	present  atomic.Pointer[generation] // never nil; the one whose store is read
-	indexing sync.Mutex                 // no generation begins while indexes are added
-	indexes  map[string]IndexFunc       // under indexing
+	keep     atomic.Pointer[object.Paths] // nil: whole objects
+	present  atomic.Pointer[generation]   // never nil; the one whose store is read
+	indexing sync.Mutex                   // no generation begins while indexes are added
+	indexes  map[string]IndexFunc         // under indexing
 
 	mu        sync.Mutex                   // serialises all deliveries to listeners, and guards what follows
 	known     map[delta.Key]*object.Object // the state of each object that the listeners were last told of
@@ -48,6 +49,10 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 
 // Selection is what the informer watches.
 func (i *Informer) Selection() Selection { return i.sel }
+
+// Keep has the informer keep no more of objects than p and their identity, from the next generation on: called before Run,
+// always. nil, the default, keeps whole objects. p must not change any more.
+func (i *Informer) Keep(p *object.Paths) { i.keep.Store(p) }
 
 // State is where the informer stands, and why.
 func (i *Informer) State() (State, string) {

@@ -41,11 +41,13 @@ func resourceName(r schema.GroupVersionResource) string {
 // attrs are the selection in a log line.
 func (s Selection) attrs() []any {
 	attrs := []any{slog.String("resource", resourceName(s.Resource))}
-	for name, value := range map[string]string{
-		"namespace": s.Namespace, "labelSelector": s.LabelSelector, "fieldSelector": s.FieldSelector,
+	for _, more := range []slog.Attr{
+		slog.String("namespace", s.Namespace),
+		slog.String("labelSelector", s.LabelSelector),
+		slog.String("fieldSelector", s.FieldSelector),
 	} {
-		if value != "" {
-			attrs = append(attrs, slog.String(name, value))
+		if more.Value.String() != "" {
+			attrs = append(attrs, more)
 		}
 	}
 	return attrs

@@ -157,7 +157,7 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 // initially hands on one of the initial events, which are exempt from the gate: the reflector collects them until their
 // end, and only then are they evaluated.
 func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
-	o, err := convert(ev.Object)
+	o, err := convert(ev.Object, w.wire.keep)
 	if err != nil {
 		w.wire.skip(ev.Object, err)
 		return true
@@ -168,7 +168,7 @@ func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
 // change hands on a change of an object, when there is room for it. An object that cannot be read does not exist, as in
 // a list, where it is left out; so what becomes one is deleted.
 func (w *watching) change(ctx context.Context, ev watch.Event) bool {
-	o, err := convert(ev.Object)
+	o, err := convert(ev.Object, w.wire.keep)
 	if err != nil {
 		w.wire.skip(ev.Object, err)
 		if o, err = identify(ev.Object); err != nil {

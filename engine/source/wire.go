@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/informd/informd/engine/object"
 )
 
 // wire is the API server as one generation's reflector sees it: one that answers in the end. It retries by itself
@@ -31,6 +33,7 @@ type wire struct {
 	status *status
 	gate   *gate
 	counts *counts
+	keep   *object.Paths               // nil: whole objects
 	skip   func(runtime.Object, error) // told of objects that cannot be read
 	gone   func(reason string)         // ends the generation: the resource is not served
 	bare   *bare
@@ -60,7 +63,7 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		if err != nil {
 			return err
 		}
-		out = convertList(list, w.skip)
+		out = convertList(list, w.keep, w.skip)
 		return nil
 	})
 	if err != nil {
