@@ -91,7 +91,9 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 			return false
 		}
 		in, failure := r.Where.Bool(&expr.Env{Object: look.Tree(o)})
-		err = join(err, "where", failure)
+		if err == nil { // of an update, one of its states is enough to tell of
+			err = join(nil, "where", failure)
+		}
 		return in
 	}
 	switch d.Type {

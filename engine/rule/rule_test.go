@@ -157,6 +157,15 @@ func TestWhereThatFailsOnTheOldStateIsOutside(t *testing.T) {
 	}
 }
 
+func TestWhereThatFailsOnBothStatesFailsOnce(t *testing.T) {
+	r := &Rule{Where: compile(t, failing, expr.Where), Events: delta.All}
+	change := delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "web"), Old: pod(t, 1, "Running", "web")}
+	_, ok, err := r.Match(change, everything{}, time.Time{})
+	if ok || err == nil || strings.Count(err.Error(), "where") != 1 {
+		t.Errorf("matches %v, error %q; want the failure, once", ok, err)
+	}
+}
+
 func TestPayload(t *testing.T) {
 	program := func(text string) *Payload { return &Payload{Program: compile(t, text, expr.Payload)} }
 	payload := &Payload{Fields: []Field{
