@@ -147,7 +147,7 @@ func (s *stream) broken(working context.Context, err error) error {
 	if code := status.Code(err); code == codes.Unavailable || code == codes.Canceled {
 		return s.run.failure(errors.New("the stream of deliveries broke"))
 	}
-	return s.explain("deliver", 0, err)
+	return s.run.failure(s.explain("deliver", 0, err))
 }
 
 // expire ends events at their time limits.

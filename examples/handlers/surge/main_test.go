@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 	}
 	handlertest.Run(t, handlertest.Options{
 		Command:   []string{os.Args[0]},
-		Env:       []string{"SURGE_TEST_HANDLER=1"},
+		Env:       []string{"SURGE_TEST_HANDLER=1", "GORACE=atexit_sleep_ms=0"}, // the latter for go test -race: end at once
 		Config:    config,
 		BadConfig: json.RawMessage(`{"file":"alerts","treshold":2}`),
 	})
