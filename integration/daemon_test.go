@@ -32,6 +32,10 @@ const patience = 90 * time.Second
 var binary string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == badHandlerCommand {
+		serveBadHandler(os.Args[2])
+		return
+	}
 	dir, err := os.MkdirTemp("", "informd")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

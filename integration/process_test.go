@@ -1,0 +1,95 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What Linux tells of processes, in /proc.
+
+// clockTick is the unit of CPU time in /proc: USER_HZ, which is 100 wherever Linux runs Go.
+const clockTick = 10 * time.Millisecond
+
+// processStat reads the fields of /proc/PID/stat from the state on, the third.
+func processStat(pid int) ([]string, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	_, rest, _ := strings.Cut(string(content[bytes.LastIndexByte(content, ')'):]), " ") // a name may hold anything
+	return strings.Fields(rest), nil
+}
+
+// cpuTime is what a process has used, in user and system mode.
+func cpuTime(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	fields, err := processStat(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum time.Duration
+	for _, field := range fields[11:13] { // utime and stime, 14 and 15 in proc(5)
+		ticks, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += time.Duration(ticks) * clockTick
+	}
+	return sum
+}
+
+// memory is a process's resident set and its peak, in bytes.
+func memory(t testing.TB, pid int) (resident, peak int64) {
+	t.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		name, value, _ := strings.Cut(line, ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		switch name {
+		case "VmRSS":
+			resident = kib << 10
+		case "VmHWM":
+			peak = kib << 10
+		}
+	}
+	return resident, peak
+}
+
+func mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
+
+// children are the processes that a process has started and that are alive.
+func children(pid int) []int {
+	return processes(func(candidate int) bool {
+		fields, err := processStat(candidate)
+		return err == nil && fields[0] != "Z" && fields[1] == strconv.Itoa(pid)
+	})
+}
+
+// marked are the processes with a variable in the environment that they were started with.
+func marked(variable string) []int {
+	return processes(func(candidate int) bool {
+		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", candidate))
+		return err == nil && slices.Contains(strings.Split(string(environment), "\x00"), variable)
+	})
+}
+
+func processes(match func(pid int) bool) []int {
+	var found []int
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(filepath.Base(entry)); err == nil && match(pid) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
