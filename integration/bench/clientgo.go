@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// serveClientGo is the contestant's process: a stock informer whose handler only counts. Whenever a line comes on
-// standard input, it prints whether it is synced and the counts. It ends with its standard input.
+// serveClientGo is the contestant's process: a stock informer whose handler only counts. For each line on standard
+// input it prints whether it is synced, and the counts. It ends with its standard input.
 func serveClientGo(ctx context.Context, kubeconfig, namespace string) error {
 	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -48,7 +48,7 @@ func serveClientGo(ctx context.Context, kubeconfig, namespace string) error {
 type clientGo struct {
 	cmd     *exec.Cmd
 	ask     io.WriteCloser
-	answers *bufio.Reader
+	answers io.Reader
 }
 
 func startClientGo(ctx context.Context, kubeconfig, namespace string) (*clientGo, error) {
@@ -61,11 +61,9 @@ func startClientGo(ctx context.Context, kubeconfig, namespace string) (*clientGo
 	if c.ask, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
+	if c.answers, err = c.cmd.StdoutPipe(); err != nil {
 		return nil, err
 	}
-	c.answers = bufio.NewReader(out)
 	return c, c.cmd.Start()
 }
 

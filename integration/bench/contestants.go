@@ -2,9 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -36,110 +35,46 @@ func contestants(at site) []contestant {
 		{"client-go dynamicinformer, empty handler", func(ctx context.Context, namespace string) (subject, error) {
 			return startClientGo(ctx, at.kubeconfig, namespace)
 		}},
-		informd("informd, 1 rule that matches nothing", manifests{rules: 1, kind: "none"}),
-		informd("informd, 100 rules that match nothing", manifests{rules: 100, kind: "none"}),
+		informd("informd, 1 rule that matches nothing", manifests{rules: 1, noMatch: true}),
+		informd("informd, 100 rules that match nothing", manifests{rules: 100, noMatch: true}),
 		informd("informd, all delivered to log", manifests{rules: 1, path: "/dev/null"}),
 	}
 }
 
-// patience is how long a contestant may take for the rest after the last update, or to get synced.
+// run starts a contestant, waits until it has seen all objects, does something with it, and stops it.
+func (c contestant) run(ctx context.Context, namespace string, objects int, do func(subject) error) (synced time.Duration, err error) {
+	start := time.Now()
+	s, err := c.start(ctx, namespace)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	if err := await(ctx, s, objects, 0, 20*time.Millisecond); err != nil {
+		return 0, err
+	}
+	synced = time.Since(start)
+	return synced, do(s)
+}
+
+// patience is how long it may take until everything is seen: the initial list, or the rest after the last update.
 const patience = time.Minute
 
-// await returns when the subject has seen so much.
+// await returns when the subject has seen exactly so much. It asks every so often.
 func await(ctx context.Context, s subject, objects, updates int, every time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		o, u, ok, err := s.seen(ctx)
 		switch {
-		case ctx.Err() != nil:
-			return fmt.Errorf("saw %d of %d objects and %d of %d updates: %w", o, objects, u, updates, ctx.Err())
 		case err != nil:
 			return err
 		case ok && (o > objects || u > updates):
-			return fmt.Errorf("saw %d objects where there are %d, and %d updates of %d", o, objects, u, updates)
+			return fmt.Errorf("saw %d objects of %d and %d updates of %d: too many", o, objects, u, updates)
 		case ok && o == objects && u == updates:
 			return nil
 		}
-		_ = pause(ctx, every) // the next turn sees an end of ctx, with what was seen
+		if err := pause(ctx, every); err != nil {
+			return fmt.Errorf("saw %d objects of %d and %d updates of %d: %w", o, objects, u, updates, err)
+		}
 	}
-}
-
-// sample is one contestant's round.
-type sample struct {
-	cpu, handler     float64 // µs per update: of all processes, and of those that informd started
-	rss              float64 // KiB per object
-	empty, afterward float64 // MiB in all: without objects, and after the updates
-	synced           float64 // seconds
-	rate             float64 // updates per second
-}
-
-func measure(ctx context.Context, c contestant, l *load) (sample, error) {
-	var out sample
-	failed := func(err error) (sample, error) { return sample{}, fmt.Errorf("%s: %w", c.name, err) }
-	empty, _, err := begin(ctx, c, emptyNamespace, 0)
-	if err != nil {
-		return failed(err)
-	}
-	base, err := settled(ctx, empty.pid())
-	if err := firstOf(err, empty.stop()); err != nil {
-		return failed(err)
-	}
-	s, synced, err := begin(ctx, c, fullNamespace, l.objects)
-	if err != nil {
-		return failed(err)
-	}
-	before, after, took, err := underLoad(ctx, s, l)
-	if err := firstOf(err, s.stop()); err != nil {
-		return failed(err)
-	}
-	perUpdate := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(l.updates) }
-	out.handler = perUpdate(after.children - before.children)
-	out.cpu = perUpdate(after.cpu-before.cpu) + out.handler
-	out.rss = float64(before.rss-base.rss) / float64(l.objects)
-	out.empty, out.afterward = float64(base.rss)/1024, float64(after.rss)/1024
-	out.synced = synced.Seconds()
-	out.rate = float64(l.updates) / took.Seconds()
-	return out, nil
-}
-
-// begin starts a contestant and returns how long it took to see every object.
-func begin(ctx context.Context, c contestant, namespace string, objects int) (subject, time.Duration, error) {
-	start := time.Now()
-	s, err := c.start(ctx, namespace)
-	if err != nil {
-		return nil, 0, err
-	}
-	if err := await(ctx, s, objects, 0, 20*time.Millisecond); err != nil {
-		return nil, 0, firstOf(err, s.stop())
-	}
-	return s, time.Since(start), nil
-}
-
-func underLoad(ctx context.Context, s subject, l *load) (before, after usage, took time.Duration, err error) {
-	if before, err = settled(ctx, s.pid()); err != nil {
-		return before, after, took, err
-	}
-	if took, err = l.update(ctx, l.updates, 0); err != nil {
-		return before, after, took, err
-	}
-	if err = await(ctx, s, l.objects, l.updates, 100*time.Millisecond); err != nil {
-		return before, after, took, err
-	}
-	after, err = used(s.pid())
-	if err == nil && !slices.Equal(before.pids, after.pids) {
-		err = fmt.Errorf("processes came or went: %v, then %v", before.pids, after.pids)
-	}
-	return before, after, took, err
-}
-
-// firstOf is what went wrong first, with what came of it.
-func firstOf(err, then error) error {
-	if err != nil && then != nil {
-		return fmt.Errorf("%w (then: %s)", err, strings.TrimSpace(then.Error()))
-	}
-	if err == nil {
-		return then
-	}
-	return err
 }

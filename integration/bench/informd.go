@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,15 +12,14 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
 // manifests is what informd is to do with the ConfigMaps.
 type manifests struct {
-	rules int
-	kind  string // rules are about objects of this kind, of which there are none; "" is about all
-	path  string // the log handler's; "" is informd's standard output
+	rules   int
+	noMatch bool   // by an expression of its own in each rule; otherwise everything matches
+	path    string // the log handler's; "" is informd's standard output
 }
 
 func (m manifests) in(namespace string) string {
@@ -30,19 +28,20 @@ func (m manifests) in(namespace string) string {
 {apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: configmaps},
  spec: {resource: v1/configmaps, namespaces: [%s]}}
 ---
-{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: log}, spec: {builtin: log, config: {`, namespace)
+{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: log},
+ spec: {builtin: log, config: {`, namespace)
 	if m.path != "" {
 		fmt.Fprintf(&b, "path: %s", m.path)
 	}
-	b.WriteString("}}}\n")
+	fmt.Fprintln(&b, "}}}")
 	for i := range m.rules {
-		where := ""
-		if m.kind != "" {
-			where = fmt.Sprintf(`where: 'object.data.kind == "%s-%d"', `, m.kind, i)
+		where := "true"
+		if m.noMatch {
+			where = fmt.Sprintf(`object.data.kind == "none-%d"`, i)
 		}
 		fmt.Fprintf(&b, `---
 {apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: rule-%d},
- spec: {source: configmaps, %sdelivery: every, handler: log}}
+ spec: {source: configmaps, where: '%s', delivery: every, handler: log}}
 `, i, where)
 	}
 	return b.String()
@@ -50,10 +49,10 @@ func (m manifests) in(namespace string) string {
 
 // informd is a running daemon.
 type informd struct {
-	cmd      *exec.Cmd
-	address  string
-	delivers bool
-	log      bytes.Buffer // complete after stop
+	cmd       *exec.Cmd
+	address   string
+	delivered bool         // what counts as seen is what the handler has acknowledged
+	log       bytes.Buffer // complete after stop
 }
 
 // startInformd runs the daemon; stdout may be nil.
@@ -62,7 +61,7 @@ func startInformd(ctx context.Context, at site, namespace string, m manifests, s
 	if err != nil {
 		return nil, err
 	}
-	d := &informd{address: l.Addr().String(), delivers: m.kind == ""}
+	d := &informd{address: l.Addr().String(), delivered: m.path != "" && !m.noMatch}
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
@@ -82,45 +81,38 @@ func startInformd(ctx context.Context, at site, namespace string, m manifests, s
 
 func (d *informd) pid() int { return d.cmd.Process.Pid }
 
-// seen counts what was handed to rules and, where they select everything, acknowledged by the handler.
+// seen counts what was handed to rules and, where that counts, acknowledged by the handler.
 func (d *informd) seen(ctx context.Context) (objects, updates int, ok bool, err error) {
-	if code, _, err := d.get(ctx, "/readyz"); code != http.StatusOK {
-		if errors.Is(err, syscall.ECONNREFUSED) && d.running() {
-			err = nil // not listening yet
-		}
+	if _, err := used(d.pid()); err != nil {
 		return 0, 0, false, err
 	}
-	_, body, err := d.get(ctx, "/metrics")
-	if err != nil {
-		return 0, 0, false, err
+	if body, err := d.get(ctx, "/readyz"); err != nil || !strings.HasSuffix(body, "\nready\n") {
+		return 0, 0, false, nil // not listening yet, or not synced
 	}
+	body, err := d.get(ctx, "/metrics")
 	objects = metric(body, `informd_source_deltas_total{event="synced",source="configmaps"}`)
 	updates = metric(body, `informd_source_deltas_total{event="updated",source="configmaps"}`)
-	if d.delivers {
-		done := metric(body, `informd_handler_deliveries_total{handler="log",result="done",rule="rule-0"}`)
+	if d.delivered {
+		done := metric(body, doneSeries)
 		objects, updates = min(objects, done), min(updates, max(0, done-objects))
 	}
-	return objects, updates, true, nil
+	return objects, updates, err == nil, err
 }
 
-// running asks the kernel, which keeps one that has ended as a zombie until stop.
-func (d *informd) running() bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.pid()))
-	return err == nil && !strings.Contains(string(text), ") Z ")
-}
+const doneSeries = `informd_handler_deliveries_total{handler="log",result="done",rule="rule-0"}`
 
-func (d *informd) get(ctx context.Context, path string) (code int, body string, err error) {
+func (d *informd) get(ctx context.Context, path string) (body string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.address+path, nil)
 	if err != nil {
-		return 0, "", err
+		return "", err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, "", err
+		return "", err
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(b), err
+	return string(b), err
 }
 
 // metric is one series' value, and 0 for one that is not there.
@@ -136,6 +128,7 @@ func metric(body, series string) int {
 
 func (d *informd) stop() error {
 	_ = d.cmd.Process.Signal(os.Interrupt) // it has ended if this fails, and Wait says how
+	defer time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() }).Stop()
 	if err := d.cmd.Wait(); err != nil {
 		return fmt.Errorf("informd: %w\n%s", err, d.log.Bytes())
 	}

@@ -17,35 +17,24 @@ import (
 	"github.com/informd/informd/integration/cluster"
 )
 
-// sizes is what the command line says about the load.
-type sizes struct {
-	objects, bytes, updates, rounds, writers, rate int
-}
-
 func main() {
-	var s sizes
-	flag.IntVar(&s.objects, "objects", 5_000, "ConfigMaps in the cluster")
-	flag.IntVar(&s.bytes, "bytes", 1_300, "size of each, as JSON with managedFields")
-	flag.IntVar(&s.updates, "updates", 10_000, "updates per contestant and round")
-	flag.IntVar(&s.rounds, "rounds", 3, "rounds; each measures every contestant once")
-	flag.IntVar(&s.writers, "writers", 8, "updates sent at once")
-	flag.IntVar(&s.rate, "rate", 200, "updates per second of the latency figures that are not at full speed")
+	objects := flag.Int("objects", 5_000, "ConfigMaps in the cluster")
+	updates := flag.Int("updates", 10_000, "updates per contestant and round")
+	rounds := flag.Int("rounds", 3, "rounds; each measures every contestant once")
 	binary := flag.String("informd", "bin/informd", "the informd to measure")
-	client := flag.Bool("client-go", false, "be the client-go contestant: KUBECONFIG NAMESPACE")
+	client := flag.String("client-go", "", "be the contestant of that name, for the cluster of a `KUBECONFIG`")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error
 	switch {
-	case *client && flag.NArg() == 2:
-		err = serveClientGo(ctx, flag.Arg(0), flag.Arg(1))
-	case *client || flag.NArg() > 0:
-		err = fmt.Errorf("unexpected arguments: %q", flag.Args())
-	case min(s.objects, s.bytes, s.updates, s.rounds, s.writers, s.rate) < 1:
-		err = errors.New("sizes are at least 1")
+	case *client != "" && flag.NArg() == 1:
+		err = serveClientGo(ctx, *client, flag.Arg(0))
+	case flag.NArg() > 0 || min(*objects, *updates, *rounds) < 1:
+		err = errors.New("there are no arguments beside the flags, and sizes are at least 1")
 	default:
-		err = run(ctx, s, *binary)
+		err = run(ctx, *binary, *objects, *updates, *rounds)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -53,7 +42,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, s sizes, binary string) (err error) {
+func run(ctx context.Context, binary string, objects, updates, rounds int) (err error) {
 	if _, err := os.Stat(binary); err != nil {
 		return fmt.Errorf("no informd to measure: %w: run \"make build\"", err)
 	}
@@ -67,37 +56,39 @@ func run(ctx context.Context, s sizes, binary string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, plane.Stop()) }()
-	load, err := newLoad(ctx, plane.RESTConfig(), s)
+	load, err := newLoad(ctx, plane.RESTConfig(), objects)
 	if err != nil {
 		return err
 	}
-	if err := printConditions(binary, load); err != nil {
+	if err := printConditions(ctx, binary, load, updates); err != nil {
 		return err
 	}
 
 	at := site{plane.Kubeconfig(), binary, dir}
 	contestants := contestants(at)
-	results := make([]result, len(contestants))
+	results := make([]results, len(contestants))
 	var handling deliveries
-	for round := range s.rounds {
-		for i := range contestants { // each is first in turn
-			i = (i + round) % len(contestants)
-			say("round %d of %d: %s", round+1, s.rounds, contestants[i].name)
-			results[i].add(measure(ctx, contestants[i], load))
-			if ctx.Err() != nil {
-				return errors.New("interrupted")
-			}
+	for round := range rounds {
+		for i := range contestants {
+			i = (i + round) % len(contestants) // each is first in turn
+			progress(round, rounds, contestants[i].name)
+			results[i].add(measure(ctx, contestants[i], load, updates))
 		}
-		say("round %d of %d: deliveries", round+1, s.rounds)
-		handling.add(measureDeliveries(ctx, at, load))
+		progress(round, rounds, "deliveries")
+		handling.add(measureDeliveries(ctx, at, load, updates/2))
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
 	}
 	printTable(contestants, results)
-	printDeliveries(handling, s)
+	printDeliveries(handling, objects)
 	for _, r := range results {
 		err = errors.Join(err, r.err)
 	}
 	return errors.Join(err, handling.err)
 }
 
-// say tells somebody who waits what is going on; the results alone are on standard output.
-func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
+// progress is for somebody who waits; the results alone are on standard output.
+func progress(round, rounds int, what string) {
+	fmt.Fprintf(os.Stderr, "bench: round %d of %d: %s\n", round+1, rounds, what)
+}

@@ -1,10 +1,9 @@
 package main
 
 import (
+	"context"
 	"debug/buildinfo"
-	"errors"
 	"fmt"
-	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -15,8 +14,8 @@ import (
 	"time"
 )
 
-func printConditions(binary string, l *load) error {
-	version, err := exec.Command(binary, "version").Output()
+func printConditions(ctx context.Context, binary string, l *load, updates int) error {
+	version, err := exec.CommandContext(ctx, binary, "version").Output()
 	if err != nil {
 		return fmt.Errorf("%s version: %w", binary, err)
 	}
@@ -24,41 +23,37 @@ func printConditions(binary string, l *load) error {
 	if err != nil {
 		return err
 	}
-	ours, _ := debug.ReadBuildInfo()
-	client := func(in *debug.BuildInfo) string {
-		for _, m := range in.Deps {
-			if m.Path == "k8s.io/client-go" {
-				return "client-go " + m.Version
-			}
-		}
-		return "client-go unknown"
+	stock, _ := debug.ReadBuildInfo()
+	server, err := l.client.Discovery().ServerVersion()
+	if err != nil {
+		return err
+	}
+	object, err := l.client.CoreV1().RESTClient().Get().Namespace(fullNamespace).Resource("configmaps").
+		Name(object(0).Name).SetHeader("Accept", "application/json").DoRaw(ctx)
+	if err != nil {
+		return err
 	}
 	busy, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
-		return fmt.Errorf("reading /proc, as Linux has it: %w", err)
+		return fmt.Errorf("not Linux? %w", err)
 	}
-	fmt.Printf(`%s
-%s (%s, %s)
-stock: %s, %s
-kube-apiserver %s and etcd, on the same machine
-%d cores of %s/%s, load %.14s before
-%d ConfigMaps of %d bytes (JSON, with managedFields); %d updates per contestant and round, by %d writers at full speed
-
-`, time.Now().UTC().Format("2006-01-02 15:04 MST"), strings.TrimSpace(string(version)), built.GoVersion, client(built),
-		client(ours), runtime.Version(), l.version, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, busy,
-		l.objects, l.size, l.updates, l.writers)
+	fmt.Printf("%s, %d cores of %s/%s, load %s before, shared with the control plane and the writers\n",
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
+		strings.Join(strings.Fields(string(busy))[:3], " "))
+	fmt.Printf("%s (client-go %s, %s); stock client-go %s, %s; kube-apiserver %s\n", strings.TrimSpace(string(version)),
+		clientGoIn(built), built.GoVersion, clientGoIn(stock), runtime.Version(), server.GitVersion)
+	fmt.Printf("%d ConfigMaps of %d bytes (JSON with managedFields), %d updates by %d writers per contestant and round\n\n",
+		l.objects, len(object), updates, writers)
 	return nil
 }
 
-// result is all rounds of one contestant.
-type result struct {
-	samples []sample
-	err     error
-}
-
-func (r *result) add(s sample, err error) {
-	r.samples = append(r.samples, s)
-	r.err = errors.Join(r.err, err)
+func clientGoIn(build *debug.BuildInfo) string {
+	for _, m := range build.Deps {
+		if m.Path == "k8s.io/client-go" {
+			return m.Version
+		}
+	}
+	return "unknown"
 }
 
 var columns = []struct {
@@ -75,69 +70,56 @@ var columns = []struct {
 	{"updates/s", 0, func(s sample) float64 { return s.rate }},
 }
 
-func printTable(contestants []contestant, results []result) {
+func printTable(contestants []contestant, results []results) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprint(w, "median (least–most)")
 	for _, c := range columns {
-		fmt.Fprintf(w, "\t%s", c.name)
+		fmt.Fprint(w, "\t", c.name)
 	}
-	fmt.Fprintln(w)
 	for i, r := range results {
-		fmt.Fprint(w, contestants[i].name)
+		fmt.Fprint(w, "\n", contestants[i].name)
 		if r.err != nil {
-			fmt.Fprint(w, "\tERROR, see below")
+			fmt.Fprint(w, "\tERROR: see below")
+			continue
 		}
 		for _, c := range columns {
-			if r.err == nil {
-				fmt.Fprintf(w, "\t%s", spread(r.samples, c.digits, c.of))
-			}
+			fmt.Fprint(w, "\t", spread(r.samples, c.digits, c.of))
 		}
-		fmt.Fprintln(w)
 	}
-	_ = w.Flush() // as fmt.Println's errors
-	fmt.Println()
+	fmt.Fprint(w, "\n\n")
+	_ = w.Flush() // fails as fmt.Print does, which nobody looks at either
 }
 
-func printDeliveries(d deliveries, s sizes) {
+func printDeliveries(d deliveries, objects int) {
 	if d.err != nil {
-		fmt.Println("informd to log, end to end: ERROR, see below")
+		fmt.Println("informd to log, end to end: ERROR: see below")
 		return
 	}
 	fmt.Printf("informd to log, end to end: %s deliveries/s of a backlog of %d\n",
-		spread(d.rate, 0, func(f float64) float64 { return f }), s.objects)
+		spread(d.rate, 0, func(f float64) float64 { return f }), objects)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ms from sending an update to its line\tp50\tp90\tp99\tmax")
-	row := func(name string, all []distribution) {
-		fmt.Fprint(w, name)
-		for _, of := range []func(distribution) float64{
-			func(d distribution) float64 { return d.p50 }, func(d distribution) float64 { return d.p90 },
-			func(d distribution) float64 { return d.p99 }, func(d distribution) float64 { return d.max },
-		} {
-			fmt.Fprintf(w, "\t%s", spread(all, 1, of))
-		}
-		fmt.Fprintln(w)
+	fmt.Fprintln(w, "ms from sending an update to its line\tp50\tp90\tp99\tmost")
+	row := func(name string, all []latency) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", name,
+			spread(all, 1, func(l latency) float64 { return l.p50 }), spread(all, 1, func(l latency) float64 { return l.p90 }),
+			spread(all, 1, func(l latency) float64 { return l.p99 }), spread(all, 1, func(l latency) float64 { return l.most }))
 	}
-	row(fmt.Sprintf("at %d updates/s", s.rate), d.paced)
+	row(fmt.Sprintf("at %d updates/s", pace), d.paced)
 	row("at full speed", d.fullSpeed)
 	_ = w.Flush()
 }
 
 // spread is "median (least–most)", or the one value that there is.
 func spread[T any](all []T, digits int, of func(T) float64) string {
-	var values []float64
-	for _, one := range all {
-		values = append(values, of(one))
+	values := make([]float64, len(all))
+	for i, one := range all {
+		values[i] = of(one)
 	}
 	slices.Sort(values)
 	n := len(values)
-	switch n {
-	case 0:
-		return "–"
-	case 1:
-		return fmt.Sprintf("%.*f", digits, values[0])
-	}
 	median := (values[(n-1)/2] + values[n/2]) / 2
-	if math.IsNaN(median) {
-		return "–"
+	if n == 1 {
+		return fmt.Sprintf("%.*f", digits, median)
 	}
 	return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, median, digits, values[0], digits, values[n-1])
 }
