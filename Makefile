@@ -43,7 +43,7 @@ test: controlplane ## Run every test, with the race detector, against a real con
 	cd integration/controlplane && go vet ./... && go test ./...
 
 .PHONY: bench
-bench: controlplane ## Print the benchmark table
+bench: build controlplane ## Print the benchmark table
 	go test -run '^$$' -bench . -benchmem ./engine/... ./plugins/... ./config/...
 	go run ./integration/bench
 
