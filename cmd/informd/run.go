@@ -107,6 +107,10 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, log *slog.Log
 	var group errgroup.Group
 	group.Go(func() error { return server.run(lasting, log) })
 	group.Go(func() error { return handlers.run(lasting) })
+	told := context.AfterFunc(ctx, func() {
+		log.Info("informd is to stop: deliveries in flight have their time to end; a second signal ends it at once")
+	})
+	defer told()
 	err = eng.Run(ctx)
 	log.Info("informd stops: deliveries have ended, handlers are being ended")
 	end()
