@@ -1,0 +1,70 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/handlertest"
+)
+
+// The builtins are ordinary handlers, and pass the suite that every handler should.
+func TestBuiltinsConform(t *testing.T) {
+	const integer = "9007199254740993"
+	t.Run("log", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		handlertest.Run(t, handlertest.Options{
+			Command: []string{binary, "handler", "serve", "log"},
+			Config:  json.RawMessage(fmt.Sprintf(`{"path":%q}`, path)),
+			Integers: func(t *testing.T, _ handler.Event) {
+				written, err := os.ReadFile(path)
+				if err != nil || !strings.Contains(string(written), integer) {
+					t.Errorf("%s is not in what log wrote, %v", integer, err)
+				}
+			},
+		})
+	})
+	t.Run("exec", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "events.jsonl")
+		handlertest.Run(t, handlertest.Options{
+			Command: []string{binary, "handler", "serve", "exec"},
+			Config:  json.RawMessage(fmt.Sprintf(`{"command":["/bin/sh","-c","cat >> \"$0\"",%q]}`, path)),
+			Integers: func(t *testing.T, _ handler.Event) {
+				written, err := os.ReadFile(path)
+				if err != nil || !strings.Contains(string(written), integer) {
+					t.Errorf("%s did not reach the command, %v", integer, err)
+				}
+			},
+		})
+	})
+	t.Run("webhook", func(t *testing.T) {
+		bodies := make(chan string, 1024) // more than the suite sends
+		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Error(err)
+			}
+			bodies <- string(body)
+		}))
+		defer server.Close()
+		handlertest.Run(t, handlertest.Options{
+			Command: []string{binary, "handler", "serve", "webhook"},
+			Config:  json.RawMessage(fmt.Sprintf(`{"url":%q}`, server.URL)),
+			Integers: func(t *testing.T, _ handler.Event) {
+				for len(bodies) > 0 {
+					if strings.Contains(<-bodies, integer) {
+						return
+					}
+				}
+				t.Errorf("%s was not posted", integer)
+			},
+		})
+	})
+}
