@@ -138,32 +138,6 @@ func (w *wire) hold(ctx context.Context) error {
 	return sleep(ctx, jitter(delay))
 }
 
-// pace remembers how long watches last.
-type pace struct {
-	mu    sync.Mutex
-	last  time.Time // when the last watch was opened
-	delay time.Duration
-	short int // how many in a row ended as soon as they began
-}
-
-func (p *pace) opened() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last = time.Now()
-}
-
-func (p *pace) next(short, most time.Duration) (delay time.Duration, often bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.last.IsZero() || time.Since(p.last) >= short {
-		p.delay, p.short = 0, 0
-		return 0, false
-	}
-	p.delay = min(max(2*p.delay, 50*time.Millisecond), most)
-	p.short++
-	return p.delay, p.short > 3
-}
-
 // well tells that the server does what it should.
 func (w *wire) well() {
 	w.reach.back()
