@@ -32,7 +32,7 @@ Exit code 0: no mistakes. 1: there are some.`,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := withSignals(cmd.Context())
+			ctx, stop := withSignals(cmd.Context(), nil)
 			defer stop()
 			cfg, _, err := loadPlan(paths)
 			if cfg == nil {

@@ -19,7 +19,6 @@ import (
 type handlers struct {
 	byName map[string]engine.Handler
 	hosts  []*namedHost
-	runDir string
 }
 
 type namedHost struct {
@@ -27,12 +26,8 @@ type namedHost struct {
 	name string
 }
 
-func newHandlers(configured []config.Handler, dryRun bool, log *slog.Logger) (*handlers, error) {
-	runDir, err := newRunDir()
-	if err != nil {
-		return nil, err
-	}
-	h := &handlers{byName: make(map[string]engine.Handler), runDir: runDir}
+func newHandlers(configured []config.Handler, runDir string, dryRun bool, log *slog.Logger) (*handlers, error) {
+	h := &handlers{byName: make(map[string]engine.Handler)}
 	for _, c := range configured {
 		if dryRun && c.Builtin != "log" {
 			h.byName[c.Name] = dryRunner{log.With("handler", c.Name)}
@@ -40,7 +35,6 @@ func newHandlers(configured []config.Handler, dryRun bool, log *slog.Logger) (*h
 		}
 		spec, err := hostSpec(c)
 		if err != nil {
-			h.close()
 			return nil, fmt.Errorf("handler %q: %w", c.Name, err)
 		}
 		if names := missing(c.Env); len(names) > 0 {
@@ -75,8 +69,6 @@ func (h *handlers) run(ctx context.Context) error {
 	}
 	return group.Wait()
 }
-
-func (h *handlers) close() { _ = os.RemoveAll(h.runDir) } // empty by then, but for a host that failed
 
 // dryRunner stands in for a handler and says what it would have been sent.
 type dryRunner struct{ log *slog.Logger }

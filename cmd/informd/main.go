@@ -34,9 +34,9 @@ func main() {
 // group.
 const echo = 100 * time.Millisecond
 
-// withSignals makes a context that ends with the first SIGINT or SIGTERM; a second one ends the process at once.
-// Handler processes notice and end as well. stop gives the signals back.
-func withSignals(ctx context.Context) (_ context.Context, stop func()) {
+// withSignals makes a context that ends with the first SIGINT or SIGTERM; a second one ends the process at once, but for
+// last, which may be nil. Handler processes notice and end as well. stop gives the signals back.
+func withSignals(ctx context.Context, last func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2) // two signals count; more are dropped
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -54,6 +54,9 @@ func withSignals(ctx context.Context) (_ context.Context, stop func()) {
 				cancel()
 			case time.Since(first) > echo:
 				fmt.Fprintln(os.Stderr, "informd: second signal, ending at once")
+				if last != nil {
+					last()
+				}
 				os.Exit(exitFailed)
 			}
 		}

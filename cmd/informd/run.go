@@ -54,9 +54,15 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			ctx, stop := withSignals(cmd.Context())
+			runDir, err := newRunDir()
+			if err != nil {
+				return failed(err)
+			}
+			remove := func() { _ = os.RemoveAll(runDir) } // empty in the end, but for a host that failed or had no time
+			defer remove()
+			ctx, stop := withSignals(cmd.Context(), remove)
 			defer stop()
-			if err := run(ctx, flags, compiled, log); err != nil {
+			if err := run(ctx, flags, compiled, runDir, log); err != nil {
 				return failed(err)
 			}
 			return nil
@@ -75,7 +81,7 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 
 // run wires everything together, runs it until ctx ends, and ends it in order: first the engine, which lets deliveries
 // in flight end, then the handlers, at last the server that tells about them.
-func run(ctx context.Context, flags runFlags, compiled *plan.Plan, log *slog.Logger) error {
+func run(ctx context.Context, flags runFlags, compiled *plan.Plan, runDir string, log *slog.Logger) error {
 	restConfig, err := restConfig(flags.kubeconfig, flags.context)
 	if err != nil {
 		return err
@@ -84,11 +90,10 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, log *slog.Log
 	if err != nil {
 		return err
 	}
-	handlers, err := newHandlers(compiled.Handlers, flags.dryRun, log)
+	handlers, err := newHandlers(compiled.Handlers, runDir, flags.dryRun, log)
 	if err != nil {
 		return err
 	}
-	defer handlers.close()
 	metrics := newMetrics()
 	eng, err := engine.New(compiled, cluster, handlers.byName, engine.Options{Logger: log, Delivered: metrics.delivered})
 	if err != nil {
