@@ -80,7 +80,7 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 }
 
 // run wires everything together, runs it until ctx ends, and ends it in order: first the engine, which lets deliveries
-// in flight end, then the handlers, at last the server that tells about them.
+// in flight end, then the handlers, at last the server that tells about them. runDir is for the handlers' sockets.
 func run(ctx context.Context, flags runFlags, compiled *plan.Plan, runDir string, log *slog.Logger) error {
 	restConfig, err := restConfig(flags.kubeconfig, flags.context)
 	if err != nil {
