@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,6 +45,27 @@ func TestNeverAnswers(t *testing.T) {
 	}
 	wg.Wait()
 	waitFor(t, "a restart", func() bool { return h.Status().Restarts > 0 })
+}
+
+// A handler that does not even read its stream, and is well otherwise, is ended before it has kept callers waiting for
+// ever: gRPC's flow control lets nothing more through.
+func TestDeaf(t *testing.T) {
+	s := spec("deaf")
+	s.Concurrency, s.Timeout = 2, 50*time.Millisecond
+	log := &recorder{}
+	h := start(t, s, host.Options{Logger: log.logger(), BackoffMin: time.Millisecond})
+	ready(t, h)
+	ev := pod("x")
+	ev.Object = json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)
+	if _, err := h.Handle(t.Context(), ev); err == nil {
+		t.Error("no error")
+	}
+	waitFor(t, "a restart", func() bool { return h.Status().Restarts > 0 })
+	if got := log.lines(); !slices.ContainsFunc(got, func(line string) bool {
+		return strings.Contains(line, "it did not take an event from its stream within 100ms")
+	}) {
+		t.Errorf("log: %q", got)
+	}
 }
 
 func TestTimeLimitCancels(t *testing.T) {

@@ -110,6 +110,7 @@ var modes = map[string]func(){
 	},
 	"hangs-up": func() { serveRaw(raw{deliver: func() error { return nil }}) },
 	"fails":    func() { serveRaw(raw{deliver: func() error { return fmt.Errorf("out of\nluck") }}) },
+	"deaf":     func() { serveRaw(raw{deliver: func() error { hang(); return nil }}) }, // takes no event from the stream
 
 	// On standard output and standard error.
 	"flood": func() {

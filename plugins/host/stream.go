@@ -76,13 +76,24 @@ func (s *stream) window() window {
 
 // send sends events as there is room for them: at once when nothing is being sent, else together with what has come
 // meanwhile. In the end it takes back what is not answered.
+//
+// A process that does not read its stream would block it for ever, while it can be well by all other signs: past twice
+// the time limit, when all that was sent has long expired, it is ended.
 func (s *stream) send(ctx, working context.Context) error {
+	patience := 2 * s.spec.Timeout
+	blocked := time.AfterFunc(patience, func() {
+		s.run.kill(fmt.Errorf("it did not take an event from its stream within %v", patience))
+	})
+	blocked.Stop() // it runs during a Send only
 	for {
 		if err := s.deliveries.overdue(); err != nil {
 			return err
 		}
 		if req := s.deliveries.take(time.Now()); req != nil {
-			if err := s.grpc.Send(req); err != nil && !errors.Is(err, io.EOF) {
+			blocked.Reset(patience)
+			err := s.grpc.Send(req)
+			blocked.Stop()
+			if err != nil && !errors.Is(err, io.EOF) {
 				return fmt.Errorf("send events: %w", err)
 			} else if err != nil {
 				<-working.Done() // the stream broke; receive knows why
