@@ -82,6 +82,7 @@ func run(ctx context.Context, binary string, objects, updates, rounds int) (err 
 	}
 	printTable(contestants, results)
 	printDeliveries(handling, objects)
+	fmt.Println("\nload average after, the benchmark's own included:", loadAverage())
 	for _, r := range results {
 		err = errors.Join(err, r.err)
 	}

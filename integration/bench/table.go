@@ -33,18 +33,23 @@ func printConditions(ctx context.Context, binary string, l *load, updates int) e
 	if err != nil {
 		return err
 	}
-	busy, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return fmt.Errorf("not Linux? %w", err)
-	}
-	fmt.Printf("%s, %d cores of %s/%s, load %s before, shared with the control plane and the writers\n",
-		time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH,
-		strings.Join(strings.Fields(string(busy))[:3], " "))
+	fmt.Printf("%s, %d cores of %s/%s, shared with the control plane and the writers; load average before: %s\n",
+		time.Now().UTC().Format("2006-01-02 15:04 MST"), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, loadAverage())
 	fmt.Printf("%s (client-go %s, %s); stock client-go %s, %s; kube-apiserver %s\n", strings.TrimSpace(string(version)),
 		clientGoIn(built), built.GoVersion, clientGoIn(stock), runtime.Version(), server.GitVersion)
 	fmt.Printf("%d ConfigMaps of %d bytes (JSON with managedFields), %d updates by %d writers per contestant and round\n\n",
 		l.objects, len(object), updates, writers)
 	return nil
+}
+
+// loadAverage is that of the last 1, 5 and 15 minutes.
+func loadAverage() string {
+	text, err := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if err != nil || len(fields) < 3 {
+		return "unknown"
+	}
+	return strings.Join(fields[:3], " ")
 }
 
 func clientGoIn(build *debug.BuildInfo) string {
