@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -90,7 +91,9 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 		e.addRule(r, byName[r.Handler])
 	}
 	for _, planned := range p.Informers {
-		e.listen(planned, informers[planned])
+		for _, l := range e.listeners(planned) {
+			informers[planned].AddListener(l)
+		}
 	}
 	return e, nil
 }
@@ -168,19 +171,17 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
 	e.rules = append(e.rules, running)
 }
 
-// listen has the informer's rules look at its deltas. They share what is decoded of an object.
-func (e *Engine) listen(planned *plan.Informer, informer *source.Informer) {
+// listeners are the informer's rules as they listen to it. They share what is decoded of an object.
+func (e *Engine) listeners(planned *plan.Informer) []source.Listener {
+	var listeners []source.Listener
 	decoder := object.NewDecoder(planned.Reads)
 	for _, r := range e.rules {
-		for _, of := range planned.Rules {
-			if r.Rule == of {
-				informer.AddListener(source.Listener{
-					Resync:  r.Resync,
-					OnDelta: func(d delta.Delta) { r.onDelta(decoder, d) },
-				})
-			}
+		if slices.Contains(planned.Rules, r.Rule) {
+			look := &lookup{decoder: decoder, rule: r}
+			listeners = append(listeners, source.Listener{Resync: r.Resync, OnDelta: func(d delta.Delta) { r.onDelta(look, d) }})
 		}
 	}
+	return listeners
 }
 
 // Run watches, evaluates and delivers until ctx ends. Then it takes in no more changes, lets what is in flight end

@@ -26,14 +26,14 @@ type runningRule struct {
 }
 
 // onDelta offers a change to the lane if the rule selects it. It runs in the informer's callback, one delta after the
-// other; decoder is shared by the rules of that informer. Whatever is wrong with the rule or the object ends here.
-func (r *runningRule) onDelta(decoder *object.Decoder, d delta.Delta) {
+// other; look decodes for all rules of that informer. Whatever is wrong with the rule or the object ends here.
+func (r *runningRule) onDelta(look *lookup, d delta.Delta) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.failures.add(fmt.Errorf("panic: %T", p))
 		}
 	}()
-	match, ok, err := r.Match(d, &lookup{decoder: decoder, rule: r}, time.Now())
+	match, ok, err := r.Match(d, look)
 	r.failures.add(err)
 	if ok {
 		r.matches.Add(1)
@@ -49,7 +49,7 @@ func (r *runningRule) remerge(d delta.Delta) (payload json.RawMessage, err error
 		}
 		r.failures.add(err)
 	}()
-	return r.Remerge(d, &lookup{decoder: object.NewDecoder(r.reads), rule: r}, time.Now())
+	return r.Remerge(d, &lookup{decoder: object.NewDecoder(r.reads), rule: r})
 }
 
 // lookup is what a rule sees beside a change.
@@ -60,6 +60,9 @@ type lookup struct {
 
 // Tree implements rule.Lookup.
 func (l *lookup) Tree(o *object.Object) any { return l.decoder.Tree(o) }
+
+// Now implements rule.Lookup.
+func (l *lookup) Now() time.Time { return time.Now() }
 
 // ByIndex implements rule.Lookup.
 func (l *lookup) ByIndex(index, value string) iter.Seq[any] {

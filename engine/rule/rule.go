@@ -30,6 +30,8 @@ type Lookup interface {
 	Tree(*object.Object) any
 	// ByIndex yields the trees of the objects of the rule's source that an index has under a value.
 	ByIndex(index, value string) iter.Seq[any]
+	// Now is the time of the evaluation. It is asked for only where when or payload are evaluated.
+	Now() time.Time
 }
 
 // Match is a change as a rule selected it.
@@ -38,17 +40,21 @@ type Match struct {
 	Payload json.RawMessage // nil where the rule has none
 }
 
-// Match tells whether the rule selects a change, and as what. An expression that fails does not match; err says so
-// also where the change matches all the same (where failed on the old state only). It never holds contents of objects.
-func (r *Rule) Match(d delta.Delta, look Lookup, now time.Time) (m Match, ok bool, err error) {
+// Match tells whether the rule selects a change, and as what; of what it selects, only an Updated has an Old. An
+// expression that fails does not match; err says so also where the change matches all the same (where failed on the old
+// state only). It never holds contents of objects.
+func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	d, ok, err = r.member(d, look)
 	if !ok || !r.Events.Has(d.Type) {
 		return Match{}, false, err
 	}
+	if d.Type == delta.Deleted {
+		d.Old = nil // membership is told: what waits must not hold on to a state that nobody gets to see
+	}
 	if r.When == nil && r.Payload == nil {
 		return Match{Delta: d}, true, err
 	}
-	env := environment(d, look, now)
+	env := environment(d, look)
 	if r.When != nil {
 		matched, failure := r.When.Bool(env)
 		if err = join(err, "when", failure); !matched {
@@ -63,8 +69,8 @@ func (r *Rule) Match(d delta.Delta, look Lookup, now time.Time) (m Match, ok boo
 }
 
 // Remerge makes the payload of a merged delta.
-func (r *Rule) Remerge(d delta.Delta, look Lookup, now time.Time) (json.RawMessage, error) {
-	payload, err := r.Payload.render(environment(d, look, now))
+func (r *Rule) Remerge(d delta.Delta, look Lookup) (json.RawMessage, error) {
+	payload, err := r.Payload.render(environment(d, look))
 	return payload, join(nil, "payload", err)
 }
 
@@ -86,11 +92,13 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 	if r.Where == nil {
 		return d, true, nil
 	}
+	env := new(expr.Env) // one for both states: most rules get no further than this, for most changes
 	inside := func(o *object.Object) bool {
 		if o == nil {
 			return false
 		}
-		in, failure := r.Where.Bool(&expr.Env{Object: look.Tree(o)})
+		env.Object = look.Tree(o)
+		in, failure := r.Where.Bool(env)
 		if err == nil { // of an update, one of its states is enough to tell of
 			err = join(nil, "where", failure)
 		}
@@ -119,8 +127,8 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 	return d, inside(d.Object), err
 }
 
-func environment(d delta.Delta, look Lookup, now time.Time) *expr.Env {
-	env := &expr.Env{Object: look.Tree(d.Object), Event: d.Type.String(), Now: now, ByIndex: look.ByIndex}
+func environment(d delta.Delta, look Lookup) *expr.Env {
+	env := &expr.Env{Object: look.Tree(d.Object), Event: d.Type.String(), Now: look.Now(), ByIndex: look.ByIndex}
 	if d.Type == delta.Updated {
 		env.Old = look.Tree(d.Old)
 	}

@@ -27,7 +27,12 @@ func pod(t testing.TB, version int, phase, tier string) *object.Object {
 }
 
 // everything decodes whole objects, and finds one object in any index.
-type everything struct{ indexed *object.Object }
+type everything struct {
+	indexed *object.Object
+	now     time.Time
+}
+
+func (e everything) Now() time.Time { return e.now }
 
 func (e everything) Tree(o *object.Object) any {
 	if o == nil {
@@ -76,7 +81,7 @@ func TestMembership(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Rule{Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), Events: delta.All}
-			m, ok, err := r.Match(c.in, everything{}, time.Time{})
+			m, ok, err := r.Match(c.in, everything{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +92,7 @@ func TestMembership(t *testing.T) {
 			if got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if ok && m.Delta.Type == delta.Updated != (m.Delta.Old != nil && m.Delta.Type != delta.Deleted) {
+			if ok && m.Delta.Type == delta.Updated != (m.Delta.Old != nil) {
 				t.Errorf("a match that is %v has old %v", m.Delta.Type, m.Delta.Old)
 			}
 		})
@@ -97,11 +102,11 @@ func TestMembership(t *testing.T) {
 func TestEventsAreThoseOfTheRule(t *testing.T) {
 	r := &Rule{Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), Events: delta.SetOf(delta.Deleted)}
 	left := delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "db"), Old: pod(t, 1, "Running", "web")}
-	if _, ok, _ := r.Match(left, everything{}, time.Time{}); !ok {
+	if _, ok, _ := r.Match(left, everything{}); !ok {
 		t.Error("an update that leaves the where is a deletion to the rule")
 	}
 	r.Events = delta.SetOf(delta.Updated)
-	if _, ok, _ := r.Match(left, everything{}, time.Time{}); ok {
+	if _, ok, _ := r.Match(left, everything{}); ok {
 		t.Error("an update that leaves the where is no update to the rule")
 	}
 }
@@ -118,13 +123,13 @@ func TestWhenSeesTheChange(t *testing.T) {
 	} {
 		r := &Rule{When: compile(t, text, expr.When), Events: delta.All}
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-		if _, got, err := r.Match(failed, everything{failed.Object}, now); got != want || err != nil {
+		if _, got, err := r.Match(failed, everything{failed.Object, now}); got != want || err != nil {
 			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
 		}
 	}
 	gone := delta.Delta{Type: delta.Deleted, Object: failed.Object, Old: failed.Old}
 	r := &Rule{When: compile(t, "old == nil", expr.When), Events: delta.All}
-	if _, ok, err := r.Match(gone, everything{}, time.Time{}); !ok || err != nil {
+	if _, ok, err := r.Match(gone, everything{}); !ok || err != nil {
 		t.Errorf("old is nil unless updated: %v, %v", ok, err)
 	}
 }
@@ -140,7 +145,7 @@ func TestWhatFailsDoesNotMatch(t *testing.T) {
 		"payload": {Payload: &Payload{Fields: []Field{{"x", &Payload{Program: compile(t, failing, expr.Payload)}}}}},
 	} {
 		r.Events = delta.All
-		_, ok, err := r.Match(added, everything{}, time.Time{})
+		_, ok, err := r.Match(added, everything{})
 		if ok || err == nil || !strings.HasPrefix(err.Error(), field+": ") {
 			t.Errorf("%s: matches %v, error %v", field, ok, err)
 		}
@@ -151,7 +156,7 @@ func TestWhereThatFailsOnTheOldStateIsOutside(t *testing.T) {
 	text := `object.metadata.labels.tier == "db" ? object.status.phase > 5 : true`
 	r := &Rule{Where: compile(t, text, expr.Where), Events: delta.All}
 	m, ok, err := r.Match(delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "web"), Old: pod(t, 1, "Running", "db")},
-		everything{}, time.Time{})
+		everything{})
 	if !ok || m.Delta.Type != delta.Added || err == nil {
 		t.Errorf("matches %v as %v, error %v; want added, and the error", ok, m.Delta.Type, err)
 	}
@@ -160,7 +165,7 @@ func TestWhereThatFailsOnTheOldStateIsOutside(t *testing.T) {
 func TestWhereThatFailsOnBothStatesFailsOnce(t *testing.T) {
 	r := &Rule{Where: compile(t, failing, expr.Where), Events: delta.All}
 	change := delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "web"), Old: pod(t, 1, "Running", "web")}
-	_, ok, err := r.Match(change, everything{}, time.Time{})
+	_, ok, err := r.Match(change, everything{})
 	if ok || err == nil || strings.Count(err.Error(), "where") != 1 {
 		t.Errorf("matches %v, error %q; want the failure, once", ok, err)
 	}
@@ -176,7 +181,7 @@ func TestPayload(t *testing.T) {
 		{"labels", program("object.metadata.labels")},
 	}}
 	r := &Rule{Payload: payload, Events: delta.All}
-	m, ok, err := r.Match(delta.Delta{Type: delta.Added, Object: pod(t, 1, "Running", "web")}, everything{}, time.Time{})
+	m, ok, err := r.Match(delta.Delta{Type: delta.Added, Object: pod(t, 1, "Running", "web")}, everything{})
 	if !ok || err != nil {
 		t.Fatalf("%v, %v", ok, err)
 	}
@@ -192,7 +197,7 @@ func TestPayloadOfAMergedChange(t *testing.T) {
 		t.Error("the payload reads old and event")
 	}
 	merged := delta.Delta{Type: delta.Updated, Object: pod(t, 3, "Failed", "web"), Old: pod(t, 1, "Pending", "web")}
-	if payload, err := r.Remerge(merged, everything{}, time.Time{}); string(payload) != `"updated: Pending to Failed"` || err != nil {
+	if payload, err := r.Remerge(merged, everything{}); string(payload) != `"updated: Pending to Failed"` || err != nil {
 		t.Errorf("payload %s, error %v", payload, err)
 	}
 	if (&Payload{Program: compile(t, "object", expr.Payload)}).ReadsChange() || (*Payload)(nil).ReadsChange() {
