@@ -22,10 +22,11 @@ type Description struct {
 	// WindowBytes is how many bytes of events may be with the handler at once; an event that is larger goes alone.
 	// 0 means 4 MiB, the default. At most 64 MiB is used.
 	WindowBytes int64
-	// ConfigSchema, if any, is a JSON Schema of the config that Configure takes; informd shows it, Configure decides.
+	// ConfigSchema, if any, is a JSON Schema of the config that Configure takes; informd shows it, Configure decides. At
+	// most 1 MiB.
 	ConfigSchema json.RawMessage
 	// Capabilities names optional parts of the protocol that the handler uses. Unknown ones are ignored by either
-	// side.
+	// side. At most 64.
 	Capabilities []string
 }
 

@@ -91,9 +91,9 @@ type DescribeResponse struct {
 	// Bytes of events (see Event, the sum of its JSON fields) that may be with the handler at once; an event that is
 	// larger goes alone. 0: 4 MiB. At most 64 MiB is used.
 	WindowBytes uint64 `protobuf:"varint,4,opt,name=window_bytes,json=windowBytes,proto3" json:"window_bytes,omitempty"`
-	// JSON Schema of the config, or empty.
+	// JSON Schema of the config, or empty. At most 1 MiB.
 	ConfigSchema []byte `protobuf:"bytes,5,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`
-	// Optional parts of the protocol that the handler uses. Unknown ones are ignored.
+	// Optional parts of the protocol that the handler uses, at most 64. Unknown ones are ignored.
 	Capabilities  []string `protobuf:"bytes,6,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -35,6 +35,10 @@ const (
 	// MaxReasonBytes bounds the reason of a retry or reject, MaxNameBytes a handler's name and version.
 	MaxReasonBytes = 1 << 10
 	MaxNameBytes   = 128
+	// MaxSchemaBytes and MaxCapabilities are how much of a DescribeResponse is kept: a larger schema is not, nor are
+	// further capabilities.
+	MaxSchemaBytes  = 1 << 20
+	MaxCapabilities = 64
 	// MaxActions bounds the actions of one answer.
 	MaxActions = 64
 )

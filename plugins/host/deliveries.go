@@ -201,7 +201,7 @@ func (d *deliveries) complete(seq uint64, r result) (known bool) {
 		d.finish(c, r)
 		return true
 	}
-	if _, ok := d.late[seq]; ok {
+	if _, ok := d.late[seq]; ok || !d.attached { // when the stream is ending, all that was with the process was given up on
 		delete(d.late, seq)
 		d.counts.Late++
 		return true

@@ -141,7 +141,7 @@ func (h *Host) runOnce(ctx context.Context, complaints *complaints) (wellFor tim
 		st.State, st.Reason, st.Problem = Ready, "", ""
 		st.Handler, st.PID = s.desc, s.pid()
 	})
-	h.log.Info("handler ready", "name", s.desc.Name, "version", s.desc.Version, "pid", s.pid())
+	h.log.Info("handler ready", s.desc.attrs("pid", s.pid())...)
 
 	st := &stream{session: s, deliveries: h.deliveries, health: h.health}
 	if err = st.deliver(ctx); err != nil {

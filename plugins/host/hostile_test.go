@@ -131,6 +131,42 @@ func TestStrayAnswers(t *testing.T) {
 	}
 }
 
+// A handler that answers nothing that was asked, without end, is read slowly, instead of keeping the daemon busy.
+func TestChatter(t *testing.T) {
+	began := time.Now()
+	h := start(t, spec("chatter"), host.Options{DrainTimeout: 10 * time.Millisecond})
+	ready(t, h)
+	waitFor(t, "many answers", func() bool { return h.Status().Counts.Unknown >= 20 })
+	n := h.Status().Counts.Unknown
+	if most := uint64(time.Since(began) / (5 * time.Millisecond)); n > most {
+		t.Errorf("%d answers were read in the time of %d", n, most)
+	}
+}
+
+// As the end comes, a handler that answers what was taken back does as it should.
+func TestAnswersAtTheEnd(t *testing.T) {
+	log := &recorder{}
+	h := host.New(spec("echo"), host.Options{RunDir: shortDir(t), Logger: log.logger()})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = h.Run(ctx) }()
+	ready(t, h)
+	lost := make(chan error, 1)
+	go func() { _, err := h.Handle(t.Context(), pod("wait")); lost <- err }()
+	waitFor(t, "an event in flight", func() bool { return h.Status().InFlight == 1 })
+	cancel()
+	if err := <-lost; !errors.Is(err, handler.ErrLost) {
+		t.Errorf("got %v", err)
+	}
+	<-ended
+	if c := h.Status().Counts; c.Late != 1 || c.Unknown != 0 {
+		t.Errorf("%+v", c)
+	}
+	if got := log.count("handler answers events that are not with it; ignored"); got != 0 {
+		t.Errorf("complained of: %q", log.lines())
+	}
+}
+
 func TestOddAnswers(t *testing.T) {
 	for mode, want := range map[string]string{
 		"empty":       "the handler's answer says neither done, retry nor reject",

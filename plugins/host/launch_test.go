@@ -121,6 +121,24 @@ func TestTry(t *testing.T) {
 	if err != nil || d.WindowBytes != 64<<20 || len(d.Name) > 140 {
 		t.Errorf("got %+v, %v", d, err)
 	}
+	d, err = host.Try(t.Context(), spec("verbose"), host.Options{RunDir: shortDir(t)})
+	if err != nil || len(d.ConfigSchema) > 1<<20 || len(d.Capabilities) > 64 {
+		t.Errorf("kept a schema of %d bytes and %d capabilities, %v", len(d.ConfigSchema), len(d.Capabilities), err)
+	}
+}
+
+// What a handler does not say of itself is not in the log either.
+func TestReadyLine(t *testing.T) {
+	for mode, want := range map[string]string{
+		"echo":  "INFO handler ready handler=echo name=echo version=1.2.3 pid=",
+		"never": "INFO handler ready handler=never pid=",
+	} {
+		log := &recorder{}
+		ready(t, start(t, spec(mode), host.Options{Logger: log.logger()}))
+		if got := log.lines(); len(got) == 0 || !strings.HasPrefix(got[0], want) {
+			t.Errorf("%s: got %q", mode, got)
+		}
+	}
 }
 
 // With a digest, the file that was digested is the one that runs, scripts included.

@@ -18,14 +18,25 @@ type lines struct {
 	mu      sync.Mutex
 	line    []byte
 	skip    bool // what comes until the next line break belongs to a line that was cut
-	dropped bool // emit let nothing pass in this Write, and there was something
+	dropped bool // emit let a line not pass
 }
 
-// Write never fails: there is nobody who could do something about it.
+// floodPause slows down a process whose lines are all being dropped, instead of spending the daemon's time on it: at 64
+// KiB a read it can still write 13 MB/s.
+const floodPause = 5 * time.Millisecond
+
+// Write never fails: there is nobody who could do something about it. It takes its time if none of the lines passes.
 func (l *lines) Write(p []byte) (int, error) {
+	if l.write(p) {
+		time.Sleep(floodPause)
+	}
+	return len(p), nil
+}
+
+// write reports whether there were lines, and none passed.
+func (l *lines) write(p []byte) (flooded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := len(p)
 	l.dropped = false
 	passed := false
 	for len(p) > 0 {
@@ -50,8 +61,7 @@ func (l *lines) Write(p []byte) (int, error) {
 		}
 		p = rest
 	}
-	l.dropped = l.dropped && !passed
-	return n, nil
+	return l.dropped && !passed
 }
 
 // end hands on what has no line break after it.
@@ -74,10 +84,6 @@ func (l *lines) flush(cut bool) (passed bool) {
 	return true
 }
 
-// floodPause slows down a process whose lines are all being dropped, instead of spending the daemon's time on it: at 64
-// KiB a read it can still write 13 MB/s.
-const floodPause = 5 * time.Millisecond
-
 // readAll reads a pipe to its end.
 func (l *lines) readAll(f *os.File) {
 	defer l.end()
@@ -88,16 +94,7 @@ func (l *lines) readAll(f *os.File) {
 		if err != nil {
 			return // its end, or the deadline that a process's end sets
 		}
-		if l.flooded() {
-			time.Sleep(floodPause)
-		}
 	}
-}
-
-func (l *lines) flooded() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.dropped
 }
 
 var _ io.Writer = (*lines)(nil)

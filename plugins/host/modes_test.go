@@ -70,6 +70,18 @@ var modes = map[string]func(){
 	"boasts": func() { // describes itself without measure
 		serveRaw(raw{name: strings.Repeat("x", 1000) + "\n", window: 1 << 62})
 	},
+	"verbose": func() { // the same, where it could take the daemon's memory
+		serveRaw(raw{schema: bytes.Repeat([]byte("x"), 2<<20), capabilities: make([]string, 1<<20)})
+	},
+	"chatter": func() { // answers nothing, without end
+		serveRaw(raw{stream: func(stream handlerpb.Handler_DeliverServer) error {
+			for {
+				if err := stream.Send(done(1 << 40)); err != nil {
+					return err
+				}
+			}
+		}})
+	},
 	"notls": func() { _ = os.Unsetenv("PLUGIN_CLIENT_CERT"); serveRaw(raw{}) },
 
 	// In the stream.
@@ -216,14 +228,17 @@ func done(seqs ...uint64) *handlerpb.DeliverResponse { return &handlerpb.Deliver
 // raw is the service without serve's good manners; what is nil behaves.
 type raw struct {
 	handlerpb.UnimplementedHandlerServer
-	name      string
-	window    uint64
-	describe  func()
-	configure func() []*handlerpb.Problem
-	health    func()
-	drain     func()
-	deliver   func() error
-	answer    func(seq uint64) *handlerpb.DeliverResponse
+	name         string
+	window       uint64
+	schema       []byte
+	capabilities []string
+	describe     func()
+	configure    func() []*handlerpb.Problem
+	health       func()
+	drain        func()
+	deliver      func() error
+	stream       func(handlerpb.Handler_DeliverServer) error
+	answer       func(seq uint64) *handlerpb.DeliverResponse
 }
 
 func serveRaw(r raw) {
@@ -254,7 +269,9 @@ func (r *raw) Describe(context.Context, *handlerpb.DescribeRequest) (*handlerpb.
 	if r.describe != nil {
 		r.describe()
 	}
-	return &handlerpb.DescribeResponse{Name: r.name, WindowBytes: r.window}, nil
+	return &handlerpb.DescribeResponse{
+		Name: r.name, WindowBytes: r.window, ConfigSchema: r.schema, Capabilities: r.capabilities,
+	}, nil
 }
 
 func (r *raw) Configure(context.Context, *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error) {
@@ -281,6 +298,9 @@ func (r *raw) Drain(context.Context, *handlerpb.DrainRequest) (*handlerpb.DrainR
 func (r *raw) Deliver(stream handlerpb.Handler_DeliverServer) error {
 	if r.deliver != nil {
 		return r.deliver()
+	}
+	if r.stream != nil {
+		return r.stream(stream)
 	}
 	for {
 		req, err := stream.Recv()

@@ -3,9 +3,11 @@ package host
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -37,6 +39,30 @@ func TestLines(t *testing.T) {
 			t.Errorf("%d bytes at a time: %s", size, diff)
 		}
 	}
+}
+
+// However lines come, one whose lines are all dropped is slowed down, and nobody else.
+func TestFloodPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLogs(slog.New(slog.NewTextHandler(io.Discard, nil)), 2, 1)
+		for name, to := range map[string]*lines{"stderr": l.stderr, "go-plugin's stdout": l.syncStdout} {
+			for _, c := range []struct {
+				why, text string
+				want      time.Duration
+			}{
+				{"two pass", "a\nb\n", 0},
+				{"none passes", "c\nd\n", floodPause},
+				{"there is no line", "e", 0},
+			} {
+				began := time.Now()
+				_, _ = to.Write([]byte(c.text))
+				if got := time.Since(began); got != c.want {
+					t.Errorf("%s: %s: took %v, want %v", name, c.why, got, c.want)
+				}
+			}
+			time.Sleep(time.Minute) // the burst again
+		}
+	})
 }
 
 func TestBucket(t *testing.T) {

@@ -152,12 +152,16 @@ func (s *session) describe(ctx context.Context) error {
 		return err
 	}
 	s.desc = Description{
-		Name:         printable(d.GetName(), handlerpb.MaxNameBytes),
-		Version:      printable(d.GetVersion(), handlerpb.MaxNameBytes),
-		Concurrency:  int(d.GetConcurrency()),
-		WindowBytes:  handlerpb.DefaultWindowBytes,
-		ConfigSchema: d.GetConfigSchema(),
-		Capabilities: d.GetCapabilities(),
+		Name:        printable(d.GetName(), handlerpb.MaxNameBytes),
+		Version:     printable(d.GetVersion(), handlerpb.MaxNameBytes),
+		Concurrency: int(d.GetConcurrency()),
+		WindowBytes: handlerpb.DefaultWindowBytes,
+	}
+	if len(d.GetConfigSchema()) <= handlerpb.MaxSchemaBytes { // a larger one is not shown
+		s.desc.ConfigSchema = d.GetConfigSchema()
+	}
+	for _, c := range d.GetCapabilities()[:min(len(d.GetCapabilities()), handlerpb.MaxCapabilities)] {
+		s.desc.Capabilities = append(s.desc.Capabilities, printable(c, handlerpb.MaxNameBytes))
 	}
 	if d.GetWindowBytes() > 0 {
 		s.desc.WindowBytes = int64(min(d.GetWindowBytes(), handlerpb.MaxWindowBytes))

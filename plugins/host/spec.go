@@ -105,3 +105,15 @@ type Description struct {
 	ConfigSchema json.RawMessage
 	Capabilities []string
 }
+
+// attrs are log attributes, the handler's name and version before them if it told any.
+func (d Description) attrs(more ...any) []any {
+	var attrs []any
+	if d.Name != "" {
+		attrs = append(attrs, "name", d.Name)
+	}
+	if d.Version != "" {
+		attrs = append(attrs, "version", d.Version)
+	}
+	return append(attrs, more...)
+}

@@ -137,6 +137,9 @@ func (s *stream) receive(working context.Context) error {
 				stray++
 			}
 		}
+		if stray == len(resp.GetDone())+len(resp.GetAnswers()) { // it may say nothing without end
+			sleep(working, floodPause)
+		}
 		if stray > 0 && time.Since(warned) > strayPause {
 			warned = time.Now()
 			s.log.Warn("handler answers events that are not with it; ignored", "answers", stray)
