@@ -65,6 +65,9 @@ func Run(t *testing.T, o Options) {
 	if o.Event == nil {
 		o.Event = configMap
 	}
+	if o.Timeout <= 0 {
+		o.Timeout = 10 * time.Second
+	}
 	if len(o.BadConfig) == 0 {
 		o.BadConfig = json.RawMessage(`{"handlertest-unknown-field": 1}`)
 	}
