@@ -128,6 +128,7 @@ func extreme(name string, sign int) func(*run, []any) (any, error) {
 		err := r.each(args, func(v any) error {
 			if best == nil {
 				best = v
+				return nil
 			}
 			c, err := r.compare(v, best)
 			if err != nil {
