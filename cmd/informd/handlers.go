@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 
@@ -45,20 +43,6 @@ func newHandlers(configured []config.Handler, runDir string, dryRun bool, log *s
 		h.hosts = append(h.hosts, &namedHost{process, c.Name})
 	}
 	return h, nil
-}
-
-// newRunDir makes the folder for the handlers' sockets, which nobody else may enter. Its path is short, since a
-// socket's may have at most 108 bytes.
-func newRunDir() (string, error) {
-	parent := os.Getenv("XDG_RUNTIME_DIR")
-	if info, err := os.Stat(parent); parent == "" || err != nil || !info.IsDir() {
-		parent = os.TempDir()
-	}
-	dir, err := os.MkdirTemp(parent, "informd-")
-	if err != nil {
-		return "", fmt.Errorf("make a folder for the handlers' sockets: %w", err)
-	}
-	return filepath.Clean(dir), nil
 }
 
 // run keeps the processes running until ctx ends, and ends them.

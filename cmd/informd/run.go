@@ -58,11 +58,10 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 			if err != nil {
 				return failed(err)
 			}
-			remove := func() { _ = os.RemoveAll(runDir) } // empty in the end, but for a host that failed or had no time
-			defer remove()
-			ctx, stop := withSignals(cmd.Context(), remove)
+			defer runDir.remove()
+			ctx, stop := withSignals(cmd.Context(), runDir.remove)
 			defer stop()
-			if err := run(ctx, flags, compiled, runDir, log); err != nil {
+			if err := run(ctx, flags, compiled, runDir.path, log); err != nil {
 				return failed(err)
 			}
 			return nil

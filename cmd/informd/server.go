@@ -101,10 +101,13 @@ func (s *server) run(ctx context.Context, log *slog.Logger) error {
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
 	var group errgroup.Group
 	group.Go(func() error {
-		if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve %s: %w", s.listener.Addr(), err)
+		err := s.http.Serve(s.listener)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
 		}
-		return nil
+		// It is returned in the end, but whoever watches /readyz in vain wants to know why now.
+		log.Error("no longer serving /livez, /readyz and /metrics; the rest goes on", "error", err)
+		return fmt.Errorf("serve %s: %w", s.listener.Addr(), err)
 	})
 	<-ctx.Done()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
