@@ -75,17 +75,7 @@ func (s *scanner) decodeMap(p *Paths) map[string]any {
 		}
 		key := s.rawString()
 		s.i++ // :
-		// The map index of a []byte conversion does not allocate; only wanted keys become strings.
-		child := p
-		if !p.whole {
-			if escaped(key) {
-				child = p.at(unquote(key))
-			} else if p.each != nil {
-				child = p.at(string(key[1 : len(key)-1]))
-			} else {
-				child = p.fields[string(key[1:len(key)-1])]
-			}
-		}
+		child := p.atKey(key)
 		if child == nil {
 			s.skip()
 			continue
@@ -213,6 +203,14 @@ func escaped(quoted []byte) bool {
 		}
 	}
 	return false
+}
+
+// is tells whether a valid JSON string is the text.
+func is(quoted []byte, text string) bool {
+	if escaped(quoted) {
+		return unquote(quoted) == text
+	}
+	return string(quoted[1:len(quoted)-1]) == text
 }
 
 // unquote decodes a valid JSON string. What is not UTF-8 becomes U+FFFD, as encoding/json has it.

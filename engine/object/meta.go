@@ -18,20 +18,43 @@ func (o *Object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKi
 // DeepCopyObject returns the object itself: it cannot change.
 func (o *Object) DeepCopyObject() runtime.Object { return o }
 
-// GetObjectMeta is a copy of what client-go's caches ask of an object's metadata: its identity, labels and annotations.
-// To change it changes nothing.
-func (o *Object) GetObjectMeta() metav1.Object { return &readOnlyMeta{object: o} }
+// GetObjectMeta is what client-go's caches ask of an object's metadata: its identity, labels and annotations. The rest is
+// empty, and the setters do nothing.
+func (o *Object) GetObjectMeta() metav1.Object { return (*metadata)(o) }
 
-// readOnlyMeta decodes labels and annotations only when asked: of most objects client-go wants the identity alone. What else
-// metav1.Object has comes from the embedded zero ObjectMeta, as do the setters, which thus have no effect on the object.
-type readOnlyMeta struct {
-	metav1.ObjectMeta
-	object *Object
-}
+// metadata is an Object as client-go sees its metadata. It is the same memory: client-go asks for it several times per
+// event.
+type metadata Object
 
-func (m *readOnlyMeta) GetNamespace() string              { return m.object.namespace }
-func (m *readOnlyMeta) GetName() string                   { return m.object.name }
-func (m *readOnlyMeta) GetUID() types.UID                 { return types.UID(m.object.uid) }
-func (m *readOnlyMeta) GetResourceVersion() string        { return m.object.resourceVersion }
-func (m *readOnlyMeta) GetLabels() map[string]string      { return m.object.Labels() }
-func (m *readOnlyMeta) GetAnnotations() map[string]string { return m.object.Annotations() }
+func (m *metadata) GetNamespace() string              { return m.namespace }
+func (m *metadata) GetName() string                   { return m.name }
+func (m *metadata) GetUID() types.UID                 { return types.UID(m.uid) }
+func (m *metadata) GetResourceVersion() string        { return m.resourceVersion }
+func (m *metadata) GetLabels() map[string]string      { return (*Object)(m).Labels() }
+func (m *metadata) GetAnnotations() map[string]string { return (*Object)(m).Annotations() }
+
+func (*metadata) GetGenerateName() string                       { return "" }
+func (*metadata) GetGeneration() int64                          { return 0 }
+func (*metadata) GetSelfLink() string                           { return "" }
+func (*metadata) GetCreationTimestamp() metav1.Time             { return metav1.Time{} }
+func (*metadata) GetDeletionTimestamp() *metav1.Time            { return nil }
+func (*metadata) GetDeletionGracePeriodSeconds() *int64         { return nil }
+func (*metadata) GetFinalizers() []string                       { return nil }
+func (*metadata) GetOwnerReferences() []metav1.OwnerReference   { return nil }
+func (*metadata) GetManagedFields() []metav1.ManagedFieldsEntry { return nil }
+
+func (*metadata) SetNamespace(string)                          {}
+func (*metadata) SetName(string)                               {}
+func (*metadata) SetUID(types.UID)                             {}
+func (*metadata) SetResourceVersion(string)                    {}
+func (*metadata) SetLabels(map[string]string)                  {}
+func (*metadata) SetAnnotations(map[string]string)             {}
+func (*metadata) SetGenerateName(string)                       {}
+func (*metadata) SetGeneration(int64)                          {}
+func (*metadata) SetSelfLink(string)                           {}
+func (*metadata) SetCreationTimestamp(metav1.Time)             {}
+func (*metadata) SetDeletionTimestamp(*metav1.Time)            {}
+func (*metadata) SetDeletionGracePeriodSeconds(*int64)         {}
+func (*metadata) SetFinalizers([]string)                       {}
+func (*metadata) SetOwnerReferences([]metav1.OwnerReference)   {}
+func (*metadata) SetManagedFields([]metav1.ManagedFieldsEntry) {}

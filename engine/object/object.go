@@ -11,7 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -75,39 +75,53 @@ func fromCompact(b []byte) (*Object, error) {
 	if len(b) == 0 || b[0] != '{' {
 		return nil, errors.New("object: not a JSON object")
 	}
+	if !utf8.Valid(b) {
+		return nil, errors.New("object: not UTF-8")
+	}
 	if depth(b) > MaxDepth {
 		return nil, fmt.Errorf("object: nests deeper than %d", MaxDepth)
 	}
 	b = cutManagedFields(b)
 	o := &Object{json: bytes.Clone(b)} // cut to size: the buffer may be far larger than what it holds
-	meta, ok := o.Decode(&identityPaths).(map[string]any)
-	if !ok {
-		return nil, errors.New("object: not a JSON object")
-	}
-	m, ok := meta["metadata"].(map[string]any)
-	if !ok && meta["metadata"] != nil {
+	tree, _ := o.Decode(&identityPaths).(map[string]any)
+	meta, ok := tree["metadata"].(map[string]any)
+	if !ok && tree["metadata"] != nil {
 		return nil, errors.New("object: metadata is not an object")
 	}
-	for name, field := range map[string]*string{
-		"namespace": &o.namespace, "name": &o.name, "uid": &o.uid, "resourceVersion": &o.resourceVersion,
-	} {
-		switch v := m[name].(type) {
+	for i, field := range []*string{&o.namespace, &o.name, &o.uid, &o.resourceVersion} {
+		switch v := meta[identity[i]].(type) {
 		case nil:
 		case string:
-			*field = strings.Clone(v)
+			*field = v
 		default:
-			return nil, fmt.Errorf("object: metadata.%s is not a string", name)
+			return nil, fmt.Errorf("object: metadata.%s is not a string", identity[i])
 		}
 	}
 	return o, nil
 }
 
-var identityPaths = func() (p Paths) {
-	for _, name := range []string{"namespace", "name", "uid", "resourceVersion"} {
+var (
+	identity      = [...]string{"namespace", "name", "uid", "resourceVersion"} // within metadata
+	identityPaths = *Identity()
+)
+
+// Identity is a new set of the paths by which objects are told apart, and their states.
+func Identity() *Paths {
+	p := new(Paths)
+	for _, name := range identity {
 		p.Add("metadata", name)
 	}
 	return p
-}()
+}
+
+func hasIdentity(p *Paths) bool {
+	for _, name := range identity {
+		if !p.Covers("metadata", name) {
+			return false
+		}
+	}
+	return true
+}
 
 // JSON is the object as compact JSON without metadata.managedFields. The caller must not change it.
 func (o *Object) JSON() []byte { return o.json }

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
@@ -74,6 +76,37 @@ func TestFromUnstructuredLeavesItsInputAlone(t *testing.T) {
 	}
 }
 
+func TestLookingAtMetadataAllocatesNothing(t *testing.T) {
+	var o runtime.Object = mustObject(t, pod)
+	allocations := testing.AllocsPerRun(100, func() {
+		accessor, err := meta.Accessor(o)
+		if err != nil || accessor.GetName() != "web-0" || accessor.GetResourceVersion() != "7" || accessor.GetOwnerReferences() != nil {
+			t.Fatal("not the object's metadata")
+		}
+	})
+	if allocations > 0 {
+		t.Errorf("%v allocations", allocations)
+	}
+}
+
+// What is kept of an object is kept for long: neither memory beyond it nor, for each object, work on the paths.
+func TestPruneIsFrugal(t *testing.T) {
+	o := mustObject(t, strings.Replace(pod, "x:1", strings.Repeat("x", 1000), 1))
+	keep := Identity()
+	keep.Add("spec")
+	pruned := o.Prune(keep)
+	if want := cap(bytes.Clone(pruned.JSON())); cap(pruned.JSON()) > want {
+		t.Errorf("holds %d bytes for %d", cap(pruned.JSON()), len(pruned.JSON()))
+	}
+	if n := testing.AllocsPerRun(100, func() { o.Prune(keep) }); n > 12 {
+		t.Errorf("%v allocations", n)
+	}
+	bare := o.Prune(nil)
+	if want := `{"metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"7"}}`; string(bare.JSON()) != want {
+		t.Errorf("without paths %s is kept, want %s", bare.JSON(), want)
+	}
+}
+
 func TestManagedFieldsAreCutWhereverTheyStand(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"metadata":{"managedFields":[1,{"a":"}"}]}}`:                      `{"metadata":{}}`,
@@ -82,6 +115,8 @@ func TestManagedFieldsAreCutWhereverTheyStand(t *testing.T) {
 		`{"metadata":{"name":"a","managedFields":[],"uid":"b"}}`:            `{"metadata":{"name":"a","uid":"b"}}`,
 		`{"a":1,"metadata":{"managedFields":1,"managedFields":2},"b":2}`:    `{"a":1,"metadata":{},"b":2}`,
 		`{"metadata":{"\u006danagedFields":[]}}`:                            `{"metadata":{}}`,
+		`{"metadata":{"name":"a"},"metadata":{"managedFields":1}}`:          `{"metadata":{"name":"a"},"metadata":{}}`,
+		`{"metadata":null,"\u006detadata":{"managedFields":1,"uid":"b"}}`:   `{"metadata":null,"\u006detadata":{"uid":"b"}}`,
 		`{"spec":{"managedFields":1},"data":{"metadata":"managedFields"}}`:  `{"spec":{"managedFields":1},"data":{"metadata":"managedFields"}}`,
 		`{"spec":{"metadata":{"managedFields":[{"in":"a pod template"}]}}}`: `{"spec":{"metadata":{"managedFields":[{"in":"a pod template"}]}}}`,
 	} {
@@ -100,6 +135,7 @@ func TestRefusals(t *testing.T) {
 		`{"metadata":3}`:           "metadata is not an object",
 		`{"metadata":{"name":3}}`:  "metadata.name is not a string",
 		`{"metadata":{"uid":[3]}}`: "metadata.uid is not a string",
+		"{\"data\":\"a\xff\"}":     "not UTF-8",
 		`{"a":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`: "deeper",
 	} {
 		if _, err := FromJSON([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {

@@ -106,6 +106,17 @@ func (p *Paths) String() string {
 	return strings.Join(out, " ")
 }
 
+// atKey is at for a key as it stands in JSON, with its quotes.
+func (p *Paths) atKey(quoted []byte) *Paths {
+	switch {
+	case p.whole:
+		return p
+	case p.each != nil || escaped(quoted):
+		return p.at(unquote(quoted))
+	}
+	return p.fields[string(quoted[1:len(quoted)-1])] // a conversion that does not allocate: of most keys nothing is wanted
+}
+
 // at is the set as seen from below a map's key.
 func (p *Paths) at(name string) *Paths {
 	if p.whole {
@@ -115,8 +126,10 @@ func (p *Paths) at(name string) *Paths {
 	switch {
 	case f == nil:
 		return p.each
-	case p.each == nil:
+	case p.each == nil || f.whole:
 		return f
+	case p.each.whole:
+		return p.each
 	}
 	both := new(Paths)
 	both.Union(f)

@@ -1,17 +1,21 @@
 package object
 
+import "bytes"
+
 // Prune makes an Object of what p covers and the identity. What is left out reads as absent; lists keep their length,
-// with null for elements of which nothing is covered.
+// with null for elements of which nothing is covered. A p that has the [Identity] saves the work of adding it.
 func (o *Object) Prune(p *Paths) *Object {
-	keep := new(Paths)
-	keep.Union(p)
-	keep.Union(&identityPaths)
-	if keep.whole {
+	if !hasIdentity(p) {
+		keep := Identity()
+		keep.Union(p)
+		p = keep
+	}
+	if p.whole {
 		return o
 	}
 	s := scanner{b: o.json}
 	pruned := *o
-	pruned.json = s.prune(nil, keep)
+	pruned.json = bytes.Clone(s.prune(make([]byte, 0, 512), p)) // cut to size: it is kept for long
 	return &pruned
 }
 
@@ -40,7 +44,7 @@ func (s *scanner) pruneMap(out []byte, p *Paths) []byte {
 		}
 		key := s.rawString()
 		s.i++ // :
-		child := p.at(unquote(key))
+		child := p.atKey(key)
 		if child == nil {
 			s.skip()
 			continue
@@ -83,27 +87,25 @@ func cutManagedFields(b []byte) []byte {
 
 // managedFields finds the member, and the comma that goes with it.
 func managedFields(b []byte) (from, to int) {
-	s := scanner{b: b}
-	if !s.enter("metadata") {
+	if b[0] != '{' {
 		return 0, 0
 	}
-	return s.member("managedFields")
-}
-
-// enter moves into the map that is the value of a key of the map at hand.
-func (s *scanner) enter(name string) bool {
-	from, to := s.member(name)
-	if to == from {
-		return false
+	s := scanner{b: b, i: 1}
+	for s.b[s.i] != '}' {
+		if s.b[s.i] == ',' {
+			s.i++
+		}
+		key := s.rawString()
+		s.i++                    // :
+		if is(key, "metadata") { // there may be several
+			inside := s
+			if from, to = inside.member("managedFields"); to > from {
+				return from, to
+			}
+		}
+		s.skip()
 	}
-	value := from
-	if s.b[value] == ',' {
-		value++
-	}
-	s.i = value
-	s.rawString()
-	s.i++ // :
-	return s.b[s.i] == '{'
+	return 0, 0
 }
 
 // member finds a member of the map at hand: its key, its value, and one comma beside it.
@@ -120,7 +122,7 @@ func (s *scanner) member(name string) (from, to int) {
 		key := s.rawString()
 		s.i++ // :
 		s.skip()
-		if unquote(key) == name {
+		if is(key, name) {
 			if s.b[from] != ',' && s.b[s.i] == ',' {
 				return from, s.i + 1
 			}

@@ -176,7 +176,7 @@ func (b *builder) settleReads() {
 		if b.whole[informer] {
 			continue
 		}
-		informer.Keep = new(object.Paths)
+		informer.Keep = object.Identity()
 		informer.Keep.Add("metadata", "labels") // by which the cache is listed
 		informer.Keep.Union(informer.Reads)
 		for _, index := range informer.Indexes {

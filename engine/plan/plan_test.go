@@ -81,7 +81,8 @@ func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
 	reading := ruleOf("reads", `source: a, handler: print, where: 'object.status.phase == "Failed"', payload: {n: object.metadata.name}`)
 	for name, c := range map[string]struct{ manifests, want string }{
 		"whole by default":   {source("a", `resource: v1/pods, `+index) + reading, "whole"},
-		"needed":             {source("a", `resource: v1/pods, keep: needed, `+index) + reading, "metadata.labels metadata.name spec.nodeName status.phase"},
+		"needed": {source("a", `resource: v1/pods, keep: needed, `+index) + reading,
+			"metadata.labels metadata.name metadata.namespace metadata.resourceVersion metadata.uid spec.nodeName status.phase"},
 		"another wants more": {source("a", `resource: v1/pods, keep: needed`) + source("b", `resource: v1/pods`) + reading, "whole"},
 		"no payload":         {source("a", `resource: v1/pods, keep: needed`) + ruleOf("sends", `source: a, handler: print`), "whole"},
 	} {
