@@ -8,8 +8,8 @@ import (
 
 // Decode decodes what p covers, and nothing else, into a tree of map[string]any, []any, string, bool, nil, int64 (an
 // integer that fits) and float64. A list has all of its elements, so that indexes and lengths are right, with nil
-// for those of which nothing is covered; a map only has the keys on covered paths. The tree is the caller's. Nothing covered gives
-// nil.
+// for those of which nothing is covered; a map only has the keys on covered paths. The tree is the caller's. Nothing
+// covered gives nil.
 func (o *Object) Decode(p *Paths) any {
 	if p.IsEmpty() {
 		return nil

@@ -70,7 +70,7 @@ func without(m map[string]any, key string) map[string]any {
 	return out
 }
 
-// fromCompact takes over b, which is compact, valid JSON.
+// fromCompact makes an Object of compact, valid JSON, which it does not keep.
 func fromCompact(b []byte) (*Object, error) {
 	if len(b) == 0 || b[0] != '{' {
 		return nil, errors.New("object: not a JSON object")
@@ -81,8 +81,7 @@ func fromCompact(b []byte) (*Object, error) {
 	if depth(b) > MaxDepth {
 		return nil, fmt.Errorf("object: nests deeper than %d", MaxDepth)
 	}
-	b = cutManagedFields(b)
-	o := &Object{json: bytes.Clone(b)} // cut to size: the buffer may be far larger than what it holds
+	o := &Object{json: withoutManagedFields(b)}
 	tree, _ := o.Decode(&identityPaths).(map[string]any)
 	meta, ok := tree["metadata"].(map[string]any)
 	if !ok && tree["metadata"] != nil {

@@ -126,6 +126,18 @@ func TestManagedFieldsAreCutWhereverTheyStand(t *testing.T) {
 	}
 }
 
+// A hostile object of 1.5 MB has eighty thousand of them; to start anew behind each would take minutes.
+func TestManagedFieldsAreCutInOneGo(t *testing.T) {
+	many := strings.TrimSuffix(strings.Repeat(`"managedFields":1,`, 80_000), ",")
+	o := mustObject(t, `{"metadata":{`+many+`,"name":"a",`+many+`}}`)
+	if got, want := string(o.JSON()), `{"metadata":{"name":"a"}}`; got != want {
+		t.Errorf("%.100s is left, want %s", got, want)
+	}
+	if cap(o.JSON()) > 100 {
+		t.Errorf("%d bytes are held", cap(o.JSON()))
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	for in, want := range map[string]string{
 		``:                         "unexpected end",

@@ -76,58 +76,47 @@ func (s *scanner) pruneList(out []byte, p *Paths) []byte {
 	return append(out, ']')
 }
 
-// cutManagedFields returns b without metadata.managedFields: b itself if it has none, else a copy.
-func cutManagedFields(b []byte) []byte {
-	for from, to := managedFields(b); to > from; from, to = managedFields(b) { // once, but for duplicate keys
-		cut := make([]byte, 0, len(b)-(to-from))
-		b = append(append(cut, b[:from]...), b[to:]...)
+// withoutManagedFields is a copy of b without metadata.managedFields, in memory of its size.
+func withoutManagedFields(b []byte) []byte {
+	s := scanner{b: b}
+	out := s.without(make([]byte, 0, len(b)), "metadata", "managedFields")
+	if len(out) < len(b) {
+		return bytes.Clone(out)
 	}
-	return b
+	return out
 }
 
-// managedFields finds the member, and the comma that goes with it.
-func managedFields(b []byte) (from, to int) {
-	if b[0] != '{' {
-		return 0, 0
-	}
-	s := scanner{b: b, i: 1}
-	for s.b[s.i] != '}' {
-		if s.b[s.i] == ',' {
-			s.i++
-		}
-		key := s.rawString()
-		s.i++                    // :
-		if is(key, "metadata") { // there may be several
-			inside := s
-			if from, to = inside.member("managedFields"); to > from {
-				return from, to
-			}
-		}
-		s.skip()
-	}
-	return 0, 0
-}
-
-// member finds a member of the map at hand: its key, its value, and one comma beside it.
-func (s *scanner) member(name string) (from, to int) {
+// without copies the value at hand but for what is at path. A key that a map has twice is taken as often.
+func (s *scanner) without(out []byte, path ...string) []byte {
 	if s.b[s.i] != '{' {
-		return 0, 0
+		start := s.i
+		s.skip()
+		return append(out, s.b[start:s.i]...)
 	}
-	s.i++
-	for s.b[s.i] != '}' {
-		from = s.i // at the comma before, if there is one
+	s.i++ // {
+	out = append(out, '{')
+	for first := true; s.b[s.i] != '}'; {
 		if s.b[s.i] == ',' {
 			s.i++
 		}
-		key := s.rawString()
+		start := s.i
+		here := is(s.rawString(), path[0])
 		s.i++ // :
-		s.skip()
-		if is(key, name) {
-			if s.b[from] != ',' && s.b[s.i] == ',' {
-				return from, s.i + 1
-			}
-			return from, s.i
+		if here && len(path) == 1 {
+			s.skip()
+			continue
 		}
+		if !first {
+			out = append(out, ',')
+		}
+		first = false
+		if here {
+			out = s.without(append(out, s.b[start:s.i]...), path[1:]...)
+			continue
+		}
+		s.skip()
+		out = append(out, s.b[start:s.i]...)
 	}
-	return 0, 0
+	s.i++ // }
+	return append(out, '}')
 }

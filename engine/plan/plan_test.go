@@ -80,7 +80,7 @@ func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
 	const index = `indexes: {byNode: object.spec.nodeName}`
 	reading := ruleOf("reads", `source: a, handler: print, where: 'object.status.phase == "Failed"', payload: {n: object.metadata.name}`)
 	for name, c := range map[string]struct{ manifests, want string }{
-		"whole by default":   {source("a", `resource: v1/pods, `+index) + reading, "whole"},
+		"whole by default": {source("a", `resource: v1/pods, `+index) + reading, "whole"},
 		"needed": {source("a", `resource: v1/pods, keep: needed, `+index) + reading,
 			"metadata.labels metadata.name metadata.namespace metadata.resourceVersion metadata.uid spec.nodeName status.phase"},
 		"another wants more": {source("a", `resource: v1/pods, keep: needed`) + source("b", `resource: v1/pods`) + reading, "whole"},
