@@ -41,7 +41,7 @@ func newKube(t testing.TB, c *cluster.Cluster) *kube {
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": "test-"},
 	}}
-	// Not apply: this one is to stay.
+	// Not by create, which would delete it in the end: it would stay in Terminating.
 	namespace, err = k.objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).
 		Create(t.Context(), namespace, metav1.CreateOptions{})
 	if err != nil {
@@ -136,6 +136,7 @@ spec:
 `))
 }
 
+// defineWith does so for the manifest of a CustomResourceDefinition.
 func (k *kube) defineWith(manifest string) *unstructured.Unstructured {
 	k.t.Helper()
 	crd := k.create(manifest)
@@ -150,13 +151,15 @@ func (k *kube) defineWith(manifest string) *unstructured.Unstructured {
 // undefine deletes a resource, and waits until it has gone with all its objects.
 func (k *kube) undefine(ctx context.Context, crd *unstructured.Unstructured) {
 	k.t.Helper()
-	err := k.of(crd).Delete(ctx, crd.GetName(), metav1.DeleteOptions{})
+	if err := k.of(crd).Delete(ctx, crd.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		k.t.Error(err)
+	}
 	k.eventually("the resource to be gone", func() bool {
-		_, err = k.of(crd).Get(ctx, crd.GetName(), metav1.GetOptions{})
+		_, err := k.of(crd).Get(ctx, crd.GetName(), metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
 	k.eventually("the resource not to be served", func() bool {
-		_, err = k.defined(crd).List(ctx, metav1.ListOptions{})
+		_, err := k.defined(crd).List(ctx, metav1.ListOptions{})
 		return apierrors.IsNotFound(err)
 	})
 }
@@ -167,6 +170,7 @@ func (k *kube) defined(crd *unstructured.Unstructured) dynamic.ResourceInterface
 	return k.objects.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural})
 }
 
+// eventually is for what can only be looked at again and again.
 func (k *kube) eventually(what string, met func() bool) {
 	k.t.Helper()
 	for deadline := time.Now().Add(patience); !met(); time.Sleep(20 * time.Millisecond) {

@@ -34,7 +34,7 @@ func folder(t testing.TB, rules, handle string) string {
 	return dir
 }
 
-// lines are those of a file in a folder; none if it is not there.
+// linesOf reads a file in a folder; it has none if it is not there.
 func linesOf(t testing.TB, dir, name string) []string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, name))
