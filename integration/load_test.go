@@ -117,8 +117,9 @@ func TestLoadThroughCrashes(t *testing.T) {
 	for _, o := range l.writer.objects {
 		missing += l.record.wantOrdered(t, o)
 	}
-	t.Logf("%d of %d changes were never seen: the API server had no history of them; %d lines are repeats, %d torn",
-		missing, l.writer.writes(), l.record.repeats, l.record.torn)
+	t.Logf("%d of %d changes were never seen: the API server had no history of them; %s deliveries were in flight "+
+		"at a crash; %d lines are repeats, %d torn", missing, l.writer.writes(),
+		l.daemon.metric(`informd_handler_deliveries_total{handler="record",result="lost",rule="all"}`), l.record.repeats, l.record.torn)
 	if l.record.torn > kills {
 		t.Errorf("%d lines are torn, by %d kills", l.record.torn, kills)
 	}
