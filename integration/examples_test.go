@@ -2,14 +2,11 @@ package integration
 
 import (
 	"encoding/json"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/informd/informd/integration/cluster"
 	"github.com/informd/informd/plugins/handler"
@@ -294,74 +291,4 @@ spec:
 		`deployments-unavailable NS/web updated `+payload("web", "2"),
 		`deployments-unavailable NS/web updated `+payload("web", "1"),
 		`deployments-unavailable NS/last updated `+payload("last", "1"))
-}
-
-// cloudEvent is one in structured mode, as a receiver sees it.
-type cloudEvent struct {
-	SpecVersion, ID, Source, Type, Subject, DataContentType string
-	Data                                                    handler.Event
-}
-
-func TestExampleConfigMapsWebhook(t *testing.T) {
-	t.Parallel()
-	k := newKube(t, cluster.Shared(t))
-	listener, err := net.Listen("tcp", "127.0.0.1:8787")
-	if err != nil {
-		t.Fatalf("the example's webhook has a fixed address: %v", err)
-	}
-	events := make(chan cloudEvent, 1000) // past it the webhook answers 503, and the events come again
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var ev cloudEvent
-		if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, "application/cloudevents+json") {
-			t.Errorf("Content-Type %q", got)
-		}
-		if err := json.NewDecoder(r.Body).Decode(&ev); err != nil {
-			t.Error(err)
-		}
-		select {
-		case events <- ev:
-			w.WriteHeader(http.StatusNoContent)
-		default:
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})}
-	go func() { _ = server.Serve(listener) }()
-	t.Cleanup(func() { _ = server.Close() })
-	d := runExample(t, "configmaps-webhook.yaml")
-
-	web := k.create(configMap("web", "{colour: red}"))
-	k.patch(web, `data: {colour: green}`)
-	k.patch(web, `data: {colour: blue}`)
-	k.delete(web)
-	k.create(configMap("last", "{}"))
-
-	var got []string
-	for timeout := time.After(patience); len(got) < 5; {
-		select {
-		case ev := <-events:
-			if ev.Data.Namespace != k.ns {
-				continue
-			}
-			if ev.SpecVersion != "1.0" || ev.ID != ev.Data.ID || ev.Source != "/informd/rules/configmaps-webhook" ||
-				ev.DataContentType != "application/json" {
-				t.Errorf("attributes of the CloudEvent: %+v", ev)
-			}
-			var o struct{ Data struct{ Colour string } }
-			if err := json.Unmarshal(ev.Data.Object, &o); err != nil {
-				t.Error(err)
-			}
-			line := strings.ReplaceAll(strings.TrimSpace(ev.Type+" "+ev.Subject+" "+o.Data.Colour), k.ns, "NS")
-			got = append(got, line)
-		case <-timeout:
-			t.Fatalf("not within %v: five events; these came: %q", patience, got)
-		}
-	}
-	d.stop()
-	compare(t, []string{
-		"dev.informd.added v1/configmaps/NS/web red",
-		"dev.informd.updated v1/configmaps/NS/web green",
-		"dev.informd.updated v1/configmaps/NS/web blue",
-		"dev.informd.deleted v1/configmaps/NS/web blue",
-		"dev.informd.added v1/configmaps/NS/last",
-	}, got)
 }
