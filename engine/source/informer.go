@@ -101,8 +101,11 @@ func (i *Informer) run(ctx context.Context) {
 
 	// Objects that are there at first sight are synced. Once the resource was not served there was nothing to be seen, and
 	// what is there later was added.
+	confirmed := true // that the resource is served, as far as it ever is; else its first answer will tell
 	for arrival := delta.Synced; ; arrival = delta.Added {
-		i.status.listing()
+		if confirmed {
+			i.status.listing()
+		}
 		reason := i.newGeneration(arrival).run(ctx)
 		if ctx.Err() != nil {
 			return
@@ -111,7 +114,7 @@ func (i *Informer) run(ctx context.Context) {
 		i.emptyGeneration()
 		i.status.notServed(reason)
 		i.deleteAll(ctx)
-		i.parent.served.wait(ctx, i.sel, i.parent.tuning.poll)
+		confirmed = i.parent.served.wait(ctx, i.sel, i.parent.tuning.poll) == isServed
 		if ctx.Err() != nil {
 			return
 		}

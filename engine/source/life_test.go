@@ -101,7 +101,8 @@ func TestNotFoundAloneIsNotBelieved(t *testing.T) {
 	e.expect(t, "updated a 1→2")
 }
 
-// Where discovery may not be asked, the resource's own answer has to do.
+// Where discovery may not be asked, the resource's own answer has to do. That it is tried again and again is not told
+// each time.
 func TestForbiddenDiscovery(t *testing.T) {
 	server := apistub.New(t)
 	server.Fail(func(r *http.Request) *metav1.Status {
@@ -110,16 +111,23 @@ func TestForbiddenDiscovery(t *testing.T) {
 		}
 		return nil
 	})
-	s, _ := newInformers(t, server.Config(), Options{})
+	s, lines := newInformers(t, server.Config(), Options{})
 	s.served.silence = 0
 	i := s.Informer(Selection{Resource: widgets})
 	e := newEar()
 	i.AddListener(Listener{OnDelta: e.hear})
 	run(t, s)
-	awaitState(t, i, NotServed)
+	tries := func() int { requests := server.Requests(); return requests.Lists[widgets] + requests.Watches[widgets] }
+	server.Await("a few tries", func() bool { return tries() > 5 })
 	server.Serve(widgets, "Widget", true)
 	server.Apply(widgets, body("a", 1))
 	e.expect(t, "added a 1")
+	awaitState(t, i, Synced)
+	for _, text := range []string{"does not serve the resource", "serves the resource now"} {
+		if got := lines.count(text); got != 1 {
+			t.Errorf("%q was said %d times, want once", text, got)
+		}
+	}
 }
 
 func TestResourceThatCannotBeUsed(t *testing.T) {

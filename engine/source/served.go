@@ -109,7 +109,7 @@ func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1
 }
 
 // wait returns when the selection's resource is worth another try: discovery has it, or does not let itself be asked.
-func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) {
+func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) answer {
 	s.mu.Lock()
 	s.waiting++
 	s.mu.Unlock()
@@ -125,13 +125,11 @@ func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) {
 		pause := max(poll, time.Duration(s.waiting)*time.Second/4)
 		s.mu.Unlock()
 		if sleep(ctx, jitter(pause)) != nil {
-			return
+			return isUnknown
 		}
 		switch a, _ := s.ask(ctx, sel); {
-		case a == isServed, a == isUnusable:
-			return
-		case a == isSilent && time.Since(began) >= s.silence:
-			return
+		case a == isServed, a == isUnusable, a == isSilent && time.Since(began) >= s.silence:
+			return a
 		}
 	}
 }

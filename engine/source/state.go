@@ -71,11 +71,15 @@ func (s *status) set(state State, reason string) bool {
 func (s *status) listing() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	came := s.state == NotServed
-	s.set(Listing, "")
-	if came {
+	s.list()
+}
+
+// list, with s.mu.
+func (s *status) list() {
+	if s.state == NotServed {
 		s.log.Info("the cluster serves the resource now")
 	}
+	s.set(Listing, "")
 }
 
 func (s *status) listed(objects int64) {
@@ -109,11 +113,16 @@ func (s *status) trouble(state State, reason string, alone bool) {
 	}
 }
 
-// well ends trouble.
+// well ends trouble, and the wait for a resource that was tried before it was known to be served.
 func (s *status) well() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state != Forbidden && s.state != Failing {
+	switch s.state {
+	case NotServed:
+		s.list()
+		return
+	case Forbidden, Failing:
+	default:
 		return
 	}
 	if s.told {
