@@ -40,9 +40,9 @@ func BenchmarkHandle(b *testing.B) {
 	var wg sync.WaitGroup
 	for w := range 32 {
 		wg.Go(func() {
+			ev := pod(fmt.Sprint("done-", w))
+			ev.Object, ev.Old = payload, nil
 			for next.Add(1) <= int64(b.N) {
-				ev := pod(fmt.Sprint("done-", w))
-				ev.Object, ev.Old = payload, nil
 				if _, err := h.Handle(ctx, ev); err != nil {
 					b.Error(err)
 					return

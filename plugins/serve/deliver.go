@@ -119,11 +119,14 @@ func withLimit(ctx context.Context, limit *durationpb.Duration) (context.Context
 // A cancelled event is answered too: it tells informd that the handler has let go of it.
 func (d *delivery) handle(ctx context.Context, cancel context.CancelFunc, key object, ev *handlerpb.Event) {
 	defer d.calls.Done()
-	result := retry("the handler ended the goroutine that it was called in")
+	var result *handlerpb.Answer
+	returned := false
 	defer func() {
 		if v := recover(); v != nil {
 			logPanic("Handle", v)
 			result = retry(panicReason(v))
+		} else if !returned {
+			result = retry("the handler ended the goroutine that it was called in")
 		}
 		// The object is free before informd can hear of it and send the next of its events.
 		d.mu.Lock()
@@ -134,6 +137,7 @@ func (d *delivery) handle(ctx context.Context, cancel context.CancelFunc, key ob
 		d.reply(ev.GetSeq(), result)
 	}()
 	result = answer(d.handler.Handle(ctx, event(ev)))
+	returned = true
 }
 
 func (d *delivery) cancel(seq uint64) {
