@@ -178,10 +178,12 @@ func (w *watching) change(ctx context.Context, ev watch.Event) bool {
 		w.wire.bare.add(o)
 	}
 	if err := w.wire.gate.enter(ctx, o); err != nil {
+		w.wire.bare.take(o)
 		return false
 	}
 	if !w.send(ctx, watch.Event{Type: ev.Type, Object: o}) {
 		w.wire.gate.withdraw(o)
+		w.wire.bare.take(o)
 		return false
 	}
 	w.options.ResourceVersion = o.ResourceVersion()
