@@ -66,7 +66,7 @@ func TestEveryField(t *testing.T) {
 			At:            NewText("pods"),
 			Resource:      schema.GroupVersionResource{Version: "v1", Resource: "pods"},
 			Namespaces:    []string{"shop", "pay"},
-			LabelSelector: "app=shop,tier in (web)",
+			LabelSelector: "app=shop,tier=web",
 			FieldSelector: "metadata.name=x,status.phase!=Succeeded",
 			Resync:        10 * time.Minute,
 			Keep:          Needed,

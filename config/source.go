@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 )
 
 // Bounds of every resync but 0.
@@ -52,7 +54,31 @@ func (r *reader) labelSelector(n *yaml.Node) string {
 		r.mistake(n, "spec.labelSelector does not parse: %s", clip(err.Error(), maxSnippet))
 		return ""
 	}
-	return selector.String()
+	return canonical(selector)
+}
+
+// canonical writes selectors that ask for the same in the same way: in a fixed order, each requirement once, and with
+// one value as tier=web, whether it was tier==web or tier in (web).
+func canonical(selector labels.Selector) string {
+	requirements, _ := selector.Requirements() // what Parse makes is selectable
+	texts := make([]string, 0, len(requirements))
+	for _, requirement := range requirements {
+		if values := requirement.ValuesUnsorted(); len(values) == 1 {
+			operator := requirement.Operator()
+			switch operator {
+			case selection.In, selection.DoubleEquals:
+				operator = selection.Equals
+			case selection.NotIn:
+				operator = selection.NotEquals
+			}
+			if simple, err := labels.NewRequirement(requirement.Key(), operator, values); err == nil {
+				requirement = *simple
+			}
+		}
+		texts = append(texts, requirement.String())
+	}
+	slices.Sort(texts)
+	return strings.Join(slices.Compact(texts), ",")
 }
 
 func (r *reader) fieldSelector(n *yaml.Node) string {

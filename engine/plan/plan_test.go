@@ -44,7 +44,7 @@ const print = head + "kind: Handler\nmetadata: {name: print}\nspec: {builtin: lo
 func TestSourcesThatAskForTheSameShareAnInformer(t *testing.T) {
 	p := mustCompile(t, print+
 		source("a", `resource: v1/pods, labelSelector: "tier in (web),app=x"`)+
-		source("b", `resource: v1/pods, labelSelector: "app = x, tier in (web)"`)+
+		source("b", `resource: v1/pods, labelSelector: "app = x, tier=web"`)+
 		source("c", `resource: v1/pods`)+
 		source("d", `resource: v1/pods, namespaces: [shop, pay]`)+
 		source("e", `resource: v1/pods, namespaces: [pay]`)+
