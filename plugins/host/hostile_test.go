@@ -258,6 +258,19 @@ func TestHangsInHealth(t *testing.T) {
 	waitFor(t, "the failure", func() bool { return strings.Contains(h.Status().Reason, "it hangs") })
 }
 
+// A status is an answer, whatever its code: the handler lives and says that it is not well.
+func TestHealthStatus(t *testing.T) {
+	h := start(t, spec("health-status"), host.Options{HealthInterval: 10 * time.Millisecond})
+	ready(t, h)
+	waitFor(t, "the problem", func() bool { s := h.Status(); return s.Problem == "the database is down" || s.Restarts > 0 })
+	if _, err := h.Handle(t.Context(), pod("x")); err != nil {
+		t.Error(err)
+	}
+	if s := h.Status(); s.Restarts != 0 || s.State != host.Ready {
+		t.Errorf("%+v", s)
+	}
+}
+
 // The end has its time, whatever the process makes of it: start's cleanup waits for it.
 func TestUnwillingToEnd(t *testing.T) {
 	for _, mode := range []string{"hang-drain", "stubborn"} {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handlerpb"
@@ -58,6 +60,7 @@ var modes = map[string]func(){
 	"hang-describe":  func() { serveRaw(raw{describe: hang}) },
 	"hang-configure": func() { serveRaw(raw{configure: func() []*handlerpb.Problem { hang(); return nil }}) },
 	"hang-health":    func() { serveRaw(raw{health: hang}) },
+	"health-status":  func() { serveRaw(raw{healthErr: status.Error(codes.Unavailable, "the database is down")}) },
 	"hang-drain":     func() { signal.Ignore(syscall.SIGTERM); serveRaw(raw{drain: hang}) },
 	"refuses": func() {
 		serveRaw(raw{configure: func() []*handlerpb.Problem {
@@ -235,6 +238,7 @@ type raw struct {
 	describe     func()
 	configure    func() []*handlerpb.Problem
 	health       func()
+	healthErr    error
 	drain        func()
 	deliver      func() error
 	stream       func(handlerpb.Handler_DeliverServer) error
@@ -285,7 +289,7 @@ func (r *raw) Health(context.Context, *handlerpb.HealthRequest) (*handlerpb.Heal
 	if r.health != nil {
 		r.health()
 	}
-	return &handlerpb.HealthResponse{}, nil
+	return &handlerpb.HealthResponse{}, r.healthErr
 }
 
 func (r *raw) Drain(context.Context, *handlerpb.DrainRequest) (*handlerpb.DrainResponse, error) {

@@ -206,17 +206,18 @@ func (s *stream) checkHealth(working context.Context) error {
 	}
 }
 
-// askHealth returns an error only if there was no answer; a handler that knows no Health is healthy.
+// askHealth returns an error only if there was no answer in time; a handler that knows no Health is healthy. Whether the
+// connection broke is for receive to find out.
 func (s *stream) askHealth(ctx context.Context) (problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.HealthTimeout)
 	defer cancel()
 	resp, err := s.api.Health(ctx, &handlerpb.HealthRequest{})
-	switch status.Code(err) {
-	case codes.OK:
+	switch code := status.Code(err); {
+	case code == codes.OK:
 		return printable(resp.GetProblem(), handlerpb.MaxReasonBytes), nil
-	case codes.Unimplemented:
+	case code == codes.Unimplemented:
 		return "", nil
-	case codes.DeadlineExceeded, codes.Unavailable, codes.Canceled:
+	case ctx.Err() != nil:
 		return "", err
 	}
 	return printable(status.Convert(err).Message(), handlerpb.MaxReasonBytes), nil
