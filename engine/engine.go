@@ -57,7 +57,7 @@ type Engine struct {
 type runningSource struct {
 	*plan.Source
 	view     *source.Source
-	failures *failures // of its indexes
+	failures []*failures // of its indexes, which it may share with other sources
 }
 
 type dispatcher struct {
@@ -101,31 +101,33 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 // addInformers makes the informers with their indexes, and the sources as views over them.
 func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer, error) {
 	informers := make(map[*plan.Informer]*source.Informer, len(p.Informers))
+	indexed := make(map[*plan.Informer]map[string]*failures, len(p.Informers))
 	for _, planned := range p.Informers {
 		informers[planned] = e.informers.Informer(source.Selection(planned.Selection))
 		informers[planned].Keep(planned.Keep)
+		indexed[planned] = make(map[string]*failures)
 	}
-	indexed := make(map[*plan.Informer]map[string]bool)
 	for _, s := range p.Sources {
-		failures := newFailures(e.log.With("source", s.Name))
+		running := &runningSource{Source: s}
 		members := make([]*source.Informer, 0, len(s.Informers))
 		for _, planned := range s.Informers {
 			members = append(members, informers[planned])
-			if indexed[planned] == nil {
-				indexed[planned] = make(map[string]bool)
-			}
-			for _, name := range s.Indexes {
-				if indexed[planned][name] {
-					continue
+			for own, name := range s.Indexes {
+				if indexed[planned][name] == nil {
+					failures := newFailures(e.log.With("source", s.Name, "index", own))
+					funcs := map[string]source.IndexFunc{name: indexFunc(planned.Indexes[name], failures)}
+					if err := informers[planned].AddIndexers(funcs); err != nil {
+						return nil, fmt.Errorf("source %q: %w", s.Name, err)
+					}
+					indexed[planned][name] = failures
 				}
-				indexed[planned][name] = true
-				funcs := map[string]source.IndexFunc{name: indexFunc(planned.Indexes[name], failures)}
-				if err := informers[planned].AddIndexers(funcs); err != nil {
-					return nil, fmt.Errorf("source %q: %w", s.Name, err)
+				if f := indexed[planned][name]; !slices.Contains(running.failures, f) { // two names may be of one index
+					running.failures = append(running.failures, f)
 				}
 			}
 		}
-		e.sources = append(e.sources, &runningSource{s, source.NewSource(s.Name, members, s.Indexes), failures})
+		running.view = source.NewSource(s.Name, members, s.Indexes)
+		e.sources = append(e.sources, running)
 	}
 	return informers, nil
 }

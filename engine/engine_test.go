@@ -167,6 +167,11 @@ metadata: {name: maps}
 spec: {resource: v1/configmaps, indexes: {broken: object.data.text + 1}}
 ---
 apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: same}
+spec: {resource: v1/configmaps, indexes: {asBroken: object.data.text + 1}}
+---
+apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: broken}
 spec: {source: maps, handler: record, when: object.data.text > 1}
@@ -184,8 +189,10 @@ spec: {source: maps, handler: record, payload: object.data.text}
 	for deadline := time.Now().Add(30 * time.Second); status.DeadLetters == 0 && time.Now().Before(deadline); status = e.Status() {
 		time.Sleep(time.Millisecond) // the letter is written after the handler has answered, and nobody is told
 	}
-	if s := status.Sources[0]; !s.Ready || s.Objects != 2 || s.IndexErrors == 0 {
-		t.Errorf("source %+v", s)
+	for _, s := range status.Sources { // the second shares the informer, and its index
+		if !s.Ready || s.Objects != 2 || s.IndexErrors == 0 {
+			t.Errorf("source %+v", s)
+		}
 	}
 	broken, fine := status.Rules[0], status.Rules[1]
 	if broken.Errors != 2 || broken.Matches != 0 || fine.Errors != 0 || fine.Matches != 2 {

@@ -26,7 +26,7 @@ type SourceStatus struct {
 	Deltas      map[delta.Type]uint64 // handed to rules
 	Pending     int                   // taken from the server and not handed to rules yet
 	Unreadable  uint64                // objects that could not be read, and were left out
-	IndexErrors uint64                // objects on which an index expression failed
+	IndexErrors uint64                // how often an index expression failed; on one object, whenever it is indexed anew
 }
 
 // RuleStatus is how a rule stands.
@@ -70,8 +70,9 @@ var remoteness = map[source.State]int{
 }
 
 func (s *runningSource) status() SourceStatus {
-	status := SourceStatus{
-		Name: s.Name, State: source.Synced, Ready: true, Deltas: make(map[delta.Type]uint64), IndexErrors: s.failures.count.Load(),
+	status := SourceStatus{Name: s.Name, State: source.Synced, Ready: true, Deltas: make(map[delta.Type]uint64)}
+	for _, f := range s.failures {
+		status.IndexErrors += f.count.Load()
 	}
 	for _, informer := range s.view.Informers() {
 		stats := informer.Stats()
