@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -18,6 +19,10 @@ import (
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/plan"
 )
+
+// drainTimeout is how long deliveries in flight may take to end after a signal. Handlers then have some seconds to end
+// as well, and all of it stays within the 30 seconds that Kubernetes gives a Pod.
+const drainTimeout = 20 * time.Second
 
 type runFlags struct {
 	manifests           []string
@@ -94,7 +99,9 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, runDir string
 		return err
 	}
 	metrics := newMetrics()
-	eng, err := engine.New(compiled, cluster, handlers.byName, engine.Options{Logger: log, Delivered: metrics.delivered})
+	eng, err := engine.New(compiled, cluster, handlers.byName, engine.Options{
+		Logger: log, Delivered: metrics.delivered, DrainTimeout: drainTimeout,
+	})
 	if err != nil {
 		return err
 	}
