@@ -1,6 +1,7 @@
 package object
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"unicode/utf8"
@@ -132,15 +133,20 @@ func (s *scanner) rawString() []byte {
 	start := s.i
 	s.i++
 	for {
-		switch s.b[s.i] {
-		case '"':
-			s.i++
+		s.i += bytes.IndexByte(s.b[s.i:], '"') + 1
+		if s.b[s.i-2] != '\\' || s.closes(start) {
 			return s.b[start:s.i]
-		case '\\':
-			s.i++
 		}
-		s.i++
 	}
+}
+
+// closes tells whether the quote just passed ends the string, behind a backslash as it is: not if that escapes it.
+func (s *scanner) closes(start int) bool {
+	backslashes := 0
+	for i := s.i - 2; i > start && s.b[i] == '\\'; i-- {
+		backslashes++
+	}
+	return backslashes%2 == 0
 }
 
 // skip moves over one value.
@@ -196,14 +202,7 @@ func number(text []byte) any {
 	return f
 }
 
-func escaped(quoted []byte) bool {
-	for _, c := range quoted {
-		if c == '\\' {
-			return true
-		}
-	}
-	return false
-}
+func escaped(quoted []byte) bool { return bytes.IndexByte(quoted, '\\') >= 0 }
 
 // is tells whether a valid JSON string is the text.
 func is(quoted []byte, text string) bool {
