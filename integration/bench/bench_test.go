@@ -6,14 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/plan"
@@ -31,46 +27,6 @@ func TestParseStat(t *testing.T) {
 		if got, err := parseStat(bad); err == nil {
 			t.Errorf("%q: got %+v; want an error", bad, got)
 		}
-	}
-}
-
-func TestUsedIsOfTheProcessAndItsChildren(t *testing.T) {
-	self := os.Getpid()
-	alone, err := used(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(alone.pids, []int{self}) || alone.rss < 1000 || alone.children != 0 {
-		t.Errorf("alone: %+v", alone)
-	}
-	child := exec.Command("sleep", "1000")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = child.Process.Kill()
-		_ = child.Wait() // killed
-	}()
-	both, err := used(self)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(both.pids) != 2 || !slices.Contains(both.pids, child.Process.Pid) {
-		t.Errorf("processes %v; want %d and %d", both.pids, self, child.Process.Pid)
-	}
-
-	// Ended and not waited for: it counts no more, and has nothing of its own to be read.
-	if err := child.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Waitid(unix.P_PID, child.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
-	if after, err := used(self); err != nil || !slices.Equal(after.pids, []int{self}) {
-		t.Errorf("after the child's end: %+v, %v", after, err)
-	}
-	if got, err := used(child.Process.Pid); err == nil {
-		t.Errorf("of a process that has ended: %+v; want an error", got)
 	}
 }
 
