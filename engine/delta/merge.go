@@ -14,8 +14,9 @@ package delta
 //	deleted             both       both       both       deleted
 //
 // The merged delta has the newer object, so the newer identity; an updated keeps the first old; of resyncs the latest
-// round counts, and a first sight stays one. A resync is of an object that the handler was told of before: its deletion must be told. Deltas of different uids are of different objects and never merge. (An added behind an added or updated one is
-// an object that left a rule's where and came back, in a rule that does not hear of deletions.)
+// round counts, and a first sight stays one. A resync is of an object that the handler was told of before: its deletion
+// must be told. Deltas of different uids are of different objects and never merge. (An added behind an added or updated
+// one is an object that left a rule's where and came back, in a rule that does not hear of deletions.)
 //
 // These laws hold, and are fuzzed: a handler that applies what is left knows in the end the same object, or none, as
 // one that applies everything; merging leaves at most two deltas of one uid to wait; what is left is in order.
