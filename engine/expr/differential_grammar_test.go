@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// grammar is how each kind of value can be made, for generate. In it <int> stands for any expression of that kind,
-// <bool#K> for one in which # is a K, and <acc:K#J> for one in which # is a J and that makes a new #acc of the old; in <K#> there is no #. K is the kind that is wanted,
-// or that of its elements if it is wanted in a list; J is any. Rules without <> end what has become large.
+// grammar is how each kind of value can be made, for generate. In it <int> stands for any expression of that kind. K is
+// the kind that is wanted, or that of its elements under []K; J is any. In <bool#K>, # is a K; in <K#> there is no #.
+// <acc:K#J> makes a new #acc, a K, of the old. <let:K> is a K after a variable. Rules without <> end what has become large.
 //
 // findLast and findLastIndex are missing: in expr-lang 1.17.8 they leave a value too many on the stack, and what is around
 // them goes wrong (https://github.com/expr-lang/expr/pull/954).

@@ -93,6 +93,7 @@ const likeExamples = `
 	// functions of numbers
 	[max(5, 7), max(5, 7.5, 6), max([1, 3, 2]), max(1, [5, 3]), max([1, [9, [4]]]), max(object.ints, object.n)]
 	[min(5, 7), min(5, 7.5, 4.5), min([1, 3, 2]), min(1, [5, 3]), min([[1], [], 3]), min(object.ints)]
+	[max(1, 1.0), max(1.0, 1), min(1, 1.0), min(1.0, 1)]
 	[abs(-5), abs(5), abs(-0.5)]
 	[ceil(1.5), ceil(-1.5), ceil(2), floor(1.5), floor(-1.5), floor(2), round(1.5), round(2.5), round(-1.5), round(2)]
 
