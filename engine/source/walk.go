@@ -58,6 +58,9 @@ func (i *Informer) join(l *listener, left int) int {
 }
 
 func (i *Informer) resync(l *listener, now time.Time, left int) int {
+	if left == 0 {
+		return 0 // a round that is due begins when those before it are through: each holds the keys of all objects
+	}
 	if len(l.rest) == 0 && !l.next.IsZero() && !now.Before(l.next) {
 		l.next, l.round = now.Add(l.Resync), now.Unix()
 		l.rest = make([]delta.Key, 0, len(i.known))
