@@ -46,7 +46,7 @@ type HandlerStatus struct {
 
 // Status tells how everything stands now.
 func (e *Engine) Status() Status {
-	var status Status
+	status := Status{DeadLetters: e.dead.Len()}
 	for _, s := range e.sources {
 		status.Sources = append(status.Sources, s.status())
 	}
@@ -57,9 +57,6 @@ func (e *Engine) Status() Status {
 	}
 	for _, d := range e.dispatchers {
 		status.Handlers = append(status.Handlers, HandlerStatus{Name: d.name, InFlight: d.InFlight()})
-	}
-	if letters, err := e.dead.List(); err == nil {
-		status.DeadLetters = len(letters)
 	}
 	return status
 }

@@ -79,7 +79,7 @@ var (
 	sourceState   = desc("informd_source_state", "1 for the state that the source is in, 0 for the others.", "source", "state")
 	sourcePending = desc("informd_source_pending", "Changes taken from the server and not handed to rules yet.", "source")
 	sourceSkipped = desc("informd_source_unreadable_total", "Objects that could not be read, and were left out.", "source")
-	indexErrors   = desc("informd_source_index_errors_total", "Objects for which an index expression failed.", "source")
+	indexErrors   = desc("informd_source_index_errors_total", "Evaluations of an index expression that failed.", "source")
 
 	ruleMatches   = desc("informd_rule_matches_total", "Changes that the rule selected.", "rule")
 	ruleErrors    = desc("informd_rule_evaluation_errors_total", "Changes on which an expression of the rule failed.", "rule")

@@ -29,6 +29,8 @@ type DeadLetters interface {
 	Add(Letter) error
 	// List has all letters, the oldest first.
 	List() ([]Letter, error)
+	// Len is how many there are. It is cheap.
+	Len() int
 	// Take removes a letter, to be redriven or forgotten. ok is false if there is none of that ID.
 	Take(id string) (letter Letter, ok bool, err error)
 }
@@ -108,6 +110,13 @@ func (m *Memory) List() ([]Letter, error) {
 		letters = append(letters, e.Value.(Letter))
 	}
 	return letters, nil
+}
+
+// Len is how many letters are kept.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.letters.Len()
 }
 
 // Take never fails.

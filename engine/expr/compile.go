@@ -18,7 +18,7 @@ func Compile(text string, o Options) (p *Program, err error) {
 		return nil, err
 	}
 	c := &compiler{text: text, options: o, done: make(map[ast.Node]operand)}
-	c.folding = run{env: new(Env), steps: MaxSteps, bytes: maxFolded}
+	c.folding = run{steps: MaxSteps, bytes: maxFolded}
 	root, err := c.compile(tree)
 	if err != nil {
 		return nil, err

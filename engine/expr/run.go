@@ -33,7 +33,7 @@ type eval func(*run) (any, error)
 
 // run is the state of one evaluation.
 type run struct {
-	env   *Env
+	env   Env
 	steps int   // left
 	bytes int   // left
 	slots []any // variables, and the pointers of predicates
@@ -52,7 +52,7 @@ func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 		}
 		r.release()
 	}()
-	r.env, r.steps, r.bytes = env, MaxSteps, MaxMemory
+	r.env, r.steps, r.bytes = *env, MaxSteps, MaxMemory // a copy: what callers pass stays on their stack
 	if cap(r.slots) < p.slots {
 		r.slots = make([]any, p.slots)
 	}
@@ -68,7 +68,7 @@ func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 func (r *run) release() {
 	clear(r.slots)
 	clear(r.args[:cap(r.args)])
-	r.env, r.args = nil, r.args[:0]
+	r.env, r.args = Env{}, r.args[:0]
 	if cap(r.args) <= 1024 {
 		runs.Put(r)
 	}
