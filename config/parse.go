@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/informd/informd/internal/nearest"
 )
 
 // Bounds on the input.
@@ -11,6 +13,7 @@ const (
 	maxFile            = 1 << 20 // bytes of one file
 	maxDepth           = 64      // nested mappings and lists of one document
 	maxMistakesPerFile = 1000    // past them the rest of a file is not read
+	maxSuggestions     = 200     // names that are looked for in one Parse: a hostile file may have very many mistakes
 )
 
 // File is the content of one file. Relative commands in it are relative to the folder of Path.
@@ -153,12 +156,12 @@ func (p *parser) checkReference(at Text, kind string) {
 	p.mistakes = append(p.mistakes, at.Mistake(0, message))
 }
 
-// suggest is suggest within the bound on how often a report may do so.
+// suggest is nearest.Name within the bound on how often a report may do so.
 func (p *parser) suggest(name string, candidates []string) string {
 	if p.suggestions++; p.suggestions > maxSuggestions {
 		return ""
 	}
-	return suggest(name, candidates)
+	return nearest.Name(name, candidates)
 }
 
 func didYouMean(s string) string { return fmt.Sprintf("; did you mean %s?", quote(s)) }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/informd/informd/internal/nearest"
 )
 
 // Fields are the members that a mapping may have, and where their values go: a *string (which must not be empty), a
@@ -153,43 +155,8 @@ func unknown(path, name string, fields Fields) string {
 	if path != "" {
 		message = fmt.Sprintf("%s: %s", path, message)
 	}
-	if near, ok := closest(name, known); ok {
+	if near := nearest.Name(name, known); near != "" {
 		message += fmt.Sprintf(", did you mean %q?", near)
 	}
 	return message + " (known: " + strings.Join(known, ", ") + ")"
-}
-
-// closest finds the name that was probably meant: the nearest one, if a third of its letters or fewer are wrong.
-func closest(name string, known []string) (string, bool) {
-	if len(name) > 64 {
-		return "", false
-	}
-	best, least := "", len(name)+1
-	for _, k := range known {
-		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least && d <= max(1, len(k)/3) {
-			best, least = k, d
-		}
-	}
-	return best, best != ""
-}
-
-// distance is Levenshtein's, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

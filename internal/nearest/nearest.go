@@ -1,14 +1,14 @@
-package config
+// Package nearest finds the name that somebody probably meant, for "did you mean …?" in reports. It is pure, and its work
+// is bounded whatever it is given.
+package nearest
 
 import "strings"
 
-const (
-	maxCandidates  = 1000 // names that are compared for one suggestion
-	maxSuggestions = 200  // suggestions that are looked for in one Parse: a hostile file may have very many mistakes
-)
+// maxCandidates bounds the names that are compared for one suggestion.
+const maxCandidates = 1000
 
-// suggest returns the candidate that name was probably meant to be, or "".
-func suggest(name string, candidates []string) string {
+// Name returns the candidate that name was probably meant to be, or "" if none is close. At most 1000 are looked at.
+func Name(name string, candidates []string) string {
 	best, bestDistance := "", max(1, min(3, len(name)/3))+1
 	for _, c := range candidates[:min(len(candidates), maxCandidates)] {
 		if strings.EqualFold(c, name) {

@@ -1,11 +1,11 @@
-package config
+package nearest
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestSuggest(t *testing.T) {
+func TestName(t *testing.T) {
 	candidates := []string{"labelSelector", "fieldSelector", "resync", "keep", "log", "pods"}
 	for name, want := range map[string]string{
 		"labelselector": "labelSelector", // case
@@ -18,7 +18,7 @@ func TestSuggest(t *testing.T) {
 		"x":             "", // anything is close to a single letter
 		"":              "",
 	} {
-		if got := suggest(name, candidates); got != want {
+		if got := Name(name, candidates); got != want {
 			t.Errorf("%q: got %q, want %q", name, got, want)
 		}
 	}
