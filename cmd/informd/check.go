@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,6 +41,9 @@ Exit code 0: no mistakes. 1: there are some.`,
 			}
 			mistakes, _ := err.(config.Mistakes)
 			mistakes = append(mistakes, checkHandlers(ctx, cfg, handlers)...)
+			if ctx.Err() != nil {
+				return failed(errors.New("interrupted: not everything has been checked"))
+			}
 			mistakes.Sort()
 			if len(mistakes) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
