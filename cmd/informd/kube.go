@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 
 	"k8s.io/client-go/rest"
@@ -17,7 +18,7 @@ func restConfig(kubeconfig, context string) (*rest.Config, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err), errors.Is(err, rest.ErrNotInCluster):
-		return nil, errors.New("no cluster to connect to: give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster")
+		return nil, noCluster(kubeconfig)
 	case err != nil:
 		return nil, fmt.Errorf("load kubeconfig: %w", err)
 	}
@@ -26,4 +27,15 @@ func restConfig(kubeconfig, context string) (*rest.Config, error) {
 	cfg.QPS = -1
 	cfg.UserAgent = fmt.Sprintf("informd/%s (%s/%s)", version, runtime.GOOS, runtime.GOARCH)
 	return cfg, nil
+}
+
+// noCluster says what to do, given that nothing that was looked at names a cluster.
+func noCluster(kubeconfig string) error {
+	if kubeconfig != "" {
+		return fmt.Errorf("no cluster to connect to: the kubeconfig %s names none", kubeconfig)
+	}
+	if paths := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); paths != "" {
+		return fmt.Errorf("no cluster to connect to: $KUBECONFIG is %s, which is missing or names none", paths)
+	}
+	return errors.New("no cluster to connect to: give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster")
 }

@@ -29,10 +29,19 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	case "text":
 		handler = slog.NewTextHandler(w, options)
 	case "json":
+		options.ReplaceAttr = readable
 		handler = slog.NewJSONHandler(w, options)
 	default:
 		return nil, fmt.Errorf("--log-format %q: want %s", format, oneOf(logFormats))
 	}
 	klog.SetLogger(logr.FromSlogHandler(handler).WithName("client-go"))
 	return slog.New(handler), nil
+}
+
+// readable writes durations in JSON as they are written in text, "1.5s", and not as a number of nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }

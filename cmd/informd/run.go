@@ -77,8 +77,8 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; default: as kubectl finds it, or in-cluster")
 	f.StringVar(&flags.context, "context", "", "context `NAME` of the kubeconfig; default: the current one")
 	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and /metrics, as 127.0.0.1:9180; default: none")
-	choiceFlag(cmd, &flags.logFormat, "log-format", "text", logFormats...)
-	choiceFlag(cmd, &flags.logLevel, "log-level", "info", logLevels...)
+	choiceFlag(cmd, &flags.logFormat, "log-format", "form of the log", "text", logFormats...)
+	choiceFlag(cmd, &flags.logLevel, "log-level", "least level that is logged", "info", logLevels...)
 	f.BoolVar(&flags.dryRun, "dry-run", false, "log what would be delivered; start no handler but log")
 	return cmd
 }

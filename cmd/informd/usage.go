@@ -58,8 +58,8 @@ func manifestFlag(cmd *cobra.Command, paths *[]string) {
 }
 
 // choiceFlag adds a flag whose value must be one of some; its shell completion offers them.
-func choiceFlag(cmd *cobra.Command, value *string, name, standard string, choices ...string) {
-	cmd.Flags().StringVar(value, name, standard, "one of `"+strings.Join(choices, "|")+"`")
+func choiceFlag(cmd *cobra.Command, value *string, name, what, standard string, choices ...string) {
+	cmd.Flags().StringVar(value, name, standard, fmt.Sprintf("%s: `%s`", what, strings.Join(choices, "|")))
 	if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag was just defined
 	}
