@@ -38,18 +38,18 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 
+	webhook, err := listenForWebhooks() // first, since its port may be taken
+	if err != nil {
+		return err
+	}
+	defer webhook.close()
+
 	say("starting a control plane: kube-apiserver and etcd, in one process")
 	plane, err := cluster.Start(ctx, filepath.Join(dir, "controlplane"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plane.Stop()) }()
-
-	webhook, err := listenForWebhooks()
-	if err != nil {
-		return err
-	}
-	defer webhook.close()
 
 	say("starting informd: bin/informd run -f examples/rules")
 	d, err := startInformd(plane.Kubeconfig(), webhook.deliveries)
