@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -9,11 +10,17 @@ import (
 
 var kinds = []string{KindSource, KindHandler, KindRule}
 
+// group is how the apiVersion of every manifest of informd's begins.
+const group = "informd.dev/"
+
 // maxName is the length of a DNS label, after RFC 1123.
 const maxName = 63
 
 // manifest reads one manifest and adds it to the config.
 func (r *reader) manifest(root *yaml.Node) {
+	if r.foreign(root) {
+		return
+	}
 	top := r.mapping(root, root, "", "apiVersion", "kind", "metadata", "spec")
 	r.apiVersion(top.need("apiVersion"))
 	kind := r.kind(top.need("kind"))
@@ -28,6 +35,32 @@ func (r *reader) manifest(root *yaml.Node) {
 	case KindRule:
 		r.rule(spec, at, name)
 	}
+}
+
+// foreign reports a manifest that neither group nor kind make one of informd's, such as a Deployment that lies in the
+// same folder. That is one mistake, whatever its fields are.
+func (r *reader) foreign(root *yaml.Node) bool {
+	var apiVersion, kind *yaml.Node
+	if root.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(root.Content); i += 2 {
+			switch root.Content[i].Value {
+			case "apiVersion":
+				apiVersion = root.Content[i+1]
+			case "kind":
+				kind = root.Content[i+1]
+			}
+		}
+	}
+	if !isString(apiVersion) || strings.HasPrefix(apiVersion.Value, group) || !isString(kind) || slices.Contains(kinds, kind.Value) {
+		return false
+	}
+	r.mistake(apiVersion, "a %s of %s is no manifest of informd's: it reads %s of %s",
+		quote(kind.Value), quote(apiVersion.Value), strings.Join(kinds, ", "), APIVersion)
+	return true
+}
+
+func isString(n *yaml.Node) bool {
+	return n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && strings.TrimSpace(n.Value) != ""
 }
 
 func (r *reader) apiVersion(n *yaml.Node) {
