@@ -195,8 +195,13 @@ func (e *Engine) Run(ctx context.Context) error {
 		group.Go(func() error { return d.Run(ctx) })
 	}
 	err := group.Wait()
+	undelivered := 0
 	for _, r := range e.rules {
+		undelivered += r.lane.Stats().Waiting
 		r.lane.Close()
+	}
+	if undelivered > 0 {
+		e.log.Warn("what waited for delivery is forgotten", "undelivered", undelivered)
 	}
 	return err
 }

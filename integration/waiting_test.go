@@ -141,7 +141,7 @@ func TestAPIServerComesLater(t *testing.T) {
 		source("configmaps", configMaps)+source("secrets", "resource: v1/secrets")+
 			toldBy("log", "builtin: log")+ruleFor("rule", "source: configmaps, handler: log")+
 			ruleFor("other", "source: secrets, handler: log")))
-	d.awaitLog("the API server is out of reach")
+	d.awaitLog("waiting for the API server")
 	if code, body := d.get("/livez"); code != http.StatusOK {
 		t.Errorf("/livez: %d %s", code, body)
 	}

@@ -41,9 +41,9 @@ func (l *Lane) logFailure(now time.Time, ev handler.Event, key delta.Key, v verd
 	if !ok {
 		return
 	}
-	l.dispatcher.log.Warn("delivery failed and will be repeated", "rule", l.rule, "key", key.String(), "event", ev.ID,
+	l.dispatcher.log.Warn("delivery failed and will be repeated", "rule", l.rule, "key", key.String(), "id", ev.ID,
 		"attempt", ev.Attempt, "reason", bounded(v.reason, maxLogged), "after", v.after.Round(time.Millisecond),
-		"unsaid", unsaid)
+		"unreported", unsaid)
 }
 
 // logCrowding says that more waits than is kept, if that has become more.

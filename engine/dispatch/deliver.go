@@ -55,7 +55,7 @@ func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			d.log.Error("handler panicked", "rule", ev.Rule, "event", ev.ID, "stack", bounded(string(debug.Stack()), 4096))
+			d.log.Error("handler panicked", "rule", ev.Rule, "id", ev.ID, "stack", bounded(string(debug.Stack()), 4096))
 			err = fmt.Errorf("handler panicked: %v", p)
 		}
 	}()
@@ -79,7 +79,7 @@ func (d *Dispatcher) bury(j job, ev handler.Event, v verdict, now time.Time) ver
 	}
 	letter.Match.Payload = ev.Payload // made anew, perhaps
 	attrs := []any{
-		"rule", ev.Rule, "key", j.item.Key.String(), "event", ev.ID, "attempt", ev.Attempt,
+		"rule", ev.Rule, "key", j.item.Key.String(), "id", ev.ID, "attempt", ev.Attempt,
 		"reason", bounded(v.reason, maxLogged),
 	}
 	if err := d.dead.Add(letter); err != nil {

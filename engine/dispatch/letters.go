@@ -81,7 +81,7 @@ func NewMemory(o MemoryOptions) *Memory {
 func (m *Memory) Add(l Letter) error {
 	for _, dropped := range m.add(l) {
 		m.opts.Logger.Warn("dead letter dropped: there are too many",
-			"rule", dropped.Rule, "handler", dropped.Handler, "key", dropped.Key.String(), "event", dropped.ID)
+			"rule", dropped.Rule, "handler", dropped.Handler, "key", dropped.Key.String(), "id", dropped.ID)
 	}
 	return nil
 }

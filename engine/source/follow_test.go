@@ -288,8 +288,8 @@ func TestServerThatIsNotThereYet(t *testing.T) {
 	if err := WaitForCacheSync(t.Context(), all...); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the news", func() bool { return lines.count("within reach again") == 1 })
-	if said := lines.count("out of reach"); said != 1 {
+	await(t, "the news", func() bool { return lines.count("the API server answers again") == 1 })
+	if said := lines.count("waiting for the API server"); said != 1 {
 		t.Errorf("four informers said %d times that the server is not there:\n%s", said, lines)
 	}
 

@@ -61,7 +61,7 @@ func (r *reach) away(reason string) {
 	}
 	r.lost, r.when = true, time.Now()
 	if r.told = r.may("away"); r.told {
-		r.log.Warn("the API server is out of reach, trying again", "reason", reason)
+		r.log.Warn("waiting for the API server", "reason", reason)
 	}
 }
 
@@ -69,7 +69,7 @@ func (r *reach) back() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lost && r.told {
-		r.log.Info("the API server is within reach again", "for", time.Since(r.when).Round(time.Millisecond))
+		r.log.Info("the API server answers again", "after", time.Since(r.when).Round(time.Millisecond))
 	}
 	r.lost = false
 }

@@ -9,7 +9,7 @@
 // What informd guarantees to a handler:
 //
 //   - Delivery is at least once. A repeat carries the same Event.ID and a higher Event.Attempt, also after a restart of
-//     the handler or of informd.
+//     the handler.
 //   - Events of one rule for one object come in order and never overlap. Events of different objects, and of different
 //     rules, come in parallel, up to the concurrency that the operator configured and the handler described.
 //   - An event that is not answered within its time limit is cancelled and retried.
@@ -50,7 +50,7 @@ const (
 // Event is one change of one object that one rule selected. Its JSON form is what the exec builtin's commands read on
 // standard input and what the log builtin writes.
 type Event struct {
-	// ID is the same on every attempt and after a restart: a handler that must not act twice remembers it.
+	// ID is the same on every attempt, also after a restart of the handler: one that must not act twice remembers it.
 	ID string `json:"id"`
 	// Rule is the name of the rule that selected the change.
 	Rule string `json:"rule"`

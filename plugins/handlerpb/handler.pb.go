@@ -539,7 +539,7 @@ type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number of this sending, unique on the stream, from 1. Answers name it.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// The same on every attempt and after a restart.
+	// The same on every attempt, also after a restart of the handler.
 	Id   string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
 	// added, updated, deleted or synced.

@@ -33,7 +33,7 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.panic || l.last == "" || isPanic(string(line)) {
-			l.last = printable(string(line), 500)
+			l.last = lastWords(line)
 		}
 		return passed
 	}}
@@ -41,6 +41,15 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 	l.syncStdout = &lines{emit: l.emit}
 	l.syncStderr = &lines{emit: l.emit}
 	return l
+}
+
+// lastWords is what a line says, short enough for a message: of a structured one its message alone.
+func lastWords(line []byte) string {
+	const most = 200
+	if r, ok := parseJSONLine(line); ok {
+		return printable(r.message, most)
+	}
+	return printable(string(line), most)
 }
 
 // lastError is the last line on standard error, a panic's first: often the reason why a process went away.
