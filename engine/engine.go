@@ -25,6 +25,8 @@ type Handler interface {
 	handler.Handler
 	// Ready blocks until the handler can take an event, or ctx ends.
 	Ready(ctx context.Context) error
+	// Limit is how many events it takes at once, at least 1. It may change.
+	Limit() int
 }
 
 // Cluster is what the engine needs of one.
@@ -141,7 +143,8 @@ func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Opt
 		}
 		d := dispatch.New(
 			dispatch.Handler{
-				Name: h.Name, Handler: implementation, Ready: implementation.Ready, Concurrency: h.Concurrency, Retry: retry(h),
+				Name: h.Name, Handler: implementation, Ready: implementation.Ready, Limit: implementation.Limit,
+				Concurrency: h.Concurrency, Retry: retry(h),
 			},
 			o.DeadLetters,
 			dispatch.Options{

@@ -34,6 +34,8 @@ func newRecorder() *recorder { return &recorder{changed: make(chan struct{}, 1)}
 
 func (r *recorder) Ready(context.Context) error { return nil }
 
+func (r *recorder) Limit() int { return 8 }
+
 func (r *recorder) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	r.mu.Lock()
 	r.events = append(r.events, fmt.Sprintf("%s %s %s %s", ev.Rule, ev.Event, ev.Name, ev.Payload))

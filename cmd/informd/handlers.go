@@ -59,6 +59,8 @@ type dryRunner struct{ log *slog.Logger }
 
 func (dryRunner) Ready(ctx context.Context) error { return ctx.Err() }
 
+func (dryRunner) Limit() int { return 1 }
+
 func (d dryRunner) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	d.log.Info("would deliver", "rule", ev.Rule, "event", ev.Event, "resource", ev.Resource.Resource,
 		"namespace", ev.Namespace, "name", ev.Name, "id", ev.ID)

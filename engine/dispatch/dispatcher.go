@@ -35,6 +35,9 @@ type Handler struct {
 	Ready func(ctx context.Context) error
 	// Concurrency is how many deliveries there may be at once. 0 means 8.
 	Concurrency int
+	// Limit is how many the handler itself takes at once, as far as it has said so; it may change. What it has no room for
+	// stays in the lanes, where it is merged. nil means no limit of its own.
+	Limit func() int
 	Retry       Retry
 }
 
@@ -166,8 +169,10 @@ func (d *Dispatcher) InFlight() int {
 // next waits until the handler is ready and there is something for it, and takes that. If ok is false ctx has ended.
 func (d *Dispatcher) next(ctx context.Context) (j job, ok bool) {
 	for d.gate(ctx) {
-		if j, ok := d.take(); ok {
-			return j, true
+		if d.hasRoom() {
+			if j, ok := d.take(); ok {
+				return j, true
+			}
 		}
 		select {
 		case <-d.wake:
@@ -202,6 +207,11 @@ func (d *Dispatcher) gate(ctx context.Context) bool {
 	return false
 }
 
+// hasRoom tells whether the handler takes another event. When one has landed Run looks again.
+func (d *Dispatcher) hasRoom() bool {
+	return d.handler.Limit == nil || d.InFlight() < d.handler.Limit()
+}
+
 // take takes what is next, from each lane in turn.
 func (d *Dispatcher) take() (j job, ok bool) {
 	d.mu.Lock()
@@ -233,7 +243,7 @@ func (d *Dispatcher) land(j job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inFlight--
-	if d.suspects.landed(j) {
+	if d.suspects.landed(j) || d.handler.Limit != nil {
 		d.notify()
 	}
 }

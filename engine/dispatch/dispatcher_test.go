@@ -55,6 +55,45 @@ func TestParallelism(t *testing.T) {
 	})
 }
 
+// What the handler has no room for stays in the lane: there it is merged, and not delivered after the end was asked for.
+func TestHandlerThatTakesFewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := recorder{answer: func(context.Context, handler.Event) error {
+			<-release
+			return nil
+		}}
+		var limit atomic.Int64
+		limit.Store(1)
+		d := New(Handler{Handler: &h, Concurrency: 8, Limit: func() int { return int(limit.Load()) }},
+			NewMemory(MemoryOptions{}), Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		stop := start(t, d)
+		l.Offer(added("a", "a", 1))
+		l.Offer(added("b", "b", 1))
+		synctest.Wait()
+		l.Offer(updated("b", "b", 2))
+		equal(t, "in flight", d.InFlight(), 1)
+		equal(t, "waiting", l.Stats().Waiting, 1)
+
+		limit.Store(2)
+		l.Offer(added("c", "c", 1))
+		synctest.Wait()
+		equal(t, "in flight when it takes more", d.InFlight(), 2)
+
+		limit.Store(1)
+		release <- struct{}{}
+		synctest.Wait()
+		equal(t, "in flight when it takes fewer again", d.InFlight(), 1)
+		go stop()
+		synctest.Wait()
+		close(release)
+		stop()
+		equal(t, "events", h.ids(), []string{"r/a/added/1", "r/b/added/2"})
+		equal(t, "what waits at the end", l.Stats().Waiting, 1)
+	})
+}
+
 func TestLatestMergesWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -87,6 +87,21 @@ func (h *Host) Ready(ctx context.Context) error {
 	}
 }
 
+// Limit is how many events the process takes at once: the least of what the operator and the handler allow, as far as it
+// has said so.
+func (h *Host) Limit() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return limit(h.spec, h.status.Handler)
+}
+
+func limit(spec Spec, desc Description) int {
+	if desc.Concurrency > 0 {
+		return min(spec.Concurrency, desc.Concurrency)
+	}
+	return spec.Concurrency
+}
+
 // Status tells how the handler is.
 func (h *Host) Status() Status {
 	h.mu.Lock()

@@ -66,10 +66,7 @@ func lost(why error) error { return fmt.Errorf("%w: %w", handler.ErrLost, why) }
 
 // window is what may be with the process: the least of what the operator and the handler allow.
 func (s *stream) window() window {
-	w := window{events: s.spec.Concurrency, bytes: s.desc.WindowBytes}
-	if s.desc.Concurrency > 0 {
-		w.events = min(w.events, s.desc.Concurrency)
-	}
+	w := window{events: limit(s.spec, s.desc), bytes: s.desc.WindowBytes}
 	w.abandoned = max(16, 2*w.events)
 	return w
 }
