@@ -38,7 +38,7 @@ type Handler struct {
 	// Limit is how many the handler itself takes at once, as far as it has said so; it may change. What it has no room for
 	// stays in the lanes, where it is merged. nil means no limit of its own.
 	Limit func() int
-	Retry       Retry
+	Retry Retry
 }
 
 // Options are what a Dispatcher can do without.
