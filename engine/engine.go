@@ -12,9 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/informd/informd/config"
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
-	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/handler"
@@ -174,19 +172,6 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
 	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
 	e.rules = append(e.rules, running)
-}
-
-// listeners are the informer's rules as they listen to it. They share what is decoded of an object.
-func (e *Engine) listeners(planned *plan.Informer) []source.Listener {
-	var listeners []source.Listener
-	decoder := object.NewDecoder(planned.Reads)
-	for _, r := range e.rules {
-		if slices.Contains(planned.Rules, r.Rule) {
-			look := &lookup{decoder: decoder, rule: r}
-			listeners = append(listeners, source.Listener{Resync: r.Resync, OnDelta: func(d delta.Delta) { r.onDelta(look, d) }})
-		}
-	}
-	return listeners
 }
 
 // Run watches, evaluates and delivers until ctx ends. Then it takes in no more changes, lets what is in flight end

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,19 @@ type runningRule struct {
 	lane     *dispatch.Lane
 	failures *failures
 	matches  atomic.Uint64
+}
+
+// listeners are the informer's rules as they listen to it. They share what is decoded of an object.
+func (e *Engine) listeners(planned *plan.Informer) []source.Listener {
+	var listeners []source.Listener
+	decoder := object.NewDecoder(planned.Reads)
+	for _, r := range e.rules {
+		if slices.Contains(planned.Rules, r.Rule) {
+			look := &lookup{decoder: decoder, rule: r}
+			listeners = append(listeners, source.Listener{Resync: r.Resync, OnDelta: func(d delta.Delta) { r.onDelta(look, d) }})
+		}
+	}
+	return listeners
 }
 
 // onDelta offers a change to the lane if the rule selects it. It runs in the informer's callback, one delta after the
