@@ -46,6 +46,7 @@ type window struct {
 // Counts are totals over the Host's life.
 type Counts struct {
 	Sent     uint64 // events sent, every attempt
+	Batches  uint64 // messages that they were sent in
 	Answered uint64 // and answered in time
 	TimedOut uint64 // not answered within the time limit
 	Lost     uint64 // with a process or stream when it went away
@@ -188,6 +189,9 @@ func (d *deliveries) take(now time.Time) *handlerpb.DeliverRequest {
 		d.counts.Sent++
 		size += c.size
 		req.Events = append(req.Events, &c.event)
+	}
+	if len(req.GetEvents()) > 0 {
+		d.counts.Batches++
 	}
 	return req
 }

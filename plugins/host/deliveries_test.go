@@ -149,7 +149,7 @@ func TestExpire(t *testing.T) {
 		if !d.complete(1, result{}) || d.overdue() != nil {
 			t.Error("a late answer shows that the handler let go")
 		}
-		if _, _, counts := d.stats(); counts != (Counts{Sent: 3, Answered: 1, TimedOut: 2, Late: 1}) {
+		if _, _, counts := d.stats(); counts != (Counts{Sent: 3, Batches: 2, Answered: 1, TimedOut: 2, Late: 1}) {
 			t.Errorf("%+v", counts)
 		}
 	})
