@@ -11,7 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -19,26 +19,17 @@ import (
 // Object is an immutable Kubernetes object. It implements runtime.Object and metav1.ObjectMetaAccessor, so that
 // client-go's caches can hold it.
 type Object struct {
-	json []byte // compact and valid
+	content atomic.Pointer[content]
 
-	// The identity's strings do not share memory with json or with the text that they were parsed from.
+	// The identity's strings do not share memory with the content or with the text that they were parsed from.
 	namespace, name, uid, resourceVersion string
 }
 
-// MaxDepth is how deep an object may nest. The API server refuses what nests deeper than 10,000 (apimachinery's
-// util/json); no schema comes near either.
-const MaxDepth = 1000
+// content is what an object says, as compact and valid JSON. It is immutable.
+type content struct{ text []byte }
 
-// FromJSON makes an Object of the JSON of one, which it does not keep. It refuses what is not a valid JSON object in
-// UTF-8, nests deeper than [MaxDepth], or has an identity of the wrong type. A missing identity is left empty.
-func FromJSON(b []byte) (*Object, error) {
-	var compact bytes.Buffer
-	compact.Grow(len(b))
-	if err := json.Compact(&compact, b); err != nil {
-		return nil, fmt.Errorf("object: %w", err)
-	}
-	return fromCompact(compact.Bytes())
-}
+// read hands f the object's JSON, which is f's until it returns.
+func (o *Object) read(f func(text []byte)) { f(o.content.Load().text) }
 
 // FromUnstructured makes an Object of client-go's form of one, which it neither keeps nor changes. Integers stay
 // integers.
@@ -57,7 +48,7 @@ func FromUnstructured(u *unstructured.Unstructured) (*Object, error) {
 	if err := enc.Encode(content); err != nil {
 		return nil, fmt.Errorf("object: %w", err)
 	}
-	return fromCompact(bytes.TrimSuffix(buf.Bytes(), []byte("\n")))
+	return FromJSON(buf.Bytes())
 }
 
 func without(m map[string]any, key string) map[string]any {
@@ -70,63 +61,11 @@ func without(m map[string]any, key string) map[string]any {
 	return out
 }
 
-// fromCompact makes an Object of compact, valid JSON, which it does not keep.
-func fromCompact(b []byte) (*Object, error) {
-	if len(b) == 0 || b[0] != '{' {
-		return nil, errors.New("object: not a JSON object")
-	}
-	if !utf8.Valid(b) {
-		return nil, errors.New("object: not UTF-8")
-	}
-	if depth(b) > MaxDepth {
-		return nil, fmt.Errorf("object: nests deeper than %d", MaxDepth)
-	}
-	o := &Object{json: withoutManagedFields(b)}
-	tree, _ := o.Decode(&identityPaths).(map[string]any)
-	meta, ok := tree["metadata"].(map[string]any)
-	if !ok && tree["metadata"] != nil {
-		return nil, errors.New("object: metadata is not an object")
-	}
-	for i, field := range []*string{&o.namespace, &o.name, &o.uid, &o.resourceVersion} {
-		switch v := meta[identity[i]].(type) {
-		case nil:
-		case string:
-			*field = v
-		default:
-			return nil, fmt.Errorf("object: metadata.%s is not a string", identity[i])
-		}
-	}
-	return o, nil
-}
-
-var (
-	identity      = [...]string{"namespace", "name", "uid", "resourceVersion"} // within metadata
-	identityPaths = *Identity()
-)
-
-// Identity is a new set of the paths by which objects are told apart, and their states.
-func Identity() *Paths {
-	p := new(Paths)
-	for _, name := range identity {
-		p.Add("metadata", name)
-	}
-	return p
-}
-
-func hasIdentity(p *Paths) bool {
-	for _, name := range identity {
-		if !p.Covers("metadata", name) {
-			return false
-		}
-	}
-	return true
-}
-
 // JSON is the object as compact JSON without metadata.managedFields. The caller must not change it.
-func (o *Object) JSON() []byte { return o.json }
+func (o *Object) JSON() []byte { return o.content.Load().text }
 
 // Size is how many bytes the object holds on to, roughly.
-func (o *Object) Size() int { return len(o.json) + 128 }
+func (o *Object) Size() int { return len(o.content.Load().text) + 128 }
 
 // Namespace is empty for cluster-scoped objects.
 func (o *Object) Namespace() string { return o.namespace }

@@ -106,15 +106,12 @@ func (p *Paths) String() string {
 	return strings.Join(out, " ")
 }
 
-// atKey is at for a key as it stands in JSON, with its quotes.
-func (p *Paths) atKey(quoted []byte) *Paths {
-	switch {
-	case p.whole:
+// below is the set as seen from below a list's element.
+func (p *Paths) below() *Paths {
+	if p == nil || p.whole {
 		return p
-	case p.each != nil || escaped(quoted):
-		return p.at(unquote(quoted))
 	}
-	return p.fields[string(quoted[1:len(quoted)-1])] // a conversion that does not allocate: of most keys nothing is wanted
+	return p.each
 }
 
 // at is the set as seen from below a map's key.

@@ -1,0 +1,139 @@
+package object
+
+import (
+	"encoding/json"
+
+	"github.com/informd/informd/engine/object/scan"
+)
+
+// place is where the walker is, as far as that means anything to it.
+type place int
+
+const (
+	elsewhere place = iota
+	atRoot
+	atMetadata
+	atManagedFields
+	atNamespace // and the rest of the identity, in its order
+	atName
+	atUID
+	atResourceVersion
+)
+
+var identityFields = [...]string{"namespace", "name", "uid", "resourceVersion"} // within metadata
+
+// below is the place that a key leads to.
+func (p place) below(quoted []byte, plain bool) place {
+	key := quoted[1 : len(quoted)-1]
+	if !plain {
+		key = []byte(scan.Unquote(quoted))
+	}
+	switch p {
+	case atRoot:
+		if string(key) == "metadata" {
+			return atMetadata
+		}
+	case atMetadata:
+		switch string(key) {
+		case "managedFields":
+			return atManagedFields
+		case "namespace":
+			return atNamespace
+		case "name":
+			return atName
+		case "uid":
+			return atUID
+		case "resourceVersion":
+			return atResourceVersion
+		}
+	}
+	return elsewhere
+}
+
+// identity is what was read of an object's identity; of what stands there twice, the last.
+type identity struct {
+	misplaced bool // metadata is no object
+	fields    [len(identityFields)]struct {
+		raw   []byte // part of the text; nil is absent
+		plain bool
+	}
+}
+
+func (id *identity) set(at place, raw []byte, plain bool) {
+	f := &id.fields[at-atNamespace]
+	f.raw, f.plain = raw, plain
+	if raw[0] == 'n' {
+		f.raw = nil
+	}
+}
+
+// unfit says what is wrong with the identity.
+func (id *identity) unfit() string {
+	if id.misplaced {
+		return "metadata is not an object"
+	}
+	for n, f := range id.fields {
+		if f.raw != nil && f.raw[0] != '"' {
+			return "metadata." + identityFields[n] + " is not a string"
+		}
+	}
+	return ""
+}
+
+// fill gives o the identity, in one piece of memory. What is wrong is left empty.
+func (id *identity) fill(o *Object) {
+	var memory [256]byte
+	all := memory[:0]
+	var end [len(identityFields)]int
+	for n, f := range id.fields {
+		switch {
+		case f.raw == nil || f.raw[0] != '"':
+		case f.plain:
+			all = append(all, f.raw[1:len(f.raw)-1]...)
+		default:
+			all = append(all, scan.Unquote(f.raw)...)
+		}
+		end[n] = len(all)
+	}
+	text := string(all)
+	o.namespace, o.name, o.uid, o.resourceVersion = text[:end[0]], text[end[0]:end[1]], text[end[1]:end[2]], text[end[2]:]
+}
+
+// object is an Object of the identity alone; nil where nothing of it is known.
+func (id *identity) object() *Object {
+	o := new(Object)
+	id.fill(o)
+	fields := map[string]string{}
+	for n, value := range []string{o.namespace, o.name, o.uid, o.resourceVersion} {
+		if value != "" {
+			fields[identityFields[n]] = value
+		}
+	}
+	if len(fields) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(map[string]any{"metadata": fields})
+	if err != nil {
+		return nil // strings have no errors
+	}
+	o.content.Store(&content{text: text})
+	return o
+}
+
+// Identity is a new set of the paths by which objects are told apart, and their states.
+func Identity() *Paths {
+	p := new(Paths)
+	for _, name := range identityFields {
+		p.Add("metadata", name)
+	}
+	return p
+}
+
+func hasIdentity(p *Paths) bool {
+	for _, name := range identityFields {
+		if !p.Covers("metadata", name) {
+			return false
+		}
+	}
+	return true
+}

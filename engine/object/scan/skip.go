@@ -1,0 +1,196 @@
+package scan
+
+import (
+	"io"
+	"strconv"
+)
+
+// nesting is what was seen since the recording began.
+type nesting struct {
+	depth, deepest int
+	outOfRange     bool
+}
+
+// Deepest is how deep the values nest that were read since [Scanner.Record]; a plain one is 0 deep.
+func (s *Scanner) Deepest() int { return s.deepest }
+
+// OutOfRange tells whether a number was read since [Scanner.Record] that no float64 comes near.
+func (s *Scanner) OutOfRange() bool { return s.outOfRange }
+
+// brackets are the open ones, a bit each, as a stack: 1 for an object.
+type brackets struct {
+	top   uint64 // the last up to 64
+	below []uint64
+	n     int
+}
+
+func (b *brackets) push(object uint64) {
+	if b.n%64 == 0 && b.n > 0 {
+		b.below = append(b.below, b.top)
+	}
+	b.top = b.top<<1 | object
+	b.n++
+}
+
+func (b *brackets) pop() {
+	b.n--
+	b.top >>= 1
+	if b.n%64 == 0 && b.n > 0 {
+		b.top = b.below[len(b.below)-1]
+		b.below = b.below[:len(b.below)-1]
+	}
+}
+
+// Skip consumes one value and returns it as it stands there. It does not recurse: a value may nest as deep as it likes.
+func (s *Scanner) Skip() (raw []byte, err error) {
+	var open brackets
+	deepest := 0
+	i := s.space(s.pos)
+	start := i
+value:
+	i = s.space(i)
+	if i == len(s.text) {
+		return nil, io.ErrUnexpectedEOF
+	}
+	switch s.text[i] {
+	case '"':
+		if i, err = s.quoted(i); err != nil {
+			return nil, err
+		}
+	case '{':
+		open.push(1)
+		deepest = max(deepest, open.n)
+		i = s.space(i + 1)
+		if i == len(s.text) || s.text[i] != '}' {
+			goto key
+		}
+	case '[':
+		open.push(0)
+		deepest = max(deepest, open.n)
+		i = s.space(i + 1)
+		if i == len(s.text) || s.text[i] != ']' {
+			goto value
+		}
+	default:
+		if i, err = s.scalar(i); err != nil {
+			return nil, err
+		}
+	}
+after:
+	if open.n == 0 {
+		s.pos = i
+		s.deepest = max(s.deepest, s.depth+deepest)
+		return s.text[start:i], nil
+	}
+	i = s.space(i)
+	if i == len(s.text) {
+		return nil, io.ErrUnexpectedEOF
+	}
+	switch c, object := s.text[i], open.top&1 == 1; {
+	case c == ',' && object:
+		i = s.space(i + 1)
+		goto key
+	case c == ',':
+		i++
+		goto value
+	case c == '}' && object, c == ']' && !object:
+		open.pop()
+		i++
+		goto after
+	case object:
+		return nil, s.unexpected(i, "after an object's value")
+	default:
+		return nil, s.unexpected(i, "after a list's value")
+	}
+key:
+	if i == len(s.text) || s.text[i] != '"' {
+		return nil, s.unexpected(i, "where an object's key should begin")
+	}
+	if i, err = s.quoted(i); err != nil {
+		return nil, err
+	}
+	i = s.space(i)
+	if i == len(s.text) || s.text[i] != ':' {
+		return nil, s.unexpected(i, "after an object's key")
+	}
+	i++
+	goto value
+}
+
+// scalar is the end of the number, true, false or null at i.
+func (s *Scanner) scalar(i int) (end int, err error) {
+	switch s.text[i] {
+	case 't':
+		return s.literal(i, "true")
+	case 'f':
+		return s.literal(i, "false")
+	case 'n':
+		return s.literal(i, "null")
+	}
+	return s.number(i)
+}
+
+func (s *Scanner) literal(i int, word string) (end int, err error) {
+	if rest := s.text[i:]; len(rest) >= len(word) && string(rest[:len(word)]) == word {
+		return i + len(word), nil
+	}
+	for n := range len(word) {
+		if i+n == len(s.text) || s.text[i+n] != word[n] {
+			return 0, s.unexpected(i+n, "in "+word)
+		}
+	}
+	return i + len(word), nil
+}
+
+// number is the end of the number at i.
+func (s *Scanner) number(i int) (end int, err error) {
+	start := i
+	if s.text[i] == '-' {
+		i++
+	}
+	switch {
+	case i == len(s.text):
+		return 0, io.ErrUnexpectedEOF
+	case s.text[i] == '0':
+		i++
+	case '1' <= s.text[i] && s.text[i] <= '9':
+		i = s.digits(i)
+	case i > start:
+		return 0, s.unexpected(i, "in a number")
+	default:
+		return 0, s.unexpected(i, "where a value should begin")
+	}
+	large := i-start > 308
+	if i < len(s.text) && s.text[i] == '.' {
+		from := i + 1
+		if i = s.digits(from); i == from {
+			return 0, s.unexpected(i, "in a number")
+		}
+	}
+	if i < len(s.text) && s.text[i]|0x20 == 'e' {
+		large = true
+		i++
+		if i < len(s.text) && (s.text[i] == '+' || s.text[i] == '-') {
+			i++
+		}
+		from := i
+		if i = s.digits(from); i == from {
+			return 0, s.unexpected(i, "in a number")
+		}
+	}
+	if i == len(s.text) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if large && !s.outOfRange {
+		_, err := strconv.ParseFloat(string(s.text[start:i]), 64)
+		s.outOfRange = err != nil
+	}
+	return i, nil
+}
+
+func (s *Scanner) digits(i int) int {
+	for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
+		i++
+	}
+	return i
+}

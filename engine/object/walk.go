@@ -1,0 +1,216 @@
+package object
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/informd/informd/engine/object/scan"
+)
+
+// walker reads one value in a single pass: it decodes what view covers, and of what the scanner records it leaves out what
+// keep does not cover. Of both, nil is nothing.
+type walker struct {
+	s     *scan.Scanner
+	id    identity
+	texts strings.Builder // strings of the view share memory: one allocation for most objects
+}
+
+// value reads the value at hand, which stands at the given place. What nests too deep for an Object is not decoded.
+func (w *walker) value(keep, view *Paths, at place) (any, error) {
+	if at == elsewhere && (view == nil && (keep == nil || keep.whole) || w.s.Deepest() > MaxDepth) {
+		_, err := w.s.Skip()
+		return nil, err
+	}
+	kind, err := w.s.Kind()
+	if err != nil {
+		return nil, err
+	}
+	if at == atMetadata {
+		w.id = identity{misplaced: kind != '{' && kind != 'n'}
+	}
+	switch {
+	case at >= atNamespace: // of the wrong type it makes the object unfit, and what is decoded of it does not matter
+	case kind == '{':
+		return w.object(keep, view, at)
+	case kind == '[':
+		return w.list(keep, view)
+	}
+	// Also where a path would go on: the value is what tells that it does not.
+	raw, err := w.s.Skip()
+	if err != nil {
+		return nil, err
+	}
+	if at >= atNamespace {
+		w.id.set(at, raw, w.s.Plain())
+	}
+	if view == nil {
+		return nil, nil
+	}
+	return w.scalar(raw), nil
+}
+
+func (w *walker) object(keep, view *Paths, at place) (any, error) {
+	if err := w.s.OpenObject(); err != nil {
+		return nil, err
+	}
+	var out map[string]any
+	if view != nil {
+		out = make(map[string]any, len(view.fields))
+	}
+	for e := (entries{s: w.s}); ; {
+		key, more, err := e.next()
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			break
+		}
+		keepChild, viewChild := w.below(keep, key), w.below(view, key)
+		to := elsewhere
+		if at != elsewhere {
+			if to = at.below(key, w.s.Plain()); to == atManagedFields {
+				to, keepChild, viewChild = elsewhere, nil, nil
+			}
+		}
+		if keep != nil {
+			e.keep(keepChild != nil)
+		}
+		name := ""
+		if viewChild != nil {
+			name = w.text(key) // before another string is read
+		}
+		value, err := w.value(keepChild, viewChild, to)
+		if err != nil {
+			return nil, err
+		}
+		if viewChild != nil {
+			out[name] = value
+		}
+	}
+	if view == nil {
+		return nil, nil
+	}
+	return out, nil
+}
+
+func (w *walker) list(keep, view *Paths) (any, error) {
+	if err := w.s.OpenList(); err != nil {
+		return nil, err
+	}
+	var out []any
+	if view != nil {
+		out = []any{}
+	}
+	keepEach, viewEach := keep.below(), view.below()
+	for first := true; ; first = false {
+		more, err := w.s.NextItem(first)
+		if err != nil {
+			return nil, err
+		}
+		if !more {
+			break
+		}
+		mark := w.s.Mark()
+		if keep != nil && keepEach == nil {
+			w.s.Pause(mark)
+		}
+		value, err := w.value(keepEach, viewEach, elsewhere)
+		if err != nil {
+			return nil, err
+		}
+		if keep != nil && keepEach == nil {
+			w.s.Resume("null")
+		}
+		if view != nil {
+			out = append(out, value)
+		}
+	}
+	if view == nil {
+		return nil, nil
+	}
+	return out, nil
+}
+
+func (w *walker) scalar(raw []byte) any {
+	switch raw[0] {
+	case '"':
+		return w.text(raw)
+	case 't':
+		return true
+	case 'f':
+		return false
+	case 'n':
+		return nil
+	}
+	return number(raw)
+}
+
+// text is what the string means that was read last.
+func (w *walker) text(quoted []byte) string {
+	if !w.s.Plain() {
+		return scan.Unquote(quoted)
+	}
+	text := quoted[1 : len(quoted)-1]
+	if w.texts.Cap()-w.texts.Len() < len(text) {
+		w.texts = strings.Builder{}
+		w.texts.Grow(max(256, len(text)))
+	}
+	from := w.texts.Len()
+	w.texts.Write(text)
+	return w.texts.String()[from:]
+}
+
+// below is p as seen from below the object's key that was read last.
+func (w *walker) below(p *Paths, quoted []byte) *Paths {
+	switch {
+	case p == nil:
+		return nil
+	case p.whole:
+		return p
+	case p.each == nil && w.s.Plain():
+		return p.fields[string(quoted[1:len(quoted)-1])] // a conversion that does not allocate: of most keys nothing is wanted
+	}
+	return p.at(scan.Unquote(quoted))
+}
+
+// entries goes through an object's entries, some of which may be left out of the recording.
+type entries struct {
+	s       *scan.Scanner
+	n       int  // entries read
+	kept    bool // one of them
+	leaving bool // the current one is being left out
+	mark    int  // where the current one begins in the recording
+}
+
+func (e *entries) next() (key []byte, more bool, err error) {
+	if e.leaving {
+		e.s.Resume("")
+		e.leaving = false
+	}
+	e.mark = e.s.Mark()
+	e.n++
+	return e.s.NextKey(e.n == 1)
+}
+
+// keep tells whether the current entry, whose key is known, belongs to the recording.
+func (e *entries) keep(it bool) {
+	switch {
+	case !it:
+		e.s.Pause(e.mark)
+		e.leaving = true
+	case !e.kept && e.n > 1:
+		e.s.Unrecord(e.mark) // the comma behind what was left out
+		e.kept = true
+	default:
+		e.kept = true
+	}
+}
+
+// number is an int64 where the text is an integer that fits, as apimachinery's util/json has it, else a float64.
+func number(text []byte) any {
+	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
+		return n
+	}
+	f, _ := strconv.ParseFloat(string(text), 64) // out of range: ±Inf, or 0
+	return f
+}
