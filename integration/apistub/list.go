@@ -13,7 +13,7 @@ import (
 
 func (s *Server) get(w http.ResponseWriter, res *resource, q request) error {
 	s.mu.Lock()
-	d := res.objects[q.namespace+"/"+q.name]
+	d := res.get(q.namespace, q.name)
 	s.mu.Unlock()
 	if d == nil {
 		return apierrors.NewNotFound(q.gvr.GroupResource(), q.name)
@@ -52,34 +52,43 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, res *resource, q r
 	if exact {
 		rv = asked
 	}
-	docs, ok := res.at(rv, func(d *document) bool { return d.key() > after && q.sees(d) })
-	floor := res.floor
+	objects, ok := res.at(rv, after, &q)
+	floor := res.oldest()
 	s.mu.Unlock()
 	if !ok && exact {
 		return tooOld(rv, floor)
 	}
 
 	meta := metav1.ListMeta{ResourceVersion: format(rv)}
-	if limit := int(q.opts.Limit); limit > 0 && limit < len(docs) && q.opts.ResourceVersion != "0" {
-		rest := int64(len(docs) - limit)
-		docs = docs[:limit]
-		meta.Continue = token(rv, docs[limit-1].key())
-		meta.RemainingItemCount = &rest
+	size := -1 // no bound
+	if limit := int(q.opts.Limit); limit > 0 && q.opts.ResourceVersion != "0" {
+		if last, more := objects.page(limit); more {
+			size, meta.Continue = limit, token(rv, last)
+			if rest := int64(objects.count - limit); rest > 0 {
+				meta.RemainingItemCount = &rest
+			}
+		}
 	}
 	w.Header().Set("Content-Type", "application/json")
 	out := bufio.NewWriterSize(w, 64<<10)
 	defer out.Flush()
 	fmt.Fprintf(out, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`,
 		res.kind+"List", q.gvr.GroupVersion(), encode(meta))
-	for i, d := range docs {
-		if i > 0 {
+	n := 0
+	for _, d := range objects.docs {
+		if n == size || r.Context().Err() != nil {
+			break
+		}
+		if n > 0 {
 			out.WriteByte(',')
 		}
 		if builtIn(q.gvr.Group) {
 			out.Write(d.body)
 		} else {
-			out.Write(res.json(d))
+			out.WriteString(res.head)
+			out.Write(d.body[1:])
 		}
+		n++
 	}
 	out.WriteString("]}")
 	return nil

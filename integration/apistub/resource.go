@@ -1,13 +1,10 @@
 package apistub
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"iter"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,11 +16,24 @@ type resource struct {
 	gvr        schema.GroupVersionResource
 	kind       string
 	namespaced bool
-	objects    map[string]*document // by namespace/name
+	head       string // what its objects begin with on the wire
+	stored     *stored
+	contents   // stored, or synthetic ones
+}
 
-	// events are changes in order of resourceVersion. All since floor are among them.
-	events []event
-	floor  int64
+// contents are a resource's objects and their history. The server's mu guards the methods, not what they return.
+type contents interface {
+	get(namespace, name string) *document
+	// at is what a request sees of the objects as they were at rv, in the order of their places, from the one after a
+	// place on ("": from the first), or false if that is forgotten.
+	at(rv int64, after string, q *request) (snapshot, bool)
+	// since is what happened after rv, oldest first, or false if that is forgotten. A document is valid until the next
+	// step.
+	since(rv int64) (iter.Seq[event], bool)
+	// oldest is from which resourceVersion on all is remembered.
+	oldest() int64
+	expire(rv int64)
+	trim(history int)
 }
 
 // event is one change: an addition if prev is nil, a deletion if doc is nil.
@@ -32,14 +42,39 @@ type event struct {
 	prev, doc *document
 }
 
+// snapshot is objects of one moment, each with its place, for at. A document is valid until the next step.
+type snapshot struct {
+	docs  iter.Seq2[string, *document]
+	count int // -1: not known
+}
+
+// page is the place of the last of n objects, and whether there are more.
+func (s snapshot) page(n int) (last string, more bool) {
+	for place := range s.docs {
+		if n == 0 {
+			return last, true
+		}
+		last = place
+		n--
+	}
+	return last, false
+}
+
+func newResource(gvr schema.GroupVersionResource, kind string, namespaced bool) *resource {
+	return &resource{
+		gvr: gvr, kind: kind, namespaced: namespaced,
+		head: fmt.Sprintf(`{"kind":%q,"apiVersion":%q,`, kind, gvr.GroupVersion()),
+	}
+}
+
 // Serve serves a resource from now on, without objects. It does nothing if it is served already.
 func (s *Server) Serve(gvr schema.GroupVersionResource, kind string, namespaced bool) {
 	s.set(func() {
 		if s.resources[gvr] == nil {
-			s.resources[gvr] = &resource{
-				gvr: gvr, kind: kind, namespaced: namespaced,
-				objects: map[string]*document{}, floor: s.rv,
-			}
+			res := newResource(gvr, kind, namespaced)
+			res.stored = &stored{objects: map[string]*document{}, floor: s.rv}
+			res.contents = res.stored
+			s.resources[gvr] = res
 		}
 	})
 }
@@ -92,13 +127,12 @@ func (s *Server) Load(gvr schema.GroupVersionResource, n int, object func(i int)
 func (s *Server) Delete(gvr schema.GroupVersionResource, namespace, name string) {
 	s.tb.Helper()
 	s.set(func() {
-		res := s.served(gvr)
-		key := namespace + "/" + name
-		prev := res.objects[key]
+		res := s.served(gvr).stored
+		prev := res.get(namespace, name)
 		if prev == nil {
-			s.tb.Fatalf("apistub: delete: no %s %q", gvr.Resource, key)
+			s.tb.Fatalf("apistub: delete: no %s %s/%s", gvr.Resource, namespace, name)
 		}
-		delete(res.objects, key)
+		delete(res.objects, prev.key())
 		s.rv++
 		res.record(event{rv: s.rv, prev: prev}, s.history)
 	})
@@ -107,8 +141,8 @@ func (s *Server) Delete(gvr schema.GroupVersionResource, namespace, name string)
 func (s *Server) served(gvr schema.GroupVersionResource) *resource {
 	s.tb.Helper()
 	res := s.resources[gvr]
-	if res == nil {
-		s.tb.Fatalf("apistub: %v is not served", gvr)
+	if res == nil || res.stored == nil {
+		s.tb.Fatalf("apistub: %v is not served, or synthetic", gvr)
 	}
 	return res
 }
@@ -123,7 +157,7 @@ func (s *Server) apply(res *resource, obj any) *document {
 	if err != nil {
 		s.tb.Fatalf("apistub: apply: %v", err)
 	}
-	prev := res.objects[d.key()]
+	prev := res.stored.objects[d.key()]
 	s.rv++
 	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", s.rv)
 	created := time.Now().UTC().Format(time.RFC3339)
@@ -131,8 +165,8 @@ func (s *Server) apply(res *resource, obj any) *document {
 		uid, created = prev.uid, prev.created
 	}
 	d.finish(uid, created, s.rv)
-	res.objects[d.key()] = d
-	res.record(event{rv: s.rv, prev: prev, doc: d}, s.history)
+	res.stored.objects[d.key()] = d
+	res.stored.record(event{rv: s.rv, prev: prev, doc: d}, s.history)
 	return d
 }
 
@@ -147,67 +181,9 @@ func marshal(obj any) ([]byte, error) {
 	}
 }
 
-func (r *resource) record(e event, bound int) {
-	r.events = append(r.events, e)
-	r.trim(bound)
-}
-
-// trim forgets all but the newest bound events. The slice is cut when a quarter of it is forgotten, to be cheap.
-func (r *resource) trim(bound int) {
-	drop := len(r.events) - bound
-	if drop <= 0 {
-		return
-	}
-	r.floor = max(r.floor, r.events[drop-1].rv)
-	if drop > bound/4 {
-		r.events = slices.Delete(r.events, 0, drop)
-	}
-}
-
-func (r *resource) expire(rv int64) {
-	r.events, r.floor = nil, rv
-}
-
-// since is what happened after rv, oldest first, or false if that is forgotten. The slice is a copy.
-func (r *resource) since(rv int64) ([]event, bool) {
-	if rv < r.floor {
-		return nil, false
-	}
-	i, _ := slices.BinarySearchFunc(r.events, rv+1, func(e event, rv int64) int { return cmp.Compare(e.rv, rv) })
-	return slices.Clone(r.events[i:]), true
-}
-
-// at is what a request sees of the objects as they were at rv, in order of their keys, or false if that is forgotten.
-func (r *resource) at(rv int64, see func(*document) bool) ([]*document, bool) {
-	events, ok := r.since(rv)
-	if !ok {
-		return nil, false
-	}
-	undone := map[string]*document{}
-	for _, e := range slices.Backward(events) {
-		undone[cmp.Or(e.doc, e.prev).key()] = e.prev
-	}
-	var docs []*document
-	for key, d := range r.objects {
-		if _, changed := undone[key]; !changed && see(d) {
-			docs = append(docs, d)
-		}
-	}
-	for _, d := range undone {
-		if d != nil && see(d) {
-			docs = append(docs, d)
-		}
-	}
-	slices.SortFunc(docs, func(a, b *document) int { return strings.Compare(a.key(), b.key()) })
-	return docs, true
-}
-
 // json is an object as get and watches send it.
 func (r *resource) json(d *document) json.RawMessage {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"kind":%q,"apiVersion":%q,`, r.kind, r.gvr.GroupVersion())
-	b.Write(d.body[1:])
-	return b.Bytes()
+	return append([]byte(r.head), d.body[1:]...)
 }
 
 func format(rv int64) string { return strconv.FormatInt(rv, 10) }

@@ -17,7 +17,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
-	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,10 +27,17 @@ import (
 // DefaultHistory is how many changes of a resource a Server remembers, unless SetHistory says otherwise.
 const DefaultHistory = 1000
 
+// TB is what a Server needs of a testing.TB. A program that is no test has one of its own; its Fatalf must not return.
+type TB interface {
+	Helper()
+	Fatalf(format string, args ...any)
+	Cleanup(func())
+}
+
 // Server is made by New. Its methods are safe for concurrent use, but those that take objects fail the test if these
 // are wrong, and so belong on the test's goroutine.
 type Server struct {
-	tb   testing.TB
+	tb   TB
 	http *httptest.Server
 	stop context.CancelFunc // ends all requests
 
@@ -64,7 +70,7 @@ type Requests struct {
 }
 
 // New starts a Server that serves no resource yet and is closed with the test.
-func New(tb testing.TB) *Server {
+func New(tb TB) *Server {
 	s := &Server{
 		tb:        tb,
 		changed:   make(chan struct{}),

@@ -58,9 +58,9 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 		end()
 		return tooLarge(cursor, current)
 	}
-	var docs []*document
+	objects := snapshot{docs: func(func(string, *document) bool) {}}
 	if initial {
-		docs, _ = res.at(current, q.sees)
+		objects, _ = res.at(current, "", &q)
 	}
 	if initial || cursor == 0 {
 		cursor = current
@@ -74,7 +74,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 	out := &frames{Writer: bufio.NewWriterSize(w, 64<<10), res: res}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
-	for _, d := range docs {
+	for _, d := range objects.docs {
+		if ctx.Err() != nil {
+			end()
+			return nil
+		}
 		out.object(kwatch.Added, d)
 	}
 	if watchList && q.opts.AllowWatchBookmarks {
@@ -87,7 +91,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 	}
 	end()
 	for ctx.Err() == nil {
-		changed, more := s.next(me, out)
+		changed, more := s.next(ctx, me, out)
 		if errors.Join(out.Flush(), flush.Flush()) != nil || !more {
 			return nil
 		}
@@ -101,10 +105,10 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 
 // next writes what is new to a watch. more is false after an ERROR event. changed is closed when there is more to
 // write.
-func (s *Server) next(me *watch, out *frames) (changed <-chan struct{}, more bool) {
+func (s *Server) next(ctx context.Context, me *watch, out *frames) (changed <-chan struct{}, more bool) {
 	s.mu.Lock()
 	events, ok := me.res.since(me.cursor)
-	cursor, floor, current := me.cursor, me.res.floor, s.rv
+	cursor, floor, current := me.cursor, me.res.oldest(), s.rv
 	me.cursor = max(me.cursor, current) // one from the future waits for its time
 	bookmark, garbage := me.bookmark, me.garbage
 	me.bookmark, me.garbage = false, ""
@@ -115,7 +119,10 @@ func (s *Server) next(me *watch, out *frames) (changed <-chan struct{}, more boo
 		out.write(kwatch.Error, encode(withKind(tooOld(cursor, floor).ErrStatus)))
 		return nil, false
 	}
-	for _, e := range events {
+	for e := range events {
+		if ctx.Err() != nil {
+			return changed, false
+		}
 		is, was := me.sees(e.doc), me.sees(e.prev)
 		switch {
 		case is && was:
@@ -139,14 +146,23 @@ type frames struct {
 	res *resource
 }
 
+func (f *frames) begin(t kwatch.EventType) {
+	f.WriteString(`{"type":"`)
+	f.WriteString(string(t))
+	f.WriteString(`","object":`)
+}
+
 func (f *frames) write(t kwatch.EventType, object []byte) {
-	fmt.Fprintf(f, `{"type":%q,"object":`, t)
+	f.begin(t)
 	f.Write(object)
 	f.WriteString("}\n")
 }
 
 func (f *frames) object(t kwatch.EventType, d *document) {
-	f.write(t, f.res.json(d))
+	f.begin(t)
+	f.WriteString(f.res.head)
+	f.Write(d.body[1:])
+	f.WriteString("}\n")
 }
 
 func (f *frames) bookmark(rv int64, endOfInitial bool) {
@@ -154,6 +170,5 @@ func (f *frames) bookmark(rv int64, endOfInitial bool) {
 	if endOfInitial {
 		meta.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	}
-	f.write(kwatch.Bookmark, fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s}`,
-		f.res.kind, f.res.gvr.GroupVersion(), encode(meta)))
+	f.write(kwatch.Bookmark, fmt.Appendf(nil, `%s"metadata":%s}`, f.res.head, encode(meta)))
 }
