@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr/ast"
@@ -44,14 +45,16 @@ func (c *compiler) member(n *ast.MemberNode) (operand, error) {
 	if err != nil {
 		return operand{}, err
 	}
-	for i, j := 0, len(keys)-1; i < j; i, j = i+1, j-1 {
-		keys[i], keys[j] = keys[j], keys[i]
-	}
+	slices.Reverse(keys)
 	s := base.shape
 	for _, key := range keys {
 		s = c.reach.member(s, key)
 	}
-	return operand{shape: s, eval: func(r *run) (any, error) {
+	var field []string
+	if base.field != nil {
+		field = slices.Concat(base.field, keys)
+	}
+	return operand{shape: s, field: field, eval: func(r *run) (any, error) {
 		v, err := base.eval(r)
 		if err != nil {
 			return nil, err

@@ -31,6 +31,7 @@ func Compile(text string, o Options) (p *Program, err error) {
 	c.reach.use(root.shape)
 	return &Program{
 		text: text, eval: root.eval, slots: c.mostSlots, paths: c.reach.set(), readsOld: c.readsOld, readsEvent: c.readsEvent,
+		requires: root.requires,
 	}, nil
 }
 
@@ -63,6 +64,9 @@ type operand struct {
 	shape    shape
 	constant bool
 	value    any // if constant
+
+	field    []string    // the keys at which the value always lies in object; nil if it does not
+	requires []Condition // what holds of object where the value is true
 }
 
 func constant(v any) operand {

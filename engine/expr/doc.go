@@ -8,7 +8,7 @@
 //
 // Compile turns the syntax tree into closures, and on the way follows every value back to the place in the object that it
 // was read from. That makes [Program.Paths]: evaluating on a tree of those paths alone gives the same as evaluating on
-// the whole object.
+// the whole object; and [Program.Requires]: what must hold of an object, or else a condition need not be evaluated.
 //
 // A value is nil, bool, int64, float64, string, []any, map[string]any, time.Time, time.Duration or a quantity; nothing
 // else occurs. Values are never changed once made, so they may be shared between evaluations.

@@ -218,6 +218,6 @@ func decodeNumber(text string) any {
 	if i, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return i
 	}
-	f, _ := strconv.ParseFloat(text, 64) // out of range: ±Inf, as object.Decode has it
+	f, _ := strconv.ParseFloat(text, 64) // out of range: ±Inf
 	return f
 }

@@ -9,7 +9,7 @@ import (
 type variable struct {
 	name  string
 	slot  int
-	shape shape
+	value operand
 }
 
 // pointer is what # and its kind mean inside a predicate.
@@ -22,12 +22,14 @@ type pointer struct {
 func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	for _, v := range slices.Backward(c.variables) {
 		if v.name == n.Value {
-			return c.load(v.slot, v.shape), nil
+			o := c.load(v.slot, v.value.shape)
+			o.field, o.requires = v.value.field, v.value.requires
+			return o, nil
 		}
 	}
 	switch n.Value {
 	case "object":
-		return operand{eval: func(r *run) (any, error) { return r.env.Object, nil }, shape: place()}, nil
+		return operand{eval: func(r *run) (any, error) { return r.env.Object, nil }, shape: place(), field: []string{}}, nil
 	case "old":
 		c.readsOld = true
 		return operand{eval: func(r *run) (any, error) { return r.env.Old, nil }, shape: place()}, c.onlyOfChanges(n, "old")
@@ -97,14 +99,14 @@ func (c *compiler) let(n *ast.VariableDeclaratorNode) (operand, error) {
 	}
 	c.reach.touch(value.shape)
 	slot := c.slot()
-	c.variables = append(c.variables, variable{n.Name, slot, value.shape})
+	c.variables = append(c.variables, variable{n.Name, slot, value})
 	body, err := c.compile(n.Expr)
 	c.variables = c.variables[:len(c.variables)-1]
 	c.slots--
 	if err != nil {
 		return operand{}, err
 	}
-	return operand{shape: body.shape, eval: func(r *run) (any, error) {
+	return operand{shape: body.shape, requires: body.requires, eval: func(r *run) (any, error) {
 		v, err := value.eval(r)
 		if err != nil {
 			return nil, err

@@ -113,7 +113,7 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 	}
 	c.reach.use(a.shape)
 	c.reach.use(b.shape)
-	return c.fold(n, func(r *run) (any, error) {
+	out, err := c.fold(n, func(r *run) (any, error) {
 		x, err := a.eval(r)
 		if err != nil {
 			return nil, err
@@ -127,6 +127,13 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 		}
 		return apply(r, x, y)
 	}, a, b)
+	switch n.Operator {
+	case "==":
+		out.requires = equals(a, b)
+	case "in":
+		out.requires = in(a, b)
+	}
+	return out, err
 }
 
 func isNil(o operand) bool { return o.constant && o.value == nil }
@@ -146,7 +153,7 @@ func (c *compiler) logic(n *ast.BinaryNode, a, b operand, stop bool) (operand, e
 		}
 		return ok, nil
 	}
-	return c.fold(n, func(r *run) (any, error) {
+	out, err := c.fold(n, func(r *run) (any, error) {
 		if err := r.step(); err != nil {
 			return nil, err
 		}
@@ -155,6 +162,12 @@ func (c *compiler) logic(n *ast.BinaryNode, a, b operand, stop bool) (operand, e
 		}
 		return boxed(side(r, b.eval))
 	}, a, b)
+	if stop {
+		out.requires = either(a.requires, b.requires)
+	} else {
+		out.requires = both(a.requires, b.requires)
+	}
+	return out, err
 }
 
 func (c *compiler) nilTest(n *ast.BinaryNode, a, b operand) operand {

@@ -133,6 +133,7 @@ func FuzzCompile(f *testing.F) {
 				continue
 			}
 			checkPaths(t, p, now, old)
+			checkRequires(t, p, tree(t, pod), nil)
 			if _, err := p.Bool(&Env{}); err == errInternal {
 				t.Fatal(err)
 			}
@@ -161,6 +162,7 @@ func FuzzPaths(f *testing.F) {
 			return // of constants that do not go together
 		}
 		checkPaths(t, p, now, old)
+		checkRequires(t, p, tree(t, string(now.JSON())), tree(t, string(old.JSON())))
 	})
 }
 

@@ -46,6 +46,7 @@ type Program struct {
 	paths      *object.Paths
 	readsOld   bool
 	readsEvent bool
+	requires   []Condition
 }
 
 // Text is what the program was compiled from.
