@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
@@ -58,7 +60,7 @@ spec:
 	if len(mistakes) > 0 {
 		b.Fatal(mistakes)
 	}
-	e, err := New(p, Cluster{}, map[string]Handler{"record": newRecorder()}, Options{})
+	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]Handler{"record": newRecorder()}, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,7 +77,7 @@ spec:
 	n := 0
 	for b.Loop() {
 		for _, l := range listeners {
-			l.OnDelta(changes[n%len(changes)])
+			l.OnDelta(changes[n%len(changes)], nil)
 		}
 		n++
 	}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/dispatch"
@@ -27,9 +28,10 @@ type Handler interface {
 	Limit() int
 }
 
-// Cluster is what the engine needs of one.
+// Cluster is how to reach one.
 type Cluster struct {
-	Dynamic   dynamic.Interface
+	Config    *rest.Config
+	HTTP      *http.Client // with Config's credentials: see rest.HTTPClientFor
 	Discovery discovery.DiscoveryInterface
 }
 
@@ -74,11 +76,11 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	if o.DeadLetters == nil {
 		o.DeadLetters = dispatch.NewMemory(dispatch.MemoryOptions{Logger: o.Logger})
 	}
-	e := &Engine{
-		log:       o.Logger,
-		informers: source.New(cluster.Dynamic, cluster.Discovery, source.Options{Logger: o.Logger}),
-		dead:      o.DeadLetters,
+	all, err := source.New(cluster.Config, cluster.HTTP, cluster.Discovery, source.Options{Logger: o.Logger})
+	if err != nil {
+		return nil, err
 	}
+	e := &Engine{log: o.Logger, informers: all, dead: o.DeadLetters}
 	informers, err := e.addInformers(p)
 	if err != nil {
 		return nil, err
@@ -104,7 +106,7 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 	indexed := make(map[*plan.Informer]map[string]*failures, len(p.Informers))
 	for _, planned := range p.Informers {
 		informers[planned] = e.informers.Informer(source.Selection(planned.Selection))
-		informers[planned].Keep(planned.Keep)
+		informers[planned].Keep(planned.Keep, planned.Reads)
 		indexed[planned] = make(map[string]*failures)
 	}
 	for _, s := range p.Sources {
@@ -115,8 +117,8 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 			for own, name := range s.Indexes {
 				if indexed[planned][name] == nil {
 					failures := newFailures(e.log.With("source", s.Name, "index", own))
-					funcs := map[string]source.IndexFunc{name: indexFunc(planned.Indexes[name], failures)}
-					if err := informers[planned].AddIndexers(funcs); err != nil {
+					indexers := map[string]source.Index{name: index(planned.Indexes[name], failures)}
+					if err := informers[planned].AddIndexers(indexers); err != nil {
 						return nil, fmt.Errorf("source %q: %w", s.Name, err)
 					}
 					indexed[planned][name] = failures

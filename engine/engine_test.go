@@ -12,7 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/plan"
@@ -79,7 +79,7 @@ func run(t *testing.T, server *apistub.Server, manifests string, handlers map[st
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
-	dynamicClient, err := dynamic.NewForConfig(server.Config())
+	httpClient, err := rest.HTTPClientFor(server.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func run(t *testing.T, server *apistub.Server, manifests string, handlers map[st
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(p, Cluster{dynamicClient, discoveryClient}, handlers, Options{})
+	e, err := New(p, Cluster{server.Config(), httpClient, discoveryClient}, handlers, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ spec: {source: maps, handler: record}
 	if len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
-	if _, err := New(p, Cluster{}, nil, Options{}); err == nil {
+	if _, err := New(p, Cluster{Config: new(rest.Config)}, nil, Options{}); err == nil {
 		t.Error("an engine without the handler that a rule delivers to")
 	}
 }

@@ -33,7 +33,12 @@ func (e *Engine) listeners(planned *plan.Informer) []source.Listener {
 	for _, r := range e.rules {
 		if slices.Contains(planned.Rules, r.Rule) {
 			look := &lookup{decoder: decoder, rule: r}
-			listeners = append(listeners, source.Listener{Resync: r.Resync, OnDelta: func(d delta.Delta) { r.onDelta(look, d) }})
+			listeners = append(listeners, source.Listener{Resync: r.Resync, OnDelta: func(d delta.Delta, tree any) {
+				if tree != nil {
+					decoder.Remember(d.Object, tree)
+				}
+				r.onDelta(look, d)
+			}})
 		}
 	}
 	return listeners
@@ -93,17 +98,11 @@ func (l *lookup) ByIndex(index, value string) iter.Seq[any] {
 	}
 }
 
-// indexFunc makes a total IndexFunc of an expression.
-func indexFunc(program *expr.Program, failures *failures) source.IndexFunc {
-	return func(o *object.Object) (values []string) {
-		defer func() {
-			if p := recover(); p != nil {
-				failures.add(fmt.Errorf("panic: %T", p))
-				values = nil
-			}
-		}()
-		values, err := program.Strings(&expr.Env{Object: o.Decode(program.Paths())})
+// index makes an index of an expression.
+func index(program *expr.Program, failures *failures) source.Index {
+	return source.Index{Paths: program.Paths(), Values: func(tree any) []string {
+		values, err := program.Strings(&expr.Env{Object: tree})
 		failures.add(err)
 		return values
-	}
+	}}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/config"
@@ -136,15 +135,11 @@ func connect(cfg *rest.Config) (engine.Cluster, error) {
 	if err != nil {
 		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
 	}
-	dynamicClient, err := dynamic.NewForConfigAndClient(cfg, httpClient)
-	if err != nil {
-		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
-	}
 	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, httpClient)
 	if err != nil {
 		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
 	}
-	return engine.Cluster{Dynamic: dynamicClient, Discovery: discoveryClient}, nil
+	return engine.Cluster{Config: cfg, HTTP: httpClient, Discovery: discoveryClient}, nil
 }
 
 // missing are the names that a handler wants passed on and that are not set.

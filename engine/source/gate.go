@@ -4,48 +4,45 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/informd/informd/engine/object"
 )
 
 // gate bounds how many objects of a generation's watches are on their way through client-go, whose own buffers have no
 // bound: taken from the wire, and not yet evaluated by the listeners. Past the bound the wire is left alone, which
 // the API server notices; should it lose patience, the reflector resumes or lists again.
 //
-// client-go keeps order, so the evaluation of an object also accounts for all that came before it, whatever became of
-// them.
+// Objects are numbered as they enter. client-go keeps order, so the evaluation of one also accounts for all that came
+// before it, whatever became of them.
 type gate struct {
-	bound   int
+	bound   uint64
 	stalled time.Duration
 
 	mu     sync.Mutex
-	number map[*object.Object]uint64 // of what is under way
-	order  []*object.Object          // what is under way, oldest first; at most bound
-	taken  uint64                    // how many ever were; the newest one's number
-	began  uint64                    // how many evaluations ever began, of anything
-	busy   bool                      // the listeners are evaluating something
-	passed chan struct{}             // capacity 1: there may be room
+	taken  uint64        // the number of the newest
+	passed uint64        // the number of the newest of which nothing more is to come
+	began  uint64        // how many evaluations ever began, of anything
+	busy   bool          // the listeners are evaluating something
+	room   chan struct{} // capacity 1: there may be room
 }
 
 func newGate(bound int, stalled time.Duration) *gate {
-	return &gate{bound: bound, stalled: stalled, number: map[*object.Object]uint64{}, passed: make(chan struct{}, 1)}
+	return &gate{bound: uint64(bound), stalled: stalled, room: make(chan struct{}, 1)}
 }
 
-// enter waits until there is room for o, and counts it. One watch at a time may wait, and one that is ending.
-func (g *gate) enter(ctx context.Context, o *object.Object) error {
+// enter waits until there is room for one more, and numbers it, from 1. One watch at a time may wait, and one that is
+// ending.
+func (g *gate) enter(ctx context.Context) (number uint64, err error) {
 	for {
 		g.mu.Lock()
-		if len(g.order) < g.bound {
+		if g.taken-g.passed < g.bound {
 			g.taken++
-			g.number[o] = g.taken
-			g.order = append(g.order, o)
+			number = g.taken
 			g.mu.Unlock()
-			return nil
+			return number, nil
 		}
 		before := g.began
 		g.mu.Unlock()
 		if err := g.wait(ctx, before); err != nil {
-			return err
+			return 0, err
 		}
 	}
 }
@@ -59,12 +56,12 @@ func (g *gate) wait(ctx context.Context, before uint64) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-g.passed:
+		case <-g.room:
 			return nil
 		case <-timer.C:
 			g.mu.Lock()
 			if !g.busy && g.began == before {
-				g.forget(len(g.order))
+				g.passed = g.taken
 				g.mu.Unlock()
 				return nil
 			}
@@ -76,12 +73,11 @@ func (g *gate) wait(ctx context.Context, before uint64) error {
 }
 
 // withdraw takes back what entered last and was not sent on.
-func (g *gate) withdraw(o *object.Object) {
+func (g *gate) withdraw(number uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if last := len(g.order) - 1; last >= 0 && g.order[last] == o {
-		g.order = g.order[:last]
-		delete(g.number, o)
+	if number == g.taken && g.passed < g.taken {
+		g.taken--
 	}
 	g.signal() // whoever withdraws may have taken the signal that the next one waits for
 }
@@ -94,42 +90,27 @@ func (g *gate) begin() {
 	g.began++
 }
 
-// end tells that o, which may never have entered, has been evaluated.
-func (g *gate) end(o *object.Object) {
+// end tells that what has the number has been evaluated; 0 is what never entered.
+func (g *gate) end(number uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.busy = false
-	n, ok := g.number[o]
-	if !ok {
-		return
+	if number > g.passed {
+		g.passed = number
+		g.signal()
 	}
-	upTo := 0
-	for upTo < len(g.order) && g.number[g.order[upTo]] <= n {
-		upTo++
-	}
-	g.forget(upTo)
-	g.signal()
 }
 
 func (g *gate) signal() {
 	select {
-	case g.passed <- struct{}{}:
+	case g.room <- struct{}{}:
 	default:
 	}
-}
-
-// forget, with g.mu, the oldest n.
-func (g *gate) forget(n int) {
-	for i, o := range g.order[:n] {
-		delete(g.number, o)
-		g.order[i] = nil
-	}
-	g.order = g.order[n:]
 }
 
 // depth is how many are under way.
 func (g *gate) depth() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.order)
+	return int(g.taken - g.passed)
 }

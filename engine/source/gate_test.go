@@ -8,23 +8,21 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/object"
 )
 
 func TestGateAccountsForAllThatCameBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(3, time.Minute)
-		var all []*object.Object
-		for n := range 6 {
-			all = append(all, state(t, fmt.Sprint(n), "1", 1))
-		}
-		for _, o := range all[:3] {
-			if err := g.enter(t.Context(), o); err != nil {
-				t.Fatal(err)
+		for want := uint64(1); want <= 3; want++ {
+			if number, err := g.enter(t.Context()); err != nil || number != want {
+				t.Fatalf("number %d, %v; want %d", number, err, want)
 			}
 		}
-		entered := make(chan error)
-		go func() { entered <- g.enter(t.Context(), all[3]) }()
+		entered := make(chan uint64)
+		go func() {
+			number, _ := g.enter(t.Context())
+			entered <- number
+		}()
 		synctest.Wait()
 		select {
 		case <-entered:
@@ -32,17 +30,19 @@ func TestGateAccountsForAllThatCameBefore(t *testing.T) {
 		default:
 		}
 		g.begin()
-		g.end(state(t, "a stranger, from a list", "1", 1))
+		g.end(0) // what never entered: it came by a list
 		if g.depth() != 3 {
 			t.Errorf("depth %d", g.depth())
 		}
 		g.begin()
-		g.end(all[1]) // and all[0], whatever became of it
-		if err := <-entered; err != nil || g.depth() != 2 {
-			t.Errorf("depth %d, %v", g.depth(), err)
+		g.end(2) // and the first, whatever became of it
+		if number := <-entered; number != 4 || g.depth() != 2 {
+			t.Errorf("number %d, depth %d", number, g.depth())
 		}
-		g.withdraw(all[3])
-		g.withdraw(all[3])
+		g.begin()
+		g.end(1) // late: it was accounted for
+		g.withdraw(4)
+		g.withdraw(4)
 		if g.depth() != 1 {
 			t.Errorf("depth %d", g.depth())
 		}
@@ -52,10 +52,13 @@ func TestGateAccountsForAllThatCameBefore(t *testing.T) {
 func TestGateIsLeftWithItsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1, time.Hour)
-		_ = g.enter(t.Context(), state(t, "a", "1", 1))
+		_, _ = g.enter(t.Context())
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error)
-		go func() { left <- g.enter(ctx, state(t, "b", "1", 1)) }()
+		go func() {
+			_, err := g.enter(ctx)
+			left <- err
+		}()
 		synctest.Wait()
 		cancel()
 		if err := <-left; err == nil || g.depth() != 1 {
@@ -69,19 +72,21 @@ func TestGateIsLeftWithItsWatch(t *testing.T) {
 func TestGateDoesNotBelieveItselfForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(1, 10*time.Second)
-		slow := state(t, "slow", "1", 1)
-		_ = g.enter(t.Context(), slow)
+		slow, _ := g.enter(t.Context())
 		g.begin()
 		began := time.Now()
 		entered := make(chan error)
-		go func() { entered <- g.enter(t.Context(), state(t, "lost", "1", 1)) }()
+		go func() {
+			_, err := g.enter(t.Context())
+			entered <- err
+		}()
 		time.Sleep(time.Minute)
 		g.end(slow)
 		if err := <-entered; err != nil || time.Since(began) != time.Minute {
 			t.Fatalf("it entered after %v, %v", time.Since(began), err)
 		}
-		began = time.Now()
-		if err := g.enter(t.Context(), state(t, "next", "1", 1)); err != nil || time.Since(began) != 10*time.Second {
+		began = time.Now() // what has entered is lost
+		if _, err := g.enter(t.Context()); err != nil || time.Since(began) != 10*time.Second {
 			t.Fatalf("it entered after %v, %v", time.Since(began), err)
 		}
 		if g.depth() != 1 {
@@ -99,7 +104,7 @@ func TestSlowListener(t *testing.T) {
 			heard = make(chan delta.Delta)
 			want  []string
 		)
-		i.AddListener(Listener{OnDelta: func(d delta.Delta) { heard <- d }})
+		i.AddListener(Listener{OnDelta: func(d delta.Delta, _ any) { heard <- d }})
 		run(t, s)
 		awaitState(t, i, Synced)
 		server.AwaitWatches(pods, 1)
@@ -147,7 +152,7 @@ func TestStuckListenerAndShutdown(t *testing.T) {
 	server, s, i, _, _ := serving(t, true)
 	s.tuning.unreviewed = 2
 	stuck, in := make(chan struct{}), make(chan struct{}, 1)
-	i.AddListener(Listener{OnDelta: func(delta.Delta) {
+	i.AddListener(Listener{OnDelta: func(delta.Delta, any) {
 		select {
 		case in <- struct{}{}:
 		default:

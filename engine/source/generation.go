@@ -6,13 +6,10 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/object"
 )
 
 // generation is one client-go informer, from start to end, with the wire that feeds it and the handler that hears it.
@@ -42,23 +39,20 @@ func (i *Informer) emptyGeneration() {
 func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	s := i.parent
 	g := &generation{informer: i, gate: newGate(s.tuning.unreviewed, s.tuning.stalled)}
-	resource := s.client.Resource(i.sel.Resource)
 	g.wire = &wire{
-		client: resource, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
-		status: i.status, gate: g.gate, counts: &i.counts, keep: i.keep.Load(), skip: i.unreadable, bare: new(bare),
-	}
-	if i.sel.Namespace != "" {
-		g.wire.client = resource.Namespace(i.sel.Namespace)
+		client: i.client, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
+		status: i.status, gate: g.gate, counts: &i.counts, skip: i.unreadable,
+		pack: func(e *entry) { i.packer.Pack(e.Object) },
 	}
 	// ResyncPeriod stays 0: client-go would hand every object to every listener each time. Resyncs are ours (walk.go).
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc:  g.wire.list,
 		WatchFuncWithContext: g.wire.watch,
-	}, s.client)
+	}, i.client.rest)
 
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
-	g.shared = cache.NewSharedIndexInformerWithOptions(lw, &object.Object{}, cache.SharedIndexInformerOptions{
+	g.shared = cache.NewSharedIndexInformerWithOptions(lw, &entry{}, cache.SharedIndexInformerOptions{
 		Indexers: i.indexers(), ObjectDescription: i.sel.String(),
 	})
 	// What goes wrong is told by the wire. Neither error can be: both are about informers that have started.
@@ -101,11 +95,8 @@ type notServedError string
 func (e notServedError) Error() string { return string(e) }
 
 // unreadable counts an object that could not be read, and says so, without its content.
-func (i *Informer) unreadable(o runtime.Object, err error) {
+func (i *Informer) unreadable(e *entry) {
 	i.counts.unreadable.Add(1)
-	key := ""
-	if m, ok := o.(metav1.Object); ok {
-		key = delta.Key{Namespace: m.GetNamespace(), Name: m.GetName()}.String()
-	}
-	i.parent.sayer.warn(i.log, "an object cannot be read, and is taken for absent", i.sel.String(), "key", key, "error", err)
+	i.parent.sayer.warn(i.log, "an object cannot be read, and is taken for absent", i.sel.String(),
+		"key", keyOf(e.Object).String(), "error", e.arrival.unfit)
 }

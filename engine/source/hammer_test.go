@@ -21,7 +21,7 @@ type model struct {
 	fresh func(*object.Object) bool // whether the store is as fresh as an object
 }
 
-func (m *model) hear(d delta.Delta) {
+func (m *model) hear(d delta.Delta, _ any) {
 	if m.calls.Add(1) > 1 {
 		m.t.Error("two calls at once")
 	}
@@ -115,7 +115,7 @@ func TestHammer(t *testing.T) {
 			}
 			if step%700 == 600 {
 				listen()
-				if err := i.AddIndexers(map[string]IndexFunc{fmt.Sprint(step): byVersion}); err != nil {
+				if err := i.AddIndexers(map[string]Index{fmt.Sprint(step): byVersion}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -22,72 +22,76 @@ func (h *handler) OnAdd(obj any, isInInitialList bool) {
 	if isInInitialList {
 		as = h.arrival
 	}
-	h.evaluate(obj, func(o *object.Object) { h.g.informer.observe(o, as) })
+	h.evaluate(obj, func(o *object.Object, tree any) { h.g.informer.observe(o, as, tree) })
 }
 
 // OnUpdate is also called for everything that a relist finds again, changed or not.
 func (h *handler) OnUpdate(_, obj any) {
-	h.evaluate(obj, func(o *object.Object) { h.g.informer.observe(o, delta.Added) })
+	h.evaluate(obj, func(o *object.Object, tree any) { h.g.informer.observe(o, delta.Added, tree) })
 }
 
 // OnDelete is called with a cache.DeletedFinalStateUnknown where the deletion was missed. The last state is then the one
-// that was evaluated last.
+// that was evaluated last, as it is of an object that cannot be read any more.
 func (h *handler) OnDelete(obj any) {
 	if missed, ok := obj.(cache.DeletedFinalStateUnknown); ok {
-		if o, ok := missed.Obj.(*object.Object); ok {
-			h.evaluate(o, func(o *object.Object) { h.g.informer.vanished(keyOf(o), nil) })
+		if e, ok := missed.Obj.(*entry); ok {
+			h.evaluate(e, func(o *object.Object, _ any) { h.g.informer.vanished(keyOf(o), nil, nil) })
 			return
 		}
 		if namespace, name, err := cache.SplitMetaNamespaceKey(missed.Key); err == nil {
-			h.g.informer.vanished(delta.Key{Namespace: namespace, Name: name}, nil)
+			h.g.informer.vanished(delta.Key{Namespace: namespace, Name: name}, nil, nil)
 		}
 		return
 	}
-	h.evaluate(obj, func(o *object.Object) {
-		if h.g.wire.bare.take(o) {
-			h.g.informer.vanished(keyOf(o), nil)
-			return
-		}
-		h.g.informer.vanished(keyOf(o), o)
-	})
+	if e, ok := obj.(*entry); ok && e.arrival != nil && e.arrival.unfit != nil {
+		h.evaluate(e, func(o *object.Object, _ any) { h.g.informer.vanished(keyOf(o), nil, nil) })
+		return
+	}
+	h.evaluate(obj, func(o *object.Object, tree any) { h.g.informer.vanished(keyOf(o), o, tree) })
 }
 
-func (h *handler) evaluate(obj any, with func(*object.Object)) {
-	o, ok := obj.(*object.Object)
+// evaluate is the one place where an entry changes: what was of use until now is let go.
+func (h *handler) evaluate(obj any, with func(o *object.Object, tree any)) {
+	e, ok := obj.(*entry)
 	if !ok {
 		return
 	}
+	var came arrival
+	if e.arrival != nil {
+		came, e.arrival = *e.arrival, nil
+	}
 	h.g.gate.begin()
-	defer h.g.gate.end(o)
-	with(o)
+	defer h.g.gate.end(came.number)
+	with(e.Object, came.tree)
 }
 
 func keyOf(o *object.Object) delta.Key { return delta.Key{Namespace: o.Namespace(), Name: o.Name()} }
 
-// observe takes in the state of an object. as is what it is told as if nothing is known of it.
-func (i *Informer) observe(o *object.Object, as delta.Type) {
+// observe takes in the state of an object. as is what it is told as if nothing is known of it; tree is the object
+// decoded, or nil.
+func (i *Informer) observe(o *object.Object, as delta.Type, tree any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	old := i.known[keyOf(o)]
 	switch {
 	case old == nil:
 	case old.UID() != o.UID(): // deleted and created again, and only the outcome was seen
-		i.forget(old, old)
+		i.forget(old, old, nil)
 		as = delta.Added
 	case old.ResourceVersion() == o.ResourceVersion():
 		i.counts.unchanged.Add(1)
 		return
 	default:
 		i.remember(o)
-		i.deliver(delta.Delta{Type: delta.Updated, Object: o, Old: old})
+		i.deliver(delta.Delta{Type: delta.Updated, Object: o, Old: old}, tree)
 		return
 	}
 	i.remember(o)
-	i.deliver(delta.Delta{Type: as, Object: o})
+	i.deliver(delta.Delta{Type: as, Object: o}, tree)
 }
 
 // vanished takes in that an object is gone. final is its last state, nil if that was missed.
-func (i *Informer) vanished(key delta.Key, final *object.Object) {
+func (i *Informer) vanished(key delta.Key, final *object.Object, tree any) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	old := i.known[key]
@@ -95,28 +99,29 @@ func (i *Informer) vanished(key delta.Key, final *object.Object) {
 		return // nobody was told of it
 	}
 	if final == nil || final.UID() != old.UID() {
-		final = old
+		final, tree = old, nil
 	}
-	i.forget(final, old)
+	i.forget(final, old, tree)
 }
 
 // remember, with i.mu.
 func (i *Informer) remember(o *object.Object) {
 	i.known[keyOf(o)] = o
 	i.counts.objects.Store(int64(len(i.known)))
+	i.recent.add(o, i.packer)
 }
 
 // forget, with i.mu, forgets an object and tells that it is gone.
-func (i *Informer) forget(final, old *object.Object) {
+func (i *Informer) forget(final, old *object.Object, tree any) {
 	delete(i.known, keyOf(old))
 	i.counts.objects.Store(int64(len(i.known)))
-	i.deliver(delta.Delta{Type: delta.Deleted, Object: final, Old: old})
+	i.deliver(delta.Delta{Type: delta.Deleted, Object: final, Old: old}, tree)
 }
 
 // deliver, with i.mu, tells all listeners.
-func (i *Informer) deliver(d delta.Delta) {
+func (i *Informer) deliver(d delta.Delta, tree any) {
 	i.counts.deltas[d.Type].Add(1)
 	for _, l := range i.listeners {
-		i.tell(l, d)
+		i.tell(l, d, tree)
 	}
 }

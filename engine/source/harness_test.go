@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/engine/delta"
@@ -41,7 +40,7 @@ func body(name string, v int) string {
 // newInformers makes Informers of a server, impatient ones, and tells its log.
 func newInformers(t testing.TB, config *rest.Config, o Options) (*Informers, *log) {
 	t.Helper()
-	client, err := dynamic.NewForConfig(config)
+	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +50,10 @@ func newInformers(t testing.TB, config *rest.Config, o Options) (*Informers, *lo
 	}
 	lines := &log{}
 	o.Logger = slog.New(slog.NewTextHandler(lines, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	s := New(client, disco, o)
+	s, err := New(config, client, disco, o)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s.tuning.pause, s.tuning.maxPause, s.tuning.unreachablePause = 5*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
 	s.tuning.poll, s.served.fresh = 10*time.Millisecond, 0
 	t.Cleanup(func() {
@@ -112,7 +114,7 @@ type ear struct {
 
 func newEar() *ear { return &ear{news: make(chan struct{})} }
 
-func (e *ear) hear(d delta.Delta) {
+func (e *ear) hear(d delta.Delta, _ any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard = append(e.heard, d)
@@ -194,9 +196,11 @@ var specV = func() *object.Paths {
 	return p
 }()
 
-func version(o *object.Object) string {
-	tree, _ := o.Decode(specV).(map[string]any)
-	spec, _ := tree["spec"].(map[string]any)
+func version(o *object.Object) string { return versionIn(o.Decode(specV)) }
+
+func versionIn(tree any) string {
+	fields, _ := tree.(map[string]any)
+	spec, _ := fields["spec"].(map[string]any)
 	return fmt.Sprint(spec["v"])
 }
 

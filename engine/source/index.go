@@ -13,76 +13,100 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// IndexFunc gives the values under which an object is found. It depends on nothing but the object. One that panics is
-// counted, and gives none.
-type IndexFunc func(*object.Object) []string
+// Index gives the values under which an object is found.
+type Index struct {
+	// Paths are what Values reads. They do not change.
+	Paths *object.Paths
+	// Values depends on nothing but tree: the object, decoded to at least Paths, which it neither changes nor keeps. It
+	// returns a slice of its own. A panic is counted, and gives no values.
+	Values func(tree any) []string
+}
 
 // AddIndexers adds indexes, before Run or at any time during it; what is there is indexed at once. A name that is there
 // stays as it is: the caller sees to it that one name is one function. (A Source's own names are mapped onto the
 // informer's by NewSource, so an expression's text is a good name here.) Indexes cannot be removed.
-func (i *Informer) AddIndexers(indexers map[string]IndexFunc) error {
+func (i *Informer) AddIndexers(indexers map[string]Index) error {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
-	added := cache.Indexers{}
-	for name, f := range indexers {
+	indexes, added := slices.Clip(i.indexes), cache.Indexers{}
+	for _, name := range slices.Sorted(maps.Keys(indexers)) {
+		index := namedIndex{name, indexers[name]}
 		switch {
 		case name == "":
 			return errors.New("add indexers: an index without a name")
-		case f == nil:
+		case index.Values == nil:
 			return fmt.Errorf("add indexers: index %q has no function", name)
+		case slices.ContainsFunc(indexes, func(n namedIndex) bool { return n.name == name }):
+			continue
 		}
-		if i.indexes[name] == nil {
-			added[name] = i.total(name, f)
-		}
+		added[name] = i.indexFunc(len(indexes), index)
+		indexes = append(indexes, index)
 	}
 	if err := i.store().AddIndexers(added); err != nil {
 		return fmt.Errorf("add indexers: %w", err)
 	}
-	for name := range added {
-		i.indexes[name] = indexers[name]
-	}
+	i.indexes = indexes
+	i.shape.Store(newShape(i.keep, i.view, i.indexes))
 	return nil
 }
 
 // indexers, with i.indexing, are all indexes as client-go wants them: a map of its own, which it changes.
 func (i *Informer) indexers() cache.Indexers {
 	all := cache.Indexers{}
-	for name, f := range i.indexes {
-		all[name] = i.total(name, f)
+	for n, index := range i.indexes {
+		all[index.name] = i.indexFunc(n, index)
 	}
 	return all
 }
 
-// total makes a function that never fails: client-go ends the process if one does, with the store's lock held.
-func (i *Informer) total(name string, f IndexFunc) cache.IndexFunc {
-	return func(obj any) (values []string, _ error) {
-		o, ok := obj.(*object.Object)
-		if !ok {
+// indexFunc is the n-th index as client-go wants it. client-go calls it for the new and for the old state of each update,
+// with the store's lock held: the values are there already, but of objects that came before the index did.
+func (i *Informer) indexFunc(n int, index namedIndex) cache.IndexFunc {
+	return func(obj any) ([]string, error) {
+		e, ok := obj.(*entry)
+		switch {
+		case !ok:
 			return nil, nil
+		case n < len(e.values):
+			return e.values[n], nil
 		}
-		defer func() {
-			if p := recover(); p != nil {
-				values = nil
-				i.counts.indexPanics.Add(1)
-				i.parent.sayer.warn(i.log, "an index function has panicked", i.sel.String()+name, "index", name, "panic", fmt.Sprintf("%T", p))
-			}
-		}()
-		return f(o), nil
+		return i.evaluate(index, e.Decode(index.Paths)), nil
 	}
 }
 
-// GetIndexers are the functions by their names.
-func (i *Informer) GetIndexers() map[string]IndexFunc {
+// evaluate never fails: client-go ends the process if an index function does.
+func (i *Informer) evaluate(index namedIndex, tree any) (values []string) {
+	defer func() {
+		if p := recover(); p != nil {
+			values = nil
+			i.counts.indexPanics.Add(1)
+			i.parent.sayer.warn(i.log, "an index function has panicked", i.sel.String()+index.name,
+				"index", index.name, "panic", fmt.Sprintf("%T", p))
+		}
+	}()
+	values = index.Values(tree)
+	for n, value := range values {
+		values[n] = strings.Clone(value) // it may be part of a text that is not to be kept for it
+	}
+	return values
+}
+
+// GetIndexers are the indexes by their names.
+func (i *Informer) GetIndexers() map[string]Index {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
-	return maps.Clone(i.indexes)
+	all := make(map[string]Index, len(i.indexes))
+	for _, index := range i.indexes {
+		all[index.name] = index.Index
+	}
+	return all
 }
 
 func (i *Informer) store() cache.Indexer { return i.present.Load().store }
 
 // Index is the objects that share a value of the index with o, sorted by key. The error is that of an unknown index.
 func (i *Informer) Index(name string, o *object.Object) ([]*object.Object, error) {
-	return sorted(i.store().Index(name, o))
+	return sorted(i.store().Index(name, &entry{Object: o}))
 }
 
 // ByIndex is the objects that have the value, sorted by key. The error is that of an unknown index.
@@ -105,8 +129,10 @@ func (i *Informer) ListIndexFuncValues(name string) []string {
 // Get is the object, if there is one. namespace is empty for a resource that has none.
 func (i *Informer) Get(namespace, name string) (*object.Object, bool) {
 	found, _, _ := i.store().GetByKey(cache.NewObjectName(namespace, name).String())
-	o, ok := found.(*object.Object)
-	return o, ok
+	if e, ok := found.(*entry); ok {
+		return e.Object, true
+	}
+	return nil, false
 }
 
 // List is the objects of a namespace, or of all if it is empty, that the selector matches; in no order. A nil selector
@@ -117,12 +143,12 @@ func (i *Informer) List(namespace string, selector labels.Selector) []*object.Ob
 	}
 	var out []*object.Object
 	for _, found := range i.store().List() {
-		o, ok := found.(*object.Object)
-		if !ok || namespace != "" && o.Namespace() != namespace {
+		e, ok := found.(*entry)
+		if !ok || namespace != "" && e.Namespace() != namespace {
 			continue
 		}
-		if selector.Empty() || selector.Matches(labels.Set(o.Labels())) {
-			out = append(out, o)
+		if selector.Empty() || selector.Matches(labels.Set(e.Labels())) {
+			out = append(out, e.Object)
 		}
 	}
 	return out
@@ -135,8 +161,8 @@ func sorted(found []any, err error) ([]*object.Object, error) {
 	}
 	out := make([]*object.Object, 0, len(found))
 	for _, f := range found {
-		if o, ok := f.(*object.Object); ok { // an index function that is not a function of the object leaves nils behind
-			out = append(out, o)
+		if e, ok := f.(*entry); ok { // an index function that is not a function of the object leaves nils behind
+			out = append(out, e.Object)
 		}
 	}
 	slices.SortFunc(out, byKey)

@@ -17,17 +17,22 @@ import (
 type Informer struct {
 	sel    Selection
 	parent *Informers
+	client *client
 	log    *slog.Logger
 	status *status
 	counts counts
 
-	keep     atomic.Pointer[object.Paths] // nil: whole objects
-	present  atomic.Pointer[generation]   // never nil; the one whose store is read
-	indexing sync.Mutex                   // no generation begins while indexes are added
-	indexes  map[string]IndexFunc         // under indexing
+	shape    atomic.Pointer[shape]      // never nil; how objects are read
+	packer   *object.Packer             // of all texts in the cache
+	present  atomic.Pointer[generation] // never nil; the one whose store is read
+	indexing sync.Mutex                 // no generation begins while indexes are added, and guards what follows
+	keep     *object.Paths              // nil: whole objects
+	view     *object.Paths              // nil: nothing
+	indexes  []namedIndex
 
 	mu        sync.Mutex                   // serialises all deliveries to listeners, and guards what follows
 	known     map[delta.Key]*object.Object // the state of each object that the listeners were last told of
+	recent    recent
 	listeners []*listener
 	poke      chan struct{} // capacity 1: a listener has joined
 }
@@ -35,14 +40,16 @@ type Informer struct {
 func newInformer(parent *Informers, sel Selection) *Informer {
 	log := parent.log.With(sel.attrs()...)
 	i := &Informer{
-		sel:     sel,
-		parent:  parent,
-		log:     log,
-		status:  newStatus(log, parent.sayer, sel.String()),
-		indexes: map[string]IndexFunc{},
-		known:   map[delta.Key]*object.Object{},
-		poke:    make(chan struct{}, 1),
+		sel:    sel,
+		parent: parent,
+		log:    log,
+		status: newStatus(log, parent.sayer, sel.String()),
+		packer: object.NewPacker(),
+		known:  map[delta.Key]*object.Object{},
+		poke:   make(chan struct{}, 1),
 	}
+	i.shape.Store(newShape(nil, nil, nil))
+	i.client, _ = newClient(parent.config, parent.http, sel, &reader{i}) // New has tried
 	i.emptyGeneration()
 	return i
 }
@@ -50,9 +57,15 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 // Selection is what the informer watches.
 func (i *Informer) Selection() Selection { return i.sel }
 
-// Keep has the informer keep no more of objects than p and their identity, from the next generation on: called before Run,
-// always. nil, the default, keeps whole objects. p must not change any more.
-func (i *Informer) Keep(p *object.Paths) { i.keep.Store(p) }
+// Keep says what of objects is of use, from the next that comes on: called before Run, of all. keep is what the cache
+// keeps beside their identity; nil, the default, keeps them whole. view is what listeners are to be told decoded; nil is
+// nothing. Neither may change any more.
+func (i *Informer) Keep(keep, view *object.Paths) {
+	i.indexing.Lock()
+	defer i.indexing.Unlock()
+	i.keep, i.view = keep, view
+	i.shape.Store(newShape(i.keep, i.view, i.indexes))
+}
 
 // State is where the informer stands, and why.
 func (i *Informer) State() (State, string) {
@@ -130,7 +143,7 @@ func (i *Informer) deleteAll(ctx context.Context) {
 			if left--; left < 0 {
 				break
 			}
-			i.forget(o, o)
+			i.forget(o, o, nil)
 		}
 		done := len(i.known) == 0
 		i.mu.Unlock()

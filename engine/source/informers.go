@@ -3,12 +3,14 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 )
 
 // Options of Informers. The zero Options work.
@@ -21,7 +23,8 @@ type Options struct {
 
 // Informers are the informers of one cluster, one per [Selection].
 type Informers struct {
-	client dynamic.Interface
+	config *rest.Config
+	http   *http.Client
 	log    *slog.Logger
 	tuning tuning
 	slots  slots
@@ -53,18 +56,24 @@ var defaultTuning = tuning{
 	poll: 2 * time.Second, unreviewed: 4096, stalled: 10 * time.Second, chunk: 500, hold: 30 * time.Second, short: time.Second,
 }
 
-// New makes Informers. It starts nothing and asks nothing. disco is asked only whether a resource is served; its answers
-// must be the server's, not a cache's.
-func New(client dynamic.Interface, disco discovery.ServerResourcesInterface, o Options) *Informers {
+// New makes Informers of the cluster that config describes, over client, which has config's credentials (see
+// rest.HTTPClientFor). It starts nothing and asks nothing. disco is asked only whether a resource is served; its answers
+// must be the server's, not a cache's. Limits of requests per second in config do not count: what may run at once is
+// bounded. The error is that of a config without a usable host.
+func New(config *rest.Config, client *http.Client, disco discovery.ServerResourcesInterface, o Options) (*Informers, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Starts <= 0 {
 		o.Starts = 8
 	}
+	if _, err := newClient(config, client, Selection{}, nil); err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
 	says := newSayer(o.Logger)
 	return &Informers{
-		client: client,
+		config: config,
+		http:   client,
 		log:    o.Logger,
 		tuning: defaultTuning,
 		slots:  make(slots, o.Starts),
@@ -73,7 +82,7 @@ func New(client dynamic.Interface, disco discovery.ServerResourcesInterface, o O
 		sayer:  says,
 		all:    map[Selection]*Informer{},
 		wake:   make(chan struct{}, 1),
-	}
+	}, nil
 }
 
 // Informer is the informer of sel: a new one the first time, the same one from then on. It runs while Run does, whoever

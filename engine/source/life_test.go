@@ -22,7 +22,7 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 		i := s.Informer(Selection{Resource: widgets})
 		e := newEar()
 		i.AddListener(Listener{OnDelta: e.hear})
-		if err := i.AddIndexers(map[string]IndexFunc{"all": everything}); err != nil {
+		if err := i.AddIndexers(map[string]Index{"all": everything}); err != nil {
 			t.Fatal(err)
 		}
 		run(t, s)

@@ -14,10 +14,11 @@ import (
 type Listener struct {
 	// Resync is how often OnDelta is called with every object, as Synced. 0: never. Less than a second counts as one.
 	Resync time.Duration
-	// OnDelta is called with one change at a time, in order; calls for one informer never overlap. It must not block for
-	// long, and not call AddListener, or what AddListener returned, of the same informer. A panic is counted, and the change
-	// taken as heard.
-	OnDelta func(delta.Delta)
+	// OnDelta is called with one change at a time, in order; calls for one informer never overlap. tree is d.Object decoded
+	// to at least the informer's view (see Informer.Keep), or nil where that was not at hand. It must not be changed. OnDelta
+	// must not block for long, and not call AddListener, or what AddListener returned, of the same informer. A panic is
+	// counted, and the change taken as heard.
+	OnDelta func(d delta.Delta, tree any)
 }
 
 // listener is a Listener and how far it has come. Under Informer.mu.
@@ -60,7 +61,7 @@ func (i *Informer) AddListener(l Listener) (remove func()) {
 
 // tell, with i.mu, tells one listener of a change. To one that has not heard of the object yet, the object is what was
 // there when it joined, in its newest state.
-func (i *Informer) tell(l *listener, d delta.Delta) {
+func (i *Informer) tell(l *listener, d delta.Delta, tree any) {
 	if _, unheard := l.joining[d.Key()]; unheard {
 		delete(l.joining, d.Key())
 		switch d.Type {
@@ -76,5 +77,5 @@ func (i *Informer) tell(l *listener, d delta.Delta) {
 			i.parent.sayer.warn(i.log, "a listener has panicked", i.sel.String(), "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 		}
 	}()
-	l.OnDelta(d)
+	l.OnDelta(d, tree)
 }

@@ -43,15 +43,15 @@ func (s *Source) HasSynced() bool {
 }
 
 // AddIndexers adds indexes under the source's own names. A name that the source has is an error, and then none is added.
-func (s *Source) AddIndexers(indexers map[string]IndexFunc) error {
+func (s *Source) AddIndexers(indexers map[string]Index) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	inner := map[string]IndexFunc{}
-	for name, f := range indexers {
+	inner := map[string]Index{}
+	for name, index := range indexers {
 		if _, taken := s.indexes[name]; taken {
 			return fmt.Errorf("source %q has an index %q", s.name, name)
 		}
-		inner[s.name+"/"+name] = f
+		inner[s.name+"/"+name] = index
 	}
 	for _, i := range s.informers {
 		if err := i.AddIndexers(inner); err != nil {
@@ -64,16 +64,16 @@ func (s *Source) AddIndexers(indexers map[string]IndexFunc) error {
 	return nil
 }
 
-// GetIndexers are the index functions by the source's own names.
-func (s *Source) GetIndexers() map[string]IndexFunc {
+// GetIndexers are the indexes by the source's own names.
+func (s *Source) GetIndexers() map[string]Index {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	out := map[string]IndexFunc{}
+	out := map[string]Index{}
 	for _, i := range s.informers {
 		all := i.GetIndexers()
 		for own, inner := range s.indexes {
-			if f := all[inner]; f != nil {
-				out[own] = f
+			if index, ok := all[inner]; ok {
+				out[own] = index
 			}
 		}
 	}

@@ -82,6 +82,6 @@ func (i *Informer) resync(l *listener, now time.Time, left int) int {
 func (i *Informer) sync(l *listener, key delta.Key, round int64) {
 	if o := i.known[key]; o != nil {
 		i.counts.deltas[delta.Synced].Add(1)
-		i.tell(l, delta.Delta{Type: delta.Synced, Object: o, Round: round})
+		i.tell(l, delta.Delta{Type: delta.Synced, Object: o, Round: round}, nil)
 	}
 }

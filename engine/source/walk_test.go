@@ -14,13 +14,13 @@ import (
 // what is left would be gigabytes.
 func TestResyncsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(nil, nil, Options{})
+		s := unconnected(t)
 		s.tuning.chunk = 2
 		i := s.Informer(Selection{Resource: pods})
 		heard := make([]map[delta.Key]int, 5)
 		for n := range heard {
 			heard[n] = map[delta.Key]int{}
-			i.AddListener(Listener{Resync: time.Minute, OnDelta: func(d delta.Delta) {
+			i.AddListener(Listener{Resync: time.Minute, OnDelta: func(d delta.Delta, _ any) {
 				if d.Round != 0 {
 					heard[n][d.Key()]++
 				}
@@ -31,7 +31,7 @@ func TestResyncsTakeTurns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i.observe(o, delta.Added)
+			i.observe(o, delta.Added, nil)
 		}
 		time.Sleep(time.Minute)
 		for steps := 0; ; steps++ {

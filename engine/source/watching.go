@@ -5,18 +5,15 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/informd/informd/engine/object"
 )
 
-// watching is one watch as the reflector sees it. Its goroutine, which ends with the watch, converts what comes and lets
-// it through the gate.
+// watching is one watch as the reflector sees it. Its goroutine, which ends with the watch, lets what comes through the
+// gate.
 //
 // A watch of the server's that ends is followed by the next one from where it was: the reflector would take one that
 // ended soon for a reason to list again. What the reflector sees end is a watch whose initial events were cut short, one
@@ -137,9 +134,8 @@ func isGarbled(s *metav1.Status) bool {
 }
 
 func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func()) bool {
-	o, err := convertBookmark(ev.Object)
-	if err != nil {
-		w.wire.skip(ev.Object, err)
+	o, ok := ev.Object.(*entry)
+	if !ok {
 		return true
 	}
 	if w.initial && o.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
@@ -151,66 +147,42 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 	if !w.initial {
 		w.options.ResourceVersion = o.ResourceVersion()
 	}
-	return w.send(ctx, watch.Event{Type: watch.Bookmark, Object: o})
+	return w.send(ctx, ev)
 }
 
 // initially hands on one of the initial events, which are exempt from the gate: the reflector collects them until their
 // end, and only then are they evaluated.
 func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
-	o, err := convert(ev.Object, w.wire.keep)
-	if err != nil {
-		w.wire.skip(ev.Object, err)
+	e, ok := ev.Object.(*entry)
+	if !ok || !w.wire.initial(e) {
 		return true
 	}
-	return w.send(ctx, watch.Event{Type: ev.Type, Object: o})
+	return w.send(ctx, ev)
 }
 
 // change hands on a change of an object, when there is room for it. An object that cannot be read does not exist, as in
 // a list, where it is left out; so what becomes one is deleted.
 func (w *watching) change(ctx context.Context, ev watch.Event) bool {
-	o, err := convert(ev.Object, w.wire.keep)
-	if err != nil {
-		w.wire.skip(ev.Object, err)
-		if o, err = identify(ev.Object); err != nil {
+	e, ok := ev.Object.(*entry)
+	if !ok {
+		return true
+	}
+	if e.arrival.unfit != nil {
+		w.wire.skip(e)
+		if e.Name() == "" {
 			return true
 		}
 		ev.Type = watch.Deleted
-		w.wire.bare.add(o)
 	}
-	if err := w.wire.gate.enter(ctx, o); err != nil {
-		w.wire.bare.take(o)
+	var err error
+	if e.arrival.number, err = w.wire.gate.enter(ctx); err != nil {
 		return false
 	}
-	if !w.send(ctx, watch.Event{Type: ev.Type, Object: o}) {
-		w.wire.gate.withdraw(o)
-		w.wire.bare.take(o)
+	version, number := e.ResourceVersion(), e.arrival.number // once sent it is no longer ours
+	if !w.send(ctx, ev) {
+		w.wire.gate.withdraw(number)
 		return false
 	}
-	w.options.ResourceVersion = o.ResourceVersion()
+	w.options.ResourceVersion = version
 	return true
-}
-
-// bare are the objects of which only the identity could be read, and that are on their way as deletions. They are as
-// bounded as the gate is.
-type bare struct {
-	mu  sync.Mutex
-	set map[*object.Object]struct{}
-}
-
-func (b *bare) add(o *object.Object) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.set == nil {
-		b.set = map[*object.Object]struct{}{}
-	}
-	b.set[o] = struct{}{}
-}
-
-// take tells whether o is one, and forgets it.
-func (b *bare) take(o *object.Object) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	_, ok := b.set[o]
-	delete(b.set, o)
-	return ok
 }

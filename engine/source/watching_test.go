@@ -2,11 +2,10 @@ package source
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -16,16 +15,14 @@ func TestWatchThatEndsLeavesNothingBehind(t *testing.T) {
 	cancel()
 	for _, room := range []int{0, 1} { // it waits to enter the gate, or for the reflector
 		w := &watching{
-			wire:   &wire{gate: newGate(room, time.Hour), bare: new(bare), skip: func(runtime.Object, error) {}},
+			wire:   &wire{gate: newGate(room, time.Hour), skip: func(*entry) {}},
 			events: make(chan watch.Event),
 		}
-		unreadable := &unstructured.Unstructured{Object: map[string]any{
-			"metadata": map[string]any{"name": "a", "uid": 3}, // an identity of the wrong type
-		}}
+		unreadable := &entry{Object: state(t, "a", "1", 1), arrival: &arrival{unfit: errors.New("its own fault")}}
 		if w.change(ctx, watch.Event{Type: watch.Modified, Object: unreadable}) {
 			t.Fatal("handed on to nobody")
 		}
-		if n := len(w.wire.bare.set) + w.wire.gate.depth(); n > 0 {
+		if n := w.wire.gate.depth(); n > 0 {
 			t.Errorf("with room for %d, %d objects are remembered", room, n)
 		}
 	}

@@ -14,9 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/dynamic"
-
-	"github.com/informd/informd/engine/object"
 )
 
 // wire is the API server as one generation's reflector sees it: one that answers in the end. It retries by itself
@@ -24,7 +21,7 @@ import (
 // interrupt (watchList's, of up to a minute, after a refused connection or a 429). The reflector gets to see what is
 // meant for it: success, a resourceVersion that is too old or too new, and that a server has no WatchList.
 type wire struct {
-	client dynamic.ResourceInterface
+	client *client
 	sel    Selection
 	tuning tuning
 	slots  slots
@@ -33,10 +30,9 @@ type wire struct {
 	status *status
 	gate   *gate
 	counts *counts
-	keep   *object.Paths               // nil: whole objects
-	skip   func(runtime.Object, error) // told of objects that cannot be read
-	gone   func(reason string)         // ends the generation: the resource is not served
-	bare   *bare
+	pack   func(*entry)
+	skip   func(*entry)        // told of objects that cannot be read
+	gone   func(reason string) // ends the generation: the resource is not served
 
 	calls   calls
 	pace    pace
@@ -59,12 +55,8 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 			return err
 		}
 		defer release()
-		list, err := w.client.List(ctx, o)
-		if err != nil {
-			return err
-		}
-		out = convertList(list, w.keep, w.skip)
-		return nil
+		out, err = w.client.list(ctx, o, w.initial)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -74,6 +66,18 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		w.counts.lists.Add(1)
 	}
 	return out, nil
+}
+
+// initial takes in an object of the initial state, and tells whether it could be read. It is not evaluated before all
+// are there, so it is packed at once.
+func (w *wire) initial(e *entry) (ok bool) {
+	if e.arrival.unfit != nil {
+		w.skip(e)
+		return false
+	}
+	e.arrival = nil
+	w.pack(e)
+	return true
 }
 
 // watch answers the reflector's watch, with initial events or without.
@@ -112,7 +116,7 @@ func (w *wire) open(ctx context.Context, o metav1.ListOptions) (inner watch.Inte
 				return err
 			}
 		}
-		if inner, err = w.client.Watch(ctx, o); err != nil {
+		if inner, err = w.client.watch(ctx, o); err != nil {
 			release()
 		}
 		return err

@@ -1,0 +1,71 @@
+package source
+
+import (
+	"context"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// client makes one informer's requests. It is client-go's REST client with a [codec] in the place of its serializers:
+// watches go through the dynamic client on top of it; lists are read from the REST client's stream, for the dynamic
+// client would first read all of them into memory.
+type client struct {
+	rest      *rest.RESTClient
+	resource  dynamic.ResourceInterface
+	selection Selection
+	reader    *reader
+}
+
+func newClient(config *rest.Config, over *http.Client, sel Selection, r *reader) (*client, error) {
+	config = dynamic.ConfigFor(config)
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.NegotiatedSerializer = codec{r}
+	config.APIPath, config.GroupVersion = "/", nil // each request has its whole path
+	config.QPS, config.RateLimiter = -1, nil
+	rest, err := rest.UnversionedRESTClientForConfigAndClient(config, over)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{rest: rest, selection: sel, reader: r}
+	resource := dynamic.New(rest).Resource(sel.Resource)
+	c.resource = resource
+	if sel.Namespace != "" {
+		c.resource = resource.Namespace(sel.Namespace)
+	}
+	return c, nil
+}
+
+// watch opens a watch, whose events carry *entry and *metav1.Status.
+func (c *client) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	return c.resource.Watch(ctx, o)
+}
+
+// list reads a list, or a page of one, as it comes in.
+func (c *client) list(ctx context.Context, o metav1.ListOptions, take func(*entry) bool) (runtime.Object, error) {
+	body, err := c.rest.Get().AbsPath(c.selection.path()...).
+		SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
+		Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return readList(body, c.reader, take)
+}
+
+// path is where the selection's objects are listed.
+func (s Selection) path() []string {
+	path := []string{"api"}
+	if s.Resource.Group != "" {
+		path = []string{"apis", s.Resource.Group}
+	}
+	path = append(path, s.Resource.Version)
+	if s.Namespace != "" {
+		path = append(path, "namespaces", s.Namespace)
+	}
+	return append(path, s.Resource.Resource)
+}

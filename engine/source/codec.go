@@ -1,0 +1,192 @@
+package source
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/object/scan"
+)
+
+// codec is the runtime.NegotiatedSerializer of an informer's REST client: what client-go reads responses with. For a
+// watch, client-go asks it for three things, and calls them one after the other for each event:
+//
+//	framer          finds where in the body the event's frame ends      (framer.go)
+//	stream decoder  frame ─▶ metav1.WatchEvent{Type, raw object}
+//	object decoder  raw object ─▶ runtime.Object
+//
+// Where the raw object ends is not known before it was read. So the stream decoder reads all of the frame, object
+// included, in one pass, and keeps what it made of the object; the object decoder is asked next and hands that out. Both
+// are one [frameDecoder], made anew for each watch.
+type codec struct{ reader *reader }
+
+// SupportedMediaTypes is called by client-go for each response.
+func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
+	d := &frameDecoder{reader: c.reader}
+	return []runtime.SerializerInfo{{
+		MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json", EncodesAsText: true,
+		Serializer: objectDecoder{frame: d},
+		StreamSerializer: &runtime.StreamSerializerInfo{
+			EncodesAsText: true, Serializer: streamDecoder{frame: d}, Framer: framer{},
+		},
+	}}
+}
+
+// DecoderToVersion leaves versions as they are.
+func (codec) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder { return d }
+
+// EncoderForVersion is not used: nothing is ever sent.
+func (codec) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder { return e }
+
+// frameDecoder reads the frames of one watch.
+type frameDecoder struct {
+	readOnly
+	reader *reader
+
+	scan   scan.Scanner
+	raw    []byte         // the object of the frame that was read last
+	object runtime.Object // what was made of it
+}
+
+// read reads a frame. The object may come before its type.
+func (d *frameDecoder) read(frame []byte, event *metav1.WatchEvent) error {
+	d.raw, d.object = nil, nil
+	s := &d.scan
+	s.Reset(frame)
+	if err := s.OpenObject(); err != nil {
+		return err
+	}
+	var o *entry
+	for first := true; ; first = false {
+		key, more, err := s.NextKey(first)
+		if err != nil {
+			return err
+		}
+		if !more {
+			break
+		}
+		switch string(key) {
+		case `"type"`:
+			quoted, err := s.String()
+			if err != nil {
+				return err
+			}
+			event.Type = scan.Unquote(quoted)
+		case `"object"`:
+			if _, err := s.Kind(); err != nil { // at the object, behind any space
+				return err
+			}
+			start := s.Pos()
+			if o, err = d.reader.entry(s); err != nil {
+				return err
+			}
+			d.raw = frame[start:s.Pos()]
+		default:
+			if _, err := s.Skip(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := s.End(); err != nil {
+		return err
+	}
+	if o == nil {
+		return errors.New("it has no object")
+	}
+	event.Object.Raw = d.raw
+	var err error
+	switch watch.EventType(event.Type) {
+	case watch.Error:
+		d.object = statusOf(d.raw)
+	case watch.Bookmark:
+		d.object, err = bookmark(d.raw)
+	default:
+		d.object = o
+	}
+	return err
+}
+
+// streamDecoder makes watch events of frames.
+type streamDecoder struct {
+	readOnly
+	frame *frameDecoder
+}
+
+// Decode fills in into, which client-go has be a *metav1.WatchEvent.
+func (d streamDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	event, ok := into.(*metav1.WatchEvent)
+	if !ok {
+		return nil, nil, fmt.Errorf("source: a stream of %T", into)
+	}
+	if err := d.frame.read(frame, event); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errNoFrame, whole(err))
+	}
+	return into, nil, nil
+}
+
+// whole is an error about a text that is there to its end: client-go takes an unexpected EOF for that of a connection.
+func whole(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("it ends too early")
+	}
+	return err
+}
+
+// objectDecoder decodes the objects of watch events, and what else the server says: the Status of a request that failed.
+type objectDecoder struct {
+	readOnly
+	frame *frameDecoder
+}
+
+// Decode hands out what the stream decoder has made, if raw is what it made it of.
+func (d objectDecoder) Decode(raw []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if f := d.frame; len(raw) > 0 && len(f.raw) > 0 && &raw[0] == &f.raw[0] {
+		return f.object, nil, nil
+	}
+	status := new(metav1.Status)
+	if err := json.Unmarshal(raw, status); err != nil {
+		return nil, nil, fmt.Errorf("source: neither an object nor a Status: %w", err)
+	}
+	if status.Kind != "Status" {
+		return nil, nil, errors.New("source: neither an object nor a Status")
+	}
+	return status, &schema.GroupVersionKind{Version: "v1", Kind: "Status"}, nil
+}
+
+// statusOf is what an ERROR event says.
+func statusOf(raw []byte) *metav1.Status {
+	status := new(metav1.Status)
+	if err := json.Unmarshal(raw, status); err != nil || status.Kind != "Status" {
+		return &metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
+			Message: "the server sent an error that is no Status",
+		}
+	}
+	return status
+}
+
+// bookmark is an object of which the reflector reads the resourceVersion and the annotations. It may have no name.
+func bookmark(raw []byte) (*entry, error) {
+	o, err := object.FromJSON(raw)
+	if err != nil {
+		return nil, err
+	}
+	return &entry{Object: o}, nil
+}
+
+// readOnly is the half of a runtime.Serializer that is not used.
+type readOnly struct{}
+
+func (readOnly) Encode(runtime.Object, io.Writer) error {
+	return errors.New("source: nothing is ever sent")
+}
+
+func (readOnly) Identifier() runtime.Identifier { return "informd" }

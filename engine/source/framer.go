@@ -1,0 +1,166 @@
+package source
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+const (
+	frameBuffer = 32 << 10 // bytes; it grows for a larger frame, and shrinks again when that is through
+	maxFrame    = 16 << 20 // bytes; client-go's streaming decoder takes no larger one
+)
+
+var (
+	errNoFrame     = errors.New("what the server sent is not a watch event")
+	errFrameTooBig = errors.New("the server sent a watch event of more than 16 MiB")
+)
+
+// framer is the runtime.Framer of watches.
+type framer struct{}
+
+// NewFrameReader cuts a watch's body into frames, each a JSON object. It finds where frames end and checks nothing else.
+func (framer) NewFrameReader(body io.ReadCloser) io.ReadCloser {
+	return &frameReader{body: body, buf: make([]byte, 0, frameBuffer)}
+}
+
+// NewFrameWriter is not used: nothing is ever sent.
+func (framer) NewFrameWriter(w io.Writer) io.Writer { return w }
+
+// frameReader hands out one frame per Read, as client-go's streaming decoder wants it.
+//
+// API servers send each frame as one line, and no JSON text has a line break within a string; so the end of a frame is
+// found by the line break alone, as soon as one frame of the connection was seen to be a line, whole and by itself.
+// Until then, or for ever if a proxy prints its JSON in another way, brackets are counted.
+type frameReader struct {
+	body io.ReadCloser
+	err  error // of body, once it came
+
+	buf   []byte // what was read
+	start int    // of the frame at hand
+	seen  int    // how far its end was looked for
+	rest  []byte // of the last frame, within buf: what Read had no room for
+	lines bool   // a frame is a line
+
+	depth             int // of brackets at seen
+	inString, escaped bool
+}
+
+// Close closes the body, which ends a Read.
+func (r *frameReader) Close() error { return r.body.Close() }
+
+// Read reads one frame, or so much of it as there is room for, with io.ErrShortBuffer, and then the rest. The end of the
+// body between two frames is io.EOF, within one io.ErrUnexpectedEOF.
+func (r *frameReader) Read(p []byte) (int, error) {
+	if len(r.rest) == 0 {
+		frame, err := r.frame()
+		if err != nil {
+			return 0, err
+		}
+		r.rest = frame
+	}
+	n := copy(p, r.rest)
+	r.rest = r.rest[n:]
+	if len(r.rest) > 0 {
+		return n, io.ErrShortBuffer
+	}
+	return n, nil
+}
+
+func (r *frameReader) frame() ([]byte, error) {
+	for {
+		r.skipSpace()
+		if r.start < len(r.buf) && r.buf[r.start] != '{' {
+			return nil, errNoFrame
+		}
+		if end := r.end(); end > 0 {
+			frame := r.buf[r.start:end]
+			if !r.lines && end < len(r.buf) && r.buf[end] == '\n' && bytes.IndexByte(frame, '\n') < 0 {
+				r.lines = true
+			}
+			r.start, r.seen = end, end
+			return frame, nil
+		}
+		if r.err != nil {
+			return nil, r.ended()
+		}
+		if err := r.fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ended is the error after all that the body had.
+func (r *frameReader) ended() error {
+	switch {
+	case r.err != io.EOF:
+		return r.err
+	case r.start == len(r.buf):
+		return io.EOF
+	}
+	return io.ErrUnexpectedEOF
+}
+
+func (r *frameReader) skipSpace() {
+	for r.start < len(r.buf) {
+		switch r.buf[r.start] {
+		case ' ', '\t', '\r', '\n':
+			r.start++
+			r.seen = max(r.seen, r.start)
+			continue
+		}
+		return
+	}
+}
+
+// end is where the frame at hand ends, 0 if that has not been read.
+func (r *frameReader) end() int {
+	if r.lines {
+		if n := bytes.IndexByte(r.buf[r.seen:], '\n'); n >= 0 {
+			return r.seen + n
+		}
+		r.seen = len(r.buf)
+		if r.err == nil {
+			return 0
+		}
+		r.lines, r.seen = false, r.start // the last one, which may have no line break
+	}
+	for i := r.seen; i < len(r.buf); i++ {
+		c := r.buf[i]
+		switch {
+		case r.escaped:
+			r.escaped = false
+		case r.inString:
+			r.escaped, r.inString = c == '\\', c != '"'
+		case c == '"':
+			r.inString = true
+		case c == '{' || c == '[':
+			r.depth++
+		case c == '}' || c == ']':
+			if r.depth--; r.depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	r.seen = len(r.buf)
+	return 0
+}
+
+// fill reads more into the buffer.
+func (r *frameReader) fill() error {
+	switch {
+	case r.start == len(r.buf) && cap(r.buf) > 16*frameBuffer:
+		r.buf, r.start, r.seen = make([]byte, 0, frameBuffer), 0, 0
+	case r.start == len(r.buf), len(r.buf) == cap(r.buf) && r.start > 0:
+		r.seen -= r.start
+		r.buf = r.buf[:copy(r.buf, r.buf[r.start:])]
+		r.start = 0
+	case len(r.buf) >= maxFrame:
+		return errFrameTooBig
+	case len(r.buf) == cap(r.buf):
+		r.buf = append(make([]byte, 0, 2*cap(r.buf)), r.buf...)
+	}
+	n, err := r.body.Read(r.buf[len(r.buf):cap(r.buf)])
+	r.buf, r.err = r.buf[:len(r.buf)+n], err
+	return nil
+}

@@ -1,0 +1,189 @@
+package source
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/object/scan"
+)
+
+const (
+	listBuffer = 64 << 10 // bytes; it grows for a larger item
+	maxItem    = 64 << 20 // bytes; etcd takes 1.5 MiB by default
+)
+
+// readList reads a list from the body of a response, item by item: no more of its text is in memory than the buffer
+// holds. take is told of each item, and says whether it belongs into the list. What belongs to the list itself may stand
+// before the items or behind them.
+func readList(body io.Reader, r *reader, take func(*entry) bool) (*internalversion.List, error) {
+	l := &listReader{body: body, buf: make([]byte, 0, listBuffer), reader: r, take: take, list: new(internalversion.List)}
+	if err := l.read(); err != nil {
+		return nil, fmt.Errorf("read the list: %w", err)
+	}
+	return l.list, nil
+}
+
+type listReader struct {
+	body   io.Reader
+	buf    []byte // what was read, from start on not taken in yet
+	start  int
+	ended  bool // the body has
+	scan   scan.Scanner
+	reader *reader
+	take   func(*entry) bool
+	list   *internalversion.List
+
+	kind, apiVersion string // of the list
+}
+
+func (l *listReader) read() error {
+	if err := l.try(func(s *scan.Scanner) error { return s.OpenObject() }); err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		var key string
+		var more bool
+		err := l.try(func(s *scan.Scanner) error {
+			quoted, ok, err := s.NextKey(first)
+			if more = ok; ok && err == nil {
+				key = scan.Unquote(quoted)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if !more {
+			return nil // whatever comes behind is not the list's
+		}
+		if err := l.member(key); err != nil {
+			return err
+		}
+	}
+}
+
+// member reads one member of the list.
+func (l *listReader) member(key string) error {
+	if key == "items" {
+		return l.items()
+	}
+	return l.try(func(s *scan.Scanner) error {
+		value, err := s.Skip()
+		if err != nil {
+			return err
+		}
+		switch key {
+		case "kind":
+			return json.Unmarshal(value, &l.kind)
+		case "apiVersion":
+			return json.Unmarshal(value, &l.apiVersion)
+		case "metadata":
+			return json.Unmarshal(value, &l.list.ListMeta)
+		}
+		return nil
+	})
+}
+
+func (l *listReader) items() error {
+	null := false
+	err := l.try(func(s *scan.Scanner) error {
+		kind, err := s.Kind()
+		if err != nil {
+			return err
+		}
+		if null = kind == 'n'; null {
+			_, err = s.Skip()
+			return err
+		}
+		return s.OpenList()
+	})
+	if err != nil || null {
+		return err
+	}
+	for first := true; ; first = false {
+		var e *entry
+		err := l.try(func(s *scan.Scanner) error {
+			more, err := s.NextItem(first)
+			if err != nil || !more {
+				return err
+			}
+			if e, err = l.reader.entry(s); err == nil {
+				e, err = l.typed(e)
+			}
+			return err
+		})
+		if err != nil || e == nil {
+			return err
+		}
+		if l.take(e) {
+			l.list.Items = append(l.list.Items, e)
+		}
+	}
+}
+
+// typed gives an item the type that the API server leaves out in the items of lists of its own types: the list's.
+func (l *listReader) typed(e *entry) (*entry, error) {
+	kind := strings.TrimSuffix(l.kind, "List")
+	if e.arrival.unfit != nil || kind == l.kind {
+		return e, nil
+	}
+	if has, _ := e.Decode(typePaths).(map[string]any); has["kind"] != nil || has["apiVersion"] != nil {
+		return e, nil
+	}
+	own, err := json.Marshal(metav1.TypeMeta{APIVersion: l.apiVersion, Kind: kind})
+	if err != nil {
+		return nil, err
+	}
+	s := scan.New(append(append(own[:len(own)-1], ','), e.JSON()[1:]...))
+	return l.reader.entry(&s)
+}
+
+var typePaths = func() *object.Paths {
+	p := new(object.Paths)
+	p.Add("apiVersion")
+	p.Add("kind")
+	return p
+}()
+
+// try reads something that may not have come in whole yet. It reads it again from where it began when more has.
+func (l *listReader) try(read func(*scan.Scanner) error) error {
+	for {
+		s := &l.scan
+		s.Reset(l.buf[l.start:])
+		err := read(s)
+		if !errors.Is(err, io.ErrUnexpectedEOF) || l.ended {
+			l.start += s.Pos()
+			return err
+		}
+		if err := l.fill(); err != nil {
+			return err
+		}
+	}
+}
+
+// fill fills the buffer, so that what is longer is not tried again for every few bytes.
+func (l *listReader) fill() error {
+	if l.start > 0 {
+		l.buf = l.buf[:copy(l.buf, l.buf[l.start:])]
+		l.start = 0
+	}
+	if len(l.buf) == cap(l.buf) {
+		if len(l.buf) >= maxItem {
+			return fmt.Errorf("an item has more than %d MiB", maxItem>>20)
+		}
+		l.buf = append(make([]byte, 0, 2*cap(l.buf)), l.buf...)
+	}
+	n, err := io.ReadFull(l.body, l.buf[len(l.buf):cap(l.buf)])
+	l.buf = l.buf[:len(l.buf)+n]
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		l.ended, err = true, nil
+	}
+	return err
+}

@@ -1,0 +1,58 @@
+package source
+
+import (
+	"cmp"
+	"errors"
+
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/object/scan"
+)
+
+// reader makes entries of JSON: one pass over the text gives identity, what is kept and what indexes and listeners look
+// at.
+type reader struct{ informer *Informer }
+
+// shape is how an informer reads objects. It is immutable: another index makes another shape.
+type shape struct {
+	parser  *object.Parser
+	indexes []namedIndex
+}
+
+type namedIndex struct {
+	name string
+	Index
+}
+
+func newShape(keep, view *object.Paths, indexes []namedIndex) *shape {
+	all := new(object.Paths)
+	if view != nil {
+		all.Union(view)
+	}
+	for _, index := range indexes {
+		all.Union(index.Paths)
+	}
+	return &shape{parser: object.NewParser(keep, all), indexes: indexes}
+}
+
+// entry reads the object at s, and leaves s behind it. One that is JSON but cannot be kept is no error: see arrival.
+func (r *reader) entry(s *scan.Scanner) (*entry, error) {
+	shape := r.informer.shape.Load()
+	o, tree, err := shape.parser.Parse(s)
+	if err == nil && o.Name() == "" {
+		err = &object.UnfitError{Reason: "it has no name", Identity: o}
+	}
+	if unfit, ok := errors.AsType[*object.UnfitError](err); ok {
+		return &entry{Object: cmp.Or(unfit.Identity, new(object.Object)), arrival: &arrival{unfit: unfit}}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{Object: o, arrival: &arrival{tree: tree}}
+	if len(shape.indexes) > 0 {
+		e.values = make([][]string, len(shape.indexes))
+		for n, index := range shape.indexes {
+			e.values[n] = r.informer.evaluate(index, tree)
+		}
+	}
+	return e, nil
+}
