@@ -23,11 +23,7 @@ const (
 var identityFields = [...]string{"namespace", "name", "uid", "resourceVersion"} // within metadata
 
 // below is the place that a key leads to.
-func (p place) below(quoted []byte, plain bool) place {
-	key := quoted[1 : len(quoted)-1]
-	if !plain {
-		key = []byte(scan.Unquote(quoted))
-	}
+func (p place) below(key []byte) place {
 	switch p {
 	case atRoot:
 		if string(key) == "metadata" {

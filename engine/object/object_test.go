@@ -307,13 +307,3 @@ func lookup(tree any, path []string) any {
 	}
 	return nil
 }
-
-func BenchmarkDecode(b *testing.B) {
-	o := mustObject(b, strings.Replace(pod, `"spec"`, `"status":{"conditions":[`+strings.Repeat(`{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"},`, 30)+`{}]},"spec"`, 1))
-	p := pathsOf("spec", "nodeName")
-	b.SetBytes(int64(len(o.JSON())))
-	b.ReportAllocs()
-	for b.Loop() {
-		o.Decode(&p)
-	}
-}

@@ -11,9 +11,14 @@ const Each = "[]"
 // Paths is a set of paths into an object. A path leads to a whole subtree: with "spec" in the set, "spec", "replicas"
 // is covered. The zero Paths is empty. Reading is safe for concurrent use, changing is not.
 type Paths struct {
-	whole  bool              // everything from here on
-	fields map[string]*Paths // by name
-	each   *Paths            // list elements and map values
+	whole  bool    // everything from here on
+	fields []field // sorted by name
+	each   *Paths  // list elements and map values
+}
+
+type field struct {
+	name  string
+	below *Paths
 }
 
 // Add adds the subtree that path leads to. No path at all is the whole object.
@@ -34,15 +39,32 @@ func (p *Paths) child(name string) *Paths {
 		}
 		return p.each
 	}
-	c := p.fields[name]
-	if c == nil {
-		if p.fields == nil {
-			p.fields = make(map[string]*Paths)
-		}
-		c = new(Paths)
-		p.fields[name] = c
+	n, found := p.search(name)
+	if !found {
+		p.fields = slices.Insert(p.fields, n, field{name, new(Paths)})
 	}
-	return c
+	return p.fields[n].below
+}
+
+func (p *Paths) search(name string) (n int, found bool) {
+	return slices.BinarySearchFunc(p.fields, name, func(f field, name string) int { return strings.Compare(f.name, name) })
+}
+
+// field is the one of that name, or nil. It is asked for each key of each object: most sets have a few fields, which are
+// told apart by their length.
+func (p *Paths) field(name []byte) *field {
+	if len(p.fields) > 16 {
+		if n, found := p.search(string(name)); found {
+			return &p.fields[n]
+		}
+		return nil
+	}
+	for n := range p.fields {
+		if f := &p.fields[n]; f.name == string(name) {
+			return f
+		}
+	}
+	return nil
 }
 
 // Union adds all of q, which it does not keep.
@@ -65,7 +87,8 @@ func (p *Paths) Covers(path ...string) bool {
 	if p.each.Covers(path[1:]...) {
 		return true
 	}
-	return path[0] != Each && p.fields[path[0]].Covers(path[1:]...)
+	f := p.field([]byte(path[0]))
+	return path[0] != Each && f != nil && f.below.Covers(path[1:]...)
 }
 
 // IsEmpty tells whether no path is in the set.
@@ -87,8 +110,8 @@ func (p *Paths) walk(prefix []string, visit func([]string)) {
 		visit(prefix)
 		return
 	}
-	for name, c := range p.fields {
-		c.walk(append(prefix, name), visit)
+	for _, f := range p.fields {
+		f.below.walk(append(prefix, f.name), visit)
 	}
 	p.each.walk(append(prefix, Each), visit)
 }
@@ -106,30 +129,30 @@ func (p *Paths) String() string {
 	return strings.Join(out, " ")
 }
 
-// below is the set as seen from below a list's element.
-func (p *Paths) below() *Paths {
+// eachItem is the set as seen from below a list.
+func (p *Paths) eachItem() *Paths {
 	if p == nil || p.whole {
 		return p
 	}
 	return p.each
 }
 
-// at is the set as seen from below a map's key.
-func (p *Paths) at(name string) *Paths {
-	if p.whole {
-		return p
+// at is the set as seen from below a map's key. It returns the key as a string too, if it has it.
+func (p *Paths) at(key []byte) (below *Paths, name string) {
+	if p == nil || p.whole {
+		return p, ""
 	}
-	f := p.fields[name]
+	f := p.field(key)
 	switch {
 	case f == nil:
-		return p.each
-	case p.each == nil || f.whole:
-		return f
+		return p.each, ""
+	case p.each == nil || f.below.whole:
+		return f.below, f.name
 	case p.each.whole:
-		return p.each
+		return p.each, f.name
 	}
 	both := new(Paths)
-	both.Union(f)
+	both.Union(f.below)
 	both.Union(p.each)
-	return both
+	return both, f.name
 }

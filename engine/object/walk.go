@@ -58,26 +58,28 @@ func (w *walker) object(keep, view *Paths, at place) (any, error) {
 		out = make(map[string]any, len(view.fields))
 	}
 	for e := (entries{s: w.s}); ; {
-		key, more, err := e.next()
+		quoted, more, err := e.next()
 		if err != nil {
 			return nil, err
 		}
 		if !more {
 			break
 		}
-		keepChild, viewChild := w.below(keep, key), w.below(view, key)
-		to := elsewhere
-		if at != elsewhere {
-			if to = at.below(key, w.s.Plain()); to == atManagedFields {
-				to, keepChild, viewChild = elsewhere, nil, nil
-			}
+		key := quoted[1 : len(quoted)-1]
+		if !w.s.Plain() {
+			key = []byte(scan.Unquote(quoted))
+		}
+		to := at.below(key)
+		keepChild, _ := keep.at(key)
+		viewChild, name := view.at(key)
+		if to == atManagedFields {
+			to, keepChild, viewChild = elsewhere, nil, nil
 		}
 		if keep != nil {
 			e.keep(keepChild != nil)
 		}
-		name := ""
-		if viewChild != nil {
-			name = w.text(key) // before another string is read
+		if viewChild != nil && name == "" {
+			name = w.text(key)
 		}
 		value, err := w.value(keepChild, viewChild, to)
 		if err != nil {
@@ -101,7 +103,7 @@ func (w *walker) list(keep, view *Paths) (any, error) {
 	if view != nil {
 		out = []any{}
 	}
-	keepEach, viewEach := keep.below(), view.below()
+	keepEach, viewEach := keep.eachItem(), view.eachItem()
 	for first := true; ; first = false {
 		more, err := w.s.NextItem(first)
 		if err != nil {
@@ -134,7 +136,10 @@ func (w *walker) list(keep, view *Paths) (any, error) {
 func (w *walker) scalar(raw []byte) any {
 	switch raw[0] {
 	case '"':
-		return w.text(raw)
+		if !w.s.Plain() {
+			return scan.Unquote(raw)
+		}
+		return w.text(raw[1 : len(raw)-1])
 	case 't':
 		return true
 	case 'f':
@@ -145,32 +150,15 @@ func (w *walker) scalar(raw []byte) any {
 	return number(raw)
 }
 
-// text is what the string means that was read last.
-func (w *walker) text(quoted []byte) string {
-	if !w.s.Plain() {
-		return scan.Unquote(quoted)
-	}
-	text := quoted[1 : len(quoted)-1]
-	if w.texts.Cap()-w.texts.Len() < len(text) {
+// text is b as one of the view's strings.
+func (w *walker) text(b []byte) string {
+	if w.texts.Cap()-w.texts.Len() < len(b) {
 		w.texts = strings.Builder{}
-		w.texts.Grow(max(256, len(text)))
+		w.texts.Grow(max(256, len(b)))
 	}
 	from := w.texts.Len()
-	w.texts.Write(text)
+	w.texts.Write(b)
 	return w.texts.String()[from:]
-}
-
-// below is p as seen from below the object's key that was read last.
-func (w *walker) below(p *Paths, quoted []byte) *Paths {
-	switch {
-	case p == nil:
-		return nil
-	case p.whole:
-		return p
-	case p.each == nil && w.s.Plain():
-		return p.fields[string(quoted[1:len(quoted)-1])] // a conversion that does not allocate: of most keys nothing is wanted
-	}
-	return p.at(scan.Unquote(quoted))
 }
 
 // entries goes through an object's entries, some of which may be left out of the recording.

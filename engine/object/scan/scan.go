@@ -153,6 +153,7 @@ func (s *Scanner) space(i int) int {
 	return s.skipSpace(i)
 }
 
+//go:noinline
 func (s *Scanner) skipSpace(from int) int {
 	i := from
 	for i < len(s.text) && (s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\t' || s.text[i] == '\r') {

@@ -45,32 +45,43 @@ func (b *brackets) pop() {
 func (s *Scanner) Skip() (raw []byte, err error) {
 	var open brackets
 	deepest := 0
-	i := s.space(s.pos)
+	text, i := s.text, s.space(s.pos)
 	start := i
+	if i < len(text) && text[i] == '"' {
+		return s.String()
+	}
 value:
-	i = s.space(i)
-	if i == len(s.text) {
+	if i >= len(text) {
 		return nil, io.ErrUnexpectedEOF
 	}
-	switch s.text[i] {
-	case '"':
-		if i, err = s.quoted(i); err != nil {
+	switch c := text[i]; {
+	case c == '"':
+		end := plain(text, i+1)
+		if end < len(text) && text[end] == '"' {
+			i = end + 1
+		} else if i, err = s.quotedSlowly(i, end); err != nil {
 			return nil, err
 		}
-	case '{':
+	case c == '{':
 		open.push(1)
 		deepest = max(deepest, open.n)
 		i = s.space(i + 1)
-		if i == len(s.text) || s.text[i] != '}' {
-			goto key
+		if i < len(text) && text[i] == '}' {
+			goto after
 		}
-	case '[':
+		goto key
+	case c == '[':
 		open.push(0)
 		deepest = max(deepest, open.n)
 		i = s.space(i + 1)
-		if i == len(s.text) || s.text[i] != ']' {
+		if i == len(text) || text[i] != ']' {
 			goto value
 		}
+	case c <= ' ':
+		if i = s.skipSpace(i); i < len(text) && text[i] > ' ' {
+			goto value
+		}
+		return nil, s.unexpected(i, "where a value should begin")
 	default:
 		if i, err = s.scalar(i); err != nil {
 			return nil, err
@@ -80,37 +91,44 @@ after:
 	if open.n == 0 {
 		s.pos = i
 		s.deepest = max(s.deepest, s.depth+deepest)
-		return s.text[start:i], nil
+		return text[start:i], nil
 	}
-	i = s.space(i)
-	if i == len(s.text) {
+	if i >= len(text) {
 		return nil, io.ErrUnexpectedEOF
 	}
-	switch c, object := s.text[i], open.top&1 == 1; {
-	case c == ',' && object:
-		i = s.space(i + 1)
-		goto key
+	switch c, object := text[i], open.top&1 == 1; {
 	case c == ',':
 		i++
-		goto value
+		if !object {
+			goto value
+		}
+		i = s.space(i)
 	case c == '}' && object, c == ']' && !object:
 		open.pop()
 		i++
 		goto after
+	case c <= ' ':
+		if i = s.skipSpace(i); i == len(text) || text[i] > ' ' {
+			goto after
+		}
+		fallthrough
 	case object:
 		return nil, s.unexpected(i, "after an object's value")
 	default:
 		return nil, s.unexpected(i, "after a list's value")
 	}
 key:
-	if i == len(s.text) || s.text[i] != '"' {
+	if i >= len(text) || text[i] != '"' {
 		return nil, s.unexpected(i, "where an object's key should begin")
 	}
-	if i, err = s.quoted(i); err != nil {
+	end := plain(text, i+1)
+	if end < len(text) && text[end] == '"' {
+		i = end + 1
+	} else if i, err = s.quotedSlowly(i, end); err != nil {
 		return nil, err
 	}
 	i = s.space(i)
-	if i == len(s.text) || s.text[i] != ':' {
+	if i >= len(text) || text[i] != ':' {
 		return nil, s.unexpected(i, "after an object's key")
 	}
 	i++

@@ -28,7 +28,7 @@ func plain(text []byte, i int) int {
 	for ; i+8 <= len(text); i += 8 {
 		// Eight bytes at once. A byte's highest bit is set in found if it is one of these. Subtractions borrow from
 		// bytes above only where they found something, and the lowest find is the one that counts.
-		b := binary.LittleEndian.Uint64(text[i:])
+		b := binary.LittleEndian.Uint64(text[i : i+8 : i+8])
 		found := (b - ' '*ones) | (b ^ '"'*ones - ones) | (b ^ '\\'*ones - ones) | b
 		if found &= 0x80 * ones; found != 0 {
 			return i + bits.TrailingZeros64(found)/8
