@@ -115,8 +115,10 @@ func step(s *Scanner) error {
 			}
 		}
 	case '"':
-		_, err := s.String()
-		return err
+		if len(s.text)%2 == 0 {
+			_, err := s.String()
+			return err
+		}
 	}
 	_, err = s.Skip()
 	return err

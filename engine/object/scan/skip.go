@@ -48,7 +48,10 @@ func (s *Scanner) Skip() (raw []byte, err error) {
 	text, i := s.text, s.space(s.pos)
 	start := i
 	if i < len(text) && text[i] == '"' {
-		return s.String()
+		if s.pos, err = s.quoted(i); err != nil {
+			return nil, err
+		}
+		return text[start:s.pos], nil
 	}
 value:
 	if i >= len(text) {
