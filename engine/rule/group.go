@@ -1,0 +1,139 @@
+package rule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/expr"
+)
+
+// entry is a rule on its way into a Set, at its position.
+type entry struct {
+	rule     int
+	where    bool // so that the old state of an object counts too
+	requires []expr.Condition
+}
+
+var (
+	namespacePath = []string{"metadata", "namespace"}
+	namePath      = []string{"metadata", "name"}
+)
+
+// namespaces are those that the rule is about, nil if it may be any.
+func (e entry) namespaces() []string {
+	for _, c := range e.requires {
+		if slices.Equal(c.Path, namespacePath) {
+			return c.Values
+		}
+	}
+	return nil
+}
+
+func (e entry) contradicts() bool {
+	return slices.ContainsFunc(e.requires, func(c expr.Condition) bool { return len(c.Values) == 0 })
+}
+
+// group looks up some rules, each by one of its conditions. All lists of rules are in their order.
+type group struct {
+	always            []int
+	namespaces, names map[string][]int
+	now               place // by the object's new state, and
+	before            place // by its old one: the same rules, of those with a where
+}
+
+func newGroup(entries []entry) *group {
+	g := &group{namespaces: make(map[string][]int), names: make(map[string][]int)}
+	sharing := countSharing(entries)
+	for _, e := range entries {
+		if len(e.requires) == 0 {
+			g.always = append(g.always, e.rule)
+			continue
+		}
+		g.add(e, slices.MinFunc(e.requires, func(a, b expr.Condition) int {
+			return cmp.Or(
+				cmp.Compare(sharing.cost(a, e.where), sharing.cost(b, e.where)),
+				cmp.Compare(len(a.Values), len(b.Values)),
+				cmp.Compare(len(b.Path), len(a.Path)), // a label says more than a kind
+			)
+		}))
+	}
+	return g
+}
+
+func (g *group) add(e entry, by expr.Condition) {
+	switch {
+	case slices.Equal(by.Path, namespacePath):
+		addTo(g.namespaces, by.Values, e.rule)
+	case slices.Equal(by.Path, namePath):
+		addTo(g.names, by.Values, e.rule)
+	default:
+		g.now.add(e.rule, by)
+		if e.where {
+			g.before.add(e.rule, by)
+		}
+	}
+}
+
+func addTo(rules map[string][]int, values []string, rule int) {
+	for _, v := range values {
+		rules[v] = append(rules[v], rule)
+	}
+}
+
+// find appends the rules that may select d. It decodes a state only to look rules up by it.
+func (g *group) find(d delta.Delta, look Lookup, found []int) []int {
+	found = append(found, g.always...)
+	found = append(found, g.namespaces[d.Object.Namespace()]...)
+	found = append(found, g.names[d.Object.Name()]...)
+	if !g.now.isEmpty() {
+		found = g.now.find(look.Tree(d.Object), found)
+	}
+	if !g.before.isEmpty() && d.Old != nil && d.Old != d.Object {
+		found = g.before.find(look.Tree(d.Old), found)
+	}
+	return found
+}
+
+// sharing tells how many rules have a value among those that they require at a path.
+type sharing map[requirement]int
+
+type requirement struct{ path, value string }
+
+func countSharing(entries []entry) sharing {
+	s := make(sharing)
+	for _, e := range entries {
+		for _, c := range e.requires {
+			path := quoted(c.Path)
+			for _, v := range c.Values {
+				s[requirement{path, v}]++
+			}
+		}
+	}
+	return s
+}
+
+func quoted(path []string) string { return fmt.Sprintf("%q", path) }
+
+// What it costs to look at a field of the new state, which is mostly decoded already, and of the old state, which is not: in
+// rules that could be evaluated meanwhile.
+const (
+	newStateCost = 1
+	oldStateCost = 16
+)
+
+// cost is how many rules looking up by c would find, in the worst case, and what the lookup itself costs.
+func (s sharing) cost(c expr.Condition, where bool) int {
+	path, cost := quoted(c.Path), 0
+	for _, v := range c.Values {
+		cost = max(cost, s[requirement{path, v}])
+	}
+	switch {
+	case slices.Equal(c.Path, namespacePath) || slices.Equal(c.Path, namePath): // known without decoding
+		return cost
+	case where:
+		return cost + oldStateCost
+	}
+	return cost + newStateCost
+}

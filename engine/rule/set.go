@@ -1,0 +1,68 @@
+package rule
+
+import (
+	"slices"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/expr"
+)
+
+// Set finds the rules that may select a change without looking at the others: what that costs depends on the change and
+// on how many rules are found, not on how many there are. A rule is looked up by what its where or its when requires of an
+// object; one that requires nothing that can be looked up is always found. docs/expressions.md tells authors of rules.
+//
+// A Set reuses its memory from one change to the next, so it is not safe for concurrent use.
+type Set struct {
+	rules    []*Rule
+	anywhere *group            // rules about any namespace, or about several
+	within   map[string]*group // rules about one namespace
+	found    []int
+}
+
+// NewSet makes a Set of rules, which it keeps.
+func NewSet(rules []*Rule) *Set {
+	var anywhere []entry
+	within := make(map[string][]entry)
+	for i, r := range rules {
+		e := entry{rule: i, where: r.Where != nil, requires: r.requires()}
+		namespaces := e.namespaces()
+		switch {
+		case e.contradicts(): // it selects nothing, ever
+		case len(namespaces) == 1:
+			within[namespaces[0]] = append(within[namespaces[0]], e)
+		default:
+			anywhere = append(anywhere, e)
+		}
+	}
+	s := &Set{rules: rules, anywhere: newGroup(anywhere), within: make(map[string]*group, len(within))}
+	for namespace, entries := range within {
+		s.within[namespace] = newGroup(entries)
+	}
+	return s
+}
+
+// Each calls f with the position of each rule that may select d, in the order of the rules. Match of a rule that is left out
+// would say no, or fail. An Old has the namespace and name of its Object.
+func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
+	found := s.anywhere.find(d, look, s.found[:0])
+	if g := s.within[d.Object.Namespace()]; g != nil {
+		found = g.find(d, look, found)
+	}
+	slices.Sort(found)
+	s.found = slices.Compact(found) // the old and the new state may find the same
+	for _, i := range s.found {
+		f(i, s.rules[i])
+	}
+}
+
+// requires are conditions all of which hold of one state of a change that the rule selects: of the new one where there
+// is no where, else of the new or the old. Conditions of where and when go together, because what when sees as object
+// satisfies where: what comes to do so is added in its new state, and what ceases to is deleted in its old.
+func (r *Rule) requires() (out []expr.Condition) {
+	for _, p := range []*expr.Program{r.Where, r.When} {
+		if p != nil {
+			out = append(out, p.Requires()...)
+		}
+	}
+	return out
+}

@@ -1,0 +1,153 @@
+package rule
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// chance makes choices by the bytes of data; when they are used up, the first of everything.
+type chance struct{ data []byte }
+
+func (c *chance) of(n int) int {
+	if len(c.data) == 0 {
+		return 0
+	}
+	b := c.data[0]
+	c.data = c.data[1:]
+	return int(b) % n
+}
+
+func pick[T any](c *chance, of ...T) T { return of[c.of(len(of))] }
+
+func (c *chance) value() string { return pick(c, `"a"`, `"b"`, `"shop"`, `""`) }
+
+func (c *chance) field(of string) string {
+	return of + "." + pick(c, "metadata.namespace", "metadata.name", "metadata.labels.app", `metadata["labels"]["a.b/c"]`, "kind", "status.phase", "status.phase.x", "metadata")
+}
+
+// test is a condition, at times one that fails.
+func (c *chance) test(of string) string {
+	switch c.of(8) {
+	case 0, 1, 2:
+		return c.field(of) + " == " + c.value()
+	case 3:
+		return c.field(of) + " in [" + c.value() + ", " + c.value() + "]"
+	case 4:
+		return c.field(of) + pick(c, " != ", " > ", " contains ") + c.value()
+	case 5:
+		return "!" + c.field(of)
+	case 6:
+		return pick(c, "true", "false", "object.kind")
+	}
+	return "(" + c.test(of) + pick(c, " and ", " or ") + c.test(of) + ")"
+}
+
+func (c *chance) condition(of ...string) string {
+	tests := make([]string, c.of(4))
+	for i := range tests {
+		tests[i] = c.test(pick(c, of...))
+	}
+	return strings.Join(tests, pick(c, " and ", " and ", " or "))
+}
+
+func (c *chance) state(namespace, name string) string {
+	labels := pick(c, "", "", `,"labels":null`, `,"labels":"a"`)
+	if labels == "" {
+		labels = fmt.Sprintf(`,"labels":{"app":%s,"a.b/c":%s}`, pick(c, c.value(), "1"), c.value())
+	}
+	status := pick(c, fmt.Sprintf(`{"phase":%s}`, pick(c, c.value(), c.value(), `["a"]`, `{"x":"a"}`)), `"a"`, "null")
+	return fmt.Sprintf(`{"kind":%s,"metadata":{"namespace":%q,"name":%q,"uid":"u"%s},"status":%s}`, c.value(), namespace, name, labels, status)
+}
+
+func (c *chance) delta(t *testing.T) delta.Delta {
+	namespace, name := pick(c, "shop", "a", ""), pick(c, "a", "b")
+	state := func() *object.Object { return mustObject(t, c.state(namespace, name)) }
+	d := delta.Delta{Type: pick(c, delta.Updated, delta.Updated, delta.Deleted, delta.Added, delta.Synced), Object: state()}
+	switch {
+	case d.Type == delta.Updated || d.Type == delta.Deleted && c.of(3) > 0:
+		d.Old = state()
+	case d.Type == delta.Deleted && c.of(2) == 0:
+		d.Old = d.Object
+	}
+	return d
+}
+
+// selection are the matches of rules for a change, each with its rule's position.
+type selection map[int]string
+
+func (s selection) add(i int, r *Rule, d delta.Delta) {
+	if m, ok, _ := r.Match(d, everything{}); ok {
+		s[i] = fmt.Sprintf("%v of %p, before %p", m.Delta.Type, m.Delta.Object, m.Delta.Old)
+	}
+}
+
+// FuzzSet makes rules and changes of data: what a Set finds has to give the matches of all rules.
+func FuzzSet(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(randomBytes(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) { checkSet(t, data) })
+}
+
+// checkSet also tells of how many rules how many were found and matched.
+func checkSet(t *testing.T, data []byte) (asked, found, matched int) {
+	c := &chance{data}
+	var texts []string
+	for range 1 + c.of(40) {
+		texts = append(texts, c.condition("object")+"|"+c.condition("object", "object", "old"))
+	}
+	rules := rulesOf(t, texts...)
+	for _, r := range rules {
+		r.Events = pick(c, delta.All, delta.All, delta.SetOf(delta.Deleted, delta.Added))
+	}
+	s := NewSet(rules)
+	for range 5 {
+		d := c.delta(t)
+		want, got, last := selection{}, selection{}, -1
+		for i, r := range rules {
+			want.add(i, r, d)
+		}
+		s.Each(d, everything{}, func(i int, r *Rule) {
+			if i <= last || r != rules[i] {
+				t.Fatalf("rule %d, %q, comes behind rule %d", i, r.Name, last)
+			}
+			last = i
+			got.add(i, r, d)
+			found++
+		})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("rules %q\n%v of %s\nbefore %v\n(-all rules +found)\n%s", texts, d.Type, d.Object.JSON(), d.Old, diff)
+		}
+		asked, matched = asked+len(rules), matched+len(want)
+	}
+	return asked, found, matched
+}
+
+// What FuzzSet makes must be of use to it.
+func TestMadeRules(t *testing.T) {
+	var asked, found, matched int
+	for seed := range uint64(300) {
+		a, f, m := checkSet(t, randomBytes(seed))
+		asked, found, matched = asked+a, found+f, matched+m
+	}
+	t.Logf("of %d rules %d were found and %d matched", asked, found, matched)
+	if found > asked*3/4 || matched < asked/10 {
+		t.Errorf("of %d rules %d were found and %d matched", asked, found, matched)
+	}
+}
+
+func randomBytes(seed uint64) []byte {
+	random := rand.New(rand.NewPCG(seed, 0))
+	data := make([]byte, 100+random.IntN(900))
+	for i := range data {
+		data[i] = byte(random.Uint32())
+	}
+	return data
+}

@@ -1,0 +1,179 @@
+package rule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
+)
+
+func mustObject(t testing.TB, text string) *object.Object {
+	t.Helper()
+	o, err := object.FromJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// watching is a Lookup that notes which states it has been asked to decode.
+type watching struct {
+	everything
+	decoded []*object.Object
+}
+
+func (w *watching) Tree(o *object.Object) any {
+	if o != nil && !slices.Contains(w.decoded, o) {
+		w.decoded = append(w.decoded, o)
+	}
+	return w.everything.Tree(o)
+}
+
+// rulesOf are rules of texts: a where, or a when behind a bar.
+func rulesOf(t testing.TB, texts ...string) []*Rule {
+	t.Helper()
+	rules := make([]*Rule, len(texts))
+	for i, text := range texts {
+		where, when, _ := strings.Cut(text, "|")
+		rules[i] = &Rule{
+			Name: text, Events: delta.All,
+			Where: compile(t, strings.TrimSpace(where), expr.Where), When: compile(t, strings.TrimSpace(when), expr.When),
+		}
+	}
+	return rules
+}
+
+// numbered are n texts with a number in each.
+func numbered(n int, text string) []string {
+	texts := make([]string, n)
+	for i := range texts {
+		texts[i] = fmt.Sprintf(text, i)
+	}
+	return texts
+}
+
+func found(s *Set, d delta.Delta, look Lookup) (rules []int) {
+	s.Each(d, look, func(i int, _ *Rule) { rules = append(rules, i) })
+	return rules
+}
+
+func TestWhichRulesAreFound(t *testing.T) {
+	state := func(version int, app, phase string) *object.Object {
+		return mustObject(t, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"web","uid":"u","resourceVersion":"%d","labels":{"app":%q,"a/b":"c"}},"status":{"phase":%q}}`, version, app, phase))
+	}
+	web, db := state(1, "web", "Pending"), state(2, "db", "Running")
+	updated := delta.Delta{Type: delta.Updated, Object: db, Old: web}
+	added := delta.Delta{Type: delta.Added, Object: db}
+	gone := delta.Delta{Type: delta.Deleted, Object: db, Old: web}
+	const (
+		nothing = "nothing"
+		one     = "the new state"
+		both    = "both states"
+	)
+	for _, c := range []struct {
+		why     string
+		d       delta.Delta
+		decoded string
+		rules   []string // those that are to be found have a * in front
+	}{
+		{"a rule without a where or when is always found", updated, nothing, []string{"*"}},
+		{"so is one that requires nothing", updated, nothing, []string{`* object.status.phase != "Failed"`, `*| old.status.phase == "Failed"`, `* object.a == "x" or object.b == "y"`}},
+		{"a namespace needs no decoding", updated, nothing, []string{`* object.metadata.namespace == "shop"`, `object.metadata.namespace == "pay"`, `* object.metadata.namespace in ["pay", "shop"]`}},
+		{"nor does a name", updated, nothing, []string{`* object.metadata.name == "web"`, `object.metadata.name in ["db", "x"]`}},
+		{"in another namespace nobody asks for labels", updated, nothing, []string{`object.metadata.namespace == "pay" and object.metadata.labels.app == "web"`}},
+		{"in its own they tell many rules apart", updated, both, append(
+			numbered(20, `object.metadata.namespace == "shop" and object.metadata.labels.app == "cache-%d"`),
+			`* object.metadata.namespace == "shop" and object.metadata.labels.app == "web"`,
+		)},
+		{"but to tell few apart decoding the old state costs too much", updated, nothing, []string{
+			`* object.metadata.namespace == "shop" and object.metadata.labels.app == "cache"`,
+			`* object.metadata.name == "web" and object.metadata.labels.app == "cache"`,
+		}},
+		{"a field that all rules ask for tells nothing apart", added, one, []string{
+			`object.kind == "Pod" and object.metadata.labels.app == "web"`,
+			`* object.kind == "Pod" and object.metadata.labels.app == "db"`,
+		}},
+		{"a where is about either state", updated, both, []string{`* object.metadata.labels.app == "web"`, `* object.metadata.labels.app == "db"`, `object.metadata.labels.app == "cache"`}},
+		{"also of what is gone", gone, both, []string{`* object.metadata.labels.app == "web"`, `object.metadata.labels.app == "cache"`}},
+		{"there is one state of what is added", added, one, []string{`object.metadata.labels.app == "web"`, `* object.metadata.labels.app == "db"`}},
+		{"a when without a where sees the new state", updated, one, []string{`| object.status.phase == "Pending"`, `*| object.status.phase == "Running"`}},
+		{"a when behind a where may see the old one, when the object leaves the where", updated, both, []string{
+			`*! object.metadata.labels.x | object.status.phase == "Pending"`, `*! object.metadata.labels.x | object.status.phase == "Running"`,
+			`! object.metadata.labels.x | object.status.phase == "Failed"`,
+		}},
+		{"keys with dots and slashes", updated, both, []string{`* object.metadata.labels["a/b"] == "c"`, `object.metadata.labels["a/b"] == "d"`}},
+		{"a contradiction is never true", updated, nothing, []string{`object.metadata.labels.app == "web" and object.metadata.labels.app == "db"`}},
+		{"what is absent is no string", updated, both, []string{`object.spec.nodeName == "n"`, `object.metadata.annotations.x.y in ["n"]`}},
+		{"a field of a string fails, which its author wants to hear of", updated, both, []string{`* object.status.phase.reason == "x"`, `object.status.reason.x == "x"`}},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			var texts []string
+			var want []int
+			for i, r := range c.rules {
+				text, ok := strings.CutPrefix(r, "*")
+				if ok {
+					want = append(want, i)
+				}
+				texts = append(texts, text)
+			}
+			look := new(watching)
+			got := found(NewSet(rulesOf(t, texts...)), c.d, look)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("found (-want +got)\n%s", diff)
+			}
+			decoded := nothing
+			switch {
+			case len(look.decoded) == 2:
+				decoded = both
+			case slices.Contains(look.decoded, c.d.Object):
+				decoded = one
+			case len(look.decoded) == 1:
+				decoded = "the old state"
+			}
+			if decoded != c.decoded {
+				t.Errorf("decoded %s, want %s", decoded, c.decoded)
+			}
+		})
+	}
+}
+
+// What is asked of a Set must not depend on how many rules it has, whatever they have in common.
+func TestManyRules(t *testing.T) {
+	labels := numbered(1000, `"app-%d":"on"`)
+	few := mustObject(t, `{"metadata":{"namespace":"shop","name":"few","labels":{"app-7":"on","app":"7"}},"status":"odd"}`)
+	many := mustObject(t, `{"metadata":{"namespace":"shop","name":"many","labels":{`+strings.Join(labels, ",")+`}},"status":{"phase":"7"}}`)
+	values := strings.Join(numbered(1500, `"%d"`), ", ")
+	for _, c := range []struct {
+		why       string
+		rules     []string
+		few, many int // rules found
+	}{
+		{"one label, a value each", numbered(1000, `object.metadata.labels.app == "%d"`), 1, 0},
+		{"a label each", numbered(1000, `object.metadata.labels["app-%d"] == "on"`), 1, 1000},
+		{"a namespace each", numbered(1000, `object.metadata.namespace == "team-%d"`), 0, 0},
+		{"a name each, in one namespace", numbered(1000, `object.metadata.namespace == "shop" and object.metadata.name == "%d"`), 0, 0},
+		{"a name each, in overlapping namespaces", numbered(1000, `object.metadata.namespace in ["shop", "team-%[1]d"] and object.metadata.name == "%[1]d"`), 0, 0},
+		{"one value for all", numbered(1000, `object.metadata.labels.app == "7" and object.n > %d`), 1000, 0},
+		{"many values each", numbered(50, `object.metadata.labels.app in [`+values+`, "also-%d"]`), 50, 0},
+		{"all contradict themselves", numbered(1000, `object.metadata.labels.app == "7" and object.metadata.labels.app == "not-%d"`), 0, 0},
+		{"a field that is none on one of the objects", numbered(1000, `object.status.phase == "%d"`), 1000, 1},
+		{"old alone tells nothing", numbered(1000, `| old.metadata.labels.app == "%d"`), 1000, 1000},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			s := NewSet(rulesOf(t, c.rules...))
+			for o, want := range map[*object.Object]int{few: c.few, many: c.many} {
+				for range 2 {
+					if got := found(s, delta.Delta{Type: delta.Added, Object: o}, everything{}); len(got) != want {
+						t.Errorf("%d rules are found for %s, want %d", len(got), o.Name(), want)
+					}
+				}
+			}
+		})
+	}
+}
