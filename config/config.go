@@ -111,7 +111,7 @@ type Rule struct {
 	Events    []string // added, updated, deleted, synced, or some of them
 	Delivery  Delivery
 	Resync    *time.Duration // nil: the source's
-	Payload   *Payload       // nil: the objects themselves
+	Payload   *Payload       // nil: the objects themselves; zero: mistaken
 }
 
 // Delivery says what happens to changes of an object that wait.

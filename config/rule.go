@@ -25,6 +25,9 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		Resync:   r.ruleResync(spec.get("resync")),
 		Payload:  r.payload(spec.get("payload"), "spec.payload", 1),
 	}
+	if rule.Payload == nil && spec.has("payload") {
+		rule.Payload = new(Payload) // its mistake is reported; the rule is not one without a payload
+	}
 	rule.Source, rule.SourceAt = r.reference(spec.need("source"), "spec.source")
 	rule.Handler, rule.HandlerAt = r.reference(spec.need("handler"), "spec.handler")
 	r.config.Rules = append(r.config.Rules, rule)

@@ -28,9 +28,16 @@ func benchPod(b *testing.B, name, version, node string) *object.Object {
 	return o
 }
 
-// BenchmarkDelta is one change of a 3 KB object on its way from the informer's callback to the lane of the one rule, of a
-// hundred, that selects it.
+// BenchmarkDelta is one change of a 3 KB object on its way from the informer's callback to the lanes of the five rules that
+// select it, of however many there are.
 func BenchmarkDelta(b *testing.B) {
+	for _, rules := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("rules=%d", rules), func(b *testing.B) { benchmarkDelta(b, rules) })
+	}
+}
+
+func benchmarkDelta(b *testing.B, rules int) {
+	const matching = 5
 	var manifests strings.Builder
 	manifests.WriteString(oneHandler + `
 apiVersion: informd.dev/v1alpha1
@@ -38,7 +45,11 @@ kind: Source
 metadata: {name: pods}
 spec: {resource: v1/pods}
 `)
-	for i := range 100 {
+	for i := range rules {
+		app := 7 // the label of every pod here
+		if i >= matching {
+			app += i
+		}
 		fmt.Fprintf(&manifests, `
 ---
 apiVersion: informd.dev/v1alpha1
@@ -50,7 +61,7 @@ spec:
   where: object.metadata.labels.app == "app-%d"
   when: object.spec.nodeName != old.spec.nodeName
   payload: {pod: object.metadata.name, node: object.spec.nodeName}
-`, i, i)
+`, i, app)
 	}
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests.String())}})
 	if len(mistakes) > 0 {
@@ -66,22 +77,29 @@ spec:
 	}
 	listeners := e.listeners(p.Informers[0])
 
-	// Pods change in turn, so that nothing is decoded already. Of each the lane holds one change at most: they merge.
-	var changes []delta.Delta
+	// Pods change in turn, so that no old state is decoded already. Of each a lane holds one change at most: they merge.
+	type change struct {
+		delta.Delta
+		tree any
+	}
+	var changes []change
 	for i := range 64 {
 		name := fmt.Sprintf("web-%d", i)
-		changes = append(changes, delta.Delta{Type: delta.Updated, Old: benchPod(b, name, "1", "n1"), Object: benchPod(b, name, "2", "n2")})
+		d := delta.Delta{Type: delta.Updated, Old: benchPod(b, name, "1", "n1"), Object: benchPod(b, name, "2", "n2")}
+		changes = append(changes, change{d, d.Object.Decode(p.Informers[0].View)})
 	}
 	b.SetBytes(int64(len(changes[0].Object.JSON())))
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
 		for _, l := range listeners {
-			l.OnDelta(changes[n%len(changes)], nil)
+			l.OnDelta(changes[n%len(changes)].Delta, changes[n%len(changes)].tree)
 		}
 		n++
 	}
-	if got := e.Status().Rules[7].Matches; got != uint64(n) {
-		b.Errorf("%d of %d changes matched", got, n)
+	for i, r := range e.Status().Rules {
+		if i < matching != (r.Matches == uint64(n)) {
+			b.Errorf("%d of %d changes matched rule %d", r.Matches, n, i)
+		}
 	}
 }

@@ -106,7 +106,7 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 	indexed := make(map[*plan.Informer]map[string]*failures, len(p.Informers))
 	for _, planned := range p.Informers {
 		informers[planned] = e.informers.Informer(source.Selection(planned.Selection))
-		informers[planned].Keep(planned.Keep, planned.Reads)
+		informers[planned].Keep(planned.Keep, planned.View)
 		indexed[planned] = make(map[string]*failures)
 	}
 	for _, s := range p.Sources {

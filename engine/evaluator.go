@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
 )
 
@@ -26,27 +28,52 @@ type runningRule struct {
 	matches  atomic.Uint64
 }
 
-// listeners are the informer's rules as they listen to it. They share what is decoded of an object.
+// evaluator shows the changes of one informer to those of its rules that are resynced together. It runs in the informer's
+// callback, one delta after the other.
+type evaluator struct {
+	rules []*runningRule
+	set   *rule.Set // of the same rules
+	look  lookup
+}
+
+// listeners are the informer's evaluators. They share what is decoded of an object.
 func (e *Engine) listeners(planned *plan.Informer) []source.Listener {
-	var listeners []source.Listener
-	decoder := object.NewDecoder(planned.Reads)
+	byResync := make(map[time.Duration][]*runningRule)
 	for _, r := range e.rules {
 		if slices.Contains(planned.Rules, r.Rule) {
-			look := &lookup{decoder: decoder, rule: r}
-			listeners = append(listeners, source.Listener{Resync: r.Resync, OnDelta: func(d delta.Delta, tree any) {
-				if tree != nil {
-					decoder.Remember(d.Object, tree)
-				}
-				r.onDelta(look, d)
-			}})
+			byResync[r.Resync] = append(byResync[r.Resync], r)
 		}
+	}
+	decoder := object.NewDecoder(planned.View)
+	listeners := make([]source.Listener, 0, len(byResync))
+	for _, resync := range slices.Sorted(maps.Keys(byResync)) {
+		evaluator := newEvaluator(byResync[resync], decoder)
+		listeners = append(listeners, source.Listener{Resync: resync, OnDelta: evaluator.onDelta})
 	}
 	return listeners
 }
 
-// onDelta offers a change to the lane if the rule selects it. It runs in the informer's callback, one delta after the
-// other; look decodes for all rules of that informer. Whatever is wrong with the rule or the object ends here.
-func (r *runningRule) onDelta(look *lookup, d delta.Delta) {
+func newEvaluator(running []*runningRule, decoder *object.Decoder) *evaluator {
+	rules := make([]*rule.Rule, len(running))
+	for i, r := range running {
+		rules[i] = &r.Rule.Rule
+	}
+	return &evaluator{rules: running, set: rule.NewSet(rules), look: lookup{decoder: decoder}}
+}
+
+// onDelta implements source.Listener.
+func (e *evaluator) onDelta(d delta.Delta, tree any) {
+	if tree != nil {
+		e.look.decoder.Remember(d.Object, tree)
+	}
+	e.set.Each(d, &e.look, func(i int, _ *rule.Rule) {
+		e.look.rule = e.rules[i]
+		e.rules[i].onDelta(d, &e.look)
+	})
+}
+
+// onDelta offers a change to the lane if the rule selects it. Whatever is wrong with the rule or the object ends here.
+func (r *runningRule) onDelta(d delta.Delta, look *lookup) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.failures.add(fmt.Errorf("panic: %T", p))
@@ -71,7 +98,7 @@ func (r *runningRule) remerge(d delta.Delta) (payload json.RawMessage, err error
 	return r.Remerge(d, &lookup{decoder: object.NewDecoder(r.reads), rule: r})
 }
 
-// lookup is what a rule sees beside a change.
+// lookup is what a rule sees beside a change. Rules use one in turn.
 type lookup struct {
 	decoder *object.Decoder
 	rule    *runningRule

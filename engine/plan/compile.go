@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/informd/informd/config"
@@ -15,7 +16,7 @@ import (
 // Compile makes a Plan. With mistakes there is none. It also takes a configuration that has mistakes already, as
 // config.Parse returns it, and then reports what is wrong with its expressions.
 func Compile(c *config.Config) (*Plan, config.Mistakes) {
-	b := &builder{informers: make(map[Selection]*Informer), sources: make(map[string]*Source)}
+	b := &builder{informers: make(map[Selection]*Informer), sources: make(map[string]*Source), whole: make(map[*Informer]bool)}
 	for _, s := range c.Sources {
 		b.addSource(s)
 	}
@@ -33,7 +34,7 @@ func Compile(c *config.Config) (*Plan, config.Mistakes) {
 		b.mistakes.Sort()
 		return nil, b.mistakes
 	}
-	b.settleReads()
+	b.settleViews()
 	return &b.plan, nil
 }
 
@@ -62,9 +63,7 @@ func (b *builder) addSource(s config.Source) {
 		}
 	}
 	for _, informer := range out.Informers {
-		if s.Keep == config.Whole {
-			b.keepWhole(informer)
-		}
+		b.whole[informer] = b.whole[informer] || s.Keep == config.Whole
 	}
 	b.plan.Sources = append(b.plan.Sources, out)
 	if b.sources[s.Name] == nil {
@@ -75,18 +74,11 @@ func (b *builder) addSource(s config.Source) {
 func (b *builder) informer(selection Selection) *Informer {
 	informer := b.informers[selection]
 	if informer == nil {
-		informer = &Informer{Selection: selection, Indexes: make(map[string]*expr.Program), Reads: new(object.Paths)}
+		informer = &Informer{Selection: selection, Indexes: make(map[string]*expr.Program), View: new(object.Paths)}
 		b.informers[selection] = informer
 		b.plan.Informers = append(b.plan.Informers, informer)
 	}
 	return informer
-}
-
-func (b *builder) keepWhole(informer *Informer) {
-	if b.whole == nil {
-		b.whole = make(map[*Informer]bool)
-	}
-	b.whole[informer] = true
 }
 
 func (b *builder) addRule(c *config.Config, r config.Rule) {
@@ -117,12 +109,13 @@ func (b *builder) addRule(c *config.Config, r config.Rule) {
 	}
 	configured, _ := c.Source(r.Source)
 	out.Resync = *cmp.Or(r.Resync, &configured.Resync)
+	if r.Payload == nil && configured.Keep == config.Needed {
+		b.mistakes = append(b.mistakes, r.SourceAt.Mistake(0, fmt.Sprintf("source %q keeps only what is needed, and a rule without a "+
+			"payload needs whole objects: give the rule a payload, or the source keep: whole", r.Source)))
+	}
 	b.plan.Rules = append(b.plan.Rules, out)
 	for _, informer := range source.Informers {
 		informer.Rules = append(informer.Rules, out)
-		if out.Payload == nil {
-			b.keepWhole(informer)
-		}
 	}
 }
 
@@ -164,23 +157,21 @@ func (b *builder) payload(p *config.Payload, o expr.Options) *rule.Payload {
 	return &rule.Payload{Program: b.compile(p.Expr, o)}
 }
 
-// settleReads tells each informer what is read of its objects. What byIndex returns comes from all informers of a
+// settleViews tells each informer what is read of its objects. What byIndex returns comes from all informers of a
 // rule's source, so each of them keeps what any of the rules reads.
-func (b *builder) settleReads() {
-	for _, r := range b.plan.Rules {
-		for _, informer := range r.Source.Informers {
-			informer.Reads.Union(r.Paths())
-		}
-	}
+func (b *builder) settleViews() {
 	for _, informer := range b.plan.Informers {
+		for _, r := range informer.Rules {
+			informer.View.Union(r.Paths())
+		}
+		for _, index := range informer.Indexes {
+			informer.View.Union(index.Paths())
+		}
 		if b.whole[informer] {
 			continue
 		}
 		informer.Keep = object.Identity()
 		informer.Keep.Add("metadata", "labels") // by which the cache is listed
-		informer.Keep.Union(informer.Reads)
-		for _, index := range informer.Indexes {
-			informer.Keep.Union(index.Paths())
-		}
+		informer.Keep.Union(informer.View)
 	}
 }

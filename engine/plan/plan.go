@@ -34,10 +34,10 @@ type Informer struct {
 	Selection
 	// Indexes by the name under which the informer has them, which is their text: sources that index alike share it.
 	Indexes map[string]*expr.Program
-	// Reads are all paths that the rules' where, when and payload read.
-	Reads *object.Paths
-	// Keep are the paths to keep in the cache; nil keeps whole objects, as soon as one of the sources or a rule without a
-	// payload wants them.
+	// View are all paths that the rules' where, when and payload and the indexes read.
+	View *object.Paths
+	// Keep are the paths to keep in the cache: View, identity and labels. nil keeps whole objects, as soon as one of the
+	// sources does.
 	Keep  *object.Paths
 	Rules []*Rule
 }

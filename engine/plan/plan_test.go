@@ -84,7 +84,6 @@ func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
 		"needed": {source("a", `resource: v1/pods, keep: needed, `+index) + reading,
 			"metadata.labels metadata.name metadata.namespace metadata.resourceVersion metadata.uid spec.nodeName status.phase"},
 		"another wants more": {source("a", `resource: v1/pods, keep: needed`) + source("b", `resource: v1/pods`) + reading, "whole"},
-		"no payload":         {source("a", `resource: v1/pods, keep: needed`) + ruleOf("sends", `source: a, handler: print`), "whole"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keep, got := mustCompile(t, print+c.manifests).Informers[0].Keep, "whole"
@@ -96,6 +95,38 @@ func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAViewIsWhatRulesAndIndexesRead(t *testing.T) {
+	p := mustCompile(t, print+
+		source("a", `resource: v1/pods, namespaces: [shop, pay], indexes: {byNode: object.spec.nodeName}`)+
+		source("b", `resource: v1/pods, namespaces: [pay]`)+
+		ruleOf("one", `source: a, handler: print, where: object.kind == "x", when: old.status.phase == "y"`)+
+		ruleOf("two", `source: b, handler: print, payload: {n: object.metadata.name}`))
+	want := []string{"kind spec.nodeName status.phase", "kind metadata.name spec.nodeName status.phase"}
+	for i, informer := range p.Informers {
+		if got := informer.View.String(); got != want[i] {
+			t.Errorf("in %s the view is %q, want %q", informer.Namespace, got, want[i])
+		}
+	}
+}
+
+func TestARuleWithoutAPayloadNeedsWholeObjects(t *testing.T) {
+	needed := source("a", `resource: v1/pods, keep: needed`)
+	p, mistakes := compile(t, print+needed+ruleOf("sends", `source: a, handler: print`))
+	want := "rules.yaml:14:16: source \"a\" keeps only what is needed, and a rule without a payload needs whole objects: " +
+		"give the rule a payload, or the source keep: whole\n  spec: {source: a, handler: print}\n                 ^"
+	if p != nil || mistakes.Error() != want {
+		t.Errorf("%v\nwant %s", mistakes, want)
+	}
+	if _, mistakes := compile(t, print+needed+source("b", `resource: v1/pods`)+ruleOf("sends", `source: a, handler: print`)); len(mistakes) != 1 {
+		t.Errorf("sharing an informer with a source that keeps whole objects is no reason to rely on it: %v", mistakes)
+	}
+	if _, mistakes := compile(t, print+needed+ruleOf("sends", `source: a, handler: print, payload: ""`)); len(mistakes) != 1 {
+		t.Errorf("a payload that is mistaken is one mistake: %v", mistakes)
+	}
+	mustCompile(t, print+needed+ruleOf("sends", `source: a, handler: print, payload: object`))
+	mustCompile(t, print+needed) // nobody needs anything
 }
 
 func TestRules(t *testing.T) {
