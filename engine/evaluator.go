@@ -110,7 +110,7 @@ func (l *lookup) Tree(o *object.Object) any { return l.decoder.Tree(o) }
 // Now implements rule.Lookup.
 func (l *lookup) Now() time.Time { return time.Now() }
 
-// ByIndex implements rule.Lookup.
+// ByIndex implements expr.Cache.
 func (l *lookup) ByIndex(index, value string) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		objects, err := l.rule.view.ByIndex(index, value)

@@ -47,13 +47,17 @@ func tree(t testing.TB, text string) any {
 func testEnv(t testing.TB) *Env {
 	now := tree(t, pod)
 	old := tree(t, `{"metadata":{"name":"web-0"},"status":{"phase":"Running"}}`)
-	return &Env{Object: now, Old: old, Event: "updated", Now: testTime, ByIndex: func(index, value string) iter.Seq[any] {
+	return &Env{Object: now, Old: old, Event: "updated", Now: testTime, Cache: cache(func(index, value string) iter.Seq[any] {
 		if value == "nothing" {
 			return slices.Values([]any{})
 		}
 		return slices.Values([]any{now, old})
-	}}
+	})}
 }
+
+type cache func(index, value string) iter.Seq[any]
+
+func (c cache) ByIndex(index, value string) iter.Seq[any] { return c(index, value) }
 
 var payload = Options{Scope: Payload, Indexes: []string{"byNode", "byImage"}}
 

@@ -235,11 +235,11 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 		if err != nil {
 			return nil, err
 		}
-		if r.env.ByIndex == nil {
+		if r.env.Cache == nil {
 			return []any{}, nil
 		}
 		found := []any{}
-		for tree := range r.env.ByIndex(name, key) {
+		for tree := range r.env.Cache.ByIndex(name, key) {
 			if err := r.allocTree(tree); err != nil {
 				return nil, err
 			}

@@ -253,7 +253,7 @@ func TestByIndexStopsAtTheBudgets(t *testing.T) {
 		}
 	}
 	p := mustCompile(t, `len(byIndex("byNode", "n1")) > 0`, payload)
-	if _, err := p.Value(&Env{ByIndex: endless}); err == nil || decoded > MaxSteps {
+	if _, err := p.Value(&Env{Cache: cache(endless)}); err == nil || decoded > MaxSteps {
 		t.Errorf("%d objects were decoded, error %v", decoded, err)
 	}
 }

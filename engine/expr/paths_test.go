@@ -72,9 +72,9 @@ func TestReads(t *testing.T) {
 func outcome(t testing.TB, p *Program, now, old *object.Object, paths *object.Paths) string {
 	v, err := p.Value(&Env{
 		Object: now.Decode(paths), Old: old.Decode(paths), Event: "updated", Now: testTime,
-		ByIndex: func(string, string) iter.Seq[any] {
+		Cache: cache(func(string, string) iter.Seq[any] {
 			return slices.Values([]any{old.Decode(paths), now.Decode(paths)})
-		},
+		}),
 	})
 	if err == errInternal {
 		t.Fatalf("%s: %v", p.Text(), err)

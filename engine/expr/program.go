@@ -31,11 +31,16 @@ type Options struct {
 // Env is what one evaluation sees. Trees hold what object.Decode makes; they are only read.
 type Env struct {
 	Object, Old any
-	Event       string
+	Event       any // a string; callers make it an any once, not for every evaluation
 	Now         time.Time
+	Cache       Cache // nil finds nothing
+}
+
+// Cache is where byIndex looks.
+type Cache interface {
 	// ByIndex yields the trees of what an index has under a value, each decoded when it is asked for, so that the budgets
-	// end a search that finds too much. nil finds nothing.
-	ByIndex func(index, value string) iter.Seq[any]
+	// end a search that finds too much.
+	ByIndex(index, value string) iter.Seq[any]
 }
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
@@ -58,21 +59,22 @@ func (p *Payload) render(env *expr.Env) (json.RawMessage, error) {
 	if p == nil {
 		return nil, nil
 	}
-	var buf bytes.Buffer
-	if err := p.write(&buf, env); err != nil {
+	buf := buffers.Get().(*buffer)
+	defer buf.release()
+	if err := p.write(buf, env); err != nil {
 		return nil, err
 	}
-	return buf.Bytes(), nil
+	return bytes.Clone(buf.Bytes()), nil
 }
 
-func (p *Payload) write(buf *bytes.Buffer, env *expr.Env) error {
+func (p *Payload) write(buf *buffer, env *expr.Env) error {
 	switch {
 	case p.Program != nil:
 		value, err := p.Program.Value(env)
 		if err != nil {
 			return err
 		}
-		if err := writeJSON(buf, value); err != nil {
+		if err := buf.writeValue(value); err != nil {
 			return err
 		}
 	case p.Fields != nil:
@@ -81,7 +83,7 @@ func (p *Payload) write(buf *bytes.Buffer, env *expr.Env) error {
 			if i > 0 {
 				buf.WriteByte(',')
 			}
-			if err := writeJSON(buf, f.Name); err != nil {
+			if err := buf.writeString(f.Name); err != nil {
 				return err
 			}
 			buf.WriteByte(':')
@@ -108,12 +110,51 @@ func (p *Payload) write(buf *bytes.Buffer, env *expr.Env) error {
 	return nil
 }
 
-func writeJSON(buf *bytes.Buffer, value any) error {
-	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
+// buffer is where payloads are written before their size is known.
+type buffer struct {
+	bytes.Buffer
+	encoder *json.Encoder // to the buffer
+}
+
+var buffers = sync.Pool{New: func() any {
+	b := new(buffer)
+	b.encoder = json.NewEncoder(b)
+	b.encoder.SetEscapeHTML(false)
+	return b
+}}
+
+// release gives the buffer to the next payload, unless this one was unusually large.
+func (b *buffer) release() {
+	if b.Cap() <= 64<<10 {
+		b.Reset()
+		buffers.Put(b)
+	}
+}
+
+func (b *buffer) writeValue(value any) error {
+	if s, ok := value.(string); ok {
+		return b.writeString(s)
+	}
+	return b.encode(value)
+}
+
+// writeString writes what most strings are, plain ASCII, as it is.
+func (b *buffer) writeString(s string) error {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return b.encode(s)
+		}
+	}
+	b.WriteByte('"')
+	b.WriteString(s)
+	b.WriteByte('"')
+	return nil
+}
+
+func (b *buffer) encode(value any) error {
+	if err := b.encoder.Encode(value); err != nil {
 		return fmt.Errorf("cannot be written as JSON")
 	}
-	buf.Truncate(buf.Len() - 1) // Encode ends with a newline
+	b.Truncate(b.Len() - 1) // Encode ends with a newline
 	return nil
 }

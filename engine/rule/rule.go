@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
@@ -28,8 +27,8 @@ type Rule struct {
 type Lookup interface {
 	// Tree is the object decoded, as far as any rule that shares the Lookup reads it. nil for nil.
 	Tree(*object.Object) any
-	// ByIndex yields the trees of the objects of the rule's source that an index has under a value.
-	ByIndex(index, value string) iter.Seq[any]
+	// Cache has the objects of the rule's source.
+	expr.Cache
 	// Now is the time of the evaluation. It is asked for only where when or payload are evaluated.
 	Now() time.Time
 }
@@ -44,6 +43,9 @@ type Match struct {
 // expression that fails does not match; err says so also where the change matches all the same (where failed on the old
 // state only). It never holds contents of objects.
 func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
+	if r.Events&r.becomes(d.Type) == 0 {
+		return Match{}, false, nil
+	}
 	d, ok, err = r.member(d, look)
 	if !ok || !r.Events.Has(d.Type) {
 		return Match{}, false, err
@@ -56,12 +58,12 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	}
 	env := environment(d, look)
 	if r.When != nil {
-		matched, failure := r.When.Bool(env)
+		matched, failure := r.When.Bool(&env)
 		if err = join(err, "when", failure); !matched {
 			return Match{}, false, err
 		}
 	}
-	payload, failure := r.Payload.render(env)
+	payload, failure := r.Payload.render(&env)
 	if failure != nil {
 		return Match{}, false, join(err, "payload", failure)
 	}
@@ -70,7 +72,8 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 
 // Remerge makes the payload of a merged delta.
 func (r *Rule) Remerge(d delta.Delta, look Lookup) (json.RawMessage, error) {
-	payload, err := r.Payload.render(environment(d, look))
+	env := environment(d, look)
+	payload, err := r.Payload.render(&env)
 	return payload, join(nil, "payload", err)
 }
 
@@ -84,6 +87,14 @@ func (r *Rule) Paths() *object.Paths {
 	}
 	r.Payload.addPaths(p)
 	return p
+}
+
+// becomes are the kinds of change that member makes of one.
+func (r *Rule) becomes(t delta.Type) delta.Set {
+	if t == delta.Updated && r.Where != nil {
+		return delta.SetOf(delta.Added, delta.Updated, delta.Deleted)
+	}
+	return delta.SetOf(t)
 }
 
 // member is the change as where sees it: an object that comes to satisfy it is added, one that ceases to is deleted,
@@ -127,8 +138,15 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 	return d, inside(d.Object), err
 }
 
-func environment(d delta.Delta, look Lookup) *expr.Env {
-	env := &expr.Env{Object: look.Tree(d.Object), Event: d.Type.String(), Now: look.Now(), ByIndex: look.ByIndex}
+var events = [...]any{
+	delta.Added:   delta.Added.String(),
+	delta.Updated: delta.Updated.String(),
+	delta.Deleted: delta.Deleted.String(),
+	delta.Synced:  delta.Synced.String(),
+}
+
+func environment(d delta.Delta, look Lookup) expr.Env {
+	env := expr.Env{Object: look.Tree(d.Object), Event: events[d.Type], Now: look.Now(), Cache: look}
 	if d.Type == delta.Updated {
 		env.Old = look.Tree(d.Old)
 	}

@@ -216,3 +216,32 @@ func TestPaths(t *testing.T) {
 		t.Errorf("paths %q, want %q", got, want)
 	}
 }
+
+// Most rules do not select most changes: that must leave nothing to collect.
+func TestWhatDoesNotMatchAllocatesNothing(t *testing.T) {
+	d := delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Failed", "web"), Old: pod(t, 1, "Running", "web")}
+	look := &decoded{everything: everything{}, trees: map[*object.Object]any{d.Object: everything{}.Tree(d.Object), d.Old: everything{}.Tree(d.Old)}}
+	for why, r := range map[string]*Rule{
+		"where": {Where: compile(t, `object.metadata.labels.tier == "db"`, expr.Where), Events: delta.All},
+		"when":  {When: compile(t, `object.status.phase == "Running" and old.status.phase in ["Failed"]`, expr.When), Events: delta.All},
+		"event": {Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), Events: delta.SetOf(delta.Added)},
+		"both":  {Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), When: compile(t, `event == "added"`, expr.When), Events: delta.All},
+	} {
+		allocated := testing.AllocsPerRun(100, func() {
+			if _, ok, err := r.Match(d, look); ok || err != nil {
+				t.Errorf("%s: matches, error %v", why, err)
+			}
+		})
+		if allocated > 0 {
+			t.Errorf("%s: %v allocations", why, allocated)
+		}
+	}
+}
+
+// decoded is a Lookup of objects that are decoded already.
+type decoded struct {
+	everything
+	trees map[*object.Object]any
+}
+
+func (d *decoded) Tree(o *object.Object) any { return d.trees[o] }
