@@ -3,15 +3,24 @@
 //
 // The way of a change:
 //
-//	API server ─▶ wire ─▶ convert ─▶ gate ─▶ client-go (reflector, queue, store, indexes) ─▶ handler ─▶ listeners
+//	API server ─▶ client ─▶ watching ─▶ gate ─▶ client-go (reflector, queue, store, indexes) ─▶ handler ─▶ listeners
+//	                 │ codec: framer, stream decoder, object decoder
+//
+// The client (client.go) is client-go's REST client and the dynamic client on top of it, with a serializer of our own in
+// it. That is the seam by which objects are never trees of maps here: the codec (codec.go, framer.go; list.go for lists)
+// reads each object once, from the bytes of the response to an entry (reader.go, entry.go), which is what client-go's
+// queue and store hold: the object as compact JSON with its identity, and the values that indexes have for it. What
+// listeners look at is decoded in the same pass.
 //
 // The wire (wire.go, watching.go) is the API server as client-go's reflector sees it: it retries what the reflector
 // could only answer with a relist or with an uninterruptible pause, tells the informer's [State], and lets a bounded
-// number of lists at once. Objects become *object.Object on that way in (convert.go), so nothing else here knows of
-// unstructured trees. The gate bounds what client-go has taken in and not yet handed on. The handler (handler.go)
+// number of lists at once. The gate bounds what client-go has taken in and not yet handed on. The handler (handler.go)
 // remembers the state of each object that listeners were last told of; everything that they are told derives from
 // that: previous states, missed deletions, splits of a changed uid, what is there for a late listener, resyncs, and
 // the deletions when a resource goes away.
+//
+// Texts in the cache are packed: objects of one resource resemble each other. What came last is still plain (recent.go),
+// for it is about to be delivered.
 //
 // What it guarantees
 //   - A listener's calls never overlap, and come in order. What it was told of an object is what the store had, or older:
