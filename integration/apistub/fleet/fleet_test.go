@@ -2,7 +2,7 @@ package fleet_test
 
 import (
 	"encoding/json"
-		"math"
+	"math"
 	"reflect"
 	"regexp"
 	"testing"
@@ -23,9 +23,9 @@ var kinds = []struct {
 	objects apistub.Synthetic
 	typed   func() metav1.Object
 }{
-	{"pods", fleet.NewPods(600), func() metav1.Object { return &corev1.Pod{} }},
-	{"deployments", fleet.NewDeployments(450), func() metav1.Object { return &appsv1.Deployment{} }},
-	{"config maps", fleet.NewConfigMaps(450), func() metav1.Object { return &corev1.ConfigMap{} }},
+	{"pods", fleet.NewPods(400), func() metav1.Object { return &corev1.Pod{} }},
+	{"deployments", fleet.NewDeployments(220), func() metav1.Object { return &appsv1.Deployment{} }},
+	{"config maps", fleet.NewConfigMaps(220), func() metav1.Object { return &corev1.ConfigMap{} }},
 }
 
 var sentAt = regexp.MustCompile(`"` + regexp.QuoteMeta(fleet.SentAnnotation) + `":"\d{19}"`)
@@ -88,7 +88,7 @@ func TestObjectsAreFunctions(t *testing.T) {
 func TestStates(t *testing.T) {
 	pods, deployments := kinds[0].objects, kinds[1].objects
 	phases, restarts := map[string]int{}, map[int]int{}
-	for i := range 600 {
+	for i := range 400 {
 		for updates := range 20 {
 			var pod corev1.Pod
 			if err := json.Unmarshal(pods.Append(nil, i, updates, 1), &pod); err != nil {
@@ -111,7 +111,7 @@ func TestStates(t *testing.T) {
 			restarts[got.Restarts]++
 		}
 	}
-	if phases["Pending"] < 30 || phases["Running"] < 10_000 || restarts[0] < 1000 || restarts[2] < 1000 {
+	if phases["Pending"] < 20 || phases["Running"] < 5_000 || restarts[0] < 1000 || restarts[2] < 500 {
 		t.Errorf("hardly varied: phases %v, restarts %v", phases, restarts)
 	}
 	for i := range 400 {
