@@ -5,7 +5,7 @@
 //
 //	source      one shared informer per selection; its callback gets one delta after the other
 //	  │ delta.Delta
-//	evaluator   in that callback: the rules that may select it are looked up; where, when, payload of each; decoded once
+//	evaluator   in that callback, for each rule that may select it: where, when, payload; the objects are decoded once
 //	  │ rule.Match
 //	lane        one per rule: what was selected waits per object, merged or each
 //	  │ handler.Event

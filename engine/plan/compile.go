@@ -167,7 +167,7 @@ func (b *builder) settleViews() {
 		for _, index := range informer.Indexes {
 			informer.View.Union(index.Paths())
 		}
-		if b.whole[informer] {
+		if b.whole[informer] || informer.View.Covers() {
 			continue
 		}
 		informer.Keep = object.Identity()

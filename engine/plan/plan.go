@@ -36,8 +36,8 @@ type Informer struct {
 	Indexes map[string]*expr.Program
 	// View are all paths that the rules' where, when and payload and the indexes read.
 	View *object.Paths
-	// Keep are the paths to keep in the cache: View, identity and labels. nil keeps whole objects, as soon as one of the
-	// sources does.
+	// Keep are the paths to keep in the cache: View, identity and labels. nil keeps whole objects: one of the sources does,
+	// or all of an object is read.
 	Keep  *object.Paths
 	Rules []*Rule
 }

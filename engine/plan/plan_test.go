@@ -84,6 +84,10 @@ func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
 		"needed": {source("a", `resource: v1/pods, keep: needed, `+index) + reading,
 			"metadata.labels metadata.name metadata.namespace metadata.resourceVersion metadata.uid spec.nodeName status.phase"},
 		"another wants more": {source("a", `resource: v1/pods, keep: needed`) + source("b", `resource: v1/pods`) + reading, "whole"},
+		"all is read":        {source("a", `resource: v1/pods, keep: needed`) + ruleOf("sends", `source: a, handler: print, payload: object`), "whole"},
+		"an index reads all": {source("a", `resource: v1/pods, keep: needed, indexes: {byText: toJSON(object)}`), "whole"},
+		"nothing is read": {source("a", `resource: v1/pods, keep: needed`),
+			"metadata.labels metadata.name metadata.namespace metadata.resourceVersion metadata.uid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keep, got := mustCompile(t, print+c.manifests).Informers[0].Keep, "whole"
