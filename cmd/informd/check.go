@@ -29,13 +29,15 @@ func newCheckCommand() *cobra.Command {
 handlers. Every mistake is reported at once. With --handlers, handlers with a command are started as well, to see
 whether they describe themselves and accept their config.
 
+Without mistakes, it says of each source what is kept of its objects in memory: all, or the fields that are read.
+
 Exit code 0: no mistakes. 1: there are some.`,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := withSignals(cmd.Context(), nil)
 			defer stop()
-			cfg, _, err := loadPlan(paths)
+			cfg, compiled, err := loadPlan(paths)
 			if cfg == nil {
 				return failed(err)
 			}
@@ -49,7 +51,7 @@ Exit code 0: no mistakes. 1: there are some.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
 				return failed(fmt.Errorf("%d %s", len(mistakes), plural(len(mistakes), "mistake")))
 			}
-			return show(cmd, "ok: %d %s, %d %s, %d %s\n",
+			return show(cmd, "%sok: %d %s, %d %s, %d %s\n", describeKept(cfg, compiled),
 				len(cfg.Sources), plural(len(cfg.Sources), "source"), len(cfg.Handlers), plural(len(cfg.Handlers), "handler"),
 				len(cfg.Rules), plural(len(cfg.Rules), "rule"))
 		},

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+)
+
+// keptWidth is where lists of paths are broken.
+const keptWidth = 100
+
+// describeKept says of each source, line by line, what of its objects is kept in memory.
+func describeKept(cfg *config.Config, p *plan.Plan) string {
+	var b strings.Builder
+	for _, s := range p.Sources {
+		var what []string
+		namespaces := make(map[string][]string) // by what is kept of their objects
+		for _, informer := range s.Informers {
+			kept := "whole objects" + whyWhole(cfg, p, s, informer)
+			if informer.Keep != nil {
+				kept = "only " + pathList(informer.Keep)
+			}
+			if namespaces[kept] == nil {
+				what = append(what, kept)
+			}
+			namespaces[kept] = append(namespaces[kept], informer.Namespace)
+		}
+		for _, kept := range what {
+			source := "source " + s.Name
+			if len(what) > 1 {
+				source += " in " + strings.Join(namespaces[kept], ", ")
+			}
+			b.WriteString(wrap(source+" keeps "+kept) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// whyWhole gives the reason for which an informer keeps whole objects, where the source itself does not ask for them.
+func whyWhole(cfg *config.Config, p *plan.Plan, s *plan.Source, informer *plan.Informer) string {
+	asksForWhole := func(s *plan.Source) bool {
+		configured, _ := cfg.Source(s.Name)
+		return configured.Keep == config.Whole
+	}
+	if asksForWhole(s) {
+		return ""
+	}
+	for _, other := range p.Sources {
+		if asksForWhole(other) && slices.Contains(other.Informers, informer) {
+			return fmt.Sprintf(", because source %s does, and watches the same", other.Name)
+		}
+	}
+	for _, r := range informer.Rules {
+		if r.Paths().Covers() {
+			return fmt.Sprintf(", because rule %s reads all of them", r.Name)
+		}
+	}
+	return ", because an index reads all of them"
+}
+
+// pathList are paths as expressions have them, without "object.", separated by commas.
+func pathList(paths *object.Paths) string {
+	var out []string
+	for _, path := range paths.List() {
+		out = append(out, pathText(path))
+	}
+	return strings.Join(out, ", ")
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func pathText(path []string) string {
+	var b strings.Builder
+	for i, key := range path {
+		switch {
+		case key == "" && i == len(path)-1: // a program asks whether the place is there, or how many elements it has
+			b.WriteString(" (its presence)")
+		case key == object.Each:
+			b.WriteString("[]")
+		case !plainKey.MatchString(key):
+			b.WriteString("[" + strconv.Quote(key) + "]")
+		default:
+			if i > 0 {
+				b.WriteByte('.')
+			}
+			b.WriteString(key)
+		}
+	}
+	return b.String()
+}
+
+// wrap breaks a list behind its commas.
+func wrap(list string) string {
+	var b strings.Builder
+	width := 0
+	for i, item := range strings.SplitAfter(list, ", ") {
+		if i > 0 && width+len(strings.TrimSpace(item)) > keptWidth {
+			b.WriteString("\n    ")
+			width = 4
+		}
+		b.WriteString(item)
+		width += len(item)
+	}
+	return strings.ReplaceAll(b.String(), " \n", "\n")
+}
