@@ -72,3 +72,23 @@ func TestDocumentationIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// What docs/expressions.md says about which rules can be looked up is so.
+func TestDocumentationOfLookups(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/expressions.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(doc), "## Many rules")
+	section, _, _ = strings.Cut(section, "\n## ")
+	examples := regexp.MustCompile("(?m)^\\| `(.*)` \\| (nothing|the)\\b").FindAllStringSubmatch(section, -1)
+	if len(examples) < 10 {
+		t.Errorf("only %d examples found", len(examples))
+	}
+	for _, example := range examples {
+		requires := mustCompile(t, example[1], Options{Scope: Where}).Requires()
+		if want := example[2] == "the"; want != (len(requires) == 1) {
+			t.Errorf("%s requires %q", example[1], written(requires))
+		}
+	}
+}
