@@ -70,13 +70,42 @@ func BenchmarkParse(b *testing.B) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	view := typicalView()
-	var objects []*Object
-	for _, text := range frames() {
-		objects = append(objects, mustObject(b, string(text)))
+	view, c := typicalView(), newCluster(1, 40)
+	packed, _ := packedPods(b, NewPacker(), c, 1000)
+	var plain []*Object
+	for _, o := range packed {
+		plain = append(plain, mustObject(b, string(o.JSON())))
+	}
+	for name, objects := range map[string][]*Object{"plain": plain, "packed": packed} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				objects[n%len(objects)].Decode(view)
+			}
+		})
+	}
+}
+
+func BenchmarkPack(b *testing.B) {
+	p := NewPacker()
+	objects, left := packedPods(b, p, newCluster(1, 40), 1000)
+	var plain []*content
+	for _, o := range objects {
+		plain = append(plain, &content{bytes: o.JSON()})
 	}
 	b.ReportAllocs()
+	b.ReportMetric(100*left, "%left")
 	for n := 0; b.Loop(); n++ {
-		objects[n%len(objects)].Decode(view)
+		o := objects[n%len(objects)]
+		o.content.Store(plain[n%len(objects)])
+		p.Pack(o)
+	}
+}
+
+func BenchmarkUnpack(b *testing.B) {
+	objects, _ := packedPods(b, NewPacker(), newCluster(1, 40), 1000)
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		objects[n%len(objects)].JSON()
 	}
 }

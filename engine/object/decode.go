@@ -6,15 +6,15 @@ import "github.com/informd/informd/engine/object/scan"
 // integer that fits) and float64. A list has all of its elements, so that indexes and lengths are right, with nil
 // for those of which nothing is covered; a map only has the keys on covered paths. The tree is the caller's. Nothing
 // covered gives nil.
-func (o *Object) Decode(p *Paths) (tree any) {
+func (o *Object) Decode(p *Paths) any {
 	if p.IsEmpty() {
 		return nil
 	}
-	o.read(func(text []byte) {
-		s := scan.New(text)
-		w := walker{s: &s}
-		tree, _ = w.value(nil, p, elsewhere) // valid
-	})
+	text, borrowed := o.content.Load().borrow()
+	defer giveBack(borrowed)
+	s := scan.New(text)
+	w := walker{s: &s}
+	tree, _ := w.value(nil, p, elsewhere) // valid
 	return tree
 }
 

@@ -76,12 +76,13 @@ func (id *identity) unfit() string {
 	return ""
 }
 
-// fill gives o the identity, in one piece of memory. What is wrong is left empty.
-func (id *identity) fill(o *Object) {
+// object is an Object of that identity, which holds no content yet. What is wrong is left empty.
+func (id *identity) object() *Object {
 	var memory [256]byte
 	all := memory[:0]
-	var end [len(identityFields)]int
-	for n, f := range id.fields {
+	o := new(Object)
+	for n := range id.fields {
+		f := &id.fields[n]
 		switch {
 		case f.raw == nil || f.raw[0] != '"':
 		case f.plain:
@@ -89,18 +90,22 @@ func (id *identity) fill(o *Object) {
 		default:
 			all = append(all, scan.Unquote(f.raw)...)
 		}
-		end[n] = len(all)
+		if n < len(o.ends) {
+			o.ends[n] = uint32(len(all))
+		}
+		if n == 0 && len(all) > 0 {
+			all = append(all, '/')
+		}
 	}
-	text := string(all)
-	o.namespace, o.name, o.uid, o.resourceVersion = text[:end[0]], text[end[0]:end[1]], text[end[1]:end[2]], text[end[2]:]
+	o.identity = string(all)
+	return o
 }
 
-// object is an Object of the identity alone; nil where nothing of it is known.
-func (id *identity) object() *Object {
-	o := new(Object)
-	id.fill(o)
+// alone is an Object of the identity and nothing else; nil where nothing of it is known.
+func (id *identity) alone() *Object {
+	o := id.object()
 	fields := map[string]string{}
-	for n, value := range []string{o.namespace, o.name, o.uid, o.resourceVersion} {
+	for n, value := range []string{o.Namespace(), o.Name(), o.UID(), o.ResourceVersion()} {
 		if value != "" {
 			fields[identityFields[n]] = value
 		}
@@ -112,7 +117,7 @@ func (id *identity) object() *Object {
 	if err != nil {
 		return nil // strings have no errors
 	}
-	o.content.Store(&content{text: text})
+	o.content.Store(&content{bytes: text})
 	return o
 }
 

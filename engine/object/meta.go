@@ -26,10 +26,10 @@ func (o *Object) GetObjectMeta() metav1.Object { return (*metadata)(o) }
 // event.
 type metadata Object
 
-func (m *metadata) GetNamespace() string              { return m.namespace }
-func (m *metadata) GetName() string                   { return m.name }
-func (m *metadata) GetUID() types.UID                 { return types.UID(m.uid) }
-func (m *metadata) GetResourceVersion() string        { return m.resourceVersion }
+func (m *metadata) GetNamespace() string              { return (*Object)(m).Namespace() }
+func (m *metadata) GetName() string                   { return (*Object)(m).Name() }
+func (m *metadata) GetUID() types.UID                 { return types.UID((*Object)(m).UID()) }
+func (m *metadata) GetResourceVersion() string        { return (*Object)(m).ResourceVersion() }
 func (m *metadata) GetLabels() map[string]string      { return (*Object)(m).Labels() }
 func (m *metadata) GetAnnotations() map[string]string { return (*Object)(m).Annotations() }
 

@@ -1,19 +1,14 @@
 // Package object holds Kubernetes objects as the engine keeps them: immutable, as the compact JSON that the API server
 // sent, without metadata.managedFields, beside the few strings that identify them. What expressions want to see of an
-// object is decoded on demand, and only the paths that they mention (see [Paths], [Object.Decode]).
+// object is decoded on the way in, in the one pass over the text that validates it (see [Parser]), or on demand, and
+// only the paths that they mention (see [Paths], [Object.Decode]).
 //
-// An Object costs its JSON and about a hundred bytes. It may be shared by any number of goroutines. The package does no
-// I/O and knows no schema: a path is names, a value is JSON.
+// An Object costs its JSON, which a [Packer] makes several times smaller, and about two hundred bytes. It may be shared
+// by any number of goroutines. The package does no I/O and knows no schema: a path is names, a value is JSON.
 package object
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"sync/atomic"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // Object is an immutable Kubernetes object. It implements runtime.Object and metav1.ObjectMetaAccessor, so that
@@ -21,71 +16,38 @@ import (
 type Object struct {
 	content atomic.Pointer[content]
 
-	// The identity's strings do not share memory with the content or with the text that they were parsed from.
-	namespace, name, uid, resourceVersion string
+	// namespace/name, uid and resourceVersion, one after the other; ends are where the namespace, the name and the uid end.
+	// It shares no memory with the content or with the text that it was parsed from.
+	identity string
+	ends     [3]uint32
 }
 
-// content is what an object says, as compact and valid JSON. It is immutable.
-type content struct{ text []byte }
+// JSON is the object as compact JSON without metadata.managedFields. The caller must not change it. Each call unpacks a
+// packed object anew.
+func (o *Object) JSON() []byte { return o.content.Load().unpack(nil) }
 
-// read hands f the object's JSON, which is f's until it returns.
-func (o *Object) read(f func(text []byte)) { f(o.content.Load().text) }
-
-// FromUnstructured makes an Object of client-go's form of one, which it neither keeps nor changes. Integers stay
-// integers.
-func FromUnstructured(u *unstructured.Unstructured) (*Object, error) {
-	if u == nil || u.Object == nil {
-		return nil, errors.New("object: empty")
-	}
-	content := u.Object
-	if meta, ok := content["metadata"].(map[string]any); ok && meta["managedFields"] != nil {
-		content = without(content, "metadata")
-		content["metadata"] = without(meta, "managedFields")
-	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(content); err != nil {
-		return nil, fmt.Errorf("object: %w", err)
-	}
-	return FromJSON(buf.Bytes())
-}
-
-func without(m map[string]any, key string) map[string]any {
-	out := make(map[string]any, len(m))
-	for k, v := range m {
-		if k != key {
-			out[k] = v
-		}
-	}
-	return out
-}
-
-// JSON is the object as compact JSON without metadata.managedFields. The caller must not change it.
-func (o *Object) JSON() []byte { return o.content.Load().text }
-
-// Size is how many bytes the object holds on to, roughly.
-func (o *Object) Size() int { return len(o.content.Load().text) + 128 }
+// Size is how many bytes the object holds on to now, roughly.
+func (o *Object) Size() int { return len(o.content.Load().bytes) + len(o.identity) + 96 }
 
 // Namespace is empty for cluster-scoped objects.
-func (o *Object) Namespace() string { return o.namespace }
+func (o *Object) Namespace() string { return o.identity[:o.ends[0]] }
 
 // Name is the object's name within its namespace and resource.
-func (o *Object) Name() string { return o.name }
+func (o *Object) Name() string {
+	if o.ends[0] == 0 {
+		return o.Key()
+	}
+	return o.identity[o.ends[0]+1 : o.ends[1]]
+}
 
 // UID tells objects of one name apart that existed one after the other.
-func (o *Object) UID() string { return o.uid }
+func (o *Object) UID() string { return o.identity[o.ends[1]:o.ends[2]] }
 
 // ResourceVersion is the server's version of this state.
-func (o *Object) ResourceVersion() string { return o.resourceVersion }
+func (o *Object) ResourceVersion() string { return o.identity[o.ends[2]:] }
 
 // Key is namespace/name, or the name alone, as client-go's MetaNamespaceKeyFunc has it.
-func (o *Object) Key() string {
-	if o.namespace == "" {
-		return o.name
-	}
-	return o.namespace + "/" + o.name
-}
+func (o *Object) Key() string { return o.identity[:o.ends[1]] }
 
 // Labels decodes the object's labels. Values that are not strings are left out.
 func (o *Object) Labels() map[string]string { return o.stringMap("labels", &labelPaths) }

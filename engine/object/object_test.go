@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
@@ -49,30 +48,6 @@ func TestIdentity(t *testing.T) {
 	accessor.SetName("changed")
 	if accessor.GetNamespace() != "shop" || accessor.GetName() != "web-0" || accessor.GetUID() != "u1" || o.Name() != "web-0" {
 		t.Errorf("client-go sees %s/%s", accessor.GetNamespace(), accessor.GetName())
-	}
-}
-
-func TestFromUnstructuredLeavesItsInputAlone(t *testing.T) {
-	var content map[string]any
-	if err := utiljson.Unmarshal([]byte(pod), &content); err != nil {
-		t.Fatal(err)
-	}
-	u := &unstructured.Unstructured{Object: content}
-	before := u.DeepCopy()
-	o, err := FromUnstructured(u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(before.Object, u.Object); diff != "" {
-		t.Errorf("the input changed: %s", diff)
-	}
-	for _, want := range []string{`"replicas":9007199254740993`, `"tier":"<front>"`} {
-		if !strings.Contains(string(o.JSON()), want) {
-			t.Errorf("%s is not in %s", want, o.JSON())
-		}
-	}
-	if strings.Contains(string(o.JSON()), "managedFields") {
-		t.Errorf("managedFields are still in %s", o.JSON())
 	}
 }
 

@@ -66,11 +66,10 @@ func (p *Parser) Parse(s *scan.Scanner) (o *Object, view any, err error) {
 		unfit = "a number is out of range"
 	}
 	if unfit != "" {
-		return nil, nil, &UnfitError{Reason: unfit, Identity: w.id.object()}
+		return nil, nil, &UnfitError{Reason: unfit, Identity: w.id.alone()}
 	}
-	o = new(Object)
-	w.id.fill(o)
-	o.content.Store(&content{text: bytes.Clone(text)})
+	o = w.id.object()
+	o.content.Store(&content{bytes: bytes.Clone(text)})
 	return o, view, nil
 }
 

@@ -17,13 +17,13 @@ func (o *Object) Prune(p *Paths) *Object {
 	if p.whole {
 		return o
 	}
-	pruned := &Object{namespace: o.namespace, name: o.name, uid: o.uid, resourceVersion: o.resourceVersion}
-	o.read(func(text []byte) {
-		s := scan.New(text)
-		s.Record()
-		w := walker{s: &s}
-		_, _ = w.value(p, nil, elsewhere) // valid
-		pruned.content.Store(&content{text: bytes.Clone(s.Recorded())})
-	})
+	text, borrowed := o.content.Load().borrow()
+	defer giveBack(borrowed)
+	s := scan.New(text)
+	s.Record()
+	w := walker{s: &s}
+	_, _ = w.value(p, nil, elsewhere) // valid
+	pruned := &Object{identity: o.identity, ends: o.ends}
+	pruned.content.Store(&content{bytes: bytes.Clone(s.Recorded())})
 	return pruned
 }

@@ -1,0 +1,157 @@
+package object
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// packedPods packs n pods and returns what share of their text is left of the last half.
+func packedPods(t testing.TB, p *Packer, c *cluster, n int) (objects []*Object, left float64) {
+	t.Helper()
+	plain, packed := 0, 0
+	for i := range n {
+		o := mustObject(t, c.pod())
+		if i >= n/2 {
+			plain += len(o.JSON())
+		}
+		p.Pack(o)
+		if i >= n/2 {
+			packed += len(o.content.Load().bytes)
+		}
+		objects = append(objects, o)
+	}
+	return objects, float64(packed) / float64(plain)
+}
+
+func TestPackedPodsAreAFifth(t *testing.T) {
+	p := NewPacker()
+	if _, left := packedPods(t, p, newCluster(1, 40), 2000); left > 0.22 {
+		t.Errorf("%.0f%% of the text are left", 100*left)
+	}
+}
+
+// What a packed object says is what it said, whatever has been packed before and after it.
+func TestPackingChangesNothing(t *testing.T) {
+	p, c, view := NewPacker(), newCluster(1, 40), typicalView()
+	var objects, same []*Object
+	for n := range 1000 {
+		text := c.pod()
+		switch n % 50 {
+		case 10:
+			text = `{}`
+		case 20:
+			text = fmt.Sprintf(`{"metadata":{"name":"small-%d"}}`, n)
+		case 30:
+			text = fmt.Sprintf(`{"metadata":{"name":"large"},"data":%q}`, strings.Repeat(c.hex(1000), 200))
+		case 40:
+			text = fmt.Sprintf(`{"metadata":{"name":"noise","labels":{"é":"\u00fc"}},"data":%q}`, c.from("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz+/", 3000))
+		}
+		o := mustObject(t, text)
+		objects, same = append(objects, o), append(same, mustObject(t, text))
+		p.Pack(o)
+		p.Pack(o)
+		if o.Size() > same[n].Size() {
+			t.Errorf("%d bytes became %d", same[n].Size(), o.Size())
+		}
+	}
+	for n, o := range objects {
+		if !bytes.Equal(o.JSON(), same[n].JSON()) {
+			t.Fatalf("%s became %s", same[n].JSON(), o.JSON())
+		}
+		if diff := cmp.Diff(same[n].Decode(view), o.Decode(view)); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(same[n].Labels(), o.Labels()); diff != "" {
+			t.Fatal(diff)
+		}
+		if !bytes.Equal(o.Prune(view).JSON(), same[n].Prune(view).JSON()) {
+			t.Fatalf("%s pruned to %s", same[n].JSON(), o.Prune(view).JSON())
+		}
+	}
+}
+
+// Objects are packed behind the backs of those who read them.
+func TestPackingWhileOthersRead(t *testing.T) {
+	p, c, view := NewPacker(), newCluster(1, 10), typicalView()
+	var objects []*Object
+	var texts []string
+	for range 300 {
+		o := mustObject(t, c.pod())
+		objects, texts = append(objects, o), append(texts, string(o.JSON()))
+	}
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for _, o := range objects {
+				p.Pack(o)
+			}
+		})
+		all.Go(func() {
+			for n, o := range objects {
+				if string(o.JSON()) != texts[n] || o.Name() == "" || o.Decode(view) == nil {
+					t.Errorf("%s became %s", texts[n], o.JSON())
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+// When other objects come than those that the dictionary was made of, a new one is made of them.
+func TestDictionaryFollowsWhatComes(t *testing.T) {
+	p := NewPacker()
+	_, usual := packedPods(t, p, newCluster(1, 40), 4000)
+	other := func(n int) (left float64) {
+		plain, packed := 0, 0
+		for i := range n {
+			o := mustObject(t, fmt.Sprintf(`{"metadata":{"name":"event-%d"},"reason":"Scheduled","involvedObject":{"kind":"Pod","fieldPath":"spec.containers{main}"},`+
+				`"message":"Successfully assigned default/web-%d to node-%d","source":{"component":"default-scheduler"},"firstTimestamp":null,"eventTime":"2026-01-01T00:00:00.%06dZ",`+
+				`"reportingComponent":"default-scheduler","reportingInstance":"default-scheduler-control-plane","action":"Binding","type":"Normal"}`, i, i, i%10, i))
+			plain += len(o.JSON())
+			p.Pack(o)
+			packed += len(o.content.Load().bytes)
+		}
+		return float64(packed) / float64(plain)
+	}
+	first := other(500)
+	other(4 * compared)
+	if last := other(500); last > first/2 {
+		t.Errorf("%.0f%% of pods are left, %.0f%% of the first others, and %.0f%% of the last ones", 100*usual, 100*first, 100*last)
+	}
+}
+
+func TestDictionariesInUseAreBounded(t *testing.T) {
+	p := NewPacker()
+	var kept []*Object
+	for n := range 2 * maxDictionaries {
+		objects, _ := packedPods(t, p, newCluster(uint64(n), 3), 40)
+		kept = append(kept, objects...)
+		p.mu.Lock()
+		p.due = p.sample.seen // a new one at once
+		p.mu.Unlock()
+	}
+	if n := len(p.made); n != maxDictionaries {
+		t.Fatalf("%d dictionaries are in use", n)
+	}
+	if len(p.sample.objects) > sampleSize {
+		t.Errorf("the sample holds on to %d objects", len(p.sample.objects))
+	}
+	runtime.KeepAlive(kept)
+	kept = nil
+	p.sample = newSample()
+	runtime.GC()
+	kept, _ = packedPods(t, p, newCluster(0, 3), firstDictionary)
+	p.mu.Lock()
+	p.renew()
+	p.mu.Unlock()
+	if n := len(p.made); n > 2 {
+		t.Errorf("%d dictionaries are in use for the last few objects", n)
+	}
+	runtime.KeepAlive(kept)
+}
