@@ -5,12 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/rest"
-
-	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/plan"
 )
 
 // benchPod is a pod of about 3 KB.
@@ -63,19 +59,7 @@ spec:
   payload: {pod: object.metadata.name, node: object.spec.nodeName}
 `, i, app)
 	}
-	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests.String())}})
-	if len(mistakes) > 0 {
-		b.Fatal(mistakes)
-	}
-	p, mistakes := plan.Compile(c)
-	if len(mistakes) > 0 {
-		b.Fatal(mistakes)
-	}
-	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]Handler{"record": newRecorder()}, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	listeners := e.listeners(p.Informers[0])
+	e, informer, listeners := idle(b, manifests.String())
 
 	// Pods change in turn, so that no old state is decoded already. Of each a lane holds one change at most: they merge.
 	type change struct {
@@ -86,7 +70,7 @@ spec:
 	for i := range 64 {
 		name := fmt.Sprintf("web-%d", i)
 		d := delta.Delta{Type: delta.Updated, Old: benchPod(b, name, "1", "n1"), Object: benchPod(b, name, "2", "n2")}
-		changes = append(changes, change{d, d.Object.Decode(p.Informers[0].View)})
+		changes = append(changes, change{d, d.Object.Decode(informer.View)})
 	}
 	b.SetBytes(int64(len(changes[0].Object.JSON())))
 	b.ReportAllocs()

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/integration/apistub"
+)
+
+// idle is an engine that does not run, and the listeners of its one informer.
+func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, []source.Listener) {
+	t.Helper()
+	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
+	p, more := plan.Compile(c)
+	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]Handler{"record": newRecorder()}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, p.Informers[0], e.listeners(p.Informers[0])
+}
+
+func configMap(t *testing.T, text string) *object.Object {
+	t.Helper()
+	o, err := object.FromJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+const fourRules = oneHandler + `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: maps}
+spec: {resource: v1/configmaps, resync: 10m}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: all}
+spec: {source: maps, handler: record}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: hourly}
+spec: {source: maps, handler: record, resync: 1h, where: object.data.size == "1"}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: small}
+spec: {source: maps, handler: record, where: object.data.size == "1"}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: large}
+spec: {source: maps, handler: record, where: object.data.size == "2"}
+`
+
+func matches(e *Engine) map[string]uint64 {
+	out := make(map[string]uint64)
+	for _, r := range e.Status().Rules {
+		out[r.Name] = r.Matches
+	}
+	return out
+}
+
+func TestRulesWithOneResyncShareAListener(t *testing.T) {
+	e, _, listeners := idle(t, fourRules)
+	var resyncs []time.Duration
+	for _, l := range listeners {
+		resyncs = append(resyncs, l.Resync)
+	}
+	if want := []time.Duration{10 * time.Minute, time.Hour}; !slices.Equal(resyncs, want) {
+		t.Fatalf("resyncs %v, want %v", resyncs, want)
+	}
+	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
+	for _, l := range listeners {
+		l.OnDelta(delta.Delta{Type: delta.Added, Object: o}, nil)
+	}
+	listeners[0].OnDelta(delta.Delta{Type: delta.Synced, Object: o, Round: 600}, nil)
+	want := map[string]uint64{"all": 2, "hourly": 1, "small": 2, "large": 0}
+	if diff := cmp.Diff(want, matches(e)); diff != "" {
+		t.Errorf("matches (-want +got)\n%s", diff)
+	}
+}
+
+func TestWhatComesDecodedIsNotDecodedAgain(t *testing.T) {
+	e, _, listeners := idle(t, fourRules)
+	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
+	other := map[string]any{"data": map[string]any{"size": "2"}} // which nobody would give
+	for _, l := range listeners {
+		l.OnDelta(delta.Delta{Type: delta.Added, Object: o}, other)
+	}
+	want := map[string]uint64{"all": 1, "hourly": 0, "small": 0, "large": 1}
+	if diff := cmp.Diff(want, matches(e)); diff != "" {
+		t.Errorf("matches (-want +got)\n%s", diff)
+	}
+}
+
+func TestARuleThatPanicsHarmsNoOther(t *testing.T) {
+	e, _, listeners := idle(t, fourRules)
+	e.rules[0].lane = nil
+	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
+	for range 2 {
+		for _, l := range listeners {
+			l.OnDelta(delta.Delta{Type: delta.Added, Object: o}, nil)
+		}
+	}
+	if got := e.rules[0].failures.count.Load(); got != 2 {
+		t.Errorf("%d failures of the rule that panics, want 2", got)
+	}
+	if got := e.rules[2].matches.Load(); got != 2 {
+		t.Errorf("%d matches of a rule behind it, want 2", got)
+	}
+}
+
+// Rules of two sources that share an informer are evaluated in turn: each must look into its own source.
+func TestARuleSeesTheIndexesOfItsOwnSource(t *testing.T) {
+	server := apistub.New(t)
+	server.Serve(configMaps, "ConfigMap", true)
+	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1","color":"2"}}`)
+	record := newRecorder()
+	run(t, server, oneHandler+`
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: sizes}
+spec: {resource: v1/configmaps, indexes: {by: object.data.size}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: colors}
+spec: {resource: v1/configmaps, indexes: {by: object.data.color}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: size}
+spec: {source: sizes, handler: record, payload: 'len(byIndex("by", "1"))'}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: color}
+spec: {source: colors, handler: record, payload: 'len(byIndex("by", "1"))'}
+`, map[string]Handler{"record": record})
+	got := slices.Sorted(slices.Values(record.await(t, 2)))
+	if want := []string{"color synced a 0", "size synced a 1"}; !slices.Equal(got, want) {
+		t.Errorf("delivered %q, want %q", got, want)
+	}
+}
