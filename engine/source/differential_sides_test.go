@@ -47,6 +47,16 @@ var indexPaths = func() *object.Paths {
 	return p
 }()
 
+// viewPaths are what the listener asks for, and seenPaths what it gets decoded for it.
+var viewPaths, seenPaths = func() (view, seen *object.Paths) {
+	view, seen = new(object.Paths), new(object.Paths)
+	view.Add("metadata", "labels")
+	view.Add("spec", "metadata")
+	seen.Union(view)
+	seen.Union(indexPaths)
+	return view, seen
+}()
+
 // stringsAt is the string at a path, or all strings of the list there.
 func stringsAt(tree any, path ...string) (out []string) {
 	for _, name := range path {
@@ -77,7 +87,7 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 	if err := i.AddIndexers(indexers); err != nil {
 		t.Fatal(err)
 	}
-	i.Keep(keep, indexPaths)
+	i.Keep(keep, viewPaths)
 	r := newRecorder()
 	last := map[delta.Key]*object.Object{}
 	i.AddListener(Listener{OnDelta: func(d delta.Delta, tree any) {
@@ -85,7 +95,7 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 			t.Errorf("%v: its old state is another one than was told", tell(d.Type, d.Object))
 		}
 		if tree != nil {
-			if diff := difference(d.Object.Decode(indexPaths), tree); diff != "" {
+			if diff := difference(d.Object.Decode(seenPaths), tree); diff != "" {
 				t.Errorf("%v: decoded along the way: %s", tell(d.Type, d.Object), diff)
 			}
 		}
