@@ -90,7 +90,7 @@ func (s selection) add(i int, r *Rule, d delta.Delta) {
 
 // FuzzSet makes rules and changes of data: what a Set finds has to give the matches of all rules.
 func FuzzSet(f *testing.F) {
-	for seed := range uint64(300) {
+	for seed := range uint64(50) {
 		f.Add(randomBytes(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) { checkSet(t, data) })
@@ -133,7 +133,7 @@ func checkSet(t *testing.T, data []byte) (asked, found, matched int) {
 // What FuzzSet makes must be of use to it.
 func TestMadeRules(t *testing.T) {
 	var asked, found, matched int
-	for seed := range uint64(300) {
+	for seed := range uint64(100) {
 		a, f, m := checkSet(t, randomBytes(seed))
 		asked, found, matched = asked+a, found+f, matched+m
 	}
