@@ -11,7 +11,8 @@ import (
 // on how many rules are found, not on how many there are. A rule is looked up by what its where or its when requires of an
 // object; one that requires nothing that can be looked up is always found. docs/expressions.md tells authors of rules.
 //
-// Its size is in proportion to that of the rules' expressions. A Set reuses its memory from one change to the next, so it is not safe for concurrent use.
+// Its size is in proportion to that of the rules' expressions. It reuses memory from one change to the next, so it is not
+// safe for concurrent use.
 type Set struct {
 	rules    []*Rule
 	anywhere *group            // rules about any namespace, or about several
