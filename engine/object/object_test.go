@@ -2,15 +2,15 @@ package object
 
 import (
 	"bytes"
-	"encoding/json"
-	"math"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/informd/informd/engine/object/scan"
 )
 
 const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"7",` +
@@ -115,17 +115,73 @@ func TestManagedFieldsAreCutInOneGo(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	for in, want := range map[string]string{
-		``:                         "unexpected EOF",
-		`[]`:                       "not a JSON object",
-		`null`:                     "not a JSON object",
-		`{"a":}`:                   "invalid character",
-		`{"metadata":3}`:           "metadata is not an object",
-		`{"metadata":{"name":3}}`:  "metadata.name is not a string",
-		`{"metadata":{"uid":[3]}}`: "metadata.uid is not a string",
-		`{"a":` + strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth) + `}`: "deeper",
+		``:                          "unexpected EOF",
+		`[]`:                        "not a JSON object",
+		`null`:                      "not a JSON object",
+		`{"a":}`:                    "invalid character",
+		`{"metadata":3}`:            "metadata is not an object",
+		`{"metadata":{"name":3}}`:   "metadata.name is not a string",
+		`{"metadata":{"uid":[3]}}`:  "metadata.uid is not a string",
+		`{"metadata":{},"a":1e999}`: "a number is out of range",
+		`{} {}`:                     "after the value",
 	} {
 		if _, err := FromJSON([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: error %v, want one with %q", in, err, want)
+		}
+	}
+}
+
+// As deep as apimachinery decodes, and no deeper, whatever part of it is read.
+func TestDepth(t *testing.T) {
+	nested := func(depth int, around string) []byte {
+		opened, closed, _ := strings.Cut(around, "_")
+		depth--
+		return []byte(`{"a":` + strings.Repeat(opened, depth) + `1` + strings.Repeat(closed, depth) + `,"metadata":{"name":"x"}}`)
+	}
+	for _, around := range []string{`[_]`, `{"a":_}`} {
+		for depth, fits := range map[int]bool{MaxDepth: true, MaxDepth + 1: false, 100 * MaxDepth: false} {
+			text := nested(depth, around)
+			if _, fit := oracle(text); fit != fits {
+				t.Fatalf("apimachinery decodes %s nested %d deep: %v", around, depth, fit)
+			}
+			for _, p := range []*Parser{NewParser(nil, nil), NewParser(nil, &everything), NewParser(splitPaths("b"), nil), NewParser(splitPaths("a.[].a"), splitPaths("a.a.[]"))} {
+				o, _, err := parse(p, text)
+				unfit := new(UnfitError)
+				switch {
+				case fits && err != nil, !fits && !errors.As(err, &unfit):
+					t.Errorf("%s nested %d deep: error %v", around, depth, err)
+				case fits:
+					o.Decode(&everything)
+					o.Prune(splitPaths("a.[].a"))
+				case unfit.Identity == nil || unfit.Identity.Name() != "x":
+					t.Errorf("%s nested %d deep: identity %v", around, depth, unfit.Identity)
+				}
+			}
+		}
+	}
+}
+
+func TestUnfitObjectsAreIdentified(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"metadata":{"name":"a","namespace":"b","uid":"c","resourceVersion":"d"},"x":1e999}`: `{"metadata":{"name":"a","namespace":"b","resourceVersion":"d","uid":"c"}}`,
+		`{"metadata":{"name":3,"namespace":"b\"\u00e9"}}`:                                     `{"metadata":{"namespace":"b\"é"}}`,
+		`{"metadata":3}`: ``, `[{"metadata":{"name":"a"}}]`: ``, `null`: ``,
+	} {
+		s := scan.New([]byte(text + " 1 "))
+		o, view, err := NewParser(nil, nil).Parse(&s)
+		unfit := new(UnfitError)
+		if !errors.As(err, &unfit) || o != nil || view != nil {
+			t.Fatalf("%s: error %v", text, err)
+		}
+		got := ""
+		if unfit.Identity != nil {
+			got = string(unfit.Identity.JSON())
+		}
+		if got != want {
+			t.Errorf("of %s %s is told, want %s", text, got, want)
+		}
+		if next, err := s.Skip(); string(next) != "1" || err != nil {
+			t.Errorf("%s: then comes %s, error %v", text, next, err)
 		}
 	}
 }
@@ -181,6 +237,12 @@ func TestDecoderRemembersAChange(t *testing.T) {
 	if d.Tree(nil) != nil {
 		t.Error("no object has a tree")
 	}
+	third := mustObject(t, pod)
+	d.Remember(third, "what the parser saw")
+	d.Remember(third, "and again")
+	if d.Tree(third) != "and again" || d.Tree(before).(map[string]any)["mark"] != true {
+		t.Error("what is remembered takes the place of more than the one used longest ago")
+	}
 }
 
 func TestPaths(t *testing.T) {
@@ -205,80 +267,4 @@ func TestPaths(t *testing.T) {
 	if !all.Covers() || all.String() != "." {
 		t.Errorf("everything is %q", all.String())
 	}
-}
-
-// Whatever the JSON and the paths: the whole tree is apimachinery's, and a sparse one agrees with it on every path.
-func FuzzDecode(f *testing.F) {
-	f.Add(pod, "spec.containers.[].image metadata.labels")
-	f.Add(`{"a":{"b":[1,-2.5e3,"\u00e9\n\ud83d\ude00",true,false,null,{}]},"a\"b":1,"n":1e400,"i":-9223372036854775809}`, "a.b n")
-	f.Add(`{"a":1,"a":{"b":2}}`, "a.b")
-	f.Fuzz(func(t *testing.T, text, paths string) {
-		o, err := FromJSON([]byte(text))
-		if err != nil {
-			return
-		}
-		var all, some Paths
-		all.Add()
-		for path := range strings.FieldsSeq(paths) {
-			some.Add(strings.Split(path, ".")...)
-		}
-		whole := o.Decode(&all)
-		var oracle map[string]any
-		if utiljson.Unmarshal(o.JSON(), &oracle) == nil { // it refuses what does not fit a float64
-			if diff := cmp.Diff(oracle, whole, cmp.Comparer(sameFloat)); diff != "" {
-				t.Fatalf("not what apimachinery decodes: %s", diff)
-			}
-		}
-		for _, path := range some.List() {
-			if diff := cmp.Diff(lookup(whole, path), lookup(o.Decode(&some), path), cmp.Comparer(sameFloat)); diff != "" {
-				t.Fatalf("path %q: %s", path, diff)
-			}
-			if diff := cmp.Diff(lookup(whole, path), lookup(o.Prune(&some).Decode(&all), path), cmp.Comparer(sameFloat)); diff != "" {
-				t.Fatalf("path %q of the pruned object: %s", path, diff)
-			}
-		}
-		// What is kept for one reader is often more than another one reads: that sees no difference.
-		var kept Paths
-		kept.Union(&some)
-		kept.Add("a", Each)
-		kept.Add("spec", "")
-		for _, pruned := range []*Object{o.Prune(&some), o.Prune(&kept)} {
-			if !json.Valid(pruned.JSON()) {
-				t.Fatalf("pruned to %s", pruned.JSON())
-			}
-			if diff := cmp.Diff(o.Decode(&some), pruned.Decode(&some), cmp.Comparer(sameFloat)); diff != "" {
-				t.Fatalf("pruned to %s, paths %v: %s", pruned.JSON(), &some, diff)
-			}
-		}
-	})
-}
-
-func sameFloat(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
-
-// lookup is what stands at a path; for Each, all of it.
-func lookup(tree any, path []string) any {
-	if len(path) == 0 {
-		return tree
-	}
-	switch node := tree.(type) {
-	case map[string]any:
-		if path[0] != Each {
-			return lookup(node[path[0]], path[1:])
-		}
-		out := map[string]any{}
-		for k, v := range node {
-			out[k] = lookup(v, path[1:])
-		}
-		return out
-	case []any:
-		if path[0] != Each {
-			return nil
-		}
-		out := []any{}
-		for _, v := range node {
-			out = append(out, lookup(v, path[1:]))
-		}
-		return out
-	}
-	return nil
 }
