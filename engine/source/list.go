@@ -41,6 +41,7 @@ type listReader struct {
 	list   *internalversion.List
 
 	kind, apiVersion string // of the list
+	hasItems         bool   // it has the member, which may be null
 }
 
 func (l *listReader) read() error {
@@ -61,7 +62,7 @@ func (l *listReader) read() error {
 			return err
 		}
 		if !more {
-			return nil // whatever comes behind is not the list's
+			return l.whole()
 		}
 		if err := l.member(key); err != nil {
 			return err
@@ -69,9 +70,18 @@ func (l *listReader) read() error {
 	}
 }
 
+// whole tells whether what was read to its end was a list: something that is not must not pass for an empty one.
+func (l *listReader) whole() error {
+	if !l.hasItems {
+		return fmt.Errorf("it has no items: it is a %.64q", l.kind)
+	}
+	return nil // whatever comes behind is not the list's
+}
+
 // member reads one member of the list.
 func (l *listReader) member(key string) error {
 	if key == "items" {
+		l.hasItems = true
 		return l.items()
 	}
 	return l.try(func(s *scan.Scanner) error {
