@@ -10,7 +10,7 @@ import (
 func TestParseRandomTexts(t *testing.T) {
 	packer := NewPacker()
 	g := &generator{rand.New(rand.NewPCG(1, 2))}
-	for range 3000 {
+	for range 1500 {
 		text := g.object(0)
 		if g.IntN(10) == 0 {
 			text = g.broken(text)

@@ -30,7 +30,7 @@ func newCluster(seed uint64, deployments int) *cluster {
 		}
 		d.labels = fmt.Sprintf(`"app.kubernetes.io/name":%q,"team":%q,"tier":%q,"pod-template-hash":%q`,
 			d.name, c.one("red", "blue", "green", "sre"), c.one("front", "back", "data"), d.hash)
-		for n := range 1 + c.r.IntN(6)/5 {
+		for n := range 1 + c.r.IntN(12)/11 {
 			k := container{
 				name: c.one("main", "app", "server"), digest: c.hex(64),
 				image:     fmt.Sprintf("registry.example.com/%s/%s:%d.%d.%d", d.namespace, d.name, c.r.IntN(9), c.r.IntN(30), c.r.IntN(9)),
@@ -40,7 +40,7 @@ func newCluster(seed uint64, deployments int) *cluster {
 				k.name = "sidecar"
 			}
 			var env []string
-			for range 1 + c.r.IntN(3) {
+			for range 1 + c.r.IntN(2) {
 				env = append(env, fmt.Sprintf(`{"name":%q,"value":%q}`, c.one("LOG_LEVEL", "DATABASE_URL", "QUEUE", "FEATURES", "REGION", "TIMEOUT"),
 					c.one("info", "postgres://db."+d.namespace+".svc:5432/"+d.name, "amqp://mq:5672", "a,b,c", "eu-central-1", "30s")))
 			}
@@ -85,16 +85,16 @@ func (c *cluster) pod() string {
 	for _, k := range d.containers {
 		specs = append(specs, fmt.Sprintf(`{"env":[%s],"image":%q,"name":%q,`+
 			`"resources":%s,"volumeMounts":[{"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount","name":%q,"readOnly":true}]}`, k.env, k.image, k.name, k.resources, access))
-		statuses = append(statuses, fmt.Sprintf(`{"containerID":"containerd://%s","image":%q,"imageID":"registry.example.com/%s@sha256:%s","lastState":{},`+
-			`"name":%q,"ready":true,"restartCount":%d,"started":true,"state":{"running":{"startedAt":%q}}}`, c.hex(64), k.image, d.name, k.digest, k.name, c.r.IntN(8), ready))
+		statuses = append(statuses, fmt.Sprintf(`{"containerID":"containerd://%s","image":%q,"imageID":"registry.example.com/%s@sha256:%s",`+
+			`"name":%q,"ready":true,"restartCount":%d,"state":{"running":{"startedAt":%q}}}`, c.hex(64), k.image, d.name, k.digest, k.name, c.r.IntN(8), ready))
 	}
 	condition := func(kind, at string) string {
 		return fmt.Sprintf(`{"lastTransitionTime":%q,"status":"True","type":%q}`, at, kind)
 	}
 	volumes := append([]string{fmt.Sprintf(`{"name":%q,"projected":{"defaultMode":420,"sources":[{"serviceAccountToken":{"expirationSeconds":3607}}]}}`, access)}, d.volumes...)
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"creationTimestamp":%q,"generateName":"%s-%s-","labels":{%s},"managedFields":%s,`+
-		`"name":"%s-%s-%s","namespace":%q,"ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"ReplicaSet","name":"%s-%s","uid":%q}],`+
-		`"resourceVersion":"%d","uid":%q},"spec":{"containers":[%s],"dnsPolicy":"ClusterFirst","nodeName":%q,"restartPolicy":"Always",`+
+		`"name":"%s-%s-%s","namespace":%q,"ownerReferences":[{"apiVersion":"apps/v1","controller":true,"kind":"ReplicaSet","name":"%s-%s","uid":%q}],`+
+		`"resourceVersion":"%d","uid":%q},"spec":{"containers":[%s],"nodeName":%q,`+
 		`"serviceAccountName":"default","terminationGracePeriodSeconds":30,`+
 		`"volumes":[%s]},`+
 		`"status":{"conditions":[%s],"containerStatuses":[%s],"hostIP":"10.0.%d.%d","phase":"Running","podIP":"10.%d.%d.%d","qosClass":"Burstable","startTime":%q}}`,

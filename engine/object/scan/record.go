@@ -10,12 +10,24 @@ type recording struct {
 	out  []byte
 }
 
-// Record begins to copy what is read, without space, and with U+FFFD for bytes that are not UTF-8. Also begins to watch
-// [Scanner.Deepest] and [Scanner.OutOfRange].
+// Record begins to copy what is read, without space, and with U+FFFD for bytes that are not UTF-8. From here on
+// [Scanner.Deepest] and [Scanner.OutOfRange] count.
 func (s *Scanner) Record() {
 	s.record = recording{on: true, from: s.pos, out: s.record.out[:0]}
 	s.nesting = nesting{}
 }
+
+// nesting is what was seen since the recording began.
+type nesting struct {
+	depth, deepest int
+	outOfRange     bool
+}
+
+// Deepest is how deep the values nest that were read since [Scanner.Record]; a plain one is 0 deep.
+func (s *Scanner) Deepest() int { return s.deepest }
+
+// OutOfRange tells whether a number was read since [Scanner.Record] that no float64 comes near.
+func (s *Scanner) OutOfRange() bool { return s.outOfRange }
 
 // Recorded ends the recording and returns it. It is the Scanner's memory, until the next recording. After an error it is
 // anything.
@@ -35,7 +47,7 @@ func (s *Scanner) Mark() int {
 	return len(s.record.out)
 }
 
-// Pause forgets what was recorded since mark, and records no more until Resume.
+// Pause forgets what was recorded since the recording was as long as mark, and records no more until Resume.
 func (s *Scanner) Pause(mark int) {
 	if missing := mark - len(s.record.out); missing > 0 {
 		s.leaveOut(s.record.from+missing, s.pos)

@@ -44,8 +44,8 @@ func (s *Scanner) Reset(text []byte) {
 // Pos is the offset of the next byte to read.
 func (s *Scanner) Pos() int { return s.pos }
 
-// SetPos goes back, or on, to where a value begins.
-func (s *Scanner) SetPos(pos int) { s.pos = pos }
+// SetPos goes back, or on, to where a value begins. It ends a recording.
+func (s *Scanner) SetPos(pos int) { s.pos, s.record.on = pos, false }
 
 // Kind is the next value's first byte, which is not consumed: one of {["tfn-0123456789, unless the value is none.
 func (s *Scanner) Kind() (byte, error) {

@@ -81,6 +81,96 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
+func TestErrorsSayWhere(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a" 1}`:           `invalid character '1' after an object's key at offset 5`,
+		`{"a":1 "b"`:        `invalid character '"' after an object's value at offset 7`,
+		`{"a":1,}`:          `invalid character '}' where an object's key should begin at offset 7`,
+		`[1 2]`:             `invalid character '2' after a list's value at offset 3`,
+		`[1,]`:              `invalid character ']' where a value should begin at offset 3`,
+		`[01]`:              `invalid character '1' after a list's value at offset 2`,
+		`[-a]`:              `invalid character 'a' in a number at offset 2`,
+		`[trua]`:            `invalid character 'a' in true at offset 4`,
+		"[\"a\nb\"]":        `invalid character '\n' in a string at offset 3`,
+		`["\x"]`:            `invalid character 'x' in an escape sequence at offset 3`,
+		`["\u00g0"]`:        `invalid character 'g' in \u at offset 6`,
+		`["long enough\`:    `unexpected EOF`,
+		`["long enough\u12`: `unexpected EOF`,
+		`12`:                `unexpected EOF`,
+	} {
+		s := New([]byte(text))
+		if raw, err := s.Skip(); err == nil || err.Error() != want || raw != nil {
+			t.Errorf("%s: error %v, want %s", text, err, want)
+		}
+	}
+	s := New([]byte(`{} x`))
+	if err := s.OpenList(); err == nil || err.Error() != "invalid character '{' where a list should begin at offset 0" {
+		t.Error(err)
+	}
+	if _, err := s.String(); err == nil || err.Error() != "invalid character '{' where a string should begin at offset 0" {
+		t.Error(err)
+	}
+	if _, err := s.Skip(); err != nil {
+		t.Error(err)
+	}
+	if err := s.End(); err == nil || err.Error() != "invalid character 'x' after the value at offset 3" {
+		t.Error(err)
+	}
+}
+
+// Nothing of a text's depth is on the stack.
+func TestSkipAnyDepth(t *testing.T) {
+	const depth = 5_000_000
+	text := []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
+	s := New(text)
+	if raw, err := s.Skip(); err != nil || len(raw) != len(text) || s.Deepest() != depth {
+		t.Errorf("%d bytes, %d deep: %v", len(raw), s.Deepest(), err)
+	}
+	s.Reset(text[:depth])
+	if _, err := s.Skip(); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Error(err)
+	}
+}
+
+// Who reads a list as it arrives begins an item anew when there is more of it.
+func TestItemsAsTheyArrive(t *testing.T) {
+	text := []byte(`[ {"a":1}, "b" ,12 ]`)
+	var items []string
+	var s Scanner
+	have := 0
+	retry := func(read func() error) {
+		for {
+			from := s.Pos()
+			err := read()
+			if err == nil {
+				return
+			}
+			if !errors.Is(err, io.ErrUnexpectedEOF) || have == len(text) {
+				t.Fatal(err)
+			}
+			have++
+			s.Reset(text[:have])
+			s.SetPos(from)
+		}
+	}
+	retry(s.OpenList)
+	for more, first := true, true; more; first = false {
+		var item []byte
+		retry(func() (err error) {
+			if more, err = s.NextItem(first); err == nil && more {
+				item, err = s.Skip()
+			}
+			return err
+		})
+		if more {
+			items = append(items, string(item))
+		}
+	}
+	if got, want := strings.Join(items, "|"), `{"a":1}|"b"|12`; got != want {
+		t.Errorf("items %s, want %s", got, want)
+	}
+}
+
 // step reads a value by the Scanner's steps.
 func step(s *Scanner) error {
 	kind, err := s.Kind()

@@ -5,18 +5,6 @@ import (
 	"strconv"
 )
 
-// nesting is what was seen since the recording began.
-type nesting struct {
-	depth, deepest int
-	outOfRange     bool
-}
-
-// Deepest is how deep the values nest that were read since [Scanner.Record]; a plain one is 0 deep.
-func (s *Scanner) Deepest() int { return s.deepest }
-
-// OutOfRange tells whether a number was read since [Scanner.Record] that no float64 comes near.
-func (s *Scanner) OutOfRange() bool { return s.outOfRange }
-
 // brackets are the open ones, a bit each, as a stack: 1 for an object.
 type brackets struct {
 	top   uint64 // the last up to 64
