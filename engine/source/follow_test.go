@@ -175,13 +175,15 @@ func TestObjectsThatCannotBeReadDoNotExist(t *testing.T) {
 		tooLarge := func(name string) string { // a number that is JSON, and fits nothing
 			return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":{"v":1e400}}`, name)
 		}
-		server, s, i, e, lines := serving(t, watchList, body("good", 1), tooLarge("bad"), body("fine", 1))
+		server, s, i, e, lines := serving(t, watchList, body("good", 1), body("fine", 1))
+		apply := func(o string) { server.Load(pods, 1, func(int) any { return o }) } // Apply would read it
+		apply(tooLarge("bad"))
 		run(t, s)
 		e.expectAll(t, "synced fine 1", "synced good 1")
 		awaitState(t, i, Synced)
 		server.AwaitWatches(pods, 1)
-		server.Apply(pods, tooLarge("bad"))
-		server.Apply(pods, tooLarge("good"))
+		apply(tooLarge("bad"))
+		apply(tooLarge("good"))
 		server.Delete(pods, "shop", "bad")
 		server.Apply(pods, body("good", 2))
 		server.Delete(pods, "shop", "fine")
