@@ -73,6 +73,9 @@ func (d *frameDecoder) read(frame []byte, event *metav1.WatchEvent) error {
 		if !more {
 			break
 		}
+		if !s.Plain() {
+			key = []byte(`"` + scan.Unquote(key) + `"`)
+		}
 		switch string(key) {
 		case `"type"`:
 			quoted, err := s.String()

@@ -95,6 +95,7 @@ func (l *listReader) member(key string) error {
 		case "apiVersion":
 			return json.Unmarshal(value, &l.apiVersion)
 		case "metadata":
+			l.list.ListMeta = metav1.ListMeta{} // of what is there twice the last counts
 			return json.Unmarshal(value, &l.list.ListMeta)
 		}
 		return nil
@@ -102,6 +103,7 @@ func (l *listReader) member(key string) error {
 }
 
 func (l *listReader) items() error {
+	l.list.Items = nil
 	null := false
 	err := l.try(func(s *scan.Scanner) error {
 		kind, err := s.Kind()
