@@ -1,0 +1,179 @@
+package source
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+)
+
+// What a list may look like, and what becomes of it. Where client-go can read it too, what is in the cache is what it
+// reads.
+func TestCodecOfLists(t *testing.T) {
+	const at10 = `"resourceVersion":"10"`
+	a, b := podAt("a", 1, 5), podAt("b", 2, 6)
+	bare := func(pod string) string { return strings.Replace(pod, `"apiVersion":"v1","kind":"Pod",`, "", 1) }
+	usual := podList(at10, bare(a), bare(b))
+	both := []string{"synced a 1", "synced b 2"}
+	large := strings.Replace(a, `"spec":{`, `"spec":{"text":"`+strings.Repeat(`0123456789\"`, 500_000)+`",`, 1)
+	var many, manyHeard []string
+	for n := range 1000 {
+		many = append(many, podAt(fmt.Sprintf("p%04d", n), n, n+1))
+		manyHeard = append(manyHeard, fmt.Sprintf("synced p%04d %d", n, n))
+	}
+
+	for _, c := range []struct {
+		reason     string
+		lists      []reply // the last is the one that counts, or its pages are
+		heard      []string
+		unreadable int
+		ours       bool // client-go cannot read it
+	}{
+		{"its items have no type", []reply{{body: usual}}, both, 0, false},
+		{"its items have their type", []reply{{body: podList(at10, a, b)}}, both, 0, false},
+		{"one of them has", []reply{{body: podList(at10, a, bare(b))}}, both, 0, false},
+		{"half a type is a type", []reply{{body: podList(at10, `{"kind":"Other",`+bare(a)[1:], `{"apiVersion":"v2",`+bare(b)[1:])}}, both, 0, false},
+		{"space everywhere", []reply{{body: "\r\n" + spaced(usual)}}, both, 0, false},
+		{"pretty-printed", []reply{{body: pretty(usual)}}, both, 0, false},
+		{"its metadata last", []reply{{body: `{"kind":"PodList","apiVersion":"v1","items":[` + bare(a) + "," + bare(b) + `],"metadata":{` + at10 + `}}`}}, both, 0, false},
+		{"its type last, and its items have theirs", []reply{{body: `{"metadata":{` + at10 + `},"items":[` + a + "," + b + `],"apiVersion":"v1","kind":"PodList"}`}}, both, 0, false},
+		{"a type that does not end in List says nothing of its items'", []reply{{body: strings.Replace(usual, "PodList", "Pods", 1)}}, both, 0, true},
+		{"more than it needs", []reply{{body: strings.Replace(usual, `"items"`, `"more":{"items":[`+podAt("c", 3, 7)+`],"metadata":{"resourceVersion":"9"}},"items"`, 1)}}, both, 0, false},
+		{"more in its metadata", []reply{{body: strings.Replace(usual, `"metadata":{`, `"metadata":{"selfLink":"","remainingItemCount":null,"more":[1.5e3],`, 1)}}, both, 0, false},
+		{"escaped names", []reply{{body: strings.NewReplacer(`"items"`, `"\u0069tems"`, `"metadata"`, `"meta\u0064ata"`, `"kind"`, `"\u006bind"`, `"name"`, `"\u006eame"`).Replace(usual)}}, both, 0, false},
+		{"the last metadata counts", []reply{{body: strings.Replace(usual, `"metadata"`, `"metadata":{"resourceVersion":"9","continue":"more"},"metadata"`, 1)}}, both, 0, false},
+		{"the last items count", []reply{{body: strings.Replace(usual, `"items"`, `"items":[`+podAt("c", 3, 7)+`],"items"`, 1)}}, both, 0, false},
+		{"the last items count, also if they are none", []reply{{body: strings.TrimSuffix(usual, "}") + `,"items":null}`}}, nil, 0, false},
+		{"its type has parameters", []reply{{body: usual, contentType: "application/json; charset=utf-8"}}, both, 0, false},
+		{"it has no type", []reply{{body: usual, contentType: "none"}}, both, 0, false},
+		{"something behind it", []reply{{body: usual + "\n\n"}}, both, 0, false},
+
+		{"no items", []reply{{body: podList(at10)}}, nil, 0, false},
+		{"items are null", []reply{{body: `{"kind":"PodList","apiVersion":"v1","metadata":{` + at10 + `},"items":null}`}}, nil, 0, false},
+		{"an item that is larger than any buffer", []reply{{body: podList(at10, large, bare(b))}}, both, 0, false},
+		{"more items than fit into a buffer", []reply{{body: podList(at10, many...)}}, manyHeard, 0, false},
+		{"pages", []reply{{body: podList(`"resourceVersion":"10","continue":"2"`, a)}, {body: podList(`"continue":"3","resourceVersion":"10"`, many[:300]...)}, {body: podList(at10, b)}},
+			append(slices.Clone(both), manyHeard[:300]...), 0, false},
+		{"an empty page", []reply{{body: podList(`"resourceVersion":"10","continue":"2"`)}, {body: podList(at10, a, b)}}, both, 0, false},
+
+		// An item that is no object of ours is left out and counted.
+		{"items of several kinds", []reply{{body: podList(at10, "null", a, "7", `"a"`, "[]", "{}", "true", b)}}, both, 6, true},
+		{"items without a name", []reply{{body: podList(at10, `{"metadata":null}`, a, `{"metadata":{"name":""}}`, `{"metadata":{"name":7}}`, `{"metadata":[]}`, b)}}, both, 4, true},
+		{"a number that nobody could decode", []reply{{body: podList(at10, a, strings.Replace(podAt("c", 1, 7), `"v":1`, `"v":-1e999`, 1), b)}}, both, 1, true},
+		{"an item too deep", []reply{{body: podList(at10, a, b, deep(podAt("c", 1, 7), 10_100))}}, both, 1, true},
+		{"an item deep enough", []reply{{body: podList(at10, a, deep(b, 9_000))}}, both, 0, false},
+
+		// What is no list is tried again, and none of it is taken.
+		{"pages of HTML", []reply{
+			{body: "<html>Please log in</html>", contentType: "text/html"}, {body: "<html></html>", contentType: "text/html", status: http.StatusBadGateway},
+			{body: "", status: http.StatusServiceUnavailable, contentType: "none"}, {body: usual}}, both, 0, true},
+		{"nothing", []reply{{}, {body: " \n"}, {end: breaks}, {body: usual}}, both, 0, true},
+		{"items left out", []reply{{body: `{"kind":"PodList","apiVersion":"v1","metadata":{` + at10 + `}}`}, {body: usual}}, both, 0, true},
+		{"other JSON", []reply{{body: "null"}, {body: "[]"}, {body: `"PodList"`}, {body: "[" + usual + "]"}, {body: usual}}, both, 0, true},
+		{"items that are no list", []reply{
+			{body: strings.Replace(podList(at10), "[]", "{}", 1)}, {body: strings.Replace(podList(at10), "[]", `"none"`, 1)}, {body: usual}}, both, 0, true},
+		{"metadata that is none", []reply{{body: strings.Replace(podList(at10), `{`+at10+`}`, `7`, 1)}, {body: strings.Replace(podList(at10), `"10"`, `10`, 1)}, {body: usual}}, both, 0, true},
+		{"not JSON among the items", []reply{
+			{body: strings.Replace(podList(at10, podAt("c", 1, 7), a), "},{", "} {", 1)}, {body: podList(at10, podAt("c", 1, 7), "what")}, {body: usual}}, both, 0, true},
+		{"not JSON behind the items", []reply{{body: strings.TrimSuffix(podList(at10, podAt("c", 1, 7)), "}") + "]"}, {body: usual}}, both, 0, true},
+		{"a Status", []reply{{body: failure(http.StatusTooManyRequests, "TooManyRequests"), status: http.StatusTooManyRequests}, {body: usual}}, both, 0, true},
+		{"a Status, said to be fine", []reply{{body: failure(http.StatusServiceUnavailable, "ServiceUnavailable")}, {body: usual}}, both, 0, true},
+		{"another object", []reply{{body: "{}"}, {body: `{"message":"maintenance"}`}, {body: a}, {body: usual}}, both, 0, true},
+	} {
+		for _, by := range ways {
+			if !by.suits(c.lists) {
+				continue
+			}
+			t.Run(c.reason+", "+by.name, func(t *testing.T) {
+				s := &script{by: by, lists: slices.Clone(c.lists), watches: []reply{{body: event("ADDED", podAt("end", 1, 90)), end: stays}}}
+				i, e := s.follow(t)
+				if len(c.heard) > 0 {
+					e.expectAll(t, slices.Clone(c.heard)...)
+				}
+				e.expect(t, "added end 1")
+				if diff := cmp.Diff([]string{"10"}, s.asked()); diff != "" {
+					t.Errorf("watches began elsewhere (-want +got):\n%s", diff)
+				}
+				if n := i.Stats().Unreadable; n != uint64(c.unreadable) {
+					t.Errorf("%d objects are counted that could not be read, want %d", n, c.unreadable)
+				}
+				if c.ours {
+					return
+				}
+				want := readByClientGo(t, &script{by: by, lists: slices.Clone(c.lists)})
+				for _, o := range i.List("shop", nil) {
+					if o.Name() == "end" {
+						continue
+					}
+					if want[o.Name()] == nil {
+						t.Errorf("client-go does not have %s", o.Name())
+					} else if diff := difference(tree(want[o.Name()]), tree(o)); diff != "" {
+						t.Errorf("%s: %s", o.Name(), diff)
+					}
+					delete(want, o.Name())
+				}
+				for name := range want {
+					t.Errorf("client-go has %s too", name)
+				}
+			})
+		}
+	}
+}
+
+// readByClientGo is what the dynamic client reads.
+func readByClientGo(t *testing.T, s *script) map[string]*unstructured.Unstructured {
+	t.Helper()
+	client, err := dynamic.NewForConfig(s.serve(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*unstructured.Unstructured{}
+	for next := (metav1.ListOptions{}); ; {
+		page, err := client.Resource(pods).List(t.Context(), next)
+		if err != nil {
+			t.Fatalf("client-go cannot read it: %v", err)
+		}
+		_ = page.EachListItem(func(o runtime.Object) error {
+			u := o.(*unstructured.Unstructured)
+			all[u.GetName()] = u
+			return nil
+		})
+		if next.Continue = page.GetContinue(); next.Continue == "" {
+			return all
+		}
+	}
+}
+
+// However far a list has come when its connection ends, in good order or not, nothing is made of it.
+func TestListsCutAnywhere(t *testing.T) {
+	whole := spaced(podList(`"resourceVersion":"10"`, podAt("a", 1, 5), podAt("b", 2, 6)))
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, by := range []way{atOnce, compressed} {
+		running.Go(func() {
+			t.Run(by.name, func(t *testing.T) {
+				s := &script{by: by}
+				for size := range len(strings.TrimSpace(whole)) {
+					s.lists = append(s.lists, reply{body: whole[:size], end: []ending{ends, breaks}[size%2]})
+				}
+				s.lists = append(s.lists, reply{body: whole})
+				_, e := s.follow(t)
+				e.expectAll(t, "synced a 1", "synced b 2")
+				e.silent(t)
+			})
+		})
+	}
+}
+
+// deep has the object nest so many levels deep.
+func deep(object string, levels int) string {
+	return strings.TrimSuffix(object, "}") + `,"deep":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + "}"
+}
