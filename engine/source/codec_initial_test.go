@@ -24,35 +24,56 @@ func TestCodecOfInitialEvents(t *testing.T) {
 		watch      []reply
 		list       []reply
 		heard      []string
-		from       []string // where each watch begins: the first nowhere
+		from       string // where each watch begins
 		unreadable int
 	}{
-		{"a line for each", []reply{usual}, nil, both, []string{"", "10"}, 0},
-		{"nothing in between", []reply{{body: strings.ReplaceAll(usual.body, "\n", "")}}, nil, both, []string{"", "10"}, 0},
-		{"pretty-printed, and objects first", []reply{{body: pretty(swapped(usual.body))}}, nil, both, []string{"", "10"}, 0},
-		{"space everywhere", []reply{{body: spaced(usual.body)}}, nil, both, []string{"", "10"}, 0},
-		{"an escaped end", []reply{{body: strings.NewReplacer(`k8s.io/`, `k8s.io\/`, `"true"`, `"\u0074rue"`, `"annotations"`, `"\u0061nnotations"`).Replace(usual.body)}},
-			nil, both, []string{"", "10"}, 0},
-		{"no objects", []reply{{body: end}}, nil, nil, []string{"", "10"}, 0},
-		{"changes behind the end", []reply{{body: usual.body + event("MODIFIED", podAt("a", 4, 11)) + event("DELETED", podAt("b", 2, 12))}},
-			nil, append(both[:2:2], "updated a 1→4", "deleted b 2"), []string{"", "12"}, 0},
-		{"changes among them", []reply{{body: a + b + event("MODIFIED", podAt("a", 4, 7)) + event("DELETED", podAt("b", 2, 8)) + end}}, nil, []string{"synced a 4"}, []string{"", "10"}, 0},
-		{"bookmarks that are not the end", []reply{{body: event("BOOKMARK", bookmarkAt(3)) + a + strings.Replace(end, `"true"`, `"false"`, 1) + b + end}}, nil, both, []string{"", "10"}, 0},
-		{"what is no object of ours", []reply{{body: event("ADDED", "null") + a + event("ADDED", `{"metadata":{}}`) + event("ADDED", strings.Replace(podAt("c", 3, 7), `"v":3`, `"v":1e999`, 1)) + b + end}},
-			nil, both, []string{"", "10"}, 3},
-		{"410 Gone behind the end, and all again", []reply{{body: usual.body + event("ERROR", failure(http.StatusGone, "Expired"))},
-			{body: event("ADDED", podAt("b", 7, 21)) + strings.Replace(end, `"10"`, `"22"`, 1)}},
-			nil, append(both[:2:2], "deleted a 1", "updated b 2→7"), []string{"", "10", "22"}, 0},
+		{reason: "a line for each", watch: []reply{usual}, heard: both, from: "nowhere 10"},
+		{reason: "nothing in between", watch: []reply{{body: strings.ReplaceAll(usual.body, "\n", "")}}, heard: both, from: "nowhere 10"},
+		{reason: "pretty-printed, and objects first", watch: []reply{{body: pretty(swapped(usual.body))}}, heard: both, from: "nowhere 10"},
+		{reason: "space everywhere", watch: []reply{{body: spaced(usual.body)}}, heard: both, from: "nowhere 10"},
+		{reason: "an escaped end",
+			watch: []reply{{body: strings.NewReplacer(`k8s.io/`, `k8s.io\/`, `"true"`, `"\u0074rue"`, `"annotations"`, `"\u0061nnotations"`).Replace(usual.body)}},
+			heard: both, from: "nowhere 10"},
+		{reason: "no objects", watch: []reply{{body: end}}, from: "nowhere 10"},
+		{reason: "changes behind the end",
+			watch: []reply{{body: usual.body + event("MODIFIED", podAt("a", 4, 11)) + event("DELETED", podAt("b", 2, 12))}},
+			heard: append(both[:2:2], "updated a 1→4", "deleted b 2"), from: "nowhere 12"},
+		{reason: "changes among them",
+			watch: []reply{{body: a + b + event("MODIFIED", podAt("a", 4, 7)) + event("DELETED", podAt("b", 2, 8)) + end}},
+			heard: []string{"synced a 4"}, from: "nowhere 10"},
+		{reason: "bookmarks that are not the end",
+			watch: []reply{{body: event("BOOKMARK", bookmarkAt(3)) + a + strings.Replace(end, `"true"`, `"false"`, 1) + b + end}},
+			heard: both, from: "nowhere 10"},
+		{reason: "what is no object of ours",
+			watch: []reply{{body: event("ADDED", "null") + a + event("ADDED", `{"metadata":{}}`) + event("ADDED", strings.Replace(podAt("c", 3, 7), `"v":3`, `"v":1e999`, 1)) + b + end}},
+			heard: both, from: "nowhere 10", unreadable: 3},
+		{reason: "410 Gone behind the end, and all again",
+			watch: []reply{{body: usual.body + event("ERROR", failure(http.StatusGone, "Expired"))}, {body: event("ADDED", podAt("b", 7, 21)) + strings.Replace(end, `"10"`, `"22"`, 1)}},
+			heard: append(both[:2:2], "deleted a 1", "updated b 2→7"), from: "nowhere 10 22"},
 
 		// A state that is not complete is none.
-		{"ends before the end", []reply{{body: event("ADDED", podAt("c", 3, 4)) + a}, usual}, nil, both, []string{"", "", "10"}, 0},
-		{"breaks before the end", []reply{{body: event("ADDED", podAt("c", 3, 4)) + a + b[:50], end: breaks}, usual}, nil, both, []string{"", "", "10"}, 0},
-		{"breaks within the end", []reply{{body: event("ADDED", podAt("c", 3, 4)) + a + b + end[:len(end)-3], end: breaks}, usual}, nil, both, []string{"", "", "10"}, 0},
-		{"410 Gone among them", []reply{{body: event("ADDED", podAt("c", 3, 4)) + event("ERROR", failure(http.StatusGone, "Expired"))}, usual}, nil, both, []string{"", "", "10"}, 0},
-		{"not JSON among them", []reply{{body: event("ADDED", podAt("c", 3, 4)) + a + "<html>"}}, list, []string{"synced a 3"}, []string{"", "30"}, 0},
-		{"429 among them", []reply{{body: event("ADDED", podAt("c", 3, 4)) + event("ERROR", failure(http.StatusTooManyRequests, "TooManyRequests"))}}, list, []string{"synced a 3"}, []string{"", "30"}, 0},
-		{"a page of HTML", []reply{{body: "<html>Please log in</html>", contentType: "text/html"}, usual}, nil, both, []string{"", "", "10"}, 0},
-		{"a page of HTML that says so", []reply{{body: "<html>Bad Gateway</html>", contentType: "text/html", status: http.StatusBadGateway}}, list, []string{"synced a 3"}, []string{"", "30"}, 0},
+		{reason: "ends before the end", watch: []reply{{body: event("ADDED", podAt("c", 3, 4)) + a}, usual}, heard: both, from: "nowhere nowhere 10"},
+		{reason: "breaks before the end",
+			watch: []reply{{body: event("ADDED", podAt("c", 3, 4)) + a + b[:50], end: breaks}, usual},
+			heard: both, from: "nowhere nowhere 10"},
+		{reason: "breaks within the end",
+			watch: []reply{{body: event("ADDED", podAt("c", 3, 4)) + a + b + end[:len(end)-3], end: breaks}, usual},
+			heard: both, from: "nowhere nowhere 10"},
+		{reason: "410 Gone among them",
+			watch: []reply{{body: event("ADDED", podAt("c", 3, 4)) + event("ERROR", failure(http.StatusGone, "Expired"))}, usual},
+			heard: both, from: "nowhere nowhere 10"},
+		{reason: "not JSON among them",
+			watch: []reply{{body: event("ADDED", podAt("c", 3, 4)) + a + "<html>"}},
+			list:  list, heard: []string{"synced a 3"}, from: "nowhere 30"},
+		{reason: "429 among them",
+			watch: []reply{{body: event("ADDED", podAt("c", 3, 4)) + event("ERROR", failure(http.StatusTooManyRequests, "TooManyRequests"))}},
+			list:  list, heard: []string{"synced a 3"}, from: "nowhere 30"},
+		{reason: "a page of HTML",
+			watch: []reply{{body: "<html>Please log in</html>", contentType: "text/html"}, usual},
+			heard: both, from: "nowhere nowhere 10"},
+		{reason: "a page of HTML that says so",
+			watch: []reply{{body: "<html>Bad Gateway</html>", contentType: "text/html", status: http.StatusBadGateway}},
+			list:  list, heard: []string{"synced a 3"}, from: "nowhere 30"},
 	}
 	var running sync.WaitGroup // after 410 they wait for client-go's backoff
 	defer running.Wait()
@@ -70,7 +91,7 @@ func TestCodecOfInitialEvents(t *testing.T) {
 						e.expectAll(t, slices.Clone(c.heard[:synced])...)
 					}
 					e.expect(t, append(slices.Clone(c.heard[synced:]), "added end 1")...)
-					if diff := cmp.Diff(c.from, s.asked()); diff != "" {
+					if diff := cmp.Diff(strings.Fields(c.from), s.asked()); diff != "" {
 						t.Errorf("watches began elsewhere (-want +got):\n%s", diff)
 					}
 					if n := i.Stats().Unreadable; n != uint64(c.unreadable) {

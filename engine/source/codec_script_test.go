@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ type script struct {
 	mu             sync.Mutex
 	lists, watches []reply
 	listed         []string // the continue tokens that lists asked for
-	watched        []string // the resourceVersions that watches began from
+	watched        []string // the resourceVersions that watches began from, or nowhere
 }
 
 // reply is one answer.
@@ -89,7 +90,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case q.Has("sendInitialEvents") && !s.watchList:
 		s.send(w, r, reply{body: failure(http.StatusUnprocessableEntity, "Invalid"), status: http.StatusUnprocessableEntity})
 	default:
-		next, ok := s.next(&s.watches, &s.watched, q.Get("resourceVersion"))
+		next, ok := s.next(&s.watches, &s.watched, cmp.Or(q.Get("resourceVersion"), "nowhere"))
 		if !ok {
 			next = reply{end: stays}
 		}
