@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
 )
 
 // entry is a rule on its way into a Set, at its position.
@@ -82,18 +82,23 @@ func addTo(rules map[string][]int, values []string, rule int) {
 	}
 }
 
-// find appends the rules that may select d. It decodes a state only to look rules up by it.
-func (g *group) find(d delta.Delta, look Lookup, found []int) []int {
+// find appends the rules that may select a change because of its new state, which it decodes only to look rules up by it.
+func (g *group) find(o *object.Object, look Lookup, found []int) []int {
 	found = append(found, g.always...)
-	found = append(found, g.namespaces[d.Object.Namespace()]...)
-	found = append(found, g.names[d.Object.Name()]...)
+	found = append(found, g.namespaces[o.Namespace()]...)
+	found = append(found, g.names[o.Name()]...)
 	if !g.now.isEmpty() {
-		found = g.now.find(look.Tree(d.Object), found)
-	}
-	if !g.before.isEmpty() && d.Old != nil && d.Old != d.Object {
-		found = g.before.find(look.Tree(d.Old), found)
+		found = g.now.find(look.Tree(o), found)
 	}
 	return found
+}
+
+// findBefore appends those that may select it because of its old state.
+func (g *group) findBefore(o *object.Object, look Lookup, found []int) []int {
+	if g.before.isEmpty() {
+		return found
+	}
+	return g.before.find(look.Tree(o), found)
 }
 
 // sharing tells how many rules have a value among those that they require at a path.

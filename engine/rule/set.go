@@ -5,18 +5,23 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
 )
 
 // Set finds the rules that may select a change without looking at the others: what that costs depends on the change and
 // on how many rules are found, not on how many there are. A rule is looked up by what its where or its when requires of an
 // object; one that requires nothing that can be looked up is always found. docs/expressions.md tells authors of rules.
 //
-// Its size is in proportion to that of the rules' expressions. It reuses memory from one change to the next, so it is not
-// safe for concurrent use.
+// The old state of an update is found by what it was found by as the new state of the change before. A Set remembers that
+// of each object that there is, if any of its rules is looked up by what has to be decoded: some thirty bytes. Otherwise
+// its size is in proportion to that of the rules' expressions.
+//
+// A Set is to be shown one change after the other; it is not safe for concurrent use.
 type Set struct {
 	rules    []*Rule
 	anywhere *group            // rules about any namespace, or about several
 	within   map[string]*group // rules about one namespace
+	before   memory
 	found    []int
 }
 
@@ -45,15 +50,37 @@ func NewSet(rules []*Rule) *Set {
 // Each calls f with the position of each rule that may select d, in the order of the rules. Match of a rule that is left out
 // would say no, or fail. An Old has the namespace and name of its Object.
 func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
-	found := s.anywhere.find(d, look, s.found[:0])
-	if g := s.within[d.Object.Namespace()]; g != nil {
-		found = g.find(d, look, found)
+	within := s.within[d.Object.Namespace()]
+	found := s.anywhere.find(d.Object, look, s.found[:0])
+	if within != nil {
+		found = within.find(d.Object, look, found)
+	}
+	if s.looksBack(within) {
+		asOld := func(o *object.Object, found []int) []int {
+			found = s.anywhere.findBefore(o, look, found)
+			if within != nil {
+				found = within.findBefore(o, look, found)
+			}
+			return found
+		}
+		if d.Old != nil && d.Old != d.Object {
+			found = s.before.recall(d.Old, found, asOld)
+		}
+		if d.Type == delta.Deleted {
+			s.before.forget(d.Object)
+		} else {
+			s.before.remember(d.Object, asOld)
+		}
 	}
 	slices.Sort(found)
 	s.found = slices.Compact(found) // the old and the new state may find the same
 	for _, i := range s.found {
 		f(i, s.rules[i])
 	}
+}
+
+func (s *Set) looksBack(within *group) bool {
+	return !s.anywhere.before.isEmpty() || within != nil && !within.before.isEmpty()
 }
 
 // requires are conditions all of which hold of one state of a change that the rule selects: of the new one where there

@@ -108,8 +108,15 @@ func checkSet(t *testing.T, data []byte) (asked, found, matched int) {
 		r.Events = pick(c, delta.All, delta.All, delta.SetOf(delta.Deleted, delta.Added))
 	}
 	s := NewSet(rules)
+	var before *object.Object // the state that the last change has left
 	for range 5 {
 		d := c.delta(t)
+		if d.Old != nil && before != nil && c.of(3) > 0 && before.Key() == d.Object.Key() { // the next change of the same object
+			d.Old = before
+		}
+		if before = d.Object; d.Type == delta.Deleted {
+			before = nil
+		}
 		want, got, last := selection{}, selection{}, -1
 		for i, r := range rules {
 			want.add(i, r, d)

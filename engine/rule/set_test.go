@@ -177,3 +177,34 @@ func TestManyRules(t *testing.T) {
 		})
 	}
 }
+
+// The old state of a change is the new one of the change before, and is not decoded to look rules up by it.
+func TestSetRemembers(t *testing.T) {
+	web := mustObject(t, `{"metadata":{"name":"a","uid":"u","resourceVersion":"1","labels":{"tier":"web"}}}`)
+	db := mustObject(t, `{"metadata":{"name":"a","uid":"u","resourceVersion":"2","labels":{"tier":"db"}}}`)
+	none := mustObject(t, `{"metadata":{"name":"a","uid":"u","resourceVersion":"3"}}`)
+	s := NewSet(rulesOf(t, `object.metadata.labels.tier == "web"`, `object.metadata.labels.tier == "db"`))
+	for _, c := range []struct {
+		d       delta.Delta
+		want    []int
+		decoded []*object.Object
+	}{
+		{delta.Delta{Type: delta.Added, Object: web}, []int{0}, []*object.Object{web}},
+		{delta.Delta{Type: delta.Updated, Old: web, Object: db}, []int{0, 1}, []*object.Object{db}},
+		{delta.Delta{Type: delta.Synced, Object: db, Round: 1}, []int{1}, []*object.Object{db}},
+		{delta.Delta{Type: delta.Updated, Old: db, Object: none}, []int{1}, []*object.Object{none}},
+		{delta.Delta{Type: delta.Deleted, Old: none, Object: web}, []int{0}, []*object.Object{web}},
+		{delta.Delta{Type: delta.Updated, Old: web, Object: db}, []int{0, 1}, []*object.Object{db, web}}, // never shown as new
+		{delta.Delta{Type: delta.Deleted, Old: db, Object: db}, []int{1}, []*object.Object{db}},
+	} {
+		look := &watching{}
+		var found []int
+		s.Each(c.d, look, func(i int, _ *Rule) { found = append(found, i) })
+		if !slices.Equal(found, c.want) || !slices.Equal(look.decoded, c.decoded) {
+			t.Errorf("%v of %s: found %v, want %v; decoded %v, want %v", c.d.Type, c.d.Object.JSON(), found, c.want, look.decoded, c.decoded)
+		}
+	}
+	if n := len(s.before.states); n > 0 {
+		t.Errorf("%d objects are remembered that are gone", n)
+	}
+}
