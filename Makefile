@@ -43,9 +43,12 @@ test: controlplane ## Run every test, with the race detector, against a real con
 	cd integration/controlplane && go vet ./... && go test ./...
 
 .PHONY: bench
-bench: build controlplane ## Print the benchmark table
-	go test -run '^$$' -bench . -benchmem ./engine/... ./plugins/... ./config/...
+bench: build ## Measure informd beside a stock informer, in five minutes; writes docs/benchmarks.md
 	go run ./integration/bench
+
+.PHONY: bench-full
+bench-full: build ## The same with curves over objects, rules, handlers and rates, in half an hour
+	go run ./integration/bench -full
 
 .PHONY: check
 check: $(TOOLS)/staticcheck ## Check formatting, vet, staticcheck and that generated code is up to date

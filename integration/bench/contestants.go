@@ -2,79 +2,121 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 )
 
+// site is where contestants run.
+type site struct {
+	self    string        // this program
+	informd string        // the binary
+	dir     string        // for what they need; its path is short, for sockets
+	rest    time.Duration // see measurement
+}
+
 // contestant is something to be measured.
 type contestant struct {
-	name  string
-	start func(ctx context.Context, namespace string) (subject, error)
+	row, name string
+	start     func(ctx context.Context, at site, l *load) (subject, error)
+	// updates is how many it gets, of those asked for: the fast ones more and the slow ones fewer, to take as long.
+	updates func(asked int) int
+	// handled is how many of its handlers' deliveries a change makes; nil: it has no handlers that count by themselves.
+	handled func(change) int
 }
 
 // subject is a contestant's process.
 type subject interface {
 	pid() int
-	// seen tells how many objects of the initial list, and how many updates after it, have come all the way to where
-	// the contestant takes them. It is not ok before the contestant is synced.
-	seen(ctx context.Context) (objects, updates int, ok bool, err error)
+	begin() error // to watch
+	seen() (seen, error)
+	// verify looks, when all is seen, for proof that is too dear to be asked for all the time.
+	verify(ctx context.Context, l *ledger, want due) error
 	stop() error
 }
 
-// site is where contestants run.
-type site struct{ kubeconfig, binary, dir string }
+// measuring is a subject that can tell its heap.
+type measuring interface{ heap() (uint64, error) }
 
-func contestants(at site) []contestant {
-	informd := func(name string, m manifests) contestant {
-		return contestant{name, func(ctx context.Context, namespace string) (subject, error) {
-			return startInformd(ctx, at, namespace, m, nil)
-		}}
-	}
+// explaining is a subject that can tell why something is missing.
+type explaining interface{ explain(context.Context) string }
+
+func times(n int) func(int) int { return func(asked int) int { return n * asked } }
+
+// contestants are the rows of the table.
+func contestants() []contestant {
 	return []contestant{
-		{"client-go dynamicinformer, empty handler", func(ctx context.Context, namespace string) (subject, error) {
-			return startClientGo(ctx, at.kubeconfig, namespace)
+		stock("1", "stock dynamicinformer, empty handler", "whole"),
+		stock("2", "the same, managedFields cut out by a transform", "strip"),
+		inProcess("3", "informd in process: 2 indexes, 10 rules, keep: whole", typical, "whole"),
+		inProcess("3b", "the same with 5 rules, keep: needed", typical[:5], "needed"),
+		{row: "4", name: "informd to a handler process, all acknowledged", updates: times(3), start: func(ctx context.Context, at site, l *load) (subject, error) {
+			return startDaemon(ctx, at, l, 1, "synced", "updated")
 		}},
-		informd("informd, 1 rule that matches nothing", manifests{rules: 1, noMatch: true}),
-		informd("informd, 100 rules that match nothing", manifests{rules: 100, noMatch: true}),
-		informd("informd, all delivered to log", manifests{rules: 1, path: "/dev/null"}),
+		{row: "5", name: "a process per event behind a stock informer", updates: func(asked int) int { return max(1, asked/20) }, start: startStock("fork")},
 	}
 }
 
-// run starts a contestant, waits until it has seen all objects, does something with it, and stops it.
-func (c contestant) run(ctx context.Context, namespace string, objects int, do func(subject) error) (synced time.Duration, err error) {
-	start := time.Now()
-	s, err := c.start(ctx, namespace)
+func stock(row, name, beside string) contestant {
+	return contestant{row: row, name: name, updates: times(1), start: startStock(beside)}
+}
+
+func startStock(beside string) func(context.Context, site, *load) (subject, error) {
+	return func(ctx context.Context, at site, l *load) (subject, error) {
+		args := []string{l.url, beside}
+		for _, e := range l.resources {
+			args = append(args, e.resource)
+		}
+		c, err := at.start(ctx, "stock", args...)
+		return inside{c}, err
+	}
+}
+
+func inProcess(row, name string, rules []rule, keep string) contestant {
+	return contestant{row: row, name: name, updates: times(3), handled: selected(rules), start: func(ctx context.Context, at site, l *load) (subject, error) {
+		path := filepath.Join(at.dir, "rules.yaml")
+		if err := os.WriteFile(path, []byte(manifests(rules, keep)), 0o600); err != nil {
+			return nil, err
+		}
+		c, err := at.start(ctx, "engine", l.url, path)
+		return inside{c}, err
+	}}
+}
+
+// inside is a contestant of this program.
+type inside struct{ *child }
+
+func (c inside) begin() error {
+	_, err := c.ask(question{Ask: askBegin})
+	return err
+}
+
+func (c inside) seen() (seen, error) {
+	a, err := c.ask(question{Ask: askSeen})
+	return a.Seen, err
+}
+
+func (c inside) heap() (uint64, error) {
+	a, err := c.ask(question{Ask: askHeap})
+	return a.Heap, err
+}
+
+// verify compares the cache.
+func (c inside) verify(_ context.Context, l *ledger, _ due) error {
+	a, err := c.ask(question{Ask: askCache})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
-	if err := await(ctx, s, objects, 0, 20*time.Millisecond); err != nil {
-		return 0, err
+	if want := l.cached(); a.Cache != want {
+		return fmt.Errorf("the cache has %+v; due are %+v", a.Cache, want)
 	}
-	synced = time.Since(start)
-	return synced, do(s)
+	return nil
 }
 
-// patience is how long it may take until everything is seen: the initial list, or the rest after the last update.
-const patience = time.Minute
-
-// await returns when the subject has seen exactly so much. It asks every so often.
-func await(ctx context.Context, s subject, objects, updates int, every time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		o, u, ok, err := s.seen(ctx)
-		switch {
-		case err != nil:
-			return err
-		case ok && (o > objects || u > updates):
-			return fmt.Errorf("saw %d objects of %d and %d updates of %d: too many", o, objects, u, updates)
-		case ok && o == objects && u == updates:
-			return nil
-		}
-		if err := pause(ctx, every); err != nil {
-			return fmt.Errorf("saw %d objects of %d and %d updates of %d: %w", o, objects, u, updates, err)
-		}
-	}
-}
+var (
+	_ subject    = inside{}
+	_ subject    = (*daemon)(nil)
+	_ measuring  = inside{}
+	_ explaining = (*daemon)(nil)
+)

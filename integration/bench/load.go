@@ -3,85 +3,156 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime"
 	"strconv"
-	"strings"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/integration/apistub"
+	"github.com/informd/informd/integration/apistub/fleet"
 )
 
 const (
-	fullNamespace  = "default"
-	emptyNamespace = "empty" // does not even exist
-	writers        = 8
+	pods        = "pods"
+	deployments = "deployments"
+	configmaps  = "configmaps"
 )
 
-// load is the objects and whoever changes them. Their field `sent` is when the change was sent, in unix nanoseconds.
-type load struct {
-	client  kubernetes.Interface
-	objects int
-	written int // updates so far, in all
+// resources are what the load serves, in this order.
+var resources = []struct {
+	gvr     schema.GroupVersionResource
+	kind    string
+	objects func(n int) apistub.Synthetic
+}{
+	{schema.GroupVersionResource{Version: "v1", Resource: pods}, "Pod", func(n int) apistub.Synthetic { return fleet.NewPods(n) }},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: deployments}, "Deployment", func(n int) apistub.Synthetic { return fleet.NewDeployments(n) }},
+	{schema.GroupVersionResource{Version: "v1", Resource: configmaps}, "ConfigMap", func(n int) apistub.Synthetic { return fleet.NewConfigMaps(n) }},
 }
 
-// newLoad makes the objects.
-func newLoad(ctx context.Context, cfg *rest.Config, objects int) (*load, error) {
-	cfg.ContentType = "application/vnd.kubernetes.protobuf" // the writers share the machine with what is measured
-	client, err := kubernetes.NewForConfig(cfg)
+// population is how many objects there are of each resource.
+type population [3]int
+
+// mixed is a population of n of which eight in ten are pods.
+func mixed(n int) population { return population{n - n/10 - n/10, n / 10, n / 10} }
+
+func onlyPods(n int) population { return population{n, 0, 0} }
+
+func (p population) total() int { return p[0] + p[1] + p[2] }
+
+// serveLoad is the process that contestants watch: the API server's role. Its arguments are a population.
+func serveLoad(_ context.Context, args []string) error {
+	if len(args) != len(resources) {
+		return fmt.Errorf("arguments %q", args)
+	}
+	server := apistub.New(fatal{})
+	defer server.Close()
+	first := map[string]int64{}
+	for r, res := range resources {
+		n, err := strconv.Atoi(args[r])
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			first[res.gvr.Resource] = server.Synthesize(res.gvr, res.kind, true, res.objects(n))
+		}
+	}
+	return answerQuestions(os.Stdin, os.Stdout, func(q question) (a answer, err error) {
+		if q.Ask == askReady {
+			return answer{URL: server.Config().Host, First: first}, nil
+		}
+		for _, res := range resources {
+			if res.gvr.Resource == q.Resource && q.Ask == askUpdate {
+				version, took := update(server, res.gvr, q.N, q.Rate)
+				return answer{First: map[string]int64{q.Resource: version}, Took: took}, nil
+			}
+		}
+		return answer{}, fmt.Errorf("cannot %s %q", q.Ask, q.Resource)
+	})
+}
+
+// update makes n updates, evenly at a rate per second if that is not 0; what it is late with, at once. It returns the first
+// resourceVersion, and how long that took.
+func update(server *apistub.Server, gvr schema.GroupVersionResource, n, rate int) (first int64, took time.Duration) {
+	start := time.Now()
+	if rate == 0 {
+		return server.Update(gvr, n), time.Since(start)
+	}
+	runtime.LockOSThread() // for nap
+	defer runtime.UnlockOSThread()
+	for made := 0; made < n; {
+		now := min(n, int(time.Since(start).Seconds()*float64(rate))+1)
+		if now > made {
+			if version := server.Update(gvr, now-made); made == 0 {
+				first = version
+			}
+			made = now
+		}
+		nap(time.Until(start.Add(time.Duration(made) * time.Second / time.Duration(rate))))
+	}
+	return first, time.Since(start)
+}
+
+// fatal is what apistub wants of a test, in a program.
+type fatal struct{}
+
+func (fatal) Helper()        {}
+func (fatal) Cleanup(func()) {}
+func (fatal) Fatalf(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "bench: load: "+format+"\n", args...)
+	os.Exit(1)
+}
+
+// load is a running load, and what it has made so far.
+type load struct {
+	*child
+	ledger
+	url string
+}
+
+func startLoad(ctx context.Context, at site, p population) (*load, error) {
+	c, err := at.start(ctx, "load", strconv.Itoa(p[0]), strconv.Itoa(p[1]), strconv.Itoa(p[2]))
 	if err != nil {
 		return nil, err
 	}
-	return &load{client: client, objects: objects}, each(objects, func(i int) error {
-		_, err := client.CoreV1().ConfigMaps(fullNamespace).Create(ctx, object(i), metav1.CreateOptions{})
-		return err
-	})
-}
-
-var filler = strings.Repeat("all work and no play ", 39)
-
-// object has about 1.3 KB as JSON, a fifth of it managedFields.
-func object(i int) *corev1.ConfigMap {
-	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("config-%06d", i)},
-		Data:       map[string]string{"filler": filler, "kind": "bench", "sent": strconv.FormatInt(time.Now().UnixNano(), 10)},
-	}
-}
-
-// update makes n updates, one object after the other, at a rate per second or, with 0, at full speed. It returns how
-// long they took.
-func (l *load) update(ctx context.Context, n, rate int) (time.Duration, error) {
-	first, start := l.written, time.Now()
-	l.written += n
-	err := each(n, func(i int) error {
-		if rate > 0 {
-			time.Sleep(time.Until(start.Add(time.Duration(i) * time.Second / time.Duration(rate))))
+	a, err := c.ask(question{Ask: askReady})
+	l := &load{child: c, url: a.URL}
+	for r, res := range resources {
+		if name := res.gvr.Resource; p[r] > 0 {
+			l.resources = append(l.resources, &entries{resource: name, objects: p[r], first: a.First[name]})
 		}
-		// Without a resourceVersion: nothing is read first, and nothing conflicts.
-		_, err := l.client.CoreV1().ConfigMaps(fullNamespace).
-			Update(ctx, object((first+i)%l.objects), metav1.UpdateOptions{})
-		return err
-	})
-	return time.Since(start), err
+	}
+	return l, err
 }
 
-// each calls do for 0 to n-1, from all writers, and ends at the first error.
-func each(n int, do func(i int) error) error {
-	var next atomic.Int64
-	var group errgroup.Group
-	for range writers {
-		group.Go(func() error {
-			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-				if err := do(int(i)); err != nil {
-					next.Store(int64(n))
-					return err
-				}
-			}
-			return nil
-		})
+// update makes n updates at full speed, of each resource in proportion.
+func (l *load) update(n int) error {
+	objects := 0
+	for _, e := range l.resources {
+		objects += e.objects
 	}
-	return group.Wait()
+	rest := n
+	for _, e := range l.resources[1:] {
+		share := n * e.objects / objects
+		rest -= share
+		if _, err := l.updateOne(e, share, 0); err != nil {
+			return err
+		}
+	}
+	_, err := l.updateOne(l.resources[0], rest, 0)
+	return err
+}
+
+// updateOne makes n updates of one resource and tells how long that took. It waits until they are made.
+func (l *load) updateOne(e *entries, n, rate int) (took time.Duration, err error) {
+	if n == 0 {
+		return 0, nil
+	}
+	a, err := l.ask(question{Ask: askUpdate, Resource: e.resource, N: n, Rate: rate})
+	if err != nil {
+		return 0, err
+	}
+	e.batches = append(e.batches, batch{n, a.First[e.resource]})
+	return a.Took, nil
 }

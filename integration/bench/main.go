@@ -1,7 +1,10 @@
-// Command bench prints what informd costs beside client-go's own dynamic informer, both on one real control plane under
-// one load. `make bench` builds what it needs and runs it; docs/benchmarks.md says what each figure means.
+// Command bench measures what informd costs beside client-go's own dynamic informer and beside a process per event, under
+// one load from a stub API server, and tells whether that is what informd promises. `make bench` builds what it needs and
+// runs it; docs/benchmarks.md says what is measured, and has the results.
 //
-// A contestant that has not seen every update gets an error in the place of its figures, and the exit code is 1.
+// The load and each contestant are processes of their own: this program again, in the role that its first argument names,
+// or bin/informd. A contestant that has not seen exactly what was sent has an error in the place of its figures, and the
+// exit code is 1.
 package main
 
 import (
@@ -13,83 +16,96 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-
-	"github.com/informd/informd/integration/cluster"
+	"time"
 )
 
-func main() {
-	objects := flag.Int("objects", 5_000, "ConfigMaps in the cluster")
-	updates := flag.Int("updates", 10_000, "updates per contestant and round")
-	rounds := flag.Int("rounds", 3, "rounds; each measures every contestant once")
-	binary := flag.String("informd", "bin/informd", "the informd to measure")
-	client := flag.String("client-go", "", "be the contestant of that name, for the cluster of a `KUBECONFIG`")
-	flag.Parse()
+// roles are what else this program is, by its first argument.
+var roles = map[string]func(ctx context.Context, args []string) error{
+	"load":    serveLoad,
+	"stock":   serveStock,
+	"engine":  serveEngine,
+	"echo":    serveEcho,
+	"handler": serveHandler,
+}
 
+func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var err error
-	switch {
-	case *client != "" && flag.NArg() == 1:
-		err = serveClientGo(ctx, *client, flag.Arg(0))
-	case flag.NArg() > 0 || min(*objects, *updates, *rounds) < 1:
-		err = errors.New("there are no arguments beside the flags, and sizes are at least 1")
-	default:
-		err = run(ctx, *binary, *objects, *updates, *rounds)
+	name, err := "bench", error(nil)
+	if role := roleOf(os.Args); role != nil {
+		name += ": " + os.Args[1]
+		err = role(ctx, os.Args[2:])
+	} else {
+		err = command(ctx)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, binary string, objects, updates, rounds int) (err error) {
-	if _, err := os.Stat(binary); err != nil {
-		return fmt.Errorf("no informd to measure: %w: run \"make build\"", err)
+func roleOf(args []string) func(ctx context.Context, args []string) error {
+	if len(args) < 2 {
+		return nil
 	}
-	dir, err := os.MkdirTemp("", "bench")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	plane, err := cluster.Start(ctx, filepath.Join(dir, "plane"))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, plane.Stop()) }()
-	load, err := newLoad(ctx, plane.RESTConfig(), objects)
-	if err != nil {
-		return err
-	}
-	if err := printConditions(ctx, binary, load, updates); err != nil {
-		return err
-	}
-
-	at := site{plane.Kubeconfig(), binary, dir}
-	contestants := contestants(at)
-	results := make([]results, len(contestants))
-	var handling deliveries
-	for round := range rounds {
-		for i := range contestants {
-			i = (i + round) % len(contestants) // each is first in turn
-			progress(round, rounds, contestants[i].name)
-			results[i].add(measure(ctx, contestants[i], load, updates))
-		}
-		progress(round, rounds, "deliveries")
-		handling.add(measureDeliveries(ctx, at, load, updates/2))
-		if ctx.Err() != nil {
-			return errors.New("interrupted")
-		}
-	}
-	printTable(contestants, results)
-	printDeliveries(handling, objects)
-	fmt.Println("\nload average after, the benchmark's own included:", loadAverage())
-	for _, r := range results {
-		err = errors.Join(err, r.err)
-	}
-	return errors.Join(err, handling.err)
+	return roles[args[1]]
 }
 
-// progress is for somebody who waits; the results alone are on standard output.
-func progress(round, rounds int, what string) {
-	fmt.Fprintf(os.Stderr, "bench: round %d of %d: %s\n", round+1, rounds, what)
+const help = `usage: bench [flags]
+
+Measures informd, client-go's dynamicinformer and a process per event under one load, alternating, and prints
+a table, and what informd must show beside what it does. Takes up to five minutes; with -full, with curves over
+the number of objects, rules and handlers and the rate of changes, half an hour. Needs Linux and bin/informd
+(make build). Results go to standard output and into a document, progress to standard error.
+
+`
+
+func command(ctx context.Context) error {
+	s := scale{rest: time.Second}
+	flag.IntVar(&s.objects, "objects", 20_000, "objects in the cluster; curves go up to 50 times as many")
+	flag.IntVar(&s.updates, "updates", 20_000, "updates for the stock informers, per round; others get more or fewer, to take as long")
+	flag.IntVar(&s.rounds, "rounds", 3, "rounds; figures are medians")
+	flag.BoolVar(&s.full, "full", false, "the curves as well")
+	binary := flag.String("informd", "bin/informd", "the informd to measure")
+	document := flag.String("o", "docs/benchmarks.md", "the document that the results are written into; \"\": none")
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), help)
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() > 0 || s.objects < 40 || s.updates < 40 || s.rounds < 1 {
+		return errors.New("there are no arguments beside the flags, objects and updates are at least 40, and rounds 1")
+	}
+	if _, err := os.Stat(*binary); err != nil {
+		return fmt.Errorf("no informd to measure: %w: run \"make build\"", err)
+	}
+	informd, err := filepath.Abs(*binary)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	r, err := run(ctx, self, informd, asTyped(os.Args[1:]), s)
+	if r == nil {
+		return err
+	}
+	fmt.Print(r)
+	if *document != "" {
+		err = errors.Join(err, splice(*document, r.String()))
+	}
+	return err
+}
+
+// asTyped is the command line with those arguments.
+func asTyped(args []string) string {
+	line := "go run ./integration/bench"
+	for _, arg := range args {
+		if arg == "" {
+			arg = `""`
+		}
+		line += " " + arg
+	}
+	return line
 }

@@ -10,11 +10,14 @@ import (
 
 // sample is one contestant's round.
 type sample struct {
-	cpu, handler     float64 // µs per update: of all processes, and of informd's handler
-	rss              float64 // KiB per object
-	empty, afterward float64 // MiB in all: without objects, and after the updates
-	synced           float64 // seconds
-	rate             float64 // updates per second
+	cpuObject  float64 // µs of CPU per object of the first list
+	cpuDelta   float64 // and per update
+	rate       float64 // updates per second
+	heapObject float64 // bytes per object, after garbage collection; 0: not known
+	rssObject  float64 // resident bytes per object, beyond what it has without objects; 0: not known
+	peak       float64 // MiB resident at most until synced
+	steady     float64 // MiB resident after the updates, at rest
+	synced     float64 // seconds
 }
 
 // results are all rounds of one contestant.
@@ -24,45 +27,177 @@ type results struct {
 }
 
 func (r *results) add(s sample, err error) {
+	if err != nil {
+		r.err = errors.Join(r.err, err)
+		return
+	}
 	r.samples = append(r.samples, s)
-	r.err = errors.Join(r.err, err)
 }
 
-func measure(ctx context.Context, c contestant, l *load, updates int) (sample, error) {
-	var empty, before, after usage
-	var took time.Duration
-	_, err := c.run(ctx, emptyNamespace, 0, func(s subject) (err error) {
-		empty, err = settled(ctx, s.pid())
-		return err
-	})
+// patience is how long it may take until anything more is seen.
+const patience = time.Minute
+
+// outstanding is how many updates the load is ahead of a contestant at most, so that what is measured is a stream and not
+// a pile.
+const outstanding = 20_000
+
+// measure runs a contestant over a load of its own: the first list, and then so many updates at full speed.
+func measure(ctx context.Context, at site, c contestant, p population, updates int) (s sample, err error) {
+	l, err := startLoad(ctx, at, p)
 	if err != nil {
-		return sample{}, fmt.Errorf("%s, without objects: %w", c.name, err)
+		return s, err
 	}
-	synced, err := c.run(ctx, fullNamespace, l.objects, func(s subject) (err error) {
-		if before, err = settled(ctx, s.pid()); err != nil {
-			return err
-		}
-		if took, err = l.update(ctx, updates, 0); err != nil {
-			return err
-		}
-		if err := await(ctx, s, l.objects, updates, 100*time.Millisecond); err != nil {
-			return err
-		}
-		if after, err = used(s.pid()); err == nil && !slices.Equal(before.pids, after.pids) {
-			err = fmt.Errorf("processes came or went: %v, then %v", before.pids, after.pids)
-		}
-		return err
-	})
+	defer func() { err = errors.Join(err, l.stop()) }()
+	sub, err := c.start(ctx, at, l)
 	if err != nil {
-		return sample{}, fmt.Errorf("%s: %w", c.name, err)
+		return s, fmt.Errorf("%s: %w", c.name, err)
 	}
-	perUpdate := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(updates) }
-	return sample{
-		cpu:     perUpdate(after.cpu - before.cpu),
-		handler: perUpdate(after.children - before.children),
-		rss:     float64(before.rss-empty.rss) / float64(l.objects),
-		empty:   float64(empty.rss) / 1024, afterward: float64(after.rss) / 1024,
-		synced: synced.Seconds(),
-		rate:   float64(updates) / took.Seconds(),
-	}, nil
+	defer func() {
+		if err = errors.Join(err, sub.stop()); err != nil {
+			err = fmt.Errorf("%s: %w", c.name, err)
+		}
+	}()
+	m := &measurement{contestant: c, subject: sub, load: l, objects: p.total(), rest: at.rest}
+	return m.run(ctx, updates)
+}
+
+// measurement is a measure under way.
+type measurement struct {
+	contestant
+	subject subject
+	load    *load
+	objects int
+	rest    time.Duration // how long memory is to be still before it is looked at
+}
+
+func (m *measurement) run(ctx context.Context, updates int) (s sample, err error) {
+	emptyHeap, err := m.heap()
+	if err != nil {
+		return s, err
+	}
+	empty, err := used(m.subject.pid())
+	if err != nil {
+		return s, err
+	}
+	start := time.Now()
+	if err := m.subject.begin(); err != nil {
+		return s, err
+	}
+	want := due{objects: m.load.objects(), updates: &tally{}}
+	if err := m.await(ctx, want); err != nil {
+		return s, err
+	}
+	s.synced = time.Since(start).Seconds()
+	listed, err := used(m.subject.pid())
+	if err != nil {
+		return s, err
+	}
+	s.peak = mib(listed.peak)
+	before, err := settled(ctx, m.subject.pid(), m.rest)
+	if err != nil {
+		return s, err
+	}
+	s.cpuObject = per(before.cpu-empty.cpu, m.objects)
+
+	took, err := m.feed(ctx, updates)
+	if err != nil {
+		return s, err
+	}
+	want.updates = m.load.updated()
+	if m.handled != nil {
+		want.handled = m.load.selected(m.handled)
+	}
+	if err := m.await(ctx, want); err != nil {
+		return s, err
+	}
+	after, err := settled(ctx, m.subject.pid(), m.rest)
+	if err != nil {
+		return s, err
+	}
+	if !slices.Equal(before.pids, after.pids) {
+		return s, fmt.Errorf("processes came or went: %v, then %v", before.pids, after.pids)
+	}
+	s.rate = float64(updates) / took.Seconds()
+	s.cpuDelta = per(after.cpu-before.cpu, updates)
+	s.steady = mib(after.rss)
+	if err := m.subject.verify(ctx, &m.load.ledger, want); err != nil {
+		return s, err
+	}
+	fullHeap, err := m.heap()
+	if fullHeap > 0 {
+		s.heapObject = (float64(fullHeap) - float64(emptyHeap)) / float64(m.objects)
+		s.rssObject = float64(after.rss-empty.rss) * 1024 / float64(m.objects)
+	}
+	return s, err
+}
+
+func mib(kib int) float64 { return float64(kib) / 1024 }
+
+func per(d time.Duration, n int) float64 { return float64(d.Microseconds()) / float64(n) }
+
+func (m *measurement) heap() (uint64, error) {
+	if h, ok := m.subject.(measuring); ok {
+		return h.heap()
+	}
+	return 0, nil
+}
+
+// feed makes updates as fast as the contestant takes them, until it has seen them all, and tells how long that took.
+func (m *measurement) feed(ctx context.Context, updates int) (time.Duration, error) {
+	start, last := time.Now(), time.Now()
+	for made, before := 0, 0; ; {
+		now, err := m.subject.seen()
+		if err != nil {
+			return 0, err
+		}
+		n := now.Updates.N
+		if n >= updates {
+			return time.Since(start), nil
+		}
+		for made < updates && made-n <= outstanding/2 {
+			batch := min(outstanding/2, updates-made)
+			if err := m.load.update(batch); err != nil {
+				return 0, err
+			}
+			made += batch
+		}
+		if n > before {
+			before, last = n, time.Now()
+		} else if time.Since(last) > patience {
+			return 0, m.missing(ctx, now, due{updates: &tally{N: updates}})
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// await returns when exactly what is due has been seen.
+func (m *measurement) await(ctx context.Context, want due) error {
+	var before seen
+	for last := time.Now(); ; {
+		now, err := m.subject.seen()
+		if err != nil {
+			return err
+		}
+		if all, err := now.meets(want); all || err != nil {
+			return err
+		}
+		if now != before {
+			before, last = now, time.Now()
+		} else if time.Since(last) > patience {
+			return m.missing(ctx, now, want)
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *measurement) missing(ctx context.Context, now seen, want due) error {
+	why := ""
+	if e, ok := m.subject.(explaining); ok {
+		why = "\n" + e.explain(ctx)
+	}
+	return fmt.Errorf("saw %v of %v and nothing more for %v%s", now, want, patience, why)
 }

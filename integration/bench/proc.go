@@ -13,9 +13,10 @@ import (
 
 // usage is what a process and its children have used, as Linux's /proc has it.
 type usage struct {
-	pids          []int         // all of them
-	cpu, children time.Duration // of all, and of the children alone
-	rss           int           // KiB, of all
+	pids []int         // all of them
+	cpu  time.Duration // of all, and of those of their children that have ended
+	rss  int           // KiB, of all
+	peak int           // KiB, the most that each ever had, added up
 }
 
 func used(root int) (usage, error) {
@@ -39,9 +40,7 @@ func used(root int) (usage, error) {
 		u.pids = append(u.pids, p.pid)
 		u.cpu += p.cpu
 		u.rss += p.rss
-		if p.pid != root {
-			u.children += p.cpu
-		}
+		u.peak += max(peak(p.pid), p.rss) // the kernel keeps it by and by
 	}
 	if !slices.Contains(u.pids, root) {
 		return u, fmt.Errorf("no process %d in /proc: it has ended, or this is no Linux", root)
@@ -56,30 +55,44 @@ type process struct {
 	rss         int // KiB
 }
 
-// parseStat reads /proc/PID/stat: what proc(5) calls pid (1), state (3), ppid (4), utime (14), stime (15) and rss (24).
+// peak is the most that was ever resident of a process, in KiB; 0 of one that has ended.
+func peak(pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), "\nVmHWM:")
+	number, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+	kib, _ := strconv.Atoi(number) // what is there is a number
+	return kib
+}
+
+// parseStat reads /proc/PID/stat: what proc(5) calls pid (1), state (3), ppid (4), utime (14), stime (15), cutime (16),
+// cstime (17) and rss (24).
 func parseStat(text string) (process, error) {
 	pid, _, _ := strings.Cut(text, " ")
 	rest := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // the name before it may hold anything
 	if len(rest) < 22 {
 		return process{}, fmt.Errorf("not as proc(5) has it: %.100q", text)
 	}
-	var n [5]int
-	for i, field := range []string{pid, rest[1], rest[11], rest[12], rest[21]} {
+	var n [7]int
+	for i, field := range []string{pid, rest[1], rest[11], rest[12], rest[13], rest[14], rest[21]} {
 		var err error
 		if n[i], err = strconv.Atoi(field); err != nil {
 			return process{}, fmt.Errorf("not as proc(5) has it: %w", err)
 		}
 	}
 	const tick = 10 * time.Millisecond // USER_HZ, which is 100 on every architecture that Go runs on
-	return process{rest[0] == "Z", n[0], n[1], time.Duration(n[2]+n[3]) * tick, n[4] * os.Getpagesize() / 1024}, nil
+	return process{rest[0] == "Z", n[0], n[1], time.Duration(n[2]+n[3]+n[4]+n[5]) * tick, n[6] * os.Getpagesize() / 1024}, nil
 }
 
-// settled waits until memory stops changing, two seconds within 1% but ten at most, and returns what is used then.
-func settled(ctx context.Context, pid int) (u usage, err error) {
-	const step, calm, limit = 500 * time.Millisecond, 4, 20
+// settled waits until memory has changed by no more than 1% for a while, but five times as long at most, and returns what
+// is used then.
+func settled(ctx context.Context, pid int, rest time.Duration) (u usage, err error) {
+	const calm, limit = 4, 20
 	reference, quiet := 0, 0
 	for range limit {
-		if err := pause(ctx, step); err != nil {
+		if err := pause(ctx, rest/calm); err != nil {
 			return u, err
 		}
 		if u, err = used(pid); err != nil {

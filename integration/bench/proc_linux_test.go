@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,7 +16,7 @@ func TestUsedIsOfTheProcessAndItsChildren(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(alone.pids, []int{self}) || alone.rss < 1000 || alone.children != 0 {
+	if !slices.Equal(alone.pids, []int{self}) || alone.rss < 1000 || alone.peak < alone.rss {
 		t.Errorf("alone: %+v", alone)
 	}
 	child := exec.Command("sleep", "1000")
@@ -46,5 +47,23 @@ func TestUsedIsOfTheProcessAndItsChildren(t *testing.T) {
 	}
 	if got, err := used(child.Process.Pid); err == nil {
 		t.Errorf("of a process that has ended: %+v; want an error", got)
+	}
+}
+
+// Once waited for, a child's CPU is its parent's: that of a process per event.
+func TestUsedIsOfChildrenThatHaveEnded(t *testing.T) {
+	before, err := used(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("sh", "-c", "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	after, err := used(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.cpu-before.cpu < 50*time.Millisecond {
+		t.Errorf("a loop of 300,000 rounds in a shell took %v", after.cpu-before.cpu)
 	}
 }

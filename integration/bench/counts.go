@@ -1,0 +1,30 @@
+package main
+
+import (
+	"runtime"
+	"strconv"
+	"sync/atomic"
+)
+
+// counter is a tally that several goroutines add to.
+type counter struct{ n, sum atomic.Int64 }
+
+func (c *counter) add(resourceVersion string) {
+	version, _ := strconv.ParseInt(resourceVersion, 10, 64) // 0 shows in the sum
+	c.sum.Add(version)
+	c.n.Add(1)
+}
+
+func (c *counter) tally() tally {
+	n := c.n.Load() // first: who sees the last of n sees its sum
+	return tally{int(n), c.sum.Load()}
+}
+
+// heap is what is allocated and in use after garbage collection. The second one is for what finalizers let go of.
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// concurrency is how many events are with a handler process at once: a manifest's `concurrency`, and the echo's.
+const concurrency = 32
+
+// daemon is informd as its users run it, with handlers that are processes of this program.
+type daemon struct {
+	cmd      *exec.Cmd
+	address  string // where its metrics are
+	handlers []*asked
+	conns    []net.Conn
+	ended    chan struct{} // closed when the process has; err and log are complete then
+	err      error
+	log      bytes.Buffer
+}
+
+// startDaemon runs informd on the load. Each of so many handlers gets everything, from one rule for each of the load's
+// resources: of the events that are named.
+func startDaemon(ctx context.Context, at site, l *load, handlers int, events ...string) (d *daemon, err error) {
+	dir, err := os.MkdirTemp(at.dir, "d")
+	if err != nil {
+		return nil, err
+	}
+	d = &daemon{ended: make(chan struct{})}
+	var b strings.Builder
+	for _, e := range l.resources {
+		for _, res := range resources {
+			if res.gvr.Resource == e.resource {
+				fmt.Fprintf(&b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: %s}, spec: {resource: %s/%[1]s}}\n",
+					e.resource, res.gvr.GroupVersion())
+			}
+		}
+	}
+	listeners, err := d.addHandlers(&b, at.self, dir, handlers, l, events)
+	defer func() {
+		for _, listener := range listeners {
+			err = errors.Join(err, listener.Close())
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.start(ctx, at, dir, l.url, b.String()); err != nil {
+		return nil, err
+	}
+	if err := d.meet(listeners); err != nil {
+		return nil, errors.Join(err, d.stop())
+	}
+	return d, nil
+}
+
+func (d *daemon) addHandlers(b *strings.Builder, self, dir string, n int, l *load, events []string) (listeners []*net.UnixListener, err error) {
+	for h := range n {
+		socket := filepath.Join(dir, strconv.Itoa(h))
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+		if err != nil {
+			return listeners, err
+		}
+		listeners = append(listeners, listener)
+		fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: handler-%d},\n"+
+			" spec: {command: [%q, handler], config: {socket: %q}, concurrency: %d}}\n", h, self, socket, concurrency)
+		for _, e := range l.resources {
+			fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: %s-%d},\n"+
+				" spec: {source: %[1]s, events: [%[3]s], delivery: every, handler: handler-%[2]d}}\n",
+				e.resource, h, strings.Join(events, ", "))
+		}
+	}
+	return listeners, nil
+}
+
+func (d *daemon) start(ctx context.Context, at site, dir, url, manifests string) error {
+	kubeconfig, rules := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "rules.yaml")
+	err := errors.Join(
+		os.WriteFile(rules, []byte(manifests), 0o600),
+		os.WriteFile(kubeconfig, fmt.Appendf(nil, `
+{apiVersion: v1, kind: Config, current-context: load, contexts: [{name: load, context: {cluster: load, user: load}}],
+ clusters: [{name: load, cluster: {server: %q}}], users: [{name: load}]}
+`, url), 0o600))
+	if err != nil {
+		return err
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	d.address = free.Addr().String()
+	if err := free.Close(); err != nil {
+		return err
+	}
+	d.cmd = exec.CommandContext(ctx, at.informd, "run", "-f", rules, "--kubeconfig", kubeconfig,
+		"--listen", d.address, "--log-level", "warn")
+	d.cmd.Stderr = &d.log
+	d.cmd.WaitDelay = 10 * time.Second // should a handler outlive it with the log in its hands
+	if err := d.cmd.Start(); err != nil {
+		return err
+	}
+	go func() {
+		defer close(d.ended)
+		d.err = d.cmd.Wait()
+	}()
+	return nil
+}
+
+// meet waits for the handlers to connect, which they do when they are configured.
+func (d *daemon) meet(listeners []*net.UnixListener) error {
+	for h, listener := range listeners {
+		conn, err := accept(listener, d.ended)
+		if err != nil {
+			return fmt.Errorf("handler %d has not come up: %w", h, err)
+		}
+		d.conns = append(d.conns, conn)
+		d.handlers = append(d.handlers, newAsked(fmt.Sprintf("handler %d", h), conn))
+	}
+	return nil
+}
+
+// accept waits for a connection, but not for ever, nor when nobody is left to connect.
+func accept(l *net.UnixListener, ended <-chan struct{}) (net.Conn, error) {
+	accepted := make(chan struct{})
+	defer close(accepted)
+	go func() {
+		timeout := time.NewTimer(patience)
+		defer timeout.Stop()
+		select {
+		case <-accepted:
+			return
+		case <-timeout.C:
+		case <-ended:
+		}
+		_ = l.SetDeadline(time.Now()) // fails if it is closed, and then nobody waits
+	}()
+	return l.Accept()
+}
+
+func (d *daemon) pid() int { return d.cmd.Process.Pid }
+
+// begin does nothing: it has begun by itself.
+func (d *daemon) begin() error { return nil }
+
+// seen is what has come to all handlers: of several, the one that has seen the least.
+func (d *daemon) seen() (least seen, err error) {
+	for h, handler := range d.handlers {
+		a, err := handler.ask(question{Ask: askSeen})
+		if err != nil {
+			return least, err
+		}
+		if s := a.Seen; h == 0 || s.Objects.N+s.Updates.N < least.Objects.N+least.Updates.N {
+			least = s
+		}
+	}
+	return least, nil
+}
+
+// verify compares informd's own count of acknowledgements, and each handler's of events.
+func (d *daemon) verify(ctx context.Context, l *ledger, want due) error {
+	body, err := d.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	for h, handler := range d.handlers {
+		a, err := handler.ask(question{Ask: askSeen})
+		if err != nil {
+			return err
+		}
+		if _, err := a.Seen.meets(want); err != nil {
+			return fmt.Errorf("handler %d: %w", h, err)
+		}
+		all := a.Seen.Objects.N + a.Seen.Updates.N
+		acknowledged := 0
+		for _, e := range l.resources {
+			acknowledged += metric(body, fmt.Sprintf(`informd_handler_deliveries_total{handler="handler-%d",result="done",rule="%s-%[1]d"}`, h, e.resource))
+		}
+		if acknowledged != all {
+			return fmt.Errorf("handler %d: saw %d events, of which %d are acknowledged", h, all, acknowledged)
+		}
+	}
+	return nil
+}
+
+// explain is what informd says that may be why something is missing.
+func (d *daemon) explain(ctx context.Context) string {
+	body, err := d.metrics(ctx)
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for line := range strings.Lines(body) {
+		for _, series := range []string{"informd_rule_queue_", "informd_handler_", "informd_source_deltas_total", "informd_dead_letters"} {
+			if strings.HasPrefix(line, series) && !strings.Contains(line, "_bucket{") {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return strings.Join(lines, "")
+}
+
+func (d *daemon) metrics(ctx context.Context) (body string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.address+"/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	return string(b), err
+}
+
+// metric is one series' value, and 0 for one that is not there.
+func metric(body, series string) int {
+	for line := range strings.Lines(body) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
+			f, _ := strconv.ParseFloat(value, 64) // what Prometheus writes is a number
+			return int(f)
+		}
+	}
+	return 0
+}
+
+func (d *daemon) stop() error {
+	_ = d.cmd.Process.Signal(os.Interrupt) // it has ended if this fails, and err says how
+	defer time.AfterFunc(patience, func() { _ = d.cmd.Process.Kill() }).Stop()
+	<-d.ended
+	for _, conn := range d.conns {
+		_ = conn.Close()
+	}
+	if d.err != nil {
+		return fmt.Errorf("informd: %w\n%s", d.err, d.log.Bytes())
+	}
+	return nil
+}

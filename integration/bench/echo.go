@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"sync"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host"
+)
+
+// serveEcho is the least that can stand between a watch and a handler: it reads pods' frames line by line and hands each
+// as it is to the handler process, over the connection that informd uses. It has no cache, no rules and no queue. Its
+// arguments are the server's URL, the resourceVersion to watch from, a run directory and the handler's socket.
+func serveEcho(ctx context.Context, args []string) error {
+	if len(args) != 4 {
+		return fmt.Errorf("arguments %q", args)
+	}
+	url, from, runDir, socket := args[0], args[1], args[2], args[3]
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	config, err := json.Marshal(handlerConfig{socket})
+	if err != nil {
+		return err
+	}
+	h := host.New(host.Spec{Name: "echo", Path: self, Args: []string{"handler"}, Config: config, Concurrency: concurrency},
+		host.Options{RunDir: runDir})
+	ctx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { _ = h.Run(ctx) }) // it never fails
+	defer running.Wait()
+	defer stop()
+	return answerQuestions(os.Stdin, os.Stdout, func(q question) (answer, error) {
+		switch q.Ask {
+		case askReady:
+			return answer{}, h.Ready(ctx)
+		case askBegin:
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/v1/pods?watch=true&resourceVersion="+from, nil)
+			if err != nil {
+				return answer{}, err
+			}
+			resp, err := http.DefaultClient.Do(req)
+			if err != nil {
+				return answer{}, err
+			}
+			running.Go(func() {
+				if err := echo(ctx, resp.Body, h); err != nil && ctx.Err() == nil {
+					fmt.Fprintln(os.Stderr, "bench: echo:", err)
+				}
+			})
+			return answer{}, nil
+		}
+		return answer{}, errors.New("not of an echo")
+	})
+}
+
+// echo hands frames on until there are no more, as many at once as the handler may have. To the handler each is of an
+// object of its own, as it would otherwise get them one by one.
+func echo(ctx context.Context, body io.ReadCloser, h *host.Host) error {
+	defer body.Close()
+	var handing sync.WaitGroup
+	defer handing.Wait()
+	room := make(chan struct{}, concurrency)
+	frames := bufio.NewReaderSize(body, 64<<10)
+	for n := 1; ; n++ {
+		frame, err := frames.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		room <- struct{}{}
+		handing.Go(func() {
+			defer func() { <-room }()
+			ev := handler.Event{Rule: "echo", Name: strconv.Itoa(n), Event: handler.Updated, Attempt: 1, Object: frame}
+			if _, err := h.Handle(ctx, ev); err != nil && ctx.Err() == nil {
+				fmt.Fprintln(os.Stderr, "bench: echo:", err) // and it is missing in the handler's count
+			}
+		})
+	}
+}

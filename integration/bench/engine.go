@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// serveEngine is informd's engine on a manifest file, with handlers in the process that only count. Its arguments are the
+// server's URL and the file.
+func serveEngine(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return fmt.Errorf("arguments %q", args)
+	}
+	compiled, err := compile(args[1])
+	if err != nil {
+		return err
+	}
+	cfg := &rest.Config{Host: args[0], QPS: -1}
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return err
+	}
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
+	if err != nil {
+		return err
+	}
+	var handled counting
+	eng, err := engine.New(compiled, engine.Cluster{Config: cfg, HTTP: client, Discovery: disco},
+		map[string]engine.Handler{"none": &handled},
+		engine.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	running := false
+	err = answerQuestions(os.Stdin, os.Stdout, func(q question) (a answer, err error) {
+		switch q.Ask {
+		case askReady:
+		case askBegin:
+			running = true
+			go func() { done <- eng.Run(ctx) }()
+		case askSeen:
+			a.Seen = seen{Objects: tally{Sum: unsummed}, Updates: tally{Sum: unsummed}, Handled: handled.tally()}
+			for _, s := range eng.Status().Sources {
+				a.Seen.Objects.N += int(s.Deltas[delta.Synced])
+				a.Seen.Updates.N += int(s.Deltas[delta.Updated])
+			}
+		case askCache:
+			var cached counter
+			for _, s := range compiled.Sources {
+				view, _ := eng.Source(s.Name)
+				for _, o := range view.List("", labels.Everything()) {
+					cached.add(o.ResourceVersion())
+				}
+			}
+			a.Cache = cached.tally()
+		case askHeap:
+			a.Heap = heap()
+		default:
+			err = errors.New("not of an engine")
+		}
+		return a, err
+	})
+	stop()
+	if running {
+		err = errors.Join(err, <-done)
+	}
+	return err
+}
+
+func compile(path string) (*plan.Plan, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	parsed, mistakes := config.Parse([]config.File{{Path: path, Data: text}})
+	if len(mistakes) > 0 {
+		return nil, mistakes
+	}
+	compiled, mistakes := plan.Compile(parsed)
+	if len(mistakes) > 0 {
+		return nil, mistakes
+	}
+	return compiled, nil
+}
+
+// counting is a handler in the process.
+type counting struct{ counter }
+
+func (c *counting) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
+	c.add(ev.ResourceVersion)
+	return handler.Answer{}, nil
+}
+
+func (*counting) Ready(ctx context.Context) error { return ctx.Err() }
+
+// Limit is the default of a handler manifest.
+func (*counting) Limit() int { return 8 }

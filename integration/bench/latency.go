@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// waiter is what latencies are measured through: informd, or the echo.
+type waiter interface {
+	subject
+	handler() *asked
+}
+
+func (d *daemon) handler() *asked { return d.handlers[0] }
+
+// measureLatency sends n updates of pods at a rate per second, and tells how long they took from being sent by the load to
+// the handler process's Handle.
+func measureLatency(ctx context.Context, at site, start func(context.Context, site, *load) (waiter, error), objects, n, rate int) (took latency, err error) {
+	l, err := startLoad(ctx, at, onlyPods(objects))
+	if err != nil {
+		return took, err
+	}
+	defer func() { err = errors.Join(err, l.stop()) }()
+	w, err := start(ctx, at, l)
+	if err != nil {
+		return took, err
+	}
+	defer func() { err = errors.Join(err, w.stop()) }()
+	if err := w.begin(); err != nil {
+		return took, err
+	}
+	m := &measurement{subject: w, load: l}
+	// The first are for warming up; they also tell that it is synced.
+	for _, n := range []int{max(1, min(n, rate)), n} {
+		made, err := l.updateOne(l.resources[0], n, rate)
+		if err != nil {
+			return took, err
+		}
+		want := due{objects: &tally{}, updates: l.updated()}
+		if _, ok := w.(*echoing); ok {
+			want.updates.Sum = 0 // it knows no resourceVersions
+		}
+		if err := m.await(ctx, want); err != nil {
+			return took, err
+		}
+		if err := w.verify(ctx, &l.ledger, want); err != nil {
+			return took, err
+		}
+		a, err := w.handler().ask(question{Ask: askLatency})
+		if err != nil {
+			return took, err
+		}
+		if _, err := w.handler().ask(question{Ask: askTime}); err != nil {
+			return took, err
+		}
+		took = a.Latency
+		took.Rate = float64(n) / made.Seconds()
+	}
+	if took.N != n {
+		err = fmt.Errorf("%d latencies of %d updates", took.N, n)
+	}
+	return took, err
+}
+
+// startWaiting is informd whose handler gets no more than updates.
+func startWaiting(ctx context.Context, at site, l *load) (waiter, error) {
+	return startDaemon(ctx, at, l, 1, "updated")
+}
+
+// echoing is the echo's process.
+type echoing struct {
+	inside
+	conn  net.Conn
+	asked *asked // its handler
+}
+
+func startEcho(ctx context.Context, at site, l *load) (w waiter, err error) {
+	dir, err := os.MkdirTemp(at.dir, "e")
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(dir, "h")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, listener.Close()) }()
+	e := l.resources[0]
+	c, err := at.start(ctx, "echo", l.url, fmt.Sprint(e.first+int64(e.objects)-1), dir, socket)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := accept(listener, nil) // at once: it is ready, so its handler has been configured
+	if err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	return &echoing{inside{c}, conn, newAsked("echo's handler", conn)}, nil
+}
+
+func (e *echoing) handler() *asked { return e.asked }
+
+func (e *echoing) seen() (seen, error) {
+	a, err := e.asked.ask(question{Ask: askSeen})
+	return a.Seen, err
+}
+
+// verify has nothing to look at beside.
+func (e *echoing) verify(context.Context, *ledger, due) error { return nil }
+
+func (e *echoing) stop() error {
+	defer e.conn.Close()
+	return e.inside.stop()
+}

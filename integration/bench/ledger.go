@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/informd/informd/integration/apistub"
+)
+
+// tally is how many there were of something, and the sum of their resourceVersions: two that are equal are of the same
+// changes, as far as chance allows.
+type tally struct {
+	N   int
+	Sum int64
+}
+
+func (t *tally) add(n int, resourceVersion int64) {
+	t.N += n
+	t.Sum += int64(n) * resourceVersion
+}
+
+// seen is what a contestant has come to see: the objects of the first list, the updates after it, and what its handlers
+// were given of both.
+type seen struct {
+	Objects, Updates, Handled tally
+}
+
+func (s seen) String() string {
+	return fmt.Sprintf("%d objects, %d updates, %d deliveries", s.Objects.N, s.Updates.N, s.Handled.N)
+}
+
+// meets tells whether all that is due has been seen. More, or something else, is an error. What is not due is not looked
+// at.
+func (s seen) meets(due due) (bool, error) {
+	all := true
+	for _, part := range []struct {
+		what string
+		got  tally
+		due  *tally
+	}{{"objects", s.Objects, due.objects}, {"updates", s.Updates, due.updates}, {"deliveries", s.Handled, due.handled}} {
+		switch {
+		case part.due == nil:
+		case part.got.N > part.due.N:
+			return false, fmt.Errorf("saw %d %s, and %d were due", part.got.N, part.what, part.due.N)
+		case part.got.N < part.due.N:
+			all = false
+		case part.got.Sum != part.due.Sum && part.got.Sum != unsummed:
+			return false, fmt.Errorf("saw %d %s as were due, but not the same", part.got.N, part.what)
+		}
+	}
+	return all, nil
+}
+
+// unsummed is the sum of who can only count.
+const unsummed = -1
+
+// due is what is to be seen; nil where that is not known yet, or never seen.
+type due struct {
+	objects, updates, handled *tally
+}
+
+func (d due) String() string {
+	text := ""
+	for _, part := range []struct {
+		what string
+		due  *tally
+	}{{"objects", d.objects}, {"updates", d.updates}, {"deliveries", d.handled}} {
+		if part.due != nil {
+			text += fmt.Sprintf(" %d %s", part.due.N, part.what)
+		}
+	}
+	return strings.TrimSpace(text)
+}
+
+// ledger is what the load has made.
+type ledger struct {
+	resources []*entries
+}
+
+// entries are the objects of one resource and their updates, whose resourceVersions go up by one from each batch's first
+// on.
+type entries struct {
+	resource string
+	objects  int
+	first    int64 // of the objects
+	batches  []batch
+}
+
+type batch struct {
+	n     int
+	first int64
+}
+
+// change is one of the ledger's: the object's state after so many updates, 0 for the first list.
+type change struct {
+	resource        string
+	i, updates      int
+	resourceVersion int64
+}
+
+// objects is the first list, as long as there were no updates before it.
+func (l *ledger) objects() *tally {
+	var t tally
+	for _, e := range l.resources {
+		for i := range e.objects {
+			t.add(1, e.first+int64(i))
+		}
+	}
+	return &t
+}
+
+// updated is all updates.
+func (l *ledger) updated() *tally {
+	return l.selected(func(change) int { return 1 })
+}
+
+// selected is the updates, each as often as f says.
+func (l *ledger) selected(f func(change) int) *tally {
+	var t tally
+	for _, e := range l.resources {
+		for c := range e.changes {
+			t.add(f(c), c.resourceVersion)
+		}
+	}
+	return &t
+}
+
+// cached is the objects as they are in the end.
+func (l *ledger) cached() tally {
+	var t tally
+	for _, e := range l.resources {
+		last := make([]int64, e.objects)
+		for i := range last {
+			last[i] = e.first + int64(i)
+		}
+		for c := range e.changes {
+			last[c.i] = c.resourceVersion
+		}
+		for _, version := range last {
+			t.add(1, version)
+		}
+	}
+	return t
+}
+
+// changes are the updates, in order.
+func (e *entries) changes(yield func(change) bool) {
+	k := 0
+	for _, b := range e.batches {
+		for j := range b.n {
+			i, updates := apistub.Turn(e.objects, k)
+			if !yield(change{e.resource, i, updates, b.first + int64(j)}) {
+				return
+			}
+			k++
+		}
+	}
+}

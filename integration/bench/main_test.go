@@ -1,0 +1,30 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestRun measures everything once, on hardly anything: that each contestant sees exactly what is sent and due, and that
+// there is a figure for everything.
+func TestRun(t *testing.T) {
+	dir := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", dir, ".", "../../cmd/informd").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	r, err := run(t.Context(), filepath.Join(dir, "bench"), filepath.Join(dir, "informd"), "TestRun", scale{objects: 40, updates: 80, rounds: 1, full: true, rest: 20 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := r.String()
+	t.Logf("\n%s", text)
+	if strings.Contains(text, "ERROR") || strings.Contains(text, "not measured") || strings.Contains(text, "NaN") || strings.Contains(text, "unknown:") {
+		t.Error("figures are missing")
+	}
+	if len(r.tables) != 6 || len(r.targets) < 14 {
+		t.Errorf("%d tables and %d targets", len(r.tables), len(r.targets))
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// scale is how much is measured. All other sizes follow from it.
+type scale struct {
+	objects, updates, rounds int
+	full                     bool
+	rest                     time.Duration // see measurement
+}
+
+// listed is how many pods there are where listing is looked at: 100,000.
+func (s scale) listed() int { return 5 * s.objects }
+
+// watched is how many pods there are where latency is.
+func (s scale) watched() int { return max(1, s.objects/4) }
+
+// timed is how many updates latencies are taken of, at a rate per second: some eight seconds of them.
+func (s scale) timed(rate int) int { return max(20, s.updates*2/5*rate/1000) }
+
+// job is one thing to measure, once a round.
+type job struct {
+	name string
+	do   func(context.Context) error // to measure it and keep the result
+}
+
+// run measures everything, with this program and informd at those absolute paths. A report comes with an error if something is missing in it.
+func run(ctx context.Context, self, informd, command string, s scale) (*report, error) {
+	dir, err := os.MkdirTemp("/tmp", "bench") // whatever $TMPDIR is: the paths of sockets must be short
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	at := site{self, informd, dir, s.rest}
+	r := &report{}
+	if r.conditions, err = conditions(ctx, at, command); err != nil {
+		return nil, err
+	}
+
+	sections := []section{newRows(at, s), newListing(at, s), newRules(at, s), newLatencies(at, s)}
+	if s.full {
+		sections = append(sections, newSizes(at, s), newHandlers(at, s))
+	}
+	var jobs []job
+	for _, section := range sections {
+		jobs = append(jobs, section.jobs()...)
+	}
+	var failures error
+	for round := range s.rounds {
+		for i := range jobs {
+			j := jobs[(i+round)%len(jobs)] // each is first in turn
+			fmt.Fprintf(os.Stderr, "bench: round %d of %d, %d of %d: %s\n", round+1, s.rounds, i+1, len(jobs), j.name)
+			if err := j.do(ctx); err != nil {
+				fmt.Fprintln(os.Stderr, "bench:", err)
+				failures = errors.Join(failures, fmt.Errorf("%s: %w", j.name, err))
+			}
+			if ctx.Err() != nil {
+				return nil, errors.New("interrupted")
+			}
+		}
+	}
+	for _, section := range sections {
+		t, targets := section.report()
+		r.tables = append(r.tables, t)
+		r.targets = append(r.targets, targets...)
+	}
+	r.after = "load average after, the benchmark's own included: " + loadAverage()
+	return r, failures
+}
+
+// section is one table of the report, and how it comes about.
+type section interface {
+	jobs() []job
+	report() (table, []target)
+}
