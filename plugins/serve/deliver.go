@@ -10,7 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handlerpb"
@@ -62,27 +61,28 @@ type object struct{ rule, namespace, name string }
 
 // receive takes events and cancels until informd ends its side (nil) or the stream breaks.
 func (d *delivery) receive(stream handlerpb.Handler_DeliverServer) error {
+	var req request
 	for {
-		req, err := stream.Recv()
+		err := stream.RecvMsg(&req)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		for _, ev := range req.GetEvents() {
+		for _, ev := range req.events {
 			d.start(ev)
 		}
-		for _, seq := range req.GetCancel() {
+		for _, seq := range req.cancel {
 			d.cancel(seq)
 		}
 	}
 }
 
 // start begins to handle an event, or answers why it cannot.
-func (d *delivery) start(ev *handlerpb.Event) {
-	key := object{ev.GetRule(), ev.GetNamespace(), ev.GetName()}
-	ctx, cancel := withLimit(d.ctx, ev.GetTimeLimit())
+func (d *delivery) start(ev event) {
+	key := object{ev.Rule, ev.Namespace, ev.Name}
+	ctx, cancel := withLimit(d.ctx, ev.limit)
 
 	d.mu.Lock()
 	refusal := ""
@@ -93,14 +93,14 @@ func (d *delivery) start(ev *handlerpb.Event) {
 		// informd gave up on an earlier event of this object and sent the next, but Handle has not returned from it.
 		refusal = "the handler still has an earlier event of this object, past its time limit"
 	default:
-		d.running[ev.GetSeq()] = cancel
+		d.running[ev.seq] = cancel
 		d.busy[key] = true
 	}
 	d.mu.Unlock()
 
 	if refusal != "" {
 		cancel()
-		d.reply(ev.GetSeq(), retry(refusal))
+		d.reply(ev.seq, retry(refusal))
 		return
 	}
 	d.calls.Add(1)
@@ -108,16 +108,16 @@ func (d *delivery) start(ev *handlerpb.Event) {
 }
 
 // withLimit ends ctx after limit, if there is one.
-func withLimit(ctx context.Context, limit *durationpb.Duration) (context.Context, context.CancelFunc) {
-	if limit == nil {
+func withLimit(ctx context.Context, limit limit) (context.Context, context.CancelFunc) {
+	if !limit.set {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeout(ctx, limit.AsDuration())
+	return context.WithTimeout(ctx, limit.duration())
 }
 
 // handle calls the handler for one event and answers it in every case, also when the call panics or ends its goroutine.
 // A cancelled event is answered too: it tells informd that the handler has let go of it.
-func (d *delivery) handle(ctx context.Context, cancel context.CancelFunc, key object, ev *handlerpb.Event) {
+func (d *delivery) handle(ctx context.Context, cancel context.CancelFunc, key object, ev event) {
 	defer d.calls.Done()
 	var result *handlerpb.Answer
 	returned := false
@@ -130,13 +130,13 @@ func (d *delivery) handle(ctx context.Context, cancel context.CancelFunc, key ob
 		}
 		// The object is free before informd can hear of it and send the next of its events.
 		d.mu.Lock()
-		delete(d.running, ev.GetSeq())
+		delete(d.running, ev.seq)
 		delete(d.busy, key)
 		d.mu.Unlock()
 		cancel()
-		d.reply(ev.GetSeq(), result)
+		d.reply(ev.seq, result)
 	}()
-	result = answer(d.handler.Handle(ctx, event(ev)))
+	result = answer(d.handler.Handle(ctx, ev.Event))
 	returned = true
 }
 
@@ -222,26 +222,4 @@ func (d *delivery) take() (resp *handlerpb.DeliverResponse, closed bool) {
 		d.answers = nil
 	}
 	return resp, d.closed
-}
-
-// event is the handler's form of an event. The JSON is not copied.
-func event(p *handlerpb.Event) handler.Event {
-	return handler.Event{
-		ID:      p.GetId(),
-		Rule:    p.GetRule(),
-		Event:   p.GetEvent(),
-		Attempt: int(p.GetAttempt()),
-		Resource: handler.Resource{
-			Group:    p.GetResource().GetGroup(),
-			Version:  p.GetResource().GetVersion(),
-			Resource: p.GetResource().GetResource(),
-		},
-		Namespace:       p.GetNamespace(),
-		Name:            p.GetName(),
-		UID:             p.GetUid(),
-		ResourceVersion: p.GetResourceVersion(),
-		Object:          p.GetObject(),
-		Old:             p.GetOld(),
-		Payload:         p.GetPayload(),
-	}
 }

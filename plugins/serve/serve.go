@@ -102,6 +102,7 @@ func newServer(opts []grpc.ServerOption) *grpc.Server {
 		// Fixed flow control windows: large enough for a batch and more, and no probing for a better size.
 		grpc.InitialWindowSize(flowWindow),
 		grpc.InitialConnWindowSize(flowWindow),
+		grpc.ForceServerCodecV2(protoCodec),
 		grpc.UnaryInterceptor(recoverUnary),
 	)...)
 }
