@@ -1,11 +1,11 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"io"
-	"runtime"
+	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -15,199 +15,227 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// maxRunning bounds the calls of Handle that run at once. informd keeps to its window, which is far smaller; what comes
-// beyond the bound is answered with a retry.
-const maxRunning = 4096
+const (
+	// maxRunning bounds the events that are with the handler at once. informd keeps to its window, which is far smaller;
+	// what comes beyond the bound is answered with a retry.
+	maxRunning = 4096
+	// patience is how long an answer waits for others to go with it, while calls of Handle end faster than that.
+	patience = 100 * time.Microsecond
+)
 
-// Deliver runs one stream of events: each in a goroutine of its own, answered as it ends.
+// Deliver runs one stream of events.
 func (s *service) Deliver(stream handlerpb.Handler_DeliverServer) error {
 	if !s.configured.Load() {
 		return status.Error(codes.FailedPrecondition, "events before a config was accepted")
 	}
 	d := &delivery{
 		handler: s.handler,
-		ctx:     stream.Context(),
-		running: map[uint64]context.CancelFunc{},
-		busy:    map[object]bool{},
-		wake:    make(chan struct{}, 1),
+		stream:  stream,
+		wake:    make(chan struct{}),
+		ended:   make(chan struct{}),
+		running: map[object]*call{},
 	}
-	sent := make(chan error, 1)
-	go func() { sent <- d.send(stream) }()
-
-	err := d.receive(stream)
-	d.calls.Wait() // a stream that broke has cancelled them; one that ended lets them finish
-	d.close()
-	return errors.Join(err, <-sent)
+	err := d.receive()
+	close(d.ended)
+	d.workers.Wait() // a stream that broke has cancelled their calls; one that ended lets them finish
+	return err
 }
 
 // delivery is the state of one stream.
+//
+// Workers call Handle, for one event after the other, and send the answers. Before a worker calls Handle, which may take
+// long, it sees to it that another one, the spare, is about to look what else there is to do. So no event and no answer
+// waits for a call that takes long, as if each event had a goroutine of its own; but a batch of events that take no time
+// costs one or two switches between goroutines, not one for each, and is answered with one message.
 type delivery struct {
 	handler handler.Handler
-	ctx     context.Context // the stream's; gRPC hands it over in this form
-	calls   sync.WaitGroup  // of Handle
+	stream  handlerpb.Handler_DeliverServer
+	workers sync.WaitGroup // as many as calls of Handle have run at once, and a spare
+	wake    chan struct{}  // wakes a worker that has nothing to do
+	ended   chan struct{}  // closed when no more events come
 
 	mu      sync.Mutex
-	running map[uint64]context.CancelFunc // by sequence number; at most maxRunning
-	busy    map[object]bool               // of which objects; as many at most
-	done    []uint64                      // answers not sent yet: at most one for each running call, and for each
-	answers []*handlerpb.Answer           // event that was turned away, which stops at the transport's flow control
-	closed  bool                          // no answer will be added
-
-	wake chan struct{} // tells send that there is something; one token is enough
+	running map[object]*call    // events that are not answered; at most maxRunning
+	waiting []*call             // of these, those that Handle has not been called for
+	done    []uint64            // answers that are not sent: at most one for each event that was running, and for each
+	answers []*handlerpb.Answer // that was turned away, which stops at the transport's flow control
+	since   time.Time           // when the first of them came
+	sending bool                // a worker sends answers, and looks for more after that
+	spare   bool                // a worker is about to look what there is to do
 }
 
 // object is what events must not overlap on.
 type object struct{ rule, namespace, name string }
 
+// call is an event on its way through Handle.
+type call struct {
+	event
+	ctx callContext
+}
+
+func (c *call) object() object { return object{c.Rule, c.Namespace, c.Name} }
+
 // receive takes events and cancels until informd ends its side (nil) or the stream breaks.
-func (d *delivery) receive(stream handlerpb.Handler_DeliverServer) error {
+func (d *delivery) receive() error {
 	var req request
 	for {
-		err := stream.RecvMsg(&req)
+		err := d.stream.RecvMsg(&req)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		for _, ev := range req.events {
-			d.start(ev)
+		d.begin(req.events, time.Now())
+		d.cancel(req.cancel)
+	}
+}
+
+// begin lets events wait for a worker, or answers why they cannot be handled. Time limits count from now.
+func (d *delivery) begin(events []event, now time.Time) {
+	d.mu.Lock()
+	for i := range events {
+		c := &call{event: events[i]}
+		c.ctx.parent = d.stream.Context()
+		if c.limit.set {
+			c.ctx.deadline = now.Add(c.limit.duration())
 		}
-		for _, seq := range req.cancel {
-			d.cancel(seq)
+		switch {
+		case len(d.running) >= maxRunning:
+			d.reply(c, retry("the handler has too many events at once"))
+		case d.running[c.object()] != nil:
+			// informd gave up on an earlier event of this object and sent the next, but Handle has not returned from it.
+			d.reply(c, retry("the handler still has an earlier event of this object, past its time limit"))
+		default:
+			d.running[c.object()] = c
+			d.waiting = append(d.waiting, c)
+		}
+	}
+	d.unlock()
+}
+
+func (d *delivery) cancel(seqs []uint64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, seq := range seqs {
+		for _, c := range d.running {
+			if c.seq == seq {
+				c.ctx.end()
+			}
 		}
 	}
 }
 
-// start begins to handle an event, or answers why it cannot.
-func (d *delivery) start(ev event) {
-	key := object{ev.Rule, ev.Namespace, ev.Name}
-	ctx, cancel := withLimit(d.ctx, ev.limit)
-
-	d.mu.Lock()
-	refusal := ""
-	switch {
-	case len(d.running) >= maxRunning:
-		refusal = "the handler has too many events at once"
-	case d.busy[key]:
-		// informd gave up on an earlier event of this object and sent the next, but Handle has not returned from it.
-		refusal = "the handler still has an earlier event of this object, past its time limit"
-	default:
-		d.running[ev.seq] = cancel
-		d.busy[key] = true
-	}
+// unlock gives d.mu back, and has a worker see to what there is to do.
+func (d *delivery) unlock() {
+	wanted := !d.spare && (len(d.waiting) > 0 || d.maySend())
+	d.spare = d.spare || wanted
 	d.mu.Unlock()
-
-	if refusal != "" {
-		cancel()
-		d.reply(ev.seq, retry(refusal))
+	if !wanted {
 		return
 	}
-	d.calls.Add(1)
-	go d.handle(ctx, cancel, key, ev)
-}
-
-// withLimit ends ctx after limit, if there is one.
-func withLimit(ctx context.Context, limit limit) (context.Context, context.CancelFunc) {
-	if !limit.set {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, limit.duration())
-}
-
-// handle calls the handler for one event and answers it in every case, also when the call panics or ends its goroutine.
-// A cancelled event is answered too: it tells informd that the handler has let go of it.
-func (d *delivery) handle(ctx context.Context, cancel context.CancelFunc, key object, ev event) {
-	defer d.calls.Done()
-	var result *handlerpb.Answer
-	returned := false
-	defer func() {
-		if v := recover(); v != nil {
-			logPanic("Handle", v)
-			result = retry(panicReason(v))
-		} else if !returned {
-			result = retry("the handler ended the goroutine that it was called in")
-		}
-		// The object is free before informd can hear of it and send the next of its events.
-		d.mu.Lock()
-		delete(d.running, ev.seq)
-		delete(d.busy, key)
-		d.mu.Unlock()
-		cancel()
-		d.reply(ev.seq, result)
-	}()
-	result = answer(d.handler.Handle(ctx, ev.Event))
-	returned = true
-}
-
-func (d *delivery) cancel(seq uint64) {
-	d.mu.Lock()
-	cancel := d.running[seq]
-	d.mu.Unlock()
-	if cancel != nil {
-		cancel()
-	}
-}
-
-// reply queues an answer; a nil one is done.
-func (d *delivery) reply(seq uint64, a *handlerpb.Answer) {
-	d.mu.Lock()
-	if a == nil {
-		d.done = append(d.done, seq)
-	} else {
-		a.Seq = seq
-		d.answers = append(d.answers, a)
-	}
-	d.mu.Unlock()
-	d.kick()
-}
-
-func (d *delivery) close() {
-	d.mu.Lock()
-	d.closed = true
-	d.mu.Unlock()
-	d.kick()
-}
-
-func (d *delivery) kick() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
+		d.workers.Add(1)
+		go d.work()
 	}
 }
 
-// send sends answers: at once when nothing is being sent, else together with what has come meanwhile.
-func (d *delivery) send(stream handlerpb.Handler_DeliverServer) error {
-	for {
-		select {
-		case <-d.wake:
-			runtime.Gosched() // others who are about to answer make the batch larger, at no delay
-		case <-d.ctx.Done():
-			return d.ctx.Err()
-		}
-		for {
-			resp, closed := d.take()
-			if resp == nil && closed {
-				return nil
-			}
-			if resp == nil {
-				break
-			}
-			if err := stream.Send(resp); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// take returns the next batch of answers, or nil if there is none.
-func (d *delivery) take() (resp *handlerpb.DeliverResponse, closed bool) {
+// work is the life of a worker, which begins as the spare one.
+func (d *delivery) work() {
+	defer d.workers.Done()
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if len(d.done) == 0 && len(d.answers) == 0 {
-		return nil, d.closed
+	d.spare = false
+	for {
+		switch {
+		case d.maySend() && (len(d.waiting) == 0 || time.Since(d.since) > patience):
+			d.send()
+		case len(d.waiting) > 0:
+			d.handleNext()
+		default:
+			d.mu.Unlock()
+			select {
+			case <-d.wake:
+			case <-d.ended:
+				return
+			}
+			d.mu.Lock()
+			d.spare = false
+		}
 	}
-	resp = &handlerpb.DeliverResponse{Done: d.done}
+}
+
+// handleNext handles an event that waits. d.mu is held, and given up meanwhile.
+func (d *delivery) handleNext() {
+	c := d.waiting[0]
+	d.waiting = slices.Delete(d.waiting, 0, 1)
+	d.unlock()
+
+	returned := false
+	defer func() {
+		if !returned { // Handle ended the goroutine, which is left to die; others see to the answer
+			d.finish(c, retry("the handler ended the goroutine that it was called in"))
+			d.unlock()
+		}
+	}()
+	a := d.handle(c)
+	returned = true
+	d.finish(c, a)
+}
+
+// handle calls the handler for one event and has an answer in every case, also when the call panics. A cancelled event is
+// answered too: it tells informd that the handler has let go of it.
+func (d *delivery) handle(c *call) (a *handlerpb.Answer) {
+	defer c.ctx.end()
+	defer func() {
+		if v := recover(); v != nil {
+			logPanic("Handle", v)
+			a = retry(panicReason(v))
+		}
+	}()
+	return answer(d.handler.Handle(&c.ctx, c.event.Event))
+}
+
+// finish answers an event that was handled, and locks d.mu. The object is free before informd can hear of it and send
+// the next of its events.
+func (d *delivery) finish(c *call, a *handlerpb.Answer) {
+	d.mu.Lock()
+	delete(d.running, c.object())
+	d.reply(c, a)
+}
+
+// reply answers an event; a nil answer is done. d.mu is held.
+func (d *delivery) reply(c *call, a *handlerpb.Answer) {
+	if len(d.done) == 0 && len(d.answers) == 0 {
+		d.since = time.Now()
+	}
+	if a == nil {
+		d.done = append(d.done, c.seq)
+		return
+	}
+	a.Seq = c.seq
+	d.answers = append(d.answers, a)
+}
+
+// maySend tells whether there are answers that nobody is about to send. d.mu is held.
+func (d *delivery) maySend() bool {
+	return !d.sending && len(d.done)+len(d.answers) > 0
+}
+
+// send sends a batch of answers. d.mu is held, and given up meanwhile.
+func (d *delivery) send() {
+	resp := d.take()
+	d.sending = true
+	d.mu.Unlock()
+	err := d.stream.Send(resp)
+	d.mu.Lock()
+	d.sending = err != nil // the stream is broken, which ends receive, and nobody sends any more
+}
+
+// take returns the next batch of answers. d.mu is held.
+func (d *delivery) take() *handlerpb.DeliverResponse {
+	resp := &handlerpb.DeliverResponse{Done: d.done}
 	d.done = nil
 	n, size := 0, 0
 	for n < len(d.answers) && (n == 0 || size < handlerpb.MaxBatchBytes) {
@@ -221,5 +249,5 @@ func (d *delivery) take() (resp *handlerpb.DeliverResponse, closed bool) {
 	if len(d.answers) == 0 {
 		d.answers = nil
 	}
-	return resp, d.closed
+	return resp
 }

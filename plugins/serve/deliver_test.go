@@ -214,6 +214,33 @@ func TestNoOverlap(t *testing.T) {
 	}
 }
 
+// A call that takes long holds up neither what came with it, before or behind, nor what comes later, nor any answer.
+func TestLongCalls(t *testing.T) {
+	release := make(chan struct{})
+	stream := deliver(t, handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
+		if strings.HasPrefix(ev.Name, "long") {
+			<-release
+		}
+		return handler.Answer{}, nil
+	}))
+	seq := uint64(0)
+	batch := func(names ...string) {
+		req := &handlerpb.DeliverRequest{}
+		for _, name := range names {
+			seq++
+			req.Events = append(req.Events, &handlerpb.Event{Seq: seq, Name: fmt.Sprint(name, seq)})
+		}
+		send(t, stream, req)
+	}
+	batch("quick", "quick", "long", "quick", "long", "long", "quick", "long")
+	answersOf(t, stream, 4)
+	batch("long")
+	batch("quick")
+	answersOf(t, stream, 1)
+	close(release)
+	answersOf(t, stream, 5)
+}
+
 // When informd closes its side, what is being handled is finished and answered before the stream ends.
 func TestEndOfStream(t *testing.T) {
 	release := make(chan struct{})

@@ -1,0 +1,53 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// callContext is the context of one call of Handle. Many handlers never look at theirs, so what costs something, a timer
+// and a place among the children of the stream's context, is made at the first look.
+type callContext struct {
+	parent   context.Context
+	deadline time.Time // zero: none
+
+	mu     sync.Mutex
+	ended  bool
+	inner  context.Context // nil until the first look
+	cancel context.CancelFunc
+}
+
+var _ context.Context = (*callContext)(nil)
+
+func (c *callContext) Deadline() (time.Time, bool) { return c.context().Deadline() }
+func (c *callContext) Done() <-chan struct{}       { return c.context().Done() }
+func (c *callContext) Err() error                  { return c.context().Err() }
+func (c *callContext) Value(key any) any           { return c.context().Value(key) }
+
+func (c *callContext) context() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.inner != nil {
+		return c.inner
+	}
+	if c.deadline.IsZero() {
+		c.inner, c.cancel = context.WithCancel(c.parent)
+	} else {
+		c.inner, c.cancel = context.WithDeadline(c.parent, c.deadline)
+	}
+	if c.ended {
+		c.cancel()
+	}
+	return c.inner
+}
+
+// end cancels the context.
+func (c *callContext) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.inner != nil {
+		c.cancel()
+	}
+}
