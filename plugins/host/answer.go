@@ -12,20 +12,20 @@ import (
 
 // answerResult turns a handler's answer into what Handle returns. Everything in it comes from another process and is
 // bounded here.
-func answerResult(a *handlerpb.Answer) result {
+func answerResult(a *handlerpb.Answer) (handler.Answer, error) {
 	switch r := a.GetResult().(type) {
 	case *handlerpb.Answer_Done:
 		return doneResult(r.Done.GetActions())
 	case *handlerpb.Answer_Reject:
-		return result{err: handler.Reject(said(r.Reject.GetReason(), "no reason given"))}
+		return handler.Answer{}, handler.Reject(said(r.Reject.GetReason(), "no reason given"))
 	case *handlerpb.Answer_Retry:
 		err := said(r.Retry.GetReason(), "the handler asked for a retry")
 		if after := r.Retry.GetAfter(); after != nil {
 			err = handler.RetryAfter(min(after.AsDuration(), maxRetryAfter), err)
 		}
-		return result{err: err}
+		return handler.Answer{}, err
 	}
-	return result{err: errors.New("the handler's answer says neither done, retry nor reject")}
+	return handler.Answer{}, errors.New("the handler's answer says neither done, retry nor reject")
 }
 
 // maxRetryAfter is as handler.RetryAfter documents it.
@@ -40,19 +40,19 @@ func said(reason, otherwise string) error {
 	return errors.New(reason)
 }
 
-func doneResult(actions []*handlerpb.Action) result {
+func doneResult(actions []*handlerpb.Action) (handler.Answer, error) {
 	if len(actions) > handlerpb.MaxActions {
-		return result{err: handler.Reject(fmt.Errorf("the answer has %d actions; at most %d are allowed", len(actions), handlerpb.MaxActions))}
+		return handler.Answer{}, handler.Reject(fmt.Errorf("the answer has %d actions; at most %d are allowed", len(actions), handlerpb.MaxActions))
 	}
 	var out []handler.Action
 	for i, p := range actions {
 		a, ok := action(p)
 		if !ok {
-			return result{err: handler.Reject(fmt.Errorf("action %d of the answer is of a kind that this informd does not know", i+1))}
+			return handler.Answer{}, handler.Reject(fmt.Errorf("action %d of the answer is of a kind that this informd does not know", i+1))
 		}
 		out = append(out, a)
 	}
-	return result{answer: handler.Answer{Actions: out}}
+	return handler.Answer{Actions: out}, nil
 }
 
 func action(p *handlerpb.Action) (handler.Action, bool) {

@@ -4,29 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
-
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// deliveries holds the events on their way between the callers of Handle and the process. It lives as long as its Host:
+// deliveries holds the events on their way between the callers of Submit and the process. It lives as long as its Host:
 // what waits, waits across processes; what was sent belongs to the process that it was sent to.
 //
 // It is bookkeeping only: it does not send, and is told the time. All methods may be called concurrently.
 type deliveries struct {
-	limit *durationpb.Duration // of every event
-	wake  chan struct{}        // tells the sender that there may be something to take; one token is enough
+	limit time.Duration // of every event
+	wake  chan struct{} // tells the sender that there may be something to take; one token is enough
 
 	mu       sync.Mutex
 	stopped  error               // set by stop: nothing is delivered any more
 	attached bool                // there is a process to send to
 	window   window              // of that process
-	waiting  fifo                // not sent; as many as there are callers of Handle
+	waiting  fifo                // not sent; as many as callers submit
 	sent     fifo                // sent and not answered, oldest first, so that deadlines ascend; within the window
 	bySeq    map[uint64]*call    // the same
 	late     map[uint64]struct{} // given up on, not answered yet; past window.abandoned the process is ended
@@ -36,11 +33,17 @@ type deliveries struct {
 	counts   Counts
 }
 
-// window is how much may be with a process at once.
+// window is how much may be with the process at once.
 type window struct {
 	events    int
 	bytes     int64 // a larger event goes alone
 	abandoned int   // of events that were given up on; more than that, and the process is beyond hope
+}
+
+// batch is what goes to the process in one message.
+type batch struct {
+	calls   []*call
+	cancels []uint64
 }
 
 // Counts are totals over the Host's life.
@@ -54,22 +57,6 @@ type Counts struct {
 	Unknown  uint64 // answers to events that were never sent, or were answered before
 }
 
-// call is one event, from Handle's call to its return.
-type call struct {
-	event    handlerpb.Event
-	size     int64
-	deadline time.Time   // since it was sent
-	done     chan result // holds the one result, so that nobody waits to give it
-	in       *fifo       // the list that the call is in; nil once it has its result or was given up by the caller
-	prev     *call
-	next     *call
-}
-
-type result struct {
-	answer handler.Answer
-	err    error
-}
-
 // errStopped is what callers get whose event was never sent, when the Host ends.
 var errStopped = errors.New("handler is stopped")
 
@@ -77,49 +64,49 @@ var errStopped = errors.New("handler is stopped")
 const maxEventBytes = handlerpb.MaxRequestBytes - 1<<20
 
 func newDeliveries(limit time.Duration) *deliveries {
-	return &deliveries{limit: durationpb.New(limit), wake: make(chan struct{}, 1), bySeq: map[uint64]*call{}, late: map[uint64]struct{}{}}
+	return &deliveries{limit: limit, wake: make(chan struct{}, 1), bySeq: map[uint64]*call{}, late: map[uint64]struct{}{}}
 }
 
-// do delivers one event: it waits for room, for the answer or for one of the reasons why there will be none.
-func (d *deliveries) do(ctx context.Context, ev *handler.Event) (handler.Answer, error) {
-	if err := ctx.Err(); err != nil {
-		return handler.Answer{}, err
+// submit has one event delivered, and answered called with the answer or with a reason why there will be none.
+func (d *deliveries) submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
+	c := &call{event: ev, size: int64(len(ev.Object) + len(ev.Old) + len(ev.Payload)), answered: answered}
+	if err := d.enter(ctx, c); err != nil {
+		answered(handler.Answer{}, err)
 	}
-	c := &call{done: make(chan result, 1)}
-	c.size = int64(len(ev.Object) + len(ev.Old) + len(ev.Payload))
-	if c.size > maxEventBytes {
-		return handler.Answer{}, handler.Reject(fmt.Errorf("the event has %d bytes, more than the %d that can be delivered", c.size, int64(maxEventBytes)))
-	}
-	d.fill(&c.event, ev)
+}
 
+func (d *deliveries) enter(ctx context.Context, c *call) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if c.size > maxEventBytes {
+		return handler.Reject(fmt.Errorf("the event has %d bytes, more than the %d that can be delivered", c.size, int64(maxEventBytes)))
+	}
 	d.mu.Lock()
-	if err := d.stopped; err != nil {
-		d.mu.Unlock()
-		return handler.Answer{}, err
+	defer d.mu.Unlock()
+	if d.stopped != nil {
+		return d.stopped
 	}
 	d.waiting.push(c)
-	d.mu.Unlock()
+	c.watch(ctx, d.giveUp)
 	d.kick()
+	return nil
+}
 
-	select {
-	case r := <-c.done:
-		return r.answer, r.err
-	case <-ctx.Done():
-	}
+// giveUp ends a call that the caller does not want any more.
+func (d *deliveries) giveUp(c *call, why error) {
 	d.mu.Lock()
-	if c.in == &d.waiting {
+	switch c.in {
+	case &d.waiting:
 		d.waiting.remove(c)
-	} else if c.in == &d.sent {
+	case &d.sent:
 		d.abandon(c)
+	default:
+		c = nil // its outcome came at the same moment
 	}
 	d.mu.Unlock()
 	d.kick()
-	select {
-	case r := <-c.done: // it came at the same moment
-		return r.answer, r.err
-	default:
-		return handler.Answer{}, ctx.Err()
-	}
+	tell([]outcome{{call: c, err: why}})
 }
 
 // attach begins a stream to a new process.
@@ -132,104 +119,116 @@ func (d *deliveries) attach(w window) {
 
 // detach ends the stream. Callers whose event was sent and not answered get err; their sequence numbers are returned.
 // What was not sent waits for the next process.
-func (d *deliveries) detach(err error) []uint64 {
+func (d *deliveries) detach(err error) (seqs []uint64) {
+	var ended []outcome
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	var seqs []uint64
 	for c := d.sent.head; c != nil; c = d.sent.head {
-		seqs = append(seqs, c.event.Seq)
-		d.finish(c, result{err: err})
+		d.release(c)
 		d.counts.Lost++
+		seqs = append(seqs, c.seq)
+		ended = append(ended, outcome{call: c, err: err})
 	}
 	d.attached, d.cancels = false, nil
 	clear(d.late)
+	d.mu.Unlock()
+	tell(ended)
 	return seqs
 }
 
-// stop ends everything: whoever waits, and whoever comes, gets err.
+// stop ends everything: who waits, and who comes, gets err.
 func (d *deliveries) stop(err error) {
+	var ended []outcome
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.stopped = err
 	for c := d.waiting.head; c != nil; c = d.waiting.head {
 		d.waiting.remove(c)
-		c.done <- result{err: err}
+		ended = append(ended, outcome{call: c, err: err})
 	}
+	d.mu.Unlock()
+	tell(ended)
 }
 
 // take returns the next message to send, or nil if there is nothing that may be sent now. Time limits count from now.
-func (d *deliveries) take(now time.Time) *handlerpb.DeliverRequest {
+func (d *deliveries) take(now time.Time) *batch {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if !d.attached {
 		return nil
 	}
-	var req *handlerpb.DeliverRequest
-	if len(d.cancels) > 0 {
-		req, d.cancels = &handlerpb.DeliverRequest{Cancel: d.cancels}, nil
-	}
-	deadline := now.Add(d.limit.AsDuration())
+	b := &batch{cancels: d.cancels}
+	d.cancels = nil
+	deadline := now.Add(d.limit)
 	size := int64(0)
 	for c := d.waiting.head; c != nil; c = d.waiting.head {
 		if d.sent.n >= d.window.events || d.sent.n > 0 && d.bytes+c.size > d.window.bytes {
 			break
 		}
-		if req == nil {
-			req = &handlerpb.DeliverRequest{}
-		}
-		if n := len(req.Events); n == handlerpb.MaxBatchEvents || n > 0 && size+c.size > handlerpb.MaxBatchBytes {
+		if n := len(b.calls); n == handlerpb.MaxBatchEvents || n > 0 && size+c.size > handlerpb.MaxBatchBytes {
 			break
 		}
 		d.waiting.remove(c)
 		d.seq++
-		c.event.Seq, c.deadline = d.seq, deadline
+		c.seq, c.deadline = d.seq, deadline
 		d.sent.push(c)
 		d.bySeq[d.seq] = c
 		d.bytes += c.size
-		d.counts.Sent++
 		size += c.size
-		req.Events = append(req.Events, &c.event)
+		b.calls = append(b.calls, c)
 	}
-	if len(req.GetEvents()) > 0 {
+	switch {
+	case len(b.calls) > 0:
+		d.counts.Sent += uint64(len(b.calls))
 		d.counts.Batches++
+	case len(b.cancels) == 0:
+		return nil
 	}
-	return req
+	return b
 }
 
-// complete gives an event its result. It reports whether the answer is one that was still wanted, or at least known.
-func (d *deliveries) complete(seq uint64, r result) (known bool) {
+// complete takes the answers of one message, and tells the callers. It returns how many of the answers are neither wanted
+// nor late.
+func (d *deliveries) complete(answers []outcome) (stray int) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c := d.bySeq[seq]; c != nil {
-		d.counts.Answered++
-		d.finish(c, r)
-		return true
+	for i := range answers {
+		a := &answers[i]
+		if c := d.bySeq[a.seq]; c != nil {
+			d.counts.Answered++
+			d.release(c)
+			a.call = c
+		} else if _, ok := d.late[a.seq]; ok || !d.attached { // when the stream is ending, all that was with the process was given up on
+			delete(d.late, a.seq)
+			d.counts.Late++
+		} else {
+			d.counts.Unknown++
+			stray++
+		}
 	}
-	if _, ok := d.late[seq]; ok || !d.attached { // when the stream is ending, all that was with the process was given up on
-		delete(d.late, seq)
-		d.counts.Late++
-		return true
+	more := d.waiting.n > 0
+	d.mu.Unlock()
+	if more {
+		d.kick()
 	}
-	d.counts.Unknown++
-	return false
+	tell(answers)
+	return stray
 }
 
 // expire gives up on events whose time is over, and says when to look again.
 func (d *deliveries) expire(now time.Time) (next time.Time) {
+	var ended []outcome
 	d.mu.Lock()
-	limit := d.limit.AsDuration()
-	next = now.Add(limit) // what is sent from now on is due no earlier
+	next = now.Add(d.limit) // what is sent from now on is due no earlier
 	for c := d.sent.head; c != nil; c = d.sent.head {
 		if c.deadline.After(now) {
 			next = c.deadline
 			break
 		}
-		d.counts.TimedOut++
-		c.done <- result{err: fmt.Errorf("no answer within the time limit of %v", limit)}
 		d.abandon(c)
+		d.counts.TimedOut++
+		ended = append(ended, outcome{call: c, err: fmt.Errorf("no answer within the time limit of %v", d.limit)})
 	}
 	d.mu.Unlock()
 	d.kick()
+	tell(ended)
 	return next
 }
 
@@ -246,22 +245,14 @@ func (d *deliveries) overdue() error {
 // abandon frees the place of an event whose answer is no longer wanted. d.mu is held.
 func (d *deliveries) abandon(c *call) {
 	d.release(c)
-	d.late[c.event.Seq] = struct{}{}
-	d.cancels = append(d.cancels, c.event.Seq)
+	d.late[c.seq] = struct{}{}
+	d.cancels = append(d.cancels, c.seq)
 }
 
-// finish hands over a result. d.mu is held.
-func (d *deliveries) finish(c *call, r result) {
-	d.release(c)
-	c.done <- r
-	if d.waiting.n > 0 {
-		d.kick()
-	}
-}
-
+// release frees the place of an event that was sent. d.mu is held.
 func (d *deliveries) release(c *call) {
 	d.sent.remove(c)
-	delete(d.bySeq, c.event.Seq)
+	delete(d.bySeq, c.seq)
 	d.bytes -= c.size
 }
 
@@ -276,51 +267,4 @@ func (d *deliveries) stats() (waiting, inFlight int, counts Counts) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.waiting.n, d.sent.n, d.counts
-}
-
-// fill puts an event into the protocol's form. The JSON is not copied.
-func (d *deliveries) fill(p *handlerpb.Event, ev *handler.Event) {
-	p.Id, p.Rule, p.Event = valid(ev.ID), valid(ev.Rule), valid(ev.Event)
-	p.Attempt = uint32(max(1, ev.Attempt))
-	p.Resource = &handlerpb.Resource{
-		Group: valid(ev.Resource.Group), Version: valid(ev.Resource.Version), Resource: valid(ev.Resource.Resource),
-	}
-	p.Namespace, p.Name, p.Uid, p.ResourceVersion = valid(ev.Namespace), valid(ev.Name), valid(ev.UID), valid(ev.ResourceVersion)
-	p.Object, p.Old, p.Payload = ev.Object, ev.Old, ev.Payload
-	p.TimeLimit = d.limit
-}
-
-// valid is s, which protobuf insists to be UTF-8: one string that is not would break the stream for all.
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
-
-// fifo is a list of calls in order; each is in one list at most.
-type fifo struct {
-	head, tail *call
-	n          int
-}
-
-func (f *fifo) push(c *call) {
-	c.in, c.prev, c.next = f, f.tail, nil
-	if f.tail == nil {
-		f.head = c
-	} else {
-		f.tail.next = c
-	}
-	f.tail = c
-	f.n++
-}
-
-func (f *fifo) remove(c *call) {
-	if c.prev == nil {
-		f.head = c.next
-	} else {
-		c.prev.next = c.next
-	}
-	if c.next == nil {
-		f.tail = c.prev
-	} else {
-		c.next.prev = c.prev
-	}
-	c.in, c.prev, c.next = nil, nil, nil
-	f.n--
 }

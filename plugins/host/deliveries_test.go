@@ -11,27 +11,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/plugins/handler"
-	"github.com/informd/informd/plugins/handlerpb"
 )
 
 // call puts n events of the given sizes into d, each from a caller of its own, and leaves them waiting, in order.
 func waitingCalls(t *testing.T, d *deliveries, results chan<- string, sizes ...int) {
 	t.Helper()
 	for i, size := range sizes {
-		go func() {
-			ev := handler.Event{Name: fmt.Sprint(i), Object: make([]byte, size)}
-			_, err := d.do(t.Context(), &ev)
-			results <- fmt.Sprintf("%d: %v", i, err)
-		}()
-		synctest.Wait()
+		ev := handler.Event{Name: fmt.Sprint(i), Object: make([]byte, size)}
+		d.submit(t.Context(), &ev, func(_ handler.Answer, err error) { results <- fmt.Sprintf("%d: %v", i, err) })
 	}
 }
 
 // taken names the events of a message.
-func taken(req *handlerpb.DeliverRequest) []string {
+func taken(b *batch) []string {
 	var names []string
-	for _, ev := range req.GetEvents() {
-		names = append(names, fmt.Sprintf("%s as %d", ev.GetName(), ev.GetSeq()))
+	for _, c := range b.calls {
+		names = append(names, fmt.Sprintf("%s as %d", c.event.Name, c.seq))
 	}
 	return names
 }
@@ -62,7 +57,7 @@ func TestWindow(t *testing.T) {
 				d.attach(c.window)
 				var got []int
 				for req := d.take(time.Now()); req != nil; req = d.take(time.Now()) {
-					got = append(got, len(req.GetEvents()))
+					got = append(got, len(req.calls))
 				}
 				if diff := cmp.Diff(c.want, got); diff != "" {
 					t.Error(diff)
@@ -84,7 +79,7 @@ func TestOrder(t *testing.T) {
 		if diff := cmp.Diff([]string{"0 as 1", "1 as 2"}, taken(d.take(time.Now()))); diff != "" {
 			t.Error(diff)
 		}
-		d.complete(2, result{})
+		d.complete([]outcome{{seq: 2}})
 		if got := <-results; got != "1: <nil>" {
 			t.Error(got)
 		}
@@ -105,7 +100,7 @@ func TestOrder(t *testing.T) {
 		if diff := cmp.Diff([]string{"3 as 1"}, taken(d.take(time.Now()))); diff != "" {
 			t.Error(diff)
 		}
-		if d.complete(3, result{}) {
+		if d.complete([]outcome{{seq: 3}}) == 0 {
 			t.Error("an answer to an event of the last process counts")
 		}
 		d.stop(errStopped)
@@ -126,7 +121,7 @@ func TestExpire(t *testing.T) {
 		if next := d.expire(start.Add(59 * time.Second)); !next.Equal(start.Add(time.Minute)) {
 			t.Errorf("next is %v", next.Sub(start))
 		}
-		d.complete(2, result{})
+		d.complete([]outcome{{seq: 2}})
 		<-results
 		d.take(start.Add(30 * time.Second))
 		if next := d.expire(start.Add(time.Minute)); !next.Equal(start.Add(90 * time.Second)) {
@@ -135,7 +130,7 @@ func TestExpire(t *testing.T) {
 		if got := <-results; got != "0: no answer within the time limit of 1m0s" {
 			t.Error(got)
 		}
-		if diff := cmp.Diff([]uint64{1}, d.take(start).GetCancel()); diff != "" {
+		if diff := cmp.Diff([]uint64{1}, d.take(start).cancels); diff != "" {
 			t.Error(diff)
 		}
 		if err := d.overdue(); err != nil {
@@ -146,7 +141,7 @@ func TestExpire(t *testing.T) {
 		if err := d.overdue(); err == nil {
 			t.Error("two are not")
 		}
-		if !d.complete(1, result{}) || d.overdue() != nil {
+		if d.complete([]outcome{{seq: 1}}) != 0 || d.overdue() != nil {
 			t.Error("a late answer shows that the handler let go")
 		}
 		if _, _, counts := d.stats(); counts != (Counts{Sent: 3, Batches: 2, Answered: 1, TimedOut: 2, Late: 1}) {
@@ -163,7 +158,7 @@ func TestGiveUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error, 2)
 		for range 2 {
-			go func() { _, err := d.do(ctx, &handler.Event{}); errs <- err }()
+			d.submit(ctx, &handler.Event{}, func(_ handler.Answer, err error) { errs <- err })
 		}
 		synctest.Wait()
 		d.take(time.Now())
@@ -176,7 +171,7 @@ func TestGiveUp(t *testing.T) {
 		if waiting, inFlight, _ := d.stats(); waiting != 0 || inFlight != 0 || len(d.bySeq) != 0 || d.bytes != 0 {
 			t.Errorf("left: %d, %d, %d, %d", waiting, inFlight, len(d.bySeq), d.bytes)
 		}
-		if diff := cmp.Diff([]uint64{1}, d.take(time.Now()).GetCancel()); diff != "" {
+		if diff := cmp.Diff([]uint64{1}, d.take(time.Now()).cancels); diff != "" {
 			t.Error(diff)
 		}
 	})

@@ -5,7 +5,7 @@
 // configure, then one stream of deliveries beside regular health checks, and a drain at the end. A process that crashes,
 // hangs, breaks the protocol or never answers is ended, with everything that it started, and launched again with
 // growing pauses. Handle delivers an event to whichever process is ready, and satisfies handler.Handler: who calls it
-// cannot tell a process from a function.
+// cannot tell a process from a function. Submit is the same for who does not want to wait.
 //
 // What it guarantees, whatever the process does: every call to the process has a deadline; every buffer has a bound;
 // nothing that the process writes can crash, fill or block the daemon; an event is either answered, or reported
@@ -16,5 +16,6 @@
 //
 // The files, in the order of a process's life: spec.go and executable.go (what is to run), process*.go (one process
 // group and its pipes), logs.go (what it writes), runner.go and handshake.go (its first words, for go-plugin),
-// session.go (one process from launch to end), deliveries.go and stream.go (events and answers), host.go (supervision).
+// session.go (one process from launch to end), call.go, deliveries.go, encode.go and stream.go (events and answers), host.go
+// (supervision).
 package host

@@ -69,9 +69,18 @@ func New(spec Spec, opts Options) *Host {
 // Handle delivers ev and returns the handler's answer. It blocks while no process is ready or the window is full. The
 // spec's time limit counts from the sending on; after it, and when ctx ends, the handler is told that its answer is no
 // longer wanted. The error wraps [handler.ErrLost] when the process went away with the event; ev may then have been
-// handled, and is to be sent again with a higher Attempt.
+// handled, and is to be sent again with a higher Attempt. ev's JSON is not copied and must never be changed.
 func (h *Host) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
-	return h.deliveries.do(ctx, &ev)
+	answered := make(chan outcome, 1) // comes once
+	h.Submit(ctx, &ev, func(a handler.Answer, err error) { answered <- outcome{answer: a, err: err} })
+	o := <-answered
+	return o.answer, o.err
+}
+
+// Submit does what Handle does and returns at once. answered is called once, with what Handle would return, from any
+// goroutine, perhaps before Submit returns; it must not block. ev must never be changed.
+func (h *Host) Submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
+	h.deliveries.submit(ctx, ev, answered)
 }
 
 // Ready waits until a process takes events.

@@ -110,7 +110,7 @@ func TestCallerGivesUp(t *testing.T) {
 }
 
 func TestStrayAnswers(t *testing.T) {
-	for mode, stray := range map[string]uint64{"twice": 2, "unknown": 3} {
+	for mode, stray := range map[string]uint64{"twice": 2, "unknown": 3, "strays": 100_000} {
 		t.Run(mode, func(t *testing.T) {
 			log := &recorder{}
 			h := start(t, spec(mode), host.Options{Logger: log.logger()})

@@ -93,6 +93,9 @@ var modes = map[string]func(){
 	"unknown": func() {
 		serveRaw(raw{answer: func(n uint64) *handlerpb.DeliverResponse { return done(n+1000, 0, 1<<63, n) }})
 	},
+	"strays": func() {
+		serveRaw(raw{answer: func(n uint64) *handlerpb.DeliverResponse { return done(append(make([]uint64, 100_000), n)...) }})
+	},
 	"empty": func() {
 		serveRaw(raw{answer: func(n uint64) *handlerpb.DeliverResponse {
 			return &handlerpb.DeliverResponse{Answers: []*handlerpb.Answer{{Seq: n}, nil}}

@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -22,6 +23,7 @@ type stream struct {
 	deliveries *deliveries
 	health     func(problem string) // told what the handler says of its health; "" is healthy
 	grpc       handlerpb.Handler_DeliverClient
+	answers    []outcome // receive's; empty between messages
 }
 
 // deliver runs the stream until ctx ends, and drains then (nil), or until the process is of no use any more (an error
@@ -30,7 +32,7 @@ func (s *stream) deliver(ctx context.Context) error {
 	whole, abort := context.WithCancel(context.WithoutCancel(ctx)) // it outlives ctx by the drain
 	defer abort()
 	var err error
-	if s.grpc, err = s.api.Deliver(whole); err != nil {
+	if s.grpc, err = s.api.Deliver(whole, grpc.ForceCodecV2(protoCodec)); err != nil {
 		return s.explain("deliver", 0, err)
 	}
 	s.deliveries.attach(s.window())
@@ -77,6 +79,7 @@ func (s *stream) window() window {
 // A process that does not read its stream would block it for ever, while it can be well by all other signs: past twice
 // the time limit, when all that was sent has long expired, it is ended.
 func (s *stream) send(ctx, working context.Context) error {
+	enc := newEncoder(s.spec.Timeout)
 	patience := 2 * s.spec.Timeout
 	blocked := time.AfterFunc(patience, func() {
 		s.run.kill(fmt.Errorf("it did not take an event from its stream within %v", patience))
@@ -88,7 +91,7 @@ func (s *stream) send(ctx, working context.Context) error {
 		}
 		if req := s.deliveries.take(time.Now()); req != nil {
 			blocked.Reset(patience)
-			err := s.grpc.Send(req)
+			err := s.grpc.SendMsg(enc.message(req))
 			blocked.Stop()
 			if err != nil && !errors.Is(err, io.EOF) {
 				return fmt.Errorf("send events: %w", err)
@@ -98,7 +101,6 @@ func (s *stream) send(ctx, working context.Context) error {
 		} else {
 			select {
 			case <-s.deliveries.wake:
-				runtime.Gosched() // others who are about to add an event make the batch larger, at no delay
 			case <-working.Done():
 			}
 		}
@@ -107,7 +109,7 @@ func (s *stream) send(ctx, working context.Context) error {
 		}
 		if ctx.Err() != nil {
 			if seqs := s.deliveries.detach(lost(errStopping)); len(seqs) > 0 {
-				_ = s.grpc.Send(&handlerpb.DeliverRequest{Cancel: seqs})
+				_ = s.grpc.SendMsg(enc.message(&batch{cancels: seqs}))
 			}
 			_ = s.grpc.CloseSend()
 		}
@@ -123,17 +125,7 @@ func (s *stream) receive(working context.Context) error {
 		if err != nil {
 			return s.broken(working, err)
 		}
-		stray := 0
-		for _, seq := range resp.GetDone() {
-			if !s.deliveries.complete(seq, result{}) {
-				stray++
-			}
-		}
-		for _, a := range resp.GetAnswers() {
-			if !s.deliveries.complete(a.GetSeq(), answerResult(a)) {
-				stray++
-			}
-		}
+		stray := s.complete(resp)
 		if stray == len(resp.GetDone())+len(resp.GetAnswers()) { // it may say nothing without end
 			sleep(working, floodPause)
 		}
@@ -142,6 +134,27 @@ func (s *stream) receive(working context.Context) error {
 			s.log.Warn("handler answers events that are not with it; ignored", "answers", stray)
 		}
 	}
+}
+
+// complete takes a message of answers, a few at a time: it may have millions.
+func (s *stream) complete(resp *handlerpb.DeliverResponse) (stray int) {
+	for seqs := range slices.Chunk(resp.GetDone(), handlerpb.MaxBatchEvents) {
+		s.answers = s.answers[:0]
+		for _, seq := range seqs {
+			s.answers = append(s.answers, outcome{seq: seq})
+		}
+		stray += s.deliveries.complete(s.answers)
+	}
+	for answers := range slices.Chunk(resp.GetAnswers(), handlerpb.MaxBatchEvents) {
+		s.answers = s.answers[:0]
+		for _, a := range answers {
+			answer, err := answerResult(a)
+			s.answers = append(s.answers, outcome{seq: a.GetSeq(), answer: answer, err: err})
+		}
+		stray += s.deliveries.complete(s.answers)
+	}
+	clear(s.answers[:cap(s.answers)])
+	return stray
 }
 
 // strayPause is the least time between two complaints about answers that nobody asked for.

@@ -1,0 +1,145 @@
+package host
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+const testLimit = 1500 * time.Millisecond
+
+// inProto is the message as protobuf's generated code has it.
+func (b *batch) inProto() *handlerpb.DeliverRequest {
+	req := &handlerpb.DeliverRequest{Cancel: b.cancels}
+	text := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+	for _, c := range b.calls {
+		ev := c.event
+		req.Events = append(req.Events, &handlerpb.Event{
+			Seq: c.seq, Id: text(ev.ID), Rule: text(ev.Rule), Event: text(ev.Event), Attempt: uint32(max(1, ev.Attempt)),
+			Resource: &handlerpb.Resource{
+				Group: text(ev.Resource.Group), Version: text(ev.Resource.Version), Resource: text(ev.Resource.Resource),
+			},
+			Namespace: text(ev.Namespace), Name: text(ev.Name), Uid: text(ev.UID), ResourceVersion: text(ev.ResourceVersion),
+			Object: ev.Object, Old: ev.Old, Payload: ev.Payload, TimeLimit: durationpb.New(testLimit),
+		})
+	}
+	return req
+}
+
+// encodes checks that protobuf reads out of the encoder's message what was put in.
+func (e *encoder) encodes(t *testing.T, b *batch) {
+	t.Helper()
+	message := mem.BufferSlice(e.message(b))
+	wire := message.Materialize()
+	message.Free()
+	var got handlerpb.DeliverRequest
+	if err := proto.Unmarshal(wire, &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := b.inProto(); !proto.Equal(want, &got) {
+		t.Error(cmp.Diff(want, &got, protocmp.Transform()))
+	}
+}
+
+func full() *handler.Event {
+	return &handler.Event{
+		ID: "r/u/updated/7", Rule: "r", Event: "updated", Attempt: 3,
+		Resource:  handler.Resource{Group: "apps", Version: "v1", Resource: "deployments"},
+		Namespace: "shop", Name: "wéb", UID: "u", ResourceVersion: "7",
+		Object: []byte(`{"a":1}`), Old: []byte(`{"a":0}`), Payload: []byte(`[]`),
+	}
+}
+
+// A new field of the protocol is one that the encoder should know.
+func TestEncodesEveryField(t *testing.T) {
+	req := (&batch{calls: []*call{{event: full(), seq: 1}}, cancels: []uint64{1}}).inProto()
+	for _, m := range []proto.Message{req, req.GetEvents()[0], req.GetEvents()[0].GetResource()} {
+		reflected := m.ProtoReflect()
+		for fields, i := reflected.Descriptor().Fields(), 0; i < fields.Len(); i++ {
+			if !reflected.Has(fields.Get(i)) {
+				t.Errorf("no %s", fields.Get(i).FullName())
+			}
+		}
+	}
+}
+
+func TestEncode(t *testing.T) {
+	e := newEncoder(testLimit)
+	var many batch
+	for i := range 32 {
+		ev := full()
+		ev.Name = strings.Repeat("x", i*100) // more text than was expected
+		many.calls = append(many.calls, &call{event: ev, seq: uint64(i) * 1000})
+		many.cancels = append(many.cancels, 1<<63>>i)
+	}
+	empty := &handler.Event{Attempt: -1, Object: []byte{}}
+	broken := &handler.Event{Name: "a\xffb", Rule: "\xc3", Resource: handler.Resource{Group: "\xff"}, Attempt: 1 << 32}
+	for _, c := range []struct {
+		why string
+		batch
+	}{
+		{"one event", batch{calls: []*call{{event: full(), seq: 1 << 63}}}},
+		{"with nothing in it", batch{calls: []*call{{event: empty}}}},
+		{"with text that is not UTF-8", batch{calls: []*call{{event: broken, seq: 1}}}},
+		{"many events and cancels", many},
+		{"after those", batch{calls: []*call{{event: full(), seq: 1}}}},
+		{"cancels alone", batch{cancels: []uint64{0, 1, 1 << 63}}},
+	} {
+		t.Run(c.why, func(t *testing.T) { e.encodes(t, &c.batch) })
+	}
+}
+
+func FuzzEncode(f *testing.F) {
+	f.Add("r/u/updated/7", "r", "", "wéb", []byte(`{"a":1}`), []byte(`{}`), uint64(1), 1)
+	f.Add("\xff", "\xc3\xc3", "x", "\xed\xa0\x80", []byte(nil), make([]byte, 5000), uint64(1<<63), 1<<40)
+	e := newEncoder(testLimit)
+	f.Fuzz(func(t *testing.T, id, rule, namespace, name string, object, payload []byte, seq uint64, attempt int) {
+		ev := &handler.Event{
+			ID: id, Rule: rule, Namespace: namespace, Name: name, UID: id, Attempt: attempt,
+			Resource: handler.Resource{Resource: name}, Object: object, Old: payload, Payload: payload,
+		}
+		e.encodes(t, &batch{calls: []*call{{event: ev, seq: seq}, {event: full(), seq: seq + 1}}, cancels: []uint64{seq}})
+	})
+}
+
+// What may be large is not copied.
+func TestEncodeSharesJSON(t *testing.T) {
+	ev := full()
+	found := 0
+	for _, part := range newEncoder(testLimit).message(&batch{calls: []*call{{event: ev}, {event: ev}}}) {
+		for _, json := range [][]byte{ev.Object, ev.Old, ev.Payload} {
+			if b := part.ReadOnlyData(); bytes.Equal(b, json) && &b[0] == &json[0] {
+				found++
+			}
+		}
+	}
+	if found != 6 {
+		t.Errorf("%d of 6", found)
+	}
+}
+
+// BenchmarkEncode encodes one event of 3 KB, of a batch of 16.
+func BenchmarkEncode(b *testing.B) {
+	var batch batch
+	for i := range 16 {
+		ev := full()
+		ev.Name, ev.Object, ev.Old, ev.Payload = fmt.Sprint("web-", i), make([]byte, 3000), nil, nil
+		batch.calls = append(batch.calls, &call{event: ev, seq: uint64(i)})
+	}
+	e := newEncoder(testLimit)
+	b.ReportAllocs()
+	for n := 0; n < b.N; n += 16 {
+		mem.BufferSlice(e.message(&batch)).Free()
+	}
+}
