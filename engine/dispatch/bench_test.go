@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
@@ -13,13 +15,26 @@ import (
 // One operation is a change of an object on its way from Offer to Done, of 10,000 objects, with a handler that does
 // nothing.
 func BenchmarkDelivery(b *testing.B) {
+	b.Run("handler", func(b *testing.B) {
+		benchmarkDelivery(b, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) { return handler.Answer{}, nil }))
+	})
+	b.Run("submitter", func(b *testing.B) { benchmarkDelivery(b, atOnce{}) })
+}
+
+// atOnce is a Submitter that answers at once.
+type atOnce struct{ handler.Handler }
+
+func (atOnce) Submit(_ context.Context, _ *handler.Event, answered func(handler.Answer, error)) {
+	answered(handler.Answer{}, nil)
+}
+
+func benchmarkDelivery(b *testing.B, h handler.Handler) {
 	const objects = 10_000
 	matches := make([]rule.Match, objects)
 	for i := range matches {
 		matches[i] = updated(fmt.Sprint("web", i), fmt.Sprint("u", i), 2)
 	}
 	var ended sync.WaitGroup
-	h := handler.Func(func(context.Context, handler.Event) (handler.Answer, error) { return handler.Answer{}, nil })
 	d := New(Handler{Handler: h}, NewMemory(MemoryOptions{}), Options{
 		Observer: Observer{Delivered: func(Delivery) { ended.Done() }},
 	})
@@ -31,6 +46,7 @@ func BenchmarkDelivery(b *testing.B) {
 		_ = d.Run(ctx)
 	}()
 	b.ReportAllocs()
+	before := cpuTime(b)
 	for i := 0; b.Loop(); i++ {
 		if i%objects == 0 {
 			ended.Wait()
@@ -39,6 +55,16 @@ func BenchmarkDelivery(b *testing.B) {
 		l.Offer(matches[i%objects])
 	}
 	ended.Wait()
+	b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/1e3/float64(b.N), "cpu-µs/op")
 	cancel()
 	<-stopped
+}
+
+// cpuTime is what the process has used of the CPU so far.
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

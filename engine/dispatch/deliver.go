@@ -14,18 +14,51 @@ import (
 // maxActions is how many actions one answer may ask for: handler.Answer says so.
 const maxActions = 64
 
-// deliver makes one attempt at j and settles what becomes of it. run is the context of Run, which ends before ctx.
-func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
-	lane, key, del := j.lane, j.item.Key, j.item.Value
-	if del.stale {
-		lane.refresh(&del)
-	}
-	del.attempts++
-	ev := lane.event(del)
-	start := time.Now()
-	err := d.handle(ctx, ev)
-	end := time.Now()
+// flight is one attempt at a delivery.
+type flight struct {
+	job
+	event handler.Event // never changed once the handler has it
+	began time.Time
+}
 
+// deliver begins an attempt at j, and does not block. run is the context of Run, which ends before ctx.
+func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
+	f := &flight{job: j}
+	if !f.item.Value.stale {
+		d.hand(ctx, run, f)
+		return
+	}
+	d.flights.Go(func() { // a payload takes as long as its rule has it take
+		f.lane.refresh(&f.item.Value)
+		d.hand(ctx, run, f)
+	})
+}
+
+// hand hands f to the handler.
+func (d *Dispatcher) hand(ctx, run context.Context, f *flight) {
+	f.item.Value.attempts++
+	f.event = f.lane.event(f.item.Value)
+	f.began = time.Now()
+	answered := func(answer handler.Answer, err error) {
+		if err == nil && len(answer.Actions) == 0 {
+			d.settle(run, f, nil)
+			return
+		}
+		d.flights.Go(func() { // actions, dead letters and the log take time that is not the handler's
+			d.settle(run, f, d.act(ctx, f.event, answer, err))
+		})
+	}
+	if submitter, ok := d.handler.Handler.(Submitter); ok {
+		submitter.Submit(ctx, &f.event, answered)
+		return
+	}
+	d.flights.Go(func() { answered(d.handle(ctx, f.event)) })
+}
+
+// settle settles what becomes of f, which ends.
+func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
+	lane, key, del := f.lane, f.item.Key, f.item.Value
+	end := time.Now()
 	var v verdict
 	if run.Err() != nil && err != nil && !errors.Is(err, handler.ErrReject) {
 		v = verdict{result: Cancelled} // perhaps for no other reason than that everything ends
@@ -33,11 +66,11 @@ func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 		del, v = d.handler.Retry.judge(del, err)
 	}
 	if v.result == Rejected || v.result == Dead {
-		v = d.bury(j, ev, v, end)
+		v = d.bury(f, v, end)
 	}
 	if v.result.repeats() {
 		if v.result != Cancelled {
-			lane.logFailure(end, ev, key, v)
+			lane.logFailure(end, f.event, key, v)
 		}
 		lane.queue.Retry(key, del, v.after)
 	} else {
@@ -46,23 +79,24 @@ func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 	if d.opts.Observer.Delivered != nil {
 		d.opts.Observer.Delivered(Delivery{
 			Rule: lane.rule, Handler: d.handler.Name, Result: v.result,
-			Duration: end.Sub(start), Latency: end.Sub(j.item.Since),
+			Duration: end.Sub(f.began), Latency: end.Sub(f.item.Since),
 		})
 	}
+	d.land(f.job)
 }
 
-// handle has the handler answer, and its actions carried out.
-func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			d.log.Error("handler panicked", "rule", ev.Rule, "id", ev.ID, "stack", bounded(string(debug.Stack()), 4096))
-			err = fmt.Errorf("handler panicked: %v", p)
-		}
-	}()
-	answer, err := d.handler.Handler.Handle(ctx, ev)
+// handle has the handler answer.
+func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (answer handler.Answer, err error) {
+	defer d.recovered(ev, &err)
+	return d.handler.Handler.Handle(ctx, ev)
+}
+
+// act carries out what an answer asks for, if it is done.
+func (d *Dispatcher) act(ctx context.Context, ev handler.Event, answer handler.Answer, failure error) (err error) {
+	defer d.recovered(ev, &err)
 	switch n := len(answer.Actions); {
-	case err != nil || n == 0:
-		return err
+	case failure != nil || n == 0:
+		return failure
 	case d.opts.Actions == nil:
 		return handler.Reject(fmt.Errorf("the answer asks for %d actions, and the handler is allowed none", n))
 	case n > maxActions:
@@ -71,15 +105,24 @@ func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (err error) {
 	return d.opts.Actions(ctx, ev.Rule, ev, answer.Actions)
 }
 
-// bury makes a dead letter of j. If that cannot be kept, the event is repeated rather than lost.
-func (d *Dispatcher) bury(j job, ev handler.Event, v verdict, now time.Time) verdict {
+// recovered makes an error of a panic. It is deferred.
+func (d *Dispatcher) recovered(ev handler.Event, err *error) {
+	if p := recover(); p != nil {
+		d.log.Error("handler panicked", "rule", ev.Rule, "id", ev.ID, "stack", bounded(string(debug.Stack()), 4096))
+		*err = fmt.Errorf("handler panicked: %v", p)
+	}
+}
+
+// bury makes a dead letter of f. If that cannot be kept, the event is repeated rather than lost.
+func (d *Dispatcher) bury(f *flight, v verdict, now time.Time) verdict {
+	ev := f.event
 	letter := Letter{
-		ID: ev.ID, Rule: ev.Rule, Handler: d.handler.Name, Key: j.item.Key, Match: j.item.Value.match,
-		Reason: bounded(v.reason, maxReason), Attempts: ev.Attempt, Since: j.item.Since, Died: now,
+		ID: ev.ID, Rule: ev.Rule, Handler: d.handler.Name, Key: f.item.Key, Match: f.item.Value.match,
+		Reason: bounded(v.reason, maxReason), Attempts: ev.Attempt, Since: f.item.Since, Died: now,
 	}
 	letter.Match.Payload = ev.Payload // made anew, perhaps
 	attrs := []any{
-		"rule", ev.Rule, "key", j.item.Key.String(), "id", ev.ID, "attempt", ev.Attempt,
+		"rule", ev.Rule, "key", f.item.Key.String(), "id", ev.ID, "attempt", ev.Attempt,
 		"reason", bounded(v.reason, maxLogged),
 	}
 	if err := d.dead.Add(letter); err != nil {

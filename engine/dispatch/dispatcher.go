@@ -10,8 +10,9 @@
 // it becomes a dead letter, and later changes of the object go on. Everything else is retried with backoff, which holds
 // up that object only.
 //
-// The package knows a handler as a handler.Handler and cannot tell a process from a function. It does not know where
-// matches come from, applies no time limit of its own, and writes nothing to disk.
+// The package knows a handler as a handler.Handler, or as a [Submitter] where a goroutine for each event would be a waste,
+// and cannot tell a process from a function. It does not know where matches come from, applies no time limit of its own,
+// and writes nothing to disk.
 package dispatch
 
 import (
@@ -28,7 +29,8 @@ import (
 
 // Handler is a handler with the limits that its operator set.
 type Handler struct {
-	Name    string
+	Name string
+	// Handler is called in a goroutine of its own for each event, unless it is a Submitter.
 	Handler handler.Handler
 	// Ready blocks until the handler can take an event, or ctx ends. It is asked before each event is taken, from one
 	// goroutine. nil means always. An error, which is logged, asks to try again later.
@@ -39,6 +41,13 @@ type Handler struct {
 	// stays in the lanes, where it is merged. nil means no limit of its own.
 	Limit func() int
 	Retry Retry
+}
+
+// Submitter is implemented by handlers that do their work elsewhere, and need no goroutine that waits for each answer.
+type Submitter interface {
+	// Submit does what Handle does and returns at once. answered is called once, with what Handle would return, from any
+	// goroutine, perhaps before Submit returns; it does not block. ev is never changed.
+	Submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error))
 }
 
 // Options are what a Dispatcher can do without.
@@ -91,6 +100,8 @@ type Dispatcher struct {
 
 	// wake tells Run that there may be something to take. It holds one message; more would say the same.
 	wake chan struct{}
+	// flights are the deliveries that have not ended, and the goroutines that some of them need.
+	flights sync.WaitGroup
 
 	mu       sync.Mutex
 	ready    []*Lane // those that may have something to take, each at most once, in turn
@@ -127,26 +138,16 @@ func New(h Handler, dead DeadLetters, o Options) *Dispatcher {
 func (d *Dispatcher) Run(ctx context.Context) error {
 	inFlight, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	var workers sync.WaitGroup
-	slots := make(chan struct{}, d.handler.Concurrency) // one message per worker: past it nothing is taken
 	for {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-		}
 		j, ok := d.next(ctx)
 		if !ok {
 			break
 		}
-		workers.Go(func() {
-			d.deliver(inFlight, ctx, j)
-			d.land(j)
-			<-slots
-		})
+		d.deliver(inFlight, ctx, j)
 	}
 	drained := make(chan struct{})
 	go func() {
-		workers.Wait()
+		d.flights.Wait()
 		close(drained)
 	}()
 	select {
@@ -209,7 +210,11 @@ func (d *Dispatcher) gate(ctx context.Context) bool {
 
 // hasRoom tells whether the handler takes another event. When one has landed Run looks again.
 func (d *Dispatcher) hasRoom() bool {
-	return d.handler.Limit == nil || d.InFlight() < d.handler.Limit()
+	limit := d.handler.Concurrency
+	if d.handler.Limit != nil {
+		limit = min(limit, d.handler.Limit())
+	}
+	return d.InFlight() < limit
 }
 
 // take takes what is next, from each lane in turn.
@@ -235,15 +240,18 @@ func (d *Dispatcher) take() (j job, ok bool) {
 		ok = d.suspects.pass(j)
 	}
 	d.inFlight++
+	d.flights.Add(1)
 	return j, true
 }
 
 // land is called when a job has ended.
 func (d *Dispatcher) land(j job) {
+	defer d.flights.Done()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.inFlight--
-	if d.suspects.landed(j) || d.handler.Limit != nil {
+	d.suspects.landed(j)
+	if len(d.ready) > 0 || d.suspects.wait() {
 		d.notify()
 	}
 }

@@ -131,6 +131,7 @@ func FuzzLane(f *testing.F) {
 	f.Add([]byte{0, 0, 8, 2, 8, 0, 8, 0}, []byte{4, 4, 5, 0})
 	f.Add([]byte{1, 0, 8, 2, 8, 0, 8, 0, 9, 1, 9, 2, 3}, []byte{7, 4, 5, 5, 5, 6})
 	f.Add([]byte{6, 8, 2, 16, 3, 24, 1, 7, 8, 0, 8, 1, 8, 0}, []byte{13, 21, 29, 5, 13, 4, 12})
+	f.Add([]byte{38, 8, 2, 16, 3, 24, 1, 7, 8, 0, 8, 1, 8, 0}, []byte{13, 21, 29, 5, 13, 4, 12})
 	f.Fuzz(func(t *testing.T, changes, answers []byte) {
 		if len(changes)+len(answers) > 500 {
 			t.Skip("longer programs only take longer")
@@ -156,7 +157,11 @@ func witnessed(t *testing.T, changes, answers []byte) {
 	}
 	setup := next()
 	every := setup&1 == 1
-	d := New(Handler{Handler: h, Concurrency: int(setup>>1&3) + 1, Retry: Retry{Attempts: int(setup >> 3 & 3), MaxBackoff: 4 * time.Second}},
+	var implementation handler.Handler = h
+	if setup>>5&1 == 1 {
+		implementation = elsewhere{h}
+	}
+	d := New(Handler{Handler: implementation, Concurrency: int(setup>>1&3) + 1, Retry: Retry{Attempts: int(setup >> 3 & 3), MaxBackoff: 4 * time.Second}},
 		NewMemory(MemoryOptions{}), Options{})
 	l := d.Lane("r", pods, LaneOptions{Every: every})
 	start(t, d)

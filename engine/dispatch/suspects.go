@@ -16,7 +16,7 @@ func (j job) suspect() bool { return j.item.Value.losses > 0 }
 
 // next is the one that was held the longest, if it may go now.
 func (s *suspects) next() (j job, ok bool) {
-	if s.out || len(s.held) == 0 {
+	if !s.wait() {
 		return job{}, false
 	}
 	j = s.held[0]
@@ -35,14 +35,15 @@ func (s *suspects) pass(j job) bool {
 	return true
 }
 
-// landed is told of each job that ended. It returns true if another may go now.
-func (s *suspects) landed(j job) bool {
-	if !j.suspect() {
-		return false
+// landed is told of each job that ended.
+func (s *suspects) landed(j job) {
+	if j.suspect() {
+		s.out = false
 	}
-	s.out = false
-	return len(s.held) > 0
 }
+
+// wait tells whether there is one that may go now.
+func (s *suspects) wait() bool { return !s.out && len(s.held) > 0 }
 
 // forget drops what is held of a lane.
 func (s *suspects) forget(lane *Lane) {
