@@ -66,6 +66,7 @@ func (e *evaluator) onDelta(d delta.Delta, tree any) {
 	if tree != nil {
 		e.look.decoder.Remember(d.Object, tree)
 	}
+	defer e.look.decoder.Forget() // tree is not ours for longer
 	e.set.Each(d, &e.look, func(i int, _ *rule.Rule) {
 		e.look.rule = e.rules[i]
 		e.rules[i].onDelta(d, &e.look)

@@ -2,29 +2,30 @@ package object
 
 import "github.com/informd/informd/engine/object/scan"
 
-// Decode decodes what p covers, and nothing else, into a tree of map[string]any, []any, string, bool, nil, int64 (an
-// integer that fits) and float64. A list has all of its elements, so that indexes and lengths are right, with nil
-// for those of which nothing is covered; a map only has the keys on covered paths. The tree is the caller's. Nothing
-// covered gives nil.
-func (o *Object) Decode(p *Paths) any {
+// Decode decodes what p covers, and nothing else: the value of a [Tree], which is the caller's.
+func (o *Object) Decode(p *Paths) any { return o.decode(p, nil) }
+
+func (o *Object) decode(p *Paths, maps *branches) any {
 	if p.IsEmpty() {
 		return nil
 	}
 	text, borrowed := o.content.Load().borrow()
 	defer giveBack(borrowed)
 	s := scan.New(text)
-	w := walker{s: &s}
-	tree, _ := w.value(nil, p, elsewhere) // valid
-	return tree
+	w := walker{s: &s, maps: maps}
+	value, _ := w.value(nil, p, elsewhere) // valid
+	return value
 }
 
-// Decoder decodes the same paths of one object after another, and remembers the last two objects' trees: those of a
-// change, which any number of expressions look at. The trees must not be changed. It is not safe for concurrent use.
+// Decoder decodes the same paths of one object after another, and remembers what it decoded of the last two: those of a
+// change, which any number of expressions look at. What it gives is part of a [Tree] that ends when two others were asked
+// for, or with [Decoder.Forget]. It is not safe for concurrent use.
 type Decoder struct {
 	paths *Paths
 	last  [2]struct {
 		object *Object
-		tree   any
+		value  any
+		maps   branches // of value, unless that is another's
 	}
 	next int
 }
@@ -32,7 +33,7 @@ type Decoder struct {
 // NewDecoder makes a Decoder of p, which must not change while it is in use.
 func NewDecoder(p *Paths) *Decoder { return &Decoder{paths: p} }
 
-// Tree is o.Decode(p), or what it was last time. A nil Object gives nil.
+// Tree is what Decode gives, or what it was last time. A nil Object gives nil.
 func (d *Decoder) Tree(o *Object) any {
 	if o == nil {
 		return nil
@@ -40,20 +41,30 @@ func (d *Decoder) Tree(o *Object) any {
 	for i := range d.last {
 		if d.last[i].object == o {
 			d.next = 1 - i
-			return d.last[i].tree
+			return d.last[i].value
 		}
 	}
-	tree := o.Decode(d.paths)
-	d.Remember(o, tree)
-	return tree
+	last := &d.last[d.next]
+	last.maps.recycle()
+	last.object, last.value = o, o.decode(d.paths, &last.maps)
+	d.next = 1 - d.next
+	return last.value
 }
 
-// Remember has Tree give tree for o, which must be o.Decode(p) or more: what a [Parser] gave, say.
-func (d *Decoder) Remember(o *Object, tree any) {
+// Remember has Tree give value for o, until Forget: what Decode would give, or more, as a [Parser] has read it.
+func (d *Decoder) Remember(o *Object, value any) {
 	i := d.next
 	if d.last[1-i].object == o {
 		i = 1 - i
 	}
-	d.last[i].object, d.last[i].tree = o, tree
+	d.last[i].object, d.last[i].value = o, value
 	d.next = 1 - i
+}
+
+// Forget ends everything that the Decoder gave or was given.
+func (d *Decoder) Forget() {
+	for i := range d.last {
+		d.last[i].object, d.last[i].value = nil, nil
+		d.last[i].maps.recycle()
+	}
 }

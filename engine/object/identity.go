@@ -12,6 +12,7 @@ type place int
 const (
 	elsewhere place = iota
 	atRoot
+	atType
 	atMetadata
 	atManagedFields
 	atNamespace // and the rest of the identity, in its order
@@ -26,7 +27,10 @@ var identityFields = [...]string{"namespace", "name", "uid", "resourceVersion"} 
 func (p place) below(key []byte) place {
 	switch p {
 	case atRoot:
-		if string(key) == "metadata" {
+		switch string(key) {
+		case "kind", "apiVersion":
+			return atType
+		case "metadata":
 			return atMetadata
 		}
 	case atMetadata:

@@ -121,13 +121,17 @@ func splitPaths(paths string) *Paths {
 
 func parse(p *Parser, text []byte) (*Object, any, error) {
 	s := scan.New(text)
+	if _, view, err := p.Parse(&s); err == nil {
+		view.Release() // the next one is made of its memory
+	}
+	s = scan.New(text)
 	o, view, err := p.Parse(&s)
 	if unfit := new(UnfitError); err == nil || errors.As(err, &unfit) {
 		if end := s.End(); end != nil {
 			return nil, nil, end
 		}
 	}
-	return o, view, err
+	return o, view.Value(), err
 }
 
 func FuzzParse(f *testing.F) {

@@ -12,7 +12,9 @@ import (
 type walker struct {
 	s     *scan.Scanner
 	id    identity
+	maps  *branches       // for the view's; nil makes new ones
 	texts strings.Builder // strings of the view share memory: one allocation for most objects
+	typed bool            // the object has a kind or an apiVersion
 }
 
 // value reads the value at hand, which stands at the given place. What nests too deep for an Object is not decoded.
@@ -55,7 +57,7 @@ func (w *walker) object(keep, view *Paths, at place) (any, error) {
 	}
 	var out map[string]any
 	if view != nil {
-		out = make(map[string]any, len(view.fields))
+		out = w.maps.make(len(view.fields))
 	}
 	for e := (entries{s: w.s}); ; {
 		quoted, more, err := e.next()
@@ -72,7 +74,10 @@ func (w *walker) object(keep, view *Paths, at place) (any, error) {
 		to := at.below(key)
 		keepChild, _ := keep.at(key)
 		viewChild, name := view.at(key)
-		if to == atManagedFields {
+		switch to {
+		case atType:
+			w.typed, to = true, elsewhere
+		case atManagedFields:
 			to, keepChild, viewChild = elsewhere, nil, nil
 		}
 		if keep != nil {

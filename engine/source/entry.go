@@ -15,9 +15,9 @@ type entry struct {
 
 // arrival is what is known of an object on its way from a watch to the listeners.
 type arrival struct {
-	tree   any    // decoded, as far as listeners look at it
-	number uint64 // from the gate
-	unfit  error  // why it could not be read: it has no more than its identity, and goes as a deletion
+	tree   *object.Tree // decoded, as far as listeners look at it; released once they have
+	number uint64       // from the gate
+	unfit  error        // why it could not be read: it has no more than its identity, and goes as a deletion
 }
 
 var _ runtime.Object = (*entry)(nil)

@@ -62,7 +62,8 @@ func (h *handler) evaluate(obj any, with func(o *object.Object, tree any)) {
 	}
 	h.g.gate.begin()
 	defer h.g.gate.end(came.number)
-	with(e.Object, came.tree)
+	with(e.Object, came.tree.Value())
+	came.tree.Release()
 }
 
 func keyOf(o *object.Object) delta.Key { return delta.Key{Namespace: o.Namespace(), Name: o.Name()} }

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/object/scan"
 )
 
@@ -42,6 +41,7 @@ type listReader struct {
 
 	kind, apiVersion string // of the list
 	hasItems         bool   // it has the member, which may be null
+	early            bool   // its items came before its type
 }
 
 func (l *listReader) read() error {
@@ -70,12 +70,34 @@ func (l *listReader) read() error {
 	}
 }
 
-// whole tells whether what was read to its end was a list: something that is not must not pass for an empty one.
+// whole is called at the list's end; whatever comes behind is not the list's. What is none must not pass for an empty one.
 func (l *listReader) whole() error {
-	if !l.hasItems {
+	switch {
+	case !l.hasItems && !strings.HasSuffix(l.kind, "List"):
 		return fmt.Errorf("it has no items: it is a %.64q", l.kind)
+	case !l.early:
+		return nil
 	}
-	return nil // whatever comes behind is not the list's
+	for n, item := range l.list.Items {
+		s := scan.New(item.(*entry).JSON())
+		e, err := l.item(&s)
+		if err != nil {
+			return err
+		}
+		if l.take(e) {
+			l.list.Items[n] = e
+		}
+	}
+	return nil
+}
+
+// item reads an item, which has the list's type if it has none.
+func (l *listReader) item(s *scan.Scanner) (*entry, error) {
+	kind, ok := strings.CutSuffix(l.kind, "List")
+	if !ok {
+		kind = ""
+	}
+	return l.reader.item(s, l.apiVersion, kind)
 }
 
 // member reads one member of the list.
@@ -103,7 +125,7 @@ func (l *listReader) member(key string) error {
 }
 
 func (l *listReader) items() error {
-	l.list.Items = nil
+	l.list.Items, l.early = nil, l.kind == "" || l.apiVersion == ""
 	null := false
 	err := l.try(func(s *scan.Scanner) error {
 		kind, err := s.Kind()
@@ -126,9 +148,7 @@ func (l *listReader) items() error {
 			if err != nil || !more {
 				return err
 			}
-			if e, err = l.reader.entry(s); err == nil {
-				e, err = l.typed(e)
-			}
+			e, err = l.item(s)
 			return err
 		})
 		if err != nil || e == nil {
@@ -139,30 +159,6 @@ func (l *listReader) items() error {
 		}
 	}
 }
-
-// typed gives an item the type that the API server leaves out in the items of lists of its own types: the list's.
-func (l *listReader) typed(e *entry) (*entry, error) {
-	kind := strings.TrimSuffix(l.kind, "List")
-	if e.arrival.unfit != nil || kind == l.kind {
-		return e, nil
-	}
-	if has, _ := e.Decode(typePaths).(map[string]any); has["kind"] != nil || has["apiVersion"] != nil {
-		return e, nil
-	}
-	own, err := json.Marshal(metav1.TypeMeta{APIVersion: l.apiVersion, Kind: kind})
-	if err != nil {
-		return nil, err
-	}
-	s := scan.New(append(append(own[:len(own)-1], ','), e.JSON()[1:]...))
-	return l.reader.entry(&s)
-}
-
-var typePaths = func() *object.Paths {
-	p := new(object.Paths)
-	p.Add("apiVersion")
-	p.Add("kind")
-	return p
-}()
 
 // try reads something that may not have come in whole yet. It reads it again from where it began when more has.
 func (l *listReader) try(read func(*scan.Scanner) error) error {

@@ -15,8 +15,8 @@ type Listener struct {
 	// Resync is how often OnDelta is called with every object, as Synced. 0: never. Less than a second counts as one.
 	Resync time.Duration
 	// OnDelta is called with one change at a time, in order; calls for one informer never overlap. tree is d.Object decoded
-	// to at least the informer's view (see Informer.Keep), or nil where that was not at hand. It must not be changed. OnDelta
-	// must not block for long, and not call AddListener, or what AddListener returned, of the same informer. A panic is
+	// to at least the informer's view (see Informer.Keep), or nil where that was not at hand. It must not be changed, and not
+	// be looked at after OnDelta has returned. OnDelta must not block for long, and not call AddListener, or what AddListener returned, of the same informer. A panic is
 	// counted, and the change taken as heard.
 	OnDelta func(d delta.Delta, tree any)
 }

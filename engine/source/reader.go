@@ -37,7 +37,17 @@ func newShape(keep, view *object.Paths, indexes []namedIndex) *shape {
 // entry reads the object at s, and leaves s behind it. One that is JSON but cannot be kept is no error: see arrival.
 func (r *reader) entry(s *scan.Scanner) (*entry, error) {
 	shape := r.informer.shape.Load()
-	o, tree, err := shape.parser.Parse(s)
+	return r.read(s, shape, shape.parser)
+}
+
+// item reads the item of a list of that type, as entry does. The API server leaves the type out in lists of its own types.
+func (r *reader) item(s *scan.Scanner, apiVersion, kind string) (*entry, error) {
+	shape := r.informer.shape.Load()
+	return r.read(s, shape, shape.parser.Typed(apiVersion, kind))
+}
+
+func (r *reader) read(s *scan.Scanner, shape *shape, parser *object.Parser) (*entry, error) {
+	o, tree, err := parser.Parse(s)
 	if err == nil && o.Name() == "" {
 		err = &object.UnfitError{Reason: "it has no name", Identity: o}
 	}
@@ -51,7 +61,7 @@ func (r *reader) entry(s *scan.Scanner) (*entry, error) {
 	if len(shape.indexes) > 0 {
 		e.values = make([][]string, len(shape.indexes))
 		for n, index := range shape.indexes {
-			e.values[n] = r.informer.evaluate(index, tree)
+			e.values[n] = r.informer.evaluate(index, tree.Value())
 		}
 	}
 	return e, nil

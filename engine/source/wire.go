@@ -75,6 +75,7 @@ func (w *wire) initial(e *entry) (ok bool) {
 		w.skip(e)
 		return false
 	}
+	e.arrival.tree.Release()
 	e.arrival = nil
 	w.pack(e)
 	return true
