@@ -26,6 +26,9 @@ type Object struct {
 // packed object anew.
 func (o *Object) JSON() []byte { return o.content.Load().unpack(nil) }
 
+// IsPacked tells whether a [Packer] has packed the text.
+func (o *Object) IsPacked() bool { return o.content.Load().packed != nil }
+
 // Size is how many bytes the object holds on to now, roughly.
 func (o *Object) Size() int { return len(o.content.Load().bytes) + len(o.identity) + 96 }
 

@@ -1,6 +1,8 @@
 package source
 
 import (
+	"time"
+
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/informd/informd/engine/delta"
@@ -109,7 +111,16 @@ func (i *Informer) vanished(key delta.Key, final *object.Object, tree any) {
 func (i *Informer) remember(o *object.Object) {
 	i.known[keyOf(o)] = o
 	i.counts.objects.Store(int64(len(i.known)))
-	i.recent.add(o, i.packer)
+	if !o.IsPacked() && i.recent.add(o, time.Now(), i.pack) {
+		i.wake()
+	}
+}
+
+// pack, with i.mu, packs an object that has not changed meanwhile.
+func (i *Informer) pack(o *object.Object) {
+	if i.known[keyOf(o)] == o {
+		i.packer.Pack(o)
+	}
 }
 
 // forget, with i.mu, forgets an object and tells that it is gone.

@@ -34,7 +34,7 @@ type Informer struct {
 	known     map[delta.Key]*object.Object // the state of each object that the listeners were last told of
 	recent    recent
 	listeners []*listener
-	poke      chan struct{} // capacity 1: a listener has joined
+	poke      chan struct{} // capacity 1: there is something for walk
 }
 
 func newInformer(parent *Informers, sel Selection) *Informer {

@@ -48,10 +48,7 @@ func (i *Informer) AddListener(l Listener) (remove func()) {
 		}
 	}
 	i.listeners = append(i.listeners, added)
-	select {
-	case i.poke <- struct{}{}:
-	default:
-	}
+	i.wake()
 	return sync.OnceFunc(func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()

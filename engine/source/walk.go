@@ -7,8 +7,8 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// walk serves what is not a change: to listeners that have joined, what was there, and to each listener its resyncs. It
-// goes in chunks, between which changes have their turn.
+// walk serves what is not a change: to listeners that have joined, what was there, and to each listener its resyncs; and it
+// packs what has not changed for a while. It goes in chunks, between which changes have their turn.
 func (i *Informer) walk(ctx context.Context) {
 	for ctx.Err() == nil {
 		more, due := i.step(time.Now())
@@ -33,6 +33,8 @@ func (i *Informer) step(now time.Time) (more bool, due time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	left := i.parent.tuning.chunk
+	due = i.recent.expire(now, left, i.pack)
+	more = !due.IsZero() && !due.After(now)
 	for _, l := range i.listeners {
 		left = i.join(l, left)
 		left = i.resync(l, now, left)
@@ -42,6 +44,14 @@ func (i *Informer) step(now time.Time) (more bool, due time.Time) {
 		}
 	}
 	return more, due
+}
+
+// wake has walk look again.
+func (i *Informer) wake() {
+	select {
+	case i.poke <- struct{}{}:
+	default:
+	}
 }
 
 func (i *Informer) join(l *listener, left int) int {

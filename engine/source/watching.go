@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
+// readAhead is how many events may wait for the reflector; past it the wire is left alone.
+const readAhead = 64
+
 // watching is one watch as the reflector sees it. Its goroutine, which ends with the watch, lets what comes through the
 // gate.
 //
@@ -21,7 +24,7 @@ import (
 type watching struct {
 	wire   *wire
 	cancel context.CancelFunc
-	events chan watch.Event // unbuffered: what is sent has been taken by the reflector
+	events chan watch.Event // what is sent will be taken by the reflector, unless it stops the watch for good
 
 	options metav1.ListOptions // of the next one; its resourceVersion moves on with what was handed on
 	initial bool               // initial events are coming

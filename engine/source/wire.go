@@ -94,7 +94,7 @@ func (w *wire) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface
 		w.calls.end()
 		return nil, err
 	}
-	out := &watching{wire: w, options: o, initial: sendsInitialEvents(o), cancel: cancel, events: make(chan watch.Event)}
+	out := &watching{wire: w, options: o, initial: sendsInitialEvents(o), cancel: cancel, events: make(chan watch.Event, readAhead)}
 	go func() {
 		defer w.calls.end()
 		out.run(ctx, inner, release)

@@ -1,0 +1,80 @@
+package source
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// wordy is a state of an object that is worth packing.
+func wordy(t testing.TB, name string, v int) *object.Object {
+	t.Helper()
+	o, err := object.FromJSON(fmt.Appendf(nil,
+		`{"metadata":{"namespace":"shop","name":%q,"uid":"u","resourceVersion":"%d"},"spec":{"v":%d,"text":%q}}`,
+		name, v, v, strings.Repeat("again and ", 100)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// What is recent is plain; what has not changed for a while is packed, all of it; what has changed is not worth it.
+func TestRecent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := unconnected(t).Informer(Selection{Resource: pods})
+		go i.walk(t.Context())
+		var first, second []*object.Object
+		for n := range 2000 { // more than a chunk
+			first = append(first, wordy(t, fmt.Sprint(n), 1))
+			i.observe(first[n], delta.Added, nil)
+		}
+		time.Sleep(recentFor / 2)
+		for n := range 1000 {
+			second = append(second, wordy(t, fmt.Sprint(n), 2))
+			i.observe(second[n], delta.Added, nil)
+		}
+		packed := func(all []*object.Object) (n int) {
+			for _, o := range all {
+				if o.IsPacked() {
+					n++
+				}
+			}
+			return n
+		}
+		synctest.Wait()
+		if n := packed(first) + packed(second); n != 0 {
+			t.Errorf("%d were packed at once", n)
+		}
+		time.Sleep(recentFor * 3 / 4)
+		synctest.Wait()
+		if old, changed, young := packed(first[1000:]), packed(first[:1000]), packed(second); old != 1000 || changed+young != 0 {
+			t.Errorf("of 1000 that are old %d are packed, of those that have changed %d, of the young %d", old, changed, young)
+		}
+		time.Sleep(recentFor)
+		synctest.Wait()
+		if n := packed(second); n != 1000 || len(i.recent.all) != 0 || i.recent.bytes != 0 {
+			t.Errorf("%d of 1000 are packed in the end; %d bytes of %d are recent", n, i.recent.bytes, len(i.recent.all))
+		}
+	})
+}
+
+// However fast objects come, no more than so much of them is plain.
+func TestRecentIsBounded(t *testing.T) {
+	var r recent
+	o, now, packed := wordy(t, "a", 1), time.Now(), 0
+	n := 2 * recentBytes / o.Size()
+	for range n {
+		r.add(o, now, func(*object.Object) { packed++ })
+		if r.bytes > recentBytes {
+			t.Fatalf("%d bytes", r.bytes)
+		}
+	}
+	if packed < n/2 || packed > n/2+1 {
+		t.Errorf("%d of %d were packed", packed, n)
+	}
+}
