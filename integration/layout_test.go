@@ -106,6 +106,7 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
 		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler/handlertest"},
 		"k8s.io/client-go":               {"engine", "engine/source", "cmd/informd", "integration"},
+		"github.com/klauspost/compress":  {"engine/object"},
 		"github.com/spf13/cobra":         {"cmd/informd"},
 		"github.com/prometheus":          {"cmd/informd"},
 	}
