@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -44,6 +45,11 @@ func serveEngine(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	var views []*source.Source
+	for _, s := range compiled.Sources {
+		view, _ := eng.Source(s.Name)
+		views = append(views, view)
+	}
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	running := false
@@ -55,14 +61,16 @@ func serveEngine(ctx context.Context, args []string) error {
 			go func() { done <- eng.Run(ctx) }()
 		case askSeen:
 			a.Seen = seen{Objects: tally{Sum: unsummed}, Updates: tally{Sum: unsummed}, Handled: handled.tally()}
-			for _, s := range eng.Status().Sources {
-				a.Seen.Objects.N += int(s.Deltas[delta.Synced])
-				a.Seen.Updates.N += int(s.Deltas[delta.Updated])
+			for _, view := range views { // not by Status, which asks each of a thousand rules
+				for _, informer := range view.Informers() {
+					deltas := informer.Stats().Deltas
+					a.Seen.Objects.N += int(deltas[delta.Synced])
+					a.Seen.Updates.N += int(deltas[delta.Updated])
+				}
 			}
 		case askCache:
 			var cached counter
-			for _, s := range compiled.Sources {
-				view, _ := eng.Source(s.Name)
+			for _, view := range views {
 				for _, o := range view.List("", labels.Everything()) {
 					cached.add(o.ResourceVersion())
 				}

@@ -10,13 +10,15 @@ import (
 
 // sample is one contestant's round.
 type sample struct {
-	cpuObject  float64 // µs of CPU per object of the first list
+	cpuObject  float64 // µs of CPU per object of the first list; 0: not known
 	cpuDelta   float64 // and per update
 	rate       float64 // updates per second
 	heapObject float64 // bytes per object, after garbage collection; 0: not known
 	rssObject  float64 // resident bytes per object, beyond what it has without objects; 0: not known
 	peak       float64 // MiB resident at most until synced
+	rested     float64 // MiB resident then, at rest
 	steady     float64 // MiB resident after the updates, at rest
+	most       float64 // MiB resident at any time
 	synced     float64 // seconds
 }
 
@@ -50,13 +52,9 @@ func measure(ctx context.Context, at site, c contestant, p population, updates i
 	defer func() { err = errors.Join(err, l.stop()) }()
 	sub, err := c.start(ctx, at, l)
 	if err != nil {
-		return s, fmt.Errorf("%s: %w", c.name, err)
+		return s, err
 	}
-	defer func() {
-		if err = errors.Join(err, sub.stop()); err != nil {
-			err = fmt.Errorf("%s: %w", c.name, err)
-		}
-	}()
+	defer func() { err = errors.Join(err, sub.stop()) }()
 	m := &measurement{contestant: c, subject: sub, load: l, objects: p.total(), rest: at.rest}
 	return m.run(ctx, updates)
 }
@@ -97,7 +95,7 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 	if err != nil {
 		return s, err
 	}
-	s.cpuObject = per(before.cpu-empty.cpu, m.objects)
+	s.rested = mib(before.rss)
 
 	took, err := m.feed(ctx, updates)
 	if err != nil {
@@ -119,12 +117,13 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 	}
 	s.rate = float64(updates) / took.Seconds()
 	s.cpuDelta = per(after.cpu-before.cpu, updates)
-	s.steady = mib(after.rss)
+	s.steady, s.most = mib(after.rss), mib(after.peak)
 	if err := m.subject.verify(ctx, &m.load.ledger, want); err != nil {
 		return s, err
 	}
 	fullHeap, err := m.heap()
-	if fullHeap > 0 {
+	if fullHeap > 0 { // it began when it was told to
+		s.cpuObject = per(before.cpu-empty.cpu, m.objects)
 		s.heapObject = (float64(fullHeap) - float64(emptyHeap)) / float64(m.objects)
 		s.rssObject = float64(after.rss-empty.rss) * 1024 / float64(m.objects)
 	}

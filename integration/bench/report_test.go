@@ -53,12 +53,12 @@ func TestAnErrorIsNoFigure(t *testing.T) {
 	f := newFigures(site{}, 1)
 	f.add(contestant{row: "1", name: "one"}, onlyPods(1))
 	f.add(contestant{row: "2", name: "two"}, onlyPods(1))
-	f.results[0].add(sample{cpuDelta: 10}, nil)
-	f.results[1].add(sample{cpuDelta: 1}, nil)
+	f.entries[0].results.add(sample{cpuDelta: 10}, nil)
+	f.entries[1].results.add(sample{cpuDelta: 1}, nil)
 	if got := f.ratio("", false, 0.1, cpuDelta, "2", "1"); got.err || !got.met() {
 		t.Errorf("%+v", got)
 	}
-	f.results[1].add(sample{cpuDelta: 1}, fmt.Errorf("saw too little"))
+	f.entries[1].results.add(sample{cpuDelta: 1}, fmt.Errorf("saw too little"))
 	if got := f.ratio("", false, 0.1, cpuDelta, "2", "1"); !got.err || got.met() {
 		t.Errorf("%+v", got)
 	}

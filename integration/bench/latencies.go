@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// latencies is from the load's sending a frame to the handler's Handle.
+type latencies struct {
+	at     site
+	scale  scale
+	series []series
+}
+
+type series struct {
+	name  string
+	rate  int
+	start func(context.Context, site, *load) (waiter, error)
+	took  []latency
+	err   bool
+}
+
+func newLatencies(at site, s scale) section {
+	l := &latencies{at: at, scale: s}
+	rates := []int{1000}
+	if s.full {
+		rates = []int{100, 1000, 10_000}
+	}
+	for _, rate := range rates {
+		l.series = append(l.series,
+			series{name: fmt.Sprintf("informd, %d/s", rate), rate: rate, start: startWaiting},
+			series{name: fmt.Sprintf("echo, %d/s", rate), rate: rate, start: startEcho})
+	}
+	return l
+}
+
+func (l *latencies) jobs() []job {
+	var jobs []job
+	for i := range l.series {
+		s := &l.series[i]
+		jobs = append(jobs, job{"latency of " + s.name, func(ctx context.Context) error {
+			took, err := measureLatency(ctx, l.at, s.start, l.scale.watched(), l.scale.timed(s.rate), s.rate)
+			if err != nil {
+				s.err = true
+				return err
+			}
+			s.took = append(s.took, took)
+			return nil
+		}})
+	}
+	return jobs
+}
+
+func (l *latencies) report() (table, []target) {
+	rows := [][]string{{"", "p50 µs", "p99 µs", "p99.9 µs", "most µs", "changes/s", "of them"}}
+	for _, s := range l.series {
+		row := []string{s.name}
+		for _, of := range []func(latency) float64{
+			p50, func(t latency) float64 { return t.P99 }, func(t latency) float64 { return t.P999 }, func(t latency) float64 { return t.Most },
+			func(t latency) float64 { return t.Rate },
+		} {
+			if s.err {
+				row = append(row, "ERROR")
+			} else {
+				row = append(row, spread(s.took, 0, of))
+			}
+		}
+		rows = append(rows, append(row, fmt.Sprint(l.scale.timed(s.rate))))
+	}
+	title := fmt.Sprintf("From the load's sending of a frame to Handle in the handler's process; %d pods", l.scale.watched())
+	return table{title, rows}, []target{l.ratio(1000)}
+}
+
+// ratio is informd's median at a rate to the echo's.
+func (l *latencies) ratio(rate int) target {
+	own := slices.IndexFunc(l.series, func(s series) bool { return s.rate == rate })
+	informd, echo := l.series[own], l.series[own+1]
+	a, b := median(informd.took, p50), median(echo.took, p50)
+	return target{
+		what: fmt.Sprintf("latency at %d changes per second, p50, to the echo's", rate), limit: 3, value: a / b,
+		from: fmt.Sprintf("µs: %.0f to %.0f", a, b), err: informd.err || echo.err,
+	}
+}
+
+func p50(t latency) float64 { return t.P50 }
