@@ -44,21 +44,25 @@ func (e *Engine) listeners(planned *plan.Informer) []source.Listener {
 			byResync[r.Resync] = append(byResync[r.Resync], r)
 		}
 	}
-	decoder := object.NewDecoder(planned.View)
+	old := new(object.Paths)
+	for _, r := range planned.Rules {
+		old.Union(r.OldPaths())
+	}
+	decoder, oldDecoder := object.NewDecoder(planned.View), object.NewDecoder(old)
 	listeners := make([]source.Listener, 0, len(byResync))
 	for _, resync := range slices.Sorted(maps.Keys(byResync)) {
-		evaluator := newEvaluator(byResync[resync], decoder)
+		evaluator := newEvaluator(byResync[resync], decoder, oldDecoder)
 		listeners = append(listeners, source.Listener{Resync: resync, OnDelta: evaluator.onDelta})
 	}
 	return listeners
 }
 
-func newEvaluator(running []*runningRule, decoder *object.Decoder) *evaluator {
+func newEvaluator(running []*runningRule, decoder, old *object.Decoder) *evaluator {
 	rules := make([]*rule.Rule, len(running))
 	for i, r := range running {
 		rules[i] = &r.Rule.Rule
 	}
-	return &evaluator{rules: running, set: rule.NewSet(rules), look: lookup{decoder: decoder}}
+	return &evaluator{rules: running, set: rule.NewSet(rules), look: lookup{decoder: decoder, old: old}}
 }
 
 // onDelta implements source.Listener.
@@ -66,7 +70,10 @@ func (e *evaluator) onDelta(d delta.Delta, tree any) {
 	if tree != nil {
 		e.look.decoder.Remember(d.Object, tree)
 	}
-	defer e.look.decoder.Forget() // tree is not ours for longer
+	defer func() { // tree is not ours for longer
+		e.look.decoder.Forget()
+		e.look.old.Forget()
+	}()
 	e.set.Each(d, &e.look, func(i int, _ *rule.Rule) {
 		e.look.rule = e.rules[i]
 		e.rules[i].onDelta(d, &e.look)
@@ -96,17 +103,21 @@ func (r *runningRule) remerge(d delta.Delta) (payload json.RawMessage, err error
 		}
 		r.failures.add(err)
 	}()
-	return r.Remerge(d, &lookup{decoder: object.NewDecoder(r.reads), rule: r})
+	decoder := object.NewDecoder(r.reads)
+	return r.Remerge(d, &lookup{decoder: decoder, old: decoder, rule: r})
 }
 
 // lookup is what a rule sees beside a change. Rules use one in turn.
 type lookup struct {
-	decoder *object.Decoder
-	rule    *runningRule
+	decoder, old *object.Decoder
+	rule         *runningRule
 }
 
 // Tree implements rule.Lookup.
 func (l *lookup) Tree(o *object.Object) any { return l.decoder.Tree(o) }
+
+// Old implements rule.Lookup.
+func (l *lookup) Old(o *object.Object) any { return l.old.Tree(o) }
 
 // Now implements rule.Lookup.
 func (l *lookup) Now() time.Time { return time.Now() }

@@ -93,12 +93,12 @@ func (g *group) find(o *object.Object, look Lookup, found []int) []int {
 	return found
 }
 
-// findBefore appends those that may select it because of its old state.
-func (g *group) findBefore(o *object.Object, look Lookup, found []int) []int {
+// findBefore appends those that may select it because of its old state; tree decodes that.
+func (g *group) findBefore(o *object.Object, tree func(*object.Object) any, found []int) []int {
 	if g.before.isEmpty() {
 		return found
 	}
-	return g.before.find(look.Tree(o), found)
+	return g.before.find(tree(o), found)
 }
 
 // sharing tells how many rules have a value among those that they require at a path.

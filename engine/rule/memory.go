@@ -2,6 +2,7 @@ package rule
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/informd/informd/engine/object"
 )
@@ -9,29 +10,28 @@ import (
 // memory remembers which rules the states of objects will be found by when they are old. It holds the newest state of each
 // object that there is. The zero memory is empty.
 type memory struct {
-	states  map[*object.Object]*[]int
-	alike   map[string]*[]int // lists of rules, as most objects have one in common with many others; at most maxAlike
-	scratch []int
-	key     []byte
+	states map[*object.Object]*[]int
+	alike  map[string]*[]int // lists of rules, as most objects have one in common with many others; at most maxAlike
+	key    []byte
 }
 
 // maxAlike bounds the lists that are shared. Past it, sharing begins anew.
 const maxAlike = 4096
 
-// recall appends the rules of a state, and forgets it: there is a newer one. A state that is not remembered is looked at.
-func (m *memory) recall(o *object.Object, found []int, look func(*object.Object, []int) []int) []int {
-	if rules, ok := m.states[o]; ok {
-		delete(m.states, o)
-		return append(found, *rules...)
+// recall gives the rules of a state, and forgets it: there is a newer one.
+func (m *memory) recall(o *object.Object) (rules []int, ok bool) {
+	remembered, ok := m.states[o]
+	if !ok {
+		return nil, false
 	}
-	return look(o, found)
+	delete(m.states, o)
+	return *remembered, true
 }
 
-// remember looks at a state.
-func (m *memory) remember(o *object.Object, look func(*object.Object, []int) []int) {
-	m.scratch = look(o, m.scratch[:0])
+// remember remembers the rules of a state. It does not keep the slice.
+func (m *memory) remember(o *object.Object, found []int) {
 	m.key = m.key[:0]
-	for _, rule := range m.scratch {
+	for _, rule := range found {
 		m.key = binary.AppendUvarint(m.key, uint64(rule))
 	}
 	rules := m.alike[string(m.key)]
@@ -42,7 +42,7 @@ func (m *memory) remember(o *object.Object, look func(*object.Object, []int) []i
 		if m.alike == nil || len(m.alike) >= maxAlike {
 			m.alike = make(map[string]*[]int)
 		}
-		kept := append([]int(nil), m.scratch...)
+		kept := slices.Clone(found)
 		rules = &kept
 		m.alike[string(m.key)] = rules
 	}

@@ -27,6 +27,8 @@ type Rule struct {
 type Lookup interface {
 	// Tree is the object decoded, as far as any rule that shares the Lookup reads it. nil for nil.
 	Tree(*object.Object) any
+	// Old is the same of an object as the old state of a change: as far as any of the rules reads those.
+	Old(*object.Object) any
 	// Cache has the objects of the rule's source.
 	expr.Cache
 	// Now is the time of the evaluation. It is asked for only where when or payload are evaluated.
@@ -56,7 +58,7 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.When == nil && r.Payload == nil {
 		return Match{Delta: d}, true, err
 	}
-	env := environment(d, look)
+	env := r.environment(d, look)
 	if r.When != nil {
 		matched, failure := r.When.Bool(&env)
 		if err = join(err, "when", failure); !matched {
@@ -72,7 +74,7 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 
 // Remerge makes the payload of a merged delta.
 func (r *Rule) Remerge(d delta.Delta, look Lookup) (json.RawMessage, error) {
-	env := environment(d, look)
+	env := r.environment(d, look)
 	payload, err := r.Payload.render(&env)
 	return payload, join(nil, "payload", err)
 }
@@ -86,6 +88,24 @@ func (r *Rule) Paths() *object.Paths {
 		}
 	}
 	r.Payload.addPaths(p)
+	return p
+}
+
+// OldPaths are what the rule reads of old states, at times.
+func (r *Rule) OldPaths() *object.Paths {
+	p := new(object.Paths)
+	if r.Where != nil {
+		p.Union(r.Where.Paths())
+	}
+	add := func(program *expr.Program) {
+		if program.ReadsOld() {
+			p.Union(program.Paths())
+		}
+	}
+	if r.When != nil {
+		add(r.When)
+	}
+	r.Payload.each(add)
 	return p
 }
 
@@ -104,11 +124,8 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 		return d, true, nil
 	}
 	env := new(expr.Env) // one for both states: most rules get no further than this, for most changes
-	inside := func(o *object.Object) bool {
-		if o == nil {
-			return false
-		}
-		env.Object = look.Tree(o)
+	inside := func(tree any) bool {
+		env.Object = tree
 		in, failure := r.Where.Bool(env)
 		if err == nil { // of an update, one of its states is enough to tell of
 			err = join(nil, "where", failure)
@@ -117,7 +134,7 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 	}
 	switch d.Type {
 	case delta.Updated:
-		was, is := inside(d.Old), inside(d.Object)
+		was, is := inside(look.Old(d.Old)), inside(look.Tree(d.Object))
 		switch {
 		case is && !was:
 			d = delta.Delta{Type: delta.Added, Object: d.Object}
@@ -127,15 +144,17 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 		return d, was || is, err
 	case delta.Deleted:
 		if d.Old == nil {
-			return d, inside(d.Object), err
+			in := inside(look.Tree(d.Object))
+			return d, in, err
 		}
-		was := inside(d.Old)
-		if was && !inside(d.Object) { // it left with its last breath
+		was := inside(look.Old(d.Old))
+		if was && !inside(look.Tree(d.Object)) { // it left with its last breath
 			d.Object = d.Old
 		}
 		return d, was, err
 	}
-	return d, inside(d.Object), err
+	in := inside(look.Tree(d.Object))
+	return d, in, err
 }
 
 var events = [...]any{
@@ -145,10 +164,10 @@ var events = [...]any{
 	delta.Synced:  delta.Synced.String(),
 }
 
-func environment(d delta.Delta, look Lookup) expr.Env {
+func (r *Rule) environment(d delta.Delta, look Lookup) expr.Env {
 	env := expr.Env{Object: look.Tree(d.Object), Event: events[d.Type], Now: look.Now(), Cache: look}
 	if d.Type == delta.Updated {
-		env.Old = look.Tree(d.Old)
+		env.Old = look.Old(d.Old)
 	}
 	return env
 }

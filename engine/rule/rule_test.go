@@ -34,6 +34,8 @@ type everything struct {
 
 func (e everything) Now() time.Time { return e.now }
 
+func (e everything) Old(o *object.Object) any { return e.Tree(o) }
+
 func (e everything) Tree(o *object.Object) any {
 	if o == nil {
 		return nil
@@ -245,3 +247,4 @@ type decoded struct {
 }
 
 func (d *decoded) Tree(o *object.Object) any { return d.trees[o] }
+func (d *decoded) Old(o *object.Object) any  { return d.trees[o] }

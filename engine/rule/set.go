@@ -23,6 +23,7 @@ type Set struct {
 	within   map[string]*group // rules about one namespace
 	before   memory
 	found    []int
+	scratch  []int
 }
 
 // NewSet makes a Set of rules, which it keeps.
@@ -56,27 +57,39 @@ func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
 		found = within.find(d.Object, look, found)
 	}
 	if s.looksBack(within) {
-		asOld := func(o *object.Object, found []int) []int {
-			found = s.anywhere.findBefore(o, look, found)
-			if within != nil {
-				found = within.findBefore(o, look, found)
-			}
-			return found
-		}
-		if d.Old != nil && d.Old != d.Object {
-			found = s.before.recall(d.Old, found, asOld)
-		}
-		if d.Type == delta.Deleted {
-			s.before.forget(d.Object)
-		} else {
-			s.before.remember(d.Object, asOld)
-		}
+		found = s.lookBack(d, look, within, found)
 	}
 	slices.Sort(found)
 	s.found = slices.Compact(found) // the old and the new state may find the same
 	for _, i := range s.found {
 		f(i, s.rules[i])
 	}
+}
+
+// lookBack appends the rules that may select d because of its old state, and remembers the new one.
+func (s *Set) lookBack(d delta.Delta, look Lookup, within *group, found []int) []int {
+	before := func(o *object.Object, tree func(*object.Object) any, found []int) []int {
+		found = s.anywhere.findBefore(o, tree, found)
+		if within != nil {
+			found = within.findBefore(o, tree, found)
+		}
+		return found
+	}
+	if d.Old != nil && d.Old != d.Object {
+		rules, ok := s.before.recall(d.Old)
+		if ok {
+			found = append(found, rules...)
+		} else {
+			found = before(d.Old, look.Old, found)
+		}
+	}
+	if d.Type == delta.Deleted {
+		s.before.forget(d.Object)
+		return found
+	}
+	s.scratch = before(d.Object, look.Tree, s.scratch[:0])
+	s.before.remember(d.Object, s.scratch)
+	return found
 }
 
 func (s *Set) looksBack(within *group) bool {

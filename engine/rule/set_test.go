@@ -28,6 +28,8 @@ type watching struct {
 	decoded []*object.Object
 }
 
+func (w *watching) Old(o *object.Object) any { return w.Tree(o) }
+
 func (w *watching) Tree(o *object.Object) any {
 	if o != nil && !slices.Contains(w.decoded, o) {
 		w.decoded = append(w.decoded, o)
