@@ -54,7 +54,7 @@ func contestants() []contestant {
 		{row: "4", name: "informd to a handler process, all acknowledged", updates: times(3), start: func(ctx context.Context, at site, l *load) (subject, error) {
 			return startDaemon(ctx, at, l, 1, "synced", "updated")
 		}},
-		{row: "5", name: "a process per event behind a stock informer", updates: func(asked int) int { return max(1, asked/20) }, start: startStock("fork")},
+		{row: "5", name: "a process per event behind a stock informer", updates: func(asked int) int { return max(1, asked/30) }, start: startStock("fork")},
 	}
 }
 

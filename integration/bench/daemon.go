@@ -106,7 +106,8 @@ func (d *daemon) start(ctx context.Context, at site, dir, url, manifests string)
 	d.cmd = exec.CommandContext(ctx, at.informd, "run", "-f", rules, "--kubeconfig", kubeconfig,
 		"--listen", d.address, "--log-level", "warn")
 	d.cmd.Stderr = &d.log
-	d.cmd.WaitDelay = 10 * time.Second // should a handler outlive it with the log in its hands
+	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(os.Interrupt) } // it has handlers to end
+	d.cmd.WaitDelay = 10 * time.Second                                        // should one outlive it with the log in its hands
 	if err := d.cmd.Start(); err != nil {
 		return err
 	}

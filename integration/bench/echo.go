@@ -77,12 +77,14 @@ func echo(ctx context.Context, body io.ReadCloser, h *host.Host) error {
 			return err
 		}
 		room <- struct{}{}
-		handing.Go(func() {
-			defer func() { <-room }()
-			ev := handler.Event{Rule: "echo", Name: strconv.Itoa(n), Event: handler.Updated, Attempt: 1, Object: frame}
-			if _, err := h.Handle(ctx, ev); err != nil && ctx.Err() == nil {
+		handing.Add(1)
+		ev := &handler.Event{Rule: "echo", Name: strconv.Itoa(n), Event: handler.Updated, Attempt: 1, Object: frame}
+		h.Submit(ctx, ev, func(_ handler.Answer, err error) {
+			if err != nil && ctx.Err() == nil {
 				fmt.Fprintln(os.Stderr, "bench: echo:", err) // and it is missing in the handler's count
 			}
+			<-room
+			handing.Done()
 		})
 	}
 }

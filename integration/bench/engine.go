@@ -14,6 +14,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/handler"
@@ -106,7 +107,7 @@ func compile(path string) (*plan.Plan, error) {
 	return compiled, nil
 }
 
-// counting is a handler in the process.
+// counting is a handler in the process. Like the processes that bin/informd hosts it is a dispatch.Submitter.
 type counting struct{ counter }
 
 func (c *counting) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
@@ -114,7 +115,14 @@ func (c *counting) Handle(_ context.Context, ev handler.Event) (handler.Answer, 
 	return handler.Answer{}, nil
 }
 
+func (c *counting) Submit(_ context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
+	c.add(ev.ResourceVersion)
+	answered(handler.Answer{}, nil)
+}
+
 func (*counting) Ready(ctx context.Context) error { return ctx.Err() }
 
 // Limit is the default of a handler manifest.
 func (*counting) Limit() int { return 8 }
+
+var _ dispatch.Submitter = (*counting)(nil)

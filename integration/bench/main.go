@@ -63,7 +63,7 @@ the number of objects, rules and handlers and the rate of changes, half an hour.
 func command(ctx context.Context) error {
 	s := scale{rest: time.Second}
 	flag.IntVar(&s.objects, "objects", 20_000, "objects in the cluster; curves go up to 50 times as many")
-	flag.IntVar(&s.updates, "updates", 20_000, "updates for the stock informers, per round; others get more or fewer, to take as long")
+	flag.IntVar(&s.updates, "updates", 15_000, "updates for the stock informers, per round; others get more or fewer, to take as long")
 	flag.IntVar(&s.rounds, "rounds", 3, "rounds; figures are medians")
 	flag.BoolVar(&s.full, "full", false, "the curves as well")
 	binary := flag.String("informd", "bin/informd", "the informd to measure")

@@ -21,8 +21,8 @@ func (s scale) listed() int { return 5 * s.objects }
 // watched is how many pods there are where latency is.
 func (s scale) watched() int { return max(1, s.objects/4) }
 
-// timed is how many updates latencies are taken of, at a rate per second: some eight seconds of them.
-func (s scale) timed(rate int) int { return max(20, s.updates*2/5*rate/1000) }
+// timed is how many updates latencies are taken of, at a rate per second: five seconds of them.
+func (s scale) timed(rate int) int { return max(20, s.updates/3*rate/1000) }
 
 // job is one thing to measure, once a round.
 type job struct {
