@@ -1,5 +1,10 @@
 package expr
 
+import "slices"
+
+// few values of an index are compared one by one.
+const few = 8
+
 // indexValues are the strings of a scalar or of a list of scalars, without nils and duplicates.
 func (r *run) indexValues(v any) ([]string, error) {
 	list, isList := v.([]any)
@@ -10,7 +15,7 @@ func (r *run) indexValues(v any) ([]string, error) {
 		return nil, err
 	}
 	var out []string
-	seen := make(map[string]bool)
+	var seen map[string]bool // once there are many
 	for _, v := range list {
 		if v == nil {
 			continue
@@ -29,10 +34,18 @@ func (r *run) indexValues(v any) ([]string, error) {
 		if err := r.alloc(2*sizeValue + 2*sizeEntry + len(s)); err != nil {
 			return nil, err
 		}
-		if !seen[s] {
+		switch {
+		case seen[s] || seen == nil && slices.Contains(out, s):
+			continue
+		case seen != nil:
 			seen[s] = true
-			out = append(out, s)
+		case len(out) == few:
+			seen = make(map[string]bool)
+			for _, s := range append(out, s) {
+				seen[s] = true
+			}
 		}
+		out = append(out, s)
 	}
 	return out, nil
 }

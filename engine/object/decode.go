@@ -5,14 +5,14 @@ import "github.com/informd/informd/engine/object/scan"
 // Decode decodes what p covers, and nothing else: the value of a [Tree], which is the caller's.
 func (o *Object) Decode(p *Paths) any { return o.decode(p, nil) }
 
-func (o *Object) decode(p *Paths, maps *branches) any {
+func (o *Object) decode(p *Paths, from *branches) any {
 	if p.IsEmpty() {
 		return nil
 	}
 	text, borrowed := o.content.Load().borrow()
 	defer giveBack(borrowed)
 	s := scan.New(text)
-	w := walker{s: &s, maps: maps}
+	w := walker{s: &s, branches: from}
 	value, _ := w.value(nil, p, elsewhere) // valid
 	return value
 }
@@ -23,9 +23,9 @@ func (o *Object) decode(p *Paths, maps *branches) any {
 type Decoder struct {
 	paths *Paths
 	last  [2]struct {
-		object *Object
-		value  any
-		maps   branches // of value, unless that is another's
+		object   *Object
+		value    any
+		branches // of value, unless that is another's
 	}
 	next int
 }
@@ -45,8 +45,8 @@ func (d *Decoder) Tree(o *Object) any {
 		}
 	}
 	last := &d.last[d.next]
-	last.maps.recycle()
-	last.object, last.value = o, o.decode(d.paths, &last.maps)
+	last.recycle()
+	last.object, last.value = o, o.decode(d.paths, &last.branches)
 	d.next = 1 - d.next
 	return last.value
 }
@@ -65,6 +65,6 @@ func (d *Decoder) Remember(o *Object, value any) {
 func (d *Decoder) Forget() {
 	for i := range d.last {
 		d.last[i].object, d.last[i].value = nil, nil
-		d.last[i].maps.recycle()
+		d.last[i].recycle()
 	}
 }

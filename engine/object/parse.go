@@ -60,7 +60,7 @@ func (p *Parser) Parse(s *scan.Scanner) (o *Object, view *Tree, err error) {
 	}
 	s.Record()
 	view = trees.Get().(*Tree)
-	w := walker{s: s, maps: &view.maps}
+	w := walker{s: s, branches: &view.branches}
 	view.value, err = w.value(p.keep, p.view, atRoot)
 	text := s.Recorded()
 	if err != nil {

@@ -9,7 +9,7 @@ import "sync"
 // Its strings share memory, so one that is kept for long should be cloned. Nothing of it may be changed.
 type Tree struct {
 	value any
-	maps  branches
+	branches
 }
 
 // Value is the tree's root; of no tree, and of nothing covered, it is nil.
@@ -27,47 +27,71 @@ func (t *Tree) Release() {
 		return
 	}
 	t.value = nil
-	t.maps.recycle()
+	t.branches.recycle()
 	trees.Put(t)
 }
 
 var trees = sync.Pool{New: func() any { return new(Tree) }}
 
-// branches are the maps of one tree: the greater part of what decoding allocates.
+// branches are the maps and lists of one tree, which are the greater part of what decoding allocates: used for one tree
+// and then for the next. nil is none to use again.
 type branches struct {
-	all  []map[string]any // at most keptMaps outlive a tree, of at most keptEntries each
-	used int
+	maps      []map[string]any // at most keptBranches, of at most keptEntries each
+	lists     [][]any          // likewise
+	usedMaps  int
+	usedLists int
 }
 
 const (
-	keptMaps    = 64
-	keptEntries = 16
+	keptBranches = 64
+	keptEntries  = 16
 )
 
-// make is a map for about so many entries.
-func (m *branches) make(entries int) map[string]any {
-	if m == nil {
+// newMap is a map for about so many entries.
+func (b *branches) newMap(entries int) map[string]any {
+	if b == nil || b.usedMaps == keptBranches {
 		return make(map[string]any, entries)
 	}
-	if m.used < len(m.all) {
-		m.used++
-		return m.all[m.used-1]
+	if b.usedMaps == len(b.maps) {
+		b.maps = append(b.maps, make(map[string]any, max(entries, 8))) // room for eight costs no more
 	}
-	one := make(map[string]any, max(entries, 8)) // room for eight costs no more
-	if m.used < keptMaps {
-		m.all = append(m.all, one)
-		m.used++
-	}
-	return one
+	b.usedMaps++
+	return b.maps[b.usedMaps-1]
 }
 
-func (m *branches) recycle() {
-	for i, one := range m.all[:m.used] {
-		if len(one) > keptEntries {
-			m.all[i] = make(map[string]any, 8)
+// newList is an empty list. Filled, it goes to endList, with its number.
+func (b *branches) newList() (list []any, number int) {
+	if b == nil || b.usedLists == keptBranches {
+		return []any{}, -1
+	}
+	if b.usedLists == len(b.lists) {
+		b.lists = append(b.lists, make([]any, 0, 4))
+	}
+	b.usedLists++
+	return b.lists[b.usedLists-1], b.usedLists - 1
+}
+
+func (b *branches) endList(list []any, number int) {
+	if number >= 0 {
+		b.lists[number] = list
+	}
+}
+
+func (b *branches) recycle() {
+	for i, m := range b.maps[:b.usedMaps] {
+		if len(m) > keptEntries {
+			b.maps[i] = make(map[string]any, 8)
 			continue
 		}
-		clear(one)
+		clear(m)
 	}
-	m.used = 0
+	for i, list := range b.lists[:b.usedLists] {
+		if cap(list) > keptEntries {
+			b.lists[i] = make([]any, 0, 4)
+			continue
+		}
+		clear(list)
+		b.lists[i] = list[:0]
+	}
+	b.usedMaps, b.usedLists = 0, 0
 }

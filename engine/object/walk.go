@@ -10,11 +10,11 @@ import (
 // walker reads one value in a single pass: it decodes what view covers, and of what the scanner records it leaves out what
 // keep does not cover. Of both, nil is nothing.
 type walker struct {
-	s     *scan.Scanner
-	id    identity
-	maps  *branches       // for the view's; nil makes new ones
-	texts strings.Builder // strings of the view share memory: one allocation for most objects
-	typed bool            // the object has a kind or an apiVersion
+	s         *scan.Scanner
+	id        identity
+	*branches                 // of the view
+	texts     strings.Builder // strings of the view share memory: one allocation for most objects
+	typed     bool            // the object has a kind or an apiVersion
 }
 
 // value reads the value at hand, which stands at the given place. What nests too deep for an Object is not decoded.
@@ -57,7 +57,7 @@ func (w *walker) object(keep, view *Paths, at place) (any, error) {
 	}
 	var out map[string]any
 	if view != nil {
-		out = w.maps.make(len(view.fields))
+		out = w.newMap(len(view.fields))
 	}
 	for e := (entries{s: w.s}); ; {
 		quoted, more, err := e.next()
@@ -105,8 +105,9 @@ func (w *walker) list(keep, view *Paths) (any, error) {
 		return nil, err
 	}
 	var out []any
+	var number int
 	if view != nil {
-		out = []any{}
+		out, number = w.newList()
 	}
 	keepEach, viewEach := keep.eachItem(), view.eachItem()
 	for first := true; ; first = false {
@@ -135,6 +136,7 @@ func (w *walker) list(keep, view *Paths) (any, error) {
 	if view == nil {
 		return nil, nil
 	}
+	w.endList(out, number)
 	return out, nil
 }
 
