@@ -46,7 +46,7 @@ type Handler struct {
 // Submitter is implemented by handlers that do their work elsewhere, and need no goroutine that waits for each answer.
 type Submitter interface {
 	// Submit does what Handle does and returns at once. answered is called once, with what Handle would return, from any
-	// goroutine, perhaps before Submit returns; it does not block. ev is never changed.
+	// goroutine, perhaps before Submit returns; it does not block. ev is never changed. Submit must not panic.
 	Submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error))
 }
 

@@ -25,6 +25,9 @@ func (c *callContext) Done() <-chan struct{}       { return c.context().Done() }
 func (c *callContext) Err() error                  { return c.context().Err() }
 func (c *callContext) Value(key any) any           { return c.context().Value(key) }
 
+// String is for those who print contexts: nothing of what is behind the lock.
+func (c *callContext) String() string { return "serve.callContext" }
+
 func (c *callContext) context() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -87,6 +87,7 @@ func (d *delivery) receive() error {
 			return err
 		}
 		d.begin(req.events, time.Now())
+		clear(req.events) // what they hold is the calls' alone, and goes with them
 		d.cancel(req.cancel)
 	}
 }

@@ -75,7 +75,6 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 // decode makes r what a message says, and keeps nothing of wire. It takes what protobuf takes, and passes over fields
 // that it does not know. The fields' numbers are those of handler.proto.
 func (r *request) decode(wire []byte) error {
-	clear(r.events) // what they hold is the handler's alone
 	r.events, r.cancel = r.events[:0], r.cancel[:0]
 	return fields(wire, func(f field) error {
 		switch f.number {
