@@ -1,5 +1,5 @@
 // Package rule decides which changes a rule selects, and as what: membership by where, then the kind of change, then
-// when, at last the payload. It is a function of a change and of what can be looked up in the cache; it keeps no state,
+// when, at last the payload. It is a function of a change and of what can be looked up in the cache; a Rule keeps no state,
 // so that membership can always be told again from an object's bytes.
 package rule
 

@@ -88,6 +88,7 @@ func (s *Set) lookBack(d delta.Delta, look Lookup, within *group, found []int) [
 		return found
 	}
 	s.scratch = before(d.Object, look.Tree, s.scratch[:0])
+	slices.Sort(s.scratch) // they come in any order, and lists are shared
 	s.before.remember(d.Object, s.scratch)
 	return found
 }

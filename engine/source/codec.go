@@ -130,13 +130,13 @@ func (d streamDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into run
 		return nil, nil, fmt.Errorf("source: a stream of %T", into)
 	}
 	if err := d.frame.read(frame, event); err != nil {
-		return nil, nil, fmt.Errorf("%w: %w", errNoFrame, whole(err))
+		return nil, nil, fmt.Errorf("%w: %w", errNoFrame, complete(err))
 	}
 	return into, nil, nil
 }
 
-// whole is an error about a text that is there to its end: client-go takes an unexpected EOF for that of a connection.
-func whole(err error) error {
+// complete is an error about a text that is there to its end: client-go takes an unexpected EOF for that of a connection.
+func complete(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it ends too early")
 	}

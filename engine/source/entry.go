@@ -10,7 +10,7 @@ import (
 type entry struct {
 	*object.Object
 	values  [][]string // of the indexes that there were when it came, in their order: an update evaluates the new state only
-	arrival *arrival   // nil once it was evaluated, and for what a list brought
+	arrival *arrival   // nil once it was evaluated, for the initial state and for bookmarks
 }
 
 // arrival is what is known of an object on its way from a watch to the listeners.
@@ -22,5 +22,5 @@ type arrival struct {
 
 var _ runtime.Object = (*entry)(nil)
 
-// DeepCopyObject returns the entry itself, which nobody changes but who evaluates it.
+// DeepCopyObject returns the entry itself: client-go changes nothing of it.
 func (e *entry) DeepCopyObject() runtime.Object { return e }

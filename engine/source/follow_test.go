@@ -170,6 +170,27 @@ func TestOpenWatchThatExpiresIsComparedWithAList(t *testing.T) {
 	}
 }
 
+// What a list finds again is what is known already: it is not held twice.
+func TestRelistKeepsWhatIsKnown(t *testing.T) {
+	modes(t, func(t *testing.T, watchList bool) {
+		server, s, i, _, _ := serving(t, watchList)
+		server.Load(pods, 200, nil)
+		run(t, s)
+		awaitState(t, i, Synced)
+		server.AwaitWatches(pods, 1)
+		lists := i.Stats().Lists
+		server.Expire()
+		await(t, "another list", func() bool { return i.Stats().Lists > lists && i.Stats().Unchanged >= 200 })
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		for key, known := range i.known {
+			if found, _ := i.Get(key.Namespace, key.Name); found != known {
+				t.Fatalf("%v is held twice", key)
+			}
+		}
+	})
+}
+
 func TestObjectsThatCannotBeReadDoNotExist(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		tooLarge := func(name string) string { // a number that is JSON, and fits nothing

@@ -21,7 +21,7 @@ type framer struct{}
 
 // NewFrameReader cuts a watch's body into frames, each a JSON object. It finds where frames end and checks nothing else.
 func (framer) NewFrameReader(body io.ReadCloser) io.ReadCloser {
-	return &frameReader{body: body, buf: make([]byte, 0, frameBuffer)}
+	return &frameReader{body: body, buf: make([]byte, 0, frameBuffer), fresh: true}
 }
 
 // NewFrameWriter is not used: nothing is ever sent.
@@ -40,6 +40,7 @@ type frameReader struct {
 	start int    // of the frame at hand
 	seen  int    // how far its end was looked for
 	rest  []byte // of the last frame, within buf: what Read had no room for
+	fresh bool   // the frame at hand began the body, or a line
 	lines bool   // a frame is a line
 
 	depth             int // of brackets at seen
@@ -75,10 +76,10 @@ func (r *frameReader) frame() ([]byte, error) {
 		}
 		if end := r.end(); end > 0 {
 			frame := r.buf[r.start:end]
-			if !r.lines && end < len(r.buf) && r.buf[end] == '\n' && bytes.IndexByte(frame, '\n') < 0 {
+			if r.fresh && end < len(r.buf) && r.buf[end] == '\n' && bytes.IndexByte(frame, '\n') < 0 {
 				r.lines = true
 			}
-			r.start, r.seen = end, end
+			r.start, r.seen, r.fresh = end, end, false
 			return frame, nil
 		}
 		if r.err != nil {
@@ -104,7 +105,10 @@ func (r *frameReader) ended() error {
 func (r *frameReader) skipSpace() {
 	for r.start < len(r.buf) {
 		switch r.buf[r.start] {
-		case ' ', '\t', '\r', '\n':
+		case '\n':
+			r.fresh = true
+			fallthrough
+		case ' ', '\t', '\r':
 			r.start++
 			r.seen = max(r.seen, r.start)
 			continue

@@ -63,6 +63,7 @@ func TestFrames(t *testing.T) {
 		{"lines as Windows has them", line + "\r\n" + line + "\r\n", []string{line, line}, io.EOF},
 		{"nothing in between", line + line + large + line, []string{line, line, large, line}, io.EOF},
 		{"space in between", "\n\n " + line + " \n\n\t" + line + "\n", []string{line, line}, io.EOF},
+		{"two to a line", line + line + "\n" + line + line + "\n", []string{line, line, line, line}, io.EOF},
 		{"pretty-printed", pretty + "\n" + pretty + "\n" + pretty, []string{pretty, pretty, pretty}, io.EOF},
 		{"nothing", "", nil, io.EOF},
 		{"cut off in a line", line + "\n" + line[:20], []string{line}, io.ErrUnexpectedEOF},

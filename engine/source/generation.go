@@ -42,7 +42,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	g.wire = &wire{
 		client: i.client, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
 		status: i.status, gate: g.gate, counts: &i.counts, skip: i.unreadable,
-		pack: func(e *entry) { i.packer.Pack(e.Object) },
+		settle: i.settle,
 	}
 	// ResyncPeriod stays 0: client-go would hand every object to every listener each time. Resyncs are ours (walk.go).
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

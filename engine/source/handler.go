@@ -52,7 +52,7 @@ func (h *handler) OnDelete(obj any) {
 	h.evaluate(obj, func(o *object.Object, tree any) { h.g.informer.vanished(keyOf(o), o, tree) })
 }
 
-// evaluate is the one place where an entry changes: what was of use until now is let go.
+// evaluate is the last place where an entry changes: what was of use until now is let go.
 func (h *handler) evaluate(obj any, with func(o *object.Object, tree any)) {
 	e, ok := obj.(*entry)
 	if !ok {
@@ -83,6 +83,7 @@ func (i *Informer) observe(o *object.Object, as delta.Type, tree any) {
 		as = delta.Added
 	case old.ResourceVersion() == o.ResourceVersion():
 		i.counts.unchanged.Add(1)
+		i.packer.Pack(o) // the store has it now
 		return
 	default:
 		i.remember(o)
@@ -114,6 +115,19 @@ func (i *Informer) remember(o *object.Object) {
 	if !o.IsPacked() && i.recent.add(o, time.Now(), i.pack) {
 		i.wake()
 	}
+}
+
+// settle packs an object that a list has brought; if it is known as it is, it takes the place of the list's, so that it is
+// not held twice.
+func (i *Informer) settle(e *entry) {
+	i.mu.Lock()
+	known := i.known[keyOf(e.Object)]
+	i.mu.Unlock()
+	if known != nil && known.UID() == e.UID() && known.ResourceVersion() == e.ResourceVersion() && e.ResourceVersion() != "" {
+		e.Object = known
+		return
+	}
+	i.packer.Pack(e.Object)
 }
 
 // pack, with i.mu, packs an object that has not changed meanwhile.

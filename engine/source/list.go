@@ -62,7 +62,7 @@ func (l *listReader) read() error {
 			return err
 		}
 		if !more {
-			return l.whole()
+			return l.finish()
 		}
 		if err := l.member(key); err != nil {
 			return err
@@ -70,14 +70,15 @@ func (l *listReader) read() error {
 	}
 }
 
-// whole is called at the list's end; whatever comes behind is not the list's. What is none must not pass for an empty one.
-func (l *listReader) whole() error {
+// finish is called at the list's end; whatever comes behind is not the list's. What is none must not pass for an empty one.
+func (l *listReader) finish() error {
 	switch {
 	case !l.hasItems && !strings.HasSuffix(l.kind, "List"):
 		return fmt.Errorf("it has no items: it is a %.64q", l.kind)
 	case !l.early:
 		return nil
 	}
+	l.early = false
 	for n, item := range l.list.Items {
 		s := scan.New(item.(*entry).JSON())
 		e, err := l.item(&s)
@@ -91,10 +92,10 @@ func (l *listReader) whole() error {
 	return nil
 }
 
-// item reads an item, which has the list's type if it has none.
+// item reads an item, which has the list's type, once that is known, if it has none.
 func (l *listReader) item(s *scan.Scanner) (*entry, error) {
 	kind, ok := strings.CutSuffix(l.kind, "List")
-	if !ok {
+	if !ok || l.early {
 		kind = ""
 	}
 	return l.reader.item(s, l.apiVersion, kind)

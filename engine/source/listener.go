@@ -15,9 +15,10 @@ type Listener struct {
 	// Resync is how often OnDelta is called with every object, as Synced. 0: never. Less than a second counts as one.
 	Resync time.Duration
 	// OnDelta is called with one change at a time, in order; calls for one informer never overlap. tree is d.Object decoded
-	// to at least the informer's view (see Informer.Keep), or nil where that was not at hand. It must not be changed, and not
-	// be looked at after OnDelta has returned. OnDelta must not block for long, and not call AddListener, or what AddListener returned, of the same informer. A panic is
-	// counted, and the change taken as heard.
+	// to at least the informer's view (see Informer.Keep), or nil where that was not at hand. It must not be changed, and
+	// nothing of it be kept: when OnDelta returns its memory is used for the next. OnDelta must not block for long, and not
+	// call AddListener, or what AddListener returned, of the same informer. A panic is counted, and the change taken as
+	// heard.
 	OnDelta func(d delta.Delta, tree any)
 }
 

@@ -77,4 +77,13 @@ func TestRecentIsBounded(t *testing.T) {
 	if packed < n/2 || packed > n/2+1 {
 		t.Errorf("%d of %d were packed", packed, n)
 	}
+	large, err := object.FromJSON(fmt.Appendf(nil, `{"metadata":{"name":"large"},"text":%q}`, strings.Repeat("x", recentBytes/2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // each takes the place of many
+		if r.add(large, now, func(*object.Object) {}); r.bytes > recentBytes {
+			t.Fatalf("%d bytes", r.bytes)
+		}
+	}
 }

@@ -157,8 +157,14 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 // end, and only then are they evaluated.
 func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
 	e, ok := ev.Object.(*entry)
-	if !ok || !w.wire.initial(e) {
+	if !ok {
 		return true
+	}
+	if !w.wire.initial(e) {
+		if ev.Type == watch.Added || e.Name() == "" {
+			return true
+		}
+		ev.Type, e.arrival = watch.Deleted, nil // it became unreadable meanwhile
 	}
 	return w.send(ctx, ev)
 }

@@ -30,7 +30,7 @@ type wire struct {
 	status *status
 	gate   *gate
 	counts *counts
-	pack   func(*entry)
+	settle func(*entry)        // of what is not evaluated for now
 	skip   func(*entry)        // told of objects that cannot be read
 	gone   func(reason string) // ends the generation: the resource is not served
 
@@ -69,7 +69,7 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 }
 
 // initial takes in an object of the initial state, and tells whether it could be read. It is not evaluated before all
-// are there, so it is packed at once.
+// are there.
 func (w *wire) initial(e *entry) (ok bool) {
 	if e.arrival.unfit != nil {
 		w.skip(e)
@@ -77,7 +77,7 @@ func (w *wire) initial(e *entry) (ok bool) {
 	}
 	e.arrival.tree.Release()
 	e.arrival = nil
-	w.pack(e)
+	w.settle(e)
 	return true
 }
 
