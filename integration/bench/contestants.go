@@ -44,6 +44,12 @@ type explaining interface{ explain(context.Context) string }
 
 func times(n int) func(int) int { return func(asked int) int { return n * asked } }
 
+// How many times as many updates as the stock informers contestants get, so that each runs for as long.
+const (
+	moreInProcess = 10
+	moreDelivered = 6
+)
+
 // contestants are the rows of the table.
 func contestants() []contestant {
 	return []contestant{
@@ -51,7 +57,7 @@ func contestants() []contestant {
 		stock("2", "the same, managedFields cut out by a transform", "strip"),
 		inProcess("3", "informd in process: 2 indexes, 10 rules, keep: whole", typical, "whole"),
 		inProcess("3b", "the same with 5 rules, keep: needed", typical[:5], "needed"),
-		{row: "4", name: "informd to a handler process, all acknowledged", updates: times(3), start: func(ctx context.Context, at site, l *load) (subject, error) {
+		{row: "4", name: "informd to a handler process, all acknowledged", updates: times(moreDelivered), start: func(ctx context.Context, at site, l *load) (subject, error) {
 			return startDaemon(ctx, at, l, 1, "synced", "updated")
 		}},
 		{row: "5", name: "a process per event behind a stock informer", updates: func(asked int) int { return max(1, asked/30) }, start: startStock("fork")},
@@ -74,7 +80,7 @@ func startStock(beside string) func(context.Context, site, *load) (subject, erro
 }
 
 func inProcess(row, name string, rules []rule, keep string) contestant {
-	return contestant{row: row, name: name, updates: times(3), handled: selected(rules), start: func(ctx context.Context, at site, l *load) (subject, error) {
+	return contestant{row: row, name: name, updates: times(moreInProcess), handled: selected(rules), start: func(ctx context.Context, at site, l *load) (subject, error) {
 		path := filepath.Join(at.dir, "rules.yaml")
 		if err := os.WriteFile(path, []byte(manifests(rules, keep)), 0o600); err != nil {
 			return nil, err
