@@ -133,12 +133,3 @@ func Identity() *Paths {
 	}
 	return p
 }
-
-func hasIdentity(p *Paths) bool {
-	for _, name := range identityFields {
-		if !p.Covers("metadata", name) {
-			return false
-		}
-	}
-	return true
-}
