@@ -24,7 +24,8 @@ type Index struct {
 
 // AddIndexers adds indexes, before Run or at any time during it; what is there is indexed at once. A name that is there
 // stays as it is: the caller sees to it that one name is one function. (A Source's own names are mapped onto the
-// informer's by NewSource, so an expression's text is a good name here.) Indexes cannot be removed.
+// informer's by NewSource, so an expression's text is a good name here.) Indexes cannot be removed. Where Keep leaves out
+// what an index reads, it does not see that of objects that are there.
 func (i *Informer) AddIndexers(indexers map[string]Index) error {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
