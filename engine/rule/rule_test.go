@@ -229,13 +229,16 @@ func TestWhatDoesNotMatchAllocatesNothing(t *testing.T) {
 		"event": {Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), Events: delta.SetOf(delta.Added)},
 		"both":  {Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), When: compile(t, `event == "added"`, expr.When), Events: delta.All},
 	} {
-		allocated := testing.AllocsPerRun(100, func() {
-			if _, ok, err := r.Match(d, look); ok || err != nil {
-				t.Errorf("%s: matches, error %v", why, err)
-			}
-		})
-		if allocated > 0 {
-			t.Errorf("%s: %v allocations", why, allocated)
+		least := 1.0
+		for range 100 { // a pool may be empty at times, and is with the race detector
+			least = min(least, testing.AllocsPerRun(1, func() {
+				if _, ok, err := r.Match(d, look); ok || err != nil {
+					t.Errorf("%s: matches, error %v", why, err)
+				}
+			}))
+		}
+		if least > 0 {
+			t.Errorf("%s: %v allocations", why, least)
 		}
 	}
 }
