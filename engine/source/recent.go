@@ -34,7 +34,8 @@ func (r *recent) add(o *object.Object, now time.Time, pack func(*object.Object))
 	return len(r.all) == 1
 }
 
-// expire gives what is too much to pack, and of what is old at most so many, and says when there is more to do; never, if that is zero.
+// expire gives what is too much to pack, and of what is old at most so many, and says when there is more to do; never, if
+// that is zero.
 func (r *recent) expire(now time.Time, most int, pack func(*object.Object)) (next time.Time) {
 	n := 0
 	for n < len(r.all) && (r.bytes > recentBytes || n < most && now.Sub(r.all[n].at) >= recentFor) {

@@ -11,7 +11,7 @@ import (
 
 // Scanner reads values one after the other. A value that the text ends within is [io.ErrUnexpectedEOF], also a number
 // that reaches the text's end, of which more digits might follow; what is not JSON is a [*SyntaxError]. After an error
-// the position is anywhere: [Scanner.SetPos] begins anew. A Scanner is not safe for concurrent use.
+// the position is anywhere: [Scanner.Reset] begins anew. A Scanner is not safe for concurrent use.
 type Scanner struct {
 	text []byte
 	pos  int
@@ -43,9 +43,6 @@ func (s *Scanner) Reset(text []byte) {
 
 // Pos is the offset of the next byte to read.
 func (s *Scanner) Pos() int { return s.pos }
-
-// SetPos goes back, or on, to where a value begins. It ends a recording.
-func (s *Scanner) SetPos(pos int) { s.pos, s.record.on = pos, false }
 
 // Kind is the next value's first byte, which is not consumed: one of {["tfn-0123456789, unless the value is none.
 func (s *Scanner) Kind() (byte, error) {
