@@ -6,7 +6,7 @@ import "sync"
 // to another that says the same.
 type content struct {
 	bytes  []byte
-	packed *dictionary // what unpacks them; nil if they are the text
+	packed *Dictionary // what unpacks them; nil if they are the text
 }
 
 // unpack is the text; where it is packed, in buf if that is large enough.

@@ -1,8 +1,6 @@
 package object
 
 import (
-	"encoding/json"
-
 	"github.com/informd/informd/engine/object/scan"
 )
 
@@ -108,21 +106,10 @@ func (id *identity) object() *Object {
 // alone is an Object of the identity and nothing else; nil where nothing of it is known.
 func (id *identity) alone() *Object {
 	o := id.object()
-	fields := map[string]string{}
-	for n, value := range []string{o.Namespace(), o.Name(), o.UID(), o.ResourceVersion()} {
-		if value != "" {
-			fields[identityFields[n]] = value
-		}
-	}
-	if len(fields) == 0 {
+	if o.identity == "" {
 		return nil
 	}
-	text, err := json.Marshal(map[string]any{"metadata": fields})
-	if err != nil {
-		return nil // strings have no errors
-	}
-	o.content.Store(&content{bytes: text})
-	return o
+	return FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
 }
 
 // Identity is a new set of the paths by which objects are told apart, and their states.

@@ -21,14 +21,14 @@ type Packer struct {
 	mu     sync.Mutex // of the rest; never held while a text is packed
 	sample sample
 	due    int                        // a dictionary is made when so many objects have been shown to the sample
-	made   []weak.Pointer[dictionary] // all that may be in use
+	made   []weak.Pointer[Dictionary] // all that may be in use
 	usual  float64                    // share of the text that is left, as the current dictionary began; 0 before that is known
 	latest struct{ texts, plain, packed int }
 }
 
 // packing is how texts are packed for the time being.
 type packing struct {
-	dictionary *dictionary
+	dictionary *Dictionary
 	encoder    *s2.Dict // nil for the zero dictionary
 }
 
@@ -45,7 +45,7 @@ const (
 // NewPacker makes a Packer that has seen nothing yet.
 func NewPacker() *Packer {
 	p := &Packer{sample: newSample(), due: firstDictionary}
-	p.current.Store(&packing{dictionary: new(dictionary)})
+	p.current.Store(&packing{dictionary: new(Dictionary)})
 	return p
 }
 
@@ -95,7 +95,7 @@ func (p *Packer) learn(o *Object, plain, packed int) {
 
 // renew makes a dictionary.
 func (p *Packer) renew() {
-	p.made = slices.DeleteFunc(p.made, func(d weak.Pointer[dictionary]) bool { return d.Value() == nil })
+	p.made = slices.DeleteFunc(p.made, func(d weak.Pointer[Dictionary]) bool { return d.Value() == nil })
 	text, beginning := p.sample.text()
 	if len(p.made) == maxDictionaries || len(text) < s2.MinDictSize {
 		p.due += compared

@@ -1,0 +1,96 @@
+package object
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/informd/informd/engine/object/scan"
+)
+
+// Packed is the text as a [Packer] packed it, which the caller must not change, and the dictionary that unpacks it. ok is
+// false while the text is plain.
+func (o *Object) Packed() (packed []byte, with *Dictionary, ok bool) {
+	c := o.content.Load()
+	return c.bytes, c.packed, c.packed != nil
+}
+
+// FromPacked makes an Object of what Packed gave of one, and stays packed. It keeps packed. A nil Dictionary is the zero one.
+// It checks what it is given as FromJSON does: bytes that were not packed with the dictionary, or not of an object, are an
+// error.
+func FromPacked(packed []byte, with *Dictionary) (*Object, error) {
+	if with == nil {
+		with = new(Dictionary)
+	}
+	if n, err := s2.DecodedLen(packed); err != nil || n > maxUnpacked {
+		return nil, errors.New("object: not a packed text")
+	}
+	buf := buffers.Get().(*[]byte)
+	defer giveBack(buf)
+	text, err := with.decode(*buf, packed)
+	if err != nil {
+		return nil, fmt.Errorf("object: not packed with this dictionary: %w", err)
+	}
+	*buf = text
+	s := scan.New(text)
+	id, err := readIdentity(&s)
+	if err != nil {
+		return nil, fmt.Errorf("object: %w", err)
+	}
+	o := id.object()
+	o.content.Store(&content{bytes: packed, packed: with})
+	return o, nil
+}
+
+// readIdentity reads all of an object's text for its identity alone.
+func readIdentity(s *scan.Scanner) (*identity, error) {
+	kind, err := s.Kind()
+	if err != nil {
+		return nil, err
+	}
+	if kind != '{' {
+		return nil, errors.New("not a JSON object")
+	}
+	w := walker{s: s}
+	if _, err := w.value(nil, nil, atRoot); err != nil {
+		return nil, err
+	}
+	if err := s.End(); err != nil {
+		return nil, err
+	}
+	if unfit := w.id.unfit(); unfit != "" {
+		return nil, errors.New(unfit)
+	}
+	return &w.id, nil
+}
+
+// FromIdentity makes an Object that has its identity and nothing else. Parts that are empty are left out.
+func FromIdentity(namespace, name, uid, resourceVersion string) *Object {
+	parts := [len(identityFields)]string{namespace, name, uid, resourceVersion}
+	o := new(Object)
+	all := namespace
+	o.ends[0] = uint32(len(all))
+	if namespace != "" {
+		all += "/"
+	}
+	all += name
+	o.ends[1] = uint32(len(all))
+	all += uid
+	o.ends[2] = uint32(len(all))
+	o.identity = all + resourceVersion
+
+	fields := make(map[string]string, len(parts))
+	for n, value := range parts {
+		if value != "" {
+			fields[identityFields[n]] = value
+		}
+	}
+	text, err := json.Marshal(map[string]any{"metadata": fields})
+	if err != nil {
+		panic(err) // strings have no errors
+	}
+	o.content.Store(&content{bytes: text})
+	return o
+}

@@ -1,0 +1,88 @@
+package object
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/s2"
+)
+
+// Objects outlive the Packer and the process by what Packed gives of them.
+func TestPackedObjectsComeBack(t *testing.T) {
+	p := NewPacker()
+	objects, _ := packedPods(t, p, newCluster(1, 40), 300)
+	dictionaries := map[*Dictionary]*Dictionary{}
+	for _, o := range objects {
+		packed, with, ok := o.Packed()
+		if !ok {
+			t.Fatal("it is not packed")
+		}
+		if dictionaries[with] == nil {
+			again, err := NewDictionary(with.Bytes())
+			if err != nil {
+				t.Fatal(err)
+			}
+			dictionaries[with] = again
+		}
+		back, err := FromPacked(bytes.Clone(packed), dictionaries[with])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(o.JSON()), string(back.JSON())); diff != "" || back.identity != o.identity || back.ends != o.ends {
+			t.Fatalf("%q came back as %q: %s", o.identity, back.identity, diff)
+		}
+		if !back.IsPacked() {
+			t.Fatal("it came back plain")
+		}
+	}
+	if len(dictionaries) < 2 {
+		t.Errorf("%d dictionaries, want the zero one and others", len(dictionaries))
+	}
+}
+
+func TestWhatIsNotAPackedObjectIsRefused(t *testing.T) {
+	p := NewPacker()
+	objects, _ := packedPods(t, p, newCluster(1, 40), 300)
+	packed, with, _ := objects[299].Packed()
+	if _, err := FromPacked(bytes.Clone(packed), nil); err == nil {
+		t.Error("it was unpacked without its dictionary")
+	}
+	long := strings.Repeat("a", 1000)
+	for _, text := range []string{long, `{"a":"` + long, `["` + long + `"]`, `{"a":"` + long + `","metadata":{"name":1}}`, `{"a":"` + long + `"} {}`} {
+		if o, err := FromPacked(s2.Encode(nil, []byte(text)), nil); err == nil {
+			t.Errorf("%.20q became %q", text, o.Key())
+		}
+	}
+	for n := range packed { // no byte can make it panic, or take more memory than an object may
+		for _, with := range []*Dictionary{with, nil} {
+			broken := bytes.Clone(packed)
+			broken[n] ^= 0x55
+			_, _ = FromPacked(broken, with)
+		}
+		_, _ = FromPacked(bytes.Clone(packed[:n]), with)
+	}
+	if _, err := FromPacked([]byte{0xff, 0xff, 0xff, 0xff, 0x0f}, nil); err == nil {
+		t.Error("a text of 4 GiB was unpacked")
+	}
+	if _, err := NewDictionary([]byte{1, 2, 3}); err == nil {
+		t.Error("three bytes are a dictionary")
+	}
+}
+
+func TestFromIdentity(t *testing.T) {
+	for _, id := range [][4]string{{"shop", "web", "u-1", "7"}, {"", "node-1", "u", "1"}, {"", "", "", "9"}, {"a\"b", "é", "", ""}} {
+		o := FromIdentity(id[0], id[1], id[2], id[3])
+		same, err := FromJSON(o.JSON())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if same.identity != o.identity || same.ends != o.ends {
+			t.Errorf("%q reads as %q", o.identity, same.identity)
+		}
+		if got := [4]string{o.Namespace(), o.Name(), o.UID(), o.ResourceVersion()}; got != id {
+			t.Errorf("%q became %q", id, got)
+		}
+	}
+}
