@@ -60,6 +60,8 @@ type Options struct {
 	// DrainTimeout is how long deliveries may take to end when Run is to return, before they are cancelled. 0 means 30
 	// seconds.
 	DrainTimeout time.Duration
+	// Journal encloses the records of what an answer changes. nil means that there is none.
+	Journal Journal
 }
 
 // Observer is told what happens. Its functions may be nil, are called from several goroutines, and must not block.
@@ -230,6 +232,10 @@ func (d *Dispatcher) take() (j job, ok bool) {
 		}
 		lane := d.ready[0]
 		d.ready = slices.Delete(d.ready, 0, 1)
+		if lane.paused {
+			lane.isReady = false
+			continue
+		}
 		item, taken := lane.queue.Take()
 		if !taken {
 			lane.isReady = false
@@ -260,7 +266,7 @@ func (d *Dispatcher) land(j job) {
 func (d *Dispatcher) offer(lane *Lane) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !lane.isReady {
+	if !lane.isReady && !lane.paused {
 		lane.isReady = true
 		d.ready = append(d.ready, lane)
 	}

@@ -18,6 +18,7 @@ type Lane struct {
 	remerge    func(delta.Delta) (json.RawMessage, error)
 	queue      *queue.Queue[delta.Key, delivery]
 	isReady    bool // is among Dispatcher.ready; guarded by Dispatcher.mu
+	paused     bool // guarded by Dispatcher.mu
 
 	failing, crowded complaint
 	lost             atomic.Uint64 // how much the bounds had cost when it was last looked at
@@ -34,6 +35,9 @@ type LaneOptions struct {
 	// just before it is delivered, once. It is called from several goroutines. If it fails the newer payload stands.
 	// nil means that the payload depends on the object alone, and the newer one is right.
 	Remerge func(delta.Delta) (json.RawMessage, error)
+	// Store keeps a record of what waits, and, under Every, what there is no memory for: see Lane.Restore. nil means that
+	// there is none.
+	Store LaneStore
 }
 
 // delivery is a match on its way, with what became of it so far.
@@ -51,7 +55,7 @@ type delivery struct {
 // Lane makes the lane of a rule, before or during Run. resource is what its matches are of.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := &Lane{dispatcher: d, rule: rule, resource: resource, remerge: o.Remerge}
-	l.queue = queue.New[delta.Key](queue.Options[delivery]{
+	l.queue = queue.New(queue.Options[delta.Key, delivery]{
 		Merge: l.merge,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes,
 		Size:  delivery.size,
@@ -60,16 +64,46 @@ func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions)
 	return l
 }
 
-// Offer hands over a match. It never blocks.
+// Restore says what of one object is in the store alone: count deliveries, with numbers from first to last, of so many
+// bytes. It is loaded when its turn comes, and delivered in order, before what comes later. Restore is called before the
+// lane is offered anything, and before Run.
+func (l *Lane) Restore(key delta.Key, count int, first, last uint64, bytes int64) {
+	l.queue.Restore(key, count, first, last, bytes)
+}
+
+// Offer hands over a match, within the Journal's Begin and End. It never blocks.
 func (l *Lane) Offer(m rule.Match) {
 	l.queue.Add(m.Delta.Key(), delivery{match: m})
 	l.logCrowding()
 }
 
 // Redrive delivers a dead letter of this lane's rule once more: as it was, before what waits for its object, and with as
-// many attempts as if it were new. Later changes of the object may have been delivered by then; it is up to who asks.
+// many attempts as if it were new. Later changes of the object may have been delivered by then; it is up to who asks. It
+// is called within the Journal's Begin and End.
 func (l *Lane) Redrive(letter Letter) {
 	l.queue.Redrive(letter.Match.Delta.Key(), delivery{match: letter.Match, attempts: letter.Attempts})
+}
+
+// Pause keeps what waits from being delivered until Resume. What is in flight goes on; what waits is merged as ever.
+func (l *Lane) Pause() {
+	l.dispatcher.mu.Lock()
+	defer l.dispatcher.mu.Unlock()
+	l.paused = true
+}
+
+// Resume ends a Pause.
+func (l *Lane) Resume() {
+	l.dispatcher.mu.Lock()
+	l.paused = false
+	l.dispatcher.mu.Unlock()
+	l.dispatcher.offer(l)
+}
+
+// Paused tells whether the lane is paused.
+func (l *Lane) Paused() bool {
+	l.dispatcher.mu.Lock()
+	defer l.dispatcher.mu.Unlock()
+	return l.paused
 }
 
 // Stats tells what waits.

@@ -35,11 +35,22 @@ type DeadLetters interface {
 	Take(id string) (letter Letter, ok bool, err error)
 }
 
+// LetterStore keeps a record of each dead letter that a Memory holds. It is called with the Memory locked: it must be
+// quick, and must not call the Memory.
+type LetterStore interface {
+	// PutLetter records a letter, in the place of an older one of the same ID.
+	PutLetter(Letter)
+	DeleteLetter(id string)
+}
+
 // MemoryOptions bound a Memory.
 type MemoryOptions struct {
 	MaxLetters int   // 0: 10,000
 	MaxBytes   int64 // 0: 64 MiB
 	Logger     *slog.Logger
+	// Store is told of each letter that comes and goes. Whoever calls Add, Take or Restore sees to it that the record
+	// belongs to the change that it is of, see Journal. nil means that there is none.
+	Store LetterStore
 }
 
 // Memory keeps dead letters in memory. Past its bounds the oldest are dropped, which is counted and logged; the newest is
@@ -79,23 +90,46 @@ func NewMemory(o MemoryOptions) *Memory {
 
 // Add never fails.
 func (m *Memory) Add(l Letter) error {
-	for _, dropped := range m.add(l) {
-		m.opts.Logger.Warn("dead letter dropped: there are too many",
-			"rule", dropped.Rule, "handler", dropped.Handler, "key", dropped.Key.String(), "id", dropped.ID)
+	m.mu.Lock()
+	if m.opts.Store != nil {
+		m.opts.Store.PutLetter(l)
 	}
+	dropped := m.add(l)
+	m.mu.Unlock()
+	m.logDropped(dropped)
 	return nil
 }
 
-func (m *Memory) add(l Letter) (dropped []Letter) {
+// Restore puts back letters that were recorded, the oldest first, as far as the bounds allow. It is called before all
+// else.
+func (m *Memory) Restore(letters []Letter) {
+	var dropped []Letter
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	for _, l := range letters {
+		dropped = append(dropped, m.add(l)...)
+	}
+	m.mu.Unlock()
+	m.logDropped(dropped)
+}
+
+func (m *Memory) logDropped(letters []Letter) {
+	for _, dropped := range letters {
+		m.opts.Logger.Warn("dead letter dropped: there are too many",
+			"rule", dropped.Rule, "handler", dropped.Handler, "key", dropped.Key.String(), "id", dropped.ID)
+	}
+}
+
+// add keeps l, and drops what is too much then.
+func (m *Memory) add(l Letter) (dropped []Letter) {
 	if e := m.byID[l.ID]; e != nil {
 		m.remove(e)
 	}
 	m.byID[l.ID] = m.letters.PushBack(l)
 	m.bytes += l.size()
 	for m.letters.Len() > 1 && (m.letters.Len() > m.opts.MaxLetters || m.bytes > m.opts.MaxBytes) {
-		dropped = append(dropped, m.remove(m.letters.Front()))
+		oldest := m.remove(m.letters.Front())
+		m.forget(oldest.ID)
+		dropped = append(dropped, oldest)
 		m.dropped++
 	}
 	return dropped
@@ -127,6 +161,7 @@ func (m *Memory) Take(id string) (letter Letter, ok bool, err error) {
 	if e == nil {
 		return Letter{}, false, nil
 	}
+	m.forget(id)
 	return m.remove(e), true, nil
 }
 
@@ -142,6 +177,13 @@ func (m *Memory) remove(e *list.Element) Letter {
 	delete(m.byID, l.ID)
 	m.bytes -= l.size()
 	return l
+}
+
+// forget drops the record of a letter.
+func (m *Memory) forget(id string) {
+	if m.opts.Store != nil {
+		m.opts.Store.DeleteLetter(id)
+	}
 }
 
 func (l Letter) size() int64 { return delivery{match: l.Match}.size() + int64(len(l.ID)+len(l.Reason)) }

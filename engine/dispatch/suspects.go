@@ -16,13 +16,22 @@ func (j job) suspect() bool { return j.item.Value.losses > 0 }
 
 // next is the one that was held the longest, if it may go now.
 func (s *suspects) next() (j job, ok bool) {
-	if !s.wait() {
+	i := s.first()
+	if i < 0 {
 		return job{}, false
 	}
-	j = s.held[0]
-	s.held = slices.Delete(s.held, 0, 1)
+	j = s.held[i]
+	s.held = slices.Delete(s.held, i, i+1)
 	s.out = true
 	return j, true
+}
+
+// first is the index of the one that was held the longest, if one may go now, or -1.
+func (s *suspects) first() int {
+	if s.out {
+		return -1
+	}
+	return slices.IndexFunc(s.held, func(j job) bool { return !j.lane.paused })
 }
 
 // pass tells whether j, just taken, may go now. If not it is held.
@@ -43,7 +52,7 @@ func (s *suspects) landed(j job) {
 }
 
 // wait tells whether there is one that may go now.
-func (s *suspects) wait() bool { return !s.out && len(s.held) > 0 }
+func (s *suspects) wait() bool { return s.first() >= 0 }
 
 // forget drops what is held of a lane.
 func (s *suspects) forget(lane *Lane) {

@@ -8,7 +8,7 @@ import (
 // One operation is an Add, a Take and a Done.
 func BenchmarkAddTakeDone(b *testing.B) {
 	keys := benchKeys()
-	q := newChanges(Options[change]{})
+	q := newChanges(Options[string, change]{})
 	c := change{"updated", "1", 1}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -21,7 +21,7 @@ func BenchmarkAddTakeDone(b *testing.B) {
 // The same with 10,000 keys waiting all the time.
 func BenchmarkAddTakeDoneBehindBacklog(b *testing.B) {
 	keys := benchKeys()
-	q := newChanges(Options[change]{})
+	q := newChanges(Options[string, change]{})
 	c := change{"updated", "1", 1}
 	for _, key := range keys {
 		q.Add(key, c)
@@ -37,7 +37,7 @@ func BenchmarkAddTakeDoneBehindBacklog(b *testing.B) {
 // One operation is an Add that merges.
 func BenchmarkMerge(b *testing.B) {
 	keys := benchKeys()
-	q := newChanges(Options[change]{})
+	q := newChanges(Options[string, change]{})
 	c := change{"updated", "1", 1}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

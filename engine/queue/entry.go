@@ -10,7 +10,8 @@ import (
 type entry[K comparable, V any] struct {
 	key      K
 	waiting  list[*value[V]]
-	length   int // of waiting
+	length   int      // of waiting
+	away     *away[V] // nil if nothing is
 	inFlight *value[V]
 
 	isReady bool

@@ -198,7 +198,7 @@ func compare(t *testing.T, program []byte) {
 	every := next()%2 == 1
 	o := &oracle{every: every, maxItems: maxItems, maxBytes: maxBytes, maxPerKey: maxPerKey, keys: map[string]*oracleKey{}}
 	told := true // something became ready since Take found nothing
-	q := newChanges(Options[change]{
+	q := newChanges(Options[string, change]{
 		Every: every, MaxItems: maxItems, MaxBytes: maxBytes, MaxPerKey: maxPerKey, Size: sizeOf,
 		Ready: func() { told = true },
 	})

@@ -36,7 +36,7 @@ const minShrink = 1024
 
 // Options are what a Queue is made with. The functions are called while the queue is locked, except for Ready: they must
 // be quick and must not call the queue.
-type Options[V any] struct {
+type Options[K comparable, V any] struct {
 	// Merge says what becomes of a newer value behind a waiting one of the same key. sent tells that the waiting one has
 	// been handed out before, and is due for a retry. If ok is false the two cannot be merged and both wait, in order. If
 	// keep is false they cancel each other out. Otherwise merged stands for both, in the place of the waiting one. nil
@@ -57,6 +57,9 @@ type Options[V any] struct {
 	// Size is how many bytes a value takes. nil means none.
 	Size func(V) int64
 
+	// Store keeps a record of each value, and what there is no memory for: see Store. nil means that there is none.
+	Store Store[K, V]
+
 	// Ready is called when a key became ready to be taken, on the goroutine that made it so, with the queue unlocked.
 	// It must not block. nil is allowed.
 	Ready func()
@@ -64,12 +67,13 @@ type Options[V any] struct {
 
 // Queue is made by New. It is safe for concurrent use.
 type Queue[K comparable, V any] struct {
-	opts Options[V]
+	opts Options[K, V]
 
 	mu     sync.Mutex
 	closed bool
 	keys   map[K]*entry[K, V] // those with a value that waits or is in flight
 	peak   int                // the most keys since the map was made
+	number uint64             // the highest that a value was given
 	ready  list[*entry[K, V]]
 	delays delays[K, V]
 	turn   uint64      // counts delays
@@ -79,6 +83,8 @@ type Queue[K comparable, V any] struct {
 	age       list[*value[V]] // all values, waiting and in flight, in the order in which they were added
 	waiting   int
 	bytes     int64
+	away      int
+	awayBytes int64
 	inFlight  int
 	shortened uint64
 	dropped   uint64
@@ -96,6 +102,8 @@ type Item[K comparable, V any] struct {
 type Stats struct {
 	Waiting   int           // values that wait, for their turn or for a retry
 	Bytes     int64         // their size
+	Away      int           // values beside them that are in the store alone
+	AwayBytes int64         // their size
 	InFlight  int           // keys in flight
 	Delayed   int           // keys that wait for a retry
 	OldestAge time.Duration // of the oldest value that waits or is in flight
@@ -104,7 +112,7 @@ type Stats struct {
 }
 
 // New makes an empty Queue.
-func New[K comparable, V any](o Options[V]) *Queue[K, V] {
+func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
 	if o.Merge == nil {
 		o.Merge = func(_, newer V, _ bool) (V, bool, bool) { return newer, true, false }
 	}
@@ -229,7 +237,7 @@ func (q *Queue[K, V]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{
-		Waiting: q.waiting, Bytes: q.bytes, InFlight: q.inFlight, Delayed: len(q.delays),
+		Waiting: q.waiting, Bytes: q.bytes, Away: q.away, AwayBytes: q.awayBytes, InFlight: q.inFlight, Delayed: len(q.delays),
 		Shortened: q.shortened, Dropped: q.dropped,
 	}
 	if q.age.front != nil {
@@ -248,7 +256,7 @@ func (q *Queue[K, V]) Close() {
 	}
 	q.keys, q.peak = make(map[K]*entry[K, V]), 0
 	q.ready, q.age, q.delays = list[*entry[K, V]]{}, list[*value[V]]{}, nil
-	q.waiting, q.bytes, q.inFlight = 0, 0, 0
+	q.waiting, q.bytes, q.away, q.awayBytes, q.inFlight = 0, 0, 0, 0, 0
 }
 
 func (q *Queue[K, V]) notify(ready bool) {

@@ -37,9 +37,9 @@ func mergeChanges(waiting, newer change, sent bool) (change, bool, bool) {
 	return merged, true, true
 }
 
-func newChanges(o Options[change]) *Queue[string, change] {
+func newChanges(o Options[string, change]) *Queue[string, change] {
 	o.Merge = mergeChanges
-	return New[string](o)
+	return New(o)
 }
 
 func take(t *testing.T, q *Queue[string, change]) change {
@@ -66,7 +66,7 @@ func equal[T any](t *testing.T, what string, got, want T) {
 }
 
 func TestOneAtATimePerKey(t *testing.T) {
-	q := newChanges(Options[change]{})
+	q := newChanges(Options[string, change]{})
 	q.Add("web", change{"added", "1", 1})
 	equal(t, "first", take(t, q), change{"added", "1", 1})
 
@@ -81,7 +81,7 @@ func TestOneAtATimePerKey(t *testing.T) {
 }
 
 func TestReadyKeysAreFirstInFirstOut(t *testing.T) {
-	q := newChanges(Options[change]{Every: true})
+	q := newChanges(Options[string, change]{Every: true})
 	for state := range 3 {
 		for _, key := range []string{"a", "b", "c"} {
 			q.Add(key, change{"updated", key, state})
@@ -114,7 +114,7 @@ func TestMergingOfWhatWaits(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			q := newChanges(Options[change]{})
+			q := newChanges(Options[string, change]{})
 			for _, c := range test.changes {
 				q.Add("web", c)
 			}
@@ -133,7 +133,7 @@ func TestMergingOfWhatWaits(t *testing.T) {
 func TestAtMostTwoWaitPerKey(t *testing.T) {
 	for _, flight := range []string{"nothing", "in flight", "retried"} {
 		t.Run(flight, func(t *testing.T) {
-			q := newChanges(Options[change]{})
+			q := newChanges(Options[string, change]{})
 			q.Add("web", change{"updated", "0", 0})
 			if flight != "nothing" {
 				take(t, q)
@@ -162,7 +162,7 @@ func TestMaxPerKey(t *testing.T) {
 }
 
 func testMaxPerKey(t *testing.T) {
-	q := newChanges(Options[change]{MaxPerKey: 3})
+	q := newChanges(Options[string, change]{MaxPerKey: 3})
 	for life := range 10 {
 		q.Add("web", change{"deleted", fmt.Sprint(life), life})
 	}
@@ -177,7 +177,7 @@ func testMaxPerKey(t *testing.T) {
 
 func TestEveryKeepsHistoryInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newChanges(Options[change]{Every: true})
+		q := newChanges(Options[string, change]{Every: true})
 		for state := range 5 {
 			q.Add("web", change{"updated", "1", state})
 		}
@@ -196,10 +196,10 @@ func TestEveryKeepsHistoryInOrder(t *testing.T) {
 func TestEveryPastItsBounds(t *testing.T) {
 	tests := []struct {
 		name string
-		o    Options[change]
+		o    Options[string, change]
 	}{
-		{"items", Options[change]{Every: true, MaxItems: 3}},
-		{"bytes", Options[change]{Every: true, MaxBytes: 30, Size: func(change) int64 { return 10 }}},
+		{"items", Options[string, change]{Every: true, MaxItems: 3}},
+		{"bytes", Options[string, change]{Every: true, MaxBytes: 30, Size: func(change) int64 { return 10 }}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestEveryPastItsBounds(t *testing.T) {
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ready atomic.Int32
-		q := newChanges(Options[change]{Ready: func() { ready.Add(1) }})
+		q := newChanges(Options[string, change]{Ready: func() { ready.Add(1) }})
 		for _, key := range []string{"delayed", "in flight", "ready"} {
 			q.Add(key, change{"added", key, 1})
 		}
@@ -251,7 +251,7 @@ func TestClose(t *testing.T) {
 // The room that a burst took is given back once it is over, even while a few keys are never done.
 func TestMemoryReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newChanges(Options[change]{})
+		q := newChanges(Options[string, change]{})
 		const burst = 100_000
 		for i := range burst {
 			q.Add(fmt.Sprint(i), change{"added", "1", i})
@@ -282,7 +282,7 @@ func TestMemoryReturns(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	const keys, states = 8, 500
 	wake := make(chan struct{}, 1) // one wake-up is as good as many: the consumers take all there is
-	q := newChanges(Options[change]{Ready: func() {
+	q := newChanges(Options[string, change]{Ready: func() {
 		select {
 		case wake <- struct{}{}:
 		default:

@@ -12,7 +12,7 @@ import (
 func TestRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ready atomic.Int32
-		q := newChanges(Options[change]{Ready: func() { ready.Add(1) }})
+		q := newChanges(Options[string, change]{Ready: func() { ready.Add(1) }})
 		start := time.Now()
 		q.Add("web", change{"added", "1", 1})
 		q.Retry("web", take(t, q), time.Minute)
@@ -36,7 +36,7 @@ func TestRetry(t *testing.T) {
 }
 
 func TestRetryMergesWithWhatCameWhileInFlight(t *testing.T) {
-	q := newChanges(Options[change]{})
+	q := newChanges(Options[string, change]{})
 	q.Add("web", change{"added", "1", 1})
 	c := take(t, q)
 	q.Add("web", change{"deleted", "1", 2})
@@ -51,7 +51,7 @@ func TestRetryMergesWithWhatCameWhileInFlight(t *testing.T) {
 
 func TestRetriesOfOneKeyDoNotHoldOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newChanges(Options[change]{})
+		q := newChanges(Options[string, change]{})
 		for i, after := range []time.Duration{3, 1, 2, 1} {
 			key := fmt.Sprint(i)
 			q.Add(key, change{"added", key, i})
@@ -75,7 +75,7 @@ func TestRetriesOfOneKeyDoNotHoldOthers(t *testing.T) {
 }
 
 func TestRedrivenGoesFirstAndAsItIs(t *testing.T) {
-	q := newChanges(Options[change]{})
+	q := newChanges(Options[string, change]{})
 	q.Add("web", change{"updated", "1", 7})
 	seven := take(t, q)
 	q.Redrive("web", change{"added", "1", 1}) // given up long ago
@@ -92,7 +92,7 @@ func TestRedrivenGoesFirstAndAsItIs(t *testing.T) {
 }
 
 func TestDoneAndRetryOfWhatIsNotInFlight(t *testing.T) {
-	q := newChanges(Options[change]{})
+	q := newChanges(Options[string, change]{})
 	q.Done("web")
 	q.Retry("web", change{"added", "1", 1}, 0)
 	equal(t, "stats", q.Stats(), Stats{})

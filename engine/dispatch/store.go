@@ -1,0 +1,54 @@
+package dispatch
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+)
+
+// Journal encloses the records of one change, so that all of them are kept or none. The dispatcher encloses what an answer
+// changes, and what merging changes when it loads what was left to the store alone. Begin is not called within another.
+type Journal interface {
+	Begin()
+	End()
+}
+
+// LaneStore keeps a record of each delivery of one rule that waits or is in flight, under a number that is its own, until
+// it has been dealt with. Except for Load it is called within the Journal's Begin and End, with the lane locked: it must be
+// quick, and must not call the lane.
+type LaneStore interface {
+	// Put records a delivery, in the place of what was recorded under that number and key before.
+	Put(n uint64, key delta.Key, w Waiting)
+	// Delete drops a record.
+	Delete(n uint64, key delta.Key)
+	// Room tells whether deliveries of that size in all may be left to the store alone.
+	Room(size int64) bool
+	// Load reads deliveries of key with numbers above after, in ascending order: at most maxItems of them, and no more than
+	// about maxBytes, but one at least if there is one. What was put and cannot be read yet is left out, and everything
+	// above it too. It is called from one goroutine at a time, and may take its time.
+	Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]Numbered, error)
+}
+
+// Waiting is a delivery as it is recorded.
+type Waiting struct {
+	Delta   delta.Delta
+	Payload json.RawMessage // nil where the rule has none
+	Stale   bool            // the payload is that of another delta, and to be made anew
+
+	Attempts int // how often this event was handed out
+	Failures int // how often it was answered with an error
+	Backoff  int // retries of the object in a row
+	Losses   int // how often in a row the handler was lost with the object
+
+	Sent     bool      // it, or what was merged into it, was handed out before
+	Redriven bool      // it is a dead letter that is delivered once more
+	Since    time.Time // when the change was first offered
+	Due      time.Time // not to be handed out before; zero if there is no such time
+}
+
+// Numbered is a Waiting under its number.
+type Numbered struct {
+	N uint64
+	Waiting
+}
