@@ -1,0 +1,83 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// place is one object as one rule sees it.
+type place struct {
+	rule string
+	key  Key
+}
+
+// Check compares the two ledgers.
+func Check(t Trial) Report {
+	report := Report{Events: len(t.Events)}
+	rules := make(map[string]Rule, len(t.Rules))
+	for _, r := range t.Rules {
+		rules[r.Name] = r
+	}
+
+	// A handler may outlive its daemon for a moment, and write while the next one begins.
+	events := slices.Clone(t.Events)
+	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.Run, b.Run) })
+	told := make(map[place][]Event)
+	for _, ev := range events {
+		rule, known := rules[ev.Rule]
+		switch {
+		case !known:
+			report.Problems = append(report.Problems, Problem{ev.Rule, ev.Key, "there is no such rule"})
+		case rule.Resource != ev.Key.Resource || t.History[ev.Key] == nil:
+			report.Problems = append(report.Problems, Problem{ev.Rule, ev.Key, "nobody has written such an object"})
+		default:
+			told[place{ev.Rule, ev.Key}] = append(told[place{ev.Rule, ev.Key}], ev)
+		}
+	}
+
+	for _, key := range slices.SortedFunc(maps.Keys(t.History), compareKeys) {
+		for _, rule := range t.Rules {
+			if rule.Resource != key.Resource {
+				continue
+			}
+			w := newWalk(&t, &report, rule, key)
+			for _, ev := range told[place{rule.Name, key}] {
+				w.take(ev)
+			}
+			w.end()
+		}
+	}
+	return report
+}
+
+func compareKeys(a, b Key) int {
+	return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
+}
+
+// lost tells whether a change may have been made while nobody could know of it.
+func (t *Trial) lost(w Write) bool {
+	return slices.ContainsFunc(t.Lost, func(l Window) bool { return l.touches(w) })
+}
+
+// crash is the one that ended what was told at a time: the first that was not over then.
+func (t *Trial) crash(told time.Time) (Crash, bool) {
+	i, _ := slices.BinarySearchFunc(t.Crashes, told, func(c Crash, at time.Time) int { return c.To.Compare(at) })
+	if i == len(t.Crashes) {
+		return Crash{}, false
+	}
+	return t.Crashes[i], true
+}
+
+// crashed tells whether there was a crash between two times.
+func (t *Trial) crashed(from, to time.Time) bool {
+	c, ok := t.crash(from)
+	return ok && !c.From.After(to)
+}
+
+// fresh tells whether what was told at a time was perhaps unknown to the disk when a crash came.
+func (t *Trial) fresh(told time.Time) bool {
+	c, ok := t.crash(told)
+	return ok && c.From.Sub(told) <= t.Unwritten
+}

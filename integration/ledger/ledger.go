@@ -1,0 +1,156 @@
+// Package ledger compares two ledgers: what a writer knows that an API server did, and what a handler was told of it,
+// while the daemon between them, its handlers and the API server were killed. [Check] is a pure function of both.
+//
+// For each rule and object it demands:
+//
+//   - Truth: each event is about a uid, a resourceVersion and a content that the server had together; an updated's old is
+//     an earlier state of the same object; what is told to be gone is gone from the rule by then.
+//   - Order: nothing comes after something newer, but for a repeat after a crash, from which on all comes again in order.
+//   - Completeness: a rule with delivery every is told each change, but for those that were made while nobody could know
+//     them, since the server had lost its history ([Window]). A rule with latest is told of the last change, and of each
+//     deletion of what it was told to be there.
+//   - The end: the last that a rule knows of an object is what became of it.
+//   - Repeats: they carry the same id and tell the same; they come after a crash, and only of what was told within a
+//     bound before it.
+//
+// It does not know how either ledger was written down.
+package ledger
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Key names the place that objects take turns in.
+type Key struct{ Resource, Name string }
+
+func (k Key) String() string { return k.Resource + "/" + k.Name }
+
+// Write is the time that a write took: the server did it in between.
+type Write struct{ Sent, Answered time.Time }
+
+// State is an object between two writes.
+type State struct {
+	Write
+	Version int64  // resourceVersion
+	Digest  string // of the content; see Digest
+	Team    string // what rules may ask for in their where
+}
+
+// Life is an object under one uid.
+type Life struct {
+	UID     string
+	States  []State // in their order; at least one
+	Deleted *Write  // nil: it is still there
+}
+
+// History is all that the server did, as its answers told. The lives of a key are in their order.
+type History map[Key][]Life
+
+// Rule is one whose events are in the handler's ledger.
+type Rule struct {
+	Name, Resource string
+	Every          bool
+	Team           string // the one that its where asks for; "" is all
+}
+
+func (r Rule) inside(s State) bool { return r.Team == "" || r.Team == s.Team }
+
+// Seen is a state as an event shows it.
+type Seen struct {
+	UID     string `json:"uid"`
+	Version int64  `json:"version"`
+	Digest  string `json:"digest"`
+}
+
+// Event is a line of the handler's ledger.
+type Event struct {
+	Run     int       `json:"run"`     // of the daemon, counted
+	Process int       `json:"process"` // of the handler
+	At      time.Time `json:"at"`
+	Rule    string    `json:"rule"`
+	ID      string    `json:"id"`
+	Kind    string    `json:"kind"`
+	Attempt int       `json:"attempt"`
+	Key     Key       `json:"key"`
+	UID     string    `json:"uid"`
+	Version int64     `json:"version"`
+	Object  *Seen     `json:"object,omitempty"`
+	Old     *Seen     `json:"old,omitempty"`
+}
+
+// Window is a time whose changes nobody may have been able to know of: from the last moment that the daemon is sure to
+// have remembered, over the loss of the server's history, to the moment when it had caught up again.
+type Window struct{ From, To time.Time }
+
+func (w Window) touches(x Write) bool { return !x.Answered.Before(w.From) && !x.Sent.After(w.To) }
+
+// Crash is the end of the daemon, of a handler, or of both: from the signal to the moment when the handler was gone.
+type Crash struct{ From, To time.Time }
+
+// Trial is what is compared.
+type Trial struct {
+	History History
+	Rules   []Rule
+	Events  []Event // in the order in which they were written down
+	// Ready is when the daemon was ready for the first time. What was made before may come as synced.
+	Ready   time.Time
+	Crashes []Crash // in their order
+	Lost    []Window
+	// Unwritten is for how long what was acknowledged may be unknown to the disk.
+	Unwritten time.Duration
+}
+
+// Report is what Check found.
+type Report struct {
+	Problems []Problem
+	Events   int
+	Steps    int // changes as the rules see them
+	// Repeats came again with the id of before; Retold came again otherwise: merged with what came behind, or found by
+	// comparison when the history was gone.
+	Repeats, Retold int
+	// Oldest is the longest time between a telling that was repeated and the crash that was to blame.
+	Oldest time.Duration
+	Missed int // changes that only a lost history had, of rules with every
+	// Unknowable are deletions that nothing was left to tell of: the object had come within Unwritten before a crash, and
+	// with the history gone neither disk nor server knew of it.
+	Unknowable int
+}
+
+// Problem is one thing that must not be.
+type Problem struct {
+	Rule string
+	Key  Key
+	What string
+}
+
+func (p Problem) String() string { return fmt.Sprintf("%s %s: %s", p.Rule, p.Key, p.What) }
+
+// Look makes of an object's JSON what both ledgers note of it. Its digest is that of all content but the resourceVersion,
+// which a deletion changes, and managedFields, which are not delivered.
+func Look(object []byte) (seen Seen, team, name string, err error) {
+	var tree map[string]any
+	if err := json.Unmarshal(object, &tree); err != nil {
+		return Seen{}, "", "", fmt.Errorf("look at an object: %w", err)
+	}
+	meta, _ := tree["metadata"].(map[string]any)
+	text := func(m map[string]any, field string) string { s, _ := m[field].(string); return s }
+	labels, _ := meta["labels"].(map[string]any)
+	seen.UID, team, name = text(meta, "uid"), text(labels, "team"), text(meta, "name")
+	if seen.Version, err = strconv.ParseInt(text(meta, "resourceVersion"), 10, 64); err != nil {
+		return Seen{}, "", "", fmt.Errorf("look at %s: %w", name, err)
+	}
+	delete(meta, "resourceVersion")
+	delete(meta, "managedFields")
+	canonical, err := json.Marshal(tree)
+	if err != nil {
+		return Seen{}, "", "", err
+	}
+	sum := sha256.Sum256(canonical)
+	seen.Digest = hex.EncodeToString(sum[:8])
+	return seen, team, name, nil
+}

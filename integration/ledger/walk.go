@@ -1,0 +1,330 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// walk follows one object under one rule through what the handler was told.
+type walk struct {
+	trial  *Trial
+	report *Report
+	rule   Rule
+	key    Key
+	lives  []Life
+	steps  []step
+
+	at      int            // the step that was told last; -1: none
+	present bool           // what the handler knows: the object of life, in state
+	life    int            //
+	state   int            //
+	since   time.Time      // when it was told that the object is there
+	last    time.Time      // when the last event came
+	byID    map[string]ran // what was told
+	highest int            // the furthest step ever told
+	when    map[int]time.Time
+}
+
+type ran struct {
+	Event
+	step int
+}
+
+func newWalk(t *Trial, report *Report, rule Rule, key Key) *walk {
+	w := &walk{
+		trial: t, report: report, rule: rule, key: key, lives: t.History[key], at: -1, highest: -1,
+		byID: make(map[string]ran), when: make(map[int]time.Time),
+	}
+	w.steps = steps(rule, w.lives)
+	report.Steps += len(w.steps)
+	return w
+}
+
+func (w *walk) problem(format string, args ...any) {
+	w.report.Problems = append(w.report.Problems, Problem{w.rule.Name, w.key, fmt.Sprintf(format, args...)})
+}
+
+// claim is what an event says, found in the history.
+type claim struct {
+	step, life, state, old int
+}
+
+// locate finds what an event is about. It reports what is not true of it.
+func (w *walk) locate(ev Event) (claim, bool) {
+	c := claim{step: -1, life: -1, old: -1}
+	name := fmt.Sprintf("%s %s", ev.Kind, ev.ID)
+	for l, life := range w.lives {
+		if life.UID == ev.UID {
+			c.life = l
+		}
+	}
+	switch {
+	case c.life < 0:
+		w.problem("%s: the server has given no object of this name the uid %s", name, ev.UID)
+		return c, false
+	case ev.Object == nil:
+		w.problem("%s: it shows no object", name)
+		return c, false
+	case ev.Object.UID != ev.UID || ev.Object.Version != ev.Version:
+		w.problem("%s: it is of %s at %d, and shows %s at %d", name, ev.UID, ev.Version, ev.Object.UID, ev.Object.Version)
+		return c, false
+	case (ev.Kind == "updated") != (ev.Old != nil):
+		w.problem("%s: an updated shows the old state, and nothing else does", name)
+		return c, false
+	}
+	life := w.lives[c.life]
+	c.state = life.find(*ev.Object)
+	deletion := c.state < 0 && ev.Kind == "deleted" && life.isDeletion(*ev.Object)
+	if deletion {
+		c.state = len(life.States) - 1
+	}
+	if c.state < 0 {
+		w.problem("%s: the server has never had it as shown, version %d, digest %s", name, ev.Object.Version, ev.Object.Digest)
+		return c, false
+	}
+	if !w.rule.inside(life.States[c.state]) {
+		w.problem("%s: what it shows is outside of the rule", name)
+		return c, false
+	}
+	if ev.Old != nil {
+		c.old = life.find(*ev.Old)
+		if c.old < 0 || c.old >= c.state || ev.Old.UID != ev.UID || !w.rule.inside(life.States[c.old]) {
+			w.problem("%s: its old, version %d, digest %s, is no earlier state of the object inside of the rule",
+				name, ev.Old.Version, ev.Old.Digest)
+			return c, false
+		}
+	}
+	c.step = w.find(c, ev.Kind, deletion)
+	if c.step < 0 {
+		w.problem("%s: the object was still there", name)
+		return c, false
+	}
+	return c, true
+}
+
+// find is the step that a claim is about: the one that brought the state, or the one that ended it.
+func (w *walk) find(c claim, kind string, deletion bool) int {
+	for i, s := range w.steps {
+		if s.life != c.life {
+			continue
+		}
+		switch {
+		case kind == "deleted" && s.kind == "deleted" && s.state >= c.state && (!deletion || s.gone):
+			return i
+		case kind != "deleted" && s.kind != "deleted" && s.state == c.state:
+			return i
+		}
+	}
+	return -1
+}
+
+// take is the next event.
+func (w *walk) take(ev Event) {
+	c, ok := w.locate(ev)
+	if !ok {
+		return
+	}
+	if ev.Kind == "synced" && w.steps[c.step].Sent.After(w.trial.Ready) {
+		w.problem("%s: synced, though it was made while the rule saw its source", ev.ID)
+	}
+	before, repeated := w.byID[ev.ID]
+	switch {
+	case repeated:
+		w.repeat(ev, c, before)
+	case c.step <= w.at:
+		w.retell(ev, c)
+	default:
+		w.advance(ev, c)
+	}
+	w.byID[ev.ID] = ran{ev, c.step}
+	if _, ok := w.when[c.step]; !ok {
+		w.when[c.step] = ev.At
+	}
+	w.settle(ev, c)
+}
+
+// settle notes what the handler knows now.
+func (w *walk) settle(ev Event, c claim) {
+	if !w.present || w.life != c.life {
+		w.since = ev.At
+	}
+	w.at, w.highest, w.last = c.step, max(w.highest, c.step), ev.At
+	w.present, w.life, w.state = ev.Kind != "deleted", c.life, c.state
+}
+
+// repeat is an event whose id was there before.
+func (w *walk) repeat(ev Event, c claim, before ran) {
+	w.report.Repeats++
+	if ev.Kind != before.Kind || ev.UID != before.UID || ev.Version != before.Version {
+		w.problem("%s: the same id was another event: %s of %s at %d", ev.ID, before.Kind, before.UID, before.Version)
+	}
+	if w.rule.Every && !w.gap(before.step) && (ev.Old == nil) == (before.Old == nil) && ev.Old != nil && *ev.Old != *before.Old {
+		w.problem("%s: the repeat has another old: %d, before it was %d", ev.ID, ev.Old.Version, before.Old.Version)
+	}
+	if ev.Run == before.Run && ev.Attempt <= before.Attempt {
+		w.problem("%s: attempt %d came after attempt %d of the same run", ev.ID, ev.Attempt, before.Attempt)
+	}
+	w.wantCrash(ev, before.At)
+	if c.step > w.at {
+		w.skip(ev, c)
+	}
+}
+
+// retell is an event that goes back without having been there: merged with what was waiting, or found by comparison.
+func (w *walk) retell(ev Event, c claim) {
+	w.report.Retold++
+	if w.rule.Every && !w.gap(c.step) {
+		w.problem("%s: %s came after what is newer, and not as a repeat", ev.ID, ev.Kind)
+		return
+	}
+	first := ev.At
+	for step, at := range w.when {
+		if step >= c.step && at.Before(first) {
+			first = at
+		}
+	}
+	w.wantCrash(ev, first)
+}
+
+// wantCrash checks that a crash is to blame for a repeat of what was told at a time, and close enough behind it.
+func (w *walk) wantCrash(ev Event, told time.Time) {
+	crash, ok := w.trial.crash(told)
+	if !ok || crash.From.After(ev.At) {
+		w.problem("%s: it came again, and nothing had crashed since %s", ev.ID, clock(told))
+		return
+	}
+	age := crash.From.Sub(told)
+	w.report.Oldest = max(w.report.Oldest, age)
+	if age > w.trial.Unwritten {
+		w.problem("%s: it came again, though it was told %v before the crash", ev.ID, age.Round(time.Millisecond))
+	}
+}
+
+// gap tells whether a change at or behind a step may have been lost with the server's history.
+func (w *walk) gap(from int) bool { return w.lost(from, len(w.steps)) }
+
+// lost tells it of the steps from one to another.
+func (w *walk) lost(from, to int) bool {
+	return slices.ContainsFunc(w.steps[max(from, 0):to], func(s step) bool { return w.trial.lost(s.Write) })
+}
+
+// advance is an event of something newer.
+func (w *walk) advance(ev Event, c claim) {
+	skipped := w.skip(ev, c)
+	step := w.steps[c.step]
+	known := w.present && w.life == c.life
+	crashed := w.trial.crashed(w.last, ev.At)
+	switch ev.Kind {
+	case "added", "synced":
+		if known && !crashed {
+			w.problem("%s: %s, though the rule knew of it", ev.ID, ev.Kind)
+		}
+		if ev.Kind == "added" && step.kind == "updated" && w.rule.Every && !skipped {
+			w.problem("%s: it was updated", ev.ID)
+		}
+	case "updated":
+		switch {
+		case skipped: // old is an earlier state, as was seen; what else could be demanded
+		case w.rule.Every && (step.kind != "updated" || c.old != step.old):
+			w.problem("%s: its old is version %d, want %s", ev.ID, ev.Old.Version, w.version(step))
+		case !w.rule.Every && !crashed && (!known || c.old != w.state):
+			w.problem("%s: its old is version %d, which is not what was told before", ev.ID, ev.Old.Version)
+		}
+	case "deleted":
+		// Under latest the rule may have been told without the handler's having written it down, if it was killed then.
+		unheard := !w.rule.Every && w.trial.crashed(w.lives[c.life].States[0].Sent, ev.At)
+		if !known && !skipped && !unheard {
+			w.problem("%s: the rule was never told of it", ev.ID)
+		}
+	}
+	if ev.Kind == "deleted" && c.state != step.state {
+		for i, s := range w.steps[:c.step] {
+			if s.life == c.life && s.state > c.state && !w.trial.lost(s.Write) {
+				w.problem("%s: it does not show the last state: %s followed", ev.ID, w.name(i))
+				break
+			}
+		}
+	}
+}
+
+// skip accounts for what lies between the last event and this one.
+func (w *walk) skip(ev Event, c claim) (skipped bool) {
+	present := w.present
+	for i := w.at + 1; i < c.step; i++ {
+		s := w.steps[i]
+		lost := w.trial.lost(s.Write)
+		if w.rule.Every {
+			skipped = true
+			if !lost {
+				w.problem("%s came, and not %s before it", ev.ID, w.name(i))
+			} else if i > w.highest {
+				w.report.Missed++
+			}
+		}
+		if s.kind != "deleted" {
+			continue
+		}
+		// An update tells that the object left the rule and came back meanwhile; a deletion tells of this one and of itself.
+		same := s.life == c.life && ev.Kind == "updated"
+		if present && s.life == w.life && !same {
+			w.untold(i)
+		}
+		present = false
+	}
+	if !w.rule.Every && w.at+1 < c.step {
+		skipped = w.lost(w.at+1, c.step)
+	}
+	return skipped
+}
+
+// untold is a deletion of which the rule heard nothing, though it knew the object.
+func (w *walk) untold(step int) {
+	if w.trial.lost(w.steps[step].Write) && w.trial.fresh(w.since) {
+		w.report.Unknowable++
+		return
+	}
+	if w.rule.Every && !w.trial.lost(w.steps[step].Write) {
+		return // said already
+	}
+	w.problem("%s was never told, though the rule knew of the object", w.name(step))
+}
+
+// end checks that the rule knows what became of the object.
+func (w *walk) end() {
+	last := len(w.steps) - 1
+	if w.at == last {
+		return
+	}
+	if w.steps[last].kind != "deleted" {
+		w.problem("the last of it, %s, never came", w.name(last))
+		return
+	}
+	present := w.present
+	for i := w.at + 1; i <= last; i++ {
+		s := w.steps[i]
+		if w.rule.Every && !w.trial.lost(s.Write) {
+			w.problem("%s never came", w.name(i))
+			return
+		}
+		if w.rule.Every {
+			w.report.Missed++
+		}
+		if s.kind == "deleted" && present && s.life == w.life {
+			w.untold(i)
+			present = false
+		}
+	}
+}
+
+func (w *walk) name(step int) string {
+	s := w.steps[step]
+	return fmt.Sprintf("%s of version %d (%s)", s.kind, w.lives[s.life].States[s.state].Version, w.lives[s.life].UID)
+}
+
+func (w *walk) version(s step) string {
+	if s.kind != "updated" {
+		return "none: it was " + s.kind
+	}
+	return fmt.Sprint(w.lives[s.life].States[s.old].Version)
+}
