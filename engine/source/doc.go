@@ -19,6 +19,11 @@
 // that: previous states, missed deletions, splits of a changed uid, what is there for a late listener, resyncs, and
 // the deletions when a resource goes away.
 //
+// What was told is recorded, if anybody wants to go on from there in another run (restore.go): each change in the same call in
+// which it is told, never from the store, which runs ahead. Such a run begins with what was saved as its cache, and with
+// the server's watch from there (resume.go); or, where the server has no such history, with a list that is compared.
+// How far everything was told is known by barriers (barrier.go), which go through client-go like a change.
+//
 // Texts in the cache are packed: objects of one resource resemble each other. What came last is still plain (recent.go),
 // for it is about to be delivered.
 //

@@ -18,6 +18,8 @@ type arrival struct {
 	tree   *object.Tree // decoded, as far as listeners look at it; released once they have
 	number uint64       // from the gate
 	unfit  error        // why it could not be read: it has no more than its identity, and goes as a deletion
+
+	barrier *barrier // it stands for no object: see there
 }
 
 var _ runtime.Object = (*entry)(nil)

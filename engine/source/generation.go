@@ -43,6 +43,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 		client: i.client, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
 		status: i.status, gate: g.gate, counts: &i.counts, skip: i.unreadable,
 		settle: i.settle,
+		log:    i.log, saved: i.takeSaved(), restored: i.restored, compare: i.compare, caughtUp: newLatch(),
 	}
 	// ResyncPeriod stays 0: client-go would hand every object to every listener each time. Resyncs are ours (walk.go).
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -76,9 +77,17 @@ func (g *generation) run(ctx context.Context) (reason string) {
 	watching.Go(func() {
 		select {
 		case <-g.registered.HasSyncedChecker().Done():
-			g.informer.status.listed(g.informer.counts.objects.Load())
 		case <-ctx.Done():
+			return
 		}
+		if g.wire.resumed.Load() {
+			select {
+			case <-g.wire.caughtUp.closed:
+			case <-ctx.Done():
+				return
+			}
+		}
+		g.informer.status.listed(g.informer.counts.objects.Load())
 	})
 	g.shared.RunWithContext(ctx)
 	g.wire.calls.close()

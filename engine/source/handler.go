@@ -24,12 +24,12 @@ func (h *handler) OnAdd(obj any, isInInitialList bool) {
 	if isInInitialList {
 		as = h.arrival
 	}
-	h.evaluate(obj, func(o *object.Object, tree any) { h.g.informer.observe(o, as, tree) })
+	h.evaluate(obj, func(o *object.Object, tree any, watched bool) { h.g.informer.observe(o, as, tree, watched) })
 }
 
 // OnUpdate is also called for everything that a relist finds again, changed or not.
 func (h *handler) OnUpdate(_, obj any) {
-	h.evaluate(obj, func(o *object.Object, tree any) { h.g.informer.observe(o, delta.Added, tree) })
+	h.evaluate(obj, func(o *object.Object, tree any, watched bool) { h.g.informer.observe(o, delta.Added, tree, watched) })
 }
 
 // OnDelete is called with a cache.DeletedFinalStateUnknown where the deletion was missed. The last state is then the one
@@ -37,23 +37,36 @@ func (h *handler) OnUpdate(_, obj any) {
 func (h *handler) OnDelete(obj any) {
 	if missed, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		if e, ok := missed.Obj.(*entry); ok {
-			h.evaluate(e, func(o *object.Object, _ any) { h.g.informer.vanished(keyOf(o), nil, nil) })
+			h.evaluate(e, func(o *object.Object, _ any, _ bool) { h.g.informer.vanished(keyOf(o), nil, nil, "") })
 			return
 		}
 		if namespace, name, err := cache.SplitMetaNamespaceKey(missed.Key); err == nil {
-			h.g.informer.vanished(delta.Key{Namespace: namespace, Name: name}, nil, nil)
+			h.g.informer.vanished(delta.Key{Namespace: namespace, Name: name}, nil, nil, "")
 		}
 		return
 	}
-	if e, ok := obj.(*entry); ok && e.arrival != nil && e.arrival.unfit != nil {
-		h.evaluate(e, func(o *object.Object, _ any) { h.g.informer.vanished(keyOf(o), nil, nil) })
-		return
+	if e, ok := obj.(*entry); ok && e.arrival != nil {
+		switch barrier := e.arrival.barrier; {
+		case barrier != nil:
+			h.evaluate(e, func(*object.Object, any, bool) { h.g.passed(barrier) })
+			return
+		case e.arrival.unfit != nil:
+			h.evaluate(e, func(o *object.Object, _ any, _ bool) { h.g.informer.vanished(keyOf(o), nil, nil, o.ResourceVersion()) })
+			return
+		}
 	}
-	h.evaluate(obj, func(o *object.Object, tree any) { h.g.informer.vanished(keyOf(o), o, tree) })
+	h.evaluate(obj, func(o *object.Object, tree any, watched bool) {
+		version := ""
+		if watched {
+			version = o.ResourceVersion()
+		}
+		h.g.informer.vanished(keyOf(o), o, tree, version)
+	})
 }
 
-// evaluate is the last place where an entry changes: what was of use until now is let go.
-func (h *handler) evaluate(obj any, with func(o *object.Object, tree any)) {
+// evaluate is the last place where an entry changes: what was of use until now is let go. watched tells that the entry came
+// by a watch, and all that the server changed before it has been evaluated.
+func (h *handler) evaluate(obj any, with func(o *object.Object, tree any, watched bool)) {
 	e, ok := obj.(*entry)
 	if !ok {
 		return
@@ -64,7 +77,7 @@ func (h *handler) evaluate(obj any, with func(o *object.Object, tree any)) {
 	}
 	h.g.gate.begin()
 	defer h.g.gate.end(came.number)
-	with(e.Object, came.tree.Value())
+	with(e.Object, came.tree.Value(), came.number > 0)
 	came.tree.Release()
 }
 
@@ -72,15 +85,20 @@ func keyOf(o *object.Object) delta.Key { return delta.Key{Namespace: o.Namespace
 
 // observe takes in the state of an object. as is what it is told as if nothing is known of it; tree is the object
 // decoded, or nil.
-func (i *Informer) observe(o *object.Object, as delta.Type, tree any) {
+func (i *Informer) observe(o *object.Object, as delta.Type, tree any, watched bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	old := i.known[keyOf(o)]
+	i.record.Begin()
+	defer i.record.End()
+	old, partial := i.known[keyOf(o)], i.see(keyOf(o))
 	switch {
 	case old == nil:
 	case old.UID() != o.UID(): // deleted and created again, and only the outcome was seen
 		i.forget(old, old, nil)
 		as = delta.Added
+	case partial:
+		i.comeBack(o, old, tree)
+		return
 	case old.ResourceVersion() == o.ResourceVersion():
 		i.counts.unchanged.Add(1)
 		i.packer.Pack(o) // the store has it now
@@ -88,16 +106,42 @@ func (i *Informer) observe(o *object.Object, as delta.Type, tree any) {
 	default:
 		i.remember(o)
 		i.deliver(delta.Delta{Type: delta.Updated, Object: o, Old: old}, tree)
+		i.recorded(o, watched)
 		return
 	}
 	i.remember(o)
 	i.deliver(delta.Delta{Type: as, Object: o}, tree)
+	i.recorded(o, watched)
 }
 
-// vanished takes in that an object is gone. final is its last state, nil if that was missed.
-func (i *Informer) vanished(key delta.Key, final *object.Object, tree any) {
+// recorded, with i.mu, records a state that listeners have been told of.
+func (i *Informer) recorded(o *object.Object, watched bool) {
+	i.record.Put(o)
+	version := ""
+	if watched {
+		version = o.ResourceVersion()
+	}
+	i.moved(version)
+}
+
+// moved, with i.mu, records how far the server's changes have been told: to the resourceVersion of one that came by a watch.
+// What came by a list, and has none here, comes in any order.
+func (i *Informer) moved(version string) {
+	if !i.resumable {
+		return
+	}
+	i.resumable = version != ""
+	i.record.Version(version)
+}
+
+// vanished takes in that an object is gone. final is its last state, nil if that was missed. version is the server's at that
+// change, empty if a list told of it.
+func (i *Informer) vanished(key delta.Key, final *object.Object, tree any, version string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.record.Begin()
+	defer i.record.End()
+	i.see(key)
 	old := i.known[key]
 	if old == nil {
 		return // nobody was told of it
@@ -106,6 +150,7 @@ func (i *Informer) vanished(key delta.Key, final *object.Object, tree any) {
 		final, tree = old, nil
 	}
 	i.forget(final, old, tree)
+	i.moved(version)
 }
 
 // remember, with i.mu.
@@ -122,6 +167,9 @@ func (i *Informer) remember(o *object.Object) {
 func (i *Informer) settle(e *entry) {
 	i.mu.Lock()
 	known := i.known[keyOf(e.Object)]
+	if _, unseen := i.unseen[keyOf(e.Object)]; unseen && i.partial {
+		known = nil
+	}
 	i.mu.Unlock()
 	if known != nil && known.UID() == e.UID() && known.ResourceVersion() == e.ResourceVersion() && e.ResourceVersion() != "" {
 		e.Object = known
@@ -142,6 +190,7 @@ func (i *Informer) forget(final, old *object.Object, tree any) {
 	delete(i.known, keyOf(old))
 	i.counts.objects.Store(int64(len(i.known)))
 	i.deliver(delta.Delta{Type: delta.Deleted, Object: final, Old: old}, tree)
+	i.record.Delete(keyOf(old))
 }
 
 // deliver, with i.mu, tells all listeners.

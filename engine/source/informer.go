@@ -35,6 +35,13 @@ type Informer struct {
 	recent    recent
 	listeners []*listener
 	poke      chan struct{} // capacity 1: there is something for walk
+
+	record    Record                 // never nil
+	resumable bool                   // record knows from where to go on
+	complete  bool                   // record was told so
+	saved     *Saved                 // what the first generation begins with
+	unseen    map[delta.Key]struct{} // what was saved and not heard of in this run, while it is compared with a list
+	partial   bool                   // of what is unseen only a part was saved
 }
 
 func newInformer(parent *Informers, sel Selection) *Informer {
@@ -47,6 +54,7 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 		packer: object.NewPacker(),
 		known:  map[delta.Key]*object.Object{},
 		poke:   make(chan struct{}, 1),
+		record: noRecord{},
 	}
 	i.shape.Store(newShape(nil, nil, nil))
 	i.client, _ = newClient(parent.config, parent.http, sel, &reader{i}) // New has tried
@@ -138,6 +146,9 @@ func (i *Informer) run(ctx context.Context) {
 func (i *Informer) deleteAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		i.mu.Lock()
+		i.record.Begin()
+		i.resumable = false
+		i.record.Version("")
 		left := i.parent.tuning.chunk
 		for _, o := range i.known {
 			if left--; left < 0 {
@@ -146,6 +157,7 @@ func (i *Informer) deleteAll(ctx context.Context) {
 			i.forget(o, o, nil)
 		}
 		done := len(i.known) == 0
+		i.record.End()
 		i.mu.Unlock()
 		if done {
 			return

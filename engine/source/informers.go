@@ -49,11 +49,13 @@ type tuning struct {
 	chunk            int           // objects handed to a listener at a time, at joins, resyncs and a resource's end
 	hold             time.Duration // how long a list may keep others waiting
 	short            time.Duration // a watch that lasts less delays the next
+	silence          time.Duration // a resumed watch that brings nothing for so long has nothing to bring
 }
 
 var defaultTuning = tuning{
 	pause: 500 * time.Millisecond, maxPause: 30 * time.Second, unreachablePause: 10 * time.Second,
 	poll: 2 * time.Second, unreviewed: 4096, stalled: 10 * time.Second, chunk: 500, hold: 30 * time.Second, short: time.Second,
+	silence: time.Second,
 }
 
 // New makes Informers of the cluster that config describes, over client, which has config's credentials (see

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 )
 
 // Listener hears of the changes of one informer.
@@ -20,6 +21,10 @@ type Listener struct {
 	// call AddListener, or what AddListener returned, of the same informer. A panic is counted, and the change taken as
 	// heard.
 	OnDelta func(d delta.Delta, tree any)
+	// OnReturn is called in the place of OnDelta for each object of which only a part was saved by another run (see
+	// Saved.Partial) as a list brings it: changed since, or of the same resourceVersion. tree and what may be done meanwhile
+	// are as for OnDelta. nil leaves it at OnDelta.
+	OnReturn func(o, saved *object.Object, tree any)
 }
 
 // listener is a Listener and how far it has come. Under Informer.mu.
@@ -69,11 +74,16 @@ func (i *Informer) tell(l *listener, d delta.Delta, tree any) {
 			d = delta.Delta{Type: delta.Synced, Object: d.Object}
 		}
 	}
+	i.call(func() { l.OnDelta(d, tree) })
+}
+
+// call calls a listener.
+func (i *Informer) call(listener func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			i.counts.listenerPanics.Add(1)
 			i.parent.sayer.warn(i.log, "a listener has panicked", i.sel.String(), "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 		}
 	}()
-	l.OnDelta(d, tree)
+	listener()
 }

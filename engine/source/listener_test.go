@@ -83,8 +83,8 @@ func TestWhatListenersAreToldOf(t *testing.T) {
 			func(i *Informer, see, _ func(string, string, int)) {
 				see("a", "1", 1)
 				see("a", "1", 2)
-				i.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil)
-				i.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil)
+				i.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
+				i.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
 			},
 			[]string{"added a 1", "updated a 1→2", "deleted a 2"},
 		},
@@ -92,9 +92,9 @@ func TestWhatListenersAreToldOf(t *testing.T) {
 		t.Run(c.why, func(t *testing.T) {
 			i, e := idle(t)
 			c.do(i,
-				func(name, uid string, v int) { i.observe(state(t, name, uid, v), delta.Added, nil) },
+				func(name, uid string, v int) { i.observe(state(t, name, uid, v), delta.Added, nil, true) },
 				func(name, uid string, v int) {
-					i.vanished(delta.Key{Namespace: "shop", Name: name}, state(t, name, uid, v), nil)
+					i.vanished(delta.Key{Namespace: "shop", Name: name}, state(t, name, uid, v), nil, "")
 				})
 			heard, _ := e.all()
 			if diff := cmp.Diff(c.want, words(heard)); diff != "" {
@@ -109,22 +109,22 @@ func TestLateListener(t *testing.T) {
 	i, _ := idle(t)
 	i.parent.tuning.chunk = 1
 	for n := range 4 {
-		i.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil)
+		i.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
 	}
 	late := newEar()
 	i.AddListener(Listener{OnDelta: late.hear})
 	late.silent(t)
 	// Before it has heard of them: a change, a deletion, a recreation, and something new.
-	i.observe(state(t, "o0", "1", 2), delta.Added, nil)
-	i.vanished(delta.Key{Namespace: "shop", Name: "o1"}, nil, nil)
-	i.observe(state(t, "o2", "2", 9), delta.Added, nil)
-	i.observe(state(t, "new", "1", 1), delta.Added, nil)
+	i.observe(state(t, "o0", "1", 2), delta.Added, nil, true)
+	i.vanished(delta.Key{Namespace: "shop", Name: "o1"}, nil, nil, "")
+	i.observe(state(t, "o2", "2", 9), delta.Added, nil, true)
+	i.observe(state(t, "new", "1", 1), delta.Added, nil, true)
 	late.expect(t, "synced o0 2", "added o2 9", "added new 1")
 	for more := true; more; {
 		more, _ = i.step(time.Now())
 	}
 	late.expect(t, "synced o3 1")
-	i.observe(state(t, "o3", "1", 2), delta.Added, nil)
+	i.observe(state(t, "o3", "1", 2), delta.Added, nil, true)
 	late.expect(t, "updated o3 1→2")
 	late.silent(t)
 }
@@ -138,7 +138,7 @@ func TestResync(t *testing.T) {
 	i.AddListener(Listener{OnDelta: rarely.hear, Resync: 25 * time.Second})
 	start := time.Now()
 	for n := range 5 {
-		i.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil)
+		i.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
 	}
 	const all = 5
 	rounds := map[int64]int{}
@@ -176,15 +176,15 @@ func TestChangesDuringResync(t *testing.T) {
 	i.parent.tuning.chunk = 1
 	e := newEar()
 	remove := i.AddListener(Listener{OnDelta: e.hear, Resync: time.Nanosecond}) // no less than a second
-	i.observe(state(t, "a", "1", 1), delta.Added, nil)
-	i.observe(state(t, "b", "1", 1), delta.Added, nil)
+	i.observe(state(t, "a", "1", 1), delta.Added, nil, true)
+	i.observe(state(t, "b", "1", 1), delta.Added, nil, true)
 	e.expect(t, "added a 1", "added b 1")
 	due := time.Now().Add(2 * time.Second)
 	if more, _ := i.step(due); !more {
 		t.Fatal("the round is over after one of two")
 	}
-	i.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil)
-	i.vanished(delta.Key{Namespace: "shop", Name: "b"}, nil, nil)
+	i.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
+	i.vanished(delta.Key{Namespace: "shop", Name: "b"}, nil, nil, "")
 	if more, next := i.step(due); more || next.Before(due.Add(time.Second)) {
 		t.Fatalf("more: %v, next %v", more, next)
 	}
@@ -193,7 +193,7 @@ func TestChangesDuringResync(t *testing.T) {
 	}
 	remove()
 	remove()
-	i.observe(state(t, "c", "1", 1), delta.Added, nil)
+	i.observe(state(t, "c", "1", 1), delta.Added, nil, true)
 	if heard, _ := e.all(); len(heard) != 3 {
 		t.Errorf("heard %v, removed", words(heard))
 	}
@@ -204,8 +204,8 @@ func TestListenerThatPanics(t *testing.T) {
 	i.listeners = nil
 	i.AddListener(Listener{OnDelta: func(delta.Delta, any) { panic("the listener's own fault") }})
 	i.AddListener(Listener{OnDelta: after.hear})
-	i.observe(state(t, "a", "1", 1), delta.Added, nil)
-	i.observe(state(t, "a", "1", 2), delta.Added, nil)
+	i.observe(state(t, "a", "1", 1), delta.Added, nil, true)
+	i.observe(state(t, "a", "1", 2), delta.Added, nil, true)
 	after.expect(t, "added a 1", "updated a 1→2")
 	if n := i.Stats().ListenerPanics; n != 2 {
 		t.Errorf("%d panics were counted", n)

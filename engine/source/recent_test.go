@@ -31,12 +31,12 @@ func TestRecent(t *testing.T) {
 		var first, second []*object.Object
 		for n := range 2000 { // more than a chunk
 			first = append(first, wordy(t, fmt.Sprint(n), 1))
-			i.observe(first[n], delta.Added, nil)
+			i.observe(first[n], delta.Added, nil, true)
 		}
 		time.Sleep(recentFor / 2)
 		for n := range 1000 {
 			second = append(second, wordy(t, fmt.Sprint(n), 2))
-			i.observe(second[n], delta.Added, nil)
+			i.observe(second[n], delta.Added, nil, true)
 		}
 		packed := func(all []*object.Object) (n int) {
 			for _, o := range all {

@@ -32,6 +32,8 @@ func (i *Informer) walk(ctx context.Context) {
 func (i *Informer) step(now time.Time) (more bool, due time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.record.Begin()
+	defer i.record.End()
 	left := i.parent.tuning.chunk
 	due = i.recent.expire(now, left, i.pack)
 	more = !due.IsZero() && !due.After(now)

@@ -31,7 +31,7 @@ func TestResyncsTakeTurns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i.observe(o, delta.Added, nil)
+			i.observe(o, delta.Added, nil, true)
 		}
 		time.Sleep(time.Minute)
 		for steps := 0; ; steps++ {

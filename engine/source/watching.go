@@ -28,6 +28,7 @@ type watching struct {
 
 	options metav1.ListOptions // of the next one; its resourceVersion moves on with what was handed on
 	initial bool               // initial events are coming
+	current string             // of a resumed watch: where the server was when it was opened; empty once that was reached
 }
 
 // ResultChan is closed when the watch ends.
@@ -39,6 +40,13 @@ func (w *watching) Stop() { w.cancel() }
 func (w *watching) run(ctx context.Context, inner watch.Interface, release func()) {
 	defer close(w.events)
 	defer w.cancel()
+	if v := w.options.ResourceVersion; !w.initial && w.current == "" && v != "" && v != "0" {
+		if !w.pass(ctx, &barrier{version: v, caughtUp: true}) { // behind the list that this watch follows
+			inner.Stop()
+			release()
+			return
+		}
+	}
 	for {
 		over := w.forward(ctx, inner, release)
 		inner.Stop()
@@ -78,12 +86,19 @@ func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 func (w *watching) forward(ctx context.Context, inner watch.Interface, release func()) (over bool) {
 	proven := time.NewTimer(w.wire.tuning.short) // a watch that brings nothing is well if it lasts
 	defer proven.Stop()
+	// An idle resource's first bookmark can take a minute: a server that is silent has nothing more to tell.
+	silence := time.NewTimer(w.wire.tuning.silence)
+	defer silence.Stop()
 	for first := true; ; {
 		select {
 		case <-ctx.Done():
 			return true
 		case <-proven.C:
 			w.wire.well()
+		case <-silence.C:
+			if w.current != "" && !w.fresh(ctx) {
+				return true
+			}
 		case ev, ok := <-inner.ResultChan():
 			if !ok {
 				return false
@@ -105,8 +120,14 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 			default:
 				sent = w.change(ctx, ev)
 			}
+			if sent && w.reached() {
+				sent = w.fresh(ctx)
+			}
 			if !sent {
 				return true
+			}
+			if w.current != "" {
+				silence.Reset(w.wire.tuning.silence)
 			}
 		}
 	}
@@ -141,16 +162,23 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 	if !ok {
 		return true
 	}
+	ended := false
 	if w.initial && o.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
 		release()
 		w.wire.counts.lists.Add(1)
-		w.initial = false
+		w.initial, ended = false, true
 		w.options.SendInitialEvents, w.options.ResourceVersionMatch = nil, ""
 	}
 	if !w.initial {
 		w.options.ResourceVersion = o.ResourceVersion()
 	}
-	return w.send(ctx, ev)
+	if !w.send(ctx, ev) {
+		return false
+	}
+	if w.initial || w.current != "" {
+		return true
+	}
+	return w.pass(ctx, &barrier{version: o.ResourceVersion(), caughtUp: ended})
 }
 
 // initially hands on one of the initial events, which are exempt from the gate: the reflector collects them until their

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/informd/informd/engine/object"
 )
 
 // wire is the API server as one generation's reflector sees it: one that answers in the end. It retries by itself
@@ -34,6 +37,13 @@ type wire struct {
 	skip   func(*entry)        // told of objects that cannot be read
 	gone   func(reason string) // ends the generation: the resource is not served
 
+	log      *slog.Logger
+	saved    *Saved // what the first watch is answered from; nil if there is nothing, or no longer
+	restored func(*object.Object) *entry
+	compare  func()      // has what was saved compared with a list
+	resumed  atomic.Bool // the first watch was answered from what was saved, and
+	caughtUp *latch      // closed once the informer is as fresh as the server was then
+
 	calls   calls
 	pace    pace
 	garbled atomic.Bool // the last watch ended with something that could not be decoded
@@ -45,6 +55,10 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		return nil, context.Canceled
 	}
 	defer w.calls.end()
+	if w.saved != nil { // client-go was told to do without WatchList
+		w.saved = nil
+		w.compare()
+	}
 	w.narrow(&o)
 	var out runtime.Object
 	err := w.persist(ctx, func(err error) bool {
@@ -85,6 +99,11 @@ func (w *wire) initial(e *entry) (ok bool) {
 func (w *wire) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !w.calls.begin() {
 		return nil, context.Canceled
+	}
+	if w.saved != nil && sendsInitialEvents(o) {
+		if resumed, ok := w.resume(ctx, o); ok {
+			return resumed, nil
+		}
 	}
 	w.narrow(&o)
 	ctx, cancel := context.WithCancel(ctx)

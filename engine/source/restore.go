@@ -1,0 +1,142 @@
+package source
+
+import (
+	"slices"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// Record is told what the listeners have been told, so that another run can go on from there. Between Begin and End it hears
+// of one change, or of several; what it hears is true as soon as End has returned. Calls for one informer never overlap.
+// They are made where changes are told: they must not wait for anything.
+type Record interface {
+	Begin()
+	// Put says that o is how an object is now known.
+	Put(o *object.Object)
+	// Delete says that an object is not known any more.
+	Delete(key delta.Key)
+	// Version says from where the server's changes are to be told. Empty, they can be told from nowhere: a list is being
+	// told, and another run has to list too.
+	Version(resourceVersion string)
+	// Complete says that each object is known as it would be kept now. It comes once, after the first list or with the first
+	// change that follows what was saved.
+	Complete()
+	End()
+}
+
+// noRecord is the Record of an informer without one.
+type noRecord struct{}
+
+func (noRecord) Begin()             {}
+func (noRecord) Put(*object.Object) {}
+func (noRecord) Delete(delta.Key)   {}
+func (noRecord) Version(string)     {}
+func (noRecord) Complete()          {}
+func (noRecord) End()               {}
+
+// Saved is what a Record was told, in another run.
+type Saved struct {
+	// Objects are those that were known.
+	Objects []*object.Object
+	// ResourceVersion is where to go on. Empty: the objects have to be compared with a list.
+	ResourceVersion string
+	// Partial says that the objects have not all that is to be kept of them now. What has not changed since is taken from a
+	// list without a word to listeners with OnDelta alone, and what has is told as Synced: see Listener.OnReturn.
+	Partial bool
+}
+
+// Restore has the informer go on from what was saved, and tell r what comes. It is called before Run, and after the listeners
+// were added that know of these objects: they are told only what has changed. A nil Record is none.
+//
+// The informer then follows the server from the saved resourceVersion. Where that is not possible (the server has no history
+// that far back, or does not know that resourceVersion yet) a list is compared with what was saved: listeners hear of
+// additions, of updates with the old state, and of deletions with the last.
+func (i *Informer) Restore(saved Saved, r Record) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if r != nil {
+		i.record = r
+	}
+	for _, o := range saved.Objects {
+		i.known[keyOf(o)] = o
+	}
+	i.counts.objects.Store(int64(len(i.known)))
+	if len(saved.Objects) > 0 || saved.ResourceVersion != "" {
+		saved.Objects = slices.Clone(saved.Objects)
+		i.saved, i.partial = &saved, saved.Partial
+	}
+}
+
+// takeSaved is what was saved, once.
+func (i *Informer) takeSaved() *Saved {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	saved := i.saved
+	i.saved = nil
+	if saved != nil {
+		i.resumable = !saved.Partial && saved.ResourceVersion != ""
+	}
+	return saved
+}
+
+// compare has what was saved compared with the list that comes.
+func (i *Informer) compare() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.resumable = false
+	i.record.Begin()
+	defer i.record.End()
+	i.record.Version("")
+	i.unseen = make(map[delta.Key]struct{}, len(i.known))
+	for key := range i.known {
+		i.unseen[key] = struct{}{}
+	}
+}
+
+// see, with i.mu, takes note that an object was heard of in this run. It tells whether what was known of it is a part that
+// was saved.
+func (i *Informer) see(key delta.Key) (partial bool) {
+	_, first := i.unseen[key]
+	delete(i.unseen, key)
+	return first && i.partial
+}
+
+// comeBack, with i.mu, takes in the state of an object of which a part was saved.
+func (i *Informer) comeBack(o, saved *object.Object, tree any) {
+	i.remember(o)
+	i.record.Put(o)
+	for _, l := range i.listeners {
+		switch {
+		case l.OnReturn != nil:
+			i.call(func() { l.OnReturn(o, saved, tree) })
+		case o.ResourceVersion() != saved.ResourceVersion():
+			i.tell(l, delta.Delta{Type: delta.Synced, Object: o, Round: time.Now().Unix()}, tree)
+		}
+	}
+}
+
+// passed takes in a barrier: everything before it has been told.
+func (i *Informer) passed(b *barrier) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.record.Begin()
+	defer i.record.End()
+	// What a list did not bring any more is gone.
+	for key := range i.unseen {
+		if old := i.known[key]; old != nil {
+			i.forget(old, old, nil)
+		}
+	}
+	i.unseen, i.partial = nil, false
+	if b.version == "" {
+		return
+	}
+	i.resumable = true
+	i.record.Version(b.version)
+	if !i.complete {
+		i.complete = true
+		i.record.Complete()
+	}
+}

@@ -1,0 +1,322 @@
+package source
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/integration/apistub"
+)
+
+// cut is a Record in memory, and everything that it was at the end of a change.
+type cut struct {
+	mu       sync.Mutex
+	open     bool
+	objects  map[delta.Key]*object.Object
+	version  string
+	complete bool
+	past     []Saved
+	history  bool // keep past
+}
+
+func newCut() *cut { return &cut{objects: map[delta.Key]*object.Object{}} }
+
+func (c *cut) Begin() {
+	c.mu.Lock()
+	if c.open {
+		panic("begun twice")
+	}
+	c.open = true
+}
+
+func (c *cut) End() {
+	c.open = false
+	if c.history {
+		c.past = append(c.past, c.state())
+	}
+	c.mu.Unlock()
+}
+
+func (c *cut) Put(o *object.Object)   { c.objects[keyOf(o)] = o }
+func (c *cut) Delete(key delta.Key)   { delete(c.objects, key) }
+func (c *cut) Version(version string) { c.version = version }
+func (c *cut) Complete()              { c.complete = true }
+
+func (c *cut) state() Saved {
+	return Saved{Objects: slices.Collect(maps.Values(c.objects)), ResourceVersion: c.version}
+}
+
+// saved is what another run is given.
+func (c *cut) saved() Saved {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state()
+}
+
+// awaitVersion waits until it can be gone on from where the server is.
+func (c *cut) awaitVersion(t testing.TB, server *apistub.Server) {
+	t.Helper()
+	await(t, "a cut at the server's resourceVersion", func() bool { return c.saved().ResourceVersion == server.ResourceVersion() })
+}
+
+// next makes the informer of another run, restored and not running.
+func next(t testing.TB, server *apistub.Server, saved Saved) (*Informers, *Informer, *ear, *cut, *log) {
+	t.Helper()
+	s, lines := newInformers(t, server.Config(), Options{})
+	s.tuning.silence = 1 // nothing is to be waited for
+	i := s.Informer(Selection{Resource: pods})
+	e, c := newEar(), newCut()
+	i.AddListener(Listener{OnDelta: e.hear})
+	for _, o := range saved.Objects {
+		c.objects[keyOf(o)] = o
+	}
+	c.version = saved.ResourceVersion
+	i.Restore(saved, c)
+	return s, i, e, c, lines
+}
+
+// firstRun is a run that saw a, b and c at 1, and what it has saved.
+func firstRun(t *testing.T, watchList bool) (*apistub.Server, Saved) {
+	t.Helper()
+	server, s, i, e, _ := serving(t, watchList, body("a", 1), body("b", 1), body("c", 1))
+	c := newCut()
+	i.Restore(Saved{}, c)
+	stop := run(t, s)
+	e.expectAll(t, "synced a 1", "synced b 1", "synced c 1")
+	c.awaitVersion(t, server)
+	if !c.complete {
+		t.Error("a list that was told is not complete")
+	}
+	stop()
+	return server, c.saved()
+}
+
+func TestARestartTellsWhatWasMissed(t *testing.T) {
+	for name, between := range map[string]func(*apistub.Server, *Saved){
+		"with history":           func(*apistub.Server, *Saved) {},
+		"without history":        func(s *apistub.Server, _ *Saved) { s.Expire() },
+		"saved within a list":    func(_ *apistub.Server, saved *Saved) { saved.ResourceVersion = "" },
+		"from the future":        func(_ *apistub.Server, saved *Saved) { saved.ResourceVersion = "999999" },
+		"not a resource version": func(_ *apistub.Server, saved *Saved) { saved.ResourceVersion = "tomorrow" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			modes(t, func(t *testing.T, watchList bool) {
+				server, saved := firstRun(t, watchList)
+				server.Apply(pods, body("a", 2))
+				server.Delete(pods, "shop", "b")
+				server.Apply(pods, body("d", 1))
+				between(server, &saved)
+				s, i, e, c, _ := next(t, server, saved)
+				run(t, s)
+				added := "added d 1"
+				if name != "with history" && name != "without history" {
+					added = "synced d 1" // by the first list of this run
+				}
+				e.expectAll(t, "updated a 1→2", "deleted b 1", added)
+				c.awaitVersion(t, server)
+				if got := len(i.List("", nil)); got != 3 || len(c.saved().Objects) != 3 {
+					t.Errorf("the cache has %d objects and the record %d, want 3", got, len(c.saved().Objects))
+				}
+				server.Apply(pods, body("c", 2))
+				e.expect(t, "updated c 1→2")
+				c.awaitVersion(t, server)
+			})
+		})
+	}
+}
+
+func TestWhatDidNotChangeIsNeitherListedNorTold(t *testing.T) {
+	modes(t, func(t *testing.T, watchList bool) {
+		server, saved := firstRun(t, watchList)
+		before := server.Requests()
+		s, i, e, c, _ := next(t, server, saved)
+		if err := i.AddIndexers(map[string]Index{"byName": {Paths: nameIn, Values: func(tree any) []string {
+			return []string{tree.(map[string]any)["metadata"].(map[string]any)["name"].(string)}
+		}}}); err != nil {
+			t.Fatal(err)
+		}
+		run(t, s)
+		if err := WaitForCacheSync(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+		after := server.Requests()
+		if n := after.WatchLists[pods] - before.WatchLists[pods]; n != 0 {
+			t.Errorf("%d WatchLists", n)
+		}
+		if n := after.Lists[pods] - before.Lists[pods]; n != 1 { // of nothing
+			t.Errorf("%d lists", n)
+		}
+		if found, err := i.ByIndex("byName", "b"); err != nil || len(found) != 1 || version(found[0]) != "1" {
+			t.Errorf("the index has %v, %v", found, err)
+		}
+		server.Apply(pods, body("b", 2))
+		e.expect(t, "updated b 1→2")
+		c.awaitVersion(t, server)
+		e.silent(t)
+		if got := i.Stats(); got.Lists != 0 || got.Objects != 3 {
+			t.Errorf("stats %+v", got)
+		}
+	})
+}
+
+var nameIn = func() *object.Paths {
+	p := new(object.Paths)
+	p.Add("metadata", "name")
+	return p
+}()
+
+// An informer that follows is as fresh as the server was, not as the saved state.
+func TestAResumedInformerHasSyncedWhenItCaughtUp(t *testing.T) {
+	server, saved := firstRun(t, true)
+	for v := range 50 {
+		server.Apply(pods, body("a", v+2))
+	}
+	s, i, e, _, _ := next(t, server, saved)
+	s.tuning.silence = patience
+	run(t, s)
+	if err := WaitForCacheSync(t.Context(), i); err != nil {
+		t.Fatal(err)
+	}
+	if heard, _ := e.all(); len(heard) != 50 {
+		t.Errorf("it has synced after %d of 50 changes", len(heard))
+	}
+}
+
+func TestARecreatedObjectIsDeletedAndAdded(t *testing.T) {
+	server, saved := firstRun(t, true)
+	server.Delete(pods, "shop", "a")
+	server.Apply(pods, body("a", 5))
+	server.Expire()
+	s, _, e, _, _ := next(t, server, saved)
+	run(t, s)
+	e.expect(t, "deleted a 1", "added a 5")
+}
+
+func TestAResourceThatIsGoneTakesItsObjectsAlong(t *testing.T) {
+	server, saved := firstRun(t, true)
+	server.Withdraw(pods)
+	s, i, e, c, _ := next(t, server, saved)
+	run(t, s)
+	e.expectAll(t, "deleted a 1", "deleted b 1", "deleted c 1")
+	awaitState(t, i, NotServed)
+	if got := c.saved(); len(got.Objects) != 0 || got.ResourceVersion != "" {
+		t.Errorf("saved %+v", got)
+	}
+}
+
+func TestOfPartsOnlyWhatChangedIsTold(t *testing.T) {
+	modes(t, func(t *testing.T, watchList bool) {
+		server, saved := firstRun(t, watchList)
+		for n, o := range saved.Objects {
+			saved.Objects[n] = object.FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
+		}
+		saved.Partial = true
+		server.Apply(pods, body("a", 2))
+		server.Delete(pods, "shop", "b")
+		server.Apply(pods, body("d", 1))
+		s, i, e, c, _ := next(t, server, saved)
+		var mu sync.Mutex
+		returned := map[string]string{}
+		i.AddListener(Listener{
+			OnDelta: func(delta.Delta, any) {},
+			OnReturn: func(o, saved *object.Object, _ any) {
+				mu.Lock()
+				defer mu.Unlock()
+				returned[o.Name()] = fmt.Sprint(version(saved), "→", version(o), " ", o.ResourceVersion() == saved.ResourceVersion())
+			},
+		})
+		run(t, s)
+		e.expectAll(t, "synced a 2 again", "synced d 1", "deleted b <nil>")
+		c.awaitVersion(t, server)
+		for _, o := range c.saved().Objects {
+			if version(o) == "<nil>" {
+				t.Errorf("of %s a part is recorded still", o.Name())
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		want := map[string]string{"a": "<nil>→2 false", "c": "<nil>→1 true"}
+		if diff := cmp.Diff(want, returned); diff != "" {
+			t.Errorf("returned (-want +got)\n%s", diff)
+		}
+		if o, ok := i.Get("shop", "c"); !ok || version(o) != "1" {
+			t.Error("the cache has a part of c")
+		}
+	})
+}
+
+// Whenever a run ends, what the listeners of all runs were told adds up to what the server has, and the last of an object is
+// its last.
+func TestAnyCutCanBeGoneOnFrom(t *testing.T) {
+	const rounds, changes, names = 12, 30, 6
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+	server := apistub.New(t)
+	server.Serve(pods, "Pod", true)
+	saved := Saved{}
+	v, exists := 0, map[string]bool{}
+	change := func() {
+		v++
+		name := fmt.Sprintf("o%d", random.IntN(names))
+		if exists[name] && random.IntN(3) == 0 {
+			server.Delete(pods, "shop", name)
+			delete(exists, name)
+		} else {
+			server.Apply(pods, body(name, v))
+			exists[name] = true
+		}
+	}
+	for range rounds {
+		for range random.IntN(changes) {
+			change()
+		}
+		if random.IntN(4) == 0 {
+			server.Expire()
+		}
+		s, i, e, c, _ := next(t, server, saved)
+		c.history = true
+		stop := run(t, s)
+		for range random.IntN(changes) {
+			change()
+		}
+		c.awaitVersion(t, server)
+		stop()
+
+		told := map[delta.Key]string{}
+		for _, o := range saved.Objects {
+			told[keyOf(o)] = version(o)
+		}
+		heard, _ := e.all()
+		for _, d := range heard {
+			was, there := told[d.Key()]
+			switch {
+			case d.Type == delta.Updated && was != version(d.Old):
+				t.Fatalf("%s is updated from %s, and was %s", d.Key(), version(d.Old), was)
+			case d.Type == delta.Added && there:
+				t.Fatalf("%s is added again", d.Key())
+			case d.Type == delta.Deleted && !there:
+				t.Fatalf("%s is deleted again", d.Key())
+			}
+			if told[d.Key()] = version(d.Object); d.Type == delta.Deleted {
+				delete(told, d.Key())
+			}
+		}
+		have := map[delta.Key]string{}
+		for _, o := range i.List("", nil) {
+			have[keyOf(o)] = version(o)
+		}
+		if diff := cmp.Diff(have, told); diff != "" {
+			t.Fatalf("the cache, and what was told:\n%s\n%s", diff, strings.Join(words(heard), "\n"))
+		}
+		saved = c.past[random.IntN(len(c.past))] // killed at any time
+	}
+}

@@ -1,0 +1,170 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/informd/informd/engine/object"
+)
+
+// resume answers the reflector's first watch, which asks for all objects, from what was saved: the objects as initial events,
+// their end, and then the server's own watch, from the saved resourceVersion on. That watch is opened first; should the
+// server turn out to have no history that far back, the reflector lists, and finds what has changed. ok is false if there is
+// nothing that can be resumed from: then a list is compared with what was saved.
+func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching, ok bool) {
+	saved := w.saved
+	w.saved = nil
+	current, err := w.mayResume(ctx, saved)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.log.Info("the saved state is compared with a list", "reason", reasonOf(err), "objects", len(saved.Objects))
+		}
+		w.compare()
+		return nil, false
+	}
+	o.SendInitialEvents, o.ResourceVersionMatch = nil, ""
+	o.ResourceVersion = saved.ResourceVersion
+	w.narrow(&o)
+	ctx, cancel := context.WithCancel(ctx)
+	inner, release, err := w.open(ctx, o)
+	if err != nil { // the server has said that the history is gone, or everything is to end
+		cancel()
+		w.compare()
+		return nil, false
+	}
+	w.resumed.Store(true)
+	out = &watching{wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead), current: current}
+	go func() {
+		defer w.calls.end()
+		if out.replay(ctx, saved) {
+			out.run(ctx, inner, release)
+			return
+		}
+		inner.Stop()
+		release()
+		cancel()
+		close(out.events)
+	}()
+	return out, true
+}
+
+// mayResume tells from the server's present resourceVersion whether the saved one can be gone on from.
+func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err error) {
+	switch {
+	case saved.Partial:
+		return "", fmt.Errorf("it has not all that is to be kept now")
+	case saved.ResourceVersion == "":
+		return "", fmt.Errorf("it was saved in the middle of a list")
+	}
+	err = w.persist(ctx, func(err error) bool { return staleVersion(err) || apierrors.IsBadRequest(err) }, func() error {
+		release, err := w.slots.acquire(ctx, w.tuning.hold)
+		if err != nil {
+			return err
+		}
+		defer release()
+		current, err = w.client.current(ctx)
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	order, err := resourceversion.CompareResourceVersion(saved.ResourceVersion, current)
+	if err != nil {
+		return "", err
+	}
+	if order > 0 {
+		return "", fmt.Errorf("the server is at resourceVersion %s, before the saved %s: was it restored from a backup?", current, saved.ResourceVersion)
+	}
+	return current, nil
+}
+
+// nobody is a name that no object has.
+const nobody = "informd.dev-no-such-object"
+
+// current asks for the server's resourceVersion, by a list of nothing.
+func (c *client) current(ctx context.Context) (string, error) {
+	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", nobody).String()}
+	list, err := c.list(ctx, o, func(*entry) bool { return false })
+	if err != nil {
+		return "", err
+	}
+	of, err := meta.ListAccessor(list)
+	if err != nil {
+		return "", err
+	}
+	return of.GetResourceVersion(), nil
+}
+
+// replay sends what was saved as the initial events of a watch.
+func (w *watching) replay(ctx context.Context, saved *Saved) bool {
+	for n, o := range saved.Objects {
+		saved.Objects[n] = nil // the store has it
+		if !w.send(ctx, watch.Event{Type: watch.Added, Object: w.wire.restored(o)}) {
+			return false
+		}
+	}
+	return w.send(ctx, watch.Event{Type: watch.Bookmark, Object: initialEventsEnd(saved.ResourceVersion)})
+}
+
+// restored makes an entry of an object that was saved.
+func (i *Informer) restored(o *object.Object) *entry {
+	e := &entry{Object: o}
+	if indexes := i.shape.Load().indexes; len(indexes) > 0 {
+		e.values = make([][]string, len(indexes))
+		for n, index := range indexes {
+			e.values[n] = i.evaluate(index, o.Decode(index.Paths))
+		}
+	}
+	return e
+}
+
+// initialEventsEnd is the bookmark behind initial events.
+func initialEventsEnd(version string) *entry {
+	var o metav1.PartialObjectMetadata
+	o.ResourceVersion = version
+	o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // strings have no errors
+	}
+	e, err := bookmark(text)
+	if err != nil {
+		panic(err) // it was just made
+	}
+	return e
+}
+
+// fresh sends, after what was handed on, the barrier that tells that a resumed watch has brought all that the server had when
+// it was opened.
+func (w *watching) fresh(ctx context.Context) bool {
+	w.current = ""
+	return w.pass(ctx, &barrier{version: w.options.ResourceVersion, caughtUp: true})
+}
+
+// reached tells whether a resumed watch is as far now as the server was when it was opened.
+func (w *watching) reached() bool {
+	if w.current == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(w.options.ResourceVersion, w.current)
+	return err != nil || order >= 0
+}
+
+// latch is closed once.
+type latch struct {
+	once   sync.Once
+	closed chan struct{}
+}
+
+func newLatch() *latch { return &latch{closed: make(chan struct{})} }
+
+func (l *latch) done() { l.once.Do(func() { close(l.closed) }) }
