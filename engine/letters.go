@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// ErrNotFound is what errors wrap when there is no rule or dead letter of that name.
+var ErrNotFound = errors.New("not found")
+
+// Letters are the dead letters, the oldest first.
+func (e *Engine) Letters() ([]dispatch.Letter, error) { return e.dead.List() }
+
+// Letter is one of them, or an error that wraps ErrNotFound.
+func (e *Engine) Letter(id string) (dispatch.Letter, error) {
+	letters, err := e.dead.List()
+	if err != nil {
+		return dispatch.Letter{}, err
+	}
+	at := slices.IndexFunc(letters, func(l dispatch.Letter) bool { return l.ID == id })
+	if at < 0 {
+		return dispatch.Letter{}, fmt.Errorf("dead letter %q: %w", id, ErrNotFound)
+	}
+	return letters[at], nil
+}
+
+// LetterEvent is the event of a dead letter as the handler saw it the last time. Its Resource is empty if the rule is
+// gone.
+func (e *Engine) LetterEvent(l dispatch.Letter) handler.Event {
+	change := l.Match.Delta
+	o := change.Object
+	ev := handler.Event{
+		ID: l.ID, Rule: l.Rule, Event: change.Type.String(), Attempt: l.Attempts,
+		Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion(),
+		Payload: l.Match.Payload,
+	}
+	if r := e.rule(l.Rule); r != nil {
+		ev.Resource = handler.Resource(r.Source.Resource)
+	}
+	if ev.Payload != nil {
+		return ev
+	}
+	ev.Object = o.JSON()
+	if change.Type == delta.Updated && change.Old != nil {
+		ev.Old = change.Old.JSON()
+	}
+	return ev
+}
+
+// RetryLetter has a dead letter delivered again, as dispatch.Lane.Redrive does. A letter that is not there is an error
+// that wraps ErrNotFound; one whose rule is gone stays where it is.
+func (e *Engine) RetryLetter(id string) error {
+	name, _, _ := strings.Cut(id, "/") // as delta.Delta.ID makes it
+	r := e.rule(name)
+	if r == nil {
+		if _, err := e.Letter(id); err != nil {
+			return err
+		}
+		return fmt.Errorf("dead letter %q: there is no rule %q any more: drop the letter, or bring the rule back", id, name)
+	}
+	letter, err := e.takeLetter(id)
+	if err != nil {
+		return err
+	}
+	r.lane.Redrive(letter)
+	return nil
+}
+
+// DropLetter forgets a dead letter. One that is not there is an error that wraps ErrNotFound.
+func (e *Engine) DropLetter(id string) error {
+	_, err := e.takeLetter(id)
+	return err
+}
+
+func (e *Engine) takeLetter(id string) (dispatch.Letter, error) {
+	letter, ok, err := e.dead.Take(id)
+	if err == nil && !ok {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return dispatch.Letter{}, fmt.Errorf("dead letter %q: %w", id, err)
+	}
+	return letter, nil
+}
+
+// SetPaused has a rule's deliveries wait, or no longer: see dispatch.Lane.Pause. If there is no such rule it is an error
+// that wraps ErrNotFound.
+func (e *Engine) SetPaused(rule string, paused bool) error {
+	r := e.rule(rule)
+	switch {
+	case r == nil:
+		return fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	case paused:
+		r.lane.Pause()
+	default:
+		r.lane.Resume()
+	}
+	return nil
+}
+
+// rule is nil if there is none of that name.
+func (e *Engine) rule(name string) *runningRule {
+	for _, r := range e.rules {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/integration/apistub"
+	"github.com/informd/informd/plugins/handler"
+)
+
+const twoRules = oneHandler + `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: maps}
+spec: {resource: v1/configmaps}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: whole}
+spec: {source: maps, handler: record}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: text}
+spec: {source: maps, handler: record, payload: object.data.text}
+`
+
+// awaitLetters waits until there are n dead letters, and sorts them by rule.
+func awaitLetters(t *testing.T, e *Engine, n int) []dispatch.Letter {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // nobody is told of a letter
+		letters, err := e.Letters()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(letters) == n {
+			slices.SortFunc(letters, func(a, b dispatch.Letter) int { return strings.Compare(a.Rule, b.Rule) })
+			return letters
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d dead letters, want %d", len(letters), n)
+		}
+	}
+}
+
+func TestLetters(t *testing.T) {
+	server := apistub.New(t)
+	server.Serve(configMaps, "ConfigMap", true)
+	record := newRecorder()
+	var well atomic.Bool
+	record.answer = func(handler.Event) error {
+		if well.Load() {
+			return nil
+		}
+		return handler.Reject(errors.New("not today"))
+	}
+	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"},"data":{"text":"x"}}`)
+	e := run(t, server, twoRules, map[string]Handler{"record": record})
+
+	letters := awaitLetters(t, e, 2)
+	text, whole := letters[0], letters[1]
+	one, err := e.Letter(whole.ID)
+	if err != nil || one.Reason != "rejected: not today" || one.Attempts != 1 {
+		t.Errorf("got %+v, %v", one, err)
+	}
+	ev := e.LetterEvent(whole)
+	want := handler.Event{
+		ID: whole.ID, Rule: "whole", Event: "synced", Attempt: 1, Resource: handler.Resource{Version: "v1", Resource: "configmaps"},
+		Namespace: "shop", Name: "a", UID: ev.UID, ResourceVersion: ev.ResourceVersion, Object: whole.Match.Delta.Object.JSON(),
+	}
+	if diff := cmp.Diff(want, ev); diff != "" {
+		t.Error(diff)
+	}
+	if ev := e.LetterEvent(text); string(ev.Payload) != `"x"` || ev.Object != nil {
+		t.Errorf("with a payload the handler saw %+v", ev)
+	}
+
+	well.Store(true)
+	if err := e.RetryLetter(whole.ID); err != nil {
+		t.Fatal(err)
+	}
+	record.await(t, 3)
+	if err := e.DropLetter(text.ID); err != nil {
+		t.Fatal(err)
+	}
+	awaitLetters(t, e, 0)
+	for _, do := range []func(string) error{e.RetryLetter, e.DropLetter} {
+		if err := do(whole.ID); !errors.Is(err, ErrNotFound) {
+			t.Errorf("a letter that is gone: %v", err)
+		}
+	}
+}
+
+func TestLetterWithoutARule(t *testing.T) {
+	server := apistub.New(t)
+	server.Serve(configMaps, "ConfigMap", true)
+	record := newRecorder()
+	record.answer = func(handler.Event) error { return handler.Reject(nil) }
+	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
+	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	letter := awaitLetters(t, e, 2)[0]
+	letter.ID, letter.Rule = strings.Replace(letter.ID, "text/", "gone/", 1), "gone"
+	if err := e.dead.Add(letter); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := e.RetryLetter(letter.ID); err == nil || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), `no rule "gone"`) {
+		t.Errorf("retry: %v", err)
+	}
+	awaitLetters(t, e, 3) // it is still there
+	if ev := e.LetterEvent(letter); ev.Resource != (handler.Resource{}) {
+		t.Errorf("a rule that is gone is known to be about %v", ev.Resource)
+	}
+	if err := e.RetryLetter("gone/other"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a letter that never was: %v", err)
+	}
+	if err := e.DropLetter(letter.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSetPaused(t *testing.T) {
+	server := apistub.New(t)
+	server.Serve(configMaps, "ConfigMap", true)
+	record := newRecorder()
+	e := run(t, server, twoRules, map[string]Handler{"record": record})
+	if err := e.SetPaused("whole", true); err != nil {
+		t.Fatal(err)
+	}
+	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"},"data":{"text":"x"}}`)
+	if got := record.await(t, 1); !strings.HasPrefix(got[0], "text ") {
+		t.Errorf("delivered %q", got)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		whole := e.Status().Rules[0]
+		if whole.Matches == 1 && whole.Queue.Waiting == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("of a paused rule: %+v", whole)
+		}
+	}
+	if err := e.SetPaused("whole", false); err != nil {
+		t.Fatal(err)
+	}
+	if got := record.await(t, 2); !strings.HasPrefix(got[1], "whole ") {
+		t.Errorf("delivered %q", got)
+	}
+	if err := e.SetPaused("hole", true); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a rule that there is not: %v", err)
+	}
+}
