@@ -80,7 +80,8 @@ func runInformd(t testing.TB, kubeconfig, manifests string, args ...string) *dae
 	return runInformdIn(t, nil, kubeconfig, manifests, args...)
 }
 
-// runInformdIn adds to the daemon's environment.
+// runInformdIn adds to the daemon's environment. Each daemon has state of its own, unless args or environment say
+// otherwise: by default all of one user would share one per cluster, and it is locked.
 func runInformdIn(t testing.TB, environment []string, kubeconfig, manifests string, args ...string) *daemon {
 	t.Helper()
 	if strings.Contains(manifests, "\n") {
@@ -89,7 +90,7 @@ func runInformdIn(t testing.TB, environment []string, kubeconfig, manifests stri
 	d := &daemon{t: t, address: freeAddress(t), ended: make(chan struct{}), changed: make(chan struct{})}
 	d.cmd = exec.Command(binary, append([]string{"run", "-f", manifests, "--kubeconfig", kubeconfig, "--listen", d.address,
 		"--log-level", "debug"}, args...)...)
-	d.cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1"), environment...)
+	d.cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1", "XDG_STATE_HOME="+shortDir(t)), environment...)
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -295,6 +296,17 @@ func writeFile(t testing.TB, name, content string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// shortDir is a temporary folder whose name leaves room for that of a socket in it; t.TempDir's has the test's name in it.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "informd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 func freeAddress(t testing.TB) string {

@@ -75,4 +75,3 @@ func (w *walk) find(c claim, kind string, deletion bool) int {
 	}
 	return -1
 }
-
