@@ -51,7 +51,7 @@ func (w *walk) take(ev Event) {
 	if !ok {
 		return
 	}
-	if ev.Kind == "synced" && w.steps[c.step].Sent.After(w.trial.Ready) {
+	if ev.Kind == "synced" && w.first(c.step).Sent.After(w.trial.Ready) {
 		w.problem("%s: synced, though it was made while the rule saw its source", ev.ID)
 	}
 	before, repeated := w.byID[ev.ID]
@@ -68,6 +68,14 @@ func (w *walk) take(ev Event) {
 		w.when[c.step] = ev.At
 	}
 	w.settle(ev, c)
+}
+
+// first is the step whose synced an event of a step may be: under latest an update that merges into one stays one.
+func (w *walk) first(at int) step {
+	for !w.rule.Every && w.steps[at].kind == "updated" {
+		at--
+	}
+	return w.steps[at]
 }
 
 // settle notes what the handler knows now.
