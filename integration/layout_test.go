@@ -59,6 +59,7 @@ var mayImport = map[string][]string{
 	"plugins/host":                {"plugins/handler", "plugins/handlerpb"},
 	"plugins/handler/handlertest": {"plugins/handler", "plugins/handlerpb", "plugins/host"},
 	"plugins/builtin":             {"plugins/handler"},
+	"cmd/informd/control":         {"engine/object", "plugins/handler"},
 	"examples/handlers":           {"plugins/handler", "plugins/serve"},
 }
 

@@ -1,0 +1,245 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// ErrNotRunning is what a Client's errors wrap when nobody listens on the socket.
+var ErrNotRunning = errors.New("no informd is running")
+
+// Client asks the daemon. It is safe for concurrent use.
+type Client struct {
+	socket string
+	http   *http.Client
+}
+
+// NewClient makes a Client for the daemon on that socket. It connects when it is asked something, and holds no connection
+// in between.
+func NewClient(socket string) *Client {
+	if absolute, err := filepath.Abs(socket); err == nil {
+		socket = absolute
+	}
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	return &Client{socket, &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, "unix", socket)
+		},
+		DisableKeepAlives:     true,
+		ResponseHeaderTimeout: time.Minute,
+	}}}
+}
+
+// Status is how the daemon stands.
+func (c *Client) Status(ctx context.Context) (status Status, err error) {
+	err = c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &status)
+	return status, err
+}
+
+// Letters are the dead letters of a rule and of a handler, or of any where that is empty, without their events.
+func (c *Client) Letters(ctx context.Context, rule, handler string) ([]Letter, error) {
+	query := url.Values{}
+	set(query, "rule", rule)
+	set(query, "handler", handler)
+	body, err := c.do(ctx, http.MethodGet, "/v1/letters", query, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }() // only read
+	var letters []Letter
+	for decoder := json.NewDecoder(body); ; {
+		var l Letter
+		switch err := decoder.Decode(&l); {
+		case err == io.EOF:
+			return letters, nil
+		case err != nil:
+			return nil, c.brokenOff(err)
+		}
+		letters = append(letters, l)
+	}
+}
+
+// Letter is one with its event. What it holds of a Secret is masked without showSecrets.
+func (c *Client) Letter(ctx context.Context, id string, showSecrets bool) (l Letter, err error) {
+	query := url.Values{"id": {id}}
+	if showSecrets {
+		query.Set("secrets", "show")
+	}
+	err = c.call(ctx, http.MethodGet, "/v1/letter", query, nil, &l)
+	return l, err
+}
+
+// Retry has dead letters delivered again.
+func (c *Client) Retry(ctx context.Context, choice LetterChoice) (o Outcome, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/letters/retry", nil, choice, &o)
+	return o, err
+}
+
+// Drop has dead letters forgotten.
+func (c *Client) Drop(ctx context.Context, choice LetterChoice) (o Outcome, err error) {
+	err = c.call(ctx, http.MethodPost, "/v1/letters/drop", nil, choice, &o)
+	return o, err
+}
+
+// Pause has a rule's deliveries wait.
+func (c *Client) Pause(ctx context.Context, rule string) error {
+	return c.call(ctx, http.MethodPost, "/v1/rules/pause", nil, map[string]string{"rule": rule}, &struct{}{})
+}
+
+// Resume has a rule's deliveries go on.
+func (c *Client) Resume(ctx context.Context, rule string) error {
+	return c.call(ctx, http.MethodPost, "/v1/rules/resume", nil, map[string]string{"rule": rule}, &struct{}{})
+}
+
+// Stream is an answer that comes object by object. It is to be closed.
+type Stream[T any] struct {
+	Found
+	client  *Client
+	body    io.ReadCloser
+	decoder *json.Decoder
+}
+
+// Names has the objects that a query asks for by their namespaces and names alone, which is cheap.
+func (c *Client) Names(ctx context.Context, q Query) (*Stream[Row], error) {
+	return open[Row](ctx, c, q, url.Values{"as": {asNames}})
+}
+
+// Rows has the objects that a query asks for, without what is in them.
+func (c *Client) Rows(ctx context.Context, q Query) (*Stream[Row], error) {
+	return open[Row](ctx, c, q, url.Values{"as": {asRows}})
+}
+
+// Objects has the objects that a query asks for as JSON. What is secret in them is masked without showSecrets.
+func (c *Client) Objects(ctx context.Context, q Query, showSecrets bool) (*Stream[json.RawMessage], error) {
+	query := url.Values{"as": {asObjects}}
+	if showSecrets {
+		query.Set("secrets", "show")
+	}
+	return open[json.RawMessage](ctx, c, q, query)
+}
+
+func open[T any](ctx context.Context, c *Client, q Query, query url.Values) (*Stream[T], error) {
+	set(query, "source", q.Source)
+	set(query, "namespace", q.Namespace)
+	set(query, "name", q.Name)
+	if q.Selector != nil {
+		set(query, "selector", q.Selector.String())
+	}
+	if q.Index != "" {
+		query.Set("index", q.Index)
+		query.Set("value", q.Value)
+	}
+	body, err := c.do(ctx, http.MethodGet, "/v1/objects", query, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &Stream[T]{client: c, body: body, decoder: json.NewDecoder(body)}
+	if err := s.decoder.Decode(&s.Found); err != nil {
+		_ = s.Close()
+		return nil, c.brokenOff(err)
+	}
+	return s, nil
+}
+
+// All are the objects, once. An error is the last.
+func (s *Stream[T]) All() iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for range s.Count {
+			var v T
+			if err := s.decoder.Decode(&v); err != nil {
+				yield(v, s.client.brokenOff(err))
+				return
+			}
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Close ends the answer, read or not.
+func (s *Stream[T]) Close() error { return s.body.Close() }
+
+func set(query url.Values, name, value string) {
+	if value != "" {
+		query.Set(name, value)
+	}
+}
+
+// call asks for one JSON value.
+func (c *Client) call(ctx context.Context, method, path string, query url.Values, request, into any) error {
+	body, err := c.do(ctx, method, path, query, request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // only read
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		return c.brokenOff(err)
+	}
+	return nil
+}
+
+// do sends a request, and returns the answer's body or what the daemon says instead.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, request any) (io.ReadCloser, error) {
+	var content io.Reader
+	if request != nil {
+		text, err := json.Marshal(request)
+		if err != nil {
+			return nil, err
+		}
+		content = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://informd"+path+"?"+query.Encode(), content)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if response.StatusCode == http.StatusOK {
+		return response.Body, nil
+	}
+	defer func() { _ = response.Body.Close() }() // only read
+	failure := Error{Code: response.StatusCode}
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
+	if json.Unmarshal(text, &failure) != nil || failure.Message == "" {
+		failure.Message = fmt.Sprintf("%s answers %s: is it informd's control socket?", c.socket, response.Status)
+	}
+	return nil, &failure
+}
+
+// unreachable says why there was no answer.
+func (c *Client) unreachable(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		err = e.Err // without the URL, which is nobody's
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%w on %s", ErrNotRunning, c.socket)
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s is another user's: ask as the user that informd runs as", c.socket)
+	case errors.Is(err, syscall.EINVAL) && len(c.socket) > maxPath:
+		return fmt.Errorf("the path %s is longer than the %d bytes that a socket's may have", c.socket, maxPath)
+	}
+	return fmt.Errorf("ask the informd on %s: %w", c.socket, err)
+}
+
+func (c *Client) brokenOff(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("the answer of the informd on %s broke off: %w", c.socket, err)
+}

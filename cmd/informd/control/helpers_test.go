@@ -1,0 +1,169 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/plugins/handler"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// backend is a daemon of this test. What it is asked for may panic or fail.
+type backend struct {
+	mu      sync.Mutex
+	letters []Letter
+	objects Selection
+	asked   []Query
+	paused  map[string]bool
+	stuck   map[string]bool // letters that can be neither retried nor dropped
+	status  func() Status
+}
+
+func newBackend() *backend {
+	return &backend{paused: map[string]bool{}, stuck: map[string]bool{}, status: func() Status {
+		return Status{
+			Version: "v9",
+			Sources: []Source{
+				{Name: "pods", Resource: "v1/pods", State: "synced", Indexes: []string{"byNode", "byImage"}},
+				{Name: "secrets", Resource: "v1/secrets", State: "listing", Reason: "just so"},
+			},
+			Rules:    []Rule{{Name: "crashes", Handler: "oncall"}, {Name: "quiet", Handler: "oncall"}},
+			Handlers: []Handler{{Name: "oncall", State: "ready"}, {Name: "idle", State: "ready"}},
+		}
+	}}
+}
+
+func (b *backend) Status() Status { return b.status() }
+
+func (b *backend) Objects(q Query) (Selection, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked = append(b.asked, q)
+	s := b.objects
+	s.Objects = slices.Clone(s.Objects)
+	return s, nil
+}
+
+func (b *backend) Letters() ([]Letter, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	letters := slices.Clone(b.letters)
+	for i := range letters {
+		letters[i].Event = nil
+	}
+	return letters, nil
+}
+
+func (b *backend) Letter(id string) (Letter, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, l := range b.letters {
+		if l.ID == id {
+			return l, nil
+		}
+	}
+	return Letter{}, fmt.Errorf("letter %q: %w", id, ErrNotFound)
+}
+
+func (b *backend) RetryLetter(id string) error { return b.DropLetter(id) }
+
+func (b *backend) DropLetter(id string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stuck[id] {
+		return fmt.Errorf("letter %q is stuck", id)
+	}
+	n := len(b.letters)
+	b.letters = slices.DeleteFunc(b.letters, func(l Letter) bool { return l.ID == id })
+	if len(b.letters) == n {
+		return fmt.Errorf("letter %q: %w", id, ErrNotFound)
+	}
+	return nil
+}
+
+func (b *backend) SetPaused(rule string, paused bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if rule != "crashes" {
+		return fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	}
+	b.paused[rule] = paused
+	return nil
+}
+
+func letter(id, rule string) Letter {
+	return Letter{
+		ID: id, Rule: rule, Handler: "oncall", Resource: "v1/pods", Namespace: "shop", Name: "web-0", Attempts: 3,
+		Since: time.Unix(1, 0).UTC(), Died: time.Unix(2, 0).UTC(), Reason: "no",
+		Event: &handler.Event{ID: id, Rule: rule, Event: "updated", Name: "web-0"},
+	}
+}
+
+func parse(t testing.TB, text string) *object.Object {
+	t.Helper()
+	o, err := object.FromJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// shortDir is a folder whose sockets have short paths.
+func shortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// serve runs a server until the end of the test. with changes it before.
+func serve(t testing.TB, b Backend, with ...func(*Server)) (c *Client, socket string) {
+	t.Helper()
+	socket = filepath.Join(shortDir(t), "control.sock")
+	s, err := New(socket, b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range with {
+		change(s)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Lstat(socket); err == nil {
+			t.Error("the socket is still there")
+		}
+	})
+	return NewClient(socket), socket
+}
+
+// raw is an HTTP client that is not a Client.
+func raw(socket string) *http.Client {
+	return &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+	}}
+}

@@ -1,0 +1,128 @@
+package control
+
+import (
+	"bufio"
+	"errors"
+	"net/http"
+	"slices"
+)
+
+// letters streams the dead letters of a rule, of a handler, or all, a line each, without their events.
+func (a answers) letters(w *answer, r *http.Request) error {
+	values := r.URL.Query()
+	letters, err := a.matching(values.Get("rule"), values.Get("handler"))
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(w, chunk)
+	lines := newEncoder(out)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	for _, l := range letters {
+		if l.Secret {
+			l = maskLetter(l)
+		}
+		if err := lines.Encode(l); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// letter is one with its event. Its id has slashes, and is therefore no part of the path.
+func (a answers) letter(w *answer, r *http.Request) error {
+	values := r.URL.Query()
+	id := values.Get("id")
+	l, err := a.backend.Letter(id)
+	if errors.Is(err, ErrNotFound) {
+		return noLetter(id)
+	}
+	if err != nil {
+		return err
+	}
+	if l.Secret && !values.Has("secrets") {
+		l = maskLetter(l)
+	}
+	return writeJSON(w, l)
+}
+
+func noLetter(id string) *Error {
+	return problem(http.StatusNotFound, "no dead letter %.300q: it was retried or dropped, or made room for newer ones; informd dead list shows what there is", id)
+}
+
+// matching are the letters of a rule and of a handler; of any, where that is empty. A name that nobody knows is an error.
+func (a answers) matching(rule, handler string) ([]Letter, error) {
+	letters, err := a.backend.Letters()
+	if err != nil {
+		return nil, err
+	}
+	letters = slices.DeleteFunc(letters, func(l Letter) bool {
+		return rule != "" && l.Rule != rule || handler != "" && l.Handler != handler
+	})
+	if len(letters) > 0 {
+		return letters, nil
+	}
+	if names := a.rules(); rule != "" && !slices.Contains(names, rule) {
+		return nil, unknown("rule", rule, names)
+	}
+	if names := a.handlers(); handler != "" && !slices.Contains(names, handler) {
+		return nil, unknown("handler", handler, names)
+	}
+	return nil, nil
+}
+
+// act does something to each letter of a choice, whatever became of the others, until the client goes.
+func (a answers) act(do func(Backend, string) error) func(*answer, *http.Request) error {
+	return func(w *answer, r *http.Request) error {
+		var choice LetterChoice
+		if err := readJSON(w, r, &choice); err != nil {
+			return err
+		}
+		ids, err := a.chosen(choice)
+		if err != nil {
+			return err
+		}
+		var outcome Outcome
+		for _, id := range ids {
+			if err := r.Context().Err(); err != nil {
+				return err
+			}
+			err := do(a.backend, id)
+			switch {
+			case err == nil:
+				outcome.Done++
+			case !errors.Is(err, ErrNotFound):
+				outcome.Failures = append(outcome.Failures, Failure{ID: id, Error: err.Error()})
+			case len(choice.IDs) > 0: // else somebody was faster
+				outcome.Failures = append(outcome.Failures, Failure{ID: id, Error: noLetter(id).Message})
+			}
+		}
+		return writeJSON(w, outcome)
+	}
+}
+
+// chosen are the ids of the letters of a choice, each once.
+func (a answers) chosen(c LetterChoice) (ids []string, err error) {
+	ways := 0
+	for _, way := range []bool{len(c.IDs) > 0, c.Rule != "", c.Handler != "", c.All} {
+		if way {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return nil, problem(http.StatusBadRequest, "dead letters are chosen by ids, by rule, by handler, or all: in exactly one way")
+	}
+	seen := make(map[string]bool)
+	for _, id := range c.IDs {
+		if !seen[id] {
+			seen[id], ids = true, append(ids, id)
+		}
+	}
+	if len(ids) > 0 {
+		return ids, nil
+	}
+	letters, err := a.matching(c.Rule, c.Handler)
+	for _, l := range letters {
+		ids = append(ids, l.ID)
+	}
+	return ids, err
+}

@@ -1,0 +1,132 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// maxPath is how long a socket's path may be, in bytes: 107 on Linux.
+const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// maxConnections bounds what is answered at a time. More wait for their turn.
+const maxConnections = 32
+
+// listener is a unix socket at a path, for its user alone, that accepts so many connections at a time.
+type listener struct {
+	*net.UnixListener
+	path   string
+	file   fs.FileInfo   // of the socket
+	places chan struct{} // one taken per connection; capacity maxConnections
+	closed chan struct{}
+	close  func() error
+}
+
+// listen makes the socket. One that a dead daemon left is replaced, one that somebody listens on is an error.
+func listen(path string) (*listener, error) {
+	path, err := filepath.Abs(path) // it also keeps a path from naming an abstract socket, which has no mode
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	if len(path) > maxPath {
+		return nil, fmt.Errorf("control socket: the path %s is longer than the %d bytes that a socket's may have: give a shorter one with --control SOCKET", path, maxPath)
+	}
+	if err := vacate(path); err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		// Linux gives the file the mode of the descriptor, so that it is nobody else's from the start.
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
+	}}
+	inner, err := config.Listen(context.Background(), "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	l := &listener{
+		UnixListener: inner.(*net.UnixListener), path: path,
+		places: make(chan struct{}, maxConnections), closed: make(chan struct{}),
+	}
+	l.SetUnlinkOnClose(false)
+	l.close = sync.OnceValue(l.end)
+	if err = os.Chmod(path, 0o600); err == nil { // elsewhere than on Linux
+		l.file, err = os.Lstat(path)
+	}
+	if err != nil {
+		_ = os.Remove(path)
+		_ = l.Close()
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	return l, nil
+}
+
+// vacate removes a socket that nobody listens on. Two daemons that do so at the same moment could remove each other's: a
+// state directory, where the socket is, is locked by one of them.
+func vacate(path string) error {
+	before, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case before.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s is there and is not a socket: remove it, or give another path with --control SOCKET", path)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		_ = conn.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		if errors.Is(err, fs.ErrPermission) {
+			return fmt.Errorf("%s is another user's: give another path with --control SOCKET", path)
+		}
+		return fmt.Errorf("another informd listens on %s: end it, or give this one another path with --control SOCKET", path)
+	}
+	if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
+		return fmt.Errorf("another informd starts on %s: give this one another path with --control SOCKET", path)
+	}
+	return os.Remove(path)
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case l.places <- struct{}{}:
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+	conn, err := l.UnixListener.Accept()
+	if err != nil {
+		<-l.places
+		return nil, err
+	}
+	return &connection{Conn: conn, leave: sync.OnceFunc(func() { <-l.places })}, nil
+}
+
+// Close implements net.Listener. It removes the socket, if that is still this one.
+func (l *listener) Close() error { return l.close() }
+
+func (l *listener) end() error {
+	close(l.closed)
+	if now, err := os.Lstat(l.path); err == nil && l.file != nil && os.SameFile(now, l.file) {
+		_ = os.Remove(l.path) // the directory may be gone
+	}
+	return l.UnixListener.Close()
+}
+
+// connection gives its place back when it is closed.
+type connection struct {
+	net.Conn
+	leave func()
+}
+
+func (c *connection) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}

@@ -1,0 +1,95 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// masked stands where a value was.
+const masked = "***"
+
+var maskedJSON = json.RawMessage(`"` + masked + `"`)
+
+// maskSecret masks the JSON of a v1 Secret: the values of data and stringData and of every field that a Secret is not
+// known to have, there and in annotations that hold an object, as kubectl's last-applied-configuration does. The keys stay.
+func maskSecret(text []byte) json.RawMessage {
+	return eachField(text, func(field string, value json.RawMessage) json.RawMessage {
+		switch field {
+		case "apiVersion", "kind", "type", "immutable":
+			return value
+		case "metadata":
+			return eachField(value, maskMetadata)
+		}
+		return eachField(value, func(string, json.RawMessage) json.RawMessage { return maskedJSON })
+	})
+}
+
+func maskMetadata(field string, value json.RawMessage) json.RawMessage {
+	if field != "annotations" {
+		return value
+	}
+	return eachField(value, func(name string, value json.RawMessage) json.RawMessage {
+		var text string
+		switch err := json.Unmarshal(value, &text); {
+		case err != nil, name == compressed:
+			return maskedJSON
+		case bytes.HasPrefix(bytes.TrimSpace([]byte(text)), []byte("{")):
+			object := maskSecret([]byte(text))
+			if bytes.Equal(object, maskedJSON) {
+				return object
+			}
+			return marshal(string(object))
+		}
+		return value
+	})
+}
+
+// compressed is where Rancher's appliers keep what kubectl keeps in last-applied-configuration.
+const compressed = "objectset.rio.cattle.io/applied"
+
+// eachField changes the values of a JSON object. What is none is masked.
+func eachField(text []byte, change func(field string, value json.RawMessage) json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(text, &fields) != nil {
+		return maskedJSON
+	}
+	for field, value := range fields {
+		fields[field] = change(field, value)
+	}
+	return marshal(fields)
+}
+
+func marshal(v any) json.RawMessage {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return maskedJSON // neither strings nor JSON that was just read have errors
+	}
+	return text
+}
+
+// maskLetter masks what a letter holds of a Secret: a payload and a handler's words may have it in any place.
+func maskLetter(l Letter) Letter {
+	if l.Reason != "" {
+		l.Reason = masked
+	}
+	if l.Event != nil {
+		event := *l.Event
+		maskEvent(&event)
+		l.Event = &event
+	}
+	return l
+}
+
+func maskEvent(e *handler.Event) {
+	if e.Object != nil {
+		e.Object = maskSecret(e.Object)
+	}
+	if e.Old != nil {
+		e.Old = maskSecret(e.Old)
+	}
+	if e.Payload != nil {
+		e.Payload = maskedJSON
+	}
+}

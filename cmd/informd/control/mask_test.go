@@ -1,0 +1,98 @@
+package control
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestMaskSecret(t *testing.T) {
+	tests := []struct{ name, text, want string }{
+		{
+			"values go, keys stay",
+			`{"apiVersion":"v1","kind":"Secret","type":"Opaque","immutable":true,"metadata":{"name":"s","labels":{"a":"b"}},"data":{"k":"djE="},"stringData":{"l":"v2"}}`,
+			`{"apiVersion":"v1","kind":"Secret","type":"Opaque","immutable":true,"metadata":{"name":"s","labels":{"a":"b"}},"data":{"k":"***"},"stringData":{"l":"***"}}`,
+		}, {
+			"what kubectl applied last",
+			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":{\"k\":\"djE=\"},\"metadata\":{\"name\":\"s\"}}\n","note":"kept"}}}`,
+			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":{\"k\":\"***\"},\"metadata\":{\"name\":\"s\"}}","note":"kept"}}}`,
+		}, {
+			"other appliers have annotations of their own",
+			`{"metadata":{"annotations":{"kapp.k14s.io/original":" {\"stringData\":{\"k\":\"v\"}}","objectset.rio.cattle.io/applied":"H4sIAAAA"}}}`,
+			`{"metadata":{"annotations":{"kapp.k14s.io/original":"{\"stringData\":{\"k\":\"***\"}}","objectset.rio.cattle.io/applied":"***"}}}`,
+		}, {
+			"what cannot be read is not shown",
+			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":{\"k\":\"djE=\"","odd":["v"]}}}`,
+			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"***","odd":"***"}}}`,
+		}, {
+			"data that is no map, fields that nobody knows",
+			`{"data":"v","stringData":["v"],"Data":{"k":"v"},"extra":{"k":{"l":"v"}},"more":7}`,
+			`{"data":"***","stringData":"***","Data":{"k":"***"},"extra":{"k":"***"},"more":"***"}`,
+		}, {
+			"of what stands there twice neither is shown",
+			`{"data":{"k":"v1"},"data":{"k":"v2"}}`,
+			`{"data":{"k":"***"}}`,
+		},
+		{"metadata that is none", `{"metadata":"v"}`, `{"metadata":"***"}`},
+		{"annotations that are none", `{"metadata":{"annotations":"v"}}`, `{"metadata":{"annotations":"***"}}`},
+		{"nothing", `{"data":null}`, `{"data":null}`},
+		{"no object", `["v"]`, `"***"`},
+		{"no JSON", `v`, `"***"`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var got, want any
+			if err := json.Unmarshal(maskSecret([]byte(test.text)), &got); err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal([]byte(test.want), &want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// Whatever a value is and however a Secret holds it, no text of it is shown.
+func FuzzMaskSecret(f *testing.F) {
+	f.Add("password", "hunter2", "note")
+	f.Add("a\"b", "{\"data\":1}", "kubectl.kubernetes.io/last-applied-configuration")
+	f.Add("data", "\x00\xff<&>\u2028", "")
+	f.Fuzz(func(t *testing.T, key, value, annotation string) {
+		value = "hunter2:" + value + ":hunter2"
+		encoded := base64.StdEncoding.EncodeToString([]byte(value))
+		inner, err := json.Marshal(map[string]any{
+			"data": map[string]string{key: encoded}, "stringData": map[string]any{key: map[string]string{key: value}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		nested, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotation: string(inner)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(map[string]any{
+			"metadata":   map[string]any{"name": "s", "annotations": map[string]string{annotation: string(nested), annotation + "2": string(inner)}},
+			"data":       map[string]string{key: encoded},
+			"stringData": map[string]string{key: value},
+			"other":      map[string]any{key: []string{value}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := maskSecret(text)
+		if !json.Valid(got) {
+			t.Fatalf("%s is no JSON", got)
+		}
+		for _, secret := range []string{"hunter2", encoded} {
+			if strings.Contains(string(got), secret) && !strings.Contains(key+annotation, secret) {
+				t.Fatalf("%q in %s", secret, got)
+			}
+		}
+	})
+}

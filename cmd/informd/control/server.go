@@ -1,0 +1,158 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// stall is how long an answer may go unread. Somebody may be reading it page by page.
+const stall = 5 * time.Minute
+
+// Server answers the commands.
+type Server struct {
+	listener *listener
+	http     *http.Server
+	log      *slog.Logger
+	stall    time.Duration
+}
+
+// New makes the socket, readable and writable for its user alone. It is an error if somebody listens there, if something
+// else than a socket is in its place, or if the path is longer than a socket's may be (107 bytes on Linux). Until Run,
+// whoever asks waits. A nil log says nothing.
+func New(socket string, b Backend, log *slog.Logger) (*Server, error) {
+	l, err := listen(socket)
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{listener: l, log: log, stall: stall}
+	s.http = &http.Server{
+		Handler:           s.mux(b),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	s.http.SetKeepAlivesEnabled(false)
+	return s, nil
+}
+
+// Run serves until ctx ends, gives what is being answered a second, and removes the socket.
+func (s *Server) Run(ctx context.Context) error {
+	s.log.Info("serving the control socket", "socket", s.listener.path)
+	var group errgroup.Group
+	group.Go(func() error {
+		err := s.http.Serve(s.listener)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		s.log.Error("no longer serving the control socket; the rest goes on", "error", err)
+		return fmt.Errorf("serve %s: %w", s.listener.path, err)
+	})
+	<-ctx.Done()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if s.http.Shutdown(stopping) != nil {
+		_ = s.http.Close() // whoever still reads has had its time
+	}
+	return group.Wait()
+}
+
+// Close removes the socket of a server that is not to run.
+func (s *Server) Close() error { return s.listener.Close() }
+
+func (s *Server) mux(b Backend) *http.ServeMux {
+	mux := http.NewServeMux()
+	handle := func(pattern string, answer func(*answer, *http.Request) error) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, answer) })
+	}
+	a := answers{b}
+	handle("GET /v1/status", a.status)
+	handle("GET /v1/objects", a.objects)
+	handle("GET /v1/letters", a.letters)
+	handle("GET /v1/letter", a.letter)
+	handle("POST /v1/letters/retry", a.act(Backend.RetryLetter))
+	handle("POST /v1/letters/drop", a.act(Backend.DropLetter))
+	handle("POST /v1/rules/pause", a.pause(true))
+	handle("POST /v1/rules/resume", a.pause(false))
+	handle("/", func(_ *answer, r *http.Request) error {
+		return problem(http.StatusNotFound, "this informd (%s) does not know %.10s %.100q: use the informd command of the same version",
+			b.Status().Version, r.Method, r.URL.Path)
+	})
+	return mux
+}
+
+// serve answers one request. An error is told as JSON, but for an answer that has begun: that is broken off, which the
+// client notices.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, to func(*answer, *http.Request) error) {
+	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), stall: s.stall}
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p) // quietly breaks the connection
+		default:
+			s.log.Error("answering a command panicked", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			a.fail(fmt.Errorf("informd failed to answer: %v; its log says more", p))
+		}
+	}()
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if err := to(a, r); err != nil {
+		a.fail(err)
+	}
+}
+
+// answer is a response that must be read on.
+type answer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	stall   time.Duration
+	begun   bool
+}
+
+// Write implements io.Writer.
+func (a *answer) Write(p []byte) (int, error) {
+	a.begun = true
+	if err := a.control.SetWriteDeadline(time.Now().Add(a.stall)); err != nil {
+		return 0, err
+	}
+	return a.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+func (a *answer) fail(err error) {
+	if a.begun {
+		panic(http.ErrAbortHandler)
+	}
+	known, ok := errors.AsType[*Error](err)
+	if !ok {
+		known = &Error{Code: http.StatusInternalServerError, Message: err.Error()}
+	}
+	a.Header().Set("Content-Type", "application/json")
+	a.WriteHeader(known.Code)
+	_ = writeJSON(a, known) // whoever asked may have gone
+}
+
+// Error is what the server says instead of an answer.
+type Error struct {
+	Code    int    `json:"code"` // HTTP's
+	Message string `json:"error"`
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+func problem(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
