@@ -58,6 +58,14 @@ func (l *Lane) logCrowding() {
 	}
 }
 
+// logLoading says that deliveries could not be loaded.
+func (l *Lane) logLoading(err error) {
+	if unsaid, ok := l.loading.due(time.Now()); ok {
+		l.dispatcher.log.Error("deliveries that wait on disk could not be read", "rule", l.rule,
+			"error", bounded(err.Error(), maxLogged), "unreported", unsaid)
+	}
+}
+
 // bounded is at most limit bytes of s, as valid UTF-8.
 func bounded(s string, limit int) string {
 	const more = "…"

@@ -62,9 +62,11 @@ func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
 	var v verdict
 	if run.Err() != nil && err != nil && !errors.Is(err, handler.ErrReject) {
 		v = verdict{result: Cancelled} // perhaps for no other reason than that everything ends
+		del.attempts--
 	} else {
 		del, v = d.handler.Retry.judge(del, err)
 	}
+	d.opts.Journal.Begin()
 	if v.result == Rejected || v.result == Dead {
 		v = d.bury(f, v, end)
 	}
@@ -76,6 +78,7 @@ func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
 	} else {
 		lane.queue.Done(key)
 	}
+	d.opts.Journal.End()
 	if d.opts.Observer.Delivered != nil {
 		d.opts.Observer.Delivered(Delivery{
 			Rule: lane.rule, Handler: d.handler.Name, Result: v.result,

@@ -11,8 +11,12 @@
 // up that object only.
 //
 // The package knows a handler as a handler.Handler, or as a [Submitter] where a goroutine for each event would be a waste,
-// and cannot tell a process from a function. It does not know where matches come from, applies no time limit of its own,
-// and writes nothing to disk.
+// and cannot tell a process from a function. It does not know where matches come from, and applies no time limit of its own.
+//
+// With a [LaneStore] there is a record of each delivery until it has been dealt with, in flight or not. What is in flight
+// when the program is killed is thus delivered again after a restart, with the same id. Under every, what there is no memory
+// for is left to the store alone. It is loaded when its turn comes, in order, by one goroutine of Run: a store that is slow
+// or fails holds up what it has, and nothing else.
 package dispatch
 
 import (
@@ -102,13 +106,15 @@ type Dispatcher struct {
 
 	// wake tells Run that there may be something to take. It holds one message; more would say the same.
 	wake chan struct{}
-	// flights are the deliveries that have not ended, and the goroutines that some of them need.
+	// flights are the deliveries that have not ended, the goroutines that some of them need, and the loader.
 	flights sync.WaitGroup
 
 	mu       sync.Mutex
 	ready    []*Lane // those that may have something to take, each at most once, in turn
 	inFlight int
 	suspects suspects
+
+	hungry hungry
 }
 
 // job is a delivery that was taken from its lane.
@@ -129,8 +135,12 @@ func New(h Handler, dead DeadLetters, o Options) *Dispatcher {
 	if o.DrainTimeout <= 0 {
 		o.DrainTimeout = 30 * time.Second
 	}
+	if o.Journal == nil {
+		o.Journal = noJournal{}
+	}
 	return &Dispatcher{
 		handler: h, dead: dead, opts: o, log: o.Logger.With("handler", h.Name), wake: make(chan struct{}, 1),
+		hungry: hungry{wake: make(chan struct{}, 1)},
 	}
 }
 
@@ -140,6 +150,7 @@ func New(h Handler, dead DeadLetters, o Options) *Dispatcher {
 func (d *Dispatcher) Run(ctx context.Context) error {
 	inFlight, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	d.flights.Go(func() { d.load(ctx) })
 	for {
 		j, ok := d.next(ctx)
 		if !ok {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"encoding/json"
 	"sync/atomic"
+	"time"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/queue"
@@ -20,8 +21,12 @@ type Lane struct {
 	isReady    bool // is among Dispatcher.ready; guarded by Dispatcher.mu
 	paused     bool // guarded by Dispatcher.mu
 
-	failing, crowded complaint
-	lost             atomic.Uint64 // how much the bounds had cost when it was last looked at
+	isHungry     bool      // is among Dispatcher.hungry; guarded by its mu
+	loadAfter    time.Time // not to be loaded for before; these two are the loader's
+	loadFailures int
+
+	failing, crowded, loading complaint
+	lost                      atomic.Uint64 // how much the bounds had cost when it was last looked at
 }
 
 // LaneOptions are what a rule says of its delivery.
@@ -55,12 +60,17 @@ type delivery struct {
 // Lane makes the lane of a rule, before or during Run. resource is what its matches are of.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := &Lane{dispatcher: d, rule: rule, resource: resource, remerge: o.Remerge}
-	l.queue = queue.New(queue.Options[delta.Key, delivery]{
+	options := queue.Options[delta.Key, delivery]{
 		Merge: l.merge,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes,
-		Size:  delivery.size,
-		Ready: func() { d.offer(l) },
-	})
+		Size:   delivery.size,
+		Ready:  func() { d.offer(l) },
+		Hungry: func() { d.hungry.offer(l) },
+	}
+	if o.Store != nil {
+		options.Store = records{o.Store, o.Remerge != nil}
+	}
+	l.queue = queue.New(options)
 	return l
 }
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/engine/rule"
 )
 
 // Journal encloses the records of one change, so that all of them are kept or none. The dispatcher encloses what an answer
@@ -13,6 +15,11 @@ type Journal interface {
 	Begin()
 	End()
 }
+
+type noJournal struct{}
+
+func (noJournal) Begin() {}
+func (noJournal) End()   {}
 
 // LaneStore keeps a record of each delivery of one rule that waits or is in flight, under a number that is its own, until
 // it has been dealt with. Except for Load it is called within the Journal's Begin and End, with the lane locked: it must be
@@ -51,4 +58,38 @@ type Waiting struct {
 type Numbered struct {
 	N uint64
 	Waiting
+}
+
+// records is a LaneStore as the queue sees it.
+type records struct {
+	LaneStore
+	remerges bool // payloads can be made anew
+}
+
+func (r records) Put(n uint64, key delta.Key, q queue.Record[delivery]) {
+	d := q.Value
+	r.LaneStore.Put(n, key, Waiting{
+		Delta: d.match.Delta, Payload: d.match.Payload, Stale: d.stale,
+		Attempts: d.attempts, Failures: d.failures, Backoff: d.backoff, Losses: d.losses,
+		Sent: q.Sent, Redriven: q.Redriven, Since: q.Since, Due: q.Due,
+	})
+}
+
+func (r records) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]queue.Numbered[delivery], error) {
+	loaded, err := r.LaneStore.Load(key, after, maxItems, maxBytes)
+	latest := time.Now().Add(maxDelay) // a clock that was wrong when it was written does not hold it up for years
+	out := make([]queue.Numbered[delivery], 0, len(loaded))
+	for _, w := range loaded {
+		if w.Due.After(latest) {
+			w.Due = latest
+		}
+		out = append(out, queue.Numbered[delivery]{N: w.N, Record: queue.Record[delivery]{
+			Value: delivery{
+				match: rule.Match{Delta: w.Delta, Payload: w.Payload}, stale: w.Stale && r.remerges,
+				attempts: w.Attempts, failures: w.Failures, backoff: w.Backoff, losses: w.Losses,
+			},
+			Since: w.Since, Due: w.Due, Sent: w.Sent, Redriven: w.Redriven,
+		}})
+	}
+	return out, err
 }

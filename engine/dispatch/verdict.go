@@ -22,6 +22,7 @@ type Retry struct {
 
 const (
 	maxAsked   = 24 * time.Hour
+	maxDelay   = maxAsked + maxAsked/5
 	maxLosses  = 3
 	maxLostFor = time.Second // the delay after a loss is Backoff, and at most this: readiness is waited for anyway
 )

@@ -8,7 +8,7 @@ import (
 // notDelayed is the index of an entry that is not among the delays.
 const notDelayed = -1
 
-// delays are the keys that wait for a retry, the one that is due first in front; equal times in the order in which they
+// delays are the keys that wait for a retry, or to be loaded after that failed, the one that is due first in front; equal times in the order in which they
 // were asked for.
 type delays[K comparable, V any] []*entry[K, V]
 
@@ -72,15 +72,15 @@ func (q *Queue[K, V]) arm() {
 // expire runs when the timer fires. One that was stopped or set anew too late finds nothing due, which does no harm.
 func (q *Queue[K, V]) expire() { q.notify(q.release()) }
 
-// release makes ready the keys that are due, and tells whether there were any.
-func (q *Queue[K, V]) release() bool {
+// release ends the delays that are over.
+func (q *Queue[K, V]) release() news {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	released := false
-	for now := time.Now(); len(q.delays) > 0 && !q.delays[0].due.After(now); released = true {
-		q.settle(heap.Pop(&q.delays).(*entry[K, V]))
+	ready := false
+	for now := time.Now(); len(q.delays) > 0 && !q.delays[0].due.After(now); {
+		ready = q.settle(heap.Pop(&q.delays).(*entry[K, V])) || ready
 	}
 	q.armed = time.Time{}
 	q.arm()
-	return released
+	return q.news(ready)
 }

@@ -31,6 +31,9 @@ const (
 	DefaultMaxPerKey = 1000
 )
 
+// firstNumber is the first number of a value that is not redriven.
+const firstNumber = 1 << 62
+
 // minShrink is below how many elements memory is not worth giving back.
 const minShrink = 1024
 
@@ -63,6 +66,9 @@ type Options[K comparable, V any] struct {
 	// Ready is called when a key became ready to be taken, on the goroutine that made it so, with the queue unlocked.
 	// It must not block. nil is allowed.
 	Ready func()
+
+	// Hungry is called when there is something for Refill to do, as Ready is. nil is allowed.
+	Hungry func()
 }
 
 // Queue is made by New. It is safe for concurrent use.
@@ -73,17 +79,23 @@ type Queue[K comparable, V any] struct {
 	closed bool
 	keys   map[K]*entry[K, V] // those with a value that waits or is in flight
 	peak   int                // the most keys since the map was made
-	number uint64             // the highest that a value was given
 	ready  list[*entry[K, V]]
+	hungry list[*entry[K, V]] // keys whose next values are in the store alone
+	supply int64              // bytes of what was loaded and waits, of the keys that are ready
 	delays delays[K, V]
 	turn   uint64      // counts delays
 	timer  *time.Timer // made at the first delay
 	armed  time.Time   // when the timer fires; zero if it does not
 
-	age       list[*value[V]] // all values, waiting and in flight, in the order in which they were added
+	number   uint64 // the last that was given to a value
+	redriven uint64 // the last that was given to one that is redriven
+	began    uint64 // no number of a redriven value that was restored is above it
+
+	age       list[*value[V]] // what waits or is in flight and was never away, in the order in which it was added
+	past      past[K, V]      // the rest
 	waiting   int
 	bytes     int64
-	away      int
+	awayItems int
 	awayBytes int64
 	inFlight  int
 	shortened uint64
@@ -100,15 +112,15 @@ type Item[K comparable, V any] struct {
 
 // Stats tells what a Queue holds.
 type Stats struct {
-	Waiting   int           // values that wait, for their turn or for a retry
+	Waiting   int           // values that wait in memory, for their turn or for a retry
 	Bytes     int64         // their size
 	Away      int           // values beside them that are in the store alone
 	AwayBytes int64         // their size
 	InFlight  int           // keys in flight
-	Delayed   int           // keys that wait for a retry
+	Delayed   int           // keys that wait for a retry, or to be loaded after that failed
 	OldestAge time.Duration // of the oldest value that waits or is in flight
 	Shortened uint64        // values merged because the bounds of Every were reached, ever
-	Dropped   uint64        // values lost because of MaxPerKey, ever
+	Dropped   uint64        // values lost because of MaxPerKey, or because the store lost them, ever
 }
 
 // New makes an empty Queue.
@@ -128,108 +140,130 @@ func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
 	if o.MaxPerKey <= 0 {
 		o.MaxPerKey = DefaultMaxPerKey
 	}
-	return &Queue[K, V]{opts: o, keys: make(map[K]*entry[K, V])}
+	now := numberOf(time.Now())
+	return &Queue[K, V]{
+		opts: o, keys: make(map[K]*entry[K, V]), number: firstNumber - 1, redriven: now, began: now,
+	}
 }
 
 // Add puts v behind what waits for key, or merges it with the last of that. It never blocks.
 func (q *Queue[K, V]) Add(key K, v V) { q.notify(q.add(key, v)) }
 
-func (q *Queue[K, V]) add(key K, v V) (becameReady bool) {
+func (q *Queue[K, V]) add(key K, v V) news {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return false
+		return news{}
 	}
 	e := q.entry(key)
 	size := q.opts.Size(v)
-	full := !q.opts.Every || q.waiting >= q.opts.MaxItems || q.bytes+size > q.opts.MaxBytes
-	if last := e.waiting.back; last != nil && full {
+	full := q.opts.Every && (q.waiting >= q.opts.MaxItems || q.bytes+size > q.opts.MaxBytes)
+	if full && q.leaveToStore(e, v, size) {
+		return q.news(q.settle(e))
+	}
+	if last := e.back(); last != nil && (full || !q.opts.Every) {
 		if q.merge(e, last.item, v) {
 			if q.opts.Every {
 				q.shortened++
 			}
-			return q.settle(e)
+			return q.news(q.settle(e))
 		}
 		if e.length >= q.opts.MaxPerKey {
 			q.dropOldest(e)
 		}
 	}
-	q.wait(e, q.newValue(v, size), nil)
-	return q.settle(e)
+	val := q.newValue(v, q.nextNumber(), size)
+	q.wait(e, val, nil)
+	if e.away.open() && e.away.behind == nil {
+		e.away.behind = &val.place
+	}
+	q.record(e, val)
+	return q.news(q.settle(e))
 }
 
 // Redrive hands out v, which was given up before, once more: as it is, never merged, and before all that waits for key.
 // Whether newer values have been dealt with in the meantime is for the caller to know.
 func (q *Queue[K, V]) Redrive(key K, v V) { q.notify(q.redrive(key, v)) }
 
-func (q *Queue[K, V]) redrive(key K, v V) (becameReady bool) {
+func (q *Queue[K, V]) redrive(key K, v V) news {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return false
+		return news{}
 	}
 	e := q.entry(key)
-	val := q.newValue(v, q.opts.Size(v))
+	val := q.newValue(v, q.nextRedriven(), q.opts.Size(v))
 	val.sent, val.redriven = true, true
 	q.wait(e, val, e.afterRedriven())
-	return q.settle(e)
+	q.record(e, val)
+	return q.news(q.settle(e))
 }
 
 // Take hands out the first value of the key that has been ready the longest. The key is in flight until Done or Retry is
 // called. If ok is false nothing is ready; Options.Ready will tell.
 func (q *Queue[K, V]) Take() (item Item[K, V], ok bool) {
+	item, ok, news := q.take()
+	q.notify(news)
+	return item, ok
+}
+
+func (q *Queue[K, V]) take() (item Item[K, V], ok bool, _ news) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ready.front == nil {
-		return item, false
+		return item, false, news{}
 	}
 	e := q.ready.front.item
-	q.ready.remove(&e.ready)
-	e.isReady = false
+	q.unready(e)
 	val := e.waiting.front.item
 	q.leave(e, val)
 	e.inFlight = val
 	q.inFlight++
-	return Item[K, V]{Key: e.key, Value: val.v, Since: val.since}, true
+	return Item[K, V]{Key: e.key, Value: val.v, Since: val.since}, true, q.news(false)
 }
 
 // Done says that what is in flight for key has been dealt with. For a key that is not in flight it does nothing.
 func (q *Queue[K, V]) Done(key K) { q.notify(q.done(key)) }
 
-func (q *Queue[K, V]) done(key K) (becameReady bool) {
+func (q *Queue[K, V]) done(key K) news {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys[key]
 	if e == nil || e.inFlight == nil {
-		return false
+		return news{}
 	}
-	q.age.remove(&q.land(e).age)
-	return q.settle(e)
+	q.end(e, q.land(e))
+	return q.news(q.settle(e))
 }
 
 // Retry puts what is in flight for key back in front of what waits for it, as v, to be handed out again after a delay.
 // For a key that is not in flight it does nothing.
 func (q *Queue[K, V]) Retry(key K, v V, after time.Duration) { q.notify(q.retry(key, v, after)) }
 
-func (q *Queue[K, V]) retry(key K, v V, after time.Duration) (becameReady bool) {
+func (q *Queue[K, V]) retry(key K, v V, after time.Duration) news {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys[key]
 	if e == nil || e.inFlight == nil {
-		return false
+		return news{}
 	}
 	val := q.land(e)
-	val.v, val.size, val.sent = v, q.opts.Size(v), true
+	val.v, val.size, val.sent, val.rewritten = v, q.opts.Size(v), true, true
+	waits := true
 	if val.redriven {
 		q.wait(e, val, e.waiting.front)
 	} else {
 		q.wait(e, val, e.afterRedriven())
-		q.mergeBehind(e, val)
+		waits = q.mergeBehind(e, val)
 	}
-	if e.waiting.front != nil && after > 0 {
+	if after > 0 && (e.waiting.front != nil || e.away.open()) {
 		q.delay(e, after)
+		q.unload(e)
 	}
-	return q.settle(e)
+	if waits {
+		q.record(e, val)
+	}
+	return q.news(q.settle(e))
 }
 
 // Stats tells what the queue holds.
@@ -237,16 +271,17 @@ func (q *Queue[K, V]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{
-		Waiting: q.waiting, Bytes: q.bytes, Away: q.away, AwayBytes: q.awayBytes, InFlight: q.inFlight, Delayed: len(q.delays),
+		Waiting: q.waiting, Bytes: q.bytes, Away: q.awayItems, AwayBytes: q.awayBytes, InFlight: q.inFlight, Delayed: len(q.delays),
 		Shortened: q.shortened, Dropped: q.dropped,
 	}
-	if q.age.front != nil {
-		s.OldestAge = time.Since(q.age.front.item.since)
+	if oldest := q.oldest(); !oldest.IsZero() {
+		s.OldestAge = max(time.Since(oldest), 0)
 	}
 	return s
 }
 
-// Close forgets all values and stops the timer. Nothing is taken from a closed queue, and nothing enters it.
+// Close forgets all values, but not their records, and stops the timer. Nothing is taken from a closed queue, and nothing
+// enters it.
 func (q *Queue[K, V]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -255,12 +290,22 @@ func (q *Queue[K, V]) Close() {
 		q.timer.Stop()
 	}
 	q.keys, q.peak = make(map[K]*entry[K, V]), 0
-	q.ready, q.age, q.delays = list[*entry[K, V]]{}, list[*value[V]]{}, nil
-	q.waiting, q.bytes, q.away, q.awayBytes, q.inFlight = 0, 0, 0, 0, 0
+	q.ready, q.hungry, q.age, q.delays, q.past = list[*entry[K, V]]{}, list[*entry[K, V]]{}, list[*value[V]]{}, nil, nil
+	q.waiting, q.bytes, q.awayItems, q.awayBytes, q.inFlight, q.supply = 0, 0, 0, 0, 0, 0
 }
 
-func (q *Queue[K, V]) notify(ready bool) {
-	if ready && q.opts.Ready != nil {
+// news is what there is to tell after a change, once the queue is unlocked.
+type news struct{ ready, hungry bool }
+
+func (q *Queue[K, V]) news(ready bool) news {
+	return news{ready, q.hungry.front != nil && q.supply < maxSupply}
+}
+
+func (q *Queue[K, V]) notify(n news) {
+	if n.ready && q.opts.Ready != nil {
 		q.opts.Ready()
+	}
+	if n.hungry && q.opts.Hungry != nil {
+		q.opts.Hungry()
 	}
 }

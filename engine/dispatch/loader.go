@@ -1,0 +1,90 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	minLoadPause = 100 * time.Millisecond
+	maxLoadPause = 5 * time.Second
+)
+
+// hungry are the lanes that have something to load from their stores, each at most once, in turn.
+type hungry struct {
+	mu    sync.Mutex
+	lanes []*Lane
+	// wake tells the loader that there is one. It holds one message; more would say the same.
+	wake chan struct{}
+}
+
+// offer notes that a lane has something to load. It is called with other locks held, and takes none but its own.
+func (h *hungry) offer(l *Lane) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if l.isHungry {
+		return
+	}
+	l.isHungry = true
+	h.lanes = append(h.lanes, l)
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// next takes the first lane that may be loaded for now. If there is none, wait is when there will be one, or 0.
+func (h *hungry) next(now time.Time) (l *Lane, wait time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, l := range h.lanes {
+		pause := l.loadAfter.Sub(now)
+		if pause <= 0 {
+			h.lanes = slices.Delete(h.lanes, i, i+1)
+			l.isHungry = false
+			return l, 0
+		}
+		if wait == 0 || pause < wait {
+			wait = pause
+		}
+	}
+	return nil, wait
+}
+
+// load loads what is in the lanes' stores alone, as far as it is needed next, until ctx ends. Lanes take turns. A store that
+// is slow holds up what else is to be loaded for this handler, and nothing that is in memory.
+func (d *Dispatcher) load(ctx context.Context) {
+	for ctx.Err() == nil {
+		lane, wait := d.hungry.next(time.Now())
+		if lane != nil {
+			lane.load()
+			continue
+		}
+		var over <-chan time.Time
+		if wait > 0 {
+			over = time.After(wait)
+		}
+		select {
+		case <-d.hungry.wake:
+		case <-over:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// load loads for one object of the lane. After an error the lane is left alone for a while.
+func (l *Lane) load() {
+	more, err := l.queue.Refill(l.dispatcher.opts.Journal.Begin, l.dispatcher.opts.Journal.End)
+	if err != nil {
+		l.loadAfter = time.Now().Add(min(minLoadPause<<min(l.loadFailures, 10), maxLoadPause))
+		l.loadFailures++
+		l.logLoading(err)
+	} else if more {
+		l.loadFailures = 0
+	}
+	if more {
+		l.dispatcher.hungry.offer(l)
+	}
+}

@@ -1,0 +1,145 @@
+package queue
+
+import (
+	"container/heap"
+	"fmt"
+	"time"
+)
+
+const (
+	// maxSupply is how many bytes of what was loaded may wait to be taken; loading goes on below that.
+	maxSupply = 4 << 20
+	// One load has at most loadItems, and about loadBytes. When the queue's memory is full it has one.
+	loadItems = 32
+	loadBytes = 256 << 10
+	// overhead is what a value that was loaded takes beside its size.
+	overhead = 512
+
+	// What could not be loaded is tried again after minLoadDelay, which doubles up to maxLoadDelay. What a store that is
+	// well has not had for maxMisses times in a row, about two minutes, it has lost.
+	minLoadDelay = 100 * time.Millisecond
+	maxLoadDelay = 5 * time.Second
+	maxMisses    = 30
+)
+
+// request is what to load.
+type request[K comparable] struct {
+	key      K
+	after    uint64
+	maxItems int
+	maxBytes int64
+}
+
+// Refill loads values of the key that has waited for that the longest, unless enough of what was loaded waits to be taken.
+// begin and end enclose what it changes. more tells whether there was anything to do. An error is that of the store, or
+// tells that the store lost something; the key is tried again later, and others can be loaded meanwhile. Refill is called
+// from one goroutine at a time, which need not be quick: the queue is not locked while the store reads.
+func (q *Queue[K, V]) Refill(begin, end func()) (more bool, err error) {
+	r, ok := q.next()
+	if !ok {
+		return false, nil
+	}
+	loaded, err := q.opts.Store.Load(r.key, r.after, r.maxItems, r.maxBytes)
+	begin()
+	defer end()
+	n, err := q.feed(r, loaded, err)
+	q.notify(n)
+	return true, err
+}
+
+// next is what to load next. Its key is not hungry while that goes on.
+func (q *Queue[K, V]) next() (r request[K], ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.hungry.front == nil || q.supply >= maxSupply {
+		return r, false
+	}
+	e := q.hungry.front.item
+	q.sate(e)
+	r = request[K]{e.key, e.away.after, min(loadItems, e.away.count), loadBytes}
+	if q.opts.Every && (q.waiting >= q.opts.MaxItems || q.bytes >= q.opts.MaxBytes) {
+		r.maxItems = 1
+	}
+	return r, true
+}
+
+// feed takes in what was loaded.
+func (q *Queue[K, V]) feed(r request[K], loaded []Numbered[V], err error) (news, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.keys[r.key]
+	if e == nil || !e.away.open() || e.away.after != r.after {
+		return news{}, err // the queue was closed meanwhile
+	}
+	a, found := e.away, 0
+	for _, v := range loaded {
+		if v.N > a.last {
+			a.after = a.last
+			break
+		}
+		a.after = v.N
+		if v.N >= firstNumber || v.N <= q.began { // else it was redriven since, and has never been away
+			q.insert(e, v)
+			found++
+		}
+	}
+	switch {
+	case found > 0:
+		a.misses = 0
+	case a.after == r.after:
+		err = q.missed(e, err)
+	}
+	q.count(a, -min(found, a.count), -a.bytes*int64(min(found, a.count))/int64(a.count))
+	if a.after >= a.last || !a.open() {
+		if a.count > 0 {
+			err = fmt.Errorf("the store has lost %d values of %v", a.count, e.key)
+		}
+		q.close(e)
+	}
+	return q.news(q.settle(e)), err
+}
+
+// insert puts v, which was away, behind all that waits in front of what is away.
+func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
+	a := e.away
+	if v.Since.Before(a.oldest) {
+		a.oldest = v.Since
+		heap.Fix(&q.past, a.index)
+	}
+	a.rest = v.Since
+	if !v.Redriven && a.restored { // what was in flight when the program ended was sent, and not recorded as such
+		v.Sent, a.restored = true, false
+	}
+	if last := e.beforeAway(); last != nil && !q.opts.Every && !v.Redriven && q.merge(e, last.item, v.Value) {
+		q.opts.Store.Delete(v.N, e.key)
+		return
+	}
+	val := &value[V]{
+		v: v.Value, n: v.N, size: q.opts.Size(v.Value), since: v.Since, sent: v.Sent, redriven: v.Redriven, loaded: true,
+	}
+	val.place.item = val
+	first := e.front() == nil
+	a.here++
+	q.wait(e, val, a.behind)
+	if after := time.Until(v.Due); first && after > 0 && e.inFlight == nil && e.delayed == notDelayed {
+		q.sate(e)
+		q.delay(e, after)
+	}
+}
+
+// missed is called when nothing could be loaded of e.
+func (q *Queue[K, V]) missed(e *entry[K, V], err error) error {
+	a := e.away
+	a.misses++
+	if err != nil || !q.opts.Store.Room(0) {
+		a.misses = min(a.misses, maxMisses/2) // it may be there, once the store is well
+	} else if a.misses > maxMisses {
+		a.after = a.last
+		return nil
+	}
+	if e.inFlight == nil && e.front() == nil && e.delayed == notDelayed {
+		q.sate(e)
+		q.delay(e, min(minLoadDelay<<min(a.misses-1, 10), maxLoadDelay))
+	}
+	return err
+}

@@ -1,0 +1,62 @@
+package queue
+
+// merge merges newer into val, which waits, and tells whether that was possible. If the two cancelled each other out, val
+// is gone.
+func (q *Queue[K, V]) merge(e *entry[K, V], val *value[V], newer V) bool {
+	if val.redriven {
+		return false
+	}
+	merged, keep, ok := q.opts.Merge(val.v, newer, val.sent)
+	if !ok {
+		return false
+	}
+	if e.away != nil {
+		e.away.sealed = true
+	}
+	if !keep {
+		q.leave(e, val)
+		q.end(e, val)
+		return true
+	}
+	size := q.opts.Size(merged)
+	q.bytes += size - val.size
+	q.stock(e, val, size-val.size)
+	val.v, val.size, val.rewritten = merged, size, true
+	q.record(e, val)
+	return true
+}
+
+// mergeBehind merges into val what waits right behind it, as far as that can be merged, and tells whether val still waits.
+func (q *Queue[K, V]) mergeBehind(e *entry[K, V], val *value[V]) (waits bool) {
+	for next := val.place.next; next != nil && !q.opts.Every; next = val.place.next {
+		if e.away.open() && next == e.away.behind {
+			break
+		}
+		newer, length := next.item, e.length
+		if !q.merge(e, val, newer.v) {
+			break
+		}
+		waits = e.length == length // else they cancelled each other out
+		q.leave(e, newer)
+		q.end(e, newer)
+		if !waits {
+			return false
+		}
+	}
+	return true
+}
+
+// dropOldest drops the oldest of what waits for e in memory. What is redriven stays: it was asked for, and is bounded by
+// who asks.
+func (q *Queue[K, V]) dropOldest(e *entry[K, V]) {
+	oldest := e.afterRedriven()
+	if oldest == nil {
+		return
+	}
+	if e.away != nil {
+		e.away.sealed = true
+	}
+	q.leave(e, oldest.item)
+	q.end(e, oldest.item)
+	q.dropped++
+}

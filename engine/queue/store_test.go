@@ -1,0 +1,128 @@
+package queue
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+)
+
+// disk is a Store that writes when it is told to. Only what is written can be loaded, as it was written.
+type disk struct {
+	t         testing.TB
+	unwritten map[uint64]*recordOf // nil: deleted
+	written   map[uint64]*recordOf
+	noRoom    bool
+	failing   bool
+	loads     int
+}
+
+type recordOf struct {
+	key string
+	Record[change]
+}
+
+func newDisk(t testing.TB) *disk {
+	return &disk{t: t, unwritten: map[uint64]*recordOf{}, written: map[uint64]*recordOf{}}
+}
+
+func (d *disk) Put(n uint64, key string, r Record[change]) {
+	if n == 0 {
+		d.t.Errorf("%v of %s has no number", r, key)
+	}
+	d.unwritten[n] = &recordOf{key, r}
+}
+
+func (d *disk) Delete(n uint64, key string) {
+	if r := d.latest(n); r == nil || r.key != key {
+		d.t.Errorf("%d of %s is deleted, and is not there", n, key)
+	}
+	d.unwritten[n] = nil
+}
+
+func (d *disk) Room(int64) bool { return !d.noRoom }
+
+func (d *disk) latest(n uint64) *recordOf {
+	if r, ok := d.unwritten[n]; ok {
+		return r
+	}
+	return d.written[n]
+}
+
+// write writes all.
+func (d *disk) write() {
+	for n, r := range d.unwritten {
+		if r == nil {
+			delete(d.written, n)
+		} else {
+			d.written[n] = r
+		}
+	}
+	clear(d.unwritten)
+}
+
+func (d *disk) Load(key string, after uint64, maxItems int, maxBytes int64) (out []Numbered[change], err error) {
+	d.loads++
+	if d.failing {
+		return nil, errors.New("input/output error")
+	}
+	for _, n := range d.numbers(key, d.written) {
+		if r := d.written[n]; n > after && len(out) < maxItems && (len(out) == 0 || maxBytes > 0) {
+			out = append(out, Numbered[change]{n, r.Record})
+			maxBytes -= sizeOf(r.Value)
+		}
+	}
+	return out, nil
+}
+
+// numbers are those of a key's records, in order.
+func (d *disk) numbers(key string, of map[uint64]*recordOf) (numbers []uint64) {
+	for n, r := range of {
+		if r != nil && r.key == key {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.SortFunc(numbers, cmp.Compare[uint64])
+	return numbers
+}
+
+// all is what is recorded, written or not.
+func (d *disk) all() map[uint64]*recordOf {
+	all := maps.Clone(d.written)
+	maps.Copy(all, d.unwritten)
+	maps.DeleteFunc(all, func(_ uint64, r *recordOf) bool { return r == nil })
+	return all
+}
+
+// crash is what a new process finds: what was written, told to a new queue.
+func (d *disk) crash(o Options[string, change]) *Queue[string, change] {
+	clear(d.unwritten)
+	o.Store = d
+	q := newChanges(o)
+	keys := map[string]bool{}
+	for _, r := range d.written {
+		keys[r.key] = true
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		numbers, bytes := d.numbers(key, d.written), int64(0)
+		for _, n := range numbers {
+			bytes += sizeOf(d.written[n].Value)
+		}
+		q.Restore(key, len(numbers), numbers[0], numbers[len(numbers)-1], bytes)
+	}
+	return q
+}
+
+func nothing() {}
+
+// refill loads as long as there is anything to load now.
+func refill(q *Queue[string, change]) error {
+	var errs error
+	for more := true; more; {
+		var err error
+		more, err = q.Refill(nothing, nothing)
+		errs = errors.Join(errs, err)
+	}
+	return errs
+}
