@@ -140,7 +140,7 @@ func TestSetPaused(t *testing.T) {
 	}
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		whole := e.Status().Rules[0]
-		if whole.Matches == 1 && whole.Queue.Waiting == 1 {
+		if whole.Paused && whole.Matches == 1 && whole.Queue.Waiting == 1 {
 			break
 		}
 		if time.Now().After(deadline) {

@@ -1,6 +1,9 @@
 package engine
 
 import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/source"
@@ -16,23 +19,27 @@ type Status struct {
 
 // SourceStatus is how a source stands, over all of its informers.
 type SourceStatus struct {
-	Name string
+	Name     string
+	Resource string // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
 	// State is the one, of its informers', that is farthest from synced; Reason says why.
 	State  source.State
 	Reason string
 	// Ready tells whether every informer has caught up with the server, or waits for a resource that is not served.
-	Ready       bool
-	Objects     int                   // in the cache
-	Deltas      map[delta.Type]uint64 // handed to rules
-	Pending     int                   // taken from the server and not handed to rules yet
-	Unreadable  uint64                // objects that could not be read, and were left out
-	IndexErrors uint64                // how often an index expression failed; on one object, whenever it is indexed anew
+	Ready bool
+	// ResourceVersion is that of the cache, of the informer that is behind the others; empty if one has listed nothing.
+	ResourceVersion string
+	Objects         int                   // in the cache
+	Deltas          map[delta.Type]uint64 // handed to rules
+	Pending         int                   // taken from the server and not handed to rules yet
+	Unreadable      uint64                // objects that could not be read, and were left out
+	IndexErrors     uint64                // how often an index expression failed; on one object, whenever it is indexed anew
 }
 
 // RuleStatus is how a rule stands.
 type RuleStatus struct {
 	Name    string
 	Handler string
+	Paused  bool
 	Matches uint64 // changes that it selected
 	Errors  uint64 // changes on which one of its expressions failed
 	Queue   queue.Stats
@@ -52,7 +59,7 @@ func (e *Engine) Status() Status {
 	}
 	for _, r := range e.rules {
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Handler: r.Handler, Matches: r.matches.Load(), Errors: r.failures.count.Load(), Queue: r.lane.Stats(),
+			Name: r.Name, Handler: r.Handler, Paused: r.lane.Paused(), Matches: r.matches.Load(), Errors: r.failures.count.Load(), Queue: r.lane.Stats(),
 		})
 	}
 	for _, d := range e.dispatchers {
@@ -68,11 +75,15 @@ var remoteness = map[source.State]int{
 
 func (s *runningSource) status() SourceStatus {
 	status := SourceStatus{Name: s.Name, State: source.Synced, Ready: true, Deltas: make(map[delta.Type]uint64)}
+	status.Resource = resourceName(s.Resource)
 	for _, f := range s.failures {
 		status.IndexErrors += f.count.Load()
 	}
-	for _, informer := range s.view.Informers() {
+	for i, informer := range s.view.Informers() {
 		stats := informer.Stats()
+		if i == 0 || isBehind(stats.ResourceVersion, status.ResourceVersion) {
+			status.ResourceVersion = stats.ResourceVersion
+		}
 		if remoteness[stats.State] > remoteness[status.State] {
 			status.State, status.Reason = stats.State, stats.Reason
 		}
@@ -85,4 +96,20 @@ func (s *runningSource) status() SourceStatus {
 		}
 	}
 	return status
+}
+
+// isBehind tells whether a resourceVersion is older than another of the same resource. None is older than any.
+func isBehind(a, b string) bool {
+	if a == "" || b == "" {
+		return a == ""
+	}
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order < 0
+}
+
+func resourceName(r schema.GroupVersionResource) string {
+	if r.Group == "" {
+		return r.Version + "/" + r.Resource
+	}
+	return r.Group + "/" + r.Version + "/" + r.Resource
 }
