@@ -1,0 +1,119 @@
+package state
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// Numbered is a delivery and its number.
+type Numbered struct {
+	N uint64
+	Delivery
+}
+
+// LaneKey is what waits on disk for one object.
+type LaneKey struct {
+	Key         delta.Key
+	N           int
+	First, Last uint64
+	Bytes       int64 // as written
+}
+
+// Load gives deliveries of a key that are on disk, those with the lowest numbers behind after, in order: at most maxItems, and
+// no more than fit maxBytes but for the first. What was put and is not yet written is not among them. An error leaves
+// everything as it is; it may be another next time.
+func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]Numbered, error) {
+	s := l.store
+	d := s.db.Load()
+	if d == nil || after == math.MaxUint64 || s.isDropped(l.owner) {
+		return nil, nil
+	}
+	var found []Numbered
+	err := d.read(s.opts.limits.read, func(db *pebble.DB) error {
+		prefix := appendObjectKey(nil, l.owner, key)
+		start := appendDeliveryKey(nil, l.owner, key, after+1)
+		dictionary := func(id dictionaryID) (*object.Dictionary, error) { return d.dictionaries.get(db, id) }
+		bytes := int64(0)
+		return scan(db, prefix, start, func(at []byte, it *pebble.Iterator) (bool, error) {
+			if len(found) >= maxItems {
+				return false, nil
+			}
+			_, n, ok := parseKey(at, true)
+			value, err := it.ValueAndErr()
+			if err != nil {
+				return false, err
+			}
+			delivery, err := readDelivery(value, dictionary)
+			if err != nil {
+				return false, err
+			}
+			if !ok || delivery.Delta.Key() != key {
+				return false, errRecord
+			}
+			if bytes += sizeOf(&delivery); bytes > maxBytes && len(found) > 0 {
+				return false, nil
+			}
+			found = append(found, Numbered{n, delivery})
+			return true, nil
+		})
+	})
+	if err != nil {
+		return nil, s.unreadable(d, fmt.Errorf("load what waits for rule %s and object %s: %w", l.rule, key, err))
+	}
+	return found, nil
+}
+
+// Keys tells what waits on disk, by object, without reading the deliveries. It is called at the start, before anything is
+// put, and is what tells the Lane where it stands. The error is [ErrSetAside], or what reading may have once the
+// Store runs.
+func (l *Lane) Keys() ([]LaneKey, error) {
+	s := l.store
+	d := s.db.Load()
+	if d == nil || s.isDropped(l.owner) {
+		return nil, nil
+	}
+	var keys []LaneKey
+	err := d.read(s.opts.limits.load, func(db *pebble.DB) error {
+		prefix := l.owner[:]
+		return scan(db, prefix, prefix, func(at []byte, it *pebble.Iterator) (bool, error) {
+			key, n, ok := parseKey(at, true)
+			if !ok {
+				return false, errRecord
+			}
+			if len(keys) == 0 || keys[len(keys)-1].Key != key {
+				keys = append(keys, LaneKey{Key: key, First: n})
+			}
+			last := &keys[len(keys)-1]
+			value := it.LazyValue()
+			last.N, last.Last, last.Bytes = last.N+1, n, last.Bytes+int64(value.Len())
+			return true, nil
+		})
+	})
+	if err != nil {
+		return nil, s.unreadable(d, fmt.Errorf("look what waits for rule %s: %w", l.rule, err))
+	}
+	records, bytes, last := int64(0), int64(0), uint64(0)
+	for _, key := range keys {
+		records, bytes, last = records+int64(key.N), bytes+key.Bytes, max(last, key.Last)
+	}
+	if l.written.CompareAndSwap(math.MaxUint64, last) {
+		l.disk.add(records, bytes)
+	}
+	if len(keys) == 0 && !s.running.Load() {
+		d.dictionaries.keep(l.owner, nil)
+	}
+	return keys, nil
+}
+
+func sizeOf(d *Delivery) int64 {
+	size := recordCost + len(d.Payload) + d.Delta.Object.Size()
+	if d.Delta.Old != nil {
+		size += d.Delta.Old.Size()
+	}
+	return int64(size)
+}

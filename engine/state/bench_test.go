@@ -1,0 +1,160 @@
+package state
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+func cpu() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// rss is the resident memory in MiB, after what is free was given back.
+func rss() float64 {
+	runtime.GC()
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, resident float64
+	_, _ = fmt.Sscan(string(text), &size, &resident)
+	return resident * float64(os.Getpagesize()) / (1 << 20)
+}
+
+const benchObjects, benchSize = 100_000, 2400
+
+// BenchmarkChange records changes of 2.4 KB at 5,000 a second over 100,000 objects, each with a delivery that is
+// acknowledged before (or, away, half of them after) the flush. µs-cpu/change has everything that the process did: making the objects is
+// measured apart, and taken off.
+func BenchmarkChange(b *testing.B) {
+	for _, late := range []int{0, 2} {
+		b.Run(fmt.Sprintf("late=1in%d", late), func(b *testing.B) {
+			p := newPods(1)
+			s := run(b, open(b, b.TempDir(), Options{}))
+			packer := object.NewPacker()
+			i, lane := s.Informer("pods", InformerOptions{Packer: packer}), s.Lane("r", LaneOptions{})
+			if _, err := i.Load(); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := lane.Keys(); err != nil {
+				b.Fatal(err)
+			}
+			for n := range benchObjects {
+				o := p.pod(b, n, n, benchSize)
+				s.recorded(func() { i.Put(o, []string{"r"}) })
+			}
+			s.written()
+			const ahead = 2500 // half a second
+			made := make([]*object.Object, ahead)
+			n, number := 0, uint64(0)
+			var making, all time.Duration
+			start := time.Now()
+			from := cpu()
+			for b.Loop() {
+				if n%ahead == 0 {
+					time.Sleep(time.Until(start.Add(time.Duration(n/ahead) * time.Second / 2)))
+					before := cpu()
+					for k := range made {
+						made[k] = p.pod(b, p.IntN(benchObjects), n+k+benchObjects, benchSize)
+						packer.Pack(made[k]) // so does the source
+					}
+					making += cpu() - before
+				}
+				o := made[n%ahead]
+				n, number = n+1, number+1
+				s.Begin()
+				i.Put(o, []string{"r"})
+				i.Version("1")
+				lane.Put(number, keyOf(o), Delivery{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: o}, Since: start})
+				s.End()
+				if late == 0 || n%late != 0 {
+					s.recorded(func() { lane.Delete(number, keyOf(o)) })
+				}
+				if late > 0 && n > 2*ahead && n%late == 0 {
+					s.recorded(func() { lane.Delete(number-2*ahead, keyOf(o)) })
+				}
+			}
+			s.written()
+			all = cpu() - from
+			b.ReportMetric(float64((all-making).Nanoseconds())/1000/float64(n), "µs-cpu/change")
+			s.measure()
+			b.ReportMetric(float64(s.Status().SizeBytes)/(1<<20), "MiB-on-disk")
+			b.ReportMetric(rss(), "MiB-rss")
+		})
+	}
+}
+
+// BenchmarkLoad opens and loads 100,000 objects of 2.4 KB.
+func BenchmarkLoad(b *testing.B) {
+	dir := b.TempDir()
+	p := newPods(1)
+	s := run(b, open(b, dir, Options{}))
+	i := s.Informer("pods", InformerOptions{})
+	if _, err := i.Load(); err != nil {
+		b.Fatal(err)
+	}
+	from := cpu()
+	var making time.Duration
+	for n := range benchObjects {
+		before := cpu()
+		o := p.pod(b, n, n, benchSize)
+		making += cpu() - before
+		s.recorded(func() { i.Put(o, []string{"r", "another"}) })
+	}
+	s.written()
+	b.Logf("first list: %.1f µs CPU per object beside making it", float64((cpu()-from-making).Nanoseconds())/1000/benchObjects)
+	s.recorded(func() { i.Version("1") })
+	s.stop()
+	i, s = nil, nil
+	before := rss()
+	var opening time.Duration
+	b.ResetTimer()
+	for b.Loop() {
+		start := time.Now()
+		s := open(b, dir, Options{})
+		opening += time.Since(start)
+		snapshot := s.mustLoad(b, "pods")
+		b.StopTimer()
+		if len(snapshot.Objects) != benchObjects || len(snapshot.Inside) != benchObjects {
+			b.Fatal(len(snapshot.Objects))
+		}
+		b.ReportMetric(rss()-before, "MiB-rss")
+		var size int64
+		for _, o := range snapshot.Objects {
+			size += int64(o.Size())
+		}
+		b.ReportMetric(float64(size)/(1<<20), "MiB-objects")
+		s.measure()
+		b.ReportMetric(float64(s.Status().SizeBytes)/(1<<20), "MiB-on-disk")
+		closed(b, s)
+		runtime.KeepAlive(snapshot)
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(opening.Milliseconds())/float64(b.N), "ms-open")
+}
+
+// BenchmarkIdle is what an open store costs that nobody uses.
+func BenchmarkIdle(b *testing.B) {
+	before := rss()
+	s := run(b, open(b, b.TempDir(), Options{}))
+	s.recorded(func() { s.PutRule(Rule{Name: strings.Repeat("r", 60)}) })
+	s.written()
+	from := cpu()
+	for b.Loop() {
+		time.Sleep(time.Second)
+	}
+	b.ReportMetric(float64((cpu()-from).Microseconds())/float64(b.N), "µs-cpu/s")
+	b.ReportMetric(rss()-before, "MiB-rss")
+}

@@ -1,0 +1,147 @@
+package state
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"weak"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/informd/informd/engine/object"
+)
+
+// dictionaries knows which dictionaries are on disk and who refers to them. It does not keep them in memory.
+type dictionaries struct {
+	mu     sync.Mutex
+	ids    map[weak.Pointer[object.Dictionary]]dictionaryID // of those in memory, now or recently
+	loaded map[dictionaryID]weak.Pointer[object.Dictionary]
+	uses   map[use]struct{}     // on disk, or part of what is being written
+	users  map[dictionaryID]int // how many uses each has; those that have had one are on disk
+	stale  map[use]struct{}     // on disk, but not needed any more
+}
+
+// use is that records of an owner may refer to a dictionary.
+type use struct {
+	owner      owner
+	dictionary dictionaryID
+}
+
+// maxForgotten is how many ids may be of dictionaries that are in memory no more, before they are forgotten.
+const maxForgotten = 64
+
+func newDictionaries() *dictionaries {
+	return &dictionaries{
+		ids:    make(map[weak.Pointer[object.Dictionary]]dictionaryID),
+		loaded: make(map[dictionaryID]weak.Pointer[object.Dictionary]),
+		uses:   make(map[use]struct{}),
+		users:  make(map[dictionaryID]int),
+		stale:  make(map[use]struct{}),
+	}
+}
+
+// load reads what is there, but for the dictionaries themselves.
+func (d *dictionaries) load(db *pebble.DB) error {
+	return scan(db, []byte{usePrefix}, []byte{usePrefix}, func(key []byte, _ *pebble.Iterator) (bool, error) {
+		var u use
+		if len(key) != 1+len(u.owner)+len(u.dictionary) {
+			return false, errRecord
+		}
+		copy(u.dictionary[:], key[1+copy(u.owner[:], key[1:]):])
+		d.uses[u] = struct{}{}
+		d.users[u.dictionary]++
+		return true, nil
+	})
+}
+
+// refer gives a dictionary's id, and writes to b what is not on disk of it yet.
+func (d *dictionaries) refer(o owner, with *object.Dictionary, b *pebble.Batch) (dictionaryID, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pointer := weak.Make(with)
+	id, ok := d.ids[pointer]
+	if !ok {
+		sum := sha256.Sum256(with.Bytes())
+		copy(id[:], sum[:])
+		if len(d.ids) >= maxForgotten {
+			maps.DeleteFunc(d.ids, func(p weak.Pointer[object.Dictionary], _ dictionaryID) bool { return p.Value() == nil })
+		}
+		d.ids[pointer] = id
+	}
+	u := use{o, id}
+	delete(d.stale, u)
+	if _, ok := d.uses[u]; ok {
+		return id, nil
+	}
+	d.uses[u] = struct{}{}
+	if d.users[id]++; d.users[id] == 1 {
+		if err := b.Set(dictionaryKey(id), with.Bytes(), nil); err != nil {
+			return id, err
+		}
+	}
+	return id, b.Set(useKey(o, id), nil, nil)
+}
+
+// get reads a dictionary, or finds it in memory.
+func (d *dictionaries) get(db *pebble.DB, id dictionaryID) (*object.Dictionary, error) {
+	d.mu.Lock()
+	with := d.loaded[id].Value()
+	d.mu.Unlock()
+	if with != nil {
+		return with, nil
+	}
+	text, ok, err := get(db, dictionaryKey(id))
+	if err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256(text); !ok || dictionaryID(sum[:16]) != id {
+		return nil, errors.New("a dictionary is missing or damaged")
+	}
+	if with, err = object.NewDictionary(text); err != nil {
+		return nil, fmt.Errorf("a dictionary is damaged: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.loaded) >= maxForgotten {
+		maps.DeleteFunc(d.loaded, func(_ dictionaryID, p weak.Pointer[object.Dictionary]) bool { return p.Value() == nil })
+	}
+	d.loaded[id] = weak.Make(with)
+	d.ids[weak.Make(with)] = id
+	return with, nil
+}
+
+// keep has all uses of an owner but these be removed with what is written next. nil keeps none.
+func (d *dictionaries) keep(o owner, ids map[dictionaryID]struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for u := range d.uses {
+		if _, ok := ids[u.dictionary]; u.owner == o && !ok {
+			d.stale[u] = struct{}{}
+		}
+	}
+}
+
+// tidy removes what is stale. Nothing that is on disk when b is, or comes later, may refer to it.
+func (d *dictionaries) tidy(b *pebble.Batch) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for u := range d.stale {
+		if _, ok := d.uses[u]; !ok {
+			continue
+		}
+		delete(d.uses, u)
+		if err := b.Delete(useKey(u.owner, u.dictionary), nil); err != nil {
+			return err
+		}
+		if d.users[u.dictionary]--; d.users[u.dictionary] == 0 {
+			delete(d.users, u.dictionary)
+			if err := b.Delete(dictionaryKey(u.dictionary), nil); err != nil {
+				return err
+			}
+		}
+	}
+	clear(d.stale)
+	return nil
+}

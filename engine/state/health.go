@@ -1,0 +1,118 @@
+package state
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// complainEvery is how often a trouble that lasts is logged.
+const complainEvery = time.Minute
+
+// health knows whether the store does its work, and says when that changes.
+type health struct {
+	logger *slog.Logger
+	dir    string
+
+	mu        sync.Mutex
+	trouble   string
+	since     time.Time
+	logged    time.Time
+	started   time.Time // of the write that goes on; zero if none does
+	lastWrite time.Time
+	size      int64
+}
+
+// is says how the store is: trouble, or "" for none.
+func (h *health) is(trouble string, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was, since := h.trouble, h.since
+	h.trouble = trouble
+	switch {
+	case trouble == "" && was != "":
+		h.since, h.logged = time.Time{}, time.Time{}
+		h.logger.Info("The state is durable again.", "dir", h.dir, "after", now.Sub(since).Round(time.Second))
+	case trouble != "":
+		if was == "" {
+			h.since = now
+		}
+		if now.Sub(h.logged) >= complainEvery {
+			h.logged = now
+			h.logger.Error("The state is NOT durable: what a crash would lose grows until this is over. Deliveries go on.",
+				"dir", h.dir, "reason", trouble, "since", h.since)
+		}
+	}
+}
+
+func (h *health) isWell() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.trouble == ""
+}
+
+func (h *health) describe(s *Status) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.Trouble, s.TroubleSince, s.LastWrite, s.SizeBytes = h.trouble, h.since, h.lastWrite, h.size
+}
+
+func (h *health) writing(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.started = now
+}
+
+// wrote ends what writing began. asOf is when the records were taken.
+func (h *health) wrote(asOf time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.started, h.lastWrite = time.Time{}, asOf
+}
+
+// slow tells how long the write that goes on takes.
+func (h *health) slow(now time.Time) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.started.IsZero() {
+		return 0
+	}
+	return now.Sub(h.started)
+}
+
+func (h *health) measured(size int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.size = size
+}
+
+// examine says how the store is now.
+func (s *Store) examine(now time.Time) {
+	d := s.db.Load()
+	if d == nil {
+		return // who could not open it has said why
+	}
+	if err := d.fail.reported(); err != nil {
+		s.breakDown(d, err)
+		return
+	}
+	failed, slow := d.fs.trouble(), s.health.slow(now)
+	switch {
+	case failed != nil:
+		s.health.is(failed.Error(), now)
+	case slow > s.opts.limits.patience:
+		s.health.is("a write to the disk does not end", now)
+	default:
+		s.health.is("", now)
+	}
+}
+
+// breakDown ends the use of a store that was found to be damaged while what memory holds depends on it: nothing can
+// be put in its place until everything is recorded anew, which the next start does.
+func (s *Store) breakDown(d *database, err error) {
+	if !s.broken.Swap(true) {
+		risk(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName), damagedName)
+		d.fs.ended.Store(true)
+	}
+	s.health.is(err.Error()+"; the next start sets it aside", time.Now())
+}

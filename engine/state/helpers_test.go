@@ -1,0 +1,202 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"go.uber.org/goleak"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("STATE_TEST_OPEN"); dir != "" {
+		os.Exit(openInAnotherProcess(dir))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// quick are limits for tests in which the disk misbehaves.
+var quick = limits{
+	pause: time.Millisecond, patience: 100 * time.Millisecond, grace: 300 * time.Millisecond, retry: 20 * time.Millisecond,
+	opening: 300 * time.Millisecond, read: 500 * time.Millisecond, size: 50 * time.Millisecond,
+}
+
+// running is a Store whose Run runs.
+type running struct {
+	*Store
+	t    testing.TB
+	stop func()
+}
+
+func open(t testing.TB, dir string, o Options) *Store {
+	t.Helper()
+	s, err := Open(dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run runs s until close, or the test's end.
+func run(t testing.TB, s *Store) *running {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := &running{s, t, sync.OnceFunc(func() { cancel(); <-done })}
+	t.Cleanup(r.stop)
+	return r
+}
+
+// closed runs s just to write and to close it.
+func closed(t testing.TB, s *Store) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func (r *running) written() {
+	r.t.Helper()
+	eventually(r.t, "everything is written", func() bool {
+		status := r.Status()
+		return status.Unwritten == 0 && status.Trouble == ""
+	})
+}
+
+// recorded calls f between Begin and End.
+func (s *Store) recorded(f func()) {
+	s.Begin()
+	defer s.End()
+	f()
+}
+
+// onMemory are Options for a disk in memory.
+func onMemory(disk vfs.FS) Options {
+	return Options{disk: disk, limits: quick, FlushEvery: 5 * time.Millisecond, lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil }}
+}
+
+func obj(t testing.TB, name string, version int, more string) *object.Object {
+	t.Helper()
+	o, err := object.FromJSON(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":%q,"uid":"uid-of-%s","resourceVersion":"%d","labels":{"tier":"web"}},"spec":{"text":%q}}`, name, name, version, more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func key(name string) delta.Key { return delta.Key{Namespace: "shop", Name: name} }
+
+// pods are texts that resemble each other, and hold some entropy, as those of a real cluster.
+type pods struct{ *rand.Rand }
+
+func newPods(seed uint64) pods { return pods{rand.New(rand.NewPCG(seed, 1))} }
+
+func (p pods) pod(t testing.TB, n, version, size int) *object.Object {
+	t.Helper()
+	var b bytes.Buffer
+	name := fmt.Sprintf("web-%06d-%05d", n/10, n)
+	fmt.Fprintf(&b, `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":%q,"uid":"%08x-%04x-4000-8000-%012x","resourceVersion":"%d","labels":{"app":"web-%06d","pod-template-hash":"%08x"}},"spec":{"nodeName":"node-%03d","containers":[`,
+		name, n, n%65536, n, version, n/10, n/10*2654435761%(1<<32), n%100)
+	for i := 0; b.Len() < size; i++ {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `{"name":"c%d","image":"registry.example.com/shop/web@sha256:%016x%016x","resources":{"limits":{"cpu":"%dm","memory":"%dMi"},"requests":{"cpu":"%dm","memory":"%dMi"}},"volumeMounts":[{"mountPath":"/var/run/secrets/kubernetes.io/serviceaccount","name":"kube-api-access-%05x","readOnly":true}],"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent"}`,
+			i, p.Uint64(), p.Uint64(), p.IntN(1000), p.IntN(1000), p.IntN(1000), p.IntN(1000), p.IntN(1<<20))
+	}
+	b.WriteString(`]},"status":{"phase":"Running"}}`)
+	o, err := object.FromJSON(b.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// journal is a log that tests read.
+type journal struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+func (j *journal) count(text string) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Count(j.b.String(), text)
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+func versions(s Snapshot) map[string]string {
+	m := make(map[string]string)
+	for _, o := range s.Objects {
+		m[o.Name()] = o.ResourceVersion()
+	}
+	return m
+}
+
+func (s *Store) mustLoad(t testing.TB, id string) Snapshot {
+	t.Helper()
+	snapshot, err := s.Informer(id, InformerOptions{}).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return snapshot
+}
+
+func (s *Store) hasNoDictionary(db *pebble.DB) error {
+	for _, prefix := range []byte{usePrefix, dictionaryPrefix} {
+		err := scan(db, []byte{prefix}, []byte{prefix}, func(key []byte, _ *pebble.Iterator) (bool, error) {
+			return false, fmt.Errorf("there is %q", key)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func openInAnotherProcess(dir string) int {
+	_, err := Open(dir, Options{})
+	if locked := new(LockedError); errors.As(err, &locked) {
+		fmt.Println(locked.PID, locked)
+		return 3
+	}
+	fmt.Println(err)
+	return 0
+}

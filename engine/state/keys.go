@@ -1,0 +1,109 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/informd/informd/engine/delta"
+)
+
+// The keys. A hash is the first 8 bytes of SHA-256 of a name, names are those of Kubernetes objects, each behind its length
+// as a uvarint, n is big-endian. Values begin with the version of their own format; see records.go.
+//
+//	f                                 format: the text of formatMark and a uvarint, formatVersion
+//	c                                 cluster
+//	m hash(informer)                  informer: id, kept, resourceVersion
+//	o hash(informer) namespace name   object
+//	r rule                            rule
+//	w hash(rule) namespace name n     delivery that waits
+//	l id                              dead letter
+//	d dictionary                      the bytes of a dictionary, under the first 16 bytes of their SHA-256
+//	u owner dictionary                no value: records of the owner may refer to the dictionary. An owner is o or w and a
+//	                                  hash as above, or l and eight zeros.
+//
+// A dictionary is written in the transaction that first refers to it, and removed in one that has no reference left.
+const (
+	formatPrefix     = 'f'
+	clusterPrefix    = 'c'
+	informerPrefix   = 'm'
+	objectPrefix     = 'o'
+	rulePrefix       = 'r'
+	deliveryPrefix   = 'w'
+	letterPrefix     = 'l'
+	dictionaryPrefix = 'd'
+	usePrefix        = 'u'
+)
+
+const (
+	formatMark    = "informd state "
+	formatVersion = 1
+)
+
+type (
+	// owner is who records belong to: its bytes are the prefix of their keys.
+	owner [9]byte
+	// dictionaryID is what a dictionary is found by.
+	dictionaryID [16]byte
+)
+
+func newOwner(prefix byte, name string) (o owner) {
+	sum := sha256.Sum256([]byte(name))
+	o[0] = prefix
+	copy(o[1:], sum[:])
+	return o
+}
+
+var (
+	formatKey  = []byte{formatPrefix}
+	clusterKey = []byte{clusterPrefix}
+	letters    = owner{letterPrefix}
+)
+
+func informerKey(objects owner) []byte {
+	objects[0] = informerPrefix
+	return objects[:]
+}
+
+func ruleKey(name string) []byte { return append([]byte{rulePrefix}, name...) }
+
+func letterKey(id string) []byte { return append([]byte{letterPrefix}, id...) }
+
+func dictionaryKey(id dictionaryID) []byte { return append([]byte{dictionaryPrefix}, id[:]...) }
+
+func useKey(o owner, id dictionaryID) []byte {
+	return append(append([]byte{usePrefix}, o[:]...), id[:]...)
+}
+
+func appendName(b []byte, name string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
+}
+
+// appendObjectKey is also what all deliveries of one key begin with.
+func appendObjectKey(b []byte, o owner, key delta.Key) []byte {
+	return appendName(appendName(append(b, o[:]...), key.Namespace), key.Name)
+}
+
+func appendDeliveryKey(b []byte, o owner, key delta.Key, n uint64) []byte {
+	return binary.BigEndian.AppendUint64(appendObjectKey(b, o, key), n)
+}
+
+// parseKey reads what stands behind the owner of an object's key, or of a delivery's.
+func parseKey(key []byte, numbered bool) (k delta.Key, n uint64, ok bool) {
+	r := reader{left: key[min(len(key), len(owner{})):]}
+	k = delta.Key{Namespace: r.string(), Name: r.string()}
+	if numbered && len(r.left) == 8 {
+		n, r.left = binary.BigEndian.Uint64(r.left), nil
+	}
+	return k, n, r.end() == nil
+}
+
+// after is the end of the range of keys that begin with prefix.
+func after(prefix []byte) []byte {
+	end := append([]byte(nil), prefix...)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}

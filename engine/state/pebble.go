@@ -1,0 +1,257 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// storeName is Pebble's own directory within ours.
+const storeName = "store"
+
+// database is an open Pebble.
+type database struct {
+	pebble       *pebble.DB
+	fs           *patientFS
+	dictionaries *dictionaries
+	fail         *failure
+
+	reading chan struct{} // a slot for each read
+	mu      sync.RWMutex  // held for reading while somebody reads
+	closed  bool
+}
+
+// maxReads is how many reads may go on at once, those included that a sick disk never ends.
+const maxReads = 8
+
+var (
+	errDamaged = errors.New("the state is damaged")
+	errHangs   = errors.New("the disk does not answer")
+	errClosed  = errors.New("the state is closed")
+)
+
+// damage is a panic of Pebble's, or anything else that no sound store gives.
+func damage(what any) error { return fmt.Errorf("%w: %v", errDamaged, what) }
+
+func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// isDisk tells whether err is of the disk or of permissions, rather than of what is on it.
+func isDisk(err error) bool {
+	if errors.Is(err, errHangs) {
+		return true
+	}
+	var errno syscall.Errno
+	return errors.As(err, &errno) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) &&
+		errno != syscall.ENOTDIR && errno != syscall.EISDIR && errno != syscall.EINVAL && errno != syscall.ENAMETOOLONG
+}
+
+// failure is how an open Pebble says that it cannot go on.
+type failure struct {
+	logger *slog.Logger
+
+	mu  sync.Mutex
+	err error
+}
+
+func (f *failure) report(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+func (f *failure) reported() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err
+}
+
+func (f *failure) Infof(string, ...any) {}
+
+func (f *failure) Errorf(format string, args ...any) {
+	f.logger.Debug("The store's database reports an error.", "error", fmt.Sprintf(format, args...))
+}
+
+// Fatalf must not return, and there is no way to end a goroutine of Pebble's that holds its locks: it stays, blocked for
+// ever. With patientFS beneath only a file that was taken away under Pebble leads here, or a database that was given up.
+func (f *failure) Fatalf(format string, args ...any) {
+	f.report(damage(fmt.Sprintf(format, args...)))
+	select {}
+}
+
+// openPebble opens or makes the database. What it returns for one that is damaged is no disk error.
+func openPebble(disk vfs.FS, dir string, pause time.Duration, logger *slog.Logger) (d *database, err error) {
+	fail := &failure{logger: logger}
+	patient := &patientFS{FS: disk, pause: pause}
+	defer func() {
+		if what := recover(); what != nil {
+			patient.ended.Store(true)
+			d, err = nil, damage(what)
+		}
+	}()
+	options := &pebble.Options{
+		FS:                          patient,
+		FormatMajorVersion:          pebble.FormatNewest,
+		Logger:                      fail,
+		CacheSize:                   8 << 20,
+		MemTableSize:                8 << 20,
+		MemTableStopWritesThreshold: 3,
+		L0CompactionThreshold:       4,
+		L0StopWritesThreshold:       16,
+		LBaseMaxBytes:               32 << 20,
+		MaxOpenFiles:                128,
+		FlushDelayDeleteRange:       10 * time.Second,
+		FlushSplitBytes:             4 << 20,
+		BytesPerSync:                64 << 20,
+		CompactionConcurrencyRange:  func() (int, int) { return 1, 1 },
+		EventListener: &pebble.EventListener{
+			DataCorruption:  func(info pebble.DataCorruptionInfo) { fail.report(damage(info.Details)) },
+			BackgroundError: fail.background,
+			CompactionBegin: func(pebble.CompactionInfo) { risk(disk, dir, compactingName) },
+			CompactionEnd:   func(pebble.CompactionInfo) { survived(disk, dir, compactingName) },
+		},
+	}
+	options.Experimental.FileCacheShards = 1
+	options.Experimental.ReadSamplingMultiplier = -1
+	// Texts are packed already.
+	options.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compression })
+	for i := range options.TargetFileSizes {
+		options.TargetFileSizes[i] = 8 << 20
+	}
+	db, err := pebble.Open(dir, options)
+	if err != nil {
+		patient.ended.Store(true)
+		return nil, err
+	}
+	return &database{pebble: db, fs: patient, dictionaries: newDictionaries(), fail: fail, reading: make(chan struct{}, maxReads)}, nil
+}
+
+var compression = pebble.DBCompressionNone
+
+func (f *failure) background(err error) {
+	if pebble.IsCorruptionError(err) {
+		f.report(damage(err))
+	}
+}
+
+// read calls f, at most so long. It must not change anything that its caller looks at after an error: f may still go on.
+func (d *database) read(limit time.Duration, f func(*pebble.DB) error) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case d.reading <- struct{}{}:
+	case <-timer.C:
+		return errHangs
+	}
+	done := make(chan error, 1)
+	go func() {
+		defer func() { <-d.reading }()
+		done <- d.locked(f)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errHangs
+	}
+}
+
+func (d *database) locked(f func(*pebble.DB) error) (err error) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if d.closed {
+		return errClosed
+	}
+	defer func() {
+		if what := recover(); what != nil {
+			err = damage(what)
+		}
+	}()
+	if err = d.fail.reported(); err == nil {
+		err = f(d.pebble)
+	}
+	return err
+}
+
+// scan calls f with each key that begins with prefix, from start on, until f tells it to stop. Both are Pebble's memory.
+func scan(db *pebble.DB, prefix, start []byte, f func(key []byte, it *pebble.Iterator) (more bool, err error)) (err error) {
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := it.Close(); err == nil {
+			err = closing
+		}
+	}()
+	for ok := it.SeekGE(start); ok; ok = it.Next() {
+		if more, err := f(it.Key(), it); err != nil || !more {
+			return err
+		}
+	}
+	return it.Error()
+}
+
+// get reads one value. ok is false if there is none.
+func get(db *pebble.DB, key []byte) (value []byte, ok bool, err error) {
+	value, closer, err := db.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	value = bytes.Clone(value)
+	return value, true, closer.Close()
+}
+
+// commit writes a batch and has it on the disk. It may take as long as the disk likes.
+func (d *database) commit(b *pebble.Batch) (err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = damage(what)
+			d.fail.report(err)
+		}
+	}()
+	return b.Commit(pebble.Sync)
+}
+
+// close ends what reads, and the database.
+func (d *database) close() (err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	defer func() {
+		d.fs.ended.Store(true)
+		if what := recover(); what != nil {
+			err = damage(what)
+		}
+	}()
+	return d.pebble.Close()
+}
+
+// abandon is close for a database that may be in any state: it is not waited for long. What it may still do touches no file.
+func (d *database) abandon() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = d.close() // it is of no use any more
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Second):
+		d.fs.ended.Store(true)
+	}
+}

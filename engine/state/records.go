@@ -1,0 +1,292 @@
+package state
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/klauspost/compress/s2"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// recordVersion is what each record begins with. Another meaning of its bytes takes another version.
+const recordVersion = 1
+
+// How an object is written.
+const (
+	noObject   = iota
+	byIdentity // namespace, name, uid, resourceVersion: a secret's
+	packed     // by s2
+	packedWith // by s2 with the dictionary whose id comes first
+)
+
+// maxText bounds, in bytes, what a text is unpacked to: no API server takes one of that size.
+const maxText = 64 << 20
+
+// references tells which dictionary a text is written with, and that it now is.
+type references func(*object.Dictionary) dictionaryID
+
+func appendObject(b []byte, o *object.Object, secret bool, refer references) []byte {
+	if o == nil {
+		return append(b, noObject)
+	}
+	if secret {
+		b = append(b, byIdentity)
+		for _, s := range [...]string{o.Namespace(), o.Name(), o.UID(), o.ResourceVersion()} {
+			b = appendName(b, s)
+		}
+		return b
+	}
+	text, with, ok := o.Packed()
+	switch {
+	case !ok:
+		return appendBytes(append(b, packed), s2.Encode(nil, text))
+	case with == nil || len(with.Bytes()) == 0:
+		return appendBytes(append(b, packed), text)
+	}
+	id := refer(with)
+	return appendBytes(append(append(b, packedWith), id[:]...), text)
+}
+
+// dictionaryOf gives what was written under an id.
+type dictionaryOf func(dictionaryID) (*object.Dictionary, error)
+
+// object reads one, which stays packed. id is of the dictionary that it is packed with, or zero.
+func (r *reader) object(get dictionaryOf) (o *object.Object, id dictionaryID, err error) {
+	var with *object.Dictionary
+	switch r.byte() {
+	case noObject:
+		return nil, id, nil
+	case byIdentity:
+		return object.FromIdentity(r.string(), r.string(), r.string(), r.string()), id, nil
+	case packedWith:
+		if r.left = r.left[copy(id[:], r.left):]; len(r.left) == 0 {
+			return nil, id, errRecord
+		}
+		if with, err = get(id); err != nil {
+			return nil, id, err
+		}
+	case packed:
+	default:
+		return nil, id, errRecord
+	}
+	text := r.bytes()
+	if r.bad {
+		return nil, id, errRecord
+	}
+	o, err = object.FromPacked(bytes.Clone(text), with)
+	return o, id, err
+}
+
+func appendObjectRecord(b []byte, o *object.Object, inside []string, secret bool, refer references) []byte {
+	return appendObject(appendStrings(append(b, recordVersion), inside), o, secret, refer)
+}
+
+func (r *reader) delta(get dictionaryOf) (d delta.Delta, err error) {
+	d.Type, d.Round = delta.Type(r.byte()), r.varint()
+	if !delta.All.Has(d.Type) || d.Type > delta.Synced {
+		return d, errRecord
+	}
+	if d.Object, _, err = r.object(get); err != nil {
+		return d, err
+	}
+	if d.Old, _, err = r.object(get); err != nil {
+		return d, err
+	}
+	if d.Object == nil {
+		return d, errRecord
+	}
+	return d, nil
+}
+
+func appendDelta(b []byte, d delta.Delta, secret bool, refer references) []byte {
+	b = binary.AppendVarint(append(b, byte(d.Type)), d.Round)
+	return appendObject(appendObject(b, d.Object, secret, refer), d.Old, secret, refer)
+}
+
+// How a payload is written.
+const (
+	noPayload = iota
+	plainPayload
+	packedPayload // by s2
+)
+
+// smallPayload is how many bytes are not worth packing.
+const smallPayload = 256
+
+func appendPayload(b []byte, payload json.RawMessage) []byte {
+	switch {
+	case payload == nil:
+		return append(b, noPayload)
+	case len(payload) < smallPayload:
+		return appendBytes(append(b, plainPayload), payload)
+	}
+	return appendBytes(append(b, packedPayload), s2.Encode(nil, payload))
+}
+
+func (r *reader) payload() (json.RawMessage, error) {
+	form := r.byte()
+	if form == noPayload {
+		return nil, nil
+	}
+	text := r.bytes()
+	switch {
+	case r.bad:
+	case form == plainPayload:
+		return append(json.RawMessage{}, text...), nil
+	case form == packedPayload:
+		if n, err := s2.DecodedLen(text); err == nil && n <= maxText {
+			return s2.Decode(nil, text)
+		}
+	}
+	return nil, errRecord
+}
+
+const (
+	isStale = 1 << iota
+	wasSent
+	wasRedriven
+	isPaused
+	isSecret
+)
+
+func flag(on bool, bit byte) byte {
+	if on {
+		return bit
+	}
+	return 0
+}
+
+func appendDelivery(b []byte, d *Delivery, secret bool, refer references) []byte {
+	b = append(b, recordVersion, flag(d.Stale, isStale)|flag(d.Sent, wasSent)|flag(d.Redriven, wasRedriven))
+	for _, n := range [...]int{d.Attempts, d.Failures, d.Backoff, d.Losses} {
+		b = binary.AppendVarint(b, int64(n))
+	}
+	b = appendTime(appendTime(b, d.Since), d.Due)
+	b = appendDelta(b, d.Delta, secret, refer)
+	if secret {
+		return append(b, noPayload)
+	}
+	return appendPayload(b, d.Payload)
+}
+
+func readDelivery(b []byte, get dictionaryOf) (d Delivery, err error) {
+	r := reader{left: b}
+	r.version()
+	flags := r.byte()
+	d.Stale, d.Sent, d.Redriven = flags&isStale != 0, flags&wasSent != 0, flags&wasRedriven != 0
+	for _, n := range [...]*int{&d.Attempts, &d.Failures, &d.Backoff, &d.Losses} {
+		*n = int(r.varint())
+	}
+	d.Since, d.Due = r.time(), r.time()
+	if d.Delta, err = r.delta(get); err != nil {
+		return Delivery{}, err
+	}
+	if d.Payload, err = r.payload(); err != nil {
+		return Delivery{}, err
+	}
+	return d, r.end()
+}
+
+func appendLetter(b []byte, l *Letter, refer references) []byte {
+	b = append(b, recordVersion, flag(l.Secret, isSecret))
+	reason, payload := l.Reason, l.Payload
+	if l.Secret {
+		reason, payload = "", nil
+	}
+	for _, s := range [...]string{l.ID, l.Rule, l.Handler, l.Key.Namespace, l.Key.Name, reason} {
+		b = appendName(b, s)
+	}
+	b = binary.AppendVarint(b, int64(l.Attempts))
+	b = appendTime(appendTime(b, l.Since), l.Died)
+	return appendPayload(appendDelta(b, l.Delta, l.Secret, refer), payload)
+}
+
+func readLetter(b []byte, get dictionaryOf) (l Letter, err error) {
+	r := reader{left: b}
+	r.version()
+	l.Secret = r.byte()&isSecret != 0
+	for _, s := range [...]*string{&l.ID, &l.Rule, &l.Handler, &l.Key.Namespace, &l.Key.Name, &l.Reason} {
+		*s = r.string()
+	}
+	l.Attempts = int(r.varint())
+	l.Since, l.Died = r.time(), r.time()
+	if l.Delta, err = r.delta(get); err != nil {
+		return Letter{}, err
+	}
+	if l.Payload, err = r.payload(); err != nil {
+		return Letter{}, err
+	}
+	return l, r.end()
+}
+
+func appendRule(b []byte, r *Rule) []byte {
+	b = append(b, recordVersion, flag(r.Paused, isPaused))
+	return appendStrings(appendName(appendName(b, r.Name), r.Where), r.Informers)
+}
+
+func readRule(b []byte) (rule Rule, err error) {
+	r := reader{left: b}
+	r.version()
+	rule.Paused = r.byte()&isPaused != 0
+	rule.Name, rule.Where, rule.Informers = r.string(), r.string(), r.strings()
+	return rule, r.end()
+}
+
+// informerRecord is what is written of an informer beside its objects.
+type informerRecord struct{ id, kept, resourceVersion string }
+
+func (i informerRecord) append(b []byte) []byte {
+	return appendStrings(append(b, recordVersion), []string{i.id, i.kept, i.resourceVersion})
+}
+
+func readInformer(b []byte) (i informerRecord, err error) {
+	r := reader{left: b}
+	r.version()
+	if fields := r.strings(); len(fields) == 3 {
+		return informerRecord{fields[0], fields[1], fields[2]}, r.end()
+	}
+	return i, errRecord
+}
+
+func (c Cluster) append(b []byte) []byte {
+	return appendName(appendName(append(b, recordVersion), c.UID), c.Server)
+}
+
+func readCluster(b []byte) (c Cluster, err error) {
+	r := reader{left: b}
+	r.version()
+	c.UID, c.Server = r.string(), r.string()
+	return c, r.end()
+}
+
+func appendFormat(b []byte) []byte {
+	return binary.AppendUvarint(append(b, formatMark...), formatVersion)
+}
+
+var errForeign = errors.New("it is not a state of informd's")
+
+// versionError is a state in another format.
+type versionError struct{ found uint64 }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("its format is version %d, this informd reads version %d", e.found, formatVersion)
+}
+
+func checkFormat(b []byte) error {
+	version, ok := bytes.CutPrefix(b, []byte(formatMark))
+	if !ok {
+		return errForeign
+	}
+	r := reader{left: version}
+	if v := r.uvarint(); r.end() != nil {
+		return errRecord
+	} else if v != formatVersion {
+		return &versionError{v}
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package state
+
+import (
+	"context"
+	"time"
+)
+
+// Run writes what is recorded, every FlushEvery, until ctx ends. Then it writes what is left and closes the store. It is
+// called once, with everything loaded that there was. It returns nil.
+//
+// A disk that does not do its work does not hold up the return for more than about five seconds. What is not on disk by then is told in
+// the log, and a goroutine stays with the disk: when that comes back, it writes and closes after all, and only then gives the
+// directory free.
+func (s *Store) Run(ctx context.Context) error {
+	s.running.Store(true)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.work(ctx)
+	}()
+	every := time.NewTicker(min(s.opts.limits.patience/3, time.Second))
+	defer every.Stop()
+	for {
+		select {
+		case <-done:
+			return nil
+		case now := <-every.C:
+			s.examine(now)
+		case <-ctx.Done():
+			s.await(done)
+			return nil
+		}
+	}
+}
+
+func (s *Store) await(done <-chan struct{}) {
+	grace := time.NewTimer(s.opts.limits.grace)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		status := s.Status()
+		s.opts.Logger.Error("The state could not be written to its end: the next start repeats what was recorded since the last write, and does not know what waited.",
+			"dir", s.dir, "records", status.Unwritten, "bytes", status.UnwrittenBytes, "lastWrite", status.LastWrite, "reason", status.Trouble)
+	}
+}
+
+// work is the goroutine that waits for the disk.
+func (s *Store) work(ctx context.Context) {
+	flush := time.NewTicker(s.opts.FlushEvery)
+	defer flush.Stop()
+	retry := time.NewTicker(s.opts.limits.retry)
+	defer retry.Stop()
+	size := time.NewTicker(s.opts.limits.size)
+	defer size.Stop()
+	s.measure()
+	for {
+		select {
+		case <-ctx.Done():
+			s.write()
+			s.close()
+			return
+		case <-flush.C:
+			s.write()
+		case <-s.wake:
+			s.write()
+		case <-size.C:
+			s.measure()
+		case <-retry.C:
+			if s.db.Load() == nil {
+				s.openAfresh()
+			}
+		}
+	}
+}
+
+// write writes what there is, if it can.
+func (s *Store) write() {
+	d := s.db.Load()
+	switch {
+	case d == nil:
+		return
+	case s.broken.Load():
+		s.swap() // what was recorded while that was found out
+		s.inFlight.take()
+	case s.unwritten.records.Load() != 0:
+		if err := s.flush(d); err != nil {
+			s.breakDown(d, err)
+		}
+	}
+	s.examine(time.Now())
+}
+
+func (s *Store) measure() {
+	if d := s.db.Load(); d != nil && !s.broken.Load() {
+		metrics := d.pebble.Metrics()
+		s.health.measured(int64(metrics.DiskSpaceUsage()))
+	}
+}
+
+// close closes the store and gives the directory free.
+func (s *Store) close() {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if d := s.db.Load(); d != nil {
+		if s.broken.Load() {
+			d.abandon()
+		} else if err := d.close(); err != nil {
+			s.opts.Logger.Error("The state was not closed as it should be.", "dir", s.dir, "error", err)
+		}
+	} else if records, bytes := s.unwritten.records.Load(), s.unwritten.bytes.Load(); records > 0 {
+		s.opts.Logger.Error("The state was never written: the disk did not let it.", "dir", s.dir, "records", records, "bytes", bytes)
+	}
+	if s.lock != nil {
+		_ = s.lock.Close() // the lock ends with the process at the latest
+		s.lock = nil
+	}
+}

@@ -1,0 +1,210 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/informd/informd/engine/object"
+)
+
+// Cluster is what tells clusters apart.
+type Cluster struct {
+	UID    string // of the namespace kube-system; "" if it may not be read
+	Server string // the API server's address
+}
+
+// isOf tells whether a state of was may be used with c.
+func (c Cluster) isOf(was Cluster) bool {
+	if c.UID != "" && was.UID != "" {
+		return c.UID == was.UID
+	}
+	return c.Server == was.Server
+}
+
+// Bind has the state be of cluster c. That of another is set aside. It is called once, before anything is loaded.
+// Whatever is on disk is no reason for an error.
+func (s *Store) Bind(c Cluster) error {
+	s.mu.Lock()
+	s.bound = &c
+	s.mu.Unlock()
+	var was *Cluster
+	if d := s.db.Load(); d != nil {
+		var read *Cluster
+		err := d.read(s.opts.limits.read, func(db *pebble.DB) error {
+			text, ok, err := get(db, clusterKey)
+			if err != nil || !ok {
+				return err
+			}
+			found, err := readCluster(text)
+			read = &found
+			return err
+		})
+		switch {
+		case err != nil:
+			s.startOver(d, reason(err), fmt.Errorf("read which cluster the state is of: %w", err))
+		case read != nil && !c.isOf(*read):
+			s.startOver(d, otherCluster, fmt.Errorf("it is of the cluster %s at %s, not of %s at %s",
+				known(read.UID), read.Server, known(c.UID), c.Server))
+		default:
+			was = read
+		}
+	}
+	if was != nil && c.UID == "" {
+		c.UID = was.UID
+	}
+	if was == nil || *was != c {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.bound, s.cluster = &c, &c
+		s.unwritten.records.Add(1)
+	}
+	return nil
+}
+
+func known(uid string) string {
+	if uid == "" {
+		return "(of unknown uid)"
+	}
+	return uid
+}
+
+// Informers has the ids of all informers that something is kept of.
+func (s *Store) Informers() ([]string, error) {
+	var ids []string
+	err := s.all([]byte{informerPrefix}, func(value []byte, _ dictionaryOf) error {
+		i, err := readInformer(value)
+		ids = append(ids, i.id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// Rules has the rules that are on disk, by name. It is called before anything is recorded.
+func (s *Store) Rules() ([]Rule, error) {
+	var rules []Rule
+	err := s.all([]byte{rulePrefix}, func(value []byte, _ dictionaryOf) error {
+		r, err := readRule(value)
+		rules = append(rules, r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rules, nil
+}
+
+// Letters has the dead letters that are on disk, the oldest first. It is called before anything is recorded.
+func (s *Store) Letters() ([]Letter, error) {
+	if s.db.Load() == nil {
+		s.know(nil)
+		return nil, nil
+	}
+	var list []Letter
+	used := make(map[dictionaryID]struct{})
+	err := s.all([]byte{letterPrefix}, func(value []byte, get dictionaryOf) error {
+		l, err := readLetter(value, func(id dictionaryID) (*object.Dictionary, error) {
+			used[id] = struct{}{}
+			return get(id)
+		})
+		list = append(list, l)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d := s.db.Load(); d != nil && !s.running.Load() {
+		d.dictionaries.keep(letters, used)
+	}
+	slices.SortStableFunc(list, func(a, b Letter) int { return a.Died.Compare(b.Died) })
+	s.know(list)
+	return list, nil
+}
+
+// know takes note of which letters are on disk.
+func (s *Store) know(list []Letter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.buried = make(map[string]struct{}, len(list))
+	for _, l := range list {
+		s.buried[l.ID] = struct{}{}
+	}
+}
+
+// all calls f with each value whose key begins with prefix.
+func (s *Store) all(prefix []byte, f func(value []byte, get dictionaryOf) error) error {
+	d := s.db.Load()
+	if d == nil {
+		return nil
+	}
+	err := d.read(s.opts.limits.load, func(db *pebble.DB) error {
+		dictionary := func(id dictionaryID) (*object.Dictionary, error) { return d.dictionaries.get(db, id) }
+		return scan(db, prefix, prefix, func(key []byte, it *pebble.Iterator) (bool, error) {
+			value, err := it.ValueAndErr()
+			if err == nil {
+				err = f(value, dictionary)
+			}
+			return err == nil, err
+		})
+	})
+	if err != nil {
+		return s.unreadable(d, fmt.Errorf("read the state: %w", err))
+	}
+	return nil
+}
+
+// PutLetter records a dead letter, in the place of one of the same ID. It is called between Begin and End.
+func (s *Store) PutLetter(l Letter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken.Load() {
+		return
+	}
+	if _, ok := s.letters[l.ID]; !ok {
+		s.unwritten.add(1, recordCost)
+	}
+	s.letters[l.ID] = &l
+}
+
+// DeleteLetter records that a dead letter is none any more. It is called between Begin and End.
+func (s *Store) DeleteLetter(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.broken.Load() {
+		return
+	}
+	_, unwritten := s.letters[id]
+	if _, buried := s.buried[id]; !buried && (s.buried != nil || s.db.Load() == nil) {
+		if unwritten {
+			delete(s.letters, id)
+			s.unwritten.add(-1, -recordCost)
+		}
+		return
+	}
+	if !unwritten {
+		s.unwritten.add(1, recordCost)
+	}
+	s.letters[id] = nil
+}
+
+// forget is what becomes of what was learned of a store that is no more.
+func (s *Store) forget() {
+	s.cut.Lock()
+	defer s.cut.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.informers {
+		i.forget()
+	}
+	for _, l := range s.lanes {
+		l.forget()
+	}
+	s.buried = make(map[string]struct{})
+	s.records = newRecords()
+	s.cluster = s.bound
+	s.unwritten.take()
+}
