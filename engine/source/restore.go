@@ -1,6 +1,8 @@
 package source
 
 import (
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,21 +22,22 @@ type Record interface {
 	// Version says from where the server's changes are to be told. Empty, they can be told from nowhere: a list is being
 	// told, and another run has to list too.
 	Version(resourceVersion string)
-	// Complete says that each object is known as it would be kept now. It comes once, after the first list or with the first
-	// change that follows what was saved.
-	Complete()
 	End()
+	// Complete says, once and outside of Begin and End, that what was saved, if anything, has been followed up: the first
+	// list was told, or the server had no more to tell, and the cache is as fresh. known are the objects that there are, each
+	// as it would be kept now; no change is told before Complete returns.
+	Complete(known iter.Seq[*object.Object])
 }
 
 // noRecord is the Record of an informer without one.
 type noRecord struct{}
 
-func (noRecord) Begin()             {}
-func (noRecord) Put(*object.Object) {}
-func (noRecord) Delete(delta.Key)   {}
-func (noRecord) Version(string)     {}
-func (noRecord) Complete()          {}
-func (noRecord) End()               {}
+func (noRecord) Begin()                            {}
+func (noRecord) Put(*object.Object)                {}
+func (noRecord) Delete(delta.Key)                  {}
+func (noRecord) Version(string)                    {}
+func (noRecord) End()                              {}
+func (noRecord) Complete(iter.Seq[*object.Object]) {}
 
 // Saved is what a Record was told, in another run.
 type Saved struct {
@@ -106,7 +109,7 @@ func (i *Informer) see(key delta.Key) (partial bool) {
 // comeBack, with i.mu, takes in the state of an object of which a part was saved.
 func (i *Informer) comeBack(o, saved *object.Object, tree any) {
 	i.remember(o)
-	i.record.Put(o)
+	defer i.record.Put(o)
 	for _, l := range i.listeners {
 		switch {
 		case l.OnReturn != nil:
@@ -121,6 +124,15 @@ func (i *Informer) comeBack(o, saved *object.Object, tree any) {
 func (i *Informer) passed(b *barrier) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.told(b)
+	if b.caughtUp && !i.complete {
+		i.complete = true
+		i.record.Complete(maps.Values(i.known))
+	}
+}
+
+// told, with i.mu, takes in that everything before a barrier has been told.
+func (i *Informer) told(b *barrier) {
 	i.record.Begin()
 	defer i.record.End()
 	// What a list did not bring any more is gone.
@@ -130,13 +142,8 @@ func (i *Informer) passed(b *barrier) {
 		}
 	}
 	i.unseen, i.partial = nil, false
-	if b.version == "" {
-		return
-	}
-	i.resumable = true
-	i.record.Version(b.version)
-	if !i.complete {
-		i.complete = true
-		i.record.Complete()
+	if b.version != "" {
+		i.resumable = true
+		i.record.Version(b.version)
 	}
 }

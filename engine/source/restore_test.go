@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -48,7 +49,17 @@ func (c *cut) End() {
 func (c *cut) Put(o *object.Object)   { c.objects[keyOf(o)] = o }
 func (c *cut) Delete(key delta.Key)   { delete(c.objects, key) }
 func (c *cut) Version(version string) { c.version = version }
-func (c *cut) Complete()              { c.complete = true }
+
+func (c *cut) Complete(known iter.Seq[*object.Object]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.complete {
+		panic("complete twice")
+	}
+	if c.complete = true; len(slices.Collect(known)) != len(c.objects) {
+		panic("not all that is known was recorded")
+	}
+}
 
 func (c *cut) state() Saved {
 	return Saved{Objects: slices.Collect(maps.Values(c.objects)), ResourceVersion: c.version}
@@ -92,10 +103,10 @@ func firstRun(t *testing.T, watchList bool) (*apistub.Server, Saved) {
 	stop := run(t, s)
 	e.expectAll(t, "synced a 1", "synced b 1", "synced c 1")
 	c.awaitVersion(t, server)
+	stop()
 	if !c.complete {
 		t.Error("a list that was told is not complete")
 	}
-	stop()
 	return server, c.saved()
 }
 
