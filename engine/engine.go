@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -40,8 +42,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Delivered is told of every attempt at a delivery, concurrently.
 	Delivered func(dispatch.Delivery)
-	// DeadLetters keeps what cannot be delivered. nil keeps it in memory, within bounds.
-	DeadLetters dispatch.DeadLetters
+	// State keeps what was seen and what is owed over restarts. The Engine runs it, to its end. nil keeps nothing.
+	State *state.Store
 	// DrainTimeout is how long deliveries in flight may take to end at shutdown. 0 means the dispatcher's default.
 	DrainTimeout time.Duration
 }
@@ -53,7 +55,8 @@ type Engine struct {
 	sources     []*runningSource
 	rules       []*runningRule
 	dispatchers []*dispatcher
-	dead        dispatch.DeadLetters
+	dead        *dispatch.Memory
+	durable     *durable // nil if nothing is kept
 }
 
 type runningSource struct {
@@ -73,14 +76,17 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.DeadLetters == nil {
-		o.DeadLetters = dispatch.NewMemory(dispatch.MemoryOptions{Logger: o.Logger})
-	}
 	all, err := source.New(cluster.Config, cluster.HTTP, cluster.Discovery, source.Options{Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{log: o.Logger, informers: all, dead: o.DeadLetters}
+	e := &Engine{log: o.Logger, informers: all}
+	letters := dispatch.MemoryOptions{Logger: o.Logger}
+	if o.State != nil {
+		e.durable = newDurable(o.State, cluster.Config.Host)
+		letters.Store = letterStore{o.State, e.rule}
+	}
+	e.dead = dispatch.NewMemory(letters)
 	informers, err := e.addInformers(p)
 	if err != nil {
 		return nil, err
@@ -93,7 +99,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 		e.addRule(r, byName[r.Handler])
 	}
 	for _, planned := range p.Informers {
-		for _, l := range e.listeners(planned) {
+		for _, l := range e.listeners(planned, e.newRecord(planned, informers[planned])) {
 			informers[planned].AddListener(l)
 		}
 	}
@@ -141,16 +147,16 @@ func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Opt
 		if implementation == nil {
 			return nil, fmt.Errorf("handler %q: none was given", h.Name)
 		}
-		d := dispatch.New(
-			dispatch.Handler{
-				Name: h.Name, Handler: implementation, Ready: implementation.Ready, Limit: implementation.Limit,
-				Concurrency: h.Concurrency, Retry: retry(h),
-			},
-			o.DeadLetters,
-			dispatch.Options{
-				Logger: o.Logger, Observer: dispatch.Observer{Delivered: o.Delivered}, DrainTimeout: o.DrainTimeout,
-			},
-		)
+		options := dispatch.Options{
+			Logger: o.Logger, Observer: dispatch.Observer{Delivered: o.Delivered}, DrainTimeout: o.DrainTimeout,
+		}
+		if o.State != nil {
+			options.Journal = o.State
+		}
+		d := dispatch.New(dispatch.Handler{
+			Name: h.Name, Handler: implementation, Ready: implementation.Ready, Limit: implementation.Limit,
+			Concurrency: h.Concurrency, Retry: retry(h),
+		}, e.dead, options)
 		byName[h.Name] = d
 		e.dispatchers = append(e.dispatchers, &dispatcher{d, h.Name})
 	}
@@ -172,13 +178,44 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
 	if r.Payload.ReadsChange() {
 		options.Remerge = running.remerge
 	}
+	if e.durable != nil {
+		running.store = e.durable.store
+		options.Store = e.durable.lane(running)
+	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
 	e.rules = append(e.rules, running)
 }
 
 // Run watches, evaluates and delivers until ctx ends. Then it takes in no more changes, lets what is in flight end
 // within Options.DrainTimeout, and returns nil when every goroutine that it started has ended.
+//
+// With a state it first waits for the API server, to know whose state it is, and goes on from there. It returns an error
+// if that cannot be told.
 func (e *Engine) Run(ctx context.Context) error {
+	err := e.restore(ctx)
+	stop := e.write(ctx)
+	if err == nil {
+		err = e.follow(ctx)
+	}
+	return errors.Join(err, stop())
+}
+
+// write has the state written until stop, which waits until all of it is.
+func (e *Engine) write(ctx context.Context) (stop func() error) {
+	if e.durable == nil {
+		return func() error { return nil }
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var writing errgroup.Group
+	writing.Go(func() error { return e.durable.store.Run(ctx) })
+	return func() error {
+		cancel()
+		return writing.Wait()
+	}
+}
+
+// follow is Run between the state's beginning and its end.
+func (e *Engine) follow(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.informers.Run(ctx) })
 	for _, d := range e.dispatchers {
@@ -190,8 +227,11 @@ func (e *Engine) Run(ctx context.Context) error {
 		undelivered += r.lane.Stats().Waiting
 		r.lane.Close()
 	}
-	if undelivered > 0 {
-		e.log.Warn("what waited for delivery is forgotten", "undelivered", undelivered)
+	switch {
+	case undelivered > 0 && e.durable != nil:
+		e.log.Info("what waits for delivery is kept for the next start", "undelivered", undelivered)
+	case undelivered > 0:
+		e.log.Warn("what waited for delivery is forgotten: there is no state directory", "undelivered", undelivered)
 	}
 	return err
 }
@@ -205,6 +245,3 @@ func (e *Engine) Source(name string) (view *source.Source, ok bool) {
 	}
 	return nil, false
 }
-
-// DeadLetters are what could not be delivered.
-func (e *Engine) DeadLetters() dispatch.DeadLetters { return e.dead }

@@ -188,7 +188,7 @@ spec: {source: maps, handler: record, payload: object.data.text}
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"good"},"data":{"text":"y"}}`)
 	record.await(t, 2)
 	status := e.Status()
-	for deadline := time.Now().Add(30 * time.Second); status.DeadLetters == 0 && time.Now().Before(deadline); status = e.Status() {
+	for deadline := time.Now().Add(30 * time.Second); status.DeadLetters.Letters == 0 && time.Now().Before(deadline); status = e.Status() {
 		time.Sleep(time.Millisecond) // the letter is written after the handler has answered, and nobody is told
 	}
 	for _, s := range status.Sources { // the second shares the informer, and its index
@@ -200,7 +200,7 @@ spec: {source: maps, handler: record, payload: object.data.text}
 	if broken.Errors != 2 || broken.Matches != 0 || fine.Errors != 0 || fine.Matches != 2 {
 		t.Errorf("rules %+v and %+v", broken, fine)
 	}
-	if status.DeadLetters != 1 {
+	if status.DeadLetters.Letters != 1 {
 		t.Errorf("%d dead letters, want the rejected one", status.DeadLetters)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
 )
 
 // runningRule is a rule with what it counts and the lane that it fills.
@@ -26,18 +28,24 @@ type runningRule struct {
 	lane     *dispatch.Lane
 	failures *failures
 	matches  atomic.Uint64
+
+	store     *state.Store // nil if nothing is kept
+	mu        sync.Mutex
+	saved     state.Rule       // as it was recorded last
+	following map[*record]bool // informers that have not caught up with what was saved, and where the rule is late
 }
 
 // evaluator shows the changes of one informer to those of its rules that are resynced together. It runs in the informer's
 // callback, one delta after the other.
 type evaluator struct {
-	rules []*runningRule
-	set   *rule.Set // of the same rules
-	look  lookup
+	rules  []*runningRule
+	set    *rule.Set // of the same rules
+	look   lookup
+	record *record // nil if nothing is kept
 }
 
 // listeners are the informer's evaluators. They share what is decoded of an object.
-func (e *Engine) listeners(planned *plan.Informer) []source.Listener {
+func (e *Engine) listeners(planned *plan.Informer, record *record) []source.Listener {
 	byResync := make(map[time.Duration][]*runningRule)
 	for _, r := range e.rules {
 		if slices.Contains(planned.Rules, r.Rule) {
@@ -52,7 +60,12 @@ func (e *Engine) listeners(planned *plan.Informer) []source.Listener {
 	listeners := make([]source.Listener, 0, len(byResync))
 	for _, resync := range slices.Sorted(maps.Keys(byResync)) {
 		evaluator := newEvaluator(byResync[resync], decoder, oldDecoder)
-		listeners = append(listeners, source.Listener{Resync: resync, OnDelta: evaluator.onDelta})
+		listener := source.Listener{Resync: resync, OnDelta: evaluator.onDelta}
+		if record != nil {
+			evaluator.record, listener.OnReturn = record, evaluator.onReturn
+			record.evaluators = append(record.evaluators, evaluator)
+		}
+		listeners = append(listeners, listener)
 	}
 	return listeners
 }
@@ -70,14 +83,20 @@ func (e *evaluator) onDelta(d delta.Delta, tree any) {
 	if tree != nil {
 		e.look.decoder.Remember(d.Object, tree)
 	}
-	defer func() { // tree is not ours for longer
-		e.look.decoder.Forget()
-		e.look.old.Forget()
-	}()
+	defer e.look.forget() // tree is not ours for longer
+	if d.Type == delta.Deleted && e.record.isPart(d.Object) {
+		e.onEnd(d.Object)
+		return
+	}
 	e.set.Each(d, &e.look, func(i int, _ *rule.Rule) {
-		e.look.rule = e.rules[i]
-		e.rules[i].onDelta(d, &e.look)
+		if r := e.rules[i]; !e.record.isLate(r) {
+			e.look.rule = r
+			r.onDelta(d, &e.look)
+		}
 	})
+	if d.Type != delta.Deleted {
+		e.recordInside(d.Object)
+	}
 }
 
 // onDelta offers a change to the lane if the rule selects it. Whatever is wrong with the rule or the object ends here.
@@ -87,12 +106,37 @@ func (r *runningRule) onDelta(d delta.Delta, look *lookup) {
 			r.failures.add(fmt.Errorf("panic: %T", p))
 		}
 	}()
-	match, ok, err := r.Match(d, look)
+	r.offer(r.Match(d, look))
+}
+
+// onDeparture offers the deletion of an object that the rule had inside, whatever its where says of it now.
+func (r *runningRule) onDeparture(last *object.Object, look *lookup) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.failures.add(fmt.Errorf("panic: %T", p))
+		}
+	}()
+	anywhere := r.Rule.Rule
+	anywhere.Where = nil
+	r.offer(anywhere.Match(delta.Delta{Type: delta.Deleted, Object: last}, look))
+}
+
+func (r *runningRule) offer(match rule.Match, ok bool, err error) {
 	r.failures.add(err)
 	if ok {
 		r.matches.Add(1)
 		r.lane.Offer(match)
 	}
+}
+
+// isInside tells whether an object satisfies where.
+func (r *runningRule) isInside(o *object.Object, look *lookup) bool {
+	if r.Where == nil {
+		return true
+	}
+	in, err := r.Where.Bool(&expr.Env{Object: look.Tree(o)})
+	r.failures.add(err)
+	return in
 }
 
 // remerge makes the payload of a change that was merged with what waited. Dispatchers call it, concurrently.
@@ -111,6 +155,12 @@ func (r *runningRule) remerge(d delta.Delta) (payload json.RawMessage, err error
 type lookup struct {
 	decoder, old *object.Decoder
 	rule         *runningRule
+}
+
+// forget lets go of what was decoded.
+func (l *lookup) forget() {
+	l.decoder.Forget()
+	l.old.Forget()
 }
 
 // Tree implements rule.Lookup.

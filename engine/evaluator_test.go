@@ -28,7 +28,7 @@ func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, []source.Lis
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, p.Informers[0], e.listeners(p.Informers[0])
+	return e, p.Informers[0], e.listeners(p.Informers[0], nil)
 }
 
 func configMap(t *testing.T, text string) *object.Object {

@@ -64,9 +64,13 @@ func (e *Engine) RetryLetter(id string) error {
 		}
 		return fmt.Errorf("dead letter %q: there is no rule %q any more: drop the letter, or bring the rule back", id, name)
 	}
+	defer e.durable.begin()()
 	letter, err := e.takeLetter(id)
 	if err != nil {
 		return err
+	}
+	if r.isSecret() { // it may be from before a restart
+		letter.Match.Delta, letter.Match.Payload = r.refill(letter.Match.Delta)
 	}
 	r.lane.Redrive(letter)
 	return nil
@@ -74,6 +78,7 @@ func (e *Engine) RetryLetter(id string) error {
 
 // DropLetter forgets a dead letter. One that is not there is an error that wraps ErrNotFound.
 func (e *Engine) DropLetter(id string) error {
+	defer e.durable.begin()()
 	_, err := e.takeLetter(id)
 	return err
 }
@@ -93,14 +98,11 @@ func (e *Engine) takeLetter(id string) (dispatch.Letter, error) {
 // that wraps ErrNotFound.
 func (e *Engine) SetPaused(rule string, paused bool) error {
 	r := e.rule(rule)
-	switch {
-	case r == nil:
+	if r == nil {
 		return fmt.Errorf("rule %q: %w", rule, ErrNotFound)
-	case paused:
-		r.lane.Pause()
-	default:
-		r.lane.Resume()
 	}
+	defer e.durable.begin()()
+	r.pause(paused)
 	return nil
 }
 

@@ -5,8 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
 )
 
 // Status is how the engine stands: what operators see of it. Reading it is cheap.
@@ -14,7 +16,8 @@ type Status struct {
 	Sources     []SourceStatus
 	Rules       []RuleStatus
 	Handlers    []HandlerStatus
-	DeadLetters int
+	DeadLetters dispatch.MemoryStats
+	State       *state.Status // nil if nothing is kept
 }
 
 // SourceStatus is how a source stands, over all of its informers.
@@ -53,7 +56,11 @@ type HandlerStatus struct {
 
 // Status tells how everything stands now.
 func (e *Engine) Status() Status {
-	status := Status{DeadLetters: e.dead.Len()}
+	status := Status{DeadLetters: e.dead.Stats()}
+	if e.durable != nil {
+		s := e.durable.store.Status()
+		status.State = &s
+	}
 	for _, s := range e.sources {
 		status.Sources = append(status.Sources, s.status())
 	}

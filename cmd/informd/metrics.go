@@ -88,12 +88,18 @@ var (
 	ruleBytes     = desc("informd_rule_queue_bytes", "Size of what waits; objects that are shared count for each.", "rule")
 	ruleAge       = desc("informd_rule_queue_oldest_seconds", "Age of the oldest delivery that has not been acknowledged.", "rule")
 	ruleShortened = desc("informd_rule_queue_shortened_total", "Changes merged because `every` was at its bound.", "rule")
+	ruleAway      = desc("informd_rule_queue_away", "Deliveries that wait on disk alone.", "rule")
 	ruleDropped   = desc("informd_rule_queue_dropped_total", "Changes lost because too many objects of one name waited.", "rule")
 
 	handlerInFlight = desc("informd_handler_in_flight", "Events that are with the handler.", "handler")
 	handlerRestarts = desc("informd_handler_restarts_total", "Starts of the handler's process after the first.", "handler")
 	handlerReady    = desc("informd_handler_ready", "1 if the handler takes events.", "handler")
 	deadLetters     = desc("informd_dead_letters", "Events set aside that could not be delivered.")
+	deadDropped     = desc("informd_dead_letters_dropped_total", "Dead letters that were dropped because there were too many.")
+
+	stateBytes     = desc("informd_state_bytes", "Size of the state directory.")
+	stateUnwritten = desc("informd_state_unwritten_records", "Records of the state that are not on disk yet.")
+	stateDurable   = desc("informd_state_durable", "1 if the state is being written, 0 while the disk does not let it.")
 )
 
 // Describe implements prometheus.Collector.
@@ -101,7 +107,8 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
 		ruleMatches, ruleErrors, ruleDepth, ruleDelayed, ruleBytes, ruleAge, ruleShortened, ruleDropped,
-		handlerInFlight, handlerRestarts, handlerReady, deadLetters,
+		handlerInFlight, handlerRestarts, handlerReady, deadLetters, deadDropped, ruleAway,
+		stateBytes, stateUnwritten, stateDurable,
 	} {
 		out <- d
 	}
@@ -137,6 +144,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(ruleAge, r.Queue.OldestAge.Seconds(), r.Name)
 		counter(ruleShortened, r.Queue.Shortened, r.Name)
 		counter(ruleDropped, r.Queue.Dropped, r.Name)
+		gauge(ruleAway, float64(r.Queue.Away), r.Name)
 	}
 	for _, h := range status.Handlers {
 		gauge(handlerInFlight, float64(h.InFlight), h.Name)
@@ -146,7 +154,13 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		counter(handlerRestarts, uint64(s.Restarts), h.name)
 		gauge(handlerReady, boolean(s.State == host.Ready), h.name)
 	}
-	gauge(deadLetters, float64(status.DeadLetters))
+	gauge(deadLetters, float64(status.DeadLetters.Letters))
+	counter(deadDropped, status.DeadLetters.Dropped)
+	if s := status.State; s != nil {
+		gauge(stateBytes, float64(s.SizeBytes))
+		gauge(stateUnwritten, float64(s.Unwritten))
+		gauge(stateDurable, boolean(s.Trouble == ""))
+	}
 }
 
 func boolean(b bool) float64 {

@@ -29,6 +29,7 @@ type runFlags struct {
 	listen              string
 	logFormat, logLevel string
 	dryRun              bool
+	stateDir, control   string
 }
 
 func newRunCommand() *cobra.Command {
@@ -41,6 +42,9 @@ the handlers gets its time, and informd ends with exit code 0. A second signal e
 
 The cluster is found as kubectl finds it: --kubeconfig, $KUBECONFIG, ~/.kube/config, in-cluster. An API server that
 cannot be reached, or a resource that is not served or not permitted, is waited for.
+
+What was seen and what is owed is kept in the state directory, so that after a restart, however informd ended, handlers
+get what they have not had. One informd has it at a time.
 
 Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the manifests have mistakes.`,
 		Args:                  noArguments,
@@ -75,6 +79,8 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 	f := cmd.Flags()
 	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; default: as kubectl finds it, or in-cluster")
 	f.StringVar(&flags.context, "context", "", "context `NAME` of the kubeconfig; default: the current one")
+	f.StringVar(&flags.stateDir, "state-dir", "", "`DIR` that keeps the state over restarts, or none; default: informd/CLUSTER in $XDG_STATE_HOME or ~/.local/state")
+	f.StringVar(&flags.control, "control", "", "`SOCKET` on which informd answers status, get, dead and rule; default: control.sock in the state directory")
 	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and /metrics, as 127.0.0.1:9180; default: none")
 	choiceFlag(cmd, &flags.logFormat, "log-format", "form of the log", "text", logFormats...)
 	choiceFlag(cmd, &flags.logLevel, "log-level", "least level that is logged", "info", logLevels...)
@@ -97,9 +103,13 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, runDir string
 	if err != nil {
 		return err
 	}
+	_, store, err := openState(flags, restConfig.Host, log)
+	if err != nil {
+		return err
+	}
 	metrics := newMetrics()
 	eng, err := engine.New(compiled, cluster, handlers.byName, engine.Options{
-		Logger: log, Delivered: metrics.delivered, DrainTimeout: drainTimeout,
+		Logger: log, Delivered: metrics.delivered, DrainTimeout: drainTimeout, State: store,
 	})
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 //
 //	/livez    200: the process is there
 //	/readyz   200: every source has caught up with the server, or waits for a resource that is not served; else 503.
-//	          The state of handlers is shown and changes nothing.
+//	          The state of handlers, and whether the state is durable, is shown and changes nothing.
 //	/metrics  Prometheus
 func newMux(eng *engine.Engine, handlers *handlers, metrics *metrics) *http.ServeMux {
 	mux := http.NewServeMux()
@@ -53,6 +53,11 @@ func readiness(status engine.Status, handlers *handlers) (ready bool, report str
 	for _, h := range handlers.hosts {
 		s := h.Status()
 		fmt.Fprintf(&b, "    handler %s: %s%s\n", h.name, s.State, because(s.Reason))
+	}
+	if s := status.State; s != nil && s.Trouble == "" {
+		b.WriteString("    state: durable\n")
+	} else if s != nil {
+		fmt.Fprintf(&b, "    state: NOT durable%s\n", because(s.Trouble))
 	}
 	if ready {
 		b.WriteString("ready\n")

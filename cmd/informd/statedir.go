@@ -4,10 +4,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/informd/informd/engine/state"
 )
 
 // noState is the --state-dir that keeps no state.
@@ -66,4 +69,24 @@ func socketPath(control, stateDir string) string {
 		return ""
 	}
 	return filepath.Join(stateDir, controlSocket)
+}
+
+// openState opens the state directory that run's flags ask for; the store is nil if there is to be none. A dry run has none:
+// it must neither take from what is owed nor add to it.
+func openState(flags runFlags, host string, log *slog.Logger) (dir string, store *state.Store, err error) {
+	dir = flags.stateDir
+	if dir == "" && !flags.dryRun {
+		if dir, err = defaultStateDir(host); err != nil {
+			log.Warn("nothing is kept over a restart", "reason", err)
+			dir = noState
+		}
+	}
+	if dir == noState || flags.dryRun {
+		return noState, nil, nil
+	}
+	store, err = state.Open(dir, state.Options{Logger: log})
+	if locked, ok := errors.AsType[*state.LockedError](err); ok {
+		return "", nil, fmt.Errorf("%w: end that one first, or give this one a directory of its own with --state-dir", locked)
+	}
+	return dir, store, err
 }

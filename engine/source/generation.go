@@ -38,12 +38,16 @@ func (i *Informer) emptyGeneration() {
 // as: Synced or Added.
 func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	s := i.parent
+	saved := i.takeSaved()
+	if saved != nil && saved.ResourceVersion != "" { // all that there was then is known
+		arrival = delta.Added
+	}
 	g := &generation{informer: i, gate: newGate(s.tuning.unreviewed, s.tuning.stalled)}
 	g.wire = &wire{
 		client: i.client, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
 		status: i.status, gate: g.gate, counts: &i.counts, skip: i.unreadable,
 		settle: i.settle,
-		log:    i.log, saved: i.takeSaved(), restored: i.restored, compare: i.compare, caughtUp: newLatch(),
+		log:    i.log, saved: saved, restored: i.restored, compare: i.compare, caughtUp: newLatch(),
 	}
 	// ResyncPeriod stays 0: client-go would hand every object to every listener each time. Resyncs are ours (walk.go).
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

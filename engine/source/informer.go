@@ -65,6 +65,9 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 // Selection is what the informer watches.
 func (i *Informer) Selection() Selection { return i.sel }
 
+// Packer is what packs the texts in the cache.
+func (i *Informer) Packer() *object.Packer { return i.packer }
+
 // Keep says what of objects is of use, from the next that comes on: called before Run, of all. keep is what the cache
 // keeps beside their identity; nil, the default, keeps them whole. view is what listeners are to be told decoded; nil is
 // nothing. Neither may change any more.

@@ -1,0 +1,410 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/integration/apistub"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// life is one daemon's after the other on one state directory.
+type life struct {
+	t      *testing.T
+	server *apistub.Server
+	dir    string
+}
+
+func newLife(t *testing.T) *life {
+	server := apistub.New(t)
+	server.Serve(configMaps, "ConfigMap", true)
+	server.Serve(secrets, "Secret", true)
+	return &life{t, server, filepath.Join(t.TempDir(), "state")}
+}
+
+func (l *life) put(name, size string) {
+	l.server.Apply(configMaps, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":%q}}`, name, size))
+}
+
+func (l *life) delete(name string) { l.server.Delete(configMaps, "shop", name) }
+
+// teller is a handler that writes down what it is told, and answers as a test says.
+type teller struct {
+	mu     sync.Mutex
+	told   []string
+	ids    []string
+	answer func(handler.Event) error
+}
+
+func (h *teller) Ready(context.Context) error { return nil }
+
+func (h *teller) Limit() int { return 8 }
+
+func (h *teller) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	text := fmt.Sprintf("%s %s %s %s→%s", ev.Rule, ev.Event, ev.Name, sizeIn(ev.Old), sizeIn(ev.Object))
+	if ev.Payload != nil {
+		text = fmt.Sprintf("%s %s %s %s", ev.Rule, ev.Event, ev.Name, ev.Payload)
+	}
+	if ev.Attempt > 1 {
+		text += fmt.Sprintf(" #%d", ev.Attempt)
+	}
+	h.told, h.ids = append(h.told, text), append(h.ids, ev.ID)
+	if h.answer != nil {
+		return handler.Answer{}, h.answer(ev)
+	}
+	return handler.Answer{}, nil
+}
+
+func sizeIn(o []byte) string {
+	_, size, _ := strings.Cut(string(o), `"size":"`)
+	size, _, _ = strings.Cut(size, `"`)
+	return size
+}
+
+// run runs a daemon until until holds, and what has been told is on disk. It returns what was told, sorted.
+func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bool) []string {
+	l.t.Helper()
+	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
+	p, more := plan.Compile(c)
+	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
+		l.t.Fatal(mistakes)
+	}
+	httpClient, err := rest.HTTPClientFor(l.server.Config())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfig(l.server.Config())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(testWriter{l.t}, nil))
+	store, err := state.Open(l.dir, state.Options{Logger: log})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	e, err := New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
+		Logger: log, State: store,
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(l.t.Context())
+	done := make(chan error)
+	go func() { done <- e.Run(ctx) }()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		h.mu.Lock()
+		told := slices.Clone(h.told)
+		h.mu.Unlock()
+		ready := true
+		for _, s := range e.Status().Sources {
+			ready = ready && s.Ready
+		}
+		if ready && until(e, told) {
+			break
+		}
+		if time.Now().After(deadline) {
+			l.t.Errorf("waited in vain; told %q", told)
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		l.t.Fatal(err)
+	}
+	told := slices.Clone(h.told)
+	slices.Sort(told)
+	return told
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// n waits for so many events.
+func n(n int) func(*Engine, []string) bool {
+	return func(_ *Engine, told []string) bool { return len(told) >= n }
+}
+
+func (l *life) expect(got []string, want ...string) {
+	l.t.Helper()
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		l.t.Errorf("told (-want +got)\n%s", diff)
+	}
+}
+
+const mapSource = oneHandler + `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: maps}
+spec: {resource: v1/configmaps}
+`
+
+func aRule(name, spec string) string {
+	return fmt.Sprintf("---\napiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: %s}\nspec: {source: maps, handler: record%s}\n", name, spec)
+}
+
+func TestARestartDeliversWhatWasMissed(t *testing.T) {
+	l := newLife(t)
+	for _, name := range []string{"a", "b", "c"} {
+		l.put(name, "1")
+	}
+	rules := mapSource + aRule("all", "")
+	l.expect(l.run(rules, new(teller), n(3)), "all synced a →1", "all synced b →1", "all synced c →1")
+	l.put("a", "2")
+	l.delete("b")
+	l.put("d", "1")
+	lists := l.server.Requests().WatchLists[configMaps]
+	l.expect(l.run(rules, new(teller), n(3)), "all updated a 1→2", "all deleted b →1", "all added d →1")
+	if got := l.server.Requests().WatchLists[configMaps]; got != lists {
+		t.Errorf("%d more lists", got-lists)
+	}
+	l.delete("d")
+	l.server.Expire()
+	l.put("c", "2")
+	l.server.Expire()
+	l.expect(l.run(rules, new(teller), n(2)), "all updated c 1→2", "all deleted d →1")
+	l.expect(l.run(rules, new(teller), n(0)))
+}
+
+func TestRulesThatAreNewOrChanged(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.put("b", "2")
+	l.put("c", "3")
+	before := mapSource + aRule("all", "") + aRule("some", `, where: object.data.size != "3"`)
+	l.expect(l.run(before, new(teller), n(5)), "all synced a →1", "all synced b →2", "all synced c →3", "some synced a →1", "some synced b →2")
+	l.put("a", "4") // it stays inside of some, whatever that means
+	l.put("d", "1") // which never was
+	after := mapSource + aRule("all", "") + aRule("some", `, where: object.data.size != "2"`) + aRule("other", `, where: object.data.size == "3"`)
+	l.expect(l.run(after, new(teller), n(7)),
+		"all updated a 1→4", "all added d →1",
+		"some deleted b →2", "some synced a →4", "some synced c →3", "some synced d →1",
+		"other synced c →3")
+	l.put("c", "2")
+	l.expect(l.run(after, new(teller), n(3)), "all updated c 3→2", "some deleted c →3", "other deleted c →3")
+}
+
+// What fell out of a rule because the object is gone, or another, is deleted too.
+func TestAChangedRuleHearsOfWhatIsGone(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.put("b", "1")
+	l.run(mapSource+aRule("r", ""), new(teller), n(2))
+	l.delete("a")
+	l.delete("b")
+	l.put("b", "2")
+	l.expect(l.run(mapSource+aRule("r", `, where: object.data.size == "2"`), new(teller), n(3)),
+		"r deleted a →1", "r deleted b →1", "r synced b →2")
+}
+
+func TestARuleThatComesBackIsNew(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	all, other := mapSource+aRule("all", ""), mapSource+aRule("other", "")
+	l.run(all, new(teller), n(1))
+	l.expect(l.run(other, new(teller), n(1)), "other synced a →1")
+	l.put("a", "2")
+	l.expect(l.run(all, new(teller), n(1)), "all synced a →2")
+}
+
+func TestDeliveriesThatWaitSurvive(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	rules := strings.Replace(mapSource, "attempts: 2", "attempts: 0", 1) + aRule("all", "") + aRule("each", ", delivery: every")
+	busy := &teller{answer: func(handler.Event) error { return errors.New("not now") }}
+	l.run(rules, busy, n(4)) // two attempts of each
+	l.put("a", "2")
+	busy.told = nil
+	l.run(rules, busy, n(4))
+	slices.Sort(busy.ids)
+	ids := slices.Compact(busy.ids)
+	h := &teller{}
+	told := l.run(rules, h, n(3))
+	for i, text := range told {
+		told[i], _, _ = strings.Cut(text, " #")
+	}
+	l.expect(told, "all synced a →2", "each synced a →1", "each updated a 1→2")
+	for _, id := range h.ids {
+		if !slices.Contains(ids, id) && !strings.HasPrefix(id, "each/") { // of each, the second never had its turn
+			t.Errorf("%s is new: %q", id, ids)
+		}
+	}
+	l.expect(l.run(rules, new(teller), n(0)))
+}
+
+func TestDeadLettersSurvive(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.put("b", "1")
+	rules := mapSource + aRule("all", "")
+	refuse := &teller{answer: func(ev handler.Event) error { return handler.Reject(errors.New("never " + ev.Name)) }}
+	l.run(rules, refuse, func(e *Engine, _ []string) bool { return e.Status().DeadLetters.Letters == 2 })
+	h := new(teller)
+	l.expect(l.run(rules, h, func(e *Engine, told []string) bool {
+		letters, err := e.Letters()
+		if err != nil || len(told)+len(letters) < 2 {
+			t.Fatal(letters, err)
+		}
+		for _, letter := range letters {
+			if letter.Key.Name == "b" {
+				if letter.Reason != "rejected: never b" || letter.Attempts != 1 {
+					t.Errorf("it is %+v", letter)
+				}
+				continue
+			}
+			if err := e.RetryLetter(letter.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return len(told) == 1
+	}), "all synced a →1 #2")
+	l.run(rules, new(teller), func(e *Engine, _ []string) bool {
+		letters, _ := e.Letters()
+		if len(letters) != 1 || letters[0].Key.Name != "b" {
+			t.Errorf("the letters are %v", letters)
+		}
+		return true
+	})
+}
+
+func TestAPauseSurvives(t *testing.T) {
+	l := newLife(t)
+	rules := mapSource + aRule("all", "")
+	pause := func(paused bool) func(*Engine, []string) bool {
+		return func(e *Engine, _ []string) bool {
+			if err := e.SetPaused("all", paused); err != nil {
+				t.Fatal(err)
+			}
+			return true
+		}
+	}
+	l.run(rules, new(teller), pause(true))
+	l.put("a", "1")
+	l.expect(l.run(rules, new(teller), func(e *Engine, _ []string) bool {
+		s := e.Status().Rules[0]
+		return s.Paused && s.Queue.Waiting+s.Queue.Away == 1
+	}))
+	h := new(teller)
+	l.expect(l.run(rules, h, func(e *Engine, told []string) bool { return pause(false)(e, told) && len(told) == 1 }), "all added a →1")
+}
+
+func TestWhatIsKeptMayGrow(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.put("b", "1")
+	l.put("c", "1")
+	needed := func(payload string) string {
+		return strings.Replace(mapSource, "configmaps}", "configmaps, keep: needed}", 1) +
+			aRule("r", ", where: object.metadata.name != nil, payload: "+payload)
+	}
+	l.run(needed("object.metadata.name"), new(teller), n(3))
+	l.put("a", "2")
+	l.delete("b")
+	more := needed("object.data.size")
+	l.expect(l.run(more, new(teller), n(2)), `r synced a "2"`, `r deleted b null`)
+	l.put("c", "2")
+	l.expect(l.run(more, new(teller), n(1)), `r updated c "2"`)
+	l.put("c", "3")
+	l.expect(l.run(needed("[old.data.size, object.data.size]"), new(teller), n(1)), `r updated c ["2","3"]`)
+}
+
+const secretSource = oneHandler + `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: maps}
+spec: {resource: v1/secrets}
+`
+
+func TestOfSecretsNothingIsWritten(t *testing.T) {
+	l := newLife(t)
+	put := func(name, size, value string) {
+		l.server.Apply(secrets, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":%q,"value":%q}}`, name, size, value))
+	}
+	const value = "SSBhbSBhIHNlY3JldA=="
+	for _, name := range []string{"a", "b", "c", "d"} {
+		put(name, "1", value)
+	}
+	rules := strings.Replace(secretSource, "attempts: 2", "attempts: 0", 1) +
+		aRule("all", "") + aRule("ones", `, where: object.data.size == "1"`) + aRule("values", `, payload: object.data.value`)
+	stuck := &teller{answer: func(ev handler.Event) error {
+		switch {
+		case ev.Name == "d" && ev.Rule == "all":
+			return handler.Reject(errors.New("I do not like " + value))
+		case ev.Name == "c":
+			return errors.New("not now, " + value)
+		}
+		return nil
+	}}
+	l.run(rules, stuck, func(e *Engine, told []string) bool { return len(told) >= 12 && e.Status().DeadLetters.Letters == 1 })
+	l.nowhere(value)
+	put("a", "2", value)
+	l.server.Delete(secrets, "shop", "b")
+	h := new(teller)
+	told := l.run(rules, h, n(9))
+	for i, text := range told {
+		told[i], _, _ = strings.Cut(text, " #")
+	}
+	l.expect(told,
+		"all synced a →2", "all deleted b →", "all synced c →1",
+		"ones deleted a →", "ones deleted b →", "ones synced c →1",
+		fmt.Sprintf("values synced a %q", value), "values deleted b null", fmt.Sprintf("values synced c %q", value))
+	l.nowhere(value)
+	l.expect(l.run(rules, new(teller), n(0)))
+	// The letter is filled again.
+	l.expect(l.run(rules, new(teller), func(e *Engine, told []string) bool {
+		letters, _ := e.Letters()
+		for _, letter := range letters {
+			if strings.Contains(letter.Reason, value) {
+				t.Error("its reason was kept")
+			}
+			if err := e.RetryLetter(letter.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return len(told) == 1
+	}), "all synced d →1 #2")
+}
+
+// nowhere checks that no file of the state has the text.
+func (l *life) nowhere(text string) {
+	l.t.Helper()
+	files := 0
+	err := filepath.WalkDir(l.dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		files++
+		content, err := os.ReadFile(path)
+		if err == nil && strings.Contains(string(content), text) {
+			l.t.Errorf("%s has it", path)
+		}
+		return err
+	})
+	if err != nil || files == 0 {
+		l.t.Error(files, err)
+	}
+}

@@ -1,0 +1,66 @@
+package engine
+
+import (
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/state"
+)
+
+// laneStore records the deliveries of one rule.
+type laneStore struct {
+	lane *state.Lane
+	rule *runningRule
+}
+
+func (s *laneStore) Put(n uint64, key delta.Key, w dispatch.Waiting) {
+	s.lane.Put(n, key, state.Delivery(w))
+}
+
+func (s *laneStore) Delete(n uint64, key delta.Key) { s.lane.Delete(n, key) }
+
+func (s *laneStore) Room(size int64) bool { return s.lane.Room(size) }
+
+// Load implements dispatch.LaneStore. Deliveries of secrets have nothing but identities until the cache has them.
+func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]dispatch.Numbered, error) {
+	if s.rule.isSecret() && !s.rule.view.HasSynced() {
+		return nil, nil
+	}
+	found, err := s.lane.Load(key, after, maxItems, maxBytes)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]dispatch.Numbered, 0, len(found))
+	for _, f := range found {
+		w := dispatch.Waiting(f.Delivery)
+		if s.rule.isSecret() {
+			w.Delta, w.Payload = s.rule.refill(w.Delta)
+			w.Stale = false
+		}
+		out = append(out, dispatch.Numbered{N: f.N, Waiting: w})
+	}
+	return out, nil
+}
+
+// refill fills a change of a secret, of which only identities were kept, from the cache: as the object is by now. What is not
+// there any more was deleted.
+func (r *runningRule) refill(d delta.Delta) (delta.Delta, []byte) {
+	o, ok := r.view.Get(d.Object.Namespace(), d.Object.Name())
+	switch {
+	case d.Type == delta.Deleted:
+	case ok && o.UID() == d.Object.UID():
+		d.Object = o
+	default:
+		d = delta.Delta{Type: delta.Deleted, Object: d.Object}
+	}
+	if r.Payload == nil {
+		return d, nil
+	}
+	payload, err := r.remerge(d)
+	if err != nil {
+		payload = []byte("null")
+	}
+	return d, payload
+}
+
+// isSecret tells whether the rule is about objects of which no text may be kept.
+func (r *runningRule) isSecret() bool { return r.Source.Resource == secrets }

@@ -1,0 +1,277 @@
+package engine
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
+)
+
+// secrets are the resource of whose objects no text is ever written.
+var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+
+// record is what the state is told of one informer, in the informer's callback. It also knows what was saved of it, until that
+// was followed up.
+type record struct {
+	*state.Store
+	id         string
+	informer   *state.Informer
+	source     *source.Informer
+	keep       *object.Paths
+	secret     bool
+	rules      []*runningRule
+	evaluators []*evaluator
+
+	inside []string // of a secret: the rules with a where that it is inside of
+	saved  *saved   // nil once it was followed up
+}
+
+// saved is what was saved of an informer, while it is followed up.
+type saved struct {
+	objects map[delta.Key]*object.Object
+	inside  map[delta.Key][]string // of secrets
+	// before is, for each rule that saw the informer when this was saved, what its where was then.
+	before map[*runningRule]where
+	// late are the rules that are new here, or whose where is another. They hear of changes only when the informer has
+	// caught up: then they are told what the difference makes, once.
+	late map[*runningRule]bool
+}
+
+// where is a membership.
+type where struct {
+	program *expr.Program // nil: every object
+}
+
+// newRecord is the record of an informer; nil if nothing is kept.
+func (e *Engine) newRecord(planned *plan.Informer, of *source.Informer) *record {
+	if e.durable == nil {
+		return nil
+	}
+	r := &record{
+		Store: e.durable.store, id: informerID(planned), source: of, keep: planned.Keep,
+		secret: planned.Resource == secrets,
+	}
+	r.informer = r.Store.Informer(r.id, state.InformerOptions{Packer: of.Packer(), Kept: kept(planned.Keep), Secret: r.secret})
+	for _, rule := range e.rules {
+		if slices.Contains(planned.Rules, rule.Rule) {
+			r.rules = append(r.rules, rule)
+		}
+	}
+	e.durable.records[planned] = r
+	return r
+}
+
+// Put implements source.Record.
+func (r *record) Put(o *object.Object) {
+	r.informer.Put(o, slices.Clone(r.inside))
+	r.inside = r.inside[:0]
+}
+
+// Delete implements source.Record.
+func (r *record) Delete(key delta.Key) {
+	r.informer.Delete(key)
+	r.inside = r.inside[:0]
+}
+
+// Version implements source.Record.
+func (r *record) Version(version string) { r.informer.Version(version) }
+
+// takeUp has the informer go on from a snapshot.
+func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
+	if len(snapshot.Objects) == 0 && snapshot.ResourceVersion == "" {
+		r.source.Restore(source.Saved{}, r)
+		return
+	}
+	partial := r.secret || !covers(snapshot.Kept, r.keep)
+	s := &saved{inside: snapshot.Inside, before: make(map[*runningRule]where), late: make(map[*runningRule]bool)}
+	for _, rule := range r.rules {
+		known, ok := rules[rule.Name]
+		ok = ok && slices.Contains(known.Informers, r.id)
+		before, err := whereOf(known.Where)
+		if ok && err == nil {
+			s.before[rule] = before
+		}
+		if !ok || err != nil || known.Where != rule.whereText() {
+			s.late[rule] = true
+			rule.follow(r)
+		}
+	}
+	if partial || len(s.late) > 0 {
+		s.objects = make(map[delta.Key]*object.Object, len(snapshot.Objects))
+		for _, o := range snapshot.Objects {
+			s.objects[delta.Delta{Object: o}.Key()] = o
+		}
+	}
+	r.saved = s
+	r.source.Restore(source.Saved{Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: partial}, r)
+}
+
+func whereOf(text string) (where, error) {
+	if text == "" {
+		return where{}, nil
+	}
+	program, err := expr.Compile(text, expr.Options{Scope: expr.Where})
+	return where{program}, err
+}
+
+// was tells whether a rule had an object of which o was saved inside.
+func (s *saved) was(r *runningRule, o *object.Object, secret bool) bool {
+	before, seen := s.before[r]
+	switch {
+	case !seen:
+		return false
+	case before.program == nil:
+		return true
+	case secret:
+		return slices.Contains(s.inside[delta.Delta{Object: o}.Key()], r.Name)
+	}
+	in, _ := before.program.Bool(&expr.Env{Object: o.Decode(before.program.Paths())})
+	return in
+}
+
+// isLate tells whether a rule does not hear of changes yet.
+func (r *record) isLate(rule *runningRule) bool {
+	return r != nil && r.saved != nil && r.saved.late[rule]
+}
+
+// isPart tells whether an object is known from what was saved only, and of that a part was saved.
+func (r *record) isPart(o *object.Object) bool {
+	return r != nil && r.saved != nil && r.saved.objects != nil && r.saved.objects[delta.Delta{Object: o}.Key()] == o
+}
+
+// Complete implements source.Record. Rules that are late are told what is different for them.
+func (r *record) Complete(known iter.Seq[*object.Object]) {
+	s := r.saved
+	if s == nil {
+		return
+	}
+	if len(s.late) > 0 {
+		r.catchUp(s, known)
+	}
+	r.saved = nil
+	r.Begin()
+	defer r.End()
+	for rule := range s.late {
+		rule.followed(r)
+		rule.settle()
+	}
+}
+
+// chunk is how many objects rules that are late are told of at a time.
+const chunk = 500
+
+// catchUp tells each rule that is late of what is inside, as Synced, and of what fell out, as Deleted.
+func (r *record) catchUp(s *saved, known iter.Seq[*object.Object]) {
+	told := 0
+	r.Begin()
+	defer func() { r.End() }()
+	pause := func() {
+		if told++; told%chunk == 0 {
+			r.End()
+			r.Begin()
+		}
+	}
+	round := time.Now().Unix()
+	for _, e := range r.evaluators {
+		for o := range known {
+			before := s.objects[delta.Delta{Object: o}.Key()]
+			if before != nil && before.UID() != o.UID() {
+				e.late(s, func(rule *runningRule) { rule.fellOut(s, before, r.secret, &e.look) })
+				before = nil
+			}
+			e.late(s, func(rule *runningRule) { rule.compare(s, before, o, round, r.secret, &e.look) })
+			e.look.forget()
+			pause()
+		}
+	}
+	there := make(map[delta.Key]bool)
+	for o := range known {
+		there[delta.Delta{Object: o}.Key()] = true
+	}
+	for _, e := range r.evaluators {
+		for key, before := range s.objects {
+			if !there[key] {
+				e.late(s, func(rule *runningRule) { rule.fellOut(s, before, r.secret, &e.look) })
+				e.look.forget()
+				pause()
+			}
+		}
+	}
+}
+
+// late calls f for each rule that is late.
+func (e *evaluator) late(s *saved, f func(*runningRule)) {
+	for _, r := range e.rules {
+		if s.late[r] {
+			e.look.rule = r
+			f(r)
+		}
+	}
+}
+
+// compare tells the rule of an object that there was when the state was saved, as before, or was not, and now is o.
+func (r *runningRule) compare(s *saved, before, o *object.Object, round int64, secret bool, look *lookup) {
+	was := before != nil && s.was(r, before, secret)
+	switch {
+	case r.isInside(o, look):
+		if !was {
+			round = 0 // as at first sight
+		}
+		r.onDelta(delta.Delta{Type: delta.Synced, Object: o, Round: round}, look)
+	case was:
+		r.onDeparture(before, look)
+	}
+}
+
+// fellOut tells the rule of an object that is gone, if it was inside.
+func (r *runningRule) fellOut(s *saved, before *object.Object, secret bool, look *lookup) {
+	if s.was(r, before, secret) {
+		r.onDeparture(before, look)
+	}
+}
+
+// onReturn implements source.Listener.
+func (e *evaluator) onReturn(o, before *object.Object, tree any) {
+	s := e.record.saved
+	if tree != nil {
+		e.look.decoder.Remember(o, tree)
+	}
+	defer e.look.forget()
+	round := time.Now().Unix()
+	for _, r := range e.rules {
+		if e.look.rule = r; !s.late[r] && o.ResourceVersion() != before.ResourceVersion() {
+			r.compare(s, before, o, round, e.record.secret, &e.look)
+		}
+	}
+	e.recordInside(o)
+}
+
+// onEnd tells of the deletion of an object of which only a part was saved.
+func (e *evaluator) onEnd(part *object.Object) {
+	defer e.look.forget()
+	for _, r := range e.rules {
+		if e.look.rule = r; !e.record.saved.late[r] {
+			r.fellOut(e.record.saved, part, e.record.secret, &e.look)
+		}
+	}
+}
+
+// recordInside notes which rules a secret is inside of: from what is kept of it that could not be told.
+func (e *evaluator) recordInside(o *object.Object) {
+	if e.record == nil || !e.record.secret {
+		return
+	}
+	for _, r := range e.rules {
+		if r.Where != nil && r.isInside(o, &e.look) {
+			e.record.inside = append(e.record.inside, r.Name)
+		}
+	}
+}
