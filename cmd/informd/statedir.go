@@ -86,7 +86,7 @@ func openState(flags runFlags, host string, log *slog.Logger) (dir string, store
 	}
 	store, err = state.Open(dir, state.Options{Logger: log})
 	if locked, ok := errors.AsType[*state.LockedError](err); ok {
-		return "", nil, fmt.Errorf("%w: end that one first, or give this one a directory of its own with --state-dir", locked)
+		return "", nil, fmt.Errorf("%w with --state-dir", locked)
 	}
 	return dir, store, err
 }

@@ -18,9 +18,8 @@ type generation struct {
 	store    cache.Indexer
 	gate     *gate
 
-	shared     cache.SharedIndexInformer // nil in an empty generation
-	registered cache.ResourceEventHandlerRegistration
-	wire       *wire
+	shared cache.SharedIndexInformer // nil in an empty generation
+	wire   *wire
 }
 
 // emptyGeneration makes one that never runs, and the present one of it: an empty store with all indexes.
@@ -63,7 +62,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	// What goes wrong is told by the wire. Neither error can be: both are about informers that have started.
 	_ = g.shared.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	silent := logr.Discard()
-	g.registered, _ = g.shared.AddEventHandlerWithOptions(&handler{g: g, arrival: arrival}, cache.HandlerOptions{Logger: &silent})
+	_, _ = g.shared.AddEventHandlerWithOptions(&handler{g: g, arrival: arrival}, cache.HandlerOptions{Logger: &silent})
 	g.store = g.shared.GetIndexer()
 	i.present.Store(g)
 	return g
@@ -80,18 +79,10 @@ func (g *generation) run(ctx context.Context) (reason string) {
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
-		case <-g.registered.HasSyncedChecker().Done():
+		case <-g.wire.caughtUp.closed:
+			g.informer.status.listed(g.informer.counts.objects.Load())
 		case <-ctx.Done():
-			return
 		}
-		if g.wire.resumed.Load() {
-			select {
-			case <-g.wire.caughtUp.closed:
-			case <-ctx.Done():
-				return
-			}
-		}
-		g.informer.status.listed(g.informer.counts.objects.Load())
 	})
 	g.shared.RunWithContext(ctx)
 	g.wire.calls.close()

@@ -41,7 +41,6 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 		w.compare()
 		return nil, false
 	}
-	w.resumed.Store(true)
 	out = &watching{wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead), current: current}
 	go func() {
 		defer w.calls.end()
