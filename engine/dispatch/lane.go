@@ -81,6 +81,11 @@ func (l *Lane) Restore(key delta.Key, count int, first, last uint64, bytes int64
 	l.queue.Restore(key, count, first, last, bytes)
 }
 
+// Doubt says whether what is offered from now on may have been delivered already: after a restart, what the API server tells
+// once more, because the program was killed before it was recorded. Of such an object a deletion is always delivered, while
+// the addition and the deletion of one that is new cancel each other out.
+func (l *Lane) Doubt(on bool) { l.queue.Doubt(on) }
+
 // Offer hands over a match, within the Journal's Begin and End. It never blocks.
 func (l *Lane) Offer(m rule.Match) {
 	l.queue.Add(m.Delta.Key(), delivery{match: m})

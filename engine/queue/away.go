@@ -18,8 +18,9 @@ type away[V any] struct {
 	rest   time.Time // none of them was added before; of what was restored, when it was
 	misses int       // how often in a row nothing could be loaded
 
-	restored bool // the first of them may have been handed out before the queue was made
-	sealed   bool // a record behind them has changed or gone, so that nothing more can go away
+	redriven []uint64 // numbers between those that are away of what was redriven since; as many as were asked for
+	restored bool     // the first of them may have been handed out before the queue was made
+	sealed   bool     // a record behind them has changed or gone, so that nothing more can go away
 
 	behind *element[*value[V]] // the first of what waits in memory behind them, or nil
 
@@ -60,7 +61,7 @@ func (q *Queue[K, V]) leaving(e *entry[K, V], since time.Time) *away[V] {
 		heap.Push(&q.past, e)
 	}
 	if !e.away.open() {
-		e.away.rest, e.away.sealed, e.away.misses = since, false, 0
+		e.away.rest, e.away.sealed, e.away.misses, e.away.redriven = since, false, 0, nil
 	}
 	return e.away
 }
@@ -93,7 +94,7 @@ func (q *Queue[K, V]) leaveToStore(e *entry[K, V], v V, size int64) bool {
 	}
 	a.last = n
 	q.count(a, 1, size)
-	q.opts.Store.Put(n, e.key, Record[V]{Value: v, Since: now})
+	q.opts.Store.Put(n, e.key, Record[V]{Value: v, Since: now, Sent: q.doubt})
 	return true
 }
 

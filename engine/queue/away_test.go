@@ -2,6 +2,8 @@ package queue
 
 import (
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -332,4 +334,119 @@ func TestSupply(t *testing.T) {
 	}
 	equal(t, "stats", q.Stats(), Stats{})
 	equal(t, "supply", q.supply, 0)
+}
+
+// lockedDisk is a disk for several goroutines, that writes whenever it is read.
+type lockedDisk struct {
+	mu sync.Mutex
+	disk
+}
+
+func (d *lockedDisk) Put(n uint64, key string, r Record[change]) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.disk.Put(n, key, r)
+}
+
+func (d *lockedDisk) Delete(n uint64, key string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.disk.Delete(n, key)
+}
+
+func (d *lockedDisk) Load(key string, after uint64, maxItems int, maxBytes int64) ([]Numbered[change], error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.write()
+	return d.disk.Load(key, after, maxItems, maxBytes)
+}
+
+// Producers, consumers and who loads at once: per key, each value comes, in order.
+func TestConcurrentLoading(t *testing.T) {
+	const keys, states = 8, 300
+	wake := func(c chan struct{}) func() {
+		return func() {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		}
+	}
+	ready, hungry := make(chan struct{}, 1), make(chan struct{}, 1)
+	d := &lockedDisk{disk: *newDisk(t)}
+	q := newChanges(Options[string, change]{
+		Every: true, MaxItems: 20, Size: sizeOf, Store: d, Ready: wake(ready), Hungry: wake(hungry),
+	})
+	finished := make(chan struct{})
+	var producers, others, finals sync.WaitGroup
+	finals.Add(keys)
+	for k := range keys {
+		producers.Go(func() {
+			for state := range states {
+				q.Add(fmt.Sprint(k), change{"updated", "1", state})
+			}
+		})
+	}
+	others.Go(func() {
+		for {
+			if err := refill(q); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-hungry:
+			case <-finished:
+				return
+			}
+		}
+	})
+	var last [keys]atomic.Int64
+	for range 3 {
+		others.Go(func() {
+			for {
+				item, ok := q.Take()
+				if !ok {
+					select {
+					case <-ready:
+						continue
+					case <-finished:
+						return
+					}
+				}
+				k, state := int(item.Key[0]-'0'), int64(item.Value.state)
+				if item.Value.state%50 == 7 && item.Value.kind == "updated" {
+					q.Retry(item.Key, change{"retried", "1", item.Value.state}, time.Microsecond)
+					continue
+				}
+				if !last[k].CompareAndSwap(state, state+1) {
+					t.Errorf("key %d: %d, want %d", k, state, last[k].Load())
+				}
+				q.Done(item.Key)
+				if state == states-1 {
+					finals.Done()
+				}
+			}
+		})
+	}
+	producers.Wait()
+	finals.Wait()
+	close(finished)
+	others.Wait()
+	equal(t, "stats", q.Stats(), Stats{})
+	equal(t, "records", len(d.all()), 0)
+}
+
+// A queue that is closed while it is loaded takes nothing in.
+func TestCloseWhileLoading(t *testing.T) {
+	d := newDisk(t)
+	o := Options[string, change]{Every: true, Size: sizeOf, Store: d}
+	newQueue := newChanges(o)
+	newQueue.Add("web", change{"added", "1", 1})
+	d.write()
+	q := d.crash(o)
+	if more, err := q.Refill(q.Close, nothing); err != nil || !more {
+		t.Fatal(more, err)
+	}
+	takeNone(t, q)
+	equal(t, "stats", q.Stats(), Stats{})
+	equal(t, "records", len(d.all()), 1)
 }

@@ -101,14 +101,13 @@ func (q *Queue[K, V]) nextNumber() uint64 {
 	return q.number
 }
 
-// nextRedriven is the number of a value that goes before all that are not redriven, also after a restart.
+// nextRedriven is the number of a value that goes before all that are not redriven, also after a restart. It is made of the
+// time: what is left of the redriven is not told by Restore, and has lower ones.
 func (q *Queue[K, V]) nextRedriven() uint64 {
-	q.redriven = max(q.redriven+1, numberOf(time.Now()))
+	now := min(max(time.Now().UnixNano(), 0), firstNumber-1) // which it reaches in 2116
+	q.redriven = max(q.redriven+1, uint64(now))
 	return q.redriven
 }
-
-// numberOf makes a number of the time, so that those of one run of the program are above those of the run before.
-func numberOf(t time.Time) uint64 { return uint64(min(max(t.UnixNano(), 0), firstNumber-1)) }
 
 // record records val, which waits.
 func (q *Queue[K, V]) record(e *entry[K, V], val *value[V]) {

@@ -3,6 +3,7 @@ package queue
 import (
 	"container/heap"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -78,7 +79,7 @@ func (q *Queue[K, V]) feed(r request[K], loaded []Numbered[V], err error) (news,
 			break
 		}
 		a.after = v.N
-		if v.N >= firstNumber || v.N <= q.began { // else it was redriven since, and has never been away
+		if !slices.Contains(a.redriven, v.N) {
 			q.insert(e, v)
 			found++
 		}

@@ -77,6 +77,7 @@ type Queue[K comparable, V any] struct {
 
 	mu     sync.Mutex
 	closed bool
+	doubt  bool               // see Doubt
 	keys   map[K]*entry[K, V] // those with a value that waits or is in flight
 	peak   int                // the most keys since the map was made
 	ready  list[*entry[K, V]]
@@ -89,7 +90,6 @@ type Queue[K comparable, V any] struct {
 
 	number   uint64 // the last that was given to a value
 	redriven uint64 // the last that was given to one that is redriven
-	began    uint64 // no number of a redriven value that was restored is above it
 
 	age       list[*value[V]] // what waits or is in flight and was never away, in the order in which it was added
 	past      past[K, V]      // the rest
@@ -140,10 +140,7 @@ func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
 	if o.MaxPerKey <= 0 {
 		o.MaxPerKey = DefaultMaxPerKey
 	}
-	now := numberOf(time.Now())
-	return &Queue[K, V]{
-		opts: o, keys: make(map[K]*entry[K, V]), number: firstNumber - 1, redriven: now, began: now,
-	}
+	return &Queue[K, V]{opts: o, keys: make(map[K]*entry[K, V]), number: firstNumber - 1}
 }
 
 // Add puts v behind what waits for key, or merges it with the last of that. It never blocks.
@@ -173,12 +170,21 @@ func (q *Queue[K, V]) add(key K, v V) news {
 		}
 	}
 	val := q.newValue(v, q.nextNumber(), size)
+	val.sent = q.doubt
 	q.wait(e, val, nil)
 	if e.away.open() && e.away.behind == nil {
 		e.away.behind = &val.place
 	}
 	q.record(e, val)
 	return q.news(q.settle(e))
+}
+
+// Doubt says whether what is added from now on may have been handed out before, by a program that was killed before that was
+// recorded. It is merged accordingly.
+func (q *Queue[K, V]) Doubt(on bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.doubt = on
 }
 
 // Redrive hands out v, which was given up before, once more: as it is, never merged, and before all that waits for key.
@@ -194,6 +200,9 @@ func (q *Queue[K, V]) redrive(key K, v V) news {
 	e := q.entry(key)
 	val := q.newValue(v, q.nextRedriven(), q.opts.Size(v))
 	val.sent, val.redriven = true, true
+	if e.away.open() && e.away.after < firstNumber {
+		e.away.redriven = append(e.away.redriven, val.n)
+	}
 	q.wait(e, val, e.afterRedriven())
 	q.record(e, val)
 	return q.news(q.settle(e))
