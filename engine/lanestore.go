@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/state"
 )
+
+var errNotSynced = errors.New("the source has not synced yet")
 
 // laneStore records the deliveries of one rule.
 type laneStore struct {
@@ -20,10 +24,11 @@ func (s *laneStore) Delete(n uint64, key delta.Key) { s.lane.Delete(n, key) }
 
 func (s *laneStore) Room(size int64) bool { return s.lane.Room(size) }
 
-// Load implements dispatch.LaneStore. Deliveries of secrets have nothing but identities until the cache has them.
+// Load implements dispatch.LaneStore. Nothing is there yet while the cache is not: deliveries of secrets are filled from it,
+// and payloads that merging has them made anew may look into it.
 func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]dispatch.Numbered, error) {
-	if s.rule.isSecret() && !s.rule.view.HasSynced() {
-		return nil, nil
+	if (s.rule.isSecret() || s.rule.Payload.ReadsChange()) && !s.rule.view.HasSynced() {
+		return nil, errNotSynced
 	}
 	found, err := s.lane.Load(key, after, maxItems, maxBytes)
 	if err != nil {
