@@ -149,6 +149,9 @@ func (w *walk) advance(ev Event, c claim) {
 	step := w.steps[c.step]
 	known := w.present && w.life == c.life
 	crashed := w.trial.crashed(w.last, ev.At)
+	if crashed && w.lost(c.step, c.step+1) {
+		skipped = true // it was found by comparison with what the disk knew, which may be less than was told
+	}
 	switch ev.Kind {
 	case "added", "synced":
 		if known && !crashed {
