@@ -135,7 +135,8 @@ Start with:  informd check -f RULES    and then    informd run -f RULES`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("informd {{.Version}}\n")
-	root.AddCommand(newRunCommand(), newCheckCommand(), newHandlerCommand(), newVersionCommand())
+	root.AddCommand(newRunCommand(), newCheckCommand(), newHandlerCommand(), newVersionCommand(),
+		newStatusCommand(), newGetCommand(), newDeadCommand(), newRuleCommand())
 	root.InitDefaultCompletionCmd()
 	if completion, _, err := root.Find([]string{"completion"}); err == nil { // cobra's own; it would take any shell's name
 		completion.Args = aCommand

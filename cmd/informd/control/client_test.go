@@ -215,8 +215,8 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"a source that there is not", query(Query{Source: "pod"}), http.StatusNotFound, `no source "pod"; did you mean pods? (there are: pods, secrets)`},
-		{"an index that there is not", query(Query{Source: "pods", Index: "bynode"}), http.StatusNotFound, `no index of source pods "bynode"; did you mean byNode? (there are: byImage, byNode)`},
-		{"a source without indexes", query(Query{Source: "secrets", Index: "x"}), http.StatusNotFound, `no index of source secrets "x" (there is none)`},
+		{"an index that there is not", query(Query{Source: "pods", Index: "bynode"}), http.StatusNotFound, `no index of source pods is called "bynode"; did you mean byNode? (there are: byImage, byNode)`},
+		{"a source without indexes", query(Query{Source: "secrets", Index: "x"}), http.StatusNotFound, `no index of source secrets is called "x" (there is none)`},
 		{"a rule that there is not", func(ctx context.Context) error { return c.Pause(ctx, "crahses") }, http.StatusNotFound, `no rule "crahses"; did you mean crashes? (there are: crashes, quiet)`},
 		{"letters of a rule that there is not", func(ctx context.Context) error { _, err := c.Letters(ctx, "quite", ""); return err }, http.StatusNotFound, `no rule "quite"; did you mean quiet? (there are: crashes, quiet)`},
 		{"letters of a handler that there is not", act(LetterChoice{Handler: "on-call"}), http.StatusNotFound, `no handler "on-call"; did you mean oncall? (there are: idle, oncall)`},

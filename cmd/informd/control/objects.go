@@ -75,7 +75,7 @@ func (a answers) source(q Query) (Source, error) {
 			continue
 		}
 		if q.Index != "" && !slices.Contains(s.Indexes, q.Index) {
-			return Source{}, unknown("index of source "+s.Name, q.Index, s.Indexes)
+			return Source{}, unknown("index of source "+s.Name+" is called", q.Index, s.Indexes)
 		}
 		return s, nil
 	}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/integration/apistub"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// refusing is a handler that rejects everything until it is well.
+type refusing struct{ well atomic.Bool }
+
+func (*refusing) Ready(ctx context.Context) error { return ctx.Err() }
+
+func (*refusing) Limit() int { return 1 }
+
+func (r *refusing) Handle(context.Context, handler.Event) (handler.Answer, error) {
+	if r.well.Load() {
+		return handler.Answer{}, nil
+	}
+	return handler.Answer{}, handler.Reject(errors.New("the password is hunter2"))
+}
+
+const controlled = `
+apiVersion: informd.dev/v1alpha1
+kind: Handler
+metadata: {name: refuse}
+spec: {builtin: log}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: pods}
+spec: {resource: v1/pods, indexes: {byNode: object.spec.node}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: thin}
+spec: {resource: v1/pods, namespaces: [shop], keep: needed, indexes: {byNode: object.spec.node}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: secrets}
+spec: {resource: v1/secrets}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: all-pods}
+spec: {source: pods, handler: refuse}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: all-secrets}
+spec: {source: secrets, handler: refuse}
+`
+
+// daemon is an engine on a stub API server, with a control socket.
+type daemon struct {
+	handler *refusing
+	socket  string
+}
+
+func startDaemon(t *testing.T) *daemon {
+	t.Helper()
+	server := apistub.New(t)
+	pods, secrets := schema.GroupVersionResource{Version: "v1", Resource: "pods"}, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	server.Serve(pods, "Pod", true)
+	server.Serve(secrets, "Secret", true)
+	for _, name := range []string{"web-2", "web-0", "web-1"} {
+		server.Apply(pods, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q,"labels":{"app":"web"}},"spec":{"node":"a","more":1}}`, name))
+	}
+	server.Apply(pods, `{"metadata":{"namespace":"pay","name":"web-0"},"spec":{"node":"b"}}`)
+	server.Apply(secrets, `{"metadata":{"namespace":"shop","name":"db"},"data":{"password":"aHVudGVyMg=="}}`)
+
+	cfg, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(controlled)}})
+	compiled, more := plan.Compile(cfg)
+	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	cluster, err := connect(server.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &daemon{handler: new(refusing)}
+	hosts := &handlers{byName: map[string]engine.Handler{"refuse": d.handler}}
+	eng, err := engine.New(compiled, cluster, hosts.byName, engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "c") // a socket's path is to be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.socket = filepath.Join(dir, controlSocket)
+	answers, err := newControl(d.socket, compiled, eng, hosts, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- eng.Run(ctx) }()
+	go func() { ended <- answers.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-ended, <-ended); err != nil {
+			t.Error(err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return d
+}
+
+// informd runs a command and wants it to succeed.
+func (d *daemon) informd(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, problems bytes.Buffer
+	if code := execute(t.Context(), append(args, "--control", d.socket), &out, &problems); code != exitDone {
+		t.Fatalf("informd %v: exit %d, %s", args, code, problems.String())
+	}
+	return out.String()
+}
+
+// await runs a command until it shows what is wanted.
+func (d *daemon) await(t *testing.T, wanted func(out string) bool, args ...string) string {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		out := d.informd(t, args...)
+		if wanted(out) {
+			return out
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("informd %v shows\n%s", args, out)
+		}
+	}
+}
+
+func contains(text string) func(string) bool {
+	return func(out string) bool { return strings.Contains(out, text) }
+}
+
+// What the commands show is what the engine has.
+func TestCommandsOnAnEngine(t *testing.T) {
+	d := startDaemon(t)
+	d.await(t, contains(`"deadLetters": 5`), "status", "-o", "json")
+	if out := d.informd(t, "status"); !strings.Contains(out, "dry run") || !strings.Contains(out, "none is kept") {
+		t.Errorf("status shows\n%s", out)
+	}
+
+	tests := []struct{ args, want string }{
+		{"get pods -o name", "pay/web-0\nshop/web-0\nshop/web-1\nshop/web-2\n"},
+		{"get pods -n shop -o name", "shop/web-0\nshop/web-1\nshop/web-2\n"},
+		{"get pods web-0 -o name", "pay/web-0\nshop/web-0\n"},
+		{"get pods shop/web-1 -o name", "shop/web-1\n"},
+		{"get pods shop/web-1 -l app=web -o name", "shop/web-1\n"},
+		{"get pods -l app!=web -o name", "pay/web-0\n"},
+		{"get pods --index byNode=a -o name", "shop/web-0\nshop/web-1\nshop/web-2\n"},
+		{"get pods --index byNode=b -n shop -o name", ""},
+		{"get pods --index byNode=b -l app=web -o name", ""},
+		{"get pods web-1 --index byNode=a -o name", "shop/web-1\n"},
+		{"get thin -o name", "shop/web-0\nshop/web-1\nshop/web-2\n"},
+	}
+	for _, test := range tests {
+		if out := d.informd(t, strings.Fields(test.args)...); out != test.want {
+			t.Errorf("informd %s shows %q, want %q", test.args, out, test.want)
+		}
+	}
+	if out := d.informd(t, "get", "thin", "web-0", "-o", "json"); strings.Contains(out, `"more"`) || !strings.Contains(out, `"node": "a"`) {
+		t.Errorf("of a source that keeps what is needed: %s", out)
+	}
+	if out := d.informd(t, "get", "secrets", "-o", "yaml"); strings.Contains(out, "aHVudGVyMg") || !strings.Contains(out, "password: '***'") {
+		t.Errorf("a Secret: %s", out)
+	}
+	if out := d.informd(t, "get", "secrets", "-o", "yaml", "--show-secrets"); !strings.Contains(out, "password: aHVudGVyMg==") {
+		t.Errorf("a Secret that is to be shown: %s", out)
+	}
+}
+
+func TestLettersOfAnEngine(t *testing.T) {
+	d := startDaemon(t)
+	d.await(t, contains(`"deadLetters": 5`), "status", "-o", "json")
+	var list struct{ Items []control.Letter }
+	if err := json.Unmarshal([]byte(d.informd(t, "dead", "list", "-o", "json")), &list); err != nil {
+		t.Fatal(err)
+	}
+	var secret, pod string
+	for _, l := range list.Items {
+		switch l.Rule {
+		case "all-secrets":
+			secret = l.ID
+		case "all-pods":
+			pod = l.ID
+		}
+	}
+	if out := d.informd(t, "dead", "show", secret) + d.informd(t, "dead", "list", "--rule", "all-secrets"); strings.Contains(out, "hunter2") || strings.Contains(out, "aHVudGVyMg") {
+		t.Errorf("a Secret's letter: %s", out)
+	}
+	if out := d.informd(t, "dead", "show", pod); !strings.Contains(out, "the password is hunter2") || !strings.Contains(out, "event: synced") {
+		t.Errorf("a pod's letter: %s", out)
+	}
+
+	d.handler.well.Store(true)
+	if out := d.informd(t, "dead", "retry", pod); out != "1 dead letter to be delivered again\n" {
+		t.Error(out)
+	}
+	if out := d.informd(t, "dead", "drop", "--rule", "all-secrets"); out != "1 dead letter dropped\n" {
+		t.Error(out)
+	}
+	if out := d.informd(t, "dead", "retry", "--all"); out != "3 dead letters to be delivered again\n" {
+		t.Error(out)
+	}
+	d.informd(t, "rule", "pause", "all-pods")
+	if out := d.informd(t, "rule", "list"); !strings.Contains(out, "paused") {
+		t.Errorf("a paused rule: %s", out)
+	}
+	d.informd(t, "rule", "resume", "all-pods")
+	if out := d.await(t, func(out string) bool { return !strings.Contains(out, "paused") }, "rule", "list"); !strings.Contains(out, "active") {
+		t.Errorf("rules: %s", out)
+	}
+}

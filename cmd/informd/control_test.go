@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// The scripts are the commands that ask the daemon, as their users meet them. Each has a daemon of its own, which is a
+// pretence, on the control socket $SOCKET.
+func TestControlScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/control",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup:               pretend,
+		Cmds:                map[string]func(ts *testscript.TestScript, neg bool, args []string){"code": wantCode},
+	})
+}
+
+func pretend(env *testscript.Env) error {
+	dir, err := os.MkdirTemp("", "c") // a socket's path is to be short
+	if err != nil {
+		return err
+	}
+	env.Defer(func() { _ = os.RemoveAll(dir) })
+	socket := filepath.Join(dir, controlSocket)
+	server, err := control.New(socket, newPretence(), nil)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- server.Run(ctx) }()
+	env.Defer(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			env.T().Log(err)
+		}
+	})
+	env.Setenv("SOCKET", socket)
+	env.Setenv("STATE", dir)
+	return nil
+}
+
+// pretence is a daemon that always stands the same. Its ages are so high that they do not change within a test.
+type pretence struct {
+	mu      sync.Mutex
+	letters []control.Letter
+	paused  bool
+	objects map[string][]string // by source
+}
+
+const (
+	pod0   = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"shop","uid":"6f1c","resourceVersion":"88213","creationTimestamp":"2001-02-03T04:05:06Z","labels":{"app":"web","tier":"front"}},"spec":{"big":9007199254740993,"text":"a\n\n<b>\n"}}`
+	pod1   = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-0","namespace":"test","uid":"7a2d","resourceVersion":"88190"}}`
+	secret = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"db","namespace":"shop","uid":"8b3e","resourceVersion":"4","annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":{\"password\":\"aHVudGVyMg==\"}}"}},"type":"Opaque","data":{"password":"aHVudGVyMg=="}}`
+)
+
+func newPretence() *pretence {
+	old := time.Now().Add(-100 * 24 * time.Hour)
+	p := &pretence{objects: map[string][]string{
+		"pods": {pod0, pod1}, "secrets": {secret}, "thin": {`{"metadata":{"name":"x","uid":"1","resourceVersion":"3"}}`},
+	}}
+	for n, name := range []string{"web-0", "web-1"} {
+		event := handler.Event{
+			ID: fmt.Sprintf("crash-looping/6f1c/updated/8821%d", n), Rule: "crash-looping", Event: "updated", Attempt: 5,
+			Resource: handler.Resource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: name, UID: "6f1c",
+			ResourceVersion: fmt.Sprintf("8821%d", n), Payload: json.RawMessage(`{"restarts":17}`),
+		}
+		p.letters = append(p.letters, control.Letter{
+			ID: event.ID, Rule: event.Rule, Handler: "oncall", Resource: "v1/pods", Namespace: "shop", Name: name,
+			Attempts: 5, Since: old, Died: old, Reason: "the pager\x1b[31m said:\n503 Service Unavailable, and then said it again, and again", Event: &event,
+		})
+	}
+	event := handler.Event{ID: "tokens/8b3e/added/4", Rule: "tokens", Event: "added", Attempt: 1, Namespace: "shop", Name: "db", UID: "8b3e", Object: json.RawMessage(secret)}
+	p.letters = append(p.letters, control.Letter{
+		ID: event.ID, Rule: "tokens", Handler: "vault", Resource: "v1/secrets", Namespace: "shop", Name: "db",
+		Attempts: 1, Since: old, Died: old, Reason: "hunter2 is too short", Event: &event, Secret: true,
+	})
+	return p
+}
+
+func (p *pretence) Status() control.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return control.Status{
+		Version: "v1.2.3", PID: 4711, Started: time.Now().Add(-100 * 24 * time.Hour), DeadLetters: len(p.letters),
+		Sources: []control.Source{
+			{Name: "pods", Resource: "v1/pods", State: "synced", Ready: true, Objects: 2, ResourceVersion: "88213", Indexes: []string{"byImage", "byNode"}},
+			{Name: "secrets", Resource: "v1/secrets", State: "forbidden", Reason: "secrets is forbidden: not allowed to list", Objects: 1, Lag: 3},
+			{Name: "thin", Resource: "apps/v1/deployments", State: "synced", Ready: true, Objects: 1, ResourceVersion: "3"},
+		},
+		Rules: []control.Rule{
+			{Name: "crash-looping", Handler: "oncall", Matches: 1204, Waiting: 100012, Away: 12, OldestSeconds: 61.2, Dead: 2, Paused: p.paused},
+			{Name: "tokens", Handler: "vault", Dead: 1, Errors: 7},
+			{Name: "quiet", Handler: "vault"},
+		},
+		Handlers: []control.Handler{
+			{Name: "oncall", State: "ready", Restarts: 1, InFlight: 8, PID: 4712},
+			{Name: "vault", State: "refused", Reason: "config: no address"},
+		},
+		Store: &control.Store{Directory: "/var/lib/informd", SizeBytes: 12_910_592, Unwritten: 3, UnwrittenBytes: 9001, Trouble: "no space left on device"},
+	}
+}
+
+func (p *pretence) Objects(q control.Query) (control.Selection, error) {
+	s := control.Selection{Secret: q.Source == "secrets"}
+	if q.Source == "thin" {
+		s.Kept = []string{"metadata.name", "spec.replicas"}
+	}
+	for _, text := range p.objects[q.Source] {
+		o, err := object.FromJSON([]byte(text))
+		if err != nil {
+			return s, err
+		}
+		if (q.Namespace == "" || q.Namespace == o.Namespace()) && (q.Name == "" || q.Name == o.Name()) &&
+			q.Selector.Matches(labels.Set(o.Labels())) && (q.Index == "" || q.Value == o.Namespace()) {
+			s.Objects = append(s.Objects, o)
+		}
+	}
+	return s, nil
+}
+
+func (p *pretence) Letters() ([]control.Letter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	letters := slices.Clone(p.letters)
+	for i := range letters {
+		letters[i].Event = nil
+	}
+	return letters, nil
+}
+
+func (p *pretence) Letter(id string) (control.Letter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range p.letters {
+		if l.ID == id {
+			return l, nil
+		}
+	}
+	return control.Letter{}, control.ErrNotFound
+}
+
+func (p *pretence) RetryLetter(id string) error {
+	if id == "tokens/8b3e/added/4" {
+		return fmt.Errorf("dead letter %q: there is no rule %q any more", id, "tokens")
+	}
+	return p.DropLetter(id)
+}
+
+func (p *pretence) DropLetter(id string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.IndexFunc(p.letters, func(l control.Letter) bool { return l.ID == id })
+	if at < 0 {
+		return control.ErrNotFound
+	}
+	p.letters = slices.Delete(p.letters, at, at+1)
+	return nil
+}
+
+func (p *pretence) SetPaused(rule string, paused bool) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if rule != "crash-looping" {
+		return control.ErrNotFound
+	}
+	p.paused = paused
+	return nil
+}
