@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,9 +24,19 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// newControl makes the control socket, on which Run answers the commands that ask the daemon.
-func newControl(socket string, p *plan.Plan, eng *engine.Engine, handlers *handlers, log *slog.Logger) (*control.Server, error) {
-	return control.New(socket, &backend{plan: p, engine: eng, handlers: handlers, started: time.Now()}, log)
+// newControl makes the control socket that run's flags ask for, on which Run answers the commands that ask the daemon; nil
+// if there is to be none. In a state directory that cannot be written there is none either, which is no reason not to run.
+func newControl(asked, stateDir string, p *plan.Plan, eng *engine.Engine, handlers *handlers, log *slog.Logger) (*control.Server, error) {
+	socket := socketPath(asked, stateDir)
+	if socket == "" {
+		return nil, nil
+	}
+	server, err := control.New(socket, &backend{plan: p, engine: eng, handlers: handlers, started: time.Now()}, log)
+	if _, ok := errors.AsType[syscall.Errno](err); ok && asked == "" {
+		log.Error("no control socket: status, get, dead and rule cannot ask this informd; --control SOCKET puts it elsewhere", "error", err)
+		return nil, nil
+	}
+	return server, err
 }
 
 // backend is what the commands see of the daemon.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,7 +108,7 @@ func startDaemon(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	d.socket = filepath.Join(dir, controlSocket)
-	answers, err := newControl(d.socket, compiled, eng, hosts, nil)
+	answers, err := newControl("", dir, compiled, eng, hosts, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +124,30 @@ func startDaemon(t *testing.T) *daemon {
 		_ = os.RemoveAll(dir)
 	})
 	return d
+}
+
+// Without a place of its own the socket is no reason not to run; where it was asked for it is.
+func TestNoControlSocket(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	var said bytes.Buffer
+	log := slog.New(slog.NewTextHandler(&said, nil))
+	server, err := newControl("", missing, nil, nil, nil, log)
+	if err != nil || server != nil || !strings.Contains(said.String(), "no control socket") {
+		t.Errorf("in a folder that is missing: %v, %v, %s", server, err, said.String())
+	}
+	if _, err := newControl(filepath.Join(missing, "s"), missing, nil, nil, nil, log); err == nil {
+		t.Error("asked for in a folder that is missing")
+	}
+	if _, err := newControl("", "/"+strings.Repeat("x", 200), nil, nil, nil, log); err == nil || !strings.Contains(err.Error(), "--control") {
+		t.Errorf("in a folder with too long a path: %v", err)
+	}
+	server, err = newControl("", noState, nil, nil, nil, log)
+	if err != nil || server != nil {
+		t.Errorf("without a state: %v, %v", server, err)
+	}
+	if err := server.Run(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // informd runs a command and wants it to succeed.
