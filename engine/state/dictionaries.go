@@ -56,19 +56,24 @@ func (d *dictionaries) load(db *pebble.DB) error {
 	})
 }
 
-// refer gives a dictionary's id, and writes to b what is not on disk of it yet.
+// refer gives a dictionary's id, and writes to b what is not on disk of it yet. The id of one without text is zero.
 func (d *dictionaries) refer(o owner, with *object.Dictionary, b *pebble.Batch) (dictionaryID, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pointer := weak.Make(with)
 	id, ok := d.ids[pointer]
 	if !ok {
-		sum := sha256.Sum256(with.Bytes())
-		copy(id[:], sum[:])
+		if text := with.Bytes(); len(text) > 0 {
+			sum := sha256.Sum256(text)
+			copy(id[:], sum[:])
+		}
 		if len(d.ids) >= maxForgotten {
 			maps.DeleteFunc(d.ids, func(p weak.Pointer[object.Dictionary], _ dictionaryID) bool { return p.Value() == nil })
 		}
 		d.ids[pointer] = id
+	}
+	if id == (dictionaryID{}) {
+		return id, nil
 	}
 	u := use{o, id}
 	delete(d.stale, u)

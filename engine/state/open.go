@@ -96,6 +96,7 @@ func (s *Store) attempt(why string) (*database, error) {
 	if err := disk.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, unusable(fmt.Errorf("make state directory %s: %w", s.dir, err))
 	}
+	_ = syncDir(disk, disk.PathDir(s.dir)) // where that is not allowed it was not made by this process either
 	if s.lock == nil {
 		lock, err := s.opts.lock(s.dir)
 		if err != nil {
@@ -124,6 +125,15 @@ func (s *Store) attempt(why string) (*database, error) {
 		}
 		why, cause = reason(err), err
 	}
+}
+
+// syncDir has the names in a directory survive a crash.
+func syncDir(disk vfs.FS, dir string) error {
+	d, err := disk.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 func unusable(err error) error {
@@ -197,6 +207,9 @@ func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 		return nil, err
 	}
 	if err := disk.MkdirAll(store, 0o700); err != nil {
+		return nil, err
+	}
+	if err := syncDir(disk, disk.PathDir(store)); err != nil {
 		return nil, err
 	}
 	risk(disk, store, openingName)

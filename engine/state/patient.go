@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"sync"
@@ -132,8 +133,8 @@ func (p *patientFS) Unwrap() vfs.FS { return p.FS }
 //
 // After a failed sync Linux takes the pages for clean: another sync succeeds, and the bytes are nowhere. So what was written
 // since the last sync that succeeded is held here, 16 MiB and a little at most, as Pebble syncs each file and each batch at
-// its end, and written again where it belongs before the next attempt. (Of a directory nothing can be written again; its entries are the
-// file system's own, which journals them.)
+// its end, and written again where it belongs before the next attempt. (Of a directory nothing can be written again; its
+// entries are the file system's own, which journals them.)
 type patientFile struct {
 	vfs.File
 	fs   *patientFS
@@ -141,18 +142,16 @@ type patientFile struct {
 
 	mu      sync.Mutex // Pebble may sync while it writes
 	synced  int64      // everything before is on the disk
-	pending []byte     // written behind synced
+	pending unsynced   // written behind synced
 }
 
 func (f *patientFile) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pending = append(f.pending, p...) // before: Write may change p
-	left := f.pending[len(f.pending)-len(p):]
-	err := f.fs.insist("write "+f.name, func() error {
-		// At its place, so that it does not matter where a failed attempt has left the file.
-		n, err := f.writeAt(left, f.synced+int64(len(f.pending)-len(left)))
-		left = left[n:]
+	from := f.pending.length
+	f.pending.add(p)
+	err := f.fs.insist("write "+f.name, func() (err error) {
+		from, err = f.pending.write(from, f.writeAt) // goes on where it failed
 		return err
 	})
 	if err != nil {
@@ -161,10 +160,9 @@ func (f *patientFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeAt writes a copy: a File may change what it is given.
 func (f *patientFile) writeAt(p []byte, offset int64) (n int, err error) {
-	if n, err = f.File.WriteAt(p, offset); err == nil && n < len(p) {
-		err = syscall.ENOSPC
+	if n, err = f.File.WriteAt(p, f.synced+offset); err == nil && n < len(p) {
+		err = io.ErrShortWrite
 	}
 	return max(n, 0), err
 }
@@ -177,21 +175,18 @@ func (f *patientFile) sync(sync func() error) error {
 	defer f.mu.Unlock()
 	failed := false
 	err := f.fs.insist("sync "+f.name, func() error {
-		if failed && len(f.pending) > 0 {
-			if _, err := f.writeAt(f.pending, f.synced); err != nil {
+		if failed {
+			if _, err := f.pending.write(0, f.writeAt); err != nil {
 				return err
 			}
 		}
 		err := sync()
-		failed = err != nil
+		failed = failed || err != nil
 		return err
 	})
 	if err == nil {
-		f.synced += int64(len(f.pending))
-		f.pending = f.pending[:0]
-		if cap(f.pending) > 1<<20 {
-			f.pending = nil
-		}
+		f.synced += f.pending.length
+		f.pending.forget()
 	}
 	return err
 }
@@ -203,9 +198,9 @@ func (f *patientFile) SyncTo(int64) (bool, error) { return false, nil }
 func (f *patientFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pending = nil
+	f.pending.forget()
 	return f.File.Close()
 }
 
-// Unneeded, it only saves file systems some work.
+// Preallocate only saves file systems some work.
 func (f *patientFile) Preallocate(int64, int64) error { return nil }

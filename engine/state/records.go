@@ -27,7 +27,7 @@ const (
 // maxText bounds, in bytes, what a text is unpacked to: no API server takes one of that size.
 const maxText = 64 << 20
 
-// references tells which dictionary a text is written with, and that it now is.
+// references tells which dictionary a text is written with, and that it now is. The zero one is of that without text.
 type references func(*object.Dictionary) dictionaryID
 
 func appendObject(b []byte, o *object.Object, secret bool, refer references) []byte {
@@ -42,14 +42,15 @@ func appendObject(b []byte, o *object.Object, secret bool, refer references) []b
 		return b
 	}
 	text, with, ok := o.Packed()
-	switch {
-	case !ok:
-		return appendBytes(append(b, packed), s2.Encode(nil, text))
-	case with == nil || len(with.Bytes()) == 0:
-		return appendBytes(append(b, packed), text)
+	if !ok {
+		text, with = s2.Encode(nil, text), nil
 	}
-	id := refer(with)
-	return appendBytes(append(append(b, packedWith), id[:]...), text)
+	if with != nil {
+		if id := refer(with); id != (dictionaryID{}) {
+			return appendBytes(append(append(b, packedWith), id[:]...), text)
+		}
+	}
+	return appendBytes(append(b, packed), text)
 }
 
 // dictionaryOf gives what was written under an id.

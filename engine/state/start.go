@@ -205,6 +205,8 @@ func (s *Store) forget() {
 	}
 	s.buried = make(map[string]struct{})
 	s.records = newRecords()
-	s.cluster = s.bound
 	s.unwritten.take()
+	if s.cluster = s.bound; s.cluster != nil {
+		s.unwritten.records.Add(1)
+	}
 }

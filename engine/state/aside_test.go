@@ -1,0 +1,276 @@
+package state
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/informd/informd/engine/delta"
+)
+
+// made makes a state with a rule in it, closed.
+func made(t *testing.T) (dir string) {
+	dir = t.TempDir()
+	s := open(t, dir, Options{})
+	s.recorded(func() { s.PutRule(Rule{Name: "r"}) })
+	closed(t, s)
+	return dir
+}
+
+// meddle changes a state behind its back.
+func meddle(t *testing.T, dir string, f func(db *pebble.DB) error) {
+	t.Helper()
+	db, err := pebble.Open(filepath.Join(dir, storeName), &pebble.Options{FormatMajorVersion: pebble.FormatNewest, Logger: &failure{logger: Options{}.withDefaults().Logger}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f(db); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatIsSetAside(t *testing.T) {
+	for name, c := range map[string]struct {
+		why     string
+		message string
+		do      func(t *testing.T, dir string)
+	}{
+		"another version": {otherVersion, "another version", func(t *testing.T, dir string) {
+			meddle(t, dir, func(db *pebble.DB) error {
+				return db.Set(formatKey, binary.AppendUvarint([]byte(formatMark), formatVersion+1), pebble.Sync)
+			})
+		}},
+		"a damaged version": {damaged, "damaged", func(t *testing.T, dir string) {
+			meddle(t, dir, func(db *pebble.DB) error { return db.Set(formatKey, []byte(formatMark), pebble.Sync) })
+		}},
+		"somebody else's Pebble": {foreign, "not informd's", func(t *testing.T, dir string) {
+			meddle(t, dir, func(db *pebble.DB) error {
+				if err := db.Set([]byte("a"), nil, nil); err != nil {
+					return err
+				}
+				return db.Delete(formatKey, pebble.Sync)
+			})
+		}},
+		"something else": {foreign, "not informd's", func(t *testing.T, dir string) {
+			store := filepath.Join(dir, storeName)
+			if err := os.RemoveAll(store); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.MkdirAll(store, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(store, "thesis.txt"), []byte("do not lose"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"a file": {foreign, "not informd's", func(t *testing.T, dir string) {
+			store := filepath.Join(dir, storeName)
+			if err := os.RemoveAll(store); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(store, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		"without its list of files": {damaged, "damaged", func(t *testing.T, dir string) {
+			meddle(t, dir, func(db *pebble.DB) error { return db.Flush() })
+			markers, err := filepath.Glob(filepath.Join(dir, storeName, "marker.manifest*"))
+			if err != nil || len(markers) == 0 {
+				t.Fatal(markers, err)
+			}
+			for _, m := range markers {
+				if err := os.Remove(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
+		"found to be damaged while it ran": {damaged, "damaged", func(t *testing.T, dir string) {
+			risk(Options{}.withDefaults().disk, filepath.Join(dir, storeName), damagedName)
+		}},
+		"the end of ten processes that opened it": {unstartable, "ten times", func(t *testing.T, dir string) {
+			for range maxEnds {
+				risk(Options{}.withDefaults().disk, filepath.Join(dir, storeName), openingName)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := made(t)
+			c.do(t, dir)
+			var log journal
+			s := open(t, dir, Options{Logger: log.logger()})
+			rules, err := s.Rules()
+			if len(rules) > 0 || err != nil {
+				t.Errorf("rules %v, %v", rules, err)
+			}
+			aside := s.Status().SetAside
+			if len(aside) != 1 || !strings.HasSuffix(aside[0], "-"+c.why) {
+				t.Errorf("set aside: %v", aside)
+			} else if _, err := os.Stat(aside[0]); err != nil {
+				t.Error(err)
+			}
+			if log.count("level=ERROR") != 1 || log.count(c.message) == 0 {
+				t.Errorf("logged %s", log.b.String())
+			}
+			closed(t, s)
+		})
+	}
+}
+
+func TestSurvivedStartsDoNotCount(t *testing.T) {
+	dir := made(t)
+	disk := Options{}.withDefaults().disk
+	for range 3 {
+		for range maxEnds - 1 {
+			risk(disk, filepath.Join(dir, storeName), openingName)
+		}
+		s := open(t, dir, Options{})
+		if rules, err := s.Rules(); len(rules) != 1 || err != nil {
+			t.Fatalf("rules %v, %v", rules, err)
+		}
+		closed(t, s)
+	}
+}
+
+func TestThreeAreKept(t *testing.T) {
+	dir := made(t)
+	var before []string
+	for range maxAside + 2 {
+		meddle(t, dir, func(db *pebble.DB) error { return db.Set(formatKey, []byte("x"), pebble.Sync) })
+		s := open(t, dir, Options{})
+		aside := s.Status().SetAside
+		if len(aside) > maxAside || slices.Contains(before, aside[len(aside)-1]) {
+			t.Errorf("set aside: %v, before %v", aside, before)
+		}
+		before = aside
+		closed(t, s)
+	}
+	if len(before) != maxAside {
+		t.Errorf("set aside: %v", before)
+	}
+}
+
+// Damage that only a Load meets has all Loads give nothing, those of what was already loaded too.
+func TestDamageMetWhileLoading(t *testing.T) {
+	for name, harm := range map[string]func(db *pebble.DB) error{
+		"object": func(db *pebble.DB) error {
+			return db.Set(appendObjectKey(nil, newOwner(objectPrefix, "two"), key("a")), []byte{1}, nil)
+		},
+		"identity": func(db *pebble.DB) error { return swapValues(db, newOwner(objectPrefix, "two")) },
+		"informer": func(db *pebble.DB) error { return db.Set(informerKey(newOwner(objectPrefix, "two")), nil, nil) },
+		"rule":     func(db *pebble.DB) error { return db.Set(ruleKey("r"), []byte("r"), nil) },
+		"letter":   func(db *pebble.DB) error { return db.Set(letterKey("l"), []byte("l"), nil) },
+		"lane":     func(db *pebble.DB) error { o := newOwner(deliveryPrefix, "r"); return db.Set(o[:], nil, nil) },
+		"dictionary": func(db *pebble.DB) error {
+			return db.DeleteRange([]byte{dictionaryPrefix}, []byte{dictionaryPrefix + 1}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := open(t, dir, Options{})
+			if err := s.Bind(Cluster{UID: "u"}); err != nil {
+				t.Fatal(err)
+			}
+			p := newPods(1)
+			s.recorded(func() {
+				s.PutRule(Rule{Name: "r"})
+				s.Informer("one", InformerOptions{}).Put(obj(t, "a", 1, ""), nil)
+				for n := range 100 {
+					s.Informer("two", InformerOptions{}).Put(p.pod(t, n, n, 2000), nil)
+				}
+			})
+			closed(t, s)
+			meddle(t, dir, harm)
+			s = open(t, dir, Options{})
+			if err := s.Bind(Cluster{UID: "u"}); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.mustLoad(t, "one"); len(got.Objects) != 1 {
+				t.Fatal("not loaded")
+			}
+			_, err1 := s.Informer("two", InformerOptions{}).Load()
+			_, err2 := s.Rules()
+			_, err3 := s.Letters()
+			_, err4 := s.Lane("r", LaneOptions{}).Keys()
+			failed := 0
+			for _, err := range []error{err1, err2, err3, err4} {
+				if err == ErrSetAside {
+					failed++
+				} else if err != nil {
+					t.Error(err)
+				}
+			}
+			if failed != 1 || len(s.Status().SetAside) != 1 {
+				t.Errorf("%d loads failed, set aside: %v", failed, s.Status().SetAside)
+			}
+			if got := s.mustLoad(t, "one"); len(got.Objects) != 0 {
+				t.Error("loaded what is set aside")
+			}
+			closed(t, s)
+			s = open(t, dir, Options{})
+			if err := s.Bind(Cluster{UID: "another"}); err != nil || len(s.Status().SetAside) != 2 {
+				t.Errorf("the fresh state is not bound: %v", err)
+			}
+			closed(t, s)
+		})
+	}
+}
+
+// swapValues has two objects change places.
+func swapValues(db *pebble.DB, o owner) error {
+	var keys, values [][]byte
+	err := scan(db, o[:], o[:], func(key []byte, it *pebble.Iterator) (bool, error) {
+		keys, values = append(keys, slices.Clone(key)), append(values, slices.Clone(it.Value()))
+		return len(keys) < 2, nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := db.Set(keys[0], values[1], nil); err != nil {
+		return err
+	}
+	return db.Set(keys[1], values[0], nil)
+}
+
+// Damage that is met while the daemon runs ends durability, not the daemon, until the next start.
+func TestDamageMetWhileRunning(t *testing.T) {
+	dir := t.TempDir()
+	var log journal
+	s := run(t, open(t, dir, Options{Logger: log.logger(), FlushEvery: 5 * time.Millisecond, limits: quick}))
+	lane := s.Lane("r", LaneOptions{})
+	if _, err := lane.Keys(); err != nil {
+		t.Fatal(err)
+	}
+	put := func(n uint64) {
+		s.recorded(func() { lane.Put(n, key("a"), Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}) })
+	}
+	put(1)
+	s.written()
+	if err := s.db.Load().pebble.Set(appendDeliveryKey(nil, lane.owner, key("a"), 1), []byte("x"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lane.Load(key("a"), 0, 1, 1); err == nil {
+		t.Error("loaded what is damaged")
+	}
+	eventually(t, "trouble is told", func() bool { return strings.Contains(s.Status().Trouble, "next start") })
+	for n := range uint64(100) {
+		put(n + 2)
+	}
+	if status := s.Status(); status.Unwritten > 1 || lane.Room(1) {
+		t.Errorf("%+v: memory fills", status)
+	}
+	s.stop()
+	again := open(t, dir, Options{})
+	if keys, err := again.Lane("r", LaneOptions{}).Keys(); len(keys) > 0 || err != nil || len(again.Status().SetAside) != 1 {
+		t.Errorf("%v, %v, %v", keys, err, again.Status().SetAside)
+	}
+	closed(t, again)
+}

@@ -1,0 +1,382 @@
+package state
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/informd/informd/engine/delta"
+)
+
+// ledger is a workload of changes, each of which puts an object or deletes it, and leaves a delivery that waits; some
+// deliveries are acknowledged or become dead letters. What is on disk must be what it was after one of the changes.
+type ledger struct {
+	t     testing.TB
+	s     *Store
+	i     *Informer
+	lane  *Lane
+	r     *rand.Rand
+	n     int
+	state string         // now, as text
+	known map[string]int // every state so far, and when it was
+	objs  map[string]int
+	wait  map[uint64]string
+	dead  map[string]bool
+}
+
+func newLedger(t testing.TB, s *Store, seed uint64) *ledger {
+	l := &ledger{
+		t: t, s: s, i: s.Informer("i", InformerOptions{}), lane: s.Lane("r", LaneOptions{}), r: rand.New(rand.NewPCG(seed, 9)),
+		known: map[string]int{}, objs: map[string]int{}, wait: map[uint64]string{}, dead: map[string]bool{},
+	}
+	_, err := l.i.Load()
+	if err == nil {
+		_, err = l.lane.Keys()
+	}
+	if err == nil {
+		_, err = s.Letters()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.known[l.describe()] = 0
+	return l
+}
+
+func describe(version string, objects map[string]int, wait map[uint64]string, dead map[string]bool) string {
+	return fmt.Sprint(version, objects, wait, dead) // maps are printed in order
+}
+
+func (l *ledger) describe() string {
+	version := ""
+	if l.n > 0 {
+		version = fmt.Sprint(l.n)
+	}
+	return describe(version, l.objs, l.wait, l.dead)
+}
+
+func (l *ledger) change() {
+	l.n++
+	name := fmt.Sprint("o", l.r.IntN(20))
+	o := obj(l.t, name, l.n, strings.Repeat("text", l.r.IntN(300)))
+	l.s.recorded(func() {
+		d := delta.Delta{Type: delta.Added, Object: o}
+		if l.r.IntN(4) == 0 {
+			l.i.Delete(key(name))
+			delete(l.objs, name)
+			d.Type = delta.Deleted
+		} else {
+			l.i.Put(o, []string{"r"})
+			l.objs[name] = l.n
+		}
+		l.i.Version(fmt.Sprint(l.n))
+		l.lane.Put(uint64(l.n), key(name), Delivery{Delta: d, Payload: []byte(`"` + name + `"`)})
+		l.wait[uint64(l.n)] = name
+		for n, name := range l.wait {
+			if l.r.IntN(8) > 0 {
+				continue
+			}
+			l.lane.Delete(n, key(name))
+			delete(l.wait, n)
+			if id := fmt.Sprint("l", n); l.r.IntN(3) == 0 {
+				l.s.PutLetter(Letter{ID: id, Delta: d})
+				l.dead[id] = true
+			}
+		}
+		for id := range l.dead {
+			if l.r.IntN(8) == 0 {
+				l.s.DeleteLetter(id)
+				delete(l.dead, id)
+			}
+		}
+		l.known[l.describe()] = l.n
+	})
+}
+
+// read describes what is on disk. It fails on what was never recorded.
+func read(s *Store) (string, error) {
+	i := s.Informer("i", InformerOptions{})
+	snapshot, err := i.Load()
+	if err != nil {
+		return "", err
+	}
+	objects := make(map[string]int)
+	for _, o := range snapshot.Objects {
+		n := 0
+		fmt.Sscan(o.ResourceVersion(), &n)
+		objects[o.Name()] = n
+		if r := snapshot.Inside[keyOf(o)]; len(r) != 1 || r[0] != "r" {
+			return "", fmt.Errorf("%s is inside of %v", o.Name(), r)
+		}
+	}
+	lane := s.Lane("r", LaneOptions{})
+	keys, err := lane.Keys()
+	if err != nil {
+		return "", err
+	}
+	wait := make(map[uint64]string)
+	for _, k := range keys {
+		got, err := lane.Load(k.Key, 0, 1000, 1<<30)
+		if err != nil {
+			return "", err
+		}
+		if len(got) != k.N {
+			return "", fmt.Errorf("%d of %d wait", len(got), k.N)
+		}
+		for _, n := range got {
+			wait[n.N] = string(n.Payload[1 : len(n.Payload)-1])
+		}
+	}
+	list, err := s.Letters()
+	if err != nil {
+		return "", err
+	}
+	dead := make(map[string]bool)
+	for _, l := range list {
+		dead[l.ID] = true
+	}
+	return describe(snapshot.ResourceVersion, objects, wait, dead), nil
+}
+
+func TestACrashLeavesACut(t *testing.T) {
+	for seed := range uint64(6) {
+		disk := vfs.NewCrashableMem()
+		s := open(t, "/state", onMemory(disk))
+		l := newLedger(t, s, seed)
+		latest := 0
+		for range 60 {
+			for range l.r.IntN(6) {
+				l.change()
+			}
+			synced := -1
+			if l.r.IntN(3) > 0 {
+				if err := s.flush(s.db.Load()); err != nil {
+					t.Fatal(err)
+				}
+				synced = l.n
+			}
+			if l.r.IntN(10) == 0 {
+				if err := s.db.Load().pebble.Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// What was not synced may be there or not, block by block.
+			crashed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: l.r.IntN(3) * 50, RNG: l.r})
+			var log journal
+			o := onMemory(crashed)
+			o.Logger = log.logger()
+			again := open(t, "/state", o)
+			found, err := read(again)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, ok := l.known[found]
+			if !ok {
+				t.Fatalf("seed %d: never was %s", seed, found)
+			}
+			if n < max(latest, synced) {
+				t.Fatalf("seed %d: found the state of %d, after %d were written; logged %s", seed, n, max(latest, synced), log.b.String())
+			}
+			latest = max(latest, synced)
+			if trouble := again.Status(); trouble.Trouble != "" || len(trouble.SetAside) > 0 {
+				t.Fatalf("%+v", trouble)
+			}
+			closed(t, again)
+		}
+		closed(t, s)
+	}
+}
+
+// What is too large for one transaction is never found with objects whose deliveries are missing, nor with a
+// resourceVersion before all of it is there.
+func TestACrashWithinALargeCut(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	var clones []*vfs.MemFS
+	watching := newSickFS(disk)
+	o := onMemory(watching)
+	s := open(t, "/state", o)
+	i, lane := s.Informer("i", InformerOptions{}), s.Lane("r", LaneOptions{})
+	if _, err := i.Load(); err != nil {
+		t.Fatal(err)
+	}
+	s.recorded(func() { i.Put(obj(t, "first", 1, ""), nil); i.Version("1") })
+	if err := s.flush(s.db.Load()); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	text := make([]byte, 120<<10)
+	s.recorded(func() {
+		for n := range 200 {
+			for i := range text {
+				text[i] = 'a' + byte(r.Uint32()%26)
+			}
+			o := obj(t, fmt.Sprint("o", n), n, string(text))
+			i.Put(o, nil)
+			lane.Put(uint64(n+1), keyOf(o), Delivery{Delta: delta.Delta{Object: o}})
+		}
+		i.Version("2")
+	})
+	watching.fall(func(op, name string) error { // with every sync of the log
+		if op == "sync" && strings.HasSuffix(name, ".log") {
+			clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
+		}
+		return nil
+	})
+	if err := s.flush(s.db.Load()); err != nil {
+		t.Fatal(err)
+	}
+	watching.heal()
+	clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
+	closed(t, s)
+	partly := 0
+	for _, clone := range clones {
+		s := open(t, "/state", onMemory(clone))
+		snapshot := s.mustLoad(t, "i")
+		keys, err := s.Lane("r", LaneOptions{}).Keys()
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := make(map[delta.Key]bool)
+		for _, k := range keys {
+			waiting[k.Key] = true
+		}
+		for _, o := range snapshot.Objects {
+			if o.Name() != "first" && !waiting[keyOf(o)] {
+				t.Errorf("%s is there without its delivery", o.Name())
+			}
+		}
+		complete := len(snapshot.Objects) == 201
+		if rv := snapshot.ResourceVersion; rv == "2" && !complete || rv == "1" && len(keys) > 0 {
+			t.Errorf("resourceVersion %s with %d objects and %d deliveries", rv, len(snapshot.Objects), len(keys))
+		}
+		if len(keys) > 0 && !complete {
+			partly++
+		}
+		closed(t, s)
+	}
+	if partly == 0 {
+		t.Error("the cut was written at once: this proves nothing")
+	}
+}
+
+// A state that is damaged in any place is found as it was at some time, or is set aside, and the daemon starts.
+func TestDamage(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "good")
+	s := open(t, dir, Options{})
+	l := newLedger(t, s, 1)
+	for n := range 60 {
+		for range 10 {
+			l.change()
+		}
+		if err := s.flush(s.db.Load()); err != nil {
+			t.Fatal(err)
+		}
+		if n == 20 || n == 40 {
+			if err := s.db.Load().pebble.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	image := filepath.Join(t.TempDir(), "image") // as kill -9 leaves it
+	if err := os.CopyFS(image, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, s)
+	aside, earlier := 0, 0
+	for seed := range uint64(150) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		damagedDir := filepath.Join(t.TempDir(), "state")
+		if err := os.CopyFS(damagedDir, os.DirFS(image)); err != nil {
+			t.Fatal(err)
+		}
+		what := harm(t, r, filepath.Join(damagedDir, storeName))
+		s := open(t, damagedDir, Options{limits: limits{opening: time.Minute}})
+		found, err := read(s)
+		for range 3 {
+			if err != ErrSetAside {
+				break
+			}
+			found, err = read(s)
+		}
+		if err != nil {
+			t.Fatalf("seed %d (%s): %v", seed, what, err)
+		}
+		switch n, ok := l.known[found]; {
+		case !ok:
+			t.Errorf("seed %d (%s): never was %.300s", seed, what, found)
+		case len(s.Status().SetAside) > 0:
+			aside++
+			if n != 0 {
+				t.Errorf("seed %d (%s): something is loaded from nothing", seed, what)
+			}
+		case n < l.n:
+			earlier++
+		}
+		if trouble := s.Status().Trouble; trouble != "" {
+			t.Errorf("seed %d (%s): %s", seed, what, trouble)
+		}
+		s.recorded(func() { s.PutRule(Rule{Name: "works"}) })
+		closed(t, s)
+		s = open(t, damagedDir, Options{})
+		if rules, err := s.Rules(); err != nil || len(rules) != 1 {
+			t.Errorf("seed %d (%s): afterwards %v, %v", seed, what, rules, err)
+		}
+		closed(t, s)
+		if err := os.RemoveAll(damagedDir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("150 harmed: %d set aside, %d from an earlier moment", aside, earlier)
+	if aside == 0 {
+		t.Error("no harm was noticed")
+	}
+}
+
+// harm truncates, flips bits in, overwrites or removes a file.
+func harm(t *testing.T, r *rand.Rand, dir string) string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, entries[r.IntN(len(entries))].Name())
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	what := "remove"
+	switch r.IntN(5) {
+	case 0:
+		what = "truncate"
+		text = text[:r.IntN(len(text)+1)]
+	case 1, 2:
+		what = "flip"
+		for range 1 + r.IntN(5) {
+			if len(text) > 0 {
+				text[r.IntN(len(text))] ^= 1 << r.IntN(8)
+			}
+		}
+	case 3:
+		what = "overwrite"
+		if len(text) > 0 {
+			from := r.IntN(len(text))
+			for i := range text[from:min(len(text), from+1+r.IntN(4096))] {
+				text[from+i] = byte(r.Uint32())
+			}
+		}
+	case 4:
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		return what + " " + filepath.Base(path)
+	}
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return what + " " + filepath.Base(path)
+}

@@ -1,0 +1,108 @@
+package state
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// FuzzDecoding: whatever bytes a record has, decoding them ends in a value or in an error, and a value is written and read
+// again as the same.
+func FuzzDecoding(f *testing.F) {
+	o := obj(f, "a", 1, "text")
+	packer, packedOne := object.NewPacker(), obj(f, "b", 2, "text and text and text and text")
+	packer.Pack(packedOne)
+	none := func(*object.Dictionary) dictionaryID { return dictionaryID{} }
+	d := delta.Delta{Type: delta.Updated, Object: o, Old: packedOne, Round: 3}
+	now := time.Unix(1, 2)
+	f.Add(appendDelivery(nil, &Delivery{Delta: d, Payload: json.RawMessage(`{"a":1}`), Since: now, Attempts: -1}, false, none))
+	f.Add(appendDelivery(nil, &Delivery{Delta: d, Payload: bytes.Repeat([]byte("a"), 1000), Due: now}, false, none))
+	f.Add(appendDelivery(nil, &Delivery{Delta: d}, true, none))
+	f.Add(appendLetter(nil, &Letter{ID: "i", Delta: d, Reason: "r", Died: now}, none))
+	f.Add(appendRule(nil, &Rule{Name: "r", Informers: []string{"a", "b"}, Paused: true}))
+	f.Add(informerRecord{"a", "b", "c"}.append(nil))
+	f.Add(Cluster{"a", "b"}.append(nil))
+	f.Add(appendObjectRecord(nil, o, []string{"r"}, false, none))
+	f.Add(appendFormat(nil))
+	f.Add(appendDeliveryKey(nil, letters, key("a"), 7))
+	f.Add(bytes.Repeat([]byte{1, 0xff}, 40))
+	dictionary := func(id dictionaryID) (*object.Dictionary, error) {
+		if id[0] == 0 {
+			return nil, errRecord
+		}
+		return new(object.Dictionary), nil
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		before := bytes.Clone(b)
+		if d, err := readDelivery(b, dictionary); err == nil {
+			again, err := readDelivery(appendDelivery(nil, &d, false, none), dictionary)
+			if diff := cmp.Diff(d, again, byText); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+		}
+		if l, err := readLetter(b, dictionary); err == nil && !l.Secret {
+			again, err := readLetter(appendLetter(nil, &l, none), dictionary)
+			if diff := cmp.Diff(l, again, byText); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+		}
+		if r, err := readRule(b); err == nil {
+			again, err := readRule(appendRule(nil, &r))
+			if diff := cmp.Diff(r, again); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+		}
+		if i, err := readInformer(b); err == nil {
+			if again, err := readInformer(i.append(nil)); again != i || err != nil {
+				t.Error(again, err)
+			}
+		}
+		if c, err := readCluster(b); err == nil {
+			if again, err := readCluster(c.append(nil)); again != c || err != nil {
+				t.Error(again, err)
+			}
+		}
+		if k, n, ok := parseKey(b, true); ok {
+			var o owner
+			copy(o[:], b)
+			if again, m, ok := parseKey(appendDeliveryKey(nil, o, k, n), true); again != k || m != n || !ok {
+				t.Error(again, m, ok)
+			}
+		}
+		_ = checkFormat(b)
+		r := reader{left: b}
+		r.version()
+		r.strings()
+		_, _, _ = r.object(dictionary)
+		if !bytes.Equal(b, before) {
+			t.Error("decoding changes what it reads")
+		}
+	})
+}
+
+// A record may claim to hold more than it does.
+func TestHostileLengthsAllocateLittle(t *testing.T) {
+	huge := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f}
+	for _, b := range [][]byte{
+		append([]byte{recordVersion, 0}, huge...),
+		append([]byte{recordVersion}, huge...),
+		append([]byte{recordVersion, 0, packed, 5}, huge[:5]...),
+	} {
+		allocated := testing.AllocsPerRun(10, func() {
+			_, _ = readRule(b)
+			_, _ = readInformer(b)
+			_, _ = readDelivery(b, nil)
+			r := reader{left: b[1:]}
+			_, _, _ = r.object(nil)
+		})
+		if allocated > 10 {
+			t.Errorf("%x: %v allocations", b, allocated)
+		}
+	}
+}

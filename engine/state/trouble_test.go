@@ -1,0 +1,376 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/delta"
+)
+
+// life is a store whose content a test knows.
+type life struct {
+	*running
+	i    *Informer
+	lane *Lane
+	n    int
+	want map[string]string
+}
+
+func live(t testing.TB, s *Store) *life {
+	l := &life{running: run(t, s), i: s.Informer("i", InformerOptions{}), lane: s.Lane("r", LaneOptions{}), want: make(map[string]string)}
+	snapshot, err := l.i.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.lane.Keys(); err != nil {
+		t.Fatal(err)
+	}
+	for name, version := range versions(snapshot) {
+		l.want[name] = version
+	}
+	return l
+}
+
+// record records changes.
+func (l *life) record(changes int) {
+	for range changes {
+		l.n++
+		name := fmt.Sprint("o", l.n%50)
+		l.recorded(func() {
+			o := obj(l.t, name, l.n, strings.Repeat("text", 200))
+			l.i.Put(o, nil)
+			l.i.Version(o.ResourceVersion())
+			l.lane.Put(uint64(l.n), key(name), Delivery{Delta: delta.Delta{Object: o}})
+			l.lane.Delete(uint64(l.n), key(name))
+			l.want[name] = o.ResourceVersion()
+		})
+	}
+}
+
+func (l *life) found(t testing.TB, s *Store) {
+	t.Helper()
+	if diff := cmp.Diff(l.want, versions(s.mustLoad(t, "i"))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// A disk that falls ill in whatever way delays what is written, and nothing else.
+func TestSickDisk(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6)) // used with the disk locked
+	lying := func() func(op, name string) error {
+		return func(op, name string) error {
+			if random.IntN(3) == 0 {
+				return syscall.EIO
+			}
+			return nil
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		fall    func(*sickFS)
+		reason  string
+		durable bool // all the same
+	}{
+		{"full", func(f *sickFS) { f.fall(failing(syscall.ENOSPC)) }, "no space left", false},
+		{"over quota", func(f *sickFS) { f.fall(failing(syscall.EDQUOT)) }, "quota", false},
+		{"read-only", func(f *sickFS) { f.fall(failing(syscall.EROFS)) }, "read-only", false},
+		{"failing", func(f *sickFS) { f.fall(failing(syscall.EIO)) }, "input/output", false},
+		{"forbidden", func(f *sickFS) { f.fall(failing(syscall.EACCES)) }, "permission denied", false},
+		{"hanging", func(f *sickFS) { f.hang() }, "does not end", false},
+		{"unable to sync", func(f *sickFS) {
+			f.fall(func(op, name string) error {
+				if op == "sync" {
+					return syscall.EIO
+				}
+				return nil
+			})
+		}, "sync", false},
+		{"failing now and then", func(f *sickFS) { f.fall(lying()) }, "", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			memory := vfs.NewMem()
+			disk := newSickFS(memory)
+			var log journal
+			o := onMemory(disk)
+			o.Logger = log.logger()
+			l := live(t, open(t, "/state", o))
+			l.record(100)
+			l.written()
+			c.fall(disk)
+			if c.durable {
+				for range 20 {
+					l.record(20)
+					l.written()
+				}
+			} else {
+				l.record(1)
+				eventually(t, "trouble is told", func() bool { return strings.Contains(l.Status().Trouble, c.reason) })
+				for range 20 {
+					l.record(100) // does not block
+				}
+				if status := l.Status(); status.Unwritten == 0 || status.Unwritten > 400 || status.TroubleSince.IsZero() || l.lane.Room(1) {
+					t.Errorf("%+v, room %v", status, l.lane.Room(1))
+				}
+				if log.count("NOT durable") != 1 || log.count("durable again") != 0 {
+					t.Errorf("logged %s", log.b.String())
+				}
+				disk.heal()
+				l.written()
+				if log.count("durable again") != 1 || !l.lane.Room(1) {
+					t.Errorf("logged %s", log.b.String())
+				}
+			}
+			disk.heal()
+			l.record(10)
+			l.stop()
+			again := open(t, "/state", onMemory(memory))
+			defer closed(t, again)
+			l.found(t, again)
+		})
+	}
+}
+
+// lyingFile loses what was written and not synced when a sync fails, and says that the next one succeeded, as Linux does.
+type lyingFile struct {
+	vfs.File
+	good, now []byte
+	fail      func() bool
+}
+
+func (f *lyingFile) WriteAt(p []byte, offset int64) (int, error) {
+	if end := int(offset) + len(p); end > len(f.now) {
+		f.now = append(f.now, make([]byte, end-len(f.now))...)
+	}
+	return copy(f.now[offset:], p), nil
+}
+
+func (f *lyingFile) Sync() error {
+	if f.fail() {
+		f.now = append(make([]byte, 0, len(f.now)), f.good...)
+		return syscall.EIO
+	}
+	f.good = bytes.Clone(f.now)
+	return nil
+}
+
+func TestFailedSyncsAreNotBelieved(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 100 {
+		disk := &lyingFile{fail: func() bool { return r.IntN(2) == 0 }}
+		f := &patientFile{File: disk, fs: &patientFS{}, name: "f"}
+		var want []byte
+		for range r.IntN(10) {
+			for range r.IntN(4) {
+				p := bytes.Repeat([]byte{byte(r.Uint32())}, r.IntN(300<<10))
+				want = append(want, p...)
+				if n, err := f.Write(p); n != len(p) || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			if err := f.Sync(); err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(disk.good, want) {
+				t.Fatalf("%d bytes are on the disk, and not the %d that were written", len(disk.good), len(want))
+			}
+		}
+	}
+}
+
+func TestStartOnASickDisk(t *testing.T) {
+	for name, fall := range map[string]func(*sickFS){
+		"full": func(f *sickFS) { f.fall(failing(syscall.ENOSPC)) }, "forbidden": func(f *sickFS) { f.fall(failing(syscall.EACCES)) },
+		"hanging": func(f *sickFS) { f.hang() },
+	} {
+		for _, before := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " with a state: ", before), func(t *testing.T) {
+				memory := vfs.NewMem()
+				disk := newSickFS(memory)
+				if before {
+					s := open(t, "/state", onMemory(memory))
+					s.recorded(func() { s.Informer("i", InformerOptions{}).Put(obj(t, "old", 1, ""), nil) })
+					closed(t, s)
+				}
+				fall(disk)
+				s := open(t, "/state", onMemory(disk))
+				if s.Status().Trouble == "" {
+					t.Error("no trouble is told")
+				}
+				if err := s.Bind(Cluster{Server: "a"}); err != nil {
+					t.Error(err)
+				}
+				l := live(t, s)
+				l.record(100)
+				l.recorded(func() {
+					l.i.Put(obj(t, "short", 1, ""), nil)
+					l.i.Delete(key("short"))
+				})
+				if status := s.Status(); status.Unwritten != 52 || l.lane.Room(1) {
+					t.Errorf("%+v", status)
+				}
+				disk.heal()
+				l.written()
+				// An attempt that hung may have made a store after all.
+				if aside := l.Status().SetAside; (len(aside) == 1) != before && name != "hanging" {
+					t.Errorf("set aside: %v", aside)
+				}
+				l.stop()
+				again := open(t, "/state", onMemory(memory))
+				defer closed(t, again)
+				l.found(t, again)
+			})
+		}
+	}
+}
+
+func TestShutdownWithASickDisk(t *testing.T) {
+	memory := vfs.NewMem()
+	disk := newSickFS(memory)
+	var log journal
+	o := onMemory(disk)
+	o.Logger = log.logger()
+	l := live(t, open(t, "/state", o))
+	l.record(10)
+	l.written()
+	disk.hang()
+	l.record(10)
+	l.stop() // returns
+	if log.count("could not be written to its end") != 1 {
+		t.Errorf("logged %s", log.b.String())
+	}
+	disk.heal() // whoever waits for the disk ends now, or goleak tells
+	eventually(t, "it is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
+	again := open(t, "/state", onMemory(memory))
+	defer closed(t, again)
+	l.found(t, again)
+}
+
+func TestShutdownBeforeTheDiskEverWorked(t *testing.T) {
+	disk := newSickFS(vfs.NewMem())
+	disk.fall(failing(syscall.EROFS))
+	var log journal
+	o := onMemory(disk)
+	o.Logger = log.logger()
+	l := live(t, open(t, "/state", o))
+	l.record(1)
+	l.stop()
+	if log.count("never written") != 1 {
+		t.Errorf("logged %s", log.b.String())
+	}
+}
+
+func TestReadsDoNotWaitForEver(t *testing.T) {
+	release := make(chan struct{})
+	s := run(t, open(t, "/state", onMemory(vfs.NewMem())))
+	lane := s.Lane("r", LaneOptions{})
+	if _, err := lane.Keys(); err != nil {
+		t.Fatal(err)
+	}
+	s.recorded(func() { lane.Put(1, key("a"), Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}) })
+	s.written()
+	d := s.db.Load()
+	if err := d.read(time.Millisecond, func(*pebble.DB) error { <-release; return nil }); err != errHangs {
+		t.Errorf("error %v", err)
+	}
+	for range maxReads - 1 {
+		_ = d.read(time.Millisecond, func(*pebble.DB) error { <-release; return nil })
+	}
+	if _, err := lane.Load(key("a"), 0, 1, 1); err == nil {
+		t.Error("reads beyond the bound go on")
+	}
+	close(release)
+	eventually(t, "reads go on", func() bool { got, err := lane.Load(key("a"), 0, 1, 1); return err == nil && len(got) == 1 })
+}
+
+// A small disk that is really full.
+func TestFullTmpfs(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
+		t.Skipf("a tmpfs cannot be mounted here: %v", err)
+	}
+	defer func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	}()
+	state := filepath.Join(dir, "state")
+	l := live(t, open(t, state, Options{limits: quick, FlushEvery: 5 * time.Millisecond}))
+	l.record(100)
+	l.written()
+	ballast := filepath.Join(dir, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(f, zeros{}); err == nil {
+		t.Fatal("the disk has no end")
+	}
+	f.Close()
+	for range 200 {
+		l.record(100)
+		if l.Status().Trouble != "" {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	eventually(t, "the disk is full", func() bool { l.record(50); return strings.Contains(l.Status().Trouble, "no space left") })
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	l.written()
+	l.stop()
+	again := open(t, state, Options{})
+	l.found(t, again)
+	closed(t, again)
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+func TestTwoProcesses(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir, Options{})
+	if _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
+		t.Errorf("the same process: %v", err)
+	}
+	other := func() (string, int) {
+		cmd := exec.CommandContext(context.Background(), os.Args[0])
+		cmd.Env = append(os.Environ(), "STATE_TEST_OPEN="+dir)
+		out, _ := cmd.Output()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	if out, code := other(); code != 3 || !strings.HasPrefix(out, fmt.Sprint(os.Getpid(), " ")) || !strings.Contains(out, dir) {
+		t.Errorf("another process: %q, %d", out, code)
+	}
+	closed(t, s)
+	if out, code := other(); code != 0 {
+		t.Errorf("another process, later: %q, %d", out, code)
+	}
+}
+
+func TestWhatTheUserMustMend(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{file, filepath.Join(file, "below"), filepath.Join(t.TempDir(), strings.Repeat("long", 100))} {
+		if _, err := Open(dir, Options{}); err == nil || !strings.Contains(err.Error(), dir) {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
