@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -65,4 +67,42 @@ func TestMemoryTakeAndReplace(t *testing.T) {
 		t.Error("a is there twice")
 	}
 	equal(t, "letters", letters(t, m), []string{"b: because"})
+}
+
+// letterFile is a LetterStore.
+type letterFile map[string]Letter
+
+func (f letterFile) PutLetter(l Letter)     { f[l.ID] = l }
+func (f letterFile) DeleteLetter(id string) { delete(f, id) }
+
+func (f letterFile) ids() string { return strings.Join(slices.Sorted(maps.Keys(f)), " ") }
+
+func TestMemoryIsRecorded(t *testing.T) {
+	f := letterFile{}
+	m := NewMemory(MemoryOptions{MaxLetters: 3, Store: f})
+	for i := range 5 {
+		m.Add(letter(fmt.Sprint(i), 0))
+	}
+	equal(t, "records: those past the bounds are gone", f.ids(), "2 3 4")
+	m.Add(letter("2", 0))
+	m.Take("3")
+	m.Take("3")
+	m.Take("none")
+	equal(t, "records", f.ids(), "2 4")
+}
+
+func TestMemoryRestore(t *testing.T) {
+	f := letterFile{}
+	all := []Letter{letter("1", 0), letter("2", 0), letter("3", 0)}
+	for _, l := range all {
+		f.PutLetter(l)
+	}
+	var log bytes.Buffer
+	m := NewMemory(MemoryOptions{MaxLetters: 2, Store: f, Logger: slog.New(slog.NewTextHandler(&log, nil))}) // fewer than before
+	m.Restore(all)
+	equal(t, "letters", letters(t, m), []string{"2: because", "3: because"})
+	equal(t, "records", f.ids(), "2 3")
+	equal(t, "lines logged", strings.Count(log.String(), "\n"), 1)
+	m.Add(letter("4", 0))
+	equal(t, "letters", letters(t, m), []string{"3: because", "4: because"})
 }

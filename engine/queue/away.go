@@ -19,7 +19,7 @@ type away[V any] struct {
 	misses int       // how often in a row nothing could be loaded
 
 	redriven []uint64 // numbers between those that are away of what was redriven since; as many as were asked for
-	restored bool     // the first of them may have been handed out before the queue was made
+	restored uint64   // what is up to here may have been handed out before the program was killed
 	sealed   bool     // a record behind them has changed or gone, so that nothing more can go away
 
 	behind *element[*value[V]] // the first of what waits in memory behind them, or nil
@@ -48,7 +48,7 @@ func (q *Queue[K, V]) restore(key K, count int, first, last uint64, bytes int64)
 	}
 	e := q.entry(key)
 	a := q.leaving(e, time.Now())
-	a.after, a.last, a.restored = first-1, last, true
+	a.after, a.last, a.restored = first-1, last, last
 	q.count(a, count, bytes)
 	q.number = max(q.number, last)
 	return q.news(q.settle(e))
@@ -108,7 +108,7 @@ func (q *Queue[K, V]) unload(e *entry[K, V]) {
 	if a.open() && (at == nil || at.item.n != a.after) {
 		return
 	}
-	for at != nil && at.item.loaded && !at.item.sent && !at.item.rewritten {
+	for at != nil && at.item.loaded && !at.item.redriven && !at.item.rewritten {
 		val := at.item
 		at = at.prev
 		q.leave(e, val)

@@ -75,15 +75,12 @@ func BenchmarkAddTakeDoneRecorded(b *testing.B) {
 	}
 }
 
-// ledger is a Store that has numbers only: of each key so many values, of which the first is at first.
+// ledger is a Store that has numbers only.
 type ledger struct {
 	keys map[string]*ledgerKey
 }
 
-type ledgerKey struct {
-	first   uint64
-	numbers []uint64
-}
+type ledgerKey struct{ numbers []uint64 }
 
 func (l *ledger) Put(n uint64, key string, _ Record[change]) {
 	k := l.keys[key]

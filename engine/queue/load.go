@@ -108,9 +108,7 @@ func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
 		heap.Fix(&q.past, a.index)
 	}
 	a.rest = v.Since
-	if !v.Redriven && a.restored { // what was in flight when the program ended was sent, and not recorded as such
-		v.Sent, a.restored = true, false
-	}
+	v.Sent = v.Sent || v.N <= a.restored // that it was taken, or done, may not have been written
 	if last := e.beforeAway(); last != nil && !q.opts.Every && !v.Redriven && q.merge(e, last.item, v.Value) {
 		q.opts.Store.Delete(v.N, e.key)
 		return

@@ -12,6 +12,14 @@
 // [Options.Every] each value is kept instead, up to bounds over the whole queue; past them newer values are merged all
 // the same. That shortens history but never loses the last value of a key, and is counted.
 //
+// With a [Store] there is a record of each value that waits or is in flight, under its number. Taking a value writes
+// nothing: what is in flight is recorded as it waits. Under Every a value that there is no memory for goes away, to the store
+// alone, if that has room, and is merged only if it has not. What is away of a key is what [Queue.Restore] told of, or went
+// away since; of it the queue holds a few numbers for each key. It comes between what waits in memory in front of it and what
+// waits behind, and [Queue.Refill] loads it, a few values at a time, when nothing is left in front: for the keys that need it,
+// in turn, and no more than is soon taken. A key that waits for a retry holds one value that was loaded, so that keys that fail
+// do not fill the memory. Past the bounds of Every the memory thus has at most one value for each key, and a few megabytes.
+//
 // The queue knows nothing of what values mean: what an attempt is, how long to back off and when to give up is its user's
 // affair, and kept within the values. It starts no goroutine; one timer serves all delays. Its memory follows what it
 // holds: values and keys are linked, not kept in slices, and the map and the heap move to smaller ones when they have

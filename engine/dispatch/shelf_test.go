@@ -1,0 +1,172 @@
+package dispatch
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/rule"
+)
+
+// shelf is a LaneStore and a Journal, which writes when it is told to, and checks how it is called.
+type shelf struct {
+	t testing.TB
+
+	mu        sync.Mutex
+	open      int // changes that are being recorded
+	unwritten map[uint64]*filed
+	written   map[uint64]*filed
+	noRoom    bool
+	failing   bool
+	dead      bool          // the process that used it was killed
+	writes    bool          // everything is written before it is read
+	slow      time.Duration // that a load takes
+	loads     int
+}
+
+type filed struct {
+	key delta.Key
+	Waiting
+}
+
+func newShelf(t testing.TB) *shelf {
+	return &shelf{t: t, unwritten: map[uint64]*filed{}, written: map[uint64]*filed{}}
+}
+
+func (s *shelf) Begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open++
+}
+
+func (s *shelf) End() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open--
+}
+
+// change files or unfiles a record, within Begin and End.
+func (s *shelf) change(n uint64, f *filed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.dead {
+		return
+	}
+	if s.open == 0 {
+		s.t.Errorf("record %d changes outside of Begin and End", n)
+	}
+	s.unwritten[n] = f
+}
+
+func (s *shelf) Put(n uint64, key delta.Key, w Waiting) { s.change(n, &filed{key, w}) }
+func (s *shelf) Delete(n uint64, _ delta.Key)           { s.change(n, nil) }
+
+func (s *shelf) Room(int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.noRoom
+}
+
+func (s *shelf) Load(key delta.Key, after uint64, maxItems int, _ int64) (out []Numbered, _ error) {
+	s.mu.Lock()
+	slow := s.slow
+	s.mu.Unlock()
+	time.Sleep(slow)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.loads++
+	if s.failing {
+		return nil, errors.New("input/output error")
+	}
+	if s.writes && s.open == 0 {
+		s.writeLocked()
+	}
+	for _, n := range slices.SortedFunc(maps.Keys(s.written), cmp.Compare[uint64]) {
+		if f := s.written[n]; f.key == key && n > after && len(out) < maxItems {
+			out = append(out, Numbered{n, f.Waiting})
+		}
+	}
+	return out, nil
+}
+
+// write writes all, if no change is being recorded, and tells whether it did.
+func (s *shelf) write() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open > 0 {
+		return false
+	}
+	s.writeLocked()
+	return true
+}
+
+func (s *shelf) writeLocked() {
+	maps.Copy(s.written, s.unwritten)
+	maps.DeleteFunc(s.written, func(_ uint64, f *filed) bool { return f == nil })
+	clear(s.unwritten)
+}
+
+// all is what is recorded, in order, written or not.
+func (s *shelf) all() (out []Waiting) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.written)
+	maps.Copy(all, s.unwritten)
+	for _, n := range slices.SortedFunc(maps.Keys(all), cmp.Compare[uint64]) {
+		if all[n] != nil {
+			out = append(out, all[n].Waiting)
+		}
+	}
+	return out
+}
+
+// ids are those of what is recorded.
+func (s *shelf) ids() (ids []string) {
+	for _, w := range s.all() {
+		ids = append(ids, w.Delta.ID("r"))
+	}
+	return ids
+}
+
+// kill has the process that uses s end at once, and gives what the next one finds.
+func (s *shelf) kill() *shelf {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
+	next := newShelf(s.t)
+	next.written = maps.Clone(s.written)
+	return next
+}
+
+// restore tells a new lane what s has.
+func (s *shelf) restore(l *Lane) {
+	type span struct {
+		count       int
+		first, last uint64
+	}
+	keys := map[delta.Key]span{}
+	for _, n := range slices.SortedFunc(maps.Keys(s.written), cmp.Compare[uint64]) {
+		key := s.written[n].key
+		r := keys[key]
+		r.count, r.last = r.count+1, n
+		r.first = cmp.Or(r.first, n)
+		keys[key] = r
+	}
+	for key, r := range keys {
+		l.Restore(key, r.count, r.first, r.last, int64(r.count)*1000)
+	}
+}
+
+// offer offers as a source does.
+func (s *shelf) offer(l *Lane, matches ...rule.Match) {
+	for _, m := range matches {
+		s.Begin()
+		l.Offer(m)
+		s.End()
+	}
+}

@@ -1,0 +1,335 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// recorded makes a dispatcher with one lane that is recorded in s, from what s has.
+func recorded(s *shelf, h handler.Handler, dead DeadLetters, o LaneOptions) (*Dispatcher, *Lane) {
+	d := New(Handler{Name: "h", Handler: h, Retry: Retry{MaxBackoff: time.Hour, Backoff: time.Minute}}, dead, Options{Journal: s})
+	o.Store = s
+	l := d.Lane("r", pods, o)
+	s.restore(l)
+	return d, l
+}
+
+func TestDeliveryIsRecordedUntilItIsDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		answers := make(chan error) // each is one answer
+		h := recorder{answer: func(context.Context, handler.Event) error { return <-answers }}
+		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		start(t, d)
+		offered := time.Now()
+		m := added("web", "u", 1)
+		m.Payload = []byte(`{"a":1}`)
+		s.offer(l, m)
+		synctest.Wait()
+		want := Waiting{Delta: m.Delta, Payload: m.Payload, Since: offered}
+		equalRecords(t, "in flight", s.all(), want)
+
+		answers <- handler.RetryAfter(time.Hour, errors.New("busy"))
+		synctest.Wait()
+		want.Attempts, want.Failures, want.Sent = 1, 1, true
+		got := s.all()
+		if due := got[0].Due.Sub(offered); due < time.Hour || due > 72*time.Minute {
+			t.Errorf("it is due after %v", due)
+		}
+		got[0].Due = time.Time{}
+		equalRecords(t, "to be repeated", got, want)
+
+		pass(2 * time.Hour)
+		answers <- nil
+		synctest.Wait()
+		equalRecords(t, "done", s.all())
+	})
+}
+
+func equalRecords(t *testing.T, what string, got []Waiting, want ...Waiting) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d records, want %d", what, len(got), len(want))
+	}
+	for i := range got {
+		if got[i].Delta != want[i].Delta {
+			t.Fatalf("%s: record %d is of %s, want %s", what, i, got[i].Delta.ID("r"), want[i].Delta.ID("r"))
+		}
+		got[i].Delta, want[i].Delta = delta.Delta{}, delta.Delta{}
+		equal(t, what, got[i], want[i])
+	}
+}
+
+// After a restart what waited comes with the ids, attempts and delays that it had.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		h := recorder{answer: func(ctx context.Context, ev handler.Event) error {
+			if ev.Name == "failing" {
+				return errors.New("down")
+			}
+			<-ctx.Done() // it is in flight when the process is killed
+			return ctx.Err()
+		}}
+		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{Every: true})
+		stop := start(t, d)
+		s.offer(l, added("failing", "f", 1), added("web", "w", 1), updated("web", "w", 2))
+		pass(time.Second)
+		s.write()
+		s.offer(l, updated("web", "w", 3)) // not written
+		next := s.kill()
+		stop()
+
+		var again recorder
+		d, l = recorded(next, &again, NewMemory(MemoryOptions{}), LaneOptions{Every: true})
+		equal(t, "away", l.Stats().Away, 3)
+		start(t, d)
+		next.offer(l, updated("web", "w", 3)) // it is told again
+		pass(time.Second)
+		equal(t, "at once", again.ids(), []string{"r/w/added/1", "r/w/updated/2", "r/w/updated/3"})
+		equal(t, "delayed", l.Stats().Delayed, 1)
+		pass(time.Minute)
+		equal(t, "then", again.ids()[3:], []string{"r/f/added/1 #2"})
+		equal(t, "records", next.ids(), nil)
+	})
+}
+
+// What is cancelled at shutdown is as it was, and is delivered again.
+func TestShutdownKeepsRecords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		h := recorder{answer: func(ctx context.Context, _ handler.Event) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		stop := start(t, d)
+		m := added("web", "u", 1)
+		offered := time.Now()
+		s.offer(l, m)
+		synctest.Wait()
+		stop()
+		l.Close()
+		equalRecords(t, "records", s.all(), Waiting{Delta: m.Delta, Since: offered, Sent: true})
+	})
+}
+
+// A dead letter is recorded as such in the same change in which its delivery goes.
+func TestDeadLetterAndDeliveryAreOneChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		cuts := &cuts{shelf: s, letters: map[string]bool{}}
+		h := recorder{answer: func(context.Context, handler.Event) error { return handler.ErrReject }}
+		dead := NewMemory(MemoryOptions{Store: cuts})
+		d := New(Handler{Handler: &h}, dead, Options{Journal: cuts})
+		l := d.Lane("r", pods, LaneOptions{Store: s})
+		start(t, d)
+		cuts.Begin()
+		l.Offer(added("web", "u", 1))
+		cuts.End()
+		synctest.Wait()
+		equal(t, "letters", cuts.letters, map[string]bool{"r/u/added/1": true})
+
+		letter, _, _ := dead.Take("r/u/added/1")
+		cuts.Begin()
+		l.Redrive(letter)
+		cuts.End()
+		synctest.Wait()
+		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2"})
+		equal(t, "letters", cuts.letters, map[string]bool{"r/u/added/1": true})
+	})
+}
+
+// cuts is a Journal that looks at what there is after each change: the event is with the lane or with the dead letters.
+type cuts struct {
+	*shelf
+	letters map[string]bool
+}
+
+func (c *cuts) PutLetter(l Letter)     { c.letters[l.ID] = true }
+func (c *cuts) DeleteLetter(id string) { delete(c.letters, id) }
+
+func (c *cuts) End() {
+	if waiting := len(c.ids()); waiting+len(c.letters) != 1 {
+		c.t.Errorf("after a change %d wait and %d are dead", waiting, len(c.letters))
+	}
+	c.shelf.End()
+}
+
+// A handler that is away costs bounded memory; all is delivered when it is back, in order.
+func TestBacklogGoesOnInTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		s.writes = true
+		var h recorder
+		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{Every: true, MaxItems: 10})
+		var want []string
+		for version := 2; version < 300; version++ {
+			m := updated("web", "u", version)
+			s.offer(l, m)
+			want = append(want, m.Delta.ID("r"))
+		}
+		equal(t, "in memory", l.Stats().Waiting, 10)
+		start(t, d)
+		pass(time.Minute)
+		equal(t, "events", h.ids(), want)
+		equal(t, "records", s.ids(), nil)
+	})
+}
+
+// A store that is slow, or fails, holds up what it has, and nothing else.
+func TestSlowStoreHoldsUpNobodyElse(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		t.Run(fmt.Sprint("fails ", fails), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf(t)
+				var h recorder
+				_, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+				s.offer(l, added("away", "a", 1))
+				s.write()
+
+				s = s.kill()
+				s.slow, s.failing = time.Hour, fails
+				d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+				other := d.Lane("other", pods, LaneOptions{})
+				stop := start(t, d)
+				for version := range 3 {
+					s.offer(l, updated("web", "w", version+1))
+					other.Offer(updated("web", "w", version+1))
+					pass(time.Second)
+				}
+				equal(t, "events", len(h.ids()), 6)
+				s.mu.Lock()
+				s.failing, s.slow = false, 0
+				s.mu.Unlock()
+				pass(2 * time.Hour)
+				equal(t, "events in the end", len(h.ids()), 7)
+				stop()
+			})
+		})
+	}
+}
+
+// A lane whose store fails is left alone for a while.
+func TestFailingStoreIsNotAskedAllTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		var h recorder
+		_, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		for i := range 1000 {
+			s.offer(l, added(fmt.Sprint(i), fmt.Sprint(i), 1))
+		}
+		s.write()
+		s = s.kill()
+		s.failing = true
+		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		start(t, d)
+		for range 600 {
+			s.offer(l, updated("web", "w", 1)) // whatever comes meanwhile
+			pass(100 * time.Millisecond)
+		}
+		s.mu.Lock()
+		if s.loads > 25 {
+			t.Errorf("%d loads in a minute", s.loads)
+		}
+		s.failing = false
+		s.mu.Unlock()
+		pass(time.Minute)
+		equal(t, "events", len(h.ids()), 1600)
+	})
+}
+
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h recorder
+		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		l, other := d.Lane("r", pods, LaneOptions{}), d.Lane("other", pods, LaneOptions{})
+		l.Offer(added("early", "e", 1))
+		l.Pause()
+		start(t, d)
+		equal(t, "paused", l.Paused(), true)
+		for version := 2; version < 5; version++ {
+			l.Offer(updated("web", "w", version))
+			other.Offer(updated("web", "w", version))
+			synctest.Wait()
+		}
+		equal(t, "events", h.ids(), []string{"other/w/updated/2", "other/w/updated/3", "other/w/updated/4"})
+		l.Resume()
+		synctest.Wait()
+		equal(t, "paused", l.Paused(), false)
+		equal(t, "events", h.ids()[3:], []string{"r/e/added/1", "r/w/updated/4"})
+	})
+}
+
+// Suspects of a lane that is paused wait with it, and let those of others through.
+func TestPausedSuspects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newCrashing("poison")
+		d := New(Handler{Handler: h, Concurrency: 4}, NewMemory(MemoryOptions{}), Options{})
+		paused, goes := d.Lane("paused", pods, LaneOptions{}), d.Lane("goes", pods, LaneOptions{})
+		start(t, d)
+		goes.Offer(added("poison", "p", 1))
+		paused.Offer(added("a", "a", 1))
+		paused.Offer(added("b", "b", 1))
+		goes.Offer(added("c", "c", 1))
+		pass(1600 * time.Millisecond) // the crash, and the longest delay behind it: one is out, three are held
+		paused.Pause()
+		before := len(h.ids())
+		pass(time.Minute)
+		for _, id := range h.ids()[before:] {
+			if id[:2] == "pa" {
+				t.Errorf("%s came while its lane was paused", id)
+			}
+		}
+		equal(t, "held", len(d.suspects.held) > 0, true)
+		equal(t, "waiting of the other", goes.Stats().Waiting+goes.Stats().InFlight, 0)
+		paused.Resume()
+		pass(time.Minute)
+		equal(t, "waiting", paused.Stats().Waiting+paused.Stats().InFlight, 0)
+		equal(t, "held", len(d.suspects.held), 0)
+	})
+}
+
+// A clock that was years ahead when a retry was recorded does not hold it up for years.
+func TestDueInYears(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		m := added("web", "u", 1)
+		s.written[1<<62] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta, Sent: true, Due: time.Now().AddDate(30, 0, 0)}}
+		var h recorder
+		d, _ := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		start(t, d)
+		pass(30 * time.Hour)
+		equal(t, "events", h.ids(), []string{"r/u/added/1"})
+	})
+}
+
+// The payload of a merged change may not have been made anew when the process was killed, nor can it if the rule is
+// another since.
+func TestRestoredStalePayload(t *testing.T) {
+	for _, remerge := range []func(delta.Delta) ([]byte, error){nil, func(delta.Delta) ([]byte, error) { return []byte(`"new"`), nil }} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newShelf(t)
+			m := added("web", "u", 1)
+			s.written[1<<62] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta, Payload: []byte(`"old"`), Stale: true}}
+			var h recorder
+			var o LaneOptions
+			want := `"old"`
+			if remerge != nil {
+				want, o.Remerge = `"new"`, func(d delta.Delta) (json.RawMessage, error) { return remerge(d) }
+			}
+			d, _ := recorded(s, &h, NewMemory(MemoryOptions{}), o)
+			start(t, d)
+			synctest.Wait()
+			equal(t, "payload", string(h.events[0].Payload), want)
+		})
+	}
+}
