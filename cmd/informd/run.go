@@ -103,7 +103,7 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, runDir string
 	if err != nil {
 		return err
 	}
-	_, store, err := openState(flags, restConfig.Host, log)
+	stateDir, store, err := openState(flags, restConfig.Host, log)
 	if err != nil {
 		return err
 	}
@@ -120,12 +120,18 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, runDir string
 		return err
 	}
 
+	control, err := newControl(flags.control, stateDir, compiled, eng, handlers, log)
+	if err != nil {
+		return err
+	}
+
 	log.Info("informd starts", "version", version, "sources", len(compiled.Sources), "rules", len(compiled.Rules),
 		"handlers", len(compiled.Handlers), "informers", len(compiled.Informers), "server", restConfig.Host)
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx)) // what has to outlive the engine
 	defer end()
 	var group errgroup.Group
 	group.Go(func() error { return server.run(lasting, log) })
+	group.Go(func() error { return control.Run(lasting) })
 	group.Go(func() error { return handlers.run(lasting) })
 	told := context.AfterFunc(ctx, func() {
 		log.Info("informd is to stop: deliveries in flight have their time to end; a second signal ends it at once")
