@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // quick are limits for tests in which the disk misbehaves.
 var quick = limits{
 	pause: time.Millisecond, patience: 100 * time.Millisecond, grace: 300 * time.Millisecond, retry: 20 * time.Millisecond,
-	opening: 300 * time.Millisecond, read: 500 * time.Millisecond, size: 50 * time.Millisecond,
+	opening: time.Minute, read: 500 * time.Millisecond, size: 50 * time.Millisecond,
 }
 
 // running is a Store whose Run runs.

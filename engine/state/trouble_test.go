@@ -206,7 +206,11 @@ func TestStartOnASickDisk(t *testing.T) {
 					closed(t, s)
 				}
 				fall(disk)
-				s := open(t, "/state", onMemory(disk))
+				o := onMemory(disk)
+				if name == "hanging" {
+					o.limits.opening = 200 * time.Millisecond
+				}
+				s := open(t, "/state", o)
 				if s.Status().Trouble == "" {
 					t.Error("no trouble is told")
 				}

@@ -1,0 +1,192 @@
+package state
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+func diskUsage(t testing.TB, dir string) (size int64) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		if os.IsNotExist(err) {
+			return nil // Pebble cleans up meanwhile
+		}
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if info, err := e.Info(); err == nil {
+			size += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+// noise is an object of so many bytes that cannot be packed.
+func noise(t testing.TB, r *rand.Rand, name string, size int) *object.Object {
+	text := make([]byte, size)
+	for i := range text {
+		text[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[r.IntN(64)]
+	}
+	return obj(t, name, 1, string(text))
+}
+
+// However much passes through a lane, what was delivered does not stay on disk; nor do former states of objects.
+func TestSpaceComesBack(t *testing.T) {
+	dir := t.TempDir()
+	s := run(t, open(t, dir, Options{FlushEvery: time.Millisecond}))
+	lane, i := s.Lane("r", LaneOptions{}), s.Informer("i", InformerOptions{})
+	if _, err := lane.Keys(); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	const rounds, each, size = 25, 2000, 4000 // 200 MB pass through, 8 MB at a time
+	n, largest := uint64(0), int64(0)
+	var objects []*object.Object
+	for k := range each {
+		objects = append(objects, noise(t, r, fmt.Sprint("o", k), size))
+	}
+	for range rounds {
+		from := n
+		for k := 0; k < each; k += 200 {
+			s.recorded(func() {
+				for _, o := range objects[k : k+200] {
+					n++
+					lane.Put(n, keyOf(o), Delivery{Delta: delta.Delta{Object: o}})
+					i.Put(o, nil)
+				}
+			})
+			s.written()
+		}
+		if onDisk := lane.disk.bytes.Load(); onDisk < each*size*8/10 || onDisk > each*size*13/10 {
+			t.Errorf("the lane believes to have %d bytes", onDisk)
+		}
+		s.recorded(func() {
+			for k := from + 1; k <= n; k++ {
+				lane.Delete(k, keyOf(objects[k-from-1]))
+			}
+		})
+		s.written()
+		largest = max(largest, diskUsage(t, dir))
+	}
+	if onDisk := lane.disk.bytes.Load(); onDisk != 0 {
+		t.Errorf("the empty lane believes to have %d bytes", onDisk)
+	}
+	t.Logf("at most %d MB, in the end %d MB", largest/1e6, diskUsage(t, dir)/1e6)
+	if largest > 100e6 {
+		t.Errorf("%d MB are on disk, of 16 MB", largest/1e6)
+	}
+	s.recorded(func() { s.DropInformer("i"); s.DropRule("r") })
+	s.written()
+	s.stop()
+	s = run(t, open(t, dir, Options{FlushEvery: time.Millisecond}))
+	eventually(t, "the space comes back", func() bool {
+		_ = s.db.Load().pebble.Flush()
+		return diskUsage(t, dir) < 1e6*10
+	})
+}
+
+func TestRoom(t *testing.T) {
+	s := run(t, open(t, t.TempDir(), Options{FlushEvery: time.Millisecond}))
+	lane := s.Lane("r", LaneOptions{MaxBytes: 50_000})
+	if _, err := lane.Keys(); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	n := uint64(0)
+	for lane.Room(4000) && n < 100 {
+		n++
+		s.recorded(func() { lane.Put(n, key("a"), Delivery{Delta: delta.Delta{Object: noise(t, r, "a", 4000)}}) })
+		if n%3 == 0 {
+			s.written()
+		}
+	}
+	if n < 9 || n > 15 {
+		t.Errorf("there was room for %d", n)
+	}
+	s.written()
+	s.stop()
+	if lane.Room(1 << 40) {
+		t.Error("there is room for anything")
+	}
+}
+
+// Start after start makes dictionaries of its own, while most objects stay the same.
+func TestDictionariesDoNotAccumulate(t *testing.T) {
+	dir := t.TempDir()
+	count := func(s *Store) int {
+		d := s.db.Load().dictionaries
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.users) > len(d.uses) {
+			t.Errorf("%d dictionaries, %d uses", len(d.users), len(d.uses))
+		}
+		return len(d.users)
+	}
+	want := make(map[string]string)
+	for start := range 3 * maxLoaded {
+		s := open(t, dir, Options{})
+		p := newPods(uint64(start))
+		snapshot := s.mustLoad(t, "i")
+		got := make(map[string]string)
+		for _, o := range snapshot.Objects {
+			got[o.Name()] = string(o.JSON())
+		}
+		if len(got) != len(want) {
+			t.Fatalf("start %d: %d objects, not %d", start, len(got), len(want))
+		}
+		for name, text := range want {
+			if got[name] != text {
+				t.Fatalf("start %d: %s is another", start, name)
+			}
+		}
+		if _, err := s.Lane("r", LaneOptions{}).Keys(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Letters(); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 60 {
+			o := p.pod(t, start*1000+n, n, 2000)
+			want[o.Name()] = string(o.JSON())
+			s.recorded(func() {
+				s.Informer("i", InformerOptions{}).Put(o, nil)
+				s.Lane("r", LaneOptions{}).Put(uint64(start*1000+n+1), keyOf(o), Delivery{Delta: delta.Delta{Object: o}})
+				s.PutLetter(Letter{ID: o.Name(), Delta: delta.Delta{Object: o}})
+			})
+		}
+		if err := s.flush(s.db.Load()); err != nil {
+			t.Fatal(err)
+		}
+		s.recorded(func() {
+			for n := range 60 {
+				o := newPods(uint64(start)).pod(t, start*1000+n, n, 2000)
+				s.Lane("r", LaneOptions{}).Delete(uint64(start*1000+n+1), keyOf(o))
+				s.DeleteLetter(o.Name())
+			}
+		})
+		if start > maxLoaded {
+			if n := count(s); n > maxLoaded+4 || n < 2 {
+				t.Errorf("start %d: %d dictionaries", start, n)
+			}
+		}
+		closed(t, s)
+	}
+	s := open(t, dir, Options{})
+	defer closed(t, s)
+	for _, o := range s.mustLoad(t, "i").Objects {
+		if string(o.JSON()) != want[o.Name()] {
+			t.Errorf("%s is another", o.Name())
+		}
+	}
+}
