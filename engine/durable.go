@@ -201,6 +201,27 @@ func (r *runningRule) pause(paused bool) {
 	}
 }
 
+// catchUp says that an informer is to catch up with what was saved. What the last process was killed over is told again
+// meanwhile: it may have been delivered, and must not be merged as if it had not.
+func (r *runningRule) catchUp(at *record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.catching == nil {
+		r.catching = make(map[*record]bool)
+	}
+	r.catching[at] = true
+	r.lane.Doubt(true)
+}
+
+// caughtUp says that it has.
+func (r *runningRule) caughtUp(at *record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.catching, at); len(r.catching) == 0 {
+		r.lane.Doubt(false)
+	}
+}
+
 // follow says that the rule is late at an informer, and what was saved of the rule needed until it has caught up.
 func (r *runningRule) follow(at *record) {
 	r.mu.Lock()

@@ -32,7 +32,8 @@ type runningRule struct {
 	store     *state.Store // nil if nothing is kept
 	mu        sync.Mutex
 	saved     state.Rule       // as it was recorded last
-	following map[*record]bool // informers that have not caught up with what was saved, and where the rule is late
+	catching  map[*record]bool // informers that have not caught up with what was saved, and
+	following map[*record]bool // those of them where the rule is late
 }
 
 // evaluator shows the changes of one informer to those of its rules that are resynced together. It runs in the informer's

@@ -93,6 +93,7 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 	partial := r.secret || !covers(snapshot.Kept, r.keep)
 	s := &saved{inside: snapshot.Inside, before: make(map[*runningRule]where), late: make(map[*runningRule]bool)}
 	for _, rule := range r.rules {
+		rule.catchUp(r)
 		known, ok := rules[rule.Name]
 		ok = ok && slices.Contains(known.Informers, r.id)
 		before, err := whereOf(known.Where)
@@ -154,11 +155,14 @@ func (r *record) Complete(known iter.Seq[*object.Object]) {
 		return
 	}
 	if len(s.late) > 0 {
-		r.catchUp(s, known)
+		r.tellLate(s, known)
 	}
 	r.saved = nil
 	r.Begin()
 	defer r.End()
+	for _, rule := range r.rules {
+		rule.caughtUp(r)
+	}
 	for rule := range s.late {
 		rule.followed(r)
 		rule.settle()
@@ -168,8 +172,8 @@ func (r *record) Complete(known iter.Seq[*object.Object]) {
 // chunk is how many objects rules that are late are told of at a time.
 const chunk = 500
 
-// catchUp tells each rule that is late of what is inside, as Synced, and of what fell out, as Deleted.
-func (r *record) catchUp(s *saved, known iter.Seq[*object.Object]) {
+// tellLate tells each rule that is late of what is inside, as Synced, and of what fell out, as Deleted.
+func (r *record) tellLate(s *saved, known iter.Seq[*object.Object]) {
 	told := 0
 	r.Begin()
 	defer func() { r.End() }()
