@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -16,10 +17,21 @@ import (
 // nothing.
 func BenchmarkDelivery(b *testing.B) {
 	b.Run("handler", func(b *testing.B) {
-		benchmarkDelivery(b, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) { return handler.Answer{}, nil }))
+		benchmarkDelivery(b, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) { return handler.Answer{}, nil }), nil)
 	})
-	b.Run("submitter", func(b *testing.B) { benchmarkDelivery(b, atOnce{}) })
+	b.Run("submitter", func(b *testing.B) { benchmarkDelivery(b, atOnce{}, nil) })
+	b.Run("submitter, recorded", func(b *testing.B) { benchmarkDelivery(b, atOnce{}, &idleStore{}) })
 }
+
+// idleStore is a LaneStore and a Journal that do nothing but lock.
+type idleStore struct{ sync.RWMutex }
+
+func (s *idleStore) Begin()                                               { s.RLock() }
+func (s *idleStore) End()                                                 { s.RUnlock() }
+func (*idleStore) Put(uint64, delta.Key, Waiting)                         {}
+func (*idleStore) Delete(uint64, delta.Key)                               {}
+func (*idleStore) Room(int64) bool                                        { return false }
+func (*idleStore) Load(delta.Key, uint64, int, int64) ([]Numbered, error) { return nil, nil }
 
 // atOnce is a Submitter that answers at once.
 type atOnce struct{ handler.Handler }
@@ -28,17 +40,19 @@ func (atOnce) Submit(_ context.Context, _ *handler.Event, answered func(handler.
 	answered(handler.Answer{}, nil)
 }
 
-func benchmarkDelivery(b *testing.B, h handler.Handler) {
+func benchmarkDelivery(b *testing.B, h handler.Handler, store *idleStore) {
 	const objects = 10_000
 	matches := make([]rule.Match, objects)
 	for i := range matches {
 		matches[i] = updated(fmt.Sprint("web", i), fmt.Sprint("u", i), 2)
 	}
 	var ended sync.WaitGroup
-	d := New(Handler{Handler: h}, NewMemory(MemoryOptions{}), Options{
-		Observer: Observer{Delivered: func(Delivery) { ended.Done() }},
-	})
-	l := d.Lane("r", pods, LaneOptions{Every: true})
+	o, lane := Options{Observer: Observer{Delivered: func(Delivery) { ended.Done() }}}, LaneOptions{Every: true}
+	if store != nil {
+		o.Journal, lane.Store = store, store
+	}
+	d := New(Handler{Handler: h}, NewMemory(MemoryOptions{}), o)
+	l := d.Lane("r", pods, lane)
 	ctx, cancel := context.WithCancel(b.Context())
 	stopped := make(chan struct{})
 	go func() {

@@ -2,8 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,96 +80,6 @@ func TestWhatComesBehindWhatIsAway(t *testing.T) {
 	d.write()
 	equal(t, "taken", drain(t, q), map[string][]int{"web": {2, 3, 4, 5, 6, 7, 10}})
 	equal(t, "stats", q.Stats(), Stats{Shortened: 2})
-}
-
-func TestWhatIsNotWrittenYetIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		hungry := 0
-		d := newDisk(t)
-		q := newChanges(Options[string, change]{Every: true, MaxItems: 1, Size: sizeOf, Store: d, Hungry: func() { hungry++ }})
-		for state := range 3 {
-			q.Add("web", change{"updated", "1", state})
-		}
-		take(t, q)
-		q.Done("web")
-		before := hungry
-		if err := refill(q); err != nil {
-			t.Fatal(err)
-		}
-		takeNone(t, q)
-		equal(t, "loads", d.loads, 1)
-		d.write()
-		time.Sleep(minLoadDelay)
-		synctest.Wait()
-		if hungry == before {
-			t.Fatal("nobody was told that it can be tried again")
-		}
-		equal(t, "taken", drain(t, q), map[string][]int{"web": {1, 2}})
-	})
-}
-
-func TestWhatTheStoreFailsToLoad(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newDisk(t)
-		q := newChanges(Options[string, change]{Every: true, MaxItems: 1, Size: sizeOf, Store: d})
-		for state := range 3 {
-			q.Add("web", change{"updated", "1", state})
-		}
-		take(t, q)
-		q.Done("web")
-		d.write()
-		d.failing = true
-		for range 1000 { // it is never given up
-			if _, err := q.Refill(nothing, nothing); err == nil && d.loads == 0 {
-				t.Fatal("no error")
-			}
-			time.Sleep(maxLoadDelay)
-			synctest.Wait()
-		}
-		d.failing = false
-		time.Sleep(maxLoadDelay)
-		synctest.Wait()
-		equal(t, "taken", drain(t, q), map[string][]int{"web": {1, 2}})
-	})
-}
-
-// What a store that is well does not have is lost, and does not hold up the rest of its key for ever.
-func TestWhatTheStoreLost(t *testing.T) {
-	for _, lost := range []int{1, 4, 5} { // the first, the last but one, and the last that went away
-		t.Run(fmt.Sprint(lost), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newDisk(t)
-				q := newChanges(Options[string, change]{Every: true, MaxItems: 1, Size: sizeOf, Store: d})
-				for state := range 6 {
-					q.Add("web", change{"updated", "1", state})
-				}
-				equal(t, "first", take(t, q).state, 0)
-				q.Done("web")
-				q.Add("web", change{"updated", "1", 6}) // behind
-				d.write()
-				delete(d.written, firstNumber+uint64(lost))
-				var got []int
-				var said error
-				for range 100 {
-					if _, err := q.Refill(nothing, nothing); err != nil {
-						said = err
-					}
-					for item, ok := q.Take(); ok; item, ok = q.Take() {
-						got = append(got, item.Value.state)
-						q.Done("web")
-					}
-					time.Sleep(maxLoadDelay)
-					synctest.Wait()
-				}
-				want := map[int][]int{1: {2, 3, 4, 5, 6}, 4: {1, 2, 3, 5, 6}, 5: {1, 2, 3, 4, 6}}[lost]
-				equal(t, "taken", got, want)
-				equal(t, "stats", q.Stats(), Stats{Dropped: 1})
-				if said == nil {
-					t.Error("nobody was told")
-				}
-			})
-		})
-	}
 }
 
 func TestRestore(t *testing.T) {
@@ -267,186 +175,148 @@ func TestRestoredWhileInFlight(t *testing.T) {
 	equal(t, "records", len(d.all()), 0)
 }
 
-// Keys that fail hold one value each, not all that was loaded for them, and others go on.
-func TestKeysThatFailDoNotFillTheMemory(t *testing.T) {
+// What went away before a change of mode is merged as it is loaded, and with what came behind when all of it is.
+func TestLatestMergesWhatWasAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
-		q := newChanges(Options[string, change]{Every: true, MaxItems: 1, Size: func(change) int64 { return 1 << 10 }, Store: d})
-		defer q.Close()
-		const keys, states = 500, 10
+		q := newChanges(Options[string, change]{Every: true, Store: d})
+		const states = loadItems + 8
 		for state := range states {
-			for k := range keys {
-				q.Add(fmt.Sprint(k), change{"updated", "1", state})
-			}
+			q.Add("web", change{"updated", "1", state})
 		}
 		d.write()
-		done := 0
-		for {
-			if err := refill(q); err != nil {
-				t.Fatal(err)
-			}
-			item, ok := q.Take()
-			if !ok {
-				break
-			}
-			if item.Key == "7" {
-				equal(t, "state", item.Value.state, done)
-				done++
-				q.Done(item.Key)
-				continue
-			}
-			q.Retry(item.Key, item.Value, time.Hour)
-			if waiting := q.Stats().Waiting; waiting > keys+maxSupply>>10 {
-				t.Fatalf("%d are in memory", waiting)
-			}
-		}
-		equal(t, "states of the key that does not fail", done, states)
-		equal(t, "waiting", q.Stats().Waiting, keys-1)
-		equal(t, "away", q.Stats().Away, (keys-1)*(states-1))
-	})
-}
-
-// What nobody takes is not loaded.
-func TestSupply(t *testing.T) {
-	d := newDisk(t)
-	size := int64(16 << 10)
-	q := newChanges(Options[string, change]{Every: true, MaxItems: 1, MaxBytes: 1 << 40, Size: func(change) int64 { return size }, Store: d})
-	for k := range 2000 {
-		q.Add(fmt.Sprint(k), change{"updated", "1", 1})
-	}
-	d.write()
-	q.opts.MaxItems = 1 << 30
-	if err := refill(q); err != nil {
-		t.Fatal(err)
-	}
-	if s := q.Stats(); s.Bytes > maxSupply+2*size || s.Bytes < maxSupply/2 {
-		t.Errorf("%d bytes are loaded", s.Bytes)
-	}
-	for range 2000 {
-		item, ok := q.Take()
-		if !ok {
-			t.Fatal("nothing is ready")
-		}
-		q.Done(item.Key)
+		q.Close()
+		q = d.crash(Options[string, change]{Store: d})
+		q.Add("web", change{"updated", "1", 1000})
 		if err := refill(q); err != nil {
 			t.Fatal(err)
 		}
-	}
-	equal(t, "stats", q.Stats(), Stats{})
-	equal(t, "supply", q.supply, 0)
-}
-
-// lockedDisk is a disk for several goroutines, that writes whenever it is read.
-type lockedDisk struct {
-	mu sync.Mutex
-	disk
-}
-
-func (d *lockedDisk) Put(n uint64, key string, r Record[change]) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.disk.Put(n, key, r)
-}
-
-func (d *lockedDisk) Delete(n uint64, key string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.disk.Delete(n, key)
-}
-
-func (d *lockedDisk) Load(key string, after uint64, maxItems int, maxBytes int64) ([]Numbered[change], error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.write()
-	return d.disk.Load(key, after, maxItems, maxBytes)
-}
-
-// Producers, consumers and who loads at once: per key, each value comes, in order.
-func TestConcurrentLoading(t *testing.T) {
-	const keys, states = 8, 300
-	wake := func(c chan struct{}) func() {
-		return func() {
-			select {
-			case c <- struct{}{}:
-			default:
-			}
+		equal(t, "the first load", take(t, q).state, loadItems-1)
+		q.Retry("web", change{"updated", "1", loadItems - 1}, 0)
+		equal(t, "again, without what is behind the rest", take(t, q).state, loadItems-1)
+		q.Done("web")
+		equal(t, "records", len(d.all()), 9)
+		if err := refill(q); err != nil {
+			t.Fatal(err)
 		}
-	}
-	ready, hungry := make(chan struct{}, 1), make(chan struct{}, 1)
-	d := &lockedDisk{disk: *newDisk(t)}
-	q := newChanges(Options[string, change]{
-		Every: true, MaxItems: 20, Size: sizeOf, Store: d, Ready: wake(ready), Hungry: wake(hungry),
+		equal(t, "the rest", take(t, q).state, 1000)
+		q.Done("web")
+		equal(t, "records", len(d.all()), 0)
+		equal(t, "stats", q.Stats(), Stats{})
 	})
-	finished := make(chan struct{})
-	var producers, others, finals sync.WaitGroup
-	finals.Add(keys)
-	for k := range keys {
-		producers.Go(func() {
-			for state := range states {
-				q.Add(fmt.Sprint(k), change{"updated", "1", state})
-			}
-		})
-	}
-	others.Go(func() {
-		for {
-			if err := refill(q); err != nil {
-				t.Error(err)
-			}
-			select {
-			case <-hungry:
-			case <-finished:
-				return
-			}
-		}
+}
+
+// What was redriven before a restart and what is after it come once each, the first to be asked for first.
+func TestRedriveBesideRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		o := Options[string, change]{Every: true, Store: d}
+		q := newChanges(o)
+		q.Add("web", change{"updated", "1", 5})
+		q.Redrive("web", change{"updated", "1", 1})
+		d.write()
+		q.Close()
+		time.Sleep(time.Second)
+		q = d.crash(o)
+		q.Redrive("web", change{"updated", "1", 2})
+		d.write()
+		equal(t, "at once", take(t, q).state, 2)
+		q.Redrive("web", change{"updated", "1", 3})
+		d.write()
+		q.Done("web") // which is not written
+		equal(t, "taken", drain(t, q), map[string][]int{"web": {3, 1, 5}})
+		equal(t, "records", len(d.all()), 0)
 	})
-	var last [keys]atomic.Int64
-	for range 3 {
-		others.Go(func() {
-			for {
-				item, ok := q.Take()
-				if !ok {
-					select {
-					case <-ready:
-						continue
-					case <-finished:
-						return
-					}
-				}
-				k, state := int(item.Key[0]-'0'), int64(item.Value.state)
-				if item.Value.state%50 == 7 && item.Value.kind == "updated" {
-					q.Retry(item.Key, change{"retried", "1", item.Value.state}, time.Microsecond)
-					continue
-				}
-				if !last[k].CompareAndSwap(state, state+1) {
-					t.Errorf("key %d: %d, want %d", k, state, last[k].Load())
-				}
-				q.Done(item.Key)
-				if state == states-1 {
-					finals.Done()
-				}
-			}
-		})
+}
+
+func TestDoubt(t *testing.T) {
+	d := newDisk(t)
+	o := Options[string, change]{Store: d}
+	q := newChanges(o)
+	come := func() {
+		q.Add("web", change{"added", "1", 1})
+		q.Add("web", change{"deleted", "1", 2})
 	}
-	producers.Wait()
-	finals.Wait()
-	close(finished)
-	others.Wait()
-	equal(t, "stats", q.Stats(), Stats{})
+	come()
+	takeNone(t, q)
+	q.Doubt(true)
+	come()
+	q.Doubt(false)
+	equal(t, "taken", take(t, q), change{"deleted", "1", 2})
+	q.Done("web")
+	come()
+	takeNone(t, q)
 	equal(t, "records", len(d.all()), 0)
 }
 
-// A queue that is closed while it is loaded takes nothing in.
-func TestCloseWhileLoading(t *testing.T) {
+// A Merge may have what is due for a retry and what came meanwhile cancel each other out: then there is no record of either.
+func TestRetryThatIsCancelledOut(t *testing.T) {
 	d := newDisk(t)
-	o := Options[string, change]{Every: true, Size: sizeOf, Store: d}
-	newQueue := newChanges(o)
-	newQueue.Add("web", change{"added", "1", 1})
-	d.write()
-	q := d.crash(o)
-	if more, err := q.Refill(q.Close, nothing); err != nil || !more {
-		t.Fatal(more, err)
-	}
+	q := New(Options[string, change]{
+		Store: d, Merge: func(_, _ change, _ bool) (change, bool, bool) { return change{}, false, true },
+	})
+	q.Add("web", change{"added", "1", 1})
+	c := take(t, q)
+	q.Add("web", change{"deleted", "1", 2})
+	q.Retry("web", c, 0)
 	takeNone(t, q)
+	equal(t, "records", len(d.all()), 0)
 	equal(t, "stats", q.Stats(), Stats{})
-	equal(t, "records", len(d.all()), 1)
+}
+
+func TestOldestAge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		q := newChanges(Options[string, change]{Every: true, MaxItems: 1, Size: sizeOf, Store: d})
+		defer q.Close()
+		age := func(what string, want time.Duration) {
+			t.Helper()
+			equal(t, "age: "+what, q.Stats().OldestAge, want*time.Second)
+		}
+		age("nothing", 0)
+		for state := range 5 {
+			q.Add("web", change{"updated", "1", state})
+			time.Sleep(time.Second)
+		}
+		time.Sleep(5 * time.Second)
+		d.write()
+		q.opts.MaxItems = 100
+		age("the first waits", 10)
+		take(t, q)
+		age("the first is in flight", 10)
+		q.Done("web")
+		age("the second is away", 9)
+		if err := refill(q); err != nil {
+			t.Fatal(err)
+		}
+		age("it is loaded", 9)
+		one := take(t, q)
+		age("it is in flight", 9)
+		q.Retry("web", one, time.Second)
+		equal(t, "away again", q.Stats().Away, 3)
+		age("it waits for a retry", 9)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		take(t, q)
+		q.Done("web")
+		age("the third is away", 9)
+		equal(t, "taken", drain(t, q)["web"], []int{2, 3, 4})
+		age("nothing", 0)
+
+		q.opts.MaxItems = 1
+		for state := range loadItems + 10 {
+			q.Add("api", change{"updated", "1", state})
+			time.Sleep(time.Second)
+		}
+		d.write()
+		q.opts.MaxItems = 100
+		for range 1 + loadItems { // the one in memory, and one load
+			if err := refill(q); err != nil {
+				t.Fatal(err)
+			}
+			take(t, q)
+			q.Done("api")
+		}
+		age("the rest is away, and younger than the last that was loaded", 10)
+	})
 }

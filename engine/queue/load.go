@@ -9,7 +9,7 @@ import (
 
 const (
 	// maxSupply is how many bytes of what was loaded may wait to be taken; loading goes on below that.
-	maxSupply = 4 << 20
+	maxSupply = 1 << 20
 	// One load has at most loadItems, and about loadBytes. When the queue's memory is full it has one.
 	loadItems = 32
 	loadBytes = 256 << 10

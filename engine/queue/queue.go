@@ -18,7 +18,7 @@
 // away since; of it the queue holds a few numbers for each key. It comes between what waits in memory in front of it and what
 // waits behind, and [Queue.Refill] loads it, a few values at a time, when nothing is left in front: for the keys that need it,
 // in turn, and no more than is soon taken. A key that waits for a retry holds one value that was loaded, so that keys that fail
-// do not fill the memory. Past the bounds of Every the memory thus has at most one value for each key, and a few megabytes.
+// do not fill the memory. Past the bounds of Every the memory thus has at most one value for each key, and about a megabyte.
 //
 // The queue knows nothing of what values mean: what an attempt is, how long to back off and when to give up is its user's
 // affair, and kept within the values. It starts no goroutine; one timer serves all delays. Its memory follows what it
