@@ -110,7 +110,12 @@ func size(bytes int64) string {
 
 // writeDocument writes one value as -o json or -o yaml.
 func writeDocument(w io.Writer, output string, v any) error {
-	text, err := indented(v, "")
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "    ")
+	err := encoder.Encode(v)
+	text := b.Bytes()
 	if err == nil && output == "yaml" {
 		text, err = yaml.JSONToYAML(text)
 	}
@@ -120,19 +125,10 @@ func writeDocument(w io.Writer, output string, v any) error {
 	return err
 }
 
-// indented is a value as JSON for people who read it, with a newline at its end. prefix is before each line but the first.
-func indented(v any, prefix string) ([]byte, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent(prefix, "    ")
-	err := encoder.Encode(v)
-	return b.Bytes(), err
-}
-
 // listWriter writes objects as a kind: List, one after the other.
 type listWriter struct {
 	w     *bufio.Writer
+	text  bytes.Buffer // of one object
 	yaml  bool
 	count int
 }
@@ -150,12 +146,12 @@ func (l *listWriter) add(object []byte) error {
 	if l.count == 1 {
 		before = "{\n    \"apiVersion\": \"v1\",\n    \"kind\": \"List\",\n    \"items\": [\n        "
 	}
-	text, err := indented(json.RawMessage(object), "        ")
-	if err != nil {
+	l.text.Reset()
+	if err := json.Indent(&l.text, object, "        ", "    "); err != nil {
 		return err
 	}
 	_, _ = l.w.WriteString(before) // the last write tells of errors
-	_, err = l.w.Write(bytes.TrimSpace(text))
+	_, err := l.w.Write(bytes.TrimSpace(l.text.Bytes()))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -106,19 +107,27 @@ func (c *Client) Resume(ctx context.Context, rule string) error {
 // Stream is an answer that comes object by object. It is to be closed.
 type Stream[T any] struct {
 	Found
-	client  *Client
-	body    io.ReadCloser
-	decoder *json.Decoder
+	client *Client
+	body   io.ReadCloser
+	lines  *bufio.Reader
+	decode func(line []byte) (T, error)
 }
+
+func toRow(line []byte) (r Row, err error) {
+	err = json.Unmarshal(line, &r)
+	return r, err
+}
+
+func toText(line []byte) (json.RawMessage, error) { return line, nil }
 
 // Names has the objects that a query asks for by their namespaces and names alone, which is cheap.
 func (c *Client) Names(ctx context.Context, q Query) (*Stream[Row], error) {
-	return open[Row](ctx, c, q, url.Values{"as": {asNames}})
+	return open(ctx, c, q, url.Values{"as": {asNames}}, toRow)
 }
 
 // Rows has the objects that a query asks for, without what is in them.
 func (c *Client) Rows(ctx context.Context, q Query) (*Stream[Row], error) {
-	return open[Row](ctx, c, q, url.Values{"as": {asRows}})
+	return open(ctx, c, q, url.Values{"as": {asRows}}, toRow)
 }
 
 // Objects has the objects that a query asks for as JSON. What is secret in them is masked without showSecrets.
@@ -127,10 +136,10 @@ func (c *Client) Objects(ctx context.Context, q Query, showSecrets bool) (*Strea
 	if showSecrets {
 		query.Set("secrets", "show")
 	}
-	return open[json.RawMessage](ctx, c, q, query)
+	return open(ctx, c, q, query, toText)
 }
 
-func open[T any](ctx context.Context, c *Client, q Query, query url.Values) (*Stream[T], error) {
+func open[T any](ctx context.Context, c *Client, q Query, query url.Values, decode func([]byte) (T, error)) (*Stream[T], error) {
 	set(query, "source", q.Source)
 	set(query, "namespace", q.Namespace)
 	set(query, "name", q.Name)
@@ -145,8 +154,12 @@ func open[T any](ctx context.Context, c *Client, q Query, query url.Values) (*St
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream[T]{client: c, body: body, decoder: json.NewDecoder(body)}
-	if err := s.decoder.Decode(&s.Found); err != nil {
+	s := &Stream[T]{client: c, body: body, lines: bufio.NewReaderSize(body, chunk), decode: decode}
+	line, err := s.lines.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &s.Found)
+	}
+	if err != nil {
 		_ = s.Close()
 		return nil, c.brokenOff(err)
 	}
@@ -158,7 +171,11 @@ func (s *Stream[T]) All() iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for range s.Count {
 			var v T
-			if err := s.decoder.Decode(&v); err != nil {
+			line, err := s.lines.ReadBytes('\n')
+			if err == nil {
+				v, err = s.decode(line)
+			}
+			if err != nil {
 				yield(v, s.client.brokenOff(err))
 				return
 			}

@@ -67,7 +67,7 @@ func TestObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = objects.Close() }()
-	if got := collect(t, objects); string(got[0]) != text {
+	if got := collect(t, objects); string(got[0]) != text+"\n" {
 		t.Errorf("got %s", got[0])
 	}
 	names, err := c.Names(t.Context(), q)

@@ -3,8 +3,8 @@
 // [Backend]; the package knows no engine, no cluster and no terminal.
 //
 // The server answers one request per connection and 32 connections at a time; the next wait. Answers that grow with the
-// cluster are streamed, a line of JSON each, and hold no more than 64 KiB of text in the daemon; one that is not read for
-// five minutes is broken off. The paths carry a version, which is for commands and daemons that are updated one after
+// cluster are streamed, a line of JSON each, and hold no more text in the daemon than 64 KiB and one object; one that is not
+// read for five minutes is broken off. The paths carry a version, which is for commands and daemons that are updated one after
 // the other: programs use the commands' -o json.
 //
 // What Secrets hold is masked by the server, unless a request asks for it by name: it does not leave the daemon.

@@ -2,7 +2,6 @@ package control
 
 import (
 	"bufio"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"time"
@@ -58,7 +57,15 @@ func (a answers) objects(w *answer, r *http.Request) error {
 	mask := selection.Secret && !values.Has("secrets")
 	for i, o := range selection.Objects {
 		selection.Objects[i] = nil // whoever reads slowly holds on to no state that has been read
-		if err := lines.Encode(line(o, as, mask)); err != nil {
+		switch as {
+		case asNames:
+			err = lines.Encode(Row{Namespace: o.Namespace(), Name: o.Name()})
+		case asRows:
+			err = lines.Encode(row(o))
+		default:
+			err = writeText(out, o, mask)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -82,32 +89,38 @@ func (a answers) source(q Query) (Source, error) {
 	return Source{}, unknown("source", q.Source, names)
 }
 
-func line(o *object.Object, as string, mask bool) any {
-	switch {
-	case as == asNames:
-		return Row{Namespace: o.Namespace(), Name: o.Name()}
-	case as == asRows:
-		return Row{
-			Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion(),
-			Created: created(o), Labels: o.Labels(),
-		}
-	case mask:
-		return maskSecret(o.JSON())
+// writeText writes an object's text, which is compact, as a line.
+func writeText(out *bufio.Writer, o *object.Object, mask bool) error {
+	text := o.JSON()
+	if mask {
+		text = maskSecret(text)
 	}
-	return json.RawMessage(o.JSON())
+	_, _ = out.Write(text) // the next write tells of errors
+	return out.WriteByte('\n')
 }
 
-var createdPath = func() *object.Paths {
+var rowPaths = func() *object.Paths {
 	p := new(object.Paths)
 	p.Add("metadata", "creationTimestamp")
+	p.Add("metadata", "labels")
 	return p
 }()
 
-// created is when the object came into being, as far as the cache keeps that.
-func created(o *object.Object) time.Time {
-	tree, _ := o.Decode(createdPath).(map[string]any)
+// row is an object without what is in it.
+func row(o *object.Object) Row {
+	r := Row{Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion()}
+	tree, _ := o.Decode(rowPaths).(map[string]any)
 	meta, _ := tree["metadata"].(map[string]any)
-	text, _ := meta["creationTimestamp"].(string)
-	t, _ := time.Parse(time.RFC3339, text) // the zero time is what nobody knows
-	return t
+	created, _ := meta["creationTimestamp"].(string)
+	r.Created, _ = time.Parse(time.RFC3339, created) // the zero time is what nobody knows
+	values, _ := meta["labels"].(map[string]any)
+	for name, value := range values {
+		if text, ok := value.(string); ok {
+			if r.Labels == nil {
+				r.Labels = make(map[string]string, len(values))
+			}
+			r.Labels[name] = text
+		}
+	}
+	return r
 }
