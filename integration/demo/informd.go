@@ -29,7 +29,7 @@ type informd struct {
 	reached    map[string]bool
 }
 
-func startInformd(kubeconfig string, deliveries chan handler.Event) (*informd, error) {
+func startInformd(kubeconfig, stateDir string, deliveries chan handler.Event) (*informd, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -39,8 +39,8 @@ func startInformd(kubeconfig string, deliveries chan handler.Event) (*informd, e
 		return nil, err
 	}
 	d := &informd{address: address, deliveries: deliveries, ended: make(chan struct{}), reached: make(map[string]bool)}
-	d.cmd = exec.Command("bin/informd", "run", "-f", "examples/rules", "--kubeconfig", kubeconfig, "--listen", address,
-		"--log-level", "warn")
+	d.cmd = exec.Command("bin/informd", "run", "-f", "examples/rules", "--kubeconfig", kubeconfig, "--state-dir", stateDir,
+		"--listen", address, "--log-level", "warn")
 	d.cmd.Stderr = os.Stderr
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches the demo, which stops it in order
 	stdout, err := d.cmd.StdoutPipe()

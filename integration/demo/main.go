@@ -52,7 +52,7 @@ func run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, plane.Stop()) }()
 
 	say("starting informd: bin/informd run -f examples/rules")
-	d, err := startInformd(plane.Kubeconfig(), webhook.deliveries)
+	d, err := startInformd(plane.Kubeconfig(), filepath.Join(dir, "state"), webhook.deliveries)
 	if err != nil {
 		return err
 	}
