@@ -124,7 +124,8 @@ func (l *Lane) Paused() bool {
 // Stats tells what waits.
 func (l *Lane) Stats() queue.Stats { return l.queue.Stats() }
 
-// Close forgets what waits and takes nothing more. What is in flight is not interrupted, but neither repeated.
+// Close forgets what waits and takes nothing more. What is in flight is not interrupted, but neither repeated. Records stay:
+// also of what is in flight, so that Close comes after Run has returned, or the rule is gone.
 func (l *Lane) Close() {
 	l.queue.Close()
 	l.dispatcher.mu.Lock()

@@ -178,6 +178,8 @@ func (o *oracle) expire() {
 func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0, 0, 8, 1, 2, 0, 3, 8, 4, 0, 2, 5, 6})
 	f.Add([]byte{1, 0, 0, 8, 0, 16, 2, 0, 1, 3, 0, 9, 0, 17, 7, 0, 4, 0, 6, 6, 6})
+	f.Add([]byte{2, 0, 8, 8, 1, 2, 0, 3, 8, 4, 0, 2, 5, 6})
+	f.Add([]byte{3, 8, 1, 8, 2, 8, 3, 8, 4, 8, 5, 8, 6, 2, 3, 2, 3, 2, 3})
 	f.Add([]byte{1, 8, 1, 8, 2, 8, 3, 8, 4, 8, 5, 8, 6, 2, 3, 2, 3, 2, 3})
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) > 1000 {
@@ -195,13 +197,19 @@ func compare(t *testing.T, program []byte) {
 		return b
 	}
 	const maxItems, maxBytes, maxPerKey = 5, 16, 3
-	every := next()%2 == 1
+	setup := next()
+	every := setup&1 == 1
 	o := &oracle{every: every, maxItems: maxItems, maxBytes: maxBytes, maxPerKey: maxPerKey, keys: map[string]*oracleKey{}}
 	told := true // something became ready since Take found nothing
-	q := newChanges(Options[string, change]{
+	options := Options[string, change]{
 		Every: every, MaxItems: maxItems, MaxBytes: maxBytes, MaxPerKey: maxPerKey, Size: sizeOf,
 		Ready: func() { told = true },
-	})
+	}
+	d := newDisk(t)
+	if setup&2 == 2 {
+		d.noRoom, options.Store = true, d // a store that has no room changes nothing
+	}
+	q := newChanges(options)
 	defer q.Close()
 	takeBoth := func() bool {
 		item, ok := q.Take()
@@ -247,6 +255,9 @@ func compare(t *testing.T, program []byte) {
 		synctest.Wait()
 		o.expire()
 		equal(t, "stats", q.Stats(), o.stats())
+		if s := q.Stats(); options.Store != nil {
+			equal(t, "records", len(d.all()), s.Waiting+s.InFlight)
+		}
 	}
 
 	for key := range o.keys { // drain
