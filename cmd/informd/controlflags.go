@@ -64,6 +64,9 @@ func (f *controlFlags) ask(to func(*control.Client) error) error {
 	if errors.Is(err, control.ErrNotRunning) {
 		err = fmt.Errorf("%w: start it with informd run, or say where it is with --control SOCKET or --state-dir DIR", err)
 	}
+	if said, ok := errors.AsType[*control.Error](err); ok {
+		err = errors.New(printable(said.Message)) // whoever it was that listened
+	}
 	if _, ok := errors.AsType[*exitError](err); err == nil || ok {
 		return err
 	}
