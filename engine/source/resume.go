@@ -3,7 +3,9 @@ package source
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,8 +27,12 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 	w.saved = nil
 	current, err := w.mayResume(ctx, saved)
 	if err != nil {
+		level := slog.LevelInfo
+		if errors.Is(err, errAhead) {
+			level = slog.LevelWarn
+		}
 		if ctx.Err() == nil {
-			w.log.Info("the saved state is compared with a list", "reason", reasonOf(err), "objects", len(saved.Objects))
+			w.log.Log(ctx, level, "the saved state is compared with a list", "reason", reasonOf(err), "objects", len(saved.Objects))
 		}
 		w.compare()
 		return nil, false
@@ -56,13 +62,16 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 	return out, true
 }
 
+// errAhead is a saved resourceVersion that the server has not come to.
+var errAhead = errors.New("the server is at an earlier resourceVersion than the saved state: was it restored from a backup?")
+
 // mayResume tells from the server's present resourceVersion whether the saved one can be gone on from.
 func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err error) {
 	switch {
 	case saved.Partial:
-		return "", fmt.Errorf("it has not all that is to be kept now")
+		return "", errors.New("it has not all that is to be kept now")
 	case saved.ResourceVersion == "":
-		return "", fmt.Errorf("it was saved in the middle of a list")
+		return "", errors.New("it was saved in the middle of a list")
 	}
 	err = w.persist(ctx, func(err error) bool { return staleVersion(err) || apierrors.IsBadRequest(err) }, func() error {
 		release, err := w.slots.acquire(ctx, w.tuning.hold)
@@ -81,7 +90,7 @@ func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err
 		return "", err
 	}
 	if order > 0 {
-		return "", fmt.Errorf("the server is at resourceVersion %s, before the saved %s: was it restored from a backup?", current, saved.ResourceVersion)
+		return "", fmt.Errorf("%w: %s, before %s", errAhead, current, saved.ResourceVersion)
 	}
 	return current, nil
 }
