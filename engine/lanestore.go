@@ -1,14 +1,14 @@
 package engine
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/state"
 )
 
-var errNotSynced = errors.New("the source has not synced yet")
+var errNotSynced = fmt.Errorf("the source has not synced: %w", dispatch.ErrNotYet)
 
 // laneStore records the deliveries of one rule.
 type laneStore struct {

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -77,11 +78,14 @@ func (d *Dispatcher) load(ctx context.Context) {
 // load loads for one object of the lane. After an error the lane is left alone for a while.
 func (l *Lane) load() {
 	more, err := l.queue.Refill(l.dispatcher.opts.Journal.Begin, l.dispatcher.opts.Journal.End)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrNotYet):
+		l.loadAfter = time.Now().Add(minLoadPause)
+	case err != nil:
 		l.loadAfter = time.Now().Add(min(minLoadPause<<min(l.loadFailures, 10), maxLoadPause))
 		l.loadFailures++
 		l.logLoading(err)
-	} else if more {
+	case more:
 		l.loadFailures = 0
 	}
 	if more {

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/informd/informd/engine/delta"
@@ -20,6 +21,9 @@ type noJournal struct{}
 
 func (noJournal) Begin() {}
 func (noJournal) End()   {}
+
+// ErrNotYet is what errors of LaneStore.Load wrap when nothing is wrong, and it is to be asked again soon.
+var ErrNotYet = errors.New("not yet")
 
 // LaneStore keeps a record of each delivery of one rule that waits or is in flight, under a number that is its own, until
 // it has been dealt with. Except for Load it is called within the Journal's Begin and End, with the lane locked: it must be
