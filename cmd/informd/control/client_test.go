@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -266,5 +269,39 @@ func TestAStreamThatIsLeft(t *testing.T) {
 	}
 	if err := rows.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Another program's socket is told from informd's.
+func TestSomebodyElseListens(t *testing.T) {
+	tests := []struct{ name, answer, want string }{
+		{"no HTTP", "220 mail.example ESMTP\r\n", "malformed HTTP"},
+		{"another server", "HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno\n", "answers 403 Forbidden: is it informd's control socket?"},
+		{"another server's JSON", "HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n{\"status\":404}", "is it informd's control socket?"},
+		{"no JSON", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "broke off"},
+		{"half an answer", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"version\":", "broke off: unexpected EOF"},
+		{"nothing", "", "EOF"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			socket := filepath.Join(shortDir(t), "other.sock")
+			l, err := net.Listen("unix", socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = l.Close() }()
+			go func() {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 4096))
+				_, _ = io.WriteString(conn, test.answer)
+				_ = conn.Close()
+			}()
+			if _, err := NewClient(socket).Status(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
 	}
 }
