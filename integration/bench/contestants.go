@@ -22,6 +22,8 @@ type contestant struct {
 	start     func(ctx context.Context, at site, l *load) (subject, error)
 	// updates is how many it gets, of those asked for: the fast ones more and the slow ones fewer, to take as long.
 	updates func(asked int) int
+	// rate is how many updates it gets per second; 0: as many as it takes.
+	rate int
 	// handled is how many of its handlers' deliveries a change makes; nil: it has no handlers that count by themselves.
 	handled func(change) int
 }
@@ -57,9 +59,8 @@ func contestants() []contestant {
 		stock("2", "the same, managedFields cut out by a transform", "strip"),
 		inProcess("3", "informd in process: 2 indexes, 10 rules, keep: whole", typical, "whole"),
 		inProcess("3b", "the same with 5 rules, keep: needed", typical[:5], "needed"),
-		{row: "4", name: "informd to a handler process, all acknowledged", updates: times(moreDelivered), start: func(ctx context.Context, at site, l *load) (subject, error) {
-			return startDaemon(ctx, at, l, 1, "synced", "updated")
-		}},
+		delivered("4", "informd to a handler process, all acknowledged, no state", setup{handlers: 1}),
+		delivered("4b", "the same with a state directory", setup{handlers: 1, state: true}),
 		{row: "5", name: "a process per event behind a stock informer", updates: func(asked int) int { return max(1, asked/30) }, start: startStock("fork")},
 	}
 }
@@ -87,6 +88,14 @@ func inProcess(row, name string, rules []rule, keep string) contestant {
 		}
 		c, err := at.start(ctx, "engine", l.url, path)
 		return inside{c}, err
+	}}
+}
+
+// delivered is informd, and its handlers that acknowledge everything.
+func delivered(row, name string, how setup) contestant {
+	how.events = []string{"synced", "updated"}
+	return contestant{row: row, name: name, updates: times(moreDelivered), start: func(ctx context.Context, at site, l *load) (subject, error) {
+		return startDaemon(ctx, at, l, how)
 	}}
 }
 

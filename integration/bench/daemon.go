@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -28,11 +29,21 @@ type daemon struct {
 	ended    chan struct{} // closed when the process has; err and log are complete then
 	err      error
 	log      bytes.Buffer
+
+	listeners []*net.UnixListener // of handlers that are to be met
 }
 
-// startDaemon runs informd on the load. Each of so many handlers gets everything, from one rule for each of the load's
-// resources: of the events that are named.
-func startDaemon(ctx context.Context, at site, l *load, handlers int, events ...string) (d *daemon, err error) {
+// setup is how a daemon is run.
+type setup struct {
+	handlers int      // each gets everything
+	events   []string // of these
+	state    bool     // whether it keeps state in a directory, or none
+	handler  handlerConfig
+}
+
+// startDaemon runs informd on the load, with one rule for each handler and each of the load's resources. Handlers that are
+// away at first are to be met.
+func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err error) {
 	dir, err := os.MkdirTemp(at.dir, "d")
 	if err != nil {
 		return nil, err
@@ -47,52 +58,72 @@ func startDaemon(ctx context.Context, at site, l *load, handlers int, events ...
 			}
 		}
 	}
-	listeners, err := d.addHandlers(&b, at.self, dir, handlers, l, events)
-	defer func() {
-		for _, listener := range listeners {
-			err = errors.Join(err, listener.Close())
-		}
-	}()
+	if err := d.addHandlers(&b, at.self, dir, l, s); err != nil {
+		return nil, errors.Join(err, d.closeListeners())
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	err = os.WriteFile(kubeconfig, fmt.Appendf(nil, `
+{apiVersion: v1, kind: Config, current-context: load, contexts: [{name: load, context: {cluster: load, user: load}}],
+ clusters: [{name: load, cluster: {server: %q}}], users: [{name: load}]}
+`, l.url), 0o600)
+	state := noState
+	if s.state {
+		state = filepath.Join(dir, "state")
+	}
+	if err == nil {
+		err = d.start(ctx, at, dir, kubeconfig, b.String(), state)
+	}
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, d.closeListeners())
 	}
-	if err := d.start(ctx, at, dir, l.url, b.String()); err != nil {
-		return nil, err
+	if s.handler.Away == "" {
+		err = d.meet()
 	}
-	if err := d.meet(listeners); err != nil {
+	if err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
 	return d, nil
 }
 
-func (d *daemon) addHandlers(b *strings.Builder, self, dir string, n int, l *load, events []string) (listeners []*net.UnixListener, err error) {
-	for h := range n {
+// noState is the --state-dir that keeps none.
+const noState = "none"
+
+func (d *daemon) addHandlers(b *strings.Builder, self, dir string, l *load, s setup) error {
+	for h := range s.handlers {
 		socket := filepath.Join(dir, strconv.Itoa(h))
 		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
 		if err != nil {
-			return listeners, err
+			return err
 		}
-		listeners = append(listeners, listener)
+		d.listeners = append(d.listeners, listener)
+		s.handler.Socket = socket
+		config, err := json.Marshal(s.handler)
+		if err != nil {
+			return err
+		}
 		fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: handler-%d},\n"+
-			" spec: {command: [%q, handler], config: {socket: %q}, concurrency: %d}}\n", h, self, socket, concurrency)
+			" spec: {command: [%q, handler], config: %s, concurrency: %d}}\n", h, self, config, concurrency)
 		for _, e := range l.resources {
 			fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: %s-%d},\n"+
 				" spec: {source: %[1]s, events: [%[3]s], delivery: every, handler: handler-%[2]d}}\n",
-				e.resource, h, strings.Join(events, ", "))
+				e.resource, h, strings.Join(s.events, ", "))
 		}
 	}
-	return listeners, nil
+	return nil
 }
 
-func (d *daemon) start(ctx context.Context, at site, dir, url, manifests string) error {
-	kubeconfig, rules := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "rules.yaml")
-	err := errors.Join(
-		os.WriteFile(rules, []byte(manifests), 0o600),
-		os.WriteFile(kubeconfig, fmt.Appendf(nil, `
-{apiVersion: v1, kind: Config, current-context: load, contexts: [{name: load, context: {cluster: load, user: load}}],
- clusters: [{name: load, cluster: {server: %q}}], users: [{name: load}]}
-`, url), 0o600))
-	if err != nil {
+func (d *daemon) closeListeners() (err error) {
+	for _, listener := range d.listeners {
+		err = errors.Join(err, listener.Close())
+	}
+	d.listeners = nil
+	return err
+}
+
+// start runs informd on manifests.
+func (d *daemon) start(ctx context.Context, at site, dir, kubeconfig, manifests, state string) error {
+	rules := filepath.Join(dir, "rules.yaml")
+	if err := os.WriteFile(rules, []byte(manifests), 0o600); err != nil {
 		return err
 	}
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -104,7 +135,7 @@ func (d *daemon) start(ctx context.Context, at site, dir, url, manifests string)
 		return err
 	}
 	d.cmd = exec.CommandContext(ctx, at.informd, "run", "-f", rules, "--kubeconfig", kubeconfig,
-		"--listen", d.address, "--log-level", "warn")
+		"--listen", d.address, "--state-dir", state, "--log-level", "warn")
 	d.cmd.Stderr = &d.log
 	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(os.Interrupt) } // it has handlers to end
 	d.cmd.WaitDelay = 10 * time.Second                                        // should one outlive it with the log in its hands
@@ -119,8 +150,8 @@ func (d *daemon) start(ctx context.Context, at site, dir, url, manifests string)
 }
 
 // meet waits for the handlers to connect, which they do when they are configured.
-func (d *daemon) meet(listeners []*net.UnixListener) error {
-	for h, listener := range listeners {
+func (d *daemon) meet() error {
+	for h, listener := range d.listeners {
 		conn, err := accept(listener, d.ended)
 		if err != nil {
 			return fmt.Errorf("handler %d has not come up: %w", h, err)
@@ -128,7 +159,7 @@ func (d *daemon) meet(listeners []*net.UnixListener) error {
 		d.conns = append(d.conns, conn)
 		d.handlers = append(d.handlers, newAsked(fmt.Sprintf("handler %d", h), conn))
 	}
-	return nil
+	return d.closeListeners()
 }
 
 // accept waits for a connection, but not for ever, nor when nobody is left to connect.
@@ -243,6 +274,7 @@ func (d *daemon) stop() error {
 	for _, conn := range d.conns {
 		_ = conn.Close()
 	}
+	_ = d.closeListeners()
 	if d.err != nil {
 		return fmt.Errorf("informd: %w\n%s", d.err, d.log.Bytes())
 	}

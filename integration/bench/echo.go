@@ -28,7 +28,7 @@ func serveEcho(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	config, err := json.Marshal(handlerConfig{socket})
+	config, err := json.Marshal(handlerConfig{Socket: socket})
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (f *figures) add(c contestant, p population) {
 func (f *figures) jobs() []job {
 	var jobs []job
 	for _, e := range f.entries {
-		jobs = append(jobs, job{e.name, func(ctx context.Context) error {
+		jobs = append(jobs, job{name: e.name, do: func(ctx context.Context) error {
 			s, err := measure(ctx, f.at, e.contestant, e.population, e.contestant.updates(f.updates))
 			e.results.add(s, err)
 			return err
@@ -54,6 +54,7 @@ var (
 	restedRSS  = column{"at rest", 0, func(s sample) float64 { return s.rested }}
 	mostRSS    = column{"at most", 0, func(s sample) float64 { return s.most }}
 	steadyRSS  = column{"after updates", 0, func(s sample) float64 { return s.steady }}
+	written    = column{"B written/delta", 0, func(s sample) float64 { return s.written }}
 	synced     = column{"synced s", 2, func(s sample) float64 { return s.synced }}
 )
 
@@ -91,6 +92,15 @@ func (f *figures) ratio(what string, least bool, limit float64, c column, row, t
 		what: what, least: least, limit: limit, value: a / b, err: !okA || !okB,
 		from: fmt.Sprintf("%s: %.*f to %.*f", c.name, c.digits, a, c.digits, b),
 	}
+}
+
+// more is what one figure is above another, each of the contestant of that row or name, as a target.
+func (f *figures) more(what string, limit float64, c column, row, than string) target {
+	t := f.ratio(what, false, limit, c, row, than)
+	a, _ := f.figure(c, row)
+	b, _ := f.figure(c, than)
+	t.value = a - b
+	return t
 }
 
 // figure is the median of the contestant of that row or name, and whether there is one.

@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -29,15 +31,34 @@ type acknowledger struct {
 	mu     sync.Mutex
 	timing bool
 	took   []time.Duration // from sending to Handle, of updates
+
+	order *order // nil: it is not looked at
 }
 
 // handlerConfig is what a manifest configures it with.
-type handlerConfig struct{ Socket string }
+type handlerConfig struct {
+	Socket string `json:",omitempty"`
+	// Away is a file: as long as it is there, the handler does not come up.
+	Away string `json:",omitempty"`
+	// Ordered has it look whether each object's events come in order.
+	Ordered bool `json:",omitempty"`
+}
 
-func (a *acknowledger) Configure(_ context.Context, text json.RawMessage) error {
+func (a *acknowledger) Configure(ctx context.Context, text json.RawMessage) error {
 	var c handlerConfig
 	if err := json.Unmarshal(text, &c); err != nil {
 		return err
+	}
+	for c.Away != "" {
+		if _, err := os.Stat(c.Away); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	if c.Ordered {
+		a.order = newOrder()
 	}
 	conn, err := net.Dial("unix", c.Socket)
 	if err != nil {
@@ -52,6 +73,9 @@ func (a *acknowledger) Handle(_ context.Context, ev handler.Event) (handler.Answ
 	if ev.Event == handler.Synced {
 		a.objects.add(ev.ResourceVersion)
 		return handler.Answer{}, nil
+	}
+	if err := a.order.next(ev); err != nil {
+		return handler.Answer{}, handler.Reject(err)
 	}
 	a.updates.add(ev.ResourceVersion)
 	a.mu.Lock()

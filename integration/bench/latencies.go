@@ -39,7 +39,7 @@ func (l *latencies) jobs() []job {
 	var jobs []job
 	for i := range l.series {
 		s := &l.series[i]
-		jobs = append(jobs, job{"latency of " + s.name, func(ctx context.Context) error {
+		jobs = append(jobs, job{name: "latency of " + s.name, do: func(ctx context.Context) error {
 			took, err := measureLatency(ctx, l.at, s.start, l.scale.watched(), l.scale.timed(s.rate), s.rate)
 			if err != nil {
 				s.err = true
@@ -68,7 +68,7 @@ func (l *latencies) report() (table, []target) {
 		}
 		rows = append(rows, append(row, fmt.Sprint(l.scale.timed(s.rate))))
 	}
-	title := fmt.Sprintf("From the load's sending of a frame to Handle in the handler's process; %d pods", l.scale.watched())
+	title := fmt.Sprintf("From the load's sending of a frame to Handle in the handler's process; %d pods, no state", l.scale.watched())
 	return table{title, rows}, []target{l.ratio(1000)}
 }
 

@@ -68,7 +68,7 @@ func measureLatency(ctx context.Context, at site, start func(context.Context, si
 
 // startWaiting is informd whose handler gets no more than updates.
 func startWaiting(ctx context.Context, at site, l *load) (waiter, error) {
-	return startDaemon(ctx, at, l, 1, "updated")
+	return startDaemon(ctx, at, l, setup{handlers: 1, events: []string{"updated"}})
 }
 
 // echoing is the echo's process.

@@ -20,6 +20,7 @@ type sample struct {
 	steady     float64 // MiB resident after the updates, at rest
 	most       float64 // MiB resident at any time
 	synced     float64 // seconds
+	written    float64 // bytes sent to the disk per update
 }
 
 // results are all rounds of one contestant.
@@ -42,6 +43,10 @@ const patience = time.Minute
 // outstanding is how many updates the load is ahead of a contestant at most, so that what is measured is a stream and not
 // a pile.
 const outstanding = 20_000
+
+// bursts are how often per second those get their updates that have a rate. One by one they would cost more to wake up for
+// than to take.
+const bursts = 10
 
 // measure runs a contestant over a load of its own: the first list, and then so many updates at full speed.
 func measure(ctx context.Context, at site, c contestant, p population, updates int) (s sample, err error) {
@@ -118,6 +123,7 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 	s.rate = float64(updates) / took.Seconds()
 	s.cpuDelta = per(after.cpu-before.cpu, updates)
 	s.steady, s.most = mib(after.rss), mib(after.peak)
+	s.written = float64(after.disk-before.disk) / float64(updates)
 	if err := m.subject.verify(ctx, &m.load.ledger, want); err != nil {
 		return s, err
 	}
@@ -141,10 +147,20 @@ func (m *measurement) heap() (uint64, error) {
 	return 0, nil
 }
 
-// feed makes updates as fast as the contestant takes them, until it has seen them all, and tells how long that took.
+// feed makes updates at the contestant's rate, or as fast as it takes them, until it has seen them all, and tells how long
+// that took.
 func (m *measurement) feed(ctx context.Context, updates int) (time.Duration, error) {
-	start, last := time.Now(), time.Now()
-	for made, before := 0, 0; ; {
+	start, made := time.Now(), 0
+	for ; m.rate > 0 && made < updates; made += min(m.rate/bursts, updates-made) {
+		if err := m.load.update(min(m.rate/bursts, updates-made)); err != nil {
+			return 0, err
+		}
+		if err := pause(ctx, time.Second/bursts); err != nil {
+			return 0, err
+		}
+	}
+	last := time.Now()
+	for before := 0; ; {
 		now, err := m.subject.seen()
 		if err != nil {
 			return 0, err

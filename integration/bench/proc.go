@@ -17,6 +17,7 @@ type usage struct {
 	cpu  time.Duration // of all, and of those of their children that have ended
 	rss  int           // KiB, of all
 	peak int           // KiB, the most that each ever had, added up
+	disk int           // bytes that they have caused to be sent to a disk
 }
 
 func used(root int) (usage, error) {
@@ -40,7 +41,8 @@ func used(root int) (usage, error) {
 		u.pids = append(u.pids, p.pid)
 		u.cpu += p.cpu
 		u.rss += p.rss
-		u.peak += max(peak(p.pid), p.rss) // the kernel keeps it by and by
+		u.peak += max(numberIn(p.pid, "status", "VmHWM"), p.rss) // the kernel keeps it by and by
+		u.disk += numberIn(p.pid, "io", "write_bytes")
 	}
 	if !slices.Contains(u.pids, root) {
 		return u, fmt.Errorf("no process %d in /proc: it has ended, or this is no Linux", root)
@@ -55,16 +57,21 @@ type process struct {
 	rss         int // KiB
 }
 
-// peak is the most that was ever resident of a process, in KiB; 0 of one that has ended.
-func peak(pid int) int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+// numberIn is that of a field in one of a process's files; 0 of a process that has ended. VmHWM of status is the most that was
+// ever resident, in KiB.
+func numberIn(pid int, file, field string) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
 		return 0
 	}
-	_, rest, _ := strings.Cut(string(text), "\nVmHWM:")
-	number, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-	kib, _ := strconv.Atoi(number) // what is there is a number
-	return kib
+	for line := range strings.Lines(string(text)) {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			number, _, _ := strings.Cut(strings.TrimSpace(value), " ")
+			n, _ := strconv.Atoi(number) // what is there is a number
+			return n
+		}
+	}
+	return 0
 }
 
 // parseStat reads /proc/PID/stat: what proc(5) calls pid (1), state (3), ppid (4), utime (14), stime (15), cutime (16),

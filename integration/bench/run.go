@@ -28,6 +28,7 @@ func (s scale) timed(rate int) int { return max(20, s.updates/3*rate/1000) }
 type job struct {
 	name string
 	do   func(context.Context) error // to measure it and keep the result
+	once bool                        // in the first round alone
 }
 
 // run measures everything, with this program and informd at those absolute paths. A report comes with an error if something is missing in it.
@@ -43,7 +44,7 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 		return nil, err
 	}
 
-	sections := []section{newRows(at, s), newListing(at, s), newRules(at, s), newLatencies(at, s)}
+	sections := []section{newRows(at, s), newListing(at, s), newRules(at, s), newLatencies(at, s), newDurability(at, s), newRestarts(at, s), newBacklogs(at, s)}
 	if s.full {
 		sections = append(sections, newSizes(at, s), newHandlers(at, s))
 	}
@@ -55,6 +56,9 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 	for round := range s.rounds {
 		for i := range jobs {
 			j := jobs[(i+round)%len(jobs)] // each is first in turn
+			if j.once && round > 0 {
+				continue
+			}
 			fmt.Fprintf(os.Stderr, "bench: round %d of %d, %d of %d: %s\n", round+1, s.rounds, i+1, len(jobs), j.name)
 			if err := j.do(ctx); err != nil {
 				fmt.Fprintln(os.Stderr, "bench:", err)

@@ -1,9 +1,6 @@
 package main
 
-import (
-	"context"
-	"fmt"
-)
+import "fmt"
 
 // rows are the table of contestants.
 type rows struct {
@@ -21,9 +18,9 @@ func newRows(at site, s scale) section {
 
 func (r *rows) report() (table, []target) {
 	p := mixed(r.scale.objects)
-	title := fmt.Sprintf("%d pods, %d deployments, %d config maps; %d updates (row 3: %d, row 4: %d, row 5: %d); median (least–most) of %d",
+	title := fmt.Sprintf("%d pods, %d deployments, %d config maps; %d updates (rows 3: %d, rows 4: %d, row 5: %d); median (least–most) of %d",
 		p[0], p[1], p[2], r.scale.updates, moreInProcess*r.scale.updates, moreDelivered*r.scale.updates, r.entries[len(r.entries)-1].contestant.updates(r.scale.updates), r.scale.rounds)
-	t := r.table(title, "", cpuDelta, deltaRate, cpuObject, heapObject, peakRSS, restedRSS, steadyRSS)
+	t := r.table(title, "", cpuDelta, deltaRate, cpuObject, heapObject, peakRSS, restedRSS, steadyRSS, written)
 	return t, []target{
 		r.ratio("CPU per delta: row 3 to row 1", false, 1./10, cpuDelta, "3", "1"),
 		r.ratio("heap per object: row 3 to row 1", false, 1./5, heapObject, "3", "1"),
@@ -31,6 +28,7 @@ func (r *rows) report() (table, []target) {
 		r.ratio("heap per object: row 3b to row 1", false, 1./15, heapObject, "3b", "1"),
 		r.ratio("deliveries per second: row 4 to row 1", true, 4, deltaRate, "4", "1"),
 		r.ratio("deliveries per second: row 4 to row 5", true, 25, deltaRate, "4", "5"),
+		r.more("CPU µs per delta that keeping state takes, at full speed: row 4b less row 4", 20, cpuDelta, "4b", "4"),
 	}
 }
 
@@ -90,24 +88,49 @@ func (r *ruled) report() (table, []target) {
 	}
 }
 
+// durability is what keeping state costs while the handler keeps up, so that what is delivered need not be written.
+type durability struct {
+	*figures
+	scale scale
+}
+
+const without, with = "informd, no state", "informd with a state directory"
+
+func newDurability(at site, s scale) section {
+	f := newFigures(at, s.updates)
+	for _, name := range []string{without, with} {
+		c := delivered("", name, setup{handlers: 1, state: name == with})
+		c.rate, c.updates = evenRate, func(int) int { return s.timed(evenRate) }
+		f.add(c, onlyPods(s.objects))
+	}
+	return &durability{f, s}
+}
+
+// evenRate is changes per second.
+const evenRate = 5000
+
+func (d *durability) report() (table, []target) {
+	title := fmt.Sprintf("To a handler process that keeps up: %d updates per second, in %d bursts; %d pods, %d updates", evenRate, bursts, d.scale.objects, d.scale.timed(evenRate))
+	return d.table(title, "", cpuDelta, deltaRate, peakRSS, restedRSS, steadyRSS, written), []target{
+		d.more(fmt.Sprintf("CPU µs per delta that keeping state takes, at %d per second", evenRate), 20, cpuDelta, with, without),
+	}
+}
+
 // handlers is about several handlers that each get everything.
 type handlers struct{ *figures }
 
 func newHandlers(at site, s scale) section {
 	f := newFigures(at, s.updates)
 	for _, n := range []int{1, 2, 4} {
-		f.add(contestant{
-			name: fmt.Sprintf("informd to %d", n), updates: times(2),
-			start: func(ctx context.Context, at site, l *load) (subject, error) {
-				return startDaemon(ctx, at, l, n, "synced", "updated")
-			},
-		}, mixed(s.objects))
+		c := delivered("", fmt.Sprintf("informd to %d", n), setup{handlers: n})
+		c.updates = times(2)
+		f.add(c, mixed(s.objects))
 	}
 	return &handlers{f}
 }
 
 func (h *handlers) report() (table, []target) {
-	return h.table("Handler processes, each of which gets every delta", "handlers", cpuDelta, deltaRate, restedRSS, steadyRSS), nil
+	return h.table("Handler processes, each of which gets every delta; no state", "handlers", cpuDelta, deltaRate, restedRSS, steadyRSS), nil
 }
 
 // sizes is about the number of objects.

@@ -8,16 +8,18 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // serveStock is client-go's dynamicinformer as it comes, with its one index by namespace and a handler that only counts.
-// Its arguments are the server's URL, what is done beside, and the resources.
+// Its arguments are the server's URL or a kubeconfig, what is done beside, and the resources.
 //
 //	whole  nothing
 //	strip  a transform cuts out managedFields
@@ -27,7 +29,14 @@ func serveStock(ctx context.Context, args []string) error {
 		return fmt.Errorf("arguments %q", args)
 	}
 	url, beside, watched := args[0], args[1], args[2:]
-	client, err := dynamic.NewForConfig(&rest.Config{Host: url})
+	cfg := &rest.Config{Host: url}
+	if !strings.Contains(url, "://") {
+		var err error
+		if cfg, err = clientcmd.BuildConfigFromFlags("", url); err != nil {
+			return err
+		}
+	}
+	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return err
 	}
