@@ -119,14 +119,15 @@ func BenchmarkLoad(b *testing.B) {
 	s.stop()
 	i, s = nil, nil
 	before := rss()
-	var opening time.Duration
+	var opening, used time.Duration
 	b.ResetTimer()
 	for b.Loop() {
-		start := time.Now()
+		start, from := time.Now(), cpu()
 		s := open(b, dir, Options{})
 		opening += time.Since(start)
 		snapshot := s.mustLoad(b, "pods")
 		b.StopTimer()
+		used += cpu() - from
 		if len(snapshot.Objects) != benchObjects || len(snapshot.Inside) != benchObjects {
 			b.Fatal(len(snapshot.Objects))
 		}
@@ -142,6 +143,7 @@ func BenchmarkLoad(b *testing.B) {
 		runtime.KeepAlive(snapshot)
 		b.StartTimer()
 	}
+	b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "ms-cpu")
 	b.ReportMetric(float64(opening.Milliseconds())/float64(b.N), "ms-open")
 }
 

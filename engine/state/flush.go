@@ -105,7 +105,7 @@ func (s *Store) flush(d *database) error {
 	now := time.Now()
 	s.health.writing(now)
 	c := s.swap()
-	w := &writer{db: d, batch: d.pebble.NewBatch()}
+	w := &writer{db: d, batch: d.pebble.NewBatch(), full: s.opts.limits.batch}
 	err := w.write(c)
 	if closing := w.batch.Close(); err == nil {
 		err = closing
@@ -123,6 +123,7 @@ func (s *Store) flush(d *database) error {
 type writer struct {
 	db         *database
 	batch      *pebble.Batch
+	full       int    // bytes, with which another batch is begun
 	key, value []byte // scratch
 	err        error  // the first; nothing is done after it
 }
@@ -191,7 +192,7 @@ func (w *writer) delete(key []byte) {
 }
 
 func (w *writer) mayCommit() {
-	if w.err == nil && w.batch.Len() > maxBatch {
+	if w.err == nil && w.batch.Len() > w.full {
 		w.err = w.commit()
 		w.batch.Reset()
 	}

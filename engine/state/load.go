@@ -178,7 +178,7 @@ func (l *loader) decode(db *pebble.DB, all []raw) (err error) {
 		} else {
 			known[string(coded)] = rules
 		}
-		objects, packed, keys, inside = append(objects, o), append(packed, id), append(keys, key), append(inside, rules)
+		objects, packed, keys, inside = append(objects, o), append(packed, id), append(keys, keyOf(o)), append(inside, rules)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

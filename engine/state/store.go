@@ -37,7 +37,7 @@ type Options struct {
 	lock   func(dir string) (io.Closer, error) // nil: lockDir
 }
 
-// limits are the times that tests shorten.
+// limits are what tests lower.
 type limits struct {
 	pause    time.Duration // before a failed operation of the disk is tried again
 	patience time.Duration // what a write may take before that is trouble
@@ -47,6 +47,7 @@ type limits struct {
 	load     time.Duration // what loading all of an informer, or all letters or rules, may take
 	read     time.Duration // what loading a few deliveries may take
 	size     time.Duration // between looks at how large the store is
+	batch    int           // how many bytes a transaction may have before another one is begun
 }
 
 func or(d, otherwise time.Duration) time.Duration {
@@ -76,6 +77,9 @@ func (o Options) withDefaults() Options {
 	l.load = or(l.load, 5*time.Minute)
 	l.read = or(l.read, 10*time.Second)
 	l.size = or(l.size, 2*time.Second)
+	if l.batch == 0 {
+		l.batch = maxBatch
+	}
 	return o
 }
 
