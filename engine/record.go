@@ -69,6 +69,12 @@ func (e *Engine) newRecord(planned *plan.Informer, of *source.Informer) *record 
 	return r
 }
 
+// Begin implements source.Record.
+func (r *record) Begin() {
+	r.Pace()
+	r.Store.Begin()
+}
+
 // Put implements source.Record.
 func (r *record) Put(o *object.Object) {
 	r.informer.Put(o, slices.Clone(r.inside))

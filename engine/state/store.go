@@ -23,6 +23,8 @@ const (
 const (
 	// earlyFlush is how many bytes that are not written yet, about, have them written at once.
 	earlyFlush = 8 << 20
+	// paced is how many may not be written yet for Pace to return at once.
+	paced = 32 << 20
 	// maxUnwritten is how many may not be written yet for [Lane.Room] to say yes.
 	maxUnwritten = 64 << 20
 )
@@ -149,6 +151,15 @@ func (s *Store) End() {
 		case s.wake <- struct{}{}:
 		default: // it was told
 		}
+	}
+}
+
+// Pace waits while more is recorded than a disk that does its work has had time to write: about 32 MiB. Who is about to
+// record what the API server can wait with calls it first, not between Begin and End, so that what waits for handlers that
+// are away finds room on disk at whatever speed it comes. A disk in trouble is not waited for.
+func (s *Store) Pace() {
+	for s.unwrittenBytes() > paced && s.running.Load() && !s.broken.Load() && s.db.Load() != nil && s.health.isWell() {
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -1,0 +1,69 @@
+package state
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/informd/informd/engine/delta"
+)
+
+// outrun records more than Pace lets pass.
+func outrun(t *testing.T, s *Store) {
+	t.Helper()
+	lane := s.Lane("r", LaneOptions{})
+	d := Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "a", 1, strings.Repeat("x", 1<<20))}}
+	s.recorded(func() {
+		for n := range uint64(paced>>20 + 2) {
+			lane.Put(n+1, key("a"), d)
+		}
+	})
+}
+
+// paces tells whether Pace waits, and whether it returns in the end.
+func paces(t *testing.T, s *Store, until func()) {
+	t.Helper()
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		s.Pace()
+	}()
+	until()
+	select {
+	case <-returned:
+	case <-time.After(20 * time.Second):
+		t.Fatal("Pace does not return")
+	}
+}
+
+func TestPaceWaitsForTheDisk(t *testing.T) {
+	s := open(t, "state", onMemory(vfs.NewMem()))
+	s.Pace() // nobody writes yet
+	outrun(t, s)
+	s.Pace()
+	r := run(t, s)
+	paces(t, s, func() {})
+	if got := s.unwrittenBytes(); got > paced {
+		t.Errorf("%d bytes are not written", got)
+	}
+	r.written()
+}
+
+func TestPaceDoesNotWaitForASickDisk(t *testing.T) {
+	disk := newSickFS(vfs.NewMem())
+	r := run(t, open(t, "state", onMemory(disk)))
+	r.recorded(func() {
+		r.Lane("r", LaneOptions{}).Put(1, key("a"), Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}})
+	})
+	r.written()
+	disk.hang()
+	outrun(t, r.Store)
+	paces(t, r.Store, func() {})
+	if r.Status().Trouble == "" {
+		t.Error("the disk hangs, and nobody knows")
+	}
+	disk.heal()
+	r.written()
+}
