@@ -107,7 +107,8 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
 		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler/handlertest"},
 		"k8s.io/client-go":               {"engine", "engine/source", "cmd/informd", "integration"},
-		"github.com/klauspost/compress":  {"engine/object"},
+		"github.com/klauspost/compress":  {"engine/object", "engine/state"},
+		"github.com/cockroachdb/pebble":  {"engine/state"},
 		"github.com/spf13/cobra":         {"cmd/informd"},
 		"github.com/prometheus":          {"cmd/informd"},
 	}
