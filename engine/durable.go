@@ -49,6 +49,7 @@ func (d *durable) lane(r *runningRule) *laneStore {
 type loaded struct {
 	snapshots map[*record]state.Snapshot
 	rules     map[string]state.Rule
+	informers []string // ids
 	letters   []state.Letter
 	waiting   map[string][]state.LaneKey // by rule
 }
@@ -96,6 +97,9 @@ func (e *Engine) load() (from loaded, err error) {
 	if from.letters, err = e.durable.store.Letters(); err != nil {
 		return loaded{}, err
 	}
+	if from.informers, err = e.durable.store.Informers(); err != nil {
+		return loaded{}, err
+	}
 	for _, r := range e.durable.records {
 		if from.snapshots[r], err = r.informer.Load(); err != nil {
 			return loaded{}, err
@@ -116,7 +120,9 @@ func (e *Engine) takeUp(from loaded) {
 	for _, l := range from.letters {
 		letters = append(letters, letterOf(l))
 	}
+	end := e.durable.begin() // there may be more than there may be
 	e.dead.Restore(letters)
+	end()
 	waiting := 0
 	for _, r := range e.rules {
 		for _, k := range from.waiting[r.Name] {
@@ -151,18 +157,20 @@ func (e *Engine) dropUnknown(from loaded) {
 			e.durable.store.DropRule(name)
 		}
 	}
-	known := make(map[string]bool)
-	for _, r := range e.durable.records {
-		known[r.id] = true
-	}
-	for _, rule := range from.rules {
-		for _, id := range rule.Informers {
-			if !known[id] {
-				known[id] = true
-				e.durable.store.DropInformer(id)
-			}
+	for _, id := range from.informers {
+		if !e.durable.watches(id) {
+			e.durable.store.DropInformer(id)
 		}
 	}
+}
+
+func (d *durable) watches(id string) bool {
+	for _, r := range d.records {
+		if r.id == id {
+			return true
+		}
+	}
+	return false
 }
 
 // takeUp takes up what is known of the rule.

@@ -231,6 +231,27 @@ func TestARuleThatComesBackIsNew(t *testing.T) {
 	l.expect(l.run(all, new(teller), n(1)), "all synced a →2")
 }
 
+func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	maps := mapSource + aRule("all", "")
+	l.run(maps, new(teller), n(1))
+	l.run(secretSource+aRule("all", ""), new(teller), n(0))
+	store, err := state.Open(l.dir, state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := store.Informers()
+	if err != nil || len(ids) != 1 || !strings.Contains(ids[0], "secrets") {
+		t.Errorf("there is %q, %v", ids, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := store.Run(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestDeliveriesThatWaitSurvive(t *testing.T) {
 	l := newLife(t)
 	l.put("a", "1")

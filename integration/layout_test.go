@@ -105,7 +105,7 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 		"github.com/expr-lang/expr":      {"engine/expr"},
 		"gopkg.in/yaml.v3":               {"config"},
 		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
-		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler/handlertest"},
+		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler/handlertest", "integration/bench"},
 		"k8s.io/client-go":               {"engine", "engine/source", "cmd/informd", "integration"},
 		"github.com/klauspost/compress":  {"engine/object", "engine/state"},
 		"github.com/cockroachdb/pebble":  {"engine/state"},
