@@ -98,20 +98,6 @@ func (s *Store) Rules() ([]Rule, error) {
 	return rules, nil
 }
 
-// Informers has the ids of those of which something is on disk, in no order. It is called before anything is recorded.
-func (s *Store) Informers() ([]string, error) {
-	var ids []string
-	err := s.all([]byte{informerPrefix}, func(value []byte, _ dictionaryOf) error {
-		i, err := readInformer(value)
-		ids = append(ids, i.id)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return ids, nil
-}
-
 // Letters has the dead letters that are on disk, the oldest first. It is called before anything is recorded.
 func (s *Store) Letters() ([]Letter, error) {
 	if s.db.Load() == nil {
