@@ -410,6 +410,25 @@ func TestOfSecretsNothingIsWritten(t *testing.T) {
 	}), "all synced d →1 #2")
 }
 
+// What rules have of secrets is told by what was kept, also after a rule has changed.
+func TestMembershipOfSecretsSurvivesChangesOfRules(t *testing.T) {
+	l := newLife(t)
+	put := func(name, size string) {
+		l.server.Apply(secrets, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":%q}}`, name, size))
+	}
+	put("a", "1")
+	put("b", "2")
+	rule := func(size string) string {
+		return secretSource + aRule("r", fmt.Sprintf(`, where: object.data.size == %q, resync: 1h`, size)) + aRule("every", ", where: object.data.size != nil")
+	}
+	l.expect(l.run(rule("1"), new(teller), n(3)), "r synced a →1", "every synced a →1", "every synced b →2")
+	l.expect(l.run(rule("2"), new(teller), n(2)), "r deleted a →", "r synced b →2")
+	l.expect(l.run(rule("2"), new(teller), n(0)))
+	l.server.Delete(secrets, "shop", "a")
+	l.server.Delete(secrets, "shop", "b")
+	l.expect(l.run(rule("2"), new(teller), n(3)), "r deleted b →", "every deleted a →", "every deleted b →")
+}
+
 // nowhere checks that no file of the state has the text.
 func (l *life) nowhere(text string) {
 	l.t.Helper()

@@ -169,6 +169,15 @@ func (r *record) Complete(known iter.Seq[*object.Object]) {
 	for _, rule := range r.rules {
 		rule.caughtUp(r)
 	}
+	if r.secret && len(s.late) > 0 {
+		for o := range known {
+			for _, e := range r.evaluators {
+				e.recordInside(o)
+				e.look.forget()
+			}
+			r.Put(o)
+		}
+	}
 	for rule := range s.late {
 		rule.followed(r)
 		rule.settle()
@@ -274,13 +283,18 @@ func (e *evaluator) onEnd(part *object.Object) {
 	}
 }
 
-// recordInside notes which rules a secret is inside of: from what is kept of it that could not be told.
+// recordInside notes which rules a secret is inside of: from what is kept of it that could not be told. Of rules that are late
+// it is what it was, until they are told.
 func (e *evaluator) recordInside(o *object.Object) {
 	if e.record == nil || !e.record.secret {
 		return
 	}
 	for _, r := range e.rules {
-		if r.Where != nil && r.isInside(o, &e.look) {
+		in := r.Where != nil && r.isInside(o, &e.look)
+		if e.record.isLate(r) {
+			in = slices.Contains(e.record.saved.inside[delta.Delta{Object: o}.Key()], r.Name)
+		}
+		if in {
 			e.record.inside = append(e.record.inside, r.Name)
 		}
 	}
