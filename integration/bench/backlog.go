@@ -12,7 +12,7 @@ import (
 // backlogs are of a handler that is away: its rule has every update delivered, and informd keeps state.
 type backlogs struct {
 	at      site
-	pods    int
+	objects int
 	deltas  []int
 	results [][]backlog // by deltas
 	err     []bool
@@ -36,9 +36,9 @@ const backlogLimit = 1024
 const backlogRate = 10_000
 
 func newBacklogs(at site, s scale) section {
-	b := &backlogs{at: at, pods: s.objects, deltas: []int{s.updates * 40 / 3}}
+	b := &backlogs{at: at, objects: s.objects, deltas: []int{10 * s.updates}}
 	if s.full {
-		b.deltas = append(b.deltas, 5*b.deltas[0])
+		b.deltas = append(b.deltas, 200*s.updates/3)
 	}
 	b.results, b.err = make([][]backlog, len(b.deltas)), make([]bool, len(b.deltas))
 	return b
@@ -48,7 +48,7 @@ func (b *backlogs) jobs() []job {
 	var jobs []job
 	for i, n := range b.deltas {
 		jobs = append(jobs, job{name: fmt.Sprintf("a backlog of %d", n), once: true, do: func(ctx context.Context) error {
-			result, err := measureBacklog(ctx, b.at, b.pods, n)
+			result, err := measureBacklog(ctx, b.at, b.objects, n)
 			if err != nil {
 				b.err[i] = true
 				return err
@@ -78,11 +78,11 @@ func (b *backlogs) report() (table, []target) {
 			from: "all of them delivered, in order, none merged",
 		})
 	}
-	return table{fmt.Sprintf("A handler that is away, and comes back; %d pods, delivery: every, a state directory; once", b.pods), rows}, targets
+	return table{fmt.Sprintf("A handler that is away, and comes back; %d config maps, %d updates per second, delivery: every, a state directory; once", b.objects, backlogRate), rows}, targets
 }
 
 func measureBacklog(ctx context.Context, at site, objects, n int) (r backlog, err error) {
-	l, err := startLoad(ctx, at, onlyPods(objects))
+	l, err := startLoad(ctx, at, population{2: objects}) // of which a million updates fit into what a rule may have on disk
 	if err != nil {
 		return r, err
 	}
@@ -113,10 +113,10 @@ func measureBacklog(ctx context.Context, at site, objects, n int) (r backlog, er
 	if err != nil {
 		return r, err
 	}
-	if merged := metric(body, `informd_rule_queue_shortened_total{rule="pods-0"}`); merged > 0 {
+	if merged := metric(body, `informd_rule_queue_shortened_total{rule="configmaps-0"}`); merged > 0 {
 		return r, fmt.Errorf("%d of %d deltas were merged, as the disk was too slow, or full", merged, n)
 	}
-	r.away = float64(metric(body, `informd_rule_queue_away{rule="pods-0"}`))
+	r.away = float64(metric(body, `informd_rule_queue_away{rule="configmaps-0"}`))
 	r.disk = float64(metric(body, "informd_state_bytes")) / (1 << 20)
 
 	if err := os.Remove(away); err != nil {
@@ -141,7 +141,7 @@ func measureBacklog(ctx context.Context, at site, objects, n int) (r backlog, er
 	return r, nil
 }
 
-// take makes updates at a rate per second, in bursts, and waits until informd has evaluated them.
+// take makes updates of config maps at a rate per second, in bursts, and waits until informd has evaluated them.
 func (d *daemon) take(ctx context.Context, l *load, updates, rate int) error {
 	tick := time.NewTicker(time.Second / bursts)
 	defer tick.Stop()
@@ -151,7 +151,7 @@ func (d *daemon) take(ctx context.Context, l *load, updates, rate int) error {
 		if err != nil {
 			return err
 		}
-		n := metric(body, `informd_source_deltas_total{event="updated",source="pods"}`)
+		n := metric(body, `informd_source_deltas_total{event="updated",source="configmaps"}`)
 		if n >= updates {
 			return nil
 		}

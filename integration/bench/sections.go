@@ -100,7 +100,7 @@ func newDurability(at site, s scale) section {
 	f := newFigures(at, s.updates)
 	for _, name := range []string{without, with} {
 		c := delivered("", name, setup{handlers: 1, state: name == with})
-		c.rate, c.updates = evenRate, func(int) int { return s.timed(evenRate) }
+		c.rate, c.updates = evenRate, times(1)
 		f.add(c, onlyPods(s.objects))
 	}
 	return &durability{f, s}
@@ -110,7 +110,7 @@ func newDurability(at site, s scale) section {
 const evenRate = 5000
 
 func (d *durability) report() (table, []target) {
-	title := fmt.Sprintf("To a handler process that keeps up: %d updates per second, in %d bursts; %d pods, %d updates", evenRate, bursts, d.scale.objects, d.scale.timed(evenRate))
+	title := fmt.Sprintf("To a handler process that keeps up: %d updates per second, in %d bursts; %d pods, %d updates", evenRate, bursts, d.scale.objects, d.scale.updates)
 	return d.table(title, "", cpuDelta, deltaRate, peakRSS, restedRSS, steadyRSS, written), []target{
 		d.more(fmt.Sprintf("CPU µs per delta that keeping state takes, at %d per second", evenRate), 20, cpuDelta, with, without),
 	}
