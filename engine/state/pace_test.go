@@ -39,11 +39,14 @@ func paces(t *testing.T, s *Store, until func()) {
 }
 
 func TestPaceWaitsForTheDisk(t *testing.T) {
-	s := open(t, "state", onMemory(vfs.NewMem()))
+	o := onMemory(vfs.NewMem())
+	o.limits.patience = time.Minute // a slow machine is no sick disk
+	s := open(t, "state", o)
 	s.Pace() // nobody writes yet
 	outrun(t, s)
 	s.Pace()
 	r := run(t, s)
+	eventually(t, "it runs", s.running.Load)
 	paces(t, s, func() {})
 	if got := s.unwrittenBytes(); got > paced {
 		t.Errorf("%d bytes are not written", got)

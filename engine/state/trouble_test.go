@@ -169,7 +169,7 @@ func (f *lyingFile) Sync() error {
 
 func TestFailedSyncsAreNotBelieved(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for range 100 {
+	for range 40 {
 		disk := &lyingFile{fail: func() bool { return r.IntN(2) == 0 }}
 		f := &patientFile{File: disk, fs: &patientFS{}, name: "f"}
 		var want []byte
