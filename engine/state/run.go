@@ -8,9 +8,9 @@ import (
 // Run writes what is recorded, every FlushEvery, until ctx ends. Then it writes what is left and closes the store. It is
 // called once, with everything loaded that there was. It returns nil.
 //
-// A disk that does not do its work does not hold up the return for more than about five seconds. What is not on disk by then is told in
-// the log, and a goroutine stays with the disk: when that comes back, it writes and closes after all, and only then gives the
-// directory free.
+// A disk that does not do its work does not hold up the return for more than about five seconds. How much is not on disk by
+// then is told in the log, and a goroutine, with those of Pebble, stays with the disk: when that comes back, it writes and
+// closes after all, and only then gives the directory free.
 func (s *Store) Run(ctx context.Context) error {
 	s.running.Store(true)
 	done := make(chan struct{})
@@ -40,7 +40,7 @@ func (s *Store) await(done <-chan struct{}) {
 	case <-done:
 	case <-grace.C:
 		status := s.Status()
-		s.opts.Logger.Error("The state could not be written to its end: the next start repeats what was recorded since the last write, and does not know what waited.",
+		s.opts.Logger.Error("The state could not be written to its end: the next start goes on from the last write.",
 			"dir", s.dir, "records", status.Unwritten, "bytes", status.UnwrittenBytes, "lastWrite", status.LastWrite, "reason", status.Trouble)
 	}
 }
