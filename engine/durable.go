@@ -304,7 +304,7 @@ func (s letterStore) PutLetter(l dispatch.Letter) {
 	r := s.rules(l.Rule)
 	s.store.PutLetter(state.Letter{
 		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
-		Delta: l.Match.Delta, Payload: l.Match.Payload, Secret: r != nil && r.isSecret(),
+		Delta: l.Match.Delta, Payload: l.Match.Payload, Secret: r == nil || r.isSecret(),
 	})
 }
 
