@@ -29,7 +29,7 @@ type backlog struct {
 }
 
 // backlogLimit is what is to be resident at most, in MiB, however much waits.
-const backlogLimit = 1024
+const backlogLimit = 768
 
 // backlogRate is updates per second: as many as a disk of no great speed takes. What is faster than the disk is merged, and
 // counted.
