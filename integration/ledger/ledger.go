@@ -98,7 +98,9 @@ type Trial struct {
 	Rules   []Rule
 	Events  []Event // in the order in which they were written down
 	// Ready is when the daemon was ready for the first time. What was made before may come as synced.
-	Ready   time.Time
+	Ready time.Time
+	// Caught is when a run of the daemon is known to have caught up with what happened since the one before.
+	Caught  map[int]time.Time
 	Crashes []Crash // in their order
 	Lost    []Window
 	// Unwritten is for how long what was acknowledged may be unknown to the disk.

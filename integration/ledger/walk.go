@@ -169,8 +169,10 @@ func (w *walk) advance(ev Event, c claim) {
 			w.problem("%s: its old is version %d, which is not what was told before", ev.ID, ev.Old.Version)
 		}
 	case "deleted":
-		// Under latest the rule may have been told without the handler's having written it down, if it was killed then.
-		unheard := !w.rule.Every && w.trial.crashed(w.lives[c.life].States[0].Sent, ev.At)
+		// Under latest the rule may have been told without the handler's having written it down, if it was killed then; and
+		// of what a daemon hears after a crash until it has caught up it cannot know whether it was told.
+		created := w.lives[c.life].States[0].Sent
+		unheard := !w.rule.Every && (w.trial.crashed(created, ev.At) || w.trial.doubted(ev.Run, created))
 		if !known && !skipped && !unheard {
 			w.problem("%s: the rule was never told of it", ev.ID)
 		}
@@ -202,8 +204,8 @@ func (w *walk) skip(ev Event, c claim) (skipped bool) {
 		if s.kind != "deleted" {
 			continue
 		}
-		// An update tells that the object left the rule and came back meanwhile; a deletion tells of this one and of itself.
-		same := s.life == c.life && ev.Kind == "updated"
+		// An update tells that the object left the rule and came back meanwhile, a deletion that it left in the end.
+		same := s.life == c.life && (ev.Kind == "updated" || ev.Kind == "deleted")
 		if present && s.life == w.life && !same {
 			w.untold(i)
 		}
