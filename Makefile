@@ -42,12 +42,16 @@ test: controlplane ## Run every test, with the race detector, against a real con
 	go test -race -timeout 30m ./...
 	cd integration/controlplane && go vet ./... && go test ./...
 
+.PHONY: soak
+soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one that failed
+	INFORMD_SOAK=1 INFORMD_SEED=$(SEED) go test -timeout 3h -v -run 'TestSoak|TestBacklog|TestDamagedState' ./integration
+
 .PHONY: bench
-bench: build ## Measure informd beside a stock informer, in five minutes; writes docs/benchmarks.md
+bench: build controlplane ## Measure informd beside a stock informer, in seven minutes; writes docs/benchmarks.md
 	go run ./integration/bench
 
 .PHONY: bench-full
-bench-full: build ## The same with curves over objects, rules, handlers and rates, in half an hour
+bench-full: build controlplane ## The same with curves over objects, rules, handlers and rates, in half an hour
 	go run ./integration/bench -full
 
 .PHONY: check

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/informd/informd/integration/cluster"
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/serve"
 )
 
 // patience is how long a test waits for what must come. Nothing is measured by it.
@@ -32,9 +34,18 @@ const patience = 90 * time.Second
 var binary string
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == badHandlerCommand {
-		serveBadHandler(os.Args[2])
-		return
+	if len(os.Args) == 3 {
+		switch os.Args[1] {
+		case badHandlerCommand:
+			serveBadHandler(os.Args[2])
+			return
+		case recorderCommand:
+			serveRecorder(os.Args[2])
+			return
+		case gossipCommand:
+			serve.Main(gossip{os.Args[2]})
+			return
+		}
 	}
 	dir, err := os.MkdirTemp("", "informd")
 	if err != nil {
@@ -87,10 +98,16 @@ func runInformdIn(t testing.TB, environment []string, kubeconfig, manifests stri
 	if strings.Contains(manifests, "\n") {
 		manifests = writeFile(t, "rules.yaml", manifests)
 	}
-	d := &daemon{t: t, address: freeAddress(t), ended: make(chan struct{}), changed: make(chan struct{})}
-	d.cmd = exec.Command(binary, append([]string{"run", "-f", manifests, "--kubeconfig", kubeconfig, "--listen", d.address,
-		"--log-level", "debug"}, args...)...)
-	d.cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1", "XDG_STATE_HOME="+shortDir(t)), environment...)
+	return startDaemon(t, exec.Command(binary, append([]string{"run", "-f", manifests, "--kubeconfig", kubeconfig, "--log-level", "debug"},
+		args...)...), environment...)
+}
+
+// startDaemon runs cmd, which is `informd run …`, with more in its environment and an address to listen on.
+func startDaemon(t testing.TB, cmd *exec.Cmd, environment ...string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, cmd: cmd, address: freeAddress(t), ended: make(chan struct{}), changed: make(chan struct{})}
+	cmd.Args = append(cmd.Args, "--listen", d.address)
+	cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1", "XDG_STATE_HOME="+shortDir(t)), environment...)
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -218,6 +235,12 @@ func (d *daemon) awaitReady() {
 // poll is for what can only be asked for, again and again.
 func (d *daemon) poll(what string, met func() bool) {
 	d.t.Helper()
+	d.pollFor(patience, what, met)
+}
+
+// pollFor is for what takes longer, since there is so much of it.
+func (d *daemon) pollFor(patience time.Duration, what string, met func() bool) {
+	d.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for !met() {
@@ -261,6 +284,25 @@ func (d *daemon) stop() {
 	if code := d.exitCode(); code != 0 {
 		d.t.Errorf("exit code %d after SIGTERM, want 0", code)
 	}
+}
+
+// kill ends the daemon as a crash would.
+func (d *daemon) kill() {
+	d.t.Helper()
+	if err := d.cmd.Process.Kill(); err != nil {
+		d.t.Fatalf("the daemon has ended by itself: %v", err)
+	}
+	<-d.ended
+}
+
+// awaitWritten waits until everything is evaluated and answered that is with rules and handlers, and on disk.
+func (d *daemon) awaitWritten() {
+	d.t.Helper()
+	busy := regexp.MustCompile(`(?m)^informd_(source_pending|handler_in_flight)\{.*\} [^0]`)
+	d.poll("everything to be on disk", func() bool {
+		_, body := d.get("/metrics")
+		return !busy.MatchString(body) && strings.Contains(body, "\ninformd_state_unwritten_records 0\n")
+	})
 }
 
 func (d *daemon) exitCode() int {

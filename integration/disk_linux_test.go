@@ -1,0 +1,218 @@
+package integration
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/informd/informd/integration/cluster"
+)
+
+// A disk that is full takes nothing but durability away: deliveries go on, the daemon says so, and when there is room
+// again all of it is on disk, without a restart.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	needMounts(t)
+	disk := shortDir(t)
+	mount(t, disk)
+	k := newKube(t, cluster.Shared(t))
+	state := remembering{t, cluster.Shared(t).Kubeconfig(), filepath.Join(disk, "state")}
+	rules := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") +
+		ruleFor("rule", "source: configmaps, handler: log, delivery: every, "+sizes))
+	k.create(configMap("gone", "{size: '1'}"))
+	d := state.settled(rules)
+	k.sees(d, "rule NS/gone synced")
+	d.awaitDurability(true)
+
+	fill(t, disk)
+	// It is noticed when there is something to write for which there is no room.
+	web := k.create(configMap("web", "{size: '1'}"))
+	k.sees(d, "rule NS/web added")
+	k.eventually("it to notice that nothing can be written", func() bool {
+		k.patch(web, "data: {pad: '"+noise(20_000)+"'}")
+		_, durable := d.durability()
+		return !durable
+	})
+	d.awaitDurability(false)
+	if count(d.logged(), "level=ERROR", state.dir)+count(d.logged(), "level=WARN", state.dir) == 0 {
+		t.Errorf("nothing in the log says so:\n%s", d.logged())
+	}
+	k.patch(web, "data: {size: '2', pad: ''}")
+	k.create(configMap("meanwhile", "{size: '1'}"))
+	k.sees(d, "rule NS/meanwhile added")
+
+	if err := os.Remove(filepath.Join(disk, "fill")); err != nil {
+		t.Fatal(err)
+	}
+	d.awaitDurability(true)
+	d.awaitWritten()
+	d.kill()
+	// What happened while it was not durable is remembered.
+	k.create(configMap("last", "{size: '1'}"))
+	d = state.settled(rules)
+	k.saw(d, `rule NS/last added {"size":"1","was":null}`)
+}
+
+// fill fills a disk to the last byte.
+func fill(t *testing.T, disk string) {
+	t.Helper()
+	file, err := os.Create(filepath.Join(disk, "fill"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for size := 64 << 10; size > 0; {
+		if _, err := file.WriteString(noise(size)[:size]); err != nil {
+			size /= 2
+		}
+	}
+}
+
+// A disk that is read-only or full when informd starts is no reason not to start, whether there is state on it or not.
+func TestStartOnSickDisk(t *testing.T) {
+	t.Parallel()
+	needMounts(t)
+	for _, test := range []struct {
+		name       string
+		sick, well func(t *testing.T, disk string)
+	}{
+		{"read-only",
+			func(t *testing.T, disk string) { remount(t, disk, syscall.MS_RDONLY) },
+			func(t *testing.T, disk string) { remount(t, disk, 0) }},
+		{"full", fill, func(t *testing.T, disk string) {
+			if err := os.Remove(filepath.Join(disk, "fill")); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		for _, before := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, state %v", test.name, before), func(t *testing.T) {
+				t.Parallel()
+				disk := shortDir(t)
+				mount(t, disk)
+				k := newKube(t, cluster.Shared(t))
+				k.create(configMap("web", "{size: '1'}"))
+				state := remembering{t, cluster.Shared(t).Kubeconfig(), filepath.Join(disk, "state")}
+				rules := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") +
+					ruleFor("rule", "source: configmaps, handler: log, "+sizes))
+				if before {
+					d := state.settled(rules)
+					k.sees(d, "rule NS/web synced")
+					d.awaitWritten()
+					d.kill()
+				}
+				test.sick(t, disk)
+				d := state.run(rules)
+				d.awaitReady()
+				k.create(configMap("more", "{size: '1'}"))
+				k.sees(d, "rule NS/more added")
+				d.awaitDurability(false)
+				test.well(t, disk)
+				d.awaitDurability(true)
+				d.awaitWritten()
+				d.kill()
+				k.create(configMap("last", "{size: '1'}"))
+				d = state.settled(rules)
+				k.saw(d, `rule NS/last added {"size":"1","was":null}`)
+			})
+		}
+	}
+}
+
+// A state folder that may not be written is no reason not to start either, and says so.
+func TestStateNotWritable(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to run informd as somebody else to whom the folder does not belong")
+	}
+	const nobody = 65534
+	k := newKube(t, cluster.Shared(t))
+	k.create(configMap("web", "{size: '1'}"))
+	dir := shortDir(t)
+	home, locked := filepath.Join(dir, "home"), filepath.Join(dir, "locked")
+	for path, owner := range map[string]int{dir: nobody, home: nobody, locked: 0} {
+		if err := os.MkdirAll(path, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(path, owner, owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	give := func(name, from string) string {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(home, name)
+		if err := os.WriteFile(path, content, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(path, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	rules := give("rules.yaml", writeFile(t, "rules.yaml", k.text(source("configmaps", configMaps)+toldBy("log", "builtin: log")+
+		ruleFor("rule", "source: configmaps, handler: log, "+sizes))))
+	cmd := exec.Command(give("informd", binary), "run", "-f", rules, "--kubeconfig",
+		give("kubeconfig", cluster.Shared(t).Kubeconfig()), "--state-dir", filepath.Join(locked, "state"))
+	cmd.Dir = home
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	d := startDaemon(t, cmd, "HOME="+home, "TMPDIR="+home, "XDG_RUNTIME_DIR=")
+	d.awaitReady()
+	k.sees(d, "rule NS/web synced")
+	d.awaitDurability(false)
+	k.create(configMap("more", "{size: '1'}"))
+	k.sees(d, "rule NS/more added")
+	if says, _ := d.durability(); !strings.Contains(says, "permission denied") {
+		t.Errorf("/readyz does not say why: %s", says)
+	}
+	if err := os.Chown(locked, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	d.awaitDurability(true)
+	d.awaitWritten()
+	d.stop()
+}
+
+// noise is text that cannot be compressed much.
+func noise(n int) string {
+	var b strings.Builder
+	for b.Len() < n {
+		b.WriteString(strings.ToLower(rand.Text()))
+	}
+	return b.String()
+}
+
+func needMounts(t *testing.T) {
+	t.Helper()
+	probe := shortDir(t)
+	if err := syscall.Mount("tmpfs", probe, "tmpfs", 0, "size=64k"); err != nil {
+		t.Skipf("needs root, to mount a small file system: %v", err)
+	}
+	if err := syscall.Unmount(probe, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mount mounts a small file system in memory until the end of the test.
+func mount(t *testing.T, dir string) {
+	t.Helper()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=32m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+}
+
+// remount changes its flags.
+func remount(t *testing.T, dir string, flags uintptr) {
+	t.Helper()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|flags, ""); err != nil {
+		t.Fatal(err)
+	}
+}
