@@ -11,7 +11,7 @@ import (
 // script is what happens, in its order.
 func (c *crashing) script(plan crashPlan) (acts []func()) {
 	var kills []string
-	for _, what := range []string{ofDaemon, ofHandler, ofBoth} {
+	for _, what := range []string{ofDaemon, ofHandler, ofBoth, ofNothing} {
 		for range plan.kills[what] {
 			kills = append(kills, what)
 		}
@@ -55,7 +55,14 @@ func (c *crashing) round(what string, restart bool) {
 		c.killHandler()
 		c.pause(300 * time.Millisecond)
 	}
-	c.killDaemon()
+	if what == ofNothing {
+		c.awaitReady()
+		from := time.Now()
+		c.daemon.stop() // nothing may be told again because of this
+		c.down(from)
+	} else {
+		c.killDaemon()
+	}
 	c.pause(2 * time.Second)
 	if restart {
 		c.restart()
@@ -76,18 +83,23 @@ func (c *crashing) killDaemon() {
 	<-c.daemon.ended
 	c.awaitGone(handlers)
 	c.trial.Crashes = append(c.trial.Crashes, ledger.Crash{From: from, To: time.Now()})
+	c.down(from)
+}
+
+// down is for when the daemon has ended. The disk is sure to know all but the last moment before.
+func (c *crashing) down(at time.Time) {
+	c.t.Helper()
 	for _, bad := range []string{"DATA RACE", "panic:"} {
-		if log := c.daemon.logged(); strings.Contains(log, bad) {
+		if strings.Contains(c.daemon.logged(), bad) {
 			c.t.Errorf("%q is in the log of run %d", bad, c.run)
 		}
 	}
-
-	if !c.ready.IsZero() && from.Sub(c.ready) > unwritten && c.lost.IsZero() {
-		c.sure = from.Add(-unwritten)
+	if !c.ready.IsZero() && at.Sub(c.ready) > unwritten && c.lost.IsZero() {
+		c.sure = at.Add(-unwritten)
 	}
-	if !c.caught.IsZero() && from.Sub(c.caught) > unwritten {
+	if !c.caught.IsZero() && at.Sub(c.caught) > unwritten {
 		c.close(c.caught)
-		c.sure = from.Add(-unwritten)
+		c.sure = at.Add(-unwritten)
 	}
 	c.caught = time.Time{}
 }
