@@ -67,7 +67,7 @@ func TestDamagedState(t *testing.T) {
 			})
 		},
 	}
-	rounds := 3
+	rounds := 2
 	if soak() {
 		rounds = 200
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/informd/informd/integration/cluster"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // A cluster that was restored from a backup is in the past of what informd remembers: that is noticed, and everything is
@@ -72,25 +73,26 @@ func copyFolder(t *testing.T, from, to string) {
 
 // State of one cluster says nothing of another: it is set aside, and all comes as at first sight.
 func TestStateOfAnotherCluster(t *testing.T) {
-	other := cluster.New(t)
-	k, there := newKube(t, cluster.Shared(t)), newKube(t, other)
-	k.create(configMap("here", "{size: '1'}"))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
-	rules := source("configmaps", "resource: v1/configmaps, namespaces: [NS]") + toldBy("log", "builtin: log") +
-		ruleFor("rule", "source: configmaps, handler: log, "+sizes)
-	d := state.settled(k.text(rules))
-	k.sees(d, "rule NS/here synced")
+	t.Parallel()
+	one, kubeconfig := newStub(t)
+	other, otherKubeconfig := newStub(t)
+	one.Apply(stubConfigMaps, `{"metadata":{"name":"here"}}`)
+	other.Apply(stubConfigMaps, `{"metadata":{"name":"there"}}`)
+	rules := source("configmaps", "resource: v1/configmaps") + toldBy("log", "builtin: log") + ruleFor("rule", "source: configmaps, handler: log")
+	state := remembering{t, kubeconfig, shortDir(t)}
+	d := state.settled(rules)
+	d.await("the object", func(events []handler.Event) bool { return len(events) == 1 })
 	d.awaitWritten()
 	d.kill()
 
-	there.create(configMap("there", "{size: '2'}"))
-	state.kubeconfig = other.Kubeconfig()
-	d = state.settled(there.text(rules))
-	there.saw(d, `rule NS/there synced {"size":"2","was":null}`)
-	if n := count(d.logged(), "another cluster", state.dir); n == 0 {
-		t.Errorf("nothing in the log says that the state is another cluster's:\n%s", d.logged())
+	state.kubeconfig = otherKubeconfig
+	d = state.settled(rules)
+	d.await("the other object", func(events []handler.Event) bool { return len(events) == 1 })
+	d.stop()
+	if len(d.events) != 1 || brief(d.events[0]) != "rule default/there synced" {
+		t.Errorf("%d events, the first %s; want one, of what is there", len(d.events), brief(d.events[0]))
 	}
-	if len(k.briefs(d.events)) > 0 {
-		t.Errorf("objects of the other cluster were told of: %q", k.briefs(d.events))
+	if count(d.logged(), "another cluster", state.dir) == 0 {
+		t.Errorf("nothing in the log says that the state is another cluster's:\n%s", d.logged())
 	}
 }

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"slices"
@@ -158,7 +159,7 @@ func newStub(t *testing.T) (*apistub.Server, string) {
 	stub.Serve(stubConfigMaps, "ConfigMap", true)
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	stub.Serve(namespaces, "Namespace", false)
-	stub.Apply(namespaces, `{"metadata":{"name":"kube-system"}}`)
+	stub.Apply(namespaces, fmt.Sprintf(`{"metadata":{"name":"kube-system","uid":%q}}`, rand.Text())) // which tells clusters apart
 	return stub, writeFile(t, "kubeconfig", fmt.Sprintf(`
 apiVersion: v1
 kind: Config
