@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // durable is what connects the engine with its state. What is kept of an informer is said by its [record], what of a rule's
@@ -129,7 +134,7 @@ func (e *Engine) takeUp(from loaded) {
 			r.lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
 			waiting += k.N
 		}
-		r.takeUp(from.rules[r.Name])
+		r.takeUp(from.rules[r.Name].Paused)
 	}
 	objects := 0
 	for _, r := range e.durable.records {
@@ -137,13 +142,17 @@ func (e *Engine) takeUp(from loaded) {
 		objects += len(snapshot.Objects)
 		r.takeUp(snapshot, from.rules)
 	}
+	end = e.durable.begin()
+	for _, r := range e.durable.records { // after all of what rules knew was taken up
+		if r.saved == nil {
+			for _, rule := range r.rules {
+				rule.saw(r)
+			}
+		}
+	}
+	end()
 	if objects+waiting+len(letters) > 0 {
 		e.log.Info("going on from the saved state", "objects", objects, "waiting", waiting, "dead", len(letters))
-	}
-	e.durable.store.Begin()
-	defer e.durable.store.End()
-	for _, r := range e.rules {
-		r.settle()
 	}
 }
 
@@ -151,10 +160,25 @@ func (e *Engine) takeUp(from loaded) {
 func (e *Engine) dropUnknown(from loaded) {
 	e.durable.store.Begin()
 	defer e.durable.store.End()
-	for name := range from.rules {
-		if e.rule(name) == nil {
-			e.log.Warn("a rule is gone, and what waited for its deliveries is dropped", "rule", name)
-			e.durable.store.DropRule(name)
+	for name, saved := range from.rules {
+		r := e.rule(name)
+		if r != nil && r.resource() == saved.Resource {
+			continue
+		}
+		waiting := 0
+		for _, k := range from.waiting[name] {
+			waiting += k.N
+		}
+		reason := "a rule is gone"
+		if r != nil {
+			reason = "a rule is about another resource"
+		}
+		e.log.Warn(reason+", and what waited for its deliveries is dropped", "rule", name, "waiting", waiting)
+		e.durable.store.DropRule(name)
+		delete(from.rules, name)
+		delete(from.waiting, name)
+		if r != nil {
+			e.durable.lanes[name].lane = e.durable.store.Lane(name, state.LaneOptions{Secret: r.isSecret()})
 		}
 	}
 	for _, id := range from.informers {
@@ -173,25 +197,35 @@ func (d *durable) watches(id string) bool {
 	return false
 }
 
-// takeUp takes up what is known of the rule.
-func (r *runningRule) takeUp(saved state.Rule) {
+// takeUp takes up whether the rule was paused, unless somebody has said something else meanwhile.
+func (r *runningRule) takeUp(paused bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.saved = saved
-	if saved.Paused {
+	if !r.asked && paused {
+		r.paused = true
 		r.lane.Pause()
 	}
 }
 
-// settle, within Begin and End, records the rule as it is now, unless what it was when the state was saved is needed still.
-func (r *runningRule) settle() {
+// saw, within begin and end, records that the rule, as it is now, has been told of what an informer has.
+func (r *runningRule) saw(at *record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.store == nil || len(r.following) > 0 {
-		return
+	if r.seen == nil {
+		r.seen = make(map[string]string)
 	}
-	r.saved = state.Rule{Name: r.Name, Where: r.whereText(), Informers: r.informerIDs(), Paused: r.saved.Paused}
-	r.store.PutRule(r.saved)
+	r.seen[at.id] = r.whereText()
+	r.put()
+}
+
+// knew says what the rule's where was when it saw an informer last. It has not been told yet what is different.
+func (r *runningRule) knew(at *record, where string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen == nil {
+		r.seen = make(map[string]string)
+	}
+	r.seen[at.id] = where
 }
 
 // pause, within begin and end, has the rule's deliveries wait or not, and records it.
@@ -203,9 +237,16 @@ func (r *runningRule) pause(paused bool) {
 	} else {
 		r.lane.Resume()
 	}
-	r.saved.Paused = paused
-	if r.store != nil && r.saved.Name != "" { // else it will be recorded with the rest
-		r.store.PutRule(r.saved)
+	r.asked, r.paused = true, paused
+	if len(r.seen) > 0 { // else it will be recorded with that
+		r.put()
+	}
+}
+
+// put, with r.mu, records the rule.
+func (r *runningRule) put() {
+	if r.store != nil {
+		r.store.PutRule(state.Rule{Name: r.Name, Resource: r.resource(), Seen: maps.Clone(r.seen), Paused: r.paused})
 	}
 }
 
@@ -230,23 +271,6 @@ func (r *runningRule) caughtUp(at *record) {
 	}
 }
 
-// follow says that the rule is late at an informer, and what was saved of the rule needed until it has caught up.
-func (r *runningRule) follow(at *record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.following == nil {
-		r.following = make(map[*record]bool)
-	}
-	r.following[at] = true
-}
-
-// followed says that it has.
-func (r *runningRule) followed(at *record) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.following, at)
-}
-
 func (r *runningRule) whereText() string {
 	if r.Where == nil {
 		return ""
@@ -254,12 +278,7 @@ func (r *runningRule) whereText() string {
 	return r.Where.Text()
 }
 
-func (r *runningRule) informerIDs() (ids []string) {
-	for _, i := range r.Source.Informers {
-		ids = append(ids, informerID(i))
-	}
-	return ids
-}
+func (r *runningRule) resource() string { return resourceName(r.Source.Resource) }
 
 // informerID is what an informer's state is kept under.
 func informerID(i *plan.Informer) string {
@@ -295,16 +314,14 @@ func covers(saved string, now *object.Paths) bool {
 }
 
 // letterStore records dead letters.
-type letterStore struct {
-	store *state.Store
-	rules func(name string) *runningRule
-}
+type letterStore struct{ store *state.Store }
 
 func (s letterStore) PutLetter(l dispatch.Letter) {
-	r := s.rules(l.Rule)
+	resource := schema.GroupVersionResource(l.Resource)
 	s.store.PutLetter(state.Letter{
-		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
-		Delta: l.Match.Delta, Payload: l.Match.Payload, Secret: r == nil || r.isSecret(),
+		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: resourceName(resource),
+		Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
+		Delta: l.Match.Delta, Payload: l.Match.Payload, Secret: resource == secrets,
 	})
 }
 
@@ -312,11 +329,24 @@ func (s letterStore) DeleteLetter(id string) { s.store.DeleteLetter(id) }
 
 func letterOf(l state.Letter) dispatch.Letter {
 	letter := dispatch.Letter{
-		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
+		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: resourceOf(l.Resource),
+		Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
 	}
 	letter.Match.Delta, letter.Match.Payload = l.Delta, l.Payload
 	if l.Secret && l.Reason == "" {
 		letter.Reason = "not kept over the restart, as it may quote the secret"
 	}
 	return letter
+}
+
+// resourceOf is the inverse of resourceName.
+func resourceOf(name string) (r handler.Resource) {
+	parts := strings.Split(name, "/")
+	if len(parts) == 3 {
+		r.Group, parts = parts[0], parts[1:]
+	}
+	if len(parts) == 2 {
+		r.Version, r.Resource = parts[0], parts[1]
+	}
+	return r
 }

@@ -79,8 +79,8 @@ func sizeIn(o []byte) string {
 	return size
 }
 
-// run runs a daemon until until holds, and what has been told is on disk. It returns what was told, sorted.
-func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bool) []string {
+// start starts a daemon. stop ends it, with everything on disk, and returns what was told, sorted.
+func (l *life) start(manifests string, h *teller) (e *Engine, stop func() []string) {
 	l.t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
@@ -100,7 +100,7 @@ func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bo
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	e, err := New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
+	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
 		Logger: log, State: store,
 	})
 	if err != nil {
@@ -109,31 +109,45 @@ func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bo
 	ctx, cancel := context.WithCancel(l.t.Context())
 	done := make(chan error)
 	go func() { done <- e.Run(ctx) }()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		h.mu.Lock()
+	return e, func() []string {
+		cancel()
+		if err := <-done; err != nil {
+			l.t.Fatal(err)
+		}
 		told := slices.Clone(h.told)
-		h.mu.Unlock()
-		ready := true
+		slices.Sort(told)
+		return told
+	}
+}
+
+// run runs a daemon until all sources are ready and until holds. It returns what was told, sorted.
+func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bool) []string {
+	l.t.Helper()
+	told, held := l.attempt(manifests, h, 20*time.Second, func(e *Engine, told []string) bool {
 		for _, s := range e.Status().Sources {
-			ready = ready && s.Ready
+			if !s.Ready {
+				return false
+			}
 		}
-		if ready && until(e, told) {
-			break
-		}
-		if time.Now().After(deadline) {
-			l.t.Errorf("waited in vain; told %q", told)
-			break
-		}
-		time.Sleep(time.Millisecond)
+		return until(e, told)
+	})
+	if !held {
+		l.t.Errorf("waited in vain; told %q", told)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		l.t.Fatal(err)
-	}
-	told := slices.Clone(h.told)
-	slices.Sort(told)
 	return told
+}
+
+// attempt runs a daemon until until holds, or for so long.
+func (l *life) attempt(manifests string, h *teller, atMost time.Duration, until func(*Engine, []string) bool) (told []string, held bool) {
+	l.t.Helper()
+	e, stop := l.start(manifests, h)
+	for deadline := time.Now().Add(atMost); !held && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		h.mu.Lock()
+		told = slices.Clone(h.told)
+		h.mu.Unlock()
+		held = until(e, told)
+	}
+	return stop(), held
 }
 
 type testWriter struct{ t *testing.T }

@@ -84,7 +84,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	letters := dispatch.MemoryOptions{Logger: o.Logger}
 	if o.State != nil {
 		e.durable = newDurable(o.State, cluster.Config.Host)
-		letters.Store = letterStore{o.State, e.rule}
+		letters.Store = letterStore{o.State}
 	}
 	e.dead = dispatch.NewMemory(letters)
 	informers, err := e.addInformers(p)

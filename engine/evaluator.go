@@ -29,11 +29,12 @@ type runningRule struct {
 	failures *failures
 	matches  atomic.Uint64
 
-	store     *state.Store // nil if nothing is kept
-	mu        sync.Mutex
-	saved     state.Rule       // as it was recorded last
-	catching  map[*record]bool // informers that have not caught up with what was saved, and
-	following map[*record]bool // those of them where the rule is late
+	store    *state.Store // nil if nothing is kept
+	mu       sync.Mutex
+	seen     map[string]string // the rule's where when it was told of what an informer has, by the informer's id
+	paused   bool
+	asked    bool             // somebody has said whether it is to be
+	catching map[*record]bool // informers that have not caught up with what was saved
 }
 
 // evaluator shows the changes of one informer to those of its rules that are resynced together. It runs in the informer's
@@ -95,9 +96,6 @@ func (e *evaluator) onDelta(d delta.Delta, tree any) {
 			r.onDelta(d, &e.look)
 		}
 	})
-	if d.Type != delta.Deleted {
-		e.recordInside(d.Object)
-	}
 }
 
 // onDelta offers a change to the lane if the rule selects it. Whatever is wrong with the rule or the object ends here.

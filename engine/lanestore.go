@@ -5,6 +5,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 )
 
@@ -27,7 +28,7 @@ func (s *laneStore) Room(size int64) bool { return s.lane.Room(size) }
 // Load implements dispatch.LaneStore. Nothing is there yet while the cache is not: deliveries of secrets are filled from it,
 // and payloads that merging has them made anew may look into it.
 func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]dispatch.Numbered, error) {
-	if (s.rule.isSecret() || s.rule.Payload.ReadsChange()) && !s.rule.view.HasSynced() {
+	if (s.rule.isSecret() || s.rule.Payload.ReadsChange()) && !s.rule.isFresh(key) {
 		return nil, errNotSynced
 	}
 	found, err := s.lane.Load(key, after, maxItems, maxBytes)
@@ -46,6 +47,21 @@ func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int
 	return out, nil
 }
 
+// isFresh tells whether the cache is what a delivery of the key may be made of: of a secret, that it is what the server has;
+// of others also that there is nothing to wait for.
+func (r *runningRule) isFresh(key delta.Key) bool {
+	for _, i := range r.view.Informers() {
+		if of := i.Selection().Namespace; of != "" && of != key.Namespace || i.HasSynced() {
+			continue
+		}
+		state, _ := i.State()
+		if r.isSecret() || state != source.NotServed && state != source.Forbidden {
+			return false
+		}
+	}
+	return true
+}
+
 // refill fills a change of a secret, of which only identities were kept, from the cache: as the object is by now. What is not
 // there any more was deleted.
 func (r *runningRule) refill(d delta.Delta) (delta.Delta, []byte) {
@@ -54,7 +70,7 @@ func (r *runningRule) refill(d delta.Delta) (delta.Delta, []byte) {
 	case d.Type == delta.Deleted:
 	case ok && o.UID() == d.Object.UID():
 		d.Object = o
-	default:
+	case r.Events.Has(delta.Deleted):
 		d = delta.Delta{Type: delta.Deleted, Object: d.Object}
 	}
 	if r.Payload == nil {

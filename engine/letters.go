@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
@@ -30,18 +31,14 @@ func (e *Engine) Letter(id string) (dispatch.Letter, error) {
 	return letters[at], nil
 }
 
-// LetterEvent is the event of a dead letter as the handler saw it the last time. Its Resource is empty if the rule is
-// gone.
+// LetterEvent is the event of a dead letter as the handler saw it the last time.
 func (e *Engine) LetterEvent(l dispatch.Letter) handler.Event {
 	change := l.Match.Delta
 	o := change.Object
 	ev := handler.Event{
-		ID: l.ID, Rule: l.Rule, Event: change.Type.String(), Attempt: l.Attempts,
+		ID: l.ID, Rule: l.Rule, Event: change.Type.String(), Attempt: l.Attempts, Resource: l.Resource,
 		Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion(),
 		Payload: l.Match.Payload,
-	}
-	if r := e.rule(l.Rule); r != nil {
-		ev.Resource = handler.Resource(r.Source.Resource)
 	}
 	if ev.Payload != nil {
 		return ev
@@ -54,15 +51,21 @@ func (e *Engine) LetterEvent(l dispatch.Letter) handler.Event {
 }
 
 // RetryLetter has a dead letter delivered again, as dispatch.Lane.Redrive does. A letter that is not there is an error
-// that wraps ErrNotFound; one whose rule is gone stays where it is.
+// that wraps ErrNotFound; one that cannot be delivered, as its rule is gone, stays where it is.
 func (e *Engine) RetryLetter(id string) error {
-	name, _, _ := strings.Cut(id, "/") // as delta.Delta.ID makes it
-	r := e.rule(name)
-	if r == nil {
-		if _, err := e.Letter(id); err != nil {
-			return err
-		}
-		return fmt.Errorf("dead letter %q: there is no rule %q any more: drop the letter, or bring the rule back", id, name)
+	there, err := e.Letter(id)
+	if err != nil {
+		return err
+	}
+	r := e.rule(there.Rule)
+	switch {
+	case r == nil:
+		return fmt.Errorf("dead letter %q: there is no rule %q any more: drop the letter, or bring the rule back", id, there.Rule)
+	case r.Source.Resource != schema.GroupVersionResource(there.Resource):
+		return fmt.Errorf("dead letter %q: it is of %s, and rule %q is about %s now: drop it", id,
+			resourceName(schema.GroupVersionResource(there.Resource)), there.Rule, r.resource())
+	case r.isSecret() && !r.isFresh(there.Key):
+		return fmt.Errorf("dead letter %q: the source has not caught up with the server, and secrets are delivered as they are: try again", id)
 	}
 	defer e.durable.begin()()
 	letter, err := e.takeLetter(id)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,8 +31,7 @@ type record struct {
 	rules      []*runningRule
 	evaluators []*evaluator
 
-	inside []string // of a secret: the rules with a where that it is inside of
-	saved  *saved   // nil once it was followed up
+	saved *saved // nil once it was followed up
 }
 
 // saved is what was saved of an informer, while it is followed up.
@@ -41,8 +41,16 @@ type saved struct {
 	// before is, for each rule that saw the informer when this was saved, what its where was then.
 	before map[*runningRule]where
 	// late are the rules that are new here, or whose where is another. They hear of changes only when the informer has
-	// caught up: then they are told what the difference makes, once.
+	// caught up: then they are told what the difference makes, once. Until that is recorded, what was saved stays on disk as
+	// it is, for another run would need it to the same end.
 	late map[*runningRule]bool
+	held held
+}
+
+// held is what is not recorded yet: the newest of each object, nil if that is gone, and of the resourceVersion.
+type held struct {
+	objects map[delta.Key]*object.Object
+	version *string
 }
 
 // where is a membership.
@@ -77,18 +85,58 @@ func (r *record) Begin() {
 
 // Put implements source.Record.
 func (r *record) Put(o *object.Object) {
-	r.informer.Put(o, slices.Clone(r.inside))
-	r.inside = r.inside[:0]
+	if r.holds() {
+		r.saved.held.objects[delta.Delta{Object: o}.Key()] = o
+		return
+	}
+	r.put(o)
+}
+
+// put records an object. Of a secret it notes which rules it is inside of: from what is kept of it that could not be told.
+func (r *record) put(o *object.Object) {
+	var inside []string
+	if r.secret {
+		for _, e := range r.evaluators {
+			inside = e.inside(o, inside)
+		}
+	}
+	r.informer.Put(o, inside)
 }
 
 // Delete implements source.Record.
 func (r *record) Delete(key delta.Key) {
+	if r.holds() {
+		r.saved.held.objects[key] = nil
+		return
+	}
 	r.informer.Delete(key)
-	r.inside = r.inside[:0]
 }
 
 // Version implements source.Record.
-func (r *record) Version(version string) { r.informer.Version(version) }
+func (r *record) Version(version string) {
+	if r.holds() {
+		r.saved.held.version = &version
+		return
+	}
+	r.informer.Version(version)
+}
+
+// holds tells whether what was saved stays as it is for now.
+func (r *record) holds() bool { return r.saved != nil && len(r.saved.late) > 0 }
+
+// release, within Begin and End, records what was held.
+func (r *record) release(h held) {
+	for key, o := range h.objects {
+		if o == nil {
+			r.informer.Delete(key)
+		} else {
+			r.put(o)
+		}
+	}
+	if h.version != nil {
+		r.informer.Version(*h.version)
+	}
+}
 
 // takeUp has the informer go on from a snapshot.
 func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
@@ -96,21 +144,24 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 		r.source.Restore(source.Saved{}, r)
 		return
 	}
-	partial := r.secret || !covers(snapshot.Kept, r.keep)
-	s := &saved{inside: snapshot.Inside, before: make(map[*runningRule]where), late: make(map[*runningRule]bool)}
+	s := &saved{
+		inside: snapshot.Inside, before: make(map[*runningRule]where), late: make(map[*runningRule]bool),
+		held: held{objects: make(map[delta.Key]*object.Object)},
+	}
 	for _, rule := range r.rules {
 		rule.catchUp(r)
-		known, ok := rules[rule.Name]
-		ok = ok && slices.Contains(known.Informers, r.id)
-		before, err := whereOf(known.Where)
-		if ok && err == nil {
-			s.before[rule] = before
+		known, ok := rules[rule.Name].Seen[r.id]
+		if ok {
+			rule.knew(r, known)
+			before, err := whereOf(known)
+			if ok = err == nil; ok { // else it is of another version's language
+				s.before[rule] = before
+			}
 		}
-		if !ok || err != nil || known.Where != rule.whereText() {
-			s.late[rule] = true
-			rule.follow(r)
-		}
+		s.late[rule] = !ok || known != rule.whereText()
 	}
+	maps.DeleteFunc(s.late, func(_ *runningRule, late bool) bool { return !late })
+	partial := r.secret || !covers(snapshot.Kept, r.keep)
 	if partial || len(s.late) > 0 {
 		s.objects = make(map[delta.Key]*object.Object, len(snapshot.Objects))
 		for _, o := range snapshot.Objects {
@@ -164,23 +215,14 @@ func (r *record) Complete(known iter.Seq[*object.Object]) {
 		r.tellLate(s, known)
 	}
 	r.saved = nil
-	r.Begin()
+	r.Store.Begin()
 	defer r.End()
+	r.release(s.held)
 	for _, rule := range r.rules {
 		rule.caughtUp(r)
 	}
-	if r.secret && len(s.late) > 0 {
-		for o := range known {
-			for _, e := range r.evaluators {
-				e.recordInside(o)
-				e.look.forget()
-			}
-			r.Put(o)
-		}
-	}
 	for rule := range s.late {
-		rule.followed(r)
-		rule.settle()
+		rule.saw(r)
 	}
 }
 
@@ -190,7 +232,7 @@ const chunk = 500
 // tellLate tells each rule that is late of what is inside, as Synced, and of what fell out, as Deleted.
 func (r *record) tellLate(s *saved, known iter.Seq[*object.Object]) {
 	told := 0
-	r.Begin()
+	r.Store.Begin()
 	defer func() { r.End() }()
 	pause := func() {
 		if told++; told%chunk == 0 {
@@ -270,7 +312,6 @@ func (e *evaluator) onReturn(o, before *object.Object, tree any) {
 			r.compare(s, before, o, round, e.record.secret, &e.look)
 		}
 	}
-	e.recordInside(o)
 }
 
 // onEnd tells of the deletion of an object of which only a part was saved.
@@ -283,19 +324,16 @@ func (e *evaluator) onEnd(part *object.Object) {
 	}
 }
 
-// recordInside notes which rules a secret is inside of: from what is kept of it that could not be told. Of rules that are late
-// it is what it was, until they are told.
-func (e *evaluator) recordInside(o *object.Object) {
-	if e.record == nil || !e.record.secret {
-		return
-	}
+// inside appends the names of the rules with a where that an object is inside of.
+func (e *evaluator) inside(o *object.Object, names []string) []string {
 	for _, r := range e.rules {
-		in := r.Where != nil && r.isInside(o, &e.look)
-		if e.record.isLate(r) {
-			in = slices.Contains(e.record.saved.inside[delta.Delta{Object: o}.Key()], r.Name)
+		if r.Where == nil {
+			continue
 		}
-		if in {
-			e.record.inside = append(e.record.inside, r.Name)
+		if in, _ := r.Where.Bool(&expr.Env{Object: e.look.Tree(o)}); in { // that it fails was counted
+			names = append(names, r.Name)
 		}
 	}
+	e.look.forget()
+	return names
 }

@@ -120,7 +120,7 @@ func (d *Dispatcher) recovered(ev handler.Event, err *error) {
 func (d *Dispatcher) bury(f *flight, v verdict, now time.Time) verdict {
 	ev := f.event
 	letter := Letter{
-		ID: ev.ID, Rule: ev.Rule, Handler: d.handler.Name, Key: f.item.Key, Match: f.item.Value.match,
+		ID: ev.ID, Rule: ev.Rule, Handler: d.handler.Name, Resource: ev.Resource, Key: f.item.Key, Match: f.item.Value.match,
 		Reason: bounded(v.reason, maxReason), Attempts: ev.Attempt, Since: f.item.Since, Died: now,
 	}
 	letter.Match.Payload = ev.Payload // made anew, perhaps

@@ -145,7 +145,7 @@ func TestLaterChangesGoOnAfterDeadLetter(t *testing.T) {
 				all, _ := dead.List()
 				equal(t, "letters", len(all), 1)
 				want := Letter{
-					ID: "r/u/added/1", Rule: "r", Handler: "h", Key: all[0].Match.Delta.Key(), Reason: answer.Error(),
+					ID: "r/u/added/1", Rule: "r", Handler: "h", Resource: pods, Key: all[0].Match.Delta.Key(), Reason: answer.Error(),
 					Attempts: 1, Since: offered, Died: offered,
 				}
 				all[0].Match.Delta.Object = nil

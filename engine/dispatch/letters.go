@@ -8,12 +8,14 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // Letter is a dead letter: an event that could not be delivered.
 type Letter struct {
 	ID            string // of the event
 	Rule, Handler string
+	Resource      handler.Resource
 	Key           delta.Key
 	Reason        string // at most 1 KiB; what the handler said
 	Attempts      int

@@ -161,6 +161,10 @@ func (i *Informer) deleteAll(ctx context.Context) {
 		}
 		done := len(i.known) == 0
 		i.record.End()
+		if done {
+			i.unseen, i.partial = nil, false
+			i.followedUp()
+		}
 		i.mu.Unlock()
 		if done {
 			return

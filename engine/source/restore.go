@@ -24,7 +24,8 @@ type Record interface {
 	Version(resourceVersion string)
 	End()
 	// Complete says, once and outside of Begin and End, that what was saved, if anything, has been followed up: the first
-	// list was told, or the server had no more to tell, and the cache is as fresh. known are the objects that there are, each
+	// list was told, or the server had no more to tell, and the cache is as fresh; or the resource is not served, and there
+	// is nothing. known are the objects that there are, each
 	// as it would be kept now; no change is told before Complete returns.
 	Complete(known iter.Seq[*object.Object])
 }
@@ -125,7 +126,14 @@ func (i *Informer) passed(b *barrier) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.told(b)
-	if b.caughtUp && !i.complete {
+	if b.caughtUp {
+		i.followedUp()
+	}
+}
+
+// followedUp, with i.mu, says once that what was saved has been followed up.
+func (i *Informer) followedUp() {
+	if !i.complete {
 		i.complete = true
 		i.record.Complete(maps.Values(i.known))
 	}

@@ -73,7 +73,7 @@ func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err
 	case saved.ResourceVersion == "":
 		return "", errors.New("it was saved in the middle of a list")
 	}
-	err = w.persist(ctx, func(err error) bool { return staleVersion(err) || apierrors.IsBadRequest(err) }, func() error {
+	err = w.persist(ctx, noSuchList, func() error {
 		release, err := w.slots.acquire(ctx, w.tuning.hold)
 		if err != nil {
 			return err
@@ -93,6 +93,12 @@ func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err
 		return "", fmt.Errorf("%w: %s, before %s", errAhead, current, saved.ResourceVersion)
 	}
 	return current, nil
+}
+
+// noSuchList tells of answers by which a server, or its administrator, does not allow a list of nothing. A list of what is
+// there says better what is wrong, if anything is.
+func noSuchList(err error) bool {
+	return staleVersion(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotAcceptable(err)
 }
 
 // nobody is a name that no object has.

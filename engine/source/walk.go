@@ -90,9 +90,9 @@ func (i *Informer) resync(l *listener, now time.Time, left int) int {
 	return left - n
 }
 
-// sync, with i.mu, tells one listener of an object as it is, if it still is.
+// sync, with i.mu, tells one listener of an object as it is, if it still is, and all of it is known.
 func (i *Informer) sync(l *listener, key delta.Key, round int64) {
-	if o := i.known[key]; o != nil {
+	if o := i.known[key]; o != nil && !i.partial {
 		i.counts.deltas[delta.Synced].Add(1)
 		i.tell(l, delta.Delta{Type: delta.Synced, Object: o, Round: round}, nil)
 	}

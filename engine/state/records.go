@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/klauspost/compress/s2"
 
@@ -199,7 +201,7 @@ func appendLetter(b []byte, l *Letter, refer references) []byte {
 	if l.Secret {
 		reason, payload = "", nil
 	}
-	for _, s := range [...]string{l.ID, l.Rule, l.Handler, l.Key.Namespace, l.Key.Name, reason} {
+	for _, s := range [...]string{l.ID, l.Rule, l.Handler, l.Resource, l.Key.Namespace, l.Key.Name, reason} {
 		b = appendName(b, s)
 	}
 	b = binary.AppendVarint(b, int64(l.Attempts))
@@ -211,7 +213,7 @@ func readLetter(b []byte, get dictionaryOf) (l Letter, err error) {
 	r := reader{left: b}
 	r.version()
 	l.Secret = r.byte()&isSecret != 0
-	for _, s := range [...]*string{&l.ID, &l.Rule, &l.Handler, &l.Key.Namespace, &l.Key.Name, &l.Reason} {
+	for _, s := range [...]*string{&l.ID, &l.Rule, &l.Handler, &l.Resource, &l.Key.Namespace, &l.Key.Name, &l.Reason} {
 		*s = r.string()
 	}
 	l.Attempts = int(r.varint())
@@ -227,14 +229,29 @@ func readLetter(b []byte, get dictionaryOf) (l Letter, err error) {
 
 func appendRule(b []byte, r *Rule) []byte {
 	b = append(b, recordVersion, flag(r.Paused, isPaused))
-	return appendStrings(appendName(appendName(b, r.Name), r.Where), r.Informers)
+	b = appendName(appendName(b, r.Name), r.Resource)
+	seen := make([]string, 0, 2*len(r.Seen))
+	for _, informer := range slices.Sorted(maps.Keys(r.Seen)) {
+		seen = append(seen, informer, r.Seen[informer])
+	}
+	return appendStrings(b, seen)
 }
 
 func readRule(b []byte) (rule Rule, err error) {
 	r := reader{left: b}
 	r.version()
 	rule.Paused = r.byte()&isPaused != 0
-	rule.Name, rule.Where, rule.Informers = r.string(), r.string(), r.strings()
+	rule.Name, rule.Resource = r.string(), r.string()
+	seen := r.strings()
+	if len(seen)%2 != 0 {
+		return Rule{}, errRecord
+	}
+	for ; len(seen) > 0; seen = seen[2:] {
+		if rule.Seen == nil {
+			rule.Seen = make(map[string]string)
+		}
+		rule.Seen[seen[0]] = seen[1]
+	}
 	return rule, r.end()
 }
 

@@ -165,9 +165,10 @@ func (s *Store) Pace() {
 
 // Rule is what is kept of a rule.
 type Rule struct {
-	Name, Where string
-	Informers   []string // whose objects it has seen
-	Paused      bool
+	Name     string
+	Resource string            // of the objects that it is about
+	Seen     map[string]string // its where when it saw an informer's objects last, by the informer's id
+	Paused   bool
 }
 
 // PutRule records a rule, in the place of one of that name. It is called between Begin and End.
@@ -261,6 +262,7 @@ func (s *Store) unwrittenBytes() int64 {
 // Letter is what is kept of a dead letter.
 type Letter struct {
 	ID, Rule, Handler string
+	Resource          string // of the object
 	Key               delta.Key
 	Reason            string
 	Attempts          int

@@ -1,0 +1,186 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+func forbid(where ...string) func(*http.Request) *metav1.Status {
+	return func(r *http.Request) *metav1.Status {
+		for _, w := range where {
+			if strings.Contains(r.URL.String(), w) {
+				return &metav1.Status{Status: "Failure", Code: 403, Reason: metav1.StatusReasonForbidden, Message: "no"}
+			}
+		}
+		return nil
+	}
+}
+
+func (l *life) secret(name, size string) {
+	l.server.Apply(secrets, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":%q}}`, name, size))
+}
+
+func TestAChangedRuleHearsThatTheResourceIsGone(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.expect(l.run(mapSource+aRule("r", `, where: object.data.size == "1"`), new(teller), n(1)), "r synced a →1")
+	l.server.Withdraw(configMaps)
+	after := mapSource + aRule("r", `, where: object.data.size == "2"`)
+	told := l.run(after, new(teller), n(0))
+	l.server.Serve(configMaps, "ConfigMap", true)
+	l.put("x", "2")
+	told = append(told, l.run(after, new(teller), n(1))...)
+	l.expect(told, "r deleted a →1", "r synced x →2")
+}
+
+func TestResyncsDoNotChangeWhatASecretIsInsideOf(t *testing.T) {
+	l := newLife(t)
+	l.secret("a", "1")
+	l.secret("b", "2")
+	rules := secretSource + aRule("r", `, where: object.data.size == "1", resync: 1s`)
+	resynced := false
+	l.run(rules, new(teller), func(_ *Engine, told []string) bool {
+		if len(told) >= 2 && !resynced { // of a, once
+			resynced = true
+			l.secret("b", "3")
+		}
+		return resynced
+	})
+	l.server.Delete(secrets, "shop", "b")
+	told := l.run(rules, new(teller), n(1)) // a, of the next resync
+	if slices.ContainsFunc(told, func(s string) bool { return strings.Contains(s, " b ") }) {
+		t.Errorf("told %q: b was never inside", told)
+	}
+}
+
+func TestALetterOfASecretWaitsForTheCache(t *testing.T) {
+	l := newLife(t)
+	l.secret("d", "1")
+	rules := secretSource + aRule("r", "")
+	l.run(rules, &teller{answer: func(handler.Event) error { return handler.Reject(errors.New("no")) }},
+		func(e *Engine, _ []string) bool { return e.Status().DeadLetters.Letters == 1 })
+	l.server.Fail(forbid("/secrets"))
+	told, _ := l.attempt(rules, new(teller), 20*time.Second, func(e *Engine, told []string) bool {
+		letters, _ := e.Letters()
+		for _, x := range letters {
+			if err := e.RetryLetter(x.ID); err == nil || !strings.Contains(err.Error(), "try again") {
+				t.Errorf("retry: %v", err)
+			}
+		}
+		return len(letters) > 0
+	})
+	l.expect(told)
+}
+
+func TestPartsAreNotResynced(t *testing.T) {
+	l := newLife(t)
+	l.secret("d", "1")
+	rules := secretSource + aRule("r", ", resync: 1s")
+	l.run(rules, new(teller), n(1))
+	l.server.Fail(forbid("/secrets"))
+	told, _ := l.attempt(rules, new(teller), 2*time.Second, n(1)) // in which a resync is due
+	l.expect(told)
+}
+
+func TestAForbiddenNamespaceHoldsUpNothing(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	rules := strings.Replace(strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1), "attempts: 2", "attempts: 0", 1) +
+		aRule("r", `, payload: "[event, object.data.size]"`)
+	l.run(rules, &teller{answer: func(handler.Event) error { return errors.New("not now") }}, n(1))
+	l.server.Fail(forbid("/namespaces/pay/"))
+	l.put("a", "2")
+	told, held := l.attempt(rules, new(teller), 20*time.Second, n(1))
+	if !held {
+		t.Errorf("nothing of a is delivered: %q", told)
+	}
+}
+
+func TestAServerThatRefusesAListOfNothingIsCompared(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	rules := strings.Replace(mapSource, "configmaps}", "configmaps, fieldSelector: metadata.name=a}", 1) + aRule("r", "")
+	l.server.Fail(forbid("no-such-object")) // as RBAC with resourceNames: [a]
+	l.run(rules, new(teller), n(1))
+	l.put("a", "2")
+	told, held := l.attempt(rules, new(teller), 20*time.Second, n(1))
+	if !held {
+		t.Errorf("told %q", told)
+	}
+}
+
+func TestAChangedRuleIsSettledPerNamespace(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	source := strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1)
+	l.server.Apply(configMaps, `{"metadata":{"namespace":"pay","name":"p"},"data":{"size":"9"}}`)
+	l.run(source+aRule("r", `, where: object.data.size == "9"`), new(teller), n(1))
+	l.server.Fail(forbid("/namespaces/pay/"))
+	inShop := func(e *Engine, _ []string) bool {
+		view, _ := e.Source("maps")
+		return view.Informers()[0].HasSynced()
+	}
+	after := source + aRule("r", `, where: object.data.size == "1"`)
+	told, _ := l.attempt(after, new(teller), 20*time.Second, n(1))
+	l.expect(told, "r synced a →1")
+	told, _ = l.attempt(after, new(teller), 20*time.Second, inShop)
+	l.expect(told)
+	l.delete("a")
+	told, _ = l.attempt(after, new(teller), 20*time.Second, n(1))
+	l.expect(told, "r deleted a →1")
+}
+
+func TestWhatIsFilledAgainKeepsToTheRulesEvents(t *testing.T) {
+	l := newLife(t)
+	l.secret("a", "1")
+	rules := strings.Replace(secretSource, "attempts: 2", "attempts: 0", 1) + aRule("r", ", events: [added, updated, synced]")
+	l.run(rules, &teller{answer: func(handler.Event) error { return errors.New("not now") }}, n(1))
+	l.server.Delete(secrets, "shop", "a")
+	told := l.run(rules, new(teller), n(1))
+	for i, text := range told {
+		told[i], _, _ = strings.Cut(text, " #") // how often it was tried before
+	}
+	l.expect(told, "r synced a →")
+}
+
+func TestARuleAboutAnotherResourceIsNew(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.run(strings.Replace(mapSource, "attempts: 2", "attempts: 0", 1)+aRule("r", ""), &teller{answer: func(handler.Event) error { return errors.New("not now") }}, n(1))
+	l.secret("s", "1")
+	l.expect(l.run(secretSource+aRule("r", ""), new(teller), n(1)), "r synced s →1")
+}
+
+func TestAPauseIsEndedBeforeTheStateIsRead(t *testing.T) {
+	l := newLife(t)
+	rules := mapSource + aRule("r", "")
+	l.run(rules, new(teller), func(e *Engine, _ []string) bool { return e.SetPaused("r", true) == nil })
+	l.put("a", "1")
+	l.server.Fail(func(r *http.Request) *metav1.Status {
+		if strings.HasSuffix(r.URL.Path, "kube-system") {
+			return &metav1.Status{Status: "Failure", Code: 503, Reason: metav1.StatusReasonServiceUnavailable}
+		}
+		return nil
+	})
+	resumed := false
+	told, _ := l.attempt(rules, new(teller), 20*time.Second, func(e *Engine, told []string) bool {
+		if !resumed {
+			resumed = true
+			if err := e.SetPaused("r", false); err != nil {
+				t.Error(err)
+			}
+			l.server.Fail(nil)
+		}
+		return len(told) == 1
+	})
+	l.expect(told, "r added a →1")
+}
