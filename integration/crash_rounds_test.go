@@ -104,9 +104,14 @@ func (c *crashing) down(at time.Time) {
 	c.caught = time.Time{}
 }
 
+// killHandler kills the handler when there is one: pauses grow from one start to the next, until the daemon is restarted.
 func (c *crashing) killHandler() {
 	c.t.Helper()
-	handlers := children(c.daemon.cmd.Process.Pid)
+	var handlers []int
+	c.daemon.poll("a handler to kill", func() bool {
+		handlers = children(c.daemon.cmd.Process.Pid)
+		return len(handlers) > 0
+	})
 	from := time.Now()
 	for _, pid := range handlers {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone

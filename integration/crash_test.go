@@ -40,8 +40,8 @@ func TestSoakCrashes(t *testing.T) {
 	needSoak(t)
 	for what, plan := range map[string]crashPlan{
 		"of the daemon":   {objects: 2000, kills: map[string]int{ofDaemon: 100}, restarts: 12, pace: 40 * time.Millisecond},
-		"of handlers":     {objects: 2000, kills: map[string]int{ofHandler: 100}, restarts: 3, pace: 40 * time.Millisecond},
-		"of all together": {objects: 2000, kills: map[string]int{ofDaemon: 20, ofHandler: 40, ofBoth: 40, ofNothing: 20}, restarts: 8, pace: 40 * time.Millisecond},
+		"of handlers":     {objects: 2000, kills: map[string]int{ofHandler: 100, ofNothing: 20}, restarts: 3, pace: 40 * time.Millisecond},
+		"of all together": {objects: 2000, kills: map[string]int{ofDaemon: 20, ofHandler: 40, ofBoth: 60, ofNothing: 20}, restarts: 8, pace: 40 * time.Millisecond},
 	} {
 		t.Run(what, func(t *testing.T) { crash(t, plan) })
 	}
@@ -72,8 +72,8 @@ func seed(t testing.TB) uint64 {
 }
 
 // unwritten is for how long what was acknowledged may be unknown to the disk: a second at most, as the documentation
-// has it, and as much again as a busy machine may take to write it.
-const unwritten = 2 * time.Second
+// has it; with the race detector and other tests beside this one, a busy machine may take as much again to write it.
+var unwritten = map[bool]time.Duration{false: time.Second, true: 2 * time.Second}[raceEnabled]
 
 func crash(t *testing.T, plan crashPlan) {
 	t.Helper()
