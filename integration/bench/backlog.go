@@ -31,10 +31,6 @@ type backlog struct {
 // backlogLimit is what is to be resident at most, in MiB, however much waits.
 const backlogLimit = 768
 
-// backlogRate is updates per second: as many as a disk of no great speed takes. What is faster than the disk is merged, and
-// counted.
-const backlogRate = 10_000
-
 func newBacklogs(at site, s scale) section {
 	b := &backlogs{at: at, objects: s.objects, deltas: []int{10 * s.updates}}
 	if s.full {
@@ -78,7 +74,7 @@ func (b *backlogs) report() (table, []target) {
 			from: "all of them delivered, in order, none merged",
 		})
 	}
-	return table{fmt.Sprintf("A handler that is away, and comes back; %d config maps, %d updates per second, delivery: every, a state directory; once", b.objects, backlogRate), rows}, targets
+	return table{fmt.Sprintf("A handler that is away, and comes back; %d config maps, delivery: every, a state directory; once", b.objects), rows}, targets
 }
 
 func measureBacklog(ctx context.Context, at site, objects, n int) (r backlog, err error) {
@@ -100,7 +96,7 @@ func measureBacklog(ctx context.Context, at site, objects, n int) (r backlog, er
 		return r, err
 	}
 	start := time.Now()
-	if err := d.take(ctx, l, n, backlogRate); err != nil {
+	if err := d.take(ctx, l, n); err != nil {
 		return r, err
 	}
 	r.taken = float64(n) / time.Since(start).Seconds()
@@ -114,7 +110,7 @@ func measureBacklog(ctx context.Context, at site, objects, n int) (r backlog, er
 		return r, err
 	}
 	if merged := metric(body, `informd_rule_queue_shortened_total{rule="configmaps-0"}`); merged > 0 {
-		return r, fmt.Errorf("%d of %d deltas were merged, as the disk was too slow, or full", merged, n)
+		return r, fmt.Errorf("%d of %d deltas were merged: the disk is in trouble, or what a rule may have there is used up", merged, n)
 	}
 	r.away = float64(metric(body, `informd_rule_queue_away{rule="configmaps-0"}`))
 	r.disk = float64(metric(body, "informd_state_bytes")) / (1 << 20)
@@ -141,10 +137,8 @@ func measureBacklog(ctx context.Context, at site, objects, n int) (r backlog, er
 	return r, nil
 }
 
-// take makes updates of config maps at a rate per second, in bursts, and waits until informd has evaluated them.
-func (d *daemon) take(ctx context.Context, l *load, updates, rate int) error {
-	tick := time.NewTicker(time.Second / bursts)
-	defer tick.Stop()
+// take makes updates of config maps as fast as informd evaluates them.
+func (d *daemon) take(ctx context.Context, l *load, updates int) error {
 	last := time.Now()
 	for made, before := 0, 0; ; {
 		body, err := d.metrics(ctx)
@@ -155,7 +149,8 @@ func (d *daemon) take(ctx context.Context, l *load, updates, rate int) error {
 		if n >= updates {
 			return nil
 		}
-		if batch := min(rate/bursts, updates-made); batch > 0 && made-n <= outstanding {
+		for made < updates && made-n <= outstanding/2 {
+			batch := min(outstanding/2, updates-made)
 			if err := l.update(batch); err != nil {
 				return err
 			}
@@ -166,10 +161,8 @@ func (d *daemon) take(ctx context.Context, l *load, updates, rate int) error {
 		} else if time.Since(last) > patience {
 			return fmt.Errorf("%d of %d updates were evaluated, and nothing more for %v\n%s", n, updates, patience, d.explain(ctx))
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }
