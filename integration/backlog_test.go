@@ -26,8 +26,8 @@ const (
 	// backlogPatience is how long a test waits for a million deliveries.
 	backlogPatience = 15 * time.Minute
 	// backlogMemory is what a daemon with a backlog of any size may have resident: 256 MiB of deltas, of which Go's
-	// collector may hold twice, and the rest of it.
-	backlogMemory = 768 << 20
+	// collector may hold twice, and 128 MiB for the rest of it.
+	backlogMemory = 640 << 20
 )
 
 // A handler that is away costs bounded memory: what is beyond goes on on disk, and all of it is delivered when the handler
