@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -56,7 +57,8 @@ type Engine struct {
 	rules       []*runningRule
 	dispatchers []*dispatcher
 	dead        *dispatch.Memory
-	durable     *durable // nil if nothing is kept
+	durable     *durable    // nil if nothing is kept
+	taken       atomic.Bool // what was kept was taken up, if anything is kept
 }
 
 type runningSource struct {
@@ -195,6 +197,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	err := e.restore(ctx)
 	stop := e.write(ctx)
 	if err == nil {
+		e.taken.Store(true)
 		err = e.follow(ctx)
 	}
 	return errors.Join(err, stop())

@@ -62,10 +62,11 @@ func (r *runningRule) isFresh(key delta.Key) bool {
 	return true
 }
 
-// refill fills a change of a secret, of which only identities were kept, from the cache: as the object is by now. What is not
-// there any more was deleted.
+// refill fills a change of a secret, of which only identities were kept, from the cache: as the object is by now, and without
+// its old state. What is not there any more was deleted.
 func (r *runningRule) refill(d delta.Delta) (delta.Delta, []byte) {
 	o, ok := r.view.Get(d.Object.Namespace(), d.Object.Name())
+	d.Old = nil
 	switch {
 	case d.Type == delta.Deleted:
 	case ok && o.UID() == d.Object.UID():

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -15,21 +14,30 @@ import (
 // ErrNotFound is what errors wrap when there is no rule or dead letter of that name.
 var ErrNotFound = errors.New("not found")
 
-// Letters are the dead letters, the oldest first.
-func (e *Engine) Letters() ([]dispatch.Letter, error) { return e.dead.List() }
+// errNotTaken is about dead letters while those that were kept have not been read.
+var errNotTaken = errors.New("the saved state is not read yet: the API server has not said which cluster it is; try again when it can be reached")
+
+// Letters are the dead letters, the oldest first. It is an error to ask before Run has taken up those that were kept.
+func (e *Engine) Letters() ([]dispatch.Letter, error) {
+	if !e.hasLetters() {
+		return nil, errNotTaken
+	}
+	return e.dead.List()
+}
 
 // Letter is one of them, or an error that wraps ErrNotFound.
 func (e *Engine) Letter(id string) (dispatch.Letter, error) {
-	letters, err := e.dead.List()
-	if err != nil {
-		return dispatch.Letter{}, err
+	if !e.hasLetters() {
+		return dispatch.Letter{}, errNotTaken
 	}
-	at := slices.IndexFunc(letters, func(l dispatch.Letter) bool { return l.ID == id })
-	if at < 0 {
+	letter, ok := e.dead.Get(id)
+	if !ok {
 		return dispatch.Letter{}, fmt.Errorf("dead letter %q: %w", id, ErrNotFound)
 	}
-	return letters[at], nil
+	return letter, nil
 }
+
+func (e *Engine) hasLetters() bool { return e.durable == nil || e.taken.Load() }
 
 // LetterEvent is the event of a dead letter as the handler saw it the last time.
 func (e *Engine) LetterEvent(l dispatch.Letter) handler.Event {
@@ -81,6 +89,9 @@ func (e *Engine) RetryLetter(id string) error {
 
 // DropLetter forgets a dead letter. One that is not there is an error that wraps ErrNotFound.
 func (e *Engine) DropLetter(id string) error {
+	if _, err := e.Letter(id); err != nil {
+		return err
+	}
 	defer e.durable.begin()()
 	_, err := e.takeLetter(id)
 	return err

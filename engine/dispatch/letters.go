@@ -148,6 +148,17 @@ func (m *Memory) List() ([]Letter, error) {
 	return letters, nil
 }
 
+// Get is a letter that stays where it is. ok is false if there is none of that ID.
+func (m *Memory) Get(id string) (letter Letter, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.byID[id]
+	if e == nil {
+		return Letter{}, false
+	}
+	return e.Value.(Letter), true
+}
+
 // Len is how many letters are kept.
 func (m *Memory) Len() int {
 	m.mu.Lock()

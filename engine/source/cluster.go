@@ -9,15 +9,26 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
+// How often the API server says so before it is believed that kube-system may not be read, and that there is none; half a
+// second lies between.
+const (
+	believeRefused = 3
+	believeMissing = 60
+)
+
 // ClusterUID is what tells this cluster from any other, as long as it lives: the uid of its namespace kube-system. It is
-// empty if that may not be read, or there is none. An API server that cannot be reached is waited for, which is told as
-// the informers' state; the error is ctx's.
+// empty if that may not be read. An API server that cannot be reached is waited for, which is told as the informers' state;
+// the error is ctx's.
+//
+// An API server that has just started says no for a moment to what it allows, and that of a new cluster has no kube-system
+// yet: neither is believed at once.
 func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
 	client, err := metadata.NewForConfigAndClient(s.config, s.http)
 	if err != nil {
 		return "", err
 	}
 	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	refused, missing := 0, 0
 	for pause := s.tuning.pause; ; pause = min(2*pause, s.tuning.unreachablePause) {
 		system, err := namespaces.Get(ctx, "kube-system", metav1.GetOptions{})
 		switch {
@@ -26,11 +37,21 @@ func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
 			return string(system.UID), nil
 		case ctx.Err() != nil:
 			return "", ctx.Err()
-		case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		case apierrors.IsForbidden(err):
 			s.reach.back()
-			return "", nil
+			if refused++; refused == believeRefused {
+				return "", nil
+			}
+			pause = s.tuning.pause
+		case apierrors.IsNotFound(err):
+			s.reach.back()
+			if missing++; missing == believeMissing {
+				return "", nil
+			}
+			pause = s.tuning.pause
+		default:
+			s.unreachable(err)
 		}
-		s.unreachable(err)
 		if err := sleep(ctx, jitter(pause)); err != nil {
 			return "", err
 		}

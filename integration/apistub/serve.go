@@ -38,11 +38,29 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		s.discover(w, r)
 		return
 	}
+	if r.Method == http.MethodGet && q.gvr == namespaces && q.name == system && !s.serves(q.gvr) {
+		writeJSON(w, http.StatusOK, map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": system, "uid": s.uid, "resourceVersion": "1"},
+		})
+		return
+	}
 	if err := s.resource(w, r, q); err != nil {
 		status := apierrors.NewInternalError(err)
 		errors.As(err, &status)
 		writeStatus(w, status.ErrStatus)
 	}
+}
+
+// Every cluster has the namespace kube-system, by whose uid clusters are told apart. Unless a Server serves namespaces, this
+// is all that there is of them.
+const system = "kube-system"
+
+var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+func (s *Server) serves(gvr schema.GroupVersionResource) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.resources[gvr] != nil
 }
 
 // parsePath reads PREFIX/RESOURCE[/NAME] and PREFIX/namespaces/NAMESPACE/RESOURCE[/NAME], where PREFIX is /api/VERSION

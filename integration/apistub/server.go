@@ -12,6 +12,7 @@ package apistub
 
 import (
 	"context"
+	"crypto/rand"
 	"maps"
 	"net"
 	"net/http"
@@ -38,6 +39,7 @@ type TB interface {
 // are wrong, and so belong on the test's goroutine.
 type Server struct {
 	tb   TB
+	uid  string // of the namespace kube-system
 	http *httptest.Server
 	stop context.CancelFunc // ends all requests
 
@@ -73,6 +75,7 @@ type Requests struct {
 func New(tb TB) *Server {
 	s := &Server{
 		tb:        tb,
+		uid:       rand.Text(),
 		changed:   make(chan struct{}),
 		rv:        1,
 		resources: map[schema.GroupVersionResource]*resource{},
