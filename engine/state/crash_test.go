@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -47,6 +48,11 @@ func newLedger(t testing.TB, s *Store, seed uint64) *ledger {
 	}
 	l.known[l.describe()] = 0
 	return l
+}
+
+// on has the ledger go on with another Store of the same directory, from which everything was loaded.
+func (l *ledger) on(s *Store) {
+	l.s, l.i, l.lane = s, s.Informer("i", InformerOptions{}), s.Lane("r", LaneOptions{})
 }
 
 func describe(version string, objects map[string]int, wait map[uint64]string, dead map[string]bool) string {
@@ -144,6 +150,24 @@ func read(s *Store) (string, error) {
 	return describe(snapshot.ResourceVersion, objects, wait, dead), nil
 }
 
+// readOnly describes what is on a disk, as long as that takes no writes.
+func readOnly(t *testing.T, dir string, o Options) string {
+	t.Helper()
+	disk := newSickFS(o.disk)
+	disk.fall(failing(syscall.EROFS))
+	o.disk = disk
+	s := open(t, dir, o)
+	defer closed(t, s)
+	found, err := read(s)
+	if err == ErrSetAside {
+		found, err = read(s)
+	}
+	if trouble := s.Status().Trouble; err != nil || trouble == "" {
+		t.Fatalf("%v, trouble %q", err, trouble)
+	}
+	return found
+}
+
 // A crash is tried at any operation of the disk, whoever of Pebble's goroutines it is of. What was not synced may be there or
 // not, block by block.
 func TestACrashLeavesACut(t *testing.T) {
@@ -189,10 +213,14 @@ func TestACrashLeavesACut(t *testing.T) {
 			t.Errorf("only %d crashes", len(crashes))
 		}
 		for _, crash := range crashes {
+			onlyRead := readOnly(t, "/state", onMemory(crash.disk))
 			again := open(t, "/state", onMemory(crash.disk))
 			found, err := read(again)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if onlyRead != found {
+				t.Fatalf("seed %d: read only, it is %s\nnot %s", seed, onlyRead, found)
 			}
 			n, ok := l.known[found]
 			if !ok {
@@ -309,6 +337,7 @@ func TestDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		what := harm(t, r, filepath.Join(damagedDir, storeName))
+		onlyRead := readOnly(t, damagedDir, Options{}.withDefaults())
 		s := open(t, damagedDir, Options{limits: limits{opening: time.Minute}})
 		found, err := read(s)
 		for range 3 {
@@ -319,6 +348,9 @@ func TestDamage(t *testing.T) {
 		}
 		if err != nil {
 			t.Fatalf("seed %d (%s): %v", seed, what, err)
+		}
+		if onlyRead != found && len(s.Status().SetAside) == 0 {
+			t.Errorf("seed %d (%s): read only, it is %.300s\nnot %.300s", seed, what, onlyRead, found)
 		}
 		switch n, ok := l.known[found]; {
 		case !ok:

@@ -27,8 +27,15 @@
 // Callers do not wait for the disk, except to read. A disk that is full, read-only, failing or slow delays what is written
 // ([Status].Trouble says so, one line in the log, and one when it is over), and everything is written once the disk recovers.
 // Meanwhile memory holds one record per object, delivery and letter that changed, and the key of what is gone (about a hundred
-// bytes each), and [Lane.Room] says no. A store that could not be opened is tried every few seconds; what was on disk could
-// not be read then, is set aside, and everything recorded since the start is written instead.
+// bytes each), and [Lane.Room] says no.
+//
+// A disk that takes no writes when the daemon starts, or has too little room to begin with, is read: everything on it is
+// loaded as usual, and nothing is written. Every few seconds it is tried again; once the disk takes writes, everything that was
+// recorded since is written on top of what was loaded. If the process ends before, the next start finds what this one found.
+// What is there by then must be what was loaded: if it is not, nothing is written any more, and the next start goes on
+// from there. What turns out to be of no use is set aside once the disk lets it. Only a store that can neither be written
+// nor read, or whose opening takes longer than 20 seconds, is not known: it is set aside once the disk recovers, and
+// everything recorded since the start is written instead.
 //
 // No text of a secret reaches the disk: see [InformerOptions], [LaneOptions] and [Letter].
 //

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // quick are limits for tests in which the disk misbehaves.
 var quick = limits{
-	pause: time.Millisecond, patience: 100 * time.Millisecond, grace: 300 * time.Millisecond, retry: 20 * time.Millisecond,
+	pause: time.Millisecond, patience: 100 * time.Millisecond, grace: time.Minute, retry: 20 * time.Millisecond,
 	opening: time.Minute, read: 500 * time.Millisecond, size: 50 * time.Millisecond,
 }
 

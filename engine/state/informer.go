@@ -39,7 +39,6 @@ type Informer struct {
 	touched   bool // version or told changed
 
 	written informerRecord // the writer's: what is on disk; the zero one if nothing is
-
 }
 
 // objectRecord is what is known of one object. A nil object is gone.

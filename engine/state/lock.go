@@ -28,7 +28,13 @@ func (e *LockedError) Error() string {
 // lockDir takes dir for this process, until what it returns is closed or the process ends. The file remains: whoever
 // removed it would let two processes lock two files.
 func lockDir(dir string) (io.Closer, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_RDWR|os.O_CREATE, 0o600)
+	name := filepath.Join(dir, "LOCK")
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil && isDisk(err) {
+		if there, cannot := os.Open(name); cannot == nil {
+			f, err = there, nil // a file that cannot be written can be locked
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -40,11 +46,16 @@ func lockDir(dir string) (io.Closer, error) {
 		text := make([]byte, 32)
 		n, _ := f.ReadAt(text, 0)
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(text[:n]))) // only for the message
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			pid = 0 // of an earlier process: who has the lock could not write
+		}
 		return nil, &LockedError{Dir: dir, PID: pid}
 	}
-	// A full disk is no reason not to have the lock.
-	if f.Truncate(0) == nil {
-		_, _ = f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	// A disk that takes no writes is no reason not to have the lock. On a full one there is room where a number was before.
+	n, err := f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
+	if err != nil {
+		n = 0
 	}
+	_ = f.Truncate(int64(n))
 	return f, nil
 }

@@ -3,11 +3,9 @@ package state
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -16,7 +14,7 @@ import (
 // to write and to close.
 //
 // The errors are *[LockedError], and what the user must mend, such as a path that leads to a file. A disk that does not do
-// its work is no error: see the package.
+// its work is no error: what is on it is read all the same, if it can be. See the package.
 func Open(dir string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{
@@ -28,12 +26,14 @@ func Open(dir string, o Options) (*Store, error) {
 		lanes:     make(map[string]*Lane),
 		records:   newRecords(),
 	}
-	err := s.openSoon("")
+	err := s.openSoon()
 	if unusable := new(unusableError); errors.As(err, &unusable) {
 		return nil, unusable.error
 	}
 	if err != nil {
 		s.cannotOpen(err)
+	} else if why := s.db.Load().readOnly; why != nil {
+		s.canOnlyRead(why)
 	}
 	return s, nil
 }
@@ -46,22 +46,25 @@ func (s *Store) cannotOpen(err error) {
 }
 
 // openSoon opens, if that does not take too long. Otherwise the attempt ends by itself, some time, and in nothing.
-func (s *Store) openSoon(why string) error {
+func (s *Store) openSoon() error {
 	var taken atomic.Bool
 	done := make(chan error, 1)
 	go func() {
 		s.opening.Lock()
 		defer s.opening.Unlock()
-		d, err := s.attempt(why)
-		switch {
-		case taken.CompareAndSwap(false, true):
-			if err == nil {
-				s.db.Store(d)
-			}
-			done <- err
-		case err == nil:
+		d, err := s.attempt()
+		if taken.CompareAndSwap(false, true) && err == nil {
+			s.db.Store(d)
+			done <- nil
+			return
+		}
+		if err == nil {
 			d.abandon()
 		}
+		if s.doomed == "" {
+			s.doomed = unread
+		}
+		done <- err
 	}()
 	timer := time.NewTimer(s.opts.limits.opening)
 	defer timer.Stop()
@@ -76,13 +79,13 @@ func (s *Store) openSoon(why string) error {
 	}
 }
 
-// openAfresh opens, once there is trouble no more: what is on disk was not read at the start, and is set aside.
+// openAfresh opens, once there is trouble no more. What is on disk was not read at the start, and is set aside.
 func (s *Store) openAfresh() {
 	if !s.opening.TryLock() {
 		return // an earlier attempt hangs
 	}
 	defer s.opening.Unlock()
-	d, err := s.attempt(unread)
+	d, err := s.attempt()
 	if err != nil {
 		s.cannotOpen(err)
 		return
@@ -90,8 +93,8 @@ func (s *Store) openAfresh() {
 	s.db.Store(d)
 }
 
-// attempt opens. If why is not empty, what is there is set aside for that reason. The caller holds s.opening.
-func (s *Store) attempt(why string) (*database, error) {
+// attempt opens, if need be only to read. What is doomed is set aside before. The caller holds s.opening.
+func (s *Store) attempt() (*database, error) {
 	disk := s.opts.disk
 	if err := disk.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, unusable(fmt.Errorf("make state directory %s: %w", s.dir, err))
@@ -104,36 +107,38 @@ func (s *Store) attempt(why string) (*database, error) {
 		}
 		s.lock = lock
 	}
+	defer s.listAside()
+	d, err := s.openToWrite()
+	if err != nil && isDisk(err) && s.doomed == "" {
+		return s.openToRead(err)
+	}
+	return d, err
+}
+
+// openToWrite opens what is there, or something new.
+func (s *Store) openToWrite() (*database, error) {
+	disk := s.opts.disk
 	if err := probe(disk, s.dir); err != nil {
 		return nil, err
 	}
 	store := disk.PathJoin(s.dir, storeName)
 	var cause error
-	if why == "" {
-		why = unfit(disk, store)
+	if s.doomed == "" {
+		s.doomed = unfit(disk, store)
 	}
 	for fresh := false; ; fresh = true {
-		if why != "" {
-			if err := s.putAside(why, cause); err != nil {
+		if s.doomed != "" {
+			if err := s.putAside(s.doomed, cause); err != nil {
 				return nil, err
 			}
+			s.doomed = ""
 		}
 		d, err := openStore(disk, store, s.opts)
 		if err == nil || fresh || isDisk(err) {
-			s.listAside()
 			return d, err
 		}
-		why, cause = reason(err), err
+		s.doomed, cause = reason(err), err
 	}
-}
-
-// syncDir has the names in a directory survive a crash.
-func syncDir(disk vfs.FS, dir string) error {
-	d, err := disk.OpenDir(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 func unusable(err error) error {
@@ -141,20 +146,6 @@ func unusable(err error) error {
 		return err
 	}
 	return &unusableError{err}
-}
-
-// probe tells whether the disk does its work: nothing above waits for Pebble to find out.
-func probe(disk vfs.FS, dir string) error {
-	name := disk.PathJoin(dir, "PROBE")
-	f, err := disk.Create(name, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(make([]byte, 64<<10))
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close(), disk.Remove(name))
 }
 
 // putAside sets the store aside and says so, loudly. cause may be nil.
@@ -169,12 +160,12 @@ func (s *Store) putAside(why string, cause error) error {
 }
 
 var explanations = map[string]string{
-	damaged:      "The state is damaged. It is set aside, and the daemon starts without it.",
-	foreign:      "The state directory holds a store that is not informd's. It is set aside, and the daemon starts without it.",
-	otherVersion: "The state is in another version's format. It is set aside, and the daemon starts without it.",
-	otherCluster: "The state is of another cluster. It is set aside, and the daemon starts without it.",
-	unread:       "The state could not be read when the daemon started. It is set aside, and what was recorded since is written.",
-	unstartable:  "The process ended ten times in a row while it opened the state. It is set aside, and the daemon starts without it.",
+	damaged:      "the state is damaged: it is set aside, and the daemon starts without it",
+	foreign:      "the state directory holds a store that is not informd's: it is set aside, and the daemon starts without it",
+	otherVersion: "the state is in another version's format: it is set aside, and the daemon starts without it",
+	otherCluster: "the state is of another cluster: it is set aside, and the daemon starts without it",
+	unread:       "the state could not be read when the daemon started: it is set aside, and what was recorded since is written",
+	unstartable:  "the process ended ten times in a row while it opened the state: it is set aside, and the daemon starts without it",
 }
 
 func (s *Store) listAside() {
@@ -190,8 +181,11 @@ func (s *Store) listAside() {
 	s.setAside = names
 }
 
-// reason is why a store that cannot be opened, with an error that is none of the disk's, is set aside.
+// reason is why a store that gives err is set aside.
 func reason(err error) string {
+	if isDisk(err) {
+		return unread
+	}
 	if errors.Is(err, errForeign) {
 		return foreign
 	}
@@ -214,7 +208,7 @@ func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 	}
 	risk(disk, store, openingName)
 	defer survived(disk, store, openingName)
-	d, err := openPebble(disk, store, o.limits.pause, o.Logger)
+	d, err := openPebble(disk, store, false, o)
 	if err != nil {
 		return nil, err
 	}
@@ -225,83 +219,25 @@ func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 	return d, nil
 }
 
-// recognise tells whether Pebble may have the directory: it would make itself at home anywhere.
-func recognise(disk vfs.FS, store string) error {
-	info, err := disk.Stat(store)
-	if isNotExist(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return errForeign
-	}
-	names, err := disk.List(store)
-	if err != nil {
-		return err
-	}
-	desc, err := pebble.Peek(store, disk)
-	if err != nil || desc.Exists {
-		return err
-	}
-	for _, name := range names {
-		switch extension := name[strings.LastIndexByte(name, '.')+1:]; {
-		case extension == "sst":
-			return damage("the list of its files is missing")
-		case name == openingName, name == "LOCK", extension == "log", strings.HasPrefix(name, "MANIFEST-"),
-			strings.HasPrefix(name, "OPTIONS-"), strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):
-			// Of a store whose making was cut short.
-		default:
-			return errForeign
-		}
-	}
-	return nil
-}
-
-// checkFormat checks the format of a store, or gives an empty one its format.
-func (d *database) checkFormat(db *pebble.DB) error {
-	text, ok, err := get(db, formatKey)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		empty := true
-		it, err := db.NewIter(nil)
-		if err != nil {
-			return err
-		}
-		empty = !it.First()
-		if err := errors.Join(it.Error(), it.Close()); err != nil {
-			return err
-		}
-		if !empty {
-			return errForeign
-		}
-		return db.Set(formatKey, appendFormat(nil), pebble.Sync)
-	}
-	if err := checkFormat(text); err != nil {
-		return err
-	}
-	return d.dictionaries.load(db)
-}
-
 // startOver goes on with nothing, before Run: d turned out to be of no use.
 func (s *Store) startOver(d *database, why string, cause error) {
 	s.opening.Lock()
 	same := s.db.CompareAndSwap(d, nil)
+	if same {
+		s.doomed = why
+	}
 	s.opening.Unlock()
 	if !same {
 		return // somebody else has seen to it
 	}
 	d.abandon()
 	s.forget()
-	if isDisk(cause) {
+	if why == unread {
 		s.cannotOpen(cause)
 		return
 	}
-	s.opts.Logger.Error("What is in the state cannot be used.", "error", cause)
-	if err := s.openSoon(why); err != nil {
+	s.opts.Logger.Error("what is in the state cannot be used", "error", cause)
+	if err := s.openSoon(); err != nil {
 		s.cannotOpen(err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 type patientFS struct {
 	vfs.FS
 	pause time.Duration // before an operation is tried again: at first, then longer, up to a second
+	once  bool          // nothing is tried again
 	ended atomic.Bool
 
 	mu      sync.Mutex
@@ -47,7 +48,7 @@ func (p *patientFS) insist(what string, try func() error) error {
 		return try()
 	}
 	err := guarded()
-	if lasts(err) {
+	if p.once || lasts(err) {
 		return err
 	}
 	p.mu.Lock()
@@ -55,7 +56,7 @@ func (p *patientFS) insist(what string, try func() error) error {
 	p.mu.Unlock()
 	for pause := p.pause; !lasts(err); pause = min(2*pause, time.Second) {
 		p.mu.Lock()
-		p.failed = fmt.Errorf("%s: %w", what, err)
+		p.failed = fmt.Errorf("%s: %w", what, bare(err))
 		p.mu.Unlock()
 		time.Sleep(pause)
 		err = guarded()
@@ -64,6 +65,17 @@ func (p *patientFS) insist(what string, try func() error) error {
 	defer p.mu.Unlock()
 	if p.waiting--; p.waiting == 0 {
 		p.failed = nil
+	}
+	return err
+}
+
+// bare is an error of the operating system's without the names in it.
+func bare(err error) error {
+	if path := new(fs.PathError); errors.As(err, &path) {
+		return path.Err
+	}
+	if link := new(os.LinkError); errors.As(err, &link) {
+		return link.Err
 	}
 	return err
 }

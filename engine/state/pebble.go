@@ -24,6 +24,9 @@ type database struct {
 	dictionaries *dictionaries
 	fail         *failure
 
+	readOnly error // why it is only read; nil if it is written
+	trace    trace // if it is only read
+
 	reading chan struct{} // a slot for each read
 	mu      sync.RWMutex  // held for reading while somebody reads
 	closed  bool
@@ -78,7 +81,7 @@ func (f *failure) reported() error {
 func (f *failure) Infof(string, ...any) {}
 
 func (f *failure) Errorf(format string, args ...any) {
-	f.logger.Debug("The store's database reports an error.", "error", fmt.Sprintf(format, args...))
+	f.logger.Debug("the store's database reports an error", "error", fmt.Sprintf(format, args...))
 }
 
 // Fatalf must not return, and there is no way to end a goroutine of Pebble's that holds its locks: it stays, blocked for
@@ -88,10 +91,13 @@ func (f *failure) Fatalf(format string, args ...any) {
 	select {}
 }
 
-// openPebble opens or makes the database. What it returns for one that is damaged is no disk error.
-func openPebble(disk vfs.FS, dir string, pause time.Duration, logger *slog.Logger) (d *database, err error) {
-	fail := &failure{logger: logger}
-	patient := &patientFS{FS: disk, pause: pause}
+// openPebble opens or makes the database, or opens it for reading without any write to the disk. What it returns for one that is damaged is no disk error.
+func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database, err error) {
+	fail := &failure{logger: o.Logger}
+	patient := &patientFS{FS: disk, pause: o.limits.pause}
+	if readOnly {
+		patient = &patientFS{FS: readingFS{disk}, once: true}
+	}
 	defer func() {
 		if what := recover(); what != nil {
 			patient.ended.Store(true)
@@ -100,6 +106,7 @@ func openPebble(disk vfs.FS, dir string, pause time.Duration, logger *slog.Logge
 	}()
 	options := &pebble.Options{
 		FS:                          patient,
+		ReadOnly:                    readOnly,
 		FormatMajorVersion:          pebble.FormatNewest,
 		Logger:                      fail,
 		CacheSize:                   8 << 20,

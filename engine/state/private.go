@@ -7,43 +7,44 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// privateFS is the operating system's, but that files are their owner's alone. Pebble would leave that to the umask. Between
-// the making of a file and its mode the directory, which is 0700, keeps others away.
+// privateFS is the operating system's, but that files are their owner's alone from the moment on that they are there. Pebble
+// would leave that to the umask.
 type privateFS struct{ vfs.FS }
 
 func (p privateFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	return private(p.FS.Create(name, c))(name)
+	if err := os.Remove(name); err != nil && !isNotExist(err) {
+		return nil, err // another file may be linked to it: it is not written over
+	}
+	return p.OpenReadWrite(name, c)
 }
 
 func (p privateFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
-	return private(p.FS.OpenReadWrite(name, c, o...))(name)
+	if err := makePrivate(name); err != nil {
+		return nil, err
+	}
+	return p.FS.OpenReadWrite(name, c, o...)
 }
 
 func (p privateFS) Lock(name string) (io.Closer, error) {
-	lock, err := p.FS.Lock(name)
-	if err != nil {
+	if err := makePrivate(name); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(name, 0o600); err != nil {
-		lock.Close()
-		return nil, err
-	}
-	return lock, nil
+	return p.FS.Lock(name)
 }
 
 func (p privateFS) MkdirAll(name string, _ os.FileMode) error { return p.FS.MkdirAll(name, 0o700) }
 
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
 
-func private(f vfs.File, err error) func(name string) (vfs.File, error) {
-	return func(name string) (vfs.File, error) {
-		if err != nil {
-			return nil, err
-		}
-		if err := os.Chmod(name, 0o600); err != nil {
-			f.Close()
-			return nil, err
-		}
-		return f, nil
+// makePrivate makes a file, or changes the one of that name, so that it is its owner's alone.
+func makePrivate(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
 	}
+	if err := f.Chmod(0o600); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
 }

@@ -3,6 +3,8 @@ package state
 import (
 	"context"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // Run writes what is recorded, every FlushEvery, until ctx ends. Then it writes what is left and closes the store. It is
@@ -40,7 +42,7 @@ func (s *Store) await(done <-chan struct{}) {
 	case <-done:
 	case <-grace.C:
 		status := s.Status()
-		s.opts.Logger.Error("The state could not be written to its end: the next start goes on from the last write.",
+		s.opts.Logger.Error("the state could not be written to its end: the next start goes on from the last write",
 			"dir", s.dir, "records", status.Unwritten, "bytes", status.UnwrittenBytes, "lastWrite", status.LastWrite, "reason", status.Trouble)
 	}
 }
@@ -67,10 +69,18 @@ func (s *Store) work(ctx context.Context) {
 		case <-size.C:
 			s.measure()
 		case <-retry.C:
-			if s.db.Load() == nil {
-				s.openAfresh()
-			}
+			s.tryAgain()
 		}
+	}
+}
+
+// tryAgain opens what could not be opened for writing.
+func (s *Store) tryAgain() {
+	switch d := s.db.Load(); {
+	case d == nil:
+		s.openAfresh()
+	case d.readOnly != nil && !s.broken.Load():
+		s.goOn(d)
 	}
 }
 
@@ -83,6 +93,8 @@ func (s *Store) write() {
 	case s.broken.Load():
 		s.swap() // what was recorded while that was found out
 		s.inFlight.take()
+	case d.readOnly != nil:
+		return
 	case s.unwritten.records.Load() != 0:
 		if err := s.flush(d); err != nil {
 			s.breakDown(d, err)
@@ -93,8 +105,11 @@ func (s *Store) write() {
 
 func (s *Store) measure() {
 	if d := s.db.Load(); d != nil && !s.broken.Load() {
-		metrics := d.pebble.Metrics()
-		s.health.measured(int64(metrics.DiskSpaceUsage()))
+		_ = d.locked(func(db *pebble.DB) error { // else it stays as it was
+			metrics := db.Metrics()
+			s.health.measured(int64(metrics.DiskSpaceUsage()))
+			return nil
+		})
 	}
 }
 
@@ -102,14 +117,19 @@ func (s *Store) measure() {
 func (s *Store) close() {
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	if d := s.db.Load(); d != nil {
-		if s.broken.Load() {
-			d.abandon()
-		} else if err := d.close(); err != nil {
-			s.opts.Logger.Error("The state was not closed as it should be.", "dir", s.dir, "error", err)
+	d := s.db.Load()
+	if records, bytes := s.unwritten.records.Load(), s.unwritten.bytes.Load(); records > 0 && (d == nil || d.readOnly != nil) {
+		s.opts.Logger.Error("what was recorded since the start was never written: the disk did not let it",
+			"dir", s.dir, "records", records, "bytes", bytes)
+	}
+	switch {
+	case d == nil:
+	case s.broken.Load():
+		d.abandon()
+	default:
+		if err := d.close(); err != nil {
+			s.opts.Logger.Error("the state was not closed as it should be", "dir", s.dir, "error", err)
 		}
-	} else if records, bytes := s.unwritten.records.Load(), s.unwritten.bytes.Load(); records > 0 {
-		s.opts.Logger.Error("The state was never written: the disk did not let it.", "dir", s.dir, "records", records, "bytes", bytes)
 	}
 	if s.lock != nil {
 		_ = s.lock.Close() // the lock ends with the process at the latest

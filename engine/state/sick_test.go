@@ -9,13 +9,15 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// sickFS is a disk whose health tests decide on. While it is sick, what changes it fails, or does not return.
+// sickFS is a disk whose health tests decide on. While it is sick, what changes it fails, or does not return. While it is
+// blind, what reads fails.
 type sickFS struct {
 	vfs.FS
 	mu      sync.Mutex
 	healthy sync.Cond
 	sick    func(op, name string) error // nil: healthy
 	hangs   bool
+	blind   error
 	random  *rand.Rand
 }
 
@@ -37,10 +39,16 @@ func (s *sickFS) hang() {
 	s.hangs = true
 }
 
+func (s *sickFS) goBlind(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.blind = err
+}
+
 func (s *sickFS) heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sick, s.hangs = nil, false
+	s.sick, s.hangs, s.blind = nil, false, nil
 	s.healthy.Broadcast()
 }
 
@@ -83,6 +91,16 @@ func (s *sickFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.Op
 	return s.file(f, name, err)
 }
 
+func (s *sickFS) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
+	s.mu.Lock()
+	err := s.blind
+	s.mu.Unlock()
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return s.FS.Open(name, o...)
+}
+
 func (s *sickFS) OpenDir(name string) (vfs.File, error) {
 	f, err := s.FS.OpenDir(name)
 	return s.file(f, name, err)
@@ -110,6 +128,9 @@ func (s *sickFS) Rename(old, name string) error {
 }
 
 func (s *sickFS) MkdirAll(name string, mode os.FileMode) error {
+	if info, err := s.FS.Stat(name); err == nil && info.IsDir() {
+		return nil // nothing is to be made
+	}
 	if err := s.may("mkdir", name); err != nil {
 		return err
 	}

@@ -316,32 +316,6 @@ func TestNothingOfSecretsIsWritten(t *testing.T) {
 	}
 }
 
-func TestModes(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "state")
-	s := open(t, dir, Options{})
-	s.recorded(func() { s.PutRule(Rule{Name: "r"}) })
-	if err := s.flush(s.db.Load()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.db.Load().pebble.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	defer closed(t, s)
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		info, err := e.Info()
-		if err == nil && info.Mode().Perm()&0o077 != 0 {
-			t.Errorf("%s has mode %v", path, info.Mode())
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A delivery that is acknowledged before it is written costs no write, and nothing in memory.
 func TestAcknowledgedBeforeTheFlush(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})

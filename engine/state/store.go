@@ -92,10 +92,11 @@ type Store struct {
 	opts   Options
 	health *health
 
-	opening sync.Mutex // held while the store is opened or set aside; of lock
+	opening sync.Mutex // held while the store is opened or set aside; of lock and doomed
 	lock    io.Closer
+	doomed  string // why what is on disk is to be set aside before anything is written; "" if it is not
 
-	db      atomic.Pointer[database] // nil: nothing could be opened yet, and what is on disk does not count
+	db      atomic.Pointer[database] // nil: nothing could be opened yet, and what is on disk does not count; it may be only read
 	running atomic.Bool
 	broken  atomic.Bool // nothing is taken or written any more
 

@@ -1,0 +1,50 @@
+package state
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// openingRoom is how many bytes opening may write, beside what is in the store's logs: those are written as tables.
+const openingRoom = 1 << 20
+
+// probe tells whether the disk does its work, and has the room that opening needs: nothing above waits for Pebble to find out.
+func probe(disk vfs.FS, dir string) error {
+	name := disk.PathJoin(dir, "PROBE")
+	if usage, err := disk.GetDiskUsage(dir); err == nil && usage.TotalBytes > 0 &&
+		usage.AvailBytes < openingRoom+logBytes(disk, disk.PathJoin(dir, storeName)) {
+		return &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+	}
+	f, err := disk.Create(name, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 64<<10))
+	if err == nil {
+		err = f.Sync()
+	}
+	return cmp.Or(err, f.Close(), disk.Remove(name))
+}
+
+func logBytes(disk vfs.FS, store string) (size uint64) {
+	names, _ := disk.List(store) // none if there is no store
+	for _, name := range names {
+		if info, err := disk.Stat(disk.PathJoin(store, name)); err == nil && isLog(name) {
+			size += uint64(max(0, info.Size()))
+		}
+	}
+	return size
+}
+
+// syncDir has the names in a directory survive a crash.
+func syncDir(disk vfs.FS, dir string) error {
+	d, err := disk.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

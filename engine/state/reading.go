@@ -1,0 +1,172 @@
+package state
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// readingFS is a disk that is only read. That no other process has the store is seen to by the lock of its directory.
+type readingFS struct{ vfs.FS }
+
+func refuse(op, name string) error { return &os.PathError{Op: op, Path: name, Err: syscall.EROFS} }
+
+func (readingFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, refuse("create", name)
+}
+
+func (readingFS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
+	return nil, refuse("open", name)
+}
+
+func (readingFS) ReuseForWrite(_, name string, _ vfs.DiskWriteCategory) (vfs.File, error) {
+	return nil, refuse("create", name)
+}
+
+func (readingFS) Link(_, name string) error                 { return refuse("link", name) }
+func (readingFS) Rename(old, _ string) error                { return refuse("rename", old) }
+func (readingFS) Remove(name string) error                  { return refuse("remove", name) }
+func (readingFS) RemoveAll(name string) error               { return refuse("remove", name) }
+func (readingFS) MkdirAll(name string, _ os.FileMode) error { return refuse("make", name) }
+func (readingFS) Lock(string) (io.Closer, error)            { return io.NopCloser(nil), nil }
+func (r readingFS) Unwrap() vfs.FS                          { return r.FS }
+
+// openToRead opens what is there on a disk that takes no writes, as cause tells. What cannot be used is to be set aside
+// later. The caller holds s.opening.
+func (s *Store) openToRead(cause error) (*database, error) {
+	store := s.opts.disk.PathJoin(s.dir, storeName)
+	if _, err := s.opts.disk.Stat(store); err != nil {
+		return nil, cause // there is nothing, or it cannot even be told
+	}
+	why := unfit(s.opts.disk, store)
+	if why == "" {
+		d, err := readStore(s.opts.disk, store, s.opts, cause)
+		switch {
+		case err == nil:
+			return d, nil
+		case isDisk(err):
+			return nil, fmt.Errorf("%w; nor can it be read: %w", cause, err)
+		case errors.Is(err, errNothing), errors.Is(err, pebble.ErrDBDoesNotExist):
+			return nil, cause
+		}
+		why = reason(err)
+		s.opts.Logger.Error("the state cannot be used, and is set aside once the disk lets it; the daemon starts without it",
+			"dir", s.dir, "error", err)
+	}
+	s.doomed = why
+	return nil, fmt.Errorf("%w; what is in it cannot be used", cause)
+}
+
+var errNothing = errors.New("there is nothing in it")
+
+// readStore opens what is in the directory store, only to read it.
+func readStore(disk vfs.FS, store string, o Options, cause error) (*database, error) {
+	if err := recognise(disk, store); err != nil {
+		return nil, err
+	}
+	trace, err := traceOf(disk, store)
+	if err != nil {
+		return nil, err
+	}
+	d, err := openPebble(disk, store, true, o)
+	if err != nil {
+		return nil, err
+	}
+	d.readOnly, d.trace = cause, trace
+	if err := d.locked(d.checkFormat); err != nil {
+		d.abandon()
+		return nil, err
+	}
+	return d, nil
+}
+
+// trace is what tells whether a store on disk is as it was.
+type trace [sha256.Size]byte
+
+// traceOf is of the names and sizes of all files, and of the content of those that need not have been synced when they were
+// read: a page that could not be written is forgotten some time. All other files were synced before those refer to them.
+func traceOf(disk vfs.FS, store string) (t trace, err error) {
+	names, err := disk.List(store)
+	if err != nil {
+		return t, err
+	}
+	slices.Sort(names)
+	sum := sha256.New()
+	for _, name := range names {
+		if name == openingName || name == compactingName || name == damagedName || name == "LOCK" {
+			continue
+		}
+		info, err := disk.Stat(disk.PathJoin(store, name))
+		if err != nil {
+			return t, err
+		}
+		fmt.Fprintf(sum, "%q %d\n", name, info.Size())
+		if isLog(name) || strings.HasPrefix(name, "MANIFEST-") {
+			f, err := disk.Open(disk.PathJoin(store, name))
+			if err != nil {
+				return t, err
+			}
+			_, err = io.Copy(sum, f)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return t, err
+			}
+		}
+	}
+	return trace(sum.Sum(nil)), nil
+}
+
+func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
+
+// goOn opens d for writing too, once the disk takes writes again. What is in memory was loaded from d and has changed since;
+// the records that are not written are the difference. So it must be what is on disk still, or nothing can be written.
+func (s *Store) goOn(d *database) {
+	if !s.opening.TryLock() {
+		return // an earlier attempt hangs
+	}
+	defer s.opening.Unlock()
+	disk := s.opts.disk
+	store := disk.PathJoin(s.dir, storeName)
+	if err := probe(disk, s.dir); err != nil {
+		s.canOnlyRead(err)
+		return
+	}
+	if now, err := traceOf(disk, store); err != nil && isDisk(err) {
+		s.canOnlyRead(err)
+		return
+	} else if err != nil || now != d.trace {
+		s.broken.Store(true)
+		s.opts.Logger.Error("what is on disk is not the state that was read at the start: nothing is written any more, and the next start goes on from what is there",
+			"dir", s.dir, "error", err)
+		s.health.is("what is on disk is not the state that was read at the start; the next start goes on from what is there", time.Now())
+		return
+	}
+	if err := d.close(); err != nil {
+		s.opts.Logger.Debug("the state was not closed as it should be", "dir", s.dir, "error", err) // it was only read
+	}
+	opened, err := openStore(disk, store, s.opts)
+	if err != nil && !isDisk(err) {
+		s.breakDown(d, err)
+		return
+	}
+	if err != nil {
+		s.canOnlyRead(err)
+		if opened, err = readStore(disk, store, s.opts, err); err != nil {
+			return // and the next attempt is made with d again
+		}
+	}
+	opened.dictionaries = d.dictionaries
+	s.db.Store(opened)
+}
+
+func (s *Store) canOnlyRead(err error) {
+	s.health.is("it can be read, but not written: "+err.Error(), time.Now())
+}

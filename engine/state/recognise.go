@@ -1,0 +1,73 @@
+package state
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// recognise tells whether Pebble may have the directory: it would make itself at home anywhere.
+func recognise(disk vfs.FS, store string) error {
+	info, err := disk.Stat(store)
+	if isNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return errForeign
+	}
+	names, err := disk.List(store)
+	if err != nil {
+		return err
+	}
+	desc, err := pebble.Peek(store, disk)
+	if err != nil || desc.Exists {
+		return err
+	}
+	for _, name := range names {
+		switch extension := name[strings.LastIndexByte(name, '.')+1:]; {
+		case extension == "sst":
+			return damage("the list of its files is missing")
+		case name == openingName, name == "LOCK", extension == "log", strings.HasPrefix(name, "MANIFEST-"),
+			strings.HasPrefix(name, "OPTIONS-"), strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):
+			// Of a store whose making was cut short.
+		default:
+			return errForeign
+		}
+	}
+	return nil
+}
+
+// checkFormat checks the format of a store, or gives an empty one its format.
+func (d *database) checkFormat(db *pebble.DB) error {
+	text, ok, err := get(db, formatKey)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		empty := true
+		it, err := db.NewIter(nil)
+		if err != nil {
+			return err
+		}
+		empty = !it.First()
+		if err := errors.Join(it.Error(), it.Close()); err != nil {
+			return err
+		}
+		if !empty {
+			return errForeign
+		}
+		if d.readOnly != nil {
+			return errNothing
+		}
+		return db.Set(formatKey, appendFormat(nil), pebble.Sync)
+	}
+	if err := checkFormat(text); err != nil {
+		return err
+	}
+	return d.dictionaries.load(db)
+}
