@@ -75,7 +75,10 @@ func backlog(t *testing.T, changes int, restart bool) {
 		t.Fatal("other things happen in the cluster; this test cannot tell versions")
 	}
 	d.pollFor(backlogPatience, "all to wait", func() bool { return d.waiting("every") == backlogObjects+changes })
-	d.poll("one of each object to wait under latest", func() bool { return d.waiting("latest") == backlogObjects })
+	// One of each object; behind a restart what waits on disk from before is merged when it is loaded, which is not yet.
+	if got := d.waiting("latest"); got < backlogObjects || got > 2*backlogObjects || !restart && got > backlogObjects {
+		t.Errorf("under latest %d wait, of %d objects", got, backlogObjects)
+	}
 	if away := d.metric(`informd_rule_queue_away{rule="every"}`); away == "0" {
 		t.Error("none are on disk alone: the backlog is too short to tell anything")
 	}
