@@ -150,6 +150,9 @@ func (e *Engine) takeUp(from loaded) {
 			}
 		}
 	}
+	for _, r := range e.rules { // also one that has seen nothing yet: what waits for it is to be found by its name
+		r.known()
+	}
 	end()
 	if objects+waiting+len(letters) > 0 {
 		e.log.Info("going on from the saved state", "objects", objects, "waiting", waiting, "dead", len(letters))
@@ -238,9 +241,17 @@ func (r *runningRule) pause(paused bool) {
 		r.lane.Resume()
 	}
 	r.asked, r.paused = true, paused
-	if len(r.seen) > 0 { // else it will be recorded with that
+	if r.isKnown { // else it is recorded with what was saved of it
 		r.put()
 	}
+}
+
+// known, within begin and end, records the rule for the first time in this run.
+func (r *runningRule) known() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isKnown = true
+	r.put()
 }
 
 // put, with r.mu, records the rule.

@@ -227,7 +227,8 @@ func (e *Engine) follow(ctx context.Context) error {
 	err := group.Wait()
 	undelivered := 0
 	for _, r := range e.rules {
-		undelivered += r.lane.Stats().Waiting
+		stats := r.lane.Stats()
+		undelivered += stats.Waiting + stats.Away
 		r.lane.Close()
 	}
 	switch {

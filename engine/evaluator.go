@@ -34,6 +34,7 @@ type runningRule struct {
 	seen     map[string]string // the rule's where when it was told of what an informer has, by the informer's id
 	paused   bool
 	asked    bool             // somebody has said whether it is to be
+	isKnown  bool             // what was saved of it was taken up
 	catching map[*record]bool // informers that have not caught up with what was saved
 }
 
@@ -108,8 +109,9 @@ func (r *runningRule) onDelta(d delta.Delta, look *lookup) {
 	r.offer(r.Match(d, look))
 }
 
-// onDeparture offers the deletion of an object that the rule had inside, whatever its where says of it now.
-func (r *runningRule) onDeparture(last *object.Object, look *lookup) {
+// onDeparture offers the deletion of an object that the rule had inside, whatever its where says of it now. Of a secret nothing
+// but the identity is left: a when that reads more is passed over, and a payload that cannot be made of it is null.
+func (r *runningRule) onDeparture(last *object.Object, secret bool, look *lookup) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.failures.add(fmt.Errorf("panic: %T", p))
@@ -117,7 +119,15 @@ func (r *runningRule) onDeparture(last *object.Object, look *lookup) {
 	}()
 	anywhere := r.Rule.Rule
 	anywhere.Where = nil
-	r.offer(anywhere.Match(delta.Delta{Type: delta.Deleted, Object: last}, look))
+	if secret && anywhere.When != nil && !anywhere.When.Paths().IsEmpty() {
+		anywhere.When = nil
+	}
+	d := delta.Delta{Type: delta.Deleted, Object: last}
+	match, ok, err := anywhere.Match(d, look)
+	if secret && err != nil && anywhere.Events.Has(d.Type) {
+		match, ok = rule.Match{Delta: d, Payload: json.RawMessage("null")}, true
+	}
+	r.offer(match, ok, err)
 }
 
 func (r *runningRule) offer(match rule.Match, ok bool, err error) {

@@ -1,10 +1,12 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 )
@@ -86,3 +88,9 @@ func (r *runningRule) refill(d delta.Delta) (delta.Delta, []byte) {
 
 // isSecret tells whether the rule is about objects of which no text may be kept.
 func (r *runningRule) isSecret() bool { return r.Source.Resource == secrets }
+
+// isIdentity tells whether of an object nothing but its identity is left.
+func isIdentity(o *object.Object) bool {
+	alone := object.FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
+	return bytes.Equal(o.JSON(), alone.JSON())
+}

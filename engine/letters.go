@@ -72,7 +72,7 @@ func (e *Engine) RetryLetter(id string) error {
 	case r.Source.Resource != schema.GroupVersionResource(there.Resource):
 		return fmt.Errorf("dead letter %q: it is of %s, and rule %q is about %s now: drop it", id,
 			resourceName(schema.GroupVersionResource(there.Resource)), there.Rule, r.resource())
-	case r.isSecret() && !r.isFresh(there.Key):
+	case r.isSecret() && isIdentity(there.Match.Delta.Object) && !r.isFresh(there.Key):
 		return fmt.Errorf("dead letter %q: the source has not caught up with the server, and secrets are delivered as they are: try again", id)
 	}
 	defer e.durable.begin()()
@@ -80,10 +80,12 @@ func (e *Engine) RetryLetter(id string) error {
 	if err != nil {
 		return err
 	}
-	if r.isSecret() { // it may be from before a restart
+	if r.isSecret() && isIdentity(letter.Match.Delta.Object) { // it is from before a restart
 		letter.Match.Delta, letter.Match.Payload = r.refill(letter.Match.Delta)
 	}
-	r.lane.Redrive(letter)
+	if !r.lane.Redrive(letter) {
+		return errors.Join(fmt.Errorf("dead letter %q: informd is about to end: try again when it has started", id), e.dead.Add(there))
+	}
 	return nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"time"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -45,6 +45,8 @@ type saved struct {
 	// it is, for another run would need it to the same end.
 	late map[*runningRule]bool
 	held held
+	// round tells what is told as Synced now from when it was told before. It is the same in another run that has to tell it.
+	round int64
 }
 
 // held is what is not recorded yet: the newest of each object, nil if that is gone, and of the resourceVersion.
@@ -140,16 +142,18 @@ func (r *record) release(h held) {
 
 // takeUp has the informer go on from a snapshot.
 func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
+	for _, rule := range r.rules {
+		rule.catchUp(r)
+	}
 	if len(snapshot.Objects) == 0 && snapshot.ResourceVersion == "" {
 		r.source.Restore(source.Saved{}, r)
 		return
 	}
 	s := &saved{
 		inside: snapshot.Inside, before: make(map[*runningRule]where), late: make(map[*runningRule]bool),
-		held: held{objects: make(map[delta.Key]*object.Object)},
+		held: held{objects: make(map[delta.Key]*object.Object)}, round: roundOf(snapshot.ResourceVersion),
 	}
 	for _, rule := range r.rules {
-		rule.catchUp(r)
 		known, ok := rules[rule.Name].Seen[r.id]
 		if ok {
 			rule.knew(r, known)
@@ -170,6 +174,14 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 	}
 	r.saved = s
 	r.source.Restore(source.Saved{Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: partial}, r)
+}
+
+// roundOf makes a round of a resourceVersion.
+func roundOf(version string) int64 {
+	if n, err := strconv.ParseInt(version, 10, 64); err == nil && n > 0 {
+		return n
+	}
+	return 1
 }
 
 func whereOf(text string) (where, error) {
@@ -209,7 +221,7 @@ func (r *record) isPart(o *object.Object) bool {
 func (r *record) Complete(known iter.Seq[*object.Object]) {
 	s := r.saved
 	if s == nil {
-		return
+		s = new(saved)
 	}
 	if len(s.late) > 0 {
 		r.tellLate(s, known)
@@ -240,7 +252,6 @@ func (r *record) tellLate(s *saved, known iter.Seq[*object.Object]) {
 			r.Begin()
 		}
 	}
-	round := time.Now().Unix()
 	for _, e := range r.evaluators {
 		for o := range known {
 			before := s.objects[delta.Delta{Object: o}.Key()]
@@ -248,7 +259,7 @@ func (r *record) tellLate(s *saved, known iter.Seq[*object.Object]) {
 				e.late(s, func(rule *runningRule) { rule.fellOut(s, before, r.secret, &e.look) })
 				before = nil
 			}
-			e.late(s, func(rule *runningRule) { rule.compare(s, before, o, round, r.secret, &e.look) })
+			e.late(s, func(rule *runningRule) { rule.compare(s, before, o, r.secret, &e.look) })
 			e.look.forget()
 			pause()
 		}
@@ -279,23 +290,24 @@ func (e *evaluator) late(s *saved, f func(*runningRule)) {
 }
 
 // compare tells the rule of an object that there was when the state was saved, as before, or was not, and now is o.
-func (r *runningRule) compare(s *saved, before, o *object.Object, round int64, secret bool, look *lookup) {
+func (r *runningRule) compare(s *saved, before, o *object.Object, secret bool, look *lookup) {
 	was := before != nil && s.was(r, before, secret)
 	switch {
 	case r.isInside(o, look):
-		if !was {
-			round = 0 // as at first sight
+		round := int64(0) // as at first sight
+		if was {
+			round = s.round
 		}
 		r.onDelta(delta.Delta{Type: delta.Synced, Object: o, Round: round}, look)
 	case was:
-		r.onDeparture(before, look)
+		r.onDeparture(before, secret, look)
 	}
 }
 
 // fellOut tells the rule of an object that is gone, if it was inside.
 func (r *runningRule) fellOut(s *saved, before *object.Object, secret bool, look *lookup) {
 	if s.was(r, before, secret) {
-		r.onDeparture(before, look)
+		r.onDeparture(before, secret, look)
 	}
 }
 
@@ -306,10 +318,9 @@ func (e *evaluator) onReturn(o, before *object.Object, tree any) {
 		e.look.decoder.Remember(o, tree)
 	}
 	defer e.look.forget()
-	round := time.Now().Unix()
 	for _, r := range e.rules {
 		if e.look.rule = r; !s.late[r] && o.ResourceVersion() != before.ResourceVersion() {
-			r.compare(s, before, o, round, e.record.secret, &e.look)
+			r.compare(s, before, o, e.record.secret, &e.look)
 		}
 	}
 }

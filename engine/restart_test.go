@@ -184,3 +184,85 @@ func TestAPauseIsEndedBeforeTheStateIsRead(t *testing.T) {
 	})
 	l.expect(told, "r added a →1")
 }
+
+func TestAPauseOfANewRuleSurvives(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	source := strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1)
+	l.run(source+aRule("r", ""), new(teller), n(1))
+	l.server.Fail(forbid("/namespaces/pay/"))
+	both := source + aRule("r", "") + aRule("q", "")
+	l.attempt(both, new(teller), 20*time.Second, func(e *Engine, told []string) bool {
+		return len(told) == 1 && e.SetPaused("q", true) == nil
+	})
+	_, paused := l.attempt(both, new(teller), 20*time.Second, func(e *Engine, _ []string) bool {
+		view, _ := e.Source("maps")
+		return view.Informers()[0].HasSynced() && e.rule("q").lane.Paused()
+	})
+	if !paused {
+		t.Error("q is not paused")
+	}
+}
+
+func TestARuleThatHasNotCaughtUpLeavesNothing(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	source := strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1)
+	l.run(source+aRule("r", ""), new(teller), n(1))
+	l.server.Fail(forbid("/namespaces/pay/"))
+	both := source + aRule("r", "") + aRule("q", "")
+	l.attempt(both, new(teller), 20*time.Second, func(e *Engine, told []string) bool {
+		_ = e.SetPaused("q", true)
+		for _, s := range e.Status().Rules {
+			if s.Name == "q" && s.Queue.Waiting == 1 {
+				return true
+			}
+		}
+		return false
+	})
+	l.server.Fail(nil)
+	l.delete("a")
+	l.run(source+aRule("r", ""), new(teller), n(1)) // without q
+	l.put("b", "1")
+	told := l.run(source+aRule("r", "")+aRule("q", ""), new(teller), n(2))
+	l.expect(told, "r added b →1", "q synced b →1")
+}
+
+func TestAResourceThatIsGoneHoldsUpNothing(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	rules := strings.Replace(mapSource, "attempts: 2", "attempts: 0", 1) + aRule("r", `, payload: "[event, object.data.size]"`) + aRule("plain", "")
+	l.run(rules, &teller{answer: func(handler.Event) error { return errors.New("not now") }}, n(2))
+	l.server.Withdraw(configMaps)
+	l.run(rules, new(teller), func(_ *Engine, told []string) bool {
+		return slices.ContainsFunc(told, func(text string) bool { return strings.HasPrefix(text, `r deleted a ["deleted","1"]`) })
+	})
+}
+
+func TestASecretThatIsGoneIsToldWhateverWhenReads(t *testing.T) {
+	l := newLife(t)
+	l.secret("a", "1")
+	rules := secretSource + aRule("r", `, when: object.data.size == "1"`) + aRule("p", `, payload: "\"size \" + object.data.size"`) + aRule("plain", "")
+	l.run(rules, new(teller), n(3))
+	l.server.Delete(secrets, "shop", "a")
+	l.expect(l.run(rules, new(teller), n(3)), "r deleted a →", "p deleted a null", "plain deleted a →")
+}
+
+func TestALetterOfAnotherResourceIsNotRetried(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.run(mapSource+aRule("r", ""), &teller{answer: func(handler.Event) error { return handler.Reject(errors.New("no")) }},
+		func(e *Engine, _ []string) bool { return e.Status().DeadLetters.Letters == 1 })
+	l.expect(l.run(secretSource+aRule("r", ""), new(teller), func(e *Engine, _ []string) bool {
+		letters, _ := e.Letters()
+		for _, x := range letters {
+			if err := e.RetryLetter(x.ID); err == nil || !strings.Contains(err.Error(), "v1/secrets now") {
+				t.Errorf("retry: %v", err)
+			}
+			if got := e.LetterEvent(x).Resource.Resource; got != "configmaps" {
+				t.Errorf("it is of %s", got)
+			}
+		}
+		return len(letters) == 1
+	}))
+}

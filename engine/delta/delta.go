@@ -66,7 +66,8 @@ type Delta struct {
 	// Old is the previous state, of the same uid. Updated always has it. Deleted has the state before its own where it
 	// is known, for telling membership: expressions and handlers see none.
 	Old *object.Object
-	// Round tells the resyncs of one object apart: the Unix time of the round in seconds. 0 for everything else.
+	// Round tells apart the Synced of one state of an object: the Unix time of a resync's round in seconds; after a restart,
+	// of what the handler was told of before, the resourceVersion that was saved. 0 at first sight, and for everything else.
 	Round int64
 }
 

@@ -82,8 +82,8 @@ func (l *Lane) Restore(key delta.Key, count int, first, last uint64, bytes int64
 }
 
 // Doubt says whether what is offered from now on may have been delivered already: after a restart, what the API server tells
-// once more, because the program was killed before it was recorded. Of such an object a deletion is always delivered, while
-// the addition and the deletion of one that is new cancel each other out.
+// once more, because the program was killed before it was recorded. A deletion of it
+// is delivered, and cancels nothing out.
 func (l *Lane) Doubt(on bool) { l.queue.Doubt(on) }
 
 // Offer hands over a match, within the Journal's Begin and End. It never blocks.
@@ -94,9 +94,9 @@ func (l *Lane) Offer(m rule.Match) {
 
 // Redrive delivers a dead letter of this lane's rule once more: as it was, before what waits for its object, and with as
 // many attempts as if it were new. Later changes of the object may have been delivered by then; it is up to who asks. It
-// is called within the Journal's Begin and End.
-func (l *Lane) Redrive(letter Letter) {
-	l.queue.Redrive(letter.Match.Delta.Key(), delivery{match: letter.Match, attempts: letter.Attempts})
+// is called within the Journal's Begin and End. ok is false if the lane is closed: the letter is not the lane's then.
+func (l *Lane) Redrive(letter Letter) (ok bool) {
+	return l.queue.Redrive(letter.Match.Delta.Key(), delivery{match: letter.Match, attempts: letter.Attempts})
 }
 
 // Pause keeps what waits from being delivered until Resume. What is in flight goes on; what waits is merged as ever.

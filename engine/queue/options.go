@@ -8,7 +8,7 @@ const (
 	DefaultMaxPerKey = 1000
 )
 
-// Options are what a Queue is made with. The functions are called while the queue is locked, except for Ready: they must
+// Options are what a Queue is made with. The functions are called while the queue is locked, except for Ready and Hungry: they must
 // be quick and must not call the queue.
 type Options[K comparable, V any] struct {
 	// Merge says what becomes of a newer value behind a waiting one of the same key. sent tells that the waiting one has

@@ -154,14 +154,18 @@ func (q *Queue[K, V]) Doubt(on bool) {
 }
 
 // Redrive hands out v, which was given up before, once more: as it is, never merged, and before all that waits for key.
-// Whether newer values have been dealt with in the meantime is for the caller to know.
-func (q *Queue[K, V]) Redrive(key K, v V) { q.notify(q.redrive(key, v)) }
+// Whether newer values have been dealt with in the meantime is for the caller to know. ok is false if the queue is closed.
+func (q *Queue[K, V]) Redrive(key K, v V) (ok bool) {
+	news, ok := q.redrive(key, v)
+	q.notify(news)
+	return ok
+}
 
-func (q *Queue[K, V]) redrive(key K, v V) news {
+func (q *Queue[K, V]) redrive(key K, v V) (_ news, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
-		return news{}
+		return news{}, false
 	}
 	e := q.entry(key)
 	val := q.newValue(v, q.nextRedriven(), q.opts.Size(v))
@@ -171,7 +175,7 @@ func (q *Queue[K, V]) redrive(key K, v V) news {
 	}
 	q.wait(e, val, e.afterRedriven())
 	q.record(e, val)
-	return q.news(q.settle(e))
+	return q.news(q.settle(e)), true
 }
 
 // Take hands out the first value of the key that has been ready the longest. The key is in flight until Done or Retry is

@@ -40,6 +40,6 @@ func (w *watching) pass(ctx context.Context, b *barrier) bool {
 func (g *generation) passed(b *barrier) {
 	g.informer.passed(b)
 	if b.caughtUp {
-		g.wire.caughtUp.done()
+		g.catchUp()
 	}
 }

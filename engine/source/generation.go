@@ -20,6 +20,9 @@ type generation struct {
 
 	shared cache.SharedIndexInformer // nil in an empty generation
 	wire   *wire
+
+	caughtUp chan struct{} // closed when the informer is as fresh as the server was when the generation began
+	catchUp  func()        // closes it, once
 }
 
 // emptyGeneration makes one that never runs, and the present one of it: an empty store with all indexes.
@@ -41,12 +44,13 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	if saved != nil && saved.ResourceVersion != "" { // all that there was then is known
 		arrival = delta.Added
 	}
-	g := &generation{informer: i, gate: newGate(s.tuning.unreviewed, s.tuning.stalled)}
+	g := &generation{informer: i, gate: newGate(s.tuning.unreviewed, s.tuning.stalled), caughtUp: make(chan struct{})}
+	g.catchUp = sync.OnceFunc(func() { close(g.caughtUp) })
 	g.wire = &wire{
 		client: i.client, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
 		status: i.status, gate: g.gate, counts: &i.counts, skip: i.unreadable,
 		settle: i.settle,
-		log:    i.log, saved: saved, restored: i.restored, compare: i.compare, caughtUp: newLatch(),
+		log:    i.log, saved: saved, restored: i.restored, compare: i.compare,
 	}
 	// ResyncPeriod stays 0: client-go would hand every object to every listener each time. Resyncs are ours (walk.go).
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
@@ -79,7 +83,7 @@ func (g *generation) run(ctx context.Context) (reason string) {
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
-		case <-g.wire.caughtUp.closed:
+		case <-g.caughtUp:
 			g.informer.status.listed(g.informer.counts.objects.Load())
 		case <-ctx.Done():
 		}

@@ -139,19 +139,32 @@ func (i *Informer) followedUp() {
 	}
 }
 
-// told, with i.mu, takes in that everything before a barrier has been told.
+// told, with i.mu, takes in that everything before a barrier has been told. What a list did not bring any more is gone.
 func (i *Informer) told(b *barrier) {
+	for len(i.unseen) > 0 {
+		i.sweep(i.parent.tuning.chunk)
+	}
+	i.unseen, i.partial = nil, false
+	if b.version == "" {
+		return
+	}
 	i.record.Begin()
 	defer i.record.End()
-	// What a list did not bring any more is gone.
+	i.resumable = true
+	i.record.Version(b.version)
+}
+
+// sweep, with i.mu, tells that some of what was not seen is gone: so many at a time, for who else records waits meanwhile.
+func (i *Informer) sweep(chunk int) {
+	i.record.Begin()
+	defer i.record.End()
 	for key := range i.unseen {
+		if chunk--; chunk < 0 {
+			return
+		}
+		delete(i.unseen, key)
 		if old := i.known[key]; old != nil {
 			i.forget(old, old, nil)
 		}
-	}
-	i.unseen, i.partial = nil, false
-	if b.version != "" {
-		i.resumable = true
-		i.record.Version(b.version)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -172,13 +171,3 @@ func (w *watching) reached() bool {
 	order, err := resourceversion.CompareResourceVersion(w.options.ResourceVersion, w.current)
 	return err != nil || order >= 0
 }
-
-// latch is closed once.
-type latch struct {
-	once   sync.Once
-	closed chan struct{}
-}
-
-func newLatch() *latch { return &latch{closed: make(chan struct{})} }
-
-func (l *latch) done() { l.once.Do(func() { close(l.closed) }) }

@@ -40,8 +40,8 @@ func (w *watching) Stop() { w.cancel() }
 func (w *watching) run(ctx context.Context, inner watch.Interface, release func()) {
 	defer close(w.events)
 	defer w.cancel()
-	if v := w.options.ResourceVersion; !w.initial && w.current == "" && v != "" && v != "0" {
-		if !w.pass(ctx, &barrier{version: v, caughtUp: true}) { // behind the list that this watch follows
+	if !w.initial && w.current == "" { // behind the list that this watch follows
+		if !w.pass(ctx, &barrier{version: w.from(), caughtUp: true}) {
 			inner.Stop()
 			release()
 			return
@@ -51,8 +51,7 @@ func (w *watching) run(ctx context.Context, inner watch.Interface, release func(
 		over := w.forward(ctx, inner, release)
 		inner.Stop()
 		release()
-		// Without a resourceVersion, or from 0, what comes is not in its order, and there is nowhere to go on from.
-		if over || w.initial || w.options.ResourceVersion == "" || w.options.ResourceVersion == "0" {
+		if over || w.initial || w.from() == "" {
 			return
 		}
 		var err error
@@ -62,6 +61,14 @@ func (w *watching) run(ctx context.Context, inner watch.Interface, release func(
 			return
 		}
 	}
+}
+
+// from is the resourceVersion that can be gone on from. Without one, or from 0, what comes is in no order: it is empty.
+func (w *watching) from() string {
+	if w.options.ResourceVersion == "0" {
+		return ""
+	}
+	return w.options.ResourceVersion
 }
 
 // report hands the reflector an error that it would have had from opening the watch.

@@ -41,7 +41,6 @@ type wire struct {
 	saved    *Saved // what the first watch is answered from; nil if there is nothing, or no longer
 	restored func(*object.Object) *entry
 	compare  func() // has what was saved compared with a list
-	caughtUp *latch // closed once the informer is as fresh as the server was when the generation began
 
 	calls   calls
 	pace    pace
