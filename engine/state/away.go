@@ -78,6 +78,7 @@ func (l *Lane) Keys() ([]LaneKey, error) {
 		return nil, nil
 	}
 	var keys []LaneKey
+	var last [2]uint64
 	err := d.read(s.opts.limits.load, func(db *pebble.DB) error {
 		prefix := l.owner[:]
 		return scan(db, prefix, prefix, func(at []byte, it *pebble.Iterator) (bool, error) {
@@ -88,26 +89,58 @@ func (l *Lane) Keys() ([]LaneKey, error) {
 			if len(keys) == 0 || keys[len(keys)-1].Key != key {
 				keys = append(keys, LaneKey{Key: key, First: n})
 			}
-			last := &keys[len(keys)-1]
+			of := &keys[len(keys)-1]
 			value := it.LazyValue()
-			last.N, last.Last, last.Bytes = last.N+1, n, last.Bytes+int64(value.Len())
+			of.N, of.Last, of.Bytes = of.N+1, n, of.Bytes+int64(value.Len())
+			last[rangeOf(n)] = max(last[rangeOf(n)], n)
 			return true, nil
 		})
 	})
 	if err != nil {
 		return nil, s.unreadable(d, fmt.Errorf("look what waits for rule %s: %w", l.rule, err))
 	}
-	records, bytes, last := int64(0), int64(0), uint64(0)
+	records, bytes := int64(0), int64(0)
 	for _, key := range keys {
-		records, bytes, last = records+int64(key.N), bytes+key.Bytes, max(last, key.Last)
+		records, bytes = records+int64(key.N), bytes+key.Bytes
 	}
-	if l.written.CompareAndSwap(math.MaxUint64, last) {
+	if l.numbers.found(last) {
 		l.disk.add(records, bytes)
 	}
-	if len(keys) == 0 && !s.running.Load() {
-		d.dictionaries.keep(l.owner, nil)
+	if !s.running.Load() {
+		if err := l.tidy(d, len(keys) == 0); err != nil {
+			return nil, s.unreadable(d, err)
+		}
 	}
 	return keys, nil
+}
+
+// tidy drops dictionaries that nothing refers to. To know which, all that waits has to be read; that is worth while where
+// there are many of them: a lane that is never empty at a start collects one or two each time.
+func (l *Lane) tidy(d *database, empty bool) error {
+	used := make(map[dictionaryID]struct{})
+	if !empty {
+		if d.dictionaries.count(l.owner) <= maxLoaded {
+			return nil
+		}
+		err := d.read(l.store.opts.limits.load, func(db *pebble.DB) error {
+			return scan(db, l.owner[:], l.owner[:], func(_ []byte, it *pebble.Iterator) (bool, error) {
+				value, err := it.ValueAndErr()
+				if err != nil {
+					return false, err
+				}
+				_, err = readDelivery(value, func(id dictionaryID) (*object.Dictionary, error) {
+					used[id] = struct{}{}
+					return d.dictionaries.get(db, id)
+				})
+				return true, err
+			})
+		})
+		if err != nil {
+			return fmt.Errorf("look what waits for rule %s: %w", l.rule, err)
+		}
+	}
+	d.dictionaries.keep(l.owner, used)
+	return nil
 }
 
 func sizeOf(d *Delivery) int64 {

@@ -128,6 +128,18 @@ func (d *dictionaries) keep(o owner, ids map[dictionaryID]struct{}) {
 	}
 }
 
+// count is how many dictionaries an owner has.
+func (d *dictionaries) count(o owner) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for u := range d.uses {
+		if u.owner == o {
+			n++
+		}
+	}
+	return n
+}
+
 // tidy removes what is stale. Nothing that is on disk when b is, or comes later, may refer to it.
 func (d *dictionaries) tidy(b *pebble.Batch) error {
 	d.mu.Lock()

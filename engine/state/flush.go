@@ -1,6 +1,8 @@
 package state
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -65,7 +67,7 @@ func (s *Store) swap() cut {
 		if l.unwritten, l.spare = l.spare, nil; l.unwritten == nil {
 			l.unwritten = make(map[uint64]*waiting)
 		}
-		l.written.Store(max(l.written.Load(), l.highest))
+		l.numbers.swapped()
 		l.unwrittenTally.take()
 	}
 	records, bytes := s.unwritten.take()
@@ -130,6 +132,9 @@ type writer struct {
 
 // write goes in an order that makes each beginning of it harmless: see the package.
 func (w *writer) write(c cut) error {
+	if c.cluster != nil { // whose all of it is
+		w.set(clusterKey, c.cluster.append(nil))
+	}
 	for _, o := range c.dropped {
 		w.drop(o, c.rules)
 	}
@@ -145,17 +150,6 @@ func (w *writer) write(c cut) error {
 			w.set(letterKey(id), w.value)
 		}
 	}
-	for _, i := range c.informers {
-		w.objects(i)
-	}
-	for _, l := range c.lanes {
-		w.deliveries(l, true)
-	}
-	for id, l := range c.letters {
-		if l == nil {
-			w.delete(letterKey(id))
-		}
-	}
 	for name, r := range c.rules {
 		if r == nil {
 			w.delete(ruleKey(name))
@@ -164,11 +158,19 @@ func (w *writer) write(c cut) error {
 		w.value = appendRule(w.value[:0], r)
 		w.set(ruleKey(name), w.value)
 	}
+	for _, l := range c.lanes {
+		w.deliveries(l, true)
+	}
+	for _, i := range c.informers {
+		w.objects(i)
+	}
+	for id, l := range c.letters {
+		if l == nil {
+			w.delete(letterKey(id))
+		}
+	}
 	for _, i := range c.informers {
 		w.end(i)
-	}
-	if c.cluster != nil {
-		w.set(clusterKey, c.cluster.append(nil))
 	}
 	if w.err == nil {
 		w.err = w.db.dictionaries.tidy(w.batch)
@@ -279,10 +281,12 @@ func (w *writer) objects(i informerCut) {
 	}
 }
 
-// deliveries writes those that wait, or removes those that are gone.
+// deliveries writes those that wait, or removes those that are gone: in the order of their numbers, for who reads meanwhile,
+// or after a crash, takes what is there of an object for all that there is up to the last.
 func (w *writer) deliveries(l laneCut, gone bool) {
 	refer := w.references(l.owner)
-	for n, d := range l.deliveries {
+	for _, n := range slices.Sorted(maps.Keys(l.deliveries)) {
+		d := l.deliveries[n]
 		if d.gone != gone {
 			continue
 		}

@@ -2,7 +2,6 @@ package state
 
 import (
 	"encoding/json"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -32,8 +31,8 @@ type Delivery struct {
 	Since, Due time.Time
 }
 
-// Lane keeps the deliveries of one rule that wait. Each has a number, which grows; a number is never given to another
-// delivery. Put and Delete are called between [Store.Begin] and [Store.End], by one goroutine at a time.
+// Lane keeps the deliveries of one rule that wait. Each has a number, as package queue gives them, which is never given to
+// another. Put and Delete are called between [Store.Begin] and [Store.End], by one goroutine at a time.
 type Lane struct {
 	store   *Store
 	rule    string
@@ -44,8 +43,7 @@ type Lane struct {
 	unwritten      map[uint64]*waiting
 	spare          map[uint64]*waiting // emptied
 	unwrittenTally tally
-	highest        uint64        // number that was put
-	written        atomic.Uint64 // deliveries with larger numbers were never swapped out, nor were on disk
+	numbers        watermarks
 
 	disk tally // what is on disk, about
 }
@@ -74,7 +72,7 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 	}
 	l := &Lane{store: s, rule: rule, owner: owner, opts: o, unwritten: make(map[uint64]*waiting)}
 	if !clean {
-		l.written.Store(math.MaxUint64)
+		l.numbers.unknown()
 	}
 	s.lanes[rule] = l
 	return l
@@ -82,13 +80,13 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 
 // Put records a delivery that waits, or what has become of it.
 func (l *Lane) Put(n uint64, key delta.Key, d Delivery) {
-	l.highest = max(l.highest, n)
-	l.set(n, &waiting{key: key, delivery: d, size: sizeOf(&d), again: n <= l.written.Load()})
+	l.numbers.put(n)
+	l.set(n, &waiting{key: key, delivery: d, size: sizeOf(&d), again: l.numbers.mayBeWritten(n)})
 }
 
 // Delete records that a delivery waits no more. One that was not written yet leaves nothing behind.
 func (l *Lane) Delete(n uint64, key delta.Key) {
-	if n <= l.written.Load() {
+	if l.numbers.mayBeWritten(n) {
 		l.set(n, &waiting{key: key, size: recordCost, gone: true, again: true})
 		return
 	}
@@ -129,6 +127,5 @@ func (l *Lane) forget() {
 	clear(l.unwritten)
 	l.unwrittenTally.take()
 	l.disk.take()
-	l.highest = 0
-	l.written.Store(0)
+	l.numbers.reset()
 }

@@ -29,9 +29,9 @@ func (e *LockedError) Error() string {
 // removed it would let two processes lock two files.
 func lockDir(dir string) (io.Closer, error) {
 	name := filepath.Join(dir, "LOCK")
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil && isDisk(err) {
-		if there, cannot := os.Open(name); cannot == nil {
+		if there, cannot := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW, 0); cannot == nil {
 			f, err = there, nil // a file that cannot be written can be locked
 		}
 	}

@@ -106,6 +106,9 @@ func (s *Store) attempt() (*database, error) {
 			return nil, unusable(err)
 		}
 		s.lock = lock
+		if info, err := disk.Stat(s.dir); err == nil && info.Mode().Perm()&0o022 != 0 {
+			s.opts.Logger.Warn("others than this user can write to the state directory: chmod it to 0700", "dir", s.dir, "mode", info.Mode().Perm())
+		}
 	}
 	defer s.listAside()
 	d, err := s.openToWrite()
@@ -134,6 +137,9 @@ func (s *Store) openToWrite() (*database, error) {
 			s.doomed = ""
 		}
 		d, err := openStore(disk, store, s.opts)
+		if errors.Is(err, errTaken) {
+			return nil, unusable(&LockedError{Dir: s.dir})
+		}
 		if err == nil || fresh || isDisk(err) {
 			return d, err
 		}
@@ -142,6 +148,9 @@ func (s *Store) openToWrite() (*database, error) {
 }
 
 func unusable(err error) error {
+	if locked := new(LockedError); errors.As(err, &locked) {
+		return &unusableError{locked}
+	}
 	if isDisk(err) {
 		return err
 	}
@@ -154,7 +163,11 @@ func (s *Store) putAside(why string, cause error) error {
 	if err != nil || to == "" {
 		return err
 	}
-	s.opts.Logger.Error(explanations[why], "setAside", to, "error", cause)
+	attrs := []any{"setAside", to}
+	if cause != nil {
+		attrs = append(attrs, "error", cause)
+	}
+	s.opts.Logger.Error(explanations[why], attrs...)
 	s.listAside()
 	return nil
 }
@@ -200,6 +213,10 @@ func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 	if err := recognise(disk, store); err != nil {
 		return nil, err
 	}
+	written, err := isWritten(disk, store)
+	if err != nil {
+		return nil, err
+	}
 	if err := disk.MkdirAll(store, 0o700); err != nil {
 		return nil, err
 	}
@@ -212,6 +229,7 @@ func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.written = written
 	if err := d.locked(d.checkFormat); err != nil {
 		d.abandon()
 		return nil, err

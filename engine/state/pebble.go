@@ -24,6 +24,7 @@ type database struct {
 	dictionaries *dictionaries
 	fail         *failure
 
+	written  bool  // before it was opened
 	readOnly error // why it is only read; nil if it is written
 	trace    trace // if it is only read
 
@@ -53,7 +54,7 @@ func isDisk(err error) bool {
 	}
 	var errno syscall.Errno
 	return errors.As(err, &errno) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) &&
-		errno != syscall.ENOTDIR && errno != syscall.EISDIR && errno != syscall.EINVAL && errno != syscall.ENAMETOOLONG
+		errno != syscall.ENOTDIR && errno != syscall.EISDIR && errno != syscall.EINVAL && errno != syscall.ELOOP && errno != syscall.ENAMETOOLONG
 }
 
 // failure is how an open Pebble says that it cannot go on.

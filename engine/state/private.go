@@ -1,8 +1,10 @@
 package state
 
 import (
+	"errors"
 	"io"
 	"os"
+	"syscall"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -29,8 +31,16 @@ func (p privateFS) Lock(name string) (io.Closer, error) {
 	if err := makePrivate(name); err != nil {
 		return nil, err
 	}
-	return p.FS.Lock(name)
+	lock, err := p.FS.Lock(name)
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) { // as fcntl says it
+		return nil, errTaken
+	}
+	return lock, err
 }
+
+// errTaken is that another process has the store, although this one has the directory: whoever removed the directory's LOCK
+// let two of them in.
+var errTaken = errors.New("another process has the store")
 
 func (p privateFS) MkdirAll(name string, _ os.FileMode) error { return p.FS.MkdirAll(name, 0o700) }
 

@@ -77,11 +77,15 @@ func readStore(disk vfs.FS, store string, o Options, cause error) (*database, er
 	if err != nil {
 		return nil, err
 	}
+	written, err := isWritten(disk, store)
+	if err != nil {
+		return nil, err
+	}
 	d, err := openPebble(disk, store, true, o)
 	if err != nil {
 		return nil, err
 	}
-	d.readOnly, d.trace = cause, trace
+	d.readOnly, d.trace, d.written = cause, trace, written
 	if err := d.locked(d.checkFormat); err != nil {
 		d.abandon()
 		return nil, err

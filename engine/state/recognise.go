@@ -42,6 +42,34 @@ func recognise(disk vfs.FS, store string) error {
 	return nil
 }
 
+// fewBytes are what Pebble and the mark of our format write before anything else.
+const fewBytes = 1 << 10
+
+// isWritten tells whether something was written to a store, judging by its files.
+func isWritten(disk vfs.FS, store string) (bool, error) {
+	names, err := disk.List(store)
+	if isNotExist(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	logged := int64(0)
+	for _, name := range names {
+		switch name[strings.LastIndexByte(name, '.')+1:] {
+		case "sst":
+			return true, nil
+		case "log":
+			info, err := disk.Stat(disk.PathJoin(store, name))
+			if err != nil {
+				return false, err
+			}
+			logged += info.Size()
+		}
+	}
+	return logged > fewBytes, nil
+}
+
 // checkFormat checks the format of a store, or gives an empty one its format.
 func (d *database) checkFormat(db *pebble.DB) error {
 	text, ok, err := get(db, formatKey)
@@ -60,6 +88,9 @@ func (d *database) checkFormat(db *pebble.DB) error {
 		}
 		if !empty {
 			return errForeign
+		}
+		if d.written {
+			return damage("what it had is missing")
 		}
 		if d.readOnly != nil {
 			return errNothing
