@@ -40,7 +40,7 @@ func TestSoakCrashes(t *testing.T) {
 	needSoak(t)
 	for what, plan := range map[string]crashPlan{
 		"of the daemon":   {objects: 2000, kills: map[string]int{ofDaemon: 100}, restarts: 12, pace: 40 * time.Millisecond},
-		"of handlers":     {objects: 2000, kills: map[string]int{ofHandler: 100, ofNothing: 20}, restarts: 3, pace: 40 * time.Millisecond},
+		"of handlers":     {objects: 2000, kills: map[string]int{ofHandler: 100, ofNothing: 50}, restarts: 5, pace: 40 * time.Millisecond},
 		"of all together": {objects: 2000, kills: map[string]int{ofDaemon: 20, ofHandler: 40, ofBoth: 60, ofNothing: 20}, restarts: 8, pace: 40 * time.Millisecond},
 	} {
 		t.Run(what, func(t *testing.T) { crash(t, plan) })
