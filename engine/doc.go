@@ -11,6 +11,10 @@
 //	  │ handler.Event
 //	dispatcher  one per handler: so many at once, answers, retries, dead letters
 //
+// With a state, each of these says in the same breath what has become of it: the evaluator's informer what was told (record.go),
+// the lane what waits (lanestore.go), the dispatcher what is dead (letterstore.go). A restart goes on from there (durable.go);
+// rules that are new or changed are told what that makes of the objects that there are (late.go).
+//
 // The engine knows handlers as plugins/handler has them; whether a process stands behind one is not its business. What
 // it cannot evaluate it counts and logs, at most once a minute per rule and message, and goes on.
 package engine

@@ -1,10 +1,8 @@
 package engine
 
 import (
-	"iter"
 	"maps"
 	"slices"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -32,32 +30,6 @@ type record struct {
 	evaluators []*evaluator
 
 	saved *saved // nil once it was followed up
-}
-
-// saved is what was saved of an informer, while it is followed up.
-type saved struct {
-	objects map[delta.Key]*object.Object
-	inside  map[delta.Key][]string // of secrets
-	// before is, for each rule that saw the informer when this was saved, what its where was then.
-	before map[*runningRule]where
-	// late are the rules that are new here, or whose where is another. They hear of changes only when the informer has
-	// caught up: then they are told what the difference makes, once. Until that is recorded, what was saved stays on disk as
-	// it is, for another run would need it to the same end.
-	late map[*runningRule]bool
-	held held
-	// round tells what is told as Synced now from when it was told before. It is the same in another run that has to tell it.
-	round int64
-}
-
-// held is what is not recorded yet: the newest of each object, nil if that is gone, and of the resourceVersion.
-type held struct {
-	objects map[delta.Key]*object.Object
-	version *string
-}
-
-// where is a membership.
-type where struct {
-	program *expr.Program // nil: every object
 }
 
 // newRecord is the record of an informer; nil if nothing is kept.
@@ -174,165 +146,6 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 	}
 	r.saved = s
 	r.source.Restore(source.Saved{Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: partial}, r)
-}
-
-// roundOf makes a round of a resourceVersion.
-func roundOf(version string) int64 {
-	if n, err := strconv.ParseInt(version, 10, 64); err == nil && n > 0 {
-		return n
-	}
-	return 1
-}
-
-func whereOf(text string) (where, error) {
-	if text == "" {
-		return where{}, nil
-	}
-	program, err := expr.Compile(text, expr.Options{Scope: expr.Where})
-	return where{program}, err
-}
-
-// was tells whether a rule had an object of which o was saved inside.
-func (s *saved) was(r *runningRule, o *object.Object, secret bool) bool {
-	before, seen := s.before[r]
-	switch {
-	case !seen:
-		return false
-	case before.program == nil:
-		return true
-	case secret:
-		return slices.Contains(s.inside[delta.Delta{Object: o}.Key()], r.Name)
-	}
-	in, _ := before.program.Bool(&expr.Env{Object: o.Decode(before.program.Paths())})
-	return in
-}
-
-// isLate tells whether a rule does not hear of changes yet.
-func (r *record) isLate(rule *runningRule) bool {
-	return r != nil && r.saved != nil && r.saved.late[rule]
-}
-
-// isPart tells whether an object is known from what was saved only, and of that a part was saved.
-func (r *record) isPart(o *object.Object) bool {
-	return r != nil && r.saved != nil && r.saved.objects != nil && r.saved.objects[delta.Delta{Object: o}.Key()] == o
-}
-
-// Complete implements source.Record. Rules that are late are told what is different for them.
-func (r *record) Complete(known iter.Seq[*object.Object]) {
-	s := r.saved
-	if s == nil {
-		s = new(saved)
-	}
-	if len(s.late) > 0 {
-		r.tellLate(s, known)
-	}
-	r.saved = nil
-	r.Store.Begin()
-	defer r.End()
-	r.release(s.held)
-	for _, rule := range r.rules {
-		rule.caughtUp(r)
-	}
-	for rule := range s.late {
-		rule.saw(r)
-	}
-}
-
-// chunk is how many objects rules that are late are told of at a time.
-const chunk = 500
-
-// tellLate tells each rule that is late of what is inside, as Synced, and of what fell out, as Deleted.
-func (r *record) tellLate(s *saved, known iter.Seq[*object.Object]) {
-	told := 0
-	r.Store.Begin()
-	defer func() { r.End() }()
-	pause := func() {
-		if told++; told%chunk == 0 {
-			r.End()
-			r.Begin()
-		}
-	}
-	for _, e := range r.evaluators {
-		for o := range known {
-			before := s.objects[delta.Delta{Object: o}.Key()]
-			if before != nil && before.UID() != o.UID() {
-				e.late(s, func(rule *runningRule) { rule.fellOut(s, before, r.secret, &e.look) })
-				before = nil
-			}
-			e.late(s, func(rule *runningRule) { rule.compare(s, before, o, r.secret, &e.look) })
-			e.look.forget()
-			pause()
-		}
-	}
-	there := make(map[delta.Key]bool)
-	for o := range known {
-		there[delta.Delta{Object: o}.Key()] = true
-	}
-	for _, e := range r.evaluators {
-		for key, before := range s.objects {
-			if !there[key] {
-				e.late(s, func(rule *runningRule) { rule.fellOut(s, before, r.secret, &e.look) })
-				e.look.forget()
-				pause()
-			}
-		}
-	}
-}
-
-// late calls f for each rule that is late.
-func (e *evaluator) late(s *saved, f func(*runningRule)) {
-	for _, r := range e.rules {
-		if s.late[r] {
-			e.look.rule = r
-			f(r)
-		}
-	}
-}
-
-// compare tells the rule of an object that there was when the state was saved, as before, or was not, and now is o.
-func (r *runningRule) compare(s *saved, before, o *object.Object, secret bool, look *lookup) {
-	was := before != nil && s.was(r, before, secret)
-	switch {
-	case r.isInside(o, look):
-		round := int64(0) // as at first sight
-		if was {
-			round = s.round
-		}
-		r.onDelta(delta.Delta{Type: delta.Synced, Object: o, Round: round}, look)
-	case was:
-		r.onDeparture(before, secret, look)
-	}
-}
-
-// fellOut tells the rule of an object that is gone, if it was inside.
-func (r *runningRule) fellOut(s *saved, before *object.Object, secret bool, look *lookup) {
-	if s.was(r, before, secret) {
-		r.onDeparture(before, secret, look)
-	}
-}
-
-// onReturn implements source.Listener.
-func (e *evaluator) onReturn(o, before *object.Object, tree any) {
-	s := e.record.saved
-	if tree != nil {
-		e.look.decoder.Remember(o, tree)
-	}
-	defer e.look.forget()
-	for _, r := range e.rules {
-		if e.look.rule = r; !s.late[r] && o.ResourceVersion() != before.ResourceVersion() {
-			r.compare(s, before, o, e.record.secret, &e.look)
-		}
-	}
-}
-
-// onEnd tells of the deletion of an object of which only a part was saved.
-func (e *evaluator) onEnd(part *object.Object) {
-	defer e.look.forget()
-	for _, r := range e.rules {
-		if e.look.rule = r; !e.record.saved.late[r] {
-			r.fellOut(e.record.saved, part, e.record.secret, &e.look)
-		}
-	}
 }
 
 // inside appends the names of the rules with a where that an object is inside of.

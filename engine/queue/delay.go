@@ -8,8 +8,8 @@ import (
 // notDelayed is the index of an entry that is not among the delays.
 const notDelayed = -1
 
-// delays are the keys that wait for a retry, or to be loaded after that failed, the one that is due first in front; equal times in the order in which they
-// were asked for.
+// delays are the keys that wait for a retry, or to be loaded after that failed, the one that is due first in front; equal
+// times in the order in which they were asked for.
 type delays[K comparable, V any] []*entry[K, V]
 
 func (d delays[K, V]) Len() int { return len(d) }

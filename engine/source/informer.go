@@ -84,7 +84,8 @@ func (i *Informer) State() (State, string) {
 	return state, reason
 }
 
-// HasSynced tells whether the initial list has been handed to the listeners. It is false again while the resource is not
+// HasSynced tells whether the listeners have been told of what the server had when the informer began: of the first list, or
+// of what was missed since what was saved. It is false again while the resource is not
 // served.
 func (i *Informer) HasSynced() bool {
 	_, _, _, synced, _ := i.status.read()

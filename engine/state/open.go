@@ -165,7 +165,7 @@ func (s *Store) putAside(why string, cause error) error {
 	}
 	attrs := []any{"setAside", to}
 	if cause != nil {
-		attrs = append(attrs, "error", cause)
+		attrs = append(attrs, "error", cause.Error())
 	}
 	s.opts.Logger.Error(explanations[why], attrs...)
 	s.listAside()
@@ -254,7 +254,7 @@ func (s *Store) startOver(d *database, why string, cause error) {
 		s.cannotOpen(cause)
 		return
 	}
-	s.opts.Logger.Error("what is in the state cannot be used", "error", cause)
+	s.opts.Logger.Error("what is in the state cannot be used", "error", cause.Error())
 	if err := s.openSoon(); err != nil {
 		s.cannotOpen(err)
 	}

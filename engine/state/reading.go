@@ -60,7 +60,7 @@ func (s *Store) openToRead(cause error) (*database, error) {
 		}
 		why = reason(err)
 		s.opts.Logger.Error("the state cannot be used, and is set aside once the disk lets it; the daemon starts without it",
-			"dir", s.dir, "error", err)
+			"dir", s.dir, "error", err.Error())
 	}
 	s.doomed = why
 	return nil, fmt.Errorf("%w; what is in it cannot be used", cause)
@@ -149,12 +149,12 @@ func (s *Store) goOn(d *database) {
 	} else if err != nil || now != d.trace {
 		s.broken.Store(true)
 		s.opts.Logger.Error("what is on disk is not the state that was read at the start: nothing is written any more, and the next start goes on from what is there",
-			"dir", s.dir, "error", err)
+			"dir", s.dir, "error", err.Error())
 		s.health.is("what is on disk is not the state that was read at the start; the next start goes on from what is there", time.Now())
 		return
 	}
 	if err := d.close(); err != nil {
-		s.opts.Logger.Debug("the state was not closed as it should be", "dir", s.dir, "error", err) // it was only read
+		s.opts.Logger.Debug("the state was not closed as it should be", "dir", s.dir, "error", err.Error()) // it was only read
 	}
 	opened, err := openStore(disk, store, s.opts)
 	if err != nil && !isDisk(err) {

@@ -128,7 +128,7 @@ func (s *Store) close() {
 		d.abandon()
 	default:
 		if err := d.close(); err != nil {
-			s.opts.Logger.Error("the state was not closed as it should be", "dir", s.dir, "error", err)
+			s.opts.Logger.Error("the state was not closed as it should be", "dir", s.dir, "error", err.Error())
 		}
 	}
 	if s.lock != nil {

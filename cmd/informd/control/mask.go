@@ -41,6 +41,8 @@ func maskMetadata(field string, value json.RawMessage) json.RawMessage {
 				return object
 			}
 			return marshal(string(object))
+		case bytes.HasPrefix(bytes.TrimSpace([]byte(text)), []byte("[")): // a list of objects, perhaps
+			return maskedJSON
 		}
 		return value
 	})
