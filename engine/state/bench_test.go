@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -159,4 +160,64 @@ func BenchmarkIdle(b *testing.B) {
 	}
 	b.ReportMetric(float64((cpu()-from).Microseconds())/float64(b.N), "µs-cpu/s")
 	b.ReportMetric(rss()-before, "MiB-rss")
+}
+
+// BenchmarkFirstList records 100,000 objects of 2.4 KB, each with a delivery that waits, as fast as they are made. MiB-more is
+// the most resident memory that it takes beside that of making and keeping the objects.
+func BenchmarkFirstList(b *testing.B) {
+	objects, texts := make([]*object.Object, benchObjects), make([]string, 500)
+	for n, p := 0, newPods(1); n < len(texts); n++ {
+		texts[n] = string(p.pod(b, n, n, benchSize).JSON())
+	}
+	list := func(tell func(o *object.Object)) (peak float64, used time.Duration) {
+		clear(objects)
+		debug.FreeOSMemory()
+		if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
+			b.Skipf("the most resident memory cannot be told: %v", err)
+		}
+		packer, from := object.NewPacker(), cpu()
+		for n := range objects {
+			text := strings.Replace(texts[n%len(texts)], `"name":"web-`, fmt.Sprintf(`"name":"web%d-`, n), 1)
+			var err error
+			if objects[n], err = object.FromJSON([]byte(text)); err != nil {
+				b.Fatal(err)
+			}
+			tell(objects[n])
+			packer.Pack(objects[n]) // so does the source, behind the callback
+		}
+		used = cpu() - from
+		runtime.KeepAlive(objects)
+		text, err := os.ReadFile("/proc/self/status")
+		if err != nil {
+			b.Fatal(err)
+		}
+		_, after, _ := strings.Cut(string(text), "VmHWM:")
+		_, _ = fmt.Sscan(after, &peak)
+		return peak / 1024, used
+	}
+	for b.Loop() {
+		alone, making := list(func(*object.Object) {})
+		s := run(b, open(b, b.TempDir(), Options{}))
+		i, lane := s.Informer("pods", InformerOptions{}), s.Lane("r", LaneOptions{})
+		if _, err := i.Load(); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := lane.Keys(); err != nil {
+			b.Fatal(err)
+		}
+		before, n := cpu(), uint64(0)
+		peak, used := list(func(o *object.Object) {
+			n++
+			s.recorded(func() {
+				i.Put(o, []string{"r"})
+				lane.Put(n, keyOf(o), Delivery{Delta: delta.Delta{Type: delta.Synced, Object: o}})
+			})
+		})
+		s.written()
+		rest := cpu() - before - used
+		s.stop()
+		b.ReportMetric(alone, "MiB-alone")
+		b.ReportMetric(peak-alone, "MiB-more")
+		b.ReportMetric(float64((used+rest-making).Nanoseconds())/1000/benchObjects, "µs-cpu/object")
+	}
 }

@@ -11,8 +11,8 @@
 //
 // One cut: what is recorded between one [Store.Begin] and its [Store.End] is found on disk together or not at all, after
 // whatever crash, and nothing is found without all that was recorded before it. What is written every
-// [Options.FlushEvery] is one transaction, synced. Only if that is larger than 16 MiB are there several: deliveries and letters in the
-// order of their numbers, then rules and what of deliveries is gone, then objects; and until the last one the informers
+// [Options.FlushEvery] is one transaction, synced. Only if that is larger than 16 MiB, or than 3 MiB where it tells of no informer
+// but those that are being told their first list, are there several: deliveries and letters in the order of their numbers, then rules and what of deliveries is gone, then objects; and until the last one the informers
 // concerned have no resourceVersion to be resumed from. A crash in between repeats changes; of those that come in between
 // the server's list has the last.
 //

@@ -14,6 +14,10 @@ import (
 // maxBatch is how many bytes a transaction may have before another one is begun.
 const maxBatch = 16 << 20
 
+// listBatch is maxBatch while nothing but first lists is told. Pebble keeps a transaction of more than 4 MiB in memory, with
+// what it has grown by, until that is a table.
+const listBatch = 3 << 20
+
 // maxSpare is the largest map that is kept for the next time.
 const maxSpare = 1 << 13
 
@@ -75,6 +79,20 @@ func (s *Store) swap() cut {
 	return c
 }
 
+// full is how many bytes a transaction of the cut may have before another one is begun. Where no informer could be resumed
+// from before, nor can be after it, there is next to nothing that one transaction would save.
+func (c cut) full(limit int) int {
+	if len(c.informers) == 0 {
+		return limit
+	}
+	for _, i := range c.informers {
+		if i.version != "" || i.written.resourceVersion != "" {
+			return limit
+		}
+	}
+	return min(limit, listBatch)
+}
+
 // done gives back what a cut has no use for any more.
 func (s *Store) done(c cut) {
 	s.cut.Lock()
@@ -107,7 +125,8 @@ func (s *Store) flush(d *database) error {
 	now := time.Now()
 	s.health.writing(now)
 	c := s.swap()
-	w := &writer{db: d, batch: d.pebble.NewBatch(), full: s.opts.limits.batch}
+	batch := d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20))
+	w := &writer{db: d, batch: batch, full: c.full(s.opts.limits.batch)}
 	err := w.write(c)
 	if closing := w.batch.Close(); err == nil {
 		err = closing

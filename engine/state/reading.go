@@ -147,6 +147,9 @@ func (s *Store) goOn(d *database) {
 		s.canOnlyRead(err)
 		return
 	} else if err != nil || now != d.trace {
+		if err == nil {
+			err = errors.New("its files have changed")
+		}
 		s.broken.Store(true)
 		s.opts.Logger.Error("what is on disk is not the state that was read at the start: nothing is written any more, and the next start goes on from what is there",
 			"dir", s.dir, "error", err.Error())
