@@ -145,7 +145,7 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 		}
 	}
 	r.saved = s
-	r.source.Restore(source.Saved{Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: partial}, r)
+	r.source.Restore(source.Saved{Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: partial, Follow: r.secret}, r)
 }
 
 // inside appends the names of the rules with a where that an object is inside of.

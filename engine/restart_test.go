@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/plugins/handler"
 )
@@ -265,4 +267,32 @@ func TestALetterOfAnotherResourceIsNotRetried(t *testing.T) {
 		}
 		return len(letters) == 1
 	}))
+}
+
+// What came and went since the state was written is told, also of secrets, whose state is not enough to go on from.
+func TestWhatTheLastRunWasKilledOverIsToldToItsEnd(t *testing.T) {
+	for resource, source := range map[string]string{"configmaps": mapSource, "secrets": secretSource} {
+		t.Run(resource, func(t *testing.T) {
+			l := newLife(t)
+			gvr := schema.GroupVersionResource{Version: "v1", Resource: resource}
+			put := func(name string) {
+				l.server.Apply(gvr, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":"1"}}`, name))
+			}
+			put("a")
+			rules := source + aRule("r", "")
+			l.run(rules, new(teller), n(1))
+			written := l.dir + "-written"
+			if err := os.CopyFS(written, os.DirFS(l.dir)); err != nil {
+				t.Fatal(err)
+			}
+			put("x")
+			l.expect(l.run(rules, new(teller), n(1)), "r added x →1")
+			l.dir = written // as if it had been killed before it could write that
+			l.server.Delete(gvr, "shop", "x")
+			l.run(rules, new(teller), func(_ *Engine, told []string) bool {
+				return slices.ContainsFunc(told, func(text string) bool { return strings.HasPrefix(text, "r deleted x") })
+			})
+			l.expect(l.run(rules, new(teller), n(0)))
+		})
+	}
 }

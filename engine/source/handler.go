@@ -88,6 +88,9 @@ func keyOf(o *object.Object) delta.Key { return delta.Key{Namespace: o.Namespace
 func (i *Informer) observe(o *object.Object, as delta.Type, tree any, watched bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if i.known[keyOf(o)] == o { // what was saved, on its way into the store
+		return
+	}
 	i.record.Begin()
 	defer i.record.End()
 	old, partial := i.known[keyOf(o)], i.see(keyOf(o))
@@ -134,19 +137,20 @@ func (i *Informer) moved(version string) {
 	i.record.Version(version)
 }
 
-// vanished takes in that an object is gone. final is its last state, nil if that was missed. version is the server's at that
+// vanished takes in that an object is gone. final is its last state, nil if that was missed; where only a part was saved of
+// what listeners know, that part is told. version is the server's at that
 // change, empty if a list told of it.
 func (i *Informer) vanished(key delta.Key, final *object.Object, tree any, version string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.record.Begin()
 	defer i.record.End()
-	i.see(key)
+	partial := i.see(key)
 	old := i.known[key]
 	if old == nil {
 		return // nobody was told of it
 	}
-	if final == nil || final.UID() != old.UID() {
+	if final == nil || final.UID() != old.UID() || partial {
 		final, tree = old, nil
 	}
 	i.forget(final, old, tree)

@@ -49,6 +49,10 @@ type Saved struct {
 	// Partial says that the objects have not all that is to be kept of them now. What has not changed since is taken from a
 	// list without a word to listeners with OnDelta alone, and what has is told as Synced: see Listener.OnReturn.
 	Partial bool
+	// Follow has the server's changes since ResourceVersion told before a list fills the parts, so that what came and went
+	// since is told as well. It is for parts that the Record keeps no more of than it is given here: the place to go on from
+	// moves while not all parts are filled.
+	Follow bool
 }
 
 // Restore has the informer go on from what was saved, and tell r what comes. It is called before Run, and after the listeners
@@ -80,7 +84,10 @@ func (i *Informer) takeSaved() *Saved {
 	saved := i.saved
 	i.saved = nil
 	if saved != nil {
-		i.resumable = !saved.Partial && saved.ResourceVersion != ""
+		i.resumable = saved.follows()
+		if saved.Partial {
+			i.doubt()
+		}
 	}
 	return saved
 }
@@ -93,6 +100,14 @@ func (i *Informer) compare() {
 	i.record.Begin()
 	defer i.record.End()
 	i.record.Version("")
+	i.doubt()
+}
+
+// follows tells whether the server's changes can be told from the saved resourceVersion on.
+func (s *Saved) follows() bool { return s.ResourceVersion != "" && (!s.Partial || s.Follow) }
+
+// doubt, with i.mu, takes everything that is known for unseen.
+func (i *Informer) doubt() {
 	i.unseen = make(map[delta.Key]struct{}, len(i.known))
 	for key := range i.known {
 		i.unseen[key] = struct{}{}

@@ -46,7 +46,7 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 		w.compare()
 		return nil, false
 	}
-	out = &watching{wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead), current: current}
+	out = &watching{wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead), current: current, parts: saved.Partial}
 	go func() {
 		defer w.calls.end()
 		if out.replay(ctx, saved) {
@@ -67,10 +67,10 @@ var errAhead = errors.New("the server is at an earlier resourceVersion than the 
 // mayResume tells from the server's present resourceVersion whether the saved one can be gone on from.
 func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err error) {
 	switch {
-	case saved.Partial:
-		return "", errors.New("it has not all that is to be kept now")
 	case saved.ResourceVersion == "":
 		return "", errors.New("it was saved in the middle of a list")
+	case !saved.follows():
+		return "", errors.New("it has not all that is to be kept now")
 	}
 	err = w.persist(ctx, noSuchList, func() error {
 		release, err := w.slots.acquire(ctx, w.tuning.hold)
@@ -157,9 +157,14 @@ func initialEventsEnd(version string) *entry {
 }
 
 // fresh sends, after what was handed on, the barrier that tells that a resumed watch has brought all that the server had when
-// it was opened.
+// it was opened. Where that is followed by the list that fills the parts, it has the reflector list instead.
 func (w *watching) fresh(ctx context.Context) bool {
 	w.current = ""
+	if w.parts {
+		expired := apierrors.NewResourceExpired("the cache has parts of objects only").Status()
+		w.send(ctx, watch.Event{Type: watch.Error, Object: &expired})
+		return false
+	}
 	return w.pass(ctx, &barrier{version: w.options.ResourceVersion, caughtUp: true})
 }
 

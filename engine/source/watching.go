@@ -28,6 +28,7 @@ type watching struct {
 
 	options metav1.ListOptions // of the next one; its resourceVersion moves on with what was handed on
 	initial bool               // initial events are coming
+	parts   bool               // initial events were parts of objects
 	current string             // of a resumed watch: where the server was when it was opened; empty once that was reached
 }
 
