@@ -64,6 +64,14 @@ func (k *kube) saw(d *daemon, want ...string) {
 	compare(k.t, want, k.briefs(d.events))
 }
 
+// sawAll does so when nothing waits any more: for changes that came before a handler did.
+func (k *kube) sawAll(d *daemon, want ...string) {
+	k.t.Helper()
+	k.sees(d, cut(want)[len(want)-1])
+	d.awaitDelivered()
+	k.saw(d, want...)
+}
+
 func compare(t testing.TB, want, got []string) {
 	t.Helper()
 	if diff := gocmp.Diff(inOrder(want), inOrder(got)); diff != "" {

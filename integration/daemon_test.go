@@ -293,6 +293,16 @@ func (d *daemon) kill() {
 	<-d.ended
 }
 
+// awaitDelivered waits until nothing waits any more.
+func (d *daemon) awaitDelivered() {
+	d.t.Helper()
+	waits := regexp.MustCompile(`(?m)^informd_(source_pending|handler_in_flight|rule_queue_depth|rule_queue_away)\{.*\} [^0]`)
+	d.poll("all to be delivered", func() bool {
+		code, body := d.get("/metrics")
+		return code == http.StatusOK && !waits.MatchString(body)
+	})
+}
+
 // awaitWritten waits until everything is evaluated and answered that is with rules and handlers, and on disk.
 func (d *daemon) awaitWritten() {
 	d.t.Helper()

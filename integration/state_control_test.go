@@ -34,7 +34,7 @@ func TestPausedRuleStaysPaused(t *testing.T) {
 		t.Errorf("%d events, want the other rule's alone: %q", len(events), k.briefs(events))
 	}
 	state.command("rule", "resume", "paused")
-	k.saw(d, "other NS/web updated", `paused NS/web added {"size":"2","was":null}`)
+	k.sawAll(d, "other NS/web updated", `paused NS/web added {"size":"2","was":null}`)
 }
 
 // What a daemon remembers can be asked for after a restart as before, and Secrets' data is masked unless it is asked for.

@@ -56,7 +56,7 @@ func TestRestoredBackup(t *testing.T) {
 	start()
 	d = state.settled(rules)
 	k.create(configMap("last", "{size: '1'}"))
-	k.saw(d,
+	k.sawAll(d,
 		`rule NS/changed updated {"size":"1","was":"4"}`, `rule NS/gone added {"size":"1","was":null}`,
 		`rule NS/undone deleted {"size":"1","was":null}`, `rule NS/last added {"size":"1","was":null}`)
 	if n := count(d.logged(), "restored from a backup"); n != 1 {

@@ -45,7 +45,7 @@ func TestAPIServerComesLaterThanState(t *testing.T) {
 	}
 	d.awaitReady()
 	k.create(configMap("last", "{size: '1'}"))
-	k.saw(d,
+	k.sawAll(d,
 		`rule NS/changed updated {"size":"2","was":"1"}`, `rule NS/gone deleted {"size":"1","was":null}`,
 		`rule NS/last added {"size":"1","was":null}`)
 }

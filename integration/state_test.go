@@ -101,6 +101,7 @@ func TestWhatHappensMeanwhile(t *testing.T) {
 			k.create(configMap("last", "{team: red, size: '1'}"))
 			k.sees(d, "red NS/last added")
 			k.sees(d, "all NS/last added")
+			d.awaitDelivered()
 			d.stop()
 			compare(t, slices.DeleteFunc(want, func(s string) bool { return s == "" }), mergedChange(k.briefs(d.events)))
 		})
@@ -220,6 +221,7 @@ func TestRulesChangeBetweenRuns(t *testing.T) {
 		k.sees(d, rule+" NS/last added")
 	}
 	d.awaitWritten()
+	d.awaitDelivered()
 	d.kill()
 	compare(t, []string{
 		`same NS/last added {"size":"1","was":null}`,
@@ -234,6 +236,7 @@ func TestRulesChangeBetweenRuns(t *testing.T) {
 	for _, rule := range []string{"same", "moves", "new"} {
 		k.sees(d, rule+" NS/finally added")
 	}
+	d.awaitDelivered()
 	d.stop()
 	compare(t, []string{
 		`same NS/finally added {"size":"2","was":null}`, `moves NS/finally added {"size":"2","was":null}`,
@@ -268,6 +271,7 @@ func TestKeptPathsChangeBetweenRuns(t *testing.T) {
 	k.sees(d, "rule NS/last added")
 	k.patch(last, "data: {size: '2'}")
 	k.sees(d, "rule NS/last updated")
+	d.awaitDelivered()
 	d.stop()
 	compare(t, []string{
 		"rule NS/changed synced", "rule NS/gone deleted", "rule NS/new added", "rule NS/last added", "rule NS/last updated",

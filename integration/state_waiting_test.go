@@ -124,6 +124,7 @@ func TestWaitingDeliveriesMergeOverRestarts(t *testing.T) {
 	for _, rule := range []string{"latest", "every"} {
 		k.sees(d, rule+" NS/last added")
 	}
+	d.awaitDelivered()
 	d.stop()
 	compare(t, []string{
 		`latest NS/fresh added {"size":"3","was":null}`, `latest NS/known updated {"size":"2","was":"0"}`,
