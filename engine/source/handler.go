@@ -88,8 +88,8 @@ func keyOf(o *object.Object) delta.Key { return delta.Key{Namespace: o.Namespace
 func (i *Informer) observe(o *object.Object, as delta.Type, tree any, watched bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.known[keyOf(o)] == o { // what was saved, on its way into the store
-		return
+	if i.partial && i.known[keyOf(o)] == o {
+		return // a part that was saved, on its way into the store
 	}
 	i.record.Begin()
 	defer i.record.End()
