@@ -89,11 +89,11 @@ func TestSpaceComesBack(t *testing.T) {
 	s.written()
 	s.stop()
 	s = run(t, open(t, dir, Options{FlushEvery: time.Millisecond}))
-	if err := s.db.Load().pebble.Flush(); err != nil {
+	// When Pebble merges its files is up to Pebble; nothing of what was dropped is kept by that.
+	if err := s.db.Load().pebble.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
 		t.Fatal(err)
 	}
-	// What remains is too little for Pebble to see to.
-	eventually(t, "the space comes back", func() bool { return diskUsage(t, dir) < 30e6 })
+	eventually(t, "the space comes back", func() bool { return diskUsage(t, dir) < 5e6 })
 }
 
 func TestRoom(t *testing.T) {
