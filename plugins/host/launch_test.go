@@ -136,14 +136,9 @@ func TestReadyLine(t *testing.T) {
 	} {
 		log := &recorder{}
 		ready(t, start(t, spec(mode), host.Options{Logger: log.logger()}))
-		told := func() bool {
+		waitFor(t, want, func() bool { // events are taken before it is said
 			return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, want) })
-		}
-		for deadline := time.Now().Add(10 * time.Second); !told(); time.Sleep(time.Millisecond) { // events are taken before it is said
-			if time.Now().After(deadline) {
-				t.Fatalf("%s: got %q", mode, log.lines())
-			}
-		}
+		})
 	}
 }
 
