@@ -7,12 +7,11 @@ import (
 
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
-	"github.com/informd/informd/engine/source"
 )
 
 // informerID is what an informer's state is kept under.
 func informerID(i *plan.Informer) string {
-	return fmt.Sprint(source.Selection(i.Selection))
+	return fmt.Sprintf("%s %q %q %q", resourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
 }
 
 // kept is which paths the informer keeps, for the state: "" is all of an object.

@@ -138,8 +138,7 @@ func (i *Informer) moved(version string) {
 }
 
 // vanished takes in that an object is gone. final is its last state, nil if that was missed; where only a part was saved of
-// what listeners know, that part is told. version is the server's at that
-// change, empty if a list told of it.
+// what listeners know, that part is told. version is the server's at that change, empty if a list told of it.
 func (i *Informer) vanished(key delta.Key, final *object.Object, tree any, version string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
