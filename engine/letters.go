@@ -6,9 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
-	"github.com/informd/informd/plugins/handler"
 )
 
 // ErrNotFound is what errors wrap when there is no rule or dead letter of that name.
@@ -38,25 +36,6 @@ func (e *Engine) Letter(id string) (dispatch.Letter, error) {
 }
 
 func (e *Engine) hasLetters() bool { return e.durable == nil || e.taken.Load() }
-
-// LetterEvent is the event of a dead letter as the handler saw it the last time.
-func (e *Engine) LetterEvent(l dispatch.Letter) handler.Event {
-	change := l.Match.Delta
-	o := change.Object
-	ev := handler.Event{
-		ID: l.ID, Rule: l.Rule, Event: change.Type.String(), Attempt: l.Attempts, Resource: l.Resource,
-		Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion(),
-		Payload: l.Match.Payload,
-	}
-	if ev.Payload != nil {
-		return ev
-	}
-	ev.Object = o.JSON()
-	if change.Type == delta.Updated && change.Old != nil {
-		ev.Old = change.Old.JSON()
-	}
-	return ev
-}
 
 // RetryLetter has a dead letter delivered again, as dispatch.Lane.Redrive does. A letter that is not there is an error
 // that wraps ErrNotFound; one that cannot be delivered, as its rule is gone, stays where it is.

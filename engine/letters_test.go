@@ -70,7 +70,7 @@ func TestLetters(t *testing.T) {
 	if err != nil || one.Reason != "rejected: not today" || one.Attempts != 1 {
 		t.Errorf("got %+v, %v", one, err)
 	}
-	ev := e.LetterEvent(whole)
+	ev := whole.Event()
 	want := handler.Event{
 		ID: whole.ID, Rule: "whole", Event: "synced", Attempt: 1, Resource: handler.Resource{Version: "v1", Resource: "configmaps"},
 		Namespace: "shop", Name: "a", UID: ev.UID, ResourceVersion: ev.ResourceVersion, Object: whole.Match.Delta.Object.JSON(),
@@ -78,7 +78,7 @@ func TestLetters(t *testing.T) {
 	if diff := cmp.Diff(want, ev); diff != "" {
 		t.Error(diff)
 	}
-	if ev := e.LetterEvent(text); string(ev.Payload) != `"x"` || ev.Object != nil {
+	if ev := text.Event(); string(ev.Payload) != `"x"` || ev.Object != nil {
 		t.Errorf("with a payload the handler saw %+v", ev)
 	}
 

@@ -261,7 +261,7 @@ func TestALetterOfAnotherResourceIsNotRetried(t *testing.T) {
 			if err := e.RetryLetter(x.ID); err == nil || !strings.Contains(err.Error(), "v1/secrets now") {
 				t.Errorf("retry: %v", err)
 			}
-			if got := e.LetterEvent(x).Resource.Resource; got != "configmaps" {
+			if got := x.Event().Resource.Resource; got != "configmaps" {
 				t.Errorf("it is of %s", got)
 			}
 		}

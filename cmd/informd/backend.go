@@ -199,7 +199,7 @@ func (b *backend) Letter(id string) (control.Letter, error) {
 	if err != nil {
 		return control.Letter{}, notFound(err)
 	}
-	out, event := b.letter(l), b.engine.LetterEvent(l)
+	out, event := b.letter(l), l.Event()
 	out.Event = &event
 	return out, nil
 }

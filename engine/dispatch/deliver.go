@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -137,14 +138,22 @@ func (d *Dispatcher) bury(f *flight, v verdict, now time.Time) verdict {
 	return v
 }
 
-// event is what the handler sees of a delivery. It shares the bytes of the objects and of the payload.
+// event is what the handler sees of a delivery.
 func (l *Lane) event(d delivery) handler.Event {
-	change := d.match.Delta
+	return eventOf(d.match, l.rule, l.resource, d.attempts)
+}
+
+// Event is what the handler saw of the letter the last time.
+func (l Letter) Event() handler.Event { return eventOf(l.Match, l.Rule, l.Resource, l.Attempts) }
+
+// eventOf shares the bytes of the objects and of the payload.
+func eventOf(m rule.Match, name string, resource handler.Resource, attempt int) handler.Event {
+	change := m.Delta
 	o := change.Object
 	ev := handler.Event{
-		ID: change.ID(l.rule), Rule: l.rule, Event: change.Type.String(), Attempt: d.attempts, Resource: l.resource,
+		ID: change.ID(name), Rule: name, Event: change.Type.String(), Attempt: attempt, Resource: resource,
 		Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion(),
-		Payload: d.match.Payload,
+		Payload: m.Payload,
 	}
 	if ev.Payload != nil {
 		return ev
