@@ -89,6 +89,29 @@ type Handler struct {
 	Concurrency int
 	Timeout     time.Duration
 	Retry       Retry
+	User        string // a name, UID or UID:GID; "": the daemon's
+	Limits      Limits
+	Sandbox     *Sandbox // nil: none
+}
+
+// Limits bound what a handler takes; a zero is no limit.
+type Limits struct {
+	Memory    int64 // bytes
+	CPU       int64 // thousandths of a core
+	Files     int
+	Processes int
+}
+
+// Sandbox says what of the file system and the network is left to a handler.
+type Sandbox struct {
+	Read, Write []string // absolute; a relative path is joined with the manifest's folder
+	Network     Network
+}
+
+// Network is what can be reached; the zero Network is nothing.
+type Network struct {
+	All   bool
+	Ports []uint16
 }
 
 // Retry says how often and how soon a delivery is tried again.

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"time"
+
+	"github.com/informd/informd/plugins/host/confine"
 )
 
 // Spec says what to run and how to treat it. It is not modified after New.
@@ -18,7 +20,8 @@ type Spec struct {
 	// SHA256, if set, is the hexadecimal digest that the executable must have. The very file that was digested is
 	// executed, through a file descriptor, whatever becomes of its path meanwhile.
 	SHA256 string
-	// Env is the process's whole environment as KEY=VALUE, beside what the protocol adds.
+	// Env is the process's environment as KEY=VALUE. PATH, HOME and TMPDIR, unless they are in it, and what the protocol
+	// needs are added; nothing else is.
 	Env []string
 	// Dir is the working directory; empty: the daemon's.
 	Dir string
@@ -31,6 +34,8 @@ type Spec struct {
 	// DisableTLS leaves out the certificate that go-plugin offers. A handler that does not answer it with one of its
 	// own is spoken to without TLS in any case, behind the socket directory that only the daemon's user may enter.
 	DisableTLS bool
+	// Confine is what the process is to be confined to. What cannot be enforced here is a reason not to start it.
+	Confine confine.Spec
 	// Stdout, if set, is inherited by the process as file descriptor 3, named in INFORMD_STDOUT_FD. It stays the
 	// caller's.
 	Stdout *os.File
@@ -43,6 +48,9 @@ type Options struct {
 	// RunDir is where a private socket directory is made for each process. It is created with mode 0700 if it does
 	// not exist. Default: $XDG_RUNTIME_DIR, or the directory for temporary files.
 	RunDir string
+	// TempDir is where a private directory for temporary files is made for each process, and removed after it. It must
+	// exist. Default: the directory for temporary files.
+	TempDir string
 	// Version of informd, told to the handler.
 	Version string
 
