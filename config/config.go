@@ -98,13 +98,13 @@ type Handler struct {
 type Limits struct {
 	Memory    int64 // bytes
 	CPU       int64 // thousandths of a core
-	Files     int
-	Processes int
+	Files     int   // open, per process
+	Processes int   // and threads
 }
 
 // Sandbox says what of the file system and the network is left to a handler.
 type Sandbox struct {
-	Read, Write []string // absolute; a relative path is joined with the manifest's folder
+	Read, Write []string // clean; a relative path is joined with the manifest's folder
 	Network     Network
 }
 

@@ -29,7 +29,8 @@ const (
 
 func (r *reader) handler(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"command", "builtin", "sha256", "env", "config", "concurrency", "timeout", "retry")
+		"command", "builtin", "sha256", "env", "config", "concurrency", "timeout", "retry",
+		"user", "limits", "sandbox", "files", "network")
 	r.exactlyOne(spec)
 	h := Handler{
 		Name:        name.String(),
@@ -41,6 +42,9 @@ func (r *reader) handler(n, at *yaml.Node, name Text) {
 		Concurrency: r.integer(spec.get("concurrency"), "spec.concurrency", 1, maxConcurrency, defaultConcurrency),
 		Timeout:     r.duration(spec.get("timeout"), "spec.timeout", false, minTimeout, maxTimeout, defaultTimeout),
 		Retry:       r.retry(spec.get("retry"), spec.key["retry"]),
+		User:        r.user(spec.get("user")),
+		Limits:      r.limits(spec.get("limits"), spec.key["limits"]),
+		Sandbox:     r.sandbox(spec),
 	}
 	if builtin := spec.get("builtin"); builtin != nil {
 		if i := r.choice(builtin, "spec.builtin", builtins); !r.reported[builtin] {

@@ -16,6 +16,9 @@ func TestHostileInput(t *testing.T) {
 	handler := func(config string) string {
 		return "apiVersion: informd.dev/v1alpha1\nkind: Handler\nmetadata: {name: log}\nspec:\n  builtin: log\n  config: " + config
 	}
+	confining := func(fields string) string {
+		return "{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: log}, spec: {builtin: log, " + fields + "}}"
+	}
 	for name, c := range map[string]struct {
 		data string
 		want string // part of the report
@@ -45,6 +48,11 @@ func TestHostileInput(t *testing.T) {
 		"one long name":       {"kind: " + strings.Repeat("x", 1_000_000), `unknown kind "xxxxx`},
 		"question marks":      {strings.Repeat("? ", 100_000), "not YAML: exceeded max depth"},
 		"open quote":          {"a: '" + strings.Repeat("\n", 1_000_000), "a quote is not closed"},
+		"an exponent":         {confining("limits: {memory: 1e2147483647, cpu: 1E-2147483648}"), "spec.limits.memory must be an amount of memory"},
+		"many digits":         {confining("limits: {memory: " + strings.Repeat("9", 900_000) + "Mi}"), "spec.limits.memory must be an amount of memory"},
+		"many paths":          {confining("sandbox: true, files: {read: [" + strings.Repeat("~/a, ", 150_000) + "]}"), "… and 901 more"},
+		"many ports":          {confining("sandbox: true, network: [" + strings.Repeat("443, ", 150_000) + "]"), "… and 901 more"},
+		"a long user":         {confining("user: " + strings.Repeat("1", 900_000)), "spec.user must be"},
 		"bad references":      {strings.Repeat("{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: r}, spec: {source: aaaaaaaaaaaaaaaa, handler: bbbb}}\n---\n", 900), "… and "},
 	} {
 		t.Run(name, func(t *testing.T) {

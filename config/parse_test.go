@@ -38,6 +38,11 @@ spec:
   concurrency: 16
   timeout: 1m30s
   retry: {attempts: 3, backoff: 2s, maxBackoff: 1m}
+  user: nobody
+  limits: {memory: 256Mi, cpu: 500m, files: 256, processes: 64}
+  sandbox: true
+  files: {read: [/etc/oncall, ./templates], write: [/var/lib/oncall]}
+  network: [443, 53]
 ---
 apiVersion: informd.dev/v1alpha1
 kind: Rule                          # which changes, to whom
@@ -85,6 +90,13 @@ func TestEveryField(t *testing.T) {
 			Concurrency: 16,
 			Timeout:     90 * time.Second,
 			Retry:       Retry{Attempts: 3, Backoff: 2 * time.Second, MaxBackoff: time.Minute},
+			User:        "nobody",
+			Limits:      Limits{Memory: 256 << 20, CPU: 500, Files: 256, Processes: 64},
+			Sandbox: &Sandbox{
+				Read:    []string{"/etc/oncall", "rules/templates"},
+				Write:   []string{"/var/lib/oncall"},
+				Network: Network{Ports: []uint16{443, 53}},
+			},
 		}},
 		Rules: []Rule{{
 			Name:      "crash-looping",

@@ -195,6 +195,22 @@ func (r *reader) set(n *yaml.Node, name, what string, check func(string) string)
 	return out
 }
 
+// boolean reads true or false.
+func (r *reader) boolean(n *yaml.Node, what string) bool {
+	switch {
+	case n == nil || r.reported[n]:
+	case n.Kind != yaml.ScalarNode || n.ShortTag() != "!!bool":
+		is := describe(n)
+		if n.Kind == yaml.ScalarNode {
+			is = quote(n.Value)
+		}
+		r.mistake(n, "%s must be true or false, not %s", what, is)
+	default:
+		return strings.EqualFold(n.Value, "true") // the parser knows no other
+	}
+	return false
+}
+
 // integer reads a whole number within bounds.
 func (r *reader) integer(n *yaml.Node, what string, low, high, missing int) int {
 	if n == nil || r.reported[n] {
