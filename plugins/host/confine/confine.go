@@ -17,6 +17,8 @@ type Spec struct {
 	Network Network
 }
 
+func (s *Spec) zero() bool { return s.User == "" && s.Limits == (Limits{}) && !s.Sandbox }
+
 // Limits are bounds; a zero is none.
 type Limits struct {
 	Memory    int64 // bytes
@@ -29,4 +31,10 @@ type Limits struct {
 type Network struct {
 	All   bool
 	Ports []uint16 // ports that TCP connections may be made to, on any host. 53 allows UDP as well, for names
+}
+
+// Own is what the host adds to the paths of a sandbox, so that the handler can run at all. All are absolute and exist.
+type Own struct {
+	Read  []string // the executable, the working directory
+	Write []string // the socket directory, the temporary directory
 }
