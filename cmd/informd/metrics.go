@@ -152,7 +152,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	for _, h := range c.handlers.hosts {
 		s := h.Status()
 		counter(handlerRestarts, uint64(s.Restarts), h.name)
-		gauge(handlerReady, boolean(s.State == host.Ready), h.name)
+		gauge(handlerReady, boolean(s.State == host.Running), h.name)
 	}
 	gauge(deadLetters, float64(status.DeadLetters.Letters))
 	counter(deadDropped, status.DeadLetters.Dropped)

@@ -22,6 +22,7 @@ type deliveries struct {
 	mu       sync.Mutex
 	stopped  error               // set by stop: nothing is delivered any more
 	attached bool                // there is a process to send to
+	held     chan struct{}       // not nil: nothing more is sent to it; closed once nothing is with it
 	window   window              // of that process
 	waiting  fifo                // not sent; as many as callers submit
 	sent     fifo                // sent and not answered, oldest first, so that deadlines ascend; within the window
@@ -112,9 +113,20 @@ func (d *deliveries) giveUp(c *call, why error) {
 // attach begins a stream to a new process.
 func (d *deliveries) attach(w window) {
 	d.mu.Lock()
-	d.attached, d.window, d.seq = true, w, 0
+	d.attached, d.window, d.seq, d.held = true, w, 0, nil
 	d.mu.Unlock()
 	d.kick()
+}
+
+// hold sends nothing more to the process. The channel is closed once all that it was sent has an outcome.
+func (d *deliveries) hold() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.held = make(chan struct{})
+	if d.sent.n == 0 {
+		close(d.held)
+	}
+	return d.held
 }
 
 // detach ends the stream. Callers whose event was sent and not answered get err; their sequence numbers are returned.
@@ -159,7 +171,7 @@ func (d *deliveries) take(now time.Time) *batch {
 	d.cancels = nil
 	deadline := now.Add(d.limit)
 	size := int64(0)
-	for c := d.waiting.head; c != nil; c = d.waiting.head {
+	for c := d.waiting.head; c != nil && d.held == nil; c = d.waiting.head {
 		if d.sent.n >= d.window.events || d.sent.n > 0 && d.bytes+c.size > d.window.bytes {
 			break
 		}
@@ -254,6 +266,9 @@ func (d *deliveries) release(c *call) {
 	d.sent.remove(c)
 	delete(d.bySeq, c.seq)
 	d.bytes -= c.size
+	if d.held != nil && d.sent.n == 0 {
+		close(d.held)
+	}
 }
 
 func (d *deliveries) kick() {

@@ -2,10 +2,8 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -14,13 +12,19 @@ import (
 
 // Host runs one handler. It is itself a [handler.Handler].
 type Host struct {
-	spec       Spec
+	name       string
 	opts       Options
 	log        *slog.Logger
 	deliveries *deliveries
+	takeovers  chan *takeover // from Reload to Run; not buffered
+	reloading  chan struct{}  // holds one token while a Reload is under way
+	ended      chan struct{}  // closed when Run returns
+	endings    sync.WaitGroup // processes that were replaced and have not ended yet
 
 	mu     sync.Mutex
+	spec   Spec
 	status Status
+	crash  failures
 	ready  chan struct{} // closed while a process takes events
 }
 
@@ -31,23 +35,33 @@ type State string
 
 // The states of a Host.
 const (
-	Idle     State = "idle"     // Run has not begun
-	Starting State = "starting" // a process is being launched, described and configured
-	Ready    State = "ready"    // a process takes events
-	Refused  State = "refused"  // the handler refused its config; it is asked again now and then
-	Failed   State = "failed"   // the process could not be started, or ended; it is launched again after a pause
-	Stopped  State = "stopped"  // Run has returned
+	Idle       State = "idle"        // Run has not begun
+	Starting   State = "starting"    // a process is being launched, described and configured
+	Running    State = "running"     // a process takes events
+	Wedged     State = "wedged"      // a process gave no answer to a health check; if it gives none to the next it is ended
+	BackingOff State = "backing off" // the process could not be started, or ended; it is launched again after a pause
+	Refused    State = "refused"     // the handler refused its config, or cannot be confined as asked; it is tried again now and then
+	Stopped    State = "stopped"     // Run has returned
 )
+
+// States are all of them, in the order of a handler's life.
+func States() []State {
+	return []State{Idle, Starting, Running, Wedged, BackingOff, Refused, Stopped}
+}
 
 // Status is what there is to say of a handler at one moment.
 type Status struct {
 	State    State
-	Reason   string      // why it is refused or failed, for the operator
+	Reason   string      // why it is wedged, backing off or refused, for the operator
 	Since    time.Time   // when it came to be in this state
-	Problem  string      // what a ready handler says of its health; empty if it is well
+	Next     time.Time   // when it is launched again, if it is backing off or refused
+	Problem  string      // what a running handler says of its health; empty if it is well
 	Handler  Description // of the last process that described itself
-	PID      int         // of the process; 0 if none is ready
-	Restarts int         // launches after the first
+	Confined string      // what the last process that was launched is confined to; empty for nothing
+	PID      int         // of the process; 0 if none is running
+	Restarts int         // launches after the first, those by Reload included
+	Failures int         // that count towards the pause before the next launch; see Options.BackoffDecay
+	LastLog  []string    // the last lines on standard error of the last process that failed, the oldest first; at most 10 of 200 bytes
 	Waiting  int         // events that wait for room or for a process
 	InFlight int         // events that are with the process
 	Counts   Counts
@@ -57,11 +71,16 @@ type Status struct {
 func New(spec Spec, opts Options) *Host {
 	spec, opts = spec.withDefaults(), opts.withDefaults()
 	return &Host{
+		name:       spec.Name,
 		spec:       spec,
 		opts:       opts,
 		log:        opts.Logger.With("handler", spec.Name),
 		deliveries: newDeliveries(spec.Timeout),
+		takeovers:  make(chan *takeover),
+		reloading:  make(chan struct{}, 1),
+		ended:      make(chan struct{}),
 		status:     Status{State: Idle, Since: time.Now()},
+		crash:      newFailures(opts.BackoffMin, opts.BackoffMax, opts.BackoffDecay),
 		ready:      make(chan struct{}),
 	}
 }
@@ -115,68 +134,10 @@ func limit(spec Spec, desc Description) int {
 func (h *Host) Status() Status {
 	h.mu.Lock()
 	s := h.status
+	s.Failures = h.crash.count(time.Now())
 	h.mu.Unlock()
 	s.Waiting, s.InFlight, s.Counts = h.deliveries.stats()
 	return s
-}
-
-// Run keeps the handler running until ctx ends; then it drains and ends the process. It returns when all is gone, and
-// always nil: whatever goes wrong with a handler is a state of it. Run is called once.
-func (h *Host) Run(ctx context.Context) error {
-	failures := backoff{min: h.opts.BackoffMin, max: h.opts.BackoffMax}
-	refusals := backoff{min: h.opts.RefusedMin, max: h.opts.RefusedMax}
-	complaints := complaints{log: h.log}
-	for launches := 0; ctx.Err() == nil; launches++ {
-		h.set(func(s *Status) { s.State, s.Restarts = Starting, launches })
-		wellFor, err := h.runOnce(ctx, &complaints)
-		if err == nil {
-			break
-		}
-		if wellFor >= h.opts.BackoffReset {
-			failures.reset()
-		}
-		state, pause := Failed, time.Duration(0)
-		if _, ok := errors.AsType[*RefusedError](err); ok {
-			state, pause = Refused, refusals.next()
-		} else {
-			pause = failures.next()
-			refusals.reset()
-		}
-		h.set(func(s *Status) { s.State, s.Reason = state, err.Error() })
-		complaints.about(err, pause, time.Now())
-		sleep(ctx, pause)
-	}
-	h.set(func(s *Status) { s.State, s.Reason = Stopped, "" })
-	h.deliveries.stop(fmt.Errorf("%s: %w", h.spec.Name, errStopped))
-	return nil
-}
-
-// runOnce runs one process. It returns nil when ctx ended, and else why the process is gone and how long it was ready.
-func (h *Host) runOnce(ctx context.Context, complaints *complaints) (wellFor time.Duration, err error) {
-	s, err := launch(ctx, h.spec, h.opts, h.log)
-	if err != nil {
-		if ctx.Err() != nil {
-			return 0, nil
-		}
-		return 0, err
-	}
-	began := time.Now()
-	h.set(func(st *Status) {
-		st.State, st.Reason, st.Problem = Ready, "", ""
-		st.Handler, st.PID = s.desc, s.pid()
-	})
-	h.log.Info("handler ready", s.desc.attrs("pid", s.pid())...)
-
-	st := &stream{session: s, deliveries: h.deliveries, health: h.health}
-	if err = st.deliver(ctx); err != nil {
-		s.end(0)
-	} else {
-		s.end(h.opts.StopTimeout)
-	}
-	if wellFor = time.Since(began); wellFor >= h.opts.BackoffReset {
-		complaints.forget()
-	}
-	return wellFor, err
 }
 
 // set changes the status.
@@ -190,25 +151,16 @@ func (h *Host) set(change func(*Status)) {
 		return
 	}
 	h.status.Since = time.Now()
-	switch {
-	case now == Ready:
+	if now == Running {
 		close(h.ready)
-	case was == Ready:
+	} else if was == Running {
 		h.ready = make(chan struct{})
+	}
+	if now != Running && now != Wedged {
 		h.status.PID, h.status.Problem = 0, ""
 	}
-}
-
-// health notes what the handler says of its health, and logs a change.
-func (h *Host) health(problem string) {
-	was := ""
-	h.set(func(s *Status) { was, s.Problem = s.Problem, problem })
-	switch {
-	case problem == was:
-	case problem == "":
-		h.log.Info("handler is well again")
-	default:
-		h.log.Warn("handler reports a problem", "problem", problem)
+	if now != BackingOff && now != Refused {
+		h.status.Next = time.Time{}
 	}
 }
 
@@ -222,58 +174,4 @@ func Try(ctx context.Context, spec Spec, opts Options) (Description, error) {
 	}
 	s.end(opts.StopTimeout)
 	return s.desc, nil
-}
-
-// backoff is a pause that doubles from min to max.
-type backoff struct {
-	min, max time.Duration
-	last     time.Duration
-}
-
-// next returns the next pause, up to a fifth shorter or longer: handlers that fail together do not come back together.
-func (b *backoff) next() time.Duration {
-	b.last = min(max(2*b.last, b.min), b.max)
-	return time.Duration(float64(b.last) * (0.8 + 0.4*rand.Float64()))
-}
-
-func (b *backoff) reset() { b.last = 0 }
-
-// complaints logs failures: a new one at once, the same one again only after a while, which doubles from a minute to an
-// hour. Whatever is left out is in the status, and counted.
-type complaints struct {
-	log   *slog.Logger
-	last  string
-	again time.Time
-	pause time.Duration
-	quiet int // since the last line
-}
-
-func (c *complaints) about(err error, pause time.Duration, now time.Time) {
-	text := err.Error()
-	if e, ok := errors.AsType[*exitError](err); ok {
-		text = e.ending.Error() // its last words may hold the time
-	}
-	if text == c.last && now.Before(c.again) {
-		c.quiet++
-		return
-	}
-	if text != c.last {
-		c.pause = 0
-	}
-	c.pause = min(max(2*c.pause, time.Minute), time.Hour)
-	c.last, c.again = text, now.Add(c.pause)
-	c.log.Error("handler failed", "error", err, "next", pause.Round(time.Millisecond), "unreported", c.quiet)
-	c.quiet = 0
-}
-
-func (c *complaints) forget() { *c = complaints{log: c.log} }
-
-// sleep waits for d or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

@@ -53,7 +53,7 @@ func TestAnswers(t *testing.T) {
 	if diff := cmp.Diff(sent, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := h.Status(); got.State != host.Ready || got.Handler.Name != "echo" || got.Handler.Version != "1.2.3" || got.PID == 0 ||
+	if got := h.Status(); got.State != host.Running || got.Handler.Name != "echo" || got.Handler.Version != "1.2.3" || got.PID == 0 ||
 		got.Counts.Sent != 5 || got.Counts.Answered != 5 {
 		t.Errorf("status: %+v", got)
 	}

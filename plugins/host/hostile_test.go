@@ -196,7 +196,7 @@ func TestLost(t *testing.T) {
 			if !errors.Is(err, handler.ErrLost) || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want …%s…", err, want)
 			}
-			waitFor(t, "a restart", func() bool { s := h.Status(); return s.Restarts > 0 && s.State == host.Ready })
+			waitFor(t, "a restart", func() bool { s := h.Status(); return s.Restarts > 0 && s.State == host.Running })
 		})
 	}
 	for mode, want := range map[string]string{
@@ -248,7 +248,7 @@ func TestStopped(t *testing.T) {
 	if _, err := h.Handle(t.Context(), pod("x")); !errors.Is(err, handler.ErrLost) || !strings.Contains(err.Error(), "it hangs") {
 		t.Errorf("got %v", err)
 	}
-	waitFor(t, "another process", func() bool { s := h.Status(); return s.State == host.Ready && s.PID != pid })
+	waitFor(t, "another process", func() bool { s := h.Status(); return s.State == host.Running && s.PID != pid })
 }
 
 func TestHangsInHealth(t *testing.T) {
@@ -266,7 +266,7 @@ func TestHealthStatus(t *testing.T) {
 	if _, err := h.Handle(t.Context(), pod("x")); err != nil {
 		t.Error(err)
 	}
-	if s := h.Status(); s.Restarts != 0 || s.State != host.Ready {
+	if s := h.Status(); s.Restarts != 0 || s.State != host.Running {
 		t.Errorf("%+v", s)
 	}
 }
@@ -429,7 +429,7 @@ func TestGrandchildren(t *testing.T) {
 	if err := syscall.Kill(h.Status().PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the failure", func() bool { return h.Status().State == host.Failed })
+	waitFor(t, "the failure", func() bool { return h.Status().State == host.BackingOff })
 	waitFor(t, "the grandchild's end", func() bool { return gone(child) })
 
 	h = start(t, spec("escaped-grandchild"), host.Options{})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,9 +23,13 @@ type logs struct {
 	syncStderr *lines
 
 	mu    sync.Mutex
-	panic bool   // the lines that follow belong to a stack trace
-	last  string // the last line on standard error, or the first of a stack trace
+	panic bool     // the lines that follow belong to a stack trace
+	last  string   // the last line on standard error, or the first of a stack trace
+	lines []string // the last lines on standard error, at most maxLastLines
 }
+
+// maxLastLines is how many lines of a process that failed are kept.
+const maxLastLines = 10
 
 func newLogs(log *slog.Logger, burst, rate int) *logs {
 	l := &logs{log: log, bucket: newBucket(burst, rate)}
@@ -32,9 +37,14 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 		passed := l.emit(line, cut)
 		l.mu.Lock()
 		defer l.mu.Unlock()
+		words := lastWords(line)
 		if !l.panic || l.last == "" || isPanic(string(line)) {
-			l.last = lastWords(line)
+			l.last = words
 		}
+		if len(l.lines) == maxLastLines {
+			l.lines = slices.Delete(l.lines, 0, 1)
+		}
+		l.lines = append(l.lines, words)
 		return passed
 	}}
 	l.stdout = &lines{emit: l.emit}
@@ -57,6 +67,13 @@ func (l *logs) lastError() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last
+}
+
+// lastLines are the last lines on standard error, the oldest first.
+func (l *logs) lastLines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines)
 }
 
 // end tells of lines that did not pass. The process is gone.

@@ -50,9 +50,17 @@ func launch(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*se
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, err
+		return nil, s.failed(err)
 	}
 	return s, nil
+}
+
+// failed adds to err what the process wrote last.
+func (s *session) failed(err error) error {
+	if lines := s.logs.lastLines(); len(lines) > 0 {
+		return &processError{err, lines}
+	}
+	return err
 }
 
 func (s *session) begin(ctx context.Context, dir string) error {
@@ -234,6 +242,9 @@ func (s *session) explain(call string, limit time.Duration, err error) error {
 }
 
 func (s *session) pid() int { return s.run.process().pid }
+
+// confined says what the process is confined to.
+func (s *session) confined() string { return "" }
 
 // endGrace is how long the end of a killed process is waited for.
 const endGrace = 10 * time.Second

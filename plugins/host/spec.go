@@ -64,7 +64,7 @@ type Options struct {
 
 	BackoffMin    time.Duration // pause after a first failure, doubled for each further one; default 200 ms
 	BackoffMax    time.Duration // default 30 s
-	BackoffReset  time.Duration // a process that was ready this long has earned the first pause again; default 1 min
+	BackoffDecay  time.Duration // a process that runs this long has made good for one failure; default 1 min
 	RefusedMin    time.Duration // pause after a refused config, doubled likewise; default 1 min
 	RefusedMax    time.Duration // default 10 min
 	LogLinesBurst int           // log lines of one process that pass at once; default 1000
@@ -90,7 +90,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.StopTimeout, 2*time.Second)
 	setDefault(&o.BackoffMin, 200*time.Millisecond)
 	setDefault(&o.BackoffMax, 30*time.Second)
-	setDefault(&o.BackoffReset, time.Minute)
+	setDefault(&o.BackoffDecay, time.Minute)
 	setDefault(&o.RefusedMin, time.Minute)
 	setDefault(&o.RefusedMax, 10*time.Minute)
 	setDefault(&o.LogLinesBurst, 1000)

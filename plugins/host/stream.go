@@ -21,44 +21,61 @@ import (
 type stream struct {
 	*session
 	deliveries *deliveries
+	began      func()               // called when events are taken
 	health     func(problem string) // told what the handler says of its health; "" is healthy
+	wedged     func(reason string)  // told that it gives no answers, and why; "" is that it does
 	grpc       handlerpb.Handler_DeliverClient
 	answers    []outcome // receive's; empty between messages
 }
 
-// deliver runs the stream until ctx ends, and drains then (nil), or until the process is of no use any more (an error
-// that says why). Callers whose events are with the process then get handler.ErrLost.
-func (s *stream) deliver(ctx context.Context) error {
+// deliver runs the stream until ctx ends or another process is to take over, and drains then (nil), or until the process
+// is of no use any more (an error that says why). Callers whose events are with the process then get handler.ErrLost.
+// next is the process that is to take over, if there is one. drained tells that this one has let go of everything.
+func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next *takeover, drained bool, err error) {
 	whole, abort := context.WithCancel(context.WithoutCancel(ctx)) // it outlives ctx by the drain
 	defer abort()
-	var err error
 	if s.grpc, err = s.api.Deliver(whole, grpc.ForceCodecV2(protoCodec)); err != nil {
-		return s.explain("deliver", 0, err)
+		return nil, false, s.explain("deliver", 0, err)
 	}
 	s.deliveries.attach(s.window())
+	s.began()
 
-	g, working := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.send(ctx, working) })
+	serving, finish := context.WithCancel(ctx)
+	defer finish()
+	g, working := errgroup.WithContext(serving)
+	g.Go(func() error { return s.send(serving, working) })
 	g.Go(func() error { return s.receive(working) })
 	g.Go(func() error { return s.expire(working) })
 	g.Go(func() error { return s.checkHealth(working) })
-	<-working.Done()
-	if ctx.Err() == nil {
+	why := errStopping
+	select {
+	case <-working.Done():
+	case next = <-takeovers:
+		why = errSuperseded
+		select {
+		case <-s.deliveries.hold(): // every event has an answer, or is past its time limit
+		case <-working.Done():
+		}
+		if working.Err() == nil {
+			finish()
+		}
+	}
+	if serving.Err() == nil {
 		abort()
 		err := g.Wait()
 		s.deliveries.detach(lost(err))
-		return err
+		return next, false, err
 	}
 
 	drain, cancel := context.WithTimeout(whole, s.opts.DrainTimeout)
 	defer cancel()
 	context.AfterFunc(drain, abort)
 	_ = g.Wait() // the handler lets go of its last events
-	s.deliveries.detach(lost(errStopping))
+	s.deliveries.detach(lost(why))
 	if _, err := s.api.Drain(drain, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
 		s.log.Warn("handler did not drain", "error", s.explain("drain", s.opts.DrainTimeout, err))
 	}
-	return nil
+	return next, drain.Err() == nil, nil
 }
 
 // errStopping is why events are lost at the end of a Host's run. Whoever ends it lets deliveries finish before.
@@ -191,7 +208,8 @@ func (s *stream) expire(working context.Context) error {
 // maxMisses is how many health checks in a row a process may leave without an answer.
 const maxMisses = 2
 
-// checkHealth asks the process regularly how it is. That it answers at all is what matters: one that does not hangs.
+// checkHealth asks the process regularly how it is. That it answers at all is what matters: one that does not is wedged, is
+// asked again at once, and ended if it misses that too.
 func (s *stream) checkHealth(working context.Context) error {
 	ticker := time.NewTicker(s.opts.HealthInterval)
 	defer ticker.Stop()
@@ -202,11 +220,14 @@ func (s *stream) checkHealth(working context.Context) error {
 			return nil
 		case err == nil:
 			misses = 0
+			s.wedged("")
 			s.health(problem)
 		default:
 			if misses++; misses == maxMisses {
 				return fmt.Errorf("it hangs: %d health checks in a row had no answer within %v", maxMisses, s.opts.HealthTimeout)
 			}
+			s.wedged(fmt.Sprintf("a health check had no answer within %v", s.opts.HealthTimeout))
+			continue
 		}
 		select {
 		case <-working.Done():
@@ -218,7 +239,7 @@ func (s *stream) checkHealth(working context.Context) error {
 
 // askHealth returns an error only if there was no answer in time; a handler that knows no Health is healthy. Whether the
 // connection broke is for receive to find out.
-func (s *stream) askHealth(ctx context.Context) (problem string, err error) {
+func (s *session) askHealth(ctx context.Context) (problem string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.HealthTimeout)
 	defer cancel()
 	resp, err := s.api.Health(ctx, &handlerpb.HealthRequest{})

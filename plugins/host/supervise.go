@@ -1,0 +1,169 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Run keeps the handler running until ctx ends; then it drains and ends the process. It returns when all is gone, and
+// always nil: whatever goes wrong with a handler is a state of it. Run is called once.
+func (h *Host) Run(ctx context.Context) error {
+	refusals := failures{min: h.opts.RefusedMin, max: h.opts.RefusedMax}
+	complaints := complaints{log: h.log}
+	var next *takeover
+	for launches := 0; ctx.Err() == nil; launches++ {
+		h.set(func(s *Status) { s.Restarts = launches })
+		var err error
+		if next, err = h.runOnce(ctx, next, &complaints); err == nil {
+			continue // ctx ended, or there is a process to go on with
+		}
+		state, pause := BackingOff, time.Duration(0)
+		if refused(err) {
+			state, pause = Refused, refusals.next()
+		} else {
+			h.mu.Lock()
+			pause = h.crash.next()
+			h.mu.Unlock()
+			refusals.n = 0
+		}
+		h.set(func(s *Status) {
+			s.State, s.Reason, s.LastLog, s.Next = state, err.Error(), lastLog(err), time.Now().Add(pause)
+		})
+		complaints.about(err, pause, time.Now())
+		if next == nil {
+			next = h.pause(ctx, pause)
+		}
+	}
+	if next != nil {
+		next.abandon(h.stoppedError())
+	}
+	h.endings.Wait()
+	h.set(func(s *Status) { s.State, s.Reason = Stopped, "" })
+	close(h.ended)
+	h.deliveries.stop(h.stoppedError())
+	return nil
+}
+
+func (h *Host) stoppedError() error { return fmt.Errorf("%s: %w", h.name, errStopped) }
+
+// refused tells a handler that will not run as it is configured from one that fails.
+func refused(err error) bool {
+	_, ok := errors.AsType[*RefusedError](err)
+	return ok
+}
+
+// runOnce runs one process, that of from if there is one. It returns nil when ctx ended or another process takes over,
+// which it returns, and else why the process is gone.
+func (h *Host) runOnce(ctx context.Context, from *takeover, complaints *complaints) (next *takeover, err error) {
+	s, err := h.session(ctx, from)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, nil
+		}
+		return nil, err
+	}
+	began := time.Now()
+	h.mu.Lock()
+	h.crash.well(began)
+	h.mu.Unlock()
+	h.set(func(st *Status) {
+		st.State, st.Reason, st.Problem = Running, "", ""
+		st.Handler, st.Confined, st.PID = s.desc, s.confined(), s.pid()
+	})
+	attrs := s.desc.attrs("pid", s.pid())
+	if confined := s.confined(); confined != "" {
+		attrs = append(attrs, "confined", confined)
+	}
+	h.log.Info("handler ready", attrs...)
+
+	st := &stream{session: s, deliveries: h.deliveries, began: func() { from.report(nil) }, health: h.health, wedged: h.wedged}
+	next, drained, err := st.deliver(ctx, h.takeovers)
+	from.report(err) // it may not have come to take events
+	h.mu.Lock()
+	h.crash.ended(time.Now())
+	h.mu.Unlock()
+	switch {
+	case err != nil:
+		s.end(0)
+		err = s.failed(err)
+	case next != nil && drained: // it has let go of everything; how it ends concerns nobody
+		h.endings.Go(func() { s.end(h.opts.StopTimeout) })
+	default:
+		s.end(h.opts.StopTimeout)
+	}
+	if time.Since(began) >= h.opts.BackoffDecay {
+		complaints.forget()
+	}
+	return next, err
+}
+
+// session is the process to run now: that of a takeover, or a new one.
+func (h *Host) session(ctx context.Context, from *takeover) (*session, error) {
+	if from != nil {
+		h.mu.Lock()
+		h.spec = from.session.spec
+		h.mu.Unlock()
+		return from.session, nil
+	}
+	h.set(func(s *Status) { s.State = Starting })
+	h.mu.Lock()
+	spec := h.spec
+	h.mu.Unlock()
+	return launch(ctx, spec, h.opts, h.log)
+}
+
+// pause waits for d, for the end of ctx, or for a process to take over, which it returns.
+func (h *Host) pause(ctx context.Context, d time.Duration) *takeover {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case t := <-h.takeovers:
+		return t
+	}
+	return nil
+}
+
+// health notes what the handler says of its health, and logs a change.
+func (h *Host) health(problem string) {
+	was := ""
+	h.set(func(s *Status) { was, s.Problem = s.Problem, problem })
+	switch {
+	case problem == was:
+	case problem == "":
+		h.log.Info("handler is well again")
+	default:
+		h.log.Warn("handler reports a problem", "problem", problem)
+	}
+}
+
+// wedged notes that the process gives no answers, or that it does again.
+func (h *Host) wedged(reason string) {
+	was := Running
+	h.set(func(s *Status) {
+		was = s.State
+		s.State, s.Reason = Running, ""
+		if reason != "" {
+			s.State, s.Reason = Wedged, reason
+		}
+	})
+	switch {
+	case reason != "" && was == Running:
+		h.log.Warn("handler is wedged", "reason", reason)
+	case reason == "" && was == Wedged:
+		h.log.Info("handler answers again")
+	}
+}
+
+// sleep waits for d or for the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
