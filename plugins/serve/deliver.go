@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -176,7 +177,7 @@ func (d *delivery) handleNext() {
 	returned := false
 	defer func() {
 		if !returned { // Handle ended the goroutine, which is left to die; others see to the answer
-			d.finish(c, retry("the handler ended the goroutine that it was called in"))
+			d.finish(c, retry(goexit))
 			d.unlock()
 		}
 	}()
@@ -185,18 +186,28 @@ func (d *delivery) handleNext() {
 	d.finish(c, a)
 }
 
-// handle calls the handler for one event and has an answer in every case, also when the call panics. A cancelled event is
-// answered too: it tells informd that the handler has let go of it.
-func (d *delivery) handle(c *call) (a *handlerpb.Answer) {
+// handle has one event handled. A cancelled event is answered too: it tells informd that the handler has let go of it.
+func (d *delivery) handle(c *call) *handlerpb.Answer {
 	defer c.ctx.end()
+	_, a := handle(&c.ctx, d.handler, c.event.Event)
+	return a
+}
+
+// handle calls the handler for one event and has an answer in every case, also when the call panics; and the actions in
+// it, if it is done.
+func handle(ctx context.Context, h handler.Handler, ev handler.Event) (actions []handler.Action, a *handlerpb.Answer) {
 	defer func() {
 		if v := recover(); v != nil {
 			logPanic("Handle", v)
 			a = retry(panicReason(v))
 		}
 	}()
-	return answer(d.handler.Handle(&c.ctx, c.event.Event))
+	said, err := h.Handle(ctx, ev)
+	return said.Actions, answer(said, err)
 }
+
+// goexit is why an event is retried whose call of Handle never returned.
+const goexit = "the handler ended the goroutine that it was called in"
 
 // finish answers an event that was handled, and locks d.mu. The object is free before informd can hear of it and send
 // the next of its events.

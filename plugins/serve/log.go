@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"os"
@@ -11,11 +12,53 @@ import (
 // logHandler writes one JSON object per line in the shape of hclog, which informd (and any other go-plugin host) reads:
 // {"@level":"info","@message":"…","@timestamp":"…", …}. Below the level that informd shows, nothing is written.
 func logHandler(w io.Writer) slog.Handler {
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: logLevel(), ReplaceAttr: hclogShape})
+}
+
+// logLevel is the least level that is shown.
+func logLevel() slog.Level {
 	level := slog.LevelInfo
 	if text := os.Getenv(handlerpb.EnvLogLevel); text != "" {
 		_ = level.UnmarshalText([]byte(text)) // one that is not known leaves info
 	}
-	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: hclogShape})
+	return level
+}
+
+// readableLog writes text for a person who runs the handler by hand: slog's, with stacks below their lines.
+func readableLog(w io.Writer) slog.Handler {
+	return stacksBelow{slog.NewTextHandler(w, &slog.HandlerOptions{Level: logLevel()}), w}
+}
+
+// stacksBelow is a slog.Handler that writes the stack of a panic as it is, instead of within the line.
+type stacksBelow struct {
+	slog.Handler
+	w io.Writer
+}
+
+func (h stacksBelow) Handle(ctx context.Context, r slog.Record) error {
+	line := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	var stack string
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == stackKey && a.Value.Kind() == slog.KindString {
+			stack = a.Value.String()
+		} else {
+			line.AddAttrs(a)
+		}
+		return true
+	})
+	err := h.Handler.Handle(ctx, line)
+	if stack != "" {
+		_, _ = io.WriteString(h.w, stack)
+	}
+	return err
+}
+
+func (h stacksBelow) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return stacksBelow{h.Handler.WithAttrs(attrs), h.w}
+}
+
+func (h stacksBelow) WithGroup(name string) slog.Handler {
+	return stacksBelow{h.Handler.WithGroup(name), h.w}
 }
 
 // hclogShape renames slog's own attributes. One of the handler's that happens to have the same name keeps it where its

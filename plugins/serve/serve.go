@@ -39,9 +39,16 @@ import (
 //
 // Standard output belongs to the protocol until Main has begun: do not print before.
 //
-// Started by hand, by anything but informd, Main explains what the program is and exits with status 1.
+// Started by hand, by anything but informd, Main explains what the program is and exits with status 1; unless
+// INFORMD_EVENTS names a file of events, or is - for standard input: then it handles these as it would under informd,
+// writes what becomes of each to standard output, one JSON object per line, and logs to standard error as text.
+// INFORMD_CONFIG names a file with the config as JSON, INFORMD_TIMEOUT is the time limit of an event (default 30s; 0 is
+// none). The exit status is 0 if all events were done, 1 if some were not, 2 if the input or the config is wrong.
 func Main(h handler.Handler) {
 	name := filepath.Base(os.Args[0])
+	if !Hosted() && os.Getenv(envEvents) != "" {
+		mainByHand(h, name)
+	}
 	if !Hosted() {
 		fmt.Fprintf(os.Stderr, byHand, name)
 		os.Exit(1)
@@ -91,6 +98,12 @@ itself. To use it, name it in a manifest:
     command: [/path/to/%[1]s]
 
 To see whether it starts and accepts its config:  informd check --handlers -f MANIFEST
+
+To try or debug it without informd, give it events (what informd's log builtin writes) and its config as JSON:
+
+  INFORMD_EVENTS=events.jsonl INFORMD_CONFIG=config.json %[1]s
+
+INFORMD_EVENTS=- reads standard input. INFORMD_TIMEOUT=0 takes away the time limit, for a debugger.
 `
 
 // newServer makes go-plugin's gRPC server, with room for the largest event and without an author's panic ending the

@@ -133,6 +133,31 @@ func TestUnaryPanic(t *testing.T) {
 }
 
 // Lines have hclog's shape, whatever attributes they have.
+// The line of a panic is one that informd takes whole, however deep the stack.
+func TestDeepPanic(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	var log bytes.Buffer
+	slog.SetDefault(slog.New(logHandler(&log)))
+	var dig func(depth int) int
+	dig = func(depth int) int {
+		if depth == 0 {
+			panic(strings.Repeat("x", 5000))
+		}
+		return dig(depth-1) + 1
+	}
+	handle(t.Context(), handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
+		dig(1000)
+		return handler.Answer{}, nil
+	}), handler.Event{})
+	var line struct {
+		Level string `json:"@level"`
+		Stack string `json:"stack"`
+	}
+	if err := json.Unmarshal(log.Bytes(), &line); err != nil || log.Len() > 8<<10 || line.Level != "error" || !strings.Contains(line.Stack, "serve_test.go") {
+		t.Errorf("%d bytes, %v: %s", log.Len(), err, log.String())
+	}
+}
+
 func TestLogShape(t *testing.T) {
 	t.Setenv(handlerpb.EnvLogLevel, "DEBUG")
 	var buf bytes.Buffer

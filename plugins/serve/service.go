@@ -176,5 +176,13 @@ func recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next
 
 // logPanic writes a panic to the handler's own log, with its stack.
 func logPanic(in string, v any) {
-	slog.Error("panic", "in", in, "value", bounded(fmt.Sprint(v), handlerpb.MaxReasonBytes), "stack", string(debug.Stack()))
+	stack := bounded(string(debug.Stack()), maxStack)
+	slog.Error("panic", "in", in, "value", bounded(fmt.Sprint(v), handlerpb.MaxReasonBytes), stackKey, stack)
 }
+
+const (
+	stackKey = "stack"
+	// maxStack keeps a panic's line below the 8 KiB at which informd cuts lines: one that is cut is no JSON any more, and
+	// loses its level. The innermost calls come first.
+	maxStack = 6 << 10
+)

@@ -1,0 +1,146 @@
+package serve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+// What a handler that is run by hand takes from its environment, for its arguments are its own.
+const (
+	envEvents  = "INFORMD_EVENTS"  // the file to read events from; - is standard input
+	envConfig  = "INFORMD_CONFIG"  // the file with the config, as JSON; none: no config
+	envTimeout = "INFORMD_TIMEOUT" // the time limit of an event; 0 is none
+)
+
+// The statuses that a handler that is run by hand ends with.
+const (
+	allDone   = 0
+	notDone   = 1 // of some events
+	badOrders = 2 // the events, the config or the environment are wrong
+)
+
+const (
+	handConcurrency = 8 // as many events at once as a manifest allows by default, if the handler does not ask for fewer
+	handTimeout     = 30 * time.Second
+)
+
+// handleByHand runs h without informd: it plays informd's part for the events of a file, and writes what becomes of each to
+// out. It returns the status to exit with, when all that it began has ended but for calls of Handle that do not return.
+func handleByHand(ctx context.Context, h handler.Handler, name string, out io.Writer) int {
+	s := &service{handler: h, name: name}
+	failed, err := runByHand(ctx, s, out)
+	s.drainOnce()
+	switch {
+	case err != nil:
+		slog.Error(err.Error())
+		return badOrders
+	case failed:
+		return notDone
+	}
+	return allDone
+}
+
+// mainByHand is handleByHand for a whole process, which it ends.
+func mainByHand(h handler.Handler, name string) {
+	// What the handler prints belongs to its log, as it does under informd; standard output is for the answers alone.
+	out := os.Stdout
+	os.Stdout = os.Stderr
+	slog.SetDefault(slog.New(readableLog(os.Stderr)))
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal does what it always does
+	os.Exit(handleByHand(ctx, h, name, out))
+}
+
+// runByHand tells whether some events were not done. An error is one of the input.
+func runByHand(ctx context.Context, s *service, out io.Writer) (failed bool, err error) {
+	limit := handTimeout
+	if text := os.Getenv(envTimeout); text != "" {
+		if limit, err = time.ParseDuration(text); err != nil || limit < 0 {
+			return false, fmt.Errorf("%s=%s: a time limit is written 30s or 1h; 0 is none", envTimeout, text)
+		}
+	}
+	config, err := readConfig(os.Getenv(envConfig))
+	if err != nil {
+		return false, err
+	}
+	in, err := openEvents(os.Getenv(envEvents))
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = in.close() }()
+
+	desc, err := ask(ctx, s.Describe, &handlerpb.DescribeRequest{}, "Describe")
+	if err != nil {
+		return false, err
+	}
+	slog.Info("described", "name", desc.GetName(), "version", desc.GetVersion(), "concurrency", desc.GetConcurrency())
+	if err := configureByHand(ctx, s, config); err != nil {
+		return false, err
+	}
+	health, err := ask(ctx, s.Health, &handlerpb.HealthRequest{}, "Health")
+	switch {
+	case err != nil:
+		slog.Warn(err.Error())
+	case health.GetProblem() != "":
+		slog.Warn("the handler reports a problem", "problem", health.GetProblem())
+	}
+
+	b := newBench(s.handler, limit, int(desc.GetConcurrency()), out)
+	err = b.deliverAll(ctx, in)
+	return b.wait(), err
+}
+
+func configureByHand(ctx context.Context, s *service, config json.RawMessage) error {
+	resp, err := ask(ctx, s.Configure, &handlerpb.ConfigureRequest{Config: config, Handler: s.name}, "Configure")
+	if err != nil {
+		return err
+	}
+	if len(resp.GetProblems()) == 0 {
+		return nil
+	}
+	for _, p := range resp.GetProblems() {
+		slog.Error("config refused", "problem", p.GetMessage())
+	}
+	return errors.New("the handler refuses its config")
+}
+
+// ask makes one of informd's calls; a panic is an error, as it is under informd.
+func ask[Req, Resp any](ctx context.Context, f func(context.Context, *Req) (*Resp, error), req *Req, name string) (*Resp, error) {
+	resp, err := recoverUnary(ctx, req, &grpc.UnaryServerInfo{FullMethod: name}, func(ctx context.Context, req any) (any, error) {
+		return f(ctx, req.(*Req))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s failed: %s", name, status.Convert(err).Message())
+	}
+	return resp.(*Resp), nil
+}
+
+// readConfig reads a config; without a path there is none.
+func readConfig(path string) (json.RawMessage, error) {
+	if path == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	var config json.RawMessage
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, fmt.Errorf("config: %s:%d: %w; it is the manifest's config, as JSON", path, lineOf(text, err), err)
+	}
+	return config, nil
+}

@@ -1,0 +1,294 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// tryOut is the handler that the test binary is when it is run by hand.
+type tryOut struct{ config struct{ Greeting string } }
+
+func (h *tryOut) Configure(_ context.Context, config json.RawMessage) error {
+	if len(config) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(config, &h.config); err != nil {
+		return errors.Join(err, errors.New("and that is that"))
+	}
+	return nil
+}
+
+func (h *tryOut) Health(context.Context) error { return errors.New("a headache") }
+
+func (h *tryOut) Drain(context.Context) error {
+	_, err := fmt.Fprintln(os.Stderr, "drained")
+	return err
+}
+
+func (h *tryOut) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	fmt.Println("printed for", ev.Name) // must not stand among the answers
+	switch ev.Name {
+	case "retry":
+		return handler.Answer{}, handler.RetryAfter(time.Minute, errors.New("not now"))
+	case "reject":
+		return handler.Answer{}, handler.Reject(errors.New("never"))
+	case "act":
+		return handler.Answer{Actions: []handler.Action{{Verb: handler.ActionApply, Resource: ev.Resource, Name: "x", Object: ev.Object}}}, nil
+	case "panic":
+		_ = []int{}[ev.Attempt-1]
+	case "wait":
+		<-ctx.Done()
+		return handler.Answer{}, ctx.Err()
+	case "stuck":
+		select {}
+	}
+	return handler.Answer{}, nil
+}
+
+// byHandProcess prepares a run of the test binary by hand, with these events on standard input.
+func byHandProcess(t *testing.T, events string, env ...string) *exec.Cmd {
+	t.Helper()
+	c := exec.Command(os.Args[0])
+	c.Env = append([]string{"BY_HAND=1", "GORACE=atexit_sleep_ms=0", "INFORMD_EVENTS=-"}, env...)
+	c.Stdin = strings.NewReader(events)
+	return c
+}
+
+func runHand(t *testing.T, c *exec.Cmd) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	_ = c.Run()
+	return c.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+func file(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// seconds are what differs from one run to the next.
+var seconds = regexp.MustCompile(`,"seconds":[0-9.e-]+`)
+
+func TestByHand(t *testing.T) {
+	in := `{"id":"i1","rule":"r","event":"added","attempt":2,"resource":{"group":"apps","version":"v1","resource":"deployments"},"namespace":"shop","name":"web","object":{"n":9007199254740993}}
+{"event":"updated","name":"retry"}{"event":"deleted",
+  "name":"reject"}
+
+{"event":"added","name":"act","resource":{"version":"v1","resource":"pods"},"object":{"n":9007199254740993}}
+{"event":"added","name":"panic","namespace":"a"}
+`
+	status, out, log := runHand(t, byHandProcess(t, in, "INFORMD_CONFIG="+file(t, `{"greeting":"hi"}`)))
+	want := map[string]bool{
+		`{"line":1,"id":"i1","event":"added","object":"r apps/v1/deployments shop/web","result":"done"}`:                                                                                                                      true,
+		`{"line":2,"id":"by-hand/2","event":"updated","object":"retry","result":"retry","reason":"not now","retryAfter":"1m0s"}`:                                                                                              true,
+		`{"line":2,"id":"by-hand/3","event":"deleted","object":"reject","result":"reject","reason":"rejected: never"}`:                                                                                                        true,
+		`{"line":5,"id":"by-hand/4","event":"added","object":"v1/pods act","result":"done","actions":[{"verb":"apply","resource":{"group":"","version":"v1","resource":"pods"},"name":"x","object":{"n":9007199254740993}}]}`: true,
+		`{"line":6,"id":"by-hand/5","event":"added","object":"a/panic","result":"retry","reason":"panic: runtime error: index out of range [0] with length 0"}`:                                                               true,
+	}
+	got := map[string]bool{}
+	for line := range strings.Lines(out) {
+		got[seconds.ReplaceAllString(strings.TrimSpace(line), "")] = true
+	}
+	if diff := cmp.Diff(want, got); diff != "" || status != 1 {
+		t.Errorf("status %d\n%s", status, diff)
+	}
+	for _, want := range []string{
+		"level=INFO msg=described name=serve.test",
+		`level=WARN msg="the handler reports a problem" problem="a headache"`,
+		"printed for web\n",
+		`level=ERROR msg=panic in=Handle value="runtime error: index out of range [0] with length 0"` + "\ngoroutine ",
+		"drained\n",
+	} {
+		if !strings.Contains(log, want) {
+			t.Errorf("%q is missing in:\n%s", want, log)
+		}
+	}
+}
+
+func TestByHandStatus(t *testing.T) {
+	const event = `{"event":"added","name":"a"}`
+	for _, c := range []struct {
+		why, events string
+		env         []string
+		want        int
+		says        string
+	}{
+		{"all done", event + event, nil, 0, ""},
+		{"no events", "", nil, 0, ""},
+		{"an event that is rejected", `{"event":"added","name":"reject"}`, nil, 1, ""},
+		{"a call that ignores its end", `{"event":"added","name":"stuck"}`, []string{"INFORMD_TIMEOUT=10ms"}, 1, ""},
+		{"a call that does not", `{"event":"added","name":"wait"}`, []string{"INFORMD_TIMEOUT=10ms"}, 1, ""},
+		{"broken JSON", event + "\n\n{\"event\":\n\n  oops}", nil, 2, "standard input:5: invalid character 'o'"},
+		{"an end too early", event + "\n{\"event\":", nil, 2, "standard input:2: unexpected EOF"},
+		{"of another type", event + "\n\n{\"event\":\"added\",\n\"attempt\":\"one\"}", nil, 2, "standard input:4: json: cannot unmarshal string"},
+		{"no object", "\n[]", nil, 2, "standard input:2: json: cannot unmarshal array"},
+		{"no event", event + "\n" + `{"kind":"Pod","metadata":{"name":"a"}}`, nil, 2, "standard input:2: no event: it has no member"},
+		{"no file", "", []string{"INFORMD_EVENTS=/no/such/file"}, 2, "events: open /no/such/file: no such file"},
+		{"no config", event, []string{"INFORMD_CONFIG=/no/such/file"}, 2, "config: open /no/such/file: no such file"},
+		{"a config that is no JSON", event, []string{"INFORMD_CONFIG=" + file(t, "{\n\ngreeting: hi}")}, 2, ":3: invalid character 'g'"},
+		{"a refused config", event, []string{"INFORMD_CONFIG=" + file(t, `{"greeting":5}`)}, 2, `msg="config refused" problem="and that is that"`},
+		{"no time limit", event, []string{"INFORMD_TIMEOUT=soon"}, 2, "INFORMD_TIMEOUT=soon: a time limit is written 30s or 1h"},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			t.Parallel()
+			status, out, log := runHand(t, byHandProcess(t, c.events, c.env...))
+			if status != c.want || !strings.Contains(log, c.says) {
+				t.Errorf("status %d, want %d; %q in:\n%s%s", status, c.want, c.says, out, log)
+			}
+		})
+	}
+}
+
+// An interrupt ends what is being handled, drains, and does not wait for more input.
+func TestByHandInterrupt(t *testing.T) {
+	c := byHandProcess(t, "")
+	c.Stdin = nil
+	stdin, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	c.Stderr = &log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Process.Kill() }()
+	if _, err := io.WriteString(stdin, `{"event":"added","name":"wait"} {"event":"added","name":"a"} `); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	says := func(want string) {
+		if !lines.Scan() || !strings.Contains(lines.Text(), want) {
+			t.Fatalf("got %q, want …%s…", lines.Text(), want)
+		}
+	}
+	says(`"object":"a","result":"done"`)
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	says(`"object":"wait","result":"retry","reason":"context canceled"`)
+	if lines.Scan() {
+		t.Errorf("more: %s", lines.Text())
+	}
+	_ = c.Wait()
+	if status := c.ProcessState.ExitCode(); status != 1 || !strings.Contains(log.String(), "drained") {
+		t.Errorf("status %d, log:\n%s", status, log.String())
+	}
+}
+
+// What holds under informd holds by hand: as many at once as the handler described, in order and one at a time for an
+// object, and a limit for each.
+func TestBench(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		running, most, last := map[string]bool{}, 0, map[string]int{}
+		h := handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
+			mu.Lock()
+			if running[ev.Name] {
+				t.Errorf("two of %s at once", ev.Name)
+			}
+			if ev.Attempt != last[ev.Name]+1 {
+				t.Errorf("%s: %d after %d", ev.Name, ev.Attempt, last[ev.Name])
+			}
+			running[ev.Name], last[ev.Name] = true, ev.Attempt
+			most = max(most, len(running))
+			mu.Unlock()
+			time.Sleep(time.Duration(len(ev.Name)) * time.Millisecond)
+			mu.Lock()
+			delete(running, ev.Name)
+			mu.Unlock()
+			return handler.Answer{}, nil
+		})
+		var in bytes.Buffer
+		for n := 1; n <= 20; n++ {
+			for object := range 7 {
+				fmt.Fprintf(&in, `{"event":"added","name":%q,"attempt":%d}`, strings.Repeat("x", object+1), n)
+			}
+		}
+		var out bytes.Buffer
+		b := newBench(h, time.Minute, 3, &out)
+		e := &events{}
+		e.read(&in)
+		if err := b.deliverAll(t.Context(), e); err != nil {
+			t.Error(err)
+		}
+		if failed := b.wait(); failed || most != 3 || strings.Count(out.String(), `"result":"done"`) != 140 {
+			t.Errorf("failed %v, at most %d at once:\n%s", failed, most, out.String())
+		}
+	})
+}
+
+// A call that does not return holds up its object's next event, but only so long, and no other object's.
+func TestBenchStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := handler.Func(func(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+			switch ev.ID {
+			case "stuck":
+				<-release
+			case "late":
+				<-ctx.Done()
+				time.Sleep(grace / 2)
+			}
+			return handler.Answer{}, nil
+		})
+		var out bytes.Buffer
+		b := newBench(h, time.Minute, 1, &out)
+		e := &events{}
+		e.read(strings.NewReader(`{"id":"stuck","event":"added","name":"a"} {"id":"next","event":"added","name":"a"}
+			{"id":"other","event":"added","name":"b"} {"id":"late","event":"added","name":"c"} {"id":"after","event":"added","name":"c"}`))
+		if err := b.deliverAll(t.Context(), e); err != nil {
+			t.Error(err)
+		}
+		if !b.wait() {
+			t.Error("not failed")
+		}
+		var got []string
+		for line := range strings.Lines(out.String()) {
+			var v verdict
+			if err := json.Unmarshal([]byte(line), &v); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, v.ID+": "+v.Result+" "+v.Reason)
+		}
+		want := []string{
+			"stuck: retry no answer within the time limit of 1m0s",
+			"next: retry the handler still has an earlier event of this object, past its time limit",
+			"other: done ",
+			"late: retry no answer within the time limit of 1m0s",
+			"after: done ",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+		close(release)
+	})
+}
