@@ -27,6 +27,7 @@ import (
 // being made would leave the connection behind. So Wait holds the news back until release.
 type runner struct {
 	spec Spec
+	opts Options
 	exe  *executable
 	logs *logs
 
@@ -46,8 +47,8 @@ type runner struct {
 
 var _ goplugin.Runner = (*runner)(nil)
 
-func newRunner(spec Spec, exe *executable, logs *logs) *runner {
-	r := &runner{spec: spec, exe: exe, logs: logs, released: make(chan struct{})}
+func newRunner(spec Spec, opts Options, exe *executable, logs *logs) *runner {
+	r := &runner{spec: spec, opts: opts, exe: exe, logs: logs, released: make(chan struct{})}
 	r.stdoutR, r.stdoutW = io.Pipe()
 	return r
 }
@@ -150,11 +151,11 @@ func (r *runner) hasTLS() bool {
 	return r.handshake.tls
 }
 
-// sockets is the directory that go-plugin made for the process; empty if it did not come to that.
-func (r *runner) sockets() string {
+// tidy removes what was made for the process, once it is gone.
+func (r *runner) tidy() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.socketDir
+	return removeSocketDir(r.socketDir)
 }
 
 // release lets go-plugin hear of the process's end.

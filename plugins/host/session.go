@@ -44,7 +44,7 @@ func launch(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*se
 	defer exe.close()
 
 	s := &session{spec: spec, opts: opts, log: log, logs: newLogs(log, opts.LogLinesBurst, opts.LogLinesRate)}
-	s.run = newRunner(spec, exe, s.logs)
+	s.run = newRunner(spec, opts, exe, s.logs)
 	if err := s.begin(ctx, dir); err != nil {
 		s.end(0)
 		if ctx.Err() != nil {
@@ -279,7 +279,7 @@ func (s *session) end(grace time.Duration) {
 		s.log.Error("handler process cannot be killed", "pid", s.pid())
 	}
 	s.logs.end()
-	if err := removeSocketDir(s.run.sockets()); err != nil {
+	if err := s.run.tidy(); err != nil {
 		s.log.Warn("handler left something behind", "error", err)
 	}
 }
