@@ -4,18 +4,21 @@
 // A [Host] stands for one Handler manifest. Run supervises one process at a time: launch, handshake, describe,
 // configure, then one stream of deliveries beside regular health checks, and a drain at the end. A process that crashes,
 // hangs, breaks the protocol or never answers is ended, with everything that it started, and launched again with
-// growing pauses. Handle delivers an event to whichever process is ready, and satisfies handler.Handler: who calls it
-// cannot tell a process from a function. Submit is the same for who does not want to wait.
+// growing pauses, for ever. Reload puts a process of another executable or config in its place, without a gap. Handle
+// delivers an event to whichever process runs, and satisfies handler.Handler: who calls it cannot tell a process from a
+// function. Submit is the same for who does not want to wait. No Host waits for another.
 //
 // What it guarantees, whatever the process does: every call to the process has a deadline; every buffer has a bound;
 // nothing that the process writes can crash, fill or block the daemon; an event is either answered, or reported
 // ([handler.ErrLost], or an error about its time limit) for the caller to send again; when Run returns, no process,
-// socket or goroutine of it is left. A process does not outlive a daemon that was killed.
+// socket, file or goroutine of it is left. No process outlives a daemon that was killed. What the spec confines a process
+// to is enforced, or there is no process.
 //
 // It does not know what a rule, a queue or a retry is, and logs no contents of events.
 //
-// The files, in the order of a process's life: spec.go and executable.go (what is to run), process*.go (one process
-// group and its pipes), logs.go (what it writes), runner.go and handshake.go (its first words, for go-plugin),
-// session.go (one process from launch to end), call.go, deliveries.go, encode.go and stream.go (events and answers), host.go
-// (supervision).
+// The files, in the order of a process's life: spec.go and executable.go (what is to run), process*.go (one process and
+// its pipes, below a shim that ends all that it started: package shim; confined: package confine), logs.go (what it
+// writes), runner.go and handshake.go (its first words, for go-plugin), session.go (one process from launch to end),
+// call.go, deliveries.go, encode.go and stream.go (events and answers), supervise.go, failures.go and reload.go (one
+// process after the other), host.go (what the daemon sees of it).
 package host
