@@ -89,14 +89,14 @@ func action(p *handlerpb.Action) (handler.Action, bool) {
 }
 
 // printable makes text from another process fit for a log or a terminal: at most n bytes of valid UTF-8, with control
-// characters, line breaks among them, as spaces.
+// characters, line breaks and those that change the direction of writing among them, as spaces.
 func printable(s string, n int) string {
 	cut := len(s) > n
 	if cut {
 		s = s[:n]
 	}
 	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
 			return ' '
 		}
 		return r

@@ -33,8 +33,9 @@ const maxLastLines = 10
 
 func newLogs(log *slog.Logger, burst, rate int) *logs {
 	l := &logs{log: log, bucket: newBucket(burst, rate)}
+	stdout, stderr := l.emitTo(log.With(streamKey, "stdout")), l.emitTo(log.With(streamKey, "stderr"))
 	l.stderr = &lines{emit: func(line []byte, cut bool) bool {
-		passed := l.emit(line, cut)
+		passed := stderr(line, cut)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		words := lastWords(line)
@@ -47,9 +48,9 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 		l.lines = append(l.lines, words)
 		return passed
 	}}
-	l.stdout = &lines{emit: l.emit}
-	l.syncStdout = &lines{emit: l.emit}
-	l.syncStderr = &lines{emit: l.emit}
+	l.stdout = &lines{emit: stdout}
+	l.syncStdout = &lines{emit: stdout}
+	l.syncStderr = &lines{emit: stderr}
 	return l
 }
 
@@ -89,13 +90,21 @@ func (l *logs) tellMissed(n int) {
 	}
 }
 
-// emit logs one line.
-func (l *logs) emit(line []byte, cut bool) (passed bool) {
+// streamKey is the attribute that tells a handler's line from one of the daemon's own about the handler: it says on which
+// stream the line came, and no handler can set or leave it out.
+const streamKey = "stream"
+
+// emitTo returns what logs one line.
+func (l *logs) emitTo(log *slog.Logger) func(line []byte, cut bool) (passed bool) {
+	return func(line []byte, cut bool) bool { return l.emit(log, line, cut) }
+}
+
+func (l *logs) emit(log *slog.Logger, line []byte, cut bool) (passed bool) {
 	r, ok := parseJSONLine(line)
 	if !ok {
 		r = l.plain(string(line))
 	}
-	if !l.log.Enabled(context.Background(), r.level) {
+	if !log.Enabled(context.Background(), r.level) {
 		return true
 	}
 	ok, missed := l.bucket.take(time.Now())
@@ -106,7 +115,7 @@ func (l *logs) emit(line []byte, cut bool) (passed bool) {
 	if cut {
 		r.attrs = append(r.attrs, slog.Bool("cut", true))
 	}
-	l.log.LogAttrs(context.Background(), r.level, r.message, r.attrs...)
+	log.LogAttrs(context.Background(), r.level, r.message, r.attrs...)
 	return true
 }
 
@@ -195,7 +204,7 @@ func parseJSONLine(line []byte) (record, bool) {
 func attr(key string, value any) slog.Attr {
 	key = printable(key, 100)
 	switch key {
-	case "handler", "level", "time", "msg", "source", "pid", "":
+	case "handler", streamKey, "level", "time", "msg", "source", "pid", "":
 		key = "_" + key
 	}
 	switch v := value.(type) {
