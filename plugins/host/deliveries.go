@@ -20,25 +20,28 @@ type deliveries struct {
 	wake  chan struct{} // tells the sender that there may be something to take; one token is enough
 
 	mu       sync.Mutex
-	stopped  error               // set by stop: nothing is delivered any more
-	attached bool                // there is a process to send to
-	held     chan struct{}       // not nil: nothing more is sent to it; closed once nothing is with it
-	window   window              // of that process
-	waiting  fifo                // not sent; as many as callers submit
-	sent     fifo                // sent and not answered, oldest first, so that deadlines ascend; within the window
-	bySeq    map[uint64]*call    // the same
-	late     map[uint64]struct{} // given up on, not answered yet; past window.abandoned the process is ended
-	cancels  []uint64            // of late, those that the process has not been told of
-	seq      uint64              // of the last event sent on this stream
-	bytes    int64               // of what is in sent
+	stopped  error                // set by stop: nothing is delivered any more
+	attached bool                 // there is a process to send to
+	held     chan struct{}        // not nil: nothing more is sent to it; closed once nothing is with it
+	window   window               // of that process
+	waiting  fifo                 // not sent; as many as callers submit
+	sent     fifo                 // sent and not answered, oldest first, so that deadlines ascend; within the window
+	bySeq    map[uint64]*call     // the same
+	late     map[uint64]time.Time // given up on, not answered yet, and their deadlines; see overdue
+	cancels  []uint64             // of late, those that the process has not been told of
+	seq      uint64               // of the last event sent on this stream
+	bytes    int64                // of what is in sent
 	counts   Counts
 }
 
 // window is how much may be with the process at once.
 type window struct {
-	events    int
-	bytes     int64 // a larger event goes alone
-	abandoned int   // of events that were given up on; more than that, and the process is beyond hope
+	events int
+	bytes  int64 // a larger event goes alone
+	// Of events that were given up on, more than abandoned without an answer, or one for longer than patience after its
+	// time limit, and the process is beyond hope.
+	abandoned int
+	patience  time.Duration
 }
 
 // batch is what goes to the process in one message.
@@ -65,7 +68,7 @@ var errStopped = errors.New("handler is stopped")
 const maxEventBytes = handlerpb.MaxRequestBytes - 1<<20
 
 func newDeliveries(limit time.Duration) *deliveries {
-	return &deliveries{limit: limit, wake: make(chan struct{}, 1), bySeq: map[uint64]*call{}, late: map[uint64]struct{}{}}
+	return &deliveries{limit: limit, wake: make(chan struct{}, 1), bySeq: map[uint64]*call{}, late: map[uint64]time.Time{}}
 }
 
 // submit has one event delivered, and answered called with the answer or with a reason why there will be none.
@@ -244,12 +247,20 @@ func (d *deliveries) expire(now time.Time) (next time.Time) {
 	return next
 }
 
-// overdue tells whether the process leaves too many events unanswered to be of use.
-func (d *deliveries) overdue() error {
+// overdue tells whether the process leaves too many events unanswered, or one for too long, to be of use.
+func (d *deliveries) overdue(now time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.attached && len(d.late) > d.window.abandoned {
+	if !d.attached {
+		return nil
+	}
+	if len(d.late) > d.window.abandoned {
 		return fmt.Errorf("it left more than %d events without an answer", d.window.abandoned)
+	}
+	for _, deadline := range d.late {
+		if now.Sub(deadline) > d.window.patience {
+			return fmt.Errorf("it left an event without an answer for more than %v after its time limit", d.window.patience)
+		}
 	}
 	return nil
 }
@@ -257,7 +268,7 @@ func (d *deliveries) overdue() error {
 // abandon frees the place of an event whose answer is no longer wanted. d.mu is held.
 func (d *deliveries) abandon(c *call) {
 	d.release(c)
-	d.late[c.seq] = struct{}{}
+	d.late[c.seq] = c.deadline
 	d.cancels = append(d.cancels, c.seq)
 }
 

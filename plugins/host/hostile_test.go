@@ -566,3 +566,24 @@ func TestComplainsOnce(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// A call that never returns keeps one object from being handled, while everything else goes on: the process is ended
+// when the event's time has long been over.
+func TestOneNeverAnswered(t *testing.T) {
+	s := spec("never-one")
+	s.Timeout = 50 * time.Millisecond
+	log := &recorder{}
+	h := start(t, s, host.Options{Logger: log.logger(), LateTimeout: 200 * time.Millisecond, BackoffMin: time.Millisecond})
+	ready(t, h)
+	if _, err := h.Handle(t.Context(), pod("never")); err == nil || !strings.Contains(err.Error(), "time limit") {
+		t.Errorf("got %v", err)
+	}
+	waitFor(t, "another process", func() bool {
+		_, err := h.Handle(t.Context(), pod("x")) // is answered all the while
+		return (err == nil || errors.Is(err, handler.ErrLost)) && h.Status().Restarts > 0
+	})
+	want := "it left an event without an answer for more than 200ms after its time limit"
+	if lines := strings.Join(log.lines(), "\n"); !strings.Contains(lines, want) {
+		t.Errorf("%q is not in the log:\n%s", want, lines)
+	}
+}

@@ -126,6 +126,14 @@ var modes = map[string]func(){
 			}}}}
 		}})
 	},
+	"never-one": func() {
+		serve.Main(handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
+			if ev.Name == "never" {
+				hang()
+			}
+			return handler.Answer{}, nil
+		}))
+	},
 	"hangs-up": func() { serveRaw(raw{deliver: func() error { return nil }}) },
 	"fails":    func() { serveRaw(raw{deliver: func() error { return fmt.Errorf("out of\nluck") }}) },
 	"deaf":     func() { serveRaw(raw{deliver: func() error { hang(); return nil }}) }, // takes no event from the stream

@@ -59,6 +59,7 @@ type Options struct {
 	ConfigureTimeout time.Duration // default 10 s
 	HealthInterval   time.Duration // from one health check to the next; default 10 s
 	HealthTimeout    time.Duration // of one health check; two in a row end the process; default 5 s
+	LateTimeout      time.Duration // from an event's time limit to its answer, or the process is ended; default 4 limits, at least 1 min
 	DrainTimeout     time.Duration // for the last answers and the drain together; default 5 s
 	StopTimeout      time.Duration // from asking the process to exit to SIGKILL, SIGTERM at half of it; default 2 s
 

@@ -85,7 +85,10 @@ func lost(why error) error { return fmt.Errorf("%w: %w", handler.ErrLost, why) }
 
 // window is what may be with the process: the least of what the operator and the handler allow.
 func (s *stream) window() window {
-	w := window{events: limit(s.spec, s.desc), bytes: s.desc.WindowBytes}
+	w := window{events: limit(s.spec, s.desc), bytes: s.desc.WindowBytes, patience: s.opts.LateTimeout}
+	if w.patience == 0 {
+		w.patience = max(time.Minute, 4*s.spec.Timeout)
+	}
 	w.abandoned = max(16, 2*w.events)
 	return w
 }
@@ -103,7 +106,7 @@ func (s *stream) send(ctx, working context.Context) error {
 	})
 	blocked.Stop() // it runs during a Send only
 	for {
-		if err := s.deliveries.overdue(); err != nil {
+		if err := s.deliveries.overdue(time.Now()); err != nil {
 			return err
 		}
 		if req := s.deliveries.take(time.Now()); req != nil {
@@ -191,7 +194,7 @@ func (s *stream) broken(working context.Context, err error) error {
 	return s.run.failure(s.explain("deliver", 0, err))
 }
 
-// expire ends events at their time limits.
+// expire ends events at their time limits, and a process that leaves too many unanswered even then.
 func (s *stream) expire(working context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -200,7 +203,11 @@ func (s *stream) expire(working context.Context) error {
 		case <-working.Done():
 			return nil
 		case <-timer.C:
-			timer.Reset(time.Until(s.deliveries.expire(time.Now())))
+			now := time.Now()
+			timer.Reset(time.Until(s.deliveries.expire(now)))
+			if err := s.deliveries.overdue(now); err != nil {
+				return err
+			}
 		}
 	}
 }
