@@ -114,7 +114,7 @@ func TestExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeliveries(time.Minute)
 		results := make(chan string, 9)
-		d.attach(window{events: 2, bytes: 100, abandoned: 1})
+		d.attach(window{events: 2, bytes: 100, abandoned: 1, patience: 10 * time.Minute})
 		waitingCalls(t, d, results, 1, 1, 1)
 		start := time.Now()
 		d.take(start)
@@ -133,16 +133,19 @@ func TestExpire(t *testing.T) {
 		if diff := cmp.Diff([]uint64{1}, d.take(start).cancels); diff != "" {
 			t.Error(diff)
 		}
-		if err := d.overdue(); err != nil {
+		if err := d.overdue(start.Add(90 * time.Second)); err != nil {
 			t.Errorf("one is allowed: %v", err)
 		}
 		d.expire(start.Add(2 * time.Minute))
 		<-results
-		if err := d.overdue(); err == nil {
+		if err := d.overdue(start.Add(2 * time.Minute)); err == nil {
 			t.Error("two are not")
 		}
-		if d.complete([]outcome{{seq: 1}}) != 0 || d.overdue() != nil {
+		if d.complete([]outcome{{seq: 1}}) != 0 || d.overdue(start.Add(2*time.Minute)) != nil {
 			t.Error("a late answer shows that the handler let go")
+		}
+		if d.overdue(start.Add(time.Hour)) == nil {
+			t.Error("one event had no answer for an hour")
 		}
 		if _, _, counts := d.stats(); counts != (Counts{Sent: 3, Batches: 2, Answered: 1, TimedOut: 2, Late: 1}) {
 			t.Errorf("%+v", counts)
