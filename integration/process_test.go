@@ -93,3 +93,25 @@ func processes(match func(pid int) bool) []int {
 	}
 	return found
 }
+
+// descendants are the processes below one that are alive, at any depth.
+func descendants(pid int) []int {
+	var all []int
+	for _, child := range children(pid) {
+		all = append(append(all, child), descendants(child)...)
+	}
+	return all
+}
+
+// handlersOf are the handlers' processes of a daemon: the children of its shims.
+func handlersOf(daemon int) []int {
+	var all []int
+	for _, child := range children(daemon) {
+		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)); bytes.HasPrefix(name, []byte("informd-shim")) {
+			all = append(all, children(child)...)
+		} else {
+			all = append(all, child)
+		}
+	}
+	return all
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// victim is well, and gives in to its vice as long as a file is there. Its arguments are the vice and the file.
+type victim struct {
+	plain
+	vice, file string
+}
+
+func newVictim(args []string) (handler.Handler, error) {
+	if len(args) != 2 {
+		return nil, errors.New("victim takes a vice and the name of a file")
+	}
+	v := &victim{vice: args[0], file: args[1]}
+	if v.vice == "exits-at-start" && v.tempted() {
+		return nil, errors.New("no such database")
+	}
+	if v.vice == "floods" {
+		go v.flood()
+	}
+	return v, nil
+}
+
+func (v *victim) tempted() bool {
+	_, err := os.Stat(v.file)
+	return err == nil
+}
+
+func (v *victim) Handle(ctx context.Context, _ handler.Event) (handler.Answer, error) {
+	if !v.tempted() {
+		return handler.Answer{}, nil
+	}
+	switch v.vice {
+	case "exits":
+		fmt.Fprintln(os.Stderr, "these are my last words")
+		os.Exit(3)
+	case "faults":
+		go func() { _ = *(*int)(nil) }() // nobody can recover that
+		<-ctx.Done()
+	case "freezes":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	}
+	return handler.Answer{}, nil
+}
+
+// flood writes without end to where the log comes from. serve.Main has another standard error, which this is not.
+func (v *victim) flood() {
+	stderr := os.NewFile(2, "stderr")
+	line := make([]byte, 512)
+	for i := range line {
+		line[i] = 'x'
+	}
+	line[len(line)-1] = '\n'
+	for {
+		if !v.tempted() {
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		for range 1000 {
+			if _, err := stderr.Write(line); err != nil {
+				return
+			}
+		}
+	}
+}
