@@ -1,5 +1,15 @@
 // Package confine gives a handler's process as little power as its work needs: limits on what it takes, another user to
-// run as, and a sandbox that leaves of the file system and the network what it was given.
+// run as, and a sandbox that leaves of the file system and the network what it was given. Linux only.
+//
+// Prepare decides in the daemon, from what this machine has, how all that was asked for is enforced, and refuses what
+// cannot be: it never enforces less. The process that is to become the handler then applies the Order to itself and
+// executes the handler.
+//
+// A sandbox is no_new_privs, no capability, a landlock ruleset, and a seccomp filter for what landlock does not know:
+// sockets other than TCP, io_uring, keyrings, user namespaces, the modes and owners of files. Landlock and seccomp are
+// spoken to directly. The libraries for them apply to all threads of a process that lives on, and go-landlock falls back
+// to less by itself or demands one version of the kernel's; here one thread executes another program at once, each
+// missing feature is an error of its own, and all of it is linked into a process per handler that has to stay small.
 package confine
 
 // Spec is what is asked for. The zero Spec asks for nothing.
@@ -29,8 +39,8 @@ type Limits struct {
 
 // Network is what a sandbox lets be reached; the zero Network is nothing.
 type Network struct {
-	All   bool
-	Ports []uint16 // ports that TCP connections may be made to, on any host. 53 allows UDP as well, for names
+	All   bool     `json:"all,omitempty"`
+	Ports []uint16 `json:"ports,omitempty"` // ports that TCP connections may be made to, on any host. 53 allows UDP as well, for names
 }
 
 // Own is what the host adds to the paths of a sandbox, so that the handler can run at all. All are absolute and exist.
@@ -38,3 +48,13 @@ type Own struct {
 	Read  []string // the executable, the working directory
 	Write []string // the socket directory, the temporary directory
 }
+
+// Error is Prepare's: what was asked for cannot be enforced as things are. Trying again soon does not help.
+type Error struct {
+	What string // the manifest's field
+	Err  error  // why it cannot, and what to do
+}
+
+func (e *Error) Error() string { return e.What + ": " + e.Err.Error() }
+
+func (e *Error) Unwrap() error { return e.Err }

@@ -22,7 +22,7 @@ type rlimit struct {
 
 // sandboxPlan is what a sandbox leaves.
 type sandboxPlan struct {
-	ABI     int      `json:"abi"` // the landlock version that the kernel has, as far as this package knows it
+	ABI     int      `json:"abi"` // the kernel's version of landlock
 	Read    []string `json:"read,omitempty"`
 	Write   []string `json:"write,omitempty"`
 	Network Network  `json:"network"`

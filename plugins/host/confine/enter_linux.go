@@ -1,0 +1,134 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Enter applies the order to the calling thread. What the kernel keeps by thread it gives to the whole process when that
+// thread executes the handler, and the other threads end: so the caller does that next, in the same goroutine, which
+// stays locked to its thread. After an error the process is in no state to go on in, and must exit. A parent-death
+// signal that was set stays set. A nil Order does nothing.
+func (o *Order) Enter() error {
+	if o == nil {
+		return nil
+	}
+	runtime.LockOSThread()
+	parent := os.Getppid()
+	var parentDeath int32
+	if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&parentDeath)), 0, 0, 0); err != nil {
+		return fmt.Errorf("read the parent-death signal: %w", err)
+	}
+
+	// Everything that takes the rights that are about to go.
+	var rules *os.File
+	if o.Sandbox != nil {
+		var err error
+		if rules, err = o.Sandbox.ruleset(); err != nil {
+			return err
+		}
+		defer rules.Close()
+		if err := dropBoundingSet(); err != nil {
+			return err
+		}
+	}
+	if o.User != nil {
+		if err := o.User.become(); err != nil {
+			return err
+		}
+	}
+
+	if o.Sandbox != nil {
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return fmt.Errorf("no_new_privs: %w", err)
+		}
+		if err := dropCapabilities(); err != nil {
+			return err
+		}
+	}
+
+	// Another user's process loses the signal, and the parent may have died meanwhile.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(parentDeath), 0, 0, 0); err != nil {
+		return fmt.Errorf("set the parent-death signal: %w", err)
+	}
+	if os.Getppid() != parent {
+		return errors.New("the parent is gone")
+	}
+
+	var program []unix.SockFilter
+	if o.Sandbox != nil {
+		if err := restrict(int(rules.Fd())); err != nil {
+			return err
+		}
+		program = filter(seccompRules(o.Sandbox.Network))
+	}
+	// From here on this process may have more memory and threads than it is allowed, and must not ask for any.
+	for _, l := range o.Rlimits {
+		if err := l.set(); err != nil {
+			return err
+		}
+	}
+	if o.Sandbox != nil {
+		return loadFilter(program)
+	}
+	return nil
+}
+
+// set sets the limit, or leaves a lower one that the process already has.
+func (l rlimit) set() error {
+	var now syscall.Rlimit
+	if err := syscall.Getrlimit(l.Resource, &now); err != nil {
+		return fmt.Errorf("read limit %d: %w", l.Resource, err)
+	}
+	limit := min(l.Max, now.Max)
+	// Through package syscall: its Exec otherwise resets the number of open files to what the process began with.
+	if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
+		return fmt.Errorf("set limit %d to %d: %w", l.Resource, limit, err)
+	}
+	return nil
+}
+
+// become makes the process the user's, for good.
+func (id *identity) become() error {
+	if err := syscall.Setgroups(nil); err != nil {
+		return fmt.Errorf("leave all groups: %w", err)
+	}
+	if err := syscall.Setresgid(id.GID, id.GID, id.GID); err != nil {
+		return fmt.Errorf("become group %d: %w", id.GID, err)
+	}
+	if err := syscall.Setresuid(id.UID, id.UID, id.UID); err != nil {
+		return fmt.Errorf("become user %d: %w", id.UID, err)
+	}
+	return nil
+}
+
+// dropBoundingSet takes capabilities from what any program can be given. Who may not do so can gain none anyway, with
+// no_new_privs.
+func dropBoundingSet() error {
+	for c := uintptr(0); ; c++ {
+		switch err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); {
+		case errors.Is(err, unix.EINVAL) && c > 0: // the kernel has no more
+			return nil
+		case errors.Is(err, unix.EPERM):
+			return nil
+		case err != nil:
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+}
+
+// dropCapabilities leaves the thread none, and with them the ambient ones.
+func dropCapabilities() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var none [2]unix.CapUserData
+	if err := unix.Capset(&header, &none[0]); err != nil {
+		return fmt.Errorf("drop all capabilities: %w", err)
+	}
+	return nil
+}

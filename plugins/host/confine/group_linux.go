@@ -1,0 +1,145 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// group is a cgroup for one process of a handler and all that it starts.
+type group struct {
+	dir  string
+	file *os.File
+}
+
+const (
+	// groupPrefix starts the name of every cgroup; the daemon's process number follows, for sweep.
+	groupPrefix = "informd-"
+
+	// removeTimeout is how long close waits for processes that are being killed.
+	removeTimeout = 2 * time.Second
+)
+
+var groups atomic.Uint64 // made so far
+
+// create makes a cgroup with these settings.
+func (t *tree) create(name string, settings []setting) (*group, error) {
+	treeMu.Lock()
+	defer treeMu.Unlock()
+	t.sweep()
+	dir := filepath.Join(t.dir, fmt.Sprintf("%s%d-%s-%d", groupPrefix, os.Getpid(), safe(name), groups.Add(1)))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	for _, s := range settings {
+		if err := s.apply(dir); err != nil {
+			_ = os.Remove(dir)
+			return nil, err
+		}
+	}
+	file, err := os.OpenFile(dir, unix.O_DIRECTORY|os.O_RDONLY, 0)
+	if err != nil {
+		_ = os.Remove(dir)
+		return nil, err
+	}
+	return &group{dir: dir, file: file}, nil
+}
+
+// safe makes any text a part of a file's name.
+func safe(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '_'
+	}, name)
+	return name[:min(len(name), 63)]
+}
+
+// apply writes the setting and reads it back: the kernel rounds some values and clips others.
+func (s setting) apply(dir string) error {
+	path := filepath.Join(dir, s.file)
+	err := write(path, s.value)
+	if s.optional && errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if got := strings.TrimSpace(string(b)); got != s.value {
+		return fmt.Errorf("%s is %q, not %q, after it was written", path, got, s.value)
+	}
+	return nil
+}
+
+// kill kills all in the group and in those below.
+func (g *group) kill() error {
+	err := write(filepath.Join(g.dir, "cgroup.kill"), "1")
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return g.killEach() // Linux before 5.14
+}
+
+// killEach kills process by process until none is found: killing can be slower than forking.
+func (g *group) killEach() error {
+	for range 100 {
+		found := false
+		err := filepath.WalkDir(g.dir, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.IsDir() {
+				return err
+			}
+			pids, err := processes(path)
+			for _, pid := range pids {
+				found = true
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+			return err
+		})
+		if err != nil || !found {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return fmt.Errorf("processes keep appearing in %s", g.dir)
+}
+
+func (g *group) close() error {
+	_ = g.file.Close()
+	for deadline := time.Now().Add(removeTimeout); ; time.Sleep(5 * time.Millisecond) {
+		err := remove(g.dir)
+		if !errors.Is(err, unix.EBUSY) || time.Now().After(deadline) {
+			return err
+		}
+	}
+}
+
+// remove removes a cgroup and those below, unless one holds a process (EBUSY). One that is gone is no error.
+func remove(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if err := remove(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := unix.Rmdir(dir); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove cgroup %s: %w", dir, err)
+	}
+	return nil
+}

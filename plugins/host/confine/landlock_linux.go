@@ -1,0 +1,159 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What landlock can deny for files, by what each right takes from the kernel.
+const (
+	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	folderRights = unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
+		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
+	deviceRights = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK // never given
+
+	toRead   = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	toRun    = toRead | unix.LANDLOCK_ACCESS_FS_EXECUTE
+	toWrite  = fileRights | folderRights
+	toDevice = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
+		unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+)
+
+// system is what programs need of every system, and what may be done with it. What is not there is left out. /proc, /home,
+// /root, /run, /sys, /tmp, /var and the rest of /etc and /dev are not in it.
+var system = []struct {
+	rights uint64
+	paths  []string
+}{
+	{toRun, []string{"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32"}},
+	{toRead, []string{
+		"/etc/ld.so.cache", "/etc/ld.so.preload",
+		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/ca-certificates/extracted", "/etc/pki/ca-trust/extracted",
+		"/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf", "/etc/crypto-policies",
+		"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols",
+		"/etc/passwd", "/etc/group", "/etc/localtime", "/etc/timezone", "/etc/mime.types",
+		"/dev/random", "/dev/urandom",
+	}},
+	{toDevice, []string{"/dev/null", "/dev/zero", "/dev/full"}},
+}
+
+// landlockABI is the kernel's version of landlock. ENOSYS: it has none; EOPNOTSUPP: it is switched off.
+func landlockABI() (int, error) {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(abi), nil
+}
+
+// handled is what a kernel with this version of landlock can be told to deny.
+func handled(abi int, n Network) unix.LandlockRulesetAttr {
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: fileRights | folderRights | deviceRights}
+	if abi < abiIoctl {
+		attr.Handled_access_fs &^= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	if abi >= abiTCP && !n.All {
+		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+	}
+	if abi >= abiScopes {
+		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	}
+	return attr
+}
+
+// ruleset makes the landlock ruleset, which is the caller's to apply and to close.
+func (p *sandboxPlan) ruleset() (*os.File, error) {
+	attr := handled(p.ABI, p.Network)
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	if errno != 0 {
+		return nil, fmt.Errorf("landlock: make a ruleset: %w", errno)
+	}
+	rules := os.NewFile(fd, "landlock")
+	if err := p.fill(int(fd), attr.Handled_access_fs); err != nil {
+		_ = rules.Close()
+		return nil, err
+	}
+	return rules, nil
+}
+
+func (p *sandboxPlan) fill(rules int, handled uint64) error {
+	for _, s := range system {
+		for _, path := range s.paths {
+			if err := allowPath(rules, path, s.rights&handled); err != nil && !errors.Is(err, unix.ENOENT) {
+				return err
+			}
+		}
+	}
+	for _, path := range p.Read {
+		if err := allowPath(rules, path, toRun&handled); err != nil {
+			return err
+		}
+	}
+	for _, path := range p.Write {
+		if err := allowPath(rules, path, toWrite&handled); err != nil {
+			return err
+		}
+	}
+	if p.Network.All {
+		return nil
+	}
+	for _, port := range p.Network.Ports {
+		if err := allowPort(rules, port); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allowPath adds a file, or a folder and all that is in it.
+func allowPath(rules int, path string, rights uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("landlock: %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return fmt.Errorf("landlock: %s: %w", path, err)
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		rights &= fileRights
+	}
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	if err := addRule(rules, unix.LANDLOCK_RULE_PATH_BENEATH, unsafe.Pointer(&attr)); err != nil {
+		return fmt.Errorf("landlock: %s: %w", path, err)
+	}
+	return nil
+}
+
+// allowPort adds a port that TCP may connect to.
+func allowPort(rules int, port uint16) error {
+	const rulePort = 2 // LANDLOCK_RULE_NET_PORT
+	attr := struct{ access, port uint64 }{unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, uint64(port)}
+	if err := addRule(rules, rulePort, unsafe.Pointer(&attr)); err != nil {
+		return fmt.Errorf("landlock: port %d: %w", port, err)
+	}
+	return nil
+}
+
+func addRule(rules, kind int, attr unsafe.Pointer) error {
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), uintptr(kind), uintptr(attr), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// restrict applies a ruleset to the calling thread, which must have no_new_privs.
+func restrict(rules int) error {
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
+		return fmt.Errorf("landlock: %w", errno)
+	}
+	return nil
+}

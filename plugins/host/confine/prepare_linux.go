@@ -1,0 +1,124 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// machine is what Prepare decides from.
+type machine struct {
+	uid      int                   // the daemon's
+	landlock func() (int, error)   // the kernel's version
+	seccomp  func() error          // whether this package's filter can be loaded
+	tree     func() (*tree, error) // where cgroups can be made
+}
+
+func thisMachine() machine {
+	return machine{uid: os.Geteuid(), landlock: landlockABI, seccomp: seccompAvailable, tree: ownTree}
+}
+
+func (m machine) prepare(s Spec, name string, own Own) (*Confinement, error) {
+	c := new(Confinement)
+	var says []string
+	uid := m.uid
+	if s.User != "" {
+		id, home, err := m.user(s.User)
+		if err != nil {
+			return nil, &Error{"user", err}
+		}
+		c.order.User, c.home, uid = &id, home, id.UID
+		says = append(says, fmt.Sprintf("user %d:%d", id.UID, id.GID))
+	}
+	if s.Sandbox {
+		plan, err := m.sandbox(s, own)
+		if err != nil {
+			return nil, err
+		}
+		c.order.Sandbox = plan
+	}
+	enforced, err := m.limits(s.Limits, uid, name)
+	if err != nil {
+		return nil, err
+	}
+	c.order.Rlimits, c.group = enforced.rlimits, enforced.group
+	says = append(says, enforced.says()...)
+	if s.Sandbox {
+		says = append(says, fmt.Sprintf("sandbox by landlock %d and seccomp", c.order.Sandbox.ABI))
+	}
+	c.text = strings.Join(says, "; ")
+	return c, nil
+}
+
+// Versions of landlock by what they brought. https://docs.kernel.org/userspace-api/landlock.html
+const (
+	abiTruncate = 3 // Linux 6.2: no truncation of files that may not be written
+	abiTCP      = 4 // 6.7: TCP bind and connect
+	abiIoctl    = 5 // 6.10: ioctl on devices
+	abiScopes   = 6 // 6.12: abstract sockets and signals
+)
+
+func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
+	refuse := func(what, format string, args ...any) (*sandboxPlan, error) {
+		return nil, &Error{what, fmt.Errorf("cannot be enforced here: "+format, args...)}
+	}
+	if err := m.seccomp(); err != nil {
+		return refuse("sandbox", "%w", err)
+	}
+	abi, err := m.landlock()
+	switch {
+	case errors.Is(err, unix.ENOSYS):
+		return refuse("sandbox", "the kernel has no landlock, or a container's seccomp profile hides it: it takes Linux 6.2 with CONFIG_SECURITY_LANDLOCK")
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return refuse("sandbox", "landlock is switched off: boot with landlock among those that lsm= lists")
+	case err != nil:
+		return refuse("sandbox", "landlock does not answer: %w", err)
+	case abi < abiTruncate:
+		return refuse("sandbox", "the kernel has landlock %d, which lets files be truncated that may not be written: it takes landlock %d, Linux 6.2", abi, abiTruncate)
+	case !s.Network.All && len(s.Network.Ports) > 0 && abi < abiTCP:
+		return refuse("network", "the kernel has landlock %d, ports take landlock %d, Linux 6.7: choose none or all", abi, abiTCP)
+	}
+	for _, list := range []struct {
+		what  string
+		paths []string
+		whole string // what to do about the whole file system
+	}{
+		{"files.read", s.Read, ""},
+		{"files.write", s.Write, ""},
+		{"sandbox", own.Read, "the working directory is the whole file system: start the daemon in another"},
+		{"sandbox", own.Write, "the directory for temporary files is the whole file system: set another"},
+	} {
+		for _, path := range list.paths {
+			if err := usable(path); err != nil {
+				return nil, &Error{list.what, err}
+			}
+			if list.whole != "" && filepath.Clean(path) == "/" {
+				return refuse(list.what, "%s", list.whole)
+			}
+		}
+	}
+	return &sandboxPlan{
+		ABI:     abi,
+		Read:    append(append([]string(nil), s.Read...), own.Read...),
+		Write:   append(append([]string(nil), s.Write...), own.Write...),
+		Network: s.Network,
+	}, nil
+}
+
+// usable tells whether a path can be given to a sandbox.
+func usable(path string) error {
+	if !filepath.IsAbs(path) {
+		return fmt.Errorf("%q is not an absolute path", path)
+	}
+	switch _, err := os.Stat(path); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%s does not exist: create it, or leave it out", path)
+	case err != nil:
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// rule denies a system call with errno, unless one of the cases holds. None: it is always denied.
+type rule struct {
+	call   uint32
+	errno  unix.Errno
+	unless []match
+}
+
+// match holds if all its conditions do.
+type match []condition
+
+// condition is that an argument, as far as the mask goes, has a value. The kernel's own view of these arguments is 32
+// bits wide, and so is this.
+type condition struct {
+	arg         int
+	mask, value uint32
+}
+
+const whole = ^uint32(0) // mask
+
+// lastCall is the highest system call that this filter was made in view of. Those that came later are denied as on a
+// kernel without them.
+const lastCall = unix.SYS_RSEQ_SLICE_YIELD
+
+// seccompRules are what a sandbox denies by system call.
+func seccompRules(n Network) []rule {
+	var all []rule
+	deny := func(errno unix.Errno, calls ...uint32) {
+		for _, call := range calls {
+			all = append(all, rule{call: call, errno: errno})
+		}
+	}
+	denyUnless := func(errno unix.Errno, unless []match, calls ...uint32) {
+		for _, call := range calls {
+			all = append(all, rule{call, errno, unless})
+		}
+	}
+
+	// Rings do the work of system calls without making them.
+	deny(unix.ENOSYS, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER)
+
+	// A user namespace gives every capability within itself. clone3's flags cannot be seen from here; every libc does
+	// without it.
+	noUserNamespace := []match{{{0, unix.CLONE_NEWUSER, 0}}}
+	deny(unix.ENOSYS, unix.SYS_CLONE3)
+	denyUnless(unix.EPERM, noUserNamespace, unix.SYS_CLONE, unix.SYS_UNSHARE)
+	deny(unix.EPERM, unix.SYS_SETNS)
+
+	// Landlock does not know keyrings and System V's and POSIX's shared memory and queues, which other processes of the
+	// user have, too; nor who owns a file, its mode, attributes and times.
+	deny(unix.EPERM, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
+		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_SEMGET,
+		unix.SYS_SEMTIMEDOP, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK)
+	deny(unix.EPERM, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
+		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
+		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR)
+	deny(unix.EPERM, archCalls...)
+
+	// Large parts of the kernel that handlers have no use for.
+	deny(unix.EPERM, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD)
+
+	// Limits and priorities of other processes of the user.
+	self := []match{{{0, whole, 0}}}
+	denyUnless(unix.EPERM, self, unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM,
+		unix.SYS_SCHED_SETATTR)
+	denyUnless(unix.EPERM, []match{{{0, whole, unix.PRIO_PROCESS}, {1, whole, 0}}}, unix.SYS_SETPRIORITY)
+	denyUnless(unix.EPERM, []match{{{0, whole, 1 /* IOPRIO_WHO_PROCESS */}, {1, whole, 0}}}, unix.SYS_IOPRIO_SET)
+
+	if n.All {
+		return all
+	}
+	denyUnless(unix.EACCES, sockets(n), unix.SYS_SOCKET)
+	denyUnless(unix.EACCES, localSockets, unix.SYS_SOCKETPAIR)
+	if len(n.Ports) == 0 {
+		deny(unix.EACCES, unix.SYS_CONNECT)
+	}
+	// TCP's fast open connects without connect.
+	denyUnless(unix.EOPNOTSUPP, []match{{{3, unix.MSG_FASTOPEN, 0}}}, unix.SYS_SENDTO, unix.SYS_SENDMMSG)
+	denyUnless(unix.EOPNOTSUPP, []match{{{2, unix.MSG_FASTOPEN, 0}}}, unix.SYS_SENDMSG)
+	return all
+}
+
+const socketType = 0xf // mask; the flags are above
+
+// localSockets are those that have to be connected. A datagram can be sent to any other socket without.
+var localSockets = []match{
+	{{0, whole, unix.AF_UNIX}, {1, socketType, unix.SOCK_STREAM}},
+	{{0, whole, unix.AF_UNIX}, {1, socketType, unix.SOCK_SEQPACKET}},
+}
+
+// sockets are those that may be made. Landlock knows the ports of TCP itself, and of no other kind of socket.
+func sockets(n Network) []match {
+	if len(n.Ports) == 0 {
+		return localSockets
+	}
+	may := []match{{{0, whole, unix.AF_UNIX}}}
+	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
+		for _, protocol := range []uint32{0, unix.IPPROTO_TCP} {
+			may = append(may, match{{0, whole, family}, {1, socketType, unix.SOCK_STREAM}, {2, whole, protocol}})
+		}
+		if !slices.Contains(n.Ports, 53) {
+			continue
+		}
+		for _, protocol := range []uint32{0, unix.IPPROTO_UDP} {
+			may = append(may, match{{0, whole, family}, {1, socketType, unix.SOCK_DGRAM}, {2, whole, protocol}})
+		}
+	}
+	return may
+}
+
+// filter is the rules as a program for the kernel (struct seccomp_data, little endian).
+func filter(rules []rule) []unix.SockFilter {
+	const (
+		offsetCall = 0
+		offsetArch = 4
+		offsetArgs = 16
+	)
+	load := func(offset uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
+	}
+	jump := func(op uint16, k uint32, yes, no uint8) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, K: k, Jt: yes, Jf: no}
+	}
+	end := func(action uint32) unix.SockFilter {
+		return unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: action}
+	}
+
+	program := []unix.SockFilter{
+		load(offsetArch),
+		jump(unix.BPF_JEQ, auditArch, 1, 0),
+		end(unix.SECCOMP_RET_KILL_PROCESS),
+		load(offsetCall),
+		jump(unix.BPF_JGT, lastCall, 0, 1), // on amd64 the calls of x32, too
+		end(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
+	}
+	for _, r := range rules {
+		var body []unix.SockFilter
+		for _, m := range r.unless {
+			var test []unix.SockFilter
+			for i := len(m) - 1; i >= 0; i-- { // backwards: jumps know how far the end is
+				c := m[i]
+				rest := uint8(len(test))
+				test = append([]unix.SockFilter{
+					load(offsetArgs + 8*uint32(c.arg)),
+					{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: c.mask},
+					jump(unix.BPF_JEQ, c.value, 0, rest+1),
+				}, test...)
+			}
+			body = append(append(body, test...), end(unix.SECCOMP_RET_ALLOW))
+		}
+		body = append(body, end(unix.SECCOMP_RET_ERRNO|uint32(r.errno)))
+		program = append(append(program, jump(unix.BPF_JEQ, r.call, 0, uint8(len(body)))), body...)
+	}
+	return append(program, end(unix.SECCOMP_RET_ALLOW))
+}
+
+// seccompAvailable tells whether the filter can be loaded here.
+func seccompAvailable() error {
+	if auditArch == 0 {
+		return fmt.Errorf("the sandbox knows the system calls of amd64 and arm64, not those of %s", runtime.GOARCH)
+	}
+	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
+	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); errno != 0 {
+		return errors.New("the kernel has no seccomp filters: it takes CONFIG_SECCOMP_FILTER")
+	}
+	return nil
+}
+
+// loadFilter applies a filter to the calling thread, which must have no_new_privs.
+func loadFilter(program []unix.SockFilter) error {
+	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&p)))
+	runtime.KeepAlive(program)
+	if errno != 0 {
+		return fmt.Errorf("seccomp: %w", errno)
+	}
+	return nil
+}
