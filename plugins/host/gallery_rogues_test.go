@@ -1,0 +1,131 @@
+//go:build linux
+
+package host_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/plugins/host"
+)
+
+// rogues are the gallery.
+func rogues() []rogue {
+	return []rogue{
+		// What crashes.
+		{does: "crashes on start", mode: "exits", acts: restarts(3)},
+		{does: "crashes when it is up", mode: "crash-ready", acts: restarts(3)},
+		{does: "crashes on the fiftieth event", mode: "crash-nth", acts: func(t *testing.T, s *scene) {
+			restarts(3)(t, s)
+			s.waitFor(t, "events between the crashes", func() bool { return s.results.answered() >= 8 && s.results.said("it exited with status 3") })
+		}},
+		{does: "is ended by a signal", mode: "segfault", acts: func(t *testing.T, s *scene) {
+			restarts(3)(t, s)
+			s.waitFor(t, "the reason", func() bool { return s.results.said("segmentation fault") || s.results.said("status 2") })
+		}},
+
+		// What hangs.
+		{does: "is silent", mode: "silent", opts: func(_ *testing.T, o *host.Options) { o.StartTimeout = 300 * time.Millisecond }, acts: failures(2)},
+		{does: "hangs in describe", mode: "hang-describe", opts: func(_ *testing.T, o *host.Options) { o.DescribeTimeout = 50 * time.Millisecond }, acts: failures(2)},
+		{does: "hangs in configure", mode: "hang-configure", opts: func(_ *testing.T, o *host.Options) { o.ConfigureTimeout = 50 * time.Millisecond }, acts: failures(2)},
+		{does: "hangs in health", mode: "hang-health", opts: impatient, acts: wedged},
+		{does: "hangs in deliver", mode: "deaf", spec: timeLimit(50 * time.Millisecond), opts: impatient, acts: func(t *testing.T, s *scene) {
+			s.waitFor(t, "time limits that passed", func() bool { return s.results.said("no answer within the time limit of 50ms") })
+		}},
+		{does: "answers nothing", mode: "never", spec: timeLimit(20 * time.Millisecond), acts: restarts(1)},
+		{does: "hangs in drain", mode: "hang-drain", acts: running},
+		{does: "will not end", mode: "will-not-end", acts: running},
+		{does: "stops itself", mode: "stops-itself", opts: impatient, acts: wedged},
+
+		// What lies.
+		{does: "answers twice", mode: "twice", acts: strays(20)},
+		{does: "acknowledges what it was not sent", mode: "strays", acts: strays(1_000_000)},
+		{does: "acknowledges without end", mode: "chatter", acts: strays(20)},
+		{does: "claims absurd windows", mode: "boundless", spec: timeLimit(50 * time.Millisecond), acts: func(t *testing.T, s *scene) {
+			s.waitFor(t, "its end", func() bool {
+				if n := s.host.Status().InFlight; n > 4 {
+					t.Fatalf("%d events are with it; the operator allows 4", n)
+				}
+				return s.host.Status().Restarts > 0
+			})
+		}},
+		{does: "answers after the time limit", mode: "late", spec: timeLimit(30 * time.Millisecond), acts: func(t *testing.T, s *scene) {
+			s.waitFor(t, "late answers", func() bool { return s.host.Status().Counts.Late >= 10 })
+		}},
+
+		// What is too much.
+		{does: "answers with 100 MB", mode: "hundred-mb", acts: restarts(2)},
+		{does: "describes itself with 100 MB", mode: "hundred-mb-schema", acts: failures(2)},
+		{does: "floods its output", mode: "floods", acts: func(t *testing.T, s *scene) {
+			s.waitFor(t, "dropped lines", func() bool { return s.log.count("handler log lines dropped") >= 2 })
+			s.waitFor(t, "events that are done all the same", func() bool { return s.results.answered() >= 20 })
+			if n := s.host.Status().Restarts; n > 0 {
+				t.Errorf("%d restarts: %+v", n, s.host.Status())
+			}
+		}, after: func(t *testing.T, s *scene) {
+			for _, line := range s.log.lines() {
+				if len(line) > 10<<10 || strings.ContainsAny(line, "\n\r\x1b\x00") {
+					t.Fatalf("a line of %d bytes, unfit for a log: %.100q", len(line), line)
+				}
+			}
+		}},
+	}
+}
+
+// restarts is over when the rogue was started so many times again.
+func restarts(n int) func(*testing.T, *scene) {
+	return func(t *testing.T, s *scene) {
+		s.waitFor(t, "restarts", func() bool { return s.host.Status().Restarts >= n })
+	}
+}
+
+// failures is over when it has failed so many times without ever running.
+func failures(n int) func(*testing.T, *scene) {
+	return func(t *testing.T, s *scene) {
+		restarts(n)(t, s)
+		if s.log.count("handler ready") > 0 {
+			t.Error("it ran")
+		}
+	}
+}
+
+// running is over when the rogue has answered a few events.
+func running(t *testing.T, s *scene) {
+	s.waitFor(t, "events", func() bool { return s.results.answered() >= 10 })
+}
+
+// wedged is over when it was found to be, and was ended.
+func wedged(t *testing.T, s *scene) {
+	s.waitFor(t, "the state", func() bool { return s.log.count("handler is wedged") >= 1 })
+	s.waitFor(t, "its end", func() bool { return s.host.Status().Restarts >= 1 })
+}
+
+func strays(n uint64) func(*testing.T, *scene) {
+	return func(t *testing.T, s *scene) {
+		s.waitFor(t, "answers that nobody asked for", func() bool { return s.host.Status().Counts.Unknown >= n })
+		if st := s.host.Status(); st.Restarts > 0 {
+			t.Errorf("%+v", st)
+		}
+	}
+}
+
+func (s *scene) waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.results.mu.Lock()
+			defer s.results.mu.Unlock()
+			t.Fatalf("waited in vain: %s; %+v; %v", what, s.host.Status(), s.results.errs)
+		}
+	}
+}
+
+func timeLimit(d time.Duration) func(*testing.T, *host.Spec) {
+	return func(_ *testing.T, s *host.Spec) { s.Timeout, s.Concurrency = d, 4 }
+}
+
+// impatient finds out soon who hangs.
+func impatient(_ *testing.T, o *host.Options) {
+	o.HealthInterval, o.HealthTimeout = 20*time.Millisecond, 300*time.Millisecond
+}

@@ -1,0 +1,255 @@
+//go:build linux
+
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/hashicorp/go-plugin"
+	"google.golang.org/grpc"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+	"github.com/informd/informd/plugins/serve"
+)
+
+func init() { maps.Copy(modes, rogueModes) }
+
+// rogueModes are the rogues of the gallery, as far as the bad modes do not have them.
+var rogueModes = map[string]func(){
+	"crash-ready": func() { // as soon as it is up
+		serveRaw(raw{deliver: func() error { os.Exit(3); return nil }})
+	},
+	"crash-nth": func() { onNth(50, func() { os.Exit(3) }) },
+	"segfault": func() {
+		onNth(5, func() {
+			signal.Reset(syscall.SIGSEGV)
+			_ = syscall.Kill(os.Getpid(), syscall.SIGSEGV)
+			hang()
+		})
+	},
+	"stops-itself": func() { onNth(5, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) }) },
+	"stops-parent": func() { onNth(5, func() { _ = syscall.Kill(shimPID(), syscall.SIGSTOP) }) },
+	"kills-parent": func() { onNth(5, func() { _ = syscall.Kill(shimPID(), syscall.SIGKILL) }) },
+	"litters": func() { // leaves processes that hold its pipes: in its group, in a session of their own, without a parent
+		for _, command := range []string{"sleep 1000", "setsid sleep 1000", "(setsid sleep 1000 &) & exit 0", "trap '' TERM HUP INT; sleep 1000 & wait"} {
+			c := exec.Command("/bin/sh", "-c", command)
+			c.Stdout, c.Stderr = os.Stdout, os.Stderr
+			if err := c.Start(); err != nil {
+				panic(err)
+			}
+		}
+		onNth(5, func() { os.Exit(0) })
+	},
+	"floods": func() { // everything at once, on all that goes to the daemon's log
+		line := append(bytes.Repeat([]byte("y"), 3<<20), '\n')
+		var binary []byte
+		for i := range 1 << 16 {
+			binary = append(binary, byte(i*7), byte(i>>3))
+		}
+		odd := bytes.Repeat([]byte(oddLines), 500)
+		var once sync.Once
+		serveRaw(raw{answer: func(n uint64) *handlerpb.DeliverResponse {
+			once.Do(func() { // go-plugin has replaced os.Stdout and os.Stderr by now
+				for _, f := range []*os.File{realStdout, realStderr, os.Stdout, os.Stderr} {
+					for _, junk := range [][]byte{line, binary, odd} {
+						go func() {
+							for {
+								if _, err := f.Write(junk); err != nil {
+									return
+								}
+							}
+						}()
+					}
+				}
+			})
+			return done(n)
+		}})
+	},
+	"boundless": func() { // wants all that there is at once, and answers nothing
+		serveRogue(&boundless{})
+	},
+	"hundred-mb": func() {
+		serveRaw(raw{answer: func(n uint64) *handlerpb.DeliverResponse {
+			return &handlerpb.DeliverResponse{Answers: []*handlerpb.Answer{{Seq: n, Result: &handlerpb.Answer_Retry{
+				Retry: &handlerpb.Retry{Reason: strings.Repeat("x", 100<<20)},
+			}}}}
+		}})
+	},
+	"hundred-mb-schema": func() { serveRaw(raw{schema: bytes.Repeat([]byte(" "), 100<<20)}) },
+	"late": func() { // answers when nobody wants it any more
+		serveRaw(raw{answer: func(n uint64) *handlerpb.DeliverResponse {
+			time.Sleep(60 * time.Millisecond)
+			return done(n)
+		}})
+	},
+	"will-not-end": func() { // whatever is asked of it
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		go serveRaw(raw{drain: hang})
+		hang()
+	},
+	"fork-bomb": func() { // each child is one more
+		var l syscall.Rlimit
+		if err := syscall.Getrlimit(rlimitProcesses, &l); err != nil || os.Getuid() == 0 || l.Max > 1000 && !cgroupLimitsProcesses() {
+			panic("nothing limits the bomb: it does not go off")
+		}
+		go func() {
+			for {
+				c := exec.Command("/proc/self/exe")
+				c.Env = append(os.Environ(), "MODE=fork-bomb-child")
+				c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+				_ = c.Start()
+			}
+		}()
+		serve.Main(&echo{})
+	},
+	"fork-bomb-child": func() {
+		for {
+			c := exec.Command("/bin/sh", "-c", `f() { f & f & wait; }; f`)
+			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+			_ = c.Start()
+		}
+	},
+	"allocates": func() {
+		zero, err := os.Open("/dev/zero")
+		if err != nil {
+			panic(err)
+		}
+		go func() {
+			const size = 16 << 20
+			for range 4 << 30 / size {
+				b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
+				if err != nil {
+					fmt.Fprintln(realStderr, "no more memory:", err)
+					os.Exit(4)
+				}
+				// The kernel writes: the race detector, which would take twice as much again, does not see it.
+				_, _, _ = syscall.Syscall(syscall.SYS_READ, zero.Fd(), uintptr(unsafe.Pointer(&b[0])), size)
+			}
+		}()
+		serve.Main(&echo{})
+	},
+	"fills-disk": func() { // retries say how far it got
+		onEach(func() error {
+			f, err := os.CreateTemp("", "junk")
+			if err != nil {
+				return err
+			}
+			for range 64 {
+				if _, err := f.Write(make([]byte, 1<<20)); err != nil {
+					return err
+				}
+			}
+			return fmt.Errorf("%s has room for 64 MB", f.Name())
+		})
+	},
+	"opens-files": func() {
+		var all []*os.File
+		onEach(func() error {
+			for {
+				f, err := os.Open(os.DevNull)
+				if err != nil {
+					return fmt.Errorf("after %d: %w", len(all), err)
+				}
+				all = append(all, f)
+			}
+		})
+	},
+}
+
+const rlimitProcesses = 6 // RLIMIT_NPROC, which package syscall does not name
+
+func cgroupLimitsProcesses() bool {
+	of, _ := os.ReadFile("/proc/self/cgroup")
+	for line := range strings.Lines(string(of)) {
+		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::"); ok {
+			most, err := os.ReadFile("/sys/fs/cgroup" + path + "/pids.max")
+			return err == nil && strings.TrimSpace(string(most)) != "max"
+		}
+	}
+	return false
+}
+
+// shimPID is the process between the daemon and the rogue.
+func shimPID() int {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", os.Getppid()))
+	if !bytes.HasPrefix(name, []byte("informd-shim")) {
+		panic("the parent is no shim but " + string(name))
+	}
+	return os.Getppid()
+}
+
+// onNth answers events, until the nth.
+func onNth(n int, act func()) {
+	seen := 0
+	serveRaw(raw{answer: func(seq uint64) *handlerpb.DeliverResponse {
+		if seen++; seen == n {
+			act()
+		}
+		return done(seq)
+	}})
+}
+
+// onEach answers with what an act came to.
+func onEach(act func() error) {
+	turn := make(chan struct{}, 1)
+	serve.Main(handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
+		turn <- struct{}{}
+		defer func() { <-turn }()
+		return handler.Answer{}, act()
+	}))
+}
+
+// boundless describes itself without any measure.
+type boundless struct{ raw }
+
+func (*boundless) Describe(context.Context, *handlerpb.DescribeRequest) (*handlerpb.DescribeResponse, error) {
+	return &handlerpb.DescribeResponse{Concurrency: math.MaxUint32, WindowBytes: math.MaxUint64}, nil
+}
+
+func (*boundless) Deliver(stream handlerpb.Handler_DeliverServer) error {
+	for {
+		if _, err := stream.Recv(); err != nil {
+			return err
+		}
+	}
+}
+
+// serveRogue serves what is no raw.
+func serveRogue(service handlerpb.HandlerServer) {
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: plugin.HandshakeConfig{MagicCookieKey: handlerpb.CookieKey, MagicCookieValue: handlerpb.CookieValue},
+		VersionedPlugins: map[int]plugin.PluginSet{
+			handlerpb.ProtocolVersion: {handlerpb.PluginName: roguePlugin{service: service}},
+		},
+		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			return grpc.NewServer(append(opts, grpc.MaxRecvMsgSize(handlerpb.MaxRequestBytes))...)
+		},
+	})
+}
+
+type roguePlugin struct {
+	plugin.NetRPCUnsupportedPlugin
+	service handlerpb.HandlerServer
+}
+
+func (p roguePlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
+	handlerpb.RegisterHandlerServer(s, p.service)
+	return nil
+}
+
+func (roguePlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, nil
+}
