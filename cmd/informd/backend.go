@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -22,18 +23,19 @@ import (
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/plugins/host"
 )
 
 // newControl makes the control socket that run's flags ask for, on which Run answers the commands that ask the daemon; nil
 // if there is to be none. In a state directory that cannot be written there is none either, which is no reason not to run.
-func newControl(asked, stateDir string, p *plan.Plan, eng *engine.Engine, handlers *handlers, log *slog.Logger) (*control.Server, error) {
+func newControl(asked, stateDir string, b *backend, log *slog.Logger) (*control.Server, error) {
 	socket := socketPath(asked, stateDir)
 	if socket == "" {
 		return nil, nil
 	}
-	server, err := control.New(socket, &backend{plan: p, engine: eng, handlers: handlers, started: time.Now()}, log)
+	server, err := control.New(socket, b, control.Options{Logger: log, Daemon: os.Getpid()})
 	if _, ok := errors.AsType[syscall.Errno](err); ok && asked == "" {
-		log.Error("no control socket: status, get, dead and rule cannot ask this informd; --control SOCKET puts it elsewhere", "error", err)
+		log.Error("no control socket: status, get, dead, rule and handler reload cannot ask this informd; --control SOCKET puts it elsewhere", "error", err)
 		return nil, nil
 	}
 	return server, err
@@ -45,6 +47,7 @@ type backend struct {
 	engine   *engine.Engine
 	handlers *handlers
 	started  time.Time
+	reloader *reloader
 }
 
 // Status implements control.Backend.
@@ -93,15 +96,24 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.Rule {
 func (b *backend) hosts(handlers []engine.HandlerStatus) []control.Handler {
 	out := make([]control.Handler, 0, len(handlers))
 	for _, h := range handlers {
-		one := control.Handler{Name: h.Name, InFlight: h.InFlight, State: "dry run", Reason: "what would be delivered is logged"}
-		for _, process := range b.handlers.hosts {
-			if process.name == h.Name {
-				s := process.Status()
-				one.State, one.Reason = string(s.State), cmp.Or(s.Reason, s.Problem)
-				one.Restarts, one.PID = s.Restarts, s.PID
-			}
+		one := control.Handler{Name: h.Name, State: "dry run", Reason: "what would be delivered is logged"}
+		if process, ok := b.handlers.process(h.Name); ok {
+			one = hostStatus(h.Name, process.Status())
 		}
+		one.InFlight = h.InFlight
 		out = append(out, one)
+	}
+	return out
+}
+
+func hostStatus(name string, s host.Status) control.Handler {
+	out := control.Handler{
+		Name: name, State: string(s.State), Reason: cmp.Or(s.Reason, s.Problem), Since: s.Since, Restarts: s.Restarts, PID: s.PID,
+		Program: strings.TrimSpace(s.Handler.Name + " " + s.Handler.Version), Confined: s.Confined,
+		Failures: s.Failures, LastLog: s.LastLog,
+	}
+	if s.State == host.BackingOff || s.State == host.Refused {
+		out.Next = s.Next
 	}
 	return out
 }
@@ -232,6 +244,11 @@ func (b *backend) DropLetter(id string) error { return notFound(b.engine.DropLet
 // SetPaused implements control.Backend.
 func (b *backend) SetPaused(rule string, paused bool) error {
 	return notFound(b.engine.SetPaused(rule, paused))
+}
+
+// ReloadHandler implements control.Backend.
+func (b *backend) ReloadHandler(ctx context.Context, name string) (control.Reloaded, error) {
+	return b.reloader.reload(ctx, name)
 }
 
 // notFound makes the engine's errors the control socket's.

@@ -108,7 +108,7 @@ func startDaemon(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	d.socket = filepath.Join(dir, controlSocket)
-	answers, err := newControl("", dir, compiled, eng, hosts, slog.New(slog.DiscardHandler))
+	answers, err := newControl("", dir, &backend{plan: compiled, engine: eng, handlers: hosts, started: time.Now()}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,17 +131,17 @@ func TestNoControlSocket(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
-	server, err := newControl("", missing, nil, nil, nil, log)
+	server, err := newControl("", missing, nil, log)
 	if err != nil || server != nil || !strings.Contains(said.String(), "no control socket") {
 		t.Errorf("in a folder that is missing: %v, %v, %s", server, err, said.String())
 	}
-	if _, err := newControl(filepath.Join(missing, "s"), missing, nil, nil, nil, log); err == nil {
+	if _, err := newControl(filepath.Join(missing, "s"), missing, nil, log); err == nil {
 		t.Error("asked for in a folder that is missing")
 	}
-	if _, err := newControl("", "/"+strings.Repeat("x", 200), nil, nil, nil, log); err == nil || !strings.Contains(err.Error(), "--control") {
+	if _, err := newControl("", "/"+strings.Repeat("x", 200), nil, log); err == nil || !strings.Contains(err.Error(), "--control") {
 		t.Errorf("in a folder with too long a path: %v", err)
 	}
-	server, err = newControl("", noState, nil, nil, nil, log)
+	server, err = newControl("", noState, nil, log)
 	if err != nil || server != nil {
 		t.Errorf("without a state: %v, %v", server, err)
 	}

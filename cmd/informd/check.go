@@ -14,6 +14,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/host/confine"
 )
 
 // checkedAtOnce bounds how many handlers check has running at a time.
@@ -35,14 +36,19 @@ Exit code 0: no mistakes. 1: there are some.`,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := withSignals(cmd.Context(), nil)
+			folders, err := newFolders()
+			if err != nil {
+				return failed(err)
+			}
+			defer folders.remove()
+			ctx, stop := withSignals(cmd.Context(), folders.remove)
 			defer stop()
 			cfg, compiled, err := loadPlan(paths)
 			if cfg == nil {
 				return failed(err)
 			}
 			mistakes, _ := err.(config.Mistakes)
-			mistakes = append(mistakes, checkHandlers(ctx, cfg, handlers)...)
+			mistakes = append(mistakes, checkHandlers(ctx, cfg, handlers, folders)...)
 			if ctx.Err() != nil {
 				return failed(errors.New("interrupted: not everything has been checked"))
 			}
@@ -62,7 +68,7 @@ Exit code 0: no mistakes. 1: there are some.`,
 }
 
 // checkHandlers starts each handler for as long as it takes to describe itself and to accept or refuse its config.
-func checkHandlers(ctx context.Context, cfg *config.Config, commands bool) config.Mistakes {
+func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folders *folders) config.Mistakes {
 	var (
 		mu       sync.Mutex
 		mistakes config.Mistakes
@@ -78,7 +84,7 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool) confi
 		}
 		checks.Go(func() {
 			defer places.Release(1)
-			if err := checkHandler(ctx, h); err != nil {
+			if err := checkHandler(ctx, h, folders); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				mistakes = append(mistakes, h.At.Mistake(0, err.Error()))
@@ -89,12 +95,12 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool) confi
 	return mistakes
 }
 
-func checkHandler(ctx context.Context, h config.Handler) error {
+func checkHandler(ctx context.Context, h config.Handler, folders *folders) error {
 	spec, err := hostSpec(h)
 	if err != nil {
 		return fmt.Errorf("handler %q: %w", h.Name, err)
 	}
-	_, err = host.Try(ctx, spec, host.Options{})
+	_, err = host.Try(ctx, spec, folders.options(nil))
 	return err
 }
 
@@ -107,6 +113,10 @@ func hostSpec(h config.Handler) (host.Spec, error) {
 		Config:      h.Config,
 		Concurrency: h.Concurrency,
 		Timeout:     h.Timeout,
+	}
+	var err error
+	if spec.Confine, err = confinement(h); err != nil {
+		return host.Spec{}, err
 	}
 	for _, name := range h.Env {
 		if value, ok := os.LookupEnv(name); ok { // one that is not set is not set for the handler either
@@ -133,4 +143,29 @@ func hostSpec(h config.Handler) (host.Spec, error) {
 		spec.Stdout = os.Stdout
 	}
 	return spec, nil
+}
+
+// confinement is what a handler is confined to. The paths of its sandbox are made absolute, as relative ones of manifests are
+// relative to the daemon's folder.
+func confinement(h config.Handler) (confine.Spec, error) {
+	spec := confine.Spec{User: h.User, Limits: confine.Limits(h.Limits)}
+	if h.Sandbox == nil {
+		return spec, nil
+	}
+	spec.Sandbox, spec.Network = true, confine.Network(h.Sandbox.Network)
+	var err error
+	if spec.Read, err = absolute(h.Sandbox.Read); err == nil {
+		spec.Write, err = absolute(h.Sandbox.Write)
+	}
+	return spec, err
+}
+
+func absolute(paths []string) (out []string, err error) {
+	for _, path := range paths {
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
+		out = append(out, path)
+	}
+	return out, nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -39,7 +40,7 @@ func pretend(env *testscript.Env) error {
 	}
 	env.Defer(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, controlSocket)
-	server, err := control.New(socket, newPretence(), nil)
+	server, err := control.New(socket, newPretence(), control.Options{})
 	if err != nil {
 		return err
 	}
@@ -98,8 +99,9 @@ func newPretence() *pretence {
 func (p *pretence) Status() control.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	old := time.Now().Add(-100 * 24 * time.Hour)
 	return control.Status{
-		Version: "v1.2.3", PID: 4711, Started: time.Now().Add(-100 * 24 * time.Hour), DeadLetters: len(p.letters),
+		Version: "v1.2.3", PID: 4711, Started: old, DeadLetters: len(p.letters),
 		Sources: []control.Source{
 			{Name: "pods", Resource: "v1/pods", State: "synced", Ready: true, Objects: 2, ResourceVersion: "88213", Indexes: []string{"byImage", "byNode"}},
 			{Name: "secrets", Resource: "v1/secrets", State: "forbidden", Reason: "secrets is forbidden: not allowed to list", Objects: 1, Lag: 3},
@@ -111,8 +113,11 @@ func (p *pretence) Status() control.Status {
 			{Name: "quiet", Handler: "vault"},
 		},
 		Handlers: []control.Handler{
-			{Name: "oncall", State: "ready", Restarts: 1, InFlight: 8, PID: 4712},
-			{Name: "vault", State: "refused", Reason: "config: no address"},
+			{Name: "oncall", State: "running", Since: old, Restarts: 1, InFlight: 8, PID: 4712, Program: "oncall v2", Confined: "user 65534:65534; memory, cpu by cgroup v2"},
+			{Name: "pager", State: "backing off", Reason: "it exited with status 2", Since: old, Restarts: 12, Failures: 7, Next: old,
+				LastLog: []string{"panic: no\x1b[2J pager", "", "goroutine 1 [running]:", "\tmain.main()"}},
+			{Name: "vault", State: "refused", Reason: "config: no address", Since: old},
+			{Name: "wedge", State: "wedged", Reason: "no answer to a health check within 5s", Since: old, PID: 4713, InFlight: 1},
 		},
 		Store: &control.Store{Directory: "/var/lib/informd", SizeBytes: 12_910_592, Unwritten: 3, UnwrittenBytes: 9001, Trouble: "no space left on device"},
 	}
@@ -183,4 +188,19 @@ func (p *pretence) SetPaused(rule string, paused bool) error {
 	}
 	p.paused = paused
 	return nil
+}
+
+func (p *pretence) ReloadHandler(_ context.Context, name string) (control.Reloaded, error) {
+	switch name {
+	case "oncall":
+		return control.Reloaded{PID: 4714, Notes: []string{"concurrency, timeout: not taken up before informd starts anew"}}, nil
+	case "pager":
+		return control.Reloaded{}, refuse("handler pager was not reloaded and goes on as it was: the new process:\nit\x1b[2J refuses its config")
+	case "vault":
+		return control.Reloaded{}, mistaken(config.Mistakes{
+			{Position: config.Position{File: "rules.yaml", Line: 3, Column: 5}, Message: "a mistake", Snippet: "\tx: \x1b[2Jy"},
+			{Position: config.Position{File: "rules.yaml", Line: 4, Column: 5}, Message: "another"},
+		})
+	}
+	return control.Reloaded{}, control.ErrNotFound
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,7 +25,7 @@ type namedHost struct {
 	name string
 }
 
-func newHandlers(configured []config.Handler, runDir string, dryRun bool, log *slog.Logger) (*handlers, error) {
+func newHandlers(configured []config.Handler, folders *folders, dryRun bool, log *slog.Logger) (*handlers, error) {
 	h := &handlers{byName: make(map[string]engine.Handler)}
 	for _, c := range configured {
 		if dryRun && c.Builtin != "log" {
@@ -38,11 +39,20 @@ func newHandlers(configured []config.Handler, runDir string, dryRun bool, log *s
 		if names := missing(c.Env); len(names) > 0 {
 			log.Warn("variables that are to be passed on are not set", "handler", c.Name, "env", names)
 		}
-		process := host.New(spec, host.Options{Logger: log, RunDir: runDir, Version: version})
+		process := host.New(spec, folders.options(log))
 		h.byName[c.Name] = process
 		h.hosts = append(h.hosts, &namedHost{process, c.Name})
 	}
 	return h, nil
+}
+
+// process is the one behind a handler, if there is one.
+func (h *handlers) process(name string) (*namedHost, bool) {
+	i := slices.IndexFunc(h.hosts, func(n *namedHost) bool { return n.name == name })
+	if i < 0 {
+		return nil, false
+	}
+	return h.hosts[i], true
 }
 
 // run keeps the processes running until ctx ends, and ends them.

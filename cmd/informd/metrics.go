@@ -94,6 +94,8 @@ var (
 	handlerInFlight = desc("informd_handler_in_flight", "Events that are with the handler.", "handler")
 	handlerRestarts = desc("informd_handler_restarts_total", "Starts of the handler's process after the first.", "handler")
 	handlerReady    = desc("informd_handler_ready", "1 if the handler takes events.", "handler")
+	handlerState    = desc("informd_handler_state", "1 for the state that the handler is in, 0 for the others.", "handler", "state")
+	handlerFailures = desc("informd_handler_failures", "Failures of the handler's process that it has not made good for by running.", "handler")
 	deadLetters     = desc("informd_dead_letters", "Events set aside that could not be delivered.")
 	deadDropped     = desc("informd_dead_letters_dropped_total", "Dead letters that were dropped because there were too many.")
 
@@ -107,7 +109,7 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
 		ruleMatches, ruleErrors, ruleDepth, ruleDelayed, ruleBytes, ruleAge, ruleShortened, ruleDropped,
-		handlerInFlight, handlerRestarts, handlerReady, deadLetters, deadDropped, ruleAway,
+		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerFailures, deadLetters, deadDropped, ruleAway,
 		stateBytes, stateUnwritten, stateDurable,
 	} {
 		out <- d
@@ -153,6 +155,10 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		s := h.Status()
 		counter(handlerRestarts, uint64(s.Restarts), h.name)
 		gauge(handlerReady, boolean(s.State == host.Running), h.name)
+		gauge(handlerFailures, float64(s.Failures), h.name)
+		for _, state := range host.States() {
+			gauge(handlerState, boolean(s.State == state), h.name, string(state))
+		}
 	}
 	gauge(deadLetters, float64(status.DeadLetters.Letters))
 	counter(deadDropped, status.DeadLetters.Dropped)

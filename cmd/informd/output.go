@@ -71,13 +71,16 @@ func (t *table) row(cells ...string) {
 func (t *table) flush() error { return t.columns.Flush() }
 
 // printable keeps what others wrote from playing with the terminal, on one line.
-func printable(text string) string {
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
+func printable(text string) string { return strings.TrimSpace(visible(text)) }
+
+// visible is printable for a line whose indentation means something.
+func visible(line string) string {
+	return strings.TrimRightFunc(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, text))
+	}, line), unicode.IsSpace)
 }
 
 // shortened is the beginning of a text that is too long for a table.

@@ -62,14 +62,14 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			runDir, err := newRunDir()
+			folders, err := newFolders()
 			if err != nil {
 				return failed(err)
 			}
-			defer runDir.remove()
-			ctx, stop := withSignals(cmd.Context(), runDir.remove)
+			defer folders.remove()
+			ctx, stop := withSignals(cmd.Context(), folders.remove)
 			defer stop()
-			if err := run(ctx, flags, compiled, runDir.path, log); err != nil {
+			if err := run(ctx, flags, compiled, folders, log); err != nil {
 				return failed(err)
 			}
 			return nil
@@ -80,7 +80,7 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; default: as kubectl finds it, or in-cluster")
 	f.StringVar(&flags.context, "context", "", "context `NAME` of the kubeconfig; default: the current one")
 	f.StringVar(&flags.stateDir, "state-dir", "", "`DIR` that keeps the state over restarts, or none; default: informd/CLUSTER in $XDG_STATE_HOME or ~/.local/state")
-	f.StringVar(&flags.control, "control", "", "`SOCKET` on which informd answers status, get, dead and rule; default: control.sock in the state directory")
+	f.StringVar(&flags.control, "control", "", "`SOCKET` on which informd answers status, get, dead, rule and handler reload; default: control.sock in the state directory")
 	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and /metrics, as 127.0.0.1:9180; default: none")
 	choiceFlag(cmd, &flags.logFormat, "log-format", "form of the log", "text", logFormats...)
 	choiceFlag(cmd, &flags.logLevel, "log-level", "least level that is logged", "info", logLevels...)
@@ -89,8 +89,11 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 }
 
 // run wires everything together, runs it until ctx ends, and ends it in order: first the engine, which lets deliveries
-// in flight end, then the handlers, at last the server that tells about them. runDir is for the handlers' sockets.
-func run(ctx context.Context, flags runFlags, compiled *plan.Plan, runDir string, log *slog.Logger) error {
+// in flight end, then the handlers, at last the server that tells about them.
+func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *folders, log *slog.Logger) error {
+	if err := undumpable(); err != nil {
+		return err
+	}
 	restConfig, err := restConfig(flags.kubeconfig, flags.context)
 	if err != nil {
 		return err
@@ -99,7 +102,7 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, runDir string
 	if err != nil {
 		return err
 	}
-	handlers, err := newHandlers(compiled.Handlers, runDir, flags.dryRun, log)
+	handlers, err := newHandlers(compiled.Handlers, folders, flags.dryRun, log)
 	if err != nil {
 		return err
 	}
@@ -120,7 +123,13 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, runDir string
 		return err
 	}
 
-	control, err := newControl(flags.control, stateDir, compiled, eng, handlers, log)
+	control, err := newControl(flags.control, stateDir, &backend{
+		plan: compiled, engine: eng, handlers: handlers, started: time.Now(),
+		reloader: &reloader{
+			manifests: flags.manifests, started: compiled.Handlers, dryRun: flags.dryRun, log: log,
+			process: func(name string) (reloadable, bool) { return handlers.process(name) },
+		},
+	}, log)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func readiness(status engine.Status, handlers *handlers) (ready bool, report str
 	}
 	for _, h := range handlers.hosts {
 		s := h.Status()
-		fmt.Fprintf(&b, "    handler %s: %s%s\n", h.name, s.State, because(s.Reason))
+		fmt.Fprintf(&b, "    handler %s: %s%s\n", h.name, s.State, because(cmp.Or(s.Reason, s.Problem)))
 	}
 	if s := status.State; s != nil && s.Trouble == "" {
 		b.WriteString("    state: durable\n")

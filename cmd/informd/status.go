@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/plugins/host"
 )
 
 func newStatusCommand() *cobra.Command {
@@ -52,7 +53,7 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) error {
 	}{
 		{"SOURCES", func(w io.Writer) error { return writeSources(w, s.Sources) }},
 		{"RULES", func(w io.Writer) error { return writeRules(w, s.Rules) }},
-		{"HANDLERS", func(w io.Writer) error { return writeHandlers(w, s.Handlers) }},
+		{"HANDLERS", func(w io.Writer) error { return writeHandlers(w, s.Handlers, now) }},
 		{"STATE", func(w io.Writer) error { return writeStore(w, s.Store, now) }},
 	}
 	for _, section := range sections {
@@ -95,15 +96,59 @@ func writeRules(w io.Writer, rules []control.Rule) error {
 	return t.flush()
 }
 
-func writeHandlers(w io.Writer, handlers []control.Handler) error {
+func writeHandlers(w io.Writer, handlers []control.Handler, now time.Time) error {
 	if len(handlers) == 0 {
 		return none(w, "no handler: no rule names one")
 	}
-	t := newTable(w, "NAME", "RESTARTS", "IN FLIGHT", "STATE")
+	t := newTable(w, "NAME", "PROCESS", "RESTARTS", "IN FLIGHT", "FOR", "STATE")
 	for _, h := range handlers {
-		t.row(h.Name, strconv.Itoa(h.Restarts), strconv.Itoa(h.InFlight), h.State+because(h.Reason))
+		pid := ""
+		if h.PID > 0 {
+			pid = strconv.Itoa(h.PID)
+		}
+		t.row(h.Name, pid, strconv.Itoa(h.Restarts), strconv.Itoa(h.InFlight), age(now, h.Since), h.State+because(h.Reason))
 	}
-	return t.flush()
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, h := range handlers {
+		for _, line := range handlerDetails(h, now) {
+			if _, err := fmt.Fprintln(w, line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// handlerDetails are what is too long for a table: of a handler in trouble what it said last and when it is tried again; what
+// one is confined to.
+func handlerDetails(h control.Handler, now time.Time) (lines []string) {
+	trouble := h.State != string(host.Running) && (h.Failures > 0 || !h.Next.IsZero())
+	if trouble {
+		line := fmt.Sprintf("%s: %d %s", printable(h.Name), h.Failures, plural(h.Failures, "failure"))
+		if !h.Next.IsZero() {
+			line += ", started again " + until(now, h.Next)
+		}
+		if len(h.LastLog) > 0 {
+			line += "; its last lines on standard error:"
+		}
+		lines = append(lines, line)
+		for _, said := range h.LastLog {
+			lines = append(lines, visible("    "+said))
+		}
+	}
+	if h.Confined != "" {
+		lines = append(lines, fmt.Sprintf("%s: confined to %s", printable(h.Name), printable(h.Confined)))
+	}
+	return lines
+}
+
+func until(now, then time.Time) string {
+	if pause := then.Sub(now).Round(time.Second); pause > 0 {
+		return "in " + pause.String()
+	}
+	return "now"
 }
 
 func writeStore(w io.Writer, s *control.Store, now time.Time) error {

@@ -42,6 +42,24 @@ func (a answers) pause(paused bool) func(*answer, *http.Request) error {
 	}
 }
 
+// reload has a handler reloaded, which whoever asked may wait for as long as it takes.
+func (a answers) reload(w *answer, r *http.Request) error {
+	var request struct {
+		Handler string `json:"handler"`
+	}
+	if err := readJSON(w, r, &request); err != nil {
+		return err
+	}
+	reloaded, err := a.backend.ReloadHandler(r.Context(), request.Handler)
+	if errors.Is(err, ErrNotFound) {
+		return unknown("handler", request.Handler, a.handlers())
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, reloaded)
+}
+
 func (a answers) rules() (names []string) {
 	for _, r := range a.backend.Status().Rules {
 		names = append(names, r.Name)

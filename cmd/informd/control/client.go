@@ -23,8 +23,9 @@ var ErrNotRunning = errors.New("no informd is running")
 
 // Client asks the daemon. It is safe for concurrent use.
 type Client struct {
-	socket string
-	http   *http.Client
+	socket  string
+	http    *http.Client
+	patient *http.Client // waits for an answer as long as its context
 }
 
 // NewClient makes a Client for the daemon on that socket. It connects when it is asked something, and holds no connection
@@ -34,13 +35,16 @@ func NewClient(socket string) *Client {
 		socket = absolute
 	}
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	return &Client{socket, &http.Client{Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
-		},
-		DisableKeepAlives:     true,
-		ResponseHeaderTimeout: time.Minute,
-	}}}
+	client := func(patience time.Duration) *http.Client {
+		return &http.Client{Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return dialer.DialContext(ctx, "unix", socket)
+			},
+			DisableKeepAlives:     true,
+			ResponseHeaderTimeout: patience,
+		}}
+	}
+	return &Client{socket: socket, http: client(time.Minute), patient: client(0)}
 }
 
 // Status is how the daemon stands.
@@ -102,6 +106,14 @@ func (c *Client) Pause(ctx context.Context, rule string) error {
 // Resume has a rule's deliveries go on.
 func (c *Client) Resume(ctx context.Context, rule string) error {
 	return c.call(ctx, http.MethodPost, "/v1/rules/resume", nil, map[string]string{"rule": rule}, &struct{}{})
+}
+
+// ReloadHandler has another process, started as the manifests say by now, take the place of a handler's. It waits until that is
+// done; the end of ctx calls it off, if that is still possible.
+func (c *Client) ReloadHandler(ctx context.Context, name string) (r Reloaded, err error) {
+	patient := Client{socket: c.socket, http: c.patient}
+	err = patient.call(ctx, http.MethodPost, "/v1/handlers/reload", nil, map[string]string{"handler": name}, &r)
+	return r, err
 }
 
 // Stream is an answer that comes object by object. It is to be closed.

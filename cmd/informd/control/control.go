@@ -11,6 +11,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -40,6 +41,9 @@ type Backend interface {
 	DropLetter(id string) error
 	// SetPaused has the deliveries of a rule wait, or no longer.
 	SetPaused(rule string, paused bool) error
+	// ReloadHandler has another process, started as the manifests say by now, take the place of a handler's. It may take
+	// minutes; the end of ctx calls it off as long as that is possible. An error changes nothing; an *Error is told as it is.
+	ReloadHandler(ctx context.Context, name string) (Reloaded, error)
 }
 
 // Status is how the daemon stands.
@@ -86,12 +90,24 @@ type Rule struct {
 
 // Handler is how a handler stands.
 type Handler struct {
-	Name     string `json:"name"`
-	State    string `json:"state"`
-	Reason   string `json:"reason,omitempty"`
-	Restarts int    `json:"restarts"`
-	InFlight int    `json:"inFlight"`
-	PID      int    `json:"pid,omitempty"`
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	Reason   string    `json:"reason,omitempty"` // of that state; of one that is running, what it says of its health
+	Since    time.Time `json:"since,omitzero"`   // when it came to be in it
+	Restarts int       `json:"restarts"`
+	InFlight int       `json:"inFlight"`
+	PID      int       `json:"pid,omitempty"`
+	Program  string    `json:"program,omitempty"`  // what it calls itself, and its version
+	Confined string    `json:"confined,omitempty"` // what is enforced, and by what
+	Failures int       `json:"failures"`           // that it has not made good for by running
+	Next     time.Time `json:"next,omitzero"`      // when it is launched again
+	LastLog  []string  `json:"lastLog,omitempty"`  // last lines of standard error of the last process that failed
+}
+
+// Reloaded is what came of a reload.
+type Reloaded struct {
+	PID   int      `json:"pid,omitempty"`   // of the new process
+	Notes []string `json:"notes,omitempty"` // what it did not take up, and such
 }
 
 // Store is how what is kept on disk stands.

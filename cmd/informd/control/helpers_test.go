@@ -18,7 +18,27 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if socket := os.Getenv(askSocket); socket != "" {
+		askAndExit(socket)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// askSocket names a socket that the test binary, as another process, is to ask. With an argument it does not wait for the
+// answer.
+const askSocket = "CONTROL_TEST_SOCKET"
+
+func askAndExit(socket string) {
+	if len(os.Args) > 1 {
+		_, err := net.Dial("unix", socket) // it ends with the process
+		fmt.Print(err)
+		os.Exit(0)
+	}
+	status, err := NewClient(socket).Status(context.Background())
+	fmt.Print(status.Version, err)
+	os.Exit(0)
+}
 
 // backend is a daemon of this test. What it is asked for may panic or fail.
 type backend struct {
@@ -29,6 +49,7 @@ type backend struct {
 	paused  map[string]bool
 	stuck   map[string]bool // letters that can be neither retried nor dropped
 	status  func() Status
+	reload  func(ctx context.Context, name string) (Reloaded, error)
 }
 
 func newBackend() *backend {
@@ -40,7 +61,7 @@ func newBackend() *backend {
 				{Name: "secrets", Resource: "v1/secrets", State: "listing", Reason: "just so"},
 			},
 			Rules:    []Rule{{Name: "crashes", Handler: "oncall"}, {Name: "quiet", Handler: "oncall"}},
-			Handlers: []Handler{{Name: "oncall", State: "ready"}, {Name: "idle", State: "ready"}},
+			Handlers: []Handler{{Name: "oncall", State: "running"}, {Name: "idle", State: "running"}},
 		}
 	}}
 }
@@ -103,6 +124,10 @@ func (b *backend) SetPaused(rule string, paused bool) error {
 	return nil
 }
 
+func (b *backend) ReloadHandler(ctx context.Context, name string) (Reloaded, error) {
+	return b.reload(ctx, name)
+}
+
 func letter(id, rule string) Letter {
 	return Letter{
 		ID: id, Rule: rule, Handler: "oncall", Resource: "v1/pods", Namespace: "shop", Name: "web-0", Attempts: 3,
@@ -134,8 +159,13 @@ func shortDir(t testing.TB) string {
 // serve runs a server until the end of the test. with changes it before.
 func serve(t testing.TB, b Backend, with ...func(*Server)) (c *Client, socket string) {
 	t.Helper()
+	return serveWith(t, b, Options{}, with...)
+}
+
+func serveWith(t testing.TB, b Backend, opts Options, with ...func(*Server)) (c *Client, socket string) {
+	t.Helper()
 	socket = filepath.Join(shortDir(t), "control.sock")
-	s, err := New(socket, b, nil)
+	s, err := New(socket, b, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

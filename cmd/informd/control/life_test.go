@@ -21,7 +21,7 @@ func TestEndingWithAClientThatDoesNotRead(t *testing.T) {
 	o := parse(t, `{"metadata":{"name":"large"},"data":"`+strings.Repeat("x", 64<<10)+`"}`)
 	b.objects.Objects = slices.Repeat([]*object.Object{o}, 4000)
 	socket := filepath.Join(shortDir(t), "control.sock")
-	s, err := New(socket, b, nil)
+	s, err := New(socket, b, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestEndingWithAClientThatDoesNotRead(t *testing.T) {
 
 // A server whose socket fails says so at once, and in the end.
 func TestServerFails(t *testing.T) {
-	s, err := New(filepath.Join(shortDir(t), "control.sock"), newBackend(), nil)
+	s, err := New(filepath.Join(shortDir(t), "control.sock"), newBackend(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (a *awaited) Write(p []byte) (int, error) {
 // One that is not to run after all leaves nothing behind; the nil Server is none.
 func TestClose(t *testing.T) {
 	socket := filepath.Join(shortDir(t), "control.sock")
-	s, err := New(socket, newBackend(), nil)
+	s, err := New(socket, newBackend(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,10 +27,11 @@ type listener struct {
 	places chan struct{} // one taken per connection; capacity maxConnections
 	closed chan struct{}
 	close  func() error
+	door   *door
 }
 
 // listen makes the socket. One that a dead daemon left is replaced, one that somebody listens on is an error.
-func listen(path string) (*listener, error) {
+func listen(path string, door *door) (*listener, error) {
 	path, err := filepath.Abs(path) // it also keeps a path from naming an abstract socket, which has no mode
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
@@ -51,7 +52,7 @@ func listen(path string) (*listener, error) {
 	}
 	l := &listener{
 		UnixListener: inner.(*net.UnixListener), path: path,
-		places: make(chan struct{}, maxConnections), closed: make(chan struct{}),
+		places: make(chan struct{}, maxConnections), closed: make(chan struct{}), door: door,
 	}
 	l.SetUnlinkOnClose(false)
 	l.close = sync.OnceValue(l.end)
@@ -101,7 +102,10 @@ func (l *listener) Accept() (net.Conn, error) {
 	case <-l.closed:
 		return nil, net.ErrClosed
 	}
-	conn, err := l.UnixListener.Accept()
+	conn, err := l.AcceptUnix()
+	for err == nil && !l.door.admits(conn) {
+		conn, err = l.AcceptUnix()
+	}
 	if err != nil {
 		<-l.places
 		return nil, err
@@ -117,7 +121,9 @@ func (l *listener) end() error {
 	if now, err := os.Lstat(l.path); err == nil && l.file != nil && os.SameFile(now, l.file) {
 		_ = os.Remove(l.path) // the directory may be gone
 	}
-	return l.UnixListener.Close()
+	err := l.UnixListener.Close()
+	l.door.close()
+	return err
 }
 
 // connection gives its place back when it is closed.

@@ -26,7 +26,7 @@ func TestTheSocketIsItsUsersAlone(t *testing.T) {
 	previous := syscall.Umask(0) // the laxest there is
 	defer syscall.Umask(previous)
 	path := filepath.Join(shortDir(t), "control.sock")
-	s, err := New(path, newBackend(), nil)
+	s, err := New(path, newBackend(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,11 +46,11 @@ func TestASocketThatIsThere(t *testing.T) {
 	dir := shortDir(t)
 	path := filepath.Join(dir, "control.sock")
 	left(t, path)
-	s, err := New(path, newBackend(), nil)
+	s, err := New(path, newBackend(), Options{})
 	if err != nil {
 		t.Fatalf("a dead daemon's socket is in the way: %v", err)
 	}
-	if _, err := New(path, newBackend(), nil); err == nil || !strings.Contains(err.Error(), "another informd listens on "+path) {
+	if _, err := New(path, newBackend(), Options{}); err == nil || !strings.Contains(err.Error(), "another informd listens on "+path) {
 		t.Errorf("a second daemon: %v", err)
 	}
 
@@ -58,7 +58,7 @@ func TestASocketThatIsThere(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	next, err := New(path, newBackend(), nil)
+	next, err := New(path, newBackend(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestWhereNoSocketCanBe(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := New(test.path, newBackend(), nil); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := New(test.path, newBackend(), Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
@@ -101,7 +101,7 @@ func TestWhereNoSocketCanBe(t *testing.T) {
 // A name that begins with @ would be an abstract socket, which everybody on the machine may open.
 func TestNoAbstractSocket(t *testing.T) {
 	t.Chdir(shortDir(t))
-	s, err := New("@control", newBackend(), nil)
+	s, err := New("@control", newBackend(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestNoAbstractSocket(t *testing.T) {
 func TestTheLongestPath(t *testing.T) {
 	dir := shortDir(t)
 	path := filepath.Join(dir, strings.Repeat("x", maxPath-len(dir)-1))
-	s, err := New(path, newBackend(), nil)
+	s, err := New(path, newBackend(), Options{})
 	if err != nil {
 		t.Fatalf("%d bytes: %v", len(path), err)
 	}

@@ -23,16 +23,26 @@ type Server struct {
 	stall    time.Duration
 }
 
+// Options of a Server.
+type Options struct {
+	// Logger says what goes wrong. nil: nothing does.
+	Logger *slog.Logger
+	// Daemon is the process whose descendants are turned away: the daemon's handlers, which could otherwise do through it
+	// what they may not do themselves. 0: none is. Linux only; elsewhere everybody is let in.
+	Daemon int
+}
+
 // New makes the socket, readable and writable for its user alone. It is an error if somebody listens there, if something
 // else than a socket is in its place, or if the path is longer than a socket's may be (107 bytes on Linux). Until Run,
-// whoever asks waits. A nil log says nothing.
-func New(socket string, b Backend, log *slog.Logger) (*Server, error) {
-	l, err := listen(socket)
-	if err != nil {
-		return nil, err
-	}
+// whoever asks waits.
+func New(socket string, b Backend, opts Options) (*Server, error) {
+	log := opts.Logger
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
+	}
+	l, err := listen(socket, newDoor(opts.Daemon, log))
+	if err != nil {
+		return nil, err
 	}
 	s := &Server{listener: l, log: log, stall: stall}
 	s.http = &http.Server{
@@ -92,6 +102,7 @@ func (s *Server) mux(b Backend) *http.ServeMux {
 	handle("POST /v1/letters/drop", a.act(Backend.DropLetter))
 	handle("POST /v1/rules/pause", a.pause(true))
 	handle("POST /v1/rules/resume", a.pause(false))
+	handle("POST /v1/handlers/reload", a.reload)
 	handle("/", func(_ *answer, r *http.Request) error {
 		return problem(http.StatusNotFound, "this informd (%s) does not know %.10s %.100q: use the informd command of the same version",
 			b.Status().Version, r.Method, r.URL.Path)
@@ -156,6 +167,7 @@ func (a *answer) fail(err error) {
 type Error struct {
 	Code    int    `json:"code"` // HTTP's
 	Message string `json:"error"`
+	Report  string `json:"report,omitempty"` // lines that say more, to be read before it
 }
 
 // Error implements error.

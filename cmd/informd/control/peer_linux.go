@@ -1,0 +1,88 @@
+package control
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// descends tells whether the process at the other end of conn, as it was when it connected, is a descendant of daemon. A
+// process that is gone may have been one.
+func descends(conn *net.UnixConn, daemon int) (pid int, is bool, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, false, err
+	}
+	var peer *unix.Ucred
+	var unknown, gone error
+	var handle int
+	if err = raw.Control(func(fd uintptr) {
+		peer, unknown = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		handle, gone = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD) // since Linux 6.5
+	}); err != nil {
+		return 0, false, err
+	}
+	if gone == nil {
+		defer func() { _ = unix.Close(handle) }()
+	}
+	if unknown != nil {
+		return 0, false, fmt.Errorf("who asks is not known: %w", unknown)
+	}
+	pid = int(peer.Pid)
+	if is, err = descendant(pid, daemon); err != nil {
+		return pid, false, err
+	}
+	if gone == nil {
+		gone = unix.PidfdSendSignal(handle, 0, nil, 0)
+	}
+	if errors.Is(gone, unix.ESRCH) { // its number may be another's by now
+		return pid, false, errGone
+	}
+	return pid, is, nil
+}
+
+var errGone = errors.New("the process that asks is gone")
+
+// descendant follows the parents of a process. One in a PID namespace above this one, which a descendant cannot get to, has the
+// number 0, and so has the parent of one that came in from there.
+func descendant(pid, daemon int) (bool, error) {
+	const tries = 5 // a parent may end between two steps, and another takes its place
+	for range tries {
+		at := pid
+		for at > 1 && at != daemon {
+			parent, ok := parentOf(at)
+			if !ok {
+				break
+			}
+			if at = parent; at == daemon {
+				return true, nil
+			}
+		}
+		if at <= 1 || at == daemon {
+			return false, nil // daemon itself is no descendant of its own
+		}
+		if at == pid {
+			break
+		}
+	}
+	return false, errGone
+}
+
+// parentOf reads /proc/PID/stat: the parent is the second field behind the name, which is in parentheses and may hold some.
+func parentOf(pid int) (int, bool) {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, false
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) < 2 {
+		return 0, false
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	return parent, err == nil
+}

@@ -1,0 +1,157 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// asks is what another process hears that asks a socket. The shell command starts it, as "$0".
+func asks(t *testing.T, socket, shell string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", shell, os.Args[0])
+	cmd.Env = []string{askSocket + "=" + socket, "PATH=/usr/bin:/bin"}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v, %s", shell, err, out)
+	}
+	return string(out)
+}
+
+const turnedAway = "a handler may not ask informd"
+
+// What the daemon started is turned away, however far down it is; the daemon itself is not, nor anybody else.
+func TestDescendantsAreTurnedAway(t *testing.T) {
+	var log bytes.Buffer
+	c, socket := serveWith(t, newBackend(), Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Daemon: os.Getpid()})
+	for _, shell := range []string{
+		`exec "$0"`,                     // a child
+		`"$0"; true`,                    // a grandchild
+		`sh -c '"$0"; true' "$0"; true`, // another one below
+		`setsid -w "$0"; true`,          // in a session of its own
+	} {
+		if said := asks(t, socket, shell); !strings.Contains(said, turnedAway) {
+			t.Errorf("%s: %s", shell, said)
+		}
+	}
+	if _, err := c.Status(t.Context()); err != nil {
+		t.Errorf("the daemon itself: %v", err)
+	}
+	if lines := strings.Count(log.String(), "turned away"); lines != 1 {
+		t.Errorf("%d lines in the log within a minute:\n%s", lines, log.String())
+	}
+}
+
+func TestOthersAreAnswered(t *testing.T) {
+	sleep := exec.Command("sleep", "60") // nobody's parent
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = sleep.Process.Kill(), sleep.Wait() }()
+	_, socket := serveWith(t, newBackend(), Options{Daemon: sleep.Process.Pid})
+	if said := asks(t, socket, `"$0"; true`); said != "v9<nil>" {
+		t.Error(said)
+	}
+}
+
+// A process that is gone when its connection is taken may have been a handler.
+func TestWhoIsGoneIsTurnedAway(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "control.sock")
+	var log bytes.Buffer
+	s, err := New(socket, newBackend(), Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Daemon: os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := asks(t, socket, `"$0" and go`); said != "<nil>" {
+		t.Fatal(said)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	// Connections are taken in order: once this one is answered the other has been looked at.
+	if _, err := NewClient(socket).Status(t.Context()); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(log.String(), errGone.Error()) {
+		t.Errorf("the log says %s", log.String())
+	}
+}
+
+// Those that are turned away and say nothing, or do not listen, keep nobody out.
+func TestTurnedAwayInGreatNumber(t *testing.T) {
+	d := newDoor(1, slog.New(slog.DiscardHandler)) // every process descends from the first one, but for those that came in from outside
+	if is, err := descendant(os.Getpid(), 1); err != nil || !is {
+		t.Skipf("this process does not descend from process 1: %v", err)
+	}
+	socket := filepath.Join(shortDir(t), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	for range 4 * maxTurnedAway {
+		client, err := net.Dial("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = client.Close() }()
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.admits(conn) {
+			t.Fatal("it is let in")
+		}
+		if n := len(d.places); n > maxTurnedAway {
+			t.Fatalf("%d are being turned away", n)
+		}
+	}
+	d.close()
+}
+
+func TestParents(t *testing.T) {
+	self := os.Getpid()
+	if parent, ok := parentOf(self); !ok || parent != os.Getppid() {
+		t.Errorf("the parent is %d, %v", parent, ok)
+	}
+	if is, err := descendant(self, self); err != nil || is {
+		t.Errorf("of itself: %v, %v", is, err)
+	}
+	if is, err := descendant(self, os.Getppid()); err != nil || !is {
+		t.Errorf("of its parent: %v, %v", is, err)
+	}
+	if is, err := descendant(0, self); err != nil || is {
+		t.Errorf("from outside the PID namespace: %v, %v", is, err)
+	}
+	if _, err := descendant(1<<22+1, self); err == nil {
+		t.Error("a process that cannot be")
+	}
+
+	// A name that looks like the fields behind it.
+	name := filepath.Join(t.TempDir(), "x) R 1 (")
+	if err := os.Symlink("/bin/sleep", name); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(name, "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	if parent, ok := parentOf(cmd.Process.Pid); !ok || parent != self {
+		t.Errorf("the parent of %q is %d, %v, want %d", fmt.Sprint(name), parent, ok, self)
+	}
+}

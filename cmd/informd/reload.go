@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/plugins/host"
+)
+
+// reloader takes up what the manifests say of a handler by now: its process alone, nothing else of the plan.
+type reloader struct {
+	manifests []string                             // paths
+	started   []config.Handler                     // as the daemon started with them
+	process   func(name string) (reloadable, bool) // those that there are
+	dryRun    bool
+	log       *slog.Logger
+}
+
+// reloadable is a handler's process, whichever that is.
+type reloadable interface {
+	Reload(context.Context, host.Spec) error
+	Status() host.Status
+}
+
+// reload reads the manifests and has a process of theirs take the place of the handler's. An error changes nothing.
+func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, error) {
+	before, running := handlerNamed(r.started, name)
+	cfg, _, err := loadPlan(r.manifests)
+	if err != nil {
+		return control.Reloaded{}, mistaken(err)
+	}
+	now, written := cfg.Handler(name)
+	process, ok := r.process(name)
+	switch {
+	case !running && !written:
+		return control.Reloaded{}, control.ErrNotFound
+	case !running:
+		return control.Reloaded{}, refuse("handler %s does not run: no rule named it when informd started; restart informd to take up rules and handlers that are new", name)
+	case !written:
+		return control.Reloaded{}, refuse("handler %s is no longer in the manifests: it goes on as it is; restart informd to end it", name)
+	case !ok || r.dryRun && now.Builtin != "log":
+		return control.Reloaded{}, refuse("handler %s was not reloaded: this informd is a dry run, which starts no handler but log", name)
+	}
+	spec, err := hostSpec(now)
+	if err != nil {
+		return control.Reloaded{}, err
+	}
+	if err := process.Reload(ctx, spec); err != nil {
+		r.log.Warn("handler was not reloaded and goes on as it was", "handler", name, "error", err)
+		return control.Reloaded{}, refuse("handler %s was not reloaded and goes on as it was: %v", name, err)
+	}
+	pid := process.Status().PID
+	r.log.Info("handler reloaded", "handler", name, "pid", pid)
+	return control.Reloaded{PID: pid, Notes: notes(before, now)}, nil
+}
+
+// notes say what a reload did not take up, and what it found missing.
+func notes(before, now config.Handler) (notes []string) {
+	var fields []string
+	if before.Concurrency != now.Concurrency {
+		fields = append(fields, "concurrency")
+	}
+	if before.Timeout != now.Timeout {
+		fields = append(fields, "timeout")
+	}
+	if before.Retry != now.Retry {
+		fields = append(fields, "retry")
+	}
+	if len(fields) > 0 {
+		notes = append(notes, strings.Join(fields, ", ")+": not taken up before informd starts anew")
+	}
+	if names := missing(now.Env); len(names) > 0 {
+		notes = append(notes, "env: not set in informd's environment: "+strings.Join(names, ", "))
+	}
+	return notes
+}
+
+func handlerNamed(handlers []config.Handler, name string) (config.Handler, bool) {
+	return (&config.Config{Handlers: handlers}).Handler(name)
+}
+
+func refuse(format string, args ...any) error {
+	return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(format, args...)}
+}
+
+// mistaken says that manifests cannot be used, with all that is wrong with them.
+func mistaken(err error) error {
+	why := "the manifests cannot be read"
+	if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
+		why = fmt.Sprintf("%d %s in the manifests", len(mistakes), plural(len(mistakes), "mistake"))
+	}
+	return &control.Error{Code: http.StatusConflict, Message: why + ": nothing was changed", Report: err.Error()}
+}
+
+func newReloadCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reload NAME",
+		Short: "Have a handler of the running daemon started anew, with no delivery lost",
+		Long: `Have a handler of the running daemon started anew, as its manifest and its program are by now, with no delivery lost,
+repeated or out of order.
+
+The daemon reads its manifests again. The new process is started beside the old one, describes itself, accepts its
+config and is healthy before anything goes to it; when what is with the old one has been answered, it takes over and the
+old one ends. If any of that fails, the old one goes on, and the exit code is 1. Until it has begun to take over, the
+end of this command calls it off.
+
+It takes up of the manifest: command, builtin, sha256, env, config, user, limits, sandbox, files and network; variables
+come from the environment that the daemon has. Everything else, in this manifest and in others, waits for the daemon's
+next start.
+` + whichDaemon,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("name one handler; informd status shows them")
+			}
+			return nil
+		},
+
+		DisableFlagsInUseLine: true,
+	}
+	flags := addControlFlags(cmd)
+	cmd.ValidArgsFunction = flags.completer(1, handlerNames)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return flags.ask(func(c *control.Client) error {
+			reloaded, err := c.ReloadHandler(cmd.Context(), args[0])
+			if said, ok := errors.AsType[*control.Error](err); ok {
+				for line := range strings.Lines(said.Report) {
+					fmt.Fprintln(cmd.ErrOrStderr(), visible(line))
+				}
+			}
+			if err != nil {
+				return err
+			}
+			lines := []string{fmt.Sprintf("handler %s reloaded: process %d has taken over", args[0], reloaded.PID)}
+			for _, note := range reloaded.Notes {
+				lines = append(lines, printable(note))
+			}
+			return show(cmd, "%s\n", strings.Join(lines, "\n"))
+		})
+	}
+	return cmd
+}
