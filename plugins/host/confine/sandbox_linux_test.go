@@ -1,0 +1,211 @@
+package confine
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// folder is a temporary one that every user may go through.
+func folder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "ct")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// prepare confines a process that runs the test binary, or skips where this machine cannot.
+func prepare(t *testing.T, s Spec, own Own) *Confinement {
+	t.Helper()
+	own.Read = append(own.Read, program)
+	c, err := Prepare(s, t.Name(), own)
+	if err != nil {
+		if (s.User != "" && os.Geteuid() != 0) || s.Sandbox && unsupported() {
+			t.Skip(err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Kill(), c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// unsupported tells whether this kernel has no landlock that a sandbox could be made of.
+func unsupported() bool {
+	abi, err := landlockABI()
+	return err != nil || abi < abiTCP
+}
+
+// command runs a program in c.
+func command(t *testing.T, c *Confinement, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	b, err := json.Marshal(stage{c.Order(), args, append(env, "GORACE=atexit_sleep_ms=0")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = []string{stageVar + "=" + string(b), "GORACE=atexit_sleep_ms=0"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if f := c.Cgroup(); f != nil {
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(f.Fd())
+	}
+	return cmd
+}
+
+// output is what a program wrote, which must have exited with status 0.
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s%s", err, out, stderr.Bytes())
+	}
+	return string(out)
+}
+
+// outside sets the scene: what a sandboxed process must not reach, and what it may.
+func outside(t *testing.T) scene {
+	t.Helper()
+	s := scene{Own: folder(t), Outside: folder(t), Given: folder(t), Parent: os.Getpid(), Threads: 4}
+	s.Written = filepath.Join(folder(t), "file")
+	s.Abstract = "confine-" + filepath.Base(s.Own)
+	for _, path := range []string{s.Outside + "/file", s.Outside + "/moved", s.Given + "/file", s.Written} {
+		if err := errors.Join(os.WriteFile(path, []byte("contents"), 0o600), os.Chmod(path, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	binary, err := os.ReadFile("/bin/true")
+	if err == nil {
+		err = os.WriteFile(s.Outside+"/true", binary, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	listen := func(network, address string) int {
+		l, err := net.Listen(network, address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		tcp, ok := l.Addr().(*net.TCPAddr)
+		if !ok {
+			return 0
+		}
+		return tcp.Port
+	}
+	s.Allowed, s.Denied = listen("tcp", "127.0.0.1:0"), listen("tcp", "127.0.0.1:0")
+	listen("unix", s.Outside+"/socket")
+	listen("unix", "@"+s.Abstract)
+	if err := os.Chmod(s.Outside+"/socket", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = udp.Close() })
+	s.UDP = udp.LocalAddr().(*net.UDPAddr).Port
+	other := exec.CommandContext(t.Context(), "/bin/sleep", "600")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
+	s.Other = other.Process.Pid
+	return s
+}
+
+// explore runs all probes.
+func explore(t *testing.T, c *Confinement, s scene) []map[string]string {
+	t.Helper()
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []map[string]string
+	out := output(t, command(t, c, []string{probeVar + "=" + string(b), "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, program))
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) != s.Threads {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return all
+}
+
+// refusals are how the kernel says no; any other error is a broken probe.
+var refusals = []error{unix.EACCES, unix.EPERM, unix.ENOSYS, unix.EXDEV, unix.EOPNOTSUPP, errors.New("none"), errors.New("operation not permitted"), errors.New("Operation not permitted"), errors.New("exit status")}
+
+func refused(result string) bool {
+	for _, r := range refusals {
+		if strings.Contains(result, r.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestSandbox tries everything that a sandbox promises to refuse, and what it promises to leave, in each kind of sandbox
+// and in several threads; and unconfined, where all of it works.
+func TestSandbox(t *testing.T) {
+	free := outside(t)
+	free.Threads = 1
+	unconfined := explore(t, nil, free)[0]
+	impossible := make(map[string]bool)
+	for _, p := range probes {
+		if r := unconfined[p.name]; r != "ok" {
+			if !p.root {
+				t.Errorf("unconfined, %s: %s", p.name, r)
+			}
+			t.Logf("not even unconfined, so nothing can be told: %s: %s", p.name, r)
+			impossible[p.name] = true
+		}
+	}
+
+	for _, test := range []struct {
+		name, mark string
+		network    func(scene) Network
+		user       string
+	}{
+		{"no network", none, func(scene) Network { return Network{} }, ""},
+		{"a port", ports, func(s scene) Network { return Network{Ports: []uint16{uint16(s.Allowed)}} }, ""},
+		{"a port and names", names, func(s scene) Network { return Network{Ports: []uint16{uint16(s.Allowed), 53}} }, ""},
+		{"all of the network", open, func(scene) Network { return Network{All: true} }, ""},
+		{"no network, another user", none, func(scene) Network { return Network{} }, "64998:64998"},
+		{"a port and names, another user", names, func(s scene) Network { return Network{Ports: []uint16{uint16(s.Allowed), 53}} }, "64998:64998"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := outside(t)
+			c := prepare(t, Spec{Sandbox: true, Read: []string{s.Given}, Write: []string{s.Written}, Network: test.network(s), User: test.user},
+				Own{Write: []string{s.Own}})
+			for i, results := range explore(t, c, s) {
+				for _, p := range probes {
+					r := results[p.name]
+					switch works := strings.Contains(p.in, test.mark); {
+					case impossible[p.name]:
+					case works && r != "ok":
+						t.Errorf("thread %d: %s: %s", i, p.name, r)
+					case !works && !refused(r):
+						t.Errorf("thread %d: %s: want it refused: %s", i, p.name, r)
+					}
+				}
+			}
+		})
+	}
+}
