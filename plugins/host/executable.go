@@ -17,11 +17,11 @@ import (
 // executable is a program that was found fit to run.
 type executable struct {
 	path string   // absolute
-	file *os.File // open and digested, if a digest was asked for; nil otherwise
+	file *os.File // what was digested, if a digest was asked for; nil otherwise
 }
 
-// openExecutable finds a program and says clearly what is wrong with it. With a digest, the file is opened once, and it
-// is this open file that is to be executed: what happens to the path afterwards does not matter.
+// openExecutable finds a program and says clearly what is wrong with it. With a digest, what is to be executed is what
+// was digested: what happens to the path, or to the file itself, afterwards does not matter.
 func openExecutable(path, digest string) (*executable, error) {
 	if !strings.Contains(path, "/") {
 		found, err := exec.LookPath(path)
@@ -47,13 +47,9 @@ func openExecutable(path, digest string) (*executable, error) {
 	case digest == "":
 		return &executable{path: path}, nil
 	}
-	file, err := os.Open(path)
+	file, err := openDigested(path, digest)
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read for its sha256: %w", path, cause(err))
-	}
-	if err := checkDigest(file, digest); err != nil {
-		_ = file.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, err
 	}
 	return &executable{path: path, file: file}, nil
 }
@@ -64,13 +60,14 @@ func (e *executable) close() {
 	}
 }
 
-func checkDigest(r io.Reader, want string) error {
+// copyDigested copies a program, which must have a digest, to w.
+func copyDigested(w io.Writer, r io.Reader, want string) error {
 	if b, err := hex.DecodeString(want); err != nil || len(b) != sha256.Size {
 		return fmt.Errorf("sha256 %q is not a digest of %d hexadecimal digits", printable(want, 100), 2*sha256.Size)
 	}
 	h := sha256.New()
-	if _, err := io.Copy(h, r); err != nil {
-		return fmt.Errorf("read for its sha256: %w", cause(err))
+	if _, err := io.Copy(io.MultiWriter(h, w), r); err != nil {
+		return fmt.Errorf("copy for its sha256: %w", cause(err))
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
 		return fmt.Errorf("its sha256 is %s, the manifest allows only %s", got, strings.ToLower(want))

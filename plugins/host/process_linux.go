@@ -4,33 +4,62 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/informd/informd/plugins/host/confine"
+	"github.com/informd/informd/plugins/host/shim"
 )
 
-// processAttributes give the process a group of its own, away from the terminal's signals, and let the kernel kill it
-// when the daemon dies.
-func processAttributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+// shimmed is a process behind a shim, which sees to the end of everything that it starts.
+type shimmed struct {
+	proc        *shim.Process
+	confinement *confine.Confinement
 }
 
-// executeFile has cmd execute an open file. The process inherits the descriptor: a script's interpreter opens it by
-// the same name.
-func executeFile(cmd *exec.Cmd, file *os.File) error {
-	cmd.ExtraFiles = append(cmd.ExtraFiles, file)
-	cmd.Path = fmt.Sprintf("/proc/self/fd/%d", 2+len(cmd.ExtraFiles))
-	return nil
-}
-
-// reap waits for the process to end and kills what is left of its group, before anybody else can get its number.
-func (p *process) reap(cmd *exec.Cmd) {
-	for errors.Is(unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
+func launchProcess(s start, path string, files []*os.File) (int, running, error) {
+	p, err := shim.Start(shim.Order{
+		Name:    printable(s.name, maxTitle),
+		Path:    shim.Text(path),
+		Args:    shim.Texts(append([]string{s.exe.path}, s.args...)),
+		Env:     shim.Texts(s.env),
+		Dir:     shim.Text(s.dir),
+		Confine: s.confinement.Order(),
+		Remove:  s.remove,
+	}, files, s.confinement.Cgroup())
+	if err == nil {
+		return p.PID(), &shimmed{proc: p, confinement: s.confinement}, nil
 	}
-	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_ = cmd.Wait() // returns at once; the state says it all
-	p.ended(cmd.ProcessState)
+	step, ok := errors.AsType[*shim.StepError](err)
+	switch {
+	case !ok:
+		return 0, nil, err
+	case step.Confining:
+		return 0, nil, fmt.Errorf("%s cannot be confined: %w", s.exe.path, err)
+	case step.Dir:
+		return 0, nil, fmt.Errorf("%s cannot be executed in the working directory %s: %w", s.exe.path, s.dir, err)
+	}
+	return 0, nil, startError(s.exe.path, err)
+}
+
+// maxTitle is how much of a handler's name ps shows.
+const maxTitle = 100
+
+func (s *shimmed) signal(sig syscall.Signal) {
+	s.proc.Signal(sig)
+	if sig == syscall.SIGKILL {
+		_ = s.confinement.Kill() // the shim does the same, if it is well
+	}
+}
+
+func (s *shimmed) wait() error {
+	end := s.proc.Wait()
+	if !end.Known {
+		_ = s.confinement.Kill()
+		return errors.New("it was killed with the process that watches over it (informd-shim)")
+	}
+	err := endingOf(end.Status)
+	if end.Left > 0 {
+		return fmt.Errorf("%w; %d processes that it started cannot be killed", err, end.Left)
+	}
+	return err
 }

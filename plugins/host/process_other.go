@@ -3,25 +3,54 @@
 package host
 
 import (
-	"errors"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 )
 
-// processAttributes give the process a group of its own. That it ends with the daemon is left to its standard input.
-func processAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+// group is a process and its group. What leaves the group is out of reach, and that it ends with the daemon is left to
+// its standard input.
+type group struct {
+	cmd *exec.Cmd
 
-func executeFile(*exec.Cmd, *os.File) error {
-	return errors.New("sha256 is supported on Linux only, where the file that was digested can be executed itself")
+	mu     sync.Mutex
+	reaped bool
 }
 
-// reap waits for the process to end, and kills what is left of its group. There is no portable way to do that in the
+func launchProcess(s start, path string, files []*os.File) (int, running, error) {
+	cmd := &exec.Cmd{
+		Path:        path,
+		Args:        append([]string{s.exe.path}, s.args...),
+		Env:         s.env,
+		Dir:         s.dir,
+		Stdin:       files[0],
+		Stdout:      files[1],
+		Stderr:      files[2],
+		ExtraFiles:  files[3:],
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
+	}
+	if err := cmd.Start(); err != nil {
+		return 0, nil, startError(s.exe.path, err)
+	}
+	return cmd.Process.Pid, &group{cmd: cmd}, nil
+}
+
+func (g *group) signal(sig syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.reaped {
+		_ = syscall.Kill(-g.cmd.Process.Pid, sig)
+	}
+}
+
+// wait waits for the process to end, and kills what is left of its group. There is no portable way to do that in the
 // safe order.
-func (p *process) reap(cmd *exec.Cmd) {
-	_ = cmd.Wait() // the state says it all
-	_ = syscall.Kill(-p.pid, syscall.SIGKILL)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ended(cmd.ProcessState)
+func (g *group) wait() error {
+	_ = g.cmd.Wait() // the state says it all
+	_ = syscall.Kill(-g.cmd.Process.Pid, syscall.SIGKILL)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reaped = true
+	return endingOf(g.cmd.ProcessState.Sys().(syscall.WaitStatus))
 }

@@ -3,9 +3,11 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
+
+	"github.com/informd/informd/plugins/host/shim"
 )
 
 // maxRunDir leaves room below a directory for the socket that go-plugin makes, plugin-dir<number>/plugin<number>, within
@@ -39,13 +41,65 @@ func runDir(configured string) (string, error) {
 	return "", errors.New("no run directory for sockets: neither $XDG_RUNTIME_DIR nor the directory for temporary files will do")
 }
 
-// removeSocketDir removes what go-plugin made for one process.
-func removeSocketDir(dir string) error {
-	if dir == "" {
-		return nil
+// makeTempDir makes a directory for a process's temporary files, with mode 0700.
+func makeTempDir(parent string) (string, error) {
+	dir, err := os.MkdirTemp(parent, "informd-tmp-*")
+	if err == nil {
+		dir, err = filepath.Abs(dir)
 	}
-	if err := os.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("remove socket directory: %w", err)
+	if err != nil {
+		return "", fmt.Errorf("make a directory for its temporary files: %w", err)
+	}
+	return dir, nil
+}
+
+// giveTo gives directories, which keep their mode 0700, to another user. It is an error if that user cannot come to them.
+func giveTo(uid, gid int, dirs ...string) error {
+	for _, dir := range dirs {
+		if err := os.Chown(dir, uid, gid); err != nil {
+			return fmt.Errorf("give a directory to the user that the handler runs as: %w", err)
+		}
+		for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
+			info, err := os.Stat(parent)
+			if err != nil {
+				return err
+			}
+			if !enters(uid, gid, info) {
+				return fmt.Errorf("the user that the handler runs as, %d:%d, cannot enter %s and so not reach %s: allow it (chmod o+x %s), or have the daemon keep its folders elsewhere", uid, gid, parent, dir, parent)
+			}
+			if parent == filepath.Dir(parent) {
+				break
+			}
+		}
 	}
 	return nil
+}
+
+// enters tells whether a user, who is in one group only, may go through a directory, as its mode has it.
+func enters(uid, gid int, dir os.FileInfo) bool {
+	owner, ok := dir.Sys().(*syscall.Stat_t)
+	switch mode := dir.Mode().Perm(); {
+	case uid == 0 || !ok:
+		return true
+	case int(owner.Uid) == uid:
+		return mode&0o100 != 0
+	case int(owner.Gid) == gid:
+		return mode&0o010 != 0
+	default:
+		return mode&0o001 != 0
+	}
+}
+
+// removeDirs removes what a process leaves behind.
+func removeDirs(dirs ...string) error {
+	var errs []error
+	for _, dir := range dirs {
+		if dir == "" {
+			continue
+		}
+		if err := shim.RemoveAll(dir); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", dir, err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,7 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin/runner"
 
-	"github.com/informd/informd/plugins/handlerpb"
+	"github.com/informd/informd/plugins/host/confine"
 )
 
 // runner gives go-plugin a process of ours: it hands over a handshake line that was checked, no standard error, and an
@@ -31,8 +30,10 @@ type runner struct {
 	exe  *executable
 	logs *logs
 
-	cmdEnv    []string // what go-plugin wants in the environment
-	socketDir string
+	cmdEnv      []string // what go-plugin wants in the environment
+	socketDir   string   // what was made for the process; empty, or nil, if it did not come to that
+	tempDir     string
+	confinement *confine.Confinement
 
 	stdoutR   *io.PipeReader // the handshake line, to go-plugin
 	stdoutW   *io.PipeWriter
@@ -64,43 +65,70 @@ func (r *runner) prepare(_ hclog.Logger, cmd *exec.Cmd, tmpDir string) (goplugin
 func (r *runner) Start(context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.why != nil {
-		return r.why
+	if r.why == nil {
+		r.why = r.start()
 	}
-	p, err := startProcess(start{
-		exe:    r.exe,
-		args:   r.spec.Args,
-		env:    r.environment(),
-		dir:    r.spec.Dir,
-		extra:  r.spec.Stdout,
-		stdout: r.readStdout,
-		stderr: r.logs.stderr.readAll,
-	})
-	if err != nil {
-		r.why = err
+	return r.why
+}
+
+// start starts the process, in what it is confined to. r.mu is held.
+func (r *runner) start() (err error) {
+	if r.tempDir, err = makeTempDir(r.opts.TempDir); err != nil {
 		return err
 	}
-	r.proc = p
-	return nil
-}
-
-// environment is the manifest's, and what the protocol adds, which wins.
-func (r *runner) environment() []string {
-	env := slices.Concat(r.spec.Env, r.cmdEnv, []string{handlerpb.EnvLogLevel + "=" + leastLevel(r.logs.log)})
-	if r.spec.Stdout != nil {
-		env = append(env, handlerpb.EnvStdoutFD+"=3")
+	own, err := r.own()
+	if err != nil {
+		return err
 	}
-	return env
-}
-
-// leastLevel names the least level that a logger shows.
-func leastLevel(log *slog.Logger) string {
-	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn} {
-		if log.Enabled(context.Background(), level) {
-			return strings.ToLower(level.String())
+	if r.confinement, err = confine.Prepare(r.spec.Confine, r.spec.Name, own); err != nil {
+		return err
+	}
+	if uid, gid, ok := r.confinement.Owner(); ok {
+		if err := giveTo(uid, gid, r.socketDir, r.tempDir); err != nil {
+			return err
 		}
 	}
-	return "error"
+	r.proc, err = startProcess(start{
+		name:        r.spec.Name,
+		exe:         r.exe,
+		args:        r.spec.Args,
+		env:         r.environment(),
+		dir:         r.spec.Dir,
+		extra:       r.spec.Stdout,
+		confinement: r.confinement,
+		remove:      []string{r.socketDir, r.tempDir},
+		stdout:      r.readStdout,
+		stderr:      r.logs.stderr.readAll,
+	})
+	return err
+}
+
+// own is what the process needs of the file system in order to be a handler at all. The daemon's own working directory,
+// which may be the root of everything, is not part of it.
+func (r *runner) own() (confine.Own, error) {
+	own := confine.Own{Read: []string{r.exe.path}, Write: []string{r.socketDir, r.tempDir}}
+	if r.spec.Dir != "" {
+		dir, err := filepath.Abs(r.spec.Dir)
+		if err != nil {
+			return own, err
+		}
+		own.Read = append(own.Read, dir)
+	}
+	return own, nil
+}
+
+// confined says what the process is confined to; empty if it is to nothing.
+func (r *runner) confined() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.confinement.String()
+}
+
+// tidy removes what was made for the process, once it is gone.
+func (r *runner) tidy() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(removeDirs(r.socketDir, r.tempDir), r.confinement.Close())
 }
 
 // readStdout reads the handshake and, after it, whatever the process prints.
@@ -149,13 +177,6 @@ func (r *runner) hasTLS() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.handshake.tls
-}
-
-// tidy removes what was made for the process, once it is gone.
-func (r *runner) tidy() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return removeSocketDir(r.socketDir)
 }
 
 // release lets go-plugin hear of the process's end.

@@ -1,0 +1,54 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// openDigested copies a program into memory, where nobody can change it any more, and returns the copy. So it is what was
+// digested that is executed, and read by a script's interpreter, even if the file is overwritten in between. It takes its
+// size in memory as long as a process of it runs.
+func openDigested(path, digest string) (*os.File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be read for its sha256: %w", path, cause(err))
+	}
+	defer func() { _ = file.Close() }()
+	sealed, err := newMemory("handler")
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be copied for its sha256: %w", path, err)
+	}
+	defer func() { _ = sealed.Close() }()
+	if err := copyDigested(sealed, file, digest); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(sealed.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("%s: its copy cannot be sealed: %w", path, err)
+	}
+	// Once more, for reading only: what is open for writing is not executed.
+	readOnly, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", sealed.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("%s: its copy cannot be opened: %w", path, cause(err))
+	}
+	return readOnly, nil
+}
+
+// newMemory is a file in memory that can be executed.
+func newMemory(name string) (*os.File, error) {
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_EXEC)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3, all can be executed
+		fd, err = unix.MemfdCreate(name, flags)
+	}
+	if errors.Is(err, unix.EACCES) {
+		return nil, errors.New("this system forbids to execute files in memory: set the sysctl vm.memfd_noexec to 1 or 0, or leave out sha256")
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}

@@ -1,0 +1,92 @@
+package shim
+
+import (
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// RemoveAll removes a directory and everything in it, whatever a handler made of it: directories that may not be read or
+// written, that lie deeper than a process may have files open, and more names than memory should hold. It follows no
+// symbolic link. It is no error if there is no such directory.
+func RemoveAll(path string) error {
+	root, err := os.OpenRoot(path)
+	if errors.Is(err, fs.ErrPermission) { // the handler's own doing; the directory that path lies in is not
+		if err = os.Chmod(path, 0o700); err == nil {
+			root, err = os.OpenRoot(path)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if err := root.Chmod(".", 0o700); err != nil {
+		return err
+	}
+	for {
+		removed, err := removeEach(root, ".")
+		if err == nil && removed == 0 {
+			return os.Remove(path)
+		}
+		if removed == 0 {
+			return err
+		}
+	}
+}
+
+// removeEach removes what is in a directory of root, at most a batch, and returns how much that was. Instead of
+// descending into a directory in it, it brings that to the top, which will see it.
+func removeEach(root *os.Root, dir string) (removed int, first error) {
+	d, err := root.Open(dir)
+	if err != nil {
+		return 0, err
+	}
+	entries, err := d.ReadDir(batch)
+	_ = d.Close()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	for _, e := range entries {
+		name := dir + "/" + e.Name()
+		var err error
+		switch {
+		case !e.IsDir():
+			err = root.Remove(name)
+		case dir == ".":
+			err = removeDir(root, name)
+		default:
+			_ = root.Chmod(name, 0o700) // to be moved, it must be writable
+			err = root.Rename(name, rand.Text())
+		}
+		if err == nil {
+			removed++
+		} else if first == nil {
+			first = err
+		}
+	}
+	return removed, first
+}
+
+// removeDir removes a directory at the top of root.
+func removeDir(root *os.Root, name string) error {
+	if err := root.Chmod(name, 0o700); err != nil {
+		return err
+	}
+	for {
+		removed, err := removeEach(root, name)
+		if err == nil && removed == 0 {
+			return root.Remove(name)
+		}
+		if removed == 0 {
+			return err
+		}
+	}
+}
+
+// batch is how many names of a directory are held at once.
+const batch = 1024

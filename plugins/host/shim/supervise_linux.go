@@ -1,0 +1,231 @@
+package shim
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// comm is the name of the process where only 15 bytes are shown; the kernel would call it exe.
+var comm = []byte("informd-shim\x00")
+
+// supervisor is a shim's state. One goroutine owns it, on the thread that the handler's life depends on.
+type supervisor struct {
+	control  *os.File
+	order    Order
+	files    int           // the handler's descriptors are those below
+	children chan struct{} // a child has ended, perhaps several
+	handler  int           // process id; 0 before it is started, and once it is reaped
+	alone    bool          // the daemon is gone
+}
+
+// supervise runs a shim to its end.
+func supervise(control *os.File, files int) {
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&comm[0])), 0, 0, 0)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		_ = send(control, report{Error: failure(stepOrder, err)})
+		return
+	}
+	s := &supervisor{control: control, files: files, children: notify()}
+	if err := receive(control, maxOrder, &s.order); err != nil {
+		_ = send(control, report{Error: failure(stepOrder, err)})
+		return
+	}
+	s.run()
+	left := s.killAll()
+	if left > 0 {
+		_ = send(control, report{Left: left})
+	}
+	if s.alone {
+		s.removeAll()
+	}
+	exit(0)
+}
+
+// notify takes every signal that can be taken, so that none ends or stops the shim, and tells of children's ends. Signals
+// that are ignored instead would be ignored by the handler, too.
+func notify() chan struct{} {
+	children := make(chan struct{}, 1)
+	all := make(chan os.Signal, 16)
+	signal.Notify(all)
+	go func() {
+		for sig := range all {
+			if sig == syscall.SIGCHLD {
+				select {
+				case children <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	return children
+}
+
+// run starts the handler and follows it until it has ended, or everything is to.
+func (s *supervisor) run() {
+	started, err := s.start()
+	if err != nil {
+		_ = send(s.control, report{Error: err})
+		return
+	}
+	s.letGo()
+	signals := make(chan syscall.Signal)
+	go func() {
+		defer close(signals)
+		for {
+			var m signalled
+			if receive(s.control, maxFrame, &m) != nil {
+				return
+			}
+			signals <- m.Signal
+		}
+	}()
+	for {
+		select {
+		case err := <-started:
+			if err != nil {
+				_ = send(s.control, report{Error: err})
+				return
+			}
+			_ = send(s.control, report{PID: s.handler})
+			started = nil
+			if s.reap(); s.handler == 0 {
+				return
+			}
+		case sig, ok := <-signals:
+			if s.alone = !ok; s.alone || sig == syscall.SIGKILL {
+				return
+			}
+			if s.handler != 0 {
+				_ = syscall.Kill(-s.handler, sig)
+			}
+		case <-s.children:
+			if started != nil {
+				continue // what came of it is told first
+			}
+			if s.reap(); s.handler == 0 {
+				return
+			}
+		}
+	}
+}
+
+// start starts the handler's process. The channel tells, once, whether it became the handler.
+func (s *supervisor) start() (<-chan *failed, *failed) {
+	started := make(chan *failed, 1)
+	attr := &syscall.ProcAttr{
+		Dir: string(s.order.Dir),
+		Env: plain(s.order.Env),
+		Sys: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
+	}
+	for fd := range s.files {
+		attr.Files = append(attr.Files, uintptr(fd))
+	}
+	if s.order.Cgroup {
+		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, s.cgroup()
+	}
+	if s.order.Confine == nil {
+		pid, err := syscall.ForkExec(string(s.order.Path), plain(s.order.Args), attr)
+		if err != nil {
+			return nil, failure(stepExec, err)
+		}
+		s.handler = pid
+		started <- nil
+		return started, nil
+	}
+
+	near, far, err := pair()
+	if err != nil {
+		return nil, failure(stepConfine, err)
+	}
+	path, argv, env := self(s.order.Name, roleEnter, s.files)
+	attr.Dir, attr.Env, attr.Files = "", env, append(attr.Files, far.Fd())
+	pid, err := syscall.ForkExec(path, argv, attr)
+	_ = far.Close()
+	if err != nil {
+		_ = near.Close()
+		return nil, failure(stepConfine, err)
+	}
+	s.handler = pid
+	go func() {
+		defer near.Close()
+		order := s.order
+		order.Remove = nil
+		if err := send(near, order); err != nil {
+			started <- failure(stepOrder, err)
+			return
+		}
+		var f failed
+		switch err := receive(near, maxFrame, &f); {
+		case errors.Is(err, io.EOF):
+			started <- nil
+		case err != nil:
+			started <- failure(stepConfine, err)
+		default:
+			started <- &f
+		}
+	}()
+	return started, nil
+}
+
+// letGo gives up the handler's descriptors, whose ends are news.
+func (s *supervisor) letGo() {
+	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
+		for fd := range 3 {
+			_ = unix.Dup3(int(null.Fd()), fd, 0)
+		}
+		_ = null.Close()
+	}
+	for fd := 3; fd < s.files; fd++ {
+		_ = unix.Close(fd)
+	}
+}
+
+// cgroup is the descriptor of the cgroup, if there is one.
+func (s *supervisor) cgroup() int { return s.files + 1 }
+
+// reap takes leave of all children that have ended, and reports the handler's end. It tells whether any child is left;
+// as orphans become the shim's children, there is no descendant otherwise.
+func (s *supervisor) reap() (left bool) {
+	if p, ok := readProc(s.handler); ok && s.handler != 0 && p.state == 'Z' {
+		// The rest of its group ends before anybody else can get its number, which is the group's, too.
+		_ = syscall.Kill(-s.handler, syscall.SIGKILL)
+	}
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		switch {
+		case err == syscall.EINTR:
+		case err != nil:
+			return false
+		case pid == 0:
+			return true
+		case pid == s.handler:
+			s.handler = 0
+			_ = send(s.control, report{Ended: true, Status: status})
+		}
+	}
+}
+
+// removeAll removes what the daemon would have removed.
+func (s *supervisor) removeAll() {
+	for _, dir := range s.order.Remove {
+		_ = RemoveAll(dir)
+	}
+	if !s.order.Cgroup {
+		return
+	}
+	path, err := os.Readlink(fdPath(s.cgroup()))
+	for range 50 { // until the kernel has forgotten the last process
+		if err != nil || !errors.Is(unix.Rmdir(path), unix.EBUSY) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

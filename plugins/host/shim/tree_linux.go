@@ -1,0 +1,86 @@
+package shim
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// proc is a process, as /proc showed it.
+type proc struct {
+	pid, parent int
+	state       byte
+	born        string // its start, in ticks since the system's; with the number, it is the process's identity
+}
+
+// still tells whether the process neither runs nor will before it gets a signal. One that waits for a device (D) gets
+// the signal that stops it before it goes on.
+func (p proc) still() bool { return bytes.IndexByte([]byte("TtZXxD"), p.state) >= 0 }
+
+// signal sends a signal to this process, and to no other that has got its number since.
+func (p proc) signal(sig syscall.Signal) {
+	if p.state == 'Z' {
+		return
+	}
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err == unix.ENOSYS {
+		_ = syscall.Kill(p.pid, sig)
+		return
+	}
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if now, ok := readProc(p.pid); ok && now.born == p.born {
+		_ = unix.PidfdSendSignal(fd, sig, nil, 0)
+	}
+}
+
+// descendants are the processes below root that could be seen. One whose parent ends meanwhile may be missing: it is
+// among root's children the next time.
+func descendants(root int) []proc {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	names, _ := dir.Readdirnames(-1)
+	_ = dir.Close()
+	children := map[int][]proc{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := readProc(pid); ok {
+			children[p.parent] = append(children[p.parent], p)
+		}
+	}
+	found := children[root]
+	for i := 0; i < len(found); i++ {
+		below := children[found[i].pid]
+		delete(children, found[i].pid) // numbers may be used again while they are read: no circles
+		found = append(found, below...)
+	}
+	return found
+}
+
+func readProc(pid int) (proc, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return proc{}, false
+	}
+	return parseStat(pid, b)
+}
+
+// parseStat reads what proc_pid_stat(5) describes. The program's name in it, in parentheses, may contain anything.
+func parseStat(pid int, stat []byte) (proc, bool) {
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 20 || len(fields[0]) != 1 {
+		return proc{}, false
+	}
+	parent, err := strconv.Atoi(string(fields[1]))
+	return proc{pid: pid, parent: parent, state: fields[0][0], born: string(fields[19])}, err == nil
+}
