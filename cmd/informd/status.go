@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -124,12 +125,15 @@ func writeHandlers(w io.Writer, handlers []control.Handler, now time.Time) error
 // handlerDetails are what is too long for a table: of a handler in trouble what it said last and when it is tried again; what
 // one is confined to.
 func handlerDetails(h control.Handler, now time.Time) (lines []string) {
-	trouble := h.State != string(host.Running) && (h.Failures > 0 || !h.Next.IsZero())
-	if trouble {
-		line := fmt.Sprintf("%s: %d %s", printable(h.Name), h.Failures, plural(h.Failures, "failure"))
-		if !h.Next.IsZero() {
-			line += ", started again " + until(now, h.Next)
-		}
+	var how []string
+	if h.Failures > 0 {
+		how = append(how, fmt.Sprintf("failed %d %s", h.Failures, plural(h.Failures, "time")))
+	}
+	if !h.Next.IsZero() {
+		how = append(how, "tried again "+until(now, h.Next))
+	}
+	if len(how) > 0 && h.State != string(host.Running) {
+		line := printable(h.Name) + ": " + strings.Join(how, ", ")
 		if len(h.LastLog) > 0 {
 			line += "; its last lines on standard error:"
 		}
