@@ -243,9 +243,6 @@ func (s *session) explain(call string, limit time.Duration, err error) error {
 
 func (s *session) pid() int { return s.run.process().pid }
 
-// confined says what the process is confined to.
-func (s *session) confined() string { return "" }
-
 // endGrace is how long the end of a killed process is waited for.
 const endGrace = 10 * time.Second
 

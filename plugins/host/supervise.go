@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/informd/informd/plugins/host/confine"
 )
 
 // Run keeps the handler running until ctx ends; then it drains and ends the process. It returns when all is gone, and
@@ -50,7 +52,10 @@ func (h *Host) stoppedError() error { return fmt.Errorf("%s: %w", h.name, errSto
 
 // refused tells a handler that will not run as it is configured from one that fails.
 func refused(err error) bool {
-	_, ok := errors.AsType[*RefusedError](err)
+	if _, ok := errors.AsType[*RefusedError](err); ok {
+		return true
+	}
+	_, ok := errors.AsType[*confine.Error](err)
 	return ok
 }
 
@@ -70,10 +75,10 @@ func (h *Host) runOnce(ctx context.Context, from *takeover, complaints *complain
 	h.mu.Unlock()
 	h.set(func(st *Status) {
 		st.State, st.Reason, st.Problem = Running, "", ""
-		st.Handler, st.Confined, st.PID = s.desc, s.confined(), s.pid()
+		st.Handler, st.Confined, st.PID = s.desc, s.run.confined(), s.pid()
 	})
 	attrs := s.desc.attrs("pid", s.pid())
-	if confined := s.confined(); confined != "" {
+	if confined := s.run.confined(); confined != "" {
 		attrs = append(attrs, "confined", confined)
 	}
 	h.log.Info("handler ready", attrs...)
