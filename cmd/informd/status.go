@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -125,15 +124,11 @@ func writeHandlers(w io.Writer, handlers []control.Handler, now time.Time) error
 // handlerDetails are what is too long for a table: of a handler in trouble what it said last and when it is tried again; what
 // one is confined to.
 func handlerDetails(h control.Handler, now time.Time) (lines []string) {
-	var how []string
-	if h.Failures > 0 {
-		how = append(how, fmt.Sprintf("failed %d %s", h.Failures, plural(h.Failures, "time")))
-	}
-	if !h.Next.IsZero() {
-		how = append(how, "tried again "+until(now, h.Next))
-	}
-	if len(how) > 0 && h.State != string(host.Running) {
-		line := printable(h.Name) + ": " + strings.Join(how, ", ")
+	if h.State != string(host.Running) && (h.Failures > 0 || !h.Next.IsZero()) {
+		line := printable(h.Name) + ": it failed"
+		if !h.Next.IsZero() {
+			line = printable(h.Name) + ": tried again " + until(now, h.Next)
+		}
 		if len(h.LastLog) > 0 {
 			line += "; its last lines on standard error:"
 		}
