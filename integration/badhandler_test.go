@@ -123,10 +123,9 @@ func (h *badHandler) begin() {
 			"\x1b[2J\x1b]0;title\a\x00\xff", `{"@message":"` + strings.Repeat(`{`, 5000) + `"}`, "",
 		}, "\n"))
 	case "leaves-children":
-		// One in its process group, which is to end with it, and one that has left it, which nobody can find any more:
-		// it is not to be waited for, though it holds standard error.
-		inGroup, left := exec.Command("sleep", "86400"), exec.Command("sleep", "60")
-		left.Env, left.SysProcAttr = []string{"PATH=" + os.Getenv("PATH")}, &syscall.SysProcAttr{Setsid: true}
+		// One in its process group and one that has left it; both hold standard error, and are to end with it.
+		inGroup, left := exec.Command("sleep", "86400"), exec.Command("sleep", "86400")
+		left.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		for _, child := range []*exec.Cmd{inGroup, left} {
 			child.Stderr = stderr
 			_ = child.Start() // nor is it waited for here

@@ -75,7 +75,7 @@ func (c *crashing) pause(most time.Duration) { time.Sleep(time.Duration(c.random
 
 func (c *crashing) killDaemon() {
 	c.t.Helper()
-	handlers := children(c.daemon.cmd.Process.Pid)
+	handlers := descendants(c.daemon.cmd.Process.Pid)
 	from := time.Now()
 	if err := c.daemon.cmd.Process.Kill(); err != nil {
 		c.t.Fatalf("the daemon has ended by itself: %v", err)
@@ -109,7 +109,7 @@ func (c *crashing) killHandler() {
 	c.t.Helper()
 	var handlers []int
 	c.daemon.poll("a handler to kill", func() bool {
-		handlers = children(c.daemon.cmd.Process.Pid)
+		handlers = handlersOf(c.daemon.cmd.Process.Pid)
 		return len(handlers) > 0
 	})
 	from := time.Now()

@@ -127,7 +127,7 @@ spec: {source: configmaps, handler: %[1]s}
 		t.Fatal(err)
 	}
 	d.awaitHealthy("deleted", hostileObjects)
-	if code, body := d.get("/readyz"); code != 200 || !strings.Contains(body, "handler missing: failed (") {
+	if code, body := d.get("/readyz"); code != 200 || !strings.Contains(body, "handler missing: backing off (") {
 		t.Errorf("/readyz is %d:\n%s", code, body)
 	}
 	log := d.logged()

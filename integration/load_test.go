@@ -164,7 +164,7 @@ func (l *load) restart(c *cluster.Cluster) {
 // Pauses grow from one start to the next, up to half a minute.
 func (l *load) killHandler(last int) (pid int) {
 	l.daemon.poll("a handler at work", func() bool {
-		processes := children(l.daemon.cmd.Process.Pid)
+		processes := handlersOf(l.daemon.cmd.Process.Pid)
 		if len(processes) != 1 || processes[0] == last {
 			return false
 		}

@@ -99,7 +99,7 @@ func TestHealthAndMetrics(t *testing.T) {
 	})
 	// A handler's state is a detail: it does not make the daemon unready.
 	if code, body := d.get("/readyz"); code != http.StatusOK || !strings.Contains(body, "[+] source configmaps: synced\n") ||
-		!strings.Contains(body, "handler log: ready") || !strings.HasSuffix(body, "\nready\n") {
+		!strings.Contains(body, "handler log: running") || !strings.HasSuffix(body, "\nready\n") {
 		t.Errorf("/readyz: %d\n%s", code, body)
 	}
 	if code, _ := d.get("/nothing"); code != http.StatusNotFound {

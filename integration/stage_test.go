@@ -83,7 +83,7 @@ func setStage(t *testing.T, manifests string, environment ...string) *stage {
 	s := &stage{stub: stub, dir: shortDir(t), run: shortDir(t), temp: shortDir(t), state: shortDir(t)}
 	s.first = stub.Synthesize(stubWidgets, "Widget", true, widgets{})
 	install(t, filepath.Join(s.dir, "player"), "v0")
-	s.write(t, manifests)
+	s.write(t, steadySpec, manifests)
 	s.daemon = runInformdIn(t, append(environment, "XDG_RUNTIME_DIR="+s.run, "TMPDIR="+s.temp), kubeconfig, s.rules(),
 		"--state-dir", s.state, "--log-level", "info")
 	s.awaitReady()
@@ -92,11 +92,11 @@ func setStage(t *testing.T, manifests string, environment ...string) *stage {
 
 func (s *stage) rules() string { return filepath.Join(s.dir, "rules.yaml") }
 
-// write writes the manifests.
-func (s *stage) write(t *testing.T, manifests string) {
+// write writes the manifests, with steady's spec beside its command.
+func (s *stage) write(t *testing.T, steady, manifests string) {
 	t.Helper()
 	text := source("widgets", "resource: informd.test/v1/widgets") +
-		toldBy("steady", "command: [./player, steady, ./ledger], "+steadySpec) +
+		toldBy("steady", "command: [./player, steady, ./ledger], "+steady) +
 		ruleFor("steady", "source: widgets, handler: steady, delivery: every") + manifests
 	if err := os.WriteFile(s.rules(), []byte(strings.ReplaceAll(text, "DIR", s.dir)), 0o600); err != nil {
 		t.Fatal(err)

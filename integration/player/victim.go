@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"log/slog"
 	"os"
 	"syscall"
 	"time"
@@ -42,7 +42,7 @@ func (v *victim) Handle(ctx context.Context, _ handler.Event) (handler.Answer, e
 	}
 	switch v.vice {
 	case "exits":
-		fmt.Fprintln(os.Stderr, "these are my last words")
+		slog.Error("these are my last words")
 		os.Exit(3)
 	case "faults":
 		go func() { _ = *(*int)(nil) }() // nobody can recover that

@@ -1,0 +1,151 @@
+package integration
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func (s *stage) reload(handler string) (code int, stdout, stderr string) {
+	s.t.Helper()
+	return informd(s.t, "handler", "reload", handler, "--state-dir", s.state)
+}
+
+// A handler's executable is replaced fifty times under load, and taken up each time: nothing is lost, nothing comes twice,
+// and order is kept per object from one process to the next.
+func TestReloadUnderLoad(t *testing.T) {
+	const reloads = 50
+	rate := 1000
+	if testing.Short() {
+		rate = 200
+	}
+	s := setStage(t, "")
+	s.awaitRunning("steady")
+	s.awaitDelivered()
+	before := s.holdings()
+	began := time.Now()
+	s.play(rate)
+	done := `informd_handler_deliveries_total{handler="steady",result="done",rule="steady"}`
+	want := []string{"v0"}
+	for n := range reloads {
+		version := fmt.Sprintf("v%d", n+1)
+		want = append(want, version)
+		install(t, filepath.Join(s.dir, "player"), version)
+		if n%2 == 1 { // every other time with its digest
+			content, err := os.ReadFile(filepath.Join(s.dir, "player"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.write(t, fmt.Sprintf("%s, sha256: %x", steadySpec, sha256.Sum256(content)), "")
+		} else {
+			s.write(t, steadySpec, "")
+		}
+		if code, _, stderr := s.reload("steady"); code != 0 {
+			t.Fatalf("reload %d: exit code %d\n%s", n+1, code, stderr)
+		}
+		if h := s.statusOf("steady"); h.Program != "player "+version {
+			t.Fatalf("informd status has steady as %q, want version %q", h.Program, version)
+		}
+		so := s.metric(done)
+		s.poll("the new process to work", func() bool { return s.metric(done) != so })
+	}
+	over := time.Now()
+	s.rest()
+
+	entries := s.wantSteady()
+	took := s.took(entries, began, over)
+	t.Logf("%d reloads in %v beside %d events per second; from change to handler: %s", reloads, over.Sub(began).Round(time.Second), rate, summary(took))
+	var versions []string
+	processes := make(map[int]string)
+	for _, e := range entries {
+		if versions == nil || versions[len(versions)-1] != e.player {
+			versions = append(versions, e.player)
+		}
+		if was := processes[e.pid]; was != "" && was != e.player {
+			t.Fatalf("process %d was %s and is %s", e.pid, was, e.player)
+		}
+		processes[e.pid] = e.player
+	}
+	if !slices.Equal(versions, want) {
+		t.Errorf("the versions took turns as %v, want %v", versions, want)
+	}
+	if len(processes) != reloads+1 {
+		t.Errorf("%d processes, want %d", len(processes), reloads+1)
+	}
+	if n := s.restarts("steady"); n != 0 && n != reloads {
+		t.Errorf("%d restarts are counted; want each reload, or none", n)
+	}
+	s.wantHoldings(before, "reloads")
+	s.stop()
+}
+
+// A reload that comes to nothing changes nothing: the process that was there goes on with its work.
+func TestReloadThatFails(t *testing.T) {
+	s := setStage(t, "")
+	s.awaitRunning("steady")
+	s.awaitDelivered()
+	was := s.playing("steady")
+	before := s.holdings()
+	s.play(200)
+	path := filepath.Join(s.dir, "player")
+	for _, test := range []struct {
+		name    string
+		prepare func()
+		handler string
+		says    []string
+	}{
+		{"no such handler", func() {}, "stedy", []string{"stedy"}},
+		{"a version that does not start", func() { install(t, path, "v1 crashes") }, "steady", []string{"this version cannot start"}},
+		{"a version that refuses its config", func() { install(t, path, "v2 refuses") }, "steady", []string{"this version knows no such config"}},
+		{"another digest", func() {
+			install(t, path, "v3")
+			s.write(t, steadySpec+", sha256: "+strings.Repeat("0", 64), "")
+		}, "steady", []string{"sha256"}},
+		{"no executable", func() {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			s.write(t, steadySpec, "")
+		}, "steady", []string{"player"}},
+		{"a mistake in the manifests", func() {
+			install(t, path, "v4")
+			s.write(t, steadySpec+", retrry: 1", "")
+		}, "steady", []string{"retrry", "rules.yaml:"}},
+		{"manifests without it", func() {
+			if err := os.WriteFile(s.rules(), []byte(source("widgets", "resource: informd.test/v1/widgets")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "steady", []string{"steady"}},
+	} {
+		test.prepare()
+		code, _, stderr := s.reload(test.handler)
+		if code != 1 {
+			t.Errorf("%s: exit code %d, want 1", test.name, code)
+		}
+		for _, text := range test.says {
+			if !strings.Contains(stderr, text) {
+				t.Errorf("%s: it does not say %q: %s", test.name, text, stderr)
+			}
+		}
+		t.Logf("%s: %s", test.name, stderr)
+		if now := s.playing("steady"); !slices.Equal(now, was) {
+			t.Errorf("%s: steady are the processes %v, before %v", test.name, now, was)
+		}
+		if h := s.statusOf("steady"); h.Program != "player v0" || h.State != "running" {
+			t.Errorf("%s: steady is %+v", test.name, h)
+		}
+	}
+	s.rest()
+	for _, e := range s.wantSteady() {
+		if e.player != "v0" {
+			t.Fatalf("%s was told to %s", e.name, e.player)
+		}
+	}
+	s.wantHoldings(before, "reloads that failed")
+	s.stop()
+}
