@@ -39,6 +39,7 @@ type setup struct {
 	events   []string // of these
 	state    bool     // whether it keeps state in a directory, or none
 	handler  handlerConfig
+	more     string // manifests
 }
 
 // startDaemon runs informd on the load, with one rule for each handler and each of the load's resources. Handlers that are
@@ -58,6 +59,7 @@ func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err
 			}
 		}
 	}
+	b.WriteString(s.more)
 	if err := d.addHandlers(&b, at.self, dir, l, s); err != nil {
 		return nil, errors.Join(err, d.closeListeners())
 	}

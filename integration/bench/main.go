@@ -21,11 +21,12 @@ import (
 
 // roles are what else this program is, by its first argument.
 var roles = map[string]func(ctx context.Context, args []string) error{
-	"load":    serveLoad,
-	"stock":   serveStock,
-	"engine":  serveEngine,
-	"echo":    serveEcho,
-	"handler": serveHandler,
+	"load":      serveLoad,
+	"stock":     serveStock,
+	"engine":    serveEngine,
+	"echo":      serveEcho,
+	"handler":   serveHandler,
+	"neighbour": serveNeighbour,
 }
 
 func main() {

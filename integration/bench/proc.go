@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// usage is what a process and its children have used, as Linux's /proc has it.
+// usage is what a process and all below it have used, as Linux's /proc has it.
 type usage struct {
 	pids []int         // all of them
 	cpu  time.Duration // of all, and of those of their children that have ended
@@ -26,6 +26,8 @@ func used(root int) (usage, error) {
 	if err != nil {
 		return u, err
 	}
+	below := make(map[int][]process) // by parent
+	var top []process
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -35,18 +37,27 @@ func used(root int) (usage, error) {
 		if err != nil {
 			return u, fmt.Errorf("%s: %w", path, err)
 		}
-		if p.ended || p.pid != root && p.parent != root {
-			continue
+		switch {
+		case p.ended:
+		case p.pid == root:
+			top = append(top, p)
+		default:
+			below[p.parent] = append(below[p.parent], p)
 		}
+	}
+	if len(top) == 0 {
+		return u, fmt.Errorf("no process %d in /proc: it has ended, or this is no Linux", root)
+	}
+	for len(top) > 0 {
+		p := top[0]
+		top = append(top[1:], below[p.pid]...)
 		u.pids = append(u.pids, p.pid)
 		u.cpu += p.cpu
 		u.rss += p.rss
 		u.peak += max(numberIn(p.pid, "status", "VmHWM"), p.rss) // the kernel keeps it by and by
 		u.disk += numberIn(p.pid, "io", "write_bytes")
 	}
-	if !slices.Contains(u.pids, root) {
-		return u, fmt.Errorf("no process %d in /proc: it has ended, or this is no Linux", root)
-	}
+	slices.Sort(u.pids)
 	return u, nil
 }
 

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/informd/informd/integration/apistub/fleet"
+)
+
+// neighbours are about what a handler that is well has to do with others that are not.
+type neighbours struct {
+	at    site
+	scale scale
+	runs  []*beside
+	err   bool
+}
+
+// beside is what it was like beside a neighbour with a vice.
+type beside struct {
+	name, vice string // no vice: all are well
+	bound      bool   // whether there is a target
+	took       []latency
+	restarts   []float64 // of that neighbour meanwhile
+}
+
+// neighbourRate is updates per second, and neighbourTime for how long.
+const (
+	neighbourRate = 2000
+	neighbourTime = 2 * time.Second
+)
+
+func newNeighbours(at site, s scale) section {
+	return &neighbours{at: at, scale: s, runs: []*beside{
+		{name: "all are well"},
+		{name: "one crashes, over and over", vice: exits, bound: true},
+		{name: "one is stopped (SIGSTOP)", vice: stops, bound: true},
+		{name: "one floods its log", vice: floods, bound: true},
+		{name: "one burns a core, without limits", vice: burns},
+	}}
+}
+
+// updates are half of those of the latencies of the same rate, or two seconds of them, if that is less.
+func (n *neighbours) updates() int {
+	return min(n.scale.timed(neighbourRate)/2, int(neighbourTime.Seconds()*neighbourRate))
+}
+
+func (n *neighbours) jobs() []job {
+	first := 0
+	return []job{{name: "bad neighbours", do: func(ctx context.Context) error {
+		err := n.measure(ctx, first)
+		first++ // another is first in the next round
+		n.err = n.err || err != nil
+		return err
+	}}}
+}
+
+// measure has a daemon with all neighbours, of which one after the other gives in to its vice.
+func (n *neighbours) measure(ctx context.Context, first int) (err error) {
+	l, err := startLoad(ctx, n.at, onlyPods(n.scale.watched()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.stop()) }()
+	dir, err := os.MkdirTemp(n.at.dir, "n")
+	if err != nil {
+		return err
+	}
+	d, err := startDaemon(ctx, n.at, l, setup{handlers: 1, events: []string{"updated"}, more: n.manifests(dir)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	if _, err := n.timed(ctx, d, l, min(n.updates(), neighbourRate)); err != nil { // for warming up
+		return err
+	}
+	for i := range n.runs {
+		run := n.runs[(first+i)%len(n.runs)]
+		if err := n.round(ctx, d, l, run, filepath.Join(dir, run.vice)); err != nil {
+			return fmt.Errorf("%s: %w", run.name, err)
+		}
+	}
+	return nil
+}
+
+// manifests are of the neighbours. They get one update in two hundred or so.
+func (n *neighbours) manifests(dir string) string {
+	var b strings.Builder
+	for _, run := range n.runs {
+		if run.vice != "" {
+			fmt.Fprintf(&b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: %s}, spec: {command: [%q, neighbour, %[1]s, %[3]q]}}\n"+
+				"---\n{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: %[1]s}, spec: {source: pods, handler: %[1]s, where: 'object.metadata.labels.app == %[4]q'}}\n",
+				run.vice, n.at.self, filepath.Join(dir, run.vice), fleet.AppAt(0).Name)
+		}
+	}
+	return b.String()
+}
+
+// round measures beside one neighbour, with all others at rest.
+func (n *neighbours) round(ctx context.Context, d *daemon, l *load, run *beside, file string) error {
+	for _, other := range n.runs {
+		if other.vice != "" {
+			if err := d.awaitMetric(ctx, fmt.Sprintf("informd_handler_ready{handler=%q}", other.vice), 1); err != nil {
+				return err
+			}
+		}
+	}
+	if err := pause(ctx, n.at.rest/2); err != nil {
+		return err
+	}
+	before, err := d.restarts(ctx, run.vice)
+	if err != nil {
+		return err
+	}
+	if run.vice != "" {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			return err
+		}
+		if err := awaitFile(ctx, given(file)); err != nil {
+			return err
+		}
+	}
+	took, err := n.timed(ctx, d, l, n.updates())
+	if err != nil {
+		return err
+	}
+	after, err := d.restarts(ctx, run.vice)
+	if err != nil {
+		return err
+	}
+	run.took, run.restarts = append(run.took, took), append(run.restarts, float64(after-before))
+	if run.vice == "" {
+		return nil
+	}
+	return errors.Join(os.Remove(file), n.release(run.vice, file))
+}
+
+// release has a neighbour come back that cannot by itself.
+func (n *neighbours) release(vice, file string) error {
+	text, err := os.ReadFile(given(file))
+	if err != nil {
+		return err
+	}
+	if vice == stops {
+		pid, err := strconv.Atoi(string(text))
+		if err != nil {
+			return err
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			return fmt.Errorf("the stopped neighbour: %w", err)
+		}
+	}
+	return os.Remove(given(file))
+}
+
+// timed makes updates and tells how long each took to the handler that is well.
+func (n *neighbours) timed(ctx context.Context, d *daemon, l *load, updates int) (took latency, err error) {
+	if _, err := d.handler().ask(question{Ask: askTime}); err != nil {
+		return took, err
+	}
+	made, err := l.updateOne(l.resources[0], updates, neighbourRate)
+	if err != nil {
+		return took, err
+	}
+	want := due{objects: &tally{}, updates: l.updated()}
+	if err := (&measurement{subject: d, load: l}).await(ctx, want); err != nil {
+		return took, err
+	}
+	a, err := d.handler().ask(question{Ask: askLatency})
+	took = a.Latency
+	took.Rate = float64(updates) / made.Seconds()
+	if err == nil && took.N != updates {
+		err = fmt.Errorf("%d latencies of %d updates", took.N, updates)
+	}
+	return took, err
+}
+
+func (d *daemon) restarts(ctx context.Context, handler string) (int, error) {
+	body, err := d.metrics(ctx)
+	return metric(body, fmt.Sprintf("informd_handler_restarts_total{handler=%q}", handler)), err
+}
+
+// awaitMetric waits for a series to have a value.
+func (d *daemon) awaitMetric(ctx context.Context, series string, want int) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		body, err := d.metrics(ctx)
+		if err != nil {
+			return fmt.Errorf("waiting for %s to be %d: %w", series, want, err)
+		}
+		if metric(body, series) == want {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for %s to be %d: %w", series, want, err)
+		}
+	}
+}
+
+func awaitFile(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		if text, err := os.ReadFile(path); err == nil && len(text) > 0 {
+			return nil
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return fmt.Errorf("waiting for %s: %w", path, err)
+		}
+	}
+}
+
+func (n *neighbours) report() (table, []target) {
+	rows := [][]string{{"", "p50 µs", "p99 µs", "p99.9 µs", "most µs", "changes/s", "restarts meanwhile"}}
+	p99 := func(t latency) float64 { return t.P99 }
+	well := median(n.runs[0].took, p99)
+	var targets []target
+	for _, run := range n.runs {
+		row := []string{run.name}
+		for _, of := range []func(latency) float64{
+			p50, p99, func(t latency) float64 { return t.P999 }, func(t latency) float64 { return t.Most }, func(t latency) float64 { return t.Rate },
+		} {
+			row = append(row, spread(run.took, 0, of))
+		}
+		rows = append(rows, append(row, spread(run.restarts, 0, func(n float64) float64 { return n })))
+		if run.bound {
+			p := median(run.took, p99)
+			targets = append(targets, target{
+				what: "p99 of a handler beside others of which " + run.name + ", to when all are well", limit: 2, value: p / well,
+				from: fmt.Sprintf("µs: %.0f to %.0f", p, well), err: n.err || len(run.took) == 0 || len(n.runs[0].took) == 0,
+			})
+		}
+	}
+	title := fmt.Sprintf("Bad neighbours: from the load's sending of a frame to Handle in a handler that is well, beside four others; %d pods, %d updates, no state",
+		n.scale.watched(), n.updates())
+	return table{title, rows}, targets
+}
