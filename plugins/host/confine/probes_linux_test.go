@@ -283,6 +283,8 @@ func fastOpen(s scene) error {
 	})
 }
 
+const noCapability = "no capability"
+
 func capability(scene) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
@@ -300,7 +302,7 @@ func capability(scene) error {
 			return nil
 		}
 	}
-	return errors.New("none")
+	return errors.New(noCapability)
 }
 
 // runProbes prints what became of each probe, for each thread.

@@ -56,6 +56,9 @@ func treeDir(mounts, own string) (string, error) {
 	if path == "" {
 		return "", errors.New("this process is in no cgroup v2")
 	}
+	if strings.HasPrefix(path, "/..") {
+		return "", fmt.Errorf("this process's cgroup %s is outside its cgroup namespace", path)
+	}
 	for line := range strings.Lines(mounts) {
 		// ID parent device root mountpoint options [tag]… - type source options; see proc(5)
 		before, after, _ := strings.Cut(line, " - ")
@@ -122,6 +125,8 @@ func (t *tree) evacuate() error {
 			}
 		}
 		dir := filepath.Join(t.dir, leaf)
+		// One that an earlier daemon was killed in, by cgroup.kill, would kill what is cloned from it into another.
+		_ = unix.Rmdir(dir)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}

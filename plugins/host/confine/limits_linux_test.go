@@ -1,0 +1,188 @@
+package confine
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func run(t *testing.T, c *Confinement, name string) string {
+	t.Helper()
+	return output(t, command(t, c, []string{taskVar + "=" + name}, program))
+}
+
+func TestUser(t *testing.T) {
+	c := prepare(t, Spec{User: "64999:64998"}, Own{})
+	if got, want := run(t, c, "identity"), "[64999 64999 64999] [64998 64998 64998] [] <nil>"; got != want {
+		t.Errorf("it runs as %s, want %s", got, want)
+	}
+	if got := run(t, c, "pdeathsig"); got != "9" {
+		t.Errorf("its parent-death signal is %s, want 9", got)
+	}
+	if got := run(t, prepare(t, Spec{User: "64999:64998", Sandbox: true}, Own{}), "pdeathsig"); got != "9" {
+		t.Errorf("in a sandbox its parent-death signal is %s, want 9", got)
+	}
+}
+
+// A program that belongs to root and has the set-user-ID bit makes another user root again, unless that user is in a
+// sandbox.
+func TestSetUserID(t *testing.T) {
+	c := prepare(t, Spec{User: "64999:64999"}, Own{})
+	dir := folder(t)
+	b, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "program")
+	if err := errors.Join(os.WriteFile(path, b, 0o755), os.Chmod(path, 0o755|os.ModeSetuid)); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{taskVar + "=identity"}
+	if got := output(t, command(t, c, env, path)); !strings.HasPrefix(got, "[64999 0 0]") {
+		t.Skipf("set-user-ID has no effect in %s: %s", dir, got)
+	}
+	c = prepare(t, Spec{User: "64999:64999", Sandbox: true}, Own{Read: []string{dir}})
+	if got := output(t, command(t, c, env, path)); !strings.HasPrefix(got, "[64999 64999 64999]") {
+		t.Errorf("in a sandbox: %s", got)
+	}
+}
+
+func TestFiles(t *testing.T) {
+	if got := run(t, prepare(t, Spec{Limits: Limits{Files: 100}}, Own{}), "files"); got != "{100 100} true operation not permitted" && !strings.HasPrefix(got, "{100 100} true <nil>") {
+		t.Errorf("files: %s", got)
+	}
+	got := run(t, prepare(t, Spec{Sandbox: true, Limits: Limits{Files: 100}}, Own{}), "files")
+	if got != "{100 100} true operation not permitted" {
+		t.Errorf("files in a sandbox, where root cannot raise them either: %s", got)
+	}
+}
+
+// TestProcesses starts processes without end.
+func TestProcesses(t *testing.T) {
+	c := prepare(t, Spec{User: "64997:64997", Limits: Limits{Processes: 64}}, Own{})
+	t.Log(c)
+	n, err := strconv.Atoi(run(t, c, "forks"))
+	if err != nil || n < 20 || n >= 64 {
+		t.Errorf("it started %d processes; want some, but fewer than 64: %v", n, err)
+	}
+	if got := run(t, prepare(t, Spec{User: "64997:64997"}, Own{}), "forks"); got != "200" {
+		t.Errorf("without a limit it started %s processes, want all 200", got)
+	}
+}
+
+// TestMemory allocates more than is allowed.
+func TestMemory(t *testing.T) {
+	c := prepare(t, Spec{Limits: Limits{Memory: 64 << 20}}, Own{})
+	t.Log(c)
+	dd := func(c *Confinement, bytes string) error {
+		return command(t, c, nil, "/bin/dd", "if=/dev/zero", "of=/dev/null", "count=1", "bs="+bytes).Run()
+	}
+	if err := dd(c, "1M"); err != nil {
+		t.Errorf("1 MiB: %v", err)
+	}
+	var exit *exec.ExitError
+	if err := dd(c, "256M"); !errors.As(err, &exit) {
+		t.Errorf("256 MiB: %v, want a failure", err)
+	}
+	if err := dd(nil, "256M"); err != nil {
+		t.Errorf("256 MiB without a limit: %v", err)
+	}
+}
+
+// TestTree starts a process in a cgroup of its own and lets it build there.
+func TestTree(t *testing.T) {
+	tree, err := ownTree()
+	if err != nil {
+		t.Skip("no cgroup v2: ", err)
+	}
+	controllers, err := words(filepath.Join(tree.dir, "cgroup.controllers"))
+	if err != nil || len(controllers) == 0 {
+		t.Skipf("%s has no controllers: %v", tree.dir, err)
+	}
+	control := filepath.Join(tree.dir, "cgroup.subtree_control")
+	before, err := words(control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(before) == 0 {
+		if err := write(control, "+"+controllers[0]); err != nil {
+			t.Skipf("cannot hand on controllers in %s: %v", tree.dir, err)
+		}
+		t.Cleanup(func() { _ = write(control, "-"+controllers[0]) })
+	}
+	g, err := tree.create("test", nil)
+	if err != nil {
+		t.Skipf("cannot make cgroups in %s: %v", tree.dir, err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(g.kill(), g.close()); err != nil {
+			t.Error(err)
+		}
+	})
+	run(t, &Confinement{group: g}, "tree")
+}
+
+// Settings are written to files that are there already, and read back.
+func TestSetting(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, contents string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(contents), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file("good", "")
+	file("clipped", "more than is written")
+	for _, test := range []struct {
+		setting setting
+		ok      bool
+		why     string
+	}{
+		{setting{"good", "5", false}, true, ""},
+		{setting{"missing", "5", false}, false, "a bound that the kernel does not have"},
+		{setting{"missing", "5", true}, true, "one that does not matter then"},
+		{setting{"clipped", "5", false}, false, "what is read is not what was written"},
+	} {
+		if err := test.setting.apply(dir); (err == nil) != test.ok {
+			t.Errorf("%s: %v; %s", test.setting.file, err, test.why)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "missing")); !errors.Is(err, unix.ENOENT) {
+		t.Error("a file was made where the kernel has none")
+	}
+}
+
+func TestTreeDir(t *testing.T) {
+	const (
+		v1      = "32 31 0:29 / /sys/fs/cgroup/cpu rw shared:1 - cgroup cgroup rw,cpu\n"
+		unified = "31 23 0:28 / /sys/fs/cgroup rw,nosuid shared:9 master:1 - cgroup2 cgroup2 rw,nsdelegate\n"
+		hybrid  = v1 + "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+		spaced  = "31 23 0:28 / /sys/fs/c\\040g rw - cgroup2 cgroup2 rw\n"
+		part    = "31 23 0:28 /kubepods/a /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"
+	)
+	for _, test := range []struct{ why, mounts, own, want string }{
+		{"a service", unified, "0::/system.slice/informd.service\n", "/sys/fs/cgroup/system.slice/informd.service"},
+		{"the root", unified, "0::/\n", "/sys/fs/cgroup"},
+		{"beside v1", hybrid, "4:memory:/x\n1:cpu:/\n0::/y\n", "/sys/fs/cgroup/unified/y"},
+		{"escaped", spaced, "0::/y\n", "/sys/fs/c g/y"},
+		{"a container that sees the host's names", part, "0::/kubepods/a/b\n", "/sys/fs/cgroup/b"},
+		{"moved out of the way before", unified, "0::/a/informd.daemon\n", "/sys/fs/cgroup/a"},
+		{"moved there by somebody else, who shows no more", "31 23 0:28 /informd.daemon /c rw - cgroup2 cgroup2 rw\n", "0::/informd.daemon\n", "/c"},
+		{"not in what is mounted", part, "0::/kubepods/b\n", ""},
+		{"above what is mounted", unified, "0::/../b\n", ""},
+		{"v1 only", v1, "1:cpu:/\n", ""},
+		{"v2 not mounted", v1, "1:cpu:/\n0::/\n", ""},
+		{"nothing", "", "", ""},
+		{"cut short", "31 23 - cgroup2", "0::/\n", ""},
+	} {
+		got, err := treeDir(test.mounts, test.own)
+		if got != test.want || (err == nil) != (test.want != "") {
+			t.Errorf("%s: %q, %v; want %q", test.why, got, err, test.want)
+		}
+	}
+}
