@@ -5,9 +5,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -74,6 +76,44 @@ func TestProcesses(t *testing.T) {
 	if got := run(t, prepare(t, Spec{User: "64997:64997"}, Own{}), "forks"); got != "200" {
 		t.Errorf("without a limit it started %s processes, want all 200", got)
 	}
+}
+
+// TestGroup starts processes without end, and computes without end, where the daemon may bound that without a user.
+func TestGroup(t *testing.T) {
+	c, err := Prepare(Spec{Limits: Limits{CPU: 100, Processes: 64}}, "test", Own{})
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(c.Kill(), c.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if got, want := c.String(), "cpu, processes by cgroup v2"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+	n, err := strconv.Atoi(run(t, c, "forks"))
+	if err != nil || n < 20 || n >= 64 {
+		t.Errorf("it started %d processes; want some, but fewer than 64: %v", n, err)
+	}
+	cmd := command(t, c, nil, "/bin/sh", "-c", "while :; do :; done")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	throttled := func() bool {
+		stat, err := words(filepath.Join(c.group.dir, "cpu.stat"))
+		i := slices.Index(stat, "nr_throttled")
+		return err == nil && i >= 0 && stat[i+1] != "0"
+	}
+	for deadline := time.Now().Add(20 * time.Second); !throttled(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it was never held back")
+		}
+	}
+	if err := c.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = cmd.Wait()
 }
 
 // TestMemory allocates more than is allowed.

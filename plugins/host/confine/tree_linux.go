@@ -98,21 +98,22 @@ func (t *tree) enable(controller string) error {
 	if !slices.Contains(there, controller) {
 		return fmt.Errorf("cgroup v2 has no %s controller in %s", controller, t.dir)
 	}
+	// The root, which has no type, may hold processes beside cgroups that are bounded.
+	if _, err := os.Stat(filepath.Join(t.dir, "cgroup.type")); err == nil {
+		if err := t.evacuate(); err != nil {
+			return err
+		}
+	}
 	control := filepath.Join(t.dir, "cgroup.subtree_control")
 	enabled, err := words(control)
 	if err != nil || slices.Contains(enabled, controller) {
 		return err
 	}
-	err = write(control, "+"+controller)
-	if errors.Is(err, unix.EBUSY) {
-		if err = t.evacuate(); err == nil {
-			err = write(control, "+"+controller)
-		}
-	}
-	return err
+	return write(control, "+"+controller)
 }
 
-// evacuate moves the daemon and what it started into the leaf. Other processes are not its to move.
+// evacuate moves the daemon and what it started into the leaf. Other processes are not its to move. The kernel would let
+// the controllers cpu and pids be enabled beside processes, but then no process into the cgroups below.
 func (t *tree) evacuate() error {
 	for range 10 { // what is forked meanwhile is born in here, too
 		pids, err := processes(t.dir)
