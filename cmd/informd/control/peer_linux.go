@@ -56,6 +56,9 @@ func descendant(pid, daemon int) (bool, error) {
 		at := pid
 		for at > 1 && at != daemon {
 			parent, ok := parentOf(at)
+			if !ok && errors.Is(unix.Kill(at, 0), unix.EPERM) {
+				return false, nil // /proc hides other users' processes (hidepid), and the daemon's own are not among them
+			}
 			if !ok {
 				break
 			}
