@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -54,14 +55,15 @@ func install(t testing.TB, path, mark string) {
 // it, what a test has play there.
 type stage struct {
 	*daemon
-	stub   *apistub.Server
-	first  int64  // resourceVersion, of widget 0
-	dir    string // has the executable of all players, and what they write
-	run    string // has the handlers' sockets
-	temp   string // and their temporary files
-	state  string
-	change chan struct{} // ended when it is closed
-	played sync.WaitGroup
+	stub       *apistub.Server
+	kubeconfig string
+	first      int64  // resourceVersion, of widget 0
+	dir        string // has the executable of all players, and what they write
+	run        string // has the handlers' sockets
+	temp       string // and their temporary files
+	state      string
+	change     chan struct{} // ended when it is closed
+	played     sync.WaitGroup
 
 	sent []sending // complete when played is done
 }
@@ -79,15 +81,34 @@ const steadySpec = "concurrency: 32, timeout: 5s, retry: {backoff: 1s}"
 // setStage runs a daemon with more manifests beside steady's, in which DIR stands for the stage's dir.
 func setStage(t *testing.T, manifests string, environment ...string) *stage {
 	t.Helper()
-	stub, kubeconfig := newStub(t)
-	s := &stage{stub: stub, dir: shortDir(t), run: shortDir(t), temp: shortDir(t), state: shortDir(t)}
-	s.first = stub.Synthesize(stubWidgets, "Widget", true, widgets{})
+	s := newStage(t, manifests)
+	s.open(t, nil, environment...)
+	return s
+}
+
+// newStage is all but the daemon.
+func newStage(t *testing.T, manifests string) *stage {
+	t.Helper()
+	s := &stage{dir: shortDir(t), run: shortDir(t), temp: shortDir(t), state: shortDir(t)}
+	for _, dir := range []string{s.dir, s.run, s.temp} {
+		if err := os.Chmod(dir, 0o755); err != nil { // for handlers of another user
+			t.Fatal(err)
+		}
+	}
+	s.stub, s.kubeconfig = newStub(t)
+	s.first = s.stub.Synthesize(stubWidgets, "Widget", true, widgets{})
 	install(t, filepath.Join(s.dir, "player"), "v0")
 	s.write(t, steadySpec, manifests)
-	s.daemon = runInformdIn(t, append(environment, "XDG_RUNTIME_DIR="+s.run, "TMPDIR="+s.temp), kubeconfig, s.rules(),
-		"--state-dir", s.state, "--log-level", "info")
-	s.awaitReady()
 	return s
+}
+
+// open runs the daemon, with attributes if they are not nil.
+func (s *stage) open(t *testing.T, attributes *syscall.SysProcAttr, environment ...string) {
+	t.Helper()
+	cmd := exec.Command(binary, "run", "-f", s.rules(), "--kubeconfig", s.kubeconfig, "--state-dir", s.state)
+	cmd.SysProcAttr = attributes
+	s.daemon = startDaemon(t, cmd, append(environment, "XDG_RUNTIME_DIR="+s.run, "TMPDIR="+s.temp)...)
+	s.awaitReady()
 }
 
 func (s *stage) rules() string { return filepath.Join(s.dir, "rules.yaml") }
