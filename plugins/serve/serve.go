@@ -23,6 +23,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"syscall"
 
 	"github.com/hashicorp/go-hclog"
@@ -53,11 +54,12 @@ func Main(h handler.Handler) {
 		fmt.Fprintf(os.Stderr, byHand, name)
 		os.Exit(1)
 	}
-	// The standard streams are kept as they are now: go-plugin replaces the variables.
-	stderr := os.Stderr
+	// go-plugin replaces the variables of the standard streams by pipes that it copies over the connection, and loses what a
+	// handler writes before it exits. informd reads the streams themselves.
+	stdout, stderr := os.Stdout, os.Stderr
 	slog.SetDefault(slog.New(logHandler(stderr)))
 
-	s := &service{handler: h, name: name}
+	s := &service{handler: h, name: name, begun: sync.OnceFunc(func() { os.Stdout, os.Stderr = stdout, stderr })}
 	go ignoreSignals(s)
 	go followHost(s)
 	defer runtime.KeepAlive(ballast())

@@ -25,6 +25,7 @@ type service struct {
 	handlerpb.UnimplementedHandlerServer
 	handler handler.Handler
 	name    string // for a handler that does not describe itself
+	begun   func() // called by informd's first call, after which nothing of go-plugin's start is to come; may be nil
 
 	configured atomic.Bool // a config was accepted; events may come
 	drained    atomic.Bool // informd asked to let go; the process may end any time
@@ -48,6 +49,9 @@ func (p *grpcPlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.Clien
 }
 
 func (s *service) Describe(context.Context, *handlerpb.DescribeRequest) (*handlerpb.DescribeResponse, error) {
+	if s.begun != nil {
+		s.begun()
+	}
 	var d handler.Description
 	if describer, ok := s.handler.(handler.Describer); ok {
 		d = describer.Describe()
