@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -9,9 +10,9 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// environment is all that the process has: the manifest's variables; PATH and HOME, which are the daemon's if it has
-// them, or that of the user that the process runs as, and TMPDIR, unless the manifest sets them; and what the protocol
-// adds, which wins.
+// environment is all that the process has: the manifest's variables; PATH, HOME and TMPDIR, unless the manifest sets
+// them; and what the protocol adds, which wins. PATH is the daemon's, and so is HOME, or it is that of the user that the
+// process runs as. Where there is no such home, the temporary directory is as good.
 func (r *runner) environment() []string {
 	home := os.Getenv("HOME")
 	if _, _, ok := r.confinement.Owner(); ok {
@@ -19,7 +20,7 @@ func (r *runner) environment() []string {
 	}
 	var env variables
 	env.set("PATH", os.Getenv("PATH"))
-	env.set("HOME", home)
+	env.set("HOME", cmp.Or(home, r.tempDir))
 	env.set("TMPDIR", r.tempDir)
 	env.add(r.spec.Env)
 	env.add(r.cmdEnv)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -463,45 +462,6 @@ func TestStdout(t *testing.T) {
 	}
 	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || line != "3 web-0\n" {
 		t.Errorf("got %q, %v", line, err)
-	}
-}
-
-// A daemon that is killed with -9 leaves nothing behind, not even handlers that do not heed anything, and what fled from
-// them.
-func TestHostDies(t *testing.T) {
-	for _, child := range []string{"echo", "stubborn", "orphans"} {
-		t.Run(child, func(t *testing.T) {
-			dir := shortDir(t)
-			c := exec.Command(os.Args[0])
-			c.Env = []string{"MODE=host", "CHILD=" + child, "RUNDIR=" + dir, "TMPDIR=" + dir, "PATH=/usr/bin:/bin", race}
-			out, err := c.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := c.Start(); err != nil {
-				t.Fatal(err)
-			}
-			var pid int
-			if _, err := fmt.Fscan(out, &pid); err != nil {
-				t.Fatal(err)
-			}
-			all := family(c.Process.Pid)
-			if !slices.Contains(all, pid) || child == "orphans" && len(all) != 3 { // with the shim
-				t.Fatalf("of the handler %d, there are %v", pid, all)
-			}
-			_ = c.Process.Kill()
-			_ = c.Wait()
-			killed := time.Now()
-			for _, pid := range all {
-				waitFor(t, "the end of all", func() bool { return gone(pid) })
-			}
-			if took := time.Since(killed); took > 2*time.Second {
-				t.Errorf("it took %v", took)
-			}
-			if left, _ := os.ReadDir(dir); len(left) > 0 {
-				t.Errorf("left: %v", left)
-			}
-		})
 	}
 }
 

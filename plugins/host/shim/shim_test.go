@@ -1,0 +1,313 @@
+//go:build linux
+
+package shim
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Without the name, the variable alone makes no shim of a program, nor does the name without a sensible variable.
+func TestNoShim(t *testing.T) {
+	for _, c := range []struct{ name, value string }{
+		{"test", "supervise:3"}, {title + "x", ""}, {title + "x", "supervise"}, {title + "x", "supervise:x"}, {title + "x", "supervise:2"},
+	} {
+		cmd := &exec.Cmd{Path: os.Args[0], Args: []string{c.name, "-test.list=TestNoShim"}, Env: []string{variable + "=" + c.value, "GORACE=atexit_sleep_ms=0"}}
+		if out, err := cmd.Output(); err != nil || !strings.HasPrefix(string(out), "TestNoShim") {
+			t.Errorf("%s, %s: got %q, %v", c.name, c.value, out, err)
+		}
+	}
+}
+
+// A shim that gets no order, or nonsense, ends and starts nothing.
+func TestNoOrder(t *testing.T) {
+	for name, order := range map[string]string{
+		"none":      "",
+		"cut off":   "\x00\x00\x00\x10{}",
+		"too large": "\xff\xff\xff\xff",
+		"no JSON":   "\x00\x00\x00\x02xx",
+		"no base64": "\x00\x00\x00\x0e" + `{"Path":"/bin"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far, err := pair()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, argv, env := self("x", roleSupervise, 3)
+			cmd := &exec.Cmd{Path: os.Args[0], Args: argv, Env: env, ExtraFiles: []*os.File{far}}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			_ = far.Close()
+			if _, err := io.WriteString(near, order); err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Shutdown(int(near.Fd()), syscall.SHUT_WR); err != nil {
+				t.Fatal(err)
+			}
+			var r report
+			if err := receive(near, maxFrame, &r); err != nil || r.Error == nil || r.Error.Step != stepOrder {
+				t.Errorf("got %+v, %v", r, err)
+			}
+			_ = near.Close()
+			_ = cmd.Wait()
+		})
+	}
+}
+
+// A signal reaches the handler's group, and its status comes back.
+func TestStart(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	files := []*os.File{null, null, null}
+	p, err := Start(Order{Name: "x", Path: "/bin/sleep", Args: Texts([]string{"sleep", "1000"})}, files, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Signal(syscall.SIGTERM)
+	if end := p.Wait(); !end.Known || end.Status.Signal() != syscall.SIGTERM || end.Left != 0 {
+		t.Errorf("got %+v", end)
+	}
+	p.Signal(syscall.SIGTERM) // whose number it was, it is not any more
+
+	_, err = Start(Order{Path: "/bin/sleep", Dir: "/no/such"}, files, nil)
+	if step, ok := errors.AsType[*StepError](err); !ok || step.Confining || !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("got %v", err)
+	}
+	_, err = Start(Order{Path: "/bin/sleep", Env: []Text{Text(strings.Repeat("x", maxOrder))}}, files, nil)
+	if err == nil || !strings.Contains(err.Error(), "bytes are too many for it") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A shim that is stopped is woken to end its handler.
+func TestStoppedShim(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	p, err := Start(Order{Path: "/bin/sleep", Args: Texts([]string{"sleep", "1000"})}, []*os.File{null, null, null}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.shim.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	p.Signal(syscall.SIGKILL)
+	if end := p.Wait(); !end.Known || end.Status.Signal() != syscall.SIGKILL {
+		t.Errorf("got %+v", end)
+	}
+}
+
+func TestFrames(t *testing.T) {
+	var buf bytes.Buffer
+	sent := Order{Name: "x", Path: "\xff\x00", Args: []Text{"", "\n"}}
+	if err := send(&buf, sent); err != nil {
+		t.Fatal(err)
+	}
+	var got Order
+	if err := receive(&buf, maxOrder, &got); err != nil || got.Path != sent.Path || len(got.Args) != 2 || got.Args[1] != "\n" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if err := receive(strings.NewReader("\x00\x00\x10\x01"), maxFrame, &got); err == nil || err == io.ErrUnexpectedEOF {
+		t.Errorf("got %v", err)
+	}
+	if f := failure(stepExec, errors.New(strings.Repeat("\x01", 1<<20))); len(f.Text) > maxText {
+		t.Errorf("an error of %d bytes", len(f.Text))
+	}
+}
+
+func TestParseStat(t *testing.T) {
+	tail := " 5 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 987 0 0"
+	for _, c := range []struct {
+		why, stat string
+		ok        bool
+	}{
+		{"a process", "7 (sh) S 6" + tail, true},
+		{"a name that looks like more", "7 (a) R 1 1 1 (b) S 6" + tail, true},
+		{"a name with an end of line", "7 (a\n) S 6" + tail, true},
+		{"nothing", "", false},
+		{"too short", "7 (sh) S 6 5", false},
+		{"no parent", "7 (sh) S x" + tail, false},
+		{"no end of the name", "7 sh S 6", false},
+	} {
+		p, ok := parseStat(7, []byte(c.stat))
+		if ok != c.ok || ok && (p != proc{pid: 7, parent: 6, state: 'S', born: "987"}) {
+			t.Errorf("%s: got %+v, %v", c.why, p, ok)
+		}
+	}
+}
+
+// What has another's number is left alone.
+func TestSignalOther(t *testing.T) {
+	cmd := exec.Command("/bin/sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p, ok := readProc(cmd.Process.Pid)
+	if !ok || p.parent != os.Getpid() {
+		t.Fatalf("%+v", p)
+	}
+	earlier := p
+	earlier.born = "1"
+	earlier.signal(syscall.SIGTERM)
+	p.signal(syscall.SIGUSR1)
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGUSR1 {
+		t.Errorf("it got %v", status.Signal())
+	}
+}
+
+// Whatever is in a directory, it can be removed, by a user without privileges.
+func TestRemoveAll(t *testing.T) {
+	for name, fill := range map[string]func(dir string) error{
+		"nothing":    func(string) error { return nil },
+		"no dir":     os.Remove,
+		"closed":     func(dir string) error { return os.Chmod(dir, 0) },
+		"files":      func(dir string) error { return touch(dir, 3*batch) },
+		"read only":  func(dir string) error { return nest(dir, 3, 0o500) },
+		"unreadable": func(dir string) error { return nest(dir, 3, 0) },
+		"deep":       func(dir string) error { return nest(dir, 3000, 0o700) },
+		"wide": func(dir string) error {
+			for i := range batch + 10 {
+				if err := os.Mkdir(filepath.Join(dir, strconv.Itoa(i)), 0o700); err != nil {
+					return err
+				}
+			}
+			return touch(filepath.Join(dir, "7"), batch+1)
+		},
+		"links": func(dir string) error {
+			return errors.Join(os.Symlink("/etc", filepath.Join(dir, "a")), os.Symlink("..", filepath.Join(dir, "b")), os.Symlink("nowhere", filepath.Join(dir, "c")))
+		},
+		"pipe": func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, "p"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			outer, err := os.MkdirTemp("/tmp", "shim")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = os.RemoveAll(outer) }()
+			if err := os.Chmod(outer, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			asNobody(t, func() {
+				dir := filepath.Join(outer, "dir")
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Error(err)
+					return
+				}
+				if err := fill(dir); err != nil {
+					t.Error(err)
+				}
+				if err := RemoveAll(dir); err != nil {
+					t.Error(err)
+				}
+			})
+			if left, err := os.ReadDir(outer); err != nil || len(left) > 0 {
+				t.Errorf("left: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// What cannot be removed does not keep the rest, nor go on for ever.
+func TestRemoveAllFails(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can make what another user cannot remove")
+	}
+	outer, err := os.MkdirTemp("/tmp", "shim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(outer) }()
+	if err := os.Chmod(outer, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(outer, "dir")
+	asNobody(t, func() {
+		if err := os.MkdirAll(filepath.Join(dir, "a"), 0o700); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.MkdirAll(filepath.Join(dir, "a", "roots", "own"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	asNobody(t, func() {
+		if err := touch(filepath.Join(dir, "a"), 10); err != nil {
+			t.Error(err)
+		}
+		if err := RemoveAll(dir); !errors.Is(err, os.ErrPermission) {
+			t.Errorf("got %v", err)
+		}
+	})
+	if left, err := os.ReadDir(filepath.Join(dir, "a")); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// asNobody runs f as another user, if it is root who runs the test: modes mean nothing to root. Only f's thread, which ends
+// with it, changes.
+func asNobody(t *testing.T, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if os.Getuid() == 0 {
+			runtime.LockOSThread() // and never unlocked
+			if _, _, errno := syscall.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
+				t.Error(errno)
+				return
+			}
+		}
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Error("it takes for ever")
+	}
+}
+
+func touch(dir string, n int) error {
+	for i := range n {
+		if err := os.WriteFile(filepath.Join(dir, "f"+strconv.Itoa(i)), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nest makes directories in each other, each beside a file, and gives them a mode.
+func nest(dir string, depth int, mode uint32) error {
+	fds := []int{}
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for ; err == nil && depth > 0; depth-- {
+		err = errors.Join(unix.Mknodat(fd, "file", unix.S_IFREG|0o600, 0), unix.Mkdirat(fd, "d", 0o700))
+		fds = append(fds, fd)
+		if err == nil {
+			fd, err = unix.Openat(fd, "d", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		}
+	}
+	for _, fd := range fds {
+		err = errors.Join(err, unix.Fchmod(fd, mode), unix.Close(fd))
+	}
+	return errors.Join(err, unix.Close(fd))
+}
