@@ -36,18 +36,18 @@ Exit code 0: no mistakes. 1: there are some.`,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			folders, err := newFolders()
+			cfg, compiled, err := loadPlan(paths)
+			if cfg == nil {
+				return failed(err)
+			}
+			mistakes, _ := err.(config.Mistakes)
+			folders, err := newFolders(cfg.Handlers)
 			if err != nil {
 				return failed(err)
 			}
 			defer folders.remove()
 			ctx, stop := withSignals(cmd.Context(), folders.remove)
 			defer stop()
-			cfg, compiled, err := loadPlan(paths)
-			if cfg == nil {
-				return failed(err)
-			}
-			mistakes, _ := err.(config.Mistakes)
 			mistakes = append(mistakes, checkHandlers(ctx, cfg, handlers, folders)...)
 			if ctx.Err() != nil {
 				return failed(errors.New("interrupted: not everything has been checked"))

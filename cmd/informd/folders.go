@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
+	"github.com/informd/informd/config"
 	"github.com/informd/informd/plugins/host"
 )
 
@@ -20,12 +22,11 @@ type folders struct {
 
 // newFolders makes the folders, and removes those of daemons of the same user that are gone.
 //
-// Nobody else can look into them. The handlers' own folders in them are their own in any case; but a handler that runs as
-// another user has to get there. So what root makes can be passed through, and is where it can be reached: its
-// $XDG_RUNTIME_DIR is closed to others.
-func newFolders() (*folders, error) {
+// Nobody else can look into them. But a handler that runs as another user has to get to its own folders in there: where one
+// of these does, they can be passed through, and are where they can be reached. A $XDG_RUNTIME_DIR is closed to others.
+func newFolders(configured []config.Handler) (*folders, error) {
 	mode := fs.FileMode(0o700)
-	if os.Geteuid() == 0 {
+	if otherUsers(configured) {
 		mode = 0o711
 	}
 	run, err := makeFolder("sockets", mode, os.Getenv("XDG_RUNTIME_DIR"), os.TempDir(), "/tmp")
@@ -38,6 +39,11 @@ func newFolders() (*folders, error) {
 		return nil, err
 	}
 	return &folders{run, temp}, nil
+}
+
+// otherUsers tells whether a handler is to run as another user.
+func otherUsers(handlers []config.Handler) bool {
+	return slices.ContainsFunc(handlers, func(h config.Handler) bool { return h.User != "" })
 }
 
 // options are those of a handler whose folders are in these.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/config"
 )
 
 // A daemon that is killed cannot remove its folder; the next one does, and touches nothing else.
@@ -62,11 +64,11 @@ func TestSweep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	first, err := newFolders() // lives
+	first, err := newFolders(nil) // lives
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := newFolders()
+	second, err := newFolders(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +120,8 @@ func names(t *testing.T, dir string) map[string]bool {
 	return got
 }
 
-// Root's folders can be passed through by users that handlers run as, and looked into by nobody. They are not below folders
-// that others may not enter. Another user's folders are closed.
+// Where a handler runs as another user the folders can be passed through, and looked into by nobody. They are not below
+// folders that others may not enter. Without such a handler they are closed.
 func TestFoldersAreWhereHandlersCanReachThem(t *testing.T) {
 	closed, open := passable(t), passable(t)
 	if err := os.Chmod(closed, 0o700); err != nil {
@@ -150,6 +152,24 @@ func TestFoldersAreWhereHandlersCanReachThem(t *testing.T) {
 			t.Errorf("%s: %s, %v, %v", c.name, f.path, info.Mode(), err)
 		}
 		f.remove()
+	}
+	t.Setenv("XDG_RUNTIME_DIR", closed)
+	t.Setenv("TMPDIR", closed)
+	for _, c := range []struct {
+		user, want string
+		mode       fs.FileMode
+	}{{"", closed, 0o700}, {"nobody", "/tmp", 0o711}} {
+		both, err := newFolders([]config.Handler{{Name: "a"}, {Name: "b", User: c.user}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range []*folder{both.run, both.temp} {
+			info, err := os.Stat(f.path)
+			if err != nil || filepath.Dir(f.path) != c.want || info.Mode().Perm() != c.mode {
+				t.Errorf("user %q: %s, %v, %v", c.user, f.path, info.Mode(), err)
+			}
+		}
+		both.remove()
 	}
 	if _, err := makeFolder("sockets", 0o711, closed); err == nil || !strings.Contains(err.Error(), "set TMPDIR") {
 		t.Errorf("where no folder will do: %v", err)

@@ -48,6 +48,8 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 		return control.Reloaded{}, refuse("handler %s is no longer in the manifests: it goes on as it is; restart informd to end it", name)
 	case !ok || r.dryRun && now.Builtin != "log":
 		return control.Reloaded{}, refuse("handler %s was not reloaded: this informd is a dry run, which starts no handler but log", name)
+	case now.User != "" && !otherUsers(r.started):
+		return control.Reloaded{}, refuse("handler %s was not reloaded: it has a user by now, and no handler had one when informd started, whose folders are closed to others; restart informd", name)
 	}
 	spec, err := hostSpec(now)
 	if err != nil {

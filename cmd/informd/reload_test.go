@@ -51,8 +51,9 @@ metadata: {name: oncall}
 spec:
   command: [./oncall, "1"]
 `
+const asNobody = "  user: nobody\n"
 
-// reloading is a reloader that started with reloadable1, in a folder that is the working directory.
+// reloading is a reloader that started with reloadable1, as nobody, in a folder that is the working directory.
 func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,7 +64,7 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 			t.Fatal(err)
 		}
 	}
-	write(reloadable1)
+	write(reloadable1 + asNobody)
 	_, compiled, err := loadPlan([]string{"rules.yaml"})
 	if err != nil {
 		t.Fatal(err)
@@ -146,6 +147,8 @@ func TestReloadRefused(t *testing.T) {
 		{name: "a dry run's handler", handler: "oncall", change: func(r *reloader, _ *process) {
 			r.process = func(string) (reloadable, bool) { return nil, false }
 		}, want: "this informd is a dry run"},
+		{name: "a user that is new", handler: "oncall", manifests: reloadable1 + asNobody, change: func(r *reloader, _ *process) { r.started[0].User = "" },
+			want: "no handler had one when informd started"},
 		{name: "the new one does not work", handler: "oncall", change: func(_ *reloader, p *process) { p.err = errors.New("it refuses its config: no") },
 			want: "handler oncall was not reloaded and goes on as it was: it refuses its config: no", tried: true},
 	} {

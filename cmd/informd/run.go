@@ -62,7 +62,7 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 			if err != nil {
 				return &exitError{exitUsage, err}
 			}
-			folders, err := newFolders()
+			folders, err := newFolders(compiled.Handlers)
 			if err != nil {
 				return failed(err)
 			}
