@@ -20,6 +20,13 @@ func rogues() []rogue {
 			restarts(3)(t, s)
 			s.waitFor(t, "events between the crashes", func() bool { return s.results.answered() >= 8 && s.results.said("it exited with status 3") })
 		}},
+		{does: "crashes with an excuse", mode: "crash-says", acts: func(t *testing.T, s *scene) {
+			restarts(3)(t, s)
+			s.waitFor(t, "what it said", func() bool { return strings.Join(s.host.Status().LastLog, "|") == "out of luck" })
+			if n := s.log.count("it is a pity"); n < 3 {
+				t.Errorf("of three regrets, %d were heard", n)
+			}
+		}},
 		{does: "is ended by a signal", mode: "segfault", acts: func(t *testing.T, s *scene) {
 			restarts(3)(t, s)
 			s.waitFor(t, "the reason", func() bool { return s.results.said("segmentation fault") || s.results.said("status 2") })

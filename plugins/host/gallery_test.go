@@ -44,7 +44,7 @@ type scene struct {
 // file, and no memory to speak of.
 func TestGallery(t *testing.T) {
 	n := newNeighbour(t)
-	for _, r := range rogues() {
+	for _, r := range slices.Concat(rogues(), confinedRogues()) {
 		t.Run(r.does, func(t *testing.T) {
 			if r.needs != nil {
 				r.needs(t)
@@ -57,7 +57,7 @@ func TestGallery(t *testing.T) {
 func perform(t *testing.T, n *neighbour, r rogue) {
 	s := &scene{log: &recorder{}, results: &results{}}
 	s.opts = host.Options{
-		Logger: s.log.logger(), RunDir: shortDir(t), TempDir: shortDir(t),
+		Logger: s.log.logger(), RunDir: publicDir(t), TempDir: publicDir(t),
 		StartTimeout: 20 * time.Second, DescribeTimeout: 10 * time.Second, ConfigureTimeout: 10 * time.Second,
 		HealthInterval: 100 * time.Millisecond, HealthTimeout: 5 * time.Second,
 		DrainTimeout: 200 * time.Millisecond, StopTimeout: 400 * time.Millisecond,
@@ -81,15 +81,19 @@ func perform(t *testing.T, n *neighbour, r rogue) {
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = s.host.Run(ctx) }()
 	customers := s.results.submit(ctx, s.host)
-	r.acts(t, s)
-	cancel()
-	select {
-	case <-ended:
-	case <-time.After(30 * time.Second):
-		t.Fatal("the host does not end")
-	}
-	customers.Wait() // every event has an outcome, or this never returns
-	stream.end(t)
+	func() {
+		defer func() { // also when the rogue does not act as it should, which ends the test
+			cancel()
+			select {
+			case <-ended:
+			case <-time.After(30 * time.Second):
+				t.Error("the host does not end")
+			}
+			customers.Wait() // every event has an outcome, or this never returns
+			stream.end(t)
+		}()
+		r.acts(t, s)
+	}()
 
 	before.checkNow(t, mark)
 	for _, dir := range []string{s.opts.RunDir, s.opts.TempDir} {

@@ -5,12 +5,13 @@ package host_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,12 +26,27 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-func init() { maps.Copy(modes, rogueModes) }
+func init() {
+	for mode, run := range rogueModes {
+		if modes[mode] != nil {
+			panic("two modes " + mode)
+		}
+		modes[mode] = run
+	}
+}
 
 // rogueModes are the rogues of the gallery, as far as the bad modes do not have them.
 var rogueModes = map[string]func(){
 	"crash-ready": func() { // as soon as it is up
 		serveRaw(raw{deliver: func() error { os.Exit(3); return nil }})
+	},
+	"crash-says": func() { // its last words, the moment before
+		onEach(func() error {
+			_, _ = fmt.Fprintln(os.Stdout, "it is a pity")
+			_, _ = fmt.Fprintln(os.Stderr, "out of luck")
+			os.Exit(3)
+			return nil
+		})
 	},
 	"crash-nth": func() { onNth(50, func() { os.Exit(3) }) },
 	"segfault": func() {
@@ -99,6 +115,42 @@ var rogueModes = map[string]func(){
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		go serveRaw(raw{drain: hang})
 		hang()
+	},
+	"orphanage": func() { // each event leaves a process without a parent, which soon ends
+		onEach(func() error { return exec.Command("/bin/sh", "-c", "(true & exec true) & exit 0").Run() })
+	},
+	"booby-traps": func() { // makes its temporary directory hard to remove, and dangerous
+		home := os.TempDir()
+		for _, err := range []error{
+			os.Symlink(os.Getenv("PRECIOUS"), filepath.Join(home, "link")),
+			syscall.Mkfifo(filepath.Join(home, "fifo"), 0),
+			os.WriteFile(filepath.Join(home, "-rf *\n\x1b[31m"), nil, 0),
+		} {
+			if err != nil {
+				panic(err)
+			}
+		}
+		if err := os.Chdir(home); err != nil {
+			panic(err)
+		}
+		for range 600 { // its path is longer than any that the kernel takes
+			dir := strings.Repeat("d", 200)
+			if err := errors.Join(os.Mkdir(dir, 0o700), os.Chdir(dir)); err != nil {
+				panic(err)
+			}
+		}
+		_ = os.WriteFile("file", nil, 0)
+		_ = os.Chdir(home)
+		if err := errors.Join(os.Mkdir("closed", 0o700), os.WriteFile("closed/file", nil, 0o600), os.Chmod("closed", 0)); err != nil {
+			panic(err)
+		}
+		serveRaw(raw{})
+	},
+	"kills-all": func() { // that it may
+		if os.Getuid() == 0 {
+			panic("that would be everybody")
+		}
+		onNth(5, func() { _ = syscall.Kill(-1, syscall.SIGKILL); os.Exit(3) })
 	},
 	"fork-bomb": func() { // each child is one more
 		var l syscall.Rlimit
