@@ -1,11 +1,12 @@
 package shim
 
 import (
-	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
+	"strconv"
 )
 
 // RemoveAll removes a directory and everything in it, whatever a handler made of it: directories that may not be read or
@@ -61,7 +62,7 @@ func removeEach(root *os.Root, dir string) (removed int, first error) {
 			err = removeDir(root, name)
 		default:
 			_ = root.Chmod(name, 0o700) // to be moved, it must be writable
-			err = root.Rename(name, rand.Text())
+			err = root.Rename(name, strconv.FormatUint(rand.Uint64(), 36))
 		}
 		if err == nil {
 			removed++
