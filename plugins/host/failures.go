@@ -68,7 +68,7 @@ type complaints struct {
 	quiet int // since the last line
 }
 
-func (c *complaints) about(err error, pause time.Duration, now time.Time) {
+func (c *complaints) about(state State, err error, pause time.Duration, now time.Time) {
 	text := err.Error()
 	if e, ok := errors.AsType[*exitError](err); ok {
 		text = e.ending.Error() // its last words may hold the time
@@ -86,7 +86,11 @@ func (c *complaints) about(err error, pause time.Duration, now time.Time) {
 	if lines := lastLog(err); len(lines) > 1 { // a single one is in the error
 		attrs = append(attrs, "log", strings.Join(lines, " | "))
 	}
-	c.log.Error("handler failed", attrs...)
+	message := "handler failed"
+	if state == Refused {
+		message = "handler refused"
+	}
+	c.log.Error(message, attrs...)
 	c.quiet = 0
 }
 

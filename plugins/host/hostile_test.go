@@ -385,16 +385,16 @@ func TestLogLines(t *testing.T) {
 	}
 	waitFor(t, "the last line", func() bool { return log.count("goroutine 1 [running]:") == 1 })
 	want := []string{
-		`INFO {"@message":5} handler=odd-lines stream=stderr`,
-		`INFO {"@level":7,"@message":null} handler=odd-lines stream=stderr`,
-		`ERROR five handler=odd-lines stream=stderr _handler=spoof _stream=none n=9007199254740993 deep=[[{}]]`,
-		`WARN from slog handler=odd-lines stream=stderr`,
-		`DEBUG hidden handler=odd-lines stream=stderr`,
-		`INFO {"@message": handler=odd-lines stream=stderr`,
-		`INFO [2J reversed handler=odd-lines stream=stderr`,
-		`INFO null handler=odd-lines stream=stderr`,
-		`ERROR panic: boom handler=odd-lines stream=stderr`,
-		`ERROR goroutine 1 [running]: handler=odd-lines stream=stderr`,
+		`INFO {"@message":5} handler=odd-lines via=stderr`,
+		`INFO {"@level":7,"@message":null} handler=odd-lines via=stderr`,
+		`ERROR five handler=odd-lines via=stderr _handler=spoof _via=none n=9007199254740993 deep=[[{}]]`,
+		`WARN from slog handler=odd-lines via=stderr`,
+		`DEBUG hidden handler=odd-lines via=stderr`,
+		`INFO {"@message": handler=odd-lines via=stderr`,
+		`INFO [2J reversed handler=odd-lines via=stderr`,
+		`INFO null handler=odd-lines via=stderr`,
+		`ERROR panic: boom handler=odd-lines via=stderr`,
+		`ERROR goroutine 1 [running]: handler=odd-lines via=stderr`,
 	}
 	got := log.lines()
 	if diff := cmp.Diff(want, got[len(got)-len(want):]); diff != "" {
@@ -410,7 +410,7 @@ func TestHandlersLog(t *testing.T) {
 		t.Error(err)
 	}
 	waitFor(t, "the line", func() bool { return log.count("hello from the handler") == 1 })
-	want := "WARN hello from the handler handler=echo stream=stderr n=1152921504606846976 name=log"
+	want := "WARN hello from the handler handler=echo via=stderr n=1152921504606846976 name=log"
 	if got := log.lines(); got[len(got)-1] != want {
 		t.Errorf("got %q", got)
 	}

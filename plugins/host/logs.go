@@ -33,7 +33,7 @@ const maxLastLines = 10
 
 func newLogs(log *slog.Logger, burst, rate int) *logs {
 	l := &logs{log: log, bucket: newBucket(burst, rate)}
-	stdout, stderr := l.emitTo(log.With(streamKey, "stdout")), l.emitTo(log.With(streamKey, "stderr"))
+	stdout, stderr := l.emitTo(log.With(viaKey, "stdout")), l.emitTo(log.With(viaKey, "stderr"))
 	l.stderr = &lines{emit: func(line []byte, cut bool) bool {
 		passed := stderr(line, cut)
 		l.mu.Lock()
@@ -90,9 +90,9 @@ func (l *logs) tellMissed(n int) {
 	}
 }
 
-// streamKey is the attribute that tells a handler's line from one of the daemon's own about the handler: it says on which
+// viaKey is the attribute that tells a handler's line from one of the daemon's own about the handler: it says on which
 // stream the line came, and no handler can set or leave it out.
-const streamKey = "stream"
+const viaKey = "via"
 
 // emitTo returns what logs one line.
 func (l *logs) emitTo(log *slog.Logger) func(line []byte, cut bool) (passed bool) {
@@ -204,7 +204,7 @@ func parseJSONLine(line []byte) (record, bool) {
 func attr(key string, value any) slog.Attr {
 	key = printable(key, 100)
 	switch key {
-	case "handler", streamKey, "level", "time", "msg", "source", "pid", "":
+	case "handler", viaKey, "level", "time", "msg", "source", "pid", "":
 		key = "_" + key
 	}
 	switch v := value.(type) {

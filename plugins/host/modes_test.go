@@ -203,7 +203,7 @@ var realStdout, realStderr = os.Stdout, os.Stderr
 
 const oddLines = `{"@message":5}
 {"@level":7,"@message":null}
-{"@level":"error","@message":"five","handler":"spoof","stream":"none","n":9007199254740993,"deep":[[{}]]}
+{"@level":"error","@message":"five","handler":"spoof","via":"none","n":9007199254740993,"deep":[[{}]]}
 {"time":"2026-01-01T00:00:00Z","level":"WARN","msg":"from slog"}
 [DEBUG] hidden
 {"@message":

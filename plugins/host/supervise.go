@@ -33,7 +33,7 @@ func (h *Host) Run(ctx context.Context) error {
 		h.set(func(s *Status) {
 			s.State, s.Reason, s.LastLog, s.Next = state, err.Error(), lastLog(err), time.Now().Add(pause)
 		})
-		complaints.about(err, pause, time.Now())
+		complaints.about(state, err, pause, time.Now())
 		if next == nil {
 			next = h.pause(ctx, pause)
 		}
