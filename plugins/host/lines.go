@@ -13,32 +13,27 @@ const maxLine = 8 << 10
 
 // lines cuts a stream of bytes into lines of bounded length and hands each on. It holds one line at most.
 type lines struct {
-	emit func(line []byte, cut bool) (passed bool) // line is valid during the call
+	emit func(line []byte, cut bool) // line is valid during the call
+	pace *pace                       // nil: none
 
-	mu      sync.Mutex
-	line    []byte
-	skip    bool // what comes until the next line break belongs to a line that was cut
-	dropped bool // emit let a line not pass
+	mu   sync.Mutex
+	line []byte
+	skip bool // what comes until the next line break belongs to a line that was cut
 }
 
-// floodPause slows down a process whose lines are all being dropped, instead of spending the daemon's time on it: at 64
-// KiB a read it can still write 13 MB/s.
-const floodPause = 5 * time.Millisecond
-
-// Write never fails: there is nobody who could do something about it. It takes its time if none of the lines passes.
+// Write never fails: there is nobody who could do something about it. It takes its time if there is more than the pace
+// allows.
 func (l *lines) Write(p []byte) (int, error) {
-	if l.write(p) {
-		time.Sleep(floodPause)
+	l.write(p)
+	if l.pace != nil {
+		time.Sleep(l.pace.spend(len(p), time.Now()))
 	}
 	return len(p), nil
 }
 
-// write reports whether there were lines, and none passed.
-func (l *lines) write(p []byte) (flooded bool) {
+func (l *lines) write(p []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.dropped = false
-	passed := false
 	for len(p) > 0 {
 		i := bytes.IndexByte(p, '\n')
 		part, rest := p, []byte(nil)
@@ -49,19 +44,18 @@ func (l *lines) write(p []byte) (flooded bool) {
 			room := maxLine - len(l.line)
 			l.line = append(l.line, part[:min(room, len(part))]...)
 			if len(part) > room {
-				passed = l.flush(true) || passed
+				l.flush(true)
 				l.skip = true
 			}
 		}
 		if i >= 0 {
 			if !l.skip {
-				passed = l.flush(false) || passed
+				l.flush(false)
 			}
 			l.skip = false
 		}
 		p = rest
 	}
-	return l.dropped && !passed
 }
 
 // end hands on what has no line break after it.
@@ -71,17 +65,12 @@ func (l *lines) end() {
 	l.flush(false)
 }
 
-func (l *lines) flush(cut bool) (passed bool) {
+func (l *lines) flush(cut bool) {
 	line := bytes.TrimRight(l.line, "\r")
 	l.line = l.line[:0]
-	if len(bytes.TrimSpace(line)) == 0 {
-		return true
+	if len(bytes.TrimSpace(line)) > 0 {
+		l.emit(line, cut)
 	}
-	if !l.emit(line, cut) {
-		l.dropped = true
-		return false
-	}
-	return true
 }
 
 // readAll reads a pipe to its end.
@@ -98,6 +87,34 @@ func (l *lines) readAll(f *os.File) {
 }
 
 var _ io.Writer = (*lines)(nil)
+
+// The pace at which what a process writes is read: a burst, and so many bytes per second from then on. It is more than the
+// lines that pass may measure; beyond it the process waits, instead of the daemon spending its time on it.
+const (
+	paceBurst = 4 << 20
+	paceRate  = 2 << 20
+)
+
+// pace slows down a process that writes too much, on whatever stream.
+type pace struct {
+	mu   sync.Mutex
+	left float64 // bytes; below zero is owed
+	at   time.Time
+}
+
+// spend returns how long to wait now that n bytes were read.
+func (p *pace) spend(n int, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.at.IsZero() {
+		p.left = paceBurst
+	} else {
+		p.left = min(paceBurst, p.left+paceRate*now.Sub(p.at).Seconds())
+	}
+	p.at = now
+	p.left -= float64(n)
+	return time.Duration(max(0, -p.left) / paceRate * float64(time.Second))
+}
 
 // bucket lets a burst of lines pass and then so many per second.
 type bucket struct {

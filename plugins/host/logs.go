@@ -34,8 +34,9 @@ const maxLastLines = 10
 func newLogs(log *slog.Logger, burst, rate int) *logs {
 	l := &logs{log: log, bucket: newBucket(burst, rate)}
 	stdout, stderr := l.emitTo(log.With(viaKey, "stdout")), l.emitTo(log.With(viaKey, "stderr"))
-	l.stderr = &lines{emit: func(line []byte, cut bool) bool {
-		passed := stderr(line, cut)
+	all := new(pace)
+	l.stderr = &lines{pace: all, emit: func(line []byte, cut bool) {
+		stderr(line, cut)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		words := lastWords(line)
@@ -46,11 +47,10 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 			l.lines = slices.Delete(l.lines, 0, 1)
 		}
 		l.lines = append(l.lines, words)
-		return passed
 	}}
-	l.stdout = &lines{emit: stdout}
-	l.syncStdout = &lines{emit: stdout}
-	l.syncStderr = &lines{emit: stderr}
+	l.stdout = &lines{pace: all, emit: stdout}
+	l.syncStdout = &lines{pace: all, emit: stdout}
+	l.syncStderr = &lines{pace: all, emit: stderr}
 	return l
 }
 
@@ -95,28 +95,27 @@ func (l *logs) tellMissed(n int) {
 const viaKey = "via"
 
 // emitTo returns what logs one line.
-func (l *logs) emitTo(log *slog.Logger) func(line []byte, cut bool) (passed bool) {
-	return func(line []byte, cut bool) bool { return l.emit(log, line, cut) }
+func (l *logs) emitTo(log *slog.Logger) func(line []byte, cut bool) {
+	return func(line []byte, cut bool) { l.emit(log, line, cut) }
 }
 
-func (l *logs) emit(log *slog.Logger, line []byte, cut bool) (passed bool) {
+func (l *logs) emit(log *slog.Logger, line []byte, cut bool) {
 	r, ok := parseJSONLine(line)
 	if !ok {
 		r = l.plain(string(line))
 	}
 	if !log.Enabled(context.Background(), r.level) {
-		return true
+		return
 	}
 	ok, missed := l.bucket.take(time.Now())
 	if !ok {
-		return false
+		return
 	}
 	l.tellMissed(missed)
 	if cut {
 		r.attrs = append(r.attrs, slog.Bool("cut", true))
 	}
 	log.LogAttrs(context.Background(), r.level, r.message, r.attrs...)
-	return true
 }
 
 // record is what a line says.

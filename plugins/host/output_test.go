@@ -21,13 +21,12 @@ func TestLines(t *testing.T) {
 	want := []string{"one", long, long + " cut", "three", long + " cut", "last"}
 	for _, size := range []int{1, 2, 7, maxLine - 1, maxLine, maxLine + 1, len(input)} {
 		var got []string
-		l := &lines{emit: func(line []byte, cut bool) bool {
+		l := &lines{emit: func(line []byte, cut bool) {
 			text := string(line)
 			if cut {
 				text += " cut"
 			}
 			got = append(got, text)
-			return true
 		}}
 		for rest := input; rest != ""; {
 			n := min(size, len(rest))
@@ -41,28 +40,36 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// However lines come, one whose lines are all dropped is slowed down, and nobody else.
-func TestFloodPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLogs(slog.New(slog.NewTextHandler(io.Discard, nil)), 2, 1)
-		for name, to := range map[string]*lines{"stderr": l.stderr, "go-plugin's stdout": l.syncStdout} {
-			for _, c := range []struct {
-				why, text string
-				want      time.Duration
-			}{
-				{"two pass", "a\nb\n", 0},
-				{"none passes", "c\nd\n", floodPause},
-				{"there is no line", "e", 0},
-			} {
+// A process that writes more than is looked at is slowed down, whatever it writes and wherever; one that writes much at
+// once, now and then, is not.
+func TestPace(t *testing.T) {
+	line := strings.Repeat("x", 63) + "\n"
+	for name, text := range map[string]string{
+		"lines": strings.Repeat(line, 1<<10), "no line": strings.Repeat("x", 64<<10), "empty lines": strings.Repeat("\n", 64<<10),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLogs(slog.New(slog.NewTextHandler(io.Discard, nil)), 2, 1)
+			streams := []*lines{l.stderr, l.stdout, l.syncStdout, l.syncStderr}
+			write := func(total int) time.Duration {
 				began := time.Now()
-				_, _ = to.Write([]byte(c.text))
-				if got := time.Since(began); got != c.want {
-					t.Errorf("%s: %s: took %v, want %v", name, c.why, got, c.want)
+				for i := 0; total > 0; i++ {
+					n, _ := streams[i%len(streams)].Write([]byte(text))
+					total -= n
 				}
+				return time.Since(began)
 			}
-			time.Sleep(time.Minute) // the burst again
-		}
-	})
+			if took := write(paceBurst); took != 0 {
+				t.Errorf("%s: the burst took %v", name, took)
+			}
+			if took := write(10 * paceRate); took < 9*time.Second || took > 11*time.Second {
+				t.Errorf("%s: what takes ten seconds took %v", name, took)
+			}
+			time.Sleep(time.Minute)
+			if took := write(paceBurst); took != 0 {
+				t.Errorf("%s: the burst took %v again", name, took)
+			}
+		})
+	}
 }
 
 func TestBucket(t *testing.T) {

@@ -147,7 +147,7 @@ func (s *stream) receive(working context.Context) error {
 		}
 		stray := s.complete(resp)
 		if stray == len(resp.GetDone())+len(resp.GetAnswers()) { // it may say nothing without end
-			sleep(working, floodPause)
+			sleep(working, emptyPause)
 		}
 		if stray > 0 && time.Since(warned) > strayPause {
 			warned = time.Now()
@@ -176,6 +176,9 @@ func (s *stream) complete(resp *handlerpb.DeliverResponse) (stray int) {
 	clear(s.answers[:cap(s.answers)])
 	return stray
 }
+
+// emptyPause slows down a process whose messages hold no answer that was asked for.
+const emptyPause = 5 * time.Millisecond
 
 // strayPause is the least time between two complaints about answers that nobody asked for.
 const strayPause = time.Minute
