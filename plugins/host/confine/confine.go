@@ -37,7 +37,9 @@ type Limits struct {
 	Processes int   // processes and threads
 }
 
-// Network is what a sandbox lets be reached; the zero Network is nothing.
+// Network is what a sandbox lets be reached; the zero Network is nothing. With anything else unix sockets are open, too, as
+// far as the user goes; and with ports the kernel still lets a process listen where it does not ask for a port but takes
+// the one that it is given.
 type Network struct {
 	All   bool     `json:"all,omitempty"`
 	Ports []uint16 `json:"ports,omitempty"` // ports that TCP connections may be made to, on any host. 53 allows UDP as well, for names

@@ -13,13 +13,14 @@ import (
 // machine is what Prepare decides from.
 type machine struct {
 	uid      int                   // the daemon's
+	may      uint64                // its effective capabilities, a bit for each
 	landlock func() (int, error)   // the kernel's version
 	seccomp  func() error          // whether this package's filter can be loaded
 	tree     func() (*tree, error) // where cgroups can be made
 }
 
 func thisMachine() machine {
-	return machine{uid: os.Geteuid(), landlock: landlockABI, seccomp: seccompAvailable, tree: ownTree}
+	return machine{uid: os.Geteuid(), may: capabilities(), landlock: landlockABI, seccomp: seccompAvailable, tree: ownTree}
 }
 
 func (m machine) prepare(s Spec, name string, own Own) (*Confinement, error) {

@@ -16,6 +16,7 @@ import (
 func able() machine {
 	return machine{
 		uid:      0,
+		may:      ^uint64(0),
 		landlock: func() (int, error) { return 7, nil },
 		seccomp:  func() error { return nil },
 		tree:     func() (*tree, error) { return nil, errors.New("no cgroup v2 for tests") },
@@ -70,6 +71,20 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
+func TestUserByName(t *testing.T) {
+	for _, name := range []string{"root", "0"} {
+		if id, home, err := able().user(name); id != (identity{0, 0}) || home == "" || err != nil {
+			t.Errorf("%s: %v, %q, %v; want 0:0 and a home directory", name, id, home, err)
+		}
+	}
+	if id, home, err := able().user("0:7"); id != (identity{0, 7}) || home == "" || err != nil {
+		t.Errorf("0:7: %v, %q, %v", id, home, err)
+	}
+	if id, home, err := able().user("3999999999:8"); id != (identity{3999999999, 8}) || home != "" || err != nil {
+		t.Errorf("a user that the system does not know: %v, %q, %v", id, home, err)
+	}
+}
+
 // What cannot be enforced is an error that names the field and says what to do.
 func TestPrepareRefuses(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
@@ -84,6 +99,7 @@ func TestPrepareRefuses(t *testing.T) {
 		want    []string
 	}{
 		{Spec{User: "nobody"}, Own{}, func(m *machine) { m.uid = 5 }, []string{"user: ", "only a daemon that is root", "leave user out"}},
+		{Spec{User: "1:1"}, Own{}, func(m *machine) { m.may &^= 1<<unix.CAP_KILL | 1<<unix.CAP_SETUID }, []string{"user: ", "KILL, SETUID: add them"}},
 		{Spec{User: "no-such-user"}, Own{}, nil, []string{"user: ", `"no-such-user"`, "UID:GID"}},
 		{Spec{User: "3999999999"}, Own{}, nil, []string{"user: ", "3999999999", "UID:GID"}},
 		{Spec{User: "nobody:nogroup"}, Own{}, nil, []string{"user: ", `"nobody"`}},

@@ -6,6 +6,8 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // user finds who is meant. The home directory is empty if the system knows none.
@@ -13,6 +15,9 @@ func (m machine) user(s string) (identity, string, error) {
 	var none identity
 	if m.uid != 0 {
 		return none, "", errors.New("cannot be enforced here: only a daemon that is root can run a handler as another user; run it as root, or leave user out")
+	}
+	if missing := missing(m.may); len(missing) > 0 {
+		return none, "", fmt.Errorf("cannot be enforced here: the daemon is root without the capabilities %s: add them, or leave user out", strings.Join(missing, ", "))
 	}
 	uidText, gidText, pair := strings.Cut(s, ":")
 	uid, err := id(uidText)
@@ -45,6 +50,37 @@ func (m machine) user(s string) (identity, string, error) {
 		return none, "", fmt.Errorf("user %q: group: %w", s, err)
 	}
 	return identity{uid, gid}, u.HomeDir, nil
+}
+
+// missing are the capabilities that it takes to start another user's process, give it its folders, end it and remove what
+// it left, and that are not in effective.
+func missing(effective uint64) []string {
+	var missing []string
+	for _, c := range []struct {
+		bit  int
+		name string
+	}{
+		{unix.CAP_CHOWN, "CHOWN"},
+		{unix.CAP_DAC_OVERRIDE, "DAC_OVERRIDE"},
+		{unix.CAP_KILL, "KILL"},
+		{unix.CAP_SETGID, "SETGID"},
+		{unix.CAP_SETUID, "SETUID"},
+	} {
+		if effective&(1<<c.bit) == 0 {
+			missing = append(missing, c.name)
+		}
+	}
+	return missing
+}
+
+// capabilities are the calling thread's effective ones.
+func capabilities() uint64 {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return 0 // there is no reason for it to fail; if it does, nothing is known to be allowed
+	}
+	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
 }
 
 // id reads a user's or a group's number. The highest means "unchanged" to the kernel.
