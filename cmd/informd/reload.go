@@ -56,6 +56,9 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 		return control.Reloaded{}, err
 	}
 	if err := process.Reload(ctx, spec); err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("called off: the command that asked for it has ended")
+		}
 		r.log.Warn("handler was not reloaded and goes on as it was", "handler", name, "error", err)
 		return control.Reloaded{}, refuse("handler %s was not reloaded and goes on as it was: %v", name, err)
 	}

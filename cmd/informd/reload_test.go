@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -175,5 +176,18 @@ func TestReloadRefused(t *testing.T) {
 				t.Errorf("tried: %v", tried)
 			}
 		})
+	}
+}
+
+// A reload that nobody waits for any more is called off, and the log says so.
+func TestReloadCalledOff(t *testing.T) {
+	r, p, _ := reloading(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p.err = ctx.Err()
+	var log bytes.Buffer
+	r.log = slog.New(slog.NewTextHandler(&log, nil))
+	if _, err := r.reload(ctx, "oncall"); err == nil || !strings.Contains(log.String(), "called off: the command that asked for it has ended") {
+		t.Errorf("%v, and the log says %s", err, log.String())
 	}
 }
