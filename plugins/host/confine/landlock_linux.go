@@ -26,7 +26,7 @@ const (
 )
 
 // system is what programs need of every system, and what may be done with it. What is not there is left out. /proc, /home,
-// /root, /run, /sys, /tmp, /var and the rest of /etc and /dev are not in it.
+// /root, /sys, /tmp, /var and the rest of /etc, /dev and /run are not in it.
 var system = []struct {
 	rights uint64
 	paths  []string
@@ -39,6 +39,7 @@ var system = []struct {
 		"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols",
 		"/etc/passwd", "/etc/group", "/etc/localtime", "/etc/timezone", "/etc/mime.types",
 		"/dev/random", "/dev/urandom",
+		"/run/systemd/resolve", "/run/resolvconf", // where resolv.conf is, and is replaced by another file now and then
 	}},
 	{toDevice, []string{"/dev/null", "/dev/zero", "/dev/full"}},
 }

@@ -195,6 +195,10 @@ var probes = []probe{
 		_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_USER_KEYRING, true)
 		return err
 	}},
+	{"read the kernel's log", "", true, func(scene) error {
+		_, err := unix.Klogctl(3 /* SYSLOG_ACTION_READ_ALL */, make([]byte, 100))
+		return err
+	}},
 	{"share memory", "", true, func(scene) error {
 		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
 		if err == nil {

@@ -95,3 +95,23 @@ func TestRuntimes(t *testing.T) {
 		}
 	}
 }
+
+// A program that is executed by an open file, as one is whose digest was checked: here a script, which its interpreter
+// opens once more.
+func TestExecuteDescriptor(t *testing.T) {
+	dir := folder(t)
+	path := filepath.Join(dir, "script")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho it runs\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer script.Close()
+	cmd := command(t, prepare(t, Spec{Sandbox: true}, Own{Read: []string{path}}), nil, "/proc/self/fd/3")
+	cmd.ExtraFiles = []*os.File{script}
+	if got := output(t, cmd); got != "it runs\n" {
+		t.Errorf("%q", got)
+	}
+}

@@ -67,8 +67,8 @@ func seccompRules(n Network) []rule {
 		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR)
 	deny(unix.EPERM, archCalls...)
 
-	// Large parts of the kernel that handlers have no use for.
-	deny(unix.EPERM, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD)
+	// Large parts of the kernel that handlers have no use for, and its log.
+	deny(unix.EPERM, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_SYSLOG)
 
 	// Limits and priorities of other processes of the user.
 	self := []match{{{0, whole, 0}}}
