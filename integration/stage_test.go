@@ -338,6 +338,9 @@ func (s *stage) holdings() holdings {
 	}
 }
 
+// holdingsMore is how much more may be resident than before: what Go keeps of a heap that was larger for a while.
+var holdingsMore = map[bool]int64{false: 64 << 20, true: 256 << 20}[raceEnabled]
+
 // wantHoldings waits until the daemon holds no more than at a time before. A few goroutines and descriptors are those of
 // whoever asks.
 func (s *stage) wantHoldings(before holdings, what string) {
@@ -349,7 +352,8 @@ func (s *stage) wantHoldings(before holdings, what string) {
 	}, func() bool {
 		now = s.holdings()
 		return now.goroutines <= before.goroutines+few && now.descriptors <= before.descriptors+few &&
-			now.processes == before.processes && now.sockets == before.sockets && now.temporary == before.temporary
+			now.processes == before.processes && now.sockets == before.sockets && now.temporary == before.temporary &&
+			now.resident <= before.resident+holdingsMore
 	})
 	s.t.Logf("%s: before %+v, after %+v", what, before, now)
 }
