@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/cmd/informd/control"
@@ -22,6 +23,7 @@ import (
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host"
 )
 
 // refusing is a handler that rejects everything until it is well.
@@ -255,5 +257,28 @@ func TestLettersOfAnEngine(t *testing.T) {
 	d.informd(t, "rule", "resume", "all-pods")
 	if out := d.await(t, func(out string) bool { return !strings.Contains(out, "paused") }, "rule", "list"); !strings.Contains(out, "active") {
 		t.Errorf("rules: %s", out)
+	}
+}
+
+// What is shown of a process is what holds now: it is tried again only where none runs, and its health counts as a reason
+// only if its state has none.
+func TestHostStatus(t *testing.T) {
+	next := time.Now().Add(time.Minute)
+	for _, c := range []struct {
+		status host.Status
+		want   control.Handler
+	}{
+		{host.Status{State: host.Running, PID: 1, Problem: "no disk", Next: next, Handler: host.Description{Name: "page", Version: "v2"}, Confined: "user 1:1"},
+			control.Handler{State: "running", PID: 1, Reason: "no disk", Program: "page v2", Confined: "user 1:1"}},
+		{host.Status{State: host.BackingOff, Reason: "it exited", Next: next, Failures: 3, Restarts: 4, LastLog: []string{"no"}},
+			control.Handler{State: "backing off", Reason: "it exited", Next: next, Failures: 3, Restarts: 4, LastLog: []string{"no"}}},
+		{host.Status{State: host.Refused, Reason: "no", Next: next}, control.Handler{State: "refused", Reason: "no", Next: next}},
+		{host.Status{State: host.Wedged, Reason: "silent", Problem: "no disk", PID: 1, Next: next}, control.Handler{State: "wedged", Reason: "silent", PID: 1}},
+		{host.Status{State: host.Starting, Next: next}, control.Handler{State: "starting"}},
+	} {
+		c.want.Name = "page"
+		if diff := cmp.Diff(c.want, hostStatus("page", c.status)); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", c.status.State, diff)
+		}
 	}
 }
