@@ -56,8 +56,9 @@ func TestEndings(t *testing.T) {
 		} {
 			t.Run(c.name+name, func(t *testing.T) {
 				t.Parallel()
-				c.spec.Confine = confinement
-				err := try(t, c.spec, host.Options{})
+				s := c.spec
+				s.Confine = confinement
+				err := try(t, s, host.Options{})
 				if err == nil || !slices.ContainsFunc(strings.Split(c.want, "|"), func(want string) bool { return strings.Contains(err.Error(), want) }) {
 					t.Errorf("got %v, want …%s…", err, c.want)
 				}

@@ -43,7 +43,8 @@ type start struct {
 	dir         string
 	extra       *os.File // inherited as file descriptor 3; may be nil
 	confinement *confine.Confinement
-	remove      []string // directories that are to go if the daemon does before the process
+	remove      []string      // directories that are to go if the daemon does before the process
+	limit       time.Duration // for the program to be executed
 	stdout      func(*os.File)
 	stderr      func(*os.File)
 }

@@ -25,7 +25,7 @@ func launchProcess(s start, path string, files []*os.File) (int, running, error)
 		Dir:     shim.Text(s.dir),
 		Confine: s.confinement.Order(),
 		Remove:  s.remove,
-	}, files, s.confinement.Cgroup())
+	}, files, s.confinement.Cgroup(), s.limit)
 	if err == nil {
 		return p.PID(), &shimmed{proc: p, confinement: s.confinement}, nil
 	}

@@ -97,6 +97,7 @@ func (r *runner) start() (err error) {
 		extra:       r.spec.Stdout,
 		confinement: r.confinement,
 		remove:      []string{r.socketDir, r.tempDir},
+		limit:       r.opts.StartTimeout,
 		stdout:      r.readStdout,
 		stderr:      r.logs.stderr.readAll,
 	})
@@ -127,8 +128,9 @@ func (r *runner) confined() string {
 // tidy removes what was made for the process, once it is gone.
 func (r *runner) tidy() error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return errors.Join(removeDirs(r.socketDir, r.tempDir), r.confinement.Close())
+	dirs, confinement := []string{r.socketDir, r.tempDir}, r.confinement
+	r.mu.Unlock() // it may take its time
+	return errors.Join(removeDirs(dirs...), confinement.Close())
 }
 
 // readStdout reads the handshake and, after it, whatever the process prints.

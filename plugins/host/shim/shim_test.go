@@ -78,7 +78,7 @@ func TestStart(t *testing.T) {
 	}
 	defer func() { _ = null.Close() }()
 	files := []*os.File{null, null, null}
-	p, err := Start(Order{Name: "x", Path: "/bin/sleep", Args: Texts([]string{"sleep", "1000"})}, files, nil)
+	p, err := Start(Order{Name: "x", Path: "/bin/sleep", Args: Texts([]string{"sleep", "1000"})}, files, nil, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,13 +88,29 @@ func TestStart(t *testing.T) {
 	}
 	p.Signal(syscall.SIGTERM) // whose number it was, it is not any more
 
-	_, err = Start(Order{Path: "/bin/sleep", Dir: "/no/such"}, files, nil)
+	_, err = Start(Order{Path: "/bin/sleep", Dir: "/no/such"}, files, nil, time.Minute)
 	if step, ok := errors.AsType[*StepError](err); !ok || step.Confining || !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("got %v", err)
 	}
-	_, err = Start(Order{Path: "/bin/sleep", Env: []Text{Text(strings.Repeat("x", maxOrder))}}, files, nil)
+	_, err = Start(Order{Path: "/bin/sleep", Env: []Text{Text(strings.Repeat("x", maxOrder))}}, files, nil, time.Minute)
 	if err == nil || !strings.Contains(err.Error(), "bytes are too many for it") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// What does not come to be executed is given up.
+func TestStartLimit(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	_, err = Start(Order{Path: "/bin/sleep", Args: Texts([]string{"sleep", "1000"})}, []*os.File{null, null, null}, nil, time.Nanosecond)
+	if err == nil {
+		t.Error("no error")
+	}
+	if found := descendants(os.Getpid()); len(found) > 0 {
+		t.Errorf("left: %v", found)
 	}
 }
 
@@ -105,7 +121,7 @@ func TestStoppedShim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = null.Close() }()
-	p, err := Start(Order{Path: "/bin/sleep", Args: Texts([]string{"sleep", "1000"})}, []*os.File{null, null, null}, nil)
+	p, err := Start(Order{Path: "/bin/sleep", Args: Texts([]string{"sleep", "1000"})}, []*os.File{null, null, null}, nil, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -9,10 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// startLimit is how long a shim has to start the handler's process. It takes milliseconds, but for a machine that is
-// overcome with work.
-const startLimit = 30 * time.Second
 
 // stuckLimit is how long a shim may take from the order to kill everything, or from the handler's end, to its own.
 const stuckLimit = killLimit + 2*time.Second
@@ -53,11 +50,12 @@ func (e *StepError) Unwrap() error {
 }
 
 // Start starts a shim, and the handler through it. The handler gets the files as its descriptors 0, 1, 2 and so on; they
-// stay the caller's. With a cgroup, an open directory, the handler starts in it; the shim does not. Who starts a process
-// calls Wait.
+// stay the caller's. With a cgroup, an open directory, the handler starts in it; the shim does not. The program must be
+// executed within limit: it takes milliseconds, but for a working directory on a file system that does not answer. Who
+// starts a process calls Wait.
 //
-// An error is a *StepError if the shim could be started, and the handler could not.
-func Start(o Order, files []*os.File, cgroup *os.File) (*Process, error) {
+// An error is a *StepError if the shim could be started, and the handler could not. Nothing runs then.
+func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Process, error) {
 	near, far, err := pair()
 	if err != nil {
 		return nil, fmt.Errorf("connect with the shim: %w", err)
@@ -69,7 +67,7 @@ func Start(o Order, files []*os.File, cgroup *os.File) (*Process, error) {
 		inherited = append(inherited, cgroup)
 	}
 	shim, err := os.StartProcess(path, argv, &os.ProcAttr{
-		Env: env, Files: inherited, Sys: &syscall.SysProcAttr{Setpgid: true},
+		Env: env, Files: inherited, Sys: &syscall.SysProcAttr{Setsid: true}, // away from the daemon's terminal
 	})
 	_ = far.Close()
 	if err != nil {
@@ -77,9 +75,9 @@ func Start(o Order, files []*os.File, cgroup *os.File) (*Process, error) {
 		return nil, fmt.Errorf("start the shim, which is this program once more (/proc must be there): %w", err)
 	}
 	p := &Process{shim: shim, control: near}
-	if err := p.order(o); err != nil {
-		_ = near.Close()
-		_ = shim.Kill()
+	if err := p.order(o, limit); err != nil {
+		_ = near.Close() // it ends at that
+		defer time.AfterFunc(stuckLimit, func() { _ = shim.Kill() }).Stop()
 		_, _ = shim.Wait()
 		return nil, err
 	}
@@ -87,13 +85,16 @@ func Start(o Order, files []*os.File, cgroup *os.File) (*Process, error) {
 }
 
 // order sends the order and hears what became of it.
-func (p *Process) order(o Order) error {
-	_ = p.control.SetDeadline(time.Now().Add(startLimit))
+func (p *Process) order(o Order, limit time.Duration) error {
+	_ = p.control.SetDeadline(time.Now().Add(limit))
 	if err := send(p.control, o); err != nil {
 		return fmt.Errorf("tell the shim what to start: %w", err)
 	}
 	var r report
-	if err := receive(p.control, maxFrame, &r); err != nil {
+	switch err := receive(p.control, maxFrame, &r); {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("it could not be executed within %v", limit)
+	case err != nil:
 		return fmt.Errorf("hear from the shim: %w", err)
 	}
 	if f := r.Error; f != nil {
