@@ -28,7 +28,8 @@ func newCheckCommand() *cobra.Command {
 		Short: "Validate manifests; needs no cluster",
 		Long: `Validate manifests without a cluster: their form, their references, their expressions, and the config of builtin
 handlers. Every mistake is reported at once. With --handlers, handlers with a command are started as well, to see
-whether they describe themselves and accept their config.
+whether they describe themselves and accept their config, and all of them in what they are confined to, to see
+whether this user on this machine can enforce that.
 
 Without mistakes, it says of each source what is kept of its objects in memory: all, or the fields that are read.
 
@@ -63,11 +64,12 @@ Exit code 0: no mistakes. 1: there are some.`,
 		},
 	}
 	manifestFlag(cmd, &paths)
-	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, to check that they accept their config")
+	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, and confine all, to check that they work here")
 	return cmd
 }
 
-// checkHandlers starts each handler for as long as it takes to describe itself and to accept or refuse its config.
+// checkHandlers starts each builtin handler, and with commands the others as well, for as long as it takes to describe itself
+// and to accept or refuse its config.
 func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folders *folders) config.Mistakes {
 	var (
 		mu       sync.Mutex
@@ -84,7 +86,7 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folde
 		}
 		checks.Go(func() {
 			defer places.Release(1)
-			if err := checkHandler(ctx, h, folders); err != nil {
+			if err := checkHandler(ctx, h, commands, folders); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				mistakes = append(mistakes, h.At.Mistake(0, err.Error()))
@@ -95,10 +97,15 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folde
 	return mistakes
 }
 
-func checkHandler(ctx context.Context, h config.Handler, folders *folders) error {
+// checkHandler starts a handler; unconfined, unless it is to run as it will run: manifests are checked on other machines
+// than the daemon's, too.
+func checkHandler(ctx context.Context, h config.Handler, confined bool, folders *folders) error {
 	spec, err := hostSpec(h)
 	if err != nil {
 		return fmt.Errorf("handler %q: %w", h.Name, err)
+	}
+	if !confined {
+		spec.Confine = confine.Spec{}
 	}
 	_, err = host.Try(ctx, spec, folders.options(nil))
 	return err
