@@ -3,8 +3,11 @@
 package host_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -212,5 +215,36 @@ echo $(id -u) $(stat -c %u:%g:%a "$TMPDIR" "$PLUGIN_UNIX_SOCKET_DIR") $(touch "$
 	_, err = host.Try(t.Context(), s, host.Options{RunDir: run, TempDir: temp})
 	if want := "65533:65532, cannot enter " + run; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A system that executes no files in memory starts no handler with a digest, and says why. In a process id namespace of
+// its own, this one can be such a system.
+func TestNoExecutableMemory(t *testing.T) {
+	const sysctl = "/proc/sys/vm/memfd_noexec"
+	if _, err := os.Stat(sysctl); err != nil || os.Getuid() != 0 {
+		t.Skip("only root can forbid it, with Linux 6.3")
+	}
+	c := exec.Command(os.Args[0])
+	c.Env = []string{"MODE=no-executable-memory", "SHA256=" + digestOf(t, os.Args[0]), race}
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	out, err := c.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "set the sysctl vm.memfd_noexec to 1 or 0, or leave out sha256") {
+		t.Errorf("got %s, %v", out, err)
+	}
+}
+
+func init() {
+	modes["no-executable-memory"] = func() {
+		if os.Getpid() != 1 { // it would be the whole system's
+			panic("not in a namespace")
+		}
+		if err := os.WriteFile("/proc/sys/vm/memfd_noexec", []byte("2"), 0); err != nil {
+			panic(err)
+		}
+		s := spec("echo")
+		s.SHA256 = os.Getenv("SHA256")
+		_, err := host.Try(context.Background(), s, host.Options{})
+		fmt.Println(err)
 	}
 }

@@ -65,18 +65,15 @@ func brood(context.Context, handler.Event) (handler.Answer, error) {
 // However a process ends, what it started ends with it, though it fled to a session of its own and is nobody's child.
 func TestOrphans(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, h *host.Host, pid int){
-		"killed":      func(t *testing.T, _ *host.Host, pid int) { kill(t, pid) },
-		"crashed":     func(t *testing.T, h *host.Host, _ int) { _, _ = h.Handle(t.Context(), pod("exit")) },
-		"wedged":      func(t *testing.T, _ *host.Host, pid int) { stop(t, pid) },
-		"not wanted":  nil,
-		"all wedged":  func(t *testing.T, h *host.Host, pid int) { stop(t, parentOf(pid)); kill(t, pid) },
-		"child first": func(t *testing.T, h *host.Host, pid int) { kill(t, fled(t, h)); kill(t, pid) },
+		"killed":       func(t *testing.T, _ *host.Host, pid int) { kill(t, pid) },
+		"crashed":      func(t *testing.T, h *host.Host, _ int) { _, _ = h.Handle(t.Context(), pod("exit")) },
+		"wedged":       func(t *testing.T, _ *host.Host, pid int) { stop(t, pid) },
+		"not wanted":   nil,
+		"shim stopped": func(t *testing.T, h *host.Host, pid int) { stop(t, parentOf(pid)); kill(t, pid) },
+		"child first":  func(t *testing.T, h *host.Host, pid int) { kill(t, fled(t, h)); kill(t, pid) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if name == "all wedged" && testing.Short() {
-				t.Skip("takes as long as the shim has, 7 s")
-			}
 			h := host.New(spec("orphans"), host.Options{
 				RunDir: shortDir(t), BackoffMin: time.Hour, HealthInterval: 100 * time.Millisecond, HealthTimeout: time.Second,
 			})
