@@ -172,7 +172,7 @@ func ownFiles() error {
 }
 
 func init() {
-	modes["probe"] = func() { noteInherited(); serve.Main(handler.Func(probe)) }
+	addModes(map[string]func(){"probe": func() { noteInherited(); serve.Main(handler.Func(probe)) }})
 }
 
 func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(&b[0])) }

@@ -3,7 +3,9 @@
 package host_test
 
 import (
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -58,12 +60,22 @@ func rogues() []rogue {
 			})
 		}},
 		{does: "answers after the time limit", mode: "late", spec: timeLimit(30 * time.Millisecond), acts: func(t *testing.T, s *scene) {
-			s.waitFor(t, "late answers", func() bool { return s.host.Status().Counts.Late >= 10 })
+			s.waitFor(t, "late answers", func() bool { return s.host.Status().Counts.Late >= 5 })
 		}},
 
 		// What is too much.
-		{does: "answers with 100 MB", mode: "hundred-mb", acts: restarts(2)},
+		{does: "answers with 100 MB", mode: "hundred-mb", acts: restarts(1)},
 		{does: "describes itself with 100 MB", mode: "hundred-mb-schema", acts: failures(2)},
+		{does: "sends its output in the largest pieces", mode: "stdio", acts: bounded(func(t *testing.T, s *scene) {
+			s.waitFor(t, "dropped lines", func() bool { return s.log.count("handler log lines dropped") >= 2 })
+			running(t, s)
+		}, 200)},
+		{does: "ends its stream at great length", mode: "trailers", acts: restarts(2), after: func(t *testing.T, s *scene) {
+			if reason := s.host.Status().Reason; len(reason) > 4096 {
+				t.Errorf("a reason of %d bytes", len(reason))
+			}
+		}},
+		{does: "pings without end", mode: "pings", opts: func(_ *testing.T, o *host.Options) { o.StartTimeout, o.DescribeTimeout = time.Second, 500*time.Millisecond }, acts: bounded(failures(2), 200)},
 		{does: "floods its output", mode: "floods", acts: func(t *testing.T, s *scene) {
 			s.waitFor(t, "dropped lines", func() bool { return s.log.count("handler log lines dropped") >= 2 })
 			s.waitFor(t, "events that are done all the same", func() bool { return s.results.answered() >= 20 })
@@ -106,6 +118,33 @@ func running(t *testing.T, s *scene) {
 func wedged(t *testing.T, s *scene) {
 	s.waitFor(t, "the state", func() bool { return s.log.count("handler is wedged") >= 1 })
 	s.waitFor(t, "its end", func() bool { return s.host.Status().Restarts >= 1 })
+}
+
+// bounded does what acts does, and checks all the while that the daemon has not many more goroutines, nor much more memory.
+func bounded(acts func(*testing.T, *scene), goroutines int) func(*testing.T, *scene) {
+	return func(t *testing.T, s *scene) {
+		before := takeStock()
+		done := make(chan struct{})
+		var watch sync.WaitGroup
+		watch.Go(func() {
+			var m runtime.MemStats
+			for {
+				runtime.ReadMemStats(&m)
+				if n := runtime.NumGoroutine(); n > before.goroutines+goroutines || m.HeapAlloc > before.heap+200<<20 {
+					t.Errorf("%d goroutines, %d MiB of memory; before %d, %d", n, m.HeapAlloc>>20, before.goroutines, before.heap>>20)
+					return
+				}
+				select {
+				case <-done:
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+			}
+		})
+		defer watch.Wait()
+		defer close(done)
+		acts(t, s)
+	}
 }
 
 func strays(n uint64) func(*testing.T, *scene) {

@@ -26,8 +26,10 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-func init() {
-	for mode, run := range rogueModes {
+func init() { addModes(rogueModes) }
+
+func addModes(more map[string]func()) {
+	for mode, run := range more {
 		if modes[mode] != nil {
 			panic("two modes " + mode)
 		}
