@@ -45,12 +45,7 @@ func TestBacklog(t *testing.T) {
 func backlog(t *testing.T, changes int, restart bool) {
 	stub, kubeconfig := newStub(t)
 	first := stub.Synthesize(stubWidgets, "Widget", true, widgets{})
-	dir := t.TempDir()
-	informd := filepath.Join(dir, "informd")
-	// Without the race detector, which takes several times the memory.
-	if out, err := exec.Command("go", "build", "-o", informd, "../cmd/informd").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	dir, informd := t.TempDir(), plainInformd(t)
 	command, record := filepath.Join(dir, "handler"), filepath.Join(dir, "record") // the handler is not there yet
 	rules := writeFile(t, "rules.yaml", source("widgets", "resource: informd.test/v1/widgets")+
 		toldBy("record", fmt.Sprintf("command: [%q, handler, serve, log], concurrency: 64, config: {path: %q}", command, record))+

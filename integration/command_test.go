@@ -14,10 +14,16 @@ import (
 // informd runs a command to its end.
 func informd(t testing.TB, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
+	return runCommand(t, binary, args...)
+}
+
+// runCommand runs one of any program to its end.
+func runCommand(t testing.TB, program string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {

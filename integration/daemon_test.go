@@ -60,6 +60,24 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// plainInformd is informd without the race detector, which takes several times the memory and the time.
+func plainInformd(t testing.TB) string {
+	t.Helper()
+	path, err := buildPlain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var buildPlain = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(filepath.Dir(binary), "plain-informd")
+	if out, err := exec.Command("go", "build", "-o", path, "../cmd/informd").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return path, nil
+})
+
 func build(to, pkg string) ([]byte, error) {
 	args := []string{"build", "-o", to}
 	if raceEnabled {

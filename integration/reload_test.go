@@ -13,7 +13,7 @@ import (
 
 func (s *stage) reload(handler string) (code int, stdout, stderr string) {
 	s.t.Helper()
-	return informd(s.t, "handler", "reload", handler, "--state-dir", s.state)
+	return runCommand(s.t, s.informd, "handler", "reload", handler, "--state-dir", s.state)
 }
 
 // A handler's executable is replaced fifty times under load, and taken up each time: nothing is lost, nothing comes twice,
@@ -24,7 +24,9 @@ func TestReloadUnderLoad(t *testing.T) {
 	if testing.Short() {
 		rate = 200
 	}
-	s := setStage(t, "")
+	s := newStage(t, "")
+	s.informd = plainInformd(t)
+	s.open(t, nil)
 	s.awaitRunning("steady")
 	s.awaitDelivered()
 	before := s.holdings()
@@ -84,7 +86,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	s.stop()
 }
 
-// A reload that comes to nothing changes nothing: the process that was there goes on with its work.
+// A reload that comes to nothing changes nothing: the process that was there goes on with its work, until one succeeds.
 func TestReloadThatFails(t *testing.T) {
 	s := setStage(t, "")
 	s.awaitRunning("steady")
@@ -140,11 +142,21 @@ func TestReloadThatFails(t *testing.T) {
 			t.Errorf("%s: steady is %+v", test.name, h)
 		}
 	}
+	install(t, path, "v5")
+	s.write(t, steadySpec, "")
+	if code, _, stderr := s.reload("steady"); code != 0 {
+		t.Errorf("a version that is well: exit code %d\n%s", code, stderr)
+	}
 	s.rest()
+	last := "v0"
 	for _, e := range s.wantSteady() {
-		if e.player != "v0" {
-			t.Fatalf("%s was told to %s", e.name, e.player)
+		if e.player != last && e.player != "v5" {
+			t.Fatalf("%s was told to %s after %s", e.name, e.player, last)
 		}
+		last = e.player
+	}
+	if last != "v5" {
+		t.Errorf("the last was told to %s, want v5", last)
 	}
 	s.wantHoldings(before, "reloads that failed")
 	s.stop()

@@ -55,6 +55,7 @@ func install(t testing.TB, path, mark string) {
 // it, what a test has play there.
 type stage struct {
 	*daemon
+	informd    string // the executable
 	stub       *apistub.Server
 	kubeconfig string
 	first      int64  // resourceVersion, of widget 0
@@ -89,7 +90,7 @@ func setStage(t *testing.T, manifests string, environment ...string) *stage {
 // newStage is all but the daemon.
 func newStage(t *testing.T, manifests string) *stage {
 	t.Helper()
-	s := &stage{dir: shortDir(t), run: shortDir(t), temp: shortDir(t), state: shortDir(t)}
+	s := &stage{informd: binary, dir: shortDir(t), run: shortDir(t), temp: shortDir(t), state: shortDir(t)}
 	for _, dir := range []string{s.dir, s.run, s.temp} {
 		if err := os.Chmod(dir, 0o755); err != nil { // for handlers of another user
 			t.Fatal(err)
@@ -105,7 +106,7 @@ func newStage(t *testing.T, manifests string) *stage {
 // open runs the daemon, with attributes if they are not nil.
 func (s *stage) open(t *testing.T, attributes *syscall.SysProcAttr, environment ...string) {
 	t.Helper()
-	cmd := exec.Command(binary, "run", "-f", s.rules(), "--kubeconfig", s.kubeconfig, "--state-dir", s.state)
+	cmd := exec.Command(s.informd, "run", "-f", s.rules(), "--kubeconfig", s.kubeconfig, "--state-dir", s.state)
 	cmd.SysProcAttr = attributes
 	s.daemon = startDaemon(t, cmd, append(environment, "XDG_RUNTIME_DIR="+s.run, "TMPDIR="+s.temp)...)
 	s.awaitReady()

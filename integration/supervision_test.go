@@ -21,7 +21,7 @@ type handlerStatus struct {
 // statusOf asks the daemon for a handler's.
 func (s *stage) statusOf(handler string) handlerStatus {
 	s.t.Helper()
-	code, stdout, stderr := informd(s.t, "status", "-o", "json", "--state-dir", s.state)
+	code, stdout, stderr := runCommand(s.t, s.informd, "status", "-o", "json", "--state-dir", s.state)
 	if code != 0 {
 		s.t.Fatalf("informd status: exit code %d\n%s", code, stderr)
 	}
