@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,12 +25,17 @@ type lines struct {
 // Write never fails: there is nobody who could do something about it. It takes its time if there is more than the pace
 // allows.
 func (l *lines) Write(p []byte) (int, error) {
-	l.write(p)
-	if l.pace != nil {
-		time.Sleep(l.pace.spend(len(p), time.Now()))
+	for piece := range slices.Chunk(p, pieceSize) {
+		l.write(piece)
+		if l.pace != nil {
+			l.pace.wait(l.pace.spend(len(piece), time.Now()))
+		}
 	}
 	return len(p), nil
 }
+
+// pieceSize is how much is looked at at a time, however much comes.
+const pieceSize = 64 << 10
 
 func (l *lines) write(p []byte) {
 	l.mu.Lock()
@@ -76,7 +82,7 @@ func (l *lines) flush(cut bool) {
 // readAll reads a pipe to its end.
 func (l *lines) readAll(f *os.File) {
 	defer l.end()
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, pieceSize)
 	for {
 		n, err := f.Read(buf)
 		_, _ = l.Write(buf[:n])
@@ -97,9 +103,23 @@ const (
 
 // pace slows down a process that writes too much, on whatever stream.
 type pace struct {
+	over chan struct{} // closed when nobody needs to wait any more
+
 	mu   sync.Mutex
 	left float64 // bytes; below zero is owed
 	at   time.Time
+}
+
+func (p *pace) wait(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.over:
+	}
 }
 
 // spend returns how long to wait now that n bytes were read.

@@ -16,6 +16,7 @@ import (
 type logs struct {
 	log    *slog.Logger // has the attribute handler
 	bucket *bucket
+	pace   *pace
 	stderr *lines // the process's standard error
 	stdout *lines // its standard output, after the handshake
 	// What a Go handler writes to os.Stdout and os.Stderr once it serves comes through go-plugin, beside the two.
@@ -34,8 +35,8 @@ const maxLastLines = 10
 func newLogs(log *slog.Logger, burst, rate int) *logs {
 	l := &logs{log: log, bucket: newBucket(burst, rate)}
 	stdout, stderr := l.emitTo(log.With(viaKey, "stdout")), l.emitTo(log.With(viaKey, "stderr"))
-	all := new(pace)
-	l.stderr = &lines{pace: all, emit: func(line []byte, cut bool) {
+	l.pace = &pace{over: make(chan struct{})}
+	l.stderr = &lines{pace: l.pace, emit: func(line []byte, cut bool) {
 		stderr(line, cut)
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -48,9 +49,9 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 		}
 		l.lines = append(l.lines, words)
 	}}
-	l.stdout = &lines{pace: all, emit: stdout}
-	l.syncStdout = &lines{pace: all, emit: stdout}
-	l.syncStderr = &lines{pace: all, emit: stderr}
+	l.stdout = &lines{pace: l.pace, emit: stdout}
+	l.syncStdout = &lines{pace: l.pace, emit: stdout}
+	l.syncStderr = &lines{pace: l.pace, emit: stderr}
 	return l
 }
 
@@ -76,6 +77,9 @@ func (l *logs) lastLines() []string {
 	defer l.mu.Unlock()
 	return slices.Clone(l.lines)
 }
+
+// hurry has what the process still writes read at once, for it is to end.
+func (l *logs) hurry() { close(l.pace.over) }
 
 // end tells of lines that did not pass. The process is gone.
 func (l *logs) end() {

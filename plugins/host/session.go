@@ -107,6 +107,7 @@ func (s *session) connect(dir string) error {
 				grpc.MaxCallSendMsgSize(handlerpb.MaxRequestBytes)),
 			grpc.WithInitialWindowSize(flowWindow),
 			grpc.WithInitialConnWindowSize(flowWindow),
+			grpc.WithStreamInterceptor(withoutBroker),
 		},
 	}
 	overtime := time.AfterFunc(s.opts.StartTimeout, func() {
@@ -134,6 +135,15 @@ func (s *session) connect(dir string) error {
 		return errors.New("start took too long") // the runner has the reason
 	}
 	return nil
+}
+
+// withoutBroker keeps go-plugin from opening its broker's stream, which nothing here uses: for each connection that a
+// process announces on it, go-plugin has a goroutine wait, as many as there come.
+func withoutBroker(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if method == "/plugin.GRPCBroker/StartStream" {
+		return nil, status.Error(codes.Unimplemented, "there is no broker")
+	}
+	return open(ctx, desc, conn, method, opts...)
 }
 
 // flowWindow is gRPC's flow control window: a batch and more. A fixed one spares the probing for a better.
@@ -249,6 +259,7 @@ const endGrace = 10 * time.Second
 // end has the process exit and takes everything away that belonged to it. Within grace it is asked to, by closing its
 // standard input and by go-plugin's Shutdown, then by SIGTERM; then it is killed with its whole group.
 func (s *session) end(grace time.Duration) {
+	s.logs.hurry()
 	if p := s.run.process(); p != nil && grace > 0 {
 		p.closeStdin()
 		term := time.AfterFunc(grace/2, func() { p.signal(syscall.SIGTERM) })
