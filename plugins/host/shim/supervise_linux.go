@@ -19,10 +19,9 @@ var comm = []byte("informd-shim\x00")
 type supervisor struct {
 	control  *os.File
 	order    Order
-	files    int           // the handler's descriptors are those below
-	children chan struct{} // a child has ended, perhaps several
-	handler  int           // process id; 0 before it is started, and once it is reaped
-	alone    bool          // the daemon is gone
+	files    int              // the handler's descriptors are those below
+	children <-chan os.Signal // a child has ended, perhaps several
+	handler  int              // process id; 0 before it is started, and once it is reaped
 }
 
 // supervise runs a shim to its end.
@@ -38,11 +37,7 @@ func supervise(control *os.File, files int) {
 		return
 	}
 	s.run()
-	left := s.killAll()
-	if left > 0 {
-		_ = send(control, report{Left: left})
-	}
-	if s.alone {
+	if err := send(control, report{Left: s.killAll()}); err != nil { // the daemon is gone
 		s.removeAll()
 	}
 	exit(0)
@@ -50,20 +45,10 @@ func supervise(control *os.File, files int) {
 
 // notify takes every signal that can be taken, so that none ends or stops the shim, and tells of children's ends. Signals
 // that are ignored instead would be ignored by the handler, too.
-func notify() chan struct{} {
-	children := make(chan struct{}, 1)
-	all := make(chan os.Signal, 16)
-	signal.Notify(all)
-	go func() {
-		for sig := range all {
-			if sig == syscall.SIGCHLD {
-				select {
-				case children <- struct{}{}:
-				default:
-				}
-			}
-		}
-	}()
+func notify() <-chan os.Signal {
+	signal.Notify(make(chan os.Signal, 1)) // nobody hears of them
+	children := make(chan os.Signal, 1) // one is enough to look for all that have ended
+	signal.Notify(children, syscall.SIGCHLD)
 	return children
 }
 
@@ -99,7 +84,7 @@ func (s *supervisor) run() {
 				return
 			}
 		case sig, ok := <-signals:
-			if s.alone = !ok; s.alone || sig == syscall.SIGKILL {
+			if !ok || sig == syscall.SIGKILL {
 				return
 			}
 			if s.handler != 0 {
