@@ -47,7 +47,7 @@ func supervise(control *os.File, files int) {
 // that are ignored instead would be ignored by the handler, too.
 func notify() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1)) // nobody hears of them
-	children := make(chan os.Signal, 1) // one is enough to look for all that have ended
+	children := make(chan os.Signal, 1)    // one is enough to look for all that have ended
 	signal.Notify(children, syscall.SIGCHLD)
 	return children
 }
