@@ -10,43 +10,73 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// launches are about what a handler's process costs beside itself: the shim between it and informd.
+// launches are about what a handler's process costs beside itself.
 type launches struct {
 	at    site
-	costs []launch
+	ready []float64 // ms from a launch until the process takes events: the check of the file, shim, handshake, describe, configure
+	shims []float64 // KiB that a shim, between informd and a handler, has for itself
 	err   bool
 }
 
-// launch is one.
-type launch struct {
-	ready  float64 // ms from the launch until it takes events: hashing, shim, handshake, describe, configure
-	memory float64 // KiB that the shim has for itself; 0: there is none
-}
-
-// launchCount is how often per round.
-const launchCount = 10
+// launchCount is how many launches there are per round, and shimCount how many shims.
+const (
+	launchCount = 10
+	shimCount   = 4
+)
 
 func newLaunches(at site, _ scale) section { return &launches{at: at} }
 
 func (l *launches) jobs() []job {
 	return []job{{name: "launches", do: func(ctx context.Context) error {
-		for range launchCount {
-			cost, err := measureLaunch(ctx, l.at)
-			if err != nil {
-				l.err = true
-				return err
-			}
-			l.costs = append(l.costs, cost)
-		}
-		return nil
+		err := l.measure(ctx)
+		l.err = l.err || err != nil
+		return err
 	}}}
 }
 
-// measureLaunch runs a log handler of informd's for a moment, hosted by this process.
-func measureLaunch(ctx context.Context, at site) (c launch, err error) {
+func (l *launches) measure(ctx context.Context) error {
+	for range launchCount {
+		took, err := timeLaunch(ctx, l.at)
+		if err != nil {
+			return err
+		}
+		l.ready = append(l.ready, float64(took.Microseconds())/1000)
+	}
+	return l.weighShims(ctx)
+}
+
+// weighShims looks at those of an informd with a few handlers.
+func (l *launches) weighShims(ctx context.Context) (err error) {
+	load, err := startLoad(ctx, l.at, onlyPods(1))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, load.stop()) }()
+	d, err := startDaemon(ctx, l.at, load, setup{handlers: shimCount, events: []string{"updated"}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	below, err := processes()
+	if err != nil {
+		return err
+	}
+	for _, shim := range below[d.pid()] {
+		if len(below[shim.pid]) > 0 { // it has a handler
+			l.shims = append(l.shims, float64(numberIn(shim.pid, "smaps_rollup", "Private_Clean")+numberIn(shim.pid, "smaps_rollup", "Private_Dirty")))
+		}
+	}
+	if len(l.shims)%shimCount != 0 {
+		return fmt.Errorf("%d shims in all, want %d of each informd", len(l.shims), shimCount)
+	}
+	return nil
+}
+
+// timeLaunch runs a log handler of informd's for a moment, hosted by this process.
+func timeLaunch(ctx context.Context, at site) (took time.Duration, err error) {
 	dir, err := os.MkdirTemp(at.dir, "l")
 	if err != nil {
-		return c, err
+		return 0, err
 	}
 	h := host.New(host.Spec{Name: "log", Path: at.informd, Args: []string{"handler", "serve", "log"}, Config: []byte(`{"path":"/dev/null"}`)},
 		host.Options{RunDir: dir})
@@ -64,32 +94,19 @@ func measureLaunch(ctx context.Context, at site) (c launch, err error) {
 	ready, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := h.Ready(ready); err != nil {
-		return c, fmt.Errorf("%w: %s", err, h.Status().Reason)
+		return 0, fmt.Errorf("%w: %s", err, h.Status().Reason)
 	}
-	c.ready = float64(time.Since(began).Microseconds()) / 1000
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", h.Status().PID))
-	if err != nil {
-		return c, err
-	}
-	p, err := parseStat(string(text))
-	if err != nil {
-		return c, err
-	}
-	if p.parent != os.Getpid() {
-		c.memory = float64(numberIn(p.parent, "smaps_rollup", "Private_Clean") + numberIn(p.parent, "smaps_rollup", "Private_Dirty"))
-		if c.memory == 0 {
-			return c, errors.New("nothing is known of the shim's memory")
-		}
-	}
-	return c, nil
+	return time.Since(began), nil
 }
 
 func (l *launches) report() (table, []target) {
-	rows := [][]string{{"", "ms from launch to ready", "KiB of the shim's own"}}
-	row := []string{"the log handler", "ERROR", "ERROR"}
+	row := []string{"ERROR", "ERROR"}
 	if !l.err {
-		row[1] = spread(l.costs, 1, func(c launch) float64 { return c.ready })
-		row[2] = spread(l.costs, 0, func(c launch) float64 { return c.memory })
+		itself := func(f float64) float64 { return f }
+		row = []string{spread(l.ready, 1, itself), spread(l.shims, 0, itself)}
 	}
-	return table{fmt.Sprintf("A handler's process; %d launches", len(l.costs)), append(rows, row)}, nil
+	return table{
+		fmt.Sprintf("A handler's process; %d launches of the log handler, %d shims", len(l.ready), len(l.shims)),
+		[][]string{{"ms from launch to ready", "KiB of a shim's own"}, row},
+	}, nil
 }

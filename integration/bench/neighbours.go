@@ -22,7 +22,7 @@ type neighbours struct {
 	err   bool
 }
 
-// beside is what it was like beside a neighbour with a vice.
+// beside is what it was like beside a neighbour with a vice. The first of them is without.
 type beside struct {
 	name, vice string // no vice: all are well
 	bound      bool   // whether there is a target
@@ -33,7 +33,7 @@ type beside struct {
 // neighbourRate is updates per second, and neighbourTime for how long.
 const (
 	neighbourRate = 2000
-	neighbourTime = 2 * time.Second
+	neighbourTime = 1500 * time.Millisecond
 )
 
 func newNeighbours(at site, s scale) section {
@@ -46,7 +46,7 @@ func newNeighbours(at site, s scale) section {
 	}}
 }
 
-// updates are half of those of the latencies of the same rate, or two seconds of them, if that is less.
+// updates are half of those of the latencies of the same rate, or those of neighbourTime, if that is less.
 func (n *neighbours) updates() int {
 	return min(n.scale.timed(neighbourRate)/2, int(neighbourTime.Seconds()*neighbourRate))
 }
@@ -80,10 +80,12 @@ func (n *neighbours) measure(ctx context.Context, first int) (err error) {
 	if _, err := n.timed(ctx, d, l, min(n.updates(), neighbourRate)); err != nil { // for warming up
 		return err
 	}
-	for i := range n.runs {
-		run := n.runs[(first+i)%len(n.runs)]
-		if err := n.round(ctx, d, l, run, filepath.Join(dir, run.vice)); err != nil {
-			return fmt.Errorf("%s: %w", run.name, err)
+	vices := n.runs[1:]
+	for i := range vices {
+		for _, run := range []*beside{n.runs[0], vices[(first+i)%len(vices)]} {
+			if err := n.round(ctx, d, l, run, filepath.Join(dir, run.vice)); err != nil {
+				return fmt.Errorf("%s: %w", run.name, err)
+			}
 		}
 	}
 	return nil

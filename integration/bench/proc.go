@@ -22,27 +22,16 @@ type usage struct {
 
 func used(root int) (usage, error) {
 	var u usage
-	paths, err := filepath.Glob("/proc/[0-9]*/stat")
+	below, err := processes()
 	if err != nil {
 		return u, err
 	}
-	below := make(map[int][]process) // by parent
 	var top []process
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		p, err := parseStat(string(text))
-		if err != nil {
-			return u, fmt.Errorf("%s: %w", path, err)
-		}
-		switch {
-		case p.ended:
-		case p.pid == root:
-			top = append(top, p)
-		default:
-			below[p.parent] = append(below[p.parent], p)
+	for _, siblings := range below {
+		for _, p := range siblings {
+			if p.pid == root {
+				top = append(top, p)
+			}
 		}
 	}
 	if len(top) == 0 {
@@ -59,6 +48,29 @@ func used(root int) (usage, error) {
 	}
 	slices.Sort(u.pids)
 	return u, nil
+}
+
+// processes are all that have not ended, by their parents.
+func processes() (map[int][]process, error) {
+	paths, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[int][]process)
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		p, err := parseStat(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if !p.ended {
+			all[p.parent] = append(all[p.parent], p)
+		}
+	}
+	return all, nil
 }
 
 type process struct {
