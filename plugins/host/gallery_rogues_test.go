@@ -66,7 +66,10 @@ func rogues() []rogue {
 		// What is too much.
 		{does: "answers with 100 MB", mode: "hundred-mb", acts: restarts(1)},
 		{does: "describes itself with 100 MB", mode: "hundred-mb-schema", acts: failures(2)},
-		{does: "sends its output in the largest pieces", mode: "stdio", acts: bounded(func(t *testing.T, s *scene) {
+		{does: "announces connections without end", mode: "broker", acts: bounded(func(t *testing.T, s *scene) {
+			s.waitFor(t, "many events", func() bool { return s.results.answered() >= 1000 })
+		}, 200)},
+		{does: "sends its output in large pieces", mode: "stdio", acts: bounded(func(t *testing.T, s *scene) {
 			s.waitFor(t, "dropped lines", func() bool { return s.log.count("handler log lines dropped") >= 2 })
 			running(t, s)
 		}, 200)},
@@ -75,7 +78,9 @@ func rogues() []rogue {
 				t.Errorf("a reason of %d bytes", len(reason))
 			}
 		}},
-		{does: "pings without end", mode: "pings", opts: func(_ *testing.T, o *host.Options) { o.StartTimeout, o.DescribeTimeout = time.Second, 500*time.Millisecond }, acts: bounded(failures(2), 200)},
+		{does: "pings without end", mode: "pings", opts: func(_ *testing.T, o *host.Options) {
+			o.StartTimeout, o.DescribeTimeout = time.Second, 500*time.Millisecond
+		}, acts: bounded(failures(2), 200)},
 		{does: "floods its output", mode: "floods", acts: func(t *testing.T, s *scene) {
 			s.waitFor(t, "dropped lines", func() bool { return s.log.count("handler log lines dropped") >= 2 })
 			s.waitFor(t, "events that are done all the same", func() bool { return s.results.answered() >= 20 })

@@ -34,8 +34,8 @@ var bareModes = map[string]func(){
 			handlerpb.RegisterHandlerServer(s, &raw{})
 		})
 	},
-	"stdio": func() { // sends its output in the largest pieces, by go-plugin's way
-		piece := status.New(1, strings.Repeat(strings.Repeat("z", 1000)+"\n", 12<<10)).Proto() // reads as StdioData: the channel, and the data
+	"stdio": func() { // sends its output in large pieces, by go-plugin's way
+		piece := status.New(1, strings.Repeat(strings.Repeat("z", 1000)+"\n", 4<<10)).Proto() // reads as StdioData: the channel, and the data
 		serveBare(func(s *grpc.Server) {
 			s.RegisterService(&grpc.ServiceDesc{ServiceName: "plugin.GRPCStdio", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{{
 				StreamName: "StreamStdio", ServerStreams: true,
@@ -77,11 +77,11 @@ type trailing struct{ raw }
 
 func (*trailing) Deliver(stream handlerpb.Handler_DeliverServer) error {
 	md := metadata.MD{}
-	for i := range 40 {
+	for i := range 10 {
 		md.Set(fmt.Sprintf("reason-%d", i), strings.Repeat("x", 100<<10))
 	}
 	stream.SetTrailer(md)
-	return fmt.Errorf("%s", strings.Repeat("y", 2<<20))
+	return fmt.Errorf("%s", strings.Repeat("y", 300<<10))
 }
 
 // serveBare serves without go-plugin.
