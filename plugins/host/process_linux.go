@@ -34,7 +34,7 @@ func launchProcess(s start, path string, files []*os.File) (int, running, error)
 	case !ok:
 		return 0, nil, err
 	case step.Confining:
-		return 0, nil, fmt.Errorf("%s cannot be confined: %w", s.exe.path, err)
+		return 0, nil, &confine.Error{What: s.exe.path, Err: fmt.Errorf("cannot be confined: %w", err)}
 	case step.Dir:
 		return 0, nil, fmt.Errorf("%s cannot be executed in the working directory %s: %w", s.exe.path, s.dir, err)
 	}

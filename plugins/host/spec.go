@@ -17,8 +17,8 @@ type Spec struct {
 	Path string
 	// Args are the arguments after the program's name.
 	Args []string
-	// SHA256, if set, is the hexadecimal digest that the executable must have. The very file that was digested is
-	// executed, through a file descriptor, whatever becomes of its path meanwhile.
+	// SHA256, if set, is the hexadecimal digest that the executable must have. On Linux a sealed copy in memory of what was
+	// digested is executed, elsewhere the file that was open for it: whatever becomes of the path meanwhile.
 	SHA256 string
 	// Env is the process's environment as KEY=VALUE. PATH, HOME and TMPDIR, unless they are in it, and what the protocol
 	// needs are added; nothing else is.
