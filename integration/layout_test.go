@@ -162,3 +162,23 @@ func TestHandlerContractIsStandardLibraryOnly(t *testing.T) {
 		}
 	}
 }
+
+// The shim is a process per handler, and takes over before anything else of the executable is initialized: what it imports
+// costs each of them.
+func TestShimIsSmall(t *testing.T) {
+	for _, p := range packages(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if pkg != "plugins/host/shim" && pkg != "plugins/host/confine" {
+			continue
+		}
+		for _, path := range p.Imports {
+			library := strings.Contains(strings.Split(path, "/")[0], ".")
+			if library && path != "golang.org/x/sys/unix" && path != module+"plugins/host/confine" {
+				t.Errorf("%s imports %s: beside the standard library it may import golang.org/x/sys/unix and plugins/host/confine only", pkg, path)
+			}
+			if slices.Contains([]string{"net", "net/http", "crypto/tls", "log/slog", "text/template", "regexp"}, path) {
+				t.Errorf("%s imports %s, which takes memory in each shim: do that part in plugins/host", pkg, path)
+			}
+		}
+	}
+}

@@ -103,11 +103,28 @@ func descendants(pid int) []int {
 	return all
 }
 
+func isShim(pid int) bool {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // nothing of one that has gone
+	return bytes.HasPrefix(name, []byte("informd-shim"))
+}
+
+// shimOf is the shim above a handler's process; 0 if there is none, as when it has gone.
+func shimOf(handler int) int {
+	fields, err := processStat(handler)
+	if err != nil {
+		return 0
+	}
+	if parent, err := strconv.Atoi(fields[1]); err == nil && isShim(parent) {
+		return parent
+	}
+	return 0
+}
+
 // handlersOf are the handlers' processes of a daemon: the children of its shims.
 func handlersOf(daemon int) []int {
 	var all []int
 	for _, child := range children(daemon) {
-		if name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)); bytes.HasPrefix(name, []byte("informd-shim")) {
+		if isShim(child) {
 			all = append(all, children(child)...)
 		} else {
 			all = append(all, child)
