@@ -83,13 +83,18 @@ func (s setting) apply(dir string) error {
 	return nil
 }
 
-// kill kills all in the group and in those below.
+// kill kills all in the group and in those below. One that is gone holds nothing.
 func (g *group) kill() error {
 	err := write(filepath.Join(g.dir, "cgroup.kill"), "1")
-	if !errors.Is(err, fs.ErrNotExist) {
-		return err
+	// Ending takes the CPU, too, and under a low limit that would be seconds.
+	_ = write(filepath.Join(g.dir, "cpu.max"), "max")
+	if errors.Is(err, fs.ErrNotExist) { // Linux before 5.14
+		return g.killEach()
 	}
-	return g.killEach() // Linux before 5.14
+	if gone(err) {
+		return nil
+	}
+	return err
 }
 
 // killEach kills process by process until none is found: killing can be slower than forking.
@@ -97,13 +102,16 @@ func (g *group) killEach() error {
 	for range 100 {
 		found := false
 		err := filepath.WalkDir(g.dir, func(path string, e fs.DirEntry, err error) error {
-			if err != nil || !e.IsDir() {
-				return err
+			if err == nil && e.IsDir() {
+				var pids []int
+				pids, err = processes(path)
+				for _, pid := range pids {
+					found = true
+					_ = unix.Kill(pid, unix.SIGKILL)
+				}
 			}
-			pids, err := processes(path)
-			for _, pid := range pids {
-				found = true
-				_ = unix.Kill(pid, unix.SIGKILL)
+			if gone(err) {
+				return nil
 			}
 			return err
 		})
@@ -114,6 +122,9 @@ func (g *group) killEach() error {
 	}
 	return fmt.Errorf("processes keep appearing in %s", g.dir)
 }
+
+// gone tells whether err is for want of the cgroup: it was removed before its file was opened, or since.
+func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
 func (g *group) close() error {
 	_ = g.file.Close()

@@ -111,6 +111,9 @@ func TestGroup(t *testing.T) {
 	if err := c.Kill(); err != nil {
 		t.Error(err)
 	}
+	if limit, err := words(filepath.Join(c.group.dir, "cpu.max")); err != nil || limit[0] != "max" {
+		t.Errorf("%v, %v: it is held back while it dies", limit, err)
+	}
 	_ = cmd.Wait()
 }
 
