@@ -3,6 +3,7 @@
 package host_test
 
 import (
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -62,6 +63,22 @@ func rogues() []rogue {
 		{does: "answers after the time limit", mode: "late", spec: timeLimit(30 * time.Millisecond), acts: func(t *testing.T, s *scene) {
 			s.waitFor(t, "late answers", func() bool { return s.host.Status().Counts.Late >= 5 })
 		}},
+
+		{does: "has the daemon speak to another in its place", mode: "impostor", spec: func(t *testing.T, s *host.Spec) {
+			dir := shortDir(t)
+			victim := start(t, spec("notls"), host.Options{RunDir: dir, HealthInterval: 20 * time.Millisecond})
+			ready(t, victim)
+			sockets, err := filepath.Glob(dir + "/plugin-dir*/plugin*")
+			if err != nil || len(sockets) != 1 {
+				t.Fatal(sockets, err)
+			}
+			s.Env = append(s.Env, "VICTIM="+sockets[0])
+			t.Cleanup(func() {
+				if st := victim.Status(); st.Restarts > 0 || st.State != host.Running {
+					t.Errorf("the victim: %+v", st)
+				}
+			})
+		}, acts: failures(2)},
 
 		// What is too much.
 		{does: "answers with 100 MB", mode: "hundred-mb", acts: restarts(1)},

@@ -20,8 +20,9 @@ const maxHandshake = 16 << 10
 //
 //	CORE|VERSION|unix|SOCKET|grpc|CERTIFICATE
 type handshake struct {
-	line string
-	tls  bool // the handler answered with a certificate of its own
+	line   string
+	socket string // its path, directly in the process's own directory
+	tls    bool   // the handler answered with a certificate of its own
 }
 
 // readHandshake reads the first line of standard output, and nothing after it that is not in the pipe already: rest is
@@ -45,6 +46,9 @@ func readHandshake(stdout *os.File, socketDir string) (h handshake, rest []byte,
 		}
 	}
 }
+
+// errNoSocket: what the handshake names is something else.
+var errNoSocket = fmt.Errorf("what it says it listens on is no socket")
 
 // errNoHandshake: the process closed its standard output, by ending for instance, and had said nothing.
 var errNoHandshake = fmt.Errorf("it closed its standard output without a handshake: is it a handler?")
@@ -77,10 +81,11 @@ func parseHandshake(line, socketDir string) (handshake, error) {
 		return handshake{}, fmt.Errorf("it speaks %q, not grpc", printable(parts[4], 20))
 	}
 	// A socket elsewhere could be entered by others, or be somebody else's.
-	if parts[2] != "unix" || filepath.Dir(filepath.Clean(parts[3])) != filepath.Clean(socketDir) {
+	socket := filepath.Join(socketDir, filepath.Base(parts[3]))
+	if parts[2] != "unix" || filepath.Clean(parts[3]) != socket {
 		return handshake{}, fmt.Errorf("it listens on %s %q, not on a unix socket in the directory that %s names",
 			printable(parts[2], 20), printable(parts[3], 200), plugin.EnvUnixSocketDir)
 	}
 	// go-plugin takes a sixth part of more than 50 bytes for a certificate.
-	return handshake{line: line, tls: len(parts) > 5 && len(parts[5]) > 50}, nil
+	return handshake{line: line, socket: socket, tls: len(parts) > 5 && len(parts[5]) > 50}, nil
 }

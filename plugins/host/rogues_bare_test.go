@@ -5,6 +5,7 @@ package host_test
 import (
 	"fmt"
 	"net"
+	"os"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -49,6 +50,12 @@ var bareModes = map[string]func(){
 			}}}, nil)
 			handlerpb.RegisterHandlerServer(s, &raw{})
 		})
+	},
+	"impostor": func() { // has the daemon speak to another handler in its place
+		if err := os.Symlink(os.Getenv("VICTIM"), socket()); err != nil {
+			panic(err)
+		}
+		shake("1|1|unix|" + socket() + "|grpc|")
 	},
 	"trailers": func() { // says how it ended at great length
 		serveBare(func(s *grpc.Server) { handlerpb.RegisterHandlerServer(s, &trailing{}) })

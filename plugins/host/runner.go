@@ -175,6 +175,13 @@ func (r *runner) process() *process {
 	return r.proc
 }
 
+// socket is what the process listens on, once it has shaken hands.
+func (r *runner) socket() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.handshake.socket
+}
+
 func (r *runner) hasTLS() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

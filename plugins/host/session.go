@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"syscall"
 	"time"
@@ -108,6 +109,7 @@ func (s *session) connect(dir string) error {
 			grpc.WithInitialWindowSize(flowWindow),
 			grpc.WithInitialConnWindowSize(flowWindow),
 			grpc.WithStreamInterceptor(withoutBroker),
+			grpc.WithContextDialer(s.dial),
 		},
 	}
 	overtime := time.AfterFunc(s.opts.StartTimeout, func() {
@@ -135,6 +137,15 @@ func (s *session) connect(dir string) error {
 		return errors.New("start took too long") // the runner has the reason
 	}
 	return nil
+}
+
+// dial connects to the process's socket, whatever go-plugin took for its path.
+func (s *session) dial(ctx context.Context, _ string) (net.Conn, error) {
+	conn, err := dialSocket(ctx, s.run.socket())
+	if errors.Is(err, errNoSocket) {
+		s.run.kill(err)
+	}
+	return conn, err
 }
 
 // withoutBroker keeps go-plugin from opening its broker's stream, which nothing here uses: for each connection that a
