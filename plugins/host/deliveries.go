@@ -132,6 +132,14 @@ func (d *deliveries) hold() <-chan struct{} {
 	return d.held
 }
 
+// resume sends again what waits, after hold.
+func (d *deliveries) resume() {
+	d.mu.Lock()
+	d.held = nil
+	d.mu.Unlock()
+	d.kick()
+}
+
 // detach ends the stream. Callers whose event was sent and not answered get err; their sequence numbers are returned.
 // What was not sent waits for the next process.
 func (d *deliveries) detach(err error) (seqs []uint64) {

@@ -66,13 +66,7 @@ func (h *Host) Reload(ctx context.Context, spec Spec) error {
 		return fmt.Errorf("the new process: %w", err)
 	}
 	t := &takeover{session: s, done: make(chan error, 1)}
-	problem, err := s.askHealth(launching)
-	if err != nil {
-		err = fmt.Errorf("it gave no answer to a health check within %v", h.opts.HealthTimeout)
-	} else if problem != "" {
-		err = fmt.Errorf("it reports a problem: %s", problem)
-	}
-	if err != nil {
+	if err := s.fit(launching); err != nil {
 		t.abandon(err)
 		return fmt.Errorf("the new process: %w", err)
 	}
@@ -87,6 +81,18 @@ func (h *Host) Reload(ctx context.Context, spec Spec) error {
 		return fmt.Errorf("the new process did not come to take over: %w", err)
 	}
 	return nil
+}
+
+// fit tells why a process is not fit to take over; nil: it is.
+func (s *session) fit(ctx context.Context) error {
+	problem, err := s.askHealth(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("it gave no answer to a health check within %v", s.opts.HealthTimeout)
+	case problem != "":
+		return fmt.Errorf("it reports a problem: %s", problem)
+	}
+	return s.open(ctx)
 }
 
 // errSuperseded is why events are lost to a process that would not give them up to the next one.

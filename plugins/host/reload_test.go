@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -37,6 +38,9 @@ func (j *journal) Health(context.Context) error {
 	if j.problem != "" {
 		return errors.New(j.problem)
 	}
+	if os.Getenv("LEAVES") != "" {
+		time.AfterFunc(200*time.Millisecond, func() { os.Exit(7) })
+	}
 	if os.Getenv("TELLS") != "" {
 		return j.write(j.version, "is well")
 	}
@@ -58,6 +62,11 @@ func (j *journal) Handle(ctx context.Context, ev handler.Event) (handler.Answer,
 	case strings.HasPrefix(ev.Name, "slow"):
 		_ = j.write(j.version, "begins", ev.Name)
 		time.Sleep(300 * time.Millisecond)
+	case strings.HasPrefix(ev.Name, "wait"): // for a signal
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGUSR1)
+		_ = j.write(j.version, "begins", ev.Name)
+		<-signals
 	case strings.HasPrefix(ev.Name, "deaf"): // to its time limit
 		_ = j.write(j.version, "begins", ev.Name)
 		time.Sleep(1500 * time.Millisecond)
@@ -184,6 +193,34 @@ func TestReloadOfWhatFails(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		})
+	}
+}
+
+// A new process that goes away while the old one still works is not taken: the old one goes on, and its spec stays.
+func TestReloadToWhatGoesAway(t *testing.T) {
+	s, read := journalSpec(t, "1")
+	h := start(t, s, host.Options{})
+	ready(t, h)
+	pid := h.Status().PID
+	answered := make(chan error, 1)
+	go func() { _, err := h.Handle(t.Context(), pod("wait")); answered <- err }()
+	waitFor(t, "the journal's begin", func() bool { return strings.Contains(strings.Join(read(), "\n"), "1 begins wait") })
+	next := ofVersion(s, "2")
+	next.Env = append(next.Env, "TELLS=1", "LEAVES=1")
+	if err := h.Reload(t.Context(), next); err == nil || !strings.Contains(err.Error(), "it exited with status 7") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := h.Handle(t.Context(), pod("x")); err != nil {
+		t.Error(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil { // lets it answer
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+	if got := h.Status(); got.PID != pid || got.Handler.Version != "1" || got.State != host.Running {
+		t.Errorf("%+v", got)
 	}
 }
 

@@ -29,6 +29,11 @@ type session struct {
 	client *plugin.Client
 	api    handlerpb.HandlerClient
 	desc   Description
+
+	// The stream of deliveries, once it is open, and its context, which outlives the one that it was opened in.
+	grpc  handlerpb.Handler_DeliverClient
+	whole context.Context
+	abort context.CancelFunc
 }
 
 // launch starts a process and takes it to the point where it is described and configured. An error is a *RefusedError
@@ -262,6 +267,36 @@ func (s *session) explain(call string, limit time.Duration, err error) error {
 	return fmt.Errorf("%s failed: %s", call, printable(status.Convert(err).Message(), handlerpb.MaxReasonBytes))
 }
 
+// open opens the stream of deliveries. A process can refuse to take one, and leave that unsaid.
+func (s *session) open(ctx context.Context) (err error) {
+	s.whole, s.abort = context.WithCancel(context.WithoutCancel(ctx))
+	late := time.AfterFunc(s.opts.HealthTimeout, s.abort)
+	unwatch := context.AfterFunc(ctx, s.abort)
+	s.grpc, err = s.api.Deliver(s.whole, grpc.ForceCodecV2(protoCodec))
+	switch inTime := late.Stop(); {
+	case !unwatch():
+		err = ctx.Err()
+	case !inTime:
+		err = fmt.Errorf("it did not take the stream of deliveries within %v", s.opts.HealthTimeout)
+	case err != nil:
+		err = s.explain("deliver", 0, err)
+	}
+	if err != nil {
+		s.abort()
+	}
+	return err
+}
+
+// gone says how the process ended; nil while it runs.
+func (s *session) gone() error {
+	select {
+	case <-s.run.process().exited:
+		return s.failed(s.run.failure(errors.New("it ended")))
+	default:
+		return nil
+	}
+}
+
 func (s *session) pid() int { return s.run.process().pid }
 
 // endGrace is how long the end of a killed process is waited for.
@@ -271,6 +306,9 @@ const endGrace = 10 * time.Second
 // standard input and by go-plugin's Shutdown, then by SIGTERM; then it is killed with its whole group.
 func (s *session) end(grace time.Duration) {
 	s.logs.hurry()
+	if s.abort != nil {
+		s.abort()
+	}
 	if p := s.run.process(); p != nil && grace > 0 {
 		p.closeStdin()
 		term := time.AfterFunc(grace/2, func() { p.signal(syscall.SIGTERM) })

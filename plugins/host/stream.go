@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -21,24 +20,17 @@ import (
 type stream struct {
 	*session
 	deliveries *deliveries
-	began      func()               // called when events are taken
 	health     func(problem string) // told what the handler says of its health; "" is healthy
 	wedged     func(reason string)  // told that it gives no answers, and why; "" is that it does
-	grpc       handlerpb.Handler_DeliverClient
-	answers    []outcome // receive's; empty between messages
+	answers    []outcome            // receive's; empty between messages
 }
 
 // deliver runs the stream until ctx ends or another process is to take over, and drains then (nil), or until the process
 // is of no use any more (an error that says why). Callers whose events are with the process then get handler.ErrLost.
 // next is the process that is to take over, if there is one. drained tells that this one has let go of everything.
 func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next *takeover, drained bool, err error) {
-	whole, abort := context.WithCancel(context.WithoutCancel(ctx)) // it outlives ctx by the drain
-	defer abort()
-	if s.grpc, err = s.api.Deliver(whole, grpc.ForceCodecV2(protoCodec)); err != nil {
-		return nil, false, s.explain("deliver", 0, err)
-	}
+	defer s.abort()
 	s.deliveries.attach(s.window())
-	s.began()
 
 	serving, finish := context.WithCancel(ctx)
 	defer finish()
@@ -48,34 +40,51 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 	g.Go(func() error { return s.expire(working) })
 	g.Go(func() error { return s.checkHealth(working) })
 	why := errStopping
-	select {
-	case <-working.Done():
-	case next = <-takeovers:
-		why = errSuperseded
+	for working.Err() == nil && next == nil {
 		select {
-		case <-s.deliveries.hold(): // every event has an answer, or is past its time limit
 		case <-working.Done():
-		}
-		if working.Err() == nil {
-			finish()
+		case next = <-takeovers:
+			if s.makeWay(working, next) {
+				why = errSuperseded
+				finish()
+			} else if working.Err() == nil {
+				next = nil
+			}
 		}
 	}
 	if serving.Err() == nil {
-		abort()
+		s.abort()
 		err := g.Wait()
 		s.deliveries.detach(lost(err))
 		return next, false, err
 	}
 
-	drain, cancel := context.WithTimeout(whole, s.opts.DrainTimeout)
+	drain, cancel := context.WithTimeout(s.whole, s.opts.DrainTimeout)
 	defer cancel()
-	context.AfterFunc(drain, abort)
+	context.AfterFunc(drain, s.abort)
 	_ = g.Wait() // the handler lets go of its last events
 	s.deliveries.detach(lost(why))
 	if _, err := s.api.Drain(drain, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
 		s.log.Warn("handler did not drain", "error", s.explain("drain", s.opts.DrainTimeout, err))
 	}
 	return next, drain.Err() == nil, nil
+}
+
+// makeWay lets the process answer what is with it, and sends it nothing more. It returns false if the process fails, or if
+// the one that is to take over does: then everything goes on as before.
+func (s *stream) makeWay(working context.Context, next *takeover) bool {
+	select {
+	case <-s.deliveries.hold(): // every event has an answer, or is past its time limit
+	case <-next.session.run.process().exited:
+	case <-working.Done():
+		return false
+	}
+	if err := next.session.gone(); err != nil {
+		s.deliveries.resume()
+		next.abandon(err)
+		return false
+	}
+	return working.Err() == nil
 }
 
 // errStopping is why events are lost at the end of a Host's run. Whoever ends it lets deliveries finish before.

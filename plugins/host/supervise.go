@@ -83,9 +83,9 @@ func (h *Host) runOnce(ctx context.Context, from *takeover, complaints *complain
 	}
 	h.log.Info("handler ready", attrs...)
 
-	st := &stream{session: s, deliveries: h.deliveries, began: func() { from.report(nil) }, health: h.health, wedged: h.wedged}
+	from.report(nil)
+	st := &stream{session: s, deliveries: h.deliveries, health: h.health, wedged: h.wedged}
 	next, drained, err := st.deliver(ctx, h.takeovers)
-	from.report(err) // it may not have come to take events
 	h.mu.Lock()
 	h.crash.ended(time.Now())
 	h.mu.Unlock()
@@ -107,6 +107,10 @@ func (h *Host) runOnce(ctx context.Context, from *takeover, complaints *complain
 // session is the process to run now: that of a takeover, or a new one.
 func (h *Host) session(ctx context.Context, from *takeover) (*session, error) {
 	if from != nil {
+		if err := from.session.gone(); err != nil {
+			from.abandon(err)
+			return nil, err
+		}
 		h.mu.Lock()
 		h.spec = from.session.spec
 		h.mu.Unlock()
@@ -116,7 +120,15 @@ func (h *Host) session(ctx context.Context, from *takeover) (*session, error) {
 	h.mu.Lock()
 	spec := h.spec
 	h.mu.Unlock()
-	return launch(ctx, spec, h.opts, h.log)
+	s, err := launch(ctx, spec, h.opts, h.log)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.open(ctx); err != nil {
+		s.end(0)
+		return nil, s.failed(err)
+	}
+	return s, nil
 }
 
 // pause waits for d, for the end of ctx, or for a process to take over, which it returns.
