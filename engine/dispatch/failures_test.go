@@ -43,6 +43,7 @@ func TestJudge(t *testing.T) {
 			time.Second, "handler lost before it answered"},
 		{"the third loss", retry, delivery{losses: 2}, handler.ErrLost, Dead, 0, "in flight at three crashes of the handler"},
 		{"losses count in a row", retry, delivery{losses: 2}, failed, Retried, time.Second, "failed"},
+		{"no answer shows nothing", retry, delivery{losses: 2}, handler.ErrNoAnswer, Retried, time.Second, "no answer within the time limit"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -58,8 +59,8 @@ func TestJudge(t *testing.T) {
 				} else if asked && v.after < test.after {
 					t.Errorf("after %v, less than %v", v.after, test.after)
 				}
-				if !errors.Is(test.answer, handler.ErrLost) && v.result == Retried && d.losses != 0 {
-					t.Error("losses are not forgotten")
+				if kept := errors.Is(test.answer, handler.ErrNoAnswer); v.result == Retried && (d.losses == test.d.losses) != (kept || test.d.losses == 0) {
+					t.Errorf("%d losses, of %d before", d.losses, test.d.losses)
 				}
 			}
 		})

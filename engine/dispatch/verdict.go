@@ -61,7 +61,9 @@ func (r Retry) judge(d delivery, answer error) (delivery, verdict) {
 		}
 		return d, verdict{result: Lost, reason: answer.Error(), after: shortened(min(r.Backoff, maxLostFor))}
 	}
-	d.losses = 0 // the handler lived to answer
+	if !errors.Is(answer, handler.ErrNoAnswer) {
+		d.losses = 0 // the handler lived to answer
+	}
 	d.failures++
 	if r.Attempts > 0 && d.failures >= r.Attempts {
 		return d, verdict{result: Dead, reason: answer.Error()}

@@ -155,3 +155,7 @@ func RetryDelay(err error) (d time.Duration, ok bool) {
 // ErrLost says that a handler's process ended, or its stream broke, while an event was with it. Only informd's side of
 // the contract returns it: the event is sent again with the same ID and a higher Attempt.
 var ErrLost = errors.New("handler lost before it answered")
+
+// ErrNoAnswer says that a handler did not answer an event within its time limit. Only informd's side of the contract
+// returns it: it counts as a retry, but shows nothing of whether the handler survives the event.
+var ErrNoAnswer = errors.New("no answer within the time limit")

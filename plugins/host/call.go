@@ -21,6 +21,10 @@ type call struct {
 	next     *call
 }
 
+func (c *call) object() object {
+	return object{c.event.Rule, c.event.Namespace, c.event.Name, c.event.Resource}
+}
+
 // outcome is how a call ended.
 type outcome struct {
 	seq    uint64

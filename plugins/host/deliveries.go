@@ -20,17 +20,18 @@ type deliveries struct {
 	wake  chan struct{} // tells the sender that there may be something to take; one token is enough
 
 	mu       sync.Mutex
-	stopped  error                // set by stop: nothing is delivered any more
-	attached bool                 // there is a process to send to
-	held     chan struct{}        // not nil: nothing more is sent to it; closed once nothing is with it
-	window   window               // of that process
-	waiting  fifo                 // not sent; as many as callers submit
-	sent     fifo                 // sent and not answered, oldest first, so that deadlines ascend; within the window
-	bySeq    map[uint64]*call     // the same
-	late     map[uint64]time.Time // given up on, not answered yet, and their deadlines; see overdue
-	cancels  []uint64             // of late, those that the process has not been told of
-	seq      uint64               // of the last event sent on this stream
-	bytes    int64                // of what is in sent
+	stopped  error            // set by stop: nothing is delivered any more
+	attached bool             // there is a process to send to
+	held     chan struct{}    // not nil: nothing more is sent to it; closed once nothing is with it
+	window   window           // of that process
+	waiting  fifo             // not sent; as many as callers submit
+	sent     fifo             // sent and not answered, oldest first, so that deadlines ascend; within the window
+	bySeq    map[uint64]*call // the same
+	late     map[uint64]late  // given up on, not answered yet; see overdue
+	owed     map[object]bool  // of late, those that a process ended with: what comes next of them is told so; at most maxOwed
+	cancels  []uint64         // of late, those that the process has not been told of
+	seq      uint64           // of the last event sent on this stream
+	bytes    int64            // of what is in sent
 	counts   Counts
 }
 
@@ -43,6 +44,21 @@ type window struct {
 	abandoned int
 	patience  time.Duration
 }
+
+// late is an event that was given up on.
+type late struct {
+	object   object
+	deadline time.Time
+}
+
+// object is what the events of one rule for one object have in common.
+type object struct {
+	rule, namespace, name string
+	resource              handler.Resource
+}
+
+// maxOwed bounds the objects whose part in a process's end is remembered; beyond it, the end is not told of.
+const maxOwed = 1024
 
 // batch is what goes to the process in one message.
 type batch struct {
@@ -68,7 +84,7 @@ var errStopped = errors.New("handler is stopped")
 const maxEventBytes = handlerpb.MaxRequestBytes - 1<<20
 
 func newDeliveries(limit time.Duration) *deliveries {
-	return &deliveries{limit: limit, wake: make(chan struct{}, 1), bySeq: map[uint64]*call{}, late: map[uint64]time.Time{}}
+	return &deliveries{limit: limit, wake: make(chan struct{}, 1), bySeq: map[uint64]*call{}, late: map[uint64]late{}, owed: map[object]bool{}}
 }
 
 // submit has one event delivered, and answered called with the answer or with a reason why there will be none.
@@ -90,6 +106,10 @@ func (d *deliveries) enter(ctx context.Context, c *call) error {
 	defer d.mu.Unlock()
 	if d.stopped != nil {
 		return d.stopped
+	}
+	if o := c.object(); d.owed[o] {
+		delete(d.owed, o)
+		return lost(errEndedWith)
 	}
 	d.waiting.push(c)
 	c.watch(ctx, d.giveUp)
@@ -138,6 +158,22 @@ func (d *deliveries) resume() {
 	d.held = nil
 	d.mu.Unlock()
 	d.kick()
+}
+
+// errEndedWith is what is told of an object, with its next event, whose event a process had not answered, when it was ended,
+// although its time was over. It may be why.
+var errEndedWith = errors.New("the process was ended with an earlier attempt, past its time limit")
+
+// fail is detach for a process that failed.
+func (d *deliveries) fail(err error) {
+	d.mu.Lock()
+	for _, l := range d.late {
+		if len(d.owed) < maxOwed {
+			d.owed[l.object] = true
+		}
+	}
+	d.mu.Unlock()
+	d.detach(err)
 }
 
 // detach ends the stream. Callers whose event was sent and not answered get err; their sequence numbers are returned.
@@ -247,7 +283,7 @@ func (d *deliveries) expire(now time.Time) (next time.Time) {
 		}
 		d.abandon(c)
 		d.counts.TimedOut++
-		ended = append(ended, outcome{call: c, err: fmt.Errorf("no answer within the time limit of %v", d.limit)})
+		ended = append(ended, outcome{call: c, err: fmt.Errorf("%w of %v", handler.ErrNoAnswer, d.limit)})
 	}
 	d.mu.Unlock()
 	d.kick()
@@ -265,8 +301,8 @@ func (d *deliveries) overdue(now time.Time) error {
 	if len(d.late) > d.window.abandoned {
 		return fmt.Errorf("it left more than %d events without an answer", d.window.abandoned)
 	}
-	for _, deadline := range d.late {
-		if now.Sub(deadline) > d.window.patience {
+	for _, l := range d.late {
+		if now.Sub(l.deadline) > d.window.patience {
 			return fmt.Errorf("it left an event without an answer for more than %v after its time limit", d.window.patience)
 		}
 	}
@@ -276,7 +312,7 @@ func (d *deliveries) overdue(now time.Time) error {
 // abandon frees the place of an event whose answer is no longer wanted. d.mu is held.
 func (d *deliveries) abandon(c *call) {
 	d.release(c)
-	d.late[c.seq] = c.deadline
+	d.late[c.seq] = late{c.object(), c.deadline}
 	d.cancels = append(d.cancels, c.seq)
 }
 

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -177,5 +178,49 @@ func TestGiveUp(t *testing.T) {
 		if diff := cmp.Diff([]uint64{1}, d.take(time.Now()).cancels); diff != "" {
 			t.Error(diff)
 		}
+	})
+}
+
+// An event whose time was over when its process was ended may be why. Its object hears of it with what comes next, once.
+func TestEndedWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeliveries(time.Minute)
+		d.attach(window{events: 9, bytes: 100, abandoned: 9, patience: time.Hour})
+		results := make(chan error, 9)
+		submit := func(rule, name string) {
+			d.submit(t.Context(), &handler.Event{Rule: rule, Name: name}, func(_ handler.Answer, err error) { results <- err })
+		}
+		submit("rule", "stuck")
+		submit("rule", "slow")
+		now := time.Now()
+		d.take(now)
+		d.expire(now.Add(time.Minute))
+		for range 2 {
+			if err := <-results; !errors.Is(err, handler.ErrNoAnswer) || errors.Is(err, handler.ErrLost) {
+				t.Errorf("past the time limit: %v", err)
+			}
+		}
+		d.complete([]outcome{{seq: 2}}) // slow is let go of
+		d.fail(lost(errors.New("it hangs")))
+
+		submit("rule", "stuck")
+		if err := <-results; !errors.Is(err, handler.ErrLost) || !errors.Is(err, errEndedWith) {
+			t.Errorf("the next of that object: %v", err)
+		}
+		for _, o := range [][2]string{{"rule", "stuck"}, {"rule", "slow"}, {"other", "stuck"}} {
+			submit(o[0], o[1])
+		}
+		if waiting, _, _ := d.stats(); waiting != 3 {
+			t.Errorf("%d of three wait", waiting)
+		}
+		d.attach(window{events: 9, bytes: 100})
+		d.take(now)
+		d.expire(now.Add(time.Minute))
+		d.detach(lost(errSuperseded)) // no failure of the process
+		submit("other", "stuck")
+		if waiting, _, _ := d.stats(); waiting != 1 {
+			t.Error("the end was nobody's fault")
+		}
+		d.stop(errStopped)
 	})
 }

@@ -27,6 +27,7 @@ type logs struct {
 	panic bool     // the lines that follow belong to a stack trace
 	last  string   // the last line on standard error, or the first of a stack trace
 	lines []string // the last lines on standard error, at most maxLastLines
+	dying int      // lines of a runtime's last words so far
 }
 
 // maxLastLines is how many lines of a process that failed are kept.
@@ -40,14 +41,7 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 		stderr(line, cut)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		words := lastWords(line)
-		if !l.panic || l.last == "" || isPanic(string(line)) {
-			l.last = words
-		}
-		if len(l.lines) == maxLastLines {
-			l.lines = slices.Delete(l.lines, 0, 1)
-		}
-		l.lines = append(l.lines, words)
+		l.remember(lastWords(line), isPanic(string(line)))
 	}}
 	l.stdout = &lines{pace: l.pace, emit: stdout}
 	l.syncStdout = &lines{pace: l.pace, emit: stdout}
@@ -55,13 +49,40 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 	return l
 }
 
-// lastWords is what a line says, short enough for a message: of a structured one its message alone.
+// remember keeps the last words. Of what a runtime says at its end the beginning matters: what follows is stacks and
+// registers. l.mu is held.
+func (l *logs) remember(words string, panics bool) {
+	switch {
+	case l.dying > 0 && l.dying <= maxLastLines:
+		l.dying++
+	case panics:
+		l.last, l.dying = words, 1
+	case l.dying == 0:
+		l.last = words
+	default:
+		return
+	}
+	if l.dying > maxLastLines {
+		return
+	}
+	if len(l.lines) == maxLastLines {
+		l.lines = slices.Delete(l.lines, 0, 1)
+	}
+	l.lines = append(l.lines, words)
+}
+
+// lastWords is what a line says, short enough for a message: of a structured one its message and attributes.
 func lastWords(line []byte) string {
 	const most = 200
-	if r, ok := parseJSONLine(line); ok {
-		return printable(r.message, most)
+	r, ok := parseJSONLine(line)
+	if !ok {
+		return printable(string(line), most)
 	}
-	return printable(string(line), most)
+	words := r.message
+	for _, a := range r.attrs {
+		words += " " + a.String()
+	}
+	return printable(words, most)
 }
 
 // lastError is the last line on standard error, a panic's first: often the reason why a process went away.
@@ -147,9 +168,14 @@ func (l *logs) plain(line string) record {
 	return r
 }
 
-// isPanic tells the line with which the Go runtime begins its last words.
+// isPanic tells a line with which the Go runtime begins its last words.
 func isPanic(line string) bool {
-	return strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")
+	for _, prefix := range []string{"panic: ", "fatal error: ", "runtime: ", "runtime/cgo: ", "SIGABRT: ", "SIGSEGV: ", "SIGBUS: ", "SIGFPE: ", "SIGILL: ", "SIGQUIT: "} {
+		if strings.HasPrefix(line, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // maxAttrs bounds the attributes of one line.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,38 @@ func TestPace(t *testing.T) {
 				t.Errorf("%s: the burst took %v again", name, took)
 			}
 		})
+	}
+}
+
+// What a process said last is kept: lines, or the beginning of a runtime's last words, which end in stacks and registers.
+func TestLastWords(t *testing.T) {
+	numbered := func(format string, from, to int) (lines []string) {
+		for i := from; i <= to; i++ {
+			lines = append(lines, fmt.Sprintf(format, i))
+		}
+		return lines
+	}
+	for _, c := range []struct {
+		why         string
+		write, want []string
+		last        string
+	}{
+		{"nothing", nil, nil, ""},
+		{"the last ten", numbered("line %d", 1, 12), numbered("line %d", 3, 12), "line 12"},
+		{"with what it is about", []string{`{"level":"ERROR","msg":"cannot open","err":"no such file","n":3}`}, []string{"cannot open err=no such file n=3"}, "cannot open err=no such file n=3"},
+		{"a panic and its head", append([]string{"before", "panic: boom"}, numbered("frame %d", 1, 30)...),
+			append([]string{"panic: boom"}, numbered("frame %d", 1, 9)...), "panic: boom"},
+		{"a signal", append([]string{"runtime/cgo: pthread_create failed: Resource temporarily unavailable", "SIGABRT: abort", "PC=0x1"}, numbered("r%d 0x0", 1, 30)...),
+			append([]string{"runtime/cgo: pthread_create failed: Resource temporarily unavailable", "SIGABRT: abort", "PC=0x1"}, numbered("r%d 0x0", 1, 7)...),
+			"runtime/cgo: pthread_create failed: Resource temporarily unavailable"},
+		{"another panic, after one that was survived", slices.Concat([]string{"panic: first"}, numbered("frame %d", 1, 30), []string{"panic: second", "frame"}),
+			append(numbered("frame %d", 2, 9), "panic: second", "frame"), "panic: second"},
+	} {
+		l := newLogs(slog.New(slog.DiscardHandler), 2, 1)
+		_, _ = io.WriteString(l.stderr, strings.Join(append(c.write, ""), "\n"))
+		if diff := cmp.Diff(c.want, l.lastLines()); diff != "" || l.lastError() != c.last {
+			t.Errorf("%s: the last is %q: %s", c.why, l.lastError(), diff)
+		}
 	}
 }
 

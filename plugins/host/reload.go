@@ -86,7 +86,9 @@ func (h *Host) Reload(ctx context.Context, spec Spec) error {
 // fit tells why a process is not fit to take over; nil: it is.
 func (s *session) fit(ctx context.Context) error {
 	problem, err := s.askHealth(ctx)
-	switch {
+	switch gone := s.gone(); {
+	case gone != nil:
+		return gone
 	case err != nil:
 		return fmt.Errorf("it gave no answer to a health check within %v", s.opts.HealthTimeout)
 	case problem != "":

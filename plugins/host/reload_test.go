@@ -325,12 +325,12 @@ func TestReloadUnderLoad(t *testing.T) {
 func TestWedged(t *testing.T) {
 	log := &recorder{}
 	h := start(t, spec("echo"), host.Options{Logger: log.logger(),
-		HealthInterval: 50 * time.Millisecond, HealthTimeout: 2 * time.Second, BackoffMin: time.Millisecond})
+		HealthInterval: 50 * time.Millisecond, HealthTimeout: 5 * time.Second, BackoffMin: time.Millisecond})
 	ready(t, h)
 	pid := h.Status().PID
 	stop(t, pid)
 	waitFor(t, "wedged", func() bool { return h.Status().State == host.Wedged })
-	if got := h.Status(); got.Reason != "a health check had no answer within 2s" || got.PID != pid {
+	if got := h.Status(); got.Reason != "a health check had no answer within 5s" || got.PID != pid {
 		t.Errorf("%+v", got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)

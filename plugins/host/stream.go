@@ -55,7 +55,7 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 	if serving.Err() == nil {
 		s.abort()
 		err := g.Wait()
-		s.deliveries.detach(lost(err))
+		s.deliveries.fail(lost(err))
 		return next, false, err
 	}
 
@@ -256,10 +256,9 @@ func (s *stream) checkHealth(working context.Context) error {
 	}
 }
 
-// askHealth returns an error only if there was no answer in time; a handler that knows no Health is healthy. Whether the
-// connection broke is for receive to find out.
-func (s *session) askHealth(ctx context.Context) (problem string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.opts.HealthTimeout)
+// askHealth returns an error only if there was no answer, in time or at all; a handler that knows no Health is healthy.
+func (s *session) askHealth(working context.Context) (problem string, err error) {
+	ctx, cancel := context.WithTimeout(working, s.opts.HealthTimeout)
 	defer cancel()
 	resp, err := s.api.Health(ctx, &handlerpb.HealthRequest{})
 	switch code := status.Code(err); {
@@ -269,6 +268,14 @@ func (s *session) askHealth(ctx context.Context) (problem string, err error) {
 		return "", nil
 	case ctx.Err() != nil:
 		return "", err
+	case code == codes.Unavailable || code == codes.Canceled: // the connection's end, or a handler's own words
+		select {
+		case <-s.run.process().exited:
+			return "", err
+		case <-working.Done():
+			return "", err
+		case <-time.After(exitNews):
+		}
 	}
 	return printable(status.Convert(err).Message(), handlerpb.MaxReasonBytes), nil
 }
