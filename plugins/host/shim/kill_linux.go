@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"syscall"
 	"time"
@@ -10,7 +11,8 @@ import (
 )
 
 const (
-	// killLimit is how long the end of everything is tried. What sleeps in the kernel may take longer, or for ever.
+	// killLimit is how long the end of processes is waited for that do not end. What sleeps in the kernel may take longer,
+	// or for ever. As long as some end, or others appear, the shim goes on.
 	killLimit = 5 * time.Second
 	// freezeLimit is how long those that keep forking are chased, before what was found is killed.
 	freezeLimit = 300 * time.Millisecond
@@ -23,6 +25,7 @@ const (
 // The group, whose end is all there is to do mostly, is killed at once. Others are stopped first: those that start new
 // processes as fast as they are killed, or watch over each other, cannot any more once all are.
 func (s *supervisor) killAll() (left int) {
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // among many that want the processors; only root may
 	if s.order.Cgroup {
 		killCgroup(s.cgroup())
 	}
@@ -30,13 +33,25 @@ func (s *supervisor) killAll() (left int) {
 		_ = syscall.Kill(-s.handler, syscall.SIGKILL)
 	}
 	began := time.Now()
+	progress, told := began, began
+	before := map[proc]bool{}
 	for s.reap() {
-		if waited := time.Since(began); waited > killLimit {
-			return len(descendants(os.Getpid()))
-		} else if waited > 5*pause { // time for the group to end
-			for _, p := range freeze() {
+		now := time.Now()
+		if now.Sub(began) > 5*pause { // time for the group to end
+			tree := freeze()
+			for _, p := range tree {
 				p.signal(syscall.SIGKILL)
 			}
+			if seen := identities(tree); !maps.Equal(seen, before) {
+				before, progress = seen, now
+			}
+		}
+		if now.Sub(progress) > killLimit {
+			return len(before)
+		}
+		if now.Sub(told) > time.Second {
+			told = now
+			_ = send(s.control, report{}) // the daemon, which would kill a shim that is stuck, sees that it is not
 		}
 		select {
 		case <-s.children:
@@ -44,6 +59,15 @@ func (s *supervisor) killAll() (left int) {
 		}
 	}
 	return 0
+}
+
+// identities are the processes of a tree, whatever their states.
+func identities(tree []proc) map[proc]bool {
+	seen := make(map[proc]bool, len(tree))
+	for _, p := range tree {
+		seen[proc{pid: p.pid, born: p.born}] = true
+	}
+	return seen
 }
 
 // freeze stops every descendant, and returns those that it found last.
@@ -54,7 +78,7 @@ func freeze() []proc {
 		tree := descendants(os.Getpid())
 		for _, p := range tree {
 			if !p.still() {
-				moving = true
+				moving = moving || !p.waits()
 				p.signal(syscall.SIGSTOP)
 			}
 		}

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -13,8 +14,17 @@ import (
 // written, that lie deeper than a process may have files open, and more names than memory should hold. It follows no
 // symbolic link. It is no error if there is no such directory.
 func RemoveAll(path string) error {
+	was, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !was.IsDir(): // the handler may have put it there
+		return os.Remove(path)
+	}
 	root, err := os.OpenRoot(path)
-	if errors.Is(err, fs.ErrPermission) { // the handler's own doing; the directory that path lies in is not
+	if errors.Is(err, fs.ErrPermission) { // the handler closed it; to root it is open, so the handler is of the same user
 		if err = os.Chmod(path, 0o700); err == nil {
 			root, err = os.OpenRoot(path)
 		}
@@ -24,6 +34,10 @@ func RemoveAll(path string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if now, err := root.Stat("."); err != nil || !os.SameFile(was, now) {
+		_ = root.Close()
+		return fmt.Errorf("%s was replaced while it was being removed", path)
 	}
 	defer func() { _ = root.Close() }()
 	if err := root.Chmod(".", 0o700); err != nil {

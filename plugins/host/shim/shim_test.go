@@ -153,7 +153,7 @@ func TestFrames(t *testing.T) {
 }
 
 func TestParseStat(t *testing.T) {
-	tail := " 5 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 987 0 0"
+	tail := " 5 5 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 3 0 987 0 0"
 	for _, c := range []struct {
 		why, stat string
 		ok        bool
@@ -167,7 +167,7 @@ func TestParseStat(t *testing.T) {
 		{"no end of the name", "7 sh S 6", false},
 	} {
 		p, ok := parseStat(7, []byte(c.stat))
-		if ok != c.ok || ok && (p != proc{pid: 7, parent: 6, state: 'S', born: "987"}) {
+		if ok != c.ok || ok && (p != proc{pid: 7, parent: 6, state: 'S', threads: 3, born: "987"}) {
 			t.Errorf("%s: got %+v, %v", c.why, p, ok)
 		}
 	}
@@ -326,4 +326,171 @@ func nest(dir string, depth int, mode uint32) error {
 		err = errors.Join(err, unix.Fchmod(fd, mode), unix.Close(fd))
 	}
 	return errors.Join(err, unix.Close(fd))
+}
+
+// leaderless is a program whose first thread ends, while another goes on and writes its process's number to a file again
+// and again; with "flees" it does so in a session of its own, as an orphan, and else it leaves an orphan that ends.
+const leaderless = `#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static const char *out;
+static void *work(void *nothing) {
+	for (;;) {
+		FILE *f = fopen(out, "w");
+		if (f) { fprintf(f, "%d\n", getpid()); fclose(f); }
+		usleep(20000);
+	}
+	return nothing;
+}
+static void lead(void) { pthread_t t; pthread_create(&t, 0, work, 0); syscall(SYS_exit, 0); }
+int main(int argc, char **argv) {
+	out = argv[2];
+	if (!strcmp(argv[1], "flees")) {
+		if (!fork()) { setsid(); if (!fork()) lead(); _exit(0); }
+		sleep(1000);
+	}
+	if (!fork()) { if (!fork()) usleep(200000); _exit(0); }
+	lead();
+}
+`
+
+// A process lives as long as any thread of it does, whatever becomes of its first.
+func TestLeaderless(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("there is no gcc to build a program in C with, which ends its first thread as no program in Go can")
+	}
+	dir := t.TempDir()
+	program := filepath.Join(dir, "leaderless")
+	gcc := exec.Command("gcc", "-pthread", "-x", "c", "-o", program, "-")
+	gcc.Stdin = strings.NewReader(leaderless)
+	if b, err := gcc.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	for _, mode := range []string{"flees", "stays"} {
+		t.Run(mode, func(t *testing.T) {
+			out := filepath.Join(dir, mode)
+			p, err := Start(Order{Name: "x", Path: Text(program), Args: Texts([]string{program, mode, out})}, []*os.File{null, null, null}, nil, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pid := 0
+			working := func() bool {
+				_ = os.Remove(out)
+				for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+					if b, err := os.ReadFile(out); err == nil && bytes.HasSuffix(b, []byte("\n")) {
+						pid, err = strconv.Atoi(strings.TrimSpace(string(b)))
+						return err == nil
+					}
+				}
+				return false
+			}
+			if !working() {
+				t.Error("it does not work")
+			}
+			t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+			if mode == "stays" { // its orphan ends, which has the shim look around
+				time.Sleep(400 * time.Millisecond)
+				if !working() {
+					t.Error("it was ended when its orphan was")
+				}
+			}
+			p.Signal(syscall.SIGKILL)
+			if end := p.Wait(); !end.Known || end.Left > 0 {
+				t.Errorf("%+v", end)
+			}
+			if err := syscall.Kill(pid, 0); err == nil {
+				t.Error("it goes on")
+			}
+		})
+	}
+}
+
+// What a handler put in the place of its directory is removed, and nothing that it leads to.
+func TestRemoveAllOfLink(t *testing.T) {
+	other := t.TempDir()
+	kept := filepath.Join(other, "kept")
+	if err := os.WriteFile(kept, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(other, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := RemoveAll(link); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(link); err == nil {
+		t.Error("the link is there")
+	}
+	if after, err := os.Stat(other); err != nil || after.Mode() != before.Mode() {
+		t.Errorf("%v, %v", after, err)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+}
+
+// A fork bomb of its own user, which is as many processes as its user may have, all running and trying for more, each in
+// a session of its own, is ended all the same.
+func TestBomb(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can have a process run as another user, whose processes are bounded")
+	}
+	if _, err := exec.LookPath("perl"); err != nil {
+		t.Skip("there is no perl to write a fork bomb in")
+	}
+	const user = 61_298
+	as := func(code string) []Text { // with at most 60 processes
+		return Texts([]string{"perl", "-MPOSIX", "-e", "my $l = pack('QQ', 60, 60); syscall(160, 6, $l) == 0 or die; setgid(" + strconv.Itoa(user) + "); setuid(" + strconv.Itoa(user) + "); " + code})
+	}
+	t.Cleanup(func() { // whatever the shim has left
+		cmd := exec.Command("/usr/bin/perl", "-e", "for (1..50) { kill 'KILL', -1 or last }")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+		_ = cmd.Run()
+	})
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	p, err := Start(Order{Name: "bomb", Path: "/usr/bin/perl", Args: as("while (1) { my $p = fork; setsid if defined $p && $p == 0 }")},
+		[]*os.File{null, null, null}, nil, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func() int {
+		n := 0
+		names, _ := filepath.Glob("/proc/[0-9]*")
+		for _, name := range names {
+			if info, err := os.Stat(name); err == nil && info.Sys().(*syscall.Stat_t).Uid == user {
+				n++
+			}
+		}
+		return n
+	}
+	for deadline := time.Now().Add(20 * time.Second); count() < 50 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := count(); n < 50 {
+		t.Fatalf("the bomb has %d processes only", n)
+	}
+	p.Signal(syscall.SIGKILL)
+	if end := p.Wait(); !end.Known || end.Left > 0 {
+		t.Errorf("%+v", end)
+	}
+	if n := count(); n > 0 {
+		t.Errorf("%d processes go on", n)
+	}
 }

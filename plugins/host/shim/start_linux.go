@@ -143,6 +143,7 @@ func (p *Process) Wait() End {
 		end.Left += r.Left
 		p.mu.Lock()
 		p.expectEnd()
+		p.stuck.Reset(stuckLimit) // it is at work
 		p.mu.Unlock()
 	}
 	p.mu.Lock()

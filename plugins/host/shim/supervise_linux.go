@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -36,11 +38,33 @@ func supervise(control *os.File, files int) {
 		_ = send(control, report{Error: failure(stepOrder, err)})
 		return
 	}
+	makeThreads()
 	s.run()
 	if err := send(control, report{Left: s.killAll()}); err != nil { // the daemon is gone
 		s.removeAll()
 	}
 	exit(0)
+}
+
+// makeThreads makes all the threads that the shim will ever need. Later there may be no room for one more: a fork bomb of
+// the same user takes it, and the runtime ends a process that gets no thread.
+func makeThreads() {
+	const enough = 8
+	runtime.GOMAXPROCS(2)
+	var there, gone sync.WaitGroup
+	gate := make(chan struct{})
+	there.Add(enough)
+	for range enough {
+		gone.Go(func() {
+			runtime.LockOSThread() // so that each has one, which idles from then on
+			defer runtime.UnlockOSThread()
+			there.Done()
+			<-gate
+		})
+	}
+	there.Wait()
+	close(gate)
+	gone.Wait()
 }
 
 // notify takes every signal that can be taken, so that none ends or stops the shim, and tells of children's ends. Signals
@@ -178,7 +202,7 @@ func (s *supervisor) cgroup() int { return s.files + 1 }
 // reap takes leave of all children that have ended, and reports the handler's end. It tells whether any child is left;
 // as orphans become the shim's children, there is no descendant otherwise.
 func (s *supervisor) reap() (left bool) {
-	if p, ok := readProc(s.handler); ok && s.handler != 0 && p.state == 'Z' {
+	if s.handler != 0 && ended(s.handler) {
 		// The rest of its group ends before anybody else can get its number, which is the group's, too.
 		_ = syscall.Kill(-s.handler, syscall.SIGKILL)
 	}
@@ -196,6 +220,13 @@ func (s *supervisor) reap() (left bool) {
 			_ = send(s.control, report{Ended: true, Status: status})
 		}
 	}
+}
+
+// ended tells whether a child has ended, and leaves it to be reaped.
+func ended(pid int) bool {
+	var info unix.Siginfo
+	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && info.Signo != 0
 }
 
 // removeAll removes what the daemon would have removed.

@@ -12,19 +12,23 @@ import (
 // proc is a process, as /proc showed it.
 type proc struct {
 	pid, parent int
-	state       byte
+	state       byte   // of its first thread
+	threads     int    // that have not ended, the first one always among them
 	born        string // its start, in ticks since the system's; with the number, it is the process's identity
 }
 
-// still tells whether the process neither runs nor will before it gets a signal. One that waits for a device (D) gets
-// the signal that stops it before it goes on.
-func (p proc) still() bool { return bytes.IndexByte([]byte("TtZXxD"), p.state) >= 0 }
+// dead tells whether the process has ended. That its first thread has, says nothing: others may go on.
+func (p proc) dead() bool { return bytes.IndexByte([]byte("ZXx"), p.state) >= 0 && p.threads <= 1 }
+
+// still tells whether the process has ended or is stopped, as a whole.
+func (p proc) still() bool { return p.state == 'T' || p.dead() }
+
+// waits tells whether the first thread does nothing before it gets a signal: it waits for a device (D) or its tracer (t).
+// Of the others nobody knows.
+func (p proc) waits() bool { return p.state == 'D' || p.state == 't' }
 
 // signal sends a signal to this process, and to no other that has got its number since.
 func (p proc) signal(sig syscall.Signal) {
-	if p.state == 'Z' {
-		return
-	}
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err == unix.ENOSYS {
 		_ = syscall.Kill(p.pid, sig)
@@ -82,5 +86,7 @@ func parseStat(pid int, stat []byte) (proc, bool) {
 		return proc{}, false
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
-	return proc{pid: pid, parent: parent, state: fields[0][0], born: string(fields[19])}, err == nil
+	threads, err2 := strconv.Atoi(string(fields[17]))
+	p := proc{pid: pid, parent: parent, state: fields[0][0], threads: threads, born: string(fields[19])}
+	return p, err == nil && err2 == nil
 }
