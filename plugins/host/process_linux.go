@@ -29,6 +29,7 @@ func launchProcess(s start, path string, files []*os.File) (int, running, error)
 	if err == nil {
 		return p.PID(), &shimmed{proc: p, confinement: s.confinement}, nil
 	}
+	_ = s.confinement.Kill()
 	step, ok := errors.AsType[*shim.StepError](err)
 	switch {
 	case !ok:

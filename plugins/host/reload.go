@@ -33,7 +33,7 @@ func (t *takeover) abandon(err error) {
 // lost, sent twice or out of order. The new process is launched beside the old one, described, configured and found healthy.
 // Then nothing more is sent to the old one; when it has answered what is with it, within the time limit of those events,
 // and has drained, the new one takes events, and the old one is ended. Should it fail meanwhile, the new one is there.
-// Where no process runs, because the handler is backing off or refused, the new one begins at once.
+// Where no process runs, because the handler is backing off or refused, the new one begins at once; before Run it waits.
 //
 // It returns nil when the new process takes events. An error says why it does not: the old one, or the old spec, stays. ctx
 // ends what is under way until the new process is ready; from then on it is taken up in any case. Of the spec, Name,

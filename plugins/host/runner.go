@@ -38,7 +38,7 @@ type runner struct {
 	stdoutR   *io.PipeReader // the handshake line, to go-plugin
 	stdoutW   *io.PipeWriter
 	released  chan struct{}
-	unreached sync.Once
+	releasing sync.Once
 
 	mu        sync.Mutex
 	proc      *process
@@ -189,7 +189,7 @@ func (r *runner) hasTLS() bool {
 }
 
 // release lets go-plugin hear of the process's end.
-func (r *runner) release() { r.unreached.Do(func() { close(r.released) }) }
+func (r *runner) release() { r.releasing.Do(func() { close(r.released) }) }
 
 // exitNews is how long the news of a process's end may come after its connections broke.
 const exitNews = time.Second

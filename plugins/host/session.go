@@ -333,7 +333,7 @@ func (s *session) end(grace time.Duration) {
 	case <-ended:
 	case <-time.After(grace + endGrace):
 		// A process that SIGKILL does not end sleeps in the kernel. The daemon does not wait for it.
-		s.log.Error("handler process cannot be killed", "pid", s.pid())
+		s.log.Error("handler process cannot be killed", "pid", s.run.ID())
 	}
 	s.logs.end()
 	if err := s.run.tidy(); err != nil {

@@ -91,6 +91,7 @@ func (h *Host) runOnce(ctx context.Context, from *takeover, complaints *complain
 	h.mu.Unlock()
 	switch {
 	case err != nil:
+		h.set(func(st *Status) { st.State, st.Reason = BackingOff, err.Error() })
 		s.end(0)
 		err = s.failed(err)
 	case next != nil && drained: // it has let go of everything; how it ends concerns nobody

@@ -16,7 +16,7 @@ import (
 const (
 	maxOrder = 16 << 20
 	maxFrame = 4 << 10
-	maxText  = 1 << 10 // of an error
+	maxText  = 512 // of an error; as JSON it may become six times as much
 )
 
 // signalled asks for a signal to the handler's process group; SIGKILL is for everything that it started.

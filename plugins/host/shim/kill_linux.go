@@ -47,7 +47,7 @@ func (s *supervisor) killAll() (left int) {
 			}
 		}
 		if now.Sub(progress) > killLimit {
-			return len(before)
+			return max(1, len(before))
 		}
 		if now.Sub(told) > time.Second {
 			told = now

@@ -5,6 +5,7 @@ package shim
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -448,28 +449,14 @@ func TestBomb(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can have a process run as another user, whose processes are bounded")
 	}
-	if _, err := exec.LookPath("perl"); err != nil {
-		t.Skip("there is no perl to write a fork bomb in")
-	}
 	const user = 61_298
-	as := func(code string) []Text { // with at most 60 processes
-		return Texts([]string{"perl", "-MPOSIX", "-e", "my $l = pack('QQ', 60, 60); syscall(160, 6, $l) == 0 or die; setgid(" + strconv.Itoa(user) + "); setuid(" + strconv.Itoa(user) + "); " + code})
-	}
 	t.Cleanup(func() { // whatever the shim has left
 		cmd := exec.Command("/usr/bin/perl", "-e", "for (1..50) { kill 'KILL', -1 or last }")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 		_ = cmd.Run()
 	})
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = null.Close() }()
-	p, err := Start(Order{Name: "bomb", Path: "/usr/bin/perl", Args: as("while (1) { my $p = fork; setsid if defined $p && $p == 0 }")},
-		[]*os.File{null, null, null}, nil, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := perl(t, fmt.Sprintf("my $l = pack('QQ', 60, 60); syscall(160, 6, $l) == 0 or die; setgid(%[1]d); setuid(%[1]d);"+
+		"while (1) { my $p = fork; setsid if defined $p && $p == 0 }", user)) // at most 60
 	count := func() int {
 		n := 0
 		names, _ := filepath.Glob("/proc/[0-9]*")
@@ -492,5 +479,91 @@ func TestBomb(t *testing.T) {
 	}
 	if n := count(); n > 0 {
 		t.Errorf("%d processes go on", n)
+	}
+}
+
+// A handler that asks to be traced by its parent, and is stopped then by a signal, has not ended.
+func TestTraced(t *testing.T) {
+	p := perl(t, "syscall(101, 0, 0, 0, 0); kill 'USR1', $$; sleep 1000")
+	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if now, ok := readProc(p.PID()); ok && now.state == 't' {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("it is not stopped: %+v; %+v", now, p.Wait())
+		}
+	}
+	p.Signal(syscall.SIGKILL)
+	if end := p.Wait(); !end.Known || !end.Status.Signaled() || end.Status.Signal() != syscall.SIGKILL || end.Left > 0 {
+		t.Errorf("%+v", end)
+	}
+}
+
+// perl starts a program that does with system calls what no program in Go can.
+func perl(t *testing.T, code string, args ...string) *Process {
+	t.Helper()
+	if _, err := os.Stat("/usr/bin/perl"); err != nil || runtime.GOARCH != "amd64" {
+		t.Skip("there is no perl, or it is not for amd64, whose system calls the test knows")
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	p, err := Start(Order{Name: "perl", Path: "/usr/bin/perl", Args: Texts(append([]string{"perl", "-MPOSIX", "-e", code}, args...))},
+		[]*os.File{null, null, null}, nil, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// What /proc does not show, mounted as it is on hardened systems, is ended all the same: here a process that fled from
+// the handler's group, is orphaned, and lets itself be traced by nobody.
+func TestHidden(t *testing.T) {
+	const user = 61_297
+	if os.Getenv("HIDDEN") == "" {
+		if os.Geteuid() != 0 {
+			t.Skip("only root can mount /proc")
+		}
+		dir, err := os.MkdirTemp("/tmp", "hidden")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(dir) })
+		program := filepath.Join(dir, "test") // where this one is, others may not go
+		if b, err := os.ReadFile("/proc/self/exe"); err != nil || os.WriteFile(program, b, 0o755) != nil || os.Chmod(dir, 0o777) != nil {
+			t.Fatal("cannot copy this program: ", err)
+		}
+		cmd := exec.Command("/bin/sh", "-ec", fmt.Sprintf(`mount -t proc -o hidepid=2 proc /proc
+			exec setpriv --reuid %[1]d --regid %[1]d --clear-groups "$0" -test.v -test.run "^TestHidden$"`, user), program)
+		cmd.Dir = dir
+		cmd.Env = []string{"HIDDEN=" + dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + dir, "GORACE=atexit_sleep_ms=0"}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS} // Go makes its mounts private
+		out, err := cmd.CombinedOutput()
+		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestHidden")) {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	file := filepath.Join(os.Getenv("HIDDEN"), "pid")
+	p := perl(t, `if (!fork) { setsid; if (!fork) { syscall(157, 4, 0, 0, 0, 0); open F, ">", $ARGV[0]; print F "$$\n"; close F; sleep 1000 } exit } sleep 1000`, file)
+	pid := 0
+	for deadline := time.Now().Add(10 * time.Second); pid == 0; time.Sleep(10 * time.Millisecond) {
+		if b, err := os.ReadFile(file); err == nil && bytes.HasSuffix(b, []byte("\n")) {
+			pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
+		} else if time.Now().After(deadline) {
+			t.Fatal("it does not start")
+		}
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	if _, ok := readProc(pid); ok {
+		t.Fatal("it is not hidden")
+	}
+	p.Signal(syscall.SIGKILL)
+	if end := p.Wait(); !end.Known || end.Left > 0 {
+		t.Errorf("%+v", end)
+	}
+	if err := syscall.Kill(pid, 0); err == nil {
+		t.Error("it goes on")
 	}
 }

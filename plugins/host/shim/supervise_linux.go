@@ -215,7 +215,7 @@ func (s *supervisor) reap() (left bool) {
 			return false
 		case pid == 0:
 			return true
-		case pid == s.handler:
+		case pid == s.handler && (status.Exited() || status.Signaled()): // one that is traced by us may only have stopped
 			s.handler = 0
 			_ = send(s.control, report{Ended: true, Status: status})
 		}
@@ -226,7 +226,8 @@ func (s *supervisor) reap() (left bool) {
 func ended(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err == nil && info.Signo != 0
+	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED and so on; others are of one that is traced, and stopped
+	return err == nil && info.Signo != 0 && (info.Code == exited || info.Code == killed || info.Code == dumped)
 }
 
 // removeAll removes what the daemon would have removed.

@@ -3,6 +3,7 @@ package shim
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,7 +24,7 @@ const (
 // init runs on the process's first thread, to which the runtime locks it. That matters twice: the kernel kills a child
 // when the thread that made it ends, and confines threads one by one.
 func init() {
-	if len(os.Args) == 0 || !strings.HasPrefix(os.Args[0], title) {
+	if len(os.Args) == 0 || !strings.HasPrefix(os.Args[0], title) || privileged() {
 		return
 	}
 	role, number, ok := strings.Cut(os.Getenv(variable), ":")
@@ -46,6 +47,14 @@ func init() {
 		enter(control, fd)
 	}
 	exit(2)
+}
+
+// privileged tells whether this program has rights that who executed it has not, by its file's mode or capabilities. Such
+// a one starts nothing for others.
+func privileged() bool {
+	const secure = 23 // AT_SECURE of getauxval(3)
+	auxv, err := unix.Auxv()
+	return err != nil || slices.Contains(auxv, [2]uintptr{secure, 1})
 }
 
 // exit ends the process, without what a package may have asked for at an orderly end.

@@ -3,6 +3,8 @@ package shim
 import (
 	"bytes"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -24,8 +26,12 @@ func (p proc) dead() bool { return bytes.IndexByte([]byte("ZXx"), p.state) >= 0 
 func (p proc) still() bool { return p.state == 'T' || p.dead() }
 
 // waits tells whether the first thread does nothing before it gets a signal: it waits for a device (D) or its tracer (t).
-// Of the others nobody knows.
-func (p proc) waits() bool { return p.state == 'D' || p.state == 't' }
+// Of the others nobody knows, and nothing of a process that is hidden.
+func (p proc) waits() bool { return p.state == 'D' || p.state == 't' || p.state == hidden }
+
+// hidden is the state of a child that /proc does not show, as it may be mounted not to show other users' processes and
+// those that are not dumpable. Its number is its own, as it has not been reaped.
+const hidden = '?'
 
 // signal sends a signal to this process, and to no other that has got its number since.
 func (p proc) signal(sig syscall.Signal) {
@@ -38,7 +44,7 @@ func (p proc) signal(sig syscall.Signal) {
 		return
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if now, ok := readProc(p.pid); ok && now.born == p.born {
+	if now, ok := readProc(p.pid); p.state == hidden || ok && now.born == p.born {
 		_ = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
 }
@@ -68,7 +74,26 @@ func descendants(root int) []proc {
 		delete(children, found[i].pid) // numbers may be used again while they are read: no circles
 		found = append(found, below...)
 	}
+	for _, pid := range knownChildren(root) {
+		if !slices.ContainsFunc(found, func(p proc) bool { return p.pid == pid }) {
+			found = append(found, proc{pid: pid, parent: root, state: hidden})
+		}
+	}
 	return found
+}
+
+// knownChildren are the children that a process knows of, whatever /proc shows; none if that is not known.
+func knownChildren(pid int) (pids []int) {
+	lists, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
+	for _, list := range lists {
+		b, _ := os.ReadFile(list) // a thread may have ended
+		for _, field := range bytes.Fields(b) {
+			if pid, err := strconv.Atoi(string(field)); err == nil {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
 }
 
 func readProc(pid int) (proc, bool) {
