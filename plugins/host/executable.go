@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -22,7 +23,7 @@ type executable struct {
 
 // openExecutable finds a program and says clearly what is wrong with it. With a digest, what is to be executed is what
 // was digested: what happens to the path, or to the file itself, afterwards does not matter.
-func openExecutable(path, digest string) (*executable, error) {
+func openExecutable(ctx context.Context, path, digest string) (*executable, error) {
 	if !strings.Contains(path, "/") {
 		found, err := exec.LookPath(path)
 		if err != nil {
@@ -47,7 +48,7 @@ func openExecutable(path, digest string) (*executable, error) {
 	case digest == "":
 		return &executable{path: path}, nil
 	}
-	file, err := openDigested(path, digest)
+	file, err := openDigested(ctx, path, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -60,19 +61,59 @@ func (e *executable) close() {
 	}
 }
 
-// copyDigested copies a program, which must have a digest, to w.
-func copyDigested(w io.Writer, r io.Reader, want string) error {
-	if b, err := hex.DecodeString(want); err != nil || len(b) != sha256.Size {
-		return fmt.Errorf("sha256 %q is not a digest of %d hexadecimal digits", printable(want, 100), 2*sha256.Size)
+// maxDigested is how many bytes a program with a digest may have: its copy is held in memory.
+const maxDigested = 1 << 30
+
+// digested opens a program and reads it once to see whether it has the digest. What is at the path by now may be anything,
+// a pipe or a file without end among it: neither is waited for. size is what was read, and the file stands at its end.
+func digested(ctx context.Context, path, digest string) (_ *os.File, size int64, err error) {
+	if b, err := hex.DecodeString(digest); err != nil || len(b) != sha256.Size {
+		return nil, 0, fmt.Errorf("%s: sha256 %q is not a digest of %d hexadecimal digits", path, printable(digest, 100), 2*sha256.Size)
 	}
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s cannot be read for its sha256: %w", path, cause(err))
+	}
+	defer func() {
+		if err != nil {
+			_ = file.Close()
+		}
+	}()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, 0, fmt.Errorf("%s cannot be read for its sha256: %w", path, cause(err))
+	case !info.Mode().IsRegular():
+		return nil, 0, fmt.Errorf("%s is not a file", path)
+	case info.Size() > maxDigested:
+		return nil, 0, fmt.Errorf("%s has %d bytes, and a program with a sha256 at most %d: leave out sha256, or start it by a small script that has one", path, info.Size(), maxDigested)
+	}
+	size, err = copyDigested(ctx, io.Discard, io.LimitReader(file, maxDigested), digest)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", path, err)
+	}
+	return file, size, nil
+}
+
+// copyDigested copies a program to w and says how long it is; it must have the digest.
+func copyDigested(ctx context.Context, w io.Writer, r io.Reader, digest string) (size int64, err error) {
+	const piece = 4 << 20 // between looks at ctx
 	h := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(h, w), r); err != nil {
-		return fmt.Errorf("copy for its sha256: %w", cause(err))
+	for both := io.MultiWriter(h, w); err == nil; {
+		var n int64
+		n, err = io.CopyN(both, r, piece)
+		size += n
+		if ctx.Err() != nil {
+			return size, ctx.Err()
+		}
 	}
-	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, want) {
-		return fmt.Errorf("its sha256 is %s, the manifest allows only %s", got, strings.ToLower(want))
+	if !errors.Is(err, io.EOF) {
+		return size, fmt.Errorf("copy for its sha256: %w", cause(err))
 	}
-	return nil
+	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, digest) {
+		return size, fmt.Errorf("its sha256 is %s, the manifest allows only %s", got, strings.ToLower(digest))
+	}
+	return size, nil
 }
 
 // startError explains why the system would not execute a file that is there.

@@ -1,8 +1,10 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -10,19 +12,23 @@ import (
 
 // openDigested copies a program into memory, where nobody can change it any more, and returns the copy. So it is what was
 // digested that is executed, and read by a script's interpreter, even if the file is overwritten in between. It takes its
-// size in memory as long as a process of it runs.
-func openDigested(path, digest string) (*os.File, error) {
-	file, err := os.Open(path)
+// size in memory as long as a process of it runs; what has another digest takes none.
+func openDigested(ctx context.Context, path, digest string) (*os.File, error) {
+	file, size, err := digested(ctx, path, digest)
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read for its sha256: %w", path, cause(err))
+		return nil, err
 	}
 	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("%s cannot be read again: %w", path, cause(err))
+	}
 	sealed, err := newMemory("handler")
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be copied for its sha256: %w", path, err)
 	}
 	defer func() { _ = sealed.Close() }()
-	if err := copyDigested(sealed, file, digest); err != nil {
+	// It may be another by now, but no more of it is copied.
+	if _, err := copyDigested(ctx, sealed, io.LimitReader(file, size), digest); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL

@@ -43,7 +43,7 @@ func launch(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*se
 	if err != nil {
 		return nil, err
 	}
-	exe, err := openExecutable(spec.Path, spec.SHA256)
+	exe, err := openExecutable(ctx, spec.Path, spec.SHA256)
 	if err != nil {
 		return nil, err
 	}

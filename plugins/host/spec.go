@@ -17,8 +17,9 @@ type Spec struct {
 	Path string
 	// Args are the arguments after the program's name.
 	Args []string
-	// SHA256, if set, is the hexadecimal digest that the executable must have. On Linux a sealed copy in memory of what was
-	// digested is executed, elsewhere the file that was open for it: whatever becomes of the path meanwhile.
+	// SHA256, if set, is the hexadecimal digest that the executable must have, of at most 1 GiB. What is executed is a
+	// sealed copy in memory of what was digested, whatever becomes of the path meanwhile; a process that asks for its own
+	// path is told /memfd:handler. Linux only: elsewhere it is an error.
 	SHA256 string
 	// Env is the process's environment as KEY=VALUE. PATH, HOME and TMPDIR, unless they are in it, and what the protocol
 	// needs are added; nothing else is.
