@@ -6,7 +6,9 @@
 // executes the handler.
 //
 // A sandbox is no_new_privs, no capability, a landlock ruleset, and a seccomp filter for what landlock does not know:
-// sockets other than TCP, io_uring, keyrings, user namespaces, the modes and owners of files. Landlock and seccomp are
+// sockets other than TCP, io_uring, keyrings, System V's IPC, user namespaces, the modes and owners of files, watches on
+// them. Neither knows stat, readlink and chdir: what is known by its name can be asked for its size, times, owner and
+// mode, as far as the user may. Landlock and seccomp are
 // spoken to directly. The libraries for them apply to all threads of a process that lives on, and go-landlock falls back
 // to less by itself or demands one version of the kernel's; here one thread executes another program at once, each
 // missing feature is an error of its own, and all of it is linked into a process per handler that has to stay small.
@@ -31,7 +33,7 @@ func (s *Spec) zero() bool { return s.User == "" && s.Limits == (Limits{}) && !s
 
 // Limits are bounds; a zero is none.
 type Limits struct {
-	Memory    int64 // bytes
+	Memory    int64 // bytes; without cgroup v2 of each process by itself, memory that it can share not counted
 	CPU       int64 // thousandths of a core, on average
 	Files     int   // open files, per process
 	Processes int   // processes and threads

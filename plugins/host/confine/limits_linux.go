@@ -62,15 +62,15 @@ func (m machine) limits(l Limits, uid int, name string) (*enforcement, error) {
 			e.byGroup = append(e.byGroup, "memory")
 		} else {
 			e.rlimits = append(e.rlimits, rlimit{unix.RLIMIT_DATA, uint64(l.Memory)})
-			e.byLimit = append(e.byLimit, "memory (of each process)")
+			e.byLimit = append(e.byLimit, "memory (of each process, shared memory not counted)")
 		}
 	}
-	var err *Error
+	var missing []*Error
 	if l.CPU > 0 {
 		if why["cpu"] == nil {
 			e.byGroup = append(e.byGroup, "cpu")
 		} else {
-			err = &Error{"limits.cpu", fmt.Errorf("cannot be enforced here: %w; give the daemon a cgroup v2 with the cpu controller (systemd: Delegate=yes), or leave limits.cpu out", why["cpu"])}
+			missing = append(missing, &Error{"limits.cpu", fmt.Errorf("cannot be enforced here: %w; give the daemon a cgroup v2 with the cpu controller (systemd: Delegate=yes), or leave limits.cpu out", why["cpu"])})
 		}
 	}
 	if l.Processes > 0 {
@@ -78,13 +78,13 @@ func (m machine) limits(l Limits, uid int, name string) (*enforcement, error) {
 		case why["pids"] == nil:
 			e.byGroup = append(e.byGroup, "processes")
 		case uid == m.uid:
-			err = &Error{"limits.processes", fmt.Errorf("cannot be enforced here: %w; give the daemon a cgroup v2 with the pids controller (systemd: Delegate=yes), or the handler a user of its own, or leave limits.processes out", why["pids"])}
+			missing = append(missing, &Error{"limits.processes", fmt.Errorf("cannot be enforced here: %w; give the daemon a cgroup v2 with the pids controller (systemd: Delegate=yes), or the handler a user of its own, or leave limits.processes out", why["pids"])})
 		default:
 			e.rlimits = append(e.rlimits, rlimit{unix.RLIMIT_NPROC, uint64(l.Processes)})
 			e.byLimit = append(e.byLimit, "processes (of the user)")
 		}
 	}
-	if err != nil {
+	if err := refusal(missing); err != nil {
 		if e.group != nil {
 			_ = e.group.close() // nobody was in it
 		}

@@ -83,6 +83,7 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	case !s.Network.All && len(s.Network.Ports) > 0 && abi < abiTCP:
 		return refuse("network", "the kernel has landlock %d, ports take landlock %d, Linux 6.7: choose none or all", abi, abiTCP)
 	}
+	var missing []*Error
 	for _, list := range []struct {
 		what  string
 		paths []string
@@ -95,12 +96,14 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	} {
 		for _, path := range list.paths {
 			if err := usable(path); err != nil {
-				return nil, &Error{list.what, err}
-			}
-			if list.whole != "" && filepath.Clean(path) == "/" {
+				missing = append(missing, &Error{list.what, err})
+			} else if list.whole != "" && filepath.Clean(path) == "/" {
 				return refuse(list.what, "%s", list.whole)
 			}
 		}
+	}
+	if err := refusal(missing); err != nil {
+		return nil, err
 	}
 	return &sandboxPlan{
 		ABI:     abi,
@@ -108,6 +111,22 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 		Write:   append(append([]string(nil), s.Write...), own.Write...),
 		Network: s.Network,
 	}, nil
+}
+
+// refusal is one error for all that cannot be enforced, or for as many as a person reads; nil for none.
+func refusal(all []*Error) error {
+	const most = 8
+	if len(all) == 0 {
+		return nil
+	}
+	e := *all[0]
+	for _, other := range all[1:min(len(all), most)] {
+		e.Err = fmt.Errorf("%w; %w", e.Err, other)
+	}
+	if len(all) > most {
+		e.Err = fmt.Errorf("%w; and %d more", e.Err, len(all)-most)
+	}
+	return &e
 }
 
 // usable tells whether a path can be given to a sandbox.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,7 +64,7 @@ func TestPrepare(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("order after its travel (-want +got):\n%s", diff)
 	}
-	if got, want := c.String(), "user 0:5; files, memory (of each process) by rlimit; sandbox by landlock 7 and seccomp"; got != want {
+	if got, want := c.String(), "user 0:5; files, memory (of each process, shared memory not counted) by rlimit; sandbox by landlock 7 and seccomp"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 	if uid, gid, ok := c.Owner(); uid != 0 || gid != 5 || !ok {
@@ -124,6 +125,10 @@ func TestPrepareRefuses(t *testing.T) {
 		{Spec{Sandbox: true, Network: Network{Ports: []uint16{1}}}, Own{}, abi(3, nil), []string{"network: ", "landlock 3", "6.7"}},
 		{Spec{Sandbox: true, Read: []string{missing}}, Own{}, nil, []string{"files.read: ", missing, "does not exist"}},
 		{Spec{Sandbox: true, Write: []string{missing}}, Own{}, nil, []string{"files.write: ", missing, "does not exist"}},
+		{Spec{Sandbox: true, Read: []string{missing + "1", "/", missing + "2"}, Write: []string{missing + "3"}}, Own{}, nil,
+			[]string{"files.read: " + missing + "1 does", "; files.read: " + missing + "2 does", "; files.write: " + missing + "3 does"}},
+		{Spec{Sandbox: true, Read: slices.Repeat([]string{missing}, 100)}, Own{}, nil, []string{"; and 92 more"}},
+		{Spec{Limits: Limits{CPU: 500, Processes: 5}}, Own{}, nil, []string{"limits.cpu: ", "; limits.processes: "}},
 		{Spec{Sandbox: true, Read: []string{"relative"}}, Own{}, nil, []string{"files.read: ", `"relative"`}},
 		{sandbox, Own{Read: []string{"/"}}, nil, []string{"sandbox: ", "working directory"}},
 		{sandbox, Own{Read: []string{"/tmp/.."}}, nil, []string{"sandbox: ", "working directory"}},
@@ -203,7 +208,7 @@ func TestGroupFallsBack(t *testing.T) {
 	file("cgroup.subtree_control", "memory cpu\n")
 	// Making the group fails, as its files are not there: what has an rlimit falls back to it.
 	e, err := m.limits(Limits{Memory: 1 << 30}, 0, "h")
-	if err != nil || e.group != nil || len(e.rlimits) != 1 || strings.Join(e.says(), "") != "memory (of each process) by rlimit" {
+	if err != nil || e.group != nil || len(e.rlimits) != 1 || strings.Join(e.says(), "") != "memory (of each process, shared memory not counted) by rlimit" {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if _, err := m.limits(Limits{CPU: 1}, 0, "h"); err == nil || !strings.Contains(err.Error(), "cpu.max") {

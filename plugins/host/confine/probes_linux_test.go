@@ -26,6 +26,7 @@ type scene struct {
 	Allowed, Denied, UDP int    // ports on which somebody listens
 	Abstract             string // abstract socket on which somebody listens
 	Parent, Other        int    // processes outside
+	Queue, Set, Segment  int    // of System V, that others made; -1: none
 	Threads              int    // in which to run each probe; from the second on at once
 	Suffix               string // so that probes in several threads do not collide
 }
@@ -124,6 +125,15 @@ var probes = []probe{
 		}
 		return err
 	}},
+	{"watch its own folder", "", false, func(s scene) error { return watch(s.Own) }},
+	{"watch outside", "", false, func(s scene) error { return watch(s.Outside) }},
+	{"watch a file system", "", true, func(scene) error {
+		fd, err := unix.FanotifyInit(unix.FAN_CLASS_NOTIF|unix.FAN_REPORT_FID|unix.FAN_CLOEXEC, 0)
+		if err == nil {
+			err = unix.Close(fd)
+		}
+		return err
+	}},
 	{"change a mode", "", false, func(s scene) error { return onOwnFile(s, func(path string) error { return os.Chmod(path, 0o644) }) }},
 	{"change a mode by descriptor", "", false, func(s scene) error {
 		return onOwnFile(s, func(path string) error {
@@ -206,6 +216,9 @@ var probes = []probe{
 		}
 		return err
 	}},
+	{"look at others' shared memory", "", true, func(s scene) error { return ipcStat(unix.SYS_SHMCTL, s.Segment) }},
+	{"look at others' semaphores", "", true, func(s scene) error { return ipcStat(unix.SYS_SEMCTL, s.Set) }},
+	{"look at others' messages", "", true, func(s scene) error { return ipcStat(unix.SYS_MSGCTL, s.Queue) }},
 	{"signal the parent", "", false, func(s scene) error { return syscall.Kill(s.Parent, 0) }},
 	{"read the parent's memory", "", true, func(s scene) error {
 		var here [8]byte
@@ -285,6 +298,39 @@ func fastOpen(s scene) error {
 	return withSocket(unix.AF_INET, unix.SOCK_STREAM, 0, func(fd int) error {
 		return unix.Sendto(fd, []byte("x"), unix.MSG_FASTOPEN, &unix.SockaddrInet4{Port: s.Denied, Addr: [4]byte{127, 0, 0, 1}})
 	})
+}
+
+// watch has the kernel tell who does what with a folder.
+func watch(path string) error {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.InotifyAddWatch(fd, path, unix.IN_ALL_EVENTS)
+	return err
+}
+
+const (
+	ipcRemove = 0 // IPC_RMID
+	ipcStatus = 2 // IPC_STAT
+)
+
+// ipcStat asks for the state of something of System V's; whoever may, may mostly change and remove it, too.
+func ipcStat(call uintptr, id int) error {
+	var state [256]byte
+	args := [2]uintptr{ipcStatus, uintptr(unsafe.Pointer(&state))}
+	var errno syscall.Errno
+	if call == unix.SYS_SEMCTL {
+		_, _, errno = unix.Syscall6(call, uintptr(id), 0, args[0], args[1], 0, 0)
+	} else {
+		_, _, errno = unix.Syscall(call, uintptr(id), args[0], args[1])
+	}
+	runtime.KeepAlive(&state)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 const noCapability = "no capability"

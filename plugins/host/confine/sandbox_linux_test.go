@@ -131,7 +131,34 @@ func outside(t *testing.T) scene {
 	}
 	t.Cleanup(func() { _ = other.Process.Kill(); _ = other.Wait() })
 	s.Other = other.Process.Pid
+	s.Segment = ipc(t, unix.SYS_SHMGET, 4096, unix.SYS_SHMCTL)
+	s.Set = ipc(t, unix.SYS_SEMGET, 1, unix.SYS_SEMCTL)
+	s.Queue = ipc(t, unix.SYS_MSGGET, 0, unix.SYS_MSGCTL)
 	return s
+}
+
+// ipc makes something of System V's that all users may use; -1 where the kernel has no such thing.
+func ipc(t *testing.T, get, size, control uintptr) int {
+	t.Helper()
+	const mode = 0o666
+	args := []uintptr{unix.IPC_PRIVATE, size, unix.IPC_CREAT | mode}
+	if get == unix.SYS_MSGGET {
+		args = []uintptr{unix.IPC_PRIVATE, unix.IPC_CREAT | mode, 0}
+	}
+	id, _, errno := unix.Syscall(get, args[0], args[1], args[2])
+	if errno != 0 {
+		return -1
+	}
+	t.Cleanup(func() {
+		args := []uintptr{id, ipcRemove, 0}
+		if control == unix.SYS_SEMCTL {
+			args = []uintptr{id, 0, ipcRemove}
+		}
+		if _, _, errno := unix.Syscall6(control, args[0], args[1], args[2], 0, 0, 0); errno != 0 {
+			t.Error(errno)
+		}
+	})
+	return int(id)
 }
 
 // explore runs all probes.

@@ -60,12 +60,17 @@ func seccompRules(n Network) []rule {
 	// Landlock does not know keyrings and System V's and POSIX's shared memory and queues, which other processes of the
 	// user have, too; nor who owns a file, its mode, attributes and times.
 	deny(unix.EPERM, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
-		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_SEMGET,
-		unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK)
+		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMCTL,
+		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK)
 	deny(unix.EPERM, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
 		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
 		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR)
 	deny(unix.EPERM, archCalls...)
+
+	// Nor does it know watches, which tell the names of files that may not be listed, and who uses them. Programs have to
+	// get by without inotify on some kernels anyway, and look from time to time then.
+	deny(unix.ENOSYS, unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH)
+	deny(unix.EPERM, unix.SYS_FANOTIFY_INIT, unix.SYS_FANOTIFY_MARK)
 
 	// Large parts of the kernel that handlers have no use for, and its log.
 	deny(unix.EPERM, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_SYSLOG)
