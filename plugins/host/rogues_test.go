@@ -72,7 +72,7 @@ var rogueModes = map[string]func(){
 		onNth(5, func() { os.Exit(0) })
 	},
 	"floods": func() { // everything at once, on all that goes to the daemon's log
-		line := append(bytes.Repeat([]byte("y"), 200<<10), '\n')
+		line := append(bytes.Repeat([]byte("y"), 3<<20), '\n')
 		var binary []byte
 		for i := range 1 << 16 {
 			binary = append(binary, byte(i*7), byte(i>>3))
@@ -82,15 +82,13 @@ var rogueModes = map[string]func(){
 		serveRaw(raw{answer: func(n uint64) *handlerpb.DeliverResponse {
 			once.Do(func() { // go-plugin has replaced os.Stdout and os.Stderr by now
 				for _, f := range []*os.File{realStdout, realStderr, os.Stdout, os.Stderr} {
-					for _, junk := range [][]byte{line, binary, odd} {
-						go func() {
-							for {
-								if _, err := f.Write(junk); err != nil {
-									return
-								}
+					go func() {
+						for junk := [][]byte{line, binary, odd}; ; junk = append(junk[1:], junk[0]) {
+							if _, err := f.Write(junk[0]); err != nil {
+								return
 							}
-						}()
-					}
+						}
+					}()
 				}
 			})
 			return done(n)
