@@ -59,6 +59,9 @@ func (s *shimmed) wait() error {
 		return errors.New("it was killed with the process that watches over it (informd-shim)")
 	}
 	err := endingOf(end.Status)
+	if s.confinement.OutOfMemory() {
+		err = errors.New("it was killed: it came to limits.memory")
+	}
 	if end.Left > 0 {
 		return fmt.Errorf("%w; %d processes that it started cannot be killed", err, end.Left)
 	}

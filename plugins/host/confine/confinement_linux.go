@@ -67,6 +67,12 @@ func (c *Confinement) Kill() error {
 	return c.group.kill()
 }
 
+// OutOfMemory tells whether the kernel has killed processes of the cgroup because they came to limits.memory. Without a
+// cgroup that is not known. It is asked before Close.
+func (c *Confinement) OutOfMemory() bool {
+	return c != nil && c.group != nil && c.group.outOfMemory()
+}
+
 // Close removes the cgroup, and those that were made in it. Its processes must have been killed; it waits up to
 // removeTimeout for the last of them. Without a cgroup it does nothing.
 func (c *Confinement) Close() error {

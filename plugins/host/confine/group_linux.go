@@ -136,6 +136,20 @@ func (g *group) close() error {
 	}
 }
 
+// outOfMemory reads memory.events, of lines like "oom_kill 2".
+func (g *group) outOfMemory() bool {
+	events, err := os.ReadFile(filepath.Join(g.dir, "memory.events"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(events)) {
+		if name, n, _ := strings.Cut(strings.TrimSpace(line), " "); name == "oom_kill" && n != "0" {
+			return true
+		}
+	}
+	return false
+}
+
 // remove removes a cgroup and those below, unless one holds a process (EBUSY). One that is gone is no error.
 func remove(dir string) error {
 	entries, err := os.ReadDir(dir)

@@ -30,3 +30,23 @@ func TestKillGone(t *testing.T) {
 		}
 	}
 }
+
+// The kernel counts whom it killed for memory; what else is counted there says nothing of that.
+func TestOutOfMemory(t *testing.T) {
+	for events, want := range map[string]bool{
+		"low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n": true,
+		"low 0\nhigh 9\nmax 12\noom 1\noom_kill 0\noom_group_kill 0\n": false,
+		"": false,
+	} {
+		g := &group{dir: t.TempDir()}
+		if err := os.WriteFile(filepath.Join(g.dir, "memory.events"), []byte(events), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.outOfMemory(); got != want {
+			t.Errorf("%q: %v, want %v", events, got, want)
+		}
+	}
+	if (&group{dir: filepath.Join(t.TempDir(), "gone")}).outOfMemory() || (*Confinement)(nil).OutOfMemory() {
+		t.Error("nothing is known of a cgroup that is not there")
+	}
+}

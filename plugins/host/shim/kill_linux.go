@@ -89,13 +89,20 @@ func freeze() []proc {
 	}
 }
 
-// killCgroup has the kernel kill what is in a cgroup, if it can (5.14 and later).
+// killCgroup has the kernel kill what is in a cgroup, if it can (5.14 and later), and lifts the limit on its processor
+// time: ending takes some, too.
 func killCgroup(dir int) {
-	fd, err := unix.Openat(dir, "cgroup.kill", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	write(dir, "cgroup.kill", "1")
+	write(dir, "cpu.max", "max")
+}
+
+// write writes to a file of a cgroup, which may not have it.
+func write(dir int, name, value string) {
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return
 	}
-	_, _ = unix.Write(fd, []byte("1"))
+	_, _ = unix.Write(fd, []byte(value))
 	_ = unix.Close(fd)
 }
 
