@@ -98,19 +98,30 @@ func (r *reader) sandbox(spec mapping) *Sandbox {
 
 // paths reads a list of paths; a relative one is joined with the manifest's folder.
 func (r *reader) paths(n *yaml.Node, name string) []string {
+	first := map[string]string{} // by what it comes to
 	paths := r.set(n, name, "paths", func(s string) string {
+		path := r.path(s)
+		if other, ok := first[path]; ok {
+			return quote(s) + " is in " + name + " twice: " + quote(other) + " is the same"
+		}
+		first[path] = s
 		if s == "~" || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "$") {
 			return quote(s) + " is not expanded: write the whole path"
 		}
 		return ""
 	})
 	for i, path := range paths {
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(r.dir, path)
-		}
-		paths[i] = filepath.Clean(path)
+		paths[i] = r.path(path)
 	}
 	return paths
+}
+
+// path joins a relative path with the manifest's folder.
+func (r *reader) path(s string) string {
+	if !filepath.IsAbs(s) {
+		s = filepath.Join(r.dir, s)
+	}
+	return filepath.Clean(s)
 }
 
 var networks = []string{"none", "all"}

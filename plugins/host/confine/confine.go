@@ -17,7 +17,8 @@ package confine
 // Spec is what is asked for. The zero Spec asks for nothing.
 type Spec struct {
 	// User to run as: a name, UID or UID:GID; empty: the daemon's. Only a daemon that is root can do so. The process is in
-	// the user's primary group, or GID, and in no other.
+	// the user's primary group, or GID, and in no other. It is not root; root's
+	// group has to be asked for, as GID.
 	User string
 	// Limits on what the handler and everything that it starts take.
 	Limits Limits

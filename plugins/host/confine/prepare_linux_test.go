@@ -3,7 +3,9 @@ package confine
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +43,7 @@ func TestPrepareNothing(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	dir := t.TempDir()
 	c, err := able().prepare(Spec{
-		User:    "0:5",
+		User:    "4:5",
 		Limits:  Limits{Memory: 1 << 30, Files: 64},
 		Sandbox: true, Read: []string{"/etc"}, Write: []string{dir}, Network: Network{Ports: []uint16{443}},
 	}, "h", Own{Read: []string{"/bin/sh"}, Write: []string{"/tmp"}})
@@ -49,7 +51,7 @@ func TestPrepare(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &Order{
-		User:    &identity{0, 5},
+		User:    &identity{4, 5},
 		Rlimits: []rlimit{{unix.RLIMIT_NOFILE, 64}, {unix.RLIMIT_DATA, 1 << 30}},
 		Sandbox: &sandboxPlan{ABI: 7, Read: []string{"/etc", "/bin/sh"}, Write: []string{dir, "/tmp"}, Network: Network{Ports: []uint16{443}}},
 	}
@@ -64,22 +66,30 @@ func TestPrepare(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("order after its travel (-want +got):\n%s", diff)
 	}
-	if got, want := c.String(), "user 0:5; files, memory (of each process, shared memory not counted) by rlimit; sandbox by landlock 7 and seccomp"; got != want {
+	if got, want := c.String(), "user 4:5; files, memory (of each process, shared memory not counted) by rlimit; sandbox by landlock 7 and seccomp"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
-	if uid, gid, ok := c.Owner(); uid != 0 || gid != 5 || !ok {
+	if uid, gid, ok := c.Owner(); uid != 4 || gid != 5 || !ok {
 		t.Errorf("owner %d:%d, %v", uid, gid, ok)
 	}
 }
 
 func TestUserByName(t *testing.T) {
-	for _, name := range []string{"root", "0"} {
-		if id, home, err := able().user(name); id != (identity{0, 0}) || home == "" || err != nil {
-			t.Errorf("%s: %v, %q, %v; want 0:0 and a home directory", name, id, home, err)
+	nobody, err := user.Lookup("nobody")
+	if err != nil {
+		t.Skip(err)
+	}
+	want := nobody.Uid + ":" + nobody.Gid
+	for _, name := range []string{"nobody", nobody.Uid} {
+		if id, home, err := able().user(name); fmt.Sprintf("%d:%d", id.UID, id.GID) != want || home != nobody.HomeDir || err != nil {
+			t.Errorf("%s: %v, %q, %v; want %s and %s", name, id, home, err, want, nobody.HomeDir)
 		}
 	}
-	if id, home, err := able().user("0:7"); id != (identity{0, 7}) || home == "" || err != nil {
-		t.Errorf("0:7: %v, %q, %v", id, home, err)
+	if id, home, err := able().user(nobody.Uid + ":7"); fmt.Sprintf("%d:%d", id.UID, id.GID) != nobody.Uid+":7" || home != nobody.HomeDir || err != nil {
+		t.Errorf("nobody in another group: %v, %q, %v", id, home, err)
+	}
+	if id, _, err := able().user("3999999999:0"); id != (identity{3999999999, 0}) || err != nil {
+		t.Errorf("root's group: %v, %v", id, err)
 	}
 	if id, home, err := able().user("3999999999:8"); id != (identity{3999999999, 8}) || home != "" || err != nil {
 		t.Errorf("a user that the system does not know: %v, %q, %v", id, home, err)
@@ -101,6 +111,8 @@ func TestPrepareRefuses(t *testing.T) {
 	}{
 		{Spec{User: "nobody"}, Own{}, func(m *machine) { m.uid = 5 }, []string{"user: ", "only a daemon that is root", "leave user out"}},
 		{Spec{User: "1:1"}, Own{}, func(m *machine) { m.may &^= 1<<unix.CAP_KILL | 1<<unix.CAP_SETUID }, []string{"user: ", "KILL, SETUID: add them"}},
+		{Spec{User: "root"}, Own{}, nil, []string{"user: ", "is root", "leave user out"}},
+		{Spec{User: "0:5"}, Own{}, nil, []string{"user: ", "is root"}},
 		{Spec{User: "no-such-user"}, Own{}, nil, []string{"user: ", `"no-such-user"`, "UID:GID"}},
 		{Spec{User: "3999999999"}, Own{}, nil, []string{"user: ", "3999999999", "UID:GID"}},
 		{Spec{User: "nobody:nogroup"}, Own{}, nil, []string{"user: ", `"nobody"`}},
@@ -115,7 +127,6 @@ func TestPrepareRefuses(t *testing.T) {
 		{Spec{Limits: Limits{Processes: -1}}, Own{}, nil, []string{"limits.processes: "}},
 		{Spec{Limits: Limits{CPU: 500}}, Own{}, nil, []string{"limits.cpu: ", "no cgroup v2 for tests", "leave limits.cpu out"}},
 		{Spec{Limits: Limits{Processes: 5}}, Own{}, nil, []string{"limits.processes: ", "no cgroup v2 for tests", "a user of its own"}},
-		{Spec{User: "0:5", Limits: Limits{Processes: 5}}, Own{}, nil, []string{"limits.processes: "}}, // the kernel bounds nothing for root
 
 		{sandbox, Own{}, func(m *machine) { m.seccomp = func() error { return errors.New("no seccomp here") } }, []string{"sandbox: ", "no seccomp here"}},
 		{sandbox, Own{}, abi(0, unix.ENOSYS), []string{"sandbox: ", "no landlock", "6.2"}},

@@ -10,8 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// user finds who is meant. The home directory is empty if the system knows none.
+// user finds who is meant: anybody but root, and in root's group only if that was asked for. The home directory is empty
+// if the system knows none.
 func (m machine) user(s string) (identity, string, error) {
+	id, home, err := m.anyUser(s)
+	switch {
+	case err != nil:
+		return identity{}, "", err
+	case id.UID == 0:
+		return identity{}, "", fmt.Errorf("%q is root: leave user out, or name another", s)
+	case id.GID == 0 && !strings.Contains(s, ":"):
+		return identity{}, "", fmt.Errorf("%q is in root's group, which some of root's files are open to: write %d:GID with another group, or %d:0 if that is meant", s, id.UID, id.UID)
+	}
+	return id, home, nil
+}
+
+func (m machine) anyUser(s string) (identity, string, error) {
 	var none identity
 	if m.uid != 0 {
 		return none, "", errors.New("cannot be enforced here: only a daemon that is root can run a handler as another user; run it as root, or leave user out")
