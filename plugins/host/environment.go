@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -18,9 +17,12 @@ func (r *runner) environment() []string {
 	if _, _, ok := r.confinement.Owner(); ok {
 		home = r.confinement.Home()
 	}
+	if info, err := os.Stat(home); err != nil || !info.IsDir() {
+		home = r.tempDir
+	}
 	var env variables
 	env.set("PATH", os.Getenv("PATH"))
-	env.set("HOME", cmp.Or(home, r.tempDir))
+	env.set("HOME", home)
 	env.set("TMPDIR", r.tempDir)
 	env.add(r.spec.Env)
 	env.add(r.cmdEnv)

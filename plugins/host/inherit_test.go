@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,7 +74,11 @@ func TestEndings(t *testing.T) {
 // The process's variables and open files are those that it is to have, and none of the daemon's.
 func TestInheritance(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
-	t.Setenv("HOME", "/home\xffless") // the system's strings are any bytes
+	home := filepath.Join(t.TempDir(), "home\xffless") // the system's strings are any bytes
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +124,7 @@ func TestInheritance(t *testing.T) {
 				vars = append(vars, name+"="+value)
 			}
 			want := []string{
-				"PATH=/bin", "HOME=/home\xffless", "TMPDIR=…", "B=2", "INFORMD_LOG_LEVEL=error", "EMPTY=", "PLUGIN_CLIENT_CERT=mine",
+				"PATH=/bin", "HOME=" + home, "TMPDIR=…", "B=2", "INFORMD_LOG_LEVEL=error", "EMPTY=", "PLUGIN_CLIENT_CERT=mine",
 				"INFORMD_HANDLER_COOKIE=…", "PLUGIN_MIN_PORT=…", "PLUGIN_MAX_PORT=…", "PLUGIN_PROTOCOL_VERSIONS=…", "PLUGIN_UNIX_SOCKET_DIR=…",
 			}
 			if diff := cmp.Diff(want, vars); diff != "" {
@@ -142,6 +147,42 @@ func TestInheritance(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A home that is not there is no home.
+func TestNoHome(t *testing.T) {
+	t.Setenv("HOME", filepath.Join(t.TempDir(), "nowhere"))
+	script := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n[ \"$HOME\" = \"$TMPDIR\" ] && exit 42\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := try(t, host.Spec{Name: "h", Path: script}, host.Options{}); err == nil || !strings.Contains(err.Error(), "status 42") {
+		t.Errorf("got %v", err)
+	}
+	if os.Getuid() != 0 {
+		return
+	}
+	// On most systems nobody's home is /nonexistent, and is.
+	if nobody, err := user.Lookup("nobody"); err != nil || dirExists(nobody.HomeDir) {
+		t.Logf("nobody has a home: %+v, %v", nobody, err)
+		return
+	}
+	dir := shortDir(t)
+	temp := filepath.Join(dir, "temp")
+	path := filepath.Join(dir, "script")
+	content, err := os.ReadFile(script)
+	if err := errors.Join(err, os.Chmod(dir, 0o711), os.Mkdir(temp, 0o711), os.WriteFile(path, content, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	s := host.Spec{Name: "h", Path: path, Confine: confine.Spec{User: "nobody"}}
+	if _, err := host.Try(t.Context(), s, host.Options{RunDir: dir, TempDir: temp}); err == nil || !strings.Contains(err.Error(), "status 42") {
+		t.Errorf("nobody: %v", err)
+	}
+}
+
+func dirExists(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // The temporary directory is the process's alone, and goes with it, whatever is in it; nothing outside does.
