@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/informd/informd/plugins/host/confine"
 )
 
 func TestMain(m *testing.M) {
@@ -45,7 +48,14 @@ func TestScript(t *testing.T) {
 			"longest": longestLine,
 		},
 		Condition: func(name string) (bool, error) {
-			return name == "root" && os.Getuid() == 0, nil
+			switch name {
+			case "root":
+				return os.Getuid() == 0, nil
+			case "sandbox": // what this machine can enforce
+				_, err := confine.Prepare(confine.Spec{Sandbox: true}, "test", confine.Own{})
+				return err == nil, nil
+			}
+			return false, fmt.Errorf("no such condition: %s", name)
 		},
 	})
 }

@@ -51,7 +51,8 @@ func (*Handler) Describe() handler.Description {
 	return handler.Description{Name: "exec", ConfigSchema: json.RawMessage(schema)}
 }
 
-// Configure implements handler.Configurer. It refuses a command that is not there or not executable.
+// Configure implements handler.Configurer. It refuses a command that is not there, not executable, or closed to
+// the sandbox that it runs in.
 func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	var command []string
 	if err := strict.Decode(config, strict.Fields{"command": &command}); err != nil {
@@ -113,7 +114,7 @@ func find(name string) (string, error) {
 	}
 	switch {
 	case err == nil:
-		return path, nil
+		return path, openable(path)
 	case errors.Is(err, exec.ErrDot):
 		return "", fmt.Errorf("command[0]: %q is in the working directory: write ./%s", name, name)
 	case errors.Is(err, exec.ErrNotFound) && os.Getenv("PATH") == "":
@@ -126,6 +127,23 @@ func find(name string) (string, error) {
 		return "", fmt.Errorf("command[0]: %q is not executable", name)
 	}
 	return "", fmt.Errorf("command[0]: %w", err)
+}
+
+// openable tells of an executable that a sandbox keeps from being opened, and thereby from being executed, although its
+// mode allows it. What may be executed and not be read by its mode is taken for executable.
+func openable(path string) error {
+	const read = 0x4 // R_OK of access(2), which knows nothing of sandboxes
+	if syscall.Access(path, read) != nil {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("command[0]: %q is closed to the handler's sandbox: name it, or its folder, in files.read", path)
+	}
+	if err != nil {
+		return fmt.Errorf("command[0]: %w", err)
+	}
+	return file.Close()
 }
 
 // Handle runs the command for ev.

@@ -79,7 +79,7 @@ func isAt(file *os.File, path string) bool {
 	return err == nil && os.SameFile(here, there)
 }
 
-// checkPath tells whether open would succeed, without creating the file.
+// checkPath tells whether open would succeed. It leaves no file that was not there.
 func checkPath(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,11 +108,23 @@ func checkFolder(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("path: %s is not a folder", dir)
 	}
-	const writeAndEnter = 0x2 | 0x1 // W_OK | X_OK of access(2)
-	if err := syscall.Access(dir, writeAndEnter); err != nil {
-		return fmt.Errorf("path: no file can be created in %s: %w", dir, err)
+	// Access(2) knows nothing of sandboxes.
+	file, err := os.CreateTemp(dir, ".informd-*")
+	if err == nil {
+		err = errors.Join(file.Close(), os.Remove(file.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("path: no file can be created in %s: %w", dir, cause(err))
 	}
 	return nil
+}
+
+// cause leaves out operation and path, which the message around it names.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
 }
 
 // checkKind lets files and character devices (/dev/null) pass. A pipe or socket at a path could hang its opening, and
