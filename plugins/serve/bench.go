@@ -77,8 +77,8 @@ func newBench(h handler.Handler, limit time.Duration, concurrency int, out io.Wr
 	}
 }
 
-// deliverAll delivers events until there are no more, or ctx ends. An error is one of the input; what came before it is
-// delivered.
+// deliverAll delivers events until there are no more, or ctx ends: then some were not done, for all that is known. An error
+// is one of the input; what came before it is delivered.
 func (b *bench) deliverAll(ctx context.Context, in *events) error {
 	type next struct {
 		event handler.Event
@@ -110,6 +110,8 @@ func (b *bench) deliverAll(ctx context.Context, in *events) error {
 			}
 			b.deliver(ctx, &trial{event: n.event, line: n.line})
 		case <-ctx.Done():
+			slog.Warn("interrupted before the end of the events")
+			b.fail()
 			return nil
 		}
 	}
@@ -126,6 +128,7 @@ func (b *bench) deliver(ctx context.Context, t *trial) {
 	select {
 	case b.room <- struct{}{}:
 	case <-ctx.Done():
+		b.fail()
 		return
 	}
 	t.began, t.told, t.returned = time.Now(), make(chan struct{}), make(chan struct{})
@@ -239,6 +242,13 @@ func (b *bench) tell(t *trial, actions []handler.Action, a *handlerpb.Answer) {
 		b.failed = true
 		slog.Error("the answer could not be written", "id", ev.ID, "error", err)
 	}
+}
+
+// fail notes that some event was not done.
+func (b *bench) fail() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed = true
 }
 
 // objectName names an event's object, for people.

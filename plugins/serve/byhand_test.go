@@ -163,8 +163,20 @@ func TestByHandStatus(t *testing.T) {
 	}
 }
 
-// An interrupt ends what is being handled, drains, and does not wait for more input.
+// An interrupt ends what is being handled, drains, and does not wait for more input. Events that were not read are not
+// done, whatever became of the others.
 func TestByHandInterrupt(t *testing.T) {
+	t.Run("while an event is being handled", func(t *testing.T) {
+		interruptByHand(t, `{"event":"added","name":"wait"} {"event":"added","name":"a"} `, `"object":"wait","result":"retry","reason":"context canceled"`)
+	})
+	t.Run("before the end of the events", func(t *testing.T) {
+		interruptByHand(t, `{"event":"added","name":"a"} `, "")
+	})
+}
+
+// interruptByHand interrupts a handler that has events, a among them and no end, once a is done; then follows one more answer
+// if some is wanted.
+func interruptByHand(t *testing.T, events, want string) {
 	c := byHandProcess(t, "")
 	c.Stdin = nil
 	stdin, err := c.StdinPipe()
@@ -181,7 +193,7 @@ func TestByHandInterrupt(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Process.Kill() }()
-	if _, err := io.WriteString(stdin, `{"event":"added","name":"wait"} {"event":"added","name":"a"} `); err != nil {
+	if _, err := io.WriteString(stdin, events); err != nil {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(stdout)
@@ -194,7 +206,9 @@ func TestByHandInterrupt(t *testing.T) {
 	if err := c.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	says(`"object":"wait","result":"retry","reason":"context canceled"`)
+	if want != "" {
+		says(want)
+	}
 	if lines.Scan() {
 		t.Errorf("more: %s", lines.Text())
 	}
