@@ -110,7 +110,7 @@ func hostStatus(name string, s host.Status) control.Handler {
 	out := control.Handler{
 		Name: name, State: string(s.State), Reason: cmp.Or(s.Reason, s.Problem), Since: s.Since, Restarts: s.Restarts, PID: s.PID,
 		Program: strings.TrimSpace(s.Handler.Name + " " + s.Handler.Version), Confined: s.Confined,
-		Failures: s.Failures, LastLog: s.LastLog,
+		Failures: s.Failures, LastLog: s.LastLog, Reloading: s.Reloading,
 	}
 	if s.State == host.BackingOff || s.State == host.Refused {
 		out.Next = s.Next

@@ -268,8 +268,8 @@ func TestHostStatus(t *testing.T) {
 		status host.Status
 		want   control.Handler
 	}{
-		{host.Status{State: host.Running, PID: 1, Problem: "no disk", Next: next, Handler: host.Description{Name: "page", Version: "v2"}, Confined: "user 1:1"},
-			control.Handler{State: "running", PID: 1, Reason: "no disk", Program: "page v2", Confined: "user 1:1"}},
+		{host.Status{State: host.Running, PID: 1, Problem: "no disk", Next: next, Handler: host.Description{Name: "page", Version: "v2"}, Confined: "user 1:1", Reloading: next},
+			control.Handler{State: "running", PID: 1, Reason: "no disk", Program: "page v2", Confined: "user 1:1", Reloading: next}},
 		{host.Status{State: host.BackingOff, Reason: "it exited", Next: next, Failures: 3, Restarts: 4, LastLog: []string{"no"}},
 			control.Handler{State: "backing off", Reason: "it exited", Next: next, Failures: 3, Restarts: 4, LastLog: []string{"no"}}},
 		{host.Status{State: host.Refused, Reason: "no", Next: next}, control.Handler{State: "refused", Reason: "no", Next: next}},

@@ -117,7 +117,7 @@ func (p *pretence) Status() control.Status {
 			{Name: "pager", State: "backing off", Reason: "it exited with status 2", Since: old, Restarts: 12, Failures: 7, Next: old,
 				LastLog: []string{"panic: no\x1b[2J pager", "", "goroutine 1 [running]:", "\tmain.main()"}},
 			{Name: "vault", State: "refused", Reason: "config: no address", Since: old},
-			{Name: "wedge", State: "wedged", Reason: "no answer to a health check within 5s", Since: old, PID: 4713, InFlight: 1},
+			{Name: "wedge", State: "wedged", Reason: "no answer to a health check within 5s", Since: old, PID: 4713, InFlight: 1, Failures: 1, LastLog: []string{"no such host"}, Reloading: old},
 		},
 		Store: &control.Store{Directory: "/var/lib/informd", SizeBytes: 12_910_592, Unwritten: 3, UnwrittenBytes: 9001, Trouble: "no space left on device"},
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,9 @@ type reloader struct {
 	process   func(name string) (reloadable, bool) // those that there are
 	dryRun    bool
 	log       *slog.Logger
+
+	mu    sync.Mutex
+	turns map[string]chan struct{} // by the name of a handler that runs; holds a token while it is being reloaded
 }
 
 // reloadable is a handler's process, whichever that is.
@@ -30,9 +34,19 @@ type reloadable interface {
 	Status() host.Status
 }
 
-// reload reads the manifests and has a process of theirs take the place of the handler's. An error changes nothing.
+// reload reads the manifests and has a process of theirs take the place of the handler's. An error changes nothing. Of
+// several at once for one handler each reads them when it is its turn, so that the last one has the newest.
 func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, error) {
 	before, running := handlerNamed(r.started, name)
+	if running {
+		turn := r.turn(name)
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-ctx.Done():
+			return control.Reloaded{}, r.failed(name, errCalledOff)
+		}
+	}
 	cfg, _, err := loadPlan(r.manifests)
 	if err != nil {
 		return control.Reloaded{}, mistaken(err)
@@ -57,15 +71,34 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	}
 	if err := process.Reload(ctx, spec); err != nil {
 		if ctx.Err() != nil {
-			err = errors.New("called off: the command that asked for it has ended")
+			err = errCalledOff
 		}
-		r.log.Warn("handler was not reloaded and goes on as it was", "handler", name, "error", err)
-		return control.Reloaded{}, refuse("handler %s was not reloaded and goes on as it was: %v", name, err)
+		return control.Reloaded{}, r.failed(name, err)
 	}
 	pid := process.Status().PID
 	r.log.Info("handler reloaded", "handler", name, "pid", pid)
 	return control.Reloaded{PID: pid, Notes: notes(before, now)}, nil
 }
+
+// failed says that nothing came of a reload, in the log as well.
+func (r *reloader) failed(name string, why error) error {
+	r.log.Warn("handler was not reloaded and goes on as it was", "handler", name, "error", why)
+	return refuse("handler %s was not reloaded and goes on as it was: %v", name, why)
+}
+
+func (r *reloader) turn(name string) chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.turns == nil {
+		r.turns = make(map[string]chan struct{})
+	}
+	if r.turns[name] == nil {
+		r.turns[name] = make(chan struct{}, 1)
+	}
+	return r.turns[name]
+}
+
+var errCalledOff = errors.New("called off: the command that asked for it has ended")
 
 // notes say what a reload did not take up, and what it found missing.
 func notes(before, now config.Handler) (notes []string) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,10 +22,14 @@ import (
 type process struct {
 	specs []host.Spec
 	err   error
+	under func() // what happens while it is being reloaded; may be nil
 }
 
 func (p *process) Reload(_ context.Context, spec host.Spec) error {
 	p.specs = append(p.specs, spec)
+	if p.under != nil {
+		p.under()
+	}
 	return p.err
 }
 
@@ -190,4 +195,35 @@ func TestReloadCalledOff(t *testing.T) {
 	if _, err := r.reload(ctx, "oncall"); err == nil || !strings.Contains(log.String(), "called off: the command that asked for it has ended") {
 		t.Errorf("%v, and the log says %s", err, log.String())
 	}
+}
+
+// Of two reloads at once the second takes up what the manifests say when the first has ended, and does not wait for ever.
+func TestReloadsAtOnce(t *testing.T) {
+	r, p, write := reloading(t)
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		p.under = func() { <-goOn }
+		var errs [2]error
+		go func() { _, errs[0] = r.reload(t.Context(), "oncall") }()
+		synctest.Wait()
+		go func() { _, errs[1] = r.reload(t.Context(), "oncall") }()
+		ctx, cancel := context.WithCancel(t.Context())
+		var given error
+		go func() { _, given = r.reload(ctx, "oncall") }()
+		synctest.Wait()
+		if len(p.specs) != 1 {
+			t.Fatalf("%d reloads under way", len(p.specs))
+		}
+		cancel()
+		synctest.Wait()
+		if given == nil || !strings.Contains(given.Error(), "called off") {
+			t.Errorf("one whose command has ended: %v", given)
+		}
+		write(strings.Replace(reloadable1, `"1"`, `"2"`, 1))
+		close(goOn)
+		synctest.Wait()
+		if errs[0] != nil || errs[1] != nil || len(p.specs) != 2 || p.specs[1].Args[0] != "2" {
+			t.Errorf("%v, %+v", errs, p.specs)
+		}
+	})
 }

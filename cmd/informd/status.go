@@ -121,24 +121,29 @@ func writeHandlers(w io.Writer, handlers []control.Handler, now time.Time) error
 	return nil
 }
 
-// handlerDetails are what is too long for a table: of a handler in trouble what it said last and when it is tried again; what
-// one is confined to.
+// handlerDetails are what is too long for a table: that a handler is being reloaded; of one in trouble what it said last and
+// when it is tried again; what one is confined to.
 func handlerDetails(h control.Handler, now time.Time) (lines []string) {
-	if h.State != string(host.Running) && (h.Failures > 0 || !h.Next.IsZero()) {
-		line := printable(h.Name) + ": it failed"
-		if !h.Next.IsZero() {
-			line = printable(h.Name) + ": tried again " + until(now, h.Next)
-		}
-		if len(h.LastLog) > 0 {
-			line += "; its last lines on standard error:"
-		}
-		lines = append(lines, line)
-		for _, said := range h.LastLog {
-			lines = append(lines, visible("    "+said))
-		}
+	name := printable(h.Name)
+	if !h.Reloading.IsZero() {
+		lines = append(lines, fmt.Sprintf("%s: being reloaded, for %s", name, age(now, h.Reloading)))
+	}
+	words := h.LastLog
+	switch {
+	case !h.Next.IsZero() && len(words) > 0:
+		lines = append(lines, name+": tried again "+until(now, h.Next)+"; its last lines on standard error:")
+	case !h.Next.IsZero():
+		lines = append(lines, name+": tried again "+until(now, h.Next))
+	case h.State != string(host.Running) && h.Failures > 0 && len(words) > 0: // another process is there by now
+		lines = append(lines, name+": last lines on standard error of the last process that failed:")
+	default:
+		words = nil
+	}
+	for _, said := range words {
+		lines = append(lines, visible("    "+said))
 	}
 	if h.Confined != "" {
-		lines = append(lines, fmt.Sprintf("%s: confined to %s", printable(h.Name), printable(h.Confined)))
+		lines = append(lines, fmt.Sprintf("%s: confined to %s", name, printable(h.Confined)))
 	}
 	return lines
 }

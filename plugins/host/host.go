@@ -51,20 +51,21 @@ func States() []State {
 
 // Status is what there is to say of a handler at one moment.
 type Status struct {
-	State    State
-	Reason   string      // why it is wedged, backing off or refused, for the operator
-	Since    time.Time   // when it came to be in this state
-	Next     time.Time   // when it is launched again, if it is backing off or refused
-	Problem  string      // what a running handler says of its health; empty if it is well
-	Handler  Description // of the last process that described itself
-	Confined string      // what the last process that was launched is confined to; empty for nothing
-	PID      int         // of the process; 0 if none is running
-	Restarts int         // launches after the first, those by Reload included
-	Failures int         // that count towards the pause before the next launch; see Options.BackoffDecay
-	LastLog  []string    // the last lines on standard error of the last process that failed, the oldest first; at most 10 of 200 bytes
-	Waiting  int         // events that wait for room or for a process
-	InFlight int         // events that are with the process
-	Counts   Counts
+	State     State
+	Reason    string      // why it is wedged, backing off or refused, for the operator
+	Since     time.Time   // when it came to be in this state
+	Next      time.Time   // when it is launched again, if it is backing off or refused
+	Problem   string      // what a running handler says of its health; empty if it is well
+	Handler   Description // of the last process that described itself
+	Confined  string      // what the last process that was launched is confined to; empty for nothing
+	PID       int         // of the process; 0 if none is running
+	Reloading time.Time   // since when a Reload is under way; zero if none is
+	Restarts  int         // launches after the first, those by Reload included
+	Failures  int         // that count towards the pause before the next launch; see Options.BackoffDecay
+	LastLog   []string    // the last lines on standard error of the last process that failed, the oldest first; at most 10 of 200 bytes
+	Waiting   int         // events that wait for room or for a process
+	InFlight  int         // events that are with the process
+	Counts    Counts
 }
 
 // New makes a Host; Run starts it. A spec that cannot work shows in Status once it runs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // takeover is a process that is to take the place of the present one.
@@ -45,6 +46,8 @@ func (h *Host) Reload(ctx context.Context, spec Spec) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	h.set(func(s *Status) { s.Reloading = time.Now() })
+	defer h.set(func(s *Status) { s.Reloading = time.Time{} })
 	h.mu.Lock()
 	spec.Name, spec.Concurrency, spec.Timeout = h.spec.Name, h.spec.Concurrency, h.spec.Timeout
 	h.mu.Unlock()

@@ -351,3 +351,28 @@ func TestWedged(t *testing.T) {
 		}
 	}
 }
+
+// That a reload is under way can be seen, for as long as it is.
+func TestReloadShows(t *testing.T) {
+	h := start(t, spec("echo"), host.Options{StartTimeout: time.Minute})
+	ready(t, h)
+	if s := h.Status(); !s.Reloading.IsZero() {
+		t.Errorf("before it: %v", s.Reloading)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	began := time.Now()
+	go func() { done <- h.Reload(ctx, spec("silent")) }()
+	waitFor(t, "the reload", func() bool { return !h.Status().Reloading.Before(began) })
+	if s := h.Status(); s.State != host.Running || s.PID == 0 {
+		t.Errorf("meanwhile: %+v", s)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if s := h.Status(); !s.Reloading.IsZero() {
+		t.Errorf("after it: %v", s.Reloading)
+	}
+}

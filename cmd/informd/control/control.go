@@ -90,18 +90,19 @@ type Rule struct {
 
 // Handler is how a handler stands.
 type Handler struct {
-	Name     string    `json:"name"`
-	State    string    `json:"state"`
-	Reason   string    `json:"reason,omitempty"` // of that state; of one that is running, what it says of its health
-	Since    time.Time `json:"since,omitzero"`   // when it came to be in it
-	Restarts int       `json:"restarts"`
-	InFlight int       `json:"inFlight"`
-	PID      int       `json:"pid,omitempty"`
-	Program  string    `json:"program,omitempty"`  // what it calls itself, and its version
-	Confined string    `json:"confined,omitempty"` // what is enforced, and by what
-	Failures int       `json:"failures"`           // that it has not made good for by running
-	Next     time.Time `json:"next,omitzero"`      // when it is launched again
-	LastLog  []string  `json:"lastLog,omitempty"`  // last lines of standard error of the last process that failed
+	Name      string    `json:"name"`
+	State     string    `json:"state"`
+	Reason    string    `json:"reason,omitempty"` // of that state; of one that is running, what it says of its health
+	Since     time.Time `json:"since,omitzero"`   // when it came to be in it
+	Restarts  int       `json:"restarts"`
+	InFlight  int       `json:"inFlight"`
+	PID       int       `json:"pid,omitempty"`
+	Program   string    `json:"program,omitempty"`  // what it calls itself, and its version
+	Confined  string    `json:"confined,omitempty"` // what is enforced, and by what
+	Failures  int       `json:"failures"`           // that it has not made good for by running
+	Next      time.Time `json:"next,omitzero"`      // when it is launched again
+	Reloading time.Time `json:"reloading,omitzero"` // since when a reload is under way
+	LastLog   []string  `json:"lastLog,omitempty"`  // last lines of standard error of the last process that failed
 }
 
 // Reloaded is what came of a reload.
