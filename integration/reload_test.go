@@ -147,6 +147,10 @@ func TestReloadThatFails(t *testing.T) {
 	if code, _, stderr := s.reload("steady"); code != 0 {
 		t.Errorf("a version that is well: exit code %d\n%s", code, stderr)
 	}
+	s.poll("the new version to be told of something", func() bool {
+		entries := s.ledger()
+		return entries[len(entries)-1].player == "v5"
+	})
 	s.rest()
 	last := "v0"
 	for _, e := range s.wantSteady() {
