@@ -46,6 +46,8 @@ type HealthChecker interface {
 
 // Drainer is implemented by handlers that hold something back (a buffer, a connection). Drain is called after the last
 // event was answered and before the process ends.
+// It is not called when the process or informd itself is killed: do not answer events as done that only a drain would
+// keep.
 type Drainer interface {
 	Drain(ctx context.Context) error
 }
