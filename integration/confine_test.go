@@ -52,6 +52,9 @@ func TestConfinedHandlers(t *testing.T) {
 	}
 	if os.Getuid() == 0 {
 		probes["nobody"] = probe{"user: nobody", network}
+		for _, name := range []string{"ports", "network"} { // which root is refused without a user
+			probes[name] = probe{probes[name].spec + ", user: nobody", probes[name].reaches}
+		}
 		probes["nobody-boxed"] = probe{"user: nobody, sandbox: true, files: {read: [./given], write: [./results]}", nil}
 	} else {
 		free := probes["free"]

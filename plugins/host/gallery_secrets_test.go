@@ -110,10 +110,7 @@ func TestSecrets(t *testing.T) {
 		{"to a sandbox", confine.Spec{Sandbox: true}, nothing},
 		{"to another user", confine.Spec{User: rogueUser}, func(_ string, asUser bool) bool { return asUser }},
 		{"to both", confine.Spec{Sandbox: true, User: rogueUser}, nothing},
-		// Landlock knows no sockets that are files: where connections may be made at all, the file's mode is all there is.
-		{"to a sandbox with ports", confine.Spec{Sandbox: true, Network: confine.Network{Ports: []uint16{1}}}, func(probe string, _ bool) bool {
-			return probe == "socket"
-		}},
+		{"to both, with ports", confine.Spec{Sandbox: true, User: rogueUser, Network: confine.Network{Ports: []uint16{1}}}, nothing},
 		{"to both, with the network", confine.Spec{Sandbox: true, User: rogueUser, Network: confine.Network{All: true}}, func(probe string, _ bool) bool {
 			return probe == "network"
 		}},

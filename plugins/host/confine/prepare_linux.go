@@ -49,7 +49,11 @@ func (m machine) prepare(s Spec, name string, own Own) (*Confinement, error) {
 	c.order.Rlimits, c.group = enforced.rlimits, enforced.group
 	says = append(says, enforced.says()...)
 	if s.Sandbox {
-		says = append(says, fmt.Sprintf("sandbox by landlock %d and seccomp", c.order.Sandbox.ABI))
+		said := fmt.Sprintf("sandbox by landlock %d and seccomp", c.order.Sandbox.ABI)
+		if connects(s.Network) {
+			said += ", but for unix sockets that its user may connect to"
+		}
+		says = append(says, said)
 	}
 	c.text = strings.Join(says, "; ")
 	return c, nil
@@ -62,6 +66,9 @@ const (
 	abiIoctl    = 5 // 6.10: ioctl on devices
 	abiScopes   = 6 // 6.12: abstract sockets and signals
 )
+
+// connects tells whether anything can be connected to at all.
+func connects(n Network) bool { return n.All || len(n.Ports) > 0 }
 
 func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	refuse := func(what, format string, args ...any) (*sandboxPlan, error) {
@@ -82,6 +89,10 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 		return refuse("sandbox", "the kernel has landlock %d, which lets files be truncated that may not be written: it takes landlock %d, Linux 6.2", abi, abiTruncate)
 	case !s.Network.All && len(s.Network.Ports) > 0 && abi < abiTCP:
 		return refuse("network", "the kernel has landlock %d, ports take landlock %d, Linux 6.7: choose none or all", abi, abiTCP)
+	}
+	if connects(s.Network) && m.uid == 0 && s.User == "" {
+		return refuse("network", "root may connect to every unix socket, among them some that lead out of a sandbox (Docker's, D-Bus), and the kernel "+
+			"lets a sandbox be kept from all connections, or from none of those: give the handler a user, or choose network: none")
 	}
 	var missing []*Error
 	for _, list := range []struct {

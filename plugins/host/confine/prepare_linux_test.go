@@ -66,7 +66,8 @@ func TestPrepare(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("order after its travel (-want +got):\n%s", diff)
 	}
-	if got, want := c.String(), "user 4:5; files, memory (of each process, shared memory not counted) by rlimit; sandbox by landlock 7 and seccomp"; got != want {
+	if got, want := c.String(), "user 4:5; files, memory (of each process, shared memory not counted) by rlimit; "+
+		"sandbox by landlock 7 and seccomp, but for unix sockets that its user may connect to"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 	if uid, gid, ok := c.Owner(); uid != 4 || gid != 5 || !ok {
@@ -134,6 +135,8 @@ func TestPrepareRefuses(t *testing.T) {
 		{sandbox, Own{}, abi(0, unix.EPERM), []string{"sandbox: ", "not permitted"}},
 		{sandbox, Own{}, abi(2, nil), []string{"sandbox: ", "landlock 2", "6.2"}},
 		{Spec{Sandbox: true, Network: Network{Ports: []uint16{1}}}, Own{}, abi(3, nil), []string{"network: ", "landlock 3", "6.7"}},
+		{Spec{Sandbox: true, Network: Network{All: true}}, Own{}, nil, []string{"network: ", "give the handler a user"}},
+		{Spec{Sandbox: true, Network: Network{Ports: []uint16{1}}}, Own{}, nil, []string{"network: ", "give the handler a user"}},
 		{Spec{Sandbox: true, Read: []string{missing}}, Own{}, nil, []string{"files.read: ", missing, "does not exist"}},
 		{Spec{Sandbox: true, Write: []string{missing}}, Own{}, nil, []string{"files.write: ", missing, "does not exist"}},
 		{Spec{Sandbox: true, Read: []string{missing + "1", "/", missing + "2"}, Write: []string{missing + "3"}}, Own{}, nil,
