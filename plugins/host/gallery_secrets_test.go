@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -52,6 +53,7 @@ func TestSecrets(t *testing.T) {
 	}
 	defer func() { _ = open.Close() }()
 
+	n := newNeighbour(t)
 	sockets := shortDir(t)
 	s := spec("echo")
 	s.Name = "neighbour"
@@ -120,9 +122,14 @@ func TestSecrets(t *testing.T) {
 			if os.Geteuid() != 0 && (!confined || c.confine.User != "") {
 				t.Skip("without confinement only root sees everything, and only root can run a handler as another user")
 			}
+			mark := "ROGUE=" + strconv.Itoa(os.Getpid()) + "/" + t.Name()
+			before := takeStock()
+			t.Cleanup(func() { before.checkNow(t, mark) }) // once the host has ended
+			stream := n.traffic(t)
+			t.Cleanup(func() { stream.end(t) })
 			s := spec("probe")
 			s.Path, s.Dir = publicBinary(t), publicDir(t)
-			s.Confine = c.confine
+			s.Confine, s.Env = c.confine, append(s.Env, mark)
 			h := start(t, s, host.Options{RunDir: publicDir(t), TempDir: publicDir(t)})
 			waitFor(t, "its start", func() bool { st := h.Status().State; return st == host.Running || st == host.Refused })
 			if st := h.Status(); st.State == host.Refused && strings.Contains(st.Reason, "landlock") {

@@ -5,6 +5,7 @@ package host_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +16,7 @@ import (
 // A handler's file that is swapped between the check of its digest and its execution is either what was checked, or not
 // executed: however it is swapped, and although a script is read by its interpreter long after.
 func TestSwappedBinary(t *testing.T) {
+	n := newNeighbour(t)
 	const good, evil = "#!/bin/sh\necho good >> \"$RAN\"\n", "#!/bin/sh\necho evil >> \"$RAN\"\n"
 	write := func(path, content string) {
 		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
@@ -58,7 +60,10 @@ func TestSwappedBinary(t *testing.T) {
 			dir := t.TempDir()
 			path, ran := filepath.Join(dir, "handler"), filepath.Join(dir, "ran")
 			write(path, good)
-			s := host.Spec{Name: "swapped", Path: path, SHA256: digestOf(t, path), Env: []string{"RAN=" + ran}}
+			mark := "ROGUE=" + strconv.Itoa(os.Getpid()) + "/" + t.Name()
+			s := host.Spec{Name: "swapped", Path: path, SHA256: digestOf(t, path), Env: []string{"RAN=" + ran, mark}}
+			before := takeStock()
+			stream := n.traffic(t)
 
 			stop := make(chan struct{})
 			var attacker sync.WaitGroup
@@ -85,6 +90,8 @@ func TestSwappedBinary(t *testing.T) {
 			}
 			close(stop)
 			attacker.Wait()
+			stream.end(t)
+			before.checkNow(t, mark)
 			t.Logf("%d tries: %d refused, %d ran", tries, refused, strings.Count(what, "\n"))
 			if strings.Contains(what, "evil") {
 				t.Error("a file ran whose digest nobody allowed")
