@@ -11,7 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// victim is well, and gives in to its vice as long as a file is there. Its arguments are the vice and the file.
+// victim is well, and gives in to its vice as long as a file is there; if the name of an object is in the file, at events of
+// that object only. Its arguments are the vice and the file.
 type victim struct {
 	plain
 	vice, file string
@@ -36,8 +37,9 @@ func (v *victim) tempted() bool {
 	return err == nil
 }
 
-func (v *victim) Handle(ctx context.Context, _ handler.Event) (handler.Answer, error) {
-	if !v.tempted() {
+func (v *victim) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	poison, err := os.ReadFile(v.file)
+	if err != nil || len(poison) > 0 && string(poison) != ev.Name {
 		return handler.Answer{}, nil
 	}
 	switch v.vice {
