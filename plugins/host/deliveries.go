@@ -164,15 +164,34 @@ func (d *deliveries) resume() {
 // although its time was over. It may be why.
 var errEndedWith = errors.New("the process was ended with an earlier attempt, past its time limit")
 
-// fail is detach for a process that failed.
+// fail is detach for a process that failed. What comes next of each object whose event it has let wait is told so: what is
+// with it, by detach; what waits, here; what is still to come, when it does.
 func (d *deliveries) fail(err error) {
+	var ended []outcome
 	d.mu.Lock()
+	stuck := make(map[object]bool, len(d.late))
 	for _, l := range d.late {
+		stuck[l.object] = true
+	}
+	for c := d.sent.head; c != nil; c = c.next {
+		delete(stuck, c.object())
+	}
+	for c := d.waiting.head; c != nil && len(stuck) > 0; {
+		next := c.next
+		if o := c.object(); stuck[o] {
+			delete(stuck, o)
+			d.waiting.remove(c)
+			ended = append(ended, outcome{call: c, err: lost(errEndedWith)})
+		}
+		c = next
+	}
+	for o := range stuck {
 		if len(d.owed) < maxOwed {
-			d.owed[l.object] = true
+			d.owed[o] = true
 		}
 	}
 	d.mu.Unlock()
+	tell(ended)
 	d.detach(err)
 }
 

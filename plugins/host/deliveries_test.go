@@ -216,6 +216,32 @@ func TestEndedWith(t *testing.T) {
 		d.attach(window{events: 9, bytes: 100})
 		d.take(now)
 		d.expire(now.Add(time.Minute))
+		for range 3 {
+			<-results
+		}
+		submit("rule", "slow") // is with the process when it fails
+		d.take(now)
+		submit("rule", "stuck") // waits
+		d.fail(lost(errors.New("it hangs")))
+		for range 2 {
+			if err := <-results; !errors.Is(err, handler.ErrLost) {
+				t.Errorf("what was with the process, or waited: %v", err)
+			}
+		}
+		for _, o := range [][2]string{{"rule", "stuck"}, {"rule", "slow"}} { // have heard
+			submit(o[0], o[1])
+		}
+		submit("other", "stuck")
+		if err := <-results; !errors.Is(err, errEndedWith) {
+			t.Errorf("the next of what was still to hear: %v", err)
+		}
+		if waiting, _, _ := d.stats(); waiting != 2 {
+			t.Errorf("%d of two wait", waiting)
+		}
+		d.attach(window{events: 9, bytes: 100})
+		submit("other", "stuck")
+		d.take(now)
+		d.expire(now.Add(time.Minute))
 		d.detach(lost(errSuperseded)) // no failure of the process
 		submit("other", "stuck")
 		if waiting, _, _ := d.stats(); waiting != 1 {
