@@ -144,16 +144,8 @@ func TestOtherLanguagesConform(t *testing.T) {
 
 // What an author in another language needs most: a retry after a time, a reject, and levels in the log.
 func TestOtherLanguagesAnswer(t *testing.T) {
-	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
-		var log lockedBuffer
-		// Writing to /dev/full fails as writing to a full disk does.
-		full := host.New(host.Spec{Name: "diary", Path: command[0], Args: command[1:], Config: json.RawMessage(`{"file":"/dev/full"}`)},
-			host.Options{RunDir: shortDir(t), Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = full.Run(ctx) }()
-		defer func() { stop(); <-ended }()
-
+	inEachLanguage(t, func(t *testing.T, _ string, command []string) {
+		full, log := runDiary(t, command, "/dev/full") // writing there fails as writing to a full disk does
 		ev := handler.Event{ID: "1", Rule: "r", Event: handler.Added, Attempt: 1, Name: "a", Object: json.RawMessage(`{}`)}
 		_, err := full.Handle(t.Context(), ev)
 		if after, ok := handler.RetryDelay(err); !ok || after != 10*time.Second || errors.Is(err, handler.ErrReject) ||
@@ -168,12 +160,54 @@ func TestOtherLanguagesAnswer(t *testing.T) {
 		if _, err := full.Handle(t.Context(), ev); err == nil || errors.Is(err, handler.ErrReject) {
 			t.Errorf("an error that nobody thought of: got %v", err)
 		}
+		within(t, "an error in the log", func() bool {
+			return strings.Contains(log.String(), "level=ERROR") && strings.Contains(log.String(), `msg="handle failed"`)
+		})
+	})
+}
+
+// They say what is wrong with them.
+func TestOtherLanguagesHealth(t *testing.T) {
+	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
+		path := filepath.Join(dir, "diary")
+		h, _ := runDiary(t, command, path)
+		within(t, "it to be well", func() bool { return h.Status().State == host.Running && h.Status().Problem == "" })
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		within(t, "it to report a problem", func() bool { return h.Status().Problem == "the file was removed" })
+	})
+}
+
+// runDiary runs a diary until the test ends.
+func runDiary(t *testing.T, command []string, path string) (*host.Host, *lockedBuffer) {
+	t.Helper()
+	log := &lockedBuffer{}
+	h := host.New(host.Spec{
+		Name: "diary", Path: command[0], Args: command[1:], Config: json.RawMessage(fmt.Sprintf(`{"file":%q}`, path)),
+	}, host.Options{
+		RunDir: shortDir(t), Logger: slog.New(slog.NewTextHandler(log, nil)), HealthInterval: 50 * time.Millisecond,
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = h.Run(ctx) }()
+	t.Cleanup(func() {
 		stop()
 		<-ended
-		if got := log.String(); !strings.Contains(got, "level=ERROR") || !strings.Contains(got, `msg="handle failed"`) {
-			t.Errorf("the log has no error of its own:\n%s", got)
+		if t.Failed() {
+			t.Log(log.String())
 		}
 	})
+	return h, log
+}
+
+func within(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !met(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
 }
 
 // Killed again and again in the middle of their work, they miss nothing, and keep the order of each object's changes.

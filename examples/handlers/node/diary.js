@@ -2,7 +2,7 @@
 // diary, an informd handler in Node.js: it appends a line of JSON for each change to the file that its config names.
 //
 // It needs @grpc/grpc-js and @grpc/proto-loader, and beside it informd's handler.proto; README.md says how. Yours begins
-// at configure, handle and drain. What is below speaks the protocol, and need not change.
+// at configure, handle, health and drain. What is below speaks the protocol, and need not change.
 'use strict'
 
 const { randomUUID } = require('node:crypto')
@@ -43,12 +43,18 @@ async function handle(event, signal) {
     data: bytes.length > 0 ? parse(bytes.toString()) : null,
   })
   try {
-    await file.appendFile(line + '\n', { signal })
+    signal.throwIfAborted()
+    await file.appendFile(line + '\n')
   } catch (e) { // the disk is full, perhaps
     throw Object.assign(e, { after: 10 })
   }
   log('debug', 'written', { namespace: event.namespace, name: event.name })
   return []
+}
+
+// health tells what is wrong, for the operator, or nothing. It is asked every ten seconds.
+async function health() {
+  return (await file.stat()).nlink === 0 ? 'the file was removed' : ''
 }
 
 // drain lets go of what is held back: no event follows.
@@ -147,7 +153,7 @@ function main() {
       const isObject = typeof fields === 'object' && fields !== null && !Array.isArray(fields)
       return { problems: isObject ? await configure(fields) : [{ message: 'want fields' }] }
     }),
-    health: unary(() => ({})),
+    health: unary(async () => ({ problem: await health() })),
     drain: unary(async () => { await drain(); drained = true; return {} }),
     deliver,
   })

@@ -2,7 +2,7 @@
 """diary, an informd handler in Python: it appends a line of JSON for each change to the file that its config names.
 
 It needs grpcio and protobuf, and beside it handler_pb2.py, made of informd's handler.proto; README.md says how. Yours
-begins at Diary: configure, handle and drain. What is below speaks the protocol, and need not change.
+begins at Diary: configure, handle, health and drain. What is below speaks the protocol, and need not change.
 """
 
 import json
@@ -64,6 +64,10 @@ class Diary:
         log("debug", "written", namespace=event.namespace, name=event.name)
         return []
 
+    def health(self):
+        """Returns what is wrong, for the operator, or nothing. It is asked every ten seconds."""
+        return "the file was removed" if os.fstat(self.file).st_nlink == 0 else ""
+
     def drain(self):
         """Lets go of what is held back: no event follows."""
         os.fsync(self.file)
@@ -95,7 +99,7 @@ class Server:
         return pb.ConfigureResponse(problems=[pb.Problem(path=path, message=text) for path, text in problems])
 
     def health(self, request, context):
-        return pb.HealthResponse()
+        return pb.HealthResponse(problem=self.handler.health())
 
     def drain(self, request, context):
         self.handler.drain()
@@ -107,7 +111,8 @@ class Server:
         threading.Thread(target=self.receive, args=(requests, answers), daemon=True).start()
         while answer := answers.get():
             batch = [answer]
-            while len(batch) < 32 and not answers.empty() and (answer := answers.get()):
+            while len(batch) < 32 and sum(a.ByteSize() for a in batch) < 1 << 20 and not answers.empty() and (
+                    answer := answers.get()):
                 batch.append(answer)
             yield pb.DeliverResponse(answers=batch)
             if not answer:

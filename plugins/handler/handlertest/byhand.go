@@ -30,10 +30,7 @@ type process struct {
 	api    handlerpb.HandlerClient
 }
 
-const (
-	startPatience = 10 * time.Second // as informd's own
-	endPatience   = 20 * time.Second
-)
+const startPatience = 10 * time.Second // as informd's own
 
 // byHand starts the handler, has work done, and ends it.
 func (t *trial) byHand(ctx context.Context, work func(context.Context, *process)) {
@@ -44,7 +41,7 @@ func (t *trial) byHand(ctx context.Context, work func(context.Context, *process)
 		t.fail("start: %v", err)
 		return
 	}
-	defer p.end()
+	defer p.end(t.patience)
 	if err := p.connect(ctx, t.dir); err != nil {
 		t.fail("%v", err)
 		return
@@ -102,12 +99,12 @@ func (p *process) connect(ctx context.Context, dir string) error {
 }
 
 // end asks the process to exit, and kills it with its group.
-func (p *process) end() {
+func (p *process) end(patience time.Duration) {
 	if p.conn != nil {
 		_ = p.conn.Close()
 	}
 	_ = p.stdin.Close()
-	p.ended(endPatience)
+	p.ended(patience)
 }
 
 // ended tells whether the process exits within a time. It is gone then in any case.
@@ -147,8 +144,8 @@ func (t *trial) explains(context.Context) {
 func (t *trial) endsWithHost(ctx context.Context) {
 	t.byHand(ctx, func(_ context.Context, p *process) {
 		_ = p.stdin.Close()
-		if !p.ended(endPatience) {
-			t.fail("it lives on, %v after its standard input ended", endPatience)
+		if !p.ended(t.patience) {
+			t.fail("it lives on, %v after its standard input ended", t.patience)
 		}
 	})
 }

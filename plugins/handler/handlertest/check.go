@@ -80,8 +80,9 @@ var clauses = []clause{
 // suite is what all clauses share.
 type suite struct {
 	Options
-	spec   host.Spec
-	broken bool // it does not start
+	spec     host.Spec
+	patience time.Duration // for a process to end by itself; half as long again to start, be it at the second try
+	broken   bool          // it does not start
 }
 
 func newSuite(o Options) *suite {
@@ -92,7 +93,7 @@ func newSuite(o Options) *suite {
 		o.BadConfig = json.RawMessage(`{"handlertest-unknown-field": 1}`)
 	}
 	o.Timeout = cmp.Or(max(o.Timeout, 0), 10*time.Second)
-	return &suite{Options: o, spec: host.Spec{
+	return &suite{Options: o, patience: 20 * time.Second, spec: host.Spec{
 		Name: "handlertest", Path: o.Command[0], Args: o.Command[1:], Env: o.Env, Dir: o.Dir, Config: o.Config,
 		Concurrency: 16, Timeout: o.Timeout,
 	}}
@@ -180,7 +181,7 @@ func (t *trial) supervise(ctx context.Context, o host.Options, work func(_ *host
 }
 
 func (t *trial) ready(ctx context.Context, h *host.Host) bool {
-	within, cancel := context.WithTimeout(ctx, 30*time.Second)
+	within, cancel := context.WithTimeout(ctx, 3*t.patience/2)
 	defer cancel()
 	err := h.Ready(within)
 	if err != nil {

@@ -46,6 +46,8 @@ func TestClausesFail(t *testing.T) {
 		{"leaves a lock", "bears a second process of itself", "locked"},
 		{"leaves a lock", "comes back after kill -9", "locked"},
 		{"dies of SIGINT", "ignores SIGINT and SIGTERM before its drain", `after the signal "interrupt": 1 of 1 not answered`},
+		{"does not end", "ends when asked", "did not end within 12.5s of its drain"},
+		{"does not end", "ends with its host", "it lives on"},
 	} {
 		t.Run(c.vice+"/"+c.clause, func(t *testing.T) {
 			t.Parallel()
@@ -77,24 +79,6 @@ func rogueWith(t *testing.T, vice string) handlertest.Options {
 	return handlertest.Options{
 		Command: []string{os.Args[0]}, Dir: t.TempDir(),
 		Env: []string{"ROGUE=" + vice, "GORACE=atexit_sleep_ms=0"},
-	}
-}
-
-// These take long: what does not end has its time.
-func TestClausesFailSlowly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a minute of waiting for handlers that do not end")
-	}
-	for _, c := range []struct{ vice, clause string }{
-		{"does not end", "ends when asked"},
-		{"does not end", "ends with its host"},
-	} {
-		t.Run(c.clause, func(t *testing.T) {
-			t.Parallel()
-			if r, found := handlertest.CheckClause(t.Context(), rogueWith(t, c.vice), c.clause); !found || r.Holds() {
-				t.Errorf("%+v", r)
-			}
-		})
 	}
 }
 

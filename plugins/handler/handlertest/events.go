@@ -26,9 +26,21 @@ func configMap(n int) handler.Event {
 	}
 }
 
+// handle has an event handled. An event that finds no process for too long is lost.
+func (t *trial) handle(ctx context.Context, h *host.Host, ev handler.Event) error {
+	limited, cancel := context.WithTimeout(ctx, t.Timeout+t.patience)
+	defer cancel()
+	_, err := h.Handle(limited, ev)
+	if limited.Err() != nil && ctx.Err() == nil {
+		st := h.Status()
+		return fmt.Errorf("%w: it is %s: %s", handler.ErrLost, st.State, st.Reason)
+	}
+	return err
+}
+
 // wantDone has an event handled, and wants it done.
 func (t *trial) wantDone(ctx context.Context, h *host.Host, what string, ev handler.Event) (done bool) {
-	_, err := h.Handle(ctx, ev)
+	err := t.handle(ctx, h, ev)
 	if err != nil {
 		t.fail("%s: not done: %v", what, err)
 	}
@@ -37,7 +49,7 @@ func (t *trial) wantDone(ctx context.Context, h *host.Host, what string, ev hand
 
 // wantAnswer has an event handled, and accepts any answer that the handler gave.
 func (t *trial) wantAnswer(ctx context.Context, h *host.Host, what string, ev handler.Event) {
-	_, err := h.Handle(ctx, ev)
+	err := t.handle(ctx, h, ev)
 	switch {
 	case errors.Is(err, handler.ErrLost):
 		t.fail("%s ended it: %v", what, err)

@@ -28,7 +28,7 @@ func (t *trial) killed(ctx context.Context) {
 	t.supervise(ctx, o, func(h *host.Host, _ context.CancelFunc) {
 		var wg sync.WaitGroup
 		for n := range 16 {
-			wg.Go(func() { _, _ = h.Handle(ctx, t.Event(n)) }) // lost, or answered just before
+			wg.Go(func() { _ = t.handle(ctx, h, t.Event(n)) }) // lost, or answered just before
 		}
 		pid := h.Status().PID
 		if pid > 0 { // else it has gone by itself, which shows below
@@ -37,7 +37,7 @@ func (t *trial) killed(ctx context.Context) {
 		wg.Wait()
 		if !t.await(ctx, func() bool { st := h.Status(); return st.State == host.Running && st.PID != pid }) {
 			st := h.Status()
-			t.fail("30 s after it was killed it is %s, not running again: %s", st.State, st.Reason)
+			t.fail("after it was killed it is %s, not running again: %s", st.State, st.Reason)
 			return
 		}
 		for n := range 16 {
@@ -48,9 +48,9 @@ func (t *trial) killed(ctx context.Context) {
 	})
 }
 
-// await waits up to 30 s.
+// await waits for a process to be started, and tried again perhaps.
 func (t *trial) await(ctx context.Context, met func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*t.patience/2)
 	defer cancel()
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -68,15 +68,15 @@ func (t *trial) await(ctx context.Context, met func() bool) bool {
 // the check waits.
 func (t *trial) ends(ctx context.Context) {
 	o := t.options()
-	o.StopTimeout = time.Minute
+	o.StopTimeout = 3 * t.patience // SIGTERM comes after half of it, SIGKILL after all
+	limit := o.StopTimeout - t.patience/2
 	began := time.Time{}
 	t.supervise(ctx, o, func(h *host.Host, stop context.CancelFunc) {
 		t.wantDone(ctx, h, "an event", t.Event(1))
 		began = time.Now()
 		stop()
 	})
-	// SIGTERM comes after half of StopTimeout, SIGKILL after all of it.
-	if took := time.Since(began); !began.IsZero() && took > 50*time.Second {
-		t.fail("it did not end within 50 s of its drain, by itself or at SIGTERM")
+	if !began.IsZero() && time.Since(began) > limit {
+		t.fail("it did not end within %v of its drain, by itself or at SIGTERM", limit)
 	}
 }

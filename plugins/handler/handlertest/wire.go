@@ -28,6 +28,9 @@ func (t *trial) serving(ctx context.Context) {
 		case resp.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
 			t.fail(`grpc.health.v1.Health/Check of the service "plugin" says %s, not SERVING`, resp.GetStatus())
 		}
+		if !t.configure(ctx, p) {
+			return
+		}
 		if _, err := p.api.Health(ctx, &handlerpb.HealthRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
 			t.fail("Health fails: %v", err)
 		}
@@ -70,6 +73,10 @@ func (t *trial) signals(ctx context.Context) {
 			if err := p.cmd.Process.Signal(signal); err != nil {
 				t.fail("%v: %v", signal, err)
 			}
+			select {
+			case <-p.exited:
+			case <-time.After(signalled):
+			}
 			seq := uint64(i + 1)
 			t.send(stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{t.wire(t.Event(1), seq)}})
 			t.wantAnswered(stream, fmt.Sprintf("an event after the signal %q", signal), seq)
@@ -80,6 +87,9 @@ func (t *trial) signals(ctx context.Context) {
 		}
 	})
 }
+
+// signalled is how long a process that a signal ends has for that.
+const signalled = 500 * time.Millisecond
 
 // onStream has work done on the stream of a handler that was started by hand. work closes it.
 func (t *trial) onStream(ctx context.Context, work func(context.Context, *process, handlerpb.Handler_DeliverClient)) {
