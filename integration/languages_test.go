@@ -237,7 +237,7 @@ func TestOtherLanguagesThroughCrashes(t *testing.T) {
 		}
 		s.rest()
 		s.poll("everything to be written", func() bool {
-			return s.waiting("diary") == 0 && s.metric(`informd_handler_in_flight{handler="diary"}`) == "0"
+			return s.waiting("diary") == 0 && s.metric(`informd_handler_in_flight{handler="diary"}`) == "0" && s.restarts("diary") >= kills
 		})
 		if got := s.restarts("diary"); got != kills {
 			t.Errorf("it was started again %d times, want %d", got, kills)

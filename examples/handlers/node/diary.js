@@ -78,7 +78,11 @@ function stringify(value) {
     .replace(new RegExp(`"${tag}(-?\\d+)"`, 'g'), '$1')
 }
 
+const levels = ['debug', 'info', 'warn', 'error']
+const least = levels.indexOf(process.env.INFORMD_LOG_LEVEL ?? 'info')
+
 function log(level, message, attributes) {
+  if (levels.indexOf(level) < least) return // informd would not show it
   process.stderr.write(JSON.stringify({ '@level': level, '@message': message, ...attributes }) + '\n')
 }
 

@@ -73,7 +73,13 @@ class Diary:
         os.fsync(self.file)
 
 
+LEVELS = ["debug", "info", "warn", "error"]
+LEAST = LEVELS.index(os.environ.get("INFORMD_LOG_LEVEL", "info"))
+
+
 def log(level, message, **attributes):
+    if LEVELS.index(level) < LEAST:  # informd would not show it
+        return
     line = {"@level": level, "@message": message, **attributes}
     sys.stderr.write(json.dumps(line) + "\n")  # one write, so that threads do not mix their lines
 
