@@ -23,11 +23,8 @@ func TestBuiltinsConform(t *testing.T) {
 		handlertest.Run(t, handlertest.Options{
 			Command: []string{binary, "handler", "serve", "log"},
 			Config:  json.RawMessage(fmt.Sprintf(`{"path":%q}`, path)),
-			Integers: func(t *testing.T, _ handler.Event) {
-				written, err := os.ReadFile(path)
-				if err != nil || !strings.Contains(string(written), integer) {
-					t.Errorf("%s is not in what log wrote, %v", integer, err)
-				}
+			Integers: func(handler.Event) error {
+				return contains(path, integer)
 			},
 		})
 	})
@@ -36,11 +33,8 @@ func TestBuiltinsConform(t *testing.T) {
 		handlertest.Run(t, handlertest.Options{
 			Command: []string{binary, "handler", "serve", "exec"},
 			Config:  json.RawMessage(fmt.Sprintf(`{"command":["/bin/sh","-c","cat >> \"$0\"",%q]}`, path)),
-			Integers: func(t *testing.T, _ handler.Event) {
-				written, err := os.ReadFile(path)
-				if err != nil || !strings.Contains(string(written), integer) {
-					t.Errorf("%s did not reach the command, %v", integer, err)
-				}
+			Integers: func(handler.Event) error {
+				return contains(path, integer)
 			},
 		})
 	})
@@ -57,14 +51,23 @@ func TestBuiltinsConform(t *testing.T) {
 		handlertest.Run(t, handlertest.Options{
 			Command: []string{binary, "handler", "serve", "webhook"},
 			Config:  json.RawMessage(fmt.Sprintf(`{"url":%q}`, server.URL)),
-			Integers: func(t *testing.T, _ handler.Event) {
+			Integers: func(handler.Event) error {
 				for len(bodies) > 0 {
 					if strings.Contains(<-bodies, integer) {
-						return
+						return nil
 					}
 				}
-				t.Errorf("%s was not posted", integer)
+				return fmt.Errorf("%s was not posted", integer)
 			},
 		})
 	})
+}
+
+// contains returns an error unless a file has some text in it.
+func contains(path, text string) error {
+	written, err := os.ReadFile(path)
+	if err == nil && !strings.Contains(string(written), text) {
+		err = fmt.Errorf("%s is not in %s", text, path)
+	}
+	return err
 }

@@ -19,7 +19,7 @@ func newHandlerCommand() *cobra.Command {
 
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newReloadCommand(), &cobra.Command{
+	cmd.AddCommand(newReloadCommand(), newConformanceCommand(), newProtoCommand(), &cobra.Command{
 		Use:   "serve NAME",
 		Short: "Serve a builtin handler; informd run starts this itself",
 		Long: "Serve a builtin handler: " + oneOf(builtin.Names()) + `. informd run starts this itself for a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"testing"
 
@@ -18,6 +19,13 @@ import (
 func TestMain(m *testing.M) {
 	if os.Getenv("HANDLER") != "" {
 		serve.Main(&writer{})
+		return
+	}
+	if vice := os.Getenv("ROGUE"); vice != "" {
+		if err := serveRogue(vice); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -51,11 +59,12 @@ func TestSuite(t *testing.T) {
 		Command: []string{os.Args[0]},
 		Env:     []string{"HANDLER=1", "GORACE=atexit_sleep_ms=0 halt_on_error=1"},
 		Config:  config,
-		Integers: func(t *testing.T, ev handler.Event) {
+		Integers: func(ev handler.Event) error {
 			got, err := os.ReadFile(file)
-			if err != nil || string(got) != string(ev.Object) {
-				t.Errorf("got %s, %v", got, err)
+			if err == nil && string(got) != string(ev.Object) {
+				err = fmt.Errorf("got %s", got)
 			}
+			return err
 		},
 	})
 }

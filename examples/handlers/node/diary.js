@@ -1,0 +1,185 @@
+#!/usr/bin/env node
+// diary, an informd handler in Node.js: it appends a line of JSON for each change to the file that its config names.
+//
+// It needs @grpc/grpc-js and @grpc/proto-loader, and beside it informd's handler.proto; README.md says how. Yours begins
+// at configure, handle, health and drain. What is below speaks the protocol, and need not change.
+'use strict'
+
+const { randomUUID } = require('node:crypto')
+const fs = require('node:fs/promises')
+const path = require('node:path')
+const grpc = require('@grpc/grpc-js')
+const protoLoader = require('@grpc/proto-loader')
+
+const description = { name: 'diary', version: '1.0', concurrency: 8 }
+let file
+
+// configure throws, or returns what is wrong with the config, as {path, message}.
+async function configure(config) {
+  const problems = Object.keys(config).filter((key) => key !== 'file')
+    .map((key) => ({ path: [key], message: 'unknown; only file is known' }))
+  if (typeof config.file !== 'string' || config.file === '') {
+    return [...problems, { path: ['file'], message: 'required: the path that lines are appended to' }]
+  }
+  if (problems.length === 0) {
+    await fs.open(config.file, 'a', 0o600).then((opened) => { file = opened },
+      (e) => problems.push({ path: ['file'], message: e.message }))
+  }
+  return problems
+}
+
+// handle handles one Event and returns actions that informd is to take in the cluster. It runs for several events at
+// once, never for two of one object of one rule. An event may come again, with the same id. signal ends when the answer
+// is no longer wanted. An error with reject set makes the event a dead letter; after any other it is sent again, not
+// sooner than after so many seconds.
+async function handle(event, signal) {
+  if (!['added', 'updated', 'deleted', 'synced'].includes(event.event)) {
+    const kind = event.event.slice(0, 40)
+    throw Object.assign(new Error(`a kind of change that this version does not know: ${kind}`), { reject: true })
+  }
+  const bytes = event.payload.length > 0 ? event.payload : event.object
+  const line = stringify({
+    id: event.id, attempt: event.attempt, event: event.event, namespace: event.namespace, name: event.name,
+    data: bytes.length > 0 ? parse(bytes.toString()) : null,
+  })
+  try {
+    signal.throwIfAborted()
+    await file.appendFile(line + '\n')
+  } catch (e) { // the disk is full, perhaps
+    throw Object.assign(e, { after: 10 })
+  }
+  log('debug', 'written', { namespace: event.namespace, name: event.name })
+  return []
+}
+
+// health tells what is wrong, for the operator, or nothing. It is asked every ten seconds.
+async function health() {
+  return (await file.stat()).nlink === 0 ? 'the file was removed' : ''
+}
+
+// drain lets go of what is held back: no event follows.
+async function drain() {
+  await file.sync()
+}
+
+// parse and stringify keep integers of 64 bits, which JSON.parse would round: beyond 2^53 they are BigInts, in the
+// meantime strings with a tag that nobody can guess.
+const tag = randomUUID()
+const token = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g // strings too: what is in one is no number
+
+function parse(text) {
+  const isLarge = (t) => /^-?\d+$/.test(t) && !Number.isSafeInteger(Number(t))
+  return JSON.parse(text.replace(token, (t) => (isLarge(t) ? `"${tag}${t}"` : t)),
+    (_, v) => (typeof v === 'string' && v.startsWith(tag) ? BigInt(v.slice(tag.length)) : v))
+}
+
+function stringify(value) {
+  return JSON.stringify(value, (_, v) => (typeof v === 'bigint' ? tag + v : v))
+    .replace(new RegExp(`"${tag}(-?\\d+)"`, 'g'), '$1')
+}
+
+const levels = ['debug', 'info', 'warn', 'error']
+const least = levels.indexOf(process.env.INFORMD_LOG_LEVEL ?? 'info')
+
+function log(level, message, attributes) {
+  if (levels.indexOf(level) < least) return // informd would not show it
+  process.stderr.write(JSON.stringify({ '@level': level, '@message': message, ...attributes }) + '\n')
+}
+
+const busy = new Set() // objects that are being worked on
+let drained = false
+
+async function answer(event, signal) {
+  const key = JSON.stringify([event.rule, event.namespace, event.name])
+  if (busy.has(key)) { // past its time limit an event comes again, while handle still has it
+    return { seq: event.seq, retry: { reason: 'still at work on this object' } }
+  }
+  busy.add(key)
+  try {
+    return { seq: event.seq, done: { actions: await handle(event, signal) } }
+  } catch (e) {
+    if (e.reject) return { seq: event.seq, reject: { reason: e.message } }
+    if (e.after === undefined) log('error', 'handle failed', { error: e.stack }) // what nobody thought of
+    return { seq: event.seq, retry: { reason: String(e), after: { seconds: e.after ?? 0 } } }
+  } finally {
+    busy.delete(key)
+  }
+}
+
+function deliver(stream) {
+  const working = new Map() // by seq
+  let ended = false
+  const finish = () => { if (ended && working.size === 0) stream.end() }
+  stream.on('data', ({ events, cancel }) => {
+    for (const event of events) {
+      const controller = new AbortController()
+      const { seconds = 30, nanos = 0 } = event.timeLimit ?? {}
+      const limit = setTimeout(() => controller.abort(), Number(seconds) * 1e3 + nanos / 1e6)
+      working.set(event.seq, controller)
+      answer(event, controller.signal).then((answered) => {
+        clearTimeout(limit)
+        working.delete(event.seq)
+        stream.write({ answers: [answered] })
+        finish()
+      })
+    }
+    for (const seq of cancel) working.get(seq)?.abort() // it is answered all the same
+  })
+  stream.on('end', () => { ended = true; finish() })
+  stream.on('error', () => {}) // informd is gone
+}
+
+// unary makes a call's implementation of a function.
+const unary = (f) => (call, callback) => {
+  Promise.resolve(call.request).then(f).then((response) => callback(null, response), (e) => callback(e))
+}
+
+// inBytes describes a service of one call whose messages stay bytes, which needs no .proto.
+const inBytes = (service, call) => ({
+  [call]: {
+    path: `/${service}/${call}`, requestStream: false, responseStream: false,
+    requestSerialize: (b) => b, requestDeserialize: (b) => b, responseSerialize: (b) => b, responseDeserialize: (b) => b,
+  },
+})
+
+function main() {
+  if (process.env.INFORMD_HANDLER_COOKIE !== '3b1c2f3c0c5e4f0f9a57c1e2d0a2f7c1') {
+    console.error('diary is a handler: informd starts it, for a Handler manifest with its path under spec.command')
+    process.exit(1)
+  }
+  const proto = grpc.loadPackageDefinition(protoLoader.loadSync(path.join(__dirname, 'handler.proto'),
+    { longs: String, defaults: true })) // a seq has 64 bits, too
+  const server = new grpc.Server({ 'grpc.max_receive_message_length': 64 << 20 })
+  server.addService(proto.informd.handler.v1.Handler.service, {
+    describe: unary(() => description),
+    configure: unary(async ({ config }) => {
+      const fields = config.length > 0 ? parse(config.toString()) : {}
+      const isObject = typeof fields === 'object' && fields !== null && !Array.isArray(fields)
+      return { problems: isObject ? await configure(fields) : [{ message: 'want fields' }] }
+    }),
+    health: unary(async () => ({ problem: await health() })),
+    drain: unary(async () => { await drain(); drained = true; return {} }),
+    deliver,
+  })
+  // A HealthCheckResponse whose field 1, status, is 1, SERVING; and an Empty.
+  server.addService(inBytes('grpc.health.v1.Health', 'Check'), { Check: unary(() => Buffer.from([8, 1])) })
+  server.addService(inBytes('plugin.GRPCController', 'Shutdown'), {
+    Shutdown: unary(() => { stop(); return Buffer.alloc(0) }),
+  })
+
+  const stop = () => { // whatever handle may still be at after a second: informd has given up on it
+    server.tryShutdown(() => process.exit(0))
+    setTimeout(() => process.exit(0), 1000)
+  }
+  process.on('SIGINT', () => {}) // informd decides when a handler ends
+  process.on('SIGTERM', () => { if (drained) stop() })
+  process.stdin.on('end', stop).resume() // nothing comes; it ends when informd wants this process to exit, or is gone
+
+  const socket = path.join(process.env.PLUGIN_UNIX_SOCKET_DIR, 'handler')
+  server.bindAsync('unix:' + socket, grpc.ServerCredentials.createInsecure(), (e) => {
+    if (e) throw e
+    process.stdout.write(`1|1|unix|${socket}|grpc|\n`) // the handshake
+  })
+}
+
+main()

@@ -1,0 +1,198 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/host/confine"
+)
+
+// The examples in other languages keep the contract, and what large numbers there are.
+func TestOtherLanguagesConform(t *testing.T) {
+	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
+		config := writeFile(t, "config.yaml", "file: "+filepath.Join(dir, "diary"))
+		event := writeFile(t, "event.json", `{"id":"numbers","rule":"r","event":"updated","resource":{"version":"v1","resource":"pods"},`+
+			`"namespace":"shop","name":"web","uid":"u","resourceVersion":"1",`+
+			`"payload":{"largest":9223372036854775807,"odd":9007199254740993,"small":-3,"half":0.5,"text":"\"9007199254740993\" ü"}}`)
+		cmd := exec.Command(binary, append([]string{"handler", "check", "--config", config, "--event", event}, command...)...)
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, entry := range readDiary(t, dir) {
+			if entry.ID != "numbers-1" {
+				continue
+			}
+			if got, want := string(entry.Data), `"largest":9223372036854775807,"odd":9007199254740993,"small":-3,"half":0.5`; !strings.Contains(strings.ReplaceAll(got, " ", ""), want) {
+				t.Errorf("line %d: got %s", i, got)
+			}
+			var data struct{ Text string }
+			if err := json.Unmarshal(entry.Data, &data); err != nil || data.Text != `"9007199254740993" ü` {
+				t.Errorf("line %d: got %s, %v", i, entry.Data, err)
+			}
+			return
+		}
+		t.Error("the event was not written")
+	})
+}
+
+// What an author in another language needs most: a retry after a time, a reject, and levels in the log.
+func TestOtherLanguagesAnswer(t *testing.T) {
+	inEachLanguage(t, func(t *testing.T, _ string, command []string) {
+		full, log := runDiary(t, command, "/dev/full", confine.Spec{}) // writing there fails as writing to a full disk does
+		ev := handler.Event{ID: "1", Rule: "r", Event: handler.Added, Attempt: 1, Name: "a", Object: json.RawMessage(`{}`)}
+		_, err := full.Handle(t.Context(), ev)
+		if after, ok := handler.RetryDelay(err); !ok || after != 10*time.Second || errors.Is(err, handler.ErrReject) ||
+			!strings.Contains(strings.ToLower(err.Error()), "no space left") {
+			t.Errorf("a full disk: got %v", err)
+		}
+		ev.ID, ev.Event = "2", "exploded"
+		if _, err := full.Handle(t.Context(), ev); !errors.Is(err, handler.ErrReject) || !strings.Contains(err.Error(), "exploded") {
+			t.Errorf("a kind of change that is to come: got %v", err)
+		}
+		ev.ID, ev.Event, ev.Object = "3", handler.Added, json.RawMessage(`{`)
+		if _, err := full.Handle(t.Context(), ev); err == nil || errors.Is(err, handler.ErrReject) {
+			t.Errorf("an error that nobody thought of: got %v", err)
+		}
+		within(t, "an error in the log", func() bool {
+			return strings.Contains(log.String(), "level=ERROR") && strings.Contains(log.String(), `msg="handle failed"`)
+		})
+	})
+}
+
+// They say what is wrong with them.
+func TestOtherLanguagesHealth(t *testing.T) {
+	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
+		path := filepath.Join(dir, "diary")
+		h, _ := runDiary(t, command, path, confine.Spec{})
+		within(t, "it to be well", func() bool { return h.Status().State == host.Running && h.Status().Problem == "" })
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		within(t, "it to report a problem", func() bool { return h.Status().Problem == "the file was removed" })
+	})
+}
+
+// In a sandbox they find their interpreter and its libraries, listen, log and write.
+func TestOtherLanguagesInASandbox(t *testing.T) {
+	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
+		modules, err := filepath.Abs("../examples/handlers/node/node_modules")
+		if err != nil {
+			t.Fatal(err)
+		}
+		prefix := filepath.Dir(filepath.Dir(command[0])) // of the interpreter
+		h, _ := runDiary(t, command, filepath.Join(dir, "diary"), confine.Spec{
+			Sandbox: true, Read: []string{dir, prefix, modules}, Write: []string{dir},
+		})
+		within(t, "it to run", func() bool {
+			st := h.Status()
+			if st.State == host.Refused && !strings.Contains(st.Reason, "config") {
+				t.Skipf("this kernel has no sandbox: %s", st.Reason)
+			}
+			return st.State == host.Running
+		})
+		if _, err := h.Handle(t.Context(), handler.Event{ID: "1", Rule: "r", Event: handler.Added, Attempt: 1, Name: "a", Object: json.RawMessage(`{}`)}); err != nil {
+			t.Error(err)
+		}
+		if entries, confined := readDiary(t, dir), h.Status().Confined; len(entries) != 1 || confined == "" {
+			t.Errorf("got %v, confined to %q", entries, confined)
+		}
+	})
+}
+
+// Killed again and again in the middle of their work, they miss nothing, and keep the order of each object's changes.
+func TestOtherLanguagesThroughCrashes(t *testing.T) {
+	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
+		const kills = 5
+		list, err := json.Marshal(command) // JSON is YAML
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := setStage(t, toldBy("diary", fmt.Sprintf("command: %s, config: {file: %q}, retry: {backoff: 10ms, maxBackoff: 100ms}", list, filepath.Join(dir, "diary")))+
+			ruleFor("diary", "source: widgets, handler: diary, delivery: every, events: [updated]"))
+		s.awaitRunning("diary", "steady")
+		s.awaitDelivered()
+		s.play(100)
+		last := 0
+		for range kills {
+			var pid int
+			s.poll("the diary at work", func() bool {
+				pid = s.pidOf("diary")
+				return pid > 0 && pid != last && s.metric(`informd_handler_in_flight{handler="diary"}`) != "0"
+			})
+			last = pid
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Error(err)
+			}
+		}
+		s.rest()
+		s.poll("everything to be written", func() bool {
+			return s.waiting("diary") == 0 && s.metric(`informd_handler_in_flight{handler="diary"}`) == "0" && s.restarts("diary") >= kills
+		})
+		if got := s.restarts("diary"); got != kills {
+			t.Errorf("it was started again %d times, want %d", got, kills)
+		}
+
+		versions := map[string][]int64{} // in the diary, without repeats
+		repeats := 0
+		for _, entry := range readDiary(t, dir) {
+			version, err := strconv.ParseInt(entry.version(t), 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if entry.Attempt > 1 && slices.Contains(versions[entry.Name], version) {
+				repeats++
+				continue
+			}
+			versions[entry.Name] = append(versions[entry.Name], version)
+		}
+		want, n := map[string][]int64{}, 0
+		for _, e := range s.wantSteady() {
+			if e.version >= s.sent[0].version {
+				want[e.name] = append(want[e.name], e.version)
+				n++
+			}
+		}
+		for name, v := range want {
+			if !slices.Equal(versions[name], v) {
+				t.Errorf("%s: got %v, want %v", name, versions[name], v)
+			}
+		}
+		t.Logf("%d changes, %d written twice", n, repeats)
+		s.stop()
+	})
+}
+
+// pidOf is the process of a handler; 0 if none is running.
+func (s *stage) pidOf(handler string) int {
+	s.t.Helper()
+	code, stdout, stderr := runCommand(s.t, s.informd, "status", "-o", "json", "--state-dir", s.state)
+	var status struct {
+		Handlers []struct {
+			Name string
+			PID  int
+		}
+	}
+	if err := json.Unmarshal([]byte(stdout), &status); code != 0 || err != nil {
+		s.t.Fatalf("informd status: exit code %d, %v\n%s", code, err, stderr)
+	}
+	for _, h := range status.Handlers {
+		if h.Name == handler {
+			return h.PID
+		}
+	}
+	return 0
+}

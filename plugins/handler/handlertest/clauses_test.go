@@ -1,0 +1,233 @@
+package handlertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/informd/informd/plugins/handler/handlertest"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+// Each clause can fail: for each there is a handler that does not keep it.
+func TestClausesFail(t *testing.T) {
+	for _, c := range []struct{ vice, clause, problem string }{
+		{"is nameless", "starts, describes itself and takes its config", "it has no name"},
+		{"accepts any config", "refuses a bad config", `it accepts {"handlertest-unknown-field": 1}`},
+		{"refuses without a word", "refuses a bad config", "without saying why"},
+		{"needs no cookie", "explains itself when started by hand", "does not exit"},
+		{"is done without a cookie", "explains itself when started by hand", "status 0"},
+		{"is silent without a cookie", "explains itself when started by hand", "without a word"},
+		{"has no health", "serves gRPC's health service", "unknown service grpc.health.v1.Health"},
+		{"is not serving", "serves gRPC's health service", "NOT_SERVING"},
+		{"retries everything", "answers", "an event: not done: not today"},
+		{"refuses repeats", "answers a repeat", "attempt 2: not done"},
+		{"answers twice", "answers", "gave 1 answers to events that it had answered before"},
+		{"dies of an event without object", "answers strange events", "an event of no object ended it"},
+		{"takes 4 MiB", "answers large events", "an event of 8 MB"},
+		{"does not answer what is cancelled", "lets go of what is cancelled", "1 of 1 not answered"},
+		{"drops what it has", "answers what it has when the stream ends", "8 of 8 not answered"},
+		{"keeps the stream", "answers what it has when the stream ends", "does not close the stream"},
+		{"leaves a lock", "bears a second process of itself", "locked"},
+		{"leaves a lock", "comes back after kill -9", "locked"},
+		{"dies of SIGINT", "ignores SIGINT and SIGTERM before its drain", `after the signal "interrupt": 1 of 1 not answered`},
+		{"does not end", "ends when asked", "did not end within 12.5s of its drain"},
+		{"does not end", "ends with its host", "it lives on"},
+	} {
+		t.Run(c.vice+"/"+c.clause, func(t *testing.T) {
+			t.Parallel()
+			o := rogueWith(t, c.vice)
+			o.Timeout = time.Second
+			r, found := handlertest.CheckClause(t.Context(), o, c.clause)
+			if !found || r.Holds() || !strings.Contains(strings.Join(r.Problems, "\n"), c.problem) {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// Without a vice, all of them hold that can be told.
+func TestClausesHold(t *testing.T) {
+	n := 0
+	for r := range handlertest.Check(t.Context(), rogueWith(t, "none")) {
+		n++
+		if !r.Holds() && (r.NotChecked == "" || r.Clause != "keeps integers") {
+			t.Errorf("%+v", r)
+		}
+	}
+	if n < 10 {
+		t.Errorf("%d clauses", n)
+	}
+}
+
+func rogueWith(t *testing.T, vice string) handlertest.Options {
+	return handlertest.Options{
+		Command: []string{os.Args[0]}, Dir: t.TempDir(),
+		Env: []string{"ROGUE=" + vice, "GORACE=atexit_sleep_ms=0"},
+	}
+}
+
+// What cannot be started is told once.
+func TestNoHandler(t *testing.T) {
+	var first, more []handlertest.Result
+	for r := range handlertest.Check(t.Context(), handlertest.Options{Command: []string{"/no/such/handler"}}) {
+		if first == nil {
+			first = append(first, r)
+		} else {
+			more = append(more, r)
+		}
+	}
+	if len(first) != 1 || !slices.Equal(first[0].Problems, []string{"/no/such/handler does not exist"}) {
+		t.Errorf("got %v", first)
+	}
+	if len(more) == 0 || slices.ContainsFunc(more, func(r handlertest.Result) bool { return r.NotChecked != "it does not start" }) {
+		t.Errorf("got %v", more)
+	}
+}
+
+// A check that is interrupted ends, and yields nothing that it could not tell.
+func TestCheckInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	n := 0
+	for range handlertest.Check(ctx, rogueWith(t, "none")) {
+		n++
+		cancel()
+	}
+	if n != 1 {
+		t.Errorf("%d results", n)
+	}
+}
+
+// rogue speaks the protocol by hand, as a handler in another language does, and has one vice.
+type rogue struct {
+	handlerpb.UnimplementedHandlerServer
+	vice string
+}
+
+func serveRogue(vice string) error {
+	is := func(v string) bool { return v == vice }
+	if os.Getenv(handlerpb.CookieKey) == "" && !is("needs no cookie") {
+		switch vice {
+		case "is done without a cookie":
+			return nil
+		case "is silent without a cookie":
+			os.Exit(1)
+		}
+		return errors.New("I am a handler")
+	}
+	if !is("dies of SIGINT") {
+		signal.Ignore(os.Interrupt)
+	}
+	if term := make(chan os.Signal, 1); is("does not end") {
+		signal.Notify(term, syscall.SIGTERM) // nobody listens
+	} else {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	if is("leaves a lock") {
+		lock, err := os.OpenFile("lock", os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return errors.New("locked")
+		}
+		defer func() { _ = os.Remove(lock.Name()); _ = lock.Close() }()
+	}
+	socket := filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "s"+fmt.Sprint(os.Getpid()))
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	limit := 64 << 20
+	if is("takes 4 MiB") {
+		limit = 4 << 20
+	}
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(limit))
+	handlerpb.RegisterHandlerServer(server, &rogue{vice: vice})
+	if !is("has no health") {
+		h, status := health.NewServer(), grpc_health_v1.HealthCheckResponse_SERVING
+		if is("is not serving") {
+			status = grpc_health_v1.HealthCheckResponse_NOT_SERVING
+		}
+		h.SetServingStatus("plugin", status)
+		grpc_health_v1.RegisterHealthServer(server, h)
+	}
+	fmt.Printf("1|1|unix|%s|grpc|\n", socket)
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		if !is("does not end") {
+			server.Stop()
+		}
+	}()
+	return server.Serve(listener)
+}
+
+func (r *rogue) Describe(context.Context, *handlerpb.DescribeRequest) (*handlerpb.DescribeResponse, error) {
+	if r.vice == "is nameless" {
+		return &handlerpb.DescribeResponse{}, nil
+	}
+	return &handlerpb.DescribeResponse{Name: "rogue"}, nil
+}
+
+func (r *rogue) Configure(_ context.Context, req *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error) {
+	resp := &handlerpb.ConfigureResponse{}
+	switch {
+	case len(req.GetConfig()) == 0 || r.vice == "accepts any config":
+	case r.vice == "refuses without a word":
+		resp.Problems = []*handlerpb.Problem{{}}
+	default:
+		resp.Problems = []*handlerpb.Problem{{Message: "unknown"}}
+	}
+	return resp, nil
+}
+
+// Deliver answers at once, but for a vice about what it has not answered yet.
+func (r *rogue) Deliver(stream handlerpb.Handler_DeliverServer) error {
+	var mu sync.Mutex
+	send := func(seqs ...uint64) error {
+		mu.Lock()
+		defer mu.Unlock()
+		return stream.Send(&handlerpb.DeliverResponse{Done: seqs})
+	}
+	for {
+		req, err := stream.Recv()
+		if err != nil {
+			if r.vice == "keeps the stream" {
+				<-stream.Context().Done()
+			}
+			return nil
+		}
+		for _, ev := range req.GetEvents() {
+			var err error
+			switch {
+			case r.vice == "retries everything", r.vice == "refuses repeats" && ev.GetAttempt() > 1:
+				err = stream.Send(&handlerpb.DeliverResponse{Answers: []*handlerpb.Answer{
+					{Seq: ev.GetSeq(), Result: &handlerpb.Answer_Retry{Retry: &handlerpb.Retry{Reason: "not today"}}},
+				}})
+			case r.vice == "answers twice":
+				err = send(ev.GetSeq(), ev.GetSeq())
+			case r.vice == "dies of an event without object" && len(ev.GetObject()) == 0:
+				os.Exit(3)
+			case r.vice == "does not answer what is cancelled", r.vice == "drops what it has":
+			default:
+				err = send(ev.GetSeq())
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package handlertest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host"
+)
+
+func configMap(n int) handler.Event {
+	name := fmt.Sprintf("handlertest-%d", n)
+	object := func(value int) json.RawMessage {
+		return json.RawMessage(fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":%q,`+
+			`"uid":"uid-%d","resourceVersion":"%d"},"data":{"key":"%d"}}`, name, n, 1000+value, value))
+	}
+	return handler.Event{
+		ID: fmt.Sprintf("handlertest/uid-%d/updated/1002", n), Rule: "handlertest", Event: handler.Updated, Attempt: 1,
+		Resource:  handler.Resource{Version: "v1", Resource: "configmaps"},
+		Namespace: "default", Name: name, UID: fmt.Sprintf("uid-%d", n), ResourceVersion: "1002",
+		Object: object(2), Old: object(1),
+	}
+}
+
+// handle has an event handled. An event that finds no process for too long is lost.
+func (t *trial) handle(ctx context.Context, h *host.Host, ev handler.Event) error {
+	limited, cancel := context.WithTimeout(ctx, t.Timeout+t.patience)
+	defer cancel()
+	_, err := h.Handle(limited, ev)
+	if limited.Err() != nil && ctx.Err() == nil {
+		st := h.Status()
+		return fmt.Errorf("%w: it is %s: %s", handler.ErrLost, st.State, st.Reason)
+	}
+	return err
+}
+
+// wantDone has an event handled, and wants it done.
+func (t *trial) wantDone(ctx context.Context, h *host.Host, what string, ev handler.Event) (done bool) {
+	err := t.handle(ctx, h, ev)
+	if err != nil {
+		t.fail("%s: not done: %v", what, err)
+	}
+	return err == nil
+}
+
+// wantAnswer has an event handled, and accepts any answer that the handler gave.
+func (t *trial) wantAnswer(ctx context.Context, h *host.Host, what string, ev handler.Event) {
+	err := t.handle(ctx, h, ev)
+	switch {
+	case errors.Is(err, handler.ErrLost):
+		t.fail("%s ended it: %v", what, err)
+	case err != nil && strings.HasPrefix(err.Error(), "no answer within"):
+		t.fail("%s was not answered: %v", what, err)
+	case err != nil && strings.HasPrefix(err.Error(), "panic:"):
+		t.fail("%s made it panic: %v", what, err)
+	}
+}
+
+func (t *trial) answers(ctx context.Context) {
+	t.run(ctx, func(h *host.Host) { t.wantDone(ctx, h, "an event", t.Event(1)) })
+}
+
+func (t *trial) repeats(ctx context.Context) {
+	t.run(ctx, func(h *host.Host) {
+		for attempt := 1; attempt <= 3; attempt++ {
+			ev := t.Event(1)
+			ev.Attempt = attempt
+			t.wantDone(ctx, h, fmt.Sprintf("attempt %d", attempt), ev)
+		}
+	})
+}
+
+func (t *trial) parallel(ctx context.Context) {
+	t.run(ctx, func(h *host.Host) {
+		var wg sync.WaitGroup
+		for n := range 64 {
+			wg.Go(func() { t.wantDone(ctx, h, fmt.Sprintf("event %d of 64", n+1), t.Event(n)) })
+		}
+		wg.Wait()
+	})
+}
+
+// strange events may be answered in any way, but the handler must live.
+func (t *trial) strange(ctx context.Context) {
+	change := func(f func(*handler.Event)) handler.Event {
+		ev := t.Event(1)
+		f(&ev)
+		return ev
+	}
+	object := func(text string) handler.Event {
+		return change(func(ev *handler.Event) { ev.Object, ev.Old, ev.Payload = json.RawMessage(text), nil, nil })
+	}
+	t.run(ctx, func(h *host.Host) {
+		for _, c := range []struct {
+			name string
+			ev   handler.Event
+		}{
+			{"added", change(func(ev *handler.Event) { ev.Event, ev.Old = handler.Added, nil })},
+			{"deleted", change(func(ev *handler.Event) { ev.Event, ev.Old = handler.Deleted, nil })},
+			{"synced", change(func(ev *handler.Event) { ev.Event, ev.Old = handler.Synced, nil })},
+			{"a kind to come", change(func(ev *handler.Event) { ev.Event = "handlertest" })},
+			{"of no namespace", change(func(ev *handler.Event) { ev.Namespace = "" })},
+			{"of no object", change(func(ev *handler.Event) { ev.Object, ev.Old, ev.Payload = nil, nil, nil })},
+			{"of an empty object", object(`{}`)},
+			{"of no JSON object", object(`[null]`)},
+			{"with a payload", change(func(ev *handler.Event) { ev.Object, ev.Old, ev.Payload = nil, nil, json.RawMessage(`"text"`) })},
+			{"with other fields", object(`{"metadata":{"labels":null,"annotations":{"a/b.c":"\u0000ü"}},"handlertest":{"deep":[[[{}]]]}}`)},
+			{"with other types", object(`{"metadata":[],"spec":1,"status":"x","data":true}`)},
+			{"of nothing", handler.Event{}},
+		} {
+			t.wantAnswer(ctx, h, "an event "+c.name, c.ev)
+		}
+	})
+}
+
+// large events: as large as the API server takes objects, with the previous state beside it, and as large as a rule's
+// payload can be, which is more than gRPC takes by default.
+func (t *trial) large(ctx context.Context) {
+	text := func(size int) json.RawMessage { return json.RawMessage(`{"data":"` + strings.Repeat("x", size) + `"}`) }
+	object, payload := text(1_500_000), text(8_000_000)
+	t.run(ctx, func(h *host.Host) {
+		for n := range 4 {
+			ev := t.Event(n)
+			ev.Object, ev.Old = object, object
+			t.wantAnswer(ctx, h, "an event of 3 MB", ev)
+		}
+		ev := t.Event(4)
+		ev.Object, ev.Old, ev.Payload = nil, nil, payload
+		t.wantAnswer(ctx, h, "an event of 8 MB (does it accept messages of 64 MiB? gRPC's default is 4)", ev)
+	})
+}
+
+func (t *trial) integers(ctx context.Context) {
+	if t.Integers == nil {
+		t.result.NotChecked = "only a test of its own can see what became of a number (handlertest.Options.Integers)"
+		return
+	}
+	ev := t.Event(1)
+	ev.Old = nil
+	if len(ev.Payload) > 0 {
+		ev.Payload = json.RawMessage(`{"integer":9007199254740993}`)
+	} else {
+		ev.Object = json.RawMessage(`{"integer":9007199254740993}`)
+	}
+	t.run(ctx, func(h *host.Host) {
+		if t.wantDone(ctx, h, "an event", ev) {
+			if err := t.Integers(ev); err != nil {
+				t.fail("%v", err)
+			}
+		}
+	})
+}
+
+func (t *trial) cancel(ctx context.Context) {
+	t.run(ctx, func(h *host.Host) {
+		for n := range 100 {
+			ctx, cancel := context.WithCancel(ctx)
+			done := make(chan struct{})
+			go func() { defer close(done); _, _ = h.Handle(ctx, t.Event(n)) }()
+			cancel()
+			<-done
+		}
+		// A cancelled event may still be with the handler; then its object is not free yet.
+		t.wantDone(ctx, h, "an event after a hundred that were cancelled", t.Event(100))
+	})
+}
