@@ -50,7 +50,7 @@ func (m machine) prepare(s Spec, name string, own Own) (*Confinement, error) {
 	says = append(says, enforced.says()...)
 	if s.Sandbox {
 		said := fmt.Sprintf("sandbox by landlock %d and seccomp", c.order.Sandbox.ABI)
-		if connects(s.Network) {
+		if own.Connect || connects(s.Network) {
 			said += ", but for unix sockets that its user may connect to"
 		}
 		says = append(says, said)
@@ -121,6 +121,7 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 		Read:    append(append([]string(nil), s.Read...), own.Read...),
 		Write:   append(append([]string(nil), s.Write...), own.Write...),
 		Network: s.Network,
+		Connect: own.Connect,
 	}, nil
 }
 
