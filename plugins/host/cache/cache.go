@@ -43,12 +43,12 @@ type Source interface {
 	// List gives the objects of a namespace, or of all if it is empty, with the labels that a selector asks for, or any. The
 	// error is about the selector.
 	List(namespace, selector string) (Objects, error)
+	// ByIndex gives the objects that an index has under a value; ok is false if there is no such index.
+	ByIndex(index, value string) (all Objects, ok bool)
+	// IndexValues are the values that an index has, sorted; ok is false if there is no such index.
+	IndexValues(index string) (values []string, ok bool)
 	// Indexes are the names of the indexes.
 	Indexes() []string
-	// ByIndex gives the objects that have the value; index is one of Indexes.
-	ByIndex(index, value string) Objects
-	// IndexValues are the values that the index has, sorted.
-	IndexValues(index string) []string
 }
 
 // Objects are a list of objects at one moment.

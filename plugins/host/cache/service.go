@@ -110,19 +110,20 @@ func (s *service) IndexKeys(r *handlerpb.ByIndexRequest, to grpc.ServerStreaming
 
 func (s *service) byIndex(to grpc.ServerStream, r *handlerpb.ByIndexRequest, tell func(Objects) elements) error {
 	return s.answer(to, r.GetSource(), false, func(source Source) (elements, error) {
-		if err := hasIndex(source, r.GetSource(), r.GetIndex()); err != nil {
-			return elements{}, err
+		all, ok := source.ByIndex(r.GetIndex(), r.GetValue())
+		if !ok {
+			return elements{}, noIndex(source, r.GetSource(), r.GetIndex())
 		}
-		return tell(source.ByIndex(r.GetIndex(), r.GetValue())), nil
+		return tell(all), nil
 	})
 }
 
 func (s *service) IndexValues(r *handlerpb.IndexValuesRequest, to grpc.ServerStreamingServer[handlerpb.ValuePage]) error {
 	return s.answer(to, r.GetSource(), false, func(source Source) (elements, error) {
-		if err := hasIndex(source, r.GetSource(), r.GetIndex()); err != nil {
-			return elements{}, err
+		all, ok := source.IndexValues(r.GetIndex())
+		if !ok {
+			return elements{}, noIndex(source, r.GetSource(), r.GetIndex())
 		}
-		all := source.IndexValues(r.GetIndex())
 		if r.After != nil {
 			all = all[sort.Search(len(all), func(i int) bool { return all[i] > r.GetAfter() }):]
 		}
@@ -230,12 +231,8 @@ func (s *service) denied(name string) error {
 	return status.Errorf(codes.NotFound, "there is no source %s%s", quote(name), didYouMean(name, names))
 }
 
-func hasIndex(source Source, name, index string) error {
-	indexes := source.Indexes()
-	if slices.Contains(indexes, index) {
-		return nil
-	}
-	return status.Errorf(codes.NotFound, "source %s has no index %s%s", quote(name), quote(index), didYouMean(index, indexes))
+func noIndex(source Source, name, index string) error {
+	return status.Errorf(codes.NotFound, "source %s has no index %s%s", quote(name), quote(index), didYouMean(index, source.Indexes()))
 }
 
 func didYouMean(name string, names []string) string {
