@@ -13,22 +13,26 @@ import (
 // the work of one goroutine per process at a time.
 const (
 	maxConnections = 16
-	maxCalls       = 32              // at once, per connection
-	requestWindow  = 64 << 10        // bytes of requests on their way, per connection and per call
-	maxHeader      = 8 << 10         // bytes of a call's metadata
-	maxAnswer      = 1 << 30         // bytes of one message: nothing in a cache is larger
-	maxPages       = 32              // made, and not taken by the process yet; of at most handlerpb.MaxPageBytes, or one larger object
-	maxLong        = 4               // answers of several pages at a time: each holds on to all objects that it has still to tell
-	maxLongTime    = 2 * time.Minute // to take such an answer
-	maxSelector    = 1 << 10         // bytes of a label selector: it is tried on many objects
+	maxCalls       = 32       // at once, per connection
+	requestWindow  = 64 << 10 // bytes of requests on their way, per connection and per call
+	maxHeader      = 8 << 10  // bytes of a call's metadata
+	maxAnswer      = 1 << 30  // bytes of one message: nothing in a cache is larger
+	maxPages       = 32       // made, and not taken by the process yet; of at most handlerpb.MaxPageBytes, or one larger object
+	maxLong        = 4        // answers of several pages at a time: each holds on to all objects that it has still to tell
+	maxSelector    = 1 << 10  // bytes of a label selector: it is tried on many objects
 
 	readRate  = 2 << 20 // bytes a second that are read from all connections together: some 20,000 calls
 	readBurst = 1 << 20
 	stay      = 100 * time.Millisecond // a connection keeps its place this long at least: 160 a second
 
+)
+
+// Times; they are changed by tests only.
+var (
 	greetTimeout = 5 * time.Second  // for a new connection's first words
 	syncTimeout  = 10 * time.Second // that a source which has not synced is waited for
 	takeTimeout  = 30 * time.Second // that a call waits until earlier answers are taken
+	longTimeout  = 2 * time.Minute  // to take an answer of several pages
 )
 
 // places are so many of something. One is taken by sending, and given back by receiving.

@@ -162,15 +162,15 @@ func (s *service) answer(to grpc.ServerStream, name string, long bool, find func
 	began := time.Now()
 	if next < all.n {
 		// A process that does not read holds up what sends to it, until it cancels the call or the connection ends.
-		overdue := time.AfterFunc(maxLongTime+takeTimeout, account.abort)
+		overdue := time.AfterFunc(longTimeout+takeTimeout, account.abort)
 		defer overdue.Stop()
 	}
 	for {
 		if err := to.SendMsg(p); err != nil || next == all.n {
 			return err
 		}
-		if time.Since(began) > maxLongTime {
-			return status.Errorf(codes.DeadlineExceeded, "the answer was not read within %v; ask for parts of it, by limit and after", maxLongTime)
+		if time.Since(began) > longTimeout {
+			return status.Errorf(codes.DeadlineExceeded, "the answer was not read within %v; ask for parts of it, by limit and after", longTimeout)
 		}
 		if p, err = account.page(ctx); err != nil {
 			return err
