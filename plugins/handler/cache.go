@@ -16,8 +16,8 @@ type CacheUser interface {
 // Cache is what informd has in its cache, by the names of the operator's Sources; as far as the handler's manifest has
 // access.read, as in access: {read: [pods, nodes]}.
 //
-// What is read is at least as fresh as any event that the handler has been sent, and may be newer. Objects are JSON as in
-// events: as the API server has it, without metadata.managedFields; of a source with keep: needed, what is kept of it. They
+// What is read of a source is at least as fresh as any event of that source that the handler has been sent, and may be newer;
+// sources do not wait for each other. Objects are JSON as in events: as the API server has it, without metadata.managedFields; of a source with keep: needed, what is kept of it. They
 // are the caller's. Keys are NAMESPACE/NAME, or NAME for objects without a namespace; what is in the order of keys is ordered
 // by the namespaces, then by the names.
 //
