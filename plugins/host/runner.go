@@ -124,7 +124,7 @@ func (r *runner) listen() (*cache.Server, error) {
 	if len(r.spec.Read) == 0 {
 		return nil, nil
 	}
-	reader := cache.Reader{Handler: r.spec.Name, Sources: r.spec.Read}
+	reader := cache.Reader{Handler: r.spec.Name, Sources: r.spec.Read, Counts: r.opts.reads}
 	return cache.Listen(filepath.Join(r.socketDir, cacheSocket), r.opts.Cache, reader, r.logs.log)
 }
 

@@ -58,6 +58,7 @@ type Options struct {
 	TempDir string
 	// Cache is what Spec.Read is about; nil answers every call with an error.
 	Cache cache.Sources
+	reads *cache.Counts // over all processes
 	// Version of informd, told to the handler.
 	Version string
 
@@ -89,6 +90,7 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.reads = new(cache.Counts)
 	setDefault(&o.StartTimeout, 10*time.Second)
 	setDefault(&o.DescribeTimeout, 5*time.Second)
 	setDefault(&o.ConfigureTimeout, 10*time.Second)

@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -62,6 +63,13 @@ type Objects interface {
 type Reader struct {
 	Handler string   // the name in the manifest
 	Sources []string // the names that access.read has
+	Counts  *Counts
+}
+
+// Counts are of the calls of a handler, over all of its processes. nil counts nothing.
+type Counts struct {
+	Calls   atomic.Uint64
+	Refused atomic.Uint64 // of them: that were answered with an error
 }
 
 // Server serves one process. It is made by Listen.

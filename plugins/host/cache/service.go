@@ -50,7 +50,8 @@ func serviceDesc() *grpc.ServiceDesc {
 	return &desc
 }
 
-func (s *service) get(ctx context.Context, r *handlerpb.GetRequest) (any, error) {
+func (s *service) get(ctx context.Context, r *handlerpb.GetRequest) (answer any, err error) {
+	defer func() { s.count(err) }()
 	source, err := s.open(ctx, r.GetSource())
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (s *service) GetMany(r *handlerpb.GetManyRequest, to grpc.ServerStreamingSe
 	if len(keys) > handlerpb.MaxGetKeys {
 		return status.Errorf(codes.InvalidArgument, "%d keys are more than the %d that one call may ask for", len(keys), handlerpb.MaxGetKeys)
 	}
-	return s.answer(to, r.GetSource(), false, func(source Source) (elements, error) {
+	return s.tell(to, r.GetSource(), false, func(source Source) (elements, error) {
 		return elements{len(keys), func(i int) []byte {
 			json, _ := source.Get(splitKey(keys[i]))
 			return json
@@ -91,7 +92,7 @@ func (s *service) List(r *handlerpb.ListRequest, to grpc.ServerStreamingServer[h
 	if len(selector) > maxSelector {
 		return status.Errorf(codes.InvalidArgument, "the label selector is longer than %d bytes", maxSelector)
 	}
-	return s.answer(to, r.GetSource(), true, func(source Source) (elements, error) {
+	return s.tell(to, r.GetSource(), true, func(source Source) (elements, error) {
 		all, err := source.List(r.GetNamespace(), selector)
 		if err != nil {
 			return elements{}, status.Errorf(codes.InvalidArgument, "the label selector %s does not parse: %v", quote(selector), err)
@@ -108,18 +109,18 @@ func (s *service) IndexKeys(r *handlerpb.ByIndexRequest, to grpc.ServerStreaming
 	return s.byIndex(to, r, func(all Objects) elements { return keys(all, r.GetAfter(), r.GetLimit()) })
 }
 
-func (s *service) byIndex(to grpc.ServerStream, r *handlerpb.ByIndexRequest, tell func(Objects) elements) error {
-	return s.answer(to, r.GetSource(), false, func(source Source) (elements, error) {
+func (s *service) byIndex(to grpc.ServerStream, r *handlerpb.ByIndexRequest, pick func(Objects) elements) error {
+	return s.tell(to, r.GetSource(), false, func(source Source) (elements, error) {
 		all, ok := source.ByIndex(r.GetIndex(), r.GetValue())
 		if !ok {
 			return elements{}, noIndex(source, r.GetSource(), r.GetIndex())
 		}
-		return tell(all), nil
+		return pick(all), nil
 	})
 }
 
 func (s *service) IndexValues(r *handlerpb.IndexValuesRequest, to grpc.ServerStreamingServer[handlerpb.ValuePage]) error {
-	return s.answer(to, r.GetSource(), false, func(source Source) (elements, error) {
+	return s.tell(to, r.GetSource(), false, func(source Source) (elements, error) {
 		all, ok := source.IndexValues(r.GetIndex())
 		if !ok {
 			return elements{}, noIndex(source, r.GetSource(), r.GetIndex())
@@ -129,6 +130,24 @@ func (s *service) IndexValues(r *handlerpb.IndexValuesRequest, to grpc.ServerStr
 		}
 		return texts(all[:limited(len(all), r.GetLimit())]), nil
 	})
+}
+
+// tell answers a call, and counts it.
+func (s *service) tell(to grpc.ServerStream, source string, long bool, find func(Source) (elements, error)) error {
+	err := s.answer(to, source, long, find)
+	s.count(err)
+	return err
+}
+
+// count counts a call. One that the process has given up was not refused.
+func (s *service) count(err error) {
+	if s.reader.Counts == nil {
+		return
+	}
+	s.reader.Counts.Calls.Add(1)
+	if err != nil && status.Code(err) != codes.Canceled {
+		s.reader.Counts.Refused.Add(1)
+	}
 }
 
 // answer tells what find finds, in pages. What takes more than one page, as long says or turns out, has to get one of few
