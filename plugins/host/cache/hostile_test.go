@@ -95,6 +95,39 @@ func TestDeafConnection(t *testing.T) {
 	s.untaken(t, 0)
 }
 
+// Nobody holds on to an answer for ever: who reads slowly is told, who does not read at all loses the connection.
+func TestLongAnswersEnd(t *testing.T) {
+	was := longTimeout
+	longTimeout = 300 * time.Millisecond
+	t.Cleanup(func() { longTimeout = was }) // after the server's end
+	s := served(t, large(), "large")
+	c, _ := connect(t, s)
+	pages, err := c.List(t.Context(), &handlerpb.ListRequest{Source: "large"})
+	if err == nil {
+		_, err = pages.Recv()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	pause := time.NewTimer(2 * longTimeout)
+	<-pause.C
+	for err == nil {
+		_, err = pages.Recv()
+	}
+	if status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "ask for parts of it, by limit and after") {
+		t.Errorf("got %v", err)
+	}
+
+	conn := raw(t, s)
+	conn.call(t, 1, "List", &handlerpb.ListRequest{Source: "large"})
+	waitFor(t, "the answer", func() bool { return len(s.listener.pages) > 0 })
+	s.untaken(t, 0)
+	_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
+		t.Error("the connection stays")
+	}
+}
+
 // Calls and connections beyond the bounds wait.
 func TestManyConnections(t *testing.T) {
 	s := served(t, large(), "pods")
