@@ -5,7 +5,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
@@ -141,21 +140,6 @@ func (p *page) fill(all elements, from int) (to int) {
 		p.wire = append(p.wire, whole.Slice(at, len(text)))
 	}
 	return to
-}
-
-// elements are what an answer tells, in pages.
-type elements struct {
-	n  int
-	at func(int) []byte
-}
-
-func texts(all []string) elements {
-	return elements{len(all), func(i int) []byte {
-		if !utf8.ValidString(all[i]) { // protobuf has no other strings
-			return []byte(string([]rune(all[i])))
-		}
-		return []byte(all[i])
-	}}
 }
 
 // codec is gRPC's codec of protobuf, which lets pages through.

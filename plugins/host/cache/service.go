@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -268,44 +267,4 @@ func quote(s string) string {
 		return strconv.QuoteToGraphic(s[:most]) + "…"
 	}
 	return strconv.QuoteToGraphic(s)
-}
-
-// objects are those after a key, so many at most.
-func objects(all Objects, after string, limit uint32) elements {
-	first, n := part(all, after, limit)
-	return elements{n, func(i int) []byte { return all.JSON(first + i) }}
-}
-
-func keys(all Objects, after string, limit uint32) elements {
-	first, n := part(all, after, limit)
-	return elements{n, func(i int) []byte { return []byte(all.Key(first + i)) }}
-}
-
-func part(all Objects, after string, limit uint32) (first, n int) {
-	if after != "" {
-		first = sort.Search(all.Len(), func(i int) bool { return compareKeys(all.Key(i), after) > 0 })
-	}
-	return first, limited(all.Len()-first, limit)
-}
-
-func limited(n int, limit uint32) int {
-	if limit == 0 {
-		return n
-	}
-	return int(min(int64(n), int64(limit)))
-}
-
-// compareKeys orders keys by their namespaces, then by their names. That is not the order of their bytes: a-b/c comes after
-// a/c.
-func compareKeys(a, b string) int {
-	aSpace, aName := splitKey(a)
-	bSpace, bName := splitKey(b)
-	return cmp.Or(strings.Compare(aSpace, bSpace), strings.Compare(aName, bName))
-}
-
-func splitKey(key string) (namespace, name string) {
-	if namespace, name, ok := strings.Cut(key, "/"); ok {
-		return namespace, name
-	}
-	return "", key
 }
