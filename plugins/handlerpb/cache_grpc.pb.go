@@ -38,13 +38,14 @@ const (
 // names, as unix:/PATH, without TLS. The variable is set if the handler's manifest has access.read. The process and those
 // that it starts may connect; nobody else may.
 //
-// A source is named as its manifest is. What is read of it is at least as fresh as any event of that source that the handler has
-// been sent, and may be newer; sources do not wait for each other. Objects are JSON as in events: as the API server has it, without metadata.managedFields; of a source with
-// keep: needed, what is kept of it. Keys are NAMESPACE/NAME, or NAME for objects without a namespace. Their order is that of
-// the namespaces, then of the names.
+// A source is named as its manifest is. What is read of it is at least as fresh as any event of that source that the handler
+// has been sent, and may be newer; sources do not wait for each other. Objects are JSON as in events: as the API server has
+// it, without metadata.managedFields; of a source with keep: needed, what is kept of it. Keys are NAMESPACE/NAME, or NAME for
+// objects without a namespace. Their order is that of the namespaces, then of the names.
 //
 // Streams carry one answer in pages of at most 256 KiB, or one larger element, and at most 1000 elements; all pages are of one
-// moment, but for those of GetMany. Every call should carry a deadline. A source that has not synced yet is waited for, up to 10 seconds.
+// moment, but for those of GetMany. An answer of several pages has to be taken within two minutes. Every call should carry a
+// deadline. A source that has not synced yet is waited for, up to 10 seconds.
 //
 // Errors: PERMISSION_DENIED, access.read does not name the source; NOT_FOUND, there is no such source or index;
 // INVALID_ARGUMENT, the request makes no sense; UNAVAILABLE, the source has not synced, or the cluster does not serve or permit
@@ -186,13 +187,14 @@ type Cache_IndexValuesClient = grpc.ServerStreamingClient[ValuePage]
 // names, as unix:/PATH, without TLS. The variable is set if the handler's manifest has access.read. The process and those
 // that it starts may connect; nobody else may.
 //
-// A source is named as its manifest is. What is read of it is at least as fresh as any event of that source that the handler has
-// been sent, and may be newer; sources do not wait for each other. Objects are JSON as in events: as the API server has it, without metadata.managedFields; of a source with
-// keep: needed, what is kept of it. Keys are NAMESPACE/NAME, or NAME for objects without a namespace. Their order is that of
-// the namespaces, then of the names.
+// A source is named as its manifest is. What is read of it is at least as fresh as any event of that source that the handler
+// has been sent, and may be newer; sources do not wait for each other. Objects are JSON as in events: as the API server has
+// it, without metadata.managedFields; of a source with keep: needed, what is kept of it. Keys are NAMESPACE/NAME, or NAME for
+// objects without a namespace. Their order is that of the namespaces, then of the names.
 //
 // Streams carry one answer in pages of at most 256 KiB, or one larger element, and at most 1000 elements; all pages are of one
-// moment, but for those of GetMany. Every call should carry a deadline. A source that has not synced yet is waited for, up to 10 seconds.
+// moment, but for those of GetMany. An answer of several pages has to be taken within two minutes. Every call should carry a
+// deadline. A source that has not synced yet is waited for, up to 10 seconds.
 //
 // Errors: PERMISSION_DENIED, access.read does not name the source; NOT_FOUND, there is no such source or index;
 // INVALID_ARGUMENT, the request makes no sense; UNAVAILABLE, the source has not synced, or the cluster does not serve or permit
