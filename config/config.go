@@ -92,6 +92,7 @@ type Handler struct {
 	User        string // a name, UID or UID:GID; "": the daemon's
 	Limits      Limits
 	Sandbox     *Sandbox // nil: none
+	Read        []Text   // names of the sources that it may read
 }
 
 // Limits bound what a handler takes; a zero is no limit.

@@ -133,13 +133,18 @@ func (p *parser) markUnread(text string) {
 	}
 }
 
-// checkReferences reports what rules refer to and nobody declares. A name that occurs in a document that could not be
+// checkReferences reports what rules and handlers refer to and nobody declares. A name that occurs in a document that could not be
 // read gets the benefit of the doubt: one mistake is not reported as two.
 func (p *parser) checkReferences() {
 	for i := range p.config.Rules {
 		r := &p.config.Rules[i]
 		p.checkReference(r.SourceAt, KindSource)
 		p.checkReference(r.HandlerAt, KindHandler)
+	}
+	for _, h := range p.config.Handlers {
+		for _, source := range h.Read {
+			p.checkReference(source, KindSource)
+		}
 	}
 }
 

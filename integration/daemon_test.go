@@ -40,6 +40,9 @@ func TestMain(m *testing.M) {
 		case recorderCommand:
 			serveRecorder(os.Args[2])
 			return
+		case librarianCommand:
+			serveLibrarian(os.Args[2])
+			return
 		case gossipCommand:
 			serve.Main(gossip{os.Args[2]})
 			return

@@ -76,6 +76,7 @@ spec: {source: secrets, handler: refuse}
 type daemon struct {
 	handler *refusing
 	socket  string
+	cached  *cached // as handlers read it
 }
 
 func startDaemon(t *testing.T) *daemon {
@@ -99,12 +100,13 @@ func startDaemon(t *testing.T) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{handler: new(refusing)}
+	d := &daemon{handler: new(refusing), cached: new(cached)}
 	hosts := &handlers{byName: map[string]engine.Handler{"refuse": d.handler}}
 	eng, err := engine.New(compiled, cluster, hosts.byName, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.cached.read(compiled, eng)
 	dir, err := os.MkdirTemp("", "c") // a socket's path is to be short
 	if err != nil {
 		t.Fatal(err)

@@ -121,6 +121,9 @@ func hostSpec(h config.Handler) (host.Spec, error) {
 		Concurrency: h.Concurrency,
 		Timeout:     h.Timeout,
 	}
+	for _, source := range h.Read {
+		spec.Read = append(spec.Read, source.String())
+	}
 	var err error
 	if spec.Confine, err = confinement(h); err != nil {
 		return host.Spec{}, err

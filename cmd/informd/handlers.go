@@ -25,7 +25,7 @@ type namedHost struct {
 	name string
 }
 
-func newHandlers(configured []config.Handler, folders *folders, dryRun bool, log *slog.Logger) (*handlers, error) {
+func newHandlers(configured []config.Handler, folders *folders, dryRun bool, cache *cached, log *slog.Logger) (*handlers, error) {
 	h := &handlers{byName: make(map[string]engine.Handler)}
 	for _, c := range configured {
 		if dryRun && c.Builtin != "log" {
@@ -39,7 +39,9 @@ func newHandlers(configured []config.Handler, folders *folders, dryRun bool, log
 		if names := missing(c.Env); len(names) > 0 {
 			log.Warn("variables that are to be passed on are not set", "handler", c.Name, "env", names)
 		}
-		process := host.New(spec, folders.options(log))
+		options := folders.options(log)
+		options.Cache = cache
+		process := host.New(spec, options)
 		h.byName[c.Name] = process
 		h.hosts = append(h.hosts, &namedHost{process, c.Name})
 	}

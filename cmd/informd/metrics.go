@@ -96,6 +96,8 @@ var (
 	handlerReady    = desc("informd_handler_ready", "1 if the handler takes events.", "handler")
 	handlerState    = desc("informd_handler_state", "1 for the state that the handler is in, 0 for the others.", "handler", "state")
 	handlerFailures = desc("informd_handler_failures", "Failures of the handler's process that it has not made good for by running.", "handler")
+	handlerReads    = desc("informd_handler_cache_reads_total", "Calls of the handler that read the cache.", "handler")
+	handlerRefused  = desc("informd_handler_cache_reads_refused_total", "Calls of the handler that were to read the cache and were answered with an error.", "handler")
 	deadLetters     = desc("informd_dead_letters", "Events set aside that could not be delivered.")
 	deadDropped     = desc("informd_dead_letters_dropped_total", "Dead letters that were dropped because there were too many.")
 
@@ -109,7 +111,7 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
 		ruleMatches, ruleErrors, ruleDepth, ruleDelayed, ruleBytes, ruleAge, ruleShortened, ruleDropped,
-		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerFailures, deadLetters, deadDropped, ruleAway,
+		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerFailures, handlerReads, handlerRefused, deadLetters, deadDropped, ruleAway,
 		stateBytes, stateUnwritten, stateDurable,
 	} {
 		out <- d
@@ -156,6 +158,8 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		counter(handlerRestarts, uint64(s.Restarts), h.name)
 		gauge(handlerReady, boolean(s.State == host.Running), h.name)
 		gauge(handlerFailures, float64(s.Failures), h.name)
+		counter(handlerReads, s.Reads, h.name)
+		counter(handlerRefused, s.Refused, h.name)
 		for _, state := range host.States() {
 			gauge(handlerState, boolean(s.State == state), h.name, string(state))
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -20,6 +21,7 @@ import (
 type reloader struct {
 	manifests []string                             // paths
 	started   []config.Handler                     // as the daemon started with them
+	sources   []string                             // that it has
 	process   func(name string) (reloadable, bool) // those that there are
 	dryRun    bool
 	log       *slog.Logger
@@ -77,7 +79,7 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	}
 	pid := process.Status().PID
 	r.log.Info("handler reloaded", "handler", name, "pid", pid)
-	return control.Reloaded{PID: pid, Notes: notes(before, now)}, nil
+	return control.Reloaded{PID: pid, Notes: notes(before, now, r.sources)}, nil
 }
 
 // failed says that nothing came of a reload, in the log as well.
@@ -101,7 +103,7 @@ func (r *reloader) turn(name string) chan struct{} {
 var errCalledOff = errors.New("called off: the command that asked for it has ended")
 
 // notes say what a reload did not take up, and what it found missing.
-func notes(before, now config.Handler) (notes []string) {
+func notes(before, now config.Handler, sources []string) (notes []string) {
 	var fields []string
 	if before.Concurrency != now.Concurrency {
 		fields = append(fields, "concurrency")
@@ -114,6 +116,11 @@ func notes(before, now config.Handler) (notes []string) {
 	}
 	if len(fields) > 0 {
 		notes = append(notes, strings.Join(fields, ", ")+": not taken up before informd starts anew")
+	}
+	for _, source := range now.Read {
+		if name := source.String(); !slices.Contains(sources, name) {
+			notes = append(notes, "access.read: source "+name+" is new, and cannot be read before informd starts anew")
+		}
 	}
 	if names := missing(now.Env); len(names) > 0 {
 		notes = append(notes, "env: not set in informd's environment: "+strings.Join(names, ", "))
@@ -150,8 +157,8 @@ config and is healthy before anything goes to it; when what is with the old one 
 old one ends. If any of that fails, the old one goes on, and the exit code is 1. Until it has begun to take over, the
 end of this command calls it off.
 
-It takes up of the manifest: command, builtin, sha256, env, config, user, limits, sandbox, files and network; variables
-come from the environment that the daemon has. Everything else, in this manifest and in others, waits for the daemon's
+It takes up of the manifest: command, builtin, sha256, env, config, user, limits, sandbox, files, network and access;
+variables come from the environment that the daemon has. Everything else, in this manifest and in others, waits for the daemon's
 next start.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {

@@ -77,7 +77,7 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 	}
 	p = new(process)
 	return &reloader{
-		manifests: []string{"rules.yaml"}, started: compiled.Handlers, log: slog.New(slog.DiscardHandler),
+		manifests: []string{"rules.yaml"}, started: compiled.Handlers, sources: []string{"pods"}, log: slog.New(slog.DiscardHandler),
 		process: func(name string) (reloadable, bool) { return p, name == "oncall" },
 	}, p, write
 }
@@ -99,6 +99,9 @@ func TestReload(t *testing.T) {
   sandbox: true
   files: {read: [templates], write: [/var/lib/oncall]}
   network: [443]
+  access: {read: [pods, nodes]}
+---
+{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: nodes}, spec: {resource: v1/nodes}}
 `)
 	t.Setenv("INFORMD_TEST_SET", "x")
 	got, err := r.reload(t.Context(), "oncall")
@@ -107,6 +110,7 @@ func TestReload(t *testing.T) {
 	}
 	want := control.Reloaded{PID: 4711, Notes: []string{
 		"concurrency, retry: not taken up before informd starts anew",
+		"access.read: source nodes is new, and cannot be read before informd starts anew",
 		"env: not set in informd's environment: INFORMD_TEST_UNSET",
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -116,7 +120,7 @@ func TestReload(t *testing.T) {
 		t.Fatalf("%d reloads", len(p.specs))
 	}
 	spec := p.specs[0]
-	if spec.Path != filepath.Join(dir, "oncall") || string(spec.Config) != `{"a":1}` || !cmp.Equal(spec.Env, []string{"INFORMD_TEST_SET=x"}) {
+	if spec.Path != filepath.Join(dir, "oncall") || string(spec.Config) != `{"a":1}` || !cmp.Equal(spec.Env, []string{"INFORMD_TEST_SET=x"}) || !cmp.Equal(spec.Read, []string{"pods", "nodes"}) {
 		t.Errorf("reloaded with %+v", spec)
 	}
 	confined := confine.Spec{

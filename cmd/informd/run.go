@@ -102,7 +102,8 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *fold
 	if err != nil {
 		return err
 	}
-	handlers, err := newHandlers(compiled.Handlers, folders, flags.dryRun, log)
+	cache := new(cached)
+	handlers, err := newHandlers(compiled.Handlers, folders, flags.dryRun, cache, log)
 	if err != nil {
 		return err
 	}
@@ -117,6 +118,7 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *fold
 	if err != nil {
 		return err
 	}
+	cache.read(compiled, eng)
 	metrics.watch(eng, handlers)
 	server, err := listen(flags.listen, newMux(eng, handlers, metrics))
 	if err != nil {
@@ -126,7 +128,7 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *fold
 	control, err := newControl(flags.control, stateDir, &backend{
 		plan: compiled, engine: eng, handlers: handlers, started: time.Now(),
 		reloader: &reloader{
-			manifests: flags.manifests, started: compiled.Handlers, dryRun: flags.dryRun, log: log,
+			manifests: flags.manifests, started: compiled.Handlers, sources: cache.Names(), dryRun: flags.dryRun, log: log,
 			process: func(name string) (reloadable, bool) { return handlers.process(name) },
 		},
 	}, log)

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -139,12 +140,17 @@ func TestSourceIsAView(t *testing.T) {
 	if both.HasSynced() {
 		t.Error("synced before it ran")
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := both.WaitForCacheSync(over); err == nil || err.Error() != "v1/pods in shop has not synced: pending: context canceled" {
+		t.Errorf("the wait: %v", err)
+	}
 	run(t, s)
 	if err := WaitForCacheSync(t.Context(), shop, pay); err != nil {
 		t.Fatal(err)
 	}
-	if !both.HasSynced() {
-		t.Error("not synced")
+	if err := both.WaitForCacheSync(t.Context()); err != nil || !both.HasSynced() {
+		t.Error("not synced", err)
 	}
 	if err := both.AddIndexers(map[string]Index{"by": everything}); err == nil || err.Error() != `source "both" has an index "by"` {
 		t.Errorf("the name was taken: %v", err)

@@ -108,10 +108,7 @@ func WaitForCacheSync(ctx context.Context, informers ...*Informer) error {
 			select {
 			case <-changed:
 			case <-ctx.Done():
-				if reason != "" {
-					reason = ": " + reason
-				}
-				return fmt.Errorf("%v has not synced: %v%s: %w", i.sel, state, reason, context.Cause(ctx))
+				return fmt.Errorf("%v has not synced: %v%s: %w", i.sel, state, because(reason), context.Cause(ctx))
 			}
 		}
 	}

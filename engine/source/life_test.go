@@ -31,6 +31,11 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 		if _, reason := i.State(); reason != "the cluster does not serve example.com/v1" {
 			t.Errorf("the reason is %q", reason)
 		}
+		view := NewSource("widgets", []*Informer{i}, nil)
+		if err := view.WaitForCacheSync(t.Context()); err == nil || // without waiting
+			err.Error() != "example.com/v1/widgets is not served: the cluster does not serve example.com/v1" {
+			t.Errorf("the wait for it: %v", err)
+		}
 		server.Serve(widgets, "Widget", true)
 		server.Apply(widgets, body("a", 1))
 		e.expect(t, "added a 1")

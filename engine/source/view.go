@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,6 +41,35 @@ func (s *Source) Informers() []*Informer { return slices.Clone(s.informers) }
 // HasSynced tells whether all of its informers have.
 func (s *Source) HasSynced() bool {
 	return !slices.ContainsFunc(s.informers, func(i *Informer) bool { return !i.HasSynced() })
+}
+
+// WaitForCacheSync returns when all of its informers have synced. The error says which has not, and why: when ctx ends; and at
+// once where the cluster does not serve the resource, or does not permit it.
+func (s *Source) WaitForCacheSync(ctx context.Context) error {
+	for _, i := range s.informers {
+		for {
+			state, reason, _, synced, changed := i.status.read()
+			if synced {
+				break
+			}
+			if state == NotServed || state == Forbidden {
+				return fmt.Errorf("%v is %v%s", i.sel, state, because(reason))
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return fmt.Errorf("%v has not synced: %v%s: %w", i.sel, state, because(reason), context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
 }
 
 // AddIndexers adds indexes under the source's own names. A name that the source has is an error, and then none is added.

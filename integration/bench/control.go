@@ -32,6 +32,7 @@ const (
 	askHeap    = "heap"    // of a contestant: its heap after garbage collection
 	askTime    = "time"    // of a handler: to begin to note latencies
 	askLatency = "latency" // of a handler: those that it has noted
+	askReads   = "reads"   // of a handler: so many readings of the cache
 )
 
 type answer struct {
@@ -43,6 +44,7 @@ type answer struct {
 	Cache   tally            `json:",omitzero"`
 	Heap    uint64           `json:",omitempty"`
 	Latency latency          `json:",omitzero"`
+	Reads   readings         `json:",omitzero"`
 }
 
 // answerQuestions answers one question after the other, until there are no more.

@@ -39,6 +39,7 @@ type setup struct {
 	events   []string // of these
 	state    bool     // whether it keeps state in a directory, or none
 	handler  handlerConfig
+	read     string // a source that they may read; none: ""
 	more     string // manifests
 }
 
@@ -99,12 +100,16 @@ func (d *daemon) addHandlers(b *strings.Builder, self, dir string, l *load, s se
 		}
 		d.listeners = append(d.listeners, listener)
 		s.handler.Socket = socket
+		access := ""
+		if s.read != "" {
+			access = ", access: {read: [" + s.read + "]}"
+		}
 		config, err := json.Marshal(s.handler)
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: handler-%d},\n"+
-			" spec: {command: [%q, handler], config: %s, concurrency: %d}}\n", h, self, config, concurrency)
+			" spec: {command: [%q, handler], config: %s, concurrency: %d%s}}\n", h, self, config, concurrency, access)
 		for _, e := range l.resources {
 			fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: %s-%d},\n"+
 				" spec: {source: %[1]s, events: [%[3]s], delivery: every, handler: handler-%[2]d}}\n",

@@ -3,8 +3,9 @@
 //
 // A handler implements [Handler]; plugins/serve turns it into an executable that informd runs. What more a handler
 // wants to say or do it adds by implementing one of the optional interfaces here: [Describer], [Configurer],
-// [HealthChecker], [Drainer]. The package imports the standard library only, knows nothing of Kubernetes clients,
-// transports or processes, and stays compatible: it grows by optional interfaces, never by a method.
+// [HealthChecker], [Drainer]; and [CacheUser], to look up what informd has in its cache. The package imports the standard
+// library only, knows nothing of Kubernetes clients, transports or processes, and stays compatible: it grows by optional
+// interfaces, never by a method.
 //
 // What informd guarantees to a handler:
 //

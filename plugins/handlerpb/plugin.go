@@ -20,6 +20,10 @@ const (
 	// output of informd itself. Only the log builtin is given one.
 	EnvStdoutFD = "INFORMD_STDOUT_FD"
 
+	// EnvCacheSocket names the environment variable that holds where cache.proto's service is, as unix:/PATH. It is set for
+	// handlers whose manifest has access.read.
+	EnvCacheSocket = "INFORMD_CACHE_SOCKET"
+
 	// MaxRequestBytes is the largest message that a handler must be able to receive: one event goes alone if it is
 	// large, and holds up to two objects of the size that a cluster allows.
 	MaxRequestBytes = 64 << 20
@@ -41,4 +45,11 @@ const (
 	MaxCapabilities = 64
 	// MaxActions bounds the actions of one answer.
 	MaxActions = 64
+
+	// MaxGetKeys and MaxReadBytes bound one request to read the cache; MaxPageBytes and MaxPageElements one page of an
+	// answer, unless a single element is larger.
+	MaxGetKeys      = 200
+	MaxReadBytes    = 64 << 10
+	MaxPageBytes    = 256 << 10
+	MaxPageElements = 1000
 )

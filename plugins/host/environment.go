@@ -27,6 +27,9 @@ func (r *runner) environment() []string {
 	env.add(r.spec.Env)
 	env.add(r.cmdEnv)
 	env.add([]string{handlerpb.EnvLogLevel + "=" + leastLevel(r.logs.log)})
+	if r.cache != nil {
+		env.add([]string{handlerpb.EnvCacheSocket + "=" + r.cache.Address()})
+	}
 	if r.spec.Stdout != nil {
 		env.add([]string{handlerpb.EnvStdoutFD + "=3"})
 	}

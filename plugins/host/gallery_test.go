@@ -44,7 +44,7 @@ type scene struct {
 // file, and no memory to speak of.
 func TestGallery(t *testing.T) {
 	n := newNeighbour(t)
-	for _, r := range slices.Concat(rogues(), confinedRogues()) {
+	for _, r := range slices.Concat(rogues(), confinedRogues(), cacheRogues()) {
 		t.Run(r.does, func(t *testing.T) {
 			if r.needs != nil {
 				r.needs(t)

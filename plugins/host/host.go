@@ -66,6 +66,8 @@ type Status struct {
 	Waiting   int         // events that wait for room or for a process
 	InFlight  int         // events that are with the process
 	Counts    Counts
+	Reads     uint64 // calls that read the cache
+	Refused   uint64 // of them: that were answered with an error
 }
 
 // New makes a Host; Run starts it. A spec that cannot work shows in Status once it runs.
@@ -138,6 +140,7 @@ func (h *Host) Status() Status {
 	s.Failures = h.crash.count(time.Now())
 	h.mu.Unlock()
 	s.Waiting, s.InFlight, s.Counts = h.deliveries.stats()
+	s.Reads, s.Refused = h.opts.reads.Calls.Load(), h.opts.reads.Refused.Load()
 	return s
 }
 

@@ -29,6 +29,8 @@ type running interface {
 	// signal sends a signal to the process's group; SIGKILL ends everything that it started, too. It does nothing once
 	// the process is gone.
 	signal(syscall.Signal)
+	// root is the process whose descendants are the handler's process and all that it started; 0: there is none.
+	root() int
 	// wait returns when the process is gone, and says how it ended. It is called once.
 	wait() error
 }

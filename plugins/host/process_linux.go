@@ -52,6 +52,8 @@ func (s *shimmed) signal(sig syscall.Signal) {
 	}
 }
 
+func (s *shimmed) root() int { return s.proc.Supervisor() }
+
 func (s *shimmed) wait() error {
 	end := s.proc.Wait()
 	if !end.Known {

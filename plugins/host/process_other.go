@@ -44,6 +44,8 @@ func (g *group) signal(sig syscall.Signal) {
 	}
 }
 
+func (g *group) root() int { return 0 }
+
 // wait waits for the process to end, and kills what is left of its group. There is no portable way to do that in the
 // safe order.
 func (g *group) wait() error {

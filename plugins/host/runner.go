@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin/runner"
 
+	"github.com/informd/informd/plugins/host/cache"
 	"github.com/informd/informd/plugins/host/confine"
 )
 
@@ -34,6 +36,8 @@ type runner struct {
 	socketDir   string   // what was made for the process; empty, or nil, if it did not come to that
 	tempDir     string
 	confinement *confine.Confinement
+	cache       *cache.Server // nil if the handler may read nothing
+	cacheEnds   sync.WaitGroup
 
 	stdoutR   *io.PipeReader // the handshake line, to go-plugin
 	stdoutW   *io.PipeWriter
@@ -83,7 +87,15 @@ func (r *runner) start() (err error) {
 	if r.confinement, err = confine.Prepare(r.spec.Confine, r.spec.Name, own); err != nil {
 		return err
 	}
+	if r.cache, err = r.listen(); err != nil {
+		return err
+	}
 	if uid, gid, ok := r.confinement.Owner(); ok {
+		if r.cache != nil {
+			if err := os.Chown(r.cache.Path(), uid, gid); err != nil {
+				return fmt.Errorf("give a socket to the user that the handler runs as: %w", err)
+			}
+		}
 		if err := giveTo(uid, gid, r.socketDir, r.tempDir); err != nil {
 			return err
 		}
@@ -101,13 +113,28 @@ func (r *runner) start() (err error) {
 		stdout:      r.readStdout,
 		stderr:      r.logs.stderr.readAll,
 	})
+	if err == nil && r.cache != nil {
+		r.cacheEnds.Go(func() { r.cache.Serve(r.proc.running.root()) })
+	}
 	return err
 }
+
+// listen makes the socket on which the process reads the cache, if it may.
+func (r *runner) listen() (*cache.Server, error) {
+	if len(r.spec.Read) == 0 {
+		return nil, nil
+	}
+	reader := cache.Reader{Handler: r.spec.Name, Sources: r.spec.Read, Counts: r.opts.reads}
+	return cache.Listen(filepath.Join(r.socketDir, cacheSocket), r.opts.Cache, reader, r.logs.log)
+}
+
+// cacheSocket is beside the process's own sockets, whose names go-plugin makes longer.
+const cacheSocket = "cache"
 
 // own is what the process needs of the file system in order to be a handler at all. The daemon's own working directory,
 // which may be the root of everything, is not part of it.
 func (r *runner) own() (confine.Own, error) {
-	own := confine.Own{Read: []string{r.exe.path}, Write: []string{r.socketDir, r.tempDir}}
+	own := confine.Own{Read: []string{r.exe.path}, Write: []string{r.socketDir, r.tempDir}, Connect: len(r.spec.Read) > 0}
 	if r.spec.Dir != "" {
 		dir, err := filepath.Abs(r.spec.Dir)
 		if err != nil {
@@ -128,8 +155,10 @@ func (r *runner) confined() string {
 // tidy removes what was made for the process, once it is gone.
 func (r *runner) tidy() error {
 	r.mu.Lock()
-	dirs, confinement := []string{r.socketDir, r.tempDir}, r.confinement
+	dirs, confinement, server := []string{r.socketDir, r.tempDir}, r.confinement, r.cache
 	r.mu.Unlock() // it may take its time
+	server.Close()
+	r.cacheEnds.Wait()
 	return errors.Join(removeDirs(dirs...), confinement.Close())
 }
 

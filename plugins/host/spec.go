@@ -6,6 +6,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/informd/informd/plugins/host/cache"
 	"github.com/informd/informd/plugins/host/confine"
 )
 
@@ -35,6 +36,9 @@ type Spec struct {
 	// DisableTLS leaves out the certificate that go-plugin offers. A handler that does not answer it with one of its
 	// own is spoken to without TLS in any case, behind the socket directory that only the daemon's user may enter.
 	DisableTLS bool
+	// Read names the sources of Options.Cache that the process may read, through a socket of its own, which
+	// INFORMD_CACHE_SOCKET names. None: there is no socket.
+	Read []string
 	// Confine is what the process is to be confined to. What cannot be enforced here is a reason not to start it.
 	Confine confine.Spec
 	// Stdout, if set, is inherited by the process as file descriptor 3, named in INFORMD_STDOUT_FD. It stays the
@@ -52,6 +56,9 @@ type Options struct {
 	// TempDir is where a private directory for temporary files is made for each process, and removed after it. It must
 	// exist. Default: the directory for temporary files.
 	TempDir string
+	// Cache is what Spec.Read is about; nil answers every call with an error.
+	Cache cache.Sources
+	reads *cache.Counts // over all processes
 	// Version of informd, told to the handler.
 	Version string
 
@@ -83,6 +90,7 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.reads = new(cache.Counts)
 	setDefault(&o.StartTimeout, 10*time.Second)
 	setDefault(&o.DescribeTimeout, 5*time.Second)
 	setDefault(&o.ConfigureTimeout, 10*time.Second)

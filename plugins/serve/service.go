@@ -27,6 +27,7 @@ type service struct {
 	name    string // for a handler that does not describe itself
 	begun   func() // called by informd's first call, after which nothing of go-plugin's start is to come; may be nil
 
+	cache      sync.Once   // the handler was given the cache
 	configured atomic.Bool // a config was accepted; events may come
 	drained    atomic.Bool // informd asked to let go; the process may end any time
 	once       sync.Once
@@ -70,6 +71,9 @@ func (s *service) Describe(context.Context, *handlerpb.DescribeRequest) (*handle
 }
 
 func (s *service) Configure(ctx context.Context, req *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error) {
+	if u, ok := s.handler.(handler.CacheUser); ok {
+		s.cache.Do(func() { u.UseCache(newCache()) })
+	}
 	var err error
 	if c, ok := s.handler.(handler.Configurer); ok {
 		err = c.Configure(ctx, req.GetConfig())

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/informd/informd/internal/peer"
 )
 
 const (
@@ -37,7 +39,7 @@ func (d *door) admits(conn *net.UnixConn) bool {
 	if d.daemon == 0 {
 		return true
 	}
-	pid, is, err := descends(conn, d.daemon)
+	pid, is, err := peer.Descends(conn, d.daemon)
 	if err == nil && !is {
 		return true
 	}

@@ -40,8 +40,8 @@ type Limits struct {
 	Processes int   // processes and threads
 }
 
-// Network is what a sandbox lets be reached; the zero Network is nothing. With anything else unix sockets are open, too, as
-// far as the user goes; and with ports the kernel still lets a process listen where it does not ask for a port but takes
+// Network is what a sandbox lets be reached; the zero Network is nothing. With anything else (and with Own.Connect) unix sockets
+// are open, too, as far as the user goes; and with ports the kernel still lets a process listen where it does not ask for a port but takes
 // the one that it is given.
 type Network struct {
 	All   bool     `json:"all,omitempty"`
@@ -52,6 +52,9 @@ type Network struct {
 type Own struct {
 	Read  []string // the executable, the working directory
 	Write []string // the socket directory, the temporary directory
+	// Connect says that the handler comes to a unix socket of the host's. No sandbox can let it come to one alone: all are
+	// open to it then, as far as the user goes.
+	Connect bool
 }
 
 // Error is Prepare's: what was asked for cannot be enforced as things are. Trying again soon does not help.

@@ -66,7 +66,7 @@ func (o *Order) Enter() error {
 		if err := restrict(int(rules.Fd())); err != nil {
 			return err
 		}
-		program = filter(seccompRules(o.Sandbox.Network))
+		program = filter(seccompRules(o.Sandbox.Network, o.Sandbox.Connect))
 	}
 	// From here on this process may have more memory and threads than it is allowed, and must not ask for any.
 	for _, l := range o.Rlimits {

@@ -26,4 +26,5 @@ type sandboxPlan struct {
 	Read    []string `json:"read,omitempty"`
 	Write   []string `json:"write,omitempty"`
 	Network Network  `json:"network"`
+	Connect bool     `json:"connect,omitempty"` // to unix sockets, whatever Network says
 }

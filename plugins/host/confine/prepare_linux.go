@@ -50,7 +50,7 @@ func (m machine) prepare(s Spec, name string, own Own) (*Confinement, error) {
 	says = append(says, enforced.says()...)
 	if s.Sandbox {
 		said := fmt.Sprintf("sandbox by landlock %d and seccomp", c.order.Sandbox.ABI)
-		if connects(s.Network) {
+		if own.Connect || connects(s.Network) {
 			said += ", but for unix sockets that its user may connect to"
 		}
 		says = append(says, said)
@@ -90,9 +90,15 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	case !s.Network.All && len(s.Network.Ports) > 0 && abi < abiTCP:
 		return refuse("network", "the kernel has landlock %d, ports take landlock %d, Linux 6.7: choose none or all", abi, abiTCP)
 	}
-	if connects(s.Network) && m.uid == 0 && s.User == "" {
-		return refuse("network", "root may connect to every unix socket, among them some that lead out of a sandbox (Docker's, D-Bus), and the kernel "+
-			"lets a sandbox be kept from all connections, or from none of those: give the handler a user, or choose network: none")
+	if m.uid == 0 && s.User == "" {
+		const why = "root may connect to every unix socket, among them some that lead out of a sandbox (Docker's, D-Bus), and the kernel " +
+			"lets a sandbox be kept from all connections, or from none of those: give the handler a user, or "
+		switch {
+		case connects(s.Network):
+			return refuse("network", why+"choose network: none")
+		case own.Connect:
+			return refuse("access.read", why+"leave out access.read, which goes by such a socket")
+		}
 	}
 	var missing []*Error
 	for _, list := range []struct {
@@ -121,6 +127,7 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 		Read:    append(append([]string(nil), s.Read...), own.Read...),
 		Write:   append(append([]string(nil), s.Write...), own.Write...),
 		Network: s.Network,
+		Connect: own.Connect,
 	}, nil
 }
 

@@ -99,8 +99,23 @@ func TestFilter(t *testing.T) {
 		{"a group's priority", all, auditArch, unix.SYS_SETPRIORITY, []uint64{unix.PRIO_PGRP, 0}, fails(unix.EPERM)},
 		{"its own priority", all, auditArch, unix.SYS_SETPRIORITY, []uint64{unix.PRIO_PROCESS, 0}, allow},
 	} {
-		if got := interpret(t, filter(seccompRules(test.network)), test.arch, test.call, test.args...); got != test.want {
+		if got := interpret(t, filter(seccompRules(test.network, false)), test.arch, test.call, test.args...); got != test.want {
 			t.Errorf("%s: %#x, want %#x", test.why, got, test.want)
+		}
+	}
+}
+
+// A socket of the host's opens unix sockets, and no others.
+func TestFilterThatLetsConnect(t *testing.T) {
+	filter := filter(seccompRules(Network{}, true))
+	for call, args := range map[uint32][]uint64{unix.SYS_CONNECT: nil, unix.SYS_SOCKET: {unix.AF_UNIX, unix.SOCK_STREAM}} {
+		if got := interpret(t, filter, auditArch, call, args...); got != unix.SECCOMP_RET_ALLOW {
+			t.Errorf("call %d: %#x", call, got)
+		}
+	}
+	for _, args := range [][]uint64{{unix.AF_INET, unix.SOCK_STREAM}, {unix.AF_UNIX, unix.SOCK_DGRAM}, {unix.AF_VSOCK, unix.SOCK_STREAM}} {
+		if got := interpret(t, filter, auditArch, unix.SYS_SOCKET, args...); got != unix.SECCOMP_RET_ERRNO|uint32(unix.EACCES) {
+			t.Errorf("socket %v: %#x", args, got)
 		}
 	}
 }

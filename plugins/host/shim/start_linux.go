@@ -107,6 +107,9 @@ func (p *Process) order(o Order, limit time.Duration) error {
 // PID is the handler's process id, and that of its group. It may be another's once Wait has returned.
 func (p *Process) PID() int { return p.pid }
 
+// Supervisor is the shim's process id: that of which everything that the handler starts stays a descendant.
+func (p *Process) Supervisor() int { return p.shim.Pid }
+
 // Signal sends a signal to the handler's process group. SIGKILL ends everything that the handler started.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.mu.Lock()

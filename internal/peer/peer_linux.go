@@ -1,4 +1,5 @@
-package control
+// Package peer tells which process is at the other end of a unix socket: whether it belongs to a handler. Linux only.
+package peer
 
 import (
 	"bytes"
@@ -11,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descends tells whether the process at the other end of conn, as it was when it connected, is a descendant of daemon. A
-// process that is gone may have been one.
-func descends(conn *net.UnixConn, daemon int) (pid int, is bool, err error) {
+// Descends tells whether the process at the other end of conn, as it was when it connected, is a descendant of the process
+// ancestor, at whatever distance. A process that is gone may have been one: that is an error.
+func Descends(conn *net.UnixConn, ancestor int) (pid int, is bool, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return 0, false, err
@@ -34,27 +35,28 @@ func descends(conn *net.UnixConn, daemon int) (pid int, is bool, err error) {
 		return 0, false, fmt.Errorf("who asks is not known: %w", unknown)
 	}
 	pid = int(peer.Pid)
-	if is, err = descendant(pid, daemon); err != nil {
+	if is, err = descendant(pid, ancestor); err != nil {
 		return pid, false, err
 	}
 	if gone == nil {
 		gone = unix.PidfdSendSignal(handle, 0, nil, 0)
 	}
 	if errors.Is(gone, unix.ESRCH) { // its number may be another's by now
-		return pid, false, errGone
+		return pid, false, ErrGone
 	}
 	return pid, is, nil
 }
 
-var errGone = errors.New("the process that asks is gone")
+// ErrGone says that the process has ended: nobody can tell any more whose it was.
+var ErrGone = errors.New("the process that asks is gone")
 
 // descendant follows the parents of a process. One in a PID namespace above this one, which a descendant cannot get to, has the
 // number 0, and so has the parent of one that came in from there.
-func descendant(pid, daemon int) (bool, error) {
+func descendant(pid, ancestor int) (bool, error) {
 	const tries = 5 // a parent may end between two steps, and another takes its place
 	for range tries {
 		at := pid
-		for at > 1 && at != daemon {
+		for at > 1 && at != ancestor {
 			parent, ok := parentOf(at)
 			if !ok && errors.Is(unix.Kill(at, 0), unix.EPERM) {
 				return false, nil // /proc hides other users' processes (hidepid), and the daemon's own are not among them
@@ -62,18 +64,18 @@ func descendant(pid, daemon int) (bool, error) {
 			if !ok {
 				break
 			}
-			if at = parent; at == daemon {
+			if at = parent; at == ancestor {
 				return true, nil
 			}
 		}
-		if at <= 1 || at == daemon {
-			return false, nil // daemon itself is no descendant of its own
+		if at <= 1 || at == ancestor {
+			return false, nil // it is no descendant of its own
 		}
 		if at == pid {
 			break
 		}
 	}
-	return false, errGone
+	return false, ErrGone
 }
 
 // parentOf reads /proc/PID/stat: the parent is the second field behind the name, which is in parentheses and may hold some.
