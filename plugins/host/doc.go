@@ -18,7 +18,7 @@
 //
 // The files, in the order of a process's life: spec.go and executable*.go (what is to run), environment.go and rundir.go
 // (what it finds), process*.go (one process and its pipes, below a shim that ends all that it started: package shim;
-// confined: package confine), logs.go (what it writes), runner.go and handshake.go (its first words, for go-plugin),
+// confined: package confine), logs.go (what it writes), runner.go, handshake.go and connect.go (its first words, go-plugin, and its end),
 // session.go (one process from launch to end), call.go, deliveries.go, encode.go and stream.go (events and answers),
 // supervise.go, failures.go and reload.go (one process after the other), host.go (what the daemon sees of it).
 package host

@@ -75,7 +75,7 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 func (s *stream) makeWay(working context.Context, next *takeover) bool {
 	select {
 	case <-s.deliveries.hold(): // every event has an answer, or is past its time limit
-	case <-next.session.run.process().exited:
+	case <-next.session.exited():
 	case <-working.Done():
 		return false
 	}
@@ -111,7 +111,7 @@ func (s *stream) send(ctx, working context.Context) error {
 	enc := newEncoder(s.spec.Timeout)
 	patience := 2 * s.spec.Timeout
 	blocked := time.AfterFunc(patience, func() {
-		s.run.kill(fmt.Errorf("it did not take an event from its stream within %v", patience))
+		s.kill(fmt.Errorf("it did not take an event from its stream within %v", patience))
 	})
 	blocked.Stop() // it runs during a Send only
 	for {
@@ -198,12 +198,12 @@ func (s *stream) broken(working context.Context, err error) error {
 		return nil
 	}
 	if errors.Is(err, io.EOF) {
-		return s.run.failure(errors.New("it ended the stream of deliveries"))
+		return s.failure(errors.New("it ended the stream of deliveries"))
 	}
 	if code := status.Code(err); code == codes.Unavailable || code == codes.Canceled {
-		return s.run.failure(errors.New("the stream of deliveries broke"))
+		return s.failure(errors.New("the stream of deliveries broke"))
 	}
-	return s.run.failure(s.explain("deliver", 0, err))
+	return s.failure(s.explain("deliver", 0, err))
 }
 
 // expire ends events at their time limits, and a process that leaves too many unanswered even then.
@@ -270,7 +270,7 @@ func (s *session) askHealth(working context.Context) (problem string, err error)
 		return "", err
 	case code == codes.Unavailable || code == codes.Canceled: // the connection's end, or a handler's own words
 		select {
-		case <-s.run.process().exited:
+		case <-s.exited():
 			return "", err
 		case <-working.Done():
 			return "", err

@@ -75,10 +75,10 @@ func (h *Host) runOnce(ctx context.Context, from *takeover, complaints *complain
 	h.mu.Unlock()
 	h.set(func(st *Status) {
 		st.State, st.Reason, st.Problem = Running, "", ""
-		st.Handler, st.Confined, st.PID = s.desc, s.run.confined(), s.pid()
+		st.Handler, st.Confined, st.PID = s.desc, s.confined(), s.pid()
 	})
 	attrs := s.desc.attrs("pid", s.pid())
-	if confined := s.run.confined(); confined != "" {
+	if confined := s.confined(); confined != "" {
 		attrs = append(attrs, "confined", confined)
 	}
 	h.log.Info("handler ready", attrs...)
