@@ -56,14 +56,14 @@ func launch(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*se
 	defer exe.close()
 
 	run := newRunner(spec, opts, exe, newLogs(log, opts.LogLinesBurst, opts.LogLinesRate))
-	return begin(ctx, &session{peer: run, spec: spec, opts: opts, log: log}, func() (handlerpb.HandlerClient, error) {
-		return run.connect(dir)
-	})
+	s := &session{peer: run, spec: spec, opts: opts, log: log}
+	connect := func() (handlerpb.HandlerClient, error) { return run.connect(dir) }
+	return begin(ctx, s, connect, s.introduce, s.settle)
 }
 
-// begin takes s to the point where its handler is described and configured, or ends it.
-func begin(ctx context.Context, s *session, connect func() (handlerpb.HandlerClient, error)) (*session, error) {
-	if err := s.begin(ctx, connect); err != nil {
+// begin connects s and takes it as far as steps go, or ends it.
+func begin(ctx context.Context, s *session, connect func() (handlerpb.HandlerClient, error), steps ...func(context.Context) error) (*session, error) {
+	if err := s.begin(ctx, connect, steps); err != nil {
 		s.end(0)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -81,16 +81,31 @@ func (s *session) failed(err error) error {
 	return err
 }
 
-func (s *session) begin(ctx context.Context, connect func() (handlerpb.HandlerClient, error)) (err error) {
+func (s *session) begin(ctx context.Context, connect func() (handlerpb.HandlerClient, error), steps []func(context.Context) error) (err error) {
 	unwatch := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) })
 	defer unwatch()
 	if s.api, err = connect(); err != nil {
 		return s.failure(err)
 	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// introduce has the handler describe itself.
+func (s *session) introduce(ctx context.Context) error {
 	if err := s.describe(ctx); err != nil {
 		return s.explain("describe", s.opts.DescribeTimeout, err)
 	}
-	err = s.configure(ctx)
+	return nil
+}
+
+// settle has the handler take its config.
+func (s *session) settle(ctx context.Context) error {
+	err := s.configure(ctx)
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return refused
 	}

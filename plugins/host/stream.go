@@ -50,6 +50,13 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 			} else if working.Err() == nil {
 				next = nil
 			}
+		case <-s.leaving():
+			select {
+			case <-s.deliveries.hold():
+				why = errLeaving
+				finish()
+			case <-working.Done():
+			}
 		}
 	}
 	if serving.Err() == nil {
@@ -64,6 +71,9 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 	context.AfterFunc(drain, s.abort)
 	_ = g.Wait() // the handler lets go of its last events
 	s.deliveries.detach(lost(why))
+	if why == errLeaving {
+		return nil, true, why // it drains by itself
+	}
 	if _, err := s.api.Drain(drain, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
 		s.log.Warn("handler did not drain", "error", s.explain("drain", s.opts.DrainTimeout, err))
 	}
@@ -89,6 +99,9 @@ func (s *stream) makeWay(working context.Context, next *takeover) bool {
 
 // errStopping is why events are lost at the end of a Host's run. Whoever ends it lets deliveries finish before.
 var errStopping = errors.New("informd is stopping it")
+
+// errLeaving is why a session ends whose peer asked for that. Nothing is lost to it.
+var errLeaving = errors.New("it is going away")
 
 func lost(why error) error { return fmt.Errorf("%w: %w", handler.ErrLost, why) }
 
