@@ -41,6 +41,7 @@ func packages(t *testing.T) []goPackage {
 var mayImport = map[string][]string{
 	"config":           {},
 	"internal/nearest": {},
+	"internal/testca":  {},
 	"engine/object":    {},
 	"engine/delta":     {"engine/object"},
 	"engine/expr":      {"engine/delta", "engine/object"},
