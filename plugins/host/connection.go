@@ -86,7 +86,8 @@ func (c *connection) connect(limit time.Duration) (handlerpb.HandlerClient, erro
 	case code == codes.DeadlineExceeded:
 		return nil, fmt.Errorf("there was no connection within %v", limit)
 	default: // c.failure knows more, where the connection could not be made
-		return nil, fmt.Errorf("connect: %s", printable(status.Convert(err).Message(), handlerpb.MaxReasonBytes))
+		return nil, fmt.Errorf("the connection broke before there was an answer, as it does where tls.cert is not accepted: %s",
+			printable(status.Convert(err).Message(), handlerpb.MaxReasonBytes))
 	}
 	c.watching.Go(func() {
 		c.conn.WaitForStateChange(context.Background(), connectivity.Ready) // it is closed in the end

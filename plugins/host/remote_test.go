@@ -384,7 +384,7 @@ func TestRemoteEndpointsInTrouble(t *testing.T) {
 	f.process(5, "CA="+other.File)
 	f.resolve(1, 2, 3, 4, 5, 6)
 	r := f.remote(host.Options{})
-	want := []string{"", "does not speak TLS", "not signed by an authority in tls.ca", "pager.shop.svc", "tls: ", "connection refused"}
+	want := []string{"", "does not speak TLS", "not signed by an authority in tls.ca", "pager.shop.svc", "tls.cert is not accepted", "connection refused"}
 	waitFor(t, "all to have been tried", func() bool {
 		s := r.Status()
 		return len(s.Endpoints) == len(want) && s.State == host.Running &&
