@@ -105,7 +105,7 @@ func playElsewhere(t *testing.T) *elsewhere {
 	ca := testca.New(t, s.dir, "ca")
 	cert, key := ca.Issue(t, "steady", "steady.test")
 	ca.Issue(t, "informd")
-	e := &elsewhere{stage: s, zone: serveZone(t, "steady.test"), env: []string{"PLAYER_CERT=" + cert, "PLAYER_KEY=" + key, "PLAYER_CA=" + ca.File}}
+	e := &elsewhere{stage: s, zone: serveZone(t, "steady.test"), env: []string{"PLAYER_PAUSE=60ms", "PLAYER_CERT=" + cert, "PLAYER_KEY=" + key, "PLAYER_CA=" + ca.File}}
 	_, e.port, _ = net.SplitHostPort(freeAddress(t))
 	s.where = fmt.Sprintf("address: dns://%s/steady.test:%s, tls: {ca: ca.pem, cert: informd.pem, key: ./informd.key}", e.zone.conn.LocalAddr(), e.port)
 	s.write(t, steadySpec, "")
@@ -174,7 +174,7 @@ func TestRemoteUnderLoad(t *testing.T) {
 	const one, two = "127.0.0.1", "127.0.0.2"
 	rate := 1000
 	if testing.Short() {
-		rate = 200
+		rate = 300
 	}
 	e := playElsewhere(t)
 	if e.informd = plainInformd(t); t.Failed() {
@@ -252,6 +252,9 @@ func (e *elsewhere) wantOrdered() {
 	}
 	if wrong > 5 {
 		e.t.Errorf("%d widgets are wrong", wrong)
+	}
+	if again == 0 {
+		e.t.Error("no event came again: none was with a player that was killed")
 	}
 	e.t.Logf("events per process: %v; %d came again", processes, again)
 }
