@@ -100,7 +100,6 @@ func (r *Remote) Run(ctx context.Context) error {
 		if err != nil {
 			complaints.about(BackingOff, err, pause, time.Now())
 		} else {
-			complaints.forget()
 			r.apply(ctx, addresses, &running)
 		}
 		sleep(ctx, min(time.Second, pause, r.opts.LookUpInterval)) // however often endpoints are lost

@@ -11,8 +11,9 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strconv"
 	"time"
+
+	"github.com/informd/informd/plugins/handlerpb"
 )
 
 // RemoteSpec says where a remote handler is and how to treat it. It is not modified after NewRemote.
@@ -45,8 +46,6 @@ const maxEndpoints = 128
 func (s RemoteSpec) spec() Spec {
 	return Spec{Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout}.withDefaults()
 }
-
-func (s RemoteSpec) target() string { return net.JoinHostPort(s.Host, strconv.Itoa(int(s.Port))) }
 
 // lookUp finds the endpoints, in order. There is at least one.
 func (s RemoteSpec) lookUp(ctx context.Context) ([]netip.AddrPort, error) {
@@ -97,16 +96,18 @@ func (s RemoteSpec) tls() (*tls.Config, error) {
 	}, nil
 }
 
-// explainTLS says what is wrong with the certificates, and what to do.
+// explainTLS says what is wrong with the certificates, and what to do. What an error says of a certificate is the other
+// side's words.
 func explainTLS(err error) error {
+	said := printable(err.Error(), handlerpb.MaxReasonBytes)
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return errors.New("it does not speak TLS")
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return fmt.Errorf("its certificate is another's: %w; tls.serverName says whose it has to be", err)
+		return fmt.Errorf("its certificate is another's, and tls.serverName says whose it has to be: %s", said)
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return fmt.Errorf("its certificate is not signed by an authority in tls.ca: %w", err)
+		return fmt.Errorf("its certificate is not signed by an authority in tls.ca: %s", said)
 	}
-	return fmt.Errorf("TLS handshake: %w", err)
+	return fmt.Errorf("TLS handshake: %s", said)
 }
