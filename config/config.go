@@ -77,12 +77,13 @@ type Index struct {
 	Expr Text
 }
 
-// Handler says who is told. Exactly one of Builtin and Command is set.
+// Handler says who is told. Exactly one of Builtin, Command and Remote is set.
 type Handler struct {
 	Name        string
 	At          Text
 	Builtin     string          // log, exec or webhook
 	Command     []string        // a first element with a slash in it is relative to the manifest's folder and joined with it
+	Remote      *Remote         // nil: it is started here
 	SHA256      string          // of the binary, 64 hexadecimal digits in lower case; "": any
 	Env         []string        // names of the daemon's environment variables to pass on
 	Config      json.RawMessage // nil: none
@@ -93,6 +94,17 @@ type Handler struct {
 	Limits      Limits
 	Sandbox     *Sandbox // nil: none
 	Read        []Text   // names of the sources that it may read
+}
+
+// Remote says where a handler is that runs elsewhere: at each address of Host.
+type Remote struct {
+	Host       string // a name, or an address
+	Port       uint16
+	DNS        string // address and port of the server to ask for Host; "": the system's
+	CA         string // files; a relative one is joined with the manifest's folder
+	Cert       string
+	Key        string
+	ServerName string // what certificates have to be for
 }
 
 // Limits bound what a handler takes; a zero is no limit.

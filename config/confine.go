@@ -105,7 +105,7 @@ func (r *reader) paths(n *yaml.Node, name string) []string {
 			return quote(s) + " is in " + name + " twice: " + quote(other) + " is the same"
 		}
 		first[path] = s
-		if s == "~" || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "$") {
+		if unexpanded(s) {
 			return quote(s) + " is not expanded: write the whole path"
 		}
 		return ""
@@ -122,6 +122,11 @@ func (r *reader) path(s string) string {
 		s = filepath.Join(r.dir, s)
 	}
 	return filepath.Clean(s)
+}
+
+// unexpanded tells whether a shell would make something else of a path.
+func unexpanded(s string) bool {
+	return s == "~" || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "$")
 }
 
 var networks = []string{"none", "all"}

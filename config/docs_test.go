@@ -30,13 +30,13 @@ func TestDocs(t *testing.T) {
 	const unknown = `
 {kind: Source, spec: {xxxxxxxxxxxxxxxx: 1}, xxxxxxxxxxxxxxxx: 1, metadata: {xxxxxxxxxxxxxxxx: 1}}
 ---
-{kind: Handler, spec: {xxxxxxxxxxxxxxxx: 1, retry: {xxxxxxxxxxxxxxxx: 1}, limits: {xxxxxxxxxxxxxxxx: 1}, access: {xxxxxxxxxxxxxxxx: 1}, files: {xxxxxxxxxxxxxxxx: 1}}}
+{kind: Handler, spec: {xxxxxxxxxxxxxxxx: 1, retry: {xxxxxxxxxxxxxxxx: 1}, limits: {xxxxxxxxxxxxxxxx: 1}, files: {xxxxxxxxxxxxxxxx: 1}, access: {xxxxxxxxxxxxxxxx: 1}, tls: {xxxxxxxxxxxxxxxx: 1}}}
 ---
 {kind: Rule, spec: {xxxxxxxxxxxxxxxx: 1}}
 `
 	_, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(unknown)}})
 	field := regexp.MustCompile(`^unknown field "(.*)xxxxxxxxxxxxxxxx"; the fields are (.*)$`)
-	parents := map[string]bool{"metadata": true, "retry": true, "limits": true, "files": true, "access": true}
+	parents := map[string]bool{"metadata": true, "retry": true, "limits": true, "files": true, "access": true, "tls": true}
 	found := 0
 	for _, m := range mistakes {
 		match := field.FindStringSubmatch(m.Message)

@@ -29,13 +29,14 @@ const (
 
 func (r *reader) handler(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"command", "builtin", "sha256", "env", "config", "concurrency", "timeout", "retry",
+		"command", "builtin", "address", "tls", "sha256", "env", "config", "concurrency", "timeout", "retry",
 		"user", "limits", "sandbox", "files", "network", "access")
 	r.exactlyOne(spec)
 	h := Handler{
 		Name:        name.String(),
 		At:          name,
 		Command:     r.command(spec.get("command")),
+		Remote:      r.remote(spec),
 		SHA256:      r.sha256(spec.get("sha256")),
 		Env:         r.env(spec.get("env")),
 		Config:      r.json(spec.get("config"), "spec.config"),
@@ -55,17 +56,24 @@ func (r *reader) handler(n, at *yaml.Node, name Text) {
 	r.config.Handlers = append(r.config.Handlers, h)
 }
 
-// exactlyOne checks that the handler is a command or a builtin, and that sha256 goes with a command.
+// exactlyOne checks that the handler is a command, a builtin or an address, and that the other fields go with that.
 func (r *reader) exactlyOne(spec mapping) {
+	var ways []string
+	for _, way := range []string{"command", "builtin", "address"} {
+		if spec.has(way) {
+			ways = append(ways, way)
+		}
+	}
 	switch {
-	case spec.has("command") && spec.has("builtin"):
-		r.mistake(spec.key["builtin"], "spec.command and spec.builtin exclude each other")
-	case !spec.has("command") && !spec.has("builtin") && spec.at != nil:
-		r.mistake(spec.at, "spec.command or spec.builtin (%s) is missing", oneOf(builtins))
+	case len(ways) > 1:
+		r.mistake(spec.key[ways[1]], "spec.%s and spec.%s exclude each other", ways[0], ways[1])
+	case len(ways) == 0 && spec.at != nil:
+		r.mistake(spec.at, "spec.command, spec.builtin (%s) or spec.address is missing", oneOf(builtins))
 	}
 	if spec.has("sha256") && spec.has("builtin") && !spec.has("command") {
 		r.mistake(spec.key["sha256"], "spec.sha256 goes with spec.command only; a builtin is part of informd")
 	}
+	r.remoteFields(spec)
 }
 
 // command reads the program and its arguments. The program is a path, relative to the manifest's folder, if it has

@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"config":           {},
 	"internal/nearest": {},
 	"internal/peer":    {},
+	"internal/testca":  {},
 	"engine/object":    {},
 	"engine/delta":     {"engine/object"},
 	"engine/expr":      {"engine/delta", "engine/object"},

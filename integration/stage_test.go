@@ -60,6 +60,7 @@ type stage struct {
 	kubeconfig string
 	first      int64  // resourceVersion, of widget 0
 	dir        string // has the executable of all players, and what they write
+	where      string // what steady's spec says of where it is
 	run        string // has the handlers' sockets
 	temp       string // and their temporary files
 	state      string
@@ -90,7 +91,7 @@ func setStage(t *testing.T, manifests string, environment ...string) *stage {
 // newStage is all but the daemon.
 func newStage(t *testing.T, manifests string) *stage {
 	t.Helper()
-	s := &stage{informd: binary, dir: shortDir(t), run: shortDir(t), temp: shortDir(t), state: shortDir(t)}
+	s := &stage{informd: binary, where: "command: [./player, steady, ./ledger]", dir: shortDir(t), run: shortDir(t), temp: shortDir(t), state: shortDir(t)}
 	for _, dir := range []string{s.dir, s.run, s.temp} {
 		if err := os.Chmod(dir, 0o755); err != nil { // for handlers of another user
 			t.Fatal(err)
@@ -118,7 +119,7 @@ func (s *stage) rules() string { return filepath.Join(s.dir, "rules.yaml") }
 func (s *stage) write(t *testing.T, steady, manifests string) {
 	t.Helper()
 	text := source("widgets", "resource: informd.test/v1/widgets") +
-		toldBy("steady", "command: [./player, steady, ./ledger], "+steady) +
+		toldBy("steady", s.where+", "+steady) +
 		ruleFor("steady", "source: widgets, handler: steady, delivery: every") + manifests
 	if err := os.WriteFile(s.rules(), []byte(strings.ReplaceAll(text, "DIR", s.dir)), 0o600); err != nil {
 		t.Fatal(err)
@@ -216,9 +217,8 @@ func (s *stage) ledger() []entry {
 	return entries
 }
 
-// wantSteady checks that steady was told of every change of every widget, once, at the first attempt, in order.
-func (s *stage) wantSteady() []entry {
-	s.t.Helper()
+// changes are the versions of each widget, in order.
+func (s *stage) changes() map[string][]int64 {
 	want := make(map[string][]int64, backlogObjects)
 	for i := range backlogObjects {
 		want[widgetName(i)] = []int64{s.first + int64(i)}
@@ -231,6 +231,13 @@ func (s *stage) wantSteady() []entry {
 			k++
 		}
 	}
+	return want
+}
+
+// wantSteady checks that steady was told of every change of every widget, once, at the first attempt, in order.
+func (s *stage) wantSteady() []entry {
+	s.t.Helper()
+	want := s.changes()
 	got := make(map[string][]int64, len(want))
 	again := 0
 	entries := s.ledger()

@@ -115,6 +115,13 @@ func hostStatus(name string, s host.Status) control.Handler {
 	if s.State == host.BackingOff || s.State == host.Refused {
 		out.Next = s.Next
 	}
+	for _, e := range s.Endpoints {
+		of := hostStatus("", e.Status)
+		out.Endpoints = append(out.Endpoints, control.Endpoint{
+			Address: e.Address, State: of.State, Reason: of.Reason, Since: of.Since, Restarts: of.Restarts,
+			InFlight: e.Status.InFlight, Program: of.Program, Failures: of.Failures, Next: of.Next,
+		})
+	}
 	return out
 }
 

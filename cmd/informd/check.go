@@ -29,7 +29,7 @@ func newCheckCommand() *cobra.Command {
 		Long: `Validate manifests without a cluster: their form, their references, their expressions, and the config of builtin
 handlers. Every mistake is reported at once. With --handlers, handlers with a command are started as well, to see
 whether they describe themselves and accept their config, and all of them in what they are confined to, to see
-whether this user on this machine can enforce that.
+whether this user on this machine can enforce that; remote handlers are connected to, and handed no config.
 
 Without mistakes, it says of each source what is kept of its objects in memory: all, or the fields that are read.
 
@@ -78,7 +78,7 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folde
 		places   = semaphore.NewWeighted(checkedAtOnce)
 	)
 	for _, h := range cfg.Handlers {
-		if h.Builtin == "" && (!commands || len(h.Command) == 0) {
+		if h.Builtin == "" && (!commands || len(h.Command) == 0 && h.Remote == nil) {
 			continue
 		}
 		if places.Acquire(ctx, 1) != nil {
@@ -100,6 +100,13 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folde
 // checkHandler starts a handler; unconfined, unless it is to run as it will run: manifests are checked on other machines
 // than the daemon's, too.
 func checkHandler(ctx context.Context, h config.Handler, confined bool, folders *folders) error {
+	if h.Remote != nil {
+		spec, err := remoteSpec(h)
+		if err != nil {
+			return fmt.Errorf("handler %q: %w", h.Name, err)
+		}
+		return host.TryRemote(ctx, spec, folders.options(nil))
+	}
 	spec, err := hostSpec(h)
 	if err != nil {
 		return fmt.Errorf("handler %q: %w", h.Name, err)
@@ -109,6 +116,19 @@ func checkHandler(ctx context.Context, h config.Handler, confined bool, folders 
 	}
 	_, err = host.Try(ctx, spec, folders.options(nil))
 	return err
+}
+
+// remoteSpec says where a remote handler is.
+func remoteSpec(h config.Handler) (host.RemoteSpec, error) {
+	files, err := absolute([]string{h.Remote.CA, h.Remote.Cert, h.Remote.Key})
+	if err != nil {
+		return host.RemoteSpec{}, err
+	}
+	return host.RemoteSpec{
+		Name: h.Name, Host: h.Remote.Host, Port: h.Remote.Port, DNS: h.Remote.DNS,
+		CA: files[0], Cert: files[1], Key: files[2], ServerName: h.Remote.ServerName,
+		Config: h.Config, Concurrency: h.Concurrency, Timeout: h.Timeout,
+	}, nil
 }
 
 // hostSpec says how a handler is started. A builtin is this very binary.

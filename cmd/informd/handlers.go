@@ -21,8 +21,15 @@ type handlers struct {
 }
 
 type namedHost struct {
-	*host.Host
+	runner
 	name string
+}
+
+// runner keeps a handler running: a host.Host or a host.Remote.
+type runner interface {
+	engine.Handler
+	Run(context.Context) error
+	Status() host.Status
 }
 
 func newHandlers(configured []config.Handler, folders *folders, dryRun bool, cache *cached, log *slog.Logger) (*handlers, error) {
@@ -30,6 +37,14 @@ func newHandlers(configured []config.Handler, folders *folders, dryRun bool, cac
 	for _, c := range configured {
 		if dryRun && c.Builtin != "log" {
 			h.byName[c.Name] = dryRunner{log.With("handler", c.Name)}
+			continue
+		}
+		if c.Remote != nil {
+			spec, err := remoteSpec(c)
+			if err != nil {
+				return nil, fmt.Errorf("handler %q: %w", c.Name, err)
+			}
+			h.add(c.Name, host.NewRemote(spec, folders.options(log)))
 			continue
 		}
 		spec, err := hostSpec(c)
@@ -41,14 +56,26 @@ func newHandlers(configured []config.Handler, folders *folders, dryRun bool, cac
 		}
 		options := folders.options(log)
 		options.Cache = cache
-		process := host.New(spec, options)
-		h.byName[c.Name] = process
-		h.hosts = append(h.hosts, &namedHost{process, c.Name})
+		h.add(c.Name, host.New(spec, options))
 	}
 	return h, nil
 }
 
-// process is the one behind a handler, if there is one.
+func (h *handlers) add(name string, r runner) {
+	h.byName[name] = r
+	h.hosts = append(h.hosts, &namedHost{r, name})
+}
+
+// reloadable is the process behind a handler, if there is one here.
+func (h *handlers) reloadable(name string) (reloadable, bool) {
+	if n, ok := h.process(name); ok {
+		process, ok := n.runner.(reloadable)
+		return process, ok
+	}
+	return nil, false
+}
+
+// process is what is behind a handler, if anything is.
 func (h *handlers) process(name string) (*namedHost, bool) {
 	i := slices.IndexFunc(h.hosts, func(n *namedHost) bool { return n.name == name })
 	if i < 0 {

@@ -62,6 +62,10 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 		return control.Reloaded{}, refuse("handler %s does not run: no rule named it when informd started; restart informd to take up rules and handlers that are new", name)
 	case !written:
 		return control.Reloaded{}, refuse("handler %s is no longer in the manifests: it goes on as it is; restart informd to end it", name)
+	case before.Remote != nil:
+		return control.Reloaded{}, refuse("handler %s runs elsewhere, and is rolled out there; restart informd to take up another address, tls or config", name)
+	case now.Remote != nil:
+		return control.Reloaded{}, refuse("handler %s was not reloaded: it is remote by now, and was not when informd started; restart informd", name)
 	case !ok || r.dryRun && now.Builtin != "log":
 		return control.Reloaded{}, refuse("handler %s was not reloaded: this informd is a dry run, which starts no handler but log", name)
 	case now.User != "" && !otherUsers(r.started):

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/config"
 	"github.com/informd/informd/plugins/host"
 	"github.com/informd/informd/plugins/host/confine"
 )
@@ -159,6 +160,11 @@ func TestReloadRefused(t *testing.T) {
 		}, want: "this informd is a dry run"},
 		{name: "a user that is new", handler: "oncall", manifests: reloadable1 + asNobody, change: func(r *reloader, _ *process) { r.started[0].User = "" },
 			want: "no handler had one when informd started"},
+		{name: "one that is elsewhere", handler: "oncall", change: func(r *reloader, _ *process) { r.started[0].Remote = &config.Remote{} },
+			want: "handler oncall runs elsewhere, and is rolled out there"},
+		{name: "one that has moved", handler: "oncall",
+			manifests: strings.Replace(reloadable1, `command: [./oncall, "1"]`, `{address: "dns:///oncall:1", tls: {ca: a, cert: b, key: c}}`, 1),
+			want:      "it is remote by now, and was not when informd started"},
 		{name: "the new one does not work", handler: "oncall", change: func(_ *reloader, p *process) { p.err = errors.New("it refuses its config: no") },
 			want: "handler oncall was not reloaded and goes on as it was: it refuses its config: no", tried: true},
 	} {

@@ -129,7 +129,7 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *fold
 		plan: compiled, engine: eng, handlers: handlers, started: time.Now(),
 		reloader: &reloader{
 			manifests: flags.manifests, started: compiled.Handlers, sources: cache.Names(), dryRun: flags.dryRun, log: log,
-			process: func(name string) (reloadable, bool) { return handlers.process(name) },
+			process: handlers.reloadable,
 		},
 	}, log)
 	if err != nil {

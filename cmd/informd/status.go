@@ -142,6 +142,13 @@ func handlerDetails(h control.Handler, now time.Time) (lines []string) {
 	for _, said := range words {
 		lines = append(lines, visible("    "+said))
 	}
+	for _, e := range h.Endpoints {
+		line := fmt.Sprintf("%s at %s: %s%s, %d in flight", printable(h.Name), e.Address, e.State, printable(because(e.Reason)), e.InFlight)
+		if !e.Next.IsZero() {
+			line += ", tried again " + until(now, e.Next)
+		}
+		lines = append(lines, line)
+	}
 	if h.Confined != "" {
 		lines = append(lines, fmt.Sprintf("%s: confined to %s", name, printable(h.Confined)))
 	}

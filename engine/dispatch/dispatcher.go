@@ -39,10 +39,10 @@ type Handler struct {
 	// Ready blocks until the handler can take an event, or ctx ends. It is asked before each event is taken, from one
 	// goroutine. nil means always. An error, which is logged, asks to try again later.
 	Ready func(ctx context.Context) error
-	// Concurrency is how many deliveries there may be at once. 0 means 8.
+	// Concurrency is how many deliveries there may be at once, where the handler has no Limit. 0 means 8.
 	Concurrency int
-	// Limit is how many the handler itself takes at once, as far as it has said so; it may change. What it has no room for
-	// stays in the lanes, where it is merged. nil means no limit of its own.
+	// Limit is how many the handler takes at once, in the place of Concurrency; it may change. What it has no room for stays
+	// in the lanes, where it is merged.
 	Limit func() int
 	Retry Retry
 }
@@ -225,7 +225,7 @@ func (d *Dispatcher) gate(ctx context.Context) bool {
 func (d *Dispatcher) hasRoom() bool {
 	limit := d.handler.Concurrency
 	if d.handler.Limit != nil {
-		limit = min(limit, d.handler.Limit())
+		limit = d.handler.Limit()
 	}
 	return d.InFlight() < limit
 }

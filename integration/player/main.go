@@ -28,6 +28,16 @@ func main() {
 		fmt.Fprintln(os.Stderr, "player:", err)
 		os.Exit(2)
 	}
+	if address := os.Getenv("PLAYER_ADDRESS"); address != "" { // it plays elsewhere
+		err = serve.Remote(h, serve.RemoteOptions{
+			Address: address, CertFile: os.Getenv("PLAYER_CERT"), KeyFile: os.Getenv("PLAYER_KEY"), ClientCAFile: os.Getenv("PLAYER_CA"),
+		})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "player:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	serve.Main(h)
 }
 

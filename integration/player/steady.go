@@ -17,6 +17,7 @@ import (
 type steady struct {
 	file          *os.File
 	version, vice string
+	pause         time.Duration // from the line to the answer
 }
 
 func newSteady(args []string) (handler.Handler, error) {
@@ -34,7 +35,8 @@ func newSteady(args []string) (handler.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &steady{file: file, version: version, vice: vice}, nil
+	pause, _ := time.ParseDuration(os.Getenv("PLAYER_PAUSE")) // none: none
+	return &steady{file: file, version: version, vice: vice, pause: pause}, nil
 }
 
 func (s *steady) Describe() handler.Description {
@@ -50,5 +52,6 @@ func (s *steady) Configure(context.Context, json.RawMessage) error {
 
 func (s *steady) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	_, err := fmt.Fprintf(s.file, "%s %s %d %s %d %d\n", ev.Name, ev.ResourceVersion, ev.Attempt, s.version, os.Getpid(), time.Now().UnixNano())
+	time.Sleep(s.pause)
 	return handler.Answer{}, err
 }

@@ -32,7 +32,8 @@ type Description struct {
 
 // Configurer is implemented by handlers that take a config. Configure is called once per start of the process, before
 // the first event. An error refuses the config: informd reports its text to the operator and delivers nothing. config
-// is JSON, and empty where the manifest has none. A handler without Configure refuses any config that is not empty.
+// is JSON, and empty where the manifest has none. A handler without Configure refuses any config that is not empty. A remote
+// handler (serve.Remote) outlives informd's connections to it: it is called again with another config, between events.
 type Configurer interface {
 	Configure(ctx context.Context, config json.RawMessage) error
 }

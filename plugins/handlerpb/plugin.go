@@ -8,6 +8,9 @@ const (
 	// PluginName is the service's key in go-plugin's set of plugins.
 	PluginName = "handler"
 
+	// HealthService is the service that grpc.health.v1 is asked for; it is go-plugin's choice.
+	HealthService = "plugin"
+
 	// CookieKey and CookieValue are an environment variable that informd sets for a handler, so that one that is
 	// started by hand can tell and explain itself. It is no secret.
 	CookieKey   = "INFORMD_HANDLER_COOKIE"

@@ -17,6 +17,8 @@ import (
 // It is bookkeeping only: it does not send, and is told the time. All methods may be called concurrently.
 type deliveries struct {
 	limit time.Duration // of every event
+	owed  *debts
+	pool  *pool         // of which this is one; nil: what waits, waits for the next process
 	wake  chan struct{} // tells the sender that there may be something to take; one token is enough
 
 	mu       sync.Mutex
@@ -28,7 +30,6 @@ type deliveries struct {
 	sent     fifo             // sent and not answered, oldest first, so that deadlines ascend; within the window
 	bySeq    map[uint64]*call // the same
 	late     map[uint64]late  // given up on, not answered yet; see overdue
-	owed     map[object]bool  // of late, those that a process ended with: what comes next of them is told so; at most maxOwed
 	cancels  []uint64         // of late, those that the process has not been told of
 	seq      uint64           // of the last event sent on this stream
 	bytes    int64            // of what is in sent
@@ -57,8 +58,34 @@ type object struct {
 	resource              handler.Resource
 }
 
+// debts are the objects with whose events, late already, a process ended: what comes next of them is told so.
+type debts struct {
+	mu sync.Mutex
+	of map[object]bool // at most maxOwed
+}
+
 // maxOwed bounds the objects whose part in a process's end is remembered; beyond it, the end is not told of.
 const maxOwed = 1024
+
+func (d *debts) add(o object) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of == nil {
+		d.of = make(map[object]bool)
+	}
+	if len(d.of) < maxOwed {
+		d.of[o] = true
+	}
+}
+
+// settle tells whether o is one of them, and that it no longer is.
+func (d *debts) settle(o object) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	owed := d.of[o]
+	delete(d.of, o)
+	return owed
+}
 
 // batch is what goes to the process in one message.
 type batch struct {
@@ -83,8 +110,8 @@ var errStopped = errors.New("handler is stopped")
 // maxEventBytes is what one event may measure, with room for its other fields within a message.
 const maxEventBytes = handlerpb.MaxRequestBytes - 1<<20
 
-func newDeliveries(limit time.Duration) *deliveries {
-	return &deliveries{limit: limit, wake: make(chan struct{}, 1), bySeq: map[uint64]*call{}, late: map[uint64]late{}, owed: map[object]bool{}}
+func newDeliveries(limit time.Duration, owed *debts) *deliveries {
+	return &deliveries{limit: limit, owed: owed, wake: make(chan struct{}, 1), bySeq: map[uint64]*call{}, late: map[uint64]late{}}
 }
 
 // submit has one event delivered, and answered called with the answer or with a reason why there will be none.
@@ -104,11 +131,13 @@ func (d *deliveries) enter(ctx context.Context, c *call) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.pool != nil && (!d.attached || d.held != nil) {
+		return errElsewhere
+	}
 	if d.stopped != nil {
 		return d.stopped
 	}
-	if o := c.object(); d.owed[o] {
-		delete(d.owed, o)
+	if d.owed.settle(c.object()) {
 		return lost(errEndedWith)
 	}
 	d.waiting.push(c)
@@ -139,17 +168,41 @@ func (d *deliveries) attach(w window) {
 	d.attached, d.window, d.seq, d.held = true, w, 0, nil
 	d.mu.Unlock()
 	d.kick()
+	d.pool.join(d)
 }
 
 // hold sends nothing more to the process. The channel is closed once all that it was sent has an outcome.
 func (d *deliveries) hold() <-chan struct{} {
+	d.pool.leave(d)
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.held = make(chan struct{})
-	if d.sent.n == 0 {
-		close(d.held)
+	if d.held == nil {
+		d.held = make(chan struct{})
+		if d.sent.n == 0 {
+			close(d.held)
+		}
 	}
-	return d.held
+	held := d.held
+	elsewhere := d.sendAway()
+	d.mu.Unlock()
+	tell(elsewhere)
+	return held
+}
+
+// sendAway ends what waits, for another one of the pool. d.mu is held.
+func (d *deliveries) sendAway() (ended []outcome) {
+	if d.pool == nil {
+		return nil
+	}
+	return d.drop(errElsewhere)
+}
+
+// drop ends what waits. d.mu is held.
+func (d *deliveries) drop(err error) (ended []outcome) {
+	for c := d.waiting.head; c != nil; c = d.waiting.head {
+		d.waiting.remove(c)
+		ended = append(ended, outcome{call: c, err: err})
+	}
+	return ended
 }
 
 // resume sends again what waits, after hold.
@@ -186,9 +239,7 @@ func (d *deliveries) fail(err error) {
 		c = next
 	}
 	for o := range stuck {
-		if len(d.owed) < maxOwed {
-			d.owed[o] = true
-		}
+		d.owed.add(o)
 	}
 	d.mu.Unlock()
 	tell(ended)
@@ -198,6 +249,7 @@ func (d *deliveries) fail(err error) {
 // detach ends the stream. Callers whose event was sent and not answered get err; their sequence numbers are returned.
 // What was not sent waits for the next process.
 func (d *deliveries) detach(err error) (seqs []uint64) {
+	d.pool.leave(d)
 	var ended []outcome
 	d.mu.Lock()
 	for c := d.sent.head; c != nil; c = d.sent.head {
@@ -208,6 +260,7 @@ func (d *deliveries) detach(err error) (seqs []uint64) {
 	}
 	d.attached, d.cancels = false, nil
 	clear(d.late)
+	ended = append(ended, d.sendAway()...)
 	d.mu.Unlock()
 	tell(ended)
 	return seqs
@@ -215,13 +268,9 @@ func (d *deliveries) detach(err error) (seqs []uint64) {
 
 // stop ends everything: who waits, and who comes, gets err.
 func (d *deliveries) stop(err error) {
-	var ended []outcome
 	d.mu.Lock()
 	d.stopped = err
-	for c := d.waiting.head; c != nil; c = d.waiting.head {
-		d.waiting.remove(c)
-		ended = append(ended, outcome{call: c, err: err})
-	}
+	ended := d.drop(err)
 	d.mu.Unlock()
 	tell(ended)
 }
@@ -343,6 +392,13 @@ func (d *deliveries) release(c *call) {
 	if d.held != nil && d.sent.n == 0 {
 		close(d.held)
 	}
+}
+
+// room is how much of the window is taken by what is sent or waits.
+func (d *deliveries) room() (taken, events int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sent.n + d.waiting.n, d.window.events
 }
 
 func (d *deliveries) kick() {

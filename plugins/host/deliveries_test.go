@@ -49,7 +49,7 @@ func TestWindow(t *testing.T) {
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDeliveries(time.Minute)
+				d := newDeliveries(time.Minute, &debts{})
 				results := make(chan string, len(c.sizes))
 				waitingCalls(t, d, results, c.sizes...)
 				if d.take(time.Now()) != nil {
@@ -73,7 +73,7 @@ func TestWindow(t *testing.T) {
 // An answer makes room; what waits goes on in the order in which it came.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDeliveries(time.Minute)
+		d := newDeliveries(time.Minute, &debts{})
 		results := make(chan string, 9)
 		d.attach(window{events: 2, bytes: 100})
 		waitingCalls(t, d, results, 1, 1, 1, 1)
@@ -113,7 +113,7 @@ func TestOrder(t *testing.T) {
 // Time limits count from the sending on, in the order of sending, and free the place.
 func TestExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDeliveries(time.Minute)
+		d := newDeliveries(time.Minute, &debts{})
 		results := make(chan string, 9)
 		d.attach(window{events: 2, bytes: 100, abandoned: 1, patience: 10 * time.Minute})
 		waitingCalls(t, d, results, 1, 1, 1)
@@ -157,7 +157,7 @@ func TestExpire(t *testing.T) {
 // A caller that gives up leaves nothing behind, wherever its event is.
 func TestGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDeliveries(time.Minute)
+		d := newDeliveries(time.Minute, &debts{})
 		d.attach(window{events: 1, bytes: 100, abandoned: 9})
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error, 2)
@@ -184,7 +184,7 @@ func TestGiveUp(t *testing.T) {
 // An event whose time was over when its process was ended may be why. Its object hears of it with what comes next, once.
 func TestEndedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDeliveries(time.Minute)
+		d := newDeliveries(time.Minute, &debts{})
 		d.attach(window{events: 9, bytes: 100, abandoned: 9, patience: time.Hour})
 		results := make(chan error, 9)
 		submit := func(rule, name string) {

@@ -14,11 +14,18 @@
 // socket, file or goroutine of it is left. No process outlives a daemon that was killed. What the spec confines a process
 // to is enforced, or there is no process.
 //
+// A [Remote] stands for a Handler manifest with an address: a handler that runs elsewhere, any number of times. Each of its
+// endpoints is supervised by a Host, with a connection in the place of a process. What of a remote process goes on when its
+// connection is lost, nobody here can know.
+//
 // It does not know what a rule, a queue or a retry is, and logs no contents of events.
 //
 // The files, in the order of a process's life: spec.go and executable*.go (what is to run), environment.go and rundir.go
 // (what it finds), process*.go (one process and its pipes, below a shim that ends all that it started: package shim;
-// confined: package confine; what it may read of the daemon's cache: package cache), logs.go (what it writes), runner.go and handshake.go (its first words, for go-plugin),
+// confined: package confine; what it may read of the daemon's cache: package cache), logs.go (what it writes), runner.go,
+// handshake.go and connect.go (its first words, go-plugin, and its end),
 // session.go (one process from launch to end), call.go, deliveries.go, encode.go and stream.go (events and answers),
 // supervise.go, failures.go and reload.go (one process after the other), host.go (what the daemon sees of it).
+// For remote handlers: remotespec.go (where they are), connection.go (one connection from its begin to its end), pool.go (who
+// of several gets an event), remote.go (all endpoints of one name).
 package host

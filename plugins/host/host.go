@@ -18,6 +18,7 @@ type Host struct {
 	deliveries *deliveries
 	takeovers  chan *takeover // from Reload to Run; not buffered
 	reloading  chan struct{}  // holds one token while a Reload is under way
+	launch     launcher
 	ended      chan struct{}  // closed when Run returns
 	endings    sync.WaitGroup // processes that were replaced and have not ended yet
 
@@ -68,17 +69,33 @@ type Status struct {
 	Counts    Counts
 	Reads     uint64 // calls that read the cache
 	Refused   uint64 // of them: that were answered with an error
+
+	Endpoints []Endpoint // of a remote handler, by address
+}
+
+// Endpoint is one of those behind a remote handler's name.
+type Endpoint struct {
+	Address string // and port
+	Status  Status // of the connection to it: what is said of processes is said of that
 }
 
 // New makes a Host; Run starts it. A spec that cannot work shows in Status once it runs.
 func New(spec Spec, opts Options) *Host {
 	spec, opts = spec.withDefaults(), opts.withDefaults()
+	return newHost(spec, opts, launch, newDeliveries(spec.Timeout, &debts{}))
+}
+
+// launcher begins a session: launch is one.
+type launcher func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session, error)
+
+func newHost(spec Spec, opts Options, launch launcher, deliveries *deliveries) *Host {
 	return &Host{
 		name:       spec.Name,
 		spec:       spec,
 		opts:       opts,
 		log:        opts.Logger.With("handler", spec.Name),
-		deliveries: newDeliveries(spec.Timeout),
+		launch:     launch,
+		deliveries: deliveries,
 		takeovers:  make(chan *takeover),
 		reloading:  make(chan struct{}, 1),
 		ended:      make(chan struct{}),

@@ -61,7 +61,7 @@ func (h *Host) Reload(ctx context.Context, spec Spec) error {
 		case <-launching.Done():
 		}
 	}()
-	s, err := launch(launching, spec, h.opts, h.log)
+	s, err := h.launch(launching, spec, h.opts, h.log)
 	if err != nil {
 		if launching.Err() != nil {
 			err = context.Cause(launching)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
 	goplugin "github.com/hashicorp/go-plugin/runner"
 
 	"github.com/informd/informd/plugins/host/cache"
@@ -31,6 +32,8 @@ type runner struct {
 	opts Options
 	exe  *executable
 	logs *logs
+
+	client *plugin.Client // go-plugin's; nil before connect
 
 	cmdEnv      []string // what go-plugin wants in the environment
 	socketDir   string   // what was made for the process; empty, or nil, if it did not come to that
@@ -203,6 +206,16 @@ func (r *runner) process() *process {
 	defer r.mu.Unlock()
 	return r.proc
 }
+
+// exited is closed once the process is gone. It was started.
+func (r *runner) exited() <-chan struct{} { return r.process().exited }
+
+// leaving: a process serves until it is told to end.
+func (r *runner) leaving() <-chan struct{} { return nil }
+
+func (r *runner) pid() int { return r.process().pid }
+
+func (r *runner) lastLines() []string { return r.logs.lastLines() }
 
 // socket is what the process listens on, once it has shaken hands.
 func (r *runner) socket() string {

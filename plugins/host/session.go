@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -19,21 +15,31 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// session is one process, from its launch to its end.
+// session is one process, from its launch to its end, or one connection to an endpoint of a remote handler.
 type session struct {
-	spec   Spec
-	opts   Options
-	log    *slog.Logger
-	logs   *logs
-	run    *runner
-	client *plugin.Client
-	api    handlerpb.HandlerClient
-	desc   Description
+	peer
+	spec Spec
+	opts Options
+	log  *slog.Logger
+	api  handlerpb.HandlerClient
+	desc Description
 
 	// The stream of deliveries, once it is open, and its context, which outlives the one that it was opened in.
 	grpc  handlerpb.Handler_DeliverClient
 	whole context.Context
 	abort context.CancelFunc
+}
+
+// peer is who a session is with: a process, or an endpoint.
+type peer interface {
+	kill(why error)           // is the end of it, at once
+	failure(err error) error  // explains err, which came from the connection, by what is known of the peer itself
+	exited() <-chan struct{}  // closed once it is gone
+	leaving() <-chan struct{} // closed once it asks for no more events, before it is gone; nil: it never does
+	end(grace time.Duration)  // has it end in good order within grace, and then at once, and takes away what belonged to it
+	pid() int                 // 0: there is no process here
+	confined() string         // says what it is confined to; empty if it is to nothing
+	lastLines() []string      // what it wrote last
 }
 
 // launch starts a process and takes it to the point where it is described and configured. An error is a *RefusedError
@@ -49,9 +55,15 @@ func launch(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*se
 	}
 	defer exe.close()
 
-	s := &session{spec: spec, opts: opts, log: log, logs: newLogs(log, opts.LogLinesBurst, opts.LogLinesRate)}
-	s.run = newRunner(spec, opts, exe, s.logs)
-	if err := s.begin(ctx, dir); err != nil {
+	run := newRunner(spec, opts, exe, newLogs(log, opts.LogLinesBurst, opts.LogLinesRate))
+	s := &session{peer: run, spec: spec, opts: opts, log: log}
+	connect := func() (handlerpb.HandlerClient, error) { return run.connect(dir) }
+	return begin(ctx, s, connect, s.introduce, s.settle)
+}
+
+// begin connects s and takes it as far as steps go, or ends it.
+func begin(ctx context.Context, s *session, connect func() (handlerpb.HandlerClient, error), steps ...func(context.Context) error) (*session, error) {
+	if err := s.begin(ctx, connect, steps); err != nil {
 		s.end(0)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -63,21 +75,36 @@ func launch(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*se
 
 // failed adds to err what the process wrote last.
 func (s *session) failed(err error) error {
-	if lines := s.logs.lastLines(); len(lines) > 0 {
+	if lines := s.lastLines(); len(lines) > 0 {
 		return &processError{err, lines}
 	}
 	return err
 }
 
-func (s *session) begin(ctx context.Context, dir string) error {
-	unwatch := context.AfterFunc(ctx, func() { s.run.kill(ctx.Err()) })
+func (s *session) begin(ctx context.Context, connect func() (handlerpb.HandlerClient, error), steps []func(context.Context) error) (err error) {
+	unwatch := context.AfterFunc(ctx, func() { s.kill(ctx.Err()) })
 	defer unwatch()
-	if err := s.connect(dir); err != nil {
-		return s.run.failure(err)
+	if s.api, err = connect(); err != nil {
+		return s.failure(err)
 	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// introduce has the handler describe itself.
+func (s *session) introduce(ctx context.Context) error {
 	if err := s.describe(ctx); err != nil {
 		return s.explain("describe", s.opts.DescribeTimeout, err)
 	}
+	return nil
+}
+
+// settle has the handler take its config.
+func (s *session) settle(ctx context.Context) error {
 	err := s.configure(ctx)
 	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return refused
@@ -86,96 +113,6 @@ func (s *session) begin(ctx context.Context, dir string) error {
 		return s.explain("configure", s.opts.ConfigureTimeout, err)
 	}
 	return nil
-}
-
-// connect launches the process and connects to it, within StartTimeout.
-func (s *session) connect(dir string) error {
-	config := &plugin.ClientConfig{
-		HandshakeConfig: plugin.HandshakeConfig{
-			MagicCookieKey:   handlerpb.CookieKey,
-			MagicCookieValue: handlerpb.CookieValue,
-		},
-		VersionedPlugins: map[int]plugin.PluginSet{
-			handlerpb.ProtocolVersion: {handlerpb.PluginName: grpcPlugin{}},
-		},
-		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
-		RunnerFunc:       s.run.prepare,
-		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: dir},
-		SkipHostEnv:      true,
-		AutoMTLS:         !s.spec.DisableTLS,
-		StartTimeout:     24 * time.Hour, // ours ends the process, and thereby the start
-		Logger:           hclog.NewNullLogger(),
-		SyncStdout:       s.logs.syncStdout,
-		SyncStderr:       s.logs.syncStderr,
-		GRPCDialOptions: []grpc.DialOption{
-			grpc.WithDefaultCallOptions(
-				grpc.MaxCallRecvMsgSize(handlerpb.MaxResponseBytes),
-				grpc.MaxCallSendMsgSize(handlerpb.MaxRequestBytes)),
-			grpc.WithInitialWindowSize(flowWindow),
-			grpc.WithInitialConnWindowSize(flowWindow),
-			grpc.WithStreamInterceptor(withoutBroker),
-			grpc.WithContextDialer(s.dial),
-		},
-	}
-	overtime := time.AfterFunc(s.opts.StartTimeout, func() {
-		s.run.kill(fmt.Errorf("it was not ready to talk within %v of its start", s.opts.StartTimeout))
-	})
-	defer overtime.Stop()
-
-	s.client = plugin.NewClient(config)
-	if _, err := s.client.Start(); err != nil {
-		return fmt.Errorf("start: %w", err)
-	}
-	if !s.run.hasTLS() {
-		config.TLSConfig = nil // the handler did not take up the offer; the socket directory is ours alone
-	}
-	protocol, err := s.client.Client()
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	api, err := protocol.Dispense(handlerpb.PluginName)
-	if err != nil {
-		return fmt.Errorf("connect: %w", err)
-	}
-	s.api = api.(handlerpb.HandlerClient)
-	if !overtime.Stop() {
-		return errors.New("start took too long") // the runner has the reason
-	}
-	return nil
-}
-
-// dial connects to the process's socket, whatever go-plugin took for its path.
-func (s *session) dial(ctx context.Context, _ string) (net.Conn, error) {
-	conn, err := dialSocket(ctx, s.run.socket())
-	if errors.Is(err, errNoSocket) {
-		s.run.kill(err)
-	}
-	return conn, err
-}
-
-// withoutBroker keeps go-plugin from opening its broker's stream, which nothing here uses: for each connection that a
-// process announces on it, go-plugin has a goroutine wait, as many as there come.
-func withoutBroker(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if method == "/plugin.GRPCBroker/StartStream" {
-		return nil, status.Error(codes.Unimplemented, "there is no broker")
-	}
-	return open(ctx, desc, conn, method, opts...)
-}
-
-// flowWindow is gRPC's flow control window: a batch and more. A fixed one spares the probing for a better.
-const flowWindow = 4 << 20
-
-// grpcPlugin is go-plugin's way to the service.
-type grpcPlugin struct {
-	plugin.NetRPCUnsupportedPlugin
-}
-
-func (grpcPlugin) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {
-	return errors.New("the host is no handler")
-}
-
-func (grpcPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
-	return handlerpb.NewHandlerClient(conn), nil
 }
 
 func (s *session) describe(ctx context.Context) error {
@@ -260,7 +197,7 @@ func (s *session) explain(call string, limit time.Duration, err error) error {
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("it did not answer %s within %v", call, limit)
 	case codes.Unavailable, codes.Canceled:
-		return s.run.failure(fmt.Errorf("the connection broke during %s", call))
+		return s.failure(fmt.Errorf("the connection broke during %s", call))
 	case codes.Unimplemented:
 		return fmt.Errorf("it does not implement %s", call)
 	}
@@ -290,53 +227,17 @@ func (s *session) open(ctx context.Context) (err error) {
 // gone says how the process ended; nil while it runs.
 func (s *session) gone() error {
 	select {
-	case <-s.run.process().exited:
-		return s.failed(s.run.failure(errors.New("it ended")))
+	case <-s.exited():
+		return s.failed(s.failure(errors.New("it ended")))
 	default:
 		return nil
 	}
 }
 
-func (s *session) pid() int { return s.run.process().pid }
-
-// endGrace is how long the end of a killed process is waited for.
-const endGrace = 10 * time.Second
-
-// end has the process exit and takes everything away that belonged to it. Within grace it is asked to, by closing its
-// standard input and by go-plugin's Shutdown, then by SIGTERM; then it is killed with its whole group.
+// end ends the stream of deliveries, if there is one, and the peer.
 func (s *session) end(grace time.Duration) {
-	s.logs.hurry()
 	if s.abort != nil {
 		s.abort()
 	}
-	if p := s.run.process(); p != nil && grace > 0 {
-		p.closeStdin()
-		term := time.AfterFunc(grace/2, func() { p.signal(syscall.SIGTERM) })
-		defer term.Stop()
-		kill := time.AfterFunc(grace, func() { p.signal(syscall.SIGKILL) })
-		defer kill.Stop()
-	} else {
-		s.run.kill(errors.New("ended"))
-	}
-	s.run.release()
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if s.client != nil {
-			s.client.Kill()
-		}
-		if p := s.run.process(); p != nil {
-			<-p.exited
-		}
-	}()
-	select {
-	case <-ended:
-	case <-time.After(grace + endGrace):
-		// A process that SIGKILL does not end sleeps in the kernel. The daemon does not wait for it.
-		s.log.Error("handler process cannot be killed", "pid", s.run.ID())
-	}
-	s.logs.end()
-	if err := s.run.tidy(); err != nil {
-		s.log.Warn("handler left something behind", "error", err)
-	}
+	s.peer.end(grace)
 }

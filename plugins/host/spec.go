@@ -70,6 +70,7 @@ type Options struct {
 	LateTimeout      time.Duration // from an event's time limit to its answer, or the process is ended; default 4 limits, at least 1 min
 	DrainTimeout     time.Duration // for the last answers and the drain together; default 5 s
 	StopTimeout      time.Duration // from asking the process to exit to SIGKILL, SIGTERM at half of it; default 2 s
+	LookUpInterval   time.Duration // the longest from one look-up of a remote handler's name to the next; default 10 s
 
 	BackoffMin    time.Duration // pause after a first failure, doubled for each further one; default 200 ms
 	BackoffMax    time.Duration // default 30 s
@@ -98,6 +99,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.HealthTimeout, 5*time.Second)
 	setDefault(&o.DrainTimeout, 5*time.Second)
 	setDefault(&o.StopTimeout, 2*time.Second)
+	setDefault(&o.LookUpInterval, 10*time.Second)
 	setDefault(&o.BackoffMin, 200*time.Millisecond)
 	setDefault(&o.BackoffMax, 30*time.Second)
 	setDefault(&o.BackoffDecay, time.Minute)

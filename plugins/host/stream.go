@@ -50,6 +50,13 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 			} else if working.Err() == nil {
 				next = nil
 			}
+		case <-s.leaving():
+			select {
+			case <-s.deliveries.hold():
+				why = errLeaving
+				finish()
+			case <-working.Done():
+			}
 		}
 	}
 	if serving.Err() == nil {
@@ -64,6 +71,9 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 	context.AfterFunc(drain, s.abort)
 	_ = g.Wait() // the handler lets go of its last events
 	s.deliveries.detach(lost(why))
+	if why == errLeaving {
+		return nil, true, why // it drains by itself
+	}
 	if _, err := s.api.Drain(drain, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
 		s.log.Warn("handler did not drain", "error", s.explain("drain", s.opts.DrainTimeout, err))
 	}
@@ -75,7 +85,7 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 func (s *stream) makeWay(working context.Context, next *takeover) bool {
 	select {
 	case <-s.deliveries.hold(): // every event has an answer, or is past its time limit
-	case <-next.session.run.process().exited:
+	case <-next.session.exited():
 	case <-working.Done():
 		return false
 	}
@@ -89,6 +99,9 @@ func (s *stream) makeWay(working context.Context, next *takeover) bool {
 
 // errStopping is why events are lost at the end of a Host's run. Whoever ends it lets deliveries finish before.
 var errStopping = errors.New("informd is stopping it")
+
+// errLeaving is why a session ends whose peer asked for that. Nothing is lost to it.
+var errLeaving = errors.New("it is going away")
 
 func lost(why error) error { return fmt.Errorf("%w: %w", handler.ErrLost, why) }
 
@@ -111,7 +124,7 @@ func (s *stream) send(ctx, working context.Context) error {
 	enc := newEncoder(s.spec.Timeout)
 	patience := 2 * s.spec.Timeout
 	blocked := time.AfterFunc(patience, func() {
-		s.run.kill(fmt.Errorf("it did not take an event from its stream within %v", patience))
+		s.kill(fmt.Errorf("it did not take an event from its stream within %v", patience))
 	})
 	blocked.Stop() // it runs during a Send only
 	for {
@@ -198,12 +211,12 @@ func (s *stream) broken(working context.Context, err error) error {
 		return nil
 	}
 	if errors.Is(err, io.EOF) {
-		return s.run.failure(errors.New("it ended the stream of deliveries"))
+		return s.failure(errors.New("it ended the stream of deliveries"))
 	}
 	if code := status.Code(err); code == codes.Unavailable || code == codes.Canceled {
-		return s.run.failure(errors.New("the stream of deliveries broke"))
+		return s.failure(errors.New("the stream of deliveries broke"))
 	}
-	return s.run.failure(s.explain("deliver", 0, err))
+	return s.failure(s.explain("deliver", 0, err))
 }
 
 // expire ends events at their time limits, and a process that leaves too many unanswered even then.
@@ -270,7 +283,7 @@ func (s *session) askHealth(working context.Context) (problem string, err error)
 		return "", err
 	case code == codes.Unavailable || code == codes.Canceled: // the connection's end, or a handler's own words
 		select {
-		case <-s.run.process().exited:
+		case <-s.exited():
 			return "", err
 		case <-working.Done():
 			return "", err

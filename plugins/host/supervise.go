@@ -75,10 +75,13 @@ func (h *Host) runOnce(ctx context.Context, from *takeover, complaints *complain
 	h.mu.Unlock()
 	h.set(func(st *Status) {
 		st.State, st.Reason, st.Problem = Running, "", ""
-		st.Handler, st.Confined, st.PID = s.desc, s.run.confined(), s.pid()
+		st.Handler, st.Confined, st.PID = s.desc, s.confined(), s.pid()
 	})
-	attrs := s.desc.attrs("pid", s.pid())
-	if confined := s.run.confined(); confined != "" {
+	attrs := s.desc.attrs()
+	if pid := s.pid(); pid != 0 {
+		attrs = append(attrs, "pid", pid)
+	}
+	if confined := s.confined(); confined != "" {
 		attrs = append(attrs, "confined", confined)
 	}
 	h.log.Info("handler ready", attrs...)
@@ -121,7 +124,7 @@ func (h *Host) session(ctx context.Context, from *takeover) (*session, error) {
 	h.mu.Lock()
 	spec := h.spec
 	h.mu.Unlock()
-	s, err := launch(ctx, spec, h.opts, h.log)
+	s, err := h.launch(ctx, spec, h.opts, h.log)
 	if err != nil {
 		return nil, err
 	}

@@ -26,11 +26,13 @@ const (
 
 // Deliver runs one stream of events.
 func (s *service) Deliver(stream handlerpb.Handler_DeliverServer) error {
-	if !s.configured.Load() {
+	if !s.configured.Load() || !s.shared.begin() {
 		return status.Error(codes.FailedPrecondition, "events before a config was accepted")
 	}
+	defer s.shared.end()
 	d := &delivery{
 		handler: s.handler,
+		shared:  s.shared,
 		stream:  stream,
 		wake:    make(chan struct{}),
 		ended:   make(chan struct{}),
@@ -50,6 +52,7 @@ func (s *service) Deliver(stream handlerpb.Handler_DeliverServer) error {
 // costs one or two switches between goroutines, not one for each, and is answered with one message.
 type delivery struct {
 	handler handler.Handler
+	shared  *shared
 	stream  handlerpb.Handler_DeliverServer
 	workers sync.WaitGroup // as many as calls of Handle have run at once, and a spare
 	wake    chan struct{}  // wakes a worker that has nothing to do
@@ -105,7 +108,7 @@ func (d *delivery) begin(events []event, now time.Time) {
 		switch {
 		case len(d.running) >= maxRunning:
 			d.reply(c, retry("the handler has too many events at once"))
-		case d.running[c.object()] != nil:
+		case d.running[c.object()] != nil, !d.shared.claim(c.object()):
 			// informd gave up on an earlier event of this object and sent the next, but Handle has not returned from it.
 			d.reply(c, retry("the handler still has an earlier event of this object, past its time limit"))
 		default:
@@ -181,7 +184,12 @@ func (d *delivery) handleNext() {
 			d.unlock()
 		}
 	}()
-	a := d.handle(c)
+	var a *handlerpb.Answer
+	if d.shared != nil && d.stream.Context().Err() != nil {
+		a = retry("the connection broke") // nobody hears it; another endpoint may have the event by now
+	} else {
+		a = d.handle(c)
+	}
 	returned = true
 	d.finish(c, a)
 }
@@ -214,6 +222,7 @@ const goexit = "the handler ended the goroutine that it was called in"
 func (d *delivery) finish(c *call, a *handlerpb.Answer) {
 	d.mu.Lock()
 	delete(d.running, c.object())
+	d.shared.free(c.object())
 	d.reply(c, a)
 }
 

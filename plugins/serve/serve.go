@@ -12,6 +12,8 @@
 // follows informd's. It guarantees the handler what package handler promises, and starts no call of Handle before
 // Configure accepted the config.
 //
+// [Remote] serves a handler that informd does not run but connects to.
+//
 // It knows nothing of Kubernetes, of rules or of the daemon behind the connection.
 package serve
 

@@ -24,8 +24,9 @@ import (
 type service struct {
 	handlerpb.UnimplementedHandlerServer
 	handler handler.Handler
-	name    string // for a handler that does not describe itself
-	begun   func() // called by informd's first call, after which nothing of go-plugin's start is to come; may be nil
+	name    string  // for a handler that does not describe itself
+	shared  *shared // of a remote handler; nil: informd runs this one
+	begun   func()  // called by informd's first call, after which nothing of go-plugin's start is to come; may be nil
 
 	cache      sync.Once   // the handler was given the cache
 	configured atomic.Bool // a config was accepted; events may come
@@ -74,6 +75,13 @@ func (s *service) Configure(ctx context.Context, req *handlerpb.ConfigureRequest
 	if u, ok := s.handler.(handler.CacheUser); ok {
 		s.cache.Do(func() { u.UseCache(newCache()) })
 	}
+	if s.shared != nil {
+		return s.shared.configure(ctx, req, s.configure)
+	}
+	return s.configure(ctx, req)
+}
+
+func (s *service) configure(ctx context.Context, req *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error) {
 	var err error
 	if c, ok := s.handler.(handler.Configurer); ok {
 		err = c.Configure(ctx, req.GetConfig())
@@ -129,6 +137,9 @@ func (s *service) Health(ctx context.Context, _ *handlerpb.HealthRequest) (*hand
 }
 
 func (s *service) Drain(ctx context.Context, _ *handlerpb.DrainRequest) (*handlerpb.DrainResponse, error) {
+	if s.shared != nil {
+		return &handlerpb.DrainResponse{}, nil // others may come, and the process is not about to end
+	}
 	if err := s.drain(ctx); err != nil {
 		return nil, status.Error(codes.Internal, bounded(err.Error(), handlerpb.MaxReasonBytes))
 	}

@@ -103,6 +103,21 @@ type Handler struct {
 	Next      time.Time `json:"next,omitzero"`      // when it is launched again
 	Reloading time.Time `json:"reloading,omitzero"` // since when a reload is under way
 	LastLog   []string  `json:"lastLog,omitempty"`  // last lines of standard error of the last process that failed
+
+	Endpoints []Endpoint `json:"endpoints,omitempty"` // of a remote handler
+}
+
+// Endpoint is how one address of a remote handler stands.
+type Endpoint struct {
+	Address  string    `json:"address"` // and port
+	State    string    `json:"state"`
+	Reason   string    `json:"reason,omitempty"` // likewise
+	Since    time.Time `json:"since,omitzero"`
+	Restarts int       `json:"restarts"` // connections after the first
+	InFlight int       `json:"inFlight"`
+	Program  string    `json:"program,omitempty"`
+	Failures int       `json:"failures"`
+	Next     time.Time `json:"next,omitzero"` // when it is connected to again
 }
 
 // Reloaded is what came of a reload.
