@@ -3,7 +3,6 @@ package engine
 import (
 	"encoding/json"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -25,9 +24,13 @@ type runningRule struct {
 	*plan.Rule
 	reads    *object.Paths
 	view     *source.Source
+	into     map[string]into // that its expressions look into, by name
 	lane     *dispatch.Lane
 	failures *failures
 	matches  atomic.Uint64
+
+	attachReads *object.Paths // as reads and into, of what it attaches
+	attachInto  map[string]into
 
 	store    *state.Store // nil if nothing is kept
 	mu       sync.Mutex
@@ -158,42 +161,6 @@ func (r *runningRule) remerge(d delta.Delta) (payload json.RawMessage, err error
 	}()
 	decoder := object.NewDecoder(r.reads)
 	return r.Remerge(d, &lookup{decoder: decoder, old: decoder, rule: r})
-}
-
-// lookup is what a rule sees beside a change. Rules use one in turn.
-type lookup struct {
-	decoder, old *object.Decoder
-	rule         *runningRule
-}
-
-// forget lets go of what was decoded.
-func (l *lookup) forget() {
-	l.decoder.Forget()
-	l.old.Forget()
-}
-
-// Tree implements rule.Lookup.
-func (l *lookup) Tree(o *object.Object) any { return l.decoder.Tree(o) }
-
-// Old implements rule.Lookup.
-func (l *lookup) Old(o *object.Object) any { return l.old.Tree(o) }
-
-// Now implements rule.Lookup.
-func (l *lookup) Now() time.Time { return time.Now() }
-
-// ByIndex implements expr.Cache.
-func (l *lookup) ByIndex(index, value string) iter.Seq[any] {
-	return func(yield func(any) bool) {
-		objects, err := l.rule.view.ByIndex(index, value)
-		if err != nil { // no such index: the expression was compiled with its name
-			return
-		}
-		for _, o := range objects {
-			if !yield(o.Decode(l.rule.reads)) {
-				return
-			}
-		}
-	}
 }
 
 // index makes an index of an expression.

@@ -21,6 +21,8 @@ type Rule struct {
 	When    *expr.Program // nil: every change
 	Events  delta.Set
 	Payload *Payload // nil: the objects themselves
+	// Attached are sent along with what is delivered. They are not made by Match, but when it is delivered: see Attach.
+	Attached []Attachment
 }
 
 // Lookup is what a rule may see beside the change itself. One goroutine uses it at a time.
@@ -29,7 +31,7 @@ type Lookup interface {
 	Tree(*object.Object) any
 	// Old is the same of an object as the old state of a change: as far as any of the rules reads those.
 	Old(*object.Object) any
-	// Cache has the objects of the rule's source.
+	// Cache has the objects of the rule's source, and of those that it looks into.
 	expr.Cache
 	// Now is the time of the evaluation. It is asked for only where when or payload are evaluated.
 	Now() time.Time
@@ -79,7 +81,8 @@ func (r *Rule) Remerge(d delta.Delta, look Lookup) (json.RawMessage, error) {
 	return payload, join(nil, "payload", err)
 }
 
-// Paths are what the rule reads of the objects it sees, at times; a rule without a payload hands on the whole object.
+// Paths are what the rule reads of the objects it sees, at times, to evaluate a change; a rule without a payload hands on the
+// whole object.
 func (r *Rule) Paths() *object.Paths {
 	p := new(object.Paths)
 	for _, program := range []*expr.Program{r.Where, r.When} {
@@ -107,6 +110,29 @@ func (r *Rule) OldPaths() *object.Paths {
 	}
 	r.Payload.each(add)
 	return p
+}
+
+// Lookups are what the rule reads of the objects of sources that it looks into, by their names, to evaluate a change. A source
+// of whose objects it reads nothing is there too.
+func (r *Rule) Lookups() Lookups {
+	l := make(Lookups)
+	if r.When != nil {
+		l.add(r.When)
+	}
+	r.Payload.each(l.add)
+	return l
+}
+
+// Lookups are paths by the names of sources.
+type Lookups map[string]*object.Paths
+
+func (l Lookups) add(p *expr.Program) {
+	for source, paths := range p.Lookups() {
+		if l[source] == nil {
+			l[source] = new(object.Paths)
+		}
+		l[source].Union(paths)
+	}
 }
 
 // becomes are the kinds of change that member makes of one.
