@@ -135,9 +135,14 @@ func (e *Engine) takeUp(from loaded) {
 	}
 	end = e.durable.begin()
 	for _, r := range e.durable.records { // after all of what rules knew was taken up
-		if r.saved == nil {
-			for _, rule := range r.rules {
-				rule.saw(r)
+		if r.saved != nil {
+			continue
+		}
+		for _, e := range r.evaluators {
+			for _, rule := range e.rules {
+				if e.wait == nil { // else it has seen what there is when it goes on
+					rule.saw(r)
+				}
 			}
 		}
 	}

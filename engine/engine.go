@@ -57,6 +57,7 @@ type Engine struct {
 	sources     []*runningSource
 	rules       []*runningRule
 	dispatchers []*dispatcher
+	waiting     []*evaluator // for the sources that their rules look into
 	dead        *dispatch.Memory
 	durable     *durable    // nil if nothing is kept
 	taken       atomic.Bool // what was kept was taken up, if anything is kept
@@ -176,9 +177,15 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
 		attachReads: r.AttachPaths(), attachInto: e.into(r.AttachLookups()),
 		failures: newFailures(e.log.With("rule", r.Name)),
 	}
+	for _, s := range r.LooksInto {
+		running.others = append(running.others, e.view(s))
+	}
 	options := dispatch.LaneOptions{Every: r.Every}
 	if r.Payload.ReadsChange() {
 		options.Remerge = running.remerge
+	}
+	if len(r.Attached) > 0 {
+		options.Attach = running.attach
 	}
 	if e.durable != nil {
 		running.store = e.durable.store
@@ -239,6 +246,12 @@ func (e *Engine) write(ctx context.Context) (stop func() error) {
 func (e *Engine) follow(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.informers.Run(ctx) })
+	for _, evaluator := range e.waiting {
+		group.Go(func() error {
+			evaluator.await(ctx)
+			return nil
+		})
+	}
 	for _, d := range e.dispatchers {
 		group.Go(func() error { return d.Run(ctx) })
 	}

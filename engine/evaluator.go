@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -24,10 +25,12 @@ type runningRule struct {
 	*plan.Rule
 	reads    *object.Paths
 	view     *source.Source
-	into     map[string]into // that its expressions look into, by name
+	into     map[string]into  // what its expressions look into, by name
+	others   []*source.Source // the other sources of these and of attachInto
 	lane     *dispatch.Lane
 	failures *failures
 	matches  atomic.Uint64
+	waits    atomic.Int32 // how many of its evaluators do
 
 	attachReads *object.Paths // as reads and into, of what it attaches
 	attachInto  map[string]into
@@ -41,21 +44,27 @@ type runningRule struct {
 	catching map[*record]bool // informers that have not caught up with what was saved
 }
 
-// evaluator shows the changes of one informer to those of its rules that are resynced together. It runs in the informer's
-// callback, one delta after the other.
+// evaluator shows the changes of one informer to those of its rules that are resynced together and look into the same sources.
+// It runs in the informer's callback, one delta after the other.
 type evaluator struct {
 	rules  []*runningRule
 	set    *rule.Set // of the same rules
 	look   lookup
 	record *record // nil if nothing is kept
+	wait   *wait   // nil: not any more, or never
 }
 
 // listeners are the informer's evaluators. They share what is decoded of an object.
 func (e *Engine) listeners(planned *plan.Informer, record *record) []source.Listener {
-	byResync := make(map[time.Duration][]*runningRule)
+	type group struct {
+		resync time.Duration
+		into   string // the sources that all of them look into
+	}
+	groups := make(map[group][]*runningRule)
 	for _, r := range e.rules {
 		if slices.Contains(planned.Rules, r.Rule) {
-			byResync[r.Resync] = append(byResync[r.Resync], r)
+			g := group{r.Resync, r.looksInto()}
+			groups[g] = append(groups[g], r)
 		}
 	}
 	old := new(object.Paths)
@@ -63,10 +72,14 @@ func (e *Engine) listeners(planned *plan.Informer, record *record) []source.List
 		old.Union(r.OldPaths())
 	}
 	decoder, oldDecoder := object.NewDecoder(planned.View), object.NewDecoder(old)
-	listeners := make([]source.Listener, 0, len(byResync))
-	for _, resync := range slices.Sorted(maps.Keys(byResync)) {
-		evaluator := newEvaluator(byResync[resync], decoder, oldDecoder)
-		listener := source.Listener{Resync: resync, OnDelta: evaluator.onDelta}
+	inOrder := func(a, b group) int { return cmp.Or(cmp.Compare(a.resync, b.resync), cmp.Compare(a.into, b.into)) }
+	listeners := make([]source.Listener, 0, len(groups))
+	for _, g := range slices.SortedFunc(maps.Keys(groups), inOrder) {
+		evaluator := newEvaluator(groups[g], decoder, oldDecoder)
+		if g.into != "" {
+			e.hold(evaluator, e.informers.Informer(source.Selection(planned.Selection)))
+		}
+		listener := source.Listener{Resync: g.resync, OnDelta: evaluator.onDelta}
 		if record != nil {
 			evaluator.record, listener.OnReturn = record, evaluator.onReturn
 			record.evaluators = append(record.evaluators, evaluator)
@@ -86,6 +99,10 @@ func newEvaluator(running []*runningRule, decoder, old *object.Decoder) *evaluat
 
 // onDelta implements source.Listener.
 func (e *evaluator) onDelta(d delta.Delta, tree any) {
+	if e.wait != nil {
+		e.wait.note(e.record.before(d.Object), d)
+		return
+	}
 	if tree != nil {
 		e.look.decoder.Remember(d.Object, tree)
 	}

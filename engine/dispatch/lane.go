@@ -17,6 +17,7 @@ type Lane struct {
 	rule       string
 	resource   handler.Resource
 	remerge    func(delta.Delta) (json.RawMessage, error)
+	attach     func(delta.Delta) (map[string][]json.RawMessage, error)
 	queue      *queue.Queue[delta.Key, delivery]
 	isReady    bool // is among Dispatcher.ready; guarded by Dispatcher.mu
 	paused     bool // guarded by Dispatcher.mu
@@ -40,6 +41,10 @@ type LaneOptions struct {
 	// just before it is delivered, once. It is called from several goroutines. If it fails the newer payload stands.
 	// nil means that the payload depends on the object alone, and the newer one is right.
 	Remerge func(delta.Delta) (json.RawMessage, error)
+	// Attach makes what is sent along with a change, just before each attempt at delivering it, so that it is never older than
+	// the change, and nothing of it waits or is kept. It is called from several goroutines. If it fails the event becomes a
+	// dead letter that says why. nil attaches nothing.
+	Attach func(delta.Delta) (map[string][]json.RawMessage, error)
 	// Store keeps a record of what waits, and, under Every, what there is no memory for: see Lane.Restore. nil means that
 	// there is none.
 	Store LaneStore
@@ -59,7 +64,7 @@ type delivery struct {
 
 // Lane makes the lane of a rule, before or during Run. resource is what its matches are of.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
-	l := &Lane{dispatcher: d, rule: rule, resource: resource, remerge: o.Remerge}
+	l := &Lane{dispatcher: d, rule: rule, resource: resource, remerge: o.Remerge, attach: o.Attach}
 	options := queue.Options[delta.Key, delivery]{
 		Merge: l.merge,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
@@ -150,18 +151,17 @@ func (b *builder) attach(a config.Attachment, ofRule string, o expr.Options) *ex
 // look notes which sources a rule looks into, and what it reads there. Its own is not waited for: what byIndex finds there is
 // what there is.
 func (b *builder) look(r *Rule) {
-	into := func(lookups rule.Lookups) (others []*Source) {
-		for _, name := range slices.Sorted(maps.Keys(lookups)) {
+	b.reads(r.Source, r.AttachPaths())
+	for _, lookups := range []rule.Lookups{r.Lookups(), r.AttachLookups()} {
+		for name, paths := range lookups {
 			source := b.sources[name]
-			b.reads(source, lookups[name])
-			if source != r.Source {
-				others = append(others, source)
+			b.reads(source, paths)
+			if source != r.Source && !slices.Contains(r.LooksInto, source) {
+				r.LooksInto = append(r.LooksInto, source)
 			}
 		}
-		return others
 	}
-	r.LooksInto, r.Attaches = into(r.Lookups()), into(r.AttachLookups())
-	b.reads(r.Source, r.AttachPaths())
+	slices.SortFunc(r.LooksInto, func(a, b *Source) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // reads notes that paths are read of a source's objects beside changes of them.

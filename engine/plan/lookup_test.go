@@ -51,8 +51,9 @@ func TestWhatALookupReadsIsKept(t *testing.T) {
 func TestARuleKnowsWhichSourcesItLooksInto(t *testing.T) {
 	p := mustCompile(t, print+source("nodes", "resource: v1/nodes, indexes: {byName: object.metadata.name}")+
 		source("pods", "resource: v1/pods, indexes: {byNode: object.spec.nodeName}")+
+		source("zones", "resource: stable.example.com/v1/zones, indexes: {byName: object.metadata.name}")+
 		source("maps", "resource: v1/configmaps, indexes: {byName: object.metadata.name}")+
-		ruleOf("all", `source: pods, handler: print, when: 'len(lookup("nodes.byName", "x")) > 0', payload: 'map(lookup("maps.byName", "x"), .data)', attach: {own: 'lookup("pods.byNode", "x")', more: 'lookup("nodes.byName", "x")'}`)+
+		ruleOf("all", `source: pods, handler: print, when: 'len(lookup("nodes.byName", "x")) > 0', payload: 'map(lookup("maps.byName", "x"), .data)', attach: {own: 'lookup("pods.byNode", "x")', more: 'lookup("zones.byName", "x")'}`)+
 		ruleOf("own", `source: pods, handler: print, when: 'len(lookup("pods.byNode", "x")) > 0'`))
 	names := func(sources []*Source) (out []string) {
 		for _, s := range sources {
@@ -60,8 +61,8 @@ func TestARuleKnowsWhichSourcesItLooksInto(t *testing.T) {
 		}
 		return out
 	}
-	got := [][]string{names(p.Rules[0].LooksInto), names(p.Rules[0].Attaches), names(p.Rules[1].LooksInto)}
-	if diff := cmp.Diff([][]string{{"maps", "nodes"}, {"nodes"}, nil}, got); diff != "" {
+	got := [][]string{names(p.Rules[0].LooksInto), names(p.Rules[1].LooksInto)}
+	if diff := cmp.Diff([][]string{{"maps", "nodes", "zones"}, nil}, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -58,7 +58,6 @@ type Rule struct {
 	Handler string
 	Every   bool
 	Resync  time.Duration // 0: never
-	// LooksInto are the other sources that have to be there before the rule is evaluated, in order of their names; Attaches
-	// those that have to be before it is delivered.
-	LooksInto, Attaches []*Source
+	// LooksInto are the other sources that its expressions look into, in order of their names.
+	LooksInto []*Source
 }
