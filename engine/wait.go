@@ -139,6 +139,26 @@ func (r *runningRule) looksInto() string {
 	return strings.Join(names, ",")
 }
 
+// reason says how the sources that the rule looks into stand, if that is of note.
+func (r *runningRule) reason() string {
+	if names := r.unsettled(); len(names) > 0 && r.waits.Load() > 0 {
+		return "waits for what it looks into: " + strings.Join(names, ", ")
+	}
+	var empty []string
+	for _, s := range r.others {
+		for _, i := range s.Informers() {
+			if state, _ := i.State(); !i.HasSynced() && i.IsSettled() {
+				empty = append(empty, s.Name()+" is "+state.String())
+				break
+			}
+		}
+	}
+	if len(empty) == 0 {
+		return ""
+	}
+	return "finds nothing in what it looks into: " + strings.Join(empty, ", ")
+}
+
 // unsettled are those of them that have neither synced nor are known to have nothing.
 func (r *runningRule) unsettled() (names []string) {
 	for _, s := range r.others {

@@ -1,0 +1,298 @@
+package engine
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/integration/apistub"
+)
+
+var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+
+const lookupSources = oneHandler + `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: maps}
+spec: {resource: v1/configmaps, indexes: {byNode: object.data.size}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: nodes}
+spec: {resource: v1/nodes, keep: needed, indexes: {byName: object.metadata.name}}
+`
+
+const zone = `first(lookup("nodes.byName", object.data.size)).spec.zone`
+
+// zones tells of maps, and of the zones of the nodes that their sizes name.
+const zones = `, payload: [old.data.size, object.data.size, '` + zone + `']`
+
+// full tells of nodes, and of the maps on them.
+const full = `
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: full}
+spec: {source: nodes, handler: record, payload: 'map(lookup("maps.byNode", object.metadata.name), .metadata.name)'}
+`
+
+func putNode(server *apistub.Server, name, zone string) {
+	server.Apply(nodes, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"zone":%q,"other":"not kept"}}`, name, zone))
+}
+
+// newLooking is a life with a node in each of two zones. break has nodes fail, or mends them.
+func newLooking(t *testing.T) *life {
+	l := newLife(t)
+	l.server.Serve(nodes, "Node", false)
+	putNode(l.server, "1", "north")
+	putNode(l.server, "2", "south")
+	return l
+}
+
+// breakNodes has requests for nodes fail, as those to an API of which nobody answers.
+func (l *life) breakNodes(broken bool) {
+	if !broken {
+		l.server.Fail(nil)
+		return
+	}
+	l.server.Fail(func(r *http.Request) *metav1.Status {
+		if !strings.Contains(r.URL.Path, "/nodes") {
+			return nil
+		}
+		return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable}
+	})
+}
+
+// until runs a daemon until so many events have come, and the rule zones gives that reason.
+func (l *life) until(manifests string, h *teller, n int, reason string) []string {
+	l.t.Helper()
+	told, held := l.attempt(manifests, h, 20*time.Second, func(e *Engine, told []string) bool {
+		return len(told) >= n && e.rule("zones").reason() == reason
+	})
+	if !held {
+		l.t.Errorf("waited in vain; told %q", told)
+	}
+	return told
+}
+
+const waits = "waits for what it looks into: nodes"
+
+func TestSourcesThatLookIntoEachOther(t *testing.T) {
+	l := newLooking(t)
+	l.put("a", "1")
+	l.put("b", "2")
+	l.put("c", "9")
+	l.expect(l.run(lookupSources+aRule("zones", zones)+full, new(teller), n(5)),
+		`zones synced a [null,"1","north"]`, `zones synced b [null,"2","south"]`, `zones synced c [null,"9",null]`,
+		`full synced 1 ["a"]`, `full synced 2 ["b"]`)
+	l.put("a", "2")
+	l.delete("b")
+	l.expect(l.run(lookupSources+aRule("zones", zones)+full, new(teller), n(2)),
+		`zones updated a ["1","2","south"]`, `zones deleted b [null,"2","south"]`)
+}
+
+// A rule waits for what it looks into. Rules beside it do not.
+func TestARuleWaitsForWhatItLooksInto(t *testing.T) {
+	l := newLooking(t)
+	l.breakNodes(true)
+	l.put("a", "1")
+	h := new(teller)
+	e, stop := l.start(lookupSources+aRule("zones", zones)+aRule("all", ""), h)
+	wait := func(what string, cond func([]string) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			h.mu.Lock()
+			told := slices.Clone(h.told)
+			h.mu.Unlock()
+			if cond(told) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: told %q", what, told)
+			}
+		}
+	}
+	wait("the other rule", func(told []string) bool { return len(told) == 1 })
+	l.put("b", "2")
+	l.delete("a")
+	wait("the other rule's changes", func(told []string) bool { return len(told) == 3 })
+	status := e.Status()
+	for _, r := range status.Rules {
+		if want := map[string]string{"zones": waits}[r.Name]; r.Reason != want {
+			t.Errorf("rule %s: %q, want %q", r.Name, r.Reason, want)
+		}
+	}
+	l.breakNodes(false)
+	wait("the rule", func(told []string) bool { return len(told) == 4 })
+	l.put("b", "1")
+	wait("what comes then", func(told []string) bool { return len(told) == 6 })
+	l.expect(stop(), "all synced a →1", "all added b →2", "all deleted a →1", "all updated b 2→1",
+		`zones synced b [null,"2","south"]`, `zones updated b ["2","1","north"]`)
+}
+
+// What is not served or forbidden is empty, and is not waited for.
+func TestWhatIsLookedIntoIsNotThere(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(*apistub.Server)
+		reason  string
+	}{
+		"not served": {func(*apistub.Server) {}, "finds nothing in what it looks into: nodes is not served"},
+		"forbidden": {func(s *apistub.Server) {
+			s.Serve(nodes, "Node", false)
+			putNode(s, "1", "north")
+			s.Forbid(nodes, true)
+		}, "finds nothing in what it looks into: nodes is forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			c.prepare(l.server)
+			l.put("a", "1")
+			l.expect(l.until(lookupSources+aRule("zones", zones), new(teller), 1, c.reason), `zones synced a [null,"1",null]`)
+		})
+	}
+}
+
+// While a rule waits, what it was told in its last run stays what it is compared with; however often informd ends meanwhile.
+func TestARestartWhileARuleWaits(t *testing.T) {
+	l := newLooking(t)
+	for i, name := range []string{"a", "b", "c", "d"} {
+		l.put(name, fmt.Sprint(1+i%2))
+	}
+	rules := lookupSources + aRule("zones", zones) + aRule("all", "")
+	l.run(rules, new(teller), n(8))
+	l.breakNodes(true)
+	l.put("a", "2")
+	l.delete("b")
+	l.delete("d")
+	l.put("d", "1") // another one
+	l.put("e", "1")
+	all := []string{
+		"all updated a 1→2", "all deleted b →2", "all deleted d →2", "all added d →1", "all added e →1",
+	}
+	for range 2 {
+		l.expect(l.until(rules, new(teller), len(all), waits), all...)
+	}
+	l.put("c", "2")
+	l.put("e", "2")
+	told := l.until(rules, new(teller), len(all)+1, waits)
+	if !slices.Contains(told, "all updated c 1→2") {
+		t.Errorf("told %q", told)
+	}
+	l.breakNodes(false)
+	h := new(teller)
+	told = l.run(rules, h, func(_ *Engine, told []string) bool { return len(of("zones", told)) >= 6 })
+	l.expect(of("zones", told),
+		`zones updated a ["1","2","south"]`, `zones deleted b [null,"2","south"]`, `zones updated c ["1","2","south"]`,
+		`zones deleted d [null,"2","south"]`, `zones added d [null,"1","north"]`, `zones added e [null,"2","south"]`)
+	l.expect(l.run(rules, new(teller), n(0)))
+}
+
+// of is what one rule was told.
+func of(rule string, told []string) []string {
+	return slices.DeleteFunc(slices.Clone(told), func(s string) bool { return !strings.HasPrefix(s, rule+" ") })
+}
+
+// What comes and goes while a rule waits is told by what it comes to, and by its last state.
+func TestWhatHappensWhileARuleWaits(t *testing.T) {
+	l := newLooking(t)
+	l.put("a", "1")
+	l.put("b", "1")
+	l.put("c", "1")
+	rules := lookupSources + aRule("zones", zones) + aRule("all", "")
+	l.run(rules, new(teller), n(6))
+	l.breakNodes(true)
+	h := new(teller)
+	e, stop := l.start(rules, h)
+	await := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			h.mu.Lock()
+			told := len(h.told)
+			h.mu.Unlock()
+			if told >= n {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d told, want %d; %+v", told, n, e.Status())
+			}
+		}
+	}
+	for i, change := range []func(){
+		func() { l.put("a", "2") }, func() { l.put("a", "1") }, // each is told where nobody waits
+		func() { l.put("b", "2") }, func() { l.delete("b") },
+		func() { l.put("x", "1") }, func() { l.delete("x") },
+		func() { l.put("y", "2") },
+	} {
+		change()
+		await(i + 1)
+	}
+	l.breakNodes(false)
+	await(7 + 3)
+	l.put("c", "2")
+	await(7 + 3 + 2)
+	l.expect(of("zones", stop()),
+		`zones updated a ["1","1","north"]`, `zones deleted b [null,"2","south"]`, `zones added y [null,"2","south"]`,
+		`zones updated c ["1","2","south"]`)
+	l.expect(l.run(rules, new(teller), n(0)))
+}
+
+// A rule that is new, or has another where, waits before it is told what that makes.
+func TestANewRuleWaits(t *testing.T) {
+	l := newLooking(t)
+	l.put("a", "1")
+	l.put("b", "2")
+	before := lookupSources + aRule("all", "") + aRule("zones", zones+`, where: object.data.size == "1"`)
+	l.run(before, new(teller), n(3))
+	l.breakNodes(true)
+	after := lookupSources + aRule("all", "") + aRule("zones", zones+`, where: object.data.size == "2"`) +
+		aRule("new", strings.Replace(zones, "[", `['"new"', `, 1))
+	l.put("c", "2")
+	for range 2 {
+		l.expect(l.until(after, new(teller), 1, waits), "all added c →2")
+	}
+	l.breakNodes(false)
+	told := l.run(after, new(teller), func(_ *Engine, told []string) bool { return len(of("zones", told)) >= 3 && len(of("new", told)) >= 3 })
+	l.expect(slices.Sorted(slices.Values(append(of("zones", told), of("new", told)...))),
+		`zones deleted a [null,"1","north"]`, `zones synced b [null,"2","south"]`, `zones synced c [null,"2","south"]`,
+		`new synced a ["new",null,"1","north"]`, `new synced b ["new",null,"2","south"]`, `new synced c ["new",null,"2","south"]`)
+	l.put("a", "2")
+	told = l.run(after, new(teller), n(3))
+	if diff := cmp.Diff([]string{
+		"all updated a 1→2", `new updated a ["new","1","2","south"]`, `zones added a [null,"2","south"]`,
+	}, told); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Of secrets nothing but their identity was saved.
+func TestARuleOnSecretsWaits(t *testing.T) {
+	l := newLooking(t)
+	put := func(name, size string) {
+		l.server.Apply(secrets, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":%q}}`, name, size))
+	}
+	put("a", "1")
+	put("b", "2")
+	put("c", "2")
+	sources := strings.Replace(lookupSources, "v1/configmaps", "v1/secrets", 1)
+	rules := sources + aRule("zones", `, payload: [object.data.size, '`+zone+`']`) + aRule("twos", `, where: object.data.size == "2", payload: '`+zone+`'`)
+	l.run(rules, new(teller), n(5))
+	l.breakNodes(true)
+	put("a", "2")
+	l.server.Delete(secrets, "shop", "b")
+	put("d", "1")
+	put("c", "1")
+	for range 2 {
+		l.expect(l.until(rules, new(teller), 0, waits))
+	}
+	l.breakNodes(false)
+	l.expect(l.run(rules, new(teller), n(7)),
+		`zones synced a ["2","south"]`, `zones deleted b [null,null]`, `zones synced c ["1","north"]`, `zones added d ["1","north"]`,
+		`twos synced a "south"`, `twos deleted b null`, `twos deleted c null`)
+}
