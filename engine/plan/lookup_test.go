@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -67,6 +68,14 @@ func TestARuleKnowsWhichSourcesItLooksInto(t *testing.T) {
 	}
 }
 
+func many(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "n%d: object, ", i)
+	}
+	return b.String()
+}
+
 func TestMistakesOfLookups(t *testing.T) {
 	for name, c := range map[string]struct{ rule, want string }{
 		"an unknown source":      {`when: 'any(lookup("node.byName", "x"), true)'`, `unknown source "node"; did you mean nodes?`},
@@ -78,6 +87,7 @@ func TestMistakesOfLookups(t *testing.T) {
 		"attached from its own":  {`attach: {n: 'byIndex("byNode", "x")'}`, `source "pods" keeps only what is needed, and attach sends whole objects`},
 		"attached under no name": {`attach: {"": 'lookup("nodes.byName", "x")'}`, `the name "" of what is attached must begin with a letter`},
 		"attached in a list":     {`attach: ['lookup("nodes.byName", "x")']`, "spec.attach must be a mapping of names to expressions, not a list"},
+		"attached too many":      {"attach: {" + many(17) + "}", "spec.attach has 17 names, more than 16"},
 		"attached nothing":       {`attach: {n: ""}`, "spec.attach.n is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
