@@ -296,3 +296,46 @@ func TestARuleOnSecretsWaits(t *testing.T) {
 		`zones synced a ["2","south"]`, `zones deleted b [null,null]`, `zones synced c ["1","north"]`, `zones added d ["1","north"]`,
 		`twos synced a "south"`, `twos deleted b null`, `twos deleted c null`)
 }
+
+// Of what was saved there is only a part, for the rules read more now.
+func TestARuleWaitsThatReadsMore(t *testing.T) {
+	l := newLooking(t)
+	for _, name := range []string{"a", "b", "c"} {
+		l.put(name, "1")
+	}
+	sources := strings.Replace(lookupSources, "v1/configmaps,", "v1/configmaps, keep: needed,", 1)
+	l.run(sources+aRule("zones", zones), new(teller), n(3))
+	l.breakNodes(true)
+	l.put("a", "2")
+	l.delete("b")
+	rules := sources + aRule("zones", zones) + aRule("kinds", `, payload: object.kind`)
+	for range 2 {
+		l.expect(l.until(rules, new(teller), 2, waits), `kinds synced a "ConfigMap"`, `kinds synced c "ConfigMap"`)
+	}
+	l.breakNodes(false)
+	told := l.run(rules, new(teller), func(_ *Engine, told []string) bool { return len(of("zones", told)) >= 2 && len(of("kinds", told)) >= 2 })
+	l.expect(of("zones", told), `zones synced a [null,"2","south"]`, `zones deleted b [null,"1","north"]`)
+	l.put("c", "2")
+	l.expect(l.run(rules, new(teller), n(2)), `zones updated c ["1","2","south"]`, `kinds updated c "ConfigMap"`)
+}
+
+// Two sources may be of the same objects: a rule of one that looks into the other waits for the informer that tells it.
+func TestARuleThatLooksIntoItsOwnInformer(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.put("b", "1")
+	rules := oneHandler + `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: maps}
+spec: {resource: v1/configmaps}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: same}
+spec: {resource: v1/configmaps, indexes: {bySize: object.data.size}}
+` + aRule("others", `, payload: 'map(lookup("same.bySize", object.data.size), .metadata.name)'`)
+	l.expect(l.run(rules, new(teller), n(2)), `others synced a ["a","b"]`, `others synced b ["a","b"]`)
+	l.put("b", "2")
+	l.expect(l.run(rules, new(teller), n(1)), `others updated b ["b"]`)
+}
