@@ -135,12 +135,9 @@ func (e *Engine) takeUp(from loaded) {
 	}
 	end = e.durable.begin()
 	for _, r := range e.durable.records { // after all of what rules knew was taken up
-		if r.saved != nil {
-			continue
-		}
-		for _, e := range r.evaluators {
-			for _, rule := range e.rules {
-				if e.wait == nil { // else it has seen what there is when it goes on
+		if r.saved == nil {
+			for _, rule := range r.rules {
+				if !r.waitOf(rule).hides(rule) { // else it has seen what there is when it goes on
 					rule.saw(r)
 				}
 			}

@@ -184,6 +184,7 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
 	if r.Payload.ReadsChange() {
 		options.Remerge = running.remerge
 	}
+	options.Decide = running.decide
 	if len(r.Attached) > 0 {
 		options.Attach = running.attach
 	}

@@ -99,10 +99,6 @@ func newEvaluator(running []*runningRule, decoder, old *object.Decoder) *evaluat
 
 // onDelta implements source.Listener.
 func (e *evaluator) onDelta(d delta.Delta, tree any) {
-	if e.wait != nil {
-		e.wait.note(e.record.before(d.Object), d)
-		return
-	}
 	if tree != nil {
 		e.look.decoder.Remember(d.Object, tree)
 	}
@@ -112,7 +108,7 @@ func (e *evaluator) onDelta(d delta.Delta, tree any) {
 		return
 	}
 	e.set.Each(d, &e.look, func(i int, _ *rule.Rule) {
-		if r := e.rules[i]; !e.record.isLate(r) {
+		if r := e.rules[i]; !e.record.isLate(r) && !e.wait.hides(r) {
 			e.look.rule = r
 			r.onDelta(d, &e.look)
 		}
@@ -126,6 +122,10 @@ func (r *runningRule) onDelta(d delta.Delta, look *lookup) {
 			r.failures.add(fmt.Errorf("panic: %T", p))
 		}
 	}()
+	if r.waits.Load() > 0 {
+		r.offer(r.Member(d, look))
+		return
+	}
 	r.offer(r.Match(d, look))
 }
 
@@ -137,25 +137,56 @@ func (r *runningRule) onDeparture(last *object.Object, secret bool, look *lookup
 			r.failures.add(fmt.Errorf("panic: %T", p))
 		}
 	}()
-	anywhere := r.Rule.Rule
-	anywhere.Where = nil
-	if secret && anywhere.When != nil && !anywhere.When.Paths().IsEmpty() {
-		anywhere.When = nil
-	}
 	d := delta.Delta{Type: delta.Deleted, Object: last}
-	match, ok, err := anywhere.Match(d, look)
-	if secret && err != nil && anywhere.Events.Has(d.Type) {
+	switch {
+	case !r.Events.Has(d.Type):
+	case r.waits.Load() > 0:
+		r.offer(rule.Match{Delta: d, Undecided: true}, true, nil)
+	default:
+		r.offer(r.decideOf(d, secret, look))
+	}
+}
+
+// decideOf is Decide of a change, of which nothing but the identity may be left.
+func (r *runningRule) decideOf(d delta.Delta, identity bool, look *lookup) (rule.Match, bool, error) {
+	decider := r.Rule.Rule
+	if identity && decider.When != nil && !decider.When.Paths().IsEmpty() {
+		decider.When = nil
+	}
+	match, ok, err := decider.Decide(d, look)
+	if identity && err != nil {
 		match, ok = rule.Match{Delta: d, Payload: json.RawMessage("null")}, true
 	}
-	r.offer(match, ok, err)
+	return match, ok, err
+}
+
+// decide decides what was offered while the rule waited. Dispatchers call it, concurrently.
+func (r *runningRule) decide(d delta.Delta) (match rule.Match, ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.failures.add(fmt.Errorf("panic: %T", p))
+			match, ok = rule.Match{}, false
+		}
+	}()
+	decoder := object.NewDecoder(r.reads)
+	identity := r.isSecret() && d.Type == delta.Deleted && isIdentity(d.Object)
+	match, ok, err := r.decideOf(d, identity, &lookup{decoder: decoder, old: decoder, rule: r})
+	r.failures.add(err)
+	if ok {
+		r.matches.Add(1)
+	}
+	return match, ok
 }
 
 func (r *runningRule) offer(match rule.Match, ok bool, err error) {
 	r.failures.add(err)
-	if ok {
-		r.matches.Add(1)
-		r.lane.Offer(match)
+	if !ok {
+		return
 	}
+	if !match.Undecided {
+		r.matches.Add(1)
+	}
+	r.lane.Offer(match)
 }
 
 // isInside tells whether an object satisfies where.

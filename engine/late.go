@@ -20,12 +20,7 @@ type saved struct {
 	// caught up: then they are told what the difference makes, once. Until that is recorded, what was saved stays on disk as
 	// it is, for another run would need it to the same end.
 	late map[*runningRule]bool
-	// It stays as it is as well while rules wait that have a part in it.
-	holds bool
-	held  held
-	told  []*runningRule // that were late
-	// partial says that of the objects only a part was saved.
-	partial bool
+	held held
 	// round tells what is told as Synced now from when it was told before. It is the same in another run that has to tell it.
 	round int64
 }
@@ -84,69 +79,34 @@ func (r *record) isPart(o *object.Object) bool {
 
 // Complete implements source.Record. Rules that are late are told what is different for them.
 func (r *record) Complete(known iter.Seq[*object.Object]) {
-	r.complete = true
-	r.tellLate(known, r.evaluators...)
-	r.finish()
-}
-
-// wentOn says that an evaluator does not wait any more. A nil record does not care.
-func (r *record) wentOn(e *evaluator, known iter.Seq[*object.Object]) {
-	if r != nil && r.complete {
-		r.tellLate(known, e)
-		r.finish()
-	}
-}
-
-// finish records what was held, and that everybody has been told, once everybody has.
-func (r *record) finish() {
-	if r.saved != nil && r.waits() {
-		return
-	}
 	s := r.saved
 	if s == nil {
 		s = new(saved)
+	}
+	if len(s.late) > 0 {
+		r.tellLate(s, known)
 	}
 	r.saved = nil
 	r.Store.Begin()
 	defer r.End()
 	r.release(s.held)
-	for _, e := range r.evaluators {
-		for _, rule := range e.rules {
-			if e.wait == nil {
-				rule.caughtUp(r)
-			}
-		}
+	for _, rule := range r.rules {
+		rule.caughtUp(r)
 	}
-	for _, rule := range s.told {
+	for rule := range s.late {
 		rule.saw(r)
 	}
-}
-
-// waits tells whether one of the evaluators does.
-func (r *record) waits() bool {
-	return slices.ContainsFunc(r.evaluators, func(e *evaluator) bool { return e.wait != nil })
 }
 
 // chunk is how many objects rules that are late are told of at a time.
 const chunk = 500
 
-// tellLate tells each rule that is late of what is inside, as Synced, and of what fell out, as Deleted. From then on it hears of
-// changes. Evaluators that wait are left out.
-func (r *record) tellLate(known iter.Seq[*object.Object], evaluators ...*evaluator) {
-	s := r.saved
-	if s == nil {
-		return
-	}
-	evaluators = slices.DeleteFunc(slices.Clone(evaluators), func(e *evaluator) bool {
-		return e.wait != nil || !slices.ContainsFunc(e.rules, func(rule *runningRule) bool { return s.late[rule] })
-	})
-	if len(evaluators) == 0 {
-		return
-	}
+// tellLate tells each rule that is late of what is inside, as Synced, and of what fell out, as Deleted.
+func (r *record) tellLate(s *saved, known iter.Seq[*object.Object]) {
 	pause, end := r.steps()
 	pause()
 	defer end()
-	for _, e := range evaluators {
+	for _, e := range r.evaluators {
 		for o := range known {
 			before := s.objects[delta.Delta{Object: o}.Key()]
 			if before != nil && before.UID() != o.UID() {
@@ -162,7 +122,7 @@ func (r *record) tellLate(known iter.Seq[*object.Object], evaluators ...*evaluat
 	for o := range known {
 		there[delta.Delta{Object: o}.Key()] = true
 	}
-	for _, e := range evaluators {
+	for _, e := range r.evaluators {
 		for key, before := range s.objects {
 			if !there[key] {
 				e.late(s, func(rule *runningRule) { rule.fellOut(s, before, r.secret, &e.look) })
@@ -170,10 +130,6 @@ func (r *record) tellLate(known iter.Seq[*object.Object], evaluators ...*evaluat
 				pause()
 			}
 		}
-		e.late(s, func(rule *runningRule) {
-			s.told = append(s.told, rule)
-			delete(s.late, rule)
-		})
 	}
 }
 
@@ -232,15 +188,12 @@ func (r *runningRule) fellOut(s *saved, before *object.Object, secret bool, look
 // onReturn implements source.Listener.
 func (e *evaluator) onReturn(o, before *object.Object, tree any) {
 	s := e.record.saved
-	if e.wait != nil {
-		return
-	}
 	if tree != nil {
 		e.look.decoder.Remember(o, tree)
 	}
 	defer e.look.forget()
 	for _, r := range e.rules {
-		if e.look.rule = r; !s.late[r] && o.ResourceVersion() != before.ResourceVersion() {
+		if e.look.rule = r; !s.late[r] && !e.wait.hides(r) && o.ResourceVersion() != before.ResourceVersion() {
 			r.compare(s, before, o, e.record.secret, &e.look)
 		}
 	}
@@ -250,7 +203,7 @@ func (e *evaluator) onReturn(o, before *object.Object, tree any) {
 func (e *evaluator) onEnd(part *object.Object) {
 	defer e.look.forget()
 	for _, r := range e.rules {
-		if e.look.rule = r; !e.record.saved.late[r] {
+		if e.look.rule = r; !e.record.saved.late[r] && !e.wait.hides(r) {
 			r.fellOut(e.record.saved, part, e.record.secret, &e.look)
 		}
 	}

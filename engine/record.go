@@ -29,8 +29,7 @@ type record struct {
 	rules      []*runningRule
 	evaluators []*evaluator
 
-	saved    *saved // nil once it was followed up, by everybody
-	complete bool   // the informer has followed it up
+	saved *saved // nil once it was followed up
 }
 
 // newRecord is the record of an informer; nil if nothing is kept.
@@ -97,25 +96,7 @@ func (r *record) Version(version string) {
 }
 
 // holds tells whether what was saved stays as it is for now.
-func (r *record) holds() bool { return r.saved != nil && r.saved.holds }
-
-// before is what was saved of an object, if anything.
-func (r *record) before(o *object.Object) *object.Object {
-	if r == nil || r.saved == nil {
-		return nil
-	}
-	return r.saved.objects[delta.Delta{Object: o}.Key()]
-}
-
-// saw, within Begin and End, records that rules have been told of what there is. A nil record records nothing.
-func (r *record) saw(rules []*runningRule) {
-	if r == nil {
-		return
-	}
-	for _, rule := range rules {
-		rule.saw(r)
-	}
-}
+func (r *record) holds() bool { return r.saved != nil && len(r.saved.late) > 0 }
 
 // release, within Begin and End, records what was held.
 func (r *record) release(h held) {
@@ -146,6 +127,11 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 	}
 	for _, rule := range r.rules {
 		known, ok := rules[rule.Name].Seen[r.id]
+		wait := r.waitOf(rule)
+		if !ok && wait != nil {
+			continue // it is told when it goes on
+		}
+		wait.saw(rule)
 		if ok {
 			rule.knew(r, known)
 			before, err := whereOf(known)
@@ -156,16 +142,25 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 		s.late[rule] = !ok || known != rule.whereText()
 	}
 	maps.DeleteFunc(s.late, func(_ *runningRule, late bool) bool { return !late })
-	s.partial = r.secret || !covers(snapshot.Kept, r.keep)
-	s.holds = len(s.late) > 0 || r.waits()
-	if s.partial || s.holds {
+	partial := r.secret || !covers(snapshot.Kept, r.keep)
+	if partial || len(s.late) > 0 {
 		s.objects = make(map[delta.Key]*object.Object, len(snapshot.Objects))
 		for _, o := range snapshot.Objects {
 			s.objects[delta.Delta{Object: o}.Key()] = o
 		}
 	}
 	r.saved = s
-	r.source.Restore(source.Saved{Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: s.partial, Follow: r.secret}, r)
+	r.source.Restore(source.Saved{Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: partial, Follow: r.secret}, r)
+}
+
+// waitOf is what a rule waits for here; nil if it does not.
+func (r *record) waitOf(rule *runningRule) *wait {
+	for _, e := range r.evaluators {
+		if slices.Contains(e.rules, rule) {
+			return e.wait
+		}
+	}
+	return nil
 }
 
 // inside appends the names of the rules with a where that an object is inside of.

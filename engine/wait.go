@@ -8,48 +8,46 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
 )
 
-// wait is an evaluator's for the sources that its rules look into: nothing is evaluated before each of them has synced, or is
-// known to be not served or forbidden. Nobody else is held up meanwhile: the informer goes on, with its other rules and with
-// what it says to be known, so that two sources may look into each other.
+// wait is an evaluator's for the sources that its rules look into: neither when nor payload are evaluated before each of them has
+// synced, or is known to be not served or forbidden. Nobody else is held up meanwhile: the informer goes on, with its other rules
+// and with what is recorded of it, so that two sources may look into each other.
 //
-// What comes in the meantime is not kept. Afterwards the rules are told what there is by then: at first sight as Synced. If
-// their last run is followed up, what was saved is compared with it, as if it had all come at once; and until then it stays on
-// disk as it is, for another run would need it to the same end.
+// What changes in the meantime waits in the rules' lanes, undecided, merged and recorded like any delivery: whatever becomes of
+// this run, nothing of it is lost. Only rules that see the informer for the first time hear nothing, and are told afterwards of
+// what there is by then.
 type wait struct {
-	on   []*source.Informer
-	in   *source.Informer
-	gone map[delta.Key]*object.Object // the last state of what was saved and is gone
+	on     []*source.Informer
+	in     *source.Informer
+	unseen map[*runningRule]bool // that see the informer for the first time
 }
 
-// hold has an evaluator of an informer wait.
+// hold has an evaluator of an informer wait. Nothing is known of what its rules have seen.
 func (e *Engine) hold(evaluator *evaluator, in *source.Informer) {
-	w := &wait{in: in, gone: make(map[delta.Key]*object.Object)}
+	w := &wait{in: in, unseen: make(map[*runningRule]bool)}
 	for _, s := range evaluator.rules[0].others {
 		w.on = append(w.on, s.Informers()...)
 	}
 	for _, r := range evaluator.rules {
+		w.unseen[r] = true
 		r.waits.Add(1)
+		r.lane.Hold(true)
 	}
 	evaluator.wait = w
 	e.waiting = append(e.waiting, evaluator)
 }
 
-// note takes note of a change. saved is what was saved of its object, or nil.
-func (w *wait) note(saved *object.Object, d delta.Delta) {
-	if d.Type == delta.Deleted && saved != nil && saved.UID() == d.Object.UID() {
-		w.gone[d.Key()] = d.Object
-	}
-}
+// hides tells whether a rule hears nothing yet. The nil wait hides nothing.
+func (w *wait) hides(r *runningRule) bool { return w != nil && w.unseen[r] }
 
-// last is the last state of an object that is gone.
-func (w *wait) last(saved *object.Object) *object.Object {
-	if o := w.gone[delta.Delta{Object: saved}.Key()]; o != nil {
-		return o
+// saw says that the rule has seen the informer in another run.
+func (w *wait) saw(r *runningRule) {
+	if w != nil {
+		delete(w.unseen, r)
 	}
-	return saved
 }
 
 // await waits, and has the rules go on. It returns early when ctx ends.
@@ -60,74 +58,38 @@ func (e *evaluator) await(ctx context.Context) {
 	}
 }
 
-// goOn tells the rules of what there is. It is called between two changes.
+// goOn has the rules decide what waits for that, and tells those that have seen nothing of what there is. It is called between
+// two changes.
 func (e *evaluator) goOn(known iter.Seq[*object.Object]) {
 	w := e.wait
 	e.wait = nil
-	defer func() {
-		for _, r := range e.rules {
-			r.waits.Add(-1)
+	for _, r := range e.rules {
+		if r.waits.Add(-1) == 0 {
+			r.lane.Hold(false)
 		}
-	}()
-	begin, end := e.record.steps()
-	begin()
-	if e.record == nil || e.record.saved == nil {
-		for o := range known {
-			e.onDelta(delta.Delta{Type: delta.Synced, Object: o}, nil)
-			begin()
-		}
-		e.record.saw(e.rules)
-	} else {
-		e.compare(e.record.saved, w, known, begin)
 	}
-	end()
-	e.record.wentOn(e, known)
-}
-
-// compare tells the rules that are not late what is different from what was saved. step is called after each object.
-func (e *evaluator) compare(s *saved, w *wait, known iter.Seq[*object.Object], step func()) {
-	secret := e.record.secret
-	each := func(f func(*runningRule)) {
-		for _, r := range e.rules {
-			if e.look.rule = r; !s.late[r] {
-				f(r)
+	if len(w.unseen) == 0 {
+		return
+	}
+	step, end := e.record.steps()
+	step()
+	for o := range known {
+		d := delta.Delta{Type: delta.Synced, Object: o}
+		e.set.Each(d, &e.look, func(i int, _ *rule.Rule) {
+			if r := e.rules[i]; w.unseen[r] {
+				e.look.rule = r
+				r.onDelta(d, &e.look)
 			}
-		}
+		})
 		e.look.forget()
 		step()
 	}
-	tell := func(d delta.Delta) { each(func(r *runningRule) { r.onDelta(d, &e.look) }) }
-	leave := func(before *object.Object) {
-		if s.partial {
-			each(func(r *runningRule) { r.fellOut(s, before, secret, &e.look) })
-			return
-		}
-		tell(delta.Delta{Type: delta.Deleted, Object: w.last(before), Old: before})
-	}
-	there := make(map[delta.Key]bool)
-	for o := range known {
-		key := delta.Delta{Object: o}.Key()
-		there[key] = true
-		before := s.objects[key]
-		if before != nil && before.UID() != o.UID() {
-			leave(before)
-			before = nil
-		}
-		switch {
-		case before == nil:
-			tell(delta.Delta{Type: delta.Added, Object: o})
-		case before.ResourceVersion() == o.ResourceVersion():
-		case s.partial:
-			each(func(r *runningRule) { r.compare(s, before, o, secret, &e.look) })
-		default:
-			tell(delta.Delta{Type: delta.Updated, Object: o, Old: before})
+	if e.record != nil {
+		for r := range w.unseen {
+			r.saw(e.record)
 		}
 	}
-	for key, before := range s.objects {
-		if !there[key] {
-			leave(before)
-		}
-	}
+	end()
 }
 
 // looksInto names the sources that the rule looks into.

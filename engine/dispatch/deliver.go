@@ -26,11 +26,15 @@ type flight struct {
 // deliver begins an attempt at j, and does not block. run is the context of Run, which ends before ctx.
 func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 	f := &flight{job: j}
-	if !f.item.Value.stale && f.lane.attach == nil {
+	if !f.item.Value.stale && !f.item.Value.match.Undecided && f.lane.attach == nil {
 		d.hand(ctx, run, f, nil)
 		return
 	}
-	d.flights.Go(func() { // payloads and attachments take as long as their rule has them take
+	d.flights.Go(func() { // what is evaluated takes as long as its rule has it take
+		if f.item.Value.match.Undecided && !f.lane.decided(&f.item.Value) {
+			d.drop(f)
+			return
+		}
 		if f.item.Value.stale {
 			f.lane.refresh(&f.item.Value)
 		}
@@ -42,6 +46,14 @@ func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 		}
 		d.hand(ctx, run, f, attached)
 	})
+}
+
+// drop ends f, which is not to be delivered.
+func (d *Dispatcher) drop(f *flight) {
+	d.opts.Journal.Begin()
+	f.lane.queue.Done(f.item.Key)
+	d.opts.Journal.End()
+	d.land(f.job)
 }
 
 // begin begins the attempt.
@@ -178,6 +190,13 @@ func eventOf(m rule.Match, name string, resource handler.Resource, attempt int) 
 		ev.Old = change.Old.JSON()
 	}
 	return ev
+}
+
+// decided tells whether a delivery that was undecided is to be made.
+func (l *Lane) decided(d *delivery) bool {
+	m, ok := l.decide(d.match.Delta)
+	d.match, d.stale = m, false
+	return ok
 }
 
 // attached is what is sent along with a delivery.

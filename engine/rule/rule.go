@@ -41,12 +41,24 @@ type Lookup interface {
 type Match struct {
 	Delta   delta.Delta
 	Payload json.RawMessage // nil where the rule has none
+	// Undecided says that when has not been asked yet, and there is no payload: see Decide.
+	Undecided bool
 }
 
 // Match tells whether the rule selects a change, and as what; of what it selects, only an Updated has an Old. An
 // expression that fails does not match; err says so also where the change matches all the same (where failed on the old
 // state only). It never holds contents of objects.
 func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
+	m, ok, err = r.Member(d, look)
+	if !ok {
+		return Match{}, false, err
+	}
+	m, ok, failure := r.Decide(m.Delta, look)
+	return m, ok, errors.Join(err, failure)
+}
+
+// Member is Match as far as where and the kinds of change go, which depend on nothing but the change. The rest is up to Decide.
+func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.Events&r.becomes(d.Type) == 0 {
 		return Match{}, false, nil
 	}
@@ -57,8 +69,13 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if d.Type == delta.Deleted {
 		d.Old = nil // membership is told: what waits must not hold on to a state that nobody gets to see
 	}
+	return Match{Delta: d, Undecided: true}, true, err
+}
+
+// Decide is the rest of Match, for a change as Member gave it.
+func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.When == nil && r.Payload == nil {
-		return Match{Delta: d}, true, err
+		return Match{Delta: d}, true, nil
 	}
 	env := r.environment(d, look)
 	if r.When != nil {
