@@ -148,6 +148,13 @@ type Rule struct {
 	Delivery  Delivery
 	Resync    *time.Duration // nil: the source's
 	Payload   *Payload       // nil: the objects themselves; zero: mistaken
+	Attach    []Attachment   // sorted by name
+}
+
+// Attachment names objects that are sent along.
+type Attachment struct {
+	Name string
+	Expr Text
 }
 
 // Delivery says what happens to changes of an object that wait.

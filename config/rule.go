@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -9,12 +10,14 @@ import (
 
 var events = []string{"added", "updated", "deleted", "synced"}
 
-// maxPayloadDepth bounds the nesting of a payload's mappings and lists.
-const maxPayloadDepth = 16
+const (
+	maxPayloadDepth = 16 // of a payload's mappings and lists inside each other
+	maxAttachments  = 16 // of one rule
+)
 
 func (r *reader) rule(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"source", "where", "events", "when", "delivery", "resync", "payload", "handler")
+		"source", "where", "events", "when", "delivery", "resync", "payload", "attach", "handler")
 	rule := Rule{
 		Name:     name.String(),
 		At:       name,
@@ -24,6 +27,7 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		Delivery: Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
 		Resync:   r.ruleResync(spec.get("resync")),
 		Payload:  r.payload(spec.get("payload"), "spec.payload", 1),
+		Attach:   r.attach(spec.get("attach")),
 	}
 	if rule.Payload == nil && spec.has("payload") {
 		rule.Payload = new(Payload) // its mistake is reported; the rule is not one without a payload
@@ -98,4 +102,32 @@ func (r *reader) payload(n *yaml.Node, what string, depth int) *Payload {
 		return nil
 	}
 	return &Payload{Kind: PayloadExpr, Expr: expr}
+}
+
+func (r *reader) attach(n *yaml.Node) []Attachment {
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.MappingNode {
+		r.mistake(n, "spec.attach must be a mapping of names to expressions, not %s", describe(n))
+		return nil
+	}
+	if len(n.Content)/2 > maxAttachments {
+		r.mistake(n, "spec.attach has %d names, more than %d", len(n.Content)/2, maxAttachments)
+		return nil
+	}
+	var out []Attachment
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if !indexName.MatchString(key.Value) {
+			r.mistake(key, "the name %s of what is attached must begin with a letter and go on with letters, digits, _ and -, at most %d in all",
+				quote(key.Value), maxName)
+			continue
+		}
+		if expr := r.expression(value, "spec.attach."+key.Value); !expr.IsZero() {
+			out = append(out, Attachment{Name: key.Value, Expr: expr})
+		}
+	}
+	slices.SortFunc(out, func(a, b Attachment) int { return cmp.Compare(a.Name, b.Name) })
+	return out
 }

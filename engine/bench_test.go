@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/integration/apistub"
 )
 
 // benchPod is a pod of about 3 KB.
@@ -85,5 +87,69 @@ spec:
 		if i < matching != (r.Matches == uint64(n)) {
 			b.Errorf("%d of %d changes matched rule %d", r.Matches, n, i)
 		}
+	}
+}
+
+// BenchmarkLookup is a change of a pod in a rule that looks its node up, of 1,000 that there are, by a where of its own: nodes of
+// about 10 KB, packed as they are in the cache.
+func BenchmarkLookup(b *testing.B) {
+	const objects = 1000
+	server := apistub.New(b)
+	server.Serve(nodes, "Node", false)
+	image := `{"names":["registry.example.com/some/image@sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],"sizeBytes":123456789},`
+	for i := range objects {
+		server.Apply(nodes, fmt.Sprintf(`{"metadata":{"name":"node-%d","labels":{"topology.kubernetes.io/zone":"zone-%d"}},"status":{"images":[%s]}}`,
+			i, i%3, strings.TrimSuffix(strings.Repeat(image, 64), ",")))
+	}
+	for _, keep := range []string{"whole", "needed"} {
+		for _, what := range []string{"when", "payload", "neither"} {
+			b.Run("keep="+keep+"/in="+what, func(b *testing.B) { benchmarkLookup(b, server, keep, what, objects) })
+		}
+	}
+}
+
+func benchmarkLookup(b *testing.B, server *apistub.Server, keep, what string, objects int) {
+	const zone = `first(lookup("nodes.byName", object.spec.nodeName)).metadata.labels["topology.kubernetes.io/zone"]`
+	rule := map[string]string{
+		"when":    `when: '` + zone + ` == "nowhere"', payload: object.metadata.name`,
+		"payload": `payload: '` + zone + `'`,
+		"neither": `payload: object.spec.nodeName`,
+	}[what]
+	e := run(b, server, oneHandler+`
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: nodes}
+spec: {resource: v1/nodes, keep: `+keep+`, indexes: {byName: object.metadata.name}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: pods}
+spec: {resource: v1/pods}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: zones}
+spec: {source: pods, handler: record, `+rule+`}
+`, map[string]Handler{"record": newRecorder()})
+	view, _ := e.Source("nodes")
+	for deadline := time.Now().Add(time.Minute); len(view.List("", nil)) < objects || e.rules[0].waits.Load() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatal("nodes are missing")
+		}
+	}
+	look := &lookup{decoder: object.NewDecoder(e.rules[0].reads), old: object.NewDecoder(new(object.Paths)), rule: e.rules[0]}
+	var changes []delta.Delta
+	for i := range objects {
+		changes = append(changes, delta.Delta{Type: delta.Added, Object: benchPod(b, "web", "1", fmt.Sprintf("node-%d", i))})
+	}
+	b.ReportAllocs()
+	n := 0
+	for b.Loop() {
+		d := changes[n%objects]
+		if m, ok, err := e.rules[0].Match(d, look); err != nil || what == "payload" && (!ok || len(m.Payload) < len(`"zone-0"`)) {
+			b.Fatal(ok, err)
+		}
+		look.forget()
+		n++
 	}
 }

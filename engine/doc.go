@@ -15,6 +15,9 @@
 // the lane what waits (lanestore.go), the dispatcher what is dead (letterstore.go). A restart goes on from there (durable.go);
 // rules that are new or changed are told what that makes of the objects that there are (late.go).
 //
+// Rules look into other sources as well (lookup.go). They are not evaluated before those have synced (wait.go). What is attached
+// to an event is looked up when it is handed over, and never kept.
+//
 // The engine knows handlers as plugins/handler has them; whether a process stands behind one is not its business. What
 // it cannot evaluate it counts and logs, at most once a minute per rule and message, and goes on.
 package engine

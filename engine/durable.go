@@ -137,7 +137,9 @@ func (e *Engine) takeUp(from loaded) {
 	for _, r := range e.durable.records { // after all of what rules knew was taken up
 		if r.saved == nil {
 			for _, rule := range r.rules {
-				rule.saw(r)
+				if !r.waitOf(rule).hides(rule) { // else it has seen what there is when it goes on
+					rule.saw(r)
+				}
 			}
 		}
 	}

@@ -82,6 +82,18 @@ func sizeIn(o []byte) string {
 // start starts a daemon. stop ends it, with everything on disk, and returns what was told, sorted.
 func (l *life) start(manifests string, h *teller) (e *Engine, stop func() []string) {
 	l.t.Helper()
+	e, end := l.startWith(manifests, h)
+	return e, func() []string {
+		end()
+		told := slices.Clone(h.told)
+		slices.Sort(told)
+		return told
+	}
+}
+
+// startWith starts a daemon with any handler.
+func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
+	l.t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
@@ -109,14 +121,11 @@ func (l *life) start(manifests string, h *teller) (e *Engine, stop func() []stri
 	ctx, cancel := context.WithCancel(l.t.Context())
 	done := make(chan error)
 	go func() { done <- e.Run(ctx) }()
-	return e, func() []string {
+	return e, func() {
 		cancel()
 		if err := <-done; err != nil {
 			l.t.Fatal(err)
 		}
-		told := slices.Clone(h.told)
-		slices.Sort(told)
-		return told
 	}
 }
 

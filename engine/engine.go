@@ -17,6 +17,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
@@ -56,6 +57,7 @@ type Engine struct {
 	sources     []*runningSource
 	rules       []*runningRule
 	dispatchers []*dispatcher
+	waiting     []*evaluator // for the sources that their rules look into
 	dead        *dispatch.Memory
 	durable     *durable    // nil if nothing is kept
 	taken       atomic.Bool // what was kept was taken up, if anything is kept
@@ -170,15 +172,21 @@ func retry(h config.Handler) dispatch.Retry {
 }
 
 func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
-	running := &runningRule{Rule: r, reads: r.Paths(), failures: newFailures(e.log.With("rule", r.Name))}
-	for _, s := range e.sources {
-		if s.Source == r.Source {
-			running.view = s.view
-		}
+	running := &runningRule{
+		Rule: r, reads: r.Paths(), view: e.view(r.Source), into: e.into(r.Lookups()),
+		attachReads: r.AttachPaths(), attachInto: e.into(r.AttachLookups()),
+		failures: newFailures(e.log.With("rule", r.Name)),
+	}
+	for _, s := range r.LooksInto {
+		running.others = append(running.others, e.view(s))
 	}
 	options := dispatch.LaneOptions{Every: r.Every}
 	if r.Payload.ReadsChange() {
 		options.Remerge = running.remerge
+	}
+	options.Decide = running.decide
+	if len(r.Attached) > 0 {
+		options.Attach = running.attach
 	}
 	if e.durable != nil {
 		running.store = e.durable.store
@@ -186,6 +194,24 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
 	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
 	e.rules = append(e.rules, running)
+}
+
+func (e *Engine) view(of *plan.Source) *source.Source {
+	for _, s := range e.sources {
+		if s.Source == of {
+			return s.view
+		}
+	}
+	return nil
+}
+
+func (e *Engine) into(lookups rule.Lookups) map[string]into {
+	out := make(map[string]into, len(lookups))
+	for name, reads := range lookups {
+		view, _ := e.Source(name)
+		out[name] = into{view, reads}
+	}
+	return out
 }
 
 // Run watches, evaluates and delivers until ctx ends. Then it takes in no more changes, lets what is in flight end
@@ -221,6 +247,12 @@ func (e *Engine) write(ctx context.Context) (stop func() error) {
 func (e *Engine) follow(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return e.informers.Run(ctx) })
+	for _, evaluator := range e.waiting {
+		group.Go(func() error {
+			evaluator.await(ctx)
+			return nil
+		})
+	}
 	for _, d := range e.dispatchers {
 		group.Go(func() error { return d.Run(ctx) })
 	}

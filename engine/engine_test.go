@@ -72,7 +72,7 @@ func (r *recorder) await(t *testing.T, n int) []string {
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
 // run starts an engine on manifests and stops it at the end of the test.
-func run(t *testing.T, server *apistub.Server, manifests string, handlers map[string]Handler) *Engine {
+func run(t testing.TB, server *apistub.Server, manifests string, handlers map[string]Handler) *Engine {
 	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)

@@ -1,9 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -25,9 +25,15 @@ type runningRule struct {
 	*plan.Rule
 	reads    *object.Paths
 	view     *source.Source
+	into     map[string]into  // what its expressions look into, by name
+	others   []*source.Source // the other sources of these and of attachInto
 	lane     *dispatch.Lane
 	failures *failures
 	matches  atomic.Uint64
+	waits    atomic.Int32 // how many of its evaluators do
+
+	attachReads *object.Paths // as reads and into, of what it attaches
+	attachInto  map[string]into
 
 	store    *state.Store // nil if nothing is kept
 	mu       sync.Mutex
@@ -38,21 +44,27 @@ type runningRule struct {
 	catching map[*record]bool // informers that have not caught up with what was saved
 }
 
-// evaluator shows the changes of one informer to those of its rules that are resynced together. It runs in the informer's
-// callback, one delta after the other.
+// evaluator shows the changes of one informer to those of its rules that are resynced together and look into the same sources.
+// It runs in the informer's callback, one delta after the other.
 type evaluator struct {
 	rules  []*runningRule
 	set    *rule.Set // of the same rules
 	look   lookup
 	record *record // nil if nothing is kept
+	wait   *wait   // nil: not any more, or never
 }
 
 // listeners are the informer's evaluators. They share what is decoded of an object.
 func (e *Engine) listeners(planned *plan.Informer, record *record) []source.Listener {
-	byResync := make(map[time.Duration][]*runningRule)
+	type group struct {
+		resync time.Duration
+		into   string // the sources that all of them look into
+	}
+	groups := make(map[group][]*runningRule)
 	for _, r := range e.rules {
 		if slices.Contains(planned.Rules, r.Rule) {
-			byResync[r.Resync] = append(byResync[r.Resync], r)
+			g := group{r.Resync, r.looksInto()}
+			groups[g] = append(groups[g], r)
 		}
 	}
 	old := new(object.Paths)
@@ -60,10 +72,14 @@ func (e *Engine) listeners(planned *plan.Informer, record *record) []source.List
 		old.Union(r.OldPaths())
 	}
 	decoder, oldDecoder := object.NewDecoder(planned.View), object.NewDecoder(old)
-	listeners := make([]source.Listener, 0, len(byResync))
-	for _, resync := range slices.Sorted(maps.Keys(byResync)) {
-		evaluator := newEvaluator(byResync[resync], decoder, oldDecoder)
-		listener := source.Listener{Resync: resync, OnDelta: evaluator.onDelta}
+	inOrder := func(a, b group) int { return cmp.Or(cmp.Compare(a.resync, b.resync), cmp.Compare(a.into, b.into)) }
+	listeners := make([]source.Listener, 0, len(groups))
+	for _, g := range slices.SortedFunc(maps.Keys(groups), inOrder) {
+		evaluator := newEvaluator(groups[g], decoder, oldDecoder)
+		if g.into != "" {
+			e.hold(evaluator, e.informers.Informer(source.Selection(planned.Selection)))
+		}
+		listener := source.Listener{Resync: g.resync, OnDelta: evaluator.onDelta}
 		if record != nil {
 			evaluator.record, listener.OnReturn = record, evaluator.onReturn
 			record.evaluators = append(record.evaluators, evaluator)
@@ -92,7 +108,7 @@ func (e *evaluator) onDelta(d delta.Delta, tree any) {
 		return
 	}
 	e.set.Each(d, &e.look, func(i int, _ *rule.Rule) {
-		if r := e.rules[i]; !e.record.isLate(r) {
+		if r := e.rules[i]; !e.record.isLate(r) && !e.wait.hides(r) {
 			e.look.rule = r
 			r.onDelta(d, &e.look)
 		}
@@ -106,6 +122,10 @@ func (r *runningRule) onDelta(d delta.Delta, look *lookup) {
 			r.failures.add(fmt.Errorf("panic: %T", p))
 		}
 	}()
+	if r.waits.Load() > 0 {
+		r.offer(r.Member(d, look))
+		return
+	}
 	r.offer(r.Match(d, look))
 }
 
@@ -117,25 +137,56 @@ func (r *runningRule) onDeparture(last *object.Object, secret bool, look *lookup
 			r.failures.add(fmt.Errorf("panic: %T", p))
 		}
 	}()
-	anywhere := r.Rule.Rule
-	anywhere.Where = nil
-	if secret && anywhere.When != nil && !anywhere.When.Paths().IsEmpty() {
-		anywhere.When = nil
-	}
 	d := delta.Delta{Type: delta.Deleted, Object: last}
-	match, ok, err := anywhere.Match(d, look)
-	if secret && err != nil && anywhere.Events.Has(d.Type) {
+	switch {
+	case !r.Events.Has(d.Type):
+	case r.waits.Load() > 0:
+		r.offer(rule.Match{Delta: d, Undecided: true}, true, nil)
+	default:
+		r.offer(r.decideOf(d, secret, look))
+	}
+}
+
+// decideOf is Decide of a change, of which nothing but the identity may be left.
+func (r *runningRule) decideOf(d delta.Delta, identity bool, look *lookup) (rule.Match, bool, error) {
+	decider := r.Rule.Rule
+	if identity && decider.When != nil && !decider.When.Paths().IsEmpty() {
+		decider.When = nil
+	}
+	match, ok, err := decider.Decide(d, look)
+	if identity && err != nil {
 		match, ok = rule.Match{Delta: d, Payload: json.RawMessage("null")}, true
 	}
-	r.offer(match, ok, err)
+	return match, ok, err
+}
+
+// decide decides what was offered while the rule waited. Dispatchers call it, concurrently.
+func (r *runningRule) decide(d delta.Delta) (match rule.Match, ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.failures.add(fmt.Errorf("panic: %T", p))
+			match, ok = rule.Match{}, false
+		}
+	}()
+	decoder := object.NewDecoder(r.reads)
+	identity := r.isSecret() && d.Type == delta.Deleted && isIdentity(d.Object)
+	match, ok, err := r.decideOf(d, identity, &lookup{decoder: decoder, old: decoder, rule: r})
+	r.failures.add(err)
+	if ok {
+		r.matches.Add(1)
+	}
+	return match, ok
 }
 
 func (r *runningRule) offer(match rule.Match, ok bool, err error) {
 	r.failures.add(err)
-	if ok {
-		r.matches.Add(1)
-		r.lane.Offer(match)
+	if !ok {
+		return
 	}
+	if !match.Undecided {
+		r.matches.Add(1)
+	}
+	r.lane.Offer(match)
 }
 
 // isInside tells whether an object satisfies where.
@@ -158,42 +209,6 @@ func (r *runningRule) remerge(d delta.Delta) (payload json.RawMessage, err error
 	}()
 	decoder := object.NewDecoder(r.reads)
 	return r.Remerge(d, &lookup{decoder: decoder, old: decoder, rule: r})
-}
-
-// lookup is what a rule sees beside a change. Rules use one in turn.
-type lookup struct {
-	decoder, old *object.Decoder
-	rule         *runningRule
-}
-
-// forget lets go of what was decoded.
-func (l *lookup) forget() {
-	l.decoder.Forget()
-	l.old.Forget()
-}
-
-// Tree implements rule.Lookup.
-func (l *lookup) Tree(o *object.Object) any { return l.decoder.Tree(o) }
-
-// Old implements rule.Lookup.
-func (l *lookup) Old(o *object.Object) any { return l.old.Tree(o) }
-
-// Now implements rule.Lookup.
-func (l *lookup) Now() time.Time { return time.Now() }
-
-// ByIndex implements expr.Cache.
-func (l *lookup) ByIndex(index, value string) iter.Seq[any] {
-	return func(yield func(any) bool) {
-		objects, err := l.rule.view.ByIndex(index, value)
-		if err != nil { // no such index: the expression was compiled with its name
-			return
-		}
-		for _, o := range objects {
-			if !yield(o.Decode(l.rule.reads)) {
-				return
-			}
-		}
-	}
 }
 
 // index makes an index of an expression.

@@ -27,10 +27,10 @@ func (s *laneStore) Delete(n uint64, key delta.Key) { s.lane.Delete(n, key) }
 
 func (s *laneStore) Room(size int64) bool { return s.lane.Room(size) }
 
-// Load implements dispatch.LaneStore. Nothing is there yet while the cache is not: deliveries of secrets are filled from it,
-// and payloads that merging has them made anew may look into it.
+// Load implements dispatch.LaneStore. Nothing is there yet while the caches are not: deliveries of secrets are filled from
+// them, payloads that merging has them made anew may look into them, and what is attached comes from them.
 func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]dispatch.Numbered, error) {
-	if (s.rule.isSecret() || s.rule.Payload.ReadsChange()) && !s.rule.isFresh(key) {
+	if s.rule.isMadeAnew() && !s.rule.isFresh(key) {
 		return nil, errNotSynced
 	}
 	found, err := s.lane.Load(key, after, maxItems, maxBytes)
@@ -49,9 +49,17 @@ func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int
 	return out, nil
 }
 
-// isFresh tells whether the cache is what a delivery of the key may be made of: of a secret, that it is what the server has;
+// isMadeAnew tells whether what is delivered, or a part of it, may be made of the caches as they are then.
+func (r *runningRule) isMadeAnew() bool {
+	return r.isSecret() || r.Payload.ReadsChange() || len(r.Attached) > 0
+}
+
+// isFresh tells whether the caches are what a delivery of the key may be made of: of a secret, that it is what the server has;
 // of others also that there is nothing to wait for.
 func (r *runningRule) isFresh(key delta.Key) bool {
+	if len(r.unsettled()) > 0 {
+		return false
+	}
 	for _, i := range r.view.Informers() {
 		if of := i.Selection().Namespace; of != "" && of != key.Namespace || i.HasSynced() {
 			continue

@@ -103,15 +103,9 @@ const chunk = 500
 
 // tellLate tells each rule that is late of what is inside, as Synced, and of what fell out, as Deleted.
 func (r *record) tellLate(s *saved, known iter.Seq[*object.Object]) {
-	told := 0
-	r.Store.Begin()
-	defer func() { r.End() }()
-	pause := func() {
-		if told++; told%chunk == 0 {
-			r.End()
-			r.Begin()
-		}
-	}
+	pause, end := r.steps()
+	pause()
+	defer end()
 	for _, e := range r.evaluators {
 		for o := range known {
 			before := s.objects[delta.Delta{Object: o}.Key()]
@@ -137,6 +131,26 @@ func (r *record) tellLate(s *saved, known iter.Seq[*object.Object]) {
 			}
 		}
 	}
+}
+
+// steps makes one change of the state of so many at a time: step begins the first, and ends one and begins the next now and
+// then; end ends the last. A nil record has no state.
+func (r *record) steps() (step, end func()) {
+	if r == nil {
+		return func() {}, func() {}
+	}
+	told := 0
+	step = func() {
+		switch {
+		case told == 0:
+			r.Store.Begin()
+		case told%chunk == 0:
+			r.End()
+			r.Begin()
+		}
+		told++
+	}
+	return step, func() { r.End() }
 }
 
 // late calls f for each rule that is late.
@@ -179,7 +193,7 @@ func (e *evaluator) onReturn(o, before *object.Object, tree any) {
 	}
 	defer e.look.forget()
 	for _, r := range e.rules {
-		if e.look.rule = r; !s.late[r] && o.ResourceVersion() != before.ResourceVersion() {
+		if e.look.rule = r; !s.late[r] && !e.wait.hides(r) && o.ResourceVersion() != before.ResourceVersion() {
 			r.compare(s, before, o, e.record.secret, &e.look)
 		}
 	}
@@ -189,7 +203,7 @@ func (e *evaluator) onReturn(o, before *object.Object, tree any) {
 func (e *evaluator) onEnd(part *object.Object) {
 	defer e.look.forget()
 	for _, r := range e.rules {
-		if e.look.rule = r; !e.record.saved.late[r] {
+		if e.look.rule = r; !e.record.saved.late[r] && !e.wait.hides(r) {
 			r.fellOut(e.record.saved, part, e.record.secret, &e.look)
 		}
 	}

@@ -53,6 +53,8 @@ func (e *Engine) RetryLetter(id string) error {
 			resourceName(schema.GroupVersionResource(there.Resource)), there.Rule, r.resource())
 	case r.isSecret() && isIdentity(there.Match.Delta.Object) && !r.isFresh(there.Key):
 		return fmt.Errorf("dead letter %q: the source has not caught up with the server, and secrets are delivered as they are: try again", id)
+	case len(r.Attached) > 0 && !r.isFresh(there.Key):
+		return fmt.Errorf("dead letter %q: the sources have not caught up with the server, and what rule %q attaches comes from them: try again", id, there.Rule)
 	}
 	defer e.durable.begin()()
 	letter, err := e.takeLetter(id)

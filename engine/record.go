@@ -127,6 +127,11 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 	}
 	for _, rule := range r.rules {
 		known, ok := rules[rule.Name].Seen[r.id]
+		wait := r.waitOf(rule)
+		if !ok && wait != nil {
+			continue // it is told when it goes on
+		}
+		wait.saw(rule)
 		if ok {
 			rule.knew(r, known)
 			before, err := whereOf(known)
@@ -146,6 +151,16 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 	}
 	r.saved = s
 	r.source.Restore(source.Saved{Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: partial, Follow: r.secret}, r)
+}
+
+// waitOf is what a rule waits for here; nil if it does not.
+func (r *record) waitOf(rule *runningRule) *wait {
+	for _, e := range r.evaluators {
+		if slices.Contains(e.rules, rule) {
+			return e.wait
+		}
+	}
+	return nil
 }
 
 // inside appends the names of the rules with a where that an object is inside of.

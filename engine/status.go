@@ -43,6 +43,8 @@ type RuleStatus struct {
 	Name    string
 	Handler string
 	Paused  bool
+	// Reason says for which sources the rule waits that it looks into, or which of them have nothing for it; empty else.
+	Reason  string
 	Matches uint64 // changes that it selected
 	Errors  uint64 // changes on which one of its expressions failed
 	Queue   queue.Stats
@@ -66,7 +68,8 @@ func (e *Engine) Status() Status {
 	}
 	for _, r := range e.rules {
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Handler: r.Handler, Paused: r.lane.Paused(), Matches: r.matches.Load(), Errors: r.failures.count.Load(), Queue: r.lane.Stats(),
+			Name: r.Name, Handler: r.Handler, Paused: r.lane.Paused(), Reason: r.reason(), Matches: r.matches.Load(),
+			Errors: r.failures.count.Load(), Queue: r.lane.Stats(),
 		})
 	}
 	for _, d := range e.dispatchers {

@@ -185,6 +185,43 @@ func TestExampleImages(t *testing.T) {
 		`images NS/c added {"pod":"NS/c","images":["`+image+`"],"sharedBy":["NS/a","NS/c"]}`)
 }
 
+func TestExampleZones(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	// Two sources are two watches: what a rule is to find must be there before.
+	node := k.create(`{apiVersion: v1, kind: Node, metadata: {name: NS-node, labels: {topology.kubernetes.io/zone: north}}}`)
+	d := runExample(t, "zones.yaml")
+
+	k.create(podOn("web", "NS-node"))
+	k.patch(k.create(podOn("done", "NS-node")), `status: {phase: Succeeded}`, "status")
+	k.create(pod("pending", "nginx"))
+	k.create(podOn("elsewhere", "NS-other"))
+	k.sees(d, "pods-in-zones NS/elsewhere added")
+	k.patch(node, "spec: {unschedulable: true}\nmetadata: {labels: {topology.kubernetes.io/zone: south}}")
+	k.sees(d, "nodes-cordoned NS-node updated")
+	k.create(podOn("last", "NS-node"))
+
+	k.saw(d,
+		`pods-in-zones NS/web added {"pod":"NS/web","zone":"north"}`,
+		`pods-in-zones NS/done added {"pod":"NS/done","zone":"north"}`,
+		`pods-in-zones NS/elsewhere added {"pod":"NS/elsewhere","zone":null}`,
+		`nodes-cordoned NS-node updated {"node":"NS-node"}`,
+		`pods-in-zones NS/last added {"pod":"NS/last","zone":"south"}`)
+	for _, ev := range d.events {
+		if ev.Rule != "nodes-cordoned" || ev.Name != k.ns+"-node" {
+			continue
+		}
+		if pods := ev.Attached["pods"]; len(pods) != 1 || !strings.Contains(string(pods[0]), `"name":"web"`) {
+			t.Errorf("attached are %s", pods)
+		}
+	}
+}
+
+// podOn is a Pod that is bound to a node.
+func podOn(name, node string) string {
+	return strings.Replace(pod(name, "nginx"), "spec: {", "spec: {nodeName: "+node+", ", 1)
+}
+
 func TestExampleSecretsRotated(t *testing.T) {
 	t.Parallel()
 	k := newKube(t, cluster.Shared(t))

@@ -57,11 +57,27 @@ func whyWhole(cfg *config.Config, p *plan.Plan, s *plan.Source, informer *plan.I
 		}
 	}
 	for _, r := range informer.Rules {
-		if r.Paths().Covers() {
+		if r.Paths().Covers() || r.AttachPaths().Covers() {
 			return fmt.Sprintf(", because rule %s reads all of them", r.Name)
 		}
 	}
+	for _, r := range p.Rules {
+		if looksAtWhole(p, r, informer) {
+			return fmt.Sprintf(", because rule %s looks them up, and reads all of them", r.Name)
+		}
+	}
 	return ", because an index reads all of them"
+}
+
+// looksAtWhole tells whether a rule reads all of the objects of an informer, of any of whose sources it looks things up.
+func looksAtWhole(p *plan.Plan, r *plan.Rule, informer *plan.Informer) bool {
+	for _, s := range p.Sources {
+		whole := r.Lookups()[s.Name].Covers() || r.AttachLookups()[s.Name].Covers()
+		if whole && slices.Contains(s.Informers, informer) {
+			return true
+		}
+	}
+	return false
 }
 
 // pathList are paths as expressions have them, without "object.", separated by commas.

@@ -110,7 +110,7 @@ func (p *pretence) Status() control.Status {
 		Rules: []control.Rule{
 			{Name: "crash-looping", Handler: "oncall", Matches: 1204, Waiting: 100012, Away: 12, OldestSeconds: 61.2, Dead: 2, Paused: p.paused},
 			{Name: "tokens", Handler: "vault", Dead: 1, Errors: 7},
-			{Name: "quiet", Handler: "vault"},
+			{Name: "quiet", Handler: "vault", Reason: "waits for what it looks into: nodes"},
 		},
 		Handlers: []control.Handler{
 			{Name: "oncall", State: "running", Since: old, Restarts: 1, InFlight: 8, PID: 4712, Program: "oncall v2", Confined: "user 65534:65534; memory, cpu by cgroup v2"},

@@ -91,7 +91,7 @@ func writeRules(w io.Writer, rules []control.Rule) error {
 			oldest = (time.Duration(r.OldestSeconds * float64(time.Second))).Round(time.Second).String()
 		}
 		t.row(r.Name, r.Handler, strconv.FormatUint(r.Matches, 10), strconv.Itoa(r.Waiting), strconv.Itoa(r.Away), oldest,
-			strconv.Itoa(r.Dead), strconv.FormatUint(r.Errors, 10), state)
+			strconv.Itoa(r.Dead), strconv.FormatUint(r.Errors, 10), state+because(r.Reason))
 	}
 	return t.flush()
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -25,21 +26,47 @@ type flight struct {
 // deliver begins an attempt at j, and does not block. run is the context of Run, which ends before ctx.
 func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 	f := &flight{job: j}
-	if !f.item.Value.stale {
-		d.hand(ctx, run, f)
+	if !f.item.Value.stale && !f.item.Value.match.Undecided && f.lane.attach == nil {
+		d.hand(ctx, run, f, nil)
 		return
 	}
-	d.flights.Go(func() { // a payload takes as long as its rule has it take
-		f.lane.refresh(&f.item.Value)
-		d.hand(ctx, run, f)
+	d.flights.Go(func() { // what is evaluated takes as long as its rule has it take
+		if f.item.Value.match.Undecided && !f.lane.decided(&f.item.Value) {
+			d.drop(f)
+			return
+		}
+		if f.item.Value.stale {
+			f.lane.refresh(&f.item.Value)
+		}
+		attached, err := f.lane.attached(f.item.Value)
+		if err != nil {
+			d.begin(f)
+			d.settle(run, f, handler.Reject(err))
+			return
+		}
+		d.hand(ctx, run, f, attached)
 	})
 }
 
-// hand hands f to the handler.
-func (d *Dispatcher) hand(ctx, run context.Context, f *flight) {
+// drop ends f, which is not to be delivered.
+func (d *Dispatcher) drop(f *flight) {
+	d.opts.Journal.Begin()
+	f.lane.queue.Done(f.item.Key)
+	d.opts.Journal.End()
+	d.land(f.job)
+}
+
+// begin begins the attempt.
+func (d *Dispatcher) begin(f *flight) {
 	f.item.Value.attempts++
 	f.event = f.lane.event(f.item.Value)
 	f.began = time.Now()
+}
+
+// hand hands f to the handler.
+func (d *Dispatcher) hand(ctx, run context.Context, f *flight, attached map[string][]json.RawMessage) {
+	d.begin(f)
+	f.event.Attached = attached
 	answered := func(answer handler.Answer, err error) {
 		if err == nil && len(answer.Actions) == 0 {
 			d.settle(run, f, nil)
@@ -143,7 +170,7 @@ func (l *Lane) event(d delivery) handler.Event {
 	return eventOf(d.match, l.rule, l.resource, d.attempts)
 }
 
-// Event is what the handler saw of the letter the last time.
+// Event is what the handler saw of the letter the last time, without what was attached.
 func (l Letter) Event() handler.Event { return eventOf(l.Match, l.Rule, l.Resource, l.Attempts) }
 
 // eventOf shares the bytes of the objects and of the payload.
@@ -163,6 +190,21 @@ func eventOf(m rule.Match, name string, resource handler.Resource, attempt int) 
 		ev.Old = change.Old.JSON()
 	}
 	return ev
+}
+
+// decided tells whether a delivery that was undecided is to be made.
+func (l *Lane) decided(d *delivery) bool {
+	m, ok := l.decide(d.match.Delta)
+	d.match, d.stale = m, false
+	return ok
+}
+
+// attached is what is sent along with a delivery.
+func (l *Lane) attached(d delivery) (map[string][]json.RawMessage, error) {
+	if l.attach == nil {
+		return nil, nil
+	}
+	return l.attach(d.match.Delta)
 }
 
 // refresh makes the payload of a merged delivery.

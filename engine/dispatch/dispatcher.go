@@ -243,7 +243,7 @@ func (d *Dispatcher) take() (j job, ok bool) {
 		}
 		lane := d.ready[0]
 		d.ready = slices.Delete(d.ready, 0, 1)
-		if lane.paused {
+		if lane.stands() {
 			lane.isReady = false
 			continue
 		}
@@ -277,7 +277,7 @@ func (d *Dispatcher) land(j job) {
 func (d *Dispatcher) offer(lane *Lane) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !lane.isReady && !lane.paused {
+	if !lane.isReady && !lane.stands() {
 		lane.isReady = true
 		d.ready = append(d.ready, lane)
 	}

@@ -17,9 +17,12 @@ type Lane struct {
 	rule       string
 	resource   handler.Resource
 	remerge    func(delta.Delta) (json.RawMessage, error)
+	decide     func(delta.Delta) (m rule.Match, ok bool)
+	attach     func(delta.Delta) (map[string][]json.RawMessage, error)
 	queue      *queue.Queue[delta.Key, delivery]
 	isReady    bool // is among Dispatcher.ready; guarded by Dispatcher.mu
 	paused     bool // guarded by Dispatcher.mu
+	held       bool // likewise
 
 	isHungry     bool      // is among Dispatcher.hungry; guarded by its mu
 	loadAfter    time.Time // not to be loaded for before; these two are the loader's
@@ -40,6 +43,13 @@ type LaneOptions struct {
 	// just before it is delivered, once. It is called from several goroutines. If it fails the newer payload stands.
 	// nil means that the payload depends on the object alone, and the newer one is right.
 	Remerge func(delta.Delta) (json.RawMessage, error)
+	// Decide decides a match that is Undecided, just before it is delivered; if ok is false it is not. It is called from several
+	// goroutines. It may be nil where nothing Undecided is offered or restored.
+	Decide func(delta.Delta) (m rule.Match, ok bool)
+	// Attach makes what is sent along with a change, just before each attempt at delivering it, so that it is never older than
+	// the change, and nothing of it waits or is kept. It is called from several goroutines. If it fails the event becomes a
+	// dead letter that says why. nil attaches nothing.
+	Attach func(delta.Delta) (map[string][]json.RawMessage, error)
 	// Store keeps a record of what waits, and, under Every, what there is no memory for: see Lane.Restore. nil means that
 	// there is none.
 	Store LaneStore
@@ -59,7 +69,7 @@ type delivery struct {
 
 // Lane makes the lane of a rule, before or during Run. resource is what its matches are of.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
-	l := &Lane{dispatcher: d, rule: rule, resource: resource, remerge: o.Remerge}
+	l := &Lane{dispatcher: d, rule: rule, resource: resource, remerge: o.Remerge, attach: o.Attach, decide: o.Decide}
 	options := queue.Options[delta.Key, delivery]{
 		Merge: l.merge,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes,
@@ -121,6 +131,18 @@ func (l *Lane) Paused() bool {
 	return l.paused
 }
 
+// Hold keeps what waits from being delivered, as Pause does, until it is called with false: for who offers what cannot be
+// decided yet.
+func (l *Lane) Hold(on bool) {
+	l.dispatcher.mu.Lock()
+	l.held = on
+	l.dispatcher.mu.Unlock()
+	l.dispatcher.offer(l)
+}
+
+// stands, with Dispatcher.mu, tells whether nothing is delivered.
+func (l *Lane) stands() bool { return l.paused || l.held }
+
 // Stats tells what waits.
 func (l *Lane) Stats() queue.Stats { return l.queue.Stats() }
 
@@ -133,19 +155,23 @@ func (l *Lane) Close() {
 	l.dispatcher.suspects.forget(l)
 }
 
-// merge merges as delta.Merge says, and keeps the account of attempts.
+// merge merges as delta.Merge says, and keeps the account of attempts. What is decided and what is not stay apart: it is not
+// known whether there will be anything to merge.
 func (l *Lane) merge(waiting, newer delivery, sent bool) (merged delivery, keep, ok bool) {
+	if waiting.match.Undecided != newer.match.Undecided {
+		return delivery{}, false, false
+	}
 	d, keep, ok := delta.Merge(waiting.match.Delta, newer.match.Delta, sent)
 	if !ok || !keep {
 		return delivery{}, keep, ok
 	}
 	merged = delivery{
-		match:   rule.Match{Delta: d, Payload: newer.match.Payload},
+		match:   rule.Match{Delta: d, Payload: newer.match.Payload, Undecided: newer.match.Undecided},
 		backoff: waiting.backoff,
 		losses:  waiting.losses,
 	}
 	ofNewer := d.Type == newer.match.Delta.Type && d.Old == newer.match.Delta.Old
-	merged.stale = l.remerge != nil && (newer.stale || !ofNewer)
+	merged.stale = l.remerge != nil && !newer.match.Undecided && (newer.stale || !ofNewer)
 	if sameEvent(d, waiting.match.Delta) {
 		merged.attempts, merged.failures = waiting.attempts, waiting.failures
 	}

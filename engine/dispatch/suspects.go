@@ -31,7 +31,7 @@ func (s *suspects) first() int {
 	if s.out {
 		return -1
 	}
-	return slices.IndexFunc(s.held, func(j job) bool { return !j.lane.paused })
+	return slices.IndexFunc(s.held, func(j job) bool { return !j.lane.stands() })
 }
 
 // pass tells whether j, just taken, may go now. If not it is held.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/informd/informd/engine/object"
 )
 
 // Compile compiles text for a purpose. An error is an *Error.
@@ -28,11 +30,27 @@ func Compile(text string, o Options) (p *Program, err error) {
 			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", some(root.value))}
 		}
 	}
-	c.reach.use(root.shape)
-	return &Program{
-		text: text, eval: root.eval, slots: c.mostSlots, paths: c.reach.set(), readsOld: c.readsOld, readsEvent: c.readsEvent,
+	p = &Program{
+		text: text, eval: root.eval, slots: c.mostSlots, readsOld: c.readsOld, readsEvent: c.readsEvent,
 		requires: root.requires,
-	}, nil
+	}
+	if o.Scope == Attach {
+		if p.gives, err = c.objectsGiven(root.shape); err != nil {
+			return nil, err
+		}
+	} else {
+		c.reach.use(root.shape)
+	}
+	p.paths = c.reach.of(own).set()
+	for source, from := range c.reach.sources {
+		if source != own {
+			if p.lookups == nil {
+				p.lookups = make(map[string]*object.Paths)
+			}
+			p.lookups[source] = from.set()
+		}
+	}
+	return p, nil
 }
 
 // compiler holds what is known while the syntax tree is walked.

@@ -43,23 +43,30 @@ func tree(t testing.TB, text string) any {
 	return o.Decode(&everything)
 }
 
-// testEnv sees a change of pod, and finds pod itself under every value of every index.
+// testEnv sees a change of pod, and finds pod itself under every value of every index but those of nodes.
 func testEnv(t testing.TB) *Env {
 	now := tree(t, pod)
 	old := tree(t, `{"metadata":{"name":"web-0"},"status":{"phase":"Running"}}`)
-	return &Env{Object: now, Old: old, Event: "updated", Now: testTime, Cache: cache(func(index, value string) iter.Seq[any] {
-		if value == "nothing" {
+	return &Env{Object: now, Old: old, Event: "updated", Now: testTime, Cache: cache(func(source, index, value string) iter.Seq[any] {
+		switch {
+		case value == "nothing":
 			return slices.Values([]any{})
+		case source == "nodes":
+			return slices.Values([]any{tree(t, `{"metadata":{"name":"n1","labels":{"zone":"north"}}}`)})
 		}
 		return slices.Values([]any{now, old})
 	})}
 }
 
-type cache func(index, value string) iter.Seq[any]
+type cache func(source, index, value string) iter.Seq[any]
 
-func (c cache) ByIndex(index, value string) iter.Seq[any] { return c(index, value) }
+func (c cache) ByIndex(index, value string) iter.Seq[any] { return c("", index, value) }
 
-var payload = Options{Scope: Payload, Indexes: []string{"byNode", "byImage"}}
+func (c cache) Lookup(source, index, value string) iter.Seq[any] { return c(source, index, value) }
+
+var payload = Options{Scope: Payload, Indexes: []string{"byNode", "byImage"}, Sources: map[string][]string{
+	"nodes": {"byName", "byZone"}, "pods": {"byNode"}, "bare": nil,
+}}
 
 func mustCompile(t testing.TB, text string, o Options) *Program {
 	t.Helper()
@@ -87,6 +94,11 @@ var valueTests = []struct {
 	{"the time is given", `now()`, "2026-01-02T05:00:00Z"},
 	{"an index", `map(byIndex("byNode", object.spec.nodeName), .status.phase)`, list{"Failed", "Running"}},
 	{"an index that finds nothing", `byIndex("byNode", "nothing") | len()`, int64(0)},
+	{"another source's index", `map(lookup("nodes.byName", object.spec.nodeName), .metadata.labels.zone)`, list{"north"}},
+	{"another source's index that finds nothing", `lookup("nodes.byName", "nothing")`, list{}},
+	{"another source's index of nil", `lookup("nodes.byName", object.spec.no)`, nil},
+	{"one that is found", `first(lookup("nodes.byName", object.spec.nodeName)).metadata.labels.zone ?? "unknown"`, "north"},
+	{"one that is not", `first(lookup("nodes.byName", "nothing")).metadata.labels.zone ?? "unknown"`, "unknown"},
 	{"an index of nil", `byIndex("byNode", object.spec.no)`, nil},
 	{"a map", `{pod: object.metadata.name, "a b": [1, 2.5, true, nil]}`, dict{"pod": "web-0", "a b": list{int64(1), 2.5, true, nil}}},
 

@@ -33,11 +33,11 @@ func init() {
 
 func isFunction(name string) bool {
 	_, ok := functions[name]
-	return ok || isPredicate(name) || name == "now" || name == "byIndex"
+	return ok || isPredicate(name) || name == "now" || name == "byIndex" || name == "lookup"
 }
 
 func functionNames() []string {
-	names := []string{"now", "byIndex"}
+	names := []string{"now", "byIndex", "lookup"}
 	names = slices.AppendSeq(names, maps.Keys(functions))
 	return slices.AppendSeq(names, maps.Keys(predicates))
 }
@@ -103,6 +103,8 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 		return c.now(at, arguments)
 	case name == "byIndex":
 		return c.byIndex(at, arguments)
+	case name == "lookup":
+		return c.lookup(at, arguments)
 	}
 	f, ok := functions[name]
 	if !ok {
@@ -201,54 +203,6 @@ func (c *compiler) now(at ast.Node, arguments []ast.Node) (operand, error) {
 	return operand{eval: func(r *run) (any, error) { return r.env.Now.UTC(), r.step() }}, nil
 }
 
-// byIndex compiles byIndex("name", value). What it gives are whole objects, of which the expression reads paths as of
-// object.
-func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
-	if err := c.onlyOfChanges(at, "byIndex()"); err != nil {
-		return operand{}, err
-	}
-	if err := c.count(at, "byIndex", len(arguments), 2, 2); err != nil {
-		return operand{}, err
-	}
-	args, err := c.compileAll(arguments)
-	if err != nil {
-		return operand{}, err
-	}
-	name, ok := args[0].value.(string)
-	if !ok {
-		return operand{}, c.errorf(arguments[0], "the first argument of byIndex must be the name of an index, in quotes")
-	}
-	if !slices.Contains(c.options.Indexes, name) {
-		return operand{}, c.errorf(arguments[0], "unknown index %q%s", clip(name), suggest(name, slices.Clone(c.options.Indexes)))
-	}
-	c.reach.use(args[1].shape)
-	value := args[1].eval
-	return operand{shape: made(place()), eval: func(r *run) (any, error) {
-		v, err := value(r)
-		if err != nil || v == nil {
-			return nil, err
-		}
-		if err := r.step(); err != nil {
-			return nil, err
-		}
-		key, err := r.text("byIndex", v)
-		if err != nil {
-			return nil, err
-		}
-		if r.env.Cache == nil {
-			return []any{}, nil
-		}
-		found := []any{}
-		for tree := range r.env.Cache.ByIndex(name, key) {
-			if err := r.allocTree(tree); err != nil {
-				return nil, err
-			}
-			found = append(found, tree)
-		}
-		return found, nil
-	}}, nil
-}
-
 func wrongArgument(name string, v any) error {
 	return failf("%q cannot take %s", name, some(v))
 }
@@ -273,7 +227,7 @@ func element(r *reach, args []shape) shape {
 
 // size is for len: of a list that the expression made, the elements do not matter.
 func size(r *reach, args []shape) shape {
-	r.use(shape{paths: args[0].paths})
+	r.use(shape{places: args[0].places})
 	return shape{}
 }
 

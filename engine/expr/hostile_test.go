@@ -244,16 +244,22 @@ func TestPathsAreBounded(t *testing.T) {
 
 // An index that has everything under one value ends the evaluation long before everything has been decoded.
 func TestByIndexStopsAtTheBudgets(t *testing.T) {
+	for _, text := range []string{`len(byIndex("byNode", "n1")) > 0`, `len(lookup("pods.byNode", "n1")) > 0`} {
+		stopsAtTheBudgets(t, text)
+	}
+}
+
+func stopsAtTheBudgets(t *testing.T, text string) {
 	decoded := 0
-	endless := func(string, string) iter.Seq[any] {
+	endless := func(string, string, string) iter.Seq[any] {
 		return func(yield func(any) bool) {
 			for yield(map[string]any{"metadata": map[string]any{"name": "web"}}) {
 				decoded++
 			}
 		}
 	}
-	p := mustCompile(t, `len(byIndex("byNode", "n1")) > 0`, payload)
+	p := mustCompile(t, text, payload)
 	if _, err := p.Value(&Env{Cache: cache(endless)}); err == nil || decoded > MaxSteps {
-		t.Errorf("%d objects were decoded, error %v", decoded, err)
+		t.Errorf("%s: %d objects were decoded, error %v", text, decoded, err)
 	}
 }

@@ -37,6 +37,17 @@ func TestMistakesInTheText(t *testing.T) {
 		{"unknown index", When, `byIndex(|"byNod", "x") | any(true)`, `unknown index "byNod"; did you mean byNode?`},
 		{"an index that is not constant", When, `byIndex(|object.x, "x") | any(true)`, "the first argument of byIndex must be the name of an index, in quotes"},
 
+		{"a source that there is not", When, `lookup(|"node.byName", "x") | any(true)`, `unknown source "node"; did you mean nodes?`},
+		{"a source that is like none", When, `lookup(|"zzzzzz.byName", "x") | any(true)`, `unknown source "zzzzzz"`},
+		{"another source's unknown index", When, `lookup(|"nodes.byNam", "x") | any(true)`, `source nodes has no index "byNam"; did you mean byName?`},
+		{"a source without its index", When, `lookup(|"nodes", "x") | any(true)`, `"nodes" names no index; write "nodes.INDEX": there is byName, byZone`},
+		{"a source that has no index", When, `lookup(|"bare.byName", "x") | any(true)`, "source bare has no index to look things up by; give it one"},
+		{"a lookup that is not constant", When, `lookup(|object.x, "x") | any(true)`, `the first argument of lookup must be "SOURCE.INDEX", in quotes`},
+		{"a lookup without a value", When, `|lookup("nodes.byName") | any(true)`, "lookup takes 2 arguments, not 1"},
+		{"where and other sources", Where, `|lookup("nodes.byName", "x") | any(true)`, "where cannot use lookup(): it must come out the same whenever it is asked, so it reads object alone; use lookup() in when"},
+		{"an index and other sources", Index, `|lookup("nodes.byName", "x")`, "an index cannot use lookup(): it is kept per object, so it reads object alone"},
+		{"parts of objects to attach", Attach, `|map(lookup("nodes.byName", "x"), .metadata.name)`, "attach sends whole objects, as lookup and byIndex give them; to send parts of them write a payload"},
+
 		{"an unfinished expression", When, `object.spec == 1 ==|`, "unexpected end of the expression"},
 		{"a wrong token", When, `object.spec == |)`, `unexpected ")"`},
 		{"a string without its end", When, `object.x == "abc|`, "literal not terminated"},
@@ -59,7 +70,7 @@ func TestMistakesInTheText(t *testing.T) {
 		t.Run(test.why, func(t *testing.T) {
 			at := strings.Index(test.text, "|")
 			text := test.text[:at] + test.text[at+1:]
-			_, err := Compile(text, Options{Scope: test.scope, Indexes: []string{"byNode"}})
+			_, err := Compile(text, Options{Scope: test.scope, Indexes: []string{"byNode"}, Sources: payload.Sources})
 			var e *Error
 			if !errors.As(err, &e) {
 				t.Fatalf("%s: got %v, want a mistake", text, err)

@@ -29,10 +29,10 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	}
 	switch n.Value {
 	case "object":
-		return operand{eval: func(r *run) (any, error) { return r.env.Object, nil }, shape: place(), field: []string{}}, nil
+		return operand{eval: func(r *run) (any, error) { return r.env.Object, nil }, shape: objectsOf(own), field: []string{}}, nil
 	case "old":
 		c.readsOld = true
-		return operand{eval: func(r *run) (any, error) { return r.env.Old, nil }, shape: place()}, c.onlyOfChanges(n, "old")
+		return operand{eval: func(r *run) (any, error) { return r.env.Old, nil }, shape: objectsOf(own)}, c.onlyOfChanges(n, "old")
 	case "event":
 		c.readsEvent = true
 		return operand{eval: func(r *run) (any, error) { return r.env.Event, nil }}, c.onlyOfChanges(n, "event")

@@ -51,6 +51,33 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+func TestLookups(t *testing.T) {
+	for _, test := range []struct{ why, text, own, nodes, pods string }{
+		{"what is read of each source", `any(lookup("nodes.byName", object.a), .spec.b == object.c)`, "a c", "spec.b", "none"},
+		{"nothing but how many there are", `len(lookup("nodes.byName", "x")) > 1`, "", "", "none"},
+		{"all of them", `lookup("nodes.byName", object.a)`, "a", ".", "none"},
+		{"one of them", `first(lookup("nodes.byName", object.a)).status.x`, "a", "status.x", "none"},
+		{"a look into one for a look into another", `map(lookup("nodes.byName", object.a), map(lookup("pods.byNode", .metadata.name), .spec.x))`, "a", "metadata.name", "spec.x"},
+		{"either of two sources", `(object.a ? lookup("nodes.byName", "x") : lookup("pods.byNode", "y")) | map(.b)`, "a", "b", "b"},
+		{"together with what byIndex gives", `concat(byIndex("byNode", "x"), lookup("pods.byNode", "x")) | filter(.a) | map(.b)`, "a b", "none", "a b"},
+		{"a variable", `let n = find(lookup("nodes.byName", "x"), .spec.ready); n == nil ? "" : n.zone`, "", "spec.ready zone", "none"},
+		{"whether there is one", `find(lookup("nodes.byName", "x"), .spec.ready) != nil`, "", "spec.ready", "none"},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			p := mustCompile(t, test.text, payload)
+			got := []string{p.Paths().String(), "none", "none"}
+			for i, source := range []string{"nodes", "pods"} {
+				if paths, ok := p.Lookups()[source]; ok {
+					got[i+1] = paths.String()
+				}
+			}
+			if diff := cmp.Diff([]string{test.own, test.nodes, test.pods}, got); diff != "" {
+				t.Errorf("%s: %s", test.text, diff)
+			}
+		})
+	}
+}
+
 func TestReads(t *testing.T) {
 	for _, test := range []struct {
 		text       string
@@ -69,11 +96,15 @@ func TestReads(t *testing.T) {
 }
 
 // outcome evaluates p on trees of some paths of two objects.
-func outcome(t testing.TB, p *Program, now, old *object.Object, paths *object.Paths) string {
+func outcome(t testing.TB, p *Program, now, old *object.Object, paths *object.Paths, lookups map[string]*object.Paths) string {
 	v, err := p.Value(&Env{
 		Object: now.Decode(paths), Old: old.Decode(paths), Event: "updated", Now: testTime,
-		Cache: cache(func(string, string) iter.Seq[any] {
-			return slices.Values([]any{old.Decode(paths), now.Decode(paths)})
+		Cache: cache(func(source, _, _ string) iter.Seq[any] {
+			read := paths
+			if source != "" && lookups != nil {
+				read = lookups[source]
+			}
+			return slices.Values([]any{old.Decode(read), now.Decode(read)})
 		}),
 	})
 	if err == errInternal {
@@ -98,9 +129,9 @@ func checkPaths(t testing.TB, p *Program, now, old *object.Object) {
 	for _, path := range [][]string{{"a"}, {"b", "c"}, {"l", object.Each, "a"}, {"metadata", "labels", "app"}, {"spec", object.Each}} {
 		more.Add(path...)
 	}
-	want := outcome(t, p, now, old, &everything)
+	want := outcome(t, p, now, old, &everything, nil)
 	for _, paths := range []*object.Paths{p.Paths(), &more} {
-		if diff := cmp.Diff(want, outcome(t, p, now, old, paths)); diff != "" {
+		if diff := cmp.Diff(want, outcome(t, p, now, old, paths, p.Lookups())); diff != "" {
 			t.Fatalf("%s\non %s\nand %s\ncomes out differently on its paths %q: (-whole +paths)\n%s", p.Text(), now.JSON(), old.JSON(), paths, diff)
 		}
 	}
@@ -123,14 +154,20 @@ func FuzzCompile(f *testing.F) {
 	now := mustObject(f, pod)
 	old := mustObject(f, `{"metadata":{"labels":{"app":1}},"spec":{"containers":{"image":"x"},"nodeName":null}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		for scope := Where; scope <= Payload; scope++ {
-			p, err := Compile(text, Options{Scope: scope, Indexes: payload.Indexes})
+		for scope := Where; scope <= Attach; scope++ {
+			p, err := Compile(text, Options{Scope: scope, Indexes: payload.Indexes, Sources: payload.Sources})
 			if err != nil {
 				e, ok := err.(*Error)
 				if !ok || e.Offset < 0 || e.Offset > len(text) || e.Message == "" || strings.Contains(e.Message, "\n") || e.Message == "the expression cannot be compiled" {
 					t.Fatalf("%q: %#v", text, err)
 				}
 				continue
+			}
+			if scope == Attach {
+				if _, err := p.Objects(testEnv(t)); err == errInternal {
+					t.Fatal(err)
+				}
+				continue // its result is not looked at, so Value may be another on its paths alone
 			}
 			checkPaths(t, p, now, old)
 			checkRequires(t, p, tree(t, pod), nil)
@@ -277,7 +314,7 @@ func (w *writer) expression(depth int) string {
 	case 17:
 		return w.pick("!", "-") + e()
 	}
-	return w.pick(`byIndex("byNode", "x")`, `byIndex("byNode", object.a)`, "("+e()+";"+e()+")")
+	return w.pick(`byIndex("byNode", "x")`, `byIndex("byNode", object.a)`, `lookup("nodes.byName", object.b)`, `lookup("pods.byNode", "x")`, "("+e()+";"+e()+")")
 }
 
 func (w *writer) place() string {

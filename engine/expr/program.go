@@ -14,18 +14,22 @@ const (
 	// Where selects the objects that a rule is about. It sees object alone, so that membership can always be told
 	// again from an object's bytes.
 	Where Scope = iota
-	// When selects changes. It sees object, old, event, now() and byIndex().
+	// When selects changes. It sees object, old, event, now(), byIndex() and lookup().
 	When
 	// Index gives the values that an object is found by. It sees object alone.
 	Index
 	// Payload gives what is delivered. It sees what When sees.
 	Payload
+	// Attach gives objects to send along, of those that byIndex and lookup find. It sees what When sees.
+	Attach
 )
 
 // Options say how a text is to be compiled.
 type Options struct {
 	Scope   Scope
 	Indexes []string // the names that byIndex may be called with
+	// Sources are those that lookup may look into, by name, with the names of their indexes.
+	Sources map[string][]string
 }
 
 // Env is what one evaluation sees. Trees hold what object.Decode makes; they are only read.
@@ -36,11 +40,13 @@ type Env struct {
 	Cache       Cache // nil finds nothing
 }
 
-// Cache is where byIndex looks.
+// Cache is where byIndex and lookup look. What either yields are the trees of what an index has under a value, each decoded
+// when it is asked for, so that the budgets end a search that finds too much.
 type Cache interface {
-	// ByIndex yields the trees of what an index has under a value, each decoded when it is asked for, so that the budgets
-	// end a search that finds too much.
+	// ByIndex looks into the rule's own source.
 	ByIndex(index, value string) iter.Seq[any]
+	// Lookup looks into any, by name; the trees have what Program.Lookups says at least.
+	Lookup(source, index, value string) iter.Seq[any]
 }
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.
@@ -49,6 +55,8 @@ type Program struct {
 	eval       eval
 	slots      int // how many variables are alive at once, at most
 	paths      *object.Paths
+	lookups    map[string]*object.Paths
+	gives      []string // by Attach: of which sources there are objects in the result, sorted
 	readsOld   bool
 	readsEvent bool
 	requires   []Condition
@@ -61,6 +69,13 @@ func (p *Program) Text() string { return p.text }
 // includes them does as well. The caller must not change it.
 func (p *Program) Paths() *object.Paths { return p.paths }
 
+// Lookups are the paths that the program reads of what lookup returns, by the names of the sources that it looks into: one
+// that it reads nothing of is there too. nil if there are none. The caller must not change it.
+func (p *Program) Lookups() map[string]*object.Paths { return p.lookups }
+
+// Gives names the sources of whose objects there may be some in the result of Objects, sorted; "" is the rule's own.
+func (p *Program) Gives() []string { return p.gives }
+
 // ReadsOld tells whether the program mentions old.
 func (p *Program) ReadsOld() bool { return p.readsOld }
 
@@ -69,7 +84,7 @@ func (p *Program) ReadsEvent() bool { return p.readsEvent }
 
 // Bool evaluates a condition. Nil is false; anything but true, false and nil is an error.
 //
-// The errors of Bool, Strings and Value never carry contents of objects, and their text is the same for every failure of
+// The errors of Bool, Strings, Objects and Value never carry contents of objects, and their text is the same for every failure of
 // one kind, so that it can serve as a key.
 func (p *Program) Bool(env *Env) (ok bool, err error) {
 	err = p.run(env, func(_ *run, v any) error {
@@ -89,6 +104,16 @@ func (p *Program) Strings(env *Env) (values []string, err error) {
 		return err
 	})
 	return values, err
+}
+
+// Objects evaluates what was compiled for Attach: the trees that byIndex and lookup yielded, in order, those very maps. Of a
+// list, nils are left out; nil is none, and one that stands alone is a list of one.
+func (p *Program) Objects(env *Env) (trees []map[string]any, err error) {
+	err = p.run(env, func(r *run, v any) error {
+		trees, err = r.objects(v)
+		return err
+	})
+	return trees, err
 }
 
 // Value evaluates to something that encoding/json can encode: nil, bool, int64, float64, string, []any or map[string]any.

@@ -12,8 +12,14 @@ import (
 // or touches it, which says that no more is looked at than what kind of value it is and how many elements a list has.
 // A value that is made, as a number or text, has the zero shape.
 type shape struct {
-	paths [][]string // the places that the value may be
-	elem  *shape     // of what the elements may be, where the value is a list or a map that the expression makes
+	places []spot // where the value may be
+	elem   *shape // of what the elements may be, where the value is a list or a map that the expression makes
+}
+
+// spot is a place in the objects of one source.
+type spot struct {
+	source string // whose objects lookup gives; "" is the rule's own
+	path   []string
 }
 
 // Past these bounds a value is taken to be used, which is always right.
@@ -22,7 +28,8 @@ const (
 	maxPathLength = 32
 )
 
-func place(path ...string) shape { return shape{paths: [][]string{path}} }
+// objectsOf is the shape of the objects of a source.
+func objectsOf(source string) shape { return shape{places: []spot{{source: source}}} }
 
 func made(elem shape) shape {
 	if elem.isZero() {
@@ -31,10 +38,10 @@ func made(elem shape) shape {
 	return shape{elem: &elem}
 }
 
-func (s shape) isZero() bool { return len(s.paths) == 0 && s.elem == nil }
+func (s shape) isZero() bool { return len(s.places) == 0 && s.elem == nil }
 
 func (s shape) size() int {
-	n := len(s.paths)
+	n := len(s.places)
 	if s.elem != nil {
 		n += 1 + s.elem.size()
 	}
@@ -43,19 +50,35 @@ func (s shape) size() int {
 
 // reach collects what an expression reads.
 type reach struct {
+	sources map[string]*reading
+}
+
+// reading is what it reads of the objects of one source.
+type reading struct {
 	paths   object.Paths
 	touched [][]string
+}
+
+// of is what is read of a source's objects.
+func (r *reach) of(source string) *reading {
+	if r.sources == nil {
+		r.sources = make(map[string]*reading)
+	}
+	if r.sources[source] == nil {
+		r.sources[source] = new(reading)
+	}
+	return r.sources[source]
 }
 
 // member is the shape of what lies in s under a key, or under every key if key is object.Each.
 func (r *reach) member(s shape, key string) shape {
 	var out shape
-	for _, path := range s.paths {
-		if len(path) == maxPathLength {
-			r.paths.Add(path...)
+	for _, at := range s.places {
+		if len(at.path) == maxPathLength {
+			r.of(at.source).paths.Add(at.path...)
 			continue
 		}
-		out.paths = append(out.paths, append(slices.Clip(path), key))
+		out.places = append(out.places, spot{at.source, append(slices.Clip(at.path), key)})
 	}
 	if s.elem != nil {
 		out = r.union(out, *s.elem)
@@ -68,10 +91,11 @@ func (r *reach) elem(s shape) shape { return r.member(s, object.Each) }
 
 // union is the shape of what is either of two values.
 func (r *reach) union(a, b shape) shape {
-	out := shape{paths: slices.Clip(a.paths), elem: a.elem}
-	for _, path := range b.paths {
-		if !slices.ContainsFunc(out.paths, func(p []string) bool { return slices.Equal(p, path) }) {
-			out.paths = append(out.paths, path)
+	out := shape{places: slices.Clip(a.places), elem: a.elem}
+	for _, at := range b.places {
+		same := func(s spot) bool { return s.source == at.source && slices.Equal(s.path, at.path) }
+		if !slices.ContainsFunc(out.places, same) {
+			out.places = append(out.places, at)
 		}
 	}
 	switch {
@@ -89,19 +113,24 @@ func (r *reach) union(a, b shape) shape {
 }
 
 func (r *reach) use(s shape) {
-	for _, path := range s.paths {
-		r.paths.Add(path...)
+	for _, at := range s.places {
+		r.of(at.source).paths.Add(at.path...)
 	}
 	if s.elem != nil {
 		r.use(*s.elem)
 	}
 }
 
-func (r *reach) touch(s shape) { r.touched = append(r.touched, s.paths...) }
+func (r *reach) touch(s shape) {
+	for _, at := range s.places {
+		from := r.of(at.source)
+		from.touched = append(from.touched, at.path)
+	}
+}
 
-// set is everything that is read. A touched place of which nothing else is read gets a path to a field that does not
-// matter: it has the decoder keep the place.
-func (r *reach) set() *object.Paths {
+// set is everything that is read of a source's objects. A touched place of which nothing else is read gets a path to a field
+// that does not matter: it has the decoder keep the place.
+func (r *reading) set() *object.Paths {
 	const nothing = ""
 	kept := make(map[string]bool) // every place that is on the way to what is read
 	keep := func(path []string) {

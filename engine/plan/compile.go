@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/delta"
@@ -16,13 +18,16 @@ import (
 // Compile makes a Plan. With mistakes there is none. It also takes a configuration that has mistakes already, as
 // config.Parse returns it, and then reports what is wrong with its expressions.
 func Compile(c *config.Config) (*Plan, config.Mistakes) {
-	b := &builder{informers: make(map[Selection]*Informer), sources: make(map[string]*Source), whole: make(map[*Informer]bool)}
+	b := &builder{
+		config: c, informers: make(map[Selection]*Informer), sources: make(map[string]*Source), whole: make(map[*Informer]bool),
+		indexes: make(map[string][]string), looked: make(map[*Informer]*object.Paths),
+	}
 	for _, s := range c.Sources {
 		b.addSource(s)
 	}
 	used := make(map[string]bool)
 	for _, r := range c.Rules {
-		b.addRule(c, r)
+		b.addRule(r)
 		used[r.Handler] = true
 	}
 	for _, h := range c.Handlers {
@@ -39,11 +44,15 @@ func Compile(c *config.Config) (*Plan, config.Mistakes) {
 }
 
 type builder struct {
+	config    *config.Config
 	plan      Plan
 	informers map[Selection]*Informer
 	sources   map[string]*Source
 	whole     map[*Informer]bool
-	mistakes  config.Mistakes
+	indexes   map[string][]string // the names, by source
+	// looked is what is read of an informer's objects beside what its own rules read of changes.
+	looked   map[*Informer]*object.Paths
+	mistakes config.Mistakes
 }
 
 func (b *builder) addSource(s config.Source) {
@@ -67,7 +76,7 @@ func (b *builder) addSource(s config.Source) {
 	}
 	b.plan.Sources = append(b.plan.Sources, out)
 	if b.sources[s.Name] == nil {
-		b.sources[s.Name] = out
+		b.sources[s.Name], b.indexes[s.Name] = out, slices.Sorted(maps.Keys(out.Indexes))
 	}
 }
 
@@ -81,22 +90,20 @@ func (b *builder) informer(selection Selection) *Informer {
 	return informer
 }
 
-func (b *builder) addRule(c *config.Config, r config.Rule) {
+func (b *builder) addRule(r config.Rule) {
 	source := b.sources[r.Source]
 	if source == nil {
 		source = &Source{} // a dangling reference, reported by config; the expressions are checked all the same
 	}
-	indexes := make([]string, 0, len(source.Indexes))
-	for name := range source.Indexes {
-		indexes = append(indexes, name)
+	options := func(scope expr.Scope) expr.Options {
+		return expr.Options{Scope: scope, Indexes: b.indexes[r.Source], Sources: b.indexes}
 	}
-	slices.Sort(indexes)
 	out := &Rule{
 		Rule: rule.Rule{
 			Name:    r.Name,
-			Where:   b.compile(r.Where, expr.Options{Scope: expr.Where}),
-			When:    b.compile(r.When, expr.Options{Scope: expr.When, Indexes: indexes}),
-			Payload: b.payload(r.Payload, expr.Options{Scope: expr.Payload, Indexes: indexes}),
+			Where:   b.compile(r.Where, options(expr.Where)),
+			When:    b.compile(r.When, options(expr.When)),
+			Payload: b.payload(r.Payload, options(expr.Payload)),
 		},
 		Source:  source,
 		Handler: r.Handler,
@@ -107,15 +114,63 @@ func (b *builder) addRule(c *config.Config, r config.Rule) {
 			out.Events |= delta.SetOf(t)
 		}
 	}
-	configured, _ := c.Source(r.Source)
+	configured, _ := b.config.Source(r.Source)
 	out.Resync = *cmp.Or(r.Resync, &configured.Resync)
 	if r.Payload == nil && configured.Keep == config.Needed {
 		b.mistakes = append(b.mistakes, r.SourceAt.Mistake(0, fmt.Sprintf("source %q keeps only what is needed, and a rule without a "+
 			"payload needs whole objects: give the rule a payload, or the source keep: whole", r.Source)))
 	}
+	for _, a := range r.Attach {
+		if program := b.attach(a, r.Source, options(expr.Attach)); program != nil {
+			out.Attached = append(out.Attached, rule.Attachment{Name: a.Name, Program: program})
+		}
+	}
+	b.look(out)
 	b.plan.Rules = append(b.plan.Rules, out)
 	for _, informer := range source.Informers {
 		informer.Rules = append(informer.Rules, out)
+	}
+}
+
+// attach compiles an attachment. What it sends must be kept whole.
+func (b *builder) attach(a config.Attachment, ofRule string, o expr.Options) *expr.Program {
+	program := b.compile(a.Expr, o)
+	if program == nil {
+		return nil
+	}
+	for _, name := range program.Gives() {
+		name = cmp.Or(name, ofRule)
+		if s, _ := b.config.Source(name); s.Keep == config.Needed {
+			b.mistakes = append(b.mistakes, a.Expr.Mistake(0, fmt.Sprintf("source %q keeps only what is needed, and attach sends whole "+
+				"objects: look up what is needed of them in the payload, or give the source keep: whole", name)))
+		}
+	}
+	return program
+}
+
+// look notes which sources a rule looks into, and what it reads there. Its own is not waited for: what byIndex finds there is
+// what there is.
+func (b *builder) look(r *Rule) {
+	b.reads(r.Source, r.AttachPaths())
+	for _, lookups := range []rule.Lookups{r.Lookups(), r.AttachLookups()} {
+		for name, paths := range lookups {
+			source := b.sources[name]
+			b.reads(source, paths)
+			if source != r.Source && !slices.Contains(r.LooksInto, source) {
+				r.LooksInto = append(r.LooksInto, source)
+			}
+		}
+	}
+	slices.SortFunc(r.LooksInto, func(a, b *Source) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// reads notes that paths are read of a source's objects beside changes of them.
+func (b *builder) reads(s *Source, paths *object.Paths) {
+	for _, informer := range s.Informers {
+		if b.looked[informer] == nil {
+			b.looked[informer] = new(object.Paths)
+		}
+		b.looked[informer].Union(paths)
 	}
 }
 
@@ -157,8 +212,8 @@ func (b *builder) payload(p *config.Payload, o expr.Options) *rule.Payload {
 	return &rule.Payload{Program: b.compile(p.Expr, o)}
 }
 
-// settleViews tells each informer what is read of its objects. What byIndex returns comes from all informers of a
-// rule's source, so each of them keeps what any of the rules reads.
+// settleViews tells each informer what is read of its objects. What byIndex and lookup return comes from all informers of a
+// source, so each of them keeps what any of the rules reads.
 func (b *builder) settleViews() {
 	for _, informer := range b.plan.Informers {
 		for _, r := range informer.Rules {
@@ -167,11 +222,14 @@ func (b *builder) settleViews() {
 		for _, index := range informer.Indexes {
 			informer.View.Union(index.Paths())
 		}
-		if b.whole[informer] || informer.View.Covers() {
-			continue
+		keep := object.Identity()
+		keep.Add("metadata", "labels") // by which the cache is listed
+		keep.Union(informer.View)
+		if looked := b.looked[informer]; looked != nil {
+			keep.Union(looked)
 		}
-		informer.Keep = object.Identity()
-		informer.Keep.Add("metadata", "labels") // by which the cache is listed
-		informer.Keep.Union(informer.View)
+		if !b.whole[informer] && !keep.Covers() {
+			informer.Keep = keep
+		}
 	}
 }

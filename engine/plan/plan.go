@@ -36,8 +36,9 @@ type Informer struct {
 	Indexes map[string]*expr.Program
 	// View are all paths that the rules' where, when and payload and the indexes read.
 	View *object.Paths
-	// Keep are the paths to keep in the cache: View, identity and labels. nil keeps whole objects: one of the sources does,
-	// or all of an object is read.
+	// Keep are the paths to keep in the cache: View, what rules read of the objects to attach others or as they look into a
+	// source of the informer, identity and labels. nil keeps whole objects: one of the sources does, or all of an object is
+	// read.
 	Keep  *object.Paths
 	Rules []*Rule
 }
@@ -57,4 +58,6 @@ type Rule struct {
 	Handler string
 	Every   bool
 	Resync  time.Duration // 0: never
+	// LooksInto are the other sources that its expressions look into, in order of their names.
+	LooksInto []*Source
 }

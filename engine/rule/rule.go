@@ -21,6 +21,8 @@ type Rule struct {
 	When    *expr.Program // nil: every change
 	Events  delta.Set
 	Payload *Payload // nil: the objects themselves
+	// Attached are sent along with what is delivered. They are not made by Match, but when it is delivered: see Attach.
+	Attached []Attachment
 }
 
 // Lookup is what a rule may see beside the change itself. One goroutine uses it at a time.
@@ -29,7 +31,7 @@ type Lookup interface {
 	Tree(*object.Object) any
 	// Old is the same of an object as the old state of a change: as far as any of the rules reads those.
 	Old(*object.Object) any
-	// Cache has the objects of the rule's source.
+	// Cache has the objects of the rule's source, and of those that it looks into.
 	expr.Cache
 	// Now is the time of the evaluation. It is asked for only where when or payload are evaluated.
 	Now() time.Time
@@ -39,12 +41,24 @@ type Lookup interface {
 type Match struct {
 	Delta   delta.Delta
 	Payload json.RawMessage // nil where the rule has none
+	// Undecided says that when has not been asked yet, and there is no payload: see Decide.
+	Undecided bool
 }
 
 // Match tells whether the rule selects a change, and as what; of what it selects, only an Updated has an Old. An
 // expression that fails does not match; err says so also where the change matches all the same (where failed on the old
 // state only). It never holds contents of objects.
 func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
+	m, ok, err = r.Member(d, look)
+	if !ok {
+		return Match{}, false, err
+	}
+	m, ok, failure := r.Decide(m.Delta, look)
+	return m, ok, errors.Join(err, failure)
+}
+
+// Member is Match as far as where and the kinds of change go, which depend on nothing but the change. The rest is up to Decide.
+func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.Events&r.becomes(d.Type) == 0 {
 		return Match{}, false, nil
 	}
@@ -55,8 +69,13 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if d.Type == delta.Deleted {
 		d.Old = nil // membership is told: what waits must not hold on to a state that nobody gets to see
 	}
+	return Match{Delta: d, Undecided: true}, true, err
+}
+
+// Decide is the rest of Match, for a change as Member gave it.
+func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.When == nil && r.Payload == nil {
-		return Match{Delta: d}, true, err
+		return Match{Delta: d}, true, nil
 	}
 	env := r.environment(d, look)
 	if r.When != nil {
@@ -79,7 +98,8 @@ func (r *Rule) Remerge(d delta.Delta, look Lookup) (json.RawMessage, error) {
 	return payload, join(nil, "payload", err)
 }
 
-// Paths are what the rule reads of the objects it sees, at times; a rule without a payload hands on the whole object.
+// Paths are what the rule reads of the objects it sees, at times, to evaluate a change; a rule without a payload hands on the
+// whole object.
 func (r *Rule) Paths() *object.Paths {
 	p := new(object.Paths)
 	for _, program := range []*expr.Program{r.Where, r.When} {
@@ -107,6 +127,29 @@ func (r *Rule) OldPaths() *object.Paths {
 	}
 	r.Payload.each(add)
 	return p
+}
+
+// Lookups are what the rule reads of the objects of sources that it looks into, by their names, to evaluate a change. A source
+// of whose objects it reads nothing is there too.
+func (r *Rule) Lookups() Lookups {
+	l := make(Lookups)
+	if r.When != nil {
+		l.add(r.When)
+	}
+	r.Payload.each(l.add)
+	return l
+}
+
+// Lookups are paths by the names of sources.
+type Lookups map[string]*object.Paths
+
+func (l Lookups) add(p *expr.Program) {
+	for source, paths := range p.Lookups() {
+		if l[source] == nil {
+			l[source] = new(object.Paths)
+		}
+		l[source].Union(paths)
+	}
 }
 
 // becomes are the kinds of change that member makes of one.

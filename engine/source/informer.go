@@ -115,6 +115,33 @@ func WaitForCacheSync(ctx context.Context, informers ...*Informer) error {
 	return nil
 }
 
+// IsSettled tells whether the cache is what there is to know: the informer has synced, or its resource is not served or
+// forbidden.
+func (i *Informer) IsSettled() bool {
+	state, _, _, synced, _ := i.status.read()
+	return isSettled(state, synced)
+}
+
+func isSettled(s State, synced bool) bool { return synced || s == NotServed || s == Forbidden }
+
+// WaitUntilSettled returns when each of the informers has been settled, or false when ctx ends.
+func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
+	for _, i := range informers {
+		for {
+			state, _, _, synced, changed := i.status.read()
+			if isSettled(state, synced) {
+				break
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // run is the informer's life.
 func (i *Informer) run(ctx context.Context) {
 	var running sync.WaitGroup

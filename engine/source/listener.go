@@ -2,6 +2,8 @@ package source
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -60,6 +62,14 @@ func (i *Informer) AddListener(l Listener) (remove func()) {
 		defer i.mu.Unlock()
 		i.listeners = slices.DeleteFunc(i.listeners, func(l *listener) bool { return l == added })
 	})
+}
+
+// Visit calls f with what listeners have been told of, while they are told nothing: between two changes. f must not call what
+// AddListener may not be called from.
+func (i *Informer) Visit(f func(known iter.Seq[*object.Object])) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.call(func() { f(maps.Values(i.known)) })
 }
 
 // tell, with i.mu, tells one listener of a change. To one that has not heard of the object yet, the object is what was

@@ -25,6 +25,8 @@ type Delivery struct {
 	Payload json.RawMessage
 	Stale   bool
 
+	Undecided bool
+
 	Attempts, Failures, Backoff, Losses int
 	Sent, Redriven                      bool
 

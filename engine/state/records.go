@@ -155,6 +155,7 @@ const (
 	wasRedriven
 	isPaused
 	isSecret
+	isUndecided
 )
 
 func flag(on bool, bit byte) byte {
@@ -165,7 +166,7 @@ func flag(on bool, bit byte) byte {
 }
 
 func appendDelivery(b []byte, d *Delivery, secret bool, refer references) []byte {
-	b = append(b, recordVersion, flag(d.Stale, isStale)|flag(d.Sent, wasSent)|flag(d.Redriven, wasRedriven))
+	b = append(b, recordVersion, flag(d.Stale, isStale)|flag(d.Sent, wasSent)|flag(d.Redriven, wasRedriven)|flag(d.Undecided, isUndecided))
 	for _, n := range [...]int{d.Attempts, d.Failures, d.Backoff, d.Losses} {
 		b = binary.AppendVarint(b, int64(n))
 	}
@@ -182,6 +183,7 @@ func readDelivery(b []byte, get dictionaryOf) (d Delivery, err error) {
 	r.version()
 	flags := r.byte()
 	d.Stale, d.Sent, d.Redriven = flags&isStale != 0, flags&wasSent != 0, flags&wasRedriven != 0
+	d.Undecided = flags&isUndecided != 0
 	for _, n := range [...]*int{&d.Attempts, &d.Failures, &d.Backoff, &d.Losses} {
 		*n = int(r.varint())
 	}

@@ -46,7 +46,7 @@ func TestEverythingComesBack(t *testing.T) {
 	older := wantLetter
 	older.ID, older.Died = "z", now
 	want := []Delivery{
-		{Delta: delta.Delta{Type: delta.Updated, Object: second, Old: first}, Payload: json.RawMessage(`{"x":"` + strings.Repeat("long", 200) + `"}`), Stale: true, Attempts: 1, Failures: 2, Backoff: 3, Losses: 4, Sent: true, Since: now, Due: now.Add(time.Hour)},
+		{Delta: delta.Delta{Type: delta.Updated, Object: second, Old: first}, Payload: json.RawMessage(`{"x":"` + strings.Repeat("long", 200) + `"}`), Stale: true, Undecided: true, Attempts: 1, Failures: 2, Backoff: 3, Losses: 4, Sent: true, Since: now, Due: now.Add(time.Hour)},
 		{Delta: delta.Delta{Type: delta.Synced, Object: second, Round: -5}, Redriven: true, Payload: json.RawMessage{}},
 	}
 	rule := Rule{Name: "r", Resource: "v1/pods", Seen: map[string]string{"pods": "object.x", "nodes": ""}, Paused: true}

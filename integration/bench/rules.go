@@ -155,7 +155,8 @@ func selected(rules []rule) func(change) int {
 // indexes are two, by expressions, of pods.
 const indexes = `{byNode: object.spec.nodeName, byImage: "map(object.spec.containers, .image)"}`
 
-// manifests has a Source for each of the resources that rules are about, with two indexes if it is of pods, and a Handler
+// manifests has a Source for each of the resources that rules are about, with two indexes if it is of pods and one if they look
+// into it, and a Handler
 // that never runs, called none.
 func manifests(rules []rule, keep string) string {
 	var b strings.Builder
@@ -166,8 +167,11 @@ func manifests(rules []rule, keep string) string {
 		}
 		fmt.Fprintf(&b, "{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: %s},\n spec: {resource: %s/%s, keep: %s",
 			name, res.gvr.GroupVersion(), name, keep)
-		if name == pods {
+		switch {
+		case name == pods:
 			fmt.Fprintf(&b, ", indexes: %s", indexes)
+		case slices.ContainsFunc(rules, func(r rule) bool { return strings.Contains(r.when, `lookup("`+name+`.byApp"`) }):
+			fmt.Fprint(&b, ", indexes: {byApp: object.metadata.labels.app}")
 		}
 		fmt.Fprint(&b, "}}\n---\n")
 	}

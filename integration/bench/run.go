@@ -44,8 +44,8 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 		return nil, err
 	}
 
-	sections := []section{newRows(at, s), newListing(at, s), newRules(at, s), newLatencies(at, s), newDurability(at, s), newRestarts(at, s), newBacklogs(at, s),
-		newNeighbours(at, s), newLaunches(at, s), newReads(at, s)}
+	sections := []section{newRows(at, s), newListing(at, s), newRules(at, s), newLookups(at, s), newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
+		newBacklogs(at, s), newNeighbours(at, s), newLaunches(at, s), newReads(at, s)}
 	if s.full {
 		sections = append(sections, newSizes(at, s), newHandlers(at, s))
 	}

@@ -74,6 +74,10 @@ type Event struct {
 	Old json.RawMessage `json:"old,omitempty"`
 	// Payload is what the rule's payload expressions made of the change; absent where the rule has none.
 	Payload json.RawMessage `json:"payload,omitempty"`
+	// Attached are other objects that the rule's attach found, by the names that it gives them, as the cache had them just
+	// before this attempt: never older than the event. A name of which nothing was found has an empty list. nil where the
+	// rule attaches nothing.
+	Attached map[string][]json.RawMessage `json:"attached,omitempty"`
 }
 
 // Resource names a type of object as the API server does: {"apps", "v1", "deployments"}. Group is empty for the core.

@@ -558,7 +558,10 @@ type Event struct {
 	// JSON: what the rule's payload expressions made of the change. Empty where the rule has none.
 	Payload []byte `protobuf:"bytes,13,opt,name=payload,proto3" json:"payload,omitempty"`
 	// How long the handler has, from the moment that it receives the event.
-	TimeLimit     *durationpb.Duration `protobuf:"bytes,14,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
+	TimeLimit *durationpb.Duration `protobuf:"bytes,14,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"`
+	// Other objects that the rule's attach found, by the names that it gives them, as the cache had them just before this
+	// attempt. A name of which nothing was found has no items. Empty where the rule attaches nothing.
+	Attached      map[string]*Objects `protobuf:"bytes,15,rep,name=attached,proto3" json:"attached,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -691,6 +694,58 @@ func (x *Event) GetTimeLimit() *durationpb.Duration {
 	return nil
 }
 
+func (x *Event) GetAttached() map[string]*Objects {
+	if x != nil {
+		return x.Attached
+	}
+	return nil
+}
+
+// Objects are JSON as the API server has it, without metadata.managedFields.
+type Objects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         [][]byte               `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Objects) Reset() {
+	*x = Objects{}
+	mi := &file_handler_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Objects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Objects) ProtoMessage() {}
+
+func (x *Objects) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Objects.ProtoReflect.Descriptor instead.
+func (*Objects) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Objects) GetItems() [][]byte {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
 type Resource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -702,7 +757,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -714,7 +769,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -727,7 +782,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{11}
+	return file_handler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Resource) GetGroup() string {
@@ -764,7 +819,7 @@ type DeliverResponse struct {
 
 func (x *DeliverResponse) Reset() {
 	*x = DeliverResponse{}
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +831,7 @@ func (x *DeliverResponse) String() string {
 func (*DeliverResponse) ProtoMessage() {}
 
 func (x *DeliverResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +844,7 @@ func (x *DeliverResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverResponse.ProtoReflect.Descriptor instead.
 func (*DeliverResponse) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{12}
+	return file_handler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DeliverResponse) GetDone() []uint64 {
@@ -821,7 +876,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +888,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +901,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{13}
+	return file_handler_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Answer) GetSeq() uint64 {
@@ -923,7 +978,7 @@ type Done struct {
 
 func (x *Done) Reset() {
 	*x = Done{}
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +990,7 @@ func (x *Done) String() string {
 func (*Done) ProtoMessage() {}
 
 func (x *Done) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1003,7 @@ func (x *Done) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Done.ProtoReflect.Descriptor instead.
 func (*Done) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{14}
+	return file_handler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Done) GetActions() []*Action {
@@ -971,7 +1026,7 @@ type Retry struct {
 
 func (x *Retry) Reset() {
 	*x = Retry{}
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1038,7 @@ func (x *Retry) String() string {
 func (*Retry) ProtoMessage() {}
 
 func (x *Retry) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1051,7 @@ func (x *Retry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retry.ProtoReflect.Descriptor instead.
 func (*Retry) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{15}
+	return file_handler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Retry) GetReason() string {
@@ -1024,7 +1079,7 @@ type Reject struct {
 
 func (x *Reject) Reset() {
 	*x = Reject{}
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1091,7 @@ func (x *Reject) String() string {
 func (*Reject) ProtoMessage() {}
 
 func (x *Reject) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1104,7 @@ func (x *Reject) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reject.ProtoReflect.Descriptor instead.
 func (*Reject) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{16}
+	return file_handler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Reject) GetReason() string {
@@ -1076,7 +1131,7 @@ type Action struct {
 
 func (x *Action) Reset() {
 	*x = Action{}
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1088,7 +1143,7 @@ func (x *Action) String() string {
 func (*Action) ProtoMessage() {}
 
 func (x *Action) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1101,7 +1156,7 @@ func (x *Action) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Action.ProtoReflect.Descriptor instead.
 func (*Action) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{17}
+	return file_handler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Action) GetAction() isAction_Action {
@@ -1204,7 +1259,7 @@ type Target struct {
 
 func (x *Target) Reset() {
 	*x = Target{}
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1216,7 +1271,7 @@ func (x *Target) String() string {
 func (*Target) ProtoMessage() {}
 
 func (x *Target) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1229,7 +1284,7 @@ func (x *Target) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Target.ProtoReflect.Descriptor instead.
 func (*Target) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{18}
+	return file_handler_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Target) GetResource() *Resource {
@@ -1272,7 +1327,7 @@ type Apply struct {
 
 func (x *Apply) Reset() {
 	*x = Apply{}
-	mi := &file_handler_proto_msgTypes[19]
+	mi := &file_handler_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1339,7 @@ func (x *Apply) String() string {
 func (*Apply) ProtoMessage() {}
 
 func (x *Apply) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[19]
+	mi := &file_handler_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1352,7 @@ func (x *Apply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Apply.ProtoReflect.Descriptor instead.
 func (*Apply) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{19}
+	return file_handler_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Apply) GetTarget() *Target {
@@ -1327,7 +1382,7 @@ type Patch struct {
 
 func (x *Patch) Reset() {
 	*x = Patch{}
-	mi := &file_handler_proto_msgTypes[20]
+	mi := &file_handler_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1394,7 @@ func (x *Patch) String() string {
 func (*Patch) ProtoMessage() {}
 
 func (x *Patch) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[20]
+	mi := &file_handler_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1407,7 @@ func (x *Patch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Patch.ProtoReflect.Descriptor instead.
 func (*Patch) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{20}
+	return file_handler_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Patch) GetTarget() *Target {
@@ -1387,7 +1442,7 @@ type Create struct {
 
 func (x *Create) Reset() {
 	*x = Create{}
-	mi := &file_handler_proto_msgTypes[21]
+	mi := &file_handler_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1454,7 @@ func (x *Create) String() string {
 func (*Create) ProtoMessage() {}
 
 func (x *Create) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[21]
+	mi := &file_handler_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1467,7 @@ func (x *Create) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Create.ProtoReflect.Descriptor instead.
 func (*Create) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{21}
+	return file_handler_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Create) GetTarget() *Target {
@@ -1438,7 +1493,7 @@ type Delete struct {
 
 func (x *Delete) Reset() {
 	*x = Delete{}
-	mi := &file_handler_proto_msgTypes[22]
+	mi := &file_handler_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1505,7 @@ func (x *Delete) String() string {
 func (*Delete) ProtoMessage() {}
 
 func (x *Delete) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[22]
+	mi := &file_handler_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1518,7 @@ func (x *Delete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delete.ProtoReflect.Descriptor instead.
 func (*Delete) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{22}
+	return file_handler_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Delete) GetTarget() *Target {
@@ -1489,7 +1544,7 @@ type EmitEvent struct {
 
 func (x *EmitEvent) Reset() {
 	*x = EmitEvent{}
-	mi := &file_handler_proto_msgTypes[23]
+	mi := &file_handler_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1556,7 @@ func (x *EmitEvent) String() string {
 func (*EmitEvent) ProtoMessage() {}
 
 func (x *EmitEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[23]
+	mi := &file_handler_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1569,7 @@ func (x *EmitEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EmitEvent.ProtoReflect.Descriptor instead.
 func (*EmitEvent) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{23}
+	return file_handler_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EmitEvent) GetTarget() *Target {
@@ -1575,7 +1630,7 @@ const file_handler_proto_rawDesc = "" +
 	"\rDrainResponse\"[\n" +
 	"\x0eDeliverRequest\x121\n" +
 	"\x06events\x18\x01 \x03(\v2\x19.informd.handler.v1.EventR\x06events\x12\x16\n" +
-	"\x06cancel\x18\x02 \x03(\x04R\x06cancel\"\x94\x03\n" +
+	"\x06cancel\x18\x02 \x03(\x04R\x06cancel\"\xb3\x04\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -1592,7 +1647,13 @@ const file_handler_proto_rawDesc = "" +
 	"\x03old\x18\f \x01(\fR\x03old\x12\x18\n" +
 	"\apayload\x18\r \x01(\fR\apayload\x128\n" +
 	"\n" +
-	"time_limit\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\"V\n" +
+	"time_limit\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\ttimeLimit\x12C\n" +
+	"\battached\x18\x0f \x03(\v2'.informd.handler.v1.Event.AttachedEntryR\battached\x1aX\n" +
+	"\rAttachedEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x121\n" +
+	"\x05value\x18\x02 \x01(\v2\x1b.informd.handler.v1.ObjectsR\x05value:\x028\x01\"\x1f\n" +
+	"\aObjects\x12\x14\n" +
+	"\x05items\x18\x01 \x03(\fR\x05items\"V\n" +
 	"\bResource\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
@@ -1661,7 +1722,7 @@ func file_handler_proto_rawDescGZIP() []byte {
 	return file_handler_proto_rawDescData
 }
 
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_handler_proto_goTypes = []any{
 	(*DescribeRequest)(nil),     // 0: informd.handler.v1.DescribeRequest
 	(*DescribeResponse)(nil),    // 1: informd.handler.v1.DescribeResponse
@@ -1674,58 +1735,62 @@ var file_handler_proto_goTypes = []any{
 	(*DrainResponse)(nil),       // 8: informd.handler.v1.DrainResponse
 	(*DeliverRequest)(nil),      // 9: informd.handler.v1.DeliverRequest
 	(*Event)(nil),               // 10: informd.handler.v1.Event
-	(*Resource)(nil),            // 11: informd.handler.v1.Resource
-	(*DeliverResponse)(nil),     // 12: informd.handler.v1.DeliverResponse
-	(*Answer)(nil),              // 13: informd.handler.v1.Answer
-	(*Done)(nil),                // 14: informd.handler.v1.Done
-	(*Retry)(nil),               // 15: informd.handler.v1.Retry
-	(*Reject)(nil),              // 16: informd.handler.v1.Reject
-	(*Action)(nil),              // 17: informd.handler.v1.Action
-	(*Target)(nil),              // 18: informd.handler.v1.Target
-	(*Apply)(nil),               // 19: informd.handler.v1.Apply
-	(*Patch)(nil),               // 20: informd.handler.v1.Patch
-	(*Create)(nil),              // 21: informd.handler.v1.Create
-	(*Delete)(nil),              // 22: informd.handler.v1.Delete
-	(*EmitEvent)(nil),           // 23: informd.handler.v1.EmitEvent
-	(*durationpb.Duration)(nil), // 24: google.protobuf.Duration
+	(*Objects)(nil),             // 11: informd.handler.v1.Objects
+	(*Resource)(nil),            // 12: informd.handler.v1.Resource
+	(*DeliverResponse)(nil),     // 13: informd.handler.v1.DeliverResponse
+	(*Answer)(nil),              // 14: informd.handler.v1.Answer
+	(*Done)(nil),                // 15: informd.handler.v1.Done
+	(*Retry)(nil),               // 16: informd.handler.v1.Retry
+	(*Reject)(nil),              // 17: informd.handler.v1.Reject
+	(*Action)(nil),              // 18: informd.handler.v1.Action
+	(*Target)(nil),              // 19: informd.handler.v1.Target
+	(*Apply)(nil),               // 20: informd.handler.v1.Apply
+	(*Patch)(nil),               // 21: informd.handler.v1.Patch
+	(*Create)(nil),              // 22: informd.handler.v1.Create
+	(*Delete)(nil),              // 23: informd.handler.v1.Delete
+	(*EmitEvent)(nil),           // 24: informd.handler.v1.EmitEvent
+	nil,                         // 25: informd.handler.v1.Event.AttachedEntry
+	(*durationpb.Duration)(nil), // 26: google.protobuf.Duration
 }
 var file_handler_proto_depIdxs = []int32{
 	4,  // 0: informd.handler.v1.ConfigureResponse.problems:type_name -> informd.handler.v1.Problem
 	10, // 1: informd.handler.v1.DeliverRequest.events:type_name -> informd.handler.v1.Event
-	11, // 2: informd.handler.v1.Event.resource:type_name -> informd.handler.v1.Resource
-	24, // 3: informd.handler.v1.Event.time_limit:type_name -> google.protobuf.Duration
-	13, // 4: informd.handler.v1.DeliverResponse.answers:type_name -> informd.handler.v1.Answer
-	14, // 5: informd.handler.v1.Answer.done:type_name -> informd.handler.v1.Done
-	15, // 6: informd.handler.v1.Answer.retry:type_name -> informd.handler.v1.Retry
-	16, // 7: informd.handler.v1.Answer.reject:type_name -> informd.handler.v1.Reject
-	17, // 8: informd.handler.v1.Done.actions:type_name -> informd.handler.v1.Action
-	24, // 9: informd.handler.v1.Retry.after:type_name -> google.protobuf.Duration
-	19, // 10: informd.handler.v1.Action.apply:type_name -> informd.handler.v1.Apply
-	20, // 11: informd.handler.v1.Action.patch:type_name -> informd.handler.v1.Patch
-	21, // 12: informd.handler.v1.Action.create:type_name -> informd.handler.v1.Create
-	22, // 13: informd.handler.v1.Action.delete:type_name -> informd.handler.v1.Delete
-	23, // 14: informd.handler.v1.Action.event:type_name -> informd.handler.v1.EmitEvent
-	11, // 15: informd.handler.v1.Target.resource:type_name -> informd.handler.v1.Resource
-	18, // 16: informd.handler.v1.Apply.target:type_name -> informd.handler.v1.Target
-	18, // 17: informd.handler.v1.Patch.target:type_name -> informd.handler.v1.Target
-	18, // 18: informd.handler.v1.Create.target:type_name -> informd.handler.v1.Target
-	18, // 19: informd.handler.v1.Delete.target:type_name -> informd.handler.v1.Target
-	18, // 20: informd.handler.v1.EmitEvent.target:type_name -> informd.handler.v1.Target
-	0,  // 21: informd.handler.v1.Handler.Describe:input_type -> informd.handler.v1.DescribeRequest
-	2,  // 22: informd.handler.v1.Handler.Configure:input_type -> informd.handler.v1.ConfigureRequest
-	5,  // 23: informd.handler.v1.Handler.Health:input_type -> informd.handler.v1.HealthRequest
-	7,  // 24: informd.handler.v1.Handler.Drain:input_type -> informd.handler.v1.DrainRequest
-	9,  // 25: informd.handler.v1.Handler.Deliver:input_type -> informd.handler.v1.DeliverRequest
-	1,  // 26: informd.handler.v1.Handler.Describe:output_type -> informd.handler.v1.DescribeResponse
-	3,  // 27: informd.handler.v1.Handler.Configure:output_type -> informd.handler.v1.ConfigureResponse
-	6,  // 28: informd.handler.v1.Handler.Health:output_type -> informd.handler.v1.HealthResponse
-	8,  // 29: informd.handler.v1.Handler.Drain:output_type -> informd.handler.v1.DrainResponse
-	12, // 30: informd.handler.v1.Handler.Deliver:output_type -> informd.handler.v1.DeliverResponse
-	26, // [26:31] is the sub-list for method output_type
-	21, // [21:26] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	12, // 2: informd.handler.v1.Event.resource:type_name -> informd.handler.v1.Resource
+	26, // 3: informd.handler.v1.Event.time_limit:type_name -> google.protobuf.Duration
+	25, // 4: informd.handler.v1.Event.attached:type_name -> informd.handler.v1.Event.AttachedEntry
+	14, // 5: informd.handler.v1.DeliverResponse.answers:type_name -> informd.handler.v1.Answer
+	15, // 6: informd.handler.v1.Answer.done:type_name -> informd.handler.v1.Done
+	16, // 7: informd.handler.v1.Answer.retry:type_name -> informd.handler.v1.Retry
+	17, // 8: informd.handler.v1.Answer.reject:type_name -> informd.handler.v1.Reject
+	18, // 9: informd.handler.v1.Done.actions:type_name -> informd.handler.v1.Action
+	26, // 10: informd.handler.v1.Retry.after:type_name -> google.protobuf.Duration
+	20, // 11: informd.handler.v1.Action.apply:type_name -> informd.handler.v1.Apply
+	21, // 12: informd.handler.v1.Action.patch:type_name -> informd.handler.v1.Patch
+	22, // 13: informd.handler.v1.Action.create:type_name -> informd.handler.v1.Create
+	23, // 14: informd.handler.v1.Action.delete:type_name -> informd.handler.v1.Delete
+	24, // 15: informd.handler.v1.Action.event:type_name -> informd.handler.v1.EmitEvent
+	12, // 16: informd.handler.v1.Target.resource:type_name -> informd.handler.v1.Resource
+	19, // 17: informd.handler.v1.Apply.target:type_name -> informd.handler.v1.Target
+	19, // 18: informd.handler.v1.Patch.target:type_name -> informd.handler.v1.Target
+	19, // 19: informd.handler.v1.Create.target:type_name -> informd.handler.v1.Target
+	19, // 20: informd.handler.v1.Delete.target:type_name -> informd.handler.v1.Target
+	19, // 21: informd.handler.v1.EmitEvent.target:type_name -> informd.handler.v1.Target
+	11, // 22: informd.handler.v1.Event.AttachedEntry.value:type_name -> informd.handler.v1.Objects
+	0,  // 23: informd.handler.v1.Handler.Describe:input_type -> informd.handler.v1.DescribeRequest
+	2,  // 24: informd.handler.v1.Handler.Configure:input_type -> informd.handler.v1.ConfigureRequest
+	5,  // 25: informd.handler.v1.Handler.Health:input_type -> informd.handler.v1.HealthRequest
+	7,  // 26: informd.handler.v1.Handler.Drain:input_type -> informd.handler.v1.DrainRequest
+	9,  // 27: informd.handler.v1.Handler.Deliver:input_type -> informd.handler.v1.DeliverRequest
+	1,  // 28: informd.handler.v1.Handler.Describe:output_type -> informd.handler.v1.DescribeResponse
+	3,  // 29: informd.handler.v1.Handler.Configure:output_type -> informd.handler.v1.ConfigureResponse
+	6,  // 30: informd.handler.v1.Handler.Health:output_type -> informd.handler.v1.HealthResponse
+	8,  // 31: informd.handler.v1.Handler.Drain:output_type -> informd.handler.v1.DrainResponse
+	13, // 32: informd.handler.v1.Handler.Deliver:output_type -> informd.handler.v1.DeliverResponse
+	28, // [28:33] is the sub-list for method output_type
+	23, // [23:28] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -1733,12 +1798,12 @@ func file_handler_proto_init() {
 	if File_handler_proto != nil {
 		return
 	}
-	file_handler_proto_msgTypes[13].OneofWrappers = []any{
+	file_handler_proto_msgTypes[14].OneofWrappers = []any{
 		(*Answer_Done)(nil),
 		(*Answer_Retry)(nil),
 		(*Answer_Reject)(nil),
 	}
-	file_handler_proto_msgTypes[17].OneofWrappers = []any{
+	file_handler_proto_msgTypes[18].OneofWrappers = []any{
 		(*Action_Apply)(nil),
 		(*Action_Patch)(nil),
 		(*Action_Create)(nil),
@@ -1751,7 +1816,7 @@ func file_handler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

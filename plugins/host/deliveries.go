@@ -116,10 +116,21 @@ func newDeliveries(limit time.Duration, owed *debts) *deliveries {
 
 // submit has one event delivered, and answered called with the answer or with a reason why there will be none.
 func (d *deliveries) submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
-	c := &call{event: ev, size: int64(len(ev.Object) + len(ev.Old) + len(ev.Payload)), answered: answered}
+	c := &call{event: ev, size: sizeOfEvent(ev), answered: answered}
 	if err := d.enter(ctx, c); err != nil {
 		answered(handler.Answer{}, err)
 	}
+}
+
+// sizeOfEvent is how many bytes of JSON an event has.
+func sizeOfEvent(ev *handler.Event) int64 {
+	size := len(ev.Object) + len(ev.Old) + len(ev.Payload)
+	for _, objects := range ev.Attached {
+		for _, o := range objects {
+			size += len(o)
+		}
+	}
+	return int64(size)
 }
 
 func (d *deliveries) enter(ctx context.Context, c *call) error {

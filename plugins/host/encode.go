@@ -1,6 +1,7 @@
 package host
 
 import (
+	"encoding/json"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -105,12 +106,44 @@ func (e *encoder) add(seq uint64, ev *handler.Event) {
 	t = appendBytes(t, 14, e.limit)
 	e.event = t
 
-	e.text = appendLength(e.text, 1, len(t)+sizeJSON(11, ev.Object)+sizeJSON(12, ev.Old)+sizeJSON(13, ev.Payload))
+	attached := 0
+	for name, objects := range ev.Attached {
+		attached += sizeOf(15, sizeAttached(name, objects))
+	}
+	e.text = appendLength(e.text, 1, len(t)+sizeJSON(11, ev.Object)+sizeJSON(12, ev.Old)+sizeJSON(13, ev.Payload)+attached)
 	e.text = append(e.text, t...)
 	e.addJSON(11, ev.Object)
 	e.addJSON(12, ev.Old)
 	e.addJSON(13, ev.Payload)
+	for name, objects := range ev.Attached {
+		e.addAttached(name, objects)
+	}
 }
+
+// addAttached adds an entry of the map: its name, and a message of items, each there even if it is empty.
+func (e *encoder) addAttached(name string, objects []json.RawMessage) {
+	e.text = appendLength(e.text, 15, sizeAttached(name, objects))
+	e.text = appendBytes(e.text, 1, []byte(valid(name)))
+	e.text = appendLength(e.text, 2, sizeItems(objects))
+	for _, o := range objects {
+		e.text = appendLength(e.text, 1, len(o))
+		e.json = append(e.json, part{len(e.text), o})
+	}
+}
+
+func sizeAttached(name string, objects []json.RawMessage) int {
+	return sizeOf(1, len(valid(name))) + sizeOf(2, sizeItems(objects))
+}
+
+func sizeItems(objects []json.RawMessage) (size int) {
+	for _, o := range objects {
+		size += sizeOf(1, len(o))
+	}
+	return size
+}
+
+// sizeOf is how many bytes a field of so many takes.
+func sizeOf(num protowire.Number, n int) int { return protowire.SizeTag(num) + protowire.SizeBytes(n) }
 
 func (e *encoder) addJSON(num protowire.Number, json []byte) {
 	if len(json) > 0 {
@@ -123,7 +156,7 @@ func sizeJSON(num protowire.Number, json []byte) int {
 	if len(json) == 0 {
 		return 0
 	}
-	return protowire.SizeTag(num) + protowire.SizeBytes(len(json))
+	return sizeOf(num, len(json))
 }
 
 func (e *encoder) cancel(seqs []uint64) {

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -25,7 +26,19 @@ func (b *batch) inProto() *handlerpb.DeliverRequest {
 	text := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 	for _, c := range b.calls {
 		ev := c.event
+		var attached map[string]*handlerpb.Objects
+		for name, objects := range ev.Attached {
+			if attached == nil {
+				attached = make(map[string]*handlerpb.Objects)
+			}
+			attached[text(name)] = new(handlerpb.Objects)
+			for _, o := range objects {
+				attached[text(name)].Items = append(attached[text(name)].Items, o)
+			}
+		}
 		req.Events = append(req.Events, &handlerpb.Event{
+			Attached: attached,
+
 			Seq: c.seq, Id: text(ev.ID), Rule: text(ev.Rule), Event: text(ev.Event), Attempt: uint32(max(1, ev.Attempt)),
 			Resource: &handlerpb.Resource{
 				Group: text(ev.Resource.Group), Version: text(ev.Resource.Version), Resource: text(ev.Resource.Resource),
@@ -58,6 +71,7 @@ func full() *handler.Event {
 		Resource:  handler.Resource{Group: "apps", Version: "v1", Resource: "deployments"},
 		Namespace: "shop", Name: "wéb", UID: "u", ResourceVersion: "7",
 		Object: []byte(`{"a":1}`), Old: []byte(`{"a":0}`), Payload: []byte(`[]`),
+		Attached: map[string][]json.RawMessage{"pöds": {[]byte(`{"b":1}`), []byte(`{"b":2}`)}, "none": {}},
 	}
 }
 
@@ -83,8 +97,10 @@ func TestEncode(t *testing.T) {
 		many.calls = append(many.calls, &call{event: ev, seq: uint64(i) * 1000})
 		many.cancels = append(many.cancels, 1<<63>>i)
 	}
-	empty := &handler.Event{Attempt: -1, Object: []byte{}}
-	broken := &handler.Event{Name: "a\xffb", Rule: "\xc3", Resource: handler.Resource{Group: "\xff"}, Attempt: 1 << 32}
+	empty := &handler.Event{Attempt: -1, Object: []byte{}, Attached: map[string][]json.RawMessage{"": {{}, nil}}}
+	broken := &handler.Event{
+		Attached: map[string][]json.RawMessage{"\xff": {[]byte(`{}`)}}, Name: "a\xffb", Rule: "\xc3", Resource: handler.Resource{Group: "\xff"}, Attempt: 1 << 32,
+	}
 	for _, c := range []struct {
 		why string
 		batch
@@ -108,6 +124,7 @@ func FuzzEncode(f *testing.F) {
 		ev := &handler.Event{
 			ID: id, Rule: rule, Namespace: namespace, Name: name, UID: id, Attempt: attempt,
 			Resource: handler.Resource{Resource: name}, Object: object, Old: payload, Payload: payload,
+			Attached: map[string][]json.RawMessage{name: {object, payload}},
 		}
 		e.encodes(t, &batch{calls: []*call{{event: ev, seq: seq}, {event: full(), seq: seq + 1}}, cancels: []uint64{seq}})
 	})
@@ -118,14 +135,14 @@ func TestEncodeSharesJSON(t *testing.T) {
 	ev := full()
 	found := 0
 	for _, part := range newEncoder(testLimit).message(&batch{calls: []*call{{event: ev}, {event: ev}}}) {
-		for _, json := range [][]byte{ev.Object, ev.Old, ev.Payload} {
+		for _, json := range [][]byte{ev.Object, ev.Old, ev.Payload, ev.Attached["pöds"][0], ev.Attached["pöds"][1]} {
 			if b := part.ReadOnlyData(); bytes.Equal(b, json) && &b[0] == &json[0] {
 				found++
 			}
 		}
 	}
-	if found != 6 {
-		t.Errorf("%d of 6", found)
+	if found != 10 {
+		t.Errorf("%d of 10", found)
 	}
 }
 

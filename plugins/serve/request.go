@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -94,6 +95,35 @@ func (r *request) decode(wire []byte) error {
 	})
 }
 
+// attach takes an entry of the map of what is attached.
+func (e *event) attach(f field) error {
+	if f.kind != protowire.BytesType {
+		return nil
+	}
+	name, objects := "", []json.RawMessage{}
+	err := f.message(func(f field) error {
+		switch f.number {
+		case 1:
+			return f.text(&name, "")
+		case 2:
+			return f.message(func(f field) error {
+				if f.number == 1 && f.kind == protowire.BytesType {
+					var o json.RawMessage
+					f.json(&o)
+					objects = append(objects, o)
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	if e.Attached == nil {
+		e.Attached = make(map[string][]json.RawMessage)
+	}
+	e.Attached[name] = objects
+	return err
+}
+
 func (e *event) decode(wire []byte, last *names) error {
 	return fields(wire, func(f field) error {
 		switch f.number {
@@ -146,6 +176,8 @@ func (e *event) decode(wire []byte, last *names) error {
 				}
 				return nil
 			})
+		case 15:
+			return e.attach(f)
 		}
 		return nil
 	})

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
@@ -26,6 +27,9 @@ func sample() *handlerpb.DeliverRequest {
 				Namespace: "shop", Name: "wéb", Uid: "u", ResourceVersion: "7",
 				Object: []byte(`{"a":1}`), Old: []byte(`{"a":0}`), Payload: []byte(`[]`),
 				TimeLimit: durationpb.New(1500 * time.Millisecond),
+				Attached: map[string]*handlerpb.Objects{
+					"pöds": {Items: [][]byte{[]byte(`{"a":1}`), []byte(`{"a":2}`)}}, "none": {}, "": {Items: [][]byte{{}}},
+				},
 			},
 			{Seq: 2, Rule: "r", TimeLimit: &durationpb.Duration{}},
 			{Event: "added", Resource: &handlerpb.Resource{}, TimeLimit: &durationpb.Duration{Seconds: -1, Nanos: -5}},
@@ -46,6 +50,15 @@ func converted(p *handlerpb.DeliverRequest) (events []event, cancel []uint64) {
 			Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), ResourceVersion: e.GetResourceVersion(),
 			Object: e.GetObject(), Old: e.GetOld(), Payload: e.GetPayload(),
 		}}
+		for name, objects := range e.GetAttached() {
+			if ev.Attached == nil {
+				ev.Attached = make(map[string][]json.RawMessage)
+			}
+			ev.Attached[name] = []json.RawMessage{}
+			for _, o := range objects.GetItems() {
+				ev.Attached[name] = append(ev.Attached[name], o)
+			}
+		}
 		if l := e.GetTimeLimit(); l != nil {
 			ev.limit = limit{true, l.GetSeconds(), l.GetNanos()}
 		}

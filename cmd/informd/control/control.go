@@ -86,6 +86,7 @@ type Rule struct {
 	Shortened     uint64  `json:"shortened"`
 	Dropped       uint64  `json:"dropped"`
 	Paused        bool    `json:"paused"`
+	Reason        string  `json:"reason,omitempty"` // what it waits for, or misses, of the sources that it looks into
 }
 
 // Handler is how a handler stands.

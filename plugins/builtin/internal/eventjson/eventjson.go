@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/informd/informd/plugins/handler"
 )
@@ -19,7 +21,8 @@ func Append(dst []byte, ev handler.Event) ([]byte, error) {
 		name  string
 		value json.RawMessage
 	}{{"object", ev.Object}, {"old", ev.Old}, {"payload", ev.Payload}}
-	ev.Object, ev.Old, ev.Payload = nil, nil, nil
+	attached := ev.Attached
+	ev.Object, ev.Old, ev.Payload, ev.Attached = nil, nil, nil, nil
 
 	out := bytes.NewBuffer(dst)
 	enc := json.NewEncoder(out)
@@ -33,15 +36,48 @@ func Append(dst []byte, ev handler.Event) ([]byte, error) {
 			continue
 		}
 		out.WriteString(`,"` + member.name + `":`)
-		if !bytes.ContainsAny(member.value, "\n\r") {
-			out.Write(member.value)
-			continue
-		}
-		if err := json.Compact(out, member.value); err != nil {
-			// The error names a character of the object: leave it out.
+		if err := write(out, member.value); err != nil {
 			return dst, fmt.Errorf("encode event: %s is not valid JSON", member.name)
+		}
+	}
+	if len(attached) > 0 {
+		if err := writeAttached(out, enc, attached); err != nil {
+			return dst, fmt.Errorf("encode event: what is attached is not valid JSON")
 		}
 	}
 	out.WriteByte('}')
 	return out.Bytes(), nil
+}
+
+// write writes JSON on one line. Its error names a character of an object: it is left out of what is said.
+func write(out *bytes.Buffer, value json.RawMessage) error {
+	if bytes.ContainsAny(value, "\n\r") {
+		return json.Compact(out, value)
+	}
+	out.Write(value)
+	return nil
+}
+
+func writeAttached(out *bytes.Buffer, enc *json.Encoder, attached map[string][]json.RawMessage) error {
+	separator := `,"attached":{`
+	for _, name := range slices.Sorted(maps.Keys(attached)) {
+		out.WriteString(separator)
+		if err := enc.Encode(name); err != nil {
+			return err
+		}
+		out.Truncate(out.Len() - 1) // a newline
+		out.WriteString(":[")
+		for i, o := range attached[name] {
+			if i > 0 {
+				out.WriteByte(',')
+			}
+			if err := write(out, o); err != nil {
+				return err
+			}
+		}
+		out.WriteByte(']')
+		separator = ","
+	}
+	out.WriteByte('}')
+	return nil
 }

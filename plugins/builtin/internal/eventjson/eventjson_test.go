@@ -46,6 +46,13 @@ func TestAppend(t *testing.T) {
 		want: `{"id":"<&>","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
 			`"name":"","uid":"","resourceVersion":"","object":{"html":"<b>&amp;</b>","n":9007199254740993,"f":1.0}}`,
 	}, {
+		name: "what is attached, by name, also where there is nothing",
+		give: handler.Event{ID: "i", Resource: pods, Attached: map[string][]json.RawMessage{
+			"pods": {json.RawMessage(`{"a":"<"}`), json.RawMessage("{\n\"b\": 1}")}, "nodes": {},
+		}},
+		want: `{"id":"i","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
+			`"name":"","uid":"","resourceVersion":"","attached":{"nodes":[],"pods":[{"a":"<"},{"b":1}]}}`,
+	}, {
 		name: "an object over several lines becomes one line",
 		give: handler.Event{ID: "i", Resource: pods, Object: json.RawMessage("{\n  \"a\": \"<b>\",\r\n  \"b\": [1,\n 2]\n}\n")},
 		want: `{"id":"i","rule":"","event":"","attempt":0,"resource":{"group":"","version":"v1","resource":"pods"},` +
@@ -84,6 +91,9 @@ func FuzzAppend(f *testing.F) {
 			}
 		}
 		ev := handler.Event{ID: id, Namespace: namespace, Attempt: attempt, Object: object, Old: old, Payload: payload}
+		if len(old) > 0 {
+			ev.Attached = map[string][]json.RawMessage{id: {old, old}, "none": {}}
+		}
 		got, err := eventjson.Append(nil, ev)
 		if err != nil {
 			t.Fatal(err)

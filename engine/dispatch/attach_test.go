@@ -1,0 +1,102 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// What is attached is made for each attempt, and is no part of what waits or is dead.
+func TestAttach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		h := recorder{answer: func(_ context.Context, ev handler.Event) error {
+			if ev.Attempt < 3 {
+				return errors.New("not yet")
+			}
+			return handler.Reject(nil)
+		}}
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Handler: &h, Retry: Retry{Backoff: time.Second}}, dead, Options{})
+		l := d.Lane("r", pods, LaneOptions{Attach: func(d delta.Delta) (map[string][]json.RawMessage, error) {
+			made++
+			return map[string][]json.RawMessage{d.Object.Name(): {fmt.Append(nil, made)}}, nil
+		}})
+		start(t, d)
+		m := added("web", "u", 1)
+		m.Payload = json.RawMessage(`"payload"`)
+		l.Offer(m)
+		pass(time.Minute)
+		var got []string
+		for _, ev := range h.events {
+			got = append(got, fmt.Sprintf("%d: %s", ev.Attempt, ev.Attached["web"]))
+		}
+		equal(t, "attached", got, []string{"1: [1]", "2: [2]", "3: [3]"})
+		letter, ok := dead.Get("r/u/added/1")
+		if !ok || letter.Event().Attached != nil || string(letter.Event().Payload) != `"payload"` {
+			t.Errorf("letter %+v", letter)
+		}
+	})
+}
+
+// What cannot be attached is not delivered, and holds up nothing.
+func TestAttachFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h recorder
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Handler: &h}, dead, Options{})
+		broken := true
+		l := d.Lane("r", pods, LaneOptions{Attach: func(delta.Delta) (map[string][]json.RawMessage, error) {
+			if broken {
+				return nil, errors.New("attach pods: too much")
+			}
+			return map[string][]json.RawMessage{"pods": {}}, nil
+		}})
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		synctest.Wait()
+		equal(t, "letters", letters(t, dead), []string{"r/u/added/1: rejected: attach pods: too much"})
+		broken = false
+		l.Offer(updated("web", "u", 2))
+		synctest.Wait()
+		letter, _, err := dead.Take("r/u/added/1")
+		if err != nil || !l.Redrive(letter) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		equal(t, "events", h.ids(), []string{"r/u/updated/2", "r/u/added/1 #2"})
+	})
+}
+
+// An attachment that takes its time holds up nobody else.
+func TestSlowAttach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h recorder
+		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+		slow := d.Lane("slow", pods, LaneOptions{Attach: func(delta.Delta) (map[string][]json.RawMessage, error) {
+			time.Sleep(time.Hour)
+			return nil, nil
+		}})
+		quick := d.Lane("quick", pods, LaneOptions{})
+		start(t, d)
+		for _, m := range []rule.Match{added("a", "a", 1), added("b", "b", 1)} {
+			slow.Offer(m)
+			quick.Offer(m)
+		}
+		pass(time.Minute)
+		equal(t, "events", slices.Sorted(slices.Values(h.ids())), []string{"quick/a/added/1", "quick/b/added/1"})
+		pass(time.Hour)
+		if len(h.ids()) != 4 {
+			t.Errorf("%q", h.ids())
+		}
+	})
+}

@@ -1,0 +1,155 @@
+package expr
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// own is the rule's source, in a spot. No source has this name.
+const own = ""
+
+// byIndex compiles byIndex("INDEX", value). What it gives are whole objects, of which the expression reads paths as of
+// object.
+func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
+	if err := c.onlyOfChanges(at, "byIndex()"); err != nil {
+		return operand{}, err
+	}
+	if err := c.count(at, "byIndex", len(arguments), 2, 2); err != nil {
+		return operand{}, err
+	}
+	args, err := c.compileAll(arguments)
+	if err != nil {
+		return operand{}, err
+	}
+	name, ok := args[0].value.(string)
+	if !ok {
+		return operand{}, c.errorf(arguments[0], "the first argument of byIndex must be the name of an index, in quotes")
+	}
+	if !slices.Contains(c.options.Indexes, name) {
+		return operand{}, c.errorf(arguments[0], "unknown index %q%s", clip(name), suggest(name, slices.Clone(c.options.Indexes)))
+	}
+	return c.search("byIndex", own, args[1], func(cache Cache, value string) iter.Seq[any] { return cache.ByIndex(name, value) }), nil
+}
+
+// lookup compiles lookup("SOURCE.INDEX", value): byIndex of another source. What is read of its objects is known apart.
+func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
+	if err := c.onlyOfChanges(at, "lookup()"); err != nil {
+		return operand{}, err
+	}
+	if err := c.count(at, "lookup", len(arguments), 2, 2); err != nil {
+		return operand{}, err
+	}
+	args, err := c.compileAll(arguments)
+	if err != nil {
+		return operand{}, err
+	}
+	name, ok := args[0].value.(string)
+	if !ok {
+		return operand{}, c.errorf(arguments[0], `the first argument of lookup must be "SOURCE.INDEX", in quotes`)
+	}
+	source, index, isIndex := strings.Cut(name, ".")
+	indexes, ok := c.options.Sources[source]
+	switch {
+	case !ok:
+		return operand{}, c.errorf(arguments[0], "unknown source %q%s", clip(source), suggest(source, slices.Collect(maps.Keys(c.options.Sources))))
+	case len(indexes) == 0:
+		return operand{}, c.errorf(arguments[0], "source %s has no index to look things up by; give it one", source)
+	case !isIndex:
+		return operand{}, c.errorf(arguments[0], `%q names no index; write "%s.INDEX": there is %s`, clip(name), source, listed(indexes))
+	case !slices.Contains(indexes, index):
+		return operand{}, c.errorf(arguments[0], "source %s has no index %q%s", source, clip(index), suggest(index, slices.Clone(indexes)))
+	}
+	return c.search("lookup", source, args[1], func(cache Cache, value string) iter.Seq[any] {
+		return cache.Lookup(source, index, value)
+	}), nil
+}
+
+// listed names a few.
+func listed(names []string) string {
+	const few = 8
+	names = slices.Sorted(slices.Values(names))
+	if more := len(names) - few; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// search is the list of what find finds under a value. Each tree counts against the budgets as if the expression had made it.
+func (c *compiler) search(name, source string, by operand, find func(cache Cache, value string) iter.Seq[any]) operand {
+	c.reach.use(by.shape)
+	c.reach.of(source)
+	value := by.eval
+	return operand{shape: made(objectsOf(source)), eval: func(r *run) (any, error) {
+		v, err := value(r)
+		if err != nil || v == nil {
+			return nil, err
+		}
+		if err := r.step(); err != nil {
+			return nil, err
+		}
+		key, err := r.text(name, v)
+		if err != nil {
+			return nil, err
+		}
+		found := []any{}
+		if r.env.Cache == nil {
+			return found, nil
+		}
+		for tree := range find(r.env.Cache, key) {
+			if err := r.allocTree(tree); err != nil {
+				return nil, err
+			}
+			found = append(found, tree)
+		}
+		return found, nil
+	}}
+}
+
+// objectsGiven are the sources of the objects in a result, which has to have nothing else in it. The objects themselves are
+// sent, so that the place of each is kept, and nothing more is read for it.
+func (c *compiler) objectsGiven(s shape) ([]string, error) {
+	list := s
+	if s.elem != nil {
+		list = c.reach.union(shape{places: s.places}, *s.elem)
+	}
+	var sources []string
+	for _, at := range list.places {
+		if len(at.path) > 0 {
+			return nil, &Error{0, "attach sends whole objects, as lookup and byIndex give them; to send parts of them write a payload"}
+		}
+		sources = append(sources, at.source)
+	}
+	c.reach.touch(list)
+	if list.elem != nil {
+		c.reach.use(*list.elem)
+	}
+	slices.Sort(sources)
+	return slices.Compact(sources), nil
+}
+
+// objects are the trees in the result of an Attach.
+func (r *run) objects(v any) ([]map[string]any, error) {
+	list, ok := v.([]any)
+	if !ok {
+		list = []any{v}
+	}
+	if err := r.scan(sizeValue * len(list)); err != nil {
+		return nil, err
+	}
+	trees := make([]map[string]any, 0, len(list))
+	for _, item := range list {
+		switch item := item.(type) {
+		case nil:
+		case map[string]any:
+			trees = append(trees, item)
+		default:
+			return nil, failf("attach gives %s, not objects that lookup or byIndex gave", some(item))
+		}
+	}
+	return trees, nil
+}

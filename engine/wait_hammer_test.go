@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// follower knows the objects of each rule as its events tell them.
+type follower struct {
+	mu    sync.Mutex
+	known map[string]map[string]string // rule, object, payload
+	told  int
+}
+
+func (f *follower) Ready(context.Context) error { return nil }
+
+func (f *follower) Limit() int { return 8 }
+
+func (f *follower) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.told++
+	if f.known[ev.Rule] == nil {
+		f.known[ev.Rule] = make(map[string]string)
+	}
+	if ev.Event == handler.Deleted {
+		delete(f.known[ev.Rule], ev.Name)
+		return handler.Answer{}, nil
+	}
+	var size string
+	if err := json.Unmarshal(ev.Payload, &size); err != nil {
+		return handler.Answer{}, handler.Reject(err)
+	}
+	f.known[ev.Rule][ev.Name] = size
+	return handler.Answer{}, nil
+}
+
+func (f *follower) copy() (known map[string]map[string]string, told int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known = make(map[string]map[string]string)
+	for rule, objects := range f.known {
+		known[rule] = maps.Clone(objects)
+	}
+	return known, f.told
+}
+
+// Whatever happens while a rule waits, how often informd ends meanwhile, and wherever its watch cannot go on, the rule is told
+// what it comes to; and so is one beside it that does not wait, and one whose where is about some of the objects.
+func TestWhateverHappensWhileARuleWaits(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			happens(t, rand.New(rand.NewPCG(seed, 6)))
+		})
+	}
+}
+
+func happens(t *testing.T, chance *rand.Rand) {
+	l := newLooking(t)
+	there := make(map[string]string)
+	change := func() {
+		name := string(rune('a' + chance.IntN(6)))
+		if _, ok := there[name]; ok && chance.IntN(3) == 0 {
+			l.delete(name)
+			delete(there, name)
+			return
+		}
+		there[name] = fmt.Sprint(1 + chance.IntN(2))
+		l.put(name, there[name])
+	}
+	const looking = `len(lookup("nodes.byName", "1")) == 1 ? object.data.size : "none"`
+	rules := lookupSources + aRule("waits", `, payload: '`+looking+`'`) + aRule("goes-on", `, payload: object.data.size`) +
+		aRule("each", `, delivery: every, payload: '`+looking+`'`) +
+		aRule("ones", `, where: object.data.size == "1", payload: '`+looking+`'`)
+	f := &follower{known: map[string]map[string]string{"waits": {}, "goes-on": {}, "each": {}, "ones": {}}}
+	for range 8 {
+		broken := chance.IntN(2) == 0
+		l.breakNodes(broken)
+		for range chance.IntN(6) {
+			change()
+		}
+		if chance.IntN(4) == 0 {
+			l.server.Expire()
+		}
+		_, stop := l.startWith(rules, f)
+		for range chance.IntN(8) {
+			change()
+			time.Sleep(time.Duration(chance.IntN(20)) * time.Millisecond) // so that it comes at any moment of a start
+		}
+		if broken && chance.IntN(2) == 0 {
+			l.breakNodes(false)
+		}
+		time.Sleep(time.Duration(chance.IntN(50)) * time.Millisecond)
+		stop()
+	}
+	l.breakNodes(false)
+	ones := make(map[string]string)
+	for name, size := range there {
+		if size == "1" {
+			ones[name] = size
+		}
+	}
+	want := map[string]map[string]string{"waits": there, "goes-on": there, "each": there, "ones": ones}
+	settle := func() (told int) {
+		t.Helper()
+		e, stop := l.startWith(rules, f)
+		defer stop()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			known, told := f.copy()
+			diff := cmp.Diff(want, known)
+			if diff == "" && isQuiet(e.Status()) {
+				return told
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%+v\n%s", e.Status(), diff)
+			}
+		}
+	}
+	told := settle()
+	if now := settle(); now != told {
+		t.Errorf("%d more events, and nothing has happened", now-told)
+	}
+}
+
+// isQuiet tells whether everything has been told.
+func isQuiet(s Status) bool {
+	for _, source := range s.Sources {
+		if !source.Ready {
+			return false
+		}
+	}
+	for _, r := range s.Rules {
+		if r.Reason != "" || r.Queue.Waiting+r.Queue.Away+r.Queue.InFlight > 0 {
+			return false
+		}
+	}
+	return true
+}

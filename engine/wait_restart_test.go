@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// What changes while a rule waits is kept for it, however often informd ends meanwhile. Nobody is told anything twice.
+func TestARestartWhileARuleWaits(t *testing.T) {
+	l := newLooking(t)
+	for i, name := range []string{"a", "b", "c", "d"} {
+		l.put(name, fmt.Sprint(1+i%2))
+	}
+	rules := lookupSources + aRule("zones", zones) + aRule("all", "")
+	l.run(rules, new(teller), n(8))
+	l.breakNodes(true)
+	l.put("a", "2")
+	l.delete("b")
+	l.delete("d")
+	l.put("d", "1") // another one
+	l.put("e", "1")
+	all := []string{
+		"all updated a 1→2", "all deleted b →2", "all deleted d →2", "all added d →1", "all added e →1",
+	}
+	l.expect(l.until(rules, new(teller), len(all), waits), all...)
+	l.expect(l.until(rules, new(teller), 0, waits))
+	l.put("c", "2")
+	l.put("e", "2")
+	l.expect(l.until(rules, new(teller), 2, waits), "all updated c 1→2", "all updated e 1→2")
+	l.breakNodes(false)
+	l.expect(l.run(rules, new(teller), n(6)),
+		`zones updated a ["1","2","south"]`, `zones deleted b [null,"2","south"]`, `zones updated c ["1","2","south"]`,
+		`zones deleted d [null,"2","south"]`, `zones added d [null,"1","north"]`, `zones added e [null,"2","south"]`)
+	l.expect(l.run(rules, new(teller), n(0)))
+}
+
+// of is what one rule was told.
+func of(rule string, told []string) []string {
+	return slices.DeleteFunc(slices.Clone(told), func(s string) bool { return !strings.HasPrefix(s, rule+" ") })
+}
+
+// What comes and goes while a rule waits is told by what it comes to, and by its last state.
+func TestWhatHappensWhileARuleWaits(t *testing.T) {
+	l := newLooking(t)
+	l.put("a", "1")
+	l.put("b", "1")
+	l.put("c", "1")
+	rules := lookupSources + aRule("zones", zones) + aRule("all", "")
+	l.run(rules, new(teller), n(6))
+	l.breakNodes(true)
+	h := new(teller)
+	e, stop := l.start(rules, h)
+	await := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			h.mu.Lock()
+			told := len(h.told)
+			h.mu.Unlock()
+			if told >= n {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d told, want %d; %+v", told, n, e.Status())
+			}
+		}
+	}
+	for i, change := range []func(){
+		func() { l.put("a", "2") }, func() { l.put("a", "1") }, // each is told where nobody waits
+		func() { l.put("b", "2") }, func() { l.delete("b") },
+		func() { l.put("x", "1") }, func() { l.delete("x") },
+		func() { l.put("y", "2") },
+	} {
+		change()
+		await(i + 1)
+	}
+	l.breakNodes(false)
+	await(7 + 3)
+	l.put("c", "2")
+	await(7 + 3 + 2)
+	l.expect(of("zones", stop()),
+		`zones updated a ["1","1","north"]`, `zones deleted b [null,"2","south"]`, `zones added y [null,"2","south"]`,
+		`zones updated c ["1","2","south"]`)
+	l.expect(l.run(rules, new(teller), n(0)))
+}
+
+// A rule that is new, or has another where, waits before it is told what that makes.
+func TestANewRuleWaits(t *testing.T) {
+	l := newLooking(t)
+	l.put("a", "1")
+	l.put("b", "2")
+	before := lookupSources + aRule("all", "") + aRule("zones", zones+`, where: object.data.size == "1"`)
+	l.run(before, new(teller), n(3))
+	l.breakNodes(true)
+	after := lookupSources + aRule("all", "") + aRule("zones", zones+`, where: object.data.size == "2"`) +
+		aRule("new", strings.Replace(zones, "[", `['"new"', `, 1))
+	l.put("c", "2")
+	l.expect(l.until(after, new(teller), 1, waits), "all added c →2")
+	l.expect(l.until(after, new(teller), 0, waits))
+	l.breakNodes(false)
+	told := l.run(after, new(teller), func(_ *Engine, told []string) bool { return len(of("zones", told)) >= 3 && len(of("new", told)) >= 3 })
+	l.expect(slices.Sorted(slices.Values(append(of("zones", told), of("new", told)...))),
+		`zones deleted a [null,"1","north"]`, `zones synced b [null,"2","south"]`, `zones synced c [null,"2","south"]`,
+		`new synced a ["new",null,"1","north"]`, `new synced b ["new",null,"2","south"]`, `new synced c ["new",null,"2","south"]`)
+	l.put("a", "2")
+	told = l.run(after, new(teller), n(3))
+	if diff := cmp.Diff([]string{
+		"all updated a 1→2", `new updated a ["new","1","2","south"]`, `zones added a [null,"2","south"]`,
+	}, told); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Of secrets nothing but their identity was saved.
+func TestARuleOnSecretsWaits(t *testing.T) {
+	l := newLooking(t)
+	put := func(name, size string) {
+		l.server.Apply(secrets, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":%q}}`, name, size))
+	}
+	put("a", "1")
+	put("b", "2")
+	put("c", "2")
+	sources := strings.Replace(lookupSources, "v1/configmaps", "v1/secrets", 1)
+	rules := sources + aRule("zones", `, payload: [object.data.size, '`+zone+`']`) + aRule("twos", `, where: object.data.size == "2", payload: '`+zone+`'`)
+	l.run(rules, new(teller), n(5))
+	l.breakNodes(true)
+	put("a", "2")
+	l.server.Delete(secrets, "shop", "b")
+	put("d", "1")
+	put("c", "1")
+	for range 2 {
+		l.expect(l.until(rules, new(teller), 0, waits))
+	}
+	l.breakNodes(false)
+	l.expect(l.run(rules, new(teller), n(7)),
+		`zones synced a ["2","south"]`, `zones deleted b [null,null]`, `zones synced c ["1","north"]`, `zones added d ["1","north"]`,
+		`twos synced a "south"`, `twos deleted b null`, `twos deleted c null`)
+}
+
+// Of what was saved there is only a part, for the rules read more now.
+func TestARuleWaitsThatReadsMore(t *testing.T) {
+	l := newLooking(t)
+	for _, name := range []string{"a", "b", "c"} {
+		l.put(name, "1")
+	}
+	sources := strings.Replace(lookupSources, "v1/configmaps,", "v1/configmaps, keep: needed,", 1)
+	l.run(sources+aRule("zones", zones), new(teller), n(3))
+	l.breakNodes(true)
+	l.put("a", "2")
+	l.delete("b")
+	rules := sources + aRule("zones", zones) + aRule("kinds", `, payload: object.kind`)
+	l.expect(l.until(rules, new(teller), 2, waits), `kinds synced a "ConfigMap"`, `kinds synced c "ConfigMap"`)
+	l.expect(l.until(rules, new(teller), 0, waits))
+	l.breakNodes(false)
+	l.expect(l.run(rules, new(teller), n(2)), `zones synced a [null,"2","south"]`, `zones deleted b [null,"1","north"]`)
+	l.put("c", "2")
+	l.expect(l.run(rules, new(teller), n(2)), `zones updated c ["1","2","south"]`, `kinds updated c "ConfigMap"`)
+}

@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/integration/apistub"
+)
+
+var nodes = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+
+const lookupSources = oneHandler + `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: maps}
+spec: {resource: v1/configmaps, indexes: {byNode: object.data.size}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: nodes}
+spec: {resource: v1/nodes, keep: needed, indexes: {byName: object.metadata.name}}
+`
+
+const zone = `first(lookup("nodes.byName", object.data.size)).spec.zone`
+
+// zones tells of maps, and of the zones of the nodes that their sizes name.
+const zones = `, payload: [old.data.size, object.data.size, '` + zone + `']`
+
+// full tells of nodes, and of the maps on them.
+const full = `
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: full}
+spec: {source: nodes, handler: record, payload: 'map(lookup("maps.byNode", object.metadata.name), .metadata.name)'}
+`
+
+func putNode(server *apistub.Server, name, zone string) {
+	server.Apply(nodes, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"zone":%q,"other":"not kept"}}`, name, zone))
+}
+
+// newLooking is a life with a node in each of two zones. break has nodes fail, or mends them.
+func newLooking(t *testing.T) *life {
+	l := newLife(t)
+	l.server.Serve(nodes, "Node", false)
+	putNode(l.server, "1", "north")
+	putNode(l.server, "2", "south")
+	return l
+}
+
+// breakNodes has requests for nodes fail, as those to an API of which nobody answers.
+func (l *life) breakNodes(broken bool) {
+	if !broken {
+		l.server.Fail(nil)
+		return
+	}
+	l.server.Fail(func(r *http.Request) *metav1.Status {
+		if !strings.Contains(r.URL.Path, "/nodes") {
+			return nil
+		}
+		return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable}
+	})
+}
+
+// until runs a daemon until the first source is ready, so many events have come, and the rule zones gives that reason.
+func (l *life) until(manifests string, h *teller, n int, reason string) []string {
+	l.t.Helper()
+	told, held := l.attempt(manifests, h, 20*time.Second, func(e *Engine, told []string) bool {
+		return e.Status().Sources[0].Ready && len(told) >= n && e.rule("zones").reason() == reason
+	})
+	if !held {
+		l.t.Errorf("waited in vain; told %q", told)
+	}
+	return told
+}
+
+const waits = "waits for what it looks into: nodes"
+
+func TestSourcesThatLookIntoEachOther(t *testing.T) {
+	l := newLooking(t)
+	l.put("a", "1")
+	l.put("b", "2")
+	l.put("c", "9")
+	l.expect(l.run(lookupSources+aRule("zones", zones)+full, new(teller), n(5)),
+		`zones synced a [null,"1","north"]`, `zones synced b [null,"2","south"]`, `zones synced c [null,"9",null]`,
+		`full synced 1 ["a"]`, `full synced 2 ["b"]`)
+	l.put("a", "2")
+	l.delete("b")
+	l.expect(l.run(lookupSources+aRule("zones", zones)+full, new(teller), n(2)),
+		`zones updated a ["1","2","south"]`, `zones deleted b [null,"2","south"]`)
+}
+
+// A rule waits for what it looks into. Rules beside it do not.
+func TestARuleWaitsForWhatItLooksInto(t *testing.T) {
+	l := newLooking(t)
+	l.breakNodes(true)
+	l.put("a", "1")
+	h := new(teller)
+	e, stop := l.start(lookupSources+aRule("zones", zones)+aRule("all", ""), h)
+	wait := func(what string, cond func([]string) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			h.mu.Lock()
+			told := slices.Clone(h.told)
+			h.mu.Unlock()
+			if cond(told) {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: told %q", what, told)
+			}
+		}
+	}
+	wait("the other rule", func(told []string) bool { return len(told) == 1 })
+	l.put("b", "2")
+	l.delete("a")
+	wait("the other rule's changes", func(told []string) bool { return len(told) == 3 })
+	status := e.Status()
+	for _, r := range status.Rules {
+		if want := map[string]string{"zones": waits}[r.Name]; r.Reason != want {
+			t.Errorf("rule %s: %q, want %q", r.Name, r.Reason, want)
+		}
+	}
+	l.breakNodes(false)
+	wait("the rule", func(told []string) bool { return len(told) == 4 })
+	l.put("b", "1")
+	wait("what comes then", func(told []string) bool { return len(told) == 6 })
+	l.expect(stop(), "all synced a →1", "all added b →2", "all deleted a →1", "all updated b 2→1",
+		`zones synced b [null,"2","south"]`, `zones updated b ["2","1","north"]`)
+}
+
+// What is not served or forbidden is empty, and is not waited for.
+func TestWhatIsLookedIntoIsNotThere(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(*apistub.Server)
+		reason  string
+	}{
+		"not served": {func(*apistub.Server) {}, "finds nothing in what it looks into: nodes is not served"},
+		"forbidden": {func(s *apistub.Server) {
+			s.Serve(nodes, "Node", false)
+			putNode(s, "1", "north")
+			s.Forbid(nodes, true)
+		}, "finds nothing in what it looks into: nodes is forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			c.prepare(l.server)
+			l.put("a", "1")
+			l.expect(l.until(lookupSources+aRule("zones", zones), new(teller), 1, c.reason), `zones synced a [null,"1",null]`)
+		})
+	}
+}
+
+// Two sources may be of the same objects: a rule of one that looks into the other waits for the informer that tells it.
+func TestARuleThatLooksIntoItsOwnInformer(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.put("b", "1")
+	rules := oneHandler + `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: maps}
+spec: {resource: v1/configmaps}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: same}
+spec: {resource: v1/configmaps, indexes: {bySize: object.data.size}}
+` + aRule("others", `, payload: 'map(lookup("same.bySize", object.data.size), .metadata.name)'`)
+	l.expect(l.run(rules, new(teller), n(2)), `others synced a ["a","b"]`, `others synced b ["a","b"]`)
+	l.put("b", "2")
+	l.expect(l.run(rules, new(teller), n(1)), `others updated b ["b"]`)
+}
