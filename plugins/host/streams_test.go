@@ -46,13 +46,15 @@ type closingConn struct {
 	said   atomic.Bool
 }
 
-// Write adds, once, a SETTINGS frame with MAX_CONCURRENT_STREAMS 0.
+// Write writes a SETTINGS frame with MAX_CONCURRENT_STREAMS 0 first, once: before the answer to Configure, to which the
+// stream of deliveries is opened.
 func (c *closingConn) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	if err == nil && c.closed.Load() && !c.said.Swap(true) {
-		_, err = c.Conn.Write([]byte{0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0})
+	if c.closed.Load() && !c.said.Swap(true) {
+		if _, err := c.Conn.Write([]byte{0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0}); err != nil {
+			return 0, err
+		}
 	}
-	return n, err
+	return c.Conn.Write(p)
 }
 
 // A process that takes no stream is of no use, and holds nobody up: neither its supervisor nor its end.
