@@ -254,6 +254,8 @@ func (s *stream) checkHealth(working context.Context) error {
 			misses = 0
 			s.wedged("")
 			s.health(problem)
+		case s.gone() != nil: // that is why there is none
+			return s.gone()
 		default:
 			if misses++; misses == maxMisses {
 				return fmt.Errorf("it hangs: %d health checks in a row had no answer within %v", maxMisses, s.opts.HealthTimeout)
