@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"encoding/json"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -19,8 +20,11 @@ func TestUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
 		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+		var mu sync.Mutex
 		var decided []string
 		l := d.Lane("r", pods, LaneOptions{Decide: func(d delta.Delta) (rule.Match, bool) {
+			mu.Lock()
+			defer mu.Unlock()
 			decided = append(decided, d.ID("r"))
 			return rule.Match{Delta: d, Payload: json.RawMessage(`"decided"`)}, d.Object.Name() != "no"
 		}})
