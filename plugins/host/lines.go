@@ -35,7 +35,7 @@ func (l *lines) Write(p []byte) (int, error) {
 }
 
 // pieceSize is how much is looked at at a time, however much comes.
-const pieceSize = 64 << 10
+const pieceSize = 8 << 10
 
 func (l *lines) write(p []byte) {
 	l.mu.Lock()
@@ -97,7 +97,7 @@ var _ io.Writer = (*lines)(nil)
 // The pace at which what a process writes is read: a burst, and so many bytes per second from then on. It is more than the
 // lines that pass may measure; beyond it the process waits, instead of the daemon spending its time on it.
 const (
-	paceBurst = 4 << 20
+	paceBurst = 256 << 10
 	paceRate  = 2 << 20
 )
 
@@ -153,6 +153,17 @@ func newBucket(burst, rate int) *bucket {
 
 // missedPause is the least time between two reports of lines that could not pass.
 const missedPause = time.Second
+
+// full tells, and counts it, that a line cannot pass now, whatever it says.
+func (b *bucket) full(now time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	full := !b.at.IsZero() && min(b.burst, b.tokens+b.rate*now.Sub(b.at).Seconds()) < 1
+	if full {
+		b.missed++
+	}
+	return full
+}
 
 // take reports whether a line may pass, and now and then, with one that may, how many could not before it.
 func (b *bucket) take(now time.Time) (ok bool, missed int) {

@@ -125,6 +125,9 @@ func (l *logs) emitTo(log *slog.Logger) func(line []byte, cut bool) {
 }
 
 func (l *logs) emit(log *slog.Logger, line []byte, cut bool) {
+	if l.bucket.full(time.Now()) { // in a flood, lines are not even read
+		return
+	}
 	r, ok := parseJSONLine(line)
 	if !ok {
 		r = l.plain(string(line))

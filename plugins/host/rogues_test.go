@@ -72,7 +72,7 @@ var rogueModes = map[string]func(){
 		onNth(5, func() { os.Exit(0) })
 	},
 	"floods": func() { // everything at once, on all that goes to the daemon's log
-		line := append(bytes.Repeat([]byte("y"), 3<<20), '\n')
+		line := append(bytes.Repeat([]byte("y"), 200<<10), '\n')
 		var binary []byte
 		for i := range 1 << 16 {
 			binary = append(binary, byte(i*7), byte(i>>3))
