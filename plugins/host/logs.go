@@ -19,14 +19,14 @@ type logs struct {
 	pace   *pace
 	stderr *lines // the process's standard error
 	stdout *lines // its standard output, after the handshake
-	// What a Go handler writes to os.Stdout and os.Stderr once it serves comes through go-plugin, beside the two.
+	// What comes through go-plugin's own service, beside the two.
 	syncStdout *lines
 	syncStderr *lines
 
 	mu    sync.Mutex
 	panic bool     // the lines that follow belong to a stack trace
-	last  string   // the last line on standard error, or the first of a stack trace
-	lines []string // the last lines on standard error, at most maxLastLines
+	last  []byte   // the last line on standard error, or the first of a stack trace
+	lines [][]byte // the last lines on standard error, at most maxLastLines
 	dying int      // lines of a runtime's last words so far
 }
 
@@ -41,7 +41,7 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 		stderr(line, cut)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.remember(lastWords(line), isPanic(string(line)))
+		l.remember(bytes.Clone(line))
 	}}
 	l.stdout = &lines{pace: l.pace, emit: stdout}
 	l.syncStdout = &lines{pace: l.pace, emit: stdout}
@@ -50,15 +50,15 @@ func newLogs(log *slog.Logger, burst, rate int) *logs {
 }
 
 // remember keeps the last words. Of what a runtime says at its end the beginning matters: what follows is stacks and
-// registers. l.mu is held.
-func (l *logs) remember(words string, panics bool) {
+// registers. They are put into words when they are asked for: in a flood nobody does. l.mu is held.
+func (l *logs) remember(line []byte) {
 	switch {
 	case l.dying > 0 && l.dying <= maxLastLines:
 		l.dying++
-	case panics:
-		l.last, l.dying = words, 1
+	case isPanic(string(line[:min(len(line), 32)])):
+		l.last, l.dying = line, 1
 	case l.dying == 0:
-		l.last = words
+		l.last = line
 	default:
 		return
 	}
@@ -68,7 +68,7 @@ func (l *logs) remember(words string, panics bool) {
 	if len(l.lines) == maxLastLines {
 		l.lines = slices.Delete(l.lines, 0, 1)
 	}
-	l.lines = append(l.lines, words)
+	l.lines = append(l.lines, line)
 }
 
 // lastWords is what a line says, short enough for a message: of a structured one its message and attributes.
@@ -89,14 +89,18 @@ func lastWords(line []byte) string {
 func (l *logs) lastError() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.last
+	return lastWords(l.last)
 }
 
 // lastLines are the last lines on standard error, the oldest first.
 func (l *logs) lastLines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.lines)
+	var words []string
+	for _, line := range l.lines {
+		words = append(words, lastWords(line))
+	}
+	return words
 }
 
 // hurry has what the process still writes read at once, for it is to end.
@@ -125,7 +129,7 @@ func (l *logs) emitTo(log *slog.Logger) func(line []byte, cut bool) {
 }
 
 func (l *logs) emit(log *slog.Logger, line []byte, cut bool) {
-	if l.bucket.full(time.Now()) { // in a flood, lines are not even read
+	if l.bucket.full(time.Now()) { // in a flood, nothing is made of lines
 		return
 	}
 	r, ok := parseJSONLine(line)
