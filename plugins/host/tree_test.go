@@ -193,13 +193,14 @@ func TestChains(t *testing.T) {
 	}
 	s := spec("chains")
 	s.Env = append(s.Env, "SCRIPT="+script)
-	h := start(t, s, host.Options{BackoffMin: time.Hour})
+	log := &recorder{}
+	h := start(t, s, host.Options{Logger: log.logger(), BackoffMin: time.Hour})
 	ready(t, h)
 	waitFor(t, "a chain", func() bool { return len(having(script)) > 0 })
 	kill(t, h.Status().PID)
 	waitFor(t, "the failure", func() bool { return h.Status().State == host.BackingOff })
 	if left := having(script); len(left) > 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("left: %v; log: %q", left, log.lines())
 	}
 }
 

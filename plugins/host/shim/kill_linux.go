@@ -34,9 +34,13 @@ func (s *supervisor) killAll() (left int) {
 	}
 	began := time.Now()
 	progress, told := began, began
-	before := map[proc]bool{}
+	before, reaped := map[proc]bool{}, s.reaped
 	for s.reap() {
+		chase()
 		now := time.Now()
+		if s.reaped != reaped {
+			reaped, progress = s.reaped, now
+		}
 		if now.Sub(began) > 5*pause { // time for the group to end
 			tree := freeze()
 			for _, p := range tree {
@@ -59,6 +63,26 @@ func (s *supervisor) killAll() (left int) {
 		}
 	}
 	return 0
+}
+
+// chase kills children for as long as others take their place at once: processes whose parents end are children of the
+// shim, and a link of a chain of them lives for less time than a look at all processes takes. A child's number is its own
+// until it is reaped.
+func chase() {
+	self := os.Getpid()
+	killed := map[int]bool{}
+	for began := time.Now(); time.Since(began) < pause; {
+		found := false
+		for _, pid := range knownChildren(self) {
+			if !killed[pid] {
+				killed[pid], found = true, true
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		if !found {
+			return
+		}
+	}
 }
 
 // identities are the processes of a tree, whatever their states.

@@ -24,6 +24,7 @@ type supervisor struct {
 	files    int              // the handler's descriptors are those below
 	children <-chan os.Signal // a child has ended, perhaps several
 	handler  int              // process id; 0 before it is started, and once it is reaped
+	reaped   int              // how many processes have been
 }
 
 // supervise runs a shim to its end.
@@ -215,9 +216,12 @@ func (s *supervisor) reap() (left bool) {
 			return false
 		case pid == 0:
 			return true
-		case pid == s.handler && (status.Exited() || status.Signaled()): // one that is traced by us may only have stopped
-			s.handler = 0
-			_ = send(s.control, report{Ended: true, Status: status})
+		case status.Exited() || status.Signaled(): // one that is traced by us may only have stopped
+			s.reaped++
+			if pid == s.handler {
+				s.handler = 0
+				_ = send(s.control, report{Ended: true, Status: status})
+			}
 		}
 	}
 }
