@@ -128,12 +128,15 @@ func (d *Dispatcher) act(ctx context.Context, ev handler.Event, answer handler.A
 	switch n := len(answer.Actions); {
 	case failure != nil || n == 0:
 		return failure
-	case d.opts.Actions == nil:
+	case d.opts.Actor == nil:
 		return handler.Reject(fmt.Errorf("the answer asks for %d actions, and the handler is allowed none", n))
 	case n > maxActions:
 		return handler.Reject(fmt.Errorf("the answer asks for %d actions, more than %d", n, maxActions))
 	}
-	return d.opts.Actions(ctx, ev.Rule, ev, answer.Actions)
+	if err := d.opts.Actor.Check(&ev, answer.Actions); err != nil {
+		return err
+	}
+	return d.opts.Actor.Do(ctx, &ev, answer.Actions)
 }
 
 // recovered makes an error of a panic. It is deferred.

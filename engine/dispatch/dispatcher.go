@@ -58,9 +58,8 @@ type Submitter interface {
 type Options struct {
 	Logger   *slog.Logger
 	Observer Observer
-	// Actions carries out what a handler asked for in its answer. Its error counts as if the handler had answered with
-	// it. nil allows no actions: an answer with any is rejected.
-	Actions func(ctx context.Context, rule string, ev handler.Event, actions []handler.Action) error
+	// Actor carries out what answers ask for. nil allows no actions: an answer with any is rejected.
+	Actor Actor
 	// DrainTimeout is how long deliveries may take to end when Run is to return, before they are cancelled. 0 means 30
 	// seconds.
 	DrainTimeout time.Duration

@@ -326,11 +326,11 @@ func TestActions(t *testing.T) {
 				var seen results
 				o := Options{Observer: seen.observer()}
 				if test.allowed {
-					o.Actions = func(_ context.Context, rule string, ev handler.Event, actions []handler.Action) error {
+					o.Actor = &actor{do: func(_ context.Context, ev *handler.Event, actions []handler.Action) error {
 						equal(t, "actions", actions, one)
-						equal(t, "of", rule+" "+ev.ID, "r r/u/added/1")
+						equal(t, "of", ev.Rule+" "+ev.ID, "r r/u/added/1")
 						return test.fail
-					}
+					}}
 				}
 				dead := NewMemory(MemoryOptions{})
 				h := handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {

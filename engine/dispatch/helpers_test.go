@@ -145,3 +145,31 @@ func (r *results) list() []Delivery {
 	defer r.mu.Unlock()
 	return slices.Clone(r.all)
 }
+
+// actor is an Actor whose functions may be nil.
+type actor struct {
+	check func(ev *handler.Event, actions []handler.Action) error
+	do    func(ctx context.Context, ev *handler.Event, actions []handler.Action) error
+	delay func(ev *handler.Event) time.Duration
+}
+
+func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
+	if a.check == nil {
+		return nil
+	}
+	return a.check(ev, actions)
+}
+
+func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
+	if a.do == nil {
+		return nil
+	}
+	return a.do(ctx, ev, actions)
+}
+
+func (a *actor) Delay(_ context.Context, ev *handler.Event) time.Duration {
+	if a.delay == nil {
+		return 0
+	}
+	return a.delay(ev)
+}

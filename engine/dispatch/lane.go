@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,19 @@ type LaneOptions struct {
 	// the change, and nothing of it waits or is kept. It is called from several goroutines. If it fails the event becomes a
 	// dead letter that says why. nil attaches nothing.
 	Attach func(delta.Delta) (map[string][]json.RawMessage, error)
+	// Actions makes the actions of a change, which take the place of a handler's answer: the handler is not called, and may be
+	// nil. It is called just before each attempt, from several goroutines, and may take its time. Its error counts as if a
+	// handler had answered with it: one that wraps handler.ErrReject makes a dead letter, any other has it called again.
+	Actions func(ctx context.Context, d delta.Delta) ([]handler.Action, error)
+	// Own tells which changes the rule made itself, through the dispatcher's Actor: those are not delivered. nil delivers them.
+	Own Own
+	// Renew makes a delivery anew whose actions were refused again and again as being of an older state (see ErrStale), although
+	// nothing newer of the rule's came: as the rule selects the same change with the object that the cache has now. If ok is
+	// false it is not delivered any more, as the handler has seen it. It is called from several goroutines. nil repeats what
+	// there is, more and more rarely.
+	Renew func(delta.Delta) (m rule.Match, ok bool)
+	// Secret says that no answer may be recorded, as it may have text of a Secret: after a crash the handler is asked again.
+	Secret bool
 	// Store keeps a record of what waits, and, under Every, what there is no memory for: see Lane.Restore. nil means that
 	// there is none.
 	Store LaneStore

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -48,6 +49,22 @@ func (s *shelf) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
+}
+
+// Written writes all, once no change is being recorded.
+func (s *shelf) Written(context.Context) error {
+	for {
+		s.mu.Lock()
+		sick := s.dead || s.failing
+		s.mu.Unlock()
+		switch {
+		case sick:
+			return errors.New("input/output error")
+		case s.write():
+			return nil
+		}
+		time.Sleep(time.Microsecond)
+	}
 }
 
 // change files or unfiles a record, within Begin and End.

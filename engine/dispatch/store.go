@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"time"
@@ -15,12 +16,16 @@ import (
 type Journal interface {
 	Begin()
 	End()
+	// Written has everything be written that was recorded before, and returns once that would survive a crash. If it cannot be
+	// written, or not within a few seconds, it returns an error that says why. It is not called between Begin and End.
+	Written(ctx context.Context) error
 }
 
 type noJournal struct{}
 
-func (noJournal) Begin() {}
-func (noJournal) End()   {}
+func (noJournal) Begin()                        {}
+func (noJournal) End()                          {}
+func (noJournal) Written(context.Context) error { return nil }
 
 // ErrNotYet is what errors of LaneStore.Load wrap when nothing is wrong, and it is to be asked again soon.
 var ErrNotYet = errors.New("not yet")

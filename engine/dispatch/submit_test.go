@@ -153,10 +153,10 @@ func TestAnswersDoNotBlock(t *testing.T) {
 				var seen results
 				d := New(Handler{Handler: &h}, dead, Options{
 					Observer: seen.observer(),
-					Actions: func(context.Context, string, handler.Event, []handler.Action) error {
+					Actor: &actor{do: func(context.Context, *handler.Event, []handler.Action) error {
 						time.Sleep(time.Hour)
 						return nil
-					},
+					}},
 				})
 				l := d.Lane("r", pods, LaneOptions{})
 				start(t, d)

@@ -43,6 +43,9 @@ type Match struct {
 	Payload json.RawMessage // nil where the rule has none
 	// Undecided says that when has not been asked yet, and there is no payload: see Decide.
 	Undecided bool
+	// Version is the resourceVersion of the change itself, which that of Delta.Object need not be: an object that left where is
+	// told as it was last inside. Rules do not set it; "" where nobody asks whose change it is.
+	Version string
 }
 
 // Match tells whether the rule selects a change, and as what; of what it selects, only an Updated has an Old. An

@@ -86,21 +86,31 @@ func (s *Store) tryAgain() {
 
 // write writes what there is, if it can.
 func (s *Store) write() {
+	waiting := s.rounds.begin()
+	err := s.tryWrite()
+	if err == nil && waiting != nil {
+		err = s.isWriting()
+	}
+	waiting.end(err)
+}
+
+func (s *Store) tryWrite() (err error) {
 	d := s.db.Load()
 	switch {
 	case d == nil:
-		return
+		return nil
 	case s.broken.Load():
 		s.swap() // what was recorded while that was found out
 		s.inFlight.take()
 	case d.readOnly != nil:
-		return
+		return nil
 	case s.unwritten.records.Load() != 0:
-		if err := s.flush(d); err != nil {
+		if err = s.flush(d); err != nil {
 			s.breakDown(d, err)
 		}
 	}
 	s.examine(time.Now())
+	return err
 }
 
 func (s *Store) measure() {

@@ -105,6 +105,7 @@ type Store struct {
 	unwritten tally
 	inFlight  tally // swapped out, not yet on disk
 	wake      chan struct{}
+	rounds    rounds
 
 	mu        sync.Mutex // of the rest
 	informers map[string]*Informer
