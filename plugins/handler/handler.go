@@ -105,17 +105,28 @@ const (
 
 // Action is one change of the cluster that a handler asks informd to make.
 type Action struct {
-	Verb      string // one of the Action constants
-	Resource  Resource
-	Namespace string
-	Name      string
-	UID       string          // optional: act only if the object still is this one
-	Object    json.RawMessage // for apply and create
-	PatchType string          // for patch: application/merge-patch+json (the default) or application/json-patch+json
-	Patch     json.RawMessage // for patch
-	Reason    string          // for event: CamelCase, at most 128 bytes
-	Message   string          // for event: at most 1024 bytes
-	Warning   bool            // for event: type Warning instead of Normal
+	Verb      string   `json:"verb"` // one of the Action constants
+	Resource  Resource `json:"resource"`
+	Namespace string   `json:"namespace,omitempty"`
+	Name      string   `json:"name"` // needed, also to create: it makes a repeat harmless
+	// UID, where it is set, has the object changed only if it is still this one.
+	UID string `json:"uid,omitempty"`
+	// ResourceVersion, where it is set, has the object changed only if it is still at this version; if it is not, the
+	// event is delivered again. Both left empty for the event's own object, informd fills in the event's, unless that is
+	// Deleted: what the answer was computed from is what is changed.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// Subresource, for apply and patch, is empty for the object itself, or "status".
+	Subresource string `json:"subresource,omitempty"`
+	// Object is for apply and create. apiVersion, kind, name and namespace may be left out.
+	Object json.RawMessage `json:"object,omitempty"`
+	// PatchType, for patch, is application/merge-patch+json (the default) or application/json-patch+json.
+	PatchType string          `json:"patchType,omitempty"`
+	Patch     json.RawMessage `json:"patch,omitempty"`
+	// Reason, for event, is CamelCase, at most 128 bytes; Message at most 1024 bytes; Warning makes it one of type Warning
+	// instead of Normal.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	Warning bool   `json:"warning,omitempty"`
 }
 
 // ErrReject, wrapped in an error, says that an event can never be handled: informd keeps it as a dead letter and goes

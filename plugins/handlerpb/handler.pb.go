@@ -1251,10 +1251,14 @@ type Target struct {
 	Resource  *Resource              `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// If set, the action is refused unless the object is still this one.
-	Uid           string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// If set, the object is changed only if it is still this one. Left empty for the event's own object, informd fills it in
+	// (unless the event is deleted).
+	Uid string `protobuf:"bytes,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	// If set, the object is changed only if it is still at this version; if not, the event is sent again. Left empty for the
+	// event's own object, informd begins with the event's (unless that is deleted).
+	ResourceVersion string `protobuf:"bytes,5,opt,name=resource_version,json=resourceVersion,proto3" json:"resource_version,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Target) Reset() {
@@ -1315,12 +1319,21 @@ func (x *Target) GetUid() string {
 	return ""
 }
 
+func (x *Target) GetResourceVersion() string {
+	if x != nil {
+		return x.ResourceVersion
+	}
+	return ""
+}
+
 // Apply is a server-side apply under the field manager informd/RULE.
 type Apply struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Target *Target                `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	// JSON.
-	Object        []byte `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
+	// JSON. apiVersion, kind, and the target's name and namespace may be left out.
+	Object []byte `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
+	// Empty for the object itself, or status.
+	Subresource   string `protobuf:"bytes,3,opt,name=subresource,proto3" json:"subresource,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1369,13 +1382,22 @@ func (x *Apply) GetObject() []byte {
 	return nil
 }
 
+func (x *Apply) GetSubresource() string {
+	if x != nil {
+		return x.Subresource
+	}
+	return ""
+}
+
 type Patch struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Target *Target                `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
 	// application/merge-patch+json (also if empty) or application/json-patch+json.
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
 	// JSON.
-	Patch         []byte `protobuf:"bytes,3,opt,name=patch,proto3" json:"patch,omitempty"`
+	Patch []byte `protobuf:"bytes,3,opt,name=patch,proto3" json:"patch,omitempty"`
+	// Empty for the object itself, or status.
+	Subresource   string `protobuf:"bytes,4,opt,name=subresource,proto3" json:"subresource,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1431,10 +1453,18 @@ func (x *Patch) GetPatch() []byte {
 	return nil
 }
 
+func (x *Patch) GetSubresource() string {
+	if x != nil {
+		return x.Subresource
+	}
+	return ""
+}
+
 type Create struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Target *Target                `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	// JSON.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With the name, which makes a repeat harmless; uid and resource_version are left empty.
+	Target *Target `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// JSON. apiVersion, kind, and the target's name and namespace may be left out.
 	Object        []byte `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1680,19 +1710,22 @@ const file_handler_proto_rawDesc = "" +
 	"\x06create\x18\x03 \x01(\v2\x1a.informd.handler.v1.CreateH\x00R\x06create\x124\n" +
 	"\x06delete\x18\x04 \x01(\v2\x1a.informd.handler.v1.DeleteH\x00R\x06delete\x125\n" +
 	"\x05event\x18\x05 \x01(\v2\x1d.informd.handler.v1.EmitEventH\x00R\x05eventB\b\n" +
-	"\x06action\"\x86\x01\n" +
+	"\x06action\"\xb1\x01\n" +
 	"\x06Target\x128\n" +
 	"\bresource\x18\x01 \x01(\v2\x1c.informd.handler.v1.ResourceR\bresource\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x10\n" +
-	"\x03uid\x18\x04 \x01(\tR\x03uid\"S\n" +
+	"\x03uid\x18\x04 \x01(\tR\x03uid\x12)\n" +
+	"\x10resource_version\x18\x05 \x01(\tR\x0fresourceVersion\"u\n" +
 	"\x05Apply\x122\n" +
 	"\x06target\x18\x01 \x01(\v2\x1a.informd.handler.v1.TargetR\x06target\x12\x16\n" +
-	"\x06object\x18\x02 \x01(\fR\x06object\"e\n" +
+	"\x06object\x18\x02 \x01(\fR\x06object\x12 \n" +
+	"\vsubresource\x18\x03 \x01(\tR\vsubresource\"\x87\x01\n" +
 	"\x05Patch\x122\n" +
 	"\x06target\x18\x01 \x01(\v2\x1a.informd.handler.v1.TargetR\x06target\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
-	"\x05patch\x18\x03 \x01(\fR\x05patch\"T\n" +
+	"\x05patch\x18\x03 \x01(\fR\x05patch\x12 \n" +
+	"\vsubresource\x18\x04 \x01(\tR\vsubresource\"T\n" +
 	"\x06Create\x122\n" +
 	"\x06target\x18\x01 \x01(\v2\x1a.informd.handler.v1.TargetR\x06target\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\fR\x06object\"<\n" +

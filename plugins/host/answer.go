@@ -61,9 +61,10 @@ func action(p *handlerpb.Action) (handler.Action, bool) {
 	switch p := p.GetAction().(type) {
 	case *handlerpb.Action_Apply:
 		a, target = handler.Action{Verb: handler.ActionApply, Object: p.Apply.GetObject()}, p.Apply.GetTarget()
+		a.Subresource = p.Apply.GetSubresource()
 	case *handlerpb.Action_Patch:
 		a = handler.Action{Verb: handler.ActionPatch, PatchType: p.Patch.GetType(), Patch: p.Patch.GetPatch()}
-		target = p.Patch.GetTarget()
+		a.Subresource, target = p.Patch.GetSubresource(), p.Patch.GetTarget()
 	case *handlerpb.Action_Create:
 		a, target = handler.Action{Verb: handler.ActionCreate, Object: p.Create.GetObject()}, p.Create.GetTarget()
 	case *handlerpb.Action_Delete:
@@ -84,7 +85,8 @@ func action(p *handlerpb.Action) (handler.Action, bool) {
 		Version:  target.GetResource().GetVersion(),
 		Resource: target.GetResource().GetResource(),
 	}
-	a.Namespace, a.Name, a.UID = target.GetNamespace(), target.GetName(), target.GetUid()
+	a.Namespace, a.Name = target.GetNamespace(), target.GetName()
+	a.UID, a.ResourceVersion = target.GetUid(), target.GetResourceVersion()
 	return a, true
 }
 

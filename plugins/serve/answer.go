@@ -67,15 +67,19 @@ func actionProto(a handler.Action) (*handlerpb.Action, error) {
 			Version:  bounded(a.Resource.Version, maxIdent),
 			Resource: bounded(a.Resource.Resource, maxIdent),
 		},
-		Namespace: bounded(a.Namespace, maxIdent),
-		Name:      bounded(a.Name, maxIdent),
-		Uid:       bounded(a.UID, maxIdent),
+		Namespace:       bounded(a.Namespace, maxIdent),
+		Name:            bounded(a.Name, maxIdent),
+		Uid:             bounded(a.UID, maxIdent),
+		ResourceVersion: bounded(a.ResourceVersion, maxIdent),
 	}
 	switch a.Verb {
 	case handler.ActionApply:
-		return &handlerpb.Action{Action: &handlerpb.Action_Apply{Apply: &handlerpb.Apply{Target: target, Object: a.Object}}}, nil
+		apply := &handlerpb.Apply{Target: target, Object: a.Object, Subresource: bounded(a.Subresource, maxIdent)}
+		return &handlerpb.Action{Action: &handlerpb.Action_Apply{Apply: apply}}, nil
 	case handler.ActionPatch:
-		patch := &handlerpb.Patch{Target: target, Type: bounded(a.PatchType, maxIdent), Patch: a.Patch}
+		patch := &handlerpb.Patch{
+			Target: target, Type: bounded(a.PatchType, maxIdent), Patch: a.Patch, Subresource: bounded(a.Subresource, maxIdent),
+		}
 		return &handlerpb.Action{Action: &handlerpb.Action_Patch{Patch: patch}}, nil
 	case handler.ActionCreate:
 		return &handlerpb.Action{Action: &handlerpb.Action_Create{Create: &handlerpb.Create{Target: target, Object: a.Object}}}, nil

@@ -41,30 +41,15 @@ type trial struct {
 
 // verdict is what became of an event: a line of the output.
 type verdict struct {
-	Line       int      `json:"line"` // of the input that the event begins on
-	ID         string   `json:"id"`
-	Event      string   `json:"event"`
-	Object     string   `json:"object"`           // RULE RESOURCE NAMESPACE/NAME, as far as the event has them
-	Result     string   `json:"result"`           // done, retry or reject
-	Reason     string   `json:"reason,omitempty"` // of a retry or reject
-	RetryAfter string   `json:"retryAfter,omitempty"`
-	Actions    []action `json:"actions,omitempty"`
-	Seconds    float64  `json:"seconds"` // that Handle took
-}
-
-// action is a handler.Action as JSON.
-type action struct {
-	Verb      string           `json:"verb"`
-	Resource  handler.Resource `json:"resource"`
-	Namespace string           `json:"namespace,omitempty"`
-	Name      string           `json:"name"`
-	UID       string           `json:"uid,omitempty"`
-	Object    json.RawMessage  `json:"object,omitempty"`
-	PatchType string           `json:"patchType,omitempty"`
-	Patch     json.RawMessage  `json:"patch,omitempty"`
-	Reason    string           `json:"reason,omitempty"`
-	Message   string           `json:"message,omitempty"`
-	Warning   bool             `json:"warning,omitempty"`
+	Line       int              `json:"line"` // of the input that the event begins on
+	ID         string           `json:"id"`
+	Event      string           `json:"event"`
+	Object     string           `json:"object"`           // RULE RESOURCE NAMESPACE/NAME, as far as the event has them
+	Result     string           `json:"result"`           // done, retry or reject
+	Reason     string           `json:"reason,omitempty"` // of a retry or reject
+	RetryAfter string           `json:"retryAfter,omitempty"`
+	Actions    []handler.Action `json:"actions,omitempty"`
+	Seconds    float64          `json:"seconds"` // that Handle took
 }
 
 // newBench makes a bench for a handler that takes so many events at once; 0: it has no limit of its own.
@@ -231,9 +216,7 @@ func (b *bench) tell(t *trial, actions []handler.Action, a *handlerpb.Answer) {
 	case *handlerpb.Answer_Reject:
 		v.Result, v.Reason = "reject", r.Reject.GetReason()
 	default:
-		for _, a := range actions {
-			v.Actions = append(v.Actions, action(a))
-		}
+		v.Actions = actions
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
