@@ -88,7 +88,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	letters := dispatch.MemoryOptions{Logger: o.Logger}
 	if o.State != nil {
 		e.durable = newDurable(o.State, cluster.Config.Host)
-		letters.Store = letterStore{o.State}
+		letters.Store = letterStore{o.State, e}
 	}
 	e.dead = dispatch.NewMemory(letters)
 	informers, err := e.addInformers(p)
@@ -179,6 +179,8 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
 	}
 	for _, s := range r.LooksInto {
 		running.others = append(running.others, e.view(s))
+		_, looks := running.into[s.Name]
+		running.reveals = running.reveals || looks && s.Resource == secrets && r.Payload != nil && !running.isSecret()
 	}
 	options := dispatch.LaneOptions{Every: r.Every}
 	if r.Payload.ReadsChange() {

@@ -28,6 +28,7 @@ type runningRule struct {
 	into     map[string]into  // what its expressions look into, by name
 	others   []*source.Source // the other sources of these and of attachInto
 	lane     *dispatch.Lane
+	reveals  bool // its payload may have text of secrets that it looks up: of such nothing is kept
 	failures *failures
 	matches  atomic.Uint64
 	waits    atomic.Int32 // how many of its evaluators do

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 
 	"github.com/informd/informd/engine/delta"
@@ -19,7 +20,11 @@ type laneStore struct {
 	rule *runningRule
 }
 
+// Put implements dispatch.LaneStore.
 func (s *laneStore) Put(n uint64, key delta.Key, w dispatch.Waiting) {
+	if s.rule.reveals && w.Payload != nil {
+		w.Payload, w.Stale = notKept, true
+	}
 	s.lane.Put(n, key, state.Delivery(w))
 }
 
@@ -28,7 +33,7 @@ func (s *laneStore) Delete(n uint64, key delta.Key) { s.lane.Delete(n, key) }
 func (s *laneStore) Room(size int64) bool { return s.lane.Room(size) }
 
 // Load implements dispatch.LaneStore. Nothing is there yet while the caches are not: deliveries of secrets are filled from
-// them, payloads that merging has them made anew may look into them, and what is attached comes from them.
+// them, payloads that are made anew may look into them, and what is attached comes from them.
 func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]dispatch.Numbered, error) {
 	if s.rule.isMadeAnew() && !s.rule.isFresh(key) {
 		return nil, errNotSynced
@@ -40,9 +45,12 @@ func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int
 	out := make([]dispatch.Numbered, 0, len(found))
 	for _, f := range found {
 		w := dispatch.Waiting(f.Delivery)
-		if s.rule.isSecret() {
+		switch {
+		case s.rule.isSecret():
 			w.Delta, w.Payload = s.rule.refill(w.Delta)
 			w.Stale = false
+		case s.rule.reveals && w.Payload != nil:
+			w.Payload, w.Stale = s.rule.anew(w.Delta), false
 		}
 		out = append(out, dispatch.Numbered{N: f.N, Waiting: w})
 	}
@@ -51,7 +59,7 @@ func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int
 
 // isMadeAnew tells whether what is delivered, or a part of it, may be made of the caches as they are then.
 func (r *runningRule) isMadeAnew() bool {
-	return r.isSecret() || r.Payload.ReadsChange() || len(r.Attached) > 0
+	return r.isSecret() || r.reveals || r.Payload.ReadsChange() || len(r.Attached) > 0
 }
 
 // isFresh tells whether the caches are what a delivery of the key may be made of: of a secret, that it is what the server has;
@@ -74,7 +82,7 @@ func (r *runningRule) isFresh(key delta.Key) bool {
 
 // refill fills a change of a secret, of which only identities were kept, from the cache: as the object is by now, and without
 // its old state. What is not there any more was deleted.
-func (r *runningRule) refill(d delta.Delta) (delta.Delta, []byte) {
+func (r *runningRule) refill(d delta.Delta) (delta.Delta, json.RawMessage) {
 	o, ok := r.view.Get(d.Object.Namespace(), d.Object.Name())
 	d.Old = nil
 	switch {
@@ -87,11 +95,19 @@ func (r *runningRule) refill(d delta.Delta) (delta.Delta, []byte) {
 	if r.Payload == nil {
 		return d, nil
 	}
+	return d, r.anew(d)
+}
+
+// notKept stands for a payload of which nothing may be kept, and for one that cannot be made.
+var notKept = json.RawMessage("null")
+
+// anew is the payload of a change, made of the caches as they are now.
+func (r *runningRule) anew(d delta.Delta) json.RawMessage {
 	payload, err := r.remerge(d)
-	if err != nil {
-		payload = []byte("null")
+	if err != nil || payload == nil {
+		return notKept
 	}
-	return d, payload
+	return payload
 }
 
 // isSecret tells whether the rule is about objects of which no text may be kept.

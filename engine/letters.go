@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -53,6 +54,8 @@ func (e *Engine) RetryLetter(id string) error {
 			resourceName(schema.GroupVersionResource(there.Resource)), there.Rule, r.resource())
 	case r.isSecret() && isIdentity(there.Match.Delta.Object) && !r.isFresh(there.Key):
 		return fmt.Errorf("dead letter %q: the source has not caught up with the server, and secrets are delivered as they are: try again", id)
+	case r.lacksPayload(there) && !r.isFresh(there.Key):
+		return fmt.Errorf("dead letter %q: the sources have not caught up with the server, and of the secrets that rule %q looks up nothing was kept: try again", id, there.Rule)
 	case len(r.Attached) > 0 && !r.isFresh(there.Key):
 		return fmt.Errorf("dead letter %q: the sources have not caught up with the server, and what rule %q attaches comes from them: try again", id, there.Rule)
 	}
@@ -64,10 +67,18 @@ func (e *Engine) RetryLetter(id string) error {
 	if r.isSecret() && isIdentity(letter.Match.Delta.Object) { // it is from before a restart
 		letter.Match.Delta, letter.Match.Payload = r.refill(letter.Match.Delta)
 	}
+	if r.lacksPayload(letter) {
+		letter.Match.Payload = r.anew(letter.Match.Delta)
+	}
 	if !r.lane.Redrive(letter) {
 		return errors.Join(fmt.Errorf("dead letter %q: informd is about to end: try again when it has started", id), e.dead.Add(there))
 	}
 	return nil
+}
+
+// lacksPayload tells whether the payload of a letter was not kept over a restart.
+func (r *runningRule) lacksPayload(l dispatch.Letter) bool {
+	return r.reveals && bytes.Equal(l.Match.Payload, notKept)
 }
 
 // DropLetter forgets a dead letter. One that is not there is an error that wraps ErrNotFound.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,15 +12,22 @@ import (
 )
 
 // letterStore records dead letters.
-type letterStore struct{ store *state.Store }
+type letterStore struct {
+	store  *state.Store
+	engine *Engine // whose rules they are of
+}
 
 func (s letterStore) PutLetter(l dispatch.Letter) {
 	resource := schema.GroupVersionResource(l.Resource)
-	s.store.PutLetter(state.Letter{
+	letter := state.Letter{
 		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: resourceName(resource),
 		Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
 		Delta: l.Match.Delta, Payload: l.Match.Payload, Secret: resource == secrets,
-	})
+	}
+	if r := s.engine.rule(l.Rule); r != nil && r.reveals && letter.Payload != nil {
+		letter.Payload, letter.Reason = notKept, ""
+	}
+	s.store.PutLetter(letter)
 }
 
 func (s letterStore) DeleteLetter(id string) { s.store.DeleteLetter(id) }
@@ -30,8 +38,8 @@ func letterOf(l state.Letter) dispatch.Letter {
 		Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
 	}
 	letter.Match.Delta, letter.Match.Payload = l.Delta, l.Payload
-	if l.Secret && l.Reason == "" {
-		letter.Reason = "not kept over the restart, as it may quote the secret"
+	if l.Reason == "" && (l.Secret || bytes.Equal(l.Payload, notKept)) {
+		letter.Reason = "not kept over the restart, as it may quote a secret"
 	}
 	return letter
 }

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+const revealing = `, payload: '[object.data.size, first(lookup("secrets.byName", object.metadata.name)).data.value]'`
+
+// A payload may have text of secrets that a rule looked up. Nothing of it gets to the disk, and it is made again from there.
+func TestWhatIsLookedUpOfSecretsIsNotKept(t *testing.T) {
+	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
+	for _, delivery := range []string{"latest", "every"} {
+		t.Run(delivery, func(t *testing.T) {
+			l := newLife(t)
+			l.putSecret("a", value)
+			l.put("a", "1")
+			manifests := strings.Replace(attachSources, "attempts: 2", "attempts: 0", 1) + aRule("r", revealing+", delivery: "+delivery)
+			before := &teller{answer: func(handler.Event) error { return errors.New("not " + value) }}
+			l.run(manifests, before, n(1))
+			l.expect(before.told[:1], `r synced a ["1","`+value+`"]`)
+			l.nowhere(value)
+			l.putSecret("a", "another")
+			h := new(teller)
+			l.run(manifests, h, n(1))
+			if again, repeat := strings.CutPrefix(h.told[0], `r synced a ["1","another"] #`); !repeat {
+				t.Errorf("told %q, %q", h.told, again)
+			}
+		})
+	}
+}
+
+// So it is of dead letters, and of the reasons why they are.
+func TestLettersHaveNothingOfSecrets(t *testing.T) {
+	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
+	l := newLife(t)
+	l.putSecret("a", value)
+	l.put("a", "1")
+	manifests := attachSources + aRule("r", revealing)
+	isDead := func(e *Engine, _ []string) bool { return e.Status().DeadLetters.Letters == 1 }
+	l.run(manifests, &teller{answer: func(handler.Event) error { return handler.Reject(errors.New("not " + value)) }}, isDead)
+	l.nowhere(value)
+	l.putSecret("a", "another")
+	retried := false
+	l.expect(l.run(manifests, new(teller), func(e *Engine, told []string) bool {
+		letters, _ := e.Letters()
+		for _, x := range letters {
+			if x.Reason == "" {
+				t.Error("no reason")
+			}
+			retried = retried || e.RetryLetter(x.ID) == nil
+		}
+		return retried && len(told) > 0
+	}), `r synced a ["1","another"] #2`)
+}
