@@ -47,7 +47,7 @@ func TestMistakenAccess(t *testing.T) {
 		"access: {read: []}":           "spec.access.read is empty",
 		"access: {read: [5]}":          "an element of spec.access.read must be a string",
 		"access: {raed: [pods]}":       `unknown field "spec.access.raed"; did you mean "read"?`,
-		"access: [pods]":               "spec.access must be a mapping of read, not a list",
+		"access: [pods]":               "spec.access must be a mapping of read, write, not a list",
 		"access: ":                     "spec.access has no value",
 	} {
 		_, mistakes := reads(t, fields)

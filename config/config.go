@@ -94,6 +94,17 @@ type Handler struct {
 	Limits      Limits
 	Sandbox     *Sandbox // nil: none
 	Read        []Text   // names of the sources that it may read
+	Write       []Grant  // what it may change in the cluster; nil: nothing
+}
+
+// Grant allows changes of some objects of one resource.
+type Grant struct {
+	Resource    schema.GroupVersionResource
+	Subresource string   // "" or status
+	Verbs       []string // some of apply, patch, create, delete and event
+	Namespaces  []string // nil: all, and objects that are in none
+	Names       []string // patterns as path.Match takes them; nil: all
+	At          Text     // the resource
 }
 
 // Remote says where a handler is that runs elsewhere: at each address of Host.
@@ -134,21 +145,25 @@ type Retry struct {
 	MaxBackoff time.Duration // at least Backoff
 }
 
-// Rule says which changes go to whom.
+// Rule says which changes go to whom, or what is done about them.
 type Rule struct {
-	Name      string
-	At        Text
-	Source    string
-	SourceAt  Text
-	Handler   string
-	HandlerAt Text
-	Where     Text     // zero: every object
-	When      Text     // zero: every change
-	Events    []string // added, updated, deleted, synced, or some of them
-	Delivery  Delivery
-	Resync    *time.Duration // nil: the source's
-	Payload   *Payload       // nil: the objects themselves; zero: mistaken
-	Attach    []Attachment   // sorted by name
+	Name       string
+	At         Text
+	Source     string
+	SourceAt   Text
+	Handler    string // empty if there are Actions
+	HandlerAt  Text
+	Where      Text     // zero: every object
+	When       Text     // zero: every change
+	Events     []string // added, updated, deleted, synced, or some of them
+	AllEvents  bool     // nothing is said of events, so that they are all
+	Delivery   Delivery
+	Resync     *time.Duration // nil: the source's
+	Payload    *Payload       // nil: the objects themselves; zero: mistaken
+	Attach     []Attachment   // sorted by name
+	Actions    []Action       // nil: it has a handler
+	Prune      bool           // what was applied and is not any more is deleted
+	OwnChanges bool           // changes that the rule itself made are delivered to it
 }
 
 // Attachment names objects that are sent along.

@@ -46,8 +46,8 @@ func (r *reader) handler(n, at *yaml.Node, name Text) {
 		User:        r.user(spec.get("user")),
 		Limits:      r.limits(spec.get("limits"), spec.key["limits"]),
 		Sandbox:     r.sandbox(spec),
-		Read:        r.access(spec.get("access"), spec.key["access"]),
 	}
+	h.Read, h.Write = r.access(spec)
 	if builtin := spec.get("builtin"); builtin != nil {
 		if i := r.choice(builtin, "spec.builtin", builtins); !r.reported[builtin] {
 			h.Builtin = builtins[i]
@@ -137,21 +137,6 @@ func (r *reader) env(n *yaml.Node) []string {
 		}
 		return ""
 	})
-}
-
-// access reads what the handler may see of the cluster. Whether there are such sources is known when all files have been read.
-func (r *reader) access(n, at *yaml.Node) []Text {
-	f := r.mapping(n, at, "spec.access", "read")
-	r.set(f.get("read"), "spec.access.read", "names of sources", func(string) string { return "" })
-	var out []Text
-	if list := f.get("read"); list != nil { // it has no fault but in its elements
-		for _, item := range list.Content {
-			if !r.reported[item] {
-				out = append(out, r.text(item))
-			}
-		}
-	}
-	return out
 }
 
 func (r *reader) retry(n, at *yaml.Node) Retry {

@@ -153,7 +153,8 @@ func TestDefaults(t *testing.T) {
 			Name: "all", At: NewText("all"),
 			Source: "things", SourceAt: NewText("things"),
 			Handler: "log", HandlerAt: NewText("log"),
-			Events: []string{"added", "updated", "deleted", "synced"},
+			Events:    []string{"added", "updated", "deleted", "synced"},
+			AllEvents: true,
 		}},
 	}
 	if diff := cmp.Diff(want, got, sameText); diff != "" {
@@ -214,8 +215,9 @@ func TestBrokenManifestsAreKept(t *testing.T) {
 	want := &Config{
 		Sources: []Source{{Name: "A", At: NewText("A"), Indexes: []Index{{Name: "i", Expr: NewText("object.a")}}}},
 		Rules: []Rule{{
-			Where:  NewText("object.b"),
-			Events: []string{"added", "updated", "deleted", "synced"},
+			Where:     NewText("object.b"),
+			Events:    []string{"added", "updated", "deleted", "synced"},
+			AllEvents: true,
 			Payload: &Payload{Kind: PayloadFields, Fields: []PayloadField{
 				{Name: "p", Value: &Payload{Expr: NewText("object.c")}},
 			}},

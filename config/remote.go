@@ -10,7 +10,7 @@ import (
 )
 
 // startedOnly are the fields that say how informd starts a handler. A remote one it does not start.
-var startedOnly = []string{"sha256", "env", "user", "limits", "sandbox", "files", "network", "access"}
+var startedOnly = []string{"sha256", "env", "user", "limits", "sandbox", "files", "network"}
 
 // remoteFields checks that what goes with spec.address only is there with it, and what does not is not.
 func (r *reader) remoteFields(spec mapping) {

@@ -17,23 +17,27 @@ const (
 
 func (r *reader) rule(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"source", "where", "events", "when", "delivery", "resync", "payload", "attach", "handler")
+		"source", "where", "events", "when", "delivery", "resync", "payload", "attach", "handler", "actions", "prune", "ownChanges")
 	rule := Rule{
-		Name:     name.String(),
-		At:       name,
-		Where:    r.expression(spec.get("where"), "spec.where"),
-		When:     r.expression(spec.get("when"), "spec.when"),
-		Events:   r.events(spec.get("events")),
-		Delivery: Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
-		Resync:   r.ruleResync(spec.get("resync")),
-		Payload:  r.payload(spec.get("payload"), "spec.payload", 1),
-		Attach:   r.attach(spec.get("attach")),
+		Name:       name.String(),
+		At:         name,
+		Where:      r.expression(spec.get("where"), "spec.where"),
+		When:       r.expression(spec.get("when"), "spec.when"),
+		Events:     r.events(spec.get("events")),
+		AllEvents:  !spec.has("events"),
+		Delivery:   Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
+		Resync:     r.ruleResync(spec.get("resync")),
+		Payload:    r.payload(spec.get("payload"), "spec.payload", 1),
+		Attach:     r.attach(spec.get("attach")),
+		Actions:    r.actions(spec),
+		OwnChanges: r.choice(spec.get("ownChanges"), "spec.ownChanges", []string{"ignore", "deliver"}) == 1,
 	}
+	rule.Prune = r.prune(spec, rule.Actions)
 	if rule.Payload == nil && spec.has("payload") {
 		rule.Payload = new(Payload) // its mistake is reported; the rule is not one without a payload
 	}
 	rule.Source, rule.SourceAt = r.reference(spec.need("source"), "spec.source")
-	rule.Handler, rule.HandlerAt = r.reference(spec.need("handler"), "spec.handler")
+	rule.Handler, rule.HandlerAt = r.reference(spec.get("handler"), "spec.handler")
 	r.config.Rules = append(r.config.Rules, rule)
 }
 

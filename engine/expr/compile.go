@@ -15,13 +15,8 @@ func Compile(text string, o Options) (p *Program, err error) {
 			p, err = nil, &Error{0, "the expression cannot be compiled"}
 		}
 	}()
-	tree, err := parse(text)
-	if err != nil {
-		return nil, err
-	}
-	c := &compiler{text: text, options: o, done: make(map[ast.Node]operand)}
-	c.folding = run{steps: MaxSteps, bytes: maxFolded}
-	root, err := c.compile(tree)
+	c := newCompiler(o)
+	root, err := c.root(text)
 	if err != nil {
 		return nil, err
 	}
@@ -30,18 +25,43 @@ func Compile(text string, o Options) (p *Program, err error) {
 			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", some(root.value))}
 		}
 	}
-	p = &Program{
-		text: text, eval: root.eval, slots: c.mostSlots, readsOld: c.readsOld, readsEvent: c.readsEvent,
-		requires: root.requires,
-	}
-	if o.Scope == Attach {
-		if p.gives, err = c.objectsGiven(root.shape); err != nil {
+	var gives []string
+	var elements shape
+	switch o.Scope {
+	case Attach:
+		if gives, err = c.objectsGiven(root.shape); err != nil {
 			return nil, err
 		}
-	} else {
+	case ForEach:
+		c.reach.touch(root.shape)
+		elements = c.reach.elem(root.shape)
+	default:
 		c.reach.use(root.shape)
 	}
-	p.paths = c.reach.of(own).set()
+	p = c.program(text, root.eval)
+	p.requires, p.gives, p.elements = root.requires, gives, elements
+	return p, nil
+}
+
+func newCompiler(o Options) *compiler {
+	c := &compiler{options: o, done: make(map[ast.Node]operand)}
+	c.folding = run{steps: MaxSteps, bytes: maxFolded}
+	return c
+}
+
+// root parses and compiles a text. A compiler may be given several, of which it makes one program.
+func (c *compiler) root(text string) (operand, error) {
+	tree, err := parse(text)
+	if err != nil {
+		return operand{}, err
+	}
+	c.text = text
+	return c.compile(tree)
+}
+
+// program is what evaluates to what e does. All shapes that it looks at have been used.
+func (c *compiler) program(text string, e eval) *Program {
+	p := &Program{text: text, eval: e, slots: c.mostSlots, readsOld: c.readsOld, readsEvent: c.readsEvent, paths: c.reach.of(own).set()}
 	for source, from := range c.reach.sources {
 		if source != own {
 			if p.lookups == nil {
@@ -50,7 +70,7 @@ func Compile(text string, o Options) (p *Program, err error) {
 			p.lookups[source] = from.set()
 		}
 	}
-	return p, nil
+	return p
 }
 
 // compiler holds what is known while the syntax tree is walked.

@@ -36,6 +36,11 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	case "event":
 		c.readsEvent = true
 		return operand{eval: func(r *run) (any, error) { return r.env.Event, nil }}, c.onlyOfChanges(n, "event")
+	case "item":
+		if c.options.Item == nil {
+			return operand{}, c.errorf(n, "item is an element of forEach, and means nothing outside of an action that has one")
+		}
+		return operand{eval: func(r *run) (any, error) { return r.env.Item, nil }, shape: c.options.Item.elements}, nil
 	}
 	if isFunction(n.Value) {
 		return operand{}, c.errorf(n, "%s is a function; call it as %s(…)", n.Value, n.Value)
@@ -57,8 +62,11 @@ func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 // names are all that an identifier can be.
 func (c *compiler) names() []string {
 	names := []string{"object", "true", "false", "nil"}
-	if c.options.Scope == When || c.options.Scope == Payload {
+	if c.options.Scope != Where && c.options.Scope != Index {
 		names = append(names, "old", "event")
+	}
+	if c.options.Item != nil {
+		names = append(names, "item")
 	}
 	for _, v := range c.variables {
 		names = append(names, v.name)
@@ -120,6 +128,8 @@ func (c *compiler) reserved(name string) bool {
 	switch name {
 	case "object", "old", "event", "true", "false", "nil":
 		return true
+	case "item":
+		return c.options.Item != nil
 	}
 	return slices.ContainsFunc(c.variables, func(v variable) bool { return v.name == name })
 }

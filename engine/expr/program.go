@@ -2,6 +2,7 @@ package expr
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/informd/informd/engine/object"
@@ -22,6 +23,8 @@ const (
 	Payload
 	// Attach gives objects to send along, of those that byIndex and lookup find. It sees what When sees.
 	Attach
+	// ForEach gives a list, for whose elements actions are made. It sees what When sees.
+	ForEach
 )
 
 // Options say how a text is to be compiled.
@@ -30,6 +33,8 @@ type Options struct {
 	Indexes []string // the names that byIndex may be called with
 	// Sources are those that lookup may look into, by name, with the names of their indexes.
 	Sources map[string][]string
+	// Item is the program, compiled for ForEach, of whose elements item is one; nil: there is no item.
+	Item *Program
 }
 
 // Env is what one evaluation sees. Trees hold what object.Decode makes; they are only read.
@@ -37,7 +42,16 @@ type Env struct {
 	Object, Old any
 	Event       any // a string; callers make it an any once, not for every evaluation
 	Now         time.Time
-	Cache       Cache // nil finds nothing
+	Cache       Cache   // nil finds nothing
+	Item        any     // one of what Elements gave
+	Budget      *Budget // nil: each evaluation is bounded by itself alone
+}
+
+// Budget bounds several evaluations together. What each takes is taken from it; an evaluation that has less left than
+// MaxSteps or MaxMemory gets what is left.
+type Budget struct {
+	Steps  int
+	Memory int // bytes
 }
 
 // Cache is where byIndex and lookup look. What either yields are the trees of what an index has under a value, each decoded
@@ -57,6 +71,7 @@ type Program struct {
 	paths      *object.Paths
 	lookups    map[string]*object.Paths
 	gives      []string // by Attach: of which sources there are objects in the result, sorted
+	elements   shape    // by ForEach: of what the elements of the result may be
 	readsOld   bool
 	readsEvent bool
 	requires   []Condition
@@ -114,6 +129,26 @@ func (p *Program) Objects(env *Env) (trees []map[string]any, err error) {
 		return err
 	})
 	return trees, err
+}
+
+// Elements evaluates what was compiled for ForEach: the elements of a list, nils left out; nil has none. Each can be the Item of
+// an Env.
+func (p *Program) Elements(env *Env) (items []any, err error) {
+	err = p.run(env, func(r *run, v any) error {
+		list, ok := v.([]any)
+		switch {
+		case v == nil:
+			return nil
+		case !ok:
+			return failf("forEach gives %s, not a list", some(v))
+		}
+		if err := r.scan(sizeValue * len(list)); err != nil {
+			return err
+		}
+		items = slices.DeleteFunc(slices.Clone(list), func(v any) bool { return v == nil })
+		return nil
+	})
+	return items, err
 }
 
 // Value evaluates to something that encoding/json can encode: nil, bool, int64, float64, string, []any or map[string]any.

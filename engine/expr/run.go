@@ -24,6 +24,7 @@ func failf(format string, args ...any) error { return failure(fmt.Sprintf(format
 var (
 	errSteps    = failf("step budget of %d exceeded", MaxSteps)
 	errMemory   = failf("memory budget of %d MiB exceeded", MaxMemory>>20)
+	errBudget   = failf("the expressions together exceed what they may take")
 	errDepth    = failf("value nests deeper than %d", maxDepth)
 	errInternal = errors.New("internal failure while evaluating")
 )
@@ -53,6 +54,16 @@ func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 		r.release()
 	}()
 	r.env, r.steps, r.bytes = *env, MaxSteps, MaxMemory // a copy: what callers pass stays on their stack
+	if b := env.Budget; b != nil {
+		r.steps, r.bytes = min(r.steps, b.Steps), min(r.bytes, b.Memory)
+		steps, bytes := r.steps, r.bytes
+		defer func() {
+			b.Steps, b.Memory = b.Steps-(steps-max(r.steps, 0)), b.Memory-(bytes-r.bytes)
+			if err == errSteps && steps < MaxSteps || err == errMemory && bytes < MaxMemory {
+				err = errBudget
+			}
+		}()
+	}
 	if cap(r.slots) < p.slots {
 		r.slots = make([]any, p.slots)
 	}

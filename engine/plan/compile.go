@@ -116,7 +116,7 @@ func (b *builder) addRule(r config.Rule) {
 	}
 	configured, _ := b.config.Source(r.Source)
 	out.Resync = *cmp.Or(r.Resync, &configured.Resync)
-	if r.Payload == nil && configured.Keep == config.Needed {
+	if r.Payload == nil && r.Actions == nil && configured.Keep == config.Needed {
 		b.mistakes = append(b.mistakes, r.SourceAt.Mistake(0, fmt.Sprintf("source %q keeps only what is needed, and a rule without a "+
 			"payload needs whole objects: give the rule a payload, or the source keep: whole", r.Source)))
 	}
@@ -124,6 +124,10 @@ func (b *builder) addRule(r config.Rule) {
 		if program := b.attach(a, r.Source, options(expr.Attach)); program != nil {
 			out.Attached = append(out.Attached, rule.Attachment{Name: a.Name, Program: program})
 		}
+	}
+	out.OwnChanges = r.OwnChanges
+	if r.Actions != nil {
+		b.actions(out, r, options(expr.Payload))
 	}
 	b.look(out)
 	b.plan.Rules = append(b.plan.Rules, out)
@@ -152,7 +156,8 @@ func (b *builder) attach(a config.Attachment, ofRule string, o expr.Options) *ex
 // what there is.
 func (b *builder) look(r *Rule) {
 	b.reads(r.Source, r.AttachPaths())
-	for _, lookups := range []rule.Lookups{r.Lookups(), r.AttachLookups()} {
+	b.reads(r.Source, r.Actions.Paths())
+	for _, lookups := range []rule.Lookups{r.Lookups(), r.AttachLookups(), r.Actions.Lookups()} {
 		for name, paths := range lookups {
 			source := b.sources[name]
 			b.reads(source, paths)

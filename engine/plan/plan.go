@@ -36,7 +36,7 @@ type Informer struct {
 	Indexes map[string]*expr.Program
 	// View are all paths that the rules' where, when and payload and the indexes read.
 	View *object.Paths
-	// Keep are the paths to keep in the cache: View, what rules read of the objects to attach others or as they look into a
+	// Keep are the paths to keep in the cache: View, what rules read of the objects to attach others, for their actions or as they look into a
 	// source of the informer, identity and labels. nil keeps whole objects: one of the sources does, or all of an object is
 	// read.
 	Keep  *object.Paths
@@ -55,9 +55,14 @@ type Source struct {
 type Rule struct {
 	rule.Rule
 	Source  *Source
-	Handler string
+	Handler string // empty if the rule has Actions
 	Every   bool
 	Resync  time.Duration // 0: never
+	// OwnChanges says that changes that the rule itself made are delivered to it.
+	OwnChanges bool
+	// Prune are the resources of which the rule deletes what it applied for an object and does not yield any more, in order; nil
+	// if it does not.
+	Prune []schema.GroupVersionResource
 	// LooksInto are the other sources that its expressions look into, in order of their names.
 	LooksInto []*Source
 }

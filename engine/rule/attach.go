@@ -51,7 +51,7 @@ func (r *Rule) Attach(d delta.Delta, look Finder) (map[string][]json.RawMessage,
 	if len(r.Attached) == 0 {
 		return nil, nil
 	}
-	env := r.environment(d, look)
+	env := environment(d, look)
 	out, room := make(map[string][]json.RawMessage, len(r.Attached)), MaxAttached
 	for _, a := range r.Attached {
 		trees, err := a.Program.Objects(&env)

@@ -23,6 +23,8 @@ type Rule struct {
 	Payload *Payload // nil: the objects themselves
 	// Attached are sent along with what is delivered. They are not made by Match, but when it is delivered: see Attach.
 	Attached []Attachment
+	// Actions are carried out in the place of a delivery; nil: there are none. They are not made by Match either.
+	Actions *Actions
 }
 
 // Lookup is what a rule may see beside the change itself. One goroutine uses it at a time.
@@ -80,7 +82,7 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 	if r.When == nil && r.Payload == nil {
 		return Match{Delta: d}, true, nil
 	}
-	env := r.environment(d, look)
+	env := environment(d, look)
 	if r.When != nil {
 		matched, failure := r.When.Bool(&env)
 		if err = join(err, "when", failure); !matched {
@@ -96,7 +98,7 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 
 // Remerge makes the payload of a merged delta.
 func (r *Rule) Remerge(d delta.Delta, look Lookup) (json.RawMessage, error) {
-	env := r.environment(d, look)
+	env := environment(d, look)
 	payload, err := r.Payload.render(&env)
 	return payload, join(nil, "payload", err)
 }
@@ -210,7 +212,7 @@ var events = [...]any{
 	delta.Synced:  delta.Synced.String(),
 }
 
-func (r *Rule) environment(d delta.Delta, look Lookup) expr.Env {
+func environment(d delta.Delta, look Lookup) expr.Env {
 	env := expr.Env{Object: look.Tree(d.Object), Event: events[d.Type], Now: look.Now(), Cache: look}
 	if d.Type == delta.Updated {
 		env.Old = look.Old(d.Old)

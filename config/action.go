@@ -1,0 +1,272 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const maxActions = 64 // of one rule
+
+// The verbs of actions and grants.
+const (
+	Apply  = "apply"  // server-side apply of an object
+	Create = "create" // of an object that is not there yet
+	Patch  = "patch"  // of what is there
+	Delete = "delete"
+	Event  = "event" // a Kubernetes Event about an object
+)
+
+var verbs = []string{Apply, Create, Patch, Delete, Event}
+
+// Action is one thing that a rule does itself, once or for each element of a list.
+type Action struct {
+	ForEach Text // zero: once
+	If      Text // zero: always
+	Verb    string
+	At      Text // the verb
+
+	Resource    schema.GroupVersionResource // zero: that of the rule's source
+	ResourceAt  Text
+	Subresource string // "" or status
+
+	// Which object, for patch, delete and event; nil: that of the change, and of UID and ResourceVersion whichever there is.
+	Namespace, Name, UID, ResourceVersion *Template
+
+	Object *Template // for apply and create
+
+	JSONPatch bool // whether Patch is a list of operations (RFC 6902) or what is to be merged (RFC 7396)
+	Patch     *Template
+
+	Reason, Message *Template // for event; Message may be nil
+	Warning         bool
+}
+
+// has are the fields of each verb.
+var actionFields = map[string][]string{
+	Apply:  {"resource", "object"},
+	Create: {"resource", "object"},
+	Patch:  {"resource", "namespace", "name", "uid", "resourceVersion", "merge", "json"},
+	Delete: {"resource", "namespace", "name", "uid", "resourceVersion"},
+	Event:  {"resource", "namespace", "name", "uid", "reason", "message", "warning"},
+}
+
+// actions reads spec.actions. It is not nil if they are there, however mistaken.
+func (r *reader) actions(spec mapping) []Action {
+	r.actionsOnly(spec)
+	if !spec.has("actions") {
+		return nil
+	}
+	items := r.list(spec.get("actions"), "spec.actions", "actions")
+	if len(items) > maxActions {
+		r.mistake(items[maxActions], "spec.actions has %d elements, more than %d", len(items), maxActions)
+		items = items[:maxActions]
+	}
+	out := make([]Action, 0, len(items))
+	for i, item := range items {
+		if a, ok := r.action(item, fmt.Sprintf("spec.actions[%d]", i)); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// actionsOnly checks that the rule has a handler or actions, and that the other fields go with that.
+func (r *reader) actionsOnly(spec mapping) {
+	if !spec.has("actions") {
+		if spec.has("prune") {
+			r.mistake(spec.key["prune"], "spec.prune goes with spec.actions only")
+		}
+		if !spec.has("handler") && spec.at != nil {
+			r.mistake(spec.at, "spec.handler or spec.actions is missing")
+		}
+		return
+	}
+	for _, field := range []string{"handler", "payload", "attach"} {
+		if spec.has(field) {
+			r.mistake(spec.key[field], "spec.%s does not go with spec.actions: a rule with actions is carried out by informd, and sends nothing to a handler", field)
+		}
+	}
+}
+
+func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
+	fields := r.mapping(n, n, what, append([]string{"forEach", "if"}, verbs...)...)
+	a := Action{
+		ForEach: r.expression(fields.get("forEach"), what+".forEach"),
+		If:      r.expression(fields.get("if"), what+".if"),
+	}
+	for _, verb := range verbs {
+		switch {
+		case !fields.has(verb):
+		case a.Verb != "":
+			r.mistake(fields.key[verb], "%s and %s exclude each other: write two actions", a.Verb, verb)
+		default:
+			a.Verb, a.At = verb, r.text(fields.key[verb])
+		}
+	}
+	if a.Verb == "" {
+		if fields.at != nil {
+			r.mistake(n, "%s says nothing to do: %s is missing", what, oneOf(verbs))
+		}
+		return a, false
+	}
+	body := fields.get(a.Verb)
+	if body == nil {
+		return a, false
+	}
+	r.verb(&a, r.mapping(body, fields.key[a.Verb], what+"."+a.Verb, actionFields[a.Verb]...))
+	return a, true
+}
+
+// verb reads what is below the verb.
+func (r *reader) verb(a *Action, f mapping) {
+	field := func(name string) *Template { return r.template(f.get(name), f.path+name) }
+	if a.Verb == Apply || a.Verb == Create {
+		a.target(r, f.need("resource"), f.path+"resource")
+		a.Object = r.object(f)
+		return
+	}
+	a.target(r, f.get("resource"), f.path+"resource")
+	a.Namespace, a.Name, a.UID, a.ResourceVersion = field("namespace"), field("name"), field("uid"), field("resourceVersion")
+	switch a.Verb {
+	case Patch:
+		a.JSONPatch, a.Patch = r.patch(f)
+	case Event:
+		a.Reason, a.Message = r.template(f.need("reason"), f.path+"reason"), field("message")
+		a.Warning = r.boolean(f.get("warning"), f.path+"warning")
+	}
+}
+
+// target reads the resource, and which part of it.
+func (a *Action) target(r *reader, n *yaml.Node, what string) {
+	a.Resource, a.Subresource = r.target(n, what, a.Verb == Apply || a.Verb == Patch)
+	if a.Resource != (schema.GroupVersionResource{}) {
+		a.ResourceAt = r.text(n)
+	}
+}
+
+// target reads VERSION/RESOURCE or GROUP/VERSION/RESOURCE, and /status behind it.
+func (r *reader) target(n *yaml.Node, what string, status bool) (gvr schema.GroupVersionResource, subresource string) {
+	s := r.str(n, what)
+	if s == "" {
+		return gvr, ""
+	}
+	resource, isStatus := strings.CutSuffix(s, "/status")
+	if strings.Contains(s, "${") {
+		r.mistake(n, "%s must be a constant, as v1/pods: which resources a rule changes is known before it runs", what)
+		return gvr, ""
+	}
+	gvr, fault := parseResource(resource)
+	switch {
+	case fault != "":
+		r.mistake(n, "%s %s: %s", what, quote(s), strings.Replace(fault, "a subresource cannot be watched", "the only subresource is status", 1))
+		return schema.GroupVersionResource{}, ""
+	case isStatus && !status:
+		r.mistake(n, "%s %s: the subresource status goes with apply and patch only", what, quote(s))
+		return schema.GroupVersionResource{}, ""
+	case isStatus:
+		return gvr, "status"
+	}
+	return gvr, ""
+}
+
+// object reads what is applied or created, and checks what can be told of its identity.
+func (r *reader) object(f mapping) *Template {
+	n := f.need("object")
+	if n == nil || r.reported[n] {
+		return nil
+	}
+	what := f.path + "object"
+	switch {
+	case n.Kind == yaml.MappingNode:
+	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && strings.HasPrefix(n.Value, "${"):
+		return r.template(n, what)
+	default:
+		r.mistake(n, "%s must be a mapping, or an expression that gives one, as \"${item}\", not %s", what, describe(n))
+		return nil
+	}
+	metadata := child(n, "metadata")
+	switch {
+	case metadata == nil:
+		r.mistake(n, "%s needs metadata with a name", what)
+	case metadata.Kind == yaml.MappingNode && child(metadata, "generateName") != nil:
+		r.mistake(child(metadata, "generateName"), "%s.metadata.generateName would make another object each time that the action is repeated: give it a name", what)
+	case metadata.Kind == yaml.MappingNode && child(metadata, "name") == nil:
+		r.mistake(metadata, "%s.metadata needs a name", what)
+	}
+	return r.template(n, what)
+}
+
+// child is the value of a key, or nil.
+func child(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func (r *reader) patch(f mapping) (isJSON bool, patch *Template) {
+	switch {
+	case f.has("merge") && f.has("json"):
+		r.mistake(f.key["json"], "%smerge and %sjson exclude each other", f.path, f.path)
+		return false, nil
+	case f.has("json"):
+		return true, r.operations(f.get("json"), f.path+"json")
+	case f.has("merge"):
+		n := f.get("merge")
+		if n != nil && (n.Kind == yaml.SequenceNode || n.Kind == yaml.ScalarNode && !strings.HasPrefix(n.Value, "${")) {
+			r.mistake(n, "%smerge must be a mapping of what is to change, not %s", f.path, describe(n))
+			return false, nil
+		}
+		return false, r.template(n, f.path+"merge")
+	case f.at != nil:
+		r.mistake(f.at, "%smerge or %sjson is missing", f.path, f.path)
+	}
+	return false, nil
+}
+
+// operations are those of RFC 6902, with what each needs beside its path.
+var operations = map[string]string{"add": "value", "replace": "value", "test": "value", "remove": "", "move": "from", "copy": "from"}
+
+// operations reads a JSON patch.
+func (r *reader) operations(n *yaml.Node, what string) *Template {
+	if n != nil && n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${") {
+		return r.template(n, what)
+	}
+	for _, item := range r.list(n, what, "operations") {
+		f := r.mapping(item, item, "an operation of "+what, "op", "path", "value", "from")
+		if f.at == nil {
+			continue
+		}
+		f.need("path")
+		op := f.need("op")
+		if op == nil || strings.Contains(op.Value, "${") {
+			continue
+		}
+		names := []string{"add", "copy", "move", "remove", "replace", "test"}
+		if r.choice(op, f.path+"op", names); r.reported[op] {
+			continue
+		}
+		if needs := operations[op.Value]; needs != "" && !f.has(needs) {
+			r.mistake(item, "the operation %s needs a %s", op.Value, needs)
+		}
+	}
+	return r.template(n, what)
+}
+
+// prune reads whether the rule deletes what it applied and does not any more.
+func (r *reader) prune(spec mapping, actions []Action) bool {
+	prune := r.boolean(spec.get("prune"), "spec.prune")
+	if prune && len(actions) > 0 && !slices.ContainsFunc(actions, Action.prunes) {
+		r.mistake(spec.key["prune"], "spec.prune is about what the rule applies, and it applies nothing: there is no action apply")
+	}
+	return prune
+}
+
+// prunes tells whether prune is about what the action makes.
+func (a Action) prunes() bool { return a.Verb == Apply && a.Subresource == "" }

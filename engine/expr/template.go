@@ -1,0 +1,206 @@
+package expr
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxParts bounds the expressions in one template.
+const maxParts = 256
+
+// CompileTemplate compiles a text with expressions in it, each as ${…}; $${ stands for the characters ${. If the whole text is
+// one expression, the program gives what that does. Otherwise it gives a string: the text, with each expression replaced by what it
+// gives as text, which must not be nil, a list or a map. In a text without expressions there is nothing to evaluate: the
+// program is nil, and literal is what the text stands for.
+//
+// The text may have any length; each of its expressions is bounded as one of its own is. An error is an *Error.
+func CompileTemplate(text string, o Options) (p *Program, literal string, err error) {
+	defer func() {
+		if recover() != nil {
+			p, literal, err = nil, "", &Error{0, "the expression cannot be compiled"}
+		}
+	}()
+	parts, err := splitTemplate(text)
+	if err != nil {
+		return nil, "", err
+	}
+	switch {
+	case len(parts) == 0:
+		return nil, "", nil
+	case len(parts) == 1 && !parts[0].isExpr:
+		return nil, parts[0].text, nil
+	}
+	c := newCompiler(o)
+	var roots []operand
+	for _, part := range parts {
+		if !part.isExpr {
+			roots = append(roots, constant(part.text))
+			continue
+		}
+		root, err := c.root(part.text)
+		if err != nil {
+			return nil, "", moved(err, part.offset)
+		}
+		c.reach.use(root.shape)
+		roots = append(roots, root)
+	}
+	if len(roots) == 1 {
+		return c.program(text, roots[0].eval), "", nil
+	}
+	return c.program(text, concatenation(parts, roots)), "", nil
+}
+
+// moved is an error of a part that begins at an offset.
+func moved(err error, by int) error {
+	if e, ok := err.(*Error); ok {
+		return &Error{e.Offset + by, e.Message}
+	}
+	return err
+}
+
+func concatenation(parts []part, roots []operand) eval {
+	return func(r *run) (any, error) {
+		var b strings.Builder
+		for i, root := range roots {
+			v, err := root.eval(r)
+			if err != nil {
+				return nil, err
+			}
+			if err := r.step(); err != nil {
+				return nil, err
+			}
+			s, err := r.inline(v)
+			if err != nil {
+				return nil, failf("${%s} is %s within a longer string: %s", clip(strings.TrimSpace(parts[i].text)), some(v), err)
+			}
+			if err := r.alloc(2 * len(s)); err != nil { // twice, because the builder doubles
+				return nil, err
+			}
+			b.WriteString(s)
+		}
+		return b.String(), nil
+	}
+}
+
+// inline is a value within a longer string. Numbers are in decimal.
+func (r *run) inline(v any) (string, error) {
+	switch v := v.(type) {
+	case nil:
+		return "", failf(`say what stands there instead, as with ?? "none"`)
+	case []any:
+		return "", failf(`use join or toJSON`)
+	case map[string]any:
+		return "", failf(`use toJSON`)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	}
+	return r.text("string", v)
+}
+
+// part is a piece of a template: characters, or an expression.
+type part struct {
+	text   string
+	offset int // of the text, in the template; of characters it is where they begin
+	isExpr bool
+}
+
+// splitTemplate finds the expressions. Pieces of characters are not empty, and never next to each other.
+func splitTemplate(text string) (parts []part, err error) {
+	var literal strings.Builder
+	start, expressions := 0, 0
+	flush := func() {
+		if literal.Len() > 0 {
+			parts = append(parts, part{text: literal.String(), offset: start})
+			literal.Reset()
+		}
+	}
+	for i := 0; i < len(text); {
+		next := strings.IndexByte(text[i:], '$')
+		if next < 0 {
+			next = len(text) - i
+		}
+		if literal.Len() == 0 {
+			start = i
+		}
+		literal.WriteString(text[i : i+next])
+		i += next
+		switch {
+		case strings.HasPrefix(text[i:], "$${"):
+			literal.WriteString("${")
+			i += len("$${")
+		case strings.HasPrefix(text[i:], "${"):
+			flush()
+			if expressions++; expressions > maxParts {
+				return nil, &Error{i, fmt.Sprintf("more than %d expressions in one string", maxParts)}
+			}
+			from := i + len("${")
+			length := expressionLength(text[from:])
+			if length < 0 {
+				return nil, &Error{i, "${ is not closed: write } behind the expression, or $${ for the characters ${"}
+			}
+			parts = append(parts, part{text: text[from : from+length], offset: from, isExpr: true})
+			i = from + length + 1
+		case i < len(text):
+			literal.WriteByte('$')
+			i++
+		}
+	}
+	flush()
+	return parts, nil
+}
+
+// expressionLength is how long the expression is that text begins with, up to the } that closes nothing in it; -1 if there is
+// none. It knows brackets, strings and comments as expr-lang's lexer does.
+func expressionLength(text string) int {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			if depth == 0 && text[i] == '}' {
+				return i
+			}
+			depth--
+		case '"', '\'', '`':
+			length := quotedLength(text[i:])
+			if length < 0 {
+				return -1
+			}
+			i += length - 1
+		case '/':
+			end := ""
+			switch {
+			case strings.HasPrefix(text[i:], "//"):
+				end = "\n"
+			case strings.HasPrefix(text[i:], "/*"):
+				end = "*/"
+			default:
+				continue
+			}
+			length := strings.Index(text[i+2:], end)
+			if length < 0 {
+				return -1
+			}
+			i += 2 + length + len(end) - 1
+		}
+	}
+	return -1
+}
+
+// quotedLength is how long the string is that text begins with, quotes included; -1 if it does not end.
+func quotedLength(text string) int {
+	quote := text[0]
+	for i := 1; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && quote != '`':
+			i++
+		case text[i] == quote && quote == '`' && strings.HasPrefix(text[i+1:], "`"):
+			i++
+		case text[i] == quote:
+			return i + 1
+		}
+	}
+	return -1
+}
