@@ -60,7 +60,7 @@ var mayImport = map[string][]string{
 	"plugins/handlerpb":           {},
 	"plugins/serve":               {"plugins/handler", "plugins/handlerpb"},
 	"plugins/host":                {"plugins/handler", "plugins/handlerpb"},
-	"plugins/handler/handlertest": {"plugins/handler", "plugins/handlerpb", "plugins/host"},
+	"plugins/handler/handlertest": {"plugins/handler", "plugins/handlerpb", "plugins/host", "plugins/host/cache"},
 	"plugins/builtin":             {"plugins/handler"},
 	"cmd/informd/control":         {"engine/object", "plugins/handler"},
 	"examples/handlers":           {"plugins/handler", "plugins/serve"},

@@ -39,7 +39,7 @@ var _ peer = (*connection)(nil)
 
 // dial begins a session with an endpoint, and hands it its config if configure is set.
 func dial(ctx context.Context, remote RemoteSpec, address netip.AddrPort, configure bool, opts Options, log *slog.Logger) (*session, error) {
-	config, err := remote.tls()
+	config, err := remote.TLS()
 	if err != nil {
 		return nil, err
 	}

@@ -70,8 +70,8 @@ func (s RemoteSpec) lookUp(ctx context.Context) ([]netip.AddrPort, error) {
 	return slices.Compact(found), nil
 }
 
-// tls reads the files.
-func (s RemoteSpec) tls() (*tls.Config, error) {
+// TLS reads the files: it is how informd speaks to each endpoint.
+func (s RemoteSpec) TLS() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(s.Cert, s.Key)
 	if err != nil {
 		return nil, fmt.Errorf("tls.cert and tls.key: %w", err)

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,10 +18,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/informd/informd/plugins/handlerpb"
+	"github.com/informd/informd/plugins/host/cache"
 )
 
 // process is a handler as another program could start it: with a cookie, a directory for its socket, and pipes. All of
-// a host up to the handshake is here.
+// a host up to the handshake is here. Of a handler that runs elsewhere it is the connection alone.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.Closer
@@ -32,21 +34,54 @@ type process struct {
 
 const startPatience = 10 * time.Second // as informd's own
 
-// byHand starts the handler, has work done, and ends it.
+// byHand starts the handler, or connects to the one that runs elsewhere, has work done, and ends it.
 func (t *trial) byHand(ctx context.Context, work func(context.Context, *process)) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	p, err := t.start(handlerpb.CookieKey + "=" + handlerpb.CookieValue)
+	if t.Remote != nil {
+		p, err := t.dial()
+		if err != nil {
+			t.fail("connect: %v", err)
+			return
+		}
+		defer p.end(t.patience)
+		work(ctx, p)
+		return
+	}
+	env := []string{handlerpb.CookieKey + "=" + handlerpb.CookieValue}
+	server, err := t.listen()
+	if err != nil {
+		t.fail("%v", err)
+		return
+	}
+	if server != nil {
+		defer server.Close()
+		env = append(env, handlerpb.EnvCacheSocket+"="+server.Address())
+	}
+	p, err := t.start(env...)
 	if err != nil {
 		t.fail("start: %v", err)
 		return
 	}
 	defer p.end(t.patience)
+	if server != nil {
+		served := make(chan struct{})
+		go func() { defer close(served); server.Serve(p.cmd.Process.Pid) }()
+		defer func() { server.Close(); <-served }()
+	}
 	if err := p.connect(ctx, t.dir); err != nil {
 		t.fail("%v", err)
 		return
 	}
 	work(ctx, p)
+}
+
+// listen makes the socket where a handler that was started by hand reads the cache; nil if there is none.
+func (t *trial) listen() (*cache.Server, error) {
+	if len(t.cache) == 0 {
+		return nil, nil
+	}
+	return cache.Listen(filepath.Join(t.dir, "cache"), t.cache, cache.Reader{Handler: t.spec.Name, Sources: t.spec.Read}, t.log)
 }
 
 // start starts the handler with more in its environment.
@@ -103,8 +138,10 @@ func (p *process) end(patience time.Duration) {
 	if p.conn != nil {
 		_ = p.conn.Close()
 	}
-	_ = p.stdin.Close()
-	p.ended(patience)
+	if p.cmd != nil {
+		_ = p.stdin.Close()
+		p.ended(patience)
+	}
 }
 
 // ended tells whether the process exits within a time. It is gone then in any case.

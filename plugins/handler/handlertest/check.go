@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
 )
 
@@ -35,7 +36,7 @@ type Result struct {
 func (r Result) Holds() bool { return len(r.Problems) == 0 && r.NotChecked == "" }
 
 // Check checks one clause after the other and yields what became of each, as it comes. Without a first one that holds, a
-// handler that starts, the others are not checked. Command must not be empty. When ctx ends, so does the sequence; the
+// handler that starts, the others are not checked. There must be a Command or a Remote. When ctx ends, so does the sequence; the
 // result at hand is not yielded. No process and no file is left behind.
 func Check(ctx context.Context, o Options) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
@@ -53,34 +54,40 @@ func Check(ctx context.Context, o Options) iter.Seq[Result] {
 type clause struct {
 	name  string
 	check func(*trial, context.Context)
+	here  bool // it is about a process that informd starts
 }
 
 // clauses are all of them. The first is what the others build on.
 var clauses = []clause{
-	{"starts, describes itself and takes its config", (*trial).starts},
-	{"refuses a bad config", (*trial).refuses},
-	{"explains itself when started by hand", (*trial).explains},
-	{"serves gRPC's health service", (*trial).serving},
-	{"answers", (*trial).answers},
-	{"answers a repeat", (*trial).repeats},
-	{"answers in parallel", (*trial).parallel},
-	{"answers strange events", (*trial).strange},
-	{"answers large events", (*trial).large},
-	{"keeps integers", (*trial).integers},
-	{"goes on after a cancel", (*trial).cancel},
-	{"lets go of what is cancelled", (*trial).letsGo},
-	{"answers what it has when the stream ends", (*trial).streamEnd},
-	{"bears a second process of itself", (*trial).twice},
-	{"comes back after kill -9", (*trial).killed},
-	{"ignores SIGINT and SIGTERM before its drain", (*trial).signals},
-	{"ends when asked", (*trial).ends},
-	{"ends with its host", (*trial).endsWithHost},
+	{name: "starts, describes itself and takes its config", check: (*trial).starts},
+	{name: "refuses a bad config", check: (*trial).refuses},
+	{name: "explains itself when started by hand", check: (*trial).explains, here: true},
+	{name: "serves gRPC's health service", check: (*trial).serving},
+	{name: "answers", check: (*trial).answers},
+	{name: "answers a repeat", check: (*trial).repeats},
+	{name: "answers in parallel", check: (*trial).parallel},
+	{name: "answers strange events", check: (*trial).strange},
+	{name: "answers large events", check: (*trial).large},
+	{name: "keeps integers", check: (*trial).integers},
+	{name: "asks for actions that can be taken", check: (*trial).actions},
+	{name: "reads what the cache has", check: (*trial).reads, here: true},
+	{name: "answers when the cache cannot be read", check: (*trial).readsNothing, here: true},
+	{name: "goes on after a cancel", check: (*trial).cancel},
+	{name: "lets go of what is cancelled", check: (*trial).letsGo},
+	{name: "answers what it has when the stream ends", check: (*trial).streamEnd},
+	{name: "bears a second process of itself", check: (*trial).twice, here: true},
+	{name: "comes back after kill -9", check: (*trial).killed, here: true},
+	{name: "ignores SIGINT and SIGTERM before its drain", check: (*trial).signals, here: true},
+	{name: "ends when asked", check: (*trial).ends, here: true},
+	{name: "ends with its host", check: (*trial).endsWithHost, here: true},
 }
 
 // suite is what all clauses share.
 type suite struct {
 	Options
 	spec     host.Spec
+	cache    madeUp
+	wrong    error         // why nothing can be checked with these Options
 	patience time.Duration // for a process to end by itself; half as long again to start, be it at the second try
 	broken   bool          // it does not start
 }
@@ -93,18 +100,27 @@ func newSuite(o Options) *suite {
 		o.BadConfig = json.RawMessage(`{"handlertest-unknown-field": 1}`)
 	}
 	o.Timeout = cmp.Or(max(o.Timeout, 0), 10*time.Second)
-	return &suite{Options: o, patience: 20 * time.Second, spec: host.Spec{
-		Name: "handlertest", Path: o.Command[0], Args: o.Command[1:], Env: o.Env, Dir: o.Dir, Config: o.Config,
-		Concurrency: 16, Timeout: o.Timeout,
+	s := &suite{Options: o, patience: 20 * time.Second, spec: host.Spec{
+		Name: "handlertest", Env: o.Env, Dir: o.Dir, Config: o.Config, Concurrency: 16, Timeout: o.Timeout,
 	}}
+	if len(o.Command) > 0 {
+		s.spec.Path, s.spec.Args = o.Command[0], o.Command[1:]
+	}
+	s.cache, s.wrong = newMadeUp(o.Cache)
+	s.spec.Read = s.cache.names()
+	return s
 }
 
 // check checks one clause.
 func (s *suite) check(ctx context.Context, c clause) Result {
 	began := time.Now()
 	t := &trial{suite: s, result: Result{Clause: c.name}}
-	if s.broken {
+	switch {
+	case s.broken:
 		t.result.NotChecked = "it does not start"
+		return t.result
+	case c.here && s.Remote != nil:
+		t.result.NotChecked = "it is for whoever starts the handler"
 		return t.result
 	}
 	dir, err := os.MkdirTemp("", "ht") // short, as a socket's path must be
@@ -150,13 +166,34 @@ func (t *trial) fail(format string, args ...any) {
 }
 
 func (t *trial) options() host.Options {
-	return host.Options{RunDir: t.dir, Version: "handlertest", Logger: t.log}
+	o := host.Options{RunDir: t.dir, Version: "handlertest", Logger: t.log}
+	if t.cache != nil {
+		o.Cache = t.cache
+	}
+	return o
+}
+
+// runner keeps a handler running: a host.Host or a host.Remote.
+type runner interface {
+	handler.Handler
+	Run(context.Context) error
+	Ready(context.Context) error
+	Status() host.Status
+}
+
+func (t *trial) runner(config json.RawMessage, o host.Options) runner {
+	if t.Remote != nil {
+		return host.NewRemote(t.remote(config), o)
+	}
+	spec := t.spec
+	spec.Config = config
+	return host.New(spec, o)
 }
 
 // run runs the handler for as long as work takes. That it had to be started again is a problem, and so are answers that
 // nobody asked for.
-func (t *trial) run(ctx context.Context, work func(*host.Host)) {
-	t.supervise(ctx, t.options(), func(h *host.Host, _ context.CancelFunc) {
+func (t *trial) run(ctx context.Context, work func(runner)) {
+	t.supervise(ctx, t.options(), func(h runner, _ context.CancelFunc) {
 		work(h)
 		st := h.Status()
 		if st.Restarts > 0 {
@@ -169,8 +206,8 @@ func (t *trial) run(ctx context.Context, work func(*host.Host)) {
 }
 
 // supervise runs the handler until work returns, or for as long as it takes to end after stop.
-func (t *trial) supervise(ctx context.Context, o host.Options, work func(_ *host.Host, stop context.CancelFunc)) {
-	h := host.New(t.spec, o)
+func (t *trial) supervise(ctx context.Context, o host.Options, work func(_ runner, stop context.CancelFunc)) {
+	h := t.runner(t.Config, o)
 	running, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() { defer close(done); _ = h.Run(running) }()
@@ -180,7 +217,7 @@ func (t *trial) supervise(ctx context.Context, o host.Options, work func(_ *host
 	}
 }
 
-func (t *trial) ready(ctx context.Context, h *host.Host) bool {
+func (t *trial) ready(ctx context.Context, h runner) bool {
 	within, cancel := context.WithTimeout(ctx, 3*t.patience/2)
 	defer cancel()
 	err := h.Ready(within)
@@ -193,8 +230,13 @@ func (t *trial) ready(ctx context.Context, h *host.Host) bool {
 
 // starts also tells whether there is anything to check.
 func (t *trial) starts(ctx context.Context) {
-	d, err := host.Try(ctx, t.spec, t.options())
-	t.suite.broken = err != nil
+	if t.wrong != nil {
+		t.broken = true
+		t.fail("%v", t.wrong)
+		return
+	}
+	d, err := t.try(ctx, t.Config)
+	t.broken = err != nil
 	switch {
 	case err != nil:
 		t.fail("%s", reason(err))
@@ -207,9 +249,7 @@ func (t *trial) starts(ctx context.Context) {
 }
 
 func (t *trial) refuses(ctx context.Context) {
-	spec := t.spec
-	spec.Config = t.BadConfig
-	_, err := host.Try(ctx, spec, t.options())
+	_, err := t.try(ctx, t.BadConfig)
 	refused, ok := errors.AsType[*host.RefusedError](err)
 	switch {
 	case err == nil:
@@ -219,6 +259,16 @@ func (t *trial) refuses(ctx context.Context) {
 	case slices.ContainsFunc(refused.Problems, func(p host.Problem) bool { return strings.TrimSpace(p.Message) == "" }):
 		t.fail("it refuses the config %s without saying why", t.BadConfig)
 	}
+}
+
+// try starts a handler to see whether it takes a config. The error is a *host.RefusedError if it refuses it.
+func (t *trial) try(ctx context.Context, config json.RawMessage) (host.Description, error) {
+	if t.Remote != nil {
+		return t.tryRemote(ctx, config)
+	}
+	spec := t.spec
+	spec.Config = config
+	return host.Try(ctx, spec, t.options())
 }
 
 // reason is an error of host.Try without the suite's own name for the handler.

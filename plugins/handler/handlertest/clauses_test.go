@@ -2,6 +2,7 @@ package handlertest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
@@ -40,6 +42,11 @@ func TestClausesFail(t *testing.T) {
 		{"answers twice", "answers", "gave 1 answers to events that it had answered before"},
 		{"dies of an event without object", "answers strange events", "an event of no object ended it"},
 		{"takes 4 MiB", "answers large events", "an event of 8 MB"},
+		{"asks for what has no name", "asks for actions that can be taken", "an event updated: action 1: patch: it names no object"},
+		{"asks for too much", "asks for actions that can be taken", "the answer has 65 actions"},
+		{"asks for what nobody knows", "asks for actions that can be taken", "action 1 of the answer is of a kind that this informd does not know"},
+		{"reads what there is not", "reads what the cache has", "1 of its 1 calls to read the cache were refused"},
+		{"dies of an empty cache", "answers when the cache cannot be read", "an event while the cache cannot be read ended it"},
 		{"does not answer what is cancelled", "lets go of what is cancelled", "1 of 1 not answered"},
 		{"drops what it has", "answers what it has when the stream ends", "8 of 8 not answered"},
 		{"keeps the stream", "answers what it has when the stream ends", "does not close the stream"},
@@ -66,7 +73,7 @@ func TestClausesHold(t *testing.T) {
 	n := 0
 	for r := range handlertest.Check(t.Context(), rogueWith(t, "none")) {
 		n++
-		if !r.Holds() && (r.NotChecked == "" || r.Clause != "keeps integers") {
+		if told := []string{"keeps integers", "asks for actions that can be taken", "reads what the cache has", "answers when the cache cannot be read"}; r.Holds() == slices.Contains(told, r.Clause) || len(r.Problems) > 0 {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -78,7 +85,7 @@ func TestClausesHold(t *testing.T) {
 func rogueWith(t *testing.T, vice string) handlertest.Options {
 	return handlertest.Options{
 		Command: []string{os.Args[0]}, Dir: t.TempDir(),
-		Env: []string{"ROGUE=" + vice, "GORACE=atexit_sleep_ms=0"},
+		Env: []string{"ROGUE=" + vice, "GORACE=atexit_sleep_ms=0"}, Cache: madeUp,
 	}
 }
 
@@ -97,6 +104,18 @@ func TestNoHandler(t *testing.T) {
 	}
 	if len(more) == 0 || slices.ContainsFunc(more, func(r handlertest.Result) bool { return r.NotChecked != "it does not start" }) {
 		t.Errorf("got %v", more)
+	}
+}
+
+// A cache that cannot be is told once, too.
+func TestCacheOfNoObjects(t *testing.T) {
+	o := rogueWith(t, "none")
+	o.Cache = map[string]handlertest.Source{"pods": {Objects: []json.RawMessage{json.RawMessage(`{"metadata":{"namespace":"a"}}`)}}}
+	for r := range handlertest.Check(t.Context(), o) {
+		if want := []string{`the cache's source "pods", object 1: it has no metadata.name`}; !slices.Equal(r.Problems, want) {
+			t.Errorf("got %q, want %q", r.Problems, want)
+		}
+		return
 	}
 }
 
@@ -194,6 +213,24 @@ func (r *rogue) Configure(_ context.Context, req *handlerpb.ConfigureRequest) (*
 	return resp, nil
 }
 
+// unwise actions, by the vice.
+var unwise = map[string][]*handlerpb.Action{
+	"asks for what has no name":  {{Action: &handlerpb.Action_Patch{Patch: &handlerpb.Patch{Target: &handlerpb.Target{Resource: &handlerpb.Resource{Version: "v1", Resource: "pods"}}}}}},
+	"asks for too much":          make([]*handlerpb.Action, 65),
+	"asks for what nobody knows": make([]*handlerpb.Action, 1),
+}
+
+// read reads a source of the cache, and says whether it could.
+func read(source string) bool {
+	conn, err := grpc.NewClient(os.Getenv(handlerpb.EnvCacheSocket), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = handlerpb.NewCacheClient(conn).Get(context.Background(), &handlerpb.GetRequest{Source: source, Namespace: "a", Name: "web"})
+	return err == nil
+}
+
 // Deliver answers at once, but for a vice about what it has not answered yet.
 func (r *rogue) Deliver(stream handlerpb.Handler_DeliverServer) error {
 	var mu sync.Mutex
@@ -213,6 +250,15 @@ func (r *rogue) Deliver(stream handlerpb.Handler_DeliverServer) error {
 		for _, ev := range req.GetEvents() {
 			var err error
 			switch {
+			case strings.HasPrefix(r.vice, "asks for"):
+				err = stream.Send(&handlerpb.DeliverResponse{Answers: []*handlerpb.Answer{
+					{Seq: ev.GetSeq(), Result: &handlerpb.Answer_Done{Done: &handlerpb.Done{Actions: unwise[r.vice]}}},
+				}})
+			case r.vice == "reads what there is not", r.vice == "dies of an empty cache":
+				if !read(map[bool]string{true: "pods", false: "cats"}[r.vice == "dies of an empty cache"]) && r.vice == "dies of an empty cache" {
+					os.Exit(3)
+				}
+				err = send(ev.GetSeq())
 			case r.vice == "retries everything", r.vice == "refuses repeats" && ev.GetAttempt() > 1:
 				err = stream.Send(&handlerpb.DeliverResponse{Answers: []*handlerpb.Answer{
 					{Seq: ev.GetSeq(), Result: &handlerpb.Answer_Retry{Retry: &handlerpb.Retry{Reason: "not today"}}},

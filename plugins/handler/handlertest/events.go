@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/informd/informd/plugins/handler"
-	"github.com/informd/informd/plugins/host"
 )
 
 func configMap(n int) handler.Event {
@@ -27,19 +26,24 @@ func configMap(n int) handler.Event {
 }
 
 // handle has an event handled. An event that finds no process for too long is lost.
-func (t *trial) handle(ctx context.Context, h *host.Host, ev handler.Event) error {
-	limited, cancel := context.WithTimeout(ctx, t.Timeout+t.patience)
-	defer cancel()
-	_, err := h.Handle(limited, ev)
-	if limited.Err() != nil && ctx.Err() == nil {
-		st := h.Status()
-		return fmt.Errorf("%w: it is %s: %s", handler.ErrLost, st.State, st.Reason)
-	}
+func (t *trial) handle(ctx context.Context, h runner, ev handler.Event) error {
+	_, err := t.answer(ctx, h, ev)
 	return err
 }
 
+func (t *trial) answer(ctx context.Context, h runner, ev handler.Event) (handler.Answer, error) {
+	limited, cancel := context.WithTimeout(ctx, t.Timeout+t.patience)
+	defer cancel()
+	answer, err := h.Handle(limited, ev)
+	if limited.Err() != nil && ctx.Err() == nil {
+		st := h.Status()
+		err = fmt.Errorf("%w: it is %s: %s", handler.ErrLost, st.State, st.Reason)
+	}
+	return answer, err
+}
+
 // wantDone has an event handled, and wants it done.
-func (t *trial) wantDone(ctx context.Context, h *host.Host, what string, ev handler.Event) (done bool) {
+func (t *trial) wantDone(ctx context.Context, h runner, what string, ev handler.Event) (done bool) {
 	err := t.handle(ctx, h, ev)
 	if err != nil {
 		t.fail("%s: not done: %v", what, err)
@@ -48,7 +52,7 @@ func (t *trial) wantDone(ctx context.Context, h *host.Host, what string, ev hand
 }
 
 // wantAnswer has an event handled, and accepts any answer that the handler gave.
-func (t *trial) wantAnswer(ctx context.Context, h *host.Host, what string, ev handler.Event) {
+func (t *trial) wantAnswer(ctx context.Context, h runner, what string, ev handler.Event) {
 	err := t.handle(ctx, h, ev)
 	switch {
 	case errors.Is(err, handler.ErrLost):
@@ -61,11 +65,11 @@ func (t *trial) wantAnswer(ctx context.Context, h *host.Host, what string, ev ha
 }
 
 func (t *trial) answers(ctx context.Context) {
-	t.run(ctx, func(h *host.Host) { t.wantDone(ctx, h, "an event", t.Event(1)) })
+	t.run(ctx, func(h runner) { t.wantDone(ctx, h, "an event", t.Event(1)) })
 }
 
 func (t *trial) repeats(ctx context.Context) {
-	t.run(ctx, func(h *host.Host) {
+	t.run(ctx, func(h runner) {
 		for attempt := 1; attempt <= 3; attempt++ {
 			ev := t.Event(1)
 			ev.Attempt = attempt
@@ -75,7 +79,7 @@ func (t *trial) repeats(ctx context.Context) {
 }
 
 func (t *trial) parallel(ctx context.Context) {
-	t.run(ctx, func(h *host.Host) {
+	t.run(ctx, func(h runner) {
 		var wg sync.WaitGroup
 		for n := range 64 {
 			wg.Go(func() { t.wantDone(ctx, h, fmt.Sprintf("event %d of 64", n+1), t.Event(n)) })
@@ -94,7 +98,7 @@ func (t *trial) strange(ctx context.Context) {
 	object := func(text string) handler.Event {
 		return change(func(ev *handler.Event) { ev.Object, ev.Old, ev.Payload = json.RawMessage(text), nil, nil })
 	}
-	t.run(ctx, func(h *host.Host) {
+	t.run(ctx, func(h runner) {
 		for _, c := range []struct {
 			name string
 			ev   handler.Event
@@ -122,7 +126,7 @@ func (t *trial) strange(ctx context.Context) {
 func (t *trial) large(ctx context.Context) {
 	text := func(size int) json.RawMessage { return json.RawMessage(`{"data":"` + strings.Repeat("x", size) + `"}`) }
 	object, payload := text(1_500_000), text(8_000_000)
-	t.run(ctx, func(h *host.Host) {
+	t.run(ctx, func(h runner) {
 		for n := range 4 {
 			ev := t.Event(n)
 			ev.Object, ev.Old = object, object
@@ -146,7 +150,7 @@ func (t *trial) integers(ctx context.Context) {
 	} else {
 		ev.Object = json.RawMessage(`{"integer":9007199254740993}`)
 	}
-	t.run(ctx, func(h *host.Host) {
+	t.run(ctx, func(h runner) {
 		if t.wantDone(ctx, h, "an event", ev) {
 			if err := t.Integers(ev); err != nil {
 				t.fail("%v", err)
@@ -156,7 +160,7 @@ func (t *trial) integers(ctx context.Context) {
 }
 
 func (t *trial) cancel(ctx context.Context) {
-	t.run(ctx, func(h *host.Host) {
+	t.run(ctx, func(h runner) {
 		for n := range 100 {
 			ctx, cancel := context.WithCancel(ctx)
 			done := make(chan struct{})

@@ -14,8 +14,9 @@
 // It knows nothing of what the handler does with an event: what its work comes to is for the handler's own tests, with
 // which the suite shares the events that it sends.
 //
-// The files: check.go runs the clauses one after the other; events.go, life.go and wire.go hold them, those about
-// events, about processes, and about what goes over the wire; byhand.go starts a handler as another program could.
+// The files: check.go runs the clauses one after the other; events.go, reads.go, life.go and wire.go hold them, those about
+// events, about what a handler reads and asks for, about processes, and about what goes over the wire; cache.go makes up a cache
+// for it; byhand.go starts a handler as another program could, and remote.go connects to one that was started.
 package handlertest
 
 import (
@@ -24,12 +25,16 @@ import (
 	"time"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host"
 )
 
 // Options say what to test, and with what.
 type Options struct {
 	// Command is the executable and its arguments.
 	Command []string
+	// Remote, in the place of Command, is where the handler runs that somebody else has started (serve.Remote): its Host,
+	// Port and DNS, and the files and the name for TLS. What is about starting and ending a process is not checked then.
+	Remote *host.RemoteSpec
 	// Dir is its working directory; default: the test's.
 	Dir string
 	// Env is its environment, as KEY=VALUE. PATH, HOME and TMPDIR, unless they are in it, and what the protocol needs
@@ -46,6 +51,9 @@ type Options struct {
 	// Integers, if set, is called after ev, whose object or payload is {"integer":9007199254740993}, was done: it
 	// returns an error unless the number (2^53+1, which a float64 cannot hold) came through the handler unharmed.
 	Integers func(ev handler.Event) error
+	// Cache is what the handler reads of informd's cache, by the names of the sources: its manifest's access.read has all of
+	// them. None: it may read nothing.
+	Cache map[string]Source
 	// Timeout is for one event. Default 10 s.
 	Timeout time.Duration
 }
@@ -53,7 +61,7 @@ type Options struct {
 // Run runs the suite, each clause as a subtest of t.
 func Run(t *testing.T, o Options) {
 	t.Helper()
-	if len(o.Command) == 0 {
+	if len(o.Command) == 0 && o.Remote == nil {
 		t.Fatal("handlertest: no Command")
 	}
 	s := newSuite(o)

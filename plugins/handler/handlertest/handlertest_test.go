@@ -31,8 +31,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// writer writes the last object that it was given to the file that its config names.
-type writer struct{ file string }
+// writer writes the last object that it was given to the file that its config names. Its answer has an Event on the object,
+// which tells what the cache has of its kind.
+type writer struct {
+	file  string
+	cache handler.Cache
+}
+
+func (w *writer) UseCache(c handler.Cache) { w.cache = c }
 
 func (w *writer) Configure(_ context.Context, config json.RawMessage) error {
 	var fields map[string]string
@@ -45,8 +51,88 @@ func (w *writer) Configure(_ context.Context, config json.RawMessage) error {
 	return nil
 }
 
-func (w *writer) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
-	return handler.Answer{}, os.WriteFile(w.file, ev.Object, 0o600)
+func (w *writer) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	if err := os.WriteFile(w.file, ev.Object, 0o600); err != nil {
+		return handler.Answer{}, err
+	}
+	if err := w.look(ctx); err != nil {
+		return handler.Answer{}, err
+	}
+	return handler.Answer{Actions: []handler.Action{{
+		Verb: handler.ActionEvent, Resource: ev.Resource, Namespace: ev.Namespace, Name: ev.Name, Reason: "Written", Message: "It is.",
+	}}}, nil
+}
+
+// look reads all there is in each way.
+func (w *writer) look(ctx context.Context) error {
+	want := func(what string, got, want any, err error) error {
+		if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
+			err = handler.Reject(fmt.Errorf("%s: got %v, want %v", what, got, want))
+		}
+		return err
+	}
+	one, found, err := w.cache.Get(ctx, "pods", "a", "web")
+	if err := want("Get", string(one), pods[1], err); err != nil || !found {
+		return err
+	}
+	both, err := w.cache.GetMany(ctx, "pods", "b/db", "a/none", "a/web")
+	if err := want("GetMany", texts(both), []string{pods[0], "", pods[1]}, err); err != nil {
+		return err
+	}
+	var listed []json.RawMessage
+	for o, err := range w.cache.List(ctx, "pods", handler.ListOptions{Selector: "tier in (web)"}) {
+		if err != nil {
+			return err
+		}
+		listed = append(listed, o)
+	}
+	if err := want("List", texts(listed), pods[1:2], nil); err != nil {
+		return err
+	}
+	on, err := w.cache.ByIndex(ctx, "pods", "byNode", "north")
+	if err := want("ByIndex", texts(on), []string{pods[1], pods[0]}, err); err != nil {
+		return err
+	}
+	keys, err := w.cache.IndexKeys(ctx, "pods", "byNode", "south")
+	if err := want("IndexKeys", keys, []string{"b/db"}, err); err != nil {
+		return err
+	}
+	values, err := w.cache.IndexValues(ctx, "pods", "byNode")
+	if err := want("IndexValues", values, []string{"north", "south"}, err); err != nil {
+		return err
+	}
+	nodes := 0
+	for _, err := range w.cache.List(ctx, "nodes", handler.ListOptions{}) {
+		if err != nil {
+			return err
+		}
+		nodes++
+	}
+	return want("List", nodes, 1, nil)
+}
+
+func texts(all []json.RawMessage) (out []string) {
+	for _, o := range all {
+		out = append(out, string(o))
+	}
+	return out
+}
+
+var pods = []string{
+	`{"metadata":{"namespace":"b","name":"db"},"nodes":["south","north","north"]}`,
+	`{"metadata":{"namespace":"a","name":"web","labels":{"tier":"web"}},"nodes":["north"]}`,
+}
+
+var madeUp = map[string]handlertest.Source{
+	"pods": {
+		Objects: []json.RawMessage{json.RawMessage(pods[0]), json.RawMessage(pods[1])},
+		Indexes: map[string]func(json.RawMessage) []string{"byNode": func(o json.RawMessage) []string {
+			var pod struct{ Nodes []string }
+			_ = json.Unmarshal(o, &pod) // then it is on none
+			return pod.Nodes
+		}},
+	},
+	"nodes": {Objects: []json.RawMessage{json.RawMessage(`{"metadata":{"name":"north"}}`)}},
 }
 
 func TestSuite(t *testing.T) {
@@ -59,6 +145,7 @@ func TestSuite(t *testing.T) {
 		Command: []string{os.Args[0]},
 		Env:     []string{"HANDLER=1", "GORACE=atexit_sleep_ms=0 halt_on_error=1"},
 		Config:  config,
+		Cache:   madeUp,
 		Integers: func(ev handler.Event) error {
 			got, err := os.ReadFile(file)
 			if err == nil && string(got) != string(ev.Object) {

@@ -12,8 +12,8 @@ import (
 
 // twice: when informd takes up a new binary or config, the old process and the new run side by side for a moment.
 func (t *trial) twice(ctx context.Context) {
-	t.run(ctx, func(one *host.Host) {
-		t.run(ctx, func(other *host.Host) {
+	t.run(ctx, func(one runner) {
+		t.run(ctx, func(other runner) {
 			t.wantDone(ctx, one, "an event, to the first process", t.Event(1))
 			t.wantDone(ctx, other, "an event, to the second process", t.Event(2))
 		})
@@ -25,7 +25,7 @@ func (t *trial) twice(ctx context.Context) {
 func (t *trial) killed(ctx context.Context) {
 	o := t.options()
 	o.BackoffMin = time.Millisecond
-	t.supervise(ctx, o, func(h *host.Host, _ context.CancelFunc) {
+	t.supervise(ctx, o, func(h runner, _ context.CancelFunc) {
 		var wg sync.WaitGroup
 		for n := range 16 {
 			wg.Go(func() { _ = t.handle(ctx, h, t.Event(n)) }) // lost, or answered just before
@@ -71,7 +71,7 @@ func (t *trial) ends(ctx context.Context) {
 	o.StopTimeout = 3 * t.patience // SIGTERM comes after half of it, SIGKILL after all
 	limit := o.StopTimeout - t.patience/2
 	began := time.Time{}
-	t.supervise(ctx, o, func(h *host.Host, stop context.CancelFunc) {
+	t.supervise(ctx, o, func(h runner, stop context.CancelFunc) {
 		t.wantDone(ctx, h, "an event", t.Event(1))
 		began = time.Now()
 		stop()

@@ -22,7 +22,9 @@ import (
 func (t *trial) serving(ctx context.Context) {
 	t.byHand(ctx, func(ctx context.Context, p *process) {
 		resp, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "plugin"})
+		code := status.Code(err)
 		switch {
+		case t.Remote != nil && (code == codes.Unimplemented || code == codes.NotFound): // it is taken as serving
 		case err != nil:
 			t.fail(`grpc.health.v1.Health/Check of the service "plugin" fails: %v`, err)
 		case resp.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
