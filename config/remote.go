@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"strconv"
@@ -62,30 +63,36 @@ func (r *reader) tlsFile(n *yaml.Node, what string) string {
 	return r.path(path)
 }
 
-const addressForm = "spec.address must be dns:///HOST:PORT, as dns:///oncall.shop.svc:8443, or dns://SERVER:PORT/HOST:PORT to ask another DNS server, not %s"
-
-// address reads a target in gRPC's notation, of its scheme dns.
-func (r *reader) address(n *yaml.Node) (out Remote) {
+// address reads where a remote handler is.
+func (r *reader) address(n *yaml.Node) Remote {
 	text := r.str(n, "spec.address")
 	if text == "" {
 		return Remote{}
 	}
+	out, err := ParseAddress(text)
+	if err != nil {
+		r.mistake(n, "spec.address %s", err)
+	}
+	return out
+}
+
+// ParseAddress reads a target in gRPC's notation, of its scheme dns, into Host, Port and DNS. The error goes on from the
+// target's name, and has at most some of its text.
+func ParseAddress(text string) (Remote, error) {
 	rest, ok := strings.CutPrefix(text, "dns://")
 	server, target, found := strings.Cut(rest, "/")
 	host, port, good := hostPort(target)
 	if !ok || !found || !good {
-		r.mistake(n, addressForm, quote(text))
-		return Remote{}
+		return Remote{}, fmt.Errorf("must be dns:///HOST:PORT, as dns:///oncall.shop.svc:8443, or dns://SERVER:PORT/HOST:PORT to ask another DNS server, not %s", quote(text))
 	}
 	if server != "" {
 		address, err := netip.ParseAddrPort(server)
 		if err != nil || address.Port() == 0 {
-			r.mistake(n, "the DNS server in spec.address must be an IP address and a port, as 10.0.0.10:53, not %s", quote(server))
-			return Remote{}
+			return Remote{}, fmt.Errorf("must name the DNS server by an IP address and a port, as 10.0.0.10:53, not %s", quote(server))
 		}
 		server = address.String()
 	}
-	return Remote{Host: host, Port: port, DNS: server}
+	return Remote{Host: host, Port: port, DNS: server}, nil
 }
 
 func hostPort(s string) (host string, port uint16, ok bool) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,9 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
-	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
 )
 
@@ -20,17 +17,31 @@ func newConformanceCommand() *cobra.Command {
 	var flags conformanceFlags
 	cmd := &cobra.Command{
 		Use:   "check [flags] BINARY [ARG…]",
-		Short: "Check an executable against the contract for handlers, clause by clause",
+		Short: "Check a handler against the contract for handlers, clause by clause",
 		Long: `Check an executable, in whatever language it is written, against the contract for handlers. It is started many times,
 as informd run starts handlers, though not confined; it is sent events of objects that do not exist, interrupted, killed.
 Of each clause of the contract a line says whether it holds, and where it does not, why, with the end of the handler's log.
 
 Give it a config with which events may do their work: a file or a server for tests. Flags that follow BINARY are its own.
+A handler that reads the cache finds in it what --cache says; a file of sources by their names:
+
+  pods:
+    indexes: {byNode: object.spec.nodeName}
+    objects:
+    - {metadata: {namespace: shop, name: web-0}, spec: {nodeName: node-1}}
+
+What actions it asks for is looked at, and done by nobody.
+
+In the place of BINARY, --address names a remote handler that runs already, one for tests: of that it is not checked how it
+starts and ends.
 
 Exit code 0: every clause holds that can be told from outside. 1: some do not. 2: the command line is wrong.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("name the executable of a handler, and its arguments after it")
+			switch {
+			case len(args) == 0 && flags.remote.address == "":
+				return errors.New("name the executable of a handler, and its arguments after it; or the --address of a remote one")
+			case len(args) > 0 && flags.remote.address != "":
+				return errors.New("name either an executable or the --address of a remote handler")
 			}
 			return nil
 		},
@@ -68,6 +79,12 @@ Exit code 0: every clause holds that can be told from outside. 1: some do not. 2
 	cmd.Flags().StringVar(&flags.badConfig, "bad-config", "", "`FILE` with one that it must refuse; default: an unknown field")
 	cmd.Flags().StringVar(&flags.event, "event", "", "`FILE` with an event that it handles, as the log builtin writes them; default: an updated ConfigMap")
 	cmd.Flags().StringArrayVar(&flags.env, "env", nil, "`NAME` of a variable to pass on, or NAME=VALUE; repeatable; default: PATH and HOME only")
+	cmd.Flags().StringVar(&flags.cache, "cache", "", "`FILE` with what it finds when it reads the cache; default: it may read nothing")
+	cmd.Flags().StringVar(&flags.remote.address, "address", "", "check the remote handler at `ADDRESS`, as dns:///oncall.shop.svc:8443, with the files for TLS:")
+	cmd.Flags().StringVar(&flags.remote.ca, "tls-ca", "", "`FILE` with the authorities of its certificate")
+	cmd.Flags().StringVar(&flags.remote.cert, "tls-cert", "", "`FILE` with the certificate that it is shown")
+	cmd.Flags().StringVar(&flags.remote.key, "tls-key", "", "`FILE` with its key")
+	cmd.Flags().StringVar(&flags.remote.serverName, "tls-server-name", "", "`NAME` that its certificate must be for; default: the address's")
 	cmd.Flags().DurationVar(&flags.timeout, "timeout", 10*time.Second, "time limit of an event, a `DURATION`")
 	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "show what it logs for clauses that hold, too")
 	return cmd
@@ -75,15 +92,19 @@ Exit code 0: every clause holds that can be told from outside. 1: some do not. 2
 
 // conformanceFlags are those of handler check.
 type conformanceFlags struct {
-	config, badConfig, event string
-	env                      []string
-	timeout                  time.Duration
-	verbose                  bool
+	config, badConfig, event, cache string
+	env                             []string
+	timeout                         time.Duration
+	verbose                         bool
+	remote                          remoteFlags
 }
 
 func (f *conformanceFlags) options(command []string) (o handlertest.Options, err error) {
+	if o.Remote, err = f.remote.spec(); err != nil {
+		return o, err
+	}
 	o.Command = command
-	if strings.ContainsRune(command[0], filepath.Separator) { // else it is looked up in PATH
+	if o.Remote == nil && strings.ContainsRune(command[0], filepath.Separator) { // else it is looked up in PATH
 		if o.Command[0], err = filepath.Abs(command[0]); err != nil {
 			return o, err
 		}
@@ -111,48 +132,13 @@ func (f *conformanceFlags) options(command []string) (o handlertest.Options, err
 	if o.BadConfig, err = readConfig("--bad-config", f.badConfig); err != nil {
 		return o, err
 	}
+	if o.Cache, err = readCache(f.cache); err != nil {
+		return o, fmt.Errorf("--cache: %w", err)
+	}
 	if f.event != "" {
 		o.Event, err = eventsLike(f.event)
 	}
 	return o, err
-}
-
-// readConfig reads a config of a handler as JSON, if there is a file of it.
-func readConfig(flag, path string) (json.RawMessage, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(path)
-	if err == nil {
-		text, err = yaml.YAMLToJSON(text)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	return text, nil
-}
-
-// eventsLike makes events of other objects out of the one in a file.
-func eventsLike(path string) (func(n int) handler.Event, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("--event: %w", err)
-	}
-	var one handler.Event
-	if err := json.Unmarshal(text, &one); err != nil {
-		return nil, fmt.Errorf("--event: %s: %w: want a single event, as the log builtin writes them, a line each", path, err)
-	}
-	if one.Event == "" || one.Name == "" {
-		return nil, fmt.Errorf("--event: %s: no event: it needs event and name at least", path)
-	}
-	return func(n int) handler.Event {
-		ev := one
-		ev.Attempt = 1
-		ev.ID = fmt.Sprintf("%s-%d", one.ID, n)
-		ev.Name = fmt.Sprintf("%s-%d", one.Name, n)
-		ev.UID = fmt.Sprintf("%s-%d", one.UID, n)
-		return ev
-	}, nil
 }
 
 // describeResult says what became of a clause, with the log where it does not hold.

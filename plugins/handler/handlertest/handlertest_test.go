@@ -21,6 +21,13 @@ func TestMain(m *testing.M) {
 		serve.Main(&writer{})
 		return
 	}
+	if address := os.Getenv("REMOTE"); address != "" {
+		if err := serveRemote(address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if vice := os.Getenv("ROGUE"); vice != "" {
 		if err := serveRogue(vice); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -54,6 +61,9 @@ func (w *writer) Configure(_ context.Context, config json.RawMessage) error {
 func (w *writer) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 	if err := os.WriteFile(w.file, ev.Object, 0o600); err != nil {
 		return handler.Answer{}, err
+	}
+	if w.cache == nil {
+		return handler.Answer{}, nil
 	}
 	if err := w.look(ctx); err != nil {
 		return handler.Answer{}, err

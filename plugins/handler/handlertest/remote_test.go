@@ -1,0 +1,128 @@
+package handlertest_test
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/internal/testca"
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/handlertest"
+	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/serve"
+)
+
+// serveRemote is a handler that runs elsewhere: a writer that reads no cache.
+func serveRemote(address string) error {
+	return serve.Remote(&forgetful{}, serve.RemoteOptions{
+		Address: address, CertFile: os.Getenv("CERT"), KeyFile: os.Getenv("KEY"), ClientCAFile: os.Getenv("CA"),
+	})
+}
+
+type forgetful struct{ writer }
+
+func (f *forgetful) UseCache(handler.Cache) { f.cache = nil }
+
+// remote runs a handler at an address of its own.
+func remote(t *testing.T) *host.RemoteSpec {
+	t.Helper()
+	dir := t.TempDir()
+	ca := testca.New(t, dir, "ca")
+	cert, key := ca.Issue(t, "handler", "handler.test", "127.0.0.1")
+	spec := &host.RemoteSpec{Host: "127.0.0.1", CA: ca.File}
+	spec.Cert, spec.Key = ca.Issue(t, "informd")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	_ = listener.Close()
+	_, port, _ := net.SplitHostPort(address)
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Port = uint16(number)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "REMOTE="+address, "CERT="+cert, "KEY="+key, "CA="+ca.File, "GORACE=atexit_sleep_ms=0 halt_on_error=1")
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if conn, err := net.Dial("tcp", address); err == nil {
+			_ = conn.Close()
+			return spec
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A remote handler is checked where it runs, as far as it is about more than starting and ending a process.
+func TestRemoteSuite(t *testing.T) {
+	spec := remote(t)
+	config, err := json.Marshal(map[string]string{"file": filepath.Join(t.TempDir(), "out")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := handlertest.Options{Remote: spec, Config: config, Timeout: 5 * time.Second}
+	var held, elsewhere []string
+	for r := range handlertest.Check(t.Context(), o) {
+		switch {
+		case r.Holds():
+			held = append(held, r.Clause)
+		case len(r.Problems) > 0:
+			t.Errorf("%+v", r)
+		case r.NotChecked == "it is for whoever starts the handler":
+			elsewhere = append(elsewhere, r.Clause)
+		}
+	}
+	want := []string{
+		"starts, describes itself and takes its config", "refuses a bad config", "serves gRPC's health service", "answers", "answers a repeat",
+		"answers in parallel", "answers strange events", "answers large events", "goes on after a cancel", "lets go of what is cancelled",
+		"answers what it has when the stream ends",
+	}
+	if !slices.Equal(held, want) || !slices.Contains(elsewhere, "comes back after kill -9") {
+		t.Errorf("these hold: %q\nthese are for others: %q", held, elsewhere)
+	}
+
+	for what, c := range map[string]struct {
+		change func(*host.RemoteSpec)
+		want   string
+	}{
+		"another's name":      {func(s *host.RemoteSpec) { s.ServerName = "other.test" }, "its certificate is another's"},
+		"another's authority": {func(s *host.RemoteSpec) { s.CA = testca.New(t, t.TempDir(), "other").File }, "not signed by an authority in tls.ca"},
+		"nobody there":        {func(s *host.RemoteSpec) { s.Port = 1 }, "connection refused"},
+		"not let in":          {func(s *host.RemoteSpec) { s.Cert, s.Key = testca.New(t, t.TempDir(), "other").Issue(t, "informd") }, "tls.cert is not accepted"},
+	} {
+		other := *spec
+		c.change(&other)
+		o.Remote = &other
+		for r := range handlertest.Check(t.Context(), o) {
+			if len(r.Problems) != 1 || !strings.Contains(r.Problems[0], c.want) {
+				t.Errorf("%s: %+v", what, r)
+			}
+			break
+		}
+	}
+}
+
+// What is wrong with its config is told as the handler says it.
+func TestRemoteRefuses(t *testing.T) {
+	spec := remote(t)
+	for r := range handlertest.Check(t.Context(), handlertest.Options{Remote: spec}) {
+		if len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "it refuses its config: unexpected end of JSON input") {
+			t.Errorf("%+v", r)
+		}
+		break
+	}
+}
