@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/informd/informd/plugins/handler"
@@ -14,11 +15,38 @@ type call struct {
 	answered func(handler.Answer, error)
 	unwatch  func() bool // ends the watch over the caller's context
 
-	seq      uint64    // since it was sent
-	deadline time.Time // likewise
-	in       *fifo     // the list that the call is in; nil once it has an outcome
+	seq      uint64      // since it was sent
+	deadline time.Time   // likewise
+	at       *deliveries // of a pool: who has it; nil: it waits for one. Guarded by the pool
+	in       *fifo       // the list that the call is in; nil once it has an outcome
 	prev     *call
 	next     *call
+}
+
+func newCall(ev *handler.Event, answered func(handler.Answer, error)) *call {
+	return &call{event: ev, size: sizeOfEvent(ev), answered: answered}
+}
+
+// sizeOfEvent is how many bytes of JSON an event has.
+func sizeOfEvent(ev *handler.Event) int64 {
+	size := len(ev.Object) + len(ev.Old) + len(ev.Payload)
+	for _, objects := range ev.Attached {
+		for _, o := range objects {
+			size += len(o)
+		}
+	}
+	return int64(size)
+}
+
+// fit tells why c cannot be delivered; nil: it can.
+func (c *call) fit(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if c.size > maxEventBytes {
+		return handler.Reject(fmt.Errorf("the event has %d bytes, more than the %d that can be delivered", c.size, int64(maxEventBytes)))
+	}
+	return nil
 }
 
 func (c *call) object() object {
@@ -52,6 +80,7 @@ func (c *call) watch(ctx context.Context, giveUp func(*call, error)) {
 type fifo struct {
 	head, tail *call
 	n          int
+	bytes      int64 // of their events
 }
 
 func (f *fifo) push(c *call) {
@@ -63,6 +92,7 @@ func (f *fifo) push(c *call) {
 	}
 	f.tail = c
 	f.n++
+	f.bytes += c.size
 }
 
 func (f *fifo) remove(c *call) {
@@ -78,4 +108,5 @@ func (f *fifo) remove(c *call) {
 	}
 	c.in, c.prev, c.next = nil, nil, nil
 	f.n--
+	f.bytes -= c.size
 }

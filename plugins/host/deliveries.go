@@ -18,7 +18,7 @@ import (
 type deliveries struct {
 	limit time.Duration // of every event
 	owed  *debts
-	pool  *pool         // of which this is one; nil: what waits, waits for the next process
+	pool  *pool         // of which this is one, and which fills waiting; nil: what waits, waits for the next process
 	wake  chan struct{} // tells the sender that there may be something to take; one token is enough
 
 	mu       sync.Mutex
@@ -32,7 +32,8 @@ type deliveries struct {
 	late     map[uint64]late  // given up on, not answered yet; see overdue
 	cancels  []uint64         // of late, those that the process has not been told of
 	seq      uint64           // of the last event sent on this stream
-	bytes    int64            // of what is in sent
+	failed   bool             // the last process failed, and none has answered an event since
+	wedged   bool             // the process leaves a health check without an answer
 	counts   Counts
 }
 
@@ -116,35 +117,18 @@ func newDeliveries(limit time.Duration, owed *debts) *deliveries {
 
 // submit has one event delivered, and answered called with the answer or with a reason why there will be none.
 func (d *deliveries) submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
-	c := &call{event: ev, size: sizeOfEvent(ev), answered: answered}
+	c := newCall(ev, answered)
 	if err := d.enter(ctx, c); err != nil {
 		answered(handler.Answer{}, err)
 	}
 }
 
-// sizeOfEvent is how many bytes of JSON an event has.
-func sizeOfEvent(ev *handler.Event) int64 {
-	size := len(ev.Object) + len(ev.Old) + len(ev.Payload)
-	for _, objects := range ev.Attached {
-		for _, o := range objects {
-			size += len(o)
-		}
-	}
-	return int64(size)
-}
-
 func (d *deliveries) enter(ctx context.Context, c *call) error {
-	if err := ctx.Err(); err != nil {
+	if err := c.fit(ctx); err != nil {
 		return err
-	}
-	if c.size > maxEventBytes {
-		return handler.Reject(fmt.Errorf("the event has %d bytes, more than the %d that can be delivered", c.size, int64(maxEventBytes)))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.pool != nil && (!d.attached || d.held != nil) {
-		return errElsewhere
-	}
 	if d.stopped != nil {
 		return d.stopped
 	}
@@ -159,24 +143,31 @@ func (d *deliveries) enter(ctx context.Context, c *call) error {
 
 // giveUp ends a call that the caller does not want any more.
 func (d *deliveries) giveUp(c *call, why error) {
+	if d.withdraw(c) {
+		tell([]outcome{{call: c, err: why}})
+	}
+}
+
+// withdraw takes c back. It returns false if its outcome came at the same moment.
+func (d *deliveries) withdraw(c *call) bool {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch c.in {
 	case &d.waiting:
 		d.waiting.remove(c)
 	case &d.sent:
 		d.abandon(c)
 	default:
-		c = nil // its outcome came at the same moment
+		return false
 	}
-	d.mu.Unlock()
 	d.kick()
-	tell([]outcome{{call: c, err: why}})
+	return true
 }
 
 // attach begins a stream to a new process.
 func (d *deliveries) attach(w window) {
 	d.mu.Lock()
-	d.attached, d.window, d.seq, d.held = true, w, 0, nil
+	d.attached, d.window, d.seq, d.held, d.wedged = true, w, 0, nil, false
 	d.mu.Unlock()
 	d.kick()
 	d.pool.join(d)
@@ -184,7 +175,6 @@ func (d *deliveries) attach(w window) {
 
 // hold sends nothing more to the process. The channel is closed once all that it was sent has an outcome.
 func (d *deliveries) hold() <-chan struct{} {
-	d.pool.leave(d)
 	d.mu.Lock()
 	if d.held == nil {
 		d.held = make(chan struct{})
@@ -193,18 +183,9 @@ func (d *deliveries) hold() <-chan struct{} {
 		}
 	}
 	held := d.held
-	elsewhere := d.sendAway()
 	d.mu.Unlock()
-	tell(elsewhere)
+	d.pool.leave(d)
 	return held
-}
-
-// sendAway ends what waits, for another one of the pool. d.mu is held.
-func (d *deliveries) sendAway() (ended []outcome) {
-	if d.pool == nil {
-		return nil
-	}
-	return d.drop(errElsewhere)
 }
 
 // drop ends what waits. d.mu is held.
@@ -233,6 +214,7 @@ var errEndedWith = errors.New("the process was ended with an earlier attempt, pa
 func (d *deliveries) fail(err error) {
 	var ended []outcome
 	d.mu.Lock()
+	d.failed = true
 	stuck := make(map[object]bool, len(d.late))
 	for _, l := range d.late {
 		stuck[l.object] = true
@@ -260,7 +242,7 @@ func (d *deliveries) fail(err error) {
 // detach ends the stream. Callers whose event was sent and not answered get err; their sequence numbers are returned.
 // What was not sent waits for the next process.
 func (d *deliveries) detach(err error) (seqs []uint64) {
-	d.pool.leave(d)
+	d.pool.gone(d)
 	var ended []outcome
 	d.mu.Lock()
 	for c := d.sent.head; c != nil; c = d.sent.head {
@@ -271,7 +253,6 @@ func (d *deliveries) detach(err error) (seqs []uint64) {
 	}
 	d.attached, d.cancels = false, nil
 	clear(d.late)
-	ended = append(ended, d.sendAway()...)
 	d.mu.Unlock()
 	tell(ended)
 	return seqs
@@ -298,7 +279,7 @@ func (d *deliveries) take(now time.Time) *batch {
 	deadline := now.Add(d.limit)
 	size := int64(0)
 	for c := d.waiting.head; c != nil && d.held == nil; c = d.waiting.head {
-		if d.sent.n >= d.window.events || d.sent.n > 0 && d.bytes+c.size > d.window.bytes {
+		if d.sent.n >= d.window.events || d.sent.n > 0 && d.sent.bytes+c.size > d.window.bytes {
 			break
 		}
 		if n := len(b.calls); n == handlerpb.MaxBatchEvents || n > 0 && size+c.size > handlerpb.MaxBatchBytes {
@@ -309,7 +290,6 @@ func (d *deliveries) take(now time.Time) *batch {
 		c.seq, c.deadline = d.seq, deadline
 		d.sent.push(c)
 		d.bySeq[d.seq] = c
-		d.bytes += c.size
 		size += c.size
 		b.calls = append(b.calls, c)
 	}
@@ -331,6 +311,7 @@ func (d *deliveries) complete(answers []outcome) (stray int) {
 		a := &answers[i]
 		if c := d.bySeq[a.seq]; c != nil {
 			d.counts.Answered++
+			d.failed = false
 			d.release(c)
 			a.call = c
 		} else if _, ok := d.late[a.seq]; ok || !d.attached { // when the stream is ending, all that was with the process was given up on
@@ -346,6 +327,7 @@ func (d *deliveries) complete(answers []outcome) (stray int) {
 	if more {
 		d.kick()
 	}
+	d.pool.fill()
 	tell(answers)
 	return stray
 }
@@ -366,6 +348,7 @@ func (d *deliveries) expire(now time.Time) (next time.Time) {
 	}
 	d.mu.Unlock()
 	d.kick()
+	d.pool.fill()
 	tell(ended)
 	return next
 }
@@ -399,17 +382,9 @@ func (d *deliveries) abandon(c *call) {
 func (d *deliveries) release(c *call) {
 	d.sent.remove(c)
 	delete(d.bySeq, c.seq)
-	d.bytes -= c.size
 	if d.held != nil && d.sent.n == 0 {
 		close(d.held)
 	}
-}
-
-// room is how much of the window is taken by what is sent or waits.
-func (d *deliveries) room() (taken, events int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.sent.n + d.waiting.n, d.window.events
 }
 
 func (d *deliveries) kick() {

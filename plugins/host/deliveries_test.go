@@ -172,8 +172,8 @@ func TestGiveUp(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 		}
-		if waiting, inFlight, _ := d.stats(); waiting != 0 || inFlight != 0 || len(d.bySeq) != 0 || d.bytes != 0 {
-			t.Errorf("left: %d, %d, %d, %d", waiting, inFlight, len(d.bySeq), d.bytes)
+		if waiting, inFlight, _ := d.stats(); waiting != 0 || inFlight != 0 || len(d.bySeq) != 0 || d.sent.bytes != 0 {
+			t.Errorf("left: %d, %d, %d, %d", waiting, inFlight, len(d.bySeq), d.sent.bytes)
 		}
 		if diff := cmp.Diff([]uint64{1}, d.take(time.Now()).cancels); diff != "" {
 			t.Error(diff)

@@ -26,6 +26,6 @@
 // handshake.go and connect.go (its first words, go-plugin, and its end),
 // session.go (one process from launch to end), call.go, deliveries.go, encode.go and stream.go (events and answers),
 // supervise.go, failures.go and reload.go (one process after the other), host.go (what the daemon sees of it).
-// For remote handlers: remotespec.go (where they are), connection.go (one connection from its begin to its end), pool.go (who
-// of several gets an event), remote.go (all endpoints of one name).
+// For remote handlers: remotespec.go (where they are), connection.go (one connection from its begin to its end), pool.go and member.go
+// (who of several gets an event), remote.go (all endpoints of one name).
 package host

@@ -2,7 +2,7 @@ package host
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,27 +10,27 @@ import (
 )
 
 // pool shares events out between the endpoints of one handler. Each has deliveries of its own, which join while they take
-// events. What one of them has not sent when it leaves goes to the others; what comes while there is none waits for the
-// first to join.
+// events. What none of them has room for waits in the pool for whichever has room first: no event waits for one
+// endpoint while another could take it. What an endpoint has not sent when it leaves
+// comes back.
+//
+// An endpoint that gave reason to doubt gets less, see limit, as long as there is one that did not.
 type pool struct {
 	limit time.Duration // of every event
 	owed  debts
 	left  chan struct{} // tells that one has left; one token is enough
 
-	mu     sync.Mutex
-	open   []*deliveries // those that take events
-	turn   int           // who is looked at first, so that equals take turns
-	parked *deliveries   // has no process ever; replaced when the first joins
-	ready  chan struct{} // closed while there are some
+	mu      sync.Mutex    // is locked before that of any deliveries
+	open    []*deliveries // those that take events
+	leaving []*deliveries // those that take none any more, and have some
+	turn    int           // who is looked at first, so that equals take turns
+	queue   fifo          // what waits; as many as callers submit
+	stopped error         // set by stop: nothing is delivered any more
+	ready   chan struct{} // closed while there are some that take events
 }
 
-// errElsewhere sends an event on to another one of the pool. No caller sees it.
-var errElsewhere = errors.New("another endpoint has to take it")
-
 func newPool(limit time.Duration) *pool {
-	p := &pool{limit: limit, left: make(chan struct{}, 1), ready: make(chan struct{})}
-	p.parked = newDeliveries(limit, &p.owed)
-	return p
+	return &pool{limit: limit, left: make(chan struct{}, 1), ready: make(chan struct{})}
 }
 
 // member makes deliveries that belong to the pool.
@@ -42,78 +42,177 @@ func (p *pool) member() *deliveries {
 
 // submit has one event delivered by one of the pool; see [Host.Submit].
 func (p *pool) submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
-	p.pick().submit(ctx, ev, func(a handler.Answer, err error) {
-		if errors.Is(err, errElsewhere) {
-			p.submit(ctx, ev, answered)
-			return
-		}
-		answered(a, err)
-	})
+	c := newCall(ev, answered)
+	p.mu.Lock()
+	err := p.enter(ctx, c)
+	p.mu.Unlock()
+	if err != nil {
+		answered(handler.Answer{}, err)
+	}
 }
 
-// pick returns the one with the least of its window taken, or where events wait.
-func (p *pool) pick() *deliveries {
+// enter is called with p.mu held, as are those below that do not lock it.
+func (p *pool) enter(ctx context.Context, c *call) error {
+	if err := c.fit(ctx); err != nil {
+		return err
+	}
+	if p.stopped != nil {
+		return p.stopped
+	}
+	if p.owed.settle(c.object()) {
+		return lost(errEndedWith)
+	}
+	c.watch(ctx, p.giveUp)
+	if d := p.keeper(c.object()); d != nil {
+		p.hand(c, d)
+		return nil
+	}
+	p.queue.push(c)
+	p.share()
+	return nil
+}
+
+// keeper is who was given up on with an event of o, and may still be busy with it: it says so, or waits for its end, where
+// another one could not know.
+func (p *pool) keeper(o object) *deliveries {
+	i := slices.IndexFunc(p.open, func(d *deliveries) bool { return d.keeps(o) })
+	if i < 0 {
+		return nil
+	}
+	return p.open[i]
+}
+
+func (p *pool) hand(c *call, d *deliveries) {
+	c.at = d
+	d.push(c)
+}
+
+// share hands out what waits, as far as there is room.
+func (p *pool) share() {
+	for c := p.queue.head; c != nil; c = p.queue.head {
+		d := p.pick(c)
+		if d == nil {
+			return
+		}
+		p.queue.remove(c)
+		p.hand(c, d)
+	}
+}
+
+// fill is called when there may be room. The nil pool is that of who has none.
+func (p *pool) fill() {
+	if p == nil {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	best, bestTaken, bestEvents := p.parked, 0, 0
+	p.share()
+}
+
+// trust tells whether there is a member to trust.
+func (p *pool) trust() bool {
+	return slices.ContainsFunc(p.open, func(d *deliveries) bool { return d.standing(0).trusted() })
+}
+
+// pick returns the one with the least of its window taken that has room for c; nil if none has.
+func (p *pool) pick(c *call) (best *deliveries) {
+	trust := p.trust()
+	var least standing
 	p.turn++
 	for i := range p.open {
 		d := p.open[(p.turn+i)%len(p.open)]
-		taken, events := d.room()
-		if i == 0 || taken*bestEvents < bestTaken*events {
-			best, bestTaken, bestEvents = d, taken, events
+		s := d.standing(c.size)
+		if !s.fits || s.has >= s.limit(trust) || trust && !s.trusted() && c.event.Attempt > 1 {
+			continue
+		}
+		if best == nil || (s.has+s.late)*least.events < (least.has+least.late)*s.events {
+			best, least = d, s
 		}
 	}
 	return best
 }
 
-// join is called once d takes events. The nil pool is that of who has none.
+// giveUp ends a call that the caller does not want any more.
+func (p *pool) giveUp(c *call, why error) {
+	p.mu.Lock()
+	ok := c.at != nil && c.at.withdraw(c)
+	if c.at == nil && c.in != nil {
+		p.queue.remove(c)
+		ok = true
+	}
+	p.share()
+	p.mu.Unlock()
+	if ok {
+		tell([]outcome{{call: c, err: why}})
+	}
+}
+
+// join is called once d takes events, unless it is held by then.
 func (p *pool) join(d *deliveries) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
+	defer p.mu.Unlock()
+	if d.isHeld() {
+		return
+	}
 	p.open = append(p.open, d)
-	var parked *deliveries
 	if len(p.open) == 1 {
 		close(p.ready)
-		parked, p.parked = p.parked, newDeliveries(p.limit, &p.owed)
 	}
-	p.mu.Unlock()
-	if parked != nil {
-		parked.stop(errElsewhere)
-	}
+	p.share()
 }
 
-// leave is called before d takes no more events, perhaps more than once.
+// leave is called when d takes no more events, perhaps more than once. What it has not sent comes back.
 func (p *pool) leave(d *deliveries) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, other := range p.open {
-		if other != d {
-			continue
-		}
-		p.open = append(p.open[:i:i], p.open[i+1:]...)
-		if len(p.open) == 0 {
-			p.ready = make(chan struct{})
-		}
-		select {
-		case p.left <- struct{}{}:
-		default:
-		}
+	i := slices.Index(p.open, d)
+	if i < 0 {
 		return
 	}
+	p.open = slices.Delete(p.open, i, i+1)
+	p.leaving = append(p.leaving, d)
+	if len(p.open) == 0 {
+		p.ready = make(chan struct{})
+	}
+	select {
+	case p.left <- struct{}{}:
+	default:
+	}
+	for _, c := range d.empty() {
+		c.at = nil
+		p.queue.push(c)
+	}
+	p.share()
+}
+
+// gone is called before what d was sent is lost.
+func (p *pool) gone(d *deliveries) {
+	if p == nil {
+		return
+	}
+	p.leave(d)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.leaving = slices.DeleteFunc(p.leaving, func(other *deliveries) bool { return other == d })
 }
 
 // stop ends everything; all of them have left.
 func (p *pool) stop(err error) {
+	var ended []outcome
 	p.mu.Lock()
-	parked := p.parked
+	p.stopped = err
+	for c := p.queue.head; c != nil; c = p.queue.head {
+		p.queue.remove(c)
+		ended = append(ended, outcome{call: c, err: err})
+	}
 	p.mu.Unlock()
-	parked.stop(err)
+	tell(ended)
 }
 
 // wait waits until there is one that takes events.
@@ -129,22 +228,25 @@ func (p *pool) wait(ctx context.Context) error {
 	}
 }
 
-// room is how many events all of them take at once.
+// room is how many events there may be at once: what the endpoints take, and what is still with those that take no more, so
+// that it keeps nobody else from work. 0: there is no endpoint.
 func (p *pool) room() (all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	trust := p.trust()
 	for _, d := range p.open {
-		_, events := d.room()
-		all += events
+		s := d.standing(0)
+		all += max(s.has, s.limit(trust))
+	}
+	for _, d := range p.leaving {
+		all += d.standing(0).has
 	}
 	return all
 }
 
-// waiting is how many events wait for one that takes events.
+// waiting is how many events wait for one that has room.
 func (p *pool) waiting() int {
 	p.mu.Lock()
-	parked := p.parked
-	p.mu.Unlock()
-	n, _, _ := parked.stats()
-	return n
+	defer p.mu.Unlock()
+	return p.queue.n
 }

@@ -34,7 +34,7 @@ func TestPool(t *testing.T) {
 		t.Errorf("%d wait, want 2", n)
 	}
 	small := joined(p, 2) // gets what waited
-	if taken, _ := small.room(); taken != 2 || p.waiting() != 0 {
+	if taken := has(small); taken != 2 || p.waiting() != 0 {
 		t.Errorf("the first to join has %d, %d wait", taken, p.waiting())
 	}
 	large := joined(p, 6)
@@ -52,8 +52,8 @@ func TestPool(t *testing.T) {
 		t.Fatalf("%d events were taken", len(b.calls))
 	}
 	held := small.hold()
-	if a, b := has(small), has(large); a != 1 || b != 7 {
-		t.Errorf("they have %d and %d, want 1 and 7", a, b)
+	if a, b := has(small), has(large); a != 1 || b != 6 || p.waiting() != 1 {
+		t.Errorf("they have %d and %d, want 1 and 6; %d wait, want 1", a, b, p.waiting())
 	}
 	select {
 	case <-held:
@@ -88,8 +88,7 @@ func TestPool(t *testing.T) {
 }
 
 func has(d *deliveries) int {
-	n, _ := d.room()
-	return n
+	return d.standing(0).has
 }
 
 // An object with whose late event one endpoint went away is told of it wherever it goes next.

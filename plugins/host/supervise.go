@@ -163,6 +163,7 @@ func (h *Host) health(problem string) {
 
 // wedged notes that the process gives no answers, or that it does again.
 func (h *Host) wedged(reason string) {
+	h.deliveries.doubt(reason != "")
 	was := Running
 	h.set(func(s *Status) {
 		was = s.State

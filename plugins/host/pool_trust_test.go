@@ -1,0 +1,220 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// one submits an event of that name and size, and returns how it ends.
+func one(t *testing.T, p *pool, name string, attempt, size int) *error {
+	t.Helper()
+	end := errors.New("not yet")
+	p.submit(t.Context(), &handler.Event{Rule: "r", Name: name, Attempt: attempt, Object: make([]byte, size)}, func(_ handler.Answer, err error) { end = err })
+	return &end
+}
+
+// sends has d send what it has, and returns the names.
+func sends(d *deliveries) (names []string) {
+	for b := d.take(time.Now()); b != nil; b = d.take(time.Now()) {
+		for _, c := range b.calls {
+			names = append(names, c.event.Name)
+		}
+	}
+	return names
+}
+
+// What is still with an endpoint that is going away does not keep the others from their work.
+func TestPoolLimitWhileOneLeaves(t *testing.T) {
+	p := newPool(time.Minute)
+	a, b := joined(p, 4), joined(p, 4)
+	for i := range 8 {
+		one(t, p, fmt.Sprint(i), 1, 1)
+	}
+	sends(a)
+	sends(b)
+	b.hold()
+	if got := p.room(); got != 8 {
+		t.Errorf("room for %d, want the four of one, and the four that are with the other", got)
+	}
+	b.complete([]outcome{{seq: 1}, {seq: 2}})
+	if got := p.room(); got != 6 {
+		t.Errorf("room for %d, want 6", got)
+	}
+	b.complete([]outcome{{seq: 3}, {seq: 4}})
+	b.detach(lost(errLeaving))
+	if got := p.room(); got != 4 {
+		t.Errorf("room for %d, want 4", got)
+	}
+}
+
+// An event that one endpoint has no room for is sent by whichever has it first.
+func TestPoolDoesNotWaitForOne(t *testing.T) {
+	p := newPool(time.Minute)
+	a, b := joined(p, 8), joined(p, 8)
+	for i := range 4 { // each takes a window
+		one(t, p, fmt.Sprint("large-", i), 1, 1<<20)
+	}
+	if x, y := sends(a), sends(b); len(x) != 1 || len(y) != 1 {
+		t.Fatalf("%v and %v were sent", x, y)
+	}
+	b.complete([]outcome{{seq: 1}})
+	if got := sends(b); len(got) != 1 {
+		t.Errorf("%v was sent by who has room, want one", got)
+	}
+	b.complete([]outcome{{seq: 2}})
+	if got := sends(b); len(got) != 1 {
+		t.Errorf("%v was sent by who has room: the last one waits for the other", got)
+	}
+	if n := p.waiting(); n != 0 {
+		t.Errorf("%d wait", n)
+	}
+}
+
+// What waits goes on when somebody comes, or when what takes the room is given up.
+func TestPoolGoesOn(t *testing.T) {
+	p := newPool(time.Second)
+	a := joined(p, 1)
+	for i := range 3 {
+		one(t, p, fmt.Sprint(i), 1, 1)
+	}
+	if got := sends(a); !slices.Equal(got, []string{"0"}) {
+		t.Fatalf("%v was sent", got)
+	}
+	b := joined(p, 1)
+	if got := sends(b); !slices.Equal(got, []string{"1"}) {
+		t.Errorf("the one that came sent %v", got)
+	}
+	a.expire(time.Now().Add(2 * time.Second))
+	if got := sends(a); !slices.Equal(got, []string{"2"}) {
+		t.Errorf("after the time limit %v was sent", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	p.submit(ctx, &handler.Event{Rule: "r", Name: "unwanted"}, func(_ handler.Answer, err error) { gone <- err })
+	later := one(t, p, "later", 1, 1)
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("who gave up was told %v", err)
+	}
+	b.complete([]outcome{{seq: 1}})
+	if got := sends(b); !slices.Equal(got, []string{"later"}) {
+		t.Errorf("%v was sent", got)
+	}
+	b.complete([]outcome{{seq: 2}})
+	if *later != nil {
+		t.Error(*later)
+	}
+}
+
+// An endpoint that still has an event of an object, past its time limit, is the only one that may have the next: it knows
+// when it has let go of it.
+func TestPoolKeepsLateObjectsWhereTheyAre(t *testing.T) {
+	p := newPool(time.Millisecond)
+	a := joined(p, 4)
+	one(t, p, "x", 1, 1)
+	sends(a)
+	b := joined(p, 4)
+	a.expire(time.Now().Add(time.Second))
+	for range 3 {
+		one(t, p, "x", 2, 1)
+	}
+	if got := sends(b); len(got) > 0 {
+		t.Errorf("%v was sent where nobody knows of the one before", got)
+	}
+	if got := sends(a); len(got) != 3 {
+		t.Errorf("%v was sent, want all", got)
+	}
+	a.complete([]outcome{{seq: 1}, {seq: 2}, {seq: 3}, {seq: 4}})
+	one(t, p, "x", 3, 1)
+	one(t, p, "x", 3, 1)
+	if got := sends(b); len(got) == 0 {
+		t.Error("it stays where it was, although that is over")
+	}
+}
+
+// An endpoint that failed gets one event at a time, and none that was sent before, until it has answered one, if there are
+// others that did not fail.
+func TestPoolDoubtsWhoFailed(t *testing.T) {
+	p := newPool(time.Minute)
+	a, b := joined(p, 4), joined(p, 4)
+	for i := range 8 {
+		one(t, p, fmt.Sprint(i), 1, 1)
+	}
+	sends(a)
+	sends(b)
+	a.complete([]outcome{{seq: 1}, {seq: 2}, {seq: 3}})
+	b.fail(lost(errors.New("gone")))
+	b.attach(window{events: 4, bytes: 1 << 20})
+	if got := p.room(); got != 5 {
+		t.Errorf("room for %d, want 4 and 1", got)
+	}
+	for i := range 4 {
+		one(t, p, fmt.Sprint("again-", i), 2, 1)
+	}
+	if x, y := sends(a), sends(b); len(x) != 3 || len(y) > 0 || p.waiting() != 1 {
+		t.Errorf("%v and %v were sent, want three by the one that did not fail; %d wait", x, y, p.waiting())
+	}
+	a.complete([]outcome{{seq: 4}, {seq: 5}, {seq: 6}, {seq: 7}})
+	sends(a)
+	for i := range 4 {
+		one(t, p, fmt.Sprint("new-", i), 1, 1)
+	}
+	if got := sends(b); len(got) != 1 {
+		t.Errorf("%v was sent by the one that failed, want one", got)
+	}
+	b.complete([]outcome{{seq: 1}})
+	if got := p.room(); got != 8 {
+		t.Errorf("room for %d once it has answered, want 8", got)
+	}
+
+	a.fail(lost(errors.New("gone")))
+	b.fail(lost(errors.New("gone")))
+	b.attach(window{events: 4, bytes: 1 << 20})
+	if got := p.room(); got != 4 {
+		t.Errorf("room for %d, want all of the only one there is", got)
+	}
+}
+
+// One that is wedged gets nothing new, if there are others; what it has left unanswered counts.
+func TestPoolSparesTheWedged(t *testing.T) {
+	p := newPool(time.Millisecond)
+	a, b := joined(p, 4), joined(p, 4)
+	one(t, p, "0", 1, 1)
+	one(t, p, "1", 1, 1)
+	sends(a)
+	sends(b)
+	b.complete([]outcome{{seq: 1}})
+	a.expire(time.Now().Add(time.Second))
+	one(t, p, "2", 1, 1)
+	if got := sends(b); len(got) != 1 {
+		t.Errorf("%v was sent by the one that answers", got)
+	}
+	b.complete([]outcome{{seq: 2}})
+	a.doubt(true)
+	if got := p.room(); got != 4 {
+		t.Errorf("room for %d, want that of the other", got)
+	}
+	for i := range 4 {
+		one(t, p, fmt.Sprint("new-", i), 1, 1)
+	}
+	if x, y := sends(a), sends(b); len(x) > 0 || len(y) != 4 {
+		t.Errorf("%v and %v were sent", x, y)
+	}
+	one(t, p, "waits", 1, 1)
+	a.doubt(false)
+	if got := sends(a); len(got) != 1 {
+		t.Errorf("%v was sent once it answers again", got)
+	}
+	a.doubt(true)
+	b.detach(lost(errLeaving))
+	one(t, p, "whoever", 1, 1)
+	if got := sends(a); len(got) != 1 {
+		t.Errorf("%v was sent by the only one", got)
+	}
+}
