@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	rules     = "../examples/rules"
-	manifests = "../examples/manifests"
+	rules       = "../examples/rules"
+	automations = "../examples/actions"
+	manifests   = "../examples/manifests"
 )
 
 func runExample(t *testing.T, file string, args ...string) *daemon {
@@ -34,9 +35,14 @@ func readManifest(t *testing.T, file string) string {
 }
 
 func TestExamplesAreValid(t *testing.T) {
-	code, stdout, stderr := informd(t, "check", "-f", rules)
-	if code != 0 {
-		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	files, err := filepath.Glob(filepath.Join(automations, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append(files, automations, rules) {
+		if code, stdout, stderr := informd(t, "check", "-f", path); code != 0 {
+			t.Errorf("%s: exit code %d\n%s%s", path, code, stdout, stderr)
+		}
 	}
 }
 
