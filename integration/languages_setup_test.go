@@ -49,7 +49,7 @@ func installPython(t *testing.T, dir string) ([]string, string) {
 		}
 		compile = []string{protoc}
 	}
-	mustRun(t, dir, compile[0], append(compile[1:], "-I.", "--python_out=.", "handler.proto")...)
+	mustRun(t, dir, compile[0], append(compile[1:], "-I.", "--python_out=.", "handler.proto", "cache.proto")...)
 	return []string{python, filepath.Join(dir, "diary.py")}, ""
 }
 
@@ -144,8 +144,10 @@ func within(t *testing.T, what string, met func() bool) {
 type diaryEntry struct {
 	ID      string
 	Attempt int
+	Event   string
 	Name    string
 	Data    json.RawMessage
+	Related []string
 }
 
 func (e diaryEntry) version(t *testing.T) string {

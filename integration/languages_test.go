@@ -22,15 +22,19 @@ import (
 // The examples in other languages keep the contract, and what large numbers there are.
 func TestOtherLanguagesConform(t *testing.T) {
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
-		config := writeFile(t, "config.yaml", "file: "+filepath.Join(dir, "diary"))
+		config := writeFile(t, "config.yaml", "{related: pods.byNode, tell: true, file: "+filepath.Join(dir, "diary")+"}")
+		cache := writeFile(t, "cache.yaml", `pods: {indexes: {byNode: object.node}, objects: [{metadata: {name: web-0}, node: web-1}, {metadata: {name: db-0}, node: web-1}]}`)
 		event := writeFile(t, "event.json", `{"id":"numbers","rule":"r","event":"updated","resource":{"version":"v1","resource":"pods"},`+
 			`"namespace":"shop","name":"web","uid":"u","resourceVersion":"1",`+
 			`"payload":{"largest":9223372036854775807,"odd":9007199254740993,"small":-3,"half":0.5,"text":"\"9007199254740993\" ü"}}`)
-		cmd := exec.Command(binary, append([]string{"handler", "check", "--config", config, "--event", event}, command...)...)
+		cmd := exec.Command(binary, append([]string{"handler", "check", "--config", config, "--cache", cache, "--event", event}, command...)...)
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if unchecked := strings.Count(string(out), "not checked: "); unchecked != 1 || !strings.Contains(string(out), "-     keeps integers\n") {
+			t.Errorf("%d clauses were not checked, want that about integers only", unchecked)
 		}
 		for i, entry := range readDiary(t, dir) {
 			if entry.ID != "numbers-1" {
@@ -42,6 +46,9 @@ func TestOtherLanguagesConform(t *testing.T) {
 			var data struct{ Text string }
 			if err := json.Unmarshal(entry.Data, &data); err != nil || data.Text != `"9007199254740993" ü` {
 				t.Errorf("line %d: got %s, %v", i, entry.Data, err)
+			}
+			if want := []string{"db-0", "web-0"}; !slices.Equal(entry.Related, want) {
+				t.Errorf("line %d: related are %q, want %q", i, entry.Related, want)
 			}
 			return
 		}
@@ -70,6 +77,32 @@ func TestOtherLanguagesAnswer(t *testing.T) {
 		within(t, "an error in the log", func() bool {
 			return strings.Contains(log.String(), "level=ERROR") && strings.Contains(log.String(), `msg="handle failed"`)
 		})
+	})
+}
+
+// What is wrong with their config they say all at once, and with its place.
+func TestOtherLanguagesRefuse(t *testing.T) {
+	inEachLanguage(t, func(t *testing.T, _ string, command []string) {
+		for config, want := range map[string]string{
+			`{"file":3,"tell":"yes","fiel":"x"}`:   "fiel: unknown; known are file, related, tell / file: want a str / tell: want a bool",
+			`{}`:                                   "file: required",
+			`{"related":"pods"}`:                   "related: want SOURCE.INDEX / file: required",
+			`{"file":"/x","related":"pods.byNode"}`: "related: want SOURCE.INDEX, and a manifest whose access.read has the source",
+			`{"file":"/no/such/folder/diary"}`:     "file: ",
+			`[]`:                                   "want fields",
+		} {
+			_, err := host.Try(t.Context(), host.Spec{Name: "diary", Path: command[0], Args: command[1:], Config: json.RawMessage(config)}, host.Options{RunDir: shortDir(t)})
+			refused, ok := errors.AsType[*host.RefusedError](err)
+			if !ok {
+				t.Errorf("%s: got %v", config, err)
+				continue
+			}
+			for _, part := range strings.Split(want, " / ") {
+				if !strings.Contains(refused.Error(), part) {
+					t.Errorf("%s: %v does not say %q", config, refused, part)
+				}
+			}
+		}
 	})
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env node
-// diary, an informd handler in Node.js: it appends a line of JSON for each change to the file that its config names.
+// diary, an informd handler in Node.js: it appends a line of JSON for each change to the file that its config names. As far
+// as the config asks for it, the line has what informd's cache has of related objects, and an Event tells of it in the cluster.
 //
-// It needs @grpc/grpc-js and @grpc/proto-loader, and beside it informd's handler.proto; README.md says how. Yours begins
-// at configure, handle, health and drain. What is below speaks the protocol, and need not change.
+// It needs @grpc/grpc-js and @grpc/proto-loader, and beside it informd's handler.proto and cache.proto; README.md says
+// how. Yours begins at configure, handle, health and drain. What is below speaks the protocol, and need not change.
 'use strict'
 
 const { randomUUID } = require('node:crypto')
@@ -13,14 +14,21 @@ const protoLoader = require('@grpc/proto-loader')
 
 const description = { name: 'diary', version: '1.0', concurrency: 8 }
 let file
+let source, index // of related
+let tell = false
 
 // configure throws, or returns what is wrong with the config, as {path, message}.
 async function configure(config) {
-  const problems = Object.keys(config).filter((key) => key !== 'file')
-    .map((key) => ({ path: [key], message: 'unknown; only file is known' }))
-  if (typeof config.file !== 'string' || config.file === '') {
-    return [...problems, { path: ['file'], message: 'required: the path that lines are appended to' }]
+  const known = { file: 'string', related: 'string', tell: 'boolean' }
+  const problems = Object.keys(config).filter((key) => typeof config[key] !== known[key])
+    .map((key) => ({ path: [key], message: known[key] ? `want a ${known[key]}` : `unknown; known are ${Object.keys(known).join(', ')}` }))
+  if (problems.length > 0) return problems
+  if (config.related) [source, index] = config.related.split('.')
+  if (config.related && !(index && cache)) {
+    problems.push({ path: ['related'], message: 'want SOURCE.INDEX, and a manifest whose access.read has the source' })
   }
+  tell = config.tell === true
+  if (!config.file) return [...problems, { path: ['file'], message: 'required: the path that lines are appended to' }]
   if (problems.length === 0) {
     await fs.open(config.file, 'a', 0o600).then((opened) => { file = opened },
       (e) => problems.push({ path: ['file'], message: e.message }))
@@ -38,18 +46,23 @@ async function handle(event, signal) {
     throw Object.assign(new Error(`a kind of change that this version does not know: ${kind}`), { reject: true })
   }
   const bytes = event.payload.length > 0 ? event.payload : event.object
-  const line = stringify({
+  const line = {
     id: event.id, attempt: event.attempt, event: event.event, namespace: event.namespace, name: event.name,
     data: bytes.length > 0 ? parse(bytes.toString()) : null,
-  })
+  }
+  if (index) { // of nodes, for instance, the pods on them
+    line.related = (await byIndex(source, index, event.name, signal)).map((object) => object.metadata.name)
+  }
   try {
     signal.throwIfAborted()
-    await file.appendFile(line + '\n')
+    await file.appendFile(stringify(line) + '\n')
   } catch (e) { // the disk is full, perhaps
     throw Object.assign(e, { after: 10 })
   }
   log('debug', 'written', { namespace: event.namespace, name: event.name })
-  return []
+  if (!tell || event.event === 'synced') return []
+  const { resource, namespace, name, uid } = event
+  return [{ event: { target: { resource, namespace, name, uid }, reason: 'Noted', message: 'It was written to the diary.' } }]
 }
 
 // health tells what is wrong, for the operator, or nothing. It is asked every ten seconds.
@@ -60,6 +73,24 @@ async function health() {
 // drain lets go of what is held back: no event follows.
 async function drain() {
   await file.sync()
+}
+
+let cache // the client of informd's cache, if the manifest has access.read
+
+// byIndex reads the objects that an index of a source has under a value. cache.proto has more calls, of the same form.
+async function byIndex(source, index, value, signal) {
+  const pages = cache.byIndex({ source, index, value }, { deadline: Date.now() + 5000 })
+  const stop = () => pages.cancel()
+  signal.addEventListener('abort', stop)
+  try {
+    const objects = []
+    for await (const page of pages) objects.push(...page.objects.map((o) => parse(o.toString())))
+    return objects
+  } catch (e) { // the source is not there yet, perhaps, or access.read does not name it
+    throw Object.assign(new Error(`read the cache: ${e.details}`), { after: 0 })
+  } finally {
+    signal.removeEventListener('abort', stop)
+  }
 }
 
 // parse and stringify keep integers of 64 bits, which JSON.parse would round: beyond 2^53 they are BigInts, in the
@@ -147,10 +178,15 @@ function main() {
     console.error('diary is a handler: informd starts it, for a Handler manifest with its path under spec.command')
     process.exit(1)
   }
-  const proto = grpc.loadPackageDefinition(protoLoader.loadSync(path.join(__dirname, 'handler.proto'),
-    { longs: String, defaults: true })) // a seq has 64 bits, too
-  const server = new grpc.Server({ 'grpc.max_receive_message_length': 64 << 20 })
-  server.addService(proto.informd.handler.v1.Handler.service, {
+  const { Handler, Cache } = grpc.loadPackageDefinition(protoLoader.loadSync(
+    ['handler.proto', 'cache.proto'].map((name) => path.join(__dirname, name)),
+    { longs: String, defaults: true })).informd.handler.v1 // a seq has 64 bits, too
+  const large = { 'grpc.max_receive_message_length': 64 << 20 } // an object may be larger than the 4 MiB that are the default
+  if (process.env.INFORMD_CACHE_SOCKET) {
+    cache = new Cache(process.env.INFORMD_CACHE_SOCKET, grpc.credentials.createInsecure(), large)
+  }
+  const server = new grpc.Server(large)
+  server.addService(Handler.service, {
     describe: unary(() => description),
     configure: unary(async ({ config }) => {
       const fields = config.length > 0 ? parse(config.toString()) : {}

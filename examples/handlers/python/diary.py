@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""diary, an informd handler in Python: it appends a line of JSON for each change to the file that its config names.
+"""diary, an informd handler in Python: it appends a line of JSON for each change to the file that its config names. As far
+as the config asks for it, the line has what informd's cache has of related objects, and an Event tells of it in the cluster.
 
-It needs grpcio and protobuf, and beside it handler_pb2.py, made of informd's handler.proto; README.md says how. Yours
-begins at Diary: configure, handle, health and drain. What is below speaks the protocol, and need not change.
+It needs grpcio and protobuf, and beside it handler_pb2.py and cache_pb2.py, made of informd's handler.proto and
+cache.proto; README.md says how. Yours begins at Diary: configure, handle, health and drain. What is below speaks the
+protocol, and need not change.
 """
 
 import json
@@ -16,6 +18,7 @@ from queue import SimpleQueue
 
 import grpc
 
+import cache_pb2
 import handler_pb2 as pb
 
 
@@ -35,17 +38,26 @@ class Diary:
     name, version, concurrency = "diary", "1.0", 8
 
     def __init__(self):
-        self.file = None
+        self.cache = Cache(os.environ.get("INFORMD_CACHE_SOCKET"))
+        self.file, self.source, self.index, self.tell = None, "", "", False
 
     def configure(self, config):
         """Returns what is wrong with the config, as (path, message)."""
-        problems = [([key], "unknown; only file is known") for key in config if key != "file"]
-        path = config.get("file")
-        if not isinstance(path, str) or not path:
+        known = {"file": str, "related": str, "tell": bool}
+        problems = [([key], f"unknown; known are {', '.join(known)}") for key in config if key not in known]
+        problems += [([key], f"want a {kind.__name__}") for key, kind in known.items()
+                     if not isinstance(config.get(key, kind()), kind)]
+        if problems:
+            return problems
+        self.source, _, self.index = config.get("related", "").partition(".")
+        self.tell = config.get("tell", False)
+        if self.source and not (self.index and self.cache.channel):
+            problems.append((["related"], "want SOURCE.INDEX, and a manifest whose access.read has the source"))
+        if not config.get("file"):
             return problems + [(["file"], "required: the path that lines are appended to")]
         try:
             if not problems:
-                self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                self.file = os.open(config["file"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         except OSError as e:
             problems.append((["file"], str(e)))
         return problems
@@ -57,12 +69,18 @@ class Diary:
             raise Reject(f"a kind of change that this version does not know: {event.event[:40]}")
         line = {"id": event.id, "attempt": event.attempt, "event": event.event, "namespace": event.namespace,
                 "name": event.name, "data": json.loads(event.payload or event.object or b"null")}
+        if self.index:  # of nodes, for instance, the pods on them
+            related = self.cache.by_index(self.source, self.index, event.name)
+            line["related"] = [o["metadata"]["name"] for o in related]
         try:
             os.write(self.file, json.dumps(line).encode() + b"\n")
         except OSError as e:  # the disk is full, perhaps
             raise Retry(str(e), after=10) from e
         log("debug", "written", namespace=event.namespace, name=event.name)
-        return []
+        if not self.tell or event.event == "synced":
+            return []
+        about = pb.Target(resource=event.resource, namespace=event.namespace, name=event.name, uid=event.uid)
+        return [pb.Action(event=pb.EmitEvent(target=about, reason="Noted", message="It was written to the diary."))]
 
     def health(self):
         """Returns what is wrong, for the operator, or nothing. It is asked every ten seconds."""
@@ -71,6 +89,26 @@ class Diary:
     def drain(self):
         """Lets go of what is held back: no event follows."""
         os.fsync(self.file)
+
+
+LARGE = [("grpc.max_receive_message_length", 64 << 20)]  # an object may be larger than the 4 MiB that are the default
+
+
+class Cache:
+    """Reads informd's cache, as far as the manifest's access.read goes. cache.proto has more calls, of the same form."""
+
+    def __init__(self, address):
+        self.channel = grpc.insecure_channel(address, LARGE) if address else None
+
+    def by_index(self, source, index, value):
+        """Returns the objects that an index of a source has under a value."""
+        call = self.channel.unary_stream("/informd.handler.v1.Cache/ByIndex",
+                                         cache_pb2.ByIndexRequest.SerializeToString, cache_pb2.ObjectPage.FromString)
+        try:
+            pages = call(cache_pb2.ByIndexRequest(source=source, index=index, value=value), timeout=5)
+            return [json.loads(o) for page in pages for o in page.objects]
+        except grpc.RpcError as e:  # the source is not there yet, perhaps, or access.read does not name it
+            raise Retry(f"read the cache: {e.details()}") from e
 
 
 LEVELS = ["debug", "info", "warn", "error"]
@@ -181,8 +219,7 @@ class Server:
         }.items()]
 
     def run(self):
-        server = grpc.server(futures.ThreadPoolExecutor(4), handlers=self.services(),
-                             options=[("grpc.max_receive_message_length", 64 << 20)])
+        server = grpc.server(futures.ThreadPoolExecutor(4), handlers=self.services(), options=LARGE)
         socket = os.path.join(os.environ["PLUGIN_UNIX_SOCKET_DIR"], "handler")
         server.add_insecure_port("unix:" + socket)
         server.start()
