@@ -84,12 +84,12 @@ func TestOtherLanguagesAnswer(t *testing.T) {
 func TestOtherLanguagesRefuse(t *testing.T) {
 	inEachLanguage(t, func(t *testing.T, _ string, command []string) {
 		for config, want := range map[string]string{
-			`{"file":3,"tell":"yes","fiel":"x"}`:   "fiel: unknown; known are file, related, tell / file: want a str / tell: want a bool",
-			`{}`:                                   "file: required",
-			`{"related":"pods"}`:                   "related: want SOURCE.INDEX / file: required",
+			`{"file":3,"tell":"yes","fiel":"x"}`:    "fiel: unknown; known are file, related, tell / file: want a str / tell: want a bool",
+			`{}`:                                    "file: required",
+			`{"related":"pods"}`:                    "related: want SOURCE.INDEX / file: required",
 			`{"file":"/x","related":"pods.byNode"}`: "related: want SOURCE.INDEX, and a manifest whose access.read has the source",
-			`{"file":"/no/such/folder/diary"}`:     "file: ",
-			`[]`:                                   "want fields",
+			`{"file":"/no/such/folder/diary"}`:      "file: ",
+			`[]`:                                    "want fields",
 		} {
 			_, err := host.Try(t.Context(), host.Spec{Name: "diary", Path: command[0], Args: command[1:], Config: json.RawMessage(config)}, host.Options{RunDir: shortDir(t)})
 			refused, ok := errors.AsType[*host.RefusedError](err)
