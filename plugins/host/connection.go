@@ -90,10 +90,23 @@ func (c *connection) connect(limit time.Duration) (handlerpb.HandlerClient, erro
 			printable(status.Convert(err).Message(), handlerpb.MaxReasonBytes))
 	}
 	c.watching.Go(func() {
-		c.conn.WaitForStateChange(context.Background(), connectivity.Ready) // it is closed in the end
+		awaitLeaving(c.conn) // it is closed in the end
 		close(c.left)
 	})
 	return handlerpb.NewHandlerClient(c.conn), nil
+}
+
+// awaitLeaving returns once no more calls are taken on a connection on which one was. gRPC lets calls through a moment before
+// it says that the connection is ready.
+func awaitLeaving(conn interface {
+	GetState() connectivity.State
+	WaitForStateChange(context.Context, connectivity.State) bool
+},
+) {
+	for conn.GetState() == connectivity.Connecting {
+		conn.WaitForStateChange(context.Background(), connectivity.Connecting)
+	}
+	conn.WaitForStateChange(context.Background(), connectivity.Ready)
 }
 
 // errReused keeps a session from going on with another process behind the same address.

@@ -469,3 +469,25 @@ func TestRemoteShared(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// While an endpoint is going away, with an event that takes its time, there is nothing to say of its health.
+func TestRemoteEndpointEndsSlowly(t *testing.T) {
+	f := newFarm(t)
+	f.spec.Timeout = 2 * time.Second
+	first := f.process(1)
+	f.resolve(1)
+	log := &recorder{}
+	r := f.remote(host.Options{Logger: log.logger(), HealthInterval: 20 * time.Millisecond})
+	runs(t, r, 1)
+	answered := make(chan error, 1)
+	r.Submit(t.Context(), &handler.Event{Rule: "r", Name: "wait", Attempt: 1}, func(_ handler.Answer, err error) { answered <- err })
+	waitFor(t, "it to begin", func() bool { return first.did("began") == 1 })
+	_ = first.cmd.Process.Signal(syscall.SIGTERM)
+	if err := <-answered; errors.Is(err, handler.ErrLost) {
+		t.Error(err)
+	}
+	<-first.done
+	if lines := log.lines(); slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, "handler reports a problem") }) {
+		t.Errorf("%q", lines)
+	}
+}

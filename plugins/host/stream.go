@@ -266,6 +266,9 @@ func (s *stream) checkHealth(working context.Context) error {
 		select {
 		case <-working.Done():
 			return nil
+		case <-s.leaving(): // it takes no calls any more; what is with it has its time limits
+			<-working.Done()
+			return nil
 		case <-ticker.C:
 		}
 	}
@@ -289,6 +292,8 @@ func (s *session) askHealth(working context.Context) (problem string, err error)
 			return "", err
 		case <-working.Done():
 			return "", err
+		case <-s.leaving():
+			return "", nil
 		case <-time.After(exitNews):
 		}
 	}
