@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/rule"
@@ -44,6 +45,10 @@ type Options struct {
 	Logger *slog.Logger
 	// Delivered is told of every attempt at a delivery, concurrently.
 	Delivered func(dispatch.Delivery)
+	// Acted is told of every action that ended, concurrently.
+	Acted func(action.Done)
+	// DryRun has actions be logged and not carried out.
+	DryRun bool
 	// State keeps what was seen and what is owed over restarts. The Engine runs it, to its end. nil keeps nothing.
 	State *state.Store
 	// DrainTimeout is how long deliveries in flight may take to end at shutdown. 0 means the dispatcher's default.
@@ -57,6 +62,7 @@ type Engine struct {
 	sources     []*runningSource
 	rules       []*runningRule
 	dispatchers []*dispatcher
+	acting      *acting
 	waiting     []*evaluator // for the sources that their rules look into
 	dead        *dispatch.Memory
 	durable     *durable    // nil if nothing is kept
@@ -93,6 +99,9 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	e.dead = dispatch.NewMemory(letters)
 	informers, err := e.addInformers(p)
 	if err != nil {
+		return nil, err
+	}
+	if e.acting, err = newActing(cluster, o); err != nil {
 		return nil, err
 	}
 	byName, err := e.addDispatchers(p, handlers, o)
@@ -151,20 +160,33 @@ func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Opt
 		if implementation == nil {
 			return nil, fmt.Errorf("handler %q: none was given", h.Name)
 		}
-		options := dispatch.Options{
-			Logger: o.Logger, Observer: dispatch.Observer{Delivered: o.Delivered}, DrainTimeout: o.DrainTimeout,
-		}
-		if o.State != nil {
-			options.Journal = o.State
-		}
-		d := dispatch.New(dispatch.Handler{
+		byName[h.Name] = e.addDispatcher(dispatch.Handler{
 			Name: h.Name, Handler: implementation, Ready: implementation.Ready, Limit: implementation.Limit,
 			Concurrency: h.Concurrency, Retry: retry(h),
-		}, e.dead, options)
-		byName[h.Name] = d
-		e.dispatchers = append(e.dispatchers, &dispatcher{d, h.Name})
+		}, e.acting.of(h), o)
+	}
+	if slices.ContainsFunc(p.Rules, func(r *plan.Rule) bool { return r.Actions != nil }) {
+		byName[""] = e.addDispatcher(dispatch.Handler{Name: OwnActions, Concurrency: ownActions}, e.acting.ofRules(), o)
 	}
 	return byName, nil
+}
+
+// OwnActions is the name under which deliveries are told of that are rules' own actions: no manifest can have it.
+const OwnActions = "(actions)"
+
+// ownActions is how many of them there are at once.
+const ownActions = 16
+
+func (e *Engine) addDispatcher(h dispatch.Handler, a *actor, o Options) *dispatch.Dispatcher {
+	options := dispatch.Options{
+		Logger: o.Logger, Observer: dispatch.Observer{Delivered: o.Delivered}, DrainTimeout: o.DrainTimeout, Actor: a,
+	}
+	if o.State != nil {
+		options.Journal = o.State
+	}
+	d := dispatch.New(h, e.dead, options)
+	e.dispatchers = append(e.dispatchers, &dispatcher{d, h.Name})
+	return d
 }
 
 func retry(h config.Handler) dispatch.Retry {
@@ -190,6 +212,7 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
 	if len(r.Attached) > 0 {
 		options.Attach = running.attach
 	}
+	e.addActions(running, &options)
 	if e.durable != nil {
 		running.store = e.durable.store
 		options.Store = e.durable.lane(running)

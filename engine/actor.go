@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// acting is what changes the cluster, for all handlers and rules.
+type acting struct {
+	executor *action.Executor
+	writes   *action.Writes
+	breaker  *action.Breaker
+	dryRun   bool
+	log      *slog.Logger
+}
+
+func newActing(cluster Cluster, o Options) (*acting, error) {
+	writes := action.NewWrites()
+	executor, err := action.New(cluster.Config, cluster.HTTP, discovery.ToServerResourcesInterfaceWithContext(cluster.Discovery), action.Options{
+		Logger: o.Logger, Observer: o.Acted, Writes: writes,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &acting{executor, writes, action.NewBreaker(writes, o.Logger), o.DryRun, o.Logger}, nil
+}
+
+// actor implements dispatch.Actor for one handler, or for the rules' own actions.
+type actor struct {
+	*acting
+	handler string             // empty: rules act themselves
+	check   func(by action.By, ev *handler.Event, actions []handler.Action) error
+}
+
+// of gives the actor of a handler. One that may change nothing is told which line would allow what it asks for.
+func (a *acting) of(h config.Handler) *actor {
+	policy := action.Policy{Handler: h.Name}
+	for _, g := range h.Write {
+		policy.Grants = append(policy.Grants, action.Grant{
+			Resource: g.Resource, Subresource: g.Subresource, Verbs: g.Verbs, Namespaces: g.Namespaces, Names: g.Names, At: g.At.Position(),
+		})
+	}
+	return &actor{acting: a, handler: h.Name, check: func(by action.By, ev *handler.Event, actions []handler.Action) error {
+		return a.executor.Check(policy, by, ev, actions)
+	}}
+}
+
+// ofRules gives the actor of rules' own actions. What they may do is what they say.
+func (a *acting) ofRules() *actor {
+	return &actor{acting: a, check: func(_ action.By, _ *handler.Event, actions []handler.Action) error {
+		return action.ValidateOwn(actions)
+	}}
+}
+
+func (a *actor) by(ev *handler.Event) action.By { return action.By{Rule: ev.Rule, Handler: a.handler} }
+
+// Check implements dispatch.Actor.
+func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
+	return a.check(a.by(ev), ev, actions)
+}
+
+// Do implements dispatch.Actor.
+func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
+	if a.dryRun {
+		for _, one := range actions {
+			a.log.Info("would act", "rule", ev.Rule, "handler", a.handler, "verb", one.Verb, "resource", resourceName(schema.GroupVersionResource(one.Resource)),
+				"namespace", one.Namespace, "name", one.Name, "id", ev.ID)
+		}
+		return nil
+	}
+	err := a.executor.Do(ctx, a.by(ev), ev, actions)
+	if errors.Is(err, action.ErrConflict) {
+		err = fmt.Errorf("%w: %w", dispatch.ErrStale, err)
+	}
+	return err
+}
+
+// Delay implements dispatch.Actor.
+func (a *actor) Delay(ctx context.Context, ev *handler.Event) time.Duration {
+	return a.breaker.Delay(ctx, ev.Rule, ev)
+}
+
+// own implements dispatch.Own for one rule.
+type own struct {
+	writes   *action.Writes
+	resource schema.GroupVersionResource
+	rule     string
+}
+
+// Mine implements dispatch.Own.
+func (o own) Mine(key delta.Key, version string) bool {
+	write, known := o.writes.Of(o.resource, key, version)
+	return known && write.Rule == o.rule
+}
+
+// Writing implements dispatch.Own.
+func (o own) Writing(key delta.Key) bool { return o.writes.Writing(o.resource, key, o.rule) }
+
+// versionOf is the version of a change as action.Writes knows it; "" if nobody made one.
+func versionOf(d delta.Delta) string {
+	switch d.Type {
+	case delta.Synced:
+		return ""
+	case delta.Deleted:
+		return action.DeletionOf(d.Object.UID())
+	}
+	return d.Object.ResourceVersion()
+}
+
+// mayWrite tells whether anything that is done on behalf of the rule may change the cluster.
+func mayWrite(r *plan.Rule, h config.Handler) bool { return r.Actions != nil || len(h.Write) > 0 }
