@@ -14,7 +14,6 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
-	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -41,7 +40,7 @@ func newActing(cluster Cluster, o Options) (*acting, error) {
 // actor implements dispatch.Actor for one handler, or for the rules' own actions.
 type actor struct {
 	*acting
-	handler string             // empty: rules act themselves
+	handler string // empty: rules act themselves
 	check   func(by action.By, ev *handler.Event, actions []handler.Action) error
 }
 
@@ -50,7 +49,7 @@ func (a *acting) of(h config.Handler) *actor {
 	policy := action.Policy{Handler: h.Name}
 	for _, g := range h.Write {
 		policy.Grants = append(policy.Grants, action.Grant{
-			Resource: g.Resource, Subresource: g.Subresource, Verbs: g.Verbs, Namespaces: g.Namespaces, Names: g.Names, At: g.At.Position(),
+			Resource: g.Resource, Subresource: g.Subresource, Verbs: g.Verbs, Namespaces: g.Namespaces, Names: g.Names, At: g.At.Position(0).String(),
 		})
 	}
 	return &actor{acting: a, handler: h.Name, check: func(by action.By, ev *handler.Event, actions []handler.Action) error {
@@ -108,17 +107,3 @@ func (o own) Mine(key delta.Key, version string) bool {
 
 // Writing implements dispatch.Own.
 func (o own) Writing(key delta.Key) bool { return o.writes.Writing(o.resource, key, o.rule) }
-
-// versionOf is the version of a change as action.Writes knows it; "" if nobody made one.
-func versionOf(d delta.Delta) string {
-	switch d.Type {
-	case delta.Synced:
-		return ""
-	case delta.Deleted:
-		return action.DeletionOf(d.Object.UID())
-	}
-	return d.Object.ResourceVersion()
-}
-
-// mayWrite tells whether anything that is done on behalf of the rule may change the cluster.
-func mayWrite(r *plan.Rule, h config.Handler) bool { return r.Actions != nil || len(h.Write) > 0 }

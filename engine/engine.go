@@ -109,7 +109,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 		return nil, err
 	}
 	for _, r := range p.Rules {
-		e.addRule(r, byName[r.Handler])
+		e.addRule(r, byName[r.Handler], configured(p, r.Handler))
 	}
 	for _, planned := range p.Informers {
 		for _, l := range e.listeners(planned, e.newRecord(planned, informers[planned])) {
@@ -193,7 +193,17 @@ func retry(h config.Handler) dispatch.Retry {
 	return dispatch.Retry{Attempts: h.Retry.Attempts, Backoff: h.Retry.Backoff, MaxBackoff: h.Retry.MaxBackoff}
 }
 
-func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
+// configured is a handler of the plan. The zero Handler, of rules with actions, has no name.
+func configured(p *plan.Plan, name string) config.Handler {
+	for _, h := range p.Handlers {
+		if h.Name == name {
+			return h
+		}
+	}
+	return config.Handler{}
+}
+
+func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler) {
 	running := &runningRule{
 		Rule: r, reads: r.Paths(), view: e.view(r.Source), into: e.into(r.Lookups()),
 		attachReads: r.AttachPaths(), attachInto: e.into(r.AttachLookups()),
@@ -212,7 +222,7 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher) {
 	if len(r.Attached) > 0 {
 		options.Attach = running.attach
 	}
-	e.addActions(running, &options)
+	e.addActions(running, h, &options)
 	if e.durable != nil {
 		running.store = e.durable.store
 		options.Store = e.durable.lane(running)

@@ -35,6 +35,9 @@ type runningRule struct {
 
 	attachReads *object.Paths // as reads and into, of what it attaches
 	attachInto  map[string]into
+	actionReads *object.Paths // and of what it does
+	actionInto  map[string]into
+	knowsOwn    bool // its own changes do not come back to it
 
 	store    *state.Store // nil if nothing is kept
 	mu       sync.Mutex
@@ -123,11 +126,15 @@ func (r *runningRule) onDelta(d delta.Delta, look *lookup) {
 			r.failures.add(fmt.Errorf("panic: %T", p))
 		}
 	}()
+	evaluate := r.Match
 	if r.waits.Load() > 0 {
-		r.offer(r.Member(d, look))
-		return
+		evaluate = r.Member
 	}
-	r.offer(r.Match(d, look))
+	match, ok, err := evaluate(d, look)
+	if r.knowsOwn {
+		match.Version = versionOf(d)
+	}
+	r.offer(match, ok, err)
 }
 
 // onDeparture offers the deletion of an object that the rule had inside, whatever its where says of it now. Of a secret nothing

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -43,7 +45,8 @@ type RuleStatus struct {
 	Name    string
 	Handler string
 	Paused  bool
-	// Reason says for which sources the rule waits that it looks into, or which of them have nothing for it; empty else.
+	// Reason says for which sources the rule waits that it looks into, or which of them have nothing for it; or that it is slowed,
+	// with the rules that it chases through the cluster; empty else.
 	Reason  string
 	Matches uint64 // changes that it selected
 	Errors  uint64 // changes on which one of its expressions failed
@@ -68,7 +71,7 @@ func (e *Engine) Status() Status {
 	}
 	for _, r := range e.rules {
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Handler: r.Handler, Paused: r.lane.Paused(), Reason: r.reason(), Matches: r.matches.Load(),
+			Name: r.Name, Handler: r.Handler, Paused: r.lane.Paused(), Reason: cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name)), Matches: r.matches.Load(),
 			Errors: r.failures.count.Load(), Queue: r.lane.Stats(),
 		})
 	}
