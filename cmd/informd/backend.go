@@ -96,6 +96,9 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.Rule {
 func (b *backend) hosts(handlers []engine.HandlerStatus) []control.Handler {
 	out := make([]control.Handler, 0, len(handlers))
 	for _, h := range handlers {
+		if h.Name == engine.OwnActions {
+			continue // there is nothing to tell that their rules do not
+		}
 		one := control.Handler{Name: h.Name, State: "dry run", Reason: "what would be delivered is logged"}
 		if process, ok := b.handlers.process(h.Name); ok {
 			one = hostStatus(h.Name, process.Status())

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/plugins/host"
@@ -16,6 +19,7 @@ type metrics struct {
 	deliveries *prometheus.CounterVec
 	latency    *prometheus.HistogramVec
 	attempts   *prometheus.HistogramVec
+	actions    *prometheus.CounterVec
 }
 
 func newMetrics() *metrics {
@@ -38,7 +42,11 @@ func newMetrics() *metrics {
 			Buckets: buckets,
 		}, []string{"handler"}),
 	}
-	m.registry.MustRegister(m.deliveries, m.latency, m.attempts, buildInfo(),
+	m.actions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "informd_actions_total",
+		Help: "Changes of the cluster that were asked for, by result: done, unchanged, created, gone, conflict, denied, rejected, failed.",
+	}, []string{"handler", "rule", "verb", "result"})
+	m.registry.MustRegister(m.deliveries, m.latency, m.attempts, m.actions, buildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -56,6 +64,11 @@ func (m *metrics) delivered(d dispatch.Delivery) {
 	if d.Result == dispatch.Done {
 		m.latency.WithLabelValues(d.Handler).Observe(d.Latency.Seconds())
 	}
+}
+
+// acted counts an action.
+func (m *metrics) acted(d action.Done) {
+	m.actions.WithLabelValues(cmp.Or(d.Handler, engine.OwnActions), d.Rule, d.Verb, string(d.Result)).Inc()
 }
 
 // watch adds what the engine and the handlers count.

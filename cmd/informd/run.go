@@ -84,7 +84,7 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and /metrics, as 127.0.0.1:9180; default: none")
 	choiceFlag(cmd, &flags.logFormat, "log-format", "form of the log", "text", logFormats...)
 	choiceFlag(cmd, &flags.logLevel, "log-level", "least level that is logged", "info", logLevels...)
-	f.BoolVar(&flags.dryRun, "dry-run", false, "log what would be delivered; start no handler but log")
+	f.BoolVar(&flags.dryRun, "dry-run", false, "log what would be delivered or done; start no handler but log, and change nothing")
 	return cmd
 }
 
@@ -113,7 +113,7 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *fold
 	}
 	metrics := newMetrics()
 	eng, err := engine.New(compiled, cluster, handlers.byName, engine.Options{
-		Logger: log, Delivered: metrics.delivered, DrainTimeout: drainTimeout, State: store,
+		Logger: log, Delivered: metrics.delivered, Acted: metrics.acted, DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: store,
 	})
 	if err != nil {
 		return err
