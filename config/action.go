@@ -45,7 +45,7 @@ type Action struct {
 	Warning         bool
 }
 
-// has are the fields of each verb.
+// actionFields are the fields of each verb.
 var actionFields = map[string][]string{
 	Apply:  {"resource", "object"},
 	Create: {"resource", "object"},
@@ -95,8 +95,8 @@ func (r *reader) actionsOnly(spec mapping) {
 func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 	fields := r.mapping(n, n, what, append([]string{"forEach", "if"}, verbs...)...)
 	a := Action{
-		ForEach: r.expression(fields.get("forEach"), what+".forEach"),
-		If:      r.expression(fields.get("if"), what+".if"),
+		ForEach: r.bareExpression(fields.get("forEach"), what+".forEach"),
+		If:      r.bareExpression(fields.get("if"), what+".if"),
 	}
 	for _, verb := range verbs {
 		switch {
@@ -119,6 +119,15 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 	}
 	r.verb(&a, r.mapping(body, fields.key[a.Verb], what+"."+a.Verb, actionFields[a.Verb]...))
 	return a, true
+}
+
+// bareExpression reads an expression where its neighbours are templates.
+func (r *reader) bareExpression(n *yaml.Node, what string) Text {
+	if n != nil && n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${") {
+		r.mistake(n, "%s is an expression as it is: write it without ${ and }", what)
+		return Text{}
+	}
+	return r.expression(n, what)
 }
 
 // verb reads what is below the verb.

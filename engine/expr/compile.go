@@ -35,6 +35,7 @@ func Compile(text string, o Options) (p *Program, err error) {
 	case ForEach:
 		c.reach.touch(root.shape)
 		elements = c.reach.elem(root.shape)
+		c.reach.touch(elements) // which of them are nil
 	default:
 		c.reach.use(root.shape)
 	}

@@ -154,7 +154,7 @@ func FuzzCompile(f *testing.F) {
 	now := mustObject(f, pod)
 	old := mustObject(f, `{"metadata":{"labels":{"app":1}},"spec":{"containers":{"image":"x"},"nodeName":null}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		for scope := Where; scope <= Attach; scope++ {
+		for scope := Where; scope <= ForEach; scope++ {
 			p, err := Compile(text, Options{Scope: scope, Indexes: payload.Indexes, Sources: payload.Sources})
 			if err != nil {
 				e, ok := err.(*Error)
@@ -168,6 +168,12 @@ func FuzzCompile(f *testing.F) {
 					t.Fatal(err)
 				}
 				continue // its result is not looked at, so Value may be another on its paths alone
+			}
+			if scope == ForEach {
+				if _, err := p.Elements(testEnv(t)); err == errInternal {
+					t.Fatal(err)
+				}
+				continue // likewise
 			}
 			checkPaths(t, p, now, old)
 			checkRequires(t, p, tree(t, pod), nil)

@@ -186,14 +186,19 @@ func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 	}
 	program, err := expr.Compile(text.String(), o)
 	if err != nil {
-		offset := 0
-		if mistake, ok := errors.AsType[*expr.Error](err); ok {
-			offset = mistake.Offset
-		}
-		b.mistakes = append(b.mistakes, text.Mistake(offset, err.Error()))
+		b.mistaken(text, err)
 		return nil
 	}
 	return program
+}
+
+// mistaken notes what is wrong with a text, at its place.
+func (b *builder) mistaken(text config.Text, err error) {
+	offset := 0
+	if mistake, ok := errors.AsType[*expr.Error](err); ok {
+		offset = mistake.Offset
+	}
+	b.mistakes = append(b.mistakes, text.Mistake(offset, err.Error()))
 }
 
 func (b *builder) payload(p *config.Payload, o expr.Options) *rule.Payload {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -53,7 +54,7 @@ type Actions struct {
 
 // ActionTemplate makes actions of one kind: one, or one for each element of a list.
 type ActionTemplate struct {
-	Label       string        // for messages: actions[0].apply
+	Label       string        // for messages: actions[0]
 	ForEach     *expr.Program // compiled for expr.ForEach; nil: once
 	If          *expr.Program // nil: always
 	Verb        string
@@ -130,7 +131,7 @@ func (a *Actions) Evaluate(d delta.Delta, look Lookup) ([]Action, error) {
 			continue
 		}
 		if err := e.all(t); err != nil {
-			return nil, fmt.Errorf("%s: %w", t.Label, err)
+			return nil, at(t.Label, err)
 		}
 	}
 	return e.actions, nil
@@ -156,7 +157,7 @@ func at(place string, err error) error {
 	if !errors.As(err, &in) {
 		return &placed{place, err}
 	}
-	if in.place[0] != '[' {
+	if !strings.HasPrefix(in.place, "[") {
 		place += "."
 	}
 	return &placed{place + in.place, in.err}
@@ -180,10 +181,9 @@ func (e *evaluation) all(t *ActionTemplate) error {
 	if err != nil {
 		return at("forEach", err)
 	}
-	for i, item := range items {
-		e.env.Item = item
+	for _, e.env.Item = range items {
 		if err := e.one(t); err != nil {
-			return fmt.Errorf("element %d: %w", i, err)
+			return err
 		}
 	}
 	return nil
@@ -204,12 +204,16 @@ func (e *evaluation) one(t *ActionTemplate) error {
 	out := Action{
 		Verb: t.Verb, Resource: t.Resource, Subresource: t.Subresource, PatchType: t.PatchType, Warning: t.Warning,
 	}
+	var err error
 	if t.Object != nil {
-		if err := e.object(t, &out); err != nil {
-			return at("object", err)
+		if err = e.object(t, &out); err != nil {
+			err = at("object", err)
 		}
-	} else if err := e.target(t, &out); err != nil {
-		return err
+	} else {
+		err = e.target(t, &out)
+	}
+	if err != nil {
+		return at(t.Verb, err)
 	}
 	e.actions = append(e.actions, out)
 	return nil

@@ -1,8 +1,10 @@
 package rule
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/informd/informd/engine/expr"
 )
@@ -21,6 +23,33 @@ type TemplateField struct {
 	Name     string
 	Value    *Template
 	Required bool // nil is an error
+}
+
+// Constant is the template of a string.
+func Constant(s string) *Template {
+	buf := buffers.Get().(*buffer)
+	defer buf.release()
+	if buf.writeString(s) != nil { // no string fails
+		return &Template{JSON: json.RawMessage(`""`)}
+	}
+	return &Template{JSON: bytes.Clone(buf.Bytes())}
+}
+
+// Require makes it an error that the member at the end of a path is nil. Where the template has no such member it does nothing.
+func (t *Template) Require(path ...string) {
+	for i, name := range path {
+		if t == nil {
+			return
+		}
+		at := slices.IndexFunc(t.Fields, func(f TemplateField) bool { return f.Name == name })
+		if at < 0 {
+			return
+		}
+		if i == len(path)-1 {
+			t.Fields[at].Required = true
+		}
+		t = t.Fields[at].Value
+	}
 }
 
 func (t *Template) each(visit func(*expr.Program)) {
