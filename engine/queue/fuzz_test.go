@@ -126,20 +126,20 @@ func (o *oracle) done(key string) {
 	o.settle(key)
 }
 
-func (o *oracle) retry(key string, after time.Duration) {
+func (o *oracle) putBack(key string, after time.Duration, used bool) {
 	k := o.key(key)
 	if k.inFlight == nil {
 		return
 	}
 	v, at := *k.inFlight, k.redriven()
-	k.inFlight, v.sent = nil, true
+	k.inFlight, v.sent = nil, v.sent || used
 	if v.redriven {
 		at = 0
 	}
 	behind := slices.Clone(k.waiting[at:])
 	k.waiting = append(k.waiting[:at:at], v)
 	for len(behind) > 0 && !o.every && !v.redriven {
-		merged, keep, ok := mergeChanges(k.waiting[at].change, behind[0].change, true)
+		merged, keep, ok := mergeChanges(k.waiting[at].change, behind[0].change, v.sent)
 		if !ok {
 			break
 		}
@@ -150,7 +150,7 @@ func (o *oracle) retry(key string, after time.Duration) {
 		}
 	}
 	k.waiting = append(k.waiting, behind...)
-	if after > 0 {
+	if after > 0 && len(k.waiting) > 0 {
 		o.turn++
 		k.due, k.turn = time.Now().Add(after), o.turn
 	}
@@ -180,6 +180,7 @@ func FuzzQueue(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 8, 0, 16, 2, 0, 1, 3, 0, 9, 0, 17, 7, 0, 4, 0, 6, 6, 6})
 	f.Add([]byte{2, 0, 8, 8, 1, 2, 0, 3, 8, 4, 0, 2, 5, 6})
 	f.Add([]byte{3, 8, 1, 8, 2, 8, 3, 8, 4, 8, 5, 8, 6, 2, 3, 2, 3, 2, 3})
+	f.Add([]byte{0, 0, 0, 2, 0, 2, 5, 4, 7, 1, 2, 0, 2, 0, 1, 5, 14, 2, 0, 2, 5, 5})
 	f.Add([]byte{1, 8, 1, 8, 2, 8, 3, 8, 4, 8, 5, 8, 6, 2, 3, 2, 3, 2, 3})
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) > 1000 {
@@ -238,13 +239,20 @@ func compare(t *testing.T, program []byte) {
 			q.Done(key)
 			o.done(key)
 		case 5:
-			after := time.Duration(next()&3) * time.Second
-			if k := o.key(key); k.inFlight != nil {
-				q.Retry(key, k.inFlight.change, after)
-			} else {
-				q.Retry(key, change{}, after)
+			b := next()
+			after, used, putBack := time.Duration(b&3)*time.Second, b&4 == 0, q.Retry
+			if !used {
+				putBack = q.Postpone
 			}
-			o.retry(key, after)
+			var c change
+			if k := o.key(key); k.inFlight != nil {
+				c = k.inFlight.change
+			}
+			if b&8 != 0 {
+				q.Rewrite(key, c)
+			}
+			putBack(key, c, after)
+			o.putBack(key, after, used)
 		case 6:
 			c := change{"updated", "1", state}
 			q.Redrive(key, c)

@@ -217,9 +217,17 @@ func (q *Queue[K, V]) done(key K) news {
 
 // Retry puts what is in flight for key back in front of what waits for it, as v, to be handed out again after a delay.
 // For a key that is not in flight it does nothing.
-func (q *Queue[K, V]) Retry(key K, v V, after time.Duration) { q.notify(q.retry(key, v, after)) }
+func (q *Queue[K, V]) Retry(key K, v V, after time.Duration) {
+	q.notify(q.putBack(key, v, after, true))
+}
 
-func (q *Queue[K, V]) retry(key K, v V, after time.Duration) news {
+// Postpone is Retry for what was taken and not used: it counts as handed out only if it was before, and its record stays as it
+// is unless something is merged into it.
+func (q *Queue[K, V]) Postpone(key K, v V, after time.Duration) {
+	q.notify(q.putBack(key, v, after, false))
+}
+
+func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used bool) news {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys[key]
@@ -227,7 +235,7 @@ func (q *Queue[K, V]) retry(key K, v V, after time.Duration) news {
 		return news{}
 	}
 	val := q.land(e)
-	val.v, val.size, val.sent, val.rewritten = v, q.opts.Size(v), true, true
+	val.v, val.size, val.sent, val.rewritten = v, q.opts.Size(v), val.sent || used, true
 	waits := true
 	if val.redriven {
 		q.wait(e, val, e.waiting.front)
@@ -239,10 +247,34 @@ func (q *Queue[K, V]) retry(key K, v V, after time.Duration) news {
 		q.delay(e, after)
 		q.unload(e)
 	}
-	if waits {
+	if waits && used {
 		q.record(e, val)
 	}
 	return q.news(q.settle(e))
+}
+
+// Rewrite puts v in the place of what is in flight for key, and records it, so that it is v that is found after a restart. For
+// a key that is not in flight it does nothing.
+func (q *Queue[K, V]) Rewrite(key K, v V) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.keys[key]
+	if e == nil || e.inFlight == nil {
+		return
+	}
+	val := e.inFlight
+	val.v, val.size, val.rewritten = v, q.opts.Size(v), true
+	q.record(e, val)
+}
+
+// Waiting is how many values wait for key in memory.
+func (q *Queue[K, V]) Waiting(key K) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.keys[key]; e != nil {
+		return e.length
+	}
+	return 0
 }
 
 // Stats tells what the queue holds.

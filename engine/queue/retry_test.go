@@ -49,6 +49,50 @@ func TestRetryMergesWithWhatCameWhileInFlight(t *testing.T) {
 	equal(t, "second", take(t, q), change{"added", "2", 3})
 }
 
+// What is postponed was never handed out, so that what undoes it leaves nothing; but it keeps its place, and merges.
+func TestPostpone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newChanges(Options[string, change]{})
+		q.Add("web", change{"added", "1", 1})
+		c := take(t, q)
+		q.Add("web", change{"updated", "1", 2})
+		q.Postpone("web", c, time.Minute)
+		equal(t, "stats", q.Stats(), Stats{Waiting: 1, Delayed: 1})
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		c = take(t, q)
+		equal(t, "merged", c, change{"added", "1", 2})
+		q.Add("web", change{"deleted", "1", 3})
+		q.Postpone("web", c, time.Minute)
+		equal(t, "never heard of", q.Stats(), Stats{})
+		q.Postpone("web", c, 0) // it is not in flight
+		equal(t, "stats", q.Stats(), Stats{})
+	})
+}
+
+// A restart finds what the value in flight was rewritten to, also where that was taken as it is and put back since.
+func TestRewrite(t *testing.T) {
+	d := newDisk(t)
+	q := newChanges(Options[string, change]{Store: d})
+	recorded := func() (all []change) {
+		for _, r := range d.all() {
+			all = append(all, r.Value)
+		}
+		return all
+	}
+	q.Add("web", change{"added", "1", 1})
+	q.Rewrite("web", change{"added", "1", 9}) // it is not in flight
+	equal(t, "waiting", recorded(), []change{{"added", "1", 1}})
+	take(t, q)
+	q.Rewrite("web", change{"added", "1", 2})
+	equal(t, "in flight", recorded(), []change{{"added", "1", 2}})
+	q.Postpone("web", change{"added", "1", 2}, 0)
+	equal(t, "put back", recorded(), []change{{"added", "1", 2}})
+	equal(t, "taken", take(t, q), change{"added", "1", 2})
+	q.Done("web")
+	equal(t, "done", recorded(), nil)
+}
+
 func TestRetriesOfOneKeyDoNotHoldOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newChanges(Options[string, change]{})

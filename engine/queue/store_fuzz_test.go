@@ -47,6 +47,7 @@ func FuzzStore(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 8, 2, 4, 2, 4, 12, 12, 11, 12, 2, 4})
 	f.Add([]byte{0, 0, 0, 2, 8, 11, 0, 16, 32, 12, 2, 5, 11, 12})
 	f.Add([]byte{3, 0, 6, 8, 0, 0, 0, 0, 9, 0, 0, 9, 0, 0, 8, 11, 12, 2, 5, 2, 12, 2, 4, 7})
+	f.Add([]byte{3, 0, 6, 8, 0, 0, 0, 15, 0, 0, 31, 12, 47, 0, 15, 11, 12, 63, 5, 2, 12, 15, 2, 4, 7})
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 8, 2, 4, 12, 2, 5, 3, 10, 12, 10, 7, 12, 2, 4})
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) > 1000 {
@@ -99,6 +100,8 @@ func live(t *testing.T, program []byte) {
 		case 11:
 			w.q.Close()
 			w.start()
+		case 15:
+			w.postpone(time.Duration(op>>4&3) * time.Second)
 		default:
 			if _, err := w.q.Refill(nothing, nothing); err != nil && !d.failing {
 				t.Fatal(err)
@@ -206,6 +209,14 @@ func (w *lives) done(key string) {
 func (w *lives) retry(key string, after time.Duration) {
 	w.q.Retry(key, w.inFlight[key].Value, after)
 	delete(w.inFlight, key)
+}
+
+// postpone takes something and puts it back unheard.
+func (w *lives) postpone(after time.Duration) {
+	if item, ok := w.q.Take(); ok {
+		w.q.Rewrite(item.Key, item.Value)
+		w.q.Postpone(item.Key, item.Value, after)
+	}
 }
 
 // finish has all go well until nothing is left, and compares what was heard with what is so.
