@@ -66,6 +66,14 @@ func (l *Lane) logLoading(err error) {
 	}
 }
 
+// logUnrecorded says that actions were carried out without a record of them.
+func (l *Lane) logUnrecorded(err error) {
+	if unsaid, ok := l.unrecorded.due(time.Now()); ok {
+		l.dispatcher.log.Warn("actions are carried out that could not be recorded before: a crash would have the handler asked again",
+			"rule", l.rule, "error", bounded(err.Error(), maxLogged), "unreported", unsaid)
+	}
+}
+
 // bounded is at most limit bytes of s, as valid UTF-8.
 func bounded(s string, limit int) string {
 	const more = "…"

@@ -13,9 +13,6 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// maxActions is how many actions one answer may ask for: handler.Answer says so.
-const maxActions = 64
-
 // flight is one attempt at a delivery.
 type flight struct {
 	job
@@ -26,26 +23,94 @@ type flight struct {
 // deliver begins an attempt at j, and does not block. run is the context of Run, which ends before ctx.
 func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 	f := &flight{job: j}
-	if !f.item.Value.stale && !f.item.Value.match.Undecided && f.lane.attach == nil {
-		d.hand(ctx, run, f, nil)
+	v := &f.item.Value
+	if v.match.Version != "" && !d.isSettled(f) {
+		return
+	}
+	if f.lane.isPlain && v.isPlain() {
+		d.begin(f)
+		d.hand(ctx, run, f)
 		return
 	}
 	d.flights.Go(func() { // what is evaluated takes as long as its rule has it take
-		if f.item.Value.match.Undecided && !f.lane.decided(&f.item.Value) {
-			d.drop(f)
-			return
-		}
-		if f.item.Value.stale {
-			f.lane.refresh(&f.item.Value)
-		}
-		attached, err := f.lane.attached(f.item.Value)
-		if err != nil {
-			d.begin(f)
-			d.settle(run, f, handler.Reject(err))
-			return
-		}
-		d.hand(ctx, run, f, attached)
+		d.prepare(ctx, run, f)
 	})
+}
+
+// prepare makes what is handed over just before that, and hands it over.
+func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) {
+	lane, v := f.lane, &f.item.Value
+	if v.refusals >= renewAfter && lane.renew != nil && !lane.renewed(v) || v.match.Undecided && !lane.decided(v) {
+		d.drop(f)
+		return
+	}
+	if v.stale {
+		lane.refresh(v)
+	}
+	d.begin(f)
+	if v.answer != nil {
+		if ok, err := d.repeat(ctx, f); ok {
+			d.settle(run, f, err)
+			return
+		}
+	}
+	if wait := d.delay(ctx, f); wait > 0 {
+		v.attempts--
+		d.postpone(f, wait)
+		return
+	}
+	if lane.actions != nil {
+		actions, err := d.evaluate(ctx, f)
+		d.settle(run, f, d.act(ctx, f, actions, err))
+		return
+	}
+	attached, err := lane.attached(*v)
+	if err != nil {
+		d.settle(run, f, handler.Reject(err))
+		return
+	}
+	f.event.Attached = attached
+	d.hand(ctx, run, f)
+}
+
+// isSettled tells whether f, of which it was not known whose change it is, is somebody else's. Else it has been seen to.
+func (d *Dispatcher) isSettled(f *flight) bool {
+	lane, v := f.lane, &f.item.Value
+	switch lane.whose(*v) {
+	case ours:
+		lane.vanished(f.item.Key)
+		d.drop(f)
+		return false
+	case unsettled:
+		d.postpone(f, min(max(time.Since(f.item.Since)/4, minSettle), maxSettle))
+		return false
+	}
+	lane.settled(f.item.Key, 1)
+	v.match.Version = ""
+	if lane.queue.Waiting(f.item.Key) > 0 { // what came behind it could not be merged before
+		d.postpone(f, 0)
+		return false
+	}
+	return true
+}
+
+// delay tells how long f is to wait before it is handed over. It is asked once of each event.
+func (d *Dispatcher) delay(ctx context.Context, f *flight) (wait time.Duration) {
+	if d.opts.Actor == nil || f.item.Value.weighed {
+		return 0
+	}
+	f.item.Value.weighed = true
+	var err error // was logged
+	defer d.recovered(f.event, &err)
+	return min(d.opts.Actor.Delay(ctx, &f.event), maxDelay)
+}
+
+// postpone puts f back, which is not handed over yet.
+func (d *Dispatcher) postpone(f *flight, wait time.Duration) {
+	d.opts.Journal.Begin()
+	f.lane.queue.Postpone(f.item.Key, f.item.Value, wait)
+	d.opts.Journal.End()
+	d.land(f.job)
 }
 
 // drop ends f, which is not to be delivered.
@@ -64,16 +129,14 @@ func (d *Dispatcher) begin(f *flight) {
 }
 
 // hand hands f to the handler.
-func (d *Dispatcher) hand(ctx, run context.Context, f *flight, attached map[string][]json.RawMessage) {
-	d.begin(f)
-	f.event.Attached = attached
+func (d *Dispatcher) hand(ctx, run context.Context, f *flight) {
 	answered := func(answer handler.Answer, err error) {
 		if err == nil && len(answer.Actions) == 0 {
 			d.settle(run, f, nil)
 			return
 		}
 		d.flights.Go(func() { // actions, dead letters and the log take time that is not the handler's
-			d.settle(run, f, d.act(ctx, f.event, answer, err))
+			d.settle(run, f, d.act(ctx, f, answer.Actions, err))
 		})
 	}
 	if submitter, ok := d.handler.Handler.(Submitter); ok {
@@ -93,6 +156,9 @@ func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
 		del.attempts--
 	} else {
 		del, v = d.handler.Retry.judge(del, err)
+	}
+	if v.result != Cancelled && (v.result != Retried || lane.actions != nil) {
+		del.answer = nil
 	}
 	d.opts.Journal.Begin()
 	if v.result == Rejected || v.result == Dead {
@@ -122,27 +188,10 @@ func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (answer handl
 	return d.handler.Handler.Handle(ctx, ev)
 }
 
-// act carries out what an answer asks for, if it is done.
-func (d *Dispatcher) act(ctx context.Context, ev handler.Event, answer handler.Answer, failure error) (err error) {
-	defer d.recovered(ev, &err)
-	switch n := len(answer.Actions); {
-	case failure != nil || n == 0:
-		return failure
-	case d.opts.Actor == nil:
-		return handler.Reject(fmt.Errorf("the answer asks for %d actions, and the handler is allowed none", n))
-	case n > maxActions:
-		return handler.Reject(fmt.Errorf("the answer asks for %d actions, more than %d", n, maxActions))
-	}
-	if err := d.opts.Actor.Check(&ev, answer.Actions); err != nil {
-		return err
-	}
-	return d.opts.Actor.Do(ctx, &ev, answer.Actions)
-}
-
 // recovered makes an error of a panic. It is deferred.
 func (d *Dispatcher) recovered(ev handler.Event, err *error) {
 	if p := recover(); p != nil {
-		d.log.Error("handler panicked", "rule", ev.Rule, "id", ev.ID, "stack", bounded(string(debug.Stack()), 4096))
+		d.log.Error("panic of a handler, or of what carries out its actions", "rule", ev.Rule, "id", ev.ID, "stack", bounded(string(debug.Stack()), 4096))
 		*err = fmt.Errorf("handler panicked: %v", p)
 	}
 }
@@ -198,8 +247,23 @@ func eventOf(m rule.Match, name string, resource handler.Resource, attempt int) 
 // decided tells whether a delivery that was undecided is to be made.
 func (l *Lane) decided(d *delivery) bool {
 	m, ok := l.decide(d.match.Delta)
+	m.Version = ""
 	d.match, d.stale = m, false
 	return ok
+}
+
+// renewed makes a delivery anew of what there is now, and tells whether it is still to be made.
+func (l *Lane) renewed(d *delivery) bool {
+	m, ok := l.renew(d.match.Delta)
+	if !ok {
+		return false
+	}
+	if !sameEvent(m.Delta, d.match.Delta) {
+		d.attempts, d.failures, d.refusals, d.weighed = 0, 0, 0, false
+	}
+	m.Version = ""
+	d.match, d.stale = m, false
+	return true
 }
 
 // attached is what is sent along with a delivery.

@@ -313,7 +313,7 @@ func TestActions(t *testing.T) {
 		result  Result
 		reason  string
 	}{
-		{"none are allowed", one, false, nil, Rejected, "rejected: the answer asks for 1 actions, and the handler is allowed none"},
+		{"none are allowed", one, false, nil, Rejected, "rejected: the answer asks for 1 actions, and the handler is allowed none: its spec.access.write is empty"},
 		{"carried out", one, true, nil, Done, ""},
 		{"forbidden", one, true, handler.Reject(errors.New("forbidden")), Rejected, "rejected: forbidden"},
 		{"the API server is away", one, true, errors.New("refused"), Retried, ""},

@@ -20,6 +20,11 @@ type Lane struct {
 	remerge    func(delta.Delta) (json.RawMessage, error)
 	decide     func(delta.Delta) (m rule.Match, ok bool)
 	attach     func(delta.Delta) (map[string][]json.RawMessage, error)
+	actions    func(context.Context, delta.Delta) ([]handler.Action, error)
+	renew      func(delta.Delta) (m rule.Match, ok bool)
+	secret     bool
+	records    bool // there is a store
+	isPlain    bool // nothing is made just before an attempt
 	queue      *queue.Queue[delta.Key, delivery]
 	isReady    bool // is among Dispatcher.ready; guarded by Dispatcher.mu
 	paused     bool // guarded by Dispatcher.mu
@@ -29,8 +34,10 @@ type Lane struct {
 	loadAfter    time.Time // not to be loaded for before; these two are the loader's
 	loadFailures int
 
-	failing, crowded, loading complaint
-	lost                      atomic.Uint64 // how much the bounds had cost when it was last looked at
+	owned
+
+	failing, crowded, loading, unrecorded complaint
+	lost                                  atomic.Uint64 // how much the bounds had cost when it was last looked at
 }
 
 // LaneOptions are what a rule says of its delivery.
@@ -71,10 +78,13 @@ type LaneOptions struct {
 
 // delivery is a match on its way, with what became of it so far.
 type delivery struct {
-	match    rule.Match
-	stale    bool // the payload is that of another delta
-	attempts int  // how often this event was handed out
-	failures int  // how often it was answered with an error
+	match    rule.Match // with its Version as long as it is not known whose change it is
+	answer   *answer    // what it was answered with and is to be carried out; nil if the handler is to be asked
+	stale    bool       // the payload is that of another delta
+	weighed  bool       // Actor.Delay was asked
+	attempts int        // how often this event was handed out
+	failures int        // how often it was answered with an error
+	refusals int        // how often in a row its actions were ErrStale
 
 	// These outlive merging: a newer change of an object does not make the handler or the object any better.
 	backoff int // retries of the object in a row
@@ -84,6 +94,8 @@ type delivery struct {
 // Lane makes the lane of a rule, before or during Run. resource is what its matches are of.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := &Lane{dispatcher: d, rule: rule, resource: resource, remerge: o.Remerge, attach: o.Attach, decide: o.Decide}
+	l.actions, l.renew, l.secret, l.records, l.own = o.Actions, o.Renew, o.Secret, o.Store != nil, o.Own
+	l.isPlain = o.Attach == nil && o.Actions == nil && d.opts.Actor == nil
 	options := queue.Options[delta.Key, delivery]{
 		Merge: l.merge,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes,
@@ -112,6 +124,9 @@ func (l *Lane) Doubt(on bool) { l.queue.Doubt(on) }
 
 // Offer hands over a match, within the Journal's Begin and End. It never blocks.
 func (l *Lane) Offer(m rule.Match) {
+	if m.Version != "" && !l.admit(&m) {
+		return
+	}
 	l.queue.Add(m.Delta.Key(), delivery{match: m})
 	l.logCrowding()
 }
@@ -172,6 +187,13 @@ func (l *Lane) Close() {
 // merge merges as delta.Merge says, and keeps the account of attempts. What is decided and what is not stay apart: it is not
 // known whether there will be anything to merge.
 func (l *Lane) merge(waiting, newer delivery, sent bool) (merged delivery, keep, ok bool) {
+	if waiting.match.Version != "" || newer.match.Version != "" {
+		return l.mergeUnsettled(waiting, newer, sent)
+	}
+	return l.mergeSettled(waiting, newer, sent)
+}
+
+func (l *Lane) mergeSettled(waiting, newer delivery, sent bool) (merged delivery, keep, ok bool) {
 	if waiting.match.Undecided != newer.match.Undecided {
 		return delivery{}, false, false
 	}
@@ -187,9 +209,15 @@ func (l *Lane) merge(waiting, newer delivery, sent bool) (merged delivery, keep,
 	ofNewer := d.Type == newer.match.Delta.Type && d.Old == newer.match.Delta.Old
 	merged.stale = l.remerge != nil && !newer.match.Undecided && (newer.stale || !ofNewer)
 	if sameEvent(d, waiting.match.Delta) {
-		merged.attempts, merged.failures = waiting.attempts, waiting.failures
+		merged.attempts, merged.failures, merged.refusals = waiting.attempts, waiting.failures, waiting.refusals
+		merged.answer, merged.weighed = waiting.answer, waiting.weighed
 	}
 	return merged, true, true
+}
+
+// isPlain tells whether nothing of the delivery is to be made before it is handed over.
+func (d *delivery) isPlain() bool {
+	return !d.stale && !d.match.Undecided && d.answer == nil && d.refusals == 0
 }
 
 // sameEvent tells whether two deltas have the same ID.
@@ -201,7 +229,7 @@ func sameEvent(a, b delta.Delta) bool {
 // size is roughly what a delivery holds on to. Objects that it shares with others count for each.
 func (d delivery) size() int64 {
 	const overhead = 512 // the delivery itself and its place in a queue
-	size := overhead + d.match.Delta.Object.Size() + len(d.match.Payload)
+	size := overhead + d.match.Delta.Object.Size() + len(d.match.Payload) + d.answer.size()
 	if old := d.match.Delta.Old; old != nil {
 		size += old.Size()
 	}

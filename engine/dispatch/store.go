@@ -50,6 +50,7 @@ type LaneStore interface {
 type Waiting struct {
 	Delta   delta.Delta
 	Payload json.RawMessage // nil where the rule has none
+	Answer  json.RawMessage // the actions that it was answered with and that are to be carried out, as JSON; nil if there are none
 	Stale   bool            // the payload is that of another delta, and to be made anew
 	// Undecided says that it is not known yet whether there is anything to deliver.
 	Undecided bool
@@ -80,7 +81,7 @@ type records struct {
 func (r records) Put(n uint64, key delta.Key, q queue.Record[delivery]) {
 	d := q.Value
 	r.LaneStore.Put(n, key, Waiting{
-		Delta: d.match.Delta, Payload: d.match.Payload, Stale: d.stale, Undecided: d.match.Undecided,
+		Delta: d.match.Delta, Payload: d.match.Payload, Answer: d.answer.record(), Stale: d.stale, Undecided: d.match.Undecided,
 		Attempts: d.attempts, Failures: d.failures, Backoff: d.backoff, Losses: d.losses,
 		Sent: q.Sent, Redriven: q.Redriven, Since: q.Since, Due: q.Due,
 	})
@@ -94,9 +95,13 @@ func (r records) Load(key delta.Key, after uint64, maxItems int, maxBytes int64)
 		if w.Due.After(latest) {
 			w.Due = latest
 		}
+		var answered *answer
+		if w.Answer != nil {
+			answered = &answer{text: w.Answer}
+		}
 		out = append(out, queue.Numbered[delivery]{N: w.N, Record: queue.Record[delivery]{
 			Value: delivery{
-				match: rule.Match{Delta: w.Delta, Payload: w.Payload, Undecided: w.Undecided}, stale: w.Stale && r.remerges,
+				match: rule.Match{Delta: w.Delta, Payload: w.Payload, Undecided: w.Undecided}, answer: answered, stale: w.Stale && r.remerges,
 				attempts: w.Attempts, failures: w.Failures, backoff: w.Backoff, losses: w.Losses,
 			},
 			Since: w.Since, Due: w.Due, Sent: w.Sent, Redriven: w.Redriven,

@@ -24,7 +24,8 @@ const (
 	maxAsked   = 24 * time.Hour
 	maxDelay   = maxAsked + maxAsked/5
 	maxLosses  = 3
-	maxLostFor = time.Second // the delay after a loss is Backoff, and at most this: readiness is waited for anyway
+	staleRetry = 50 * time.Millisecond // the delay after the first ErrStale; it doubles, up to MaxBackoff
+	maxLostFor = time.Second           // the delay after a loss is Backoff, and at most this: readiness is waited for anyway
 )
 
 // verdict is what becomes of a delivery after an attempt.
@@ -63,6 +64,13 @@ func (r Retry) judge(d delivery, answer error) (delivery, verdict) {
 	}
 	if !errors.Is(answer, handler.ErrNoAnswer) {
 		d.losses = 0 // the handler lived to answer
+	}
+	if errors.Is(answer, ErrStale) { // which is nobody's failure
+		v := verdict{result: Retried, reason: answer.Error(), after: shortened(min(staleRetry<<min(d.backoff, 16), r.MaxBackoff))}
+		d.answer = nil
+		d.refusals++
+		d.backoff++
+		return d, v
 	}
 	d.failures++
 	if r.Attempts > 0 && d.failures >= r.Attempts {

@@ -144,7 +144,7 @@ func (l *Lane) tidy(d *database, empty bool) error {
 }
 
 func sizeOf(d *Delivery) int64 {
-	size := recordCost + len(d.Payload) + d.Delta.Object.Size()
+	size := recordCost + len(d.Payload) + len(d.Answer) + d.Delta.Object.Size()
 	if d.Delta.Old != nil {
 		size += d.Delta.Old.Size()
 	}

@@ -24,6 +24,7 @@ func FuzzDecoding(f *testing.F) {
 	f.Add(appendDelivery(nil, &Delivery{Delta: d, Payload: json.RawMessage(`{"a":1}`), Since: now, Attempts: -1}, false, none))
 	f.Add(appendDelivery(nil, &Delivery{Delta: d, Payload: bytes.Repeat([]byte("a"), 1000), Due: now}, false, none))
 	f.Add(appendDelivery(nil, &Delivery{Delta: d}, true, none))
+	f.Add(appendDelivery(nil, &Delivery{Delta: d, Answer: json.RawMessage(`[{"Verb":"delete"}]`), Sent: true}, false, none))
 	f.Add(appendLetter(nil, &Letter{ID: "i", Delta: d, Reason: "r", Died: now}, none))
 	f.Add(appendRule(nil, &Rule{Name: "r", Resource: "v1/pods", Seen: map[string]string{"a": "", "b": "object.x"}, Paused: true}))
 	f.Add(informerRecord{"a", "b", "c"}.append(nil))

@@ -13,7 +13,7 @@ const DefaultMaxBytes = 1 << 30
 
 // LaneOptions are what a Lane is made with.
 type LaneOptions struct {
-	// Secret has deliveries be written without payload, and their objects as their identity alone.
+	// Secret has deliveries be written without payload and answer, and their objects as their identity alone.
 	Secret bool
 	// MaxBytes is how much may be on disk, as written, for Room to say yes. 0: DefaultMaxBytes.
 	MaxBytes int64
@@ -23,6 +23,7 @@ type LaneOptions struct {
 type Delivery struct {
 	Delta   delta.Delta
 	Payload json.RawMessage
+	Answer  json.RawMessage
 	Stale   bool
 
 	Undecided bool

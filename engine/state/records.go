@@ -156,6 +156,7 @@ const (
 	isPaused
 	isSecret
 	isUndecided
+	hasAnswer // behind the payload; records of before there were answers have none
 )
 
 func flag(on bool, bit byte) byte {
@@ -166,7 +167,9 @@ func flag(on bool, bit byte) byte {
 }
 
 func appendDelivery(b []byte, d *Delivery, secret bool, refer references) []byte {
-	b = append(b, recordVersion, flag(d.Stale, isStale)|flag(d.Sent, wasSent)|flag(d.Redriven, wasRedriven)|flag(d.Undecided, isUndecided))
+	answered := d.Answer != nil && !secret
+	b = append(b, recordVersion, flag(d.Stale, isStale)|flag(d.Sent, wasSent)|flag(d.Redriven, wasRedriven)|
+		flag(d.Undecided, isUndecided)|flag(answered, hasAnswer))
 	for _, n := range [...]int{d.Attempts, d.Failures, d.Backoff, d.Losses} {
 		b = binary.AppendVarint(b, int64(n))
 	}
@@ -175,7 +178,11 @@ func appendDelivery(b []byte, d *Delivery, secret bool, refer references) []byte
 	if secret {
 		return append(b, noPayload)
 	}
-	return appendPayload(b, d.Payload)
+	b = appendPayload(b, d.Payload)
+	if answered {
+		b = appendPayload(b, d.Answer)
+	}
+	return b
 }
 
 func readDelivery(b []byte, get dictionaryOf) (d Delivery, err error) {
@@ -193,6 +200,11 @@ func readDelivery(b []byte, get dictionaryOf) (d Delivery, err error) {
 	}
 	if d.Payload, err = r.payload(); err != nil {
 		return Delivery{}, err
+	}
+	if flags&hasAnswer != 0 {
+		if d.Answer, err = r.payload(); err != nil {
+			return Delivery{}, err
+		}
 	}
 	return d, r.end()
 }

@@ -275,7 +275,8 @@ func TestNothingOfSecretsIsWritten(t *testing.T) {
 			o := obj(t, name, n, secret+coded)
 			i.Put(o, []string{"r"})
 			d := delta.Delta{Type: delta.Updated, Object: o, Old: obj(t, name, n-1, secret+coded)}
-			lane.Put(uint64(n+1), key(name), Delivery{Delta: d, Payload: json.RawMessage(`"` + secret + coded + `"`)})
+			text := json.RawMessage(`"` + secret + coded + `"`)
+			lane.Put(uint64(n+1), key(name), Delivery{Delta: d, Payload: text, Answer: text})
 			s.PutLetter(Letter{ID: name, Delta: d, Key: key(name), Reason: secret, Payload: json.RawMessage(`"` + coded + `"`), Secret: true})
 		}
 	})
@@ -311,7 +312,7 @@ func TestNothingOfSecretsIsWritten(t *testing.T) {
 		t.Error(err)
 	}
 	got, err := again.Lane("r", LaneOptions{}).Load(key("s7"), 0, 1, 1)
-	if err != nil || len(got) != 1 || got[0].Payload != nil || got[0].Delta.Object.ResourceVersion() != "7" {
+	if err != nil || len(got) != 1 || got[0].Payload != nil || got[0].Answer != nil || got[0].Delta.Object.ResourceVersion() != "7" {
 		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -1,0 +1,490 @@
+package dispatch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// patch is an answer that patches the event's own object.
+func patch(ev handler.Event) []handler.Action {
+	return []handler.Action{{
+		Verb: handler.ActionPatch, Resource: ev.Resource, Namespace: ev.Namespace, Name: ev.Name, UID: ev.UID,
+		Patch: json.RawMessage(`{"metadata":{"labels":{"seen":"<` + ev.ResourceVersion + `>"}}}`),
+	}}
+}
+
+// patching is a handler that answers with patch, and notes what it was given.
+func patching(r *recorder) handler.Handler {
+	return handler.Func(func(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+		if _, err := r.Handle(ctx, ev); err != nil {
+			return handler.Answer{}, err
+		}
+		return handler.Answer{Actions: patch(ev)}, nil
+	})
+}
+
+// deeds notes what an Actor is to do, each as the event's id, the attempt and the patch, and fails as it is told to.
+type deeds struct {
+	mu   sync.Mutex
+	all  []string
+	fail []error // of the next ones
+}
+
+func (a *deeds) do(_ context.Context, ev *handler.Event, actions []handler.Action) (err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	what := make([]string, 0, len(actions))
+	for _, action := range actions {
+		what = append(what, string(action.Patch))
+	}
+	a.all = append(a.all, fmt.Sprint(ev.ID, " #", ev.Attempt, " ", strings.Join(what, " ")))
+	if len(a.fail) > 0 {
+		err, a.fail = a.fail[0], a.fail[1:]
+	}
+	return err
+}
+
+// list are those that were done, without the patches' frame.
+func (a *deeds) list() (all []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, deed := range a.all {
+		all = append(all, strings.NewReplacer(`{"metadata":{"labels":{"seen":"`, "", `"}}}`, "").Replace(deed))
+	}
+	return all
+}
+
+// What is to be done is on disk before any of it is, and gone when it is done.
+func TestAnswerIsWrittenBeforeItsFirstAction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		var h recorder
+		done := 0
+		a := &actor{do: func(_ context.Context, ev *handler.Event, actions []handler.Action) error {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for _, f := range s.written {
+				kept, err := (&answer{text: f.Answer}).read()
+				equal(t, "what is on disk", kept, patch(h.events[0]))
+				equal(t, "error", err, nil)
+				equal(t, "attempts", f.Attempts, 1)
+				done++
+			}
+			return nil
+		}}
+		d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: a})
+		l := d.Lane("r", pods, LaneOptions{Store: s})
+		start(t, d)
+		s.offer(l, added("web", "u", 1))
+		synctest.Wait()
+		equal(t, "done", done, 1)
+		equal(t, "records", s.ids(), nil)
+	})
+}
+
+// A crash between the record and the acknowledgement has the same be done again, whatever the handler would say by then.
+func TestCrashAmidActions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		var h, again recorder
+		hangs := &actor{do: func(ctx context.Context, _ *handler.Event, _ []handler.Action) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}}
+		d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: hangs})
+		l := d.Lane("r", pods, LaneOptions{Store: s})
+		stop := start(t, d)
+		s.offer(l, added("web", "u", 1))
+		synctest.Wait()
+		next := s.kill()
+		l.Close()
+		stop()
+
+		var a deeds
+		a.fail = []error{errors.New("the API server is away")}
+		d = New(Handler{Handler: patching(&again)}, NewMemory(MemoryOptions{}), Options{Journal: next, Actor: &actor{do: a.do}})
+		l = d.Lane("r", pods, LaneOptions{Store: next})
+		next.restore(l)
+		start(t, d)
+		pass(time.Minute)
+		equal(t, "done", a.list(), []string{"r/u/added/1 #2 <1>", "r/u/added/1 #3 <1>"})
+		equal(t, "asked again", again.ids(), nil)
+		equal(t, "records", next.ids(), nil)
+	})
+}
+
+// The handler is not asked again for what could not be done for a while, unless the object has changed since.
+func TestAnswerIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := errors.New("the API server is away")
+		a := deeds{fail: []error{away, away, nil, away}}
+		var h recorder
+		d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Actor: &actor{do: a.do}})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		pass(time.Minute)
+		equal(t, "done", a.list(), []string{"r/u/added/1 #1 <1>", "r/u/added/1 #2 <1>", "r/u/added/1 #3 <1>"})
+		l.Offer(updated("web", "u", 2))
+		synctest.Wait()
+		l.Offer(updated("web", "u", 3))
+		pass(time.Minute)
+		equal(t, "done then", a.list()[3:], []string{"r/u/updated/2 #1 <2>", "r/u/updated/3 #1 <3>"})
+		equal(t, "asked", h.ids(), []string{"r/u/added/1", "r/u/updated/2", "r/u/updated/3"})
+	})
+}
+
+// That the object is not what an answer was made of is nobody's failure, and soon asked again.
+func TestStaleActions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		conflict := fmt.Errorf("conflict: %w", ErrStale)
+		a := deeds{fail: []error{conflict, conflict, conflict}}
+		var h recorder
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Handler: patching(&h), Retry: Retry{Attempts: 1}}, dead, Options{Actor: &actor{do: a.do}})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		pass(350 * time.Millisecond) // 50, 100 and 200 ms
+		equal(t, "asked", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2", "r/u/added/1 #3", "r/u/added/1 #4"})
+		equal(t, "dead", letters(t, dead), nil)
+		equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
+	})
+}
+
+// An object that has changed in a way that the rule does not select is not fought over for ever: the handler is shown what there
+// is, or nothing more.
+func TestRenew(t *testing.T) {
+	for _, selected := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			there := 1
+			a := &actor{do: func(_ context.Context, ev *handler.Event, _ []handler.Action) error {
+				if ev.ResourceVersion != fmt.Sprint(there) {
+					return ErrStale
+				}
+				return nil
+			}}
+			var h recorder
+			dead := NewMemory(MemoryOptions{})
+			d := New(Handler{Handler: patching(&h)}, dead, Options{Actor: a})
+			l := d.Lane("r", pods, LaneOptions{Renew: func(d delta.Delta) (rule.Match, bool) {
+				d.Object = pod("web", "u", there)
+				return rule.Match{Delta: d}, selected
+			}})
+			start(t, d)
+			there = 5
+			l.Offer(added("web", "u", 1))
+			pass(time.Hour)
+			want := []string{"r/u/added/1", "r/u/added/1 #2", "r/u/added/5"}
+			if !selected {
+				want = want[:2]
+			}
+			equal(t, "asked", h.ids(), want)
+			equal(t, "dead", letters(t, dead), nil)
+			equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
+		})
+	}
+}
+
+// Nothing of what may be a secret is recorded. Then the handler is asked again after a crash.
+func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		lane   LaneOptions
+		action handler.Action
+	}{
+		{"the rule sees secrets", LaneOptions{Secret: true}, handler.Action{Verb: handler.ActionApply, Resource: pods, Object: []byte(`"hunter2"`)}},
+		{"an action is on a secret", LaneOptions{}, handler.Action{Verb: handler.ActionApply, Resource: secrets, Object: []byte(`"hunter2"`)}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf(t)
+				asked := 0
+				h := handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
+					asked++
+					return handler.Answer{Actions: []handler.Action{{Verb: handler.ActionDelete, Resource: pods, Name: "web"}, test.action}}, nil
+				})
+				tried := 0
+				a := &actor{do: func(ctx context.Context, _ *handler.Event, actions []handler.Action) error {
+					equal(t, "actions", actions[1], test.action)
+					if tried++; tried == 3 {
+						<-ctx.Done()
+					}
+					return errors.New("the API server is away")
+				}}
+				o := test.lane
+				o.Store = s
+				d := New(Handler{Handler: h}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: a})
+				l := d.Lane("r", pods, o)
+				stop := start(t, d)
+				s.offer(l, added("web", "u", 1))
+				for range 10 {
+					pass(time.Second)
+					s.write()
+					for _, w := range s.all() {
+						equal(t, "on disk", w.Answer, nil)
+					}
+				}
+				equal(t, "tried", tried, 3)
+				equal(t, "asked: in memory it is kept", asked, 1)
+				next := s.kill()
+				l.Close()
+				stop()
+
+				o.Store = next
+				d = New(Handler{Handler: h}, NewMemory(MemoryOptions{}), Options{Journal: next, Actor: a})
+				l = d.Lane("r", pods, o)
+				next.restore(l)
+				start(t, d)
+				pass(time.Second)
+				equal(t, "asked after the crash", asked, 2)
+			})
+		})
+	}
+}
+
+// An answer is refused as a whole, before any of it is recorded or done.
+func TestRefusedAnswers(t *testing.T) {
+	large := make(json.RawMessage, maxAnswer)
+	for _, test := range []struct {
+		name    string
+		actions []handler.Action
+		check   error
+		reason  string
+	}{
+		{"not allowed", patch(handler.Event{}), handler.Reject(errors.New("patch of v1/pods is not allowed")), "rejected: patch of v1/pods is not allowed"},
+		{"too large", []handler.Action{{Object: large}}, nil, "rejected: the answer's actions have 8388864 bytes, more than 8388608"},
+		{"not JSON", []handler.Action{{Object: []byte("hunter2")}}, nil, "rejected: the answer's actions hold what is not JSON"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf(t)
+				dead := NewMemory(MemoryOptions{})
+				a := &actor{
+					check: func(*handler.Event, []handler.Action) error { return test.check },
+					do: func(context.Context, *handler.Event, []handler.Action) error {
+						t.Error("something was done")
+						return nil
+					},
+				}
+				h := handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
+					return handler.Answer{Actions: test.actions}, nil
+				})
+				d := New(Handler{Handler: h}, dead, Options{Journal: s, Actor: a})
+				l := d.Lane("r", pods, LaneOptions{Store: s})
+				start(t, d)
+				s.offer(l, added("web", "u", 1))
+				synctest.Wait()
+				equal(t, "dead", letters(t, dead), []string{"r/u/added/1: " + test.reason})
+				equal(t, "records", s.ids(), nil)
+			})
+		})
+	}
+}
+
+// What was recorded and is not allowed any more, cannot be read, or has nobody to do it any more, is asked for again.
+func TestRecordedAnswerOfNoUse(t *testing.T) {
+	good, err := (&Lane{records: true}).answerOf(patch(handler.Event{Name: "old"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		text   json.RawMessage
+		denied bool
+		actor  bool
+	}{
+		{"denied", good.text, true, true},
+		{"damaged", json.RawMessage(`[{"Verb":`), false, true},
+		{"of another form", json.RawMessage(`{"Verb":7}`), false, true},
+		{"nobody acts", good.text, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf(t)
+				m := added("web", "u", 1)
+				s.written[1<<62] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta, Answer: test.text, Attempts: 1, Sent: true}}
+				var a deeds
+				o := Options{Journal: s}
+				if test.actor {
+					o.Actor = &actor{do: a.do, check: func(_ *handler.Event, actions []handler.Action) error {
+						if test.denied && actions[0].Name == "old" {
+							return handler.ErrReject
+						}
+						return nil
+					}}
+				}
+				var h recorder
+				dead := NewMemory(MemoryOptions{})
+				d := New(Handler{Handler: patching(&h)}, dead, o)
+				s.restore(d.Lane("r", pods, LaneOptions{Store: s}))
+				start(t, d)
+				synctest.Wait()
+				equal(t, "asked", h.ids(), []string{"r/u/added/1 #2"})
+				if test.actor {
+					equal(t, "done", a.list(), []string{"r/u/added/1 #2 <1>"})
+					equal(t, "dead", letters(t, dead), nil)
+				}
+				equal(t, "records", s.ids(), nil)
+			})
+		})
+	}
+}
+
+// A store in trouble does not hold automation up, and is told of.
+func TestActionsWithoutAStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		s.failing = true
+		var log bytes.Buffer
+		var a deeds
+		var h recorder
+		d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{
+			Journal: s, Actor: &actor{do: a.do}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		l := d.Lane("r", pods, LaneOptions{Store: s})
+		start(t, d)
+		s.offer(l, added("web", "u", 1), added("db", "v", 1))
+		synctest.Wait()
+		equal(t, "done", len(a.list()), 2)
+		equal(t, "lines", strings.Count(log.String(), "could not be recorded before"), 1)
+		equal(t, "reason", strings.Contains(log.String(), "input/output error"), true)
+	})
+}
+
+// A lane that makes its actions itself calls no handler, and makes them anew whenever they could not be carried out.
+func TestLaneActions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := deeds{fail: []error{errors.New("the API server is away"), ErrStale}}
+		dead := NewMemory(MemoryOptions{})
+		d := New(Handler{Name: "none"}, dead, Options{Actor: &actor{do: a.do}})
+		made := 0
+		var results []any // of the next ones: an error, or a number of actions
+		l := d.Lane("r", pods, LaneOptions{Actions: func(_ context.Context, d delta.Delta) ([]handler.Action, error) {
+			made++
+			if len(results) > 0 {
+				next := results[0]
+				results = results[1:]
+				switch next := next.(type) {
+				case error:
+					return nil, next
+				case int:
+					return slices.Repeat([]handler.Action{{}}, next), nil
+				}
+				panic("oops")
+			}
+			return []handler.Action{{Patch: fmt.Append(nil, d.Object.Name(), made)}}, nil
+		}})
+		start(t, d)
+		l.Offer(added("web", "u", 1))
+		pass(time.Minute)
+		equal(t, "done", a.list(), []string{"r/u/added/1 #1 web1", "r/u/added/1 #2 web2", "r/u/added/1 #3 web3"})
+		for _, test := range []struct {
+			results []any
+			done    int
+			dead    []string
+		}{
+			{[]any{errors.New("a list failed"), "a panic"}, 1, nil},
+			{[]any{0}, 0, nil},
+			{[]any{1024}, 1, nil},
+			{[]any{1025}, 0, []string{"r/u/added/1: rejected: the answer asks for 1025 actions, more than 1024"}},
+			{[]any{handler.Reject(errors.New("nil in a name"))}, 0, []string{"r/u/added/1: rejected: nil in a name"}},
+		} {
+			results = test.results
+			before := len(a.list())
+			l.Offer(added("web", "u", 1))
+			pass(time.Minute)
+			equal(t, "done", len(a.list())-before, test.done)
+			equal(t, "dead", letters(t, dead), test.dead)
+			_, _, _ = dead.Take("r/u/added/1")
+		}
+	})
+}
+
+// What is delayed has not been attempted: it merges with what comes, undone changes are never heard of, and each version of an
+// object waits once.
+func TestDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Bool
+		fails.Store(true)
+		h := recorder{answer: func(context.Context, handler.Event) error {
+			if fails.Load() {
+				return errors.New("down")
+			}
+			return nil
+		}}
+		var mu sync.Mutex
+		var asked []string
+		a := &actor{delay: func(ev *handler.Event) time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			asked = append(asked, ev.ID)
+			if ev.Name == "quick" {
+				return 0
+			}
+			return time.Minute
+		}}
+		d := New(Handler{Handler: &h, Retry: Retry{MaxBackoff: time.Second}}, NewMemory(MemoryOptions{}), Options{Actor: a})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		l.Offer(added("slow", "s", 1))
+		l.Offer(added("gone", "g", 1))
+		l.Offer(added("quick", "q", 1))
+		synctest.Wait()
+		equal(t, "others go on", h.ids(), []string{"r/q/added/1"})
+		equal(t, "delayed", l.Stats().Delayed, 3)
+		equal(t, "in flight", d.InFlight(), 0)
+		l.Offer(deleted("gone", "g", 2))
+		equal(t, "what was never heard of", l.Stats().Delayed, 2)
+		l.Offer(updated("slow", "s", 2))
+		fails.Store(false)
+		pass(65 * time.Second)
+		slices.Sort(asked)
+		equal(t, "asked", asked, []string{"r/g/added/1", "r/q/added/1", "r/s/added/1", "r/s/added/2"})
+		fails.Store(true)
+		pass(55*time.Second + 500*time.Millisecond) // the merged one's delay is over, and its first attempt
+		fails.Store(false)
+		pass(2 * time.Second)
+		equal(t, "events", h.ids(), []string{"r/q/added/1", "r/q/added/1 #2", "r/s/added/2", "r/s/added/2 #2"})
+		equal(t, "asked in the end", len(asked), 4)
+	})
+}
+
+func TestAnswerIsReadAsItWas(t *testing.T) {
+	actions := []handler.Action{
+		{Verb: handler.ActionDelete, Resource: pods, Namespace: "shop", Name: "web", UID: "u"},
+		{Verb: handler.ActionApply, Object: json.RawMessage(`{"a":9007199254740993,"b":"<&>"}`)},
+		{Verb: handler.ActionPatch, PatchType: "application/json-patch+json", Patch: json.RawMessage(`[]`)},
+		{Verb: handler.ActionEvent, Reason: "Seen", Message: "é\n\"x\"", Warning: true},
+	}
+	for _, l := range []*Lane{{records: true}, {}} {
+		a, err := l.answerOf(actions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := a.read()
+		if diff := cmp.Diff(actions, got); diff != "" || err != nil {
+			t.Errorf("%v %s", err, diff)
+		}
+		if a.size() < 200 {
+			t.Errorf("its size is %d", a.size())
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package dispatch
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/rule"
+)
+
+const (
+	// maxUnsettled is how many changes of one object may wait until it is known whose they are. What comes on top is taken for
+	// somebody else's.
+	maxUnsettled = 64
+	// The head of an object's queue is looked at again after a quarter of its age, within these.
+	minSettle = 5 * time.Millisecond
+	maxSettle = 250 * time.Millisecond
+	// renewAfter is how many times in a row a delivery is refused as ErrStale before it is made anew of what the cache has. After
+	// the first time the change that it was refused for is waited for: it is on its way, and brings what changed in order.
+	renewAfter = 2
+)
+
+// owned tells a lane's own changes from others, as LaneOptions.Own has it.
+//
+// As long as the rule writes to an object it is not known whose the object's changes are. They are then unsettled: they wait in
+// the queue, in order, recorded like all others, and are merged with nothing. Whose they are is asked again when another one
+// comes and when they are to be delivered. Those that turn out to be the rule's own vanish, the others are ordinary changes from
+// then on. That they were unsettled is not recorded: a change of the rule's own may come back to it after a restart, and
+// under Every where it was left to the store for lack of memory.
+type owned struct {
+	own     Own
+	dropped atomic.Uint64
+
+	mu        sync.Mutex // taken with the queue locked, and takes nothing
+	unsettled map[delta.Key]int
+}
+
+// owner is whose a change is.
+type owner int
+
+const (
+	others owner = iota
+	ours
+	unsettled
+)
+
+// OwnChanges is how many changes were not delivered, ever, as the rule made them itself.
+func (l *Lane) OwnChanges() uint64 { return l.owned.dropped.Load() }
+
+// whose tells whose change a delivery is.
+func (l *Lane) whose(d delivery) owner {
+	version := d.match.Version
+	if version == "" || l.own == nil {
+		return others
+	}
+	key := d.match.Delta.Key()
+	writing := l.own.Writing(key) // asked first: what is not Mine after that, never will be
+	switch {
+	case l.own.Mine(key, version):
+		return ours
+	case writing:
+		return unsettled
+	}
+	return others
+}
+
+// admit tells whether a match with a Version is to wait for delivery. It keeps its Version if it is unsettled.
+func (l *Lane) admit(m *rule.Match) bool {
+	key := m.Delta.Key()
+	switch l.whose(delivery{match: *m}) {
+	case ours:
+		l.owned.dropped.Add(1)
+		return false
+	case unsettled:
+		if l.unsettle(key) {
+			return true
+		}
+	}
+	m.Version = ""
+	return true
+}
+
+// unsettle counts one more of an object, if there may be.
+func (l *Lane) unsettle(key delta.Key) bool {
+	waiting := l.queue.Waiting(key) + 1 // and perhaps one that is being looked at
+	o := &l.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := min(o.unsettled[key], waiting) // one may have been dropped, or left to the store
+	if n >= maxUnsettled {
+		return false
+	}
+	if o.unsettled == nil {
+		o.unsettled = make(map[delta.Key]int)
+	}
+	o.unsettled[key] = n + 1
+	return true
+}
+
+// settled counts fewer.
+func (l *Lane) settled(key delta.Key, n int) {
+	o := &l.owned
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.unsettled[key] -= n; o.unsettled[key] <= 0 {
+		delete(o.unsettled, key)
+	}
+}
+
+// vanished is called when an unsettled change turned out to be the rule's own.
+func (l *Lane) vanished(key delta.Key) {
+	l.settled(key, 1)
+	l.owned.dropped.Add(1)
+}
+
+// mergeUnsettled is merge where one or both are unsettled, as far as was known before.
+func (l *Lane) mergeUnsettled(waiting, newer delivery, sent bool) (merged delivery, keep, ok bool) {
+	key := newer.match.Delta.Key()
+	first, second := l.whose(waiting), l.whose(newer)
+	switch {
+	case first == ours && second == ours:
+		l.vanished(key)
+		l.vanished(key)
+		return delivery{}, false, true
+	case first == ours:
+		l.vanished(key)
+		return newer, true, true
+	case second == ours:
+		l.vanished(key)
+		return waiting, true, true
+	case first == unsettled || second == unsettled:
+		return delivery{}, false, false
+	}
+	n := 0
+	for _, d := range []*delivery{&waiting, &newer} {
+		if d.match.Version != "" {
+			d.match.Version = ""
+			n++
+		}
+	}
+	if merged, keep, ok = l.mergeSettled(waiting, newer, sent); ok {
+		l.settled(key, n)
+	}
+	return merged, keep, ok
+}

@@ -1,0 +1,246 @@
+package dispatch
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/rule"
+)
+
+// writes is an Own that is told what is so.
+type writes struct {
+	mu      sync.Mutex
+	mine    map[string]bool // versions
+	writing map[string]int  // names
+	asked   int
+}
+
+func newWrites() *writes { return &writes{mine: map[string]bool{}, writing: map[string]int{}} }
+
+func (w *writes) Mine(_ delta.Key, version string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked++
+	return w.mine[version]
+}
+
+func (w *writes) Writing(key delta.Key) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.writing[key.Name] > 0
+}
+
+func (w *writes) begin(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writing[name]++
+}
+
+// end ends a write, of which the versions came.
+func (w *writes) end(name string, versions ...int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, v := range versions {
+		w.mine[fmt.Sprint(v)] = true
+	}
+	w.writing[name]--
+}
+
+// versioned is a match that says which version its change came to.
+func versioned(m rule.Match) rule.Match {
+	m.Version = m.Delta.Object.ResourceVersion()
+	return m
+}
+
+// told runs f with a lane of a rule that writes, and returns what the handler was told in the end.
+func told(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWrites()
+		var h recorder
+		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+		o.Own = w
+		l := d.Lane("r", pods, o)
+		start(t, d)
+		f(w, l)
+		pass(time.Minute)
+		equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
+		equal(t, "unsettled", len(l.unsettled), 0)
+		ids = h.ids()
+	})
+	return ids
+}
+
+// A response that comes before the change itself settles it at once.
+func TestOwnChangeIsDropped(t *testing.T) {
+	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+		w.begin("web")
+		w.end("web", 2, 5, 6)
+		for _, m := range []rule.Match{updated("web", "u", 2), updated("web", "u", 3), deleted("web", "u", 5), added("web", "v", 6)} {
+			l.Offer(versioned(m))
+			synctest.Wait()
+		}
+		l.Offer(synced("web", "v", 6, 60)) // nobody's change
+		equal(t, "own", l.OwnChanges(), 3)
+	})
+	equal(t, "told", got, []string{"r/u/updated/3", "r/v/synced/6/60"})
+}
+
+// What comes while the rule writes waits, in order, and only of that object. Then own changes vanish and others are merged.
+func TestUnsettledChangesWait(t *testing.T) {
+	for _, every := range []bool{false, true} {
+		got := told(t, LaneOptions{Every: every}, func(w *writes, l *Lane) {
+			w.begin("web")
+			for v := 2; v < 6; v++ {
+				l.Offer(versioned(updated("web", "u", v)))
+			}
+			l.Offer(versioned(updated("db", "d", 1)))
+			pass(10 * time.Second)
+			equal(t, "waiting", l.Stats().Waiting, 4)
+			w.end("web", 3)
+			l.Offer(versioned(updated("web", "u", 6)))
+			pass(time.Minute)
+			equal(t, "own", l.OwnChanges(), 1)
+		})
+		want := []string{"r/d/updated/1", "r/u/updated/6"}
+		if every {
+			want = []string{"r/d/updated/1", "r/u/updated/2", "r/u/updated/4", "r/u/updated/5", "r/u/updated/6"}
+		}
+		equal(t, "told", got, want)
+	}
+}
+
+// A write that changes nothing, or fails, makes nothing the rule's own.
+func TestUnsettledChangeOfSomebodyElse(t *testing.T) {
+	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+		w.begin("web")
+		l.Offer(versioned(added("web", "u", 1)))
+		pass(time.Second)
+		l.Offer(versioned(deleted("web", "u", 2)))
+		l.Offer(versioned(added("web", "v", 3)))
+		w.end("web")
+	})
+	equal(t, "told: the first was never heard of", got, []string{"r/v/added/3"})
+}
+
+// What waits when the rule begins to write, or is in flight, stays what it was.
+func TestOrdinaryChangeBeforeUnsettledOnes(t *testing.T) {
+	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+		l.Hold(true)
+		l.Offer(versioned(added("web", "u", 1)))
+		w.begin("web")
+		l.Offer(versioned(updated("web", "u", 2)))
+		l.Offer(versioned(updated("web", "u", 3)))
+		equal(t, "waiting", l.Stats().Waiting, 3)
+		w.end("web", 2, 3)
+		l.Offer(versioned(updated("web", "u", 4))) // 3 is replaced, and 2 still there
+		equal(t, "waiting", l.Stats().Waiting, 3)
+		l.Hold(false)
+	})
+	equal(t, "told", got, []string{"r/u/added/1", "r/u/updated/4"})
+}
+
+// There is a bound to what waits unmerged of an object. What is past it is merged, and perhaps told.
+func TestUnsettledChangesAreBounded(t *testing.T) {
+	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+		w.begin("web")
+		for v := range 500 {
+			l.Offer(versioned(updated("web", "u", v+1)))
+			if v%10 == 0 {
+				pass(time.Millisecond)
+			}
+		}
+		if waiting := l.Stats().Waiting; waiting > maxUnsettled+1 {
+			t.Errorf("%d wait", waiting)
+		}
+		w.end("web", 1, 2, 3)
+	})
+	equal(t, "told", got, []string{"r/u/updated/500"})
+}
+
+// A lane that nobody asked to look at whose a change is, does not.
+func TestWithoutOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var h recorder
+		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		l.Offer(versioned(added("web", "u", 1)))
+		l.Offer(versioned(updated("web", "u", 2)))
+		start(t, d)
+		synctest.Wait()
+		equal(t, "told", h.ids(), []string{"r/u/added/2"})
+	})
+}
+
+// After a restart it is not known any more whose a change is.
+func TestUnsettledChangesAreRecorded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, w := newShelf(t), newWrites()
+		var h recorder
+		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{Own: w})
+		stop := start(t, d)
+		w.begin("web")
+		s.offer(l, versioned(updated("web", "u", 2)), versioned(updated("web", "u", 3)))
+		pass(time.Second)
+		s.write()
+		next := s.kill()
+		l.Close()
+		stop()
+		equal(t, "told", h.ids(), nil)
+		d, l = recorded(next, &h, NewMemory(MemoryOptions{}), LaneOptions{Own: newWrites()})
+		start(t, d)
+		pass(time.Minute)
+		equal(t, "told after the restart", h.ids(), []string{"r/u/updated/3"})
+		equal(t, "own", l.OwnChanges(), 0)
+	})
+}
+
+// An undecided change is settled before it is decided.
+func TestUnsettledAndUndecided(t *testing.T) {
+	decided := 0
+	got := told(t, LaneOptions{Decide: func(d delta.Delta) (rule.Match, bool) {
+		decided++
+		return rule.Match{Delta: d}, true
+	}}, func(w *writes, l *Lane) {
+		w.begin("web")
+		for v := 1; v < 4; v++ {
+			m := versioned(updated("web", "u", v))
+			m.Undecided = true
+			l.Offer(m)
+		}
+		w.end("web", 1, 3)
+	})
+	equal(t, "told", got, []string{"r/u/updated/2"})
+	equal(t, "decided", decided, 1)
+}
+
+// A slot of the handler's is not held by what is not known yet.
+func TestUnsettledChangesHoldNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWrites()
+		var h recorder
+		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		l := d.Lane("r", pods, LaneOptions{Own: w})
+		start(t, d)
+		for n := range 10 {
+			w.begin(fmt.Sprint(n))
+			l.Offer(versioned(updated(fmt.Sprint(n), fmt.Sprint(n), 1)))
+		}
+		pass(time.Minute)
+		w.mu.Lock()
+		if w.asked > 10*300 { // four times a second each, in the end
+			t.Errorf("asked %d times in a minute", w.asked)
+		}
+		w.mu.Unlock()
+		l.Offer(versioned(updated("web", "u", 1)))
+		synctest.Wait()
+		equal(t, "told", h.ids(), []string{"r/u/updated/1"})
+		for n := range 10 {
+			w.end(fmt.Sprint(n))
+		}
+	})
+}

@@ -1,0 +1,48 @@
+package state
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+)
+
+// oldDelivery is a delivery as it was written before there were answers.
+const oldDelivery = "0123040202020180ee89ab0d050182ee89ab0d000100029201a101f03e7b2261706956657273696f6e223a227631222c226b696e" +
+	"64223a22506f64222c226d65746164617461223a7b226e616d657370616365223a2273686f70222c051328223a22776562222c22" +
+	"75690138187569642d6f662d09131c7265736f7572636519634437222c226c6162656c73223a7b22746965720d401c7d7d2c2273" +
+	"706563051720657874223a22227d7d029201a101f03e7b2261706956657273696f6e223a227631222c226b696e64223a22506f64" +
+	"222c226d65746164617461223a7b226e616d657370616365223a2273686f70222c051328223a22776562222c2275690138187569" +
+	"642d6f662d09131c7265736f7572636519634436222c226c6162656c73223a7b22746965720d401c7d7d2c227370656305172065" +
+	"7874223a22227d7d01077b2261223a317d"
+
+// What earlier versions have written is read, and one without an answer is written as they did.
+func TestDeliveryOfBeforeAnswers(t *testing.T) {
+	want := Delivery{
+		Delta:   delta.Delta{Type: delta.Updated, Object: obj(t, "web", 7, ""), Old: obj(t, "web", 6, "")},
+		Payload: json.RawMessage(`{"a":1}`), Stale: true, Undecided: true, Sent: true,
+		Attempts: 2, Failures: 1, Backoff: 1, Losses: 1, Since: time.Unix(1790000000, 5), Due: time.Unix(1790000001, 0),
+	}
+	old, err := hex.DecodeString(oldDelivery)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := readDelivery(old, nil)
+	if diff := cmp.Diff(want, got, byText); diff != "" || err != nil {
+		t.Fatalf("read (-want +got): %s%v", diff, err)
+	}
+	none := func(*object.Dictionary) dictionaryID { return dictionaryID{} }
+	if written := hex.EncodeToString(appendDelivery(nil, &want, false, none)); written != oldDelivery {
+		t.Errorf("it is written as %s", written)
+	}
+	want.Answer = json.RawMessage(`[{"Verb":"delete"}]`)
+	got, err = readDelivery(appendDelivery(nil, &want, false, none), nil)
+	if diff := cmp.Diff(want, got, byText); diff != "" || err != nil {
+		t.Errorf("with an answer (-want +got): %s%v", diff, err)
+	}
+}
