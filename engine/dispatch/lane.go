@@ -82,9 +82,9 @@ type delivery struct {
 	answer   *answer    // what it was answered with and is to be carried out; nil if the handler is to be asked
 	stale    bool       // the payload is that of another delta
 	weighed  bool       // Actor.Delay was asked
+	refusals int32      // how often in a row its actions were ErrStale
 	attempts int        // how often this event was handed out
 	failures int        // how often it was answered with an error
-	refusals int        // how often in a row its actions were ErrStale
 
 	// These outlive merging: a newer change of an object does not make the handler or the object any better.
 	backoff int // retries of the object in a row
