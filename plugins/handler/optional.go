@@ -17,7 +17,7 @@ type Description struct {
 	Name    string
 	Version string
 	// Concurrency is how many events the handler takes at once; informd uses the smaller of it and the operator's.
-	// 0 means no limit of its own.
+	// 0 means no limit of its own. serve.Remote keeps to it over all connections.
 	Concurrency int
 	// WindowBytes is how many bytes of events may be with the handler at once; an event that is larger goes alone.
 	// 0 means 4 MiB, the default. At most 64 MiB is used.

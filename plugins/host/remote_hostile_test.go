@@ -223,9 +223,9 @@ func TestRemoteReconnectsLeaveNothing(t *testing.T) {
 	refused := f.rogue(3, func(net.Conn) {})
 	f.resolve(1, 2, 3)
 	r := f.remote(host.Options{BackoffMin: time.Nanosecond, BackoffMax: time.Microsecond})
-	rounds := 300
+	rounds := 150
 	if testing.Short() {
-		rounds = 50
+		rounds = 30
 	}
 	count := func() (goroutines, files int) {
 		open, err := os.ReadDir("/proc/self/fd")

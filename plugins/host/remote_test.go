@@ -182,6 +182,12 @@ func (p *remoteProcess) kill() {
 	<-p.done
 }
 
+func (p *remoteProcess) said() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.lines)
+}
+
 // did is how many lines begin so.
 func (p *remoteProcess) did(prefix string) (n int) {
 	p.mu.Lock()
@@ -451,11 +457,15 @@ func TestRemoteShared(t *testing.T) {
 	answered := make(chan error, 1)
 	one.Submit(t.Context(), &ev, func(_ handler.Answer, err error) { answered <- err })
 	waitFor(t, "it to begin", func() bool { return p.did("began slow") == 1 })
-	if _, err := two.Handle(t.Context(), ev); err == nil || !strings.Contains(err.Error(), "still has an earlier event") {
+	if _, err := two.Handle(t.Context(), ev); err != nil {
 		t.Errorf("a second event of the object: %v", err)
 	}
 	if err := <-answered; err != nil {
 		t.Error(err)
+	}
+	waitFor(t, "both to be said", func() bool { return p.did("did slow") == 2 })
+	if want := []string{"began slow 1", "did slow", "began slow 1", "did slow"}; !slices.Equal(p.said(), want) {
+		t.Errorf("got %q, want %q", p.said(), want)
 	}
 	f.spec.Config = []byte(`{"Greeting":"good day"}`)
 	three := f.remote(host.Options{})

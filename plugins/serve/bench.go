@@ -105,7 +105,7 @@ func (b *bench) deliverAll(ctx context.Context, in *events) error {
 // deliver has one event handled, once there is room for it and the object's last one is over. It returns when the call of
 // Handle has begun; or when ctx has ended, without that.
 func (b *bench) deliver(ctx context.Context, t *trial) {
-	o := object{t.event.Rule, t.event.Namespace, t.event.Name}
+	o := object{t.event.Rule, t.event.Namespace, t.event.Name, t.event.Resource}
 	b.mu.Lock()
 	last := b.objects[o]
 	b.mu.Unlock()

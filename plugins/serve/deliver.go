@@ -26,8 +26,8 @@ const (
 
 // Deliver runs one stream of events.
 func (s *service) Deliver(stream handlerpb.Handler_DeliverServer) error {
-	if !s.configured.Load() || !s.shared.begin() {
-		return status.Error(codes.FailedPrecondition, "events before a config was accepted")
+	if !s.configured.Load() || !s.shared.begin(stream.Context()) {
+		return status.Error(codes.FailedPrecondition, "events before a config was accepted, or after another one was")
 	}
 	defer s.shared.end()
 	d := &delivery{
@@ -69,15 +69,19 @@ type delivery struct {
 }
 
 // object is what events must not overlap on.
-type object struct{ rule, namespace, name string }
+type object struct {
+	rule, namespace, name string
+	resource              handler.Resource
+}
 
 // call is an event on its way through Handle.
 type call struct {
 	event
-	ctx callContext
+	ctx   callContext
+	taken bool // see shared.take
 }
 
-func (c *call) object() object { return object{c.Rule, c.Namespace, c.Name} }
+func (c *call) object() object { return object{c.Rule, c.Namespace, c.Name, c.Resource} }
 
 // receive takes events and cancels until informd ends its side (nil) or the stream breaks.
 func (d *delivery) receive() error {
@@ -108,7 +112,7 @@ func (d *delivery) begin(events []event, now time.Time) {
 		switch {
 		case len(d.running) >= maxRunning:
 			d.reply(c, retry("the handler has too many events at once"))
-		case d.running[c.object()] != nil, !d.shared.claim(c.object()):
+		case d.running[c.object()] != nil:
 			// informd gave up on an earlier event of this object and sent the next, but Handle has not returned from it.
 			d.reply(c, retry("the handler still has an earlier event of this object, past its time limit"))
 		default:
@@ -185,9 +189,14 @@ func (d *delivery) handleNext() {
 		}
 	}()
 	var a *handlerpb.Answer
-	if d.shared != nil && d.stream.Context().Err() != nil {
+	err := d.shared.take(&c.ctx, c.object())
+	c.taken = err == nil
+	switch {
+	case err != nil:
+		a = retry(err.Error())
+	case d.shared != nil && d.stream.Context().Err() != nil:
 		a = retry("the connection broke") // nobody hears it; another endpoint may have the event by now
-	} else {
+	default:
 		a = d.handle(c)
 	}
 	returned = true
@@ -222,7 +231,9 @@ const goexit = "the handler ended the goroutine that it was called in"
 func (d *delivery) finish(c *call, a *handlerpb.Answer) {
 	d.mu.Lock()
 	delete(d.running, c.object())
-	d.shared.free(c.object())
+	if c.taken {
+		d.shared.free(c.object())
+	}
 	d.reply(c, a)
 }
 

@@ -6,10 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -54,8 +56,9 @@ const remoteStreams = 64
 // signal ends the process at once. An error says why it cannot serve. The files are read again for each connection, so that
 // they can be replaced at any time.
 //
-// Beside what package handler promises: events of one object do not overlap over all connections, but other processes may
-// have been given the same event when a connection broke, whose context has ended then. Configure is called again when an
+// Beside what package handler promises: over all connections, events of one object do not overlap, nor are there more than
+// Description.Concurrency at once; what is too much waits, as long as its time limit allows. Other processes may have been
+// given the same event when a connection broke, whose context has ended then. Configure is called again when an
 // informd comes with another config while no event is with the handler; with the same config it is not, and while another
 // informd uses the handler another config is refused. Drain is called at the end of the process only.
 //
@@ -78,10 +81,10 @@ func remote(ctx context.Context, h handler.Handler, o RemoteOptions) error {
 	config := &tls.Config{
 		MinVersion:         tls.VersionTLS13,
 		ClientAuth:         tls.RequireAndVerifyClientCert,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return o.tls() },
+		GetConfigForClient: o.forClient(),
 	}
 	server := newServer([]grpc.ServerOption{
-		grpc.Creds(credentials.NewTLS(config)),
+		grpc.Creds(callers{credentials.NewTLS(config)}),
 		grpc.ConnectionTimeout(remoteHandshake),
 		grpc.MaxConcurrentStreams(remoteStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: remoteSilence, Timeout: remoteSilence}),
@@ -106,6 +109,25 @@ func remote(ctx context.Context, h handler.Handler, o RemoteOptions) error {
 	}
 	s.drainOnce()
 	return err
+}
+
+// forClient reads the files for each connection. That they cannot be used is logged at most once a minute.
+func (o RemoteOptions) forClient() func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	var mu sync.Mutex
+	var logged time.Time
+	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		config, err := o.tls()
+		if err == nil {
+			return config, nil
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if time.Since(logged) > time.Minute {
+			logged = time.Now()
+			slog.Error("informd cannot connect", "error", err)
+		}
+		return nil, err
+	}
 }
 
 // tls reads the files.

@@ -4,14 +4,19 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/informd/informd/internal/testca"
 	"github.com/informd/informd/plugins/handler"
@@ -36,12 +41,13 @@ func (c *configured) Configure(_ context.Context, config json.RawMessage) error 
 func TestSharedConfig(t *testing.T) {
 	c := &configured{}
 	s := &service{handler: c, shared: newShared()}
+	ctx := called(t)
 	configure := func(config string) (problems int, code codes.Code) {
 		t.Helper()
-		resp, err := s.Configure(t.Context(), &handlerpb.ConfigureRequest{Config: []byte(config)})
+		resp, err := s.Configure(ctx, &handlerpb.ConfigureRequest{Config: []byte(config)})
 		return len(resp.GetProblems()), status.Code(err)
 	}
-	if s.shared.begin() {
+	if s.shared.begin(ctx) {
 		t.Error("a stream began before there was a config")
 	}
 	for _, step := range []struct {
@@ -59,7 +65,7 @@ func TestSharedConfig(t *testing.T) {
 		{"one that is refused", `"bad"`, false, 1, codes.OK, 3},
 		{"the one before, which it may have forgotten", `"b"`, false, 0, codes.OK, 4},
 	} {
-		if step.inUse && !s.shared.begin() {
+		if step.inUse && !s.shared.begin(ctx) {
 			t.Errorf("%s: no stream could begin", step.what)
 		}
 		if problems, code := configure(step.config); problems != step.problems || code != step.code || c.times != step.times {
@@ -70,8 +76,149 @@ func TestSharedConfig(t *testing.T) {
 		}
 	}
 	configure(`"bad"`)
-	if s.shared.begin() {
+	if s.shared.begin(ctx) {
 		t.Error("a stream began after the config was refused")
+	}
+}
+
+// called is the context of the calls on one connection.
+func called(t *testing.T) context.Context {
+	return peer.NewContext(t.Context(), &peer.Peer{AuthInfo: &caller{}})
+}
+
+// Who configured the handler does not get to use it with another config, which somebody brought since.
+func TestSharedConfigIsTheCallers(t *testing.T) {
+	s := &service{handler: &configured{}, shared: newShared()}
+	one, two := called(t), called(t)
+	for _, c := range []struct {
+		ctx    context.Context
+		config string
+	}{{one, `"a"`}, {two, `"b"`}} {
+		if resp, err := s.Configure(c.ctx, &handlerpb.ConfigureRequest{Config: []byte(c.config)}); err != nil || len(resp.GetProblems()) > 0 {
+			t.Fatalf("%v, %v", resp, err)
+		}
+	}
+	if s.shared.begin(one) {
+		t.Error("a stream began with another config than its caller's")
+	}
+	if !s.shared.begin(two) {
+		t.Error("no stream began")
+	}
+	if _, err := s.Configure(one, &handlerpb.ConfigureRequest{Config: []byte(`"a"`)}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("while it is in use: %v", err)
+	}
+	if _, err := s.Configure(one, &handlerpb.ConfigureRequest{Config: []byte(`"b"`)}); err != nil || !s.shared.begin(one) {
+		t.Errorf("the same config does not do: %v", err)
+	}
+}
+
+// busy is a handler that takes two events at once, and notes how many it has.
+type busy struct {
+	handler.Func
+	mu       sync.Mutex
+	now, top int
+}
+
+func (*busy) Describe() handler.Description { return handler.Description{Concurrency: 2} }
+
+func (b *busy) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
+	b.add(1)
+	defer b.add(-1)
+	if ev.Name == "goexit" {
+		runtime.Goexit()
+	}
+	time.Sleep(5 * time.Millisecond)
+	return handler.Answer{}, nil
+}
+
+func (b *busy) add(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now += n
+	b.top = max(b.top, b.now)
+}
+
+// However many connections there are, the handler gets no more events at once than it takes, and never two of one object.
+func TestSharedEventsWait(t *testing.T) {
+	for _, c := range []struct {
+		what     string
+		top      int
+		describe bool
+		name     func(stream, n int) string
+	}{
+		{"more than it takes", 2, true, func(stream, n int) string { return fmt.Sprint(stream, n) }},
+		{"the same object", 1, false, func(int, int) string { return "one" }},
+		{"some that end their goroutines", 2, true, func(stream, n int) string {
+			if n == 0 && stream == 0 {
+				return "goexit"
+			}
+			return fmt.Sprint(stream, n)
+		}},
+	} {
+		h := &busy{}
+		s := &service{handler: h, shared: newShared()}
+		s.configured.Store(true)
+		s.shared.taken = true
+		client := connect(t, s)
+		if c.describe {
+			if _, err := client.Describe(t.Context(), &handlerpb.DescribeRequest{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var streams sync.WaitGroup
+		for stream := range 5 {
+			streams.Go(func() {
+				d, err := client.Deliver(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for n := range 10 {
+					events := []*handlerpb.Event{{Seq: uint64(n + 1), Rule: "r", Name: c.name(stream, n), TimeLimit: durationpb.New(30 * time.Second)}}
+					if err := d.Send(&handlerpb.DeliverRequest{Events: events}); err != nil {
+						t.Error(err)
+						return
+					}
+					resp, err := d.Recv()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					for _, a := range resp.GetAnswers() {
+						if reason := a.GetRetry().GetReason(); reason != goexit {
+							t.Errorf("%s: %v", c.what, a)
+						}
+					}
+				}
+			})
+		}
+		streams.Wait()
+		if h.top > c.top || h.now != 0 {
+			t.Errorf("%s: it had %d at once, want %d; %d at the end", c.what, h.top, c.top, h.now)
+		}
+	}
+}
+
+// What waits for another connection's event does so within its time limit.
+func TestSharedEventsWaitWithinTheirLimit(t *testing.T) {
+	s := newShared()
+	s.bound(1)
+	if err := s.take(t.Context(), object{name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	for _, name := range []string{"a", "b", "b"} {
+		if err := s.take(ctx, object{name: name}); err == nil {
+			t.Errorf("%s was taken", name)
+		}
+	}
+	s.free(object{name: "a"})
+	for _, name := range []string{"b", "a"} {
+		if err := s.take(t.Context(), object{name: name}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.free(object{name: name})
 	}
 }
 

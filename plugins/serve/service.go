@@ -61,6 +61,7 @@ func (s *service) Describe(context.Context, *handlerpb.DescribeRequest) (*handle
 	if d.Name == "" {
 		d.Name = s.name
 	}
+	s.shared.bound(min(d.Concurrency, maxRunning))
 	return &handlerpb.DescribeResponse{
 		Name:         bounded(d.Name, handlerpb.MaxNameBytes),
 		Version:      bounded(d.Version, handlerpb.MaxNameBytes),

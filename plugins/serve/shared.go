@@ -3,9 +3,13 @@ package serve
 import (
 	"bytes"
 	"context"
+	"errors"
+	"net"
 	"sync"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/informd/informd/plugins/handlerpb"
@@ -19,11 +23,49 @@ type shared struct {
 	mu      sync.Mutex
 	config  []byte // that was accepted
 	taken   bool   // one was
+	round   int    // how many were
 	streams int
-	running map[object]bool // events that the handler has, over all streams; as many as these allow
+	running map[object]chan struct{} // events that the handler has, over all streams; closed at the end of each
+	slots   chan struct{}            // has room for as many as the handler takes at once; nil: any number
 }
 
-func newShared() *shared { return &shared{running: make(map[object]bool)} }
+func newShared() *shared { return &shared{running: make(map[object]chan struct{})} }
+
+// caller is who is at the other end of a connection. It is found in the context of its calls.
+type caller struct {
+	credentials.TLSInfo
+	round int // of the config that it brought; guarded by shared
+}
+
+// callers are credentials that tell connections apart.
+type callers struct {
+	credentials.TransportCredentials
+}
+
+func (c callers) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := c.TransportCredentials.ServerHandshake(raw)
+	if err != nil {
+		return conn, info, err
+	}
+	tls, ok := info.(credentials.TLSInfo)
+	if !ok {
+		return conn, info, errors.New("not TLS")
+	}
+	return conn, &caller{TLSInfo: tls}, nil
+}
+
+func (c callers) Clone() credentials.TransportCredentials {
+	return callers{c.TransportCredentials.Clone()}
+}
+
+func callerOf(ctx context.Context) *caller {
+	if p, ok := peer.FromContext(ctx); ok {
+		if c, ok := p.AuthInfo.(*caller); ok {
+			return c
+		}
+	}
+	return &caller{}
+}
 
 // configure hands a config to the handler, if it is another one than it has.
 func (s *shared) configure(ctx context.Context, req *handlerpb.ConfigureRequest,
@@ -33,7 +75,9 @@ func (s *shared) configure(ctx context.Context, req *handlerpb.ConfigureRequest,
 	defer s.configuring.Unlock()
 	s.mu.Lock()
 	same, streams := s.taken && bytes.Equal(s.config, req.GetConfig()), s.streams
-	if !same && streams == 0 {
+	if same {
+		callerOf(ctx).round = s.round
+	} else if streams == 0 {
 		s.taken = false
 	}
 	s.mu.Unlock()
@@ -47,13 +91,15 @@ func (s *shared) configure(ctx context.Context, req *handlerpb.ConfigureRequest,
 	if err == nil && len(resp.GetProblems()) == 0 {
 		s.mu.Lock()
 		s.config, s.taken = bytes.Clone(req.GetConfig()), true
+		s.round++
+		callerOf(ctx).round = s.round
 		s.mu.Unlock()
 	}
 	return resp, err
 }
 
-// begin notes a stream, and says whether it may begin.
-func (s *shared) begin() bool {
+// begin notes a stream, and says whether it may begin: the handler has the config that the same caller brought.
+func (s *shared) begin(ctx context.Context) bool {
 	if s == nil {
 		return true
 	}
@@ -61,10 +107,11 @@ func (s *shared) begin() bool {
 	defer s.configuring.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken {
+	may := s.taken && callerOf(ctx).round == s.round
+	if may {
 		s.streams++
 	}
-	return s.taken
+	return may
 }
 
 func (s *shared) end() {
@@ -76,25 +123,74 @@ func (s *shared) end() {
 	s.streams--
 }
 
-// claim tells whether an event of o may be handled, as no other stream's is; it is given back by free.
-func (s *shared) claim(o object) bool {
-	if s == nil {
-		return true
+// bound notes how many events the handler takes at once, over all streams; 0: any number. The first call counts.
+func (s *shared) bound(n int) {
+	if s == nil || n <= 0 {
+		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running[o] {
-		return false
+	if s.slots == nil {
+		s.slots = make(chan struct{}, n)
 	}
-	s.running[o] = true
-	return true
+}
+
+// take waits until the handler may have an event of o: it has no other one, whichever stream that came on, and takes
+// another one at all. The event is given back by free, unless there is an error, which says what ctx ended the wait for.
+func (s *shared) take(ctx context.Context, o object) error {
+	if s == nil {
+		return nil
+	}
+	slots, err := s.claim(ctx, o)
+	if err != nil || slots == nil {
+		return err
+	}
+	select {
+	case slots <- struct{}{}:
+		return nil
+	default: // ctx costs something
+	}
+	select {
+	case slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		s.unclaim(o)
+		return errors.New("the handler had as many events as it takes, from several connections")
+	}
+}
+
+func (s *shared) claim(ctx context.Context, o object) (slots chan struct{}, err error) {
+	for {
+		s.mu.Lock()
+		other := s.running[o]
+		if other == nil {
+			s.running[o] = make(chan struct{})
+			slots = s.slots
+			s.mu.Unlock()
+			return slots, nil
+		}
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, errors.New("the handler still had an event of this object, from another connection")
+		}
+	}
+}
+
+func (s *shared) unclaim(o object) (slots chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.running[o])
+	delete(s.running, o)
+	return s.slots
 }
 
 func (s *shared) free(o object) {
 	if s == nil {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.running, o)
+	if slots := s.unclaim(o); slots != nil {
+		<-slots
+	}
 }
