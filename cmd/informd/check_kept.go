@@ -57,7 +57,7 @@ func whyWhole(cfg *config.Config, p *plan.Plan, s *plan.Source, informer *plan.I
 		}
 	}
 	for _, r := range informer.Rules {
-		if r.Paths().Covers() || r.AttachPaths().Covers() {
+		if r.Paths().Covers() || r.AttachPaths().Covers() || r.Actions.Paths().Covers() {
 			return fmt.Sprintf(", because rule %s reads all of them", r.Name)
 		}
 	}
@@ -72,7 +72,7 @@ func whyWhole(cfg *config.Config, p *plan.Plan, s *plan.Source, informer *plan.I
 // looksAtWhole tells whether a rule reads all of the objects of an informer, of any of whose sources it looks things up.
 func looksAtWhole(p *plan.Plan, r *plan.Rule, informer *plan.Informer) bool {
 	for _, s := range p.Sources {
-		whole := r.Lookups()[s.Name].Covers() || r.AttachLookups()[s.Name].Covers()
+		whole := r.Lookups()[s.Name].Covers() || r.AttachLookups()[s.Name].Covers() || r.Actions.Lookups()[s.Name].Covers()
 		if whole && slices.Contains(s.Informers, informer) {
 			return true
 		}
@@ -80,10 +80,17 @@ func looksAtWhole(p *plan.Plan, r *plan.Rule, informer *plan.Informer) bool {
 	return false
 }
 
-// pathList are paths as expressions have them, without "object.", separated by commas.
+// pathList are paths as expressions have them, without "object.", separated by commas. That a place is there goes without saying
+// where more of it is read.
 func pathList(paths *object.Paths) string {
 	var out []string
-	for _, path := range paths.List() {
+	list := paths.List()
+	for i, path := range list {
+		last := len(path) - 1
+		below := func(other []string) bool { return len(other) > last && slices.Equal(other[:last], path[:last]) }
+		if path[last] == "" && slices.ContainsFunc(slices.Delete(slices.Clone(list), i, i+1), below) {
+			continue
+		}
 		out = append(out, pathText(path))
 	}
 	return strings.Join(out, ", ")

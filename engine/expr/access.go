@@ -248,7 +248,7 @@ func (c *compiler) mapping(n *ast.MapNode) (operand, error) {
 		elem = c.reach.union(elem, value.shape)
 		keys, values = append(keys, key.eval), append(values, value.eval)
 	}
-	return operand{shape: made(elem), eval: func(r *run) (any, error) {
+	return operand{shape: madeMap(elem), eval: func(r *run) (any, error) {
 		if err := r.scan(len(keys)); err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ var listFunctions = map[string]function{
 	"take":    {min: 2, max: 2, reads: takeReads, call: take},
 	"reverse": {min: 1, max: 1, reads: elements, call: onList("reverse", (*run).reversed)},
 	"concat":  {min: 1, max: many, takesNil: true, reads: elements, call: concat},
-	"flatten": {min: 1, max: 1, call: onList("flatten", (*run).flatten)},
+	"flatten": {min: 1, max: 1, reads: flattenReads, call: onList("flatten", (*run).flatten)},
 	"uniq":    {min: 1, max: 1, call: onList("uniq", (*run).unique)},
 	"sort":    {min: 1, max: 2, call: sortList},
 }
@@ -161,6 +161,30 @@ func (r *run) flatten(list []any) (any, error) {
 		return nil
 	}
 	return out, add(list, 0)
+}
+
+// flattenReads knows of whole objects that they are maps and stay as they are. What lies further down may be a list.
+func flattenReads(r *reach, args []shape) shape {
+	r.touch(args[0])
+	var add func(s shape) shape
+	add = func(s shape) (out shape) {
+		r.touch(s) // nils are left out
+		for _, at := range s.places {
+			if len(at.path) == 0 {
+				out.places = append(out.places, at)
+			} else {
+				r.use(shape{places: []spot{at}})
+			}
+		}
+		if s.keyed {
+			out.elem, out.keyed = s.elem, true
+		}
+		if s.elem != nil { // of a list, which is taken apart
+			out = r.union(out, add(*s.elem))
+		}
+		return out
+	}
+	return made(add(r.elem(args[0])))
 }
 
 // unique keeps the first of values that are equal.

@@ -37,6 +37,7 @@ func TestPaths(t *testing.T) {
 		{"a filtered list", `object.spec.containers | filter(.name != "x") | map(.image)`, "spec.containers[].image spec.containers[].name"},
 		{"nested predicates", `any(object.a, let x = .n; any(.list, .m == x))`, "a[].list[].m a[].n"},
 		{"lists put together", `concat(object.spec.a, object.spec.b) | map(.image)`, "spec.a[].image spec.b[].image"},
+		{"lists in a list of the object's", `flatten(object.spec.a) | map(.image)`, "spec.a[]"},
 		{"a map that is made", `{x: object.a, y: object.b}.x.c`, "a.c b.c"},
 		{"what an index finds", `any(byIndex("byNode", object.spec.nodeName), .status.phase == "Failed")`, "spec.nodeName status.phase"},
 		{"how many an index finds", `len(byIndex("byNode", object.spec.nodeName)) > 1`, "spec.nodeName"},
@@ -60,6 +61,8 @@ func TestLookups(t *testing.T) {
 		{"a look into one for a look into another", `map(lookup("nodes.byName", object.a), map(lookup("pods.byNode", .metadata.name), .spec.x))`, "a", "metadata.name", "spec.x"},
 		{"either of two sources", `(object.a ? lookup("nodes.byName", "x") : lookup("pods.byNode", "y")) | map(.b)`, "a", "b", "b"},
 		{"together with what byIndex gives", `concat(byIndex("byNode", "x"), lookup("pods.byNode", "x")) | filter(.a) | map(.b)`, "a b", "none", "a b"},
+		{"lists of what is found", `flatten(map(object.a, lookup("nodes.byName", #))) | map(.spec)`, "a[]", "spec", "none"},
+		{"maps with what is found in them", `flatten([[{x: first(lookup("nodes.byName", "x"))}]]) | map(.x.spec)`, "", "spec x.spec", "none"},
 		{"a variable", `let n = find(lookup("nodes.byName", "x"), .spec.ready); n == nil ? "" : n.zone`, "", "spec.ready zone", "none"},
 		{"whether there is one", `find(lookup("nodes.byName", "x"), .spec.ready) != nil`, "", "spec.ready", "none"},
 	} {

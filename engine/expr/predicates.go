@@ -42,7 +42,7 @@ func init() { // refers to itself through the compiler
 		"findIndex":     {loop: (*predicateCall).findIndex},
 		"findLastIndex": {loop: (*predicateCall).findLastIndex},
 		"sum":           {loop: (*predicateCall).sum, bodyOptional: true},
-		"groupBy":       {loop: (*predicateCall).groupBy, result: func(_ *reach, elem, _ shape) shape { return made(made(elem)) }},
+		"groupBy":       {loop: (*predicateCall).groupBy, result: func(_ *reach, elem, _ shape) shape { return madeMap(made(elem)) }},
 		"sortBy":        {loop: (*predicateCall).sortBy, third: true, result: someElements},
 		"reduce":        {loop: (*predicateCall).reduce, third: true},
 	}

@@ -14,6 +14,7 @@ import (
 type shape struct {
 	places []spot // where the value may be
 	elem   *shape // of what the elements may be, where the value is a list or a map that the expression makes
+	keyed  bool   // it may be such a map
 }
 
 // spot is a place in the objects of one source.
@@ -36,6 +37,13 @@ func made(elem shape) shape {
 		return shape{}
 	}
 	return shape{elem: &elem}
+}
+
+// madeMap is made of a map.
+func madeMap(elem shape) shape {
+	s := made(elem)
+	s.keyed = s.elem != nil
+	return s
 }
 
 func (s shape) isZero() bool { return len(s.places) == 0 && s.elem == nil }
@@ -91,7 +99,7 @@ func (r *reach) elem(s shape) shape { return r.member(s, object.Each) }
 
 // union is the shape of what is either of two values.
 func (r *reach) union(a, b shape) shape {
-	out := shape{places: slices.Clip(a.places), elem: a.elem}
+	out := shape{places: slices.Clip(a.places), elem: a.elem, keyed: a.keyed || b.keyed}
 	for _, at := range b.places {
 		same := func(s spot) bool { return s.source == at.source && slices.Equal(s.path, at.path) }
 		if !slices.ContainsFunc(out.places, same) {
