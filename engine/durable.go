@@ -34,6 +34,19 @@ func (d *durable) begin() (end func()) {
 	return d.store.End
 }
 
+// changed are the records of which rules have to be told whose where is another.
+func (d *durable) changed() (out []*record) {
+	if d == nil {
+		return nil
+	}
+	for _, r := range d.records {
+		if r.saved != nil && len(r.saved.changed) > 0 {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // lane is where the deliveries of a rule are recorded.
 func (d *durable) lane(r *runningRule) *laneStore {
 	lane := &laneStore{d.store.Lane(r.Name, state.LaneOptions{Secret: r.isSecret()}), r}

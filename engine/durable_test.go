@@ -225,7 +225,7 @@ func TestRulesThatAreNewOrChanged(t *testing.T) {
 	after := mapSource + aRule("all", "") + aRule("some", `, where: object.data.size != "2"`) + aRule("other", `, where: object.data.size == "3"`)
 	l.expect(l.run(after, new(teller), n(7)),
 		"all updated a 1→4", "all added d →1",
-		"some deleted b →2", "some synced a →4", "some synced c →3", "some synced d →1",
+		"some deleted b →2", "some synced a →4", "some synced c →3", "some added d →1",
 		"other synced c →3")
 	l.put("c", "2")
 	l.expect(l.run(after, new(teller), n(3)), "all updated c 3→2", "some deleted c →3", "other deleted c →3")
@@ -241,7 +241,7 @@ func TestAChangedRuleHearsOfWhatIsGone(t *testing.T) {
 	l.delete("b")
 	l.put("b", "2")
 	l.expect(l.run(mapSource+aRule("r", `, where: object.data.size == "2"`), new(teller), n(3)),
-		"r deleted a →1", "r deleted b →1", "r synced b →2")
+		"r deleted a →1", "r deleted b →1", "r added b →2")
 }
 
 func TestARuleThatComesBackIsNew(t *testing.T) {

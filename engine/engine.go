@@ -259,6 +259,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	stop := e.write(ctx)
 	if err == nil {
 		e.taken.Store(true)
+		for _, record := range e.durable.changed() {
+			record.tellChanged()
+		}
 		err = e.follow(ctx)
 	}
 	return errors.Join(err, stop())
@@ -281,6 +284,13 @@ func (e *Engine) write(ctx context.Context) (stop func() error) {
 // follow is Run between the state's beginning and its end.
 func (e *Engine) follow(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	for _, record := range e.durable.changed() {
+		changed := record.saved.changed
+		group.Go(func() error {
+			record.release(ctx, changed)
+			return nil
+		})
+	}
 	group.Go(func() error { return e.informers.Run(ctx) })
 	for _, evaluator := range e.waiting {
 		group.Go(func() error {

@@ -31,7 +31,7 @@ type runningRule struct {
 	reveals  bool // its payload may have text of secrets that it looks up: of such nothing is kept
 	failures *failures
 	matches  atomic.Uint64
-	waits    atomic.Int32 // how many of its evaluators do
+	waits    atomic.Int32 // for how many things it does, before it decides anything
 
 	attachReads *object.Paths // as reads and into, of what it attaches
 	attachInto  map[string]into

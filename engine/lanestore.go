@@ -33,7 +33,7 @@ func (s *laneStore) Delete(n uint64, key delta.Key) { s.lane.Delete(n, key) }
 func (s *laneStore) Room(size int64) bool { return s.lane.Room(size) }
 
 // Load implements dispatch.LaneStore. Nothing is there yet while the caches are not: deliveries of secrets are filled from
-// them, payloads that are made anew may look into them, and what is attached comes from them.
+// them, payloads that are made anew and what is undecided may look into them, and what is attached comes from them.
 func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]dispatch.Numbered, error) {
 	if s.rule.isMadeAnew() && !s.rule.isFresh(key) {
 		return nil, errNotSynced
@@ -45,6 +45,9 @@ func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int
 	out := make([]dispatch.Numbered, 0, len(found))
 	for _, f := range found {
 		w := dispatch.Waiting(f.Delivery)
+		if w.Undecided && !s.rule.isFresh(key) {
+			return nil, errNotSynced
+		}
 		switch {
 		case s.rule.isSecret():
 			w.Delta, w.Payload = s.rule.refill(w.Delta)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"iter"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/source"
 )
 
 // saved is what was saved of an informer, while it is followed up.
@@ -16,11 +18,16 @@ type saved struct {
 	inside  map[delta.Key][]string // of secrets
 	// before is, for each rule that saw the informer when this was saved, what its where was then.
 	before map[*runningRule]where
-	// late are the rules that are new here, or whose where is another. They hear of changes only when the informer has
-	// caught up: then they are told what the difference makes, once. Until that is recorded, what was saved stays on disk as
-	// it is, for another run would need it to the same end.
+	// changed are the rules whose where is another, if whole objects were saved: they are told at once what the difference makes
+	// of those. See tellChanged.
+	changed map[*runningRule]bool
+	// late are the rules that are new here, and those whose where is another, if parts were saved. They hear of changes only
+	// when the informer has caught up: then they are told what the difference makes, once.
 	late map[*runningRule]bool
-	held held
+	// holds says that what was saved stays on disk as it is until that is recorded, for another run would need it to the same
+	// end: one of the late rules has seen it. What others are told meanwhile is in no record.
+	holds bool
+	held  held
 	// round tells what is told as Synced now from when it was told before. It is the same in another run that has to tell it.
 	round int64
 }
@@ -72,6 +79,9 @@ func (r *record) isLate(rule *runningRule) bool {
 	return r != nil && r.saved != nil && r.saved.late[rule]
 }
 
+// follows tells whether what was saved has not been followed up: what is known of the informer's objects may be old, or a part.
+func (r *record) follows() bool { return r != nil && r.saved != nil }
+
 // isPart tells whether an object is known from what was saved only, and of that a part was saved.
 func (r *record) isPart(o *object.Object) bool {
 	return r != nil && r.saved != nil && r.saved.objects != nil && r.saved.objects[delta.Delta{Object: o}.Key()] == o
@@ -89,12 +99,47 @@ func (r *record) Complete(known iter.Seq[*object.Object]) {
 	r.saved = nil
 	r.Store.Begin()
 	defer r.End()
-	r.release(s.held)
+	r.recordHeld(s.held)
 	for _, rule := range r.rules {
 		rule.caughtUp(r)
 	}
 	for rule := range s.late {
 		rule.saw(r)
+	}
+}
+
+// tellChanged tells each rule whose where is another of what was saved and is inside now, as Synced, and of what is not any more,
+// as Deleted, and has it hear of changes from then on. It is called before any change. All that is offered undecided, and waits
+// until release: by then it is merged with what has changed since.
+func (r *record) tellChanged() {
+	s := r.saved
+	step, end := r.steps()
+	step()
+	for _, e := range r.evaluators {
+		for _, o := range r.whole {
+			for _, rule := range e.rules {
+				if s.changed[rule] {
+					e.look.rule = rule
+					rule.compare(s, o, o, false, &e.look)
+				}
+			}
+			e.look.forget()
+			step()
+		}
+	}
+	for rule := range s.changed {
+		rule.saw(r)
+	}
+	end()
+	r.whole = nil
+}
+
+// release, once the informer is settled, has these rules decide what waits for that.
+func (r *record) release(ctx context.Context, changed map[*runningRule]bool) {
+	if source.WaitUntilSettled(ctx, r.source) {
+		for rule := range changed {
+			rule.goOn()
+		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,7 +28,8 @@ type record struct {
 	rules      []*runningRule
 	evaluators []*evaluator
 
-	saved *saved // nil once it was followed up
+	saved *saved           // nil once it was followed up
+	whole []*object.Object // what was saved, until rules are told whose where is another
 }
 
 // newRecord is the record of an informer; nil if nothing is kept.
@@ -96,10 +96,10 @@ func (r *record) Version(version string) {
 }
 
 // holds tells whether what was saved stays as it is for now.
-func (r *record) holds() bool { return r.saved != nil && len(r.saved.late) > 0 }
+func (r *record) holds() bool { return r.saved != nil && r.saved.holds }
 
-// release, within Begin and End, records what was held.
-func (r *record) release(h held) {
+// recordHeld, within Begin and End, records what was held.
+func (r *record) recordHeld(h held) {
 	for key, o := range h.objects {
 		if o == nil {
 			r.informer.Delete(key)
@@ -122,9 +122,10 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 		return
 	}
 	s := &saved{
-		inside: snapshot.Inside, before: make(map[*runningRule]where), late: make(map[*runningRule]bool),
-		held: held{objects: make(map[delta.Key]*object.Object)}, round: roundOf(snapshot.ResourceVersion),
+		inside: snapshot.Inside, before: make(map[*runningRule]where), changed: make(map[*runningRule]bool),
+		late: make(map[*runningRule]bool), held: held{objects: make(map[delta.Key]*object.Object)}, round: roundOf(snapshot.ResourceVersion),
 	}
+	partial := r.secret || !covers(snapshot.Kept, r.keep)
 	for _, rule := range r.rules {
 		known, ok := rules[rule.Name].Seen[r.id]
 		wait := r.waitOf(rule)
@@ -139,11 +140,19 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 				s.before[rule] = before
 			}
 		}
-		s.late[rule] = !ok || known != rule.whereText()
+		switch {
+		case !ok:
+			s.late[rule] = true
+		case known == rule.whereText():
+		case partial:
+			s.late[rule], s.holds = true, true
+		default:
+			s.changed[rule] = true
+			rule.hold()
+			r.whole = snapshot.Objects
+		}
 	}
-	maps.DeleteFunc(s.late, func(_ *runningRule, late bool) bool { return !late })
-	partial := r.secret || !covers(snapshot.Kept, r.keep)
-	if partial || len(s.late) > 0 {
+	if partial {
 		s.objects = make(map[delta.Key]*object.Object, len(snapshot.Objects))
 		for _, o := range snapshot.Objects {
 			s.objects[delta.Delta{Object: o}.Key()] = o

@@ -132,8 +132,8 @@ func TestAChangedRuleIsSettledPerNamespace(t *testing.T) {
 		return view.Informers()[0].HasSynced()
 	}
 	after := source + aRule("r", `, where: object.data.size == "1"`)
-	told, _ := l.attempt(after, new(teller), 20*time.Second, n(1))
-	l.expect(told, "r synced a →1")
+	told, _ := l.attempt(after, new(teller), 20*time.Second, n(2))
+	l.expect(told, "r synced a →1", "r deleted p →9")
 	told, _ = l.attempt(after, new(teller), 20*time.Second, inShop)
 	l.expect(told)
 	l.delete("a")

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -33,8 +34,7 @@ func (e *Engine) hold(evaluator *evaluator, in *source.Informer) {
 	}
 	for _, r := range evaluator.rules {
 		w.unseen[r] = true
-		r.waits.Add(1)
-		r.lane.Hold(true)
+		r.hold()
 	}
 	evaluator.wait = w
 	e.waiting = append(e.waiting, evaluator)
@@ -64,11 +64,13 @@ func (e *evaluator) goOn(known iter.Seq[*object.Object]) {
 	w := e.wait
 	e.wait = nil
 	for _, r := range e.rules {
-		if r.waits.Add(-1) == 0 {
-			r.lane.Hold(false)
-		}
+		r.goOn()
 	}
-	if len(w.unseen) == 0 {
+	switch {
+	case len(w.unseen) == 0:
+		return
+	case e.record.follows():
+		maps.Copy(e.record.saved.late, w.unseen) // they are told once that was done
 		return
 	}
 	step, end := e.record.steps()
@@ -90,6 +92,18 @@ func (e *evaluator) goOn(known iter.Seq[*object.Object]) {
 		}
 	}
 	end()
+}
+
+// hold has what the rule is offered be undecided, and wait, until a goOn for each hold.
+func (r *runningRule) hold() {
+	r.waits.Add(1)
+	r.lane.Hold(true)
+}
+
+func (r *runningRule) goOn() {
+	if r.waits.Add(-1) == 0 {
+		r.lane.Hold(false)
+	}
 }
 
 // looksInto names the sources that the rule looks into.

@@ -56,7 +56,8 @@ func (f *follower) copy() (known map[string]map[string]string, told int) {
 }
 
 // Whatever happens while a rule waits, how often informd ends meanwhile, and wherever its watch cannot go on, the rule is told
-// what it comes to; and so is one beside it that does not wait, and one whose where is about some of the objects.
+// what it comes to; and so is one beside it that does not wait, one whose where is about some of the objects, and one whose where is
+// another each time.
 func TestWhateverHappensWhileARuleWaits(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -83,7 +84,13 @@ func happens(t *testing.T, chance *rand.Rand) {
 	rules := lookupSources + aRule("waits", `, payload: '`+looking+`'`) + aRule("goes-on", `, payload: object.data.size`) +
 		aRule("each", `, delivery: every, payload: '`+looking+`'`) +
 		aRule("ones", `, where: object.data.size == "1", payload: '`+looking+`'`)
-	f := &follower{known: map[string]map[string]string{"waits": {}, "goes-on": {}, "each": {}, "ones": {}}}
+	inside := "" // the size of what is inside of a rule whose where changes all the time
+	turned := func() string {
+		inside = fmt.Sprint(1 + chance.IntN(2))
+		where := fmt.Sprintf(`, where: object.data.size == %q, payload: `, inside)
+		return rules + aRule("turns", where+"object.data.size") + aRule("turns-and-waits", where+"'"+looking+"'")
+	}
+	f := &follower{known: map[string]map[string]string{"waits": {}, "goes-on": {}, "each": {}, "ones": {}, "turns": {}, "turns-and-waits": {}}}
 	for range 8 {
 		broken := chance.IntN(2) == 0
 		l.breakNodes(broken)
@@ -93,7 +100,7 @@ func happens(t *testing.T, chance *rand.Rand) {
 		if chance.IntN(4) == 0 {
 			l.server.Expire()
 		}
-		_, stop := l.startWith(rules, f)
+		_, stop := l.startWith(turned(), f)
 		for range chance.IntN(8) {
 			change()
 			time.Sleep(time.Duration(chance.IntN(20)) * time.Millisecond) // so that it comes at any moment of a start
@@ -105,13 +112,15 @@ func happens(t *testing.T, chance *rand.Rand) {
 		stop()
 	}
 	l.breakNodes(false)
-	ones := make(map[string]string)
-	for name, size := range there {
-		if size == "1" {
-			ones[name] = size
-		}
+	sized := func(size string) map[string]string {
+		all := maps.Clone(there)
+		maps.DeleteFunc(all, func(_, is string) bool { return is != size })
+		return all
 	}
-	want := map[string]map[string]string{"waits": there, "goes-on": there, "each": there, "ones": ones}
+	rules = turned()
+	want := map[string]map[string]string{
+		"waits": there, "goes-on": there, "each": there, "ones": sized("1"), "turns": sized(inside), "turns-and-waits": sized(inside),
+	}
 	settle := func() (told int) {
 		t.Helper()
 		e, stop := l.startWith(rules, f)

@@ -2,12 +2,15 @@ package engine
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // What changes while a rule waits is kept for it, however often informd ends meanwhile. Nobody is told anything twice.
@@ -104,7 +107,7 @@ func TestANewRuleWaits(t *testing.T) {
 	l.breakNodes(false)
 	told := l.run(after, new(teller), func(_ *Engine, told []string) bool { return len(of("zones", told)) >= 3 && len(of("new", told)) >= 3 })
 	l.expect(slices.Sorted(slices.Values(append(of("zones", told), of("new", told)...))),
-		`zones deleted a [null,"1","north"]`, `zones synced b [null,"2","south"]`, `zones synced c [null,"2","south"]`,
+		`zones deleted a [null,"1","north"]`, `zones synced b [null,"2","south"]`, `zones added c [null,"2","south"]`,
 		`new synced a ["new",null,"1","north"]`, `new synced b ["new",null,"2","south"]`, `new synced c ["new",null,"2","south"]`)
 	l.put("a", "2")
 	told = l.run(after, new(teller), n(3))
@@ -159,4 +162,46 @@ func TestARuleWaitsThatReadsMore(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(2)), `zones synced a [null,"2","south"]`, `zones deleted b [null,"1","north"]`)
 	l.put("c", "2")
 	l.expect(l.run(rules, new(teller), n(2)), `zones updated c ["1","2","south"]`, `kinds updated c "ConfigMap"`)
+}
+
+// A new rule may have waited for what it looks into long enough, while of its own objects there are only the parts that were
+// saved. It is told of whole ones.
+func TestANewRuleIsNotToldOfParts(t *testing.T) {
+	for name, c := range map[string]struct{ resource, keep string }{
+		"secrets":              {"v1/secrets", ""},
+		"more is kept of them": {"v1/configmaps", ", keep: needed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLooking(t)
+			for _, of := range []schema.GroupVersionResource{secrets, configMaps} {
+				l.server.Apply(of, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1","color":"red"}}`)
+				l.server.Apply(of, `{"metadata":{"namespace":"shop","name":"b"},"data":{"size":"2","color":"red"}}`)
+			}
+			sources := strings.Replace(lookupSources, "v1/configmaps", c.resource+c.keep, 1)
+			before := sources + aRule("all", `, payload: object.data.size`)
+			after := before + aRule("zones", `, where: object.data.color == "red", payload: ['`+zone+`', object.data.color]`)
+			l.run(before, new(teller), n(2))
+			_, path, _ := strings.Cut(c.resource, "/")
+			l.server.Fail(func(r *http.Request) *metav1.Status {
+				if !strings.Contains(r.URL.Path, path) {
+					return nil
+				}
+				return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable}
+			})
+			h := new(teller)
+			e, stop := l.start(after, h)
+			for deadline := time.Now().Add(20 * time.Second); e.rule("zones").waits.Load() > 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the rule waits for ever")
+				}
+			}
+			l.server.Fail(nil)
+			for deadline := time.Now().Add(20 * time.Second); !isQuiet(e.Status()); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%+v", e.Status())
+				}
+			}
+			l.expect(of("zones", stop()), `zones synced a ["north","red"]`, `zones synced b ["south","red"]`)
+		})
+	}
 }
