@@ -37,7 +37,7 @@ func (e *Engine) addActions(r *runningRule, h config.Handler, o *dispatch.LaneOp
 		r.knowsOwn = true
 		o.Own = own{e.acting.writes, r.Source.Resource, r.Name}
 	}
-	o.Renew = r.renew
+	o.Acts, o.Renew = true, r.renew
 	o.Secret = e.seesSecrets(r, h)
 	if r.Actions != nil {
 		r.actionReads, r.actionInto = r.Actions.Paths(), e.into(r.Actions.Lookups())

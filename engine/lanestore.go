@@ -33,7 +33,8 @@ func (s *laneStore) Delete(n uint64, key delta.Key) { s.lane.Delete(n, key) }
 func (s *laneStore) Room(size int64) bool { return s.lane.Room(size) }
 
 // Load implements dispatch.LaneStore. Nothing is there yet while the caches are not: deliveries of secrets are filled from
-// them, payloads that are made anew and what is undecided may look into them, and what is attached comes from them.
+// them, payloads that are made anew and what is undecided may look into them, what is attached comes from them, and a rule's
+// actions are made of them.
 func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]dispatch.Numbered, error) {
 	if s.rule.isMadeAnew() && !s.rule.isFresh(key) {
 		return nil, errNotSynced
@@ -62,7 +63,7 @@ func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int
 
 // isMadeAnew tells whether what is delivered, or a part of it, may be made of the caches as they are then.
 func (r *runningRule) isMadeAnew() bool {
-	return r.isSecret() || r.reveals || r.Payload.ReadsChange() || len(r.Attached) > 0
+	return r.isSecret() || r.reveals || r.Payload.ReadsChange() || len(r.Attached) > 0 || r.Actions != nil
 }
 
 // isFresh tells whether the caches are what a delivery of the key may be made of: of a secret, that it is what the server has;

@@ -442,7 +442,7 @@ func TestDelay(t *testing.T) {
 			return time.Minute
 		}}
 		d := New(Handler{Handler: &h, Retry: Retry{MaxBackoff: time.Second}}, NewMemory(MemoryOptions{}), Options{Actor: a})
-		l := d.Lane("r", pods, LaneOptions{})
+		l := d.Lane("r", pods, LaneOptions{Acts: true})
 		start(t, d)
 		l.Offer(added("slow", "s", 1))
 		l.Offer(added("gone", "g", 1))

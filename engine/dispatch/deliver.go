@@ -96,7 +96,7 @@ func (d *Dispatcher) isSettled(f *flight) bool {
 
 // delay tells how long f is to wait before it is handed over. It is asked once of each event.
 func (d *Dispatcher) delay(ctx context.Context, f *flight) (wait time.Duration) {
-	if d.opts.Actor == nil || f.item.Value.weighed {
+	if d.opts.Actor == nil || !f.lane.acts || f.item.Value.weighed {
 		return 0
 	}
 	f.item.Value.weighed = true

@@ -24,6 +24,7 @@ type Lane struct {
 	renew      func(delta.Delta) (m rule.Match, ok bool)
 	secret     bool
 	records    bool // there is a store
+	acts       bool // see LaneOptions.Acts
 	isPlain    bool // nothing is made just before an attempt
 	queue      *queue.Queue[delta.Key, delivery]
 	isReady    bool // is among Dispatcher.ready; guarded by Dispatcher.mu
@@ -62,6 +63,9 @@ type LaneOptions struct {
 	// nil. It is called just before each attempt, from several goroutines, and may take its time. Its error counts as if a
 	// handler had answered with it: one that wraps handler.ErrReject makes a dead letter, any other has it called again.
 	Actions func(ctx context.Context, d delta.Delta) ([]handler.Action, error)
+	// Acts says that what the rule's events are answered with may change the cluster. Of its events, and of those of a lane with
+	// Actions, the dispatcher's Actor is asked for a Delay.
+	Acts bool
 	// Own tells which changes the rule made itself, through the dispatcher's Actor: those are not delivered. nil delivers them.
 	Own Own
 	// Renew makes a delivery anew whose actions were refused again and again as being of an older state (see ErrStale), although
@@ -95,7 +99,8 @@ type delivery struct {
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := &Lane{dispatcher: d, rule: rule, resource: resource, remerge: o.Remerge, attach: o.Attach, decide: o.Decide}
 	l.actions, l.renew, l.secret, l.records, l.own = o.Actions, o.Renew, o.Secret, o.Store != nil, o.Own
-	l.isPlain = o.Attach == nil && o.Actions == nil && d.opts.Actor == nil
+	l.acts = o.Acts || o.Actions != nil
+	l.isPlain = o.Attach == nil && !l.acts
 	options := queue.Options[delta.Key, delivery]{
 		Merge: l.merge,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes,
