@@ -3,6 +3,7 @@ package action
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -66,25 +67,103 @@ type Done struct {
 
 // Executor carries out actions. It is safe for concurrent use.
 type Executor struct {
-	writes *Writes
+	client    *client
+	kinds     *kinds
+	writes    *Writes
+	rates     rates
+	conflicts conflicts
+	log       *slog.Logger
+	observer  func(Done)
 }
 
 // New makes an Executor. over has config's credentials: see rest.HTTPClientFor. Nothing is asked of the cluster before Do.
 func New(config *rest.Config, over *http.Client, disco discovery.ServerResourcesInterfaceWithContext, o Options) (*Executor, error) {
+	client, err := newClient(config, over)
+	if err != nil {
+		return nil, err
+	}
 	if o.Writes == nil {
 		o.Writes = NewWrites()
 	}
-	return &Executor{writes: o.Writes}, nil
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Executor{
+		client: client, kinds: newKinds(disco), writes: o.Writes, log: o.Logger, observer: o.Observer,
+	}, nil
 }
 
-// Check is p.Check with a line in the audit for what is denied.
+// Check is p.Check with a line in the audit for the action that is refused.
 func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.Action) error {
-	return p.Check(ev, actions)
+	at, denied, err := p.check(actions)
+	if err != nil {
+		o := outcome{result: Rejected}
+		if denied {
+			o.result = Denied
+		}
+		x.audit(by, ev, actions[at], o, 0)
+	}
+	return err
 }
 
 // Do carries out what the answer to ev asks for, in order, up to the first that fails. The actions have been checked. An
 // error wrapping handler.ErrReject is for good; with one wrapping ErrConflict the answer is to be dropped; anything else is
 // worth another try with the same actions, not before what handler.RetryDelay tells of it.
 func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []handler.Action) error {
-	return errors.New("actions cannot be carried out yet")
+	cause, _ := x.writes.causeOf(ctx, ev)
+	for i, a := range actions {
+		began := time.Now()
+		t := task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1}
+		o, err := t.do(ctx)
+		if ended(ctx, err) {
+			return fmt.Errorf("action %d: %s: %w", i+1, what(a), err)
+		}
+		o.result = o.resultOf(err)
+		x.audit(by, ev, a, o, time.Since(began))
+		if err != nil {
+			return fmt.Errorf("action %d: %s: %w", i+1, what(a), err)
+		}
+	}
+	return nil
+}
+
+// outcome is what became of an action.
+type outcome struct {
+	result  Result
+	code    int    // of the last answer
+	version string // that the action made
+}
+
+// resultOf is the outcome's result, which an error decides.
+func (o outcome) resultOf(err error) Result {
+	switch {
+	case err == nil:
+		return o.result
+	case errors.Is(err, ErrConflict):
+		return Conflict
+	case errors.Is(err, handler.ErrReject):
+		return Rejected
+	}
+	return Failed
+}
+
+// audit says what became of an action, and nothing of its content.
+func (x *Executor) audit(by By, ev *handler.Event, a handler.Action, o outcome, took time.Duration) {
+	done := Done{
+		By: by, Verb: a.Verb, Resource: resourceOf(a.Resource), Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
+		Result: o.result, Code: o.code, ResourceVersion: o.version, Delivery: ev.ID, Attempt: ev.Attempt, Duration: took,
+	}
+	level := slog.LevelInfo
+	if o.result == Denied || o.result == Rejected || o.result == Failed {
+		level = slog.LevelWarn
+	}
+	x.log.Log(context.Background(), level, "action",
+		"rule", by.Rule, "handler", by.Handler, "verb", printable(a.Verb, 64),
+		"resource", printable(resourceText(done.Resource, a.Subresource), 512),
+		"namespace", printable(a.Namespace, maxName), "name", printable(a.Name, maxName),
+		"result", string(o.result), "code", o.code, "resourceVersion", o.version,
+		"id", ev.ID, "attempt", ev.Attempt, "duration", took.Round(time.Microsecond))
+	if x.observer != nil {
+		x.observer(done)
+	}
 }

@@ -1,6 +1,11 @@
 package action
 
 import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/plugins/handler"
@@ -22,15 +27,66 @@ type Policy struct {
 	Grants  []Grant
 }
 
-// Check tells whether the answer to ev may be carried out: that each of its actions is well formed (as [Validate] has it)
-// and allowed. The error wraps handler.ErrReject, and says of the first action that is neither what would allow it.
+// Check tells whether the answer to ev may be carried out: that each of its actions is well formed, as [Validate] has it,
+// and allowed. The error wraps handler.ErrReject; for an action that is not allowed it says what would allow it.
 func (p Policy) Check(ev *handler.Event, actions []handler.Action) error {
-	if err := Validate(actions); err != nil {
-		return err
-	}
-	return nil
+	_, _, err := p.check(actions)
+	return err
 }
 
-// Validate tells whether actions can be carried out as far as that shows in themselves: a rule's own need no Policy. The
-// error wraps handler.ErrReject.
-func Validate(actions []handler.Action) error { return nil }
+// check also says which action is refused, and whether that is for want of a grant.
+func (p Policy) check(actions []handler.Action) (at int, denied bool, err error) {
+	for i, a := range actions {
+		if err := validate(a); err != nil {
+			return i, false, refused(i, a, err)
+		}
+		if !slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.allows(a) == "" }) {
+			return i, true, handler.Reject(fmt.Errorf("action %d: %s is not allowed to handler %q: %s", i+1, what(a), p.Handler, p.needed(a)))
+		}
+	}
+	return 0, false, nil
+}
+
+// refused says that an action is not well formed.
+func refused(i int, a handler.Action, err error) error {
+	return handler.Reject(fmt.Errorf("action %d: %s: %w", i+1, what(a), err))
+}
+
+// allows says why the grant does not allow a: what of it stands in the way, or nothing if it does allow it.
+func (g Grant) allows(a handler.Action) (obstacle string) {
+	switch {
+	case g.Resource != resourceOf(a.Resource) || g.Subresource != a.Subresource:
+		return "resource"
+	case !slices.Contains(g.Verbs, a.Verb):
+		return fmt.Sprintf("verbs are [%s]", strings.Join(g.Verbs, ", "))
+	case len(g.Namespaces) > 0 && !slices.Contains(g.Namespaces, a.Namespace):
+		return fmt.Sprintf("namespaces are [%s]", strings.Join(g.Namespaces, ", "))
+	case len(g.Names) > 0 && !slices.ContainsFunc(g.Names, func(pattern string) bool { return matches(pattern, a.Name) }):
+		return fmt.Sprintf("names are [%s]", strings.Join(g.Names, ", "))
+	}
+	return ""
+}
+
+func matches(pattern, name string) bool {
+	ok, err := path.Match(pattern, name)
+	return err == nil && ok
+}
+
+// needed says which grant would allow a, and what is in the way of one for the same resource.
+func (p Policy) needed(a handler.Action) string {
+	grant := fmt.Sprintf("resource: %s, verbs: [%s]", resourceText(resourceOf(a.Resource), a.Subresource), a.Verb)
+	if a.Namespace != "" {
+		grant += fmt.Sprintf(", namespaces: [%s]", a.Namespace)
+	}
+	text := fmt.Sprintf("spec.access.write needs {%s}", grant)
+	for _, g := range p.Grants {
+		if obstacle := g.allows(a); obstacle != "resource" {
+			at := g.At
+			if at == "" {
+				at = "an entry"
+			}
+			return text + fmt.Sprintf("; of %s for %s the %s", at, resourceText(g.Resource, g.Subresource), obstacle)
+		}
+	}
+	return text
+}

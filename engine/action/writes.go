@@ -227,7 +227,3 @@ func placeOf(resource schema.GroupVersionResource, key delta.Key) place {
 	}
 	return place{at, key}
 }
-
-func resourceOf(r handler.Resource) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: r.Group, Version: r.Version, Resource: r.Resource}
-}

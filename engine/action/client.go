@@ -1,0 +1,178 @@
+package action
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+const (
+	requestTimeout = 30 * time.Second
+	maxBody        = 32 << 20 // of an answer, in bytes: more than the API server's store holds of one object
+)
+
+// metadataOnly asks for answers without the content of objects.
+const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+
+// client makes requests over an HTTP client that has the credentials. It repeats none.
+type client struct {
+	http *http.Client
+	base *url.URL
+}
+
+func newClient(config *rest.Config, over *http.Client) (*client, error) {
+	base, _, err := rest.DefaultServerUrlFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("the API server's address: %w", err)
+	}
+	return &client{http: over, base: base}, nil
+}
+
+// request is one to the API server.
+type request struct {
+	method      string
+	path        []string
+	query       url.Values
+	contentType string
+	body        []byte
+}
+
+// answer is what is taken of one.
+type answer struct {
+	code   int
+	kind   string // Status after a deletion
+	meta   metadata
+	status *metav1.Status // of what was refused, if the API server said why
+	after  time.Duration  // that it asks to wait
+}
+
+type metadata struct {
+	UID               string       `json:"uid"`
+	ResourceVersion   string       `json:"resourceVersion"`
+	CreationTimestamp *metav1.Time `json:"creationTimestamp"`
+	DeletionTimestamp *metav1.Time `json:"deletionTimestamp"`
+	Grace             *int64       `json:"deletionGracePeriodSeconds"`
+	Finalizers        []string     `json:"finalizers"`
+	ManagedFields     []manager    `json:"managedFields"`
+}
+
+type manager struct {
+	Manager     string       `json:"manager"`
+	Operation   string       `json:"operation"`
+	Subresource string       `json:"subresource"`
+	Time        *metav1.Time `json:"time"`
+}
+
+// removed tells whether the API server keeps what it answered with no longer: a change took away the last that held back
+// its deletion.
+func (m metadata) removed() bool {
+	return m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && (m.Grace == nil || *m.Grace == 0)
+}
+
+// do makes a request. The error is a *failure for everything but an answer that says that it was done.
+func (c *client) do(ctx context.Context, r request) (answer, *failure) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	address := c.base.JoinPath(r.path...)
+	address.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, address.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return answer{}, &failure{text: err.Error()}
+	}
+	req.Header.Set("Accept", metadataOnly)
+	if r.contentType != "" {
+		req.Header.Set("Content-Type", r.contentType)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, unreachable(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	a := answer{code: resp.StatusCode, after: retryAfter(resp.Header)}
+	if a.code < 200 || a.code > 299 {
+		a.status = statusIn(body) // as far as it came
+		return a, classify(a)
+	}
+	switch {
+	case err != nil:
+		return a, &failure{code: a.code, text: "the API server's answer broke off: " + unreachable(err).text}
+	case len(body) > maxBody:
+		return a, &failure{code: a.code, text: fmt.Sprintf("the API server's answer has more than %d MiB", maxBody>>20)}
+	case a.read(body) != nil:
+		return a, &failure{code: a.code, text: "the API server's answer cannot be read: is there a proxy in between?"}
+	}
+	return a, nil
+}
+
+// read takes what is needed of an answer's body.
+func (a *answer) read(body []byte) error {
+	var is struct {
+		Kind     string          `json:"kind"`
+		Metadata metadata        `json:"metadata"`
+		Details  json.RawMessage `json:"details"`
+	}
+	if err := json.Unmarshal(body, &is); err != nil {
+		return err
+	}
+	if is.Kind == "" {
+		return errors.New("no kind")
+	}
+	a.kind, a.meta = is.Kind, is.Metadata
+	if a.kind == "Status" {
+		var details metav1.StatusDetails
+		if json.Unmarshal(is.Details, &details) == nil {
+			a.meta.UID = string(details.UID)
+		}
+	}
+	return nil
+}
+
+// statusIn is the Status in a body, if that is one.
+func statusIn(body []byte) *metav1.Status {
+	var s metav1.Status
+	if json.Unmarshal(body, &s) != nil || s.Kind != "Status" {
+		return nil
+	}
+	return &s
+}
+
+func unreachable(err error) *failure {
+	text := err.Error()
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		text = e.Err.Error() // without the address
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		text = "no answer in time"
+	}
+	return &failure{text: "the API server cannot be reached: " + printable(text, maxText), cause: err}
+}
+
+// pathOf is where the resource of an action is, in the action's namespace.
+func pathOf(r handler.Resource, namespace string, more ...string) []string {
+	path := []string{"api", r.Version}
+	if r.Group != "" {
+		path = []string{"apis", r.Group, r.Version}
+	}
+	if namespace != "" {
+		path = append(path, "namespaces", namespace)
+	}
+	path = append(path, r.Resource)
+	for _, m := range more {
+		if m != "" {
+			path = append(path, url.PathEscape(m))
+		}
+	}
+	return path
+}

@@ -1,0 +1,90 @@
+package action
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// controller is who Events say that they are from, beside the rule.
+const controller = "informd.dev"
+
+// events is where Events are recorded: they are those of events.k8s.io too.
+var events = handler.Resource{Version: "v1", Resource: "events"}
+
+// record carries out an event. A repeat finds it recorded, as long as the API server keeps it: an hour by default.
+func (t task) record(ctx context.Context, kind kind) (outcome, error) {
+	uid := t.action.UID
+	switch a, ev := t.action, t.event; {
+	case uid != "":
+	case resourceOf(a.Resource).GroupResource() == resourceOf(ev.Resource).GroupResource() && a.Namespace == ev.Namespace && a.Name == ev.Name:
+		uid = ev.UID // also if it is gone
+	default:
+		there, f := t.get(ctx)
+		if f != nil {
+			return t.failed(outcome{}, f)
+		}
+		if uid = there.UID; uid == "" {
+			return outcome{result: Gone}, nil
+		}
+	}
+	event := t.about(kind, uid, metav1.Now())
+	body, err := json.Marshal(event)
+	if err != nil {
+		return outcome{}, handler.Reject(fmt.Errorf("the Event: %w", err))
+	}
+	o, f := t.post(ctx, handler.Action{Resource: events, Namespace: event.Namespace, Name: event.Name}, body)
+	if f != nil && f.reason == exists {
+		o.result = Unchanged
+		return o, nil
+	}
+	if f == nil {
+		o.result = Changed
+	}
+	return t.posted(o, f)
+}
+
+// about is the Event. It is of the older kind, which has one time and a count, and which kubectl shows as the one of
+// others' controllers.
+func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
+	a := t.action
+	namespace := a.Namespace
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault // where Events about what has no namespace are
+	}
+	typ := corev1.EventTypeNormal
+	if a.Warning {
+		typ = corev1.EventTypeWarning
+	}
+	return &corev1.Event{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: t.eventName()},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: apiVersion(a.Resource), Kind: kind.name, Namespace: a.Namespace, Name: a.Name, UID: types.UID(uid),
+		},
+		Reason: a.Reason, Message: cut(strings.ToValidUTF8(a.Message, ""), maxEventMessage), Type: typ,
+		Source:              corev1.EventSource{Component: FieldManager(t.by.Rule)},
+		ReportingController: controller, ReportingInstance: cut(t.by.Rule, maxManager),
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}
+}
+
+// eventName is the same for each attempt at the delivery.
+func (t task) eventName() string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", t.event.ID, t.number))
+	hash := "." + hex.EncodeToString(sum[:8])
+	if name := cut(t.action.Name, maxName-len(hash)) + hash; len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+	return "informd" + hash // an object's name may have what an Event's may not
+}

@@ -1,0 +1,182 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// failure is why a request was not done. It is an error that asks for another try with the same answer, unless it says
+// otherwise.
+type failure struct {
+	code   int // of the API server's answer; 0 if there was none
+	reason reason
+	text   string
+	after  time.Duration
+	cause  error
+}
+
+// reason is what follows from a failure.
+type reason uint8
+
+const (
+	again       reason = iota // it may go well later
+	never                     // it never will
+	notFound                  // there is no such object
+	noNamespace               // there is no such namespace
+	noResource                // the cluster does not serve it
+	changed                   // it is not what the request was computed from
+	exists                    // it is there already
+	terminating               // its namespace is being deleted
+)
+
+const (
+	maxText       = 768 // bytes, of the API server's own words
+	maxRetryAfter = 10 * time.Minute
+	soon          = 100 * time.Millisecond // after which a conflict is worth another try
+)
+
+func (f *failure) Error() string { return f.text }
+
+func (f *failure) Unwrap() error { return f.cause }
+
+// contestable tells whether the failure may be because the object is not what the request was computed from.
+func (f *failure) contestable() bool {
+	return f.reason == changed || f.reason == exists || f.reason == never
+}
+
+// stale says that the answer is to be dropped.
+func stale(soonest time.Duration, format string, args ...any) error {
+	return handler.RetryAfter(soonest, fmt.Errorf("%w: "+format, append([]any{ErrConflict}, args...)...))
+}
+
+// classify tells what an answer that is not 2xx means.
+func classify(a answer) *failure {
+	f := &failure{code: a.code, after: a.after, text: fmt.Sprintf("%d %s", a.code, cmpOr(http.StatusText(a.code), "from the API server"))}
+	var s metav1.Status
+	if a.status != nil {
+		s = *a.status
+		f.text += said(s)
+		if s.Details != nil && f.after == 0 {
+			f.after = boundedAfter(int64(s.Details.RetryAfterSeconds))
+		}
+	}
+	switch {
+	case a.code == http.StatusNotFound:
+		f.reason = missing(s)
+	case a.code == http.StatusConflict && s.Reason == metav1.StatusReasonAlreadyExists:
+		f.reason = exists
+	case a.code == http.StatusConflict:
+		f.reason = changed
+	case a.code == http.StatusForbidden && hasCause(s, "NamespaceTerminating"):
+		f.reason = terminating
+	case a.code == http.StatusInternalServerError && strings.HasPrefix(s.Message, notOfSchema):
+		f.reason = never
+	case slices.Contains(forGood, a.code):
+		f.reason = never
+	}
+	return f
+}
+
+// notOfSchema is how the API server begins its answer to an apply whose object is not as its schema wants it. It counts that
+// as an error of its own, with the code 500.
+const notOfSchema = "failed to create typed patch object"
+
+// forGood are answers to what will be no better the next time.
+var forGood = []int{
+	http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
+	http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
+}
+
+// missing tells what it is that there is not.
+func missing(s metav1.Status) reason {
+	switch d := s.Details; {
+	case d == nil || d.Name == "":
+		return noResource
+	case d.Kind == "namespaces":
+		return noNamespace
+	}
+	return notFound
+}
+
+func hasCause(s metav1.Status, cause metav1.CauseType) bool {
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
+}
+
+// said is what the API server said of a failure, without the content of objects, which it quotes: all of an object, where a
+// patch made it invalid.
+func said(s metav1.Status) string {
+	text := s.Message
+	if s.Code == http.StatusUnprocessableEntity && s.Details != nil && len(s.Details.Causes) > 0 {
+		var causes []string
+		for _, c := range s.Details.Causes[:min(len(s.Details.Causes), 8)] {
+			causes = append(causes, c.Field+": "+withoutValues(c.Message))
+		}
+		text = strings.Join(slices.Compact(causes), "; ")
+	}
+	if text = printable(withoutValues(text), maxText); text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+var (
+	quotedValue = regexp.MustCompile(`(Invalid|Unsupported|Duplicate) value: ?`)
+	plainValue  = regexp.MustCompile(`^(-?[0-9][0-9.eE+-]*|true|false|null|nil)(: |;|,|$)`)
+	gotValue    = regexp.MustCompile(`, got (&?value|").*`)
+)
+
+// withoutValues cuts out the values that the API server's validation quotes.
+func withoutValues(s string) string {
+	s = gotValue.ReplaceAllString(s, "")
+	var out strings.Builder
+	for {
+		at := quotedValue.FindStringIndex(s)
+		if at == nil {
+			out.WriteString(s)
+			return out.String()
+		}
+		out.WriteString(strings.TrimRight(s[:at[1]], ": "))
+		s = s[at[1]:]
+		if quoted, err := strconv.QuotedPrefix(s); err == nil {
+			s = s[len(quoted):]
+		} else if plain := plainValue.FindStringSubmatch(s); plain != nil {
+			s = s[len(plain[1]):]
+		} else {
+			return out.String() // of some structure, whose end cannot be told
+		}
+	}
+}
+
+// retryAfter is what an answer's header asks for, at most some minutes.
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return boundedAfter(seconds)
+}
+
+func boundedAfter(seconds int64) time.Duration {
+	return time.Duration(min(max(seconds, 0), int64(maxRetryAfter/time.Second))) * time.Second
+}
+
+func cmpOr(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// ended tells whether a failure is ctx's end alone.
+func ended(ctx context.Context, err error) bool { return ctx.Err() != nil && errors.Is(err, ctx.Err()) }

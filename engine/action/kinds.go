@@ -1,0 +1,95 @@
+package action
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+)
+
+// kinds knows what the cluster calls the objects of a resource, and whether they have namespaces. It asks discovery once,
+// and again for what is not served, at most once a second per group version. It knows as many as actions ask for, which is
+// as many as the configuration allows.
+type kinds struct {
+	disco discovery.ServerResourcesInterfaceWithContext
+
+	mu       sync.Mutex
+	versions map[schema.GroupVersion]*versionKinds
+}
+
+type versionKinds struct {
+	turn  chan struct{} // capacity 1: whoever asks holds it
+	asked time.Time
+	list  []metav1.APIResource
+	err   error
+}
+
+type kind struct {
+	name       string
+	namespaced bool
+}
+
+const askEvery = time.Second
+
+func newKinds(disco discovery.ServerResourcesInterfaceWithContext) *kinds {
+	return &kinds{disco: disco, versions: make(map[schema.GroupVersion]*versionKinds)}
+}
+
+// of is the kind of a resource.
+func (k *kinds) of(ctx context.Context, r schema.GroupVersionResource) (kind, *failure) {
+	k.mu.Lock()
+	v := k.versions[r.GroupVersion()]
+	if v == nil {
+		v = &versionKinds{turn: make(chan struct{}, 1)}
+		k.versions[r.GroupVersion()] = v
+	}
+	k.mu.Unlock()
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return kind{}, unreachable(ctx.Err())
+	}
+	found := v.find(r.Resource)
+	if found == nil && (v.asked.IsZero() || time.Since(v.asked) >= askEvery) {
+		limited, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		list, err := k.disco.ServerResourcesForGroupVersionWithContext(limited, r.GroupVersion().String())
+		if ctx.Err() != nil {
+			return kind{}, unreachable(ctx.Err()) // which says nothing to the others
+		}
+		v.asked, v.list, v.err = time.Now(), nil, err
+		if err == nil && list != nil {
+			v.list = list.APIResources
+		}
+		found = v.find(r.Resource)
+	}
+	switch {
+	case found != nil:
+		return kind{name: found.Kind, namespaced: found.Namespaced}, nil
+	case v.err == nil, apierrors.IsNotFound(v.err):
+		return kind{}, &failure{reason: noResource, text: fmt.Sprintf("the cluster does not serve %s", resourceText(r, ""))}
+	}
+	return kind{}, &failure{text: "discovery: " + printable(v.err.Error(), maxText), cause: v.err}
+}
+
+func (v *versionKinds) find(resource string) *metav1.APIResource {
+	at := slices.IndexFunc(v.list, func(r metav1.APIResource) bool { return r.Name == resource })
+	if at < 0 {
+		return nil
+	}
+	return &v.list[at]
+}
+
+// forget has discovery asked again about a resource that turned out not to be served any more.
+func (k *kinds) forget(gv schema.GroupVersion) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.versions, gv)
+}

@@ -1,0 +1,79 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// task is one action of an answer to an event.
+type task struct {
+	*Executor
+	by     By
+	event  *handler.Event
+	cause  Cause
+	action handler.Action
+	number int // of the action in the answer, from 1
+}
+
+func (t task) resource() schema.GroupVersionResource { return resourceOf(t.action.Resource) }
+func (t task) key() delta.Key                        { return keyOf(t.action) }
+
+// contest is what conflicts over the action's object are counted by.
+func (t task) contest() contest { return contest{t.by.Rule, placeOf(t.resource(), t.key())} }
+
+func (t task) do(ctx context.Context) (outcome, error) {
+	a := t.action
+	if err := t.rates.wait(ctx, t.by); err != nil {
+		return outcome{}, fmt.Errorf("waiting for the turn of handler or rule: %w", err)
+	}
+	kind, f := t.kinds.of(ctx, t.resource())
+	switch {
+	case f != nil:
+		return t.failed(outcome{}, f)
+	case kind.namespaced && a.Namespace == "":
+		return outcome{}, handler.Reject(errors.New("the resource has namespaces, and the action names none"))
+	case !kind.namespaced && a.Namespace != "":
+		return outcome{}, handler.Reject(errors.New("the resource has no namespaces, and the action names one"))
+	}
+	switch a.Verb {
+	case handler.ActionCreate:
+		return t.create(ctx, kind)
+	case handler.ActionEvent:
+		return t.record(ctx, kind)
+	}
+	return t.change(ctx, kind)
+}
+
+// own tells whether the action is about the object that the event is about, as the event has it.
+func (t task) own() bool {
+	a, ev := t.action, t.event
+	return ev.Event != handler.Deleted && t.resource().GroupResource() == resourceOf(ev.Resource).GroupResource() &&
+		a.Namespace == ev.Namespace && a.Name == ev.Name && (a.UID == "" || a.UID == ev.UID)
+}
+
+// failed is what becomes of an action whose last request failed, as far as that shows in the failure.
+func (t task) failed(o outcome, f *failure) (outcome, error) {
+	o.code = f.code
+	switch f.reason {
+	case never:
+		return o, handler.Reject(f)
+	case notFound, terminating:
+		o.result = Gone
+		return o, nil
+	case noNamespace:
+		return o, stale(0, "namespace %s does not exist", t.action.Namespace)
+	case noResource:
+		t.kinds.forget(t.resource().GroupVersion())
+		return o, fmt.Errorf("the cluster does not serve %s: %w", resourceText(t.resource(), t.action.Subresource), f)
+	}
+	if f.after > 0 {
+		return o, handler.RetryAfter(f.after, f)
+	}
+	return o, f
+}
