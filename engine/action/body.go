@@ -2,9 +2,28 @@ package action
 
 import (
 	"encoding/json"
+	"errors"
+	"strings"
 
 	"github.com/informd/informd/plugins/handler"
 )
+
+// head is an object or a merge patch, and what it says of itself. Nothing of it but the metadata is looked into.
+type head struct{ object, metadata map[string]json.RawMessage }
+
+func headOf(text json.RawMessage) (h head, err error) {
+	h = head{make(map[string]json.RawMessage), make(map[string]json.RawMessage)}
+	if err := json.Unmarshal(text, &h.object); err != nil {
+		return h, err
+	}
+	if metadata, ok := h.object["metadata"]; ok {
+		err = json.Unmarshal(metadata, &h.metadata)
+	}
+	if err == nil && (h.object == nil || h.metadata == nil) {
+		err = errors.New("null is no object")
+	}
+	return h, err
+}
 
 // objectBody is the object of an apply or a create, with what is left out of it filled in.
 func objectBody(a handler.Action, kind string, from seen) ([]byte, error) {
@@ -18,33 +37,29 @@ func objectBody(a handler.Action, kind string, from seen) ([]byte, error) {
 
 // patchBody is a patch that fails unless it meets what it is computed from.
 func patchBody(a handler.Action, from seen) (body []byte, contentType string, err error) {
-	if a.PatchType != jsonPatch {
+	if a.PatchType != handler.JSONPatch {
 		h, err := headOf(a.Patch)
 		if err != nil {
 			return nil, "", err
 		}
 		body, err := h.with(map[string]string{"uid": from.uid, "resourceVersion": from.version})
-		return body, mergePatch, err
+		return body, handler.MergePatch, err
 	}
-	list, err := operations(a.Patch)
-	if err != nil {
+	var tests, list []json.RawMessage
+	if err := json.Unmarshal(a.Patch, &list); err != nil {
 		return nil, "", err
 	}
-	var tests []json.RawMessage
 	for _, t := range []struct{ path, is string }{{"/metadata/uid", from.uid}, {"/metadata/resourceVersion", from.version}} {
 		if t.is != "" {
 			tests = append(tests, json.RawMessage(`{"op":"test","path":"`+t.path+`","value":`+string(text(t.is))+`}`))
 		}
 	}
 	body, err = json.Marshal(append(tests, list...))
-	return body, jsonPatch, err
+	return body, handler.JSONPatch, err
 }
 
 // with has the object with members of its metadata set, those that are not empty.
 func (h head) with(metadata map[string]string) ([]byte, error) {
-	if h.metadata == nil {
-		h.metadata = make(map[string]json.RawMessage)
-	}
 	for name, value := range metadata {
 		if value != "" {
 			h.metadata[name] = text(value)
@@ -78,3 +93,5 @@ func text(s string) json.RawMessage {
 	encoded, _ := json.Marshal(s)
 	return encoded
 }
+
+func apiVersion(r handler.Resource) string { return strings.TrimPrefix(r.Group+"/"+r.Version, "/") }

@@ -31,6 +31,10 @@ const (
 // maxTries is how often a write is made because somebody else changed what it was computed from.
 const maxTries = 5
 
+// applyAnyway is the conflict in a row that does not stop an apply, which says of the object only what is to be the rule's
+// own. A patch and a deletion are about a state, and are asked for again as long as that is another.
+const applyAnyway = 3
+
 // change carries out an apply, a patch or a deletion.
 func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 	from := t.expected()
@@ -98,24 +102,18 @@ func (t task) onto(from base, now seen, try int) (next base, gone bool, err erro
 		next.basis = asked
 		return next, false, nil
 	case from.basis == unread || from.basis == asked:
-		return base{}, false, t.stale("it is not at version %s any more", from.version)
+		return base{}, false, stale("it is not at version %s any more", from.version)
 	case try >= maxTries:
-		return base{}, false, t.stale("it changes all the time")
+		return base{}, false, stale("it changes all the time")
 	case from.basis == assumed && now.version == t.expected().version:
 		next.basis = assumed // the rule's own changes since
 		return next, false, nil
-	case from.basis == assumed && t.conflicts.again(t.contest()):
-		return base{}, false, stale(soon, "it is not as the event has it any more")
+	case from.basis == assumed:
+		if n := t.conflicts.another(t.contest()); n < applyAnyway || t.action.Verb != handler.ActionApply {
+			return base{}, false, stale("it is not as the event has it any more")
+		}
 	}
 	return next, false, nil
-}
-
-// stale has the handler asked again: at once, and if that goes on, with backoff.
-func (t task) stale(format string, args ...any) error {
-	if t.conflicts.again(t.contest()) {
-		return stale(soon, format, args...)
-	}
-	return stale(0, format, args...)
 }
 
 // get reads the object's metadata, which is empty if it is not there.

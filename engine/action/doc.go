@@ -11,9 +11,9 @@
 //   - What is gone is done: a patch or a deletion of what no longer exists changes nothing, and is said to be so in the
 //     audit.
 //   - What another writer changed meanwhile is [ErrConflict]: the answer is no longer good, and the handler to be asked
-//     again. That cannot go on for ever: an event whose object changes faster than it is answered, or in ways that its
-//     rule does not select, would never be done. Where the version was not asked for by the action itself, its third
-//     conflict in a row goes through against what is there, of the same uid.
+//     again with the object as it is by then. Only an apply of the event's own object goes through at its third conflict
+//     in a row, unless it asks for a version itself: it says nothing of what others own.
+//   - Changes that the same rule made since count as the event's: an answer may change its object twice.
 //
 // An error that wraps handler.ErrReject is for good, ErrConflict drops the answer, anything else is worth another try with
 // the same answer.

@@ -16,6 +16,11 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
+// maxEventMessage is as events.k8s.io has it, in bytes.
+const maxEventMessage = 1024
+
+const maxName = 253 // bytes, as Kubernetes has it
+
 // controller is who Events say that they are from, beside the rule.
 const controller = "informd.dev"
 

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/informd/informd/plugins/handler"
 )
 
 // failure is why a request was not done. It is an error that asks for another try with the same answer, unless it says
@@ -43,7 +41,6 @@ const (
 const (
 	maxText       = 768 // bytes, of the API server's own words
 	maxRetryAfter = 10 * time.Minute
-	soon          = 100 * time.Millisecond // after which a conflict is worth another try
 )
 
 func (f *failure) Error() string { return f.text }
@@ -56,8 +53,8 @@ func (f *failure) contestable() bool {
 }
 
 // stale says that the answer is to be dropped.
-func stale(soonest time.Duration, format string, args ...any) error {
-	return handler.RetryAfter(soonest, fmt.Errorf("%w: "+format, append([]any{ErrConflict}, args...)...))
+func stale(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrConflict}, args...)...)
 }
 
 // classify tells what an answer that is not 2xx means.

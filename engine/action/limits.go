@@ -38,11 +38,8 @@ func (r *rates) wait(ctx context.Context, by By) error {
 	return l.Wait(ctx)
 }
 
-// How often in a row an event's object may have changed by the time that the answer is carried out.
-const (
-	patience     = 2
-	maxConflicts = 4096 // objects; past it all begin anew
-)
+// maxConflicts is for how many objects conflicts are counted; past it all begin anew.
+const maxConflicts = 4096
 
 // conflicts counts those in a row of each rule and object. Its zero value is ready.
 type conflicts struct {
@@ -55,15 +52,15 @@ type contest struct {
 	place
 }
 
-// again counts one more, and tells whether the handler is to be asked again.
-func (c *conflicts) again(at contest) bool {
+// another counts one more, and tells how many there were.
+func (c *conflicts) another(at contest) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil || len(c.of) >= maxConflicts {
 		c.of = make(map[contest]int)
 	}
 	c.of[at]++
-	return c.of[at] <= patience
+	return c.of[at]
 }
 
 func (c *conflicts) over(at contest) {

@@ -27,6 +27,17 @@ type Policy struct {
 	Grants  []Grant
 }
 
+// Validate tells whether actions can be carried out as far as that shows in themselves: see handler.Action's Validate. The
+// error wraps handler.ErrReject.
+func Validate(actions []handler.Action) error {
+	for i, a := range actions {
+		if err := a.Validate(); err != nil {
+			return refused(i, a, err)
+		}
+	}
+	return nil
+}
+
 // Check tells whether the answer to ev may be carried out: that each of its actions is well formed, as [Validate] has it,
 // and allowed. The error wraps handler.ErrReject; for an action that is not allowed it says what would allow it.
 func (p Policy) Check(ev *handler.Event, actions []handler.Action) error {
@@ -37,7 +48,7 @@ func (p Policy) Check(ev *handler.Event, actions []handler.Action) error {
 // check also says which action is refused, and whether that is for want of a grant.
 func (p Policy) check(actions []handler.Action) (at int, denied bool, err error) {
 	for i, a := range actions {
-		if err := validate(a); err != nil {
+		if err := a.Validate(); err != nil {
 			return i, false, refused(i, a, err)
 		}
 		if !slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.allows(a) == "" }) {

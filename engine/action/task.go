@@ -67,7 +67,11 @@ func (t task) failed(o outcome, f *failure) (outcome, error) {
 		o.result = Gone
 		return o, nil
 	case noNamespace:
-		return o, stale(0, "namespace %s does not exist", t.action.Namespace)
+		err := fmt.Errorf("namespace %s does not exist", t.action.Namespace)
+		if t.by.Handler == "" {
+			return o, err // by the next time the rule will have thought again
+		}
+		return o, handler.Reject(err)
 	case noResource:
 		t.kinds.forget(t.resource().GroupVersion())
 		return o, fmt.Errorf("the cluster does not serve %s: %w", resourceText(t.resource(), t.action.Subresource), f)

@@ -1,0 +1,175 @@
+package handler
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// The types of patch that an Action may have.
+const (
+	MergePatch = "application/merge-patch+json" // the default
+	JSONPatch  = "application/json-patch+json"
+)
+
+// maxObject is how much the API server's store takes of one object by default, in bytes.
+const maxObject = 3 << 19
+
+// Validate tells what is wrong with an action as far as that shows in itself: its verb, its target's names, whether what is
+// needed is there and agrees with the target. informd rejects an answer with an action of which this says anything. Whether
+// the operator allows it and the API server takes it is not known here.
+func (a Action) Validate() error {
+	if err := a.validateTarget(); err != nil {
+		return err
+	}
+	if a.Subresource != "" && (a.Subresource != "status" || a.Verb != ActionApply && a.Verb != ActionPatch) {
+		return errors.New("the only subresource is status, for apply and patch")
+	}
+	switch a.Verb {
+	case ActionApply:
+		return a.validateObject()
+	case ActionCreate:
+		if a.UID != "" || a.ResourceVersion != "" {
+			return errors.New("what is to be created has neither uid nor resourceVersion")
+		}
+		return a.validateObject()
+	case ActionPatch:
+		return a.validatePatch()
+	case ActionDelete:
+		return nil
+	case ActionEvent:
+		if !eventReason.MatchString(a.Reason) {
+			return errors.New("the reason of an Event is one word in CamelCase, of at most 128 bytes")
+		}
+		return nil
+	}
+	return errors.New("the verbs are apply, patch, create, delete and event")
+}
+
+var (
+	eventReason = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,127}$`)
+	dnsLabel    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+)
+
+const maxNameBytes = 253 // as Kubernetes has it
+
+// validateTarget sees to it that the target's names are each one segment of a URL's path.
+func (a Action) validateTarget() error {
+	for part := range strings.SplitSeq(a.Resource.Group, ".") {
+		if a.Resource.Group != "" && !dnsLabel.MatchString(part) {
+			return errors.New("the resource's group is no DNS name; the core's is empty")
+		}
+	}
+	switch {
+	case len(a.Resource.Group) > maxNameBytes || !dnsLabel.MatchString(a.Resource.Version) || !dnsLabel.MatchString(a.Resource.Resource):
+		return errors.New("the resource needs a version and a name in lower case, as v1 and pods; a subresource is named apart")
+	case a.Namespace != "" && !dnsLabel.MatchString(a.Namespace):
+		return errors.New("the namespace is no DNS label")
+	case a.Name == "":
+		return errors.New("it has no name")
+	case len(a.Name) > maxNameBytes || a.Name == "." || a.Name == ".." || strings.ContainsAny(a.Name, "/%"):
+		return fmt.Errorf("the name is longer than %d bytes, or has a / or %% in it", maxNameBytes)
+	}
+	return nil
+}
+
+// head is what an object or a merge patch says of itself. Members are told apart by case, as the API server does.
+type head struct{ object, metadata map[string]json.RawMessage }
+
+func headOf(text json.RawMessage) (h head, err error) {
+	if h.object, err = members(text); err != nil {
+		return h, err
+	}
+	if metadata, ok := h.object["metadata"]; ok {
+		if h.metadata, err = members(metadata); err != nil {
+			return h, fmt.Errorf("metadata %w", err)
+		}
+	}
+	return h, nil
+}
+
+func members(text json.RawMessage) (m map[string]json.RawMessage, err error) {
+	if err := json.Unmarshal(text, &m); err != nil || m == nil {
+		return nil, errors.New("is no JSON object") // err may quote it
+	}
+	return m, nil
+}
+
+// agrees tells whether a member is left out, empty, or what it should be.
+func agrees(member json.RawMessage, want string) bool {
+	var is string
+	return member == nil || json.Unmarshal(member, &is) == nil && (is == "" || is == want)
+}
+
+func (a Action) validateObject() error {
+	switch {
+	case len(a.Object) == 0:
+		return errors.New("it has no object")
+	case len(a.Object) > maxObject:
+		return fmt.Errorf("the object has %d bytes; the API server takes %d", len(a.Object), maxObject)
+	}
+	h, err := headOf(a.Object)
+	if err != nil {
+		return fmt.Errorf("the object: %w", err)
+	}
+	apiVersion := strings.TrimPrefix(a.Resource.Group+"/"+a.Resource.Version, "/")
+	if !agrees(h.object["apiVersion"], apiVersion) {
+		return fmt.Errorf("the object's apiVersion is not %s, as the resource's: leave it out", apiVersion)
+	}
+	if kind := h.object["kind"]; kind != nil && json.Unmarshal(kind, new(string)) != nil {
+		return errors.New("the object's kind is no string: leave it out")
+	}
+	if !agrees(h.metadata["generateName"], "") {
+		return errors.New("the object has a generateName, and a repeat would make another: name it")
+	}
+	return a.validateMetadata(h)
+}
+
+// validateMetadata sees to it that a body says of its identity what the action says.
+func (a Action) validateMetadata(h head) error {
+	for _, m := range []struct{ name, want string }{
+		{"name", a.Name}, {"namespace", a.Namespace}, {"uid", a.UID}, {"resourceVersion", a.ResourceVersion},
+	} {
+		if !agrees(h.metadata[m.name], m.want) {
+			return fmt.Errorf("metadata.%s is not the action's: leave it out", m.name)
+		}
+	}
+	return nil
+}
+
+func (a Action) validatePatch() error {
+	switch {
+	case len(a.Patch) == 0:
+		return errors.New("it has no patch")
+	case len(a.Patch) > maxObject:
+		return fmt.Errorf("the patch has %d bytes; the API server takes %d", len(a.Patch), maxObject)
+	}
+	switch a.PatchType {
+	case "", MergePatch:
+		h, err := headOf(a.Patch)
+		if err != nil {
+			return fmt.Errorf("the patch: %w", err)
+		}
+		return a.validateMetadata(h)
+	case JSONPatch:
+		return validateOperations(a.Patch)
+	}
+	return fmt.Errorf("the patch is neither %s nor %s", MergePatch, JSONPatch)
+}
+
+func validateOperations(patch json.RawMessage) error {
+	var list []json.RawMessage
+	if json.Unmarshal(patch, &list) != nil || list == nil {
+		return errors.New("the patch is no JSON list of operations")
+	}
+	for i, o := range list {
+		var op struct{ Op, Path *string }
+		if json.Unmarshal(o, &op) != nil || bytes.Equal(o, []byte("null")) || op.Op == nil || op.Path == nil {
+			return fmt.Errorf("operation %d of the patch is no object with op and path", i+1)
+		}
+	}
+	return nil
+}
