@@ -18,7 +18,7 @@ import (
 type pool struct {
 	limit time.Duration // of every event
 	owed  debts
-	left  chan struct{} // tells that one has left; one token is enough
+	left  chan struct{} // tells that one has left or is gone; one token is enough
 
 	mu      sync.Mutex    // is locked before that of any deliveries
 	open    []*deliveries // those that take events
@@ -180,15 +180,20 @@ func (p *pool) leave(d *deliveries) {
 	if len(p.open) == 0 {
 		p.ready = make(chan struct{})
 	}
-	select {
-	case p.left <- struct{}{}:
-	default:
-	}
+	p.lookAgain()
 	for _, c := range d.empty() {
 		c.at = nil
 		p.queue.push(c)
 	}
 	p.share()
+}
+
+// lookAgain asks for a look at the name's addresses.
+func (p *pool) lookAgain() {
+	select {
+	case p.left <- struct{}{}:
+	default:
+	}
 }
 
 // gone is called before what d was sent is lost.

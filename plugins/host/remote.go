@@ -97,10 +97,10 @@ func (r *Remote) Run(ctx context.Context) error {
 			break
 		}
 		r.set(Running, err)
-		if err != nil {
-			complaints.about(BackingOff, err, pause, time.Now())
-		} else {
+		if len(addresses) > 0 {
 			r.apply(ctx, addresses, &running)
+		} else {
+			complaints.about(BackingOff, err, pause, time.Now())
 		}
 		sleep(ctx, min(time.Second, pause, r.opts.LookUpInterval)) // however often endpoints are lost
 		select {
@@ -119,15 +119,23 @@ func (r *Remote) Run(ctx context.Context) error {
 // lookUpTimeout bounds one look-up.
 const lookUpTimeout = 10 * time.Second
 
+// look returns the addresses that are to be used: some, or an error that says why there are none. There may be both.
 func (r *Remote) look(ctx context.Context) ([]netip.AddrPort, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
 	addresses, err := r.lookUp(ctx)
-	if len(addresses) > maxEndpoints {
-		return addresses[:maxEndpoints], nil
+	switch n := len(addresses); {
+	case err != nil:
+		return nil, err
+	case n == 0:
+		return nil, errNoAddress
+	case n > maxEndpoints:
+		return addresses[:maxEndpoints], fmt.Errorf("%s has %d addresses, and no more than %d are used", r.spec.Host, n, maxEndpoints)
 	}
-	return addresses, err
+	return addresses, nil
 }
+
+var errNoAddress = errors.New("there is no address")
 
 // apply begins with the endpoints that are new, and lets go of those that are none any more.
 func (r *Remote) apply(ctx context.Context, addresses []netip.AddrPort, running *sync.WaitGroup) {
@@ -180,6 +188,7 @@ func (r *Remote) remove(address netip.AddrPort, e *endpoint) {
 	r.past.add(s.Counts)
 	r.restarts += s.Restarts
 	delete(r.endpoints, address)
+	r.pool.lookAgain() // its address may have come back meanwhile
 }
 
 func (r *Remote) set(state State, trouble error) {
@@ -272,7 +281,7 @@ func (c *Counts) add(other Counts) {
 func TryRemote(ctx context.Context, spec RemoteSpec, opts Options) error {
 	r := NewRemote(spec, opts)
 	addresses, err := r.look(ctx)
-	if err != nil {
+	if len(addresses) == 0 {
 		return fmt.Errorf("handler %q: %w", spec.Name, err)
 	}
 	problems := make([]error, len(addresses))
