@@ -13,7 +13,7 @@ const maxTemplateDepth = 16
 // counts. Numbers, true, false and null are constants.
 type Template struct {
 	Kind   TemplateKind
-	Text   Text            // a string with expressions in it, as ${…}, or none
+	Text   Text            // a string with expressions in it, as ${…}, or none; of JSON, what was written
 	JSON   json.RawMessage // numbers as they are written
 	Fields []TemplateField // in the order of the file
 	Items  []*Template
@@ -71,7 +71,7 @@ func (r *reader) templateAt(n *yaml.Node, what string, depth int) *Template {
 		if value == nil {
 			return nil
 		}
-		return &Template{Kind: TemplateJSON, JSON: value}
+		return &Template{Kind: TemplateJSON, Text: r.text(n), JSON: value}
 	}
 	return &Template{Kind: TemplateText, Text: r.text(n)}
 }

@@ -88,7 +88,7 @@ func pathList(paths *object.Paths) string {
 	for i, path := range list {
 		last := len(path) - 1
 		below := func(other []string) bool { return len(other) > last && slices.Equal(other[:last], path[:last]) }
-		if path[last] == "" && slices.ContainsFunc(slices.Delete(slices.Clone(list), i, i+1), below) {
+		if last >= 0 && path[last] == "" && slices.ContainsFunc(slices.Delete(slices.Clone(list), i, i+1), below) {
 			continue
 		}
 		out = append(out, pathText(path))

@@ -97,8 +97,9 @@ func (b *builder) checkVersion(a config.Action) {
 
 // changing compiles a template of what no author knows beforehand.
 func (b *builder) changing(t *config.Template, name string, o expr.Options) *rule.Template {
+	before := len(b.mistakes)
 	out := b.template(t, o)
-	if t != nil && out.Program == nil && t.Kind == config.TemplateText && !strings.Contains(t.Text.String(), "${") {
+	if t != nil && !t.Text.IsZero() && len(b.mistakes) == before && out.Program == nil {
 		b.mistakes = append(b.mistakes, t.Text.Mistake(0, fmt.Sprintf("a %s differs from object to object: write an expression, as "+
 			"\"${item.metadata.%s}\"", name, name)))
 	}
