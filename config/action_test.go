@@ -53,7 +53,7 @@ spec: {builtin: log, access: {}}
 		},
 		{{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Verbs: []string{Create}}},
 		nil,
-	}, grants); diff != "" {
+	}, grants, sameText); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"v1/pods", "apps/v1/deployments/status", "v1/nodes"}, at); diff != "" {
