@@ -3,6 +3,7 @@ package action
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/informd/informd/plugins/handler"
@@ -30,6 +31,10 @@ func objectBody(a handler.Action, kind string, from seen) ([]byte, error) {
 	h, err := headOf(a.Object)
 	if err != nil {
 		return nil, err
+	}
+	var given string
+	if is := h.object["kind"]; is != nil && (json.Unmarshal(is, &given) != nil || given != "" && given != kind) {
+		return nil, fmt.Errorf("the object's kind is not %s, as the resource's: leave it out", kind)
 	}
 	h.object["apiVersion"], h.object["kind"] = text(apiVersion(a.Resource)), text(kind)
 	return h.with(map[string]string{"name": a.Name, "namespace": a.Namespace, "uid": from.uid, "resourceVersion": from.version})

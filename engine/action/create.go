@@ -34,8 +34,11 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 }
 
 // createdBy tells whether a field manager created an object, by what the API server remembers: that it changed the object,
-// and no other did when that came into being.
+// and no other did when that came into being. Of an object with nothing in it nobody is remembered.
 func createdBy(m metadata, name string) bool {
+	if len(m.ManagedFields) == 0 {
+		return true
+	}
 	ours, others := false, false
 	for _, entry := range m.ManagedFields {
 		first := entry.Time.Equal(m.CreationTimestamp)

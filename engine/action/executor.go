@@ -115,9 +115,6 @@ func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []h
 		began := time.Now()
 		t := task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1}
 		o, err := t.do(ctx)
-		if ended(ctx, err) {
-			return fmt.Errorf("action %d: %s: %w", i+1, what(a), err)
-		}
 		o.result = o.resultOf(err)
 		x.audit(by, ev, a, o, time.Since(began))
 		if err != nil {

@@ -1,8 +1,6 @@
 package action
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -113,7 +111,7 @@ func hasCause(s metav1.Status, cause metav1.CauseType) bool {
 // said is what the API server said of a failure, without the content of objects, which it quotes: all of an object, where a
 // patch made it invalid.
 func said(s metav1.Status) string {
-	text := s.Message
+	text := withoutValues(s.Message)
 	if s.Code == http.StatusUnprocessableEntity && s.Details != nil && len(s.Details.Causes) > 0 {
 		var causes []string
 		for _, c := range s.Details.Causes[:min(len(s.Details.Causes), 8)] {
@@ -121,7 +119,7 @@ func said(s metav1.Status) string {
 		}
 		text = strings.Join(slices.Compact(causes), "; ")
 	}
-	if text = printable(withoutValues(text), maxText); text == "" {
+	if text = printable(text, maxText); text == "" {
 		return ""
 	}
 	return ": " + text
@@ -174,6 +172,3 @@ func cmpOr(s, otherwise string) string {
 	}
 	return s
 }
-
-// ended tells whether a failure is ctx's end alone.
-func ended(ctx context.Context, err error) bool { return ctx.Err() != nil && errors.Is(err, ctx.Err()) }
