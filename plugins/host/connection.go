@@ -87,7 +87,7 @@ func (c *connection) connect(limit time.Duration) (handlerpb.HandlerClient, erro
 		return nil, fmt.Errorf("there was no connection within %v", limit)
 	default: // c.failure knows more, where the connection could not be made
 		return nil, fmt.Errorf("the connection broke before there was an answer, as it does where tls.cert is not accepted: %s",
-			printable(status.Convert(err).Message(), handlerpb.MaxReasonBytes))
+			withoutPort(printable(status.Convert(err).Message(), handlerpb.MaxReasonBytes)))
 	}
 	c.watching.Go(func() {
 		awaitLeaving(c.conn) // it is closed in the end

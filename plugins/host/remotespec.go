@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
 	"time"
 
@@ -59,8 +60,10 @@ func (s RemoteSpec) lookUp(ctx context.Context) ([]netip.AddrPort, error) {
 	switch e, ok := errors.AsType[*net.DNSError](err); {
 	case ok && e.IsNotFound, err == nil && len(addresses) == 0:
 		return nil, fmt.Errorf("%s has no address: is anything there that is ready?", s.Host)
+	case ok && e.IsTimeout:
+		return nil, fmt.Errorf("look up %s: no DNS server answers", s.Host)
 	case err != nil:
-		return nil, fmt.Errorf("look up %s: %w", s.Host, err)
+		return nil, fmt.Errorf("look up %s: %s", s.Host, withoutPort(err.Error()))
 	}
 	var found []netip.AddrPort
 	for _, a := range addresses {
@@ -96,10 +99,16 @@ func (s RemoteSpec) TLS() (*tls.Config, error) {
 	}, nil
 }
 
+// withoutPort takes from what package net says of a connection its own end, whose port is another one each time: what fails
+// for the same reason is told of in the same words.
+func withoutPort(said string) string { return ownEnd.ReplaceAllString(said, "") }
+
+var ownEnd = regexp.MustCompile(`([0-9.]+|\[[^\]]*\]):[0-9]+->`)
+
 // explainTLS says what is wrong with the certificates, and what to do. What an error says of a certificate is the other
 // side's words.
 func explainTLS(err error) error {
-	said := printable(err.Error(), handlerpb.MaxReasonBytes)
+	said := withoutPort(printable(err.Error(), handlerpb.MaxReasonBytes))
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
 		return errors.New("it does not speak TLS")
 	}
