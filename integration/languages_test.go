@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/integration/cluster"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
 	"github.com/informd/informd/plugins/host/confine"
@@ -228,4 +231,67 @@ func (s *stage) pidOf(handler string) int {
 		}
 	}
 	return 0
+}
+
+// On a cluster: what the cache has of related objects is in the diary, and what the diary tells is in the cluster, once for each
+// change, however often the handler is killed at its work.
+func TestOtherLanguagesInACluster(t *testing.T) {
+	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
+		const objects, kills = 100, 4
+		list, err := json.Marshal(command)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := cluster.Shared(t)
+		k := newKube(t, c)
+		d := runInformd(t, c.Kubeconfig(), k.text(
+			source("configmaps", configMaps+", indexes: {byTeam: object.data.team}")+
+				toldBy("diary", fmt.Sprintf(`command: %s, retry: {backoff: 10ms, maxBackoff: 100ms},
+					access: {read: [configmaps], write: [{resource: v1/configmaps, verbs: [event], namespaces: [NS]}]},
+					config: {file: %q, related: configmaps.byTeam, tell: true}`, list, filepath.Join(dir, "diary")))+
+				ruleFor("diary", "source: configmaps, handler: diary, delivery: every, where: object.data.team != nil")), "--state-dir", shortDir(t))
+		d.awaitReady()
+		s := &stage{daemon: d, informd: binary}
+		for i, killed := 0, 0; i < objects; i++ {
+			k.create(configMap(fmt.Sprintf("o-%03d", i), "{team: red}"))
+			if pid := s.pidOf("diary"); i > (killed+1)*objects/(kills+1) && pid > 0 {
+				killed++
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		k.create(configMap("red", "{team: blue}")) // to which all others are related
+		noted := func() map[string]int {
+			events, err := k.typed.CoreV1().Events(k.ns).List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			about := make(map[string]int)
+			for _, e := range events.Items {
+				if e.Reason == "Noted" && e.Message == "It was written to the diary." && e.InvolvedObject.Kind == "ConfigMap" {
+					about[e.InvolvedObject.Name]++
+				}
+			}
+			return about
+		}
+		d.poll("all of it to be told", func() bool {
+			return len(noted()) == objects+1 && d.metric(`informd_handler_in_flight{handler="diary"}`) == "0"
+		})
+		for name, n := range noted() {
+			if n != 1 {
+				t.Errorf("%s: told %d times", name, n)
+			}
+		}
+		entries := readDiary(t, dir)
+		i := slices.IndexFunc(entries, func(e diaryEntry) bool { return e.Name == "red" })
+		if related := entries[i].Related; len(related) != objects || !slices.IsSorted(related) || related[0] != "o-000" {
+			t.Errorf("%d objects are related: %q", len(related), related)
+		}
+		t.Logf("%d changes, written %d times, of a handler that was started %d times", objects+1, len(entries), s.restarts("diary")+1)
+		if letters := d.metric("informd_dead_letters"); letters != "0" {
+			t.Errorf("%s dead letters", letters)
+		}
+		d.stop()
+	})
 }

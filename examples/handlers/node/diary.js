@@ -61,8 +61,8 @@ async function handle(event, signal) {
   }
   log('debug', 'written', { namespace: event.namespace, name: event.name })
   if (!tell || event.event === 'synced') return []
-  const { resource, namespace, name, uid } = event
-  return [{ event: { target: { resource, namespace, name, uid }, reason: 'Noted', message: 'It was written to the diary.' } }]
+  const { resource, namespace, name } = event
+  return [{ event: { target: { resource, namespace, name }, reason: 'Noted', message: 'It was written to the diary.' } }]
 }
 
 // health tells what is wrong, for the operator, or nothing. It is asked every ten seconds.

@@ -79,7 +79,7 @@ class Diary:
         log("debug", "written", namespace=event.namespace, name=event.name)
         if not self.tell or event.event == "synced":
             return []
-        about = pb.Target(resource=event.resource, namespace=event.namespace, name=event.name, uid=event.uid)
+        about = pb.Target(resource=event.resource, namespace=event.namespace, name=event.name)
         return [pb.Action(event=pb.EmitEvent(target=about, reason="Noted", message="It was written to the diary."))]
 
     def health(self):
