@@ -237,25 +237,30 @@ func (s *stage) pidOf(handler string) int {
 // change, however often the handler is killed at its work.
 func TestOtherLanguagesInACluster(t *testing.T) {
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
-		const objects, kills = 100, 4
+		const objects, kills = 100, 5
 		list, err := json.Marshal(command)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := cluster.Shared(t)
+		c, state := cluster.Shared(t), shortDir(t)
 		k := newKube(t, c)
 		d := runInformd(t, c.Kubeconfig(), k.text(
 			source("configmaps", configMaps+", indexes: {byTeam: object.data.team}")+
 				toldBy("diary", fmt.Sprintf(`command: %s, retry: {backoff: 10ms, maxBackoff: 100ms},
 					access: {read: [configmaps], write: [{resource: v1/configmaps, verbs: [event], namespaces: [NS]}]},
 					config: {file: %q, related: configmaps.byTeam, tell: true}`, list, filepath.Join(dir, "diary")))+
-				ruleFor("diary", "source: configmaps, handler: diary, delivery: every, where: object.data.team != nil")), "--state-dir", shortDir(t))
+				ruleFor("diary", "source: configmaps, handler: diary, delivery: every, where: object.data.team != nil")), "--state-dir", state)
 		d.awaitReady()
-		s := &stage{daemon: d, informd: binary}
-		for i, killed := 0, 0; i < objects; i++ {
+		s := &stage{daemon: d, informd: binary, state: state}
+		pid, last := 0, 0
+		for i := range objects {
+			kill := i%(objects/kills) == objects/kills/2
+			if kill {
+				d.poll("the diary at work", func() bool { pid = s.pidOf("diary"); return pid > 0 && pid != last })
+				last = pid
+			}
 			k.create(configMap(fmt.Sprintf("o-%03d", i), "{team: red}"))
-			if pid := s.pidOf("diary"); i > (killed+1)*objects/(kills+1) && pid > 0 {
-				killed++
+			if kill { // while it has this one, or just before or after
 				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 					t.Error(err)
 				}

@@ -42,7 +42,7 @@ func TestClausesFail(t *testing.T) {
 		{"answers twice", "answers", "gave 1 answers to events that it had answered before"},
 		{"dies of an event without object", "answers strange events", "an event of no object ended it"},
 		{"takes 4 MiB", "answers large events", "an event of 8 MB"},
-		{"asks for what has no name", "asks for actions that can be taken", "an event updated: action 1: patch: it names no object"},
+		{"asks for what has no name", "asks for actions that can be taken", "an event updated: action 1, patch: it has no name"},
 		{"asks for too much", "asks for actions that can be taken", "the answer has 65 actions"},
 		{"asks for what nobody knows", "asks for actions that can be taken", "action 1 of the answer is of a kind that this informd does not know"},
 		{"reads what there is not", "reads what the cache has", "1 of its 1 calls to read the cache were refused"},

@@ -2,6 +2,8 @@ package handlertest
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/informd/informd/plugins/handler"
 )
@@ -65,8 +67,8 @@ func (t *trial) actions(ctx context.Context) {
 			}
 			for i, action := range answer.Actions {
 				asked = true
-				if err := malformed(action); err != nil {
-					t.fail("an event %s: action %d: %v", kind, i+1, err)
+				if err := action.Validate(); err != nil {
+					t.fail("an event %s: action %d, %s: %v", kind, i+1, action.Verb, err)
 				}
 			}
 		}
@@ -74,4 +76,11 @@ func (t *trial) actions(ctx context.Context) {
 			t.result.NotChecked = "it asked for none at these events"
 		}
 	})
+}
+
+// impossible tells whether an error is about an answer that the host made nothing of.
+func impossible(err error) bool {
+	said := err.Error()
+	return errors.Is(err, handler.ErrReject) &&
+		(strings.Contains(said, "actions; at most") || strings.Contains(said, "of the answer is of a kind that this informd does not know"))
 }
