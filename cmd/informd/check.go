@@ -31,7 +31,8 @@ handlers. Every mistake is reported at once. With --handlers, handlers with a co
 whether they describe themselves and accept their config, and all of them in what they are confined to, to see
 whether this user on this machine can enforce that; remote handlers are connected to, and handed no config.
 
-Without mistakes, it says of each source what is kept of its objects in memory: all, or the fields that are read.
+Without mistakes, it says of each source what is kept of its objects in memory: all, or the fields that are read; and what
+rules with actions, and handlers with access.write, may change in the cluster.
 
 Exit code 0: no mistakes. 1: there are some.`,
 		Args:                  noArguments,
@@ -58,7 +59,7 @@ Exit code 0: no mistakes. 1: there are some.`,
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
 				return failed(fmt.Errorf("%d %s", len(mistakes), plural(len(mistakes), "mistake")))
 			}
-			return show(cmd, "%sok: %d %s, %d %s, %d %s\n", describeKept(cfg, compiled),
+			return show(cmd, "%s%sok: %d %s, %d %s, %d %s\n", describeKept(cfg, compiled), describeWrites(cfg, compiled),
 				len(cfg.Sources), plural(len(cfg.Sources), "source"), len(cfg.Handlers), plural(len(cfg.Handlers), "handler"),
 				len(cfg.Rules), plural(len(cfg.Rules), "rule"))
 		},
