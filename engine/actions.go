@@ -156,11 +156,27 @@ func labelled(o json.RawMessage, labels map[string]string) (json.RawMessage, err
 	return json.Marshal(tree)
 }
 
-// renew is a change with the object as it is by now, as if it had been merged with what made it so. Dispatchers call it,
-// concurrently.
+// renew is a change with the object as it is by now: for a handler as if it had been merged with what made it so. What a rule does
+// itself is decided anew. Dispatchers call it, concurrently.
 func (r *runningRule) renew(d delta.Delta) (match rule.Match, ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.failures.add(fmt.Errorf("panic: %T", p))
+			match, ok = rule.Match{}, false
+		}
+	}()
 	if now, ok := r.view.Get(d.Object.Namespace(), d.Object.Name()); ok && d.Type != delta.Deleted && now.UID() == d.Object.UID() {
 		d.Object = now
+	}
+	if r.Actions != nil {
+		decoder := object.NewDecoder(r.reads)
+		look := &lookup{decoder: decoder, old: decoder, rule: r}
+		if !r.isInside(d.Object, look) {
+			return rule.Match{}, false
+		}
+		match, ok, err := r.Decide(d, look)
+		r.failures.add(err)
+		return match, ok
 	}
 	match = rule.Match{Delta: d}
 	if r.Payload != nil {

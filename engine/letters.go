@@ -56,8 +56,8 @@ func (e *Engine) RetryLetter(id string) error {
 		return fmt.Errorf("dead letter %q: the source has not caught up with the server, and secrets are delivered as they are: try again", id)
 	case r.lacksPayload(there) && !r.isFresh(there.Key):
 		return fmt.Errorf("dead letter %q: the sources have not caught up with the server, and of the secrets that rule %q looks up nothing was kept: try again", id, there.Rule)
-	case len(r.Attached) > 0 && !r.isFresh(there.Key):
-		return fmt.Errorf("dead letter %q: the sources have not caught up with the server, and what rule %q attaches comes from them: try again", id, there.Rule)
+	case (len(r.Attached) > 0 || r.Actions != nil) && !r.isFresh(there.Key):
+		return fmt.Errorf("dead letter %q: the sources have not caught up with the server, and what rule %q attaches or does is made of them: try again", id, there.Rule)
 	}
 	defer e.durable.begin()()
 	letter, err := e.takeLetter(id)

@@ -23,7 +23,10 @@ const (
 )
 
 // metadataOnly asks for answers without the content of objects.
-const metadataOnly = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+const (
+	metadataOnly  = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	metadataLists = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+)
 
 // client makes requests over an HTTP client that has the credentials. It repeats none.
 type client struct {
@@ -46,6 +49,7 @@ type request struct {
 	query       url.Values
 	contentType string
 	body        []byte
+	accept      string // default: metadataOnly
 }
 
 // answer is what is taken of one.
@@ -53,11 +57,15 @@ type answer struct {
 	code   int
 	kind   string // Status after a deletion
 	meta   metadata
+	items  []metadata     // of a list
 	status *metav1.Status // of what was refused, if the API server said why
 	after  time.Duration  // that it asks to wait
 }
 
 type metadata struct {
+	Namespace         string       `json:"namespace"`
+	Name              string       `json:"name"`
+	Continue          string       `json:"continue"` // of a list
 	UID               string       `json:"uid"`
 	ResourceVersion   string       `json:"resourceVersion"`
 	CreationTimestamp *metav1.Time `json:"creationTimestamp"`
@@ -90,7 +98,7 @@ func (c *client) do(ctx context.Context, r request) (answer, *failure) {
 	if err != nil {
 		return answer{}, &failure{text: err.Error()}
 	}
-	req.Header.Set("Accept", metadataOnly)
+	req.Header.Set("Accept", cmpOr(r.accept, metadataOnly))
 	if r.contentType != "" {
 		req.Header.Set("Content-Type", r.contentType)
 	}
@@ -122,6 +130,9 @@ func (a *answer) read(body []byte) error {
 		Kind     string          `json:"kind"`
 		Metadata metadata        `json:"metadata"`
 		Details  json.RawMessage `json:"details"`
+		Items    []struct {
+			Metadata metadata `json:"metadata"`
+		} `json:"items"`
 	}
 	if err := json.Unmarshal(body, &is); err != nil {
 		return err
@@ -130,6 +141,9 @@ func (a *answer) read(body []byte) error {
 		return errors.New("no kind")
 	}
 	a.kind, a.meta = is.Kind, is.Metadata
+	for _, item := range is.Items {
+		a.items = append(a.items, item.Metadata)
+	}
 	if a.kind == "Status" {
 		var details metav1.StatusDetails
 		if json.Unmarshal(is.Details, &details) == nil {

@@ -112,14 +112,27 @@ func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.A
 func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []handler.Action) error {
 	cause, _ := x.writes.causeOf(ctx, ev)
 	for i, a := range actions {
-		began := time.Now()
-		t := task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1}
-		o, err := t.do(ctx)
-		o.result = o.resultOf(err)
-		x.audit(by, ev, a, o, time.Since(began))
-		if err != nil {
-			return fmt.Errorf("action %d: %s: %w", i+1, what(a), err)
+		var err error
+		if a.Verb == prune {
+			err = x.prune(ctx, by, ev, cause, actions, i)
+		} else {
+			err = x.run(ctx, task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1})
 		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run carries out one action.
+func (x *Executor) run(ctx context.Context, t task) error {
+	began := time.Now()
+	o, err := t.do(ctx)
+	o.result = o.resultOf(err)
+	x.audit(t.by, t.event, t.action, o, time.Since(began))
+	if err != nil {
+		return fmt.Errorf("action %d: %s: %w", t.number, what(t.action), err)
 	}
 	return nil
 }

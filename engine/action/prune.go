@@ -1,17 +1,27 @@
 package action
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
 
 // prune is a verb of rules' own actions, which no handler can ask for.
 const prune = "prune"
 
+// prunePage is how many objects are asked for at a time.
+const prunePage = 500
+
 // Prune is the action that deletes what has these labels and was not applied by the actions before it, in whichever namespace.
+// Labels alone decide: who applies sets them.
 func Prune(resource schema.GroupVersionResource, labelSelector string) handler.Action {
 	selector, _ := json.Marshal(labelSelector) // no string fails
 	return handler.Action{Verb: prune, Resource: handler.Resource(resource), Object: selector}
@@ -19,11 +29,71 @@ func Prune(resource schema.GroupVersionResource, labelSelector string) handler.A
 
 // ValidateOwn is Validate for actions of a rule's own, of which Prune may be one.
 func ValidateOwn(actions []handler.Action) error {
-	var others []handler.Action
+	others := make([]handler.Action, 0, len(actions))
 	for _, a := range actions {
 		if a.Verb != prune {
 			others = append(others, a)
 		}
 	}
 	return Validate(others)
+}
+
+// prune deletes what is labelled as actions[i] says and was not applied by those before it. Each deletion is an action of its
+// own, in the audit too.
+func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Cause, actions []handler.Action, i int) error {
+	began, a := time.Now(), actions[i]
+	t := task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1}
+	found, o, err := t.labelled(ctx)
+	if err != nil {
+		o.result = o.resultOf(err)
+		x.audit(by, ev, a, o, time.Since(began))
+		return err
+	}
+	applied := make(map[delta.Key]bool)
+	for _, earlier := range actions[:i] {
+		if earlier.Verb == handler.ActionApply && resourceOf(earlier.Resource).GroupResource() == t.resource().GroupResource() {
+			applied[keyOf(earlier)] = true
+		}
+	}
+	for _, m := range found {
+		t.action = handler.Action{
+			Verb: handler.ActionDelete, Resource: a.Resource, Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		}
+		if applied[t.key()] || m.DeletionTimestamp != nil {
+			continue
+		}
+		if err := x.run(ctx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// labelled are the objects that have the labels that a Prune says.
+func (t task) labelled(ctx context.Context) (found []metadata, o outcome, err error) {
+	var selector string
+	if err := json.Unmarshal(t.action.Object, &selector); err != nil || selector == "" {
+		return nil, o, handler.Reject(fmt.Errorf("prune of %s: no label selector", resourceText(t.resource(), "")))
+	}
+	query := url.Values{"labelSelector": {selector}, "limit": {fmt.Sprint(prunePage)}}
+	for {
+		got, f := t.client.do(ctx, request{method: http.MethodGet, path: pathOf(t.action.Resource, ""), query: query, accept: metadataLists})
+		switch {
+		case f == nil:
+		case f.code == http.StatusNotFound: // there is no such resource, hence nothing of it
+			return nil, o, nil
+		case f.code == http.StatusGone && query.Has("continue"): // it took too long: from the start
+			query.Del("continue")
+			found = nil
+			continue
+		default:
+			o, err = t.failed(o, f)
+			return nil, o, fmt.Errorf("list %s by label, in all namespaces: %w", resourceText(t.resource(), ""), err)
+		}
+		found = append(found, got.items...)
+		if got.meta.Continue == "" {
+			return found, o, nil
+		}
+		query.Set("continue", got.meta.Continue)
+	}
 }

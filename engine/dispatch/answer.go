@@ -13,7 +13,7 @@ import (
 const (
 	// maxActions is how many actions one answer may ask for: handler.Answer says so. A lane's own may be more.
 	maxActions     = 64
-	maxLaneActions = 1024
+	maxLaneActions = 1024 + 64 // what it prunes comes on top
 	// maxAnswer is how many bytes an answer's actions may have, about.
 	maxAnswer = 8 << 20
 	// actionOverhead is what an action takes beside its texts, about.

@@ -1,0 +1,63 @@
+package actions
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// What carries the labels and was not applied just before goes, more than fit on one page of a list too; nothing else does.
+func TestPrune(t *testing.T) {
+	const many = 520
+	x := newExecutor(t)
+	x.by.Handler = "" // a rule's own
+	x.made("source")
+	ev := x.about("source", handler.Added)
+	mark := "of=" + x.ns
+	labelled := func(name string) handler.Action {
+		return x.on(handler.ActionApply, name, object(fmt.Sprintf(`{"metadata":{"labels":{"of":%q}}}`, x.ns)))
+	}
+	x.made("bystander")
+	for i := range many {
+		x.made(fmt.Sprintf("old-%d", i))
+		x.touch(fmt.Sprintf("old-%d", i), fmt.Sprintf(`{"metadata":{"labels":{"of":%q}}}`, x.ns))
+	}
+	x.does(ev, list(labelled("kept"), labelled("old-7")), nil, action.Created, action.Changed)
+
+	actions := list(labelled("kept"), labelled("old-7"), action.Prune(schema.GroupVersionResource(configMaps), mark))
+	if err := action.ValidateOwn(actions); err != nil {
+		t.Fatal(err)
+	}
+	want := []action.Result{action.Unchanged, action.Unchanged}
+	for range many - 1 {
+		want = append(want, action.Changed)
+	}
+	x.does(ev, actions, nil, want...)
+	x.does(ev, actions, nil, action.Unchanged, action.Unchanged)
+	for name, there := range map[string]bool{"kept": true, "old-7": true, "bystander": true, "source": true, "old-0": false, "old-519": false} {
+		if got := x.configMap(name) != nil; got != there {
+			t.Errorf("%s is there: %v", name, got)
+		}
+	}
+	x.does(ev, list(action.Prune(schema.GroupVersionResource(configMaps), mark)), nil, action.Changed, action.Changed)
+	x.does(ev, list(action.Prune(schema.GroupVersionResource{Group: "none.example.com", Version: "v1", Resource: "things"}, mark)), nil)
+}
+
+// Without labels everything would go; and no handler may ask for it.
+func TestPruneIsNotForEverybody(t *testing.T) {
+	x := newExecutor(t)
+	x.made("source")
+	ev := x.about("source", handler.Added)
+	x.does(ev, list(action.Prune(schema.GroupVersionResource(configMaps), "")), handler.ErrReject, action.Rejected)
+	err := action.Policy{Handler: "h", Grants: []action.Grant{{Resource: schema.GroupVersionResource(configMaps), Verbs: []string{"prune", "delete"}}}}.
+		Check(ev, list(action.Prune(schema.GroupVersionResource(configMaps), "a=b")))
+	if !errors.Is(err, handler.ErrReject) || !strings.Contains(err.Error(), "prune") {
+		t.Errorf("a handler's prune: %v", err)
+	}
+}
