@@ -403,8 +403,8 @@ func TestLaneActions(t *testing.T) {
 		}{
 			{[]any{errors.New("a list failed"), "a panic"}, 1, nil},
 			{[]any{0}, 0, nil},
-			{[]any{1024}, 1, nil},
-			{[]any{1025}, 0, []string{"r/u/added/1: rejected: the answer asks for 1025 actions, more than 1024"}},
+			{[]any{maxLaneActions}, 1, nil},
+			{[]any{maxLaneActions + 1}, 0, []string{"r/u/added/1: rejected: the answer asks for 1089 actions, more than 1088"}},
 			{[]any{handler.Reject(errors.New("nil in a name"))}, 0, []string{"r/u/added/1: rejected: nil in a name"}},
 		} {
 			results = test.results
