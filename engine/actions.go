@@ -38,14 +38,14 @@ func (e *Engine) addActions(r *runningRule, h config.Handler, o *dispatch.LaneOp
 		o.Own = own{e.acting.writes, r.Source.Resource, r.Name}
 	}
 	o.Acts, o.Renew = true, r.renew
-	o.Secret = e.seesSecrets(r, h)
+	o.Secret = r.secretly
 	if r.Actions != nil {
 		r.actionReads, r.actionInto = r.Actions.Paths(), e.into(r.Actions.Lookups())
 		o.Actions = r.act
 	}
 }
 
-// seesSecrets tells whether text of a secret may come to be in an answer.
+// seesSecrets tells whether text of a secret may come to be in an answer, or in a reason.
 func (e *Engine) seesSecrets(r *runningRule, h config.Handler) bool {
 	if r.isSecret() {
 		return true

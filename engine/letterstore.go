@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,8 +23,13 @@ func (s letterStore) PutLetter(l dispatch.Letter) {
 		Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
 		Delta: l.Match.Delta, Payload: l.Match.Payload, Secret: resource == secrets,
 	}
-	if r := s.engine.rule(l.Rule); r != nil && r.reveals && letter.Payload != nil {
-		letter.Payload, letter.Reason = notKept, ""
+	if r := s.engine.rule(l.Rule); r != nil {
+		if r.reveals && letter.Payload != nil {
+			letter.Payload = notKept
+		}
+		if r.secretly {
+			letter.Reason = ""
+		}
 	}
 	s.store.PutLetter(letter)
 }
@@ -38,7 +42,7 @@ func letterOf(l state.Letter) dispatch.Letter {
 		Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
 	}
 	letter.Match.Delta, letter.Match.Payload = l.Delta, l.Payload
-	if l.Reason == "" && (l.Secret || bytes.Equal(l.Payload, notKept)) {
+	if l.Reason == "" {
 		letter.Reason = "not kept over the restart, as it may quote a secret"
 	}
 	return letter

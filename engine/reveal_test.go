@@ -56,3 +56,24 @@ func TestLettersHaveNothingOfSecrets(t *testing.T) {
 		return retried && len(told) > 0
 	}), `r synced a ["1","another"] #2`)
 }
+
+// A handler that reads secrets, or has them attached, may quote them where it says why it rejects an event.
+func TestReasonsMayQuoteSecrets(t *testing.T) {
+	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
+	for name, manifests := range map[string]string{
+		"read":     strings.Replace(attachSources, "builtin: log", "builtin: log, access: {read: [secrets]}", 1) + aRule("r", ""),
+		"attached": attachSources + aRule("r", `, attach: {all: 'lookup("secrets.byName", "a")'}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			l.put("a", "1")
+			l.run(manifests, &teller{answer: func(handler.Event) error { return handler.Reject(errors.New("not " + value)) }},
+				func(e *Engine, _ []string) bool { return e.Status().DeadLetters.Letters == 1 })
+			l.nowhere(value)
+			l.run(manifests, new(teller), func(e *Engine, _ []string) bool {
+				letters, _ := e.Letters()
+				return len(letters) == 1 && strings.Contains(letters[0].Reason, "not kept") && sizeIn(letters[0].Event().Object) == "1"
+			})
+		})
+	}
+}

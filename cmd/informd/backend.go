@@ -235,6 +235,7 @@ func (b *backend) letter(l dispatch.Letter) control.Letter {
 	for _, r := range b.plan.Rules {
 		if r.Name == l.Rule {
 			out.Resource, out.Secret = resourceText(r.Source.Resource), isSecret(r.Source.Resource)
+			out.Quotes = slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool { return isSecret(s.Resource) })
 		}
 	}
 	return out

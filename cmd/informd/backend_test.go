@@ -59,7 +59,7 @@ spec: {resource: v1/pods, namespaces: [shop], keep: needed, indexes: {byNode: ob
 apiVersion: informd.dev/v1alpha1
 kind: Source
 metadata: {name: secrets}
-spec: {resource: v1/secrets}
+spec: {resource: v1/secrets, indexes: {byNamespace: object.metadata.namespace}}
 ---
 apiVersion: informd.dev/v1alpha1
 kind: Rule
@@ -70,6 +70,15 @@ apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: all-secrets}
 spec: {source: secrets, handler: refuse}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: passwords}
+spec:
+  source: pods
+  when: object.metadata.name == "web-2"
+  payload: 'map(lookup("secrets.byNamespace", object.metadata.namespace), .data.password)'
+  handler: refuse
 `
 
 // daemon is an engine on a stub API server, with a control socket.
@@ -185,7 +194,7 @@ func contains(text string) func(string) bool {
 // What the commands show is what the engine has.
 func TestCommandsOnAnEngine(t *testing.T) {
 	d := startDaemon(t)
-	d.await(t, contains(`"deadLetters": 5`), "status", "-o", "json")
+	d.await(t, contains(`"deadLetters": 6`), "status", "-o", "json")
 	if out := d.informd(t, "status"); !strings.Contains(out, "dry run") || !strings.Contains(out, "none is kept") {
 		t.Errorf("status shows\n%s", out)
 	}
@@ -221,22 +230,30 @@ func TestCommandsOnAnEngine(t *testing.T) {
 
 func TestLettersOfAnEngine(t *testing.T) {
 	d := startDaemon(t)
-	d.await(t, contains(`"deadLetters": 5`), "status", "-o", "json")
+	d.await(t, contains(`"deadLetters": 6`), "status", "-o", "json")
 	var list struct{ Items []control.Letter }
 	if err := json.Unmarshal([]byte(d.informd(t, "dead", "list", "-o", "json")), &list); err != nil {
 		t.Fatal(err)
 	}
-	var secret, pod string
+	var secret, pod, payload string
 	for _, l := range list.Items {
 		switch l.Rule {
 		case "all-secrets":
 			secret = l.ID
 		case "all-pods":
 			pod = l.ID
+		case "passwords":
+			payload = l.ID
 		}
 	}
 	if out := d.informd(t, "dead", "show", secret) + d.informd(t, "dead", "list", "--rule", "all-secrets"); strings.Contains(out, "hunter2") || strings.Contains(out, "aHVudGVyMg") {
 		t.Errorf("a Secret's letter: %s", out)
+	}
+	if out := d.informd(t, "dead", "show", payload) + d.informd(t, "dead", "list", "--rule", "passwords"); strings.Contains(out, "hunter2") || strings.Contains(out, "aHVudGVyMg") {
+		t.Errorf("a letter of a rule that looks a Secret up: %s", out)
+	}
+	if out := d.informd(t, "dead", "show", payload, "--show-secrets"); !strings.Contains(out, "hunter2") || !strings.Contains(out, "aHVudGVyMg") {
+		t.Errorf("a letter that is to be shown: %s", out)
 	}
 	if out := d.informd(t, "dead", "show", pod); !strings.Contains(out, "the password is hunter2") || !strings.Contains(out, "event: synced") {
 		t.Errorf("a pod's letter: %s", out)
@@ -249,7 +266,7 @@ func TestLettersOfAnEngine(t *testing.T) {
 	if out := d.informd(t, "dead", "drop", "--rule", "all-secrets"); out != "1 dead letter dropped\n" {
 		t.Error(out)
 	}
-	if out := d.informd(t, "dead", "retry", "--all"); out != "3 dead letters to be delivered again\n" {
+	if out := d.informd(t, "dead", "retry", "--all"); out != "4 dead letters to be delivered again\n" {
 		t.Error(out)
 	}
 	d.informd(t, "rule", "pause", "all-pods")

@@ -169,6 +169,7 @@ type Letter struct {
 	Reason    string         `json:"reason"`          // what the handler said last
 	Event     *handler.Event `json:"event,omitempty"` // as the handler saw it
 	Secret    bool           `json:"-"`               // it is about a Secret, or nobody knows
+	Quotes    bool           `json:"-"`               // its payload and its reason may have what other Secrets hold
 }
 
 // LetterChoice chooses dead letters, in exactly one of these ways.

@@ -18,9 +18,7 @@ func (a answers) letters(w *answer, r *http.Request) error {
 	lines := newEncoder(out)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	for _, l := range letters {
-		if l.Secret {
-			l = maskLetter(l)
-		}
+		l = maskLetter(l)
 		if err := lines.Encode(l); err != nil {
 			return err
 		}
@@ -39,7 +37,7 @@ func (a answers) letter(w *answer, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if l.Secret && !values.Has("secrets") {
+	if !values.Has("secrets") {
 		l = maskLetter(l)
 	}
 	return writeJSON(w, l)

@@ -71,24 +71,27 @@ func marshal(v any) json.RawMessage {
 	return text
 }
 
-// maskLetter masks what a letter holds of a Secret: a payload and a handler's words may have it in any place.
+// maskLetter masks what a letter holds of Secrets: a payload and a handler's words may have it in any place.
 func maskLetter(l Letter) Letter {
+	if !l.Secret && !l.Quotes {
+		return l
+	}
 	if l.Reason != "" {
 		l.Reason = masked
 	}
 	if l.Event != nil {
 		event := *l.Event
-		maskEvent(&event)
+		maskEvent(&event, l.Secret)
 		l.Event = &event
 	}
 	return l
 }
 
-func maskEvent(e *handler.Event) {
-	if e.Object != nil {
+func maskEvent(e *handler.Event, isSecret bool) {
+	if e.Object != nil && isSecret {
 		e.Object = maskSecret(e.Object)
 	}
-	if e.Old != nil {
+	if e.Old != nil && isSecret {
 		e.Old = maskSecret(e.Old)
 	}
 	if e.Payload != nil {
