@@ -114,7 +114,11 @@ func (k *kube) deleteNamespace(o *unstructured.Unstructured) {
 // of is where an object is kept. Its resource's name is guessed well enough for the kinds of these tests.
 func (k *kube) of(o *unstructured.Unstructured) dynamic.ResourceInterface {
 	gvk := o.GroupVersionKind()
-	return k.objects.Resource(gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")).Namespace(o.GetNamespace())
+	resource := strings.ToLower(gvk.Kind) + "s"
+	if stem, ok := strings.CutSuffix(resource, "ys"); ok {
+		resource = stem + "ies"
+	}
+	return k.objects.Resource(gvk.GroupVersion().WithResource(resource)).Namespace(o.GetNamespace())
 }
 
 // define makes a resource informd.test/v1/PLURAL whose objects may hold anything, and waits until it is served.
