@@ -223,6 +223,28 @@ func TestRemoteUnderLoad(t *testing.T) {
 	e.stop()
 }
 
+// A remote handler is checked by its address.
+func TestCheckRemote(t *testing.T) {
+	const one = "127.0.0.1"
+	e := playElsewhere(t)
+	e.player(t, one)
+	e.zone.set(one)
+	at := fmt.Sprintf("dns://%s/steady.test:%s", e.zone.conn.LocalAddr(), e.port)
+	file := func(name string) string { return filepath.Join(e.dir, name) }
+	args := []string{"handler", "check", "--address", at, "--tls-ca", file("ca.pem"), "--tls-cert", file("informd.pem"), "--tls-key", file("informd.key")}
+	code, stdout, stderr := runCommand(t, binary, args...)
+	// players take any config
+	if code != 1 || !strings.Contains(stdout, "\nok    answers in parallel\n") || strings.Count(stdout, "FAIL  ") != 1 || !strings.Contains(stdout, "\nFAIL  refuses a bad config\n") ||
+		!strings.Contains(stdout, "\n-     comes back after kill -9\n      not checked: it is for whoever starts the handler\n") {
+		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	e.zone.set()
+	code, stdout, _ = runCommand(t, binary, args...)
+	if code != 1 || !strings.Contains(stdout, "steady.test has no address") {
+		t.Errorf("of no address: exit code %d\n%s", code, stdout)
+	}
+}
+
 const steadyDone = `informd_handler_deliveries_total{handler="steady",result="done",rule="steady"}`
 
 // wantOrdered checks that steady was told of every change of every widget in order; of one perhaps more than once, before the

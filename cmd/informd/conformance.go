@@ -42,6 +42,8 @@ Exit code 0: every clause holds that can be told from outside. 1: some do not. 2
 				return errors.New("name the executable of a handler, and its arguments after it; or the --address of a remote one")
 			case len(args) > 0 && flags.remote.address != "":
 				return errors.New("name either an executable or the --address of a remote handler")
+			case flags.cache != "" && flags.remote.address != "":
+				return errors.New("--cache does not go with --address: remote handlers have no cache to read")
 			}
 			return nil
 		},

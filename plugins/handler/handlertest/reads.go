@@ -8,13 +8,23 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-const noCache = "there is no cache to read (handlertest.Options.Cache, informd handler check --cache)"
+// hasCache tells whether there is anything to read. It says so if not.
+func (t *trial) hasCache() bool {
+	switch {
+	case t.Remote != nil:
+		t.result.NotChecked = "handlers that run elsewhere have no cache to read"
+	case len(t.cache) == 0:
+		t.result.NotChecked = "there is no cache to read (handlertest.Options.Cache, informd handler check --cache)"
+	default:
+		return true
+	}
+	return false
+}
 
 // reads: a handler that asks for what there is gets it. What it is refused it will not get from informd either: a source or an
 // index that is called otherwise, a request that makes no sense.
 func (t *trial) reads(ctx context.Context) {
-	if len(t.cache) == 0 {
-		t.result.NotChecked = noCache
+	if !t.hasCache() {
 		return
 	}
 	t.run(ctx, func(h runner) {
@@ -32,8 +42,7 @@ func (t *trial) reads(ctx context.Context) {
 
 // readsNothing: sources are not there yet when informd starts, or are not served by the cluster for a time.
 func (t *trial) readsNothing(ctx context.Context) {
-	if len(t.cache) == 0 {
-		t.result.NotChecked = noCache
+	if !t.hasCache() {
 		return
 	}
 	o := t.options()
