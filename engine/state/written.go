@@ -12,9 +12,9 @@ import (
 var ErrNotDurable = errors.New("the state is not durable")
 
 // Written has everything be written that was recorded before, and returns nil once that is on disk, and synced. Those who ask
-// while a write goes on share the next one. A store in trouble, or one that does not run, is not waited for, nor is a write
-// that takes longer than three seconds: the error then wraps [ErrNotDurable] and says why, or is ctx's. It is not called
-// between Begin and End.
+// while a write goes on share the next one. A store in trouble is not waited for, nor is a write that takes longer than three
+// seconds, or does not begin for that long, as before Run: the error then wraps [ErrNotDurable] and says why, or is ctx's. It
+// is not called between Begin and End.
 func (s *Store) Written(ctx context.Context) error {
 	if err := s.isWriting(); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (s *Store) Written(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-patience.C:
-		return fmt.Errorf("%w: a write to the disk takes longer than %v", ErrNotDurable, s.opts.limits.patience)
+		return fmt.Errorf("%w: it was not written within %v", ErrNotDurable, s.opts.limits.patience)
 	}
 }
 
@@ -46,8 +46,6 @@ func (s *Store) isWriting() error {
 		return fmt.Errorf("%w: %s", ErrNotDurable, status.Trouble)
 	case d == nil || d.readOnly != nil || s.broken.Load():
 		return fmt.Errorf("%w: it cannot be written", ErrNotDurable)
-	case !s.running.Load():
-		return fmt.Errorf("%w: nothing is written before Run", ErrNotDurable)
 	}
 	return nil
 }

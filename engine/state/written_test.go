@@ -1,0 +1,146 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/informd/informd/engine/delta"
+)
+
+// Whatever was recorded before Written returned nil, a crash leaves there. Who asks does not wait for the next time that all is
+// written anyway, and many who ask at once share the writes.
+func TestWrittenSurvivesACrash(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	o := onMemory(disk)
+	o.FlushEvery = MaxFlushEvery
+	s := run(t, open(t, "/state", o))
+	lane := s.Lane("r", LaneOptions{})
+	const askers, times = 8, 20
+	var (
+		all    sync.WaitGroup
+		mu     sync.Mutex // Put and Delete are one goroutine's at a time
+		clones = make(map[string]*vfs.MemFS)
+		began  = time.Now()
+	)
+	for asker := range askers {
+		all.Go(func() {
+			for n := range times {
+				name := fmt.Sprint("o", asker, "-", n)
+				d := Delivery{Delta: delta.Delta{Object: obj(t, name, n, "")}, Answer: []byte(`[{}]`)}
+				s.recorded(func() {
+					mu.Lock()
+					defer mu.Unlock()
+					lane.Put(uint64(inOrder+asker*times+n), key(name), d)
+				})
+				if err := s.Written(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if n%10 == asker {
+					clone := disk.CrashClone(vfs.CrashCloneCfg{})
+					mu.Lock()
+					clones[name] = clone
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if took := time.Since(began); took > times*MaxFlushEvery/2 {
+		t.Errorf("it took %v: each waited for the next write", took)
+	}
+	if len(clones) != askers*times/10 {
+		t.Errorf("%d crashes", len(clones))
+	}
+	for name, clone := range clones {
+		s := open(t, "/state", onMemory(clone))
+		found, err := s.Lane("r", LaneOptions{}).Load(key(name), 0, 1, 1)
+		if err != nil || len(found) != 1 || string(found[0].Answer) != `[{}]` {
+			t.Errorf("%s: found %v, %v", name, found, err)
+		}
+		closed(t, s)
+	}
+}
+
+// Nothing to write is written at once.
+func TestWrittenOfNothing(t *testing.T) {
+	s := run(t, open(t, "/state", onMemory(vfs.NewMem())))
+	s.written()
+	for range 100 {
+		if err := s.Written(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A disk that does not do its work is waited for once, and not any more while it is known to be in trouble.
+func TestWrittenInTrouble(t *testing.T) {
+	for name, fall := range map[string]func(*sickFS){
+		"full":    func(f *sickFS) { f.fall(failing(syscall.ENOSPC)) },
+		"hanging": func(f *sickFS) { f.hang() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk := newSickFS(vfs.NewMem())
+			l := live(t, open(t, "/state", onMemory(disk)))
+			l.record(10)
+			if err := l.Written(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			fall(disk)
+			l.record(1)
+			if err := l.Written(t.Context()); !errors.Is(err, ErrNotDurable) {
+				t.Errorf("it is written: %v", err)
+			}
+			eventually(t, "trouble is told", func() bool { return l.Status().Trouble != "" })
+			began := time.Now()
+			for range 50 {
+				if err := l.Written(t.Context()); !errors.Is(err, ErrNotDurable) || !strings.Contains(err.Error(), l.Status().Trouble) {
+					t.Fatalf("it says %v", err)
+				}
+			}
+			if took := time.Since(began); took > 25*quick.patience {
+				t.Errorf("50 times took %v", took)
+			}
+			disk.heal()
+			l.written()
+			l.record(1)
+			eventually(t, "it is written again", func() bool { return l.Written(t.Context()) == nil })
+		})
+	}
+}
+
+func TestWrittenOfAStoreThatCannot(t *testing.T) {
+	disk := newSickFS(vfs.NewMem())
+	s := open(t, "/state", onMemory(disk))
+	if err := s.Written(t.Context()); !errors.Is(err, ErrNotDurable) {
+		t.Errorf("before Run: %v", err)
+	}
+	running := run(t, s)
+	disk.hang()
+	running.recorded(func() { running.PutRule(Rule{Name: "r"}) })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := running.Written(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+	disk.heal()
+	running.written()
+	running.breakDown(s.db.Load(), errDamaged)
+	if err := running.Written(t.Context()); !errors.Is(err, ErrNotDurable) || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("damaged: %v", err)
+	}
+	running.stop()
+
+	disk.fall(failing(syscall.EROFS))
+	reading := run(t, open(t, "/state", onMemory(disk)))
+	if err := reading.Written(t.Context()); !errors.Is(err, ErrNotDurable) {
+		t.Errorf("read-only: %v", err)
+	}
+}
