@@ -40,7 +40,7 @@ func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 // prepare makes what is handed over just before that, and hands it over.
 func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) {
 	lane, v := f.lane, &f.item.Value
-	if v.refusals >= renewAfter && lane.renew != nil && !lane.renewed(v) || v.match.Undecided && !lane.decided(v) {
+	if v.match.Undecided && !lane.decided(v) || lane.mayRenew(f) && !lane.renewed(v) {
 		d.drop(f)
 		return
 	}
@@ -168,7 +168,7 @@ func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
 		if v.result != Cancelled {
 			lane.logFailure(end, f.event, key, v)
 		}
-		lane.queue.Retry(key, del, v.after)
+		lane.putBack(key, del, v.after)
 	} else {
 		lane.queue.Done(key)
 	}
@@ -250,6 +250,22 @@ func (l *Lane) decided(d *delivery) bool {
 	m.Version = ""
 	d.match, d.stale = m, false
 	return ok
+}
+
+// putBack puts back what is to be repeated. What was refused for what came after it is merged with that, under Every too.
+func (l *Lane) putBack(key delta.Key, d delivery, after time.Duration) {
+	if d.refusals < renewAfter {
+		l.queue.Retry(key, d, after)
+		return
+	}
+	l.queue.Shorten(key, d, after)
+	stats := l.queue.Stats()
+	l.lost.Store(stats.Shortened + stats.Dropped) // it is not for a lack of memory
+}
+
+// mayRenew tells whether f is to be made anew of what the cache has. What waits behind it comes first, to be merged with it.
+func (l *Lane) mayRenew(f *flight) bool {
+	return f.item.Value.refusals >= renewAfter && l.renew != nil && l.queue.Waiting(f.item.Key) == 0
 }
 
 // renewed makes a delivery anew of what there is now, and tells whether it is still to be made.

@@ -129,7 +129,7 @@ func (q *Queue[K, V]) close(e *entry[K, V]) {
 	last := e.beforeAway()
 	a.behind = nil
 	if last != nil {
-		q.mergeBehind(e, last.item)
+		q.mergeBehind(e, last.item, !q.opts.Every)
 	}
 	q.dropAway(e)
 }

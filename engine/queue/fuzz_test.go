@@ -126,7 +126,7 @@ func (o *oracle) done(key string) {
 	o.settle(key)
 }
 
-func (o *oracle) putBack(key string, after time.Duration, used bool) {
+func (o *oracle) putBack(key string, after time.Duration, used, shorten bool) {
 	k := o.key(key)
 	if k.inFlight == nil {
 		return
@@ -138,10 +138,13 @@ func (o *oracle) putBack(key string, after time.Duration, used bool) {
 	}
 	behind := slices.Clone(k.waiting[at:])
 	k.waiting = append(k.waiting[:at:at], v)
-	for len(behind) > 0 && !o.every && !v.redriven {
+	for len(behind) > 0 && (!o.every || shorten) && !v.redriven {
 		merged, keep, ok := mergeChanges(k.waiting[at].change, behind[0].change, v.sent)
 		if !ok {
 			break
+		}
+		if o.every {
+			o.shortened++
 		}
 		k.waiting[at].change, behind = merged, behind[1:]
 		if !keep {
@@ -181,6 +184,7 @@ func FuzzQueue(f *testing.F) {
 	f.Add([]byte{2, 0, 8, 8, 1, 2, 0, 3, 8, 4, 0, 2, 5, 6})
 	f.Add([]byte{3, 8, 1, 8, 2, 8, 3, 8, 4, 8, 5, 8, 6, 2, 3, 2, 3, 2, 3})
 	f.Add([]byte{0, 0, 0, 2, 0, 2, 5, 4, 7, 1, 2, 0, 2, 0, 1, 5, 14, 2, 0, 2, 5, 5})
+	f.Add([]byte{1, 0, 0, 2, 0, 1, 0, 1, 0, 2, 5, 16, 2, 4, 0, 1, 0, 1, 2, 5, 17, 7, 1})
 	f.Add([]byte{1, 8, 1, 8, 2, 8, 3, 8, 4, 8, 5, 8, 6, 2, 3, 2, 3, 2, 3})
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) > 1000 {
@@ -241,8 +245,12 @@ func compare(t *testing.T, program []byte) {
 		case 5:
 			b := next()
 			after, used, putBack := time.Duration(b&3)*time.Second, b&4 == 0, q.Retry
-			if !used {
+			shorten := used && b&16 != 0
+			switch {
+			case !used:
 				putBack = q.Postpone
+			case shorten:
+				putBack = q.Shorten
 			}
 			var c change
 			if k := o.key(key); k.inFlight != nil {
@@ -252,7 +260,7 @@ func compare(t *testing.T, program []byte) {
 				q.Rewrite(key, c)
 			}
 			putBack(key, c, after)
-			o.putBack(key, after, used)
+			o.putBack(key, after, used, shorten)
 		case 6:
 			c := change{"updated", "1", state}
 			q.Redrive(key, c)

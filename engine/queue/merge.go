@@ -26,15 +26,19 @@ func (q *Queue[K, V]) merge(e *entry[K, V], val *value[V], newer V) bool {
 	return true
 }
 
-// mergeBehind merges into val what waits right behind it, as far as that can be merged, and tells whether val still waits.
-func (q *Queue[K, V]) mergeBehind(e *entry[K, V], val *value[V]) (waits bool) {
-	for next := val.place.next; next != nil && !q.opts.Every; next = val.place.next {
+// mergeBehind merges into val what waits right behind it, if it may, as far as that can be merged, and tells whether val still
+// waits.
+func (q *Queue[K, V]) mergeBehind(e *entry[K, V], val *value[V], may bool) (waits bool) {
+	for next := val.place.next; next != nil && may; next = val.place.next {
 		if e.away.open() && next == e.away.behind {
 			break
 		}
 		newer, length := next.item, e.length
 		if !q.merge(e, val, newer.v) {
 			break
+		}
+		if q.opts.Every {
+			q.shortened++
 		}
 		waits = e.length == length // else they cancelled each other out
 		q.leave(e, newer)

@@ -85,7 +85,7 @@ type Stats struct {
 	InFlight  int           // keys in flight
 	Delayed   int           // keys that wait for a retry, or to be loaded after that failed
 	OldestAge time.Duration // of the oldest value that waits or is in flight
-	Shortened uint64        // values merged because the bounds of Every were reached, ever
+	Shortened uint64        // values merged under Every, because of its bounds or by Shorten, ever
 	Dropped   uint64        // values lost because of MaxPerKey, or because the store lost them, ever
 }
 
@@ -218,16 +218,22 @@ func (q *Queue[K, V]) done(key K) news {
 // Retry puts what is in flight for key back in front of what waits for it, as v, to be handed out again after a delay.
 // For a key that is not in flight it does nothing.
 func (q *Queue[K, V]) Retry(key K, v V, after time.Duration) {
-	q.notify(q.putBack(key, v, after, true))
+	q.notify(q.putBack(key, v, after, true, false))
+}
+
+// Shorten is Retry, but what waits behind is merged under Every as well, and counted as Shortened: for a value that cannot be
+// dealt with any more for what came after it.
+func (q *Queue[K, V]) Shorten(key K, v V, after time.Duration) {
+	q.notify(q.putBack(key, v, after, true, true))
 }
 
 // Postpone is Retry for what was taken and not used: it counts as handed out only if it was before, and its record stays as it
 // is unless something is merged into it.
 func (q *Queue[K, V]) Postpone(key K, v V, after time.Duration) {
-	q.notify(q.putBack(key, v, after, false))
+	q.notify(q.putBack(key, v, after, false, false))
 }
 
-func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used bool) news {
+func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten bool) news {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.keys[key]
@@ -241,7 +247,7 @@ func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used bool) news {
 		q.wait(e, val, e.waiting.front)
 	} else {
 		q.wait(e, val, e.afterRedriven())
-		waits = q.mergeBehind(e, val)
+		waits = q.mergeBehind(e, val, shorten || !q.opts.Every)
 	}
 	if after > 0 && (e.waiting.front != nil || e.away.open()) {
 		q.delay(e, after)

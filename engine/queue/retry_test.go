@@ -70,6 +70,19 @@ func TestPostpone(t *testing.T) {
 	})
 }
 
+// Under every too, what waits behind a value that came to nothing is merged into it where that is asked for.
+func TestShorten(t *testing.T) {
+	q := newChanges(Options[string, change]{Every: true})
+	for state := range 3 {
+		q.Add("web", change{"updated", "1", state})
+	}
+	q.Shorten("web", take(t, q), 0)
+	equal(t, "merged", take(t, q), change{"updated", "1", 2})
+	equal(t, "shortened", q.Stats().Shortened, 2)
+	q.Done("web")
+	takeNone(t, q)
+}
+
 // A restart finds what the value in flight was rewritten to, also where that was taken as it is and put back since.
 func TestRewrite(t *testing.T) {
 	d := newDisk(t)

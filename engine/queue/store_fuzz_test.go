@@ -48,6 +48,7 @@ func FuzzStore(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, 8, 11, 0, 16, 32, 12, 2, 5, 11, 12})
 	f.Add([]byte{3, 0, 6, 8, 0, 0, 0, 0, 9, 0, 0, 9, 0, 0, 8, 11, 12, 2, 5, 2, 12, 2, 4, 7})
 	f.Add([]byte{3, 0, 6, 8, 0, 0, 0, 15, 0, 0, 31, 12, 47, 0, 15, 11, 12, 63, 5, 2, 12, 15, 2, 4, 7})
+	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 2, 5, 4, 12, 2, 5, 5, 8, 7, 3, 12, 2, 5, 6, 11, 12, 2, 4})
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 8, 2, 4, 12, 2, 5, 3, 10, 12, 10, 7, 12, 2, 4})
 	f.Fuzz(func(t *testing.T, program []byte) {
 		if len(program) > 1000 {
@@ -85,7 +86,8 @@ func live(t *testing.T, program []byte) {
 		case 4:
 			w.done(key)
 		case 5:
-			w.retry(key, time.Duration(next()&3)*time.Second)
+			b := next()
+			w.retry(key, time.Duration(b&3)*time.Second, b&4 != 0)
 		case 6:
 			w.state++
 			w.tell(told{key, change{"updated", "r", w.state}, true})
@@ -206,8 +208,12 @@ func (w *lives) done(key string) {
 	}
 }
 
-func (w *lives) retry(key string, after time.Duration) {
-	w.q.Retry(key, w.inFlight[key].Value, after)
+func (w *lives) retry(key string, after time.Duration, shorten bool) {
+	putBack := w.q.Retry
+	if shorten {
+		putBack = w.q.Shorten
+	}
+	putBack(key, w.inFlight[key].Value, after)
 	delete(w.inFlight, key)
 }
 
