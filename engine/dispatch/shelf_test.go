@@ -28,6 +28,8 @@ type shelf struct {
 	writes    bool          // everything is written before it is read
 	slow      time.Duration // that a load takes
 	loads     int
+
+	at, writtenAt int // how far a watch has come, and what of that is written
 }
 
 type filed struct {
@@ -123,6 +125,7 @@ func (s *shelf) write() bool {
 }
 
 func (s *shelf) writeLocked() {
+	s.writtenAt = s.at
 	maps.Copy(s.written, s.unwritten)
 	maps.DeleteFunc(s.written, func(_ uint64, f *filed) bool { return f == nil })
 	clear(s.unwritten)
@@ -156,7 +159,7 @@ func (s *shelf) kill() *shelf {
 	defer s.mu.Unlock()
 	s.dead = true
 	next := newShelf(s.t)
-	next.written = maps.Clone(s.written)
+	next.written, next.at, next.writtenAt = maps.Clone(s.written), s.writtenAt, s.writtenAt
 	return next
 }
 
