@@ -1,0 +1,142 @@
+package action
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// game is one of rules that react to each other's changes of one object.
+type game struct {
+	writes *Writes
+	event  handler.Event
+	moves  int
+}
+
+func newGame(writes *Writes) *game {
+	return &game{writes: writes, event: handler.Event{
+		Event: handler.Updated, Resource: handler.Resource(pods), Namespace: "shop", Name: "web-0", ResourceVersion: "0",
+	}}
+}
+
+// move has a rule change the object in consequence of the change before.
+func (g *game) move(t *testing.T, rule string) {
+	cause, _ := g.writes.causeOf(t.Context(), &g.event)
+	g.moves++
+	to := fmt.Sprint(g.moves)
+	g.writes.Begin(pods, web0, rule, cause)(g.event.ResourceVersion, to)
+	g.event.ResourceVersion = to
+}
+
+func TestRulesThatChaseEachOtherAreSlowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		writes := NewWrites()
+		b, g, rules := NewBreaker(writes, slog.New(slog.NewTextHandler(&log, nil))), newGame(writes), []string{"ping", "pong"}
+		for i := range 30 {
+			delay := b.Delay(t.Context(), rules[i%2], &g.event)
+			want := time.Duration(0)
+			if i >= 8 { // the event is that of change i
+				want = min(time.Second<<(i-8), 5*time.Minute)
+			}
+			if delay < want-want/10 || delay > want+want/10 {
+				t.Fatalf("before change %d: %v, want %v", i+1, delay, want)
+			}
+			if slowed := b.Chasing("ping") != ""; slowed != (i >= 8) {
+				t.Fatalf("before change %d slowed: %v", i+1, slowed)
+			}
+			if i == 12 {
+				want := "slowed: rules ping and pong chase each other through the cluster on v1/pods shop/web-0, 12 writes deep; next in "
+				for _, rule := range rules {
+					if got := b.Chasing(rule); !strings.HasPrefix(got, want) {
+						t.Errorf("%s is %q, want %q", rule, got, want)
+					}
+				}
+				if got := b.Chasing("other"); got != "" {
+					t.Errorf("a rule that has no part in it is %q", got)
+				}
+			}
+			time.Sleep(delay)
+			g.move(t, rules[i%2])
+		}
+		if n := strings.Count(log.String(), "rules chase each other"); n < 2 || n > 30-8-5 {
+			t.Errorf("%d lines in the log:\n%s", n, &log)
+		}
+		// Somebody else's change ends it; it is told for as long as the last delay has made it likely to go on.
+		g.event.ResourceVersion = "theirs"
+		if d := b.Delay(t.Context(), "ping", &g.event); d != 0 {
+			t.Errorf("somebody else's change waits for %v", d)
+		}
+		if b.Chasing("pong") == "" {
+			t.Error("no longer slowed before twice the delay has passed")
+		}
+		time.Sleep(12 * time.Minute)
+		if got := b.Chasing("pong"); got != "" {
+			t.Errorf("long after: %q", got)
+		}
+	})
+}
+
+func TestARuleThatChasesItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := NewWrites()
+		b, g := NewBreaker(writes, nil), newGame(writes)
+		for range 8 {
+			g.move(t, "r")
+		}
+		if d := b.Delay(t.Context(), "r", &g.event); d == 0 {
+			t.Error("not slowed")
+		}
+		if got := b.Chasing("r"); !strings.HasPrefix(got, "slowed: rule r chases itself through the cluster on v1/pods shop/web-0, 8 writes deep") {
+			t.Error(got)
+		}
+	})
+}
+
+// The watch tells of a change before the request that made it is answered.
+func TestDelayWaitsForTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := NewWrites()
+		b, g := NewBreaker(writes, nil), newGame(writes)
+		for range 7 {
+			g.move(t, "r")
+		}
+		cause, _ := writes.causeOf(t.Context(), &g.event)
+		end := writes.Begin(pods, web0, "r", cause)
+		g.event.ResourceVersion = "8"
+		time.AfterFunc(time.Second, func() { end("7", "8") })
+		if b.Delay(t.Context(), "r", &g.event) == 0 {
+			t.Error("not slowed")
+		}
+		// One that is not answered holds it up for some seconds only.
+		never := writes.Begin(pods, web0, "r", cause)
+		defer never("", "")
+		began := time.Now()
+		b.Delay(t.Context(), "r", &g.event)
+		if took := time.Since(began); took > waitWrites {
+			t.Errorf("Delay took %v", took)
+		}
+	})
+}
+
+func TestChasesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writes := NewWrites()
+		b, g := NewBreaker(writes, nil), newGame(writes)
+		for range 8 {
+			g.move(t, "r")
+		}
+		for i := range 2 * maxChases {
+			b.Delay(t.Context(), fmt.Sprint("rule-", i), &g.event)
+		}
+		if n := len(b.chases); n > maxChases {
+			t.Errorf("%d chases are remembered", n)
+		}
+	})
+}

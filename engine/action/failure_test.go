@@ -1,0 +1,43 @@
+package action
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The API server's own words are told, and what they quote of objects is not.
+func TestSaidWithoutValues(t *testing.T) {
+	cause := func(field, message string) metav1.StatusCause {
+		return metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message}
+	}
+	for why, c := range map[string]struct {
+		status metav1.Status
+		want   string
+	}{
+		"nothing": {metav1.Status{}, ""},
+		"a plain message": {metav1.Status{Code: 403, Message: `pods "a" is forbidden: exceeded quota`},
+			`: pods "a" is forbidden: exceeded quota`},
+		"causes in the place of the message": {metav1.Status{Code: 422, Message: "hush", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+			cause("spec.a", `Invalid value: "hush": must not be so`), cause("spec.a", `Invalid value: "hush": must not be so`), cause("spec.b", "Required value"),
+		}}}, ": spec.a: Invalid value: must not be so; spec.b: Required value"},
+		"quotes in what is quoted": {metav1.Status{Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+			cause("patch", `Invalid value: "{\"a\":\"hush: hush\"}": json: cannot unmarshal`),
+		}}}, ": patch: Invalid value: json: cannot unmarshal"},
+		"numbers and nothing": {metav1.Status{Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+			cause("spec.a", `Invalid value: -7: must be greater than or equal to 0`), cause("spec.b", `Invalid value: null: must be an object`),
+		}}}, ": spec.a: Invalid value: must be greater than or equal to 0; spec.b: Invalid value: must be an object"},
+		"a structure, the end of which cannot be told": {metav1.Status{Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+			cause("spec.a", `Invalid value: {"x":"hush: hush"}: must be smaller`), cause("spec.b", `Unsupported value: "hush": supported values: "A", "B"`),
+			cause("spec.c", `Duplicate value: map[string]interface {}{"x":"hush"}`), cause("spec.d", `Invalid value: "unterminated hush`),
+		}}}, `: spec.a: Invalid value; spec.b: Unsupported value: supported values: "A", "B"; spec.c: Duplicate value; spec.d: Invalid value`},
+		"a message with values, without causes": {metav1.Status{Code: 400, Message: `x: Invalid value: "hush": y, and z: Invalid value: "hush"`},
+			`: x: Invalid value: y, and z: Invalid value`},
+		"what a typed patch got": {metav1.Status{Code: 500, Message: `.data.a: expected string, got &value.valueUnstructured{Value:"hush"}`},
+			": .data.a: expected string"},
+	} {
+		if got := said(c.status); got != c.want {
+			t.Errorf("%s: %q, want %q", why, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,214 @@
+package action
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/plugins/handler"
+)
+
+var (
+	pods = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	web0 = delta.Key{Namespace: "shop", Name: "web-0"}
+)
+
+func TestOwnIsWhatARequestMade(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, ask, rule string }{
+		"a change":                           {"4", "5", "5", "r"},
+		"a creation":                         {"", "5", "5", "r"},
+		"what changed nothing":               {"5", "5", "5", ""},
+		"what failed, or cannot be told":     {"4", "", "", ""},
+		"the version that it was made of":    {"4", "5", "4", ""},
+		"a deletion":                         {"4", DeletionOf("u"), DeletionOf("u"), "r"},
+		"of another uid":                     {"4", DeletionOf("u"), DeletionOf("v"), ""},
+		"a deletion, asked for by a version": {"4", DeletionOf("4"), "4", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := NewWrites()
+			end := w.Begin(pods, web0, "r", Cause{})
+			if _, known := w.Of(pods, web0, c.ask); known {
+				t.Error("known before the answer")
+			}
+			end(c.from, c.to)
+			if got, known := w.Of(pods, web0, c.ask); got.Rule != c.rule || known != (c.rule != "") {
+				t.Errorf("Of: %v %v, want %q", got, known, c.rule)
+			}
+			if _, known := w.Of(pods, delta.Key{Name: "web-0"}, c.ask); known {
+				t.Error("known of another object")
+			}
+		})
+	}
+}
+
+func TestTheSameObjectByAnotherVersionOfTheAPI(t *testing.T) {
+	w := NewWrites()
+	w.Begin(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, web0, "r", Cause{})("1", "2")
+	if _, known := w.Of(schema.GroupVersionResource{Group: "apps", Version: "v2", Resource: "deployments"}, web0, "2"); !known {
+		t.Error("a version of an API is not another object")
+	}
+	if _, known := w.Of(schema.GroupVersionResource{Group: "extensions", Version: "v1", Resource: "deployments"}, web0, "2"); known {
+		t.Error("another group is another object")
+	}
+	w.Begin(schema.GroupVersionResource{Version: "v1", Resource: "events"}, web0, "r", Cause{})("", "3")
+	if _, known := w.Of(schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}, web0, "3"); !known {
+		t.Error("Events are the same in both of their groups")
+	}
+}
+
+func TestWritingUntilAllHaveEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWrites()
+		first, second := w.Begin(pods, web0, "a", Cause{}), w.Begin(pods, web0, "b", Cause{})
+		waited := make(chan struct{})
+		go func() {
+			w.Wait(t.Context(), pods, web0)
+			close(waited)
+		}()
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		w.Wait(stopped, pods, web0) // returns
+		first("", "")
+		synctest.Wait()
+		for rule, want := range map[string]bool{"a": false, "b": true, "": true, "c": false} {
+			if w.Writing(pods, web0, rule) != want {
+				t.Errorf("Writing(%q) is %v", rule, !want)
+			}
+		}
+		select {
+		case <-waited:
+			t.Error("Wait returned while a request was under way")
+		default:
+		}
+		second("1", "2")
+		<-waited
+		if w.Writing(pods, web0, "") {
+			t.Error("Writing, and no request is under way")
+		}
+		w.Wait(t.Context(), pods, web0)
+	})
+}
+
+func TestNothingIsKeptOfWhatMadeNoVersion(t *testing.T) {
+	w := NewWrites()
+	for i := range 100 {
+		w.Begin(pods, delta.Key{Name: fmt.Sprint(i)}, "r", Cause{})("", "")
+	}
+	if len(w.objects) != 0 || w.oldest.Len() != 0 {
+		t.Errorf("%d objects, %d in order", len(w.objects), w.oldest.Len())
+	}
+}
+
+func TestWritesAreBounded(t *testing.T) {
+	w := NewWrites()
+	under := w.Begin(pods, delta.Key{Name: "under way"}, "r", Cause{}) // the oldest of all
+	for i := range 40 {
+		w.Begin(pods, web0, "r", Cause{})(fmt.Sprint(i), fmt.Sprint(i+1))
+	}
+	for i, want := range map[int]bool{40: true, 40 - maxVersions + 1: true, 40 - maxVersions: false} {
+		if _, known := w.Of(pods, web0, fmt.Sprint(i)); known != want {
+			t.Errorf("version %d is known: %v", i, known)
+		}
+	}
+	for i := range maxWritten {
+		w.Begin(pods, delta.Key{Name: fmt.Sprint(i)}, "r", Cause{})("", "1")
+	}
+	if len(w.objects) != maxWritten || w.oldest.Len() != maxWritten {
+		t.Errorf("%d objects, %d in order, want %d", len(w.objects), w.oldest.Len(), maxWritten)
+	}
+	if _, known := w.Of(pods, web0, "40"); known {
+		t.Error("the object that was written first is still known")
+	}
+	if !w.Writing(pods, delta.Key{Name: "under way"}, "r") {
+		t.Error("a request that is under way was forgotten")
+	}
+	under("", "2")
+	if _, known := w.Of(pods, delta.Key{Name: "under way"}, "2"); !known {
+		t.Error("what a request made that was under way was forgotten")
+	}
+}
+
+func TestOnwardFollowsTheRulesOwnChangesOnly(t *testing.T) {
+	w := NewWrites()
+	w.Begin(pods, web0, "r", Cause{})("1", "2")
+	w.Begin(pods, web0, "r", Cause{})("2", "3")
+	w.Begin(pods, web0, "other", Cause{})("3", "4")
+	w.Begin(pods, web0, "r", Cause{})("4", "5")
+	w.Begin(pods, web0, "r", Cause{})("7", "8") // after a change of somebody else's
+	for from, want := range map[string]string{"1": "3", "2": "3", "3": "3", "4": "5", "5": "5", "7": "8", "9": "9"} {
+		if got := w.onward(pods, web0, "r", from); got != want {
+			t.Errorf("from %s: %s, want %s", from, got, want)
+		}
+	}
+}
+
+func TestDepthCountsInformdsOwnChangesInARow(t *testing.T) {
+	w := NewWrites()
+	ev := &handler.Event{Event: handler.Updated, Resource: handler.Resource(pods), Namespace: "shop", Name: "web-0", UID: "u", ResourceVersion: "0"}
+	if cause, known := w.causeOf(t.Context(), ev); known || cause.Depth != 0 {
+		t.Fatalf("somebody else's change: %v %v", cause, known)
+	}
+	rules := []string{"ping", "pong"}
+	for i := range 20 {
+		cause, _ := w.causeOf(t.Context(), ev)
+		to := fmt.Sprint(i + 1)
+		w.Begin(pods, web0, rules[i%2], cause)(ev.ResourceVersion, to)
+		got, known := w.Of(pods, web0, to)
+		if !known || got.Depth != i+1 || got.Rule != rules[i%2] || got.Chain[0] != got.Rule || len(got.Chain) != min(i+1, maxChain) {
+			t.Fatalf("change %d: %+v %v", i+1, got, known)
+		}
+		ev.ResourceVersion = to
+	}
+	ev.Event = handler.Synced
+	if _, known := w.causeOf(t.Context(), ev); known {
+		t.Error("a resync is nobody's change")
+	}
+	ev.Event = handler.Deleted
+	w.Begin(pods, web0, "ping", Cause{Depth: 7})("20", DeletionOf("u"))
+	if cause, known := w.causeOf(t.Context(), ev); !known || cause.Depth != 8 {
+		t.Errorf("a deletion of informd's own: %+v %v", cause, known)
+	}
+}
+
+// A cause's chain is shared by all that follows from it.
+func TestChainsDoNotRunIntoEachOther(t *testing.T) {
+	shared := make([]string, 1, 8)
+	shared[0] = "first"
+	a, b := Cause{1, shared}.write("a"), Cause{1, shared}.write("b")
+	if !slices.Equal(a.Chain, []string{"a", "first"}) || !slices.Equal(b.Chain, []string{"b", "first"}) {
+		t.Errorf("%v %v", a.Chain, b.Chain)
+	}
+}
+
+func TestWritesFromManySides(t *testing.T) {
+	w := NewWrites()
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			rule := fmt.Sprint(g)
+			for i := range 500 {
+				key := delta.Key{Name: fmt.Sprint(i % 7)}
+				to := fmt.Sprint(g, ".", i)
+				end := w.Begin(pods, key, rule, Cause{})
+				if !w.Writing(pods, key, rule) {
+					t.Error("a request under way is not known")
+				}
+				end("", to)
+				if got, known := w.Of(pods, key, to); known && got.Rule != rule {
+					t.Errorf("%s is said to be of rule %s", to, got.Rule)
+				}
+				w.Wait(t.Context(), pods, delta.Key{Name: "other"})
+			}
+		})
+	}
+	all.Wait()
+	if w.Writing(pods, delta.Key{Name: "0"}, "") {
+		t.Error("a request is still under way")
+	}
+}
