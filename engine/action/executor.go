@@ -106,11 +106,16 @@ func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.A
 	return err
 }
 
-// Do carries out what the answer to ev asks for, in order, up to the first that fails. The actions have been checked. An
-// error wrapping handler.ErrReject is for good; with one wrapping ErrConflict the answer is to be dropped; anything else is
-// worth another try with the same actions, not before what handler.RetryDelay tells of it.
+// Do carries out what the answer to ev asks for, in order. The actions have been checked. An error wrapping handler.ErrReject
+// is for good; with one wrapping ErrConflict the answer is to be dropped; anything else is worth another try with the same
+// actions, not before what handler.RetryDelay tells of it.
+//
+// A handler's actions end with the first that fails: those behind it may build on it. Of a rule's own the others are carried
+// out all the same, so that one object that cannot be written does not hold up the rest; unless the API server itself is in
+// trouble.
 func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []handler.Action) error {
 	cause, _ := x.writes.causeOf(ctx, ev)
+	var failed failures
 	for i, a := range actions {
 		var err error
 		if a.Verb == prune {
@@ -118,11 +123,17 @@ func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []h
 		} else {
 			err = x.run(ctx, task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1})
 		}
-		if err != nil {
+		if err == nil {
+			continue
+		}
+		if by.Handler != "" {
 			return err
 		}
+		if failed.add(err); ctx.Err() != nil || inTrouble(err) {
+			break
+		}
 	}
-	return nil
+	return failed.of(len(actions))
 }
 
 // run carries out one action.
