@@ -45,6 +45,12 @@ func New(t testing.TB, dir, name string) *CA {
 // what is there.
 func (ca *CA) Issue(t testing.TB, name string, hosts ...string) (cert, key string) {
 	t.Helper()
+	return ca.IssueAs(t, name, func(*x509.Certificate) {}, hosts...)
+}
+
+// IssueAs is Issue with another certificate than it would write.
+func (ca *CA) IssueAs(t testing.TB, name string, change func(*x509.Certificate), hosts ...string) (cert, key string) {
+	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -56,6 +62,7 @@ func (ca *CA) Issue(t testing.TB, name string, hosts ...string) (cert, key strin
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
+	change(template)
 	private := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, &private.PublicKey, ca.key)
 	must(t, err)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -388,9 +389,13 @@ func TestRemoteEndpointsInTrouble(t *testing.T) {
 	f.process(3, "CERT="+strange, "KEY="+strangeKey)
 	f.process(4, "CERT="+wrong, "KEY="+wrongKey)
 	f.process(5, "CA="+other.File)
-	f.resolve(1, 2, 3, 4, 5, 6)
+	late, lateKey := f.ca.IssueAs(t, "late", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, "oncall.shop.svc")
+	f.process(7, "CERT="+late, "KEY="+lateKey)
+	client, clientKey := f.ca.IssueAs(t, "client", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }, "oncall.shop.svc")
+	f.process(8, "CERT="+client, "KEY="+clientKey)
+	f.resolve(1, 2, 3, 4, 5, 6, 7, 8)
 	r := f.remote(host.Options{})
-	want := []string{"", "does not speak TLS", "not signed by an authority in tls.ca", "pager.shop.svc", "tls.cert is not accepted", "connection refused"}
+	want := []string{"", "does not speak TLS", "not signed by an authority in tls.ca", "pager.shop.svc", "tls.cert is not accepted", "connection refused", "its certificate is valid from", "incompatible key usage"}
 	waitFor(t, "all to have been tried", func() bool {
 		s := r.Status()
 		return len(s.Endpoints) == len(want) && s.State == host.Running &&

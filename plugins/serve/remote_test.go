@@ -2,9 +2,12 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,7 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -219,6 +224,211 @@ func TestSharedEventsWaitWithinTheirLimit(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		s.free(object{name: name})
+	}
+}
+
+// secured serves h until the test ends, and returns its address.
+func secured(t *testing.T, h handler.Handler, o RemoteOptions) (address string, end func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // finds a port that is free
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Address = l.Addr().String()
+	_ = l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- remote(ctx, h, o) }()
+	end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(end)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if conn, err := net.Dial("tcp", o.Address); err == nil {
+			_ = conn.Close()
+			return o.Address, end
+		} else if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// client connects with a configuration for TLS.
+func client(t *testing.T, address string, config *tls.Config) handlerpb.HandlerClient {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(credentials.NewTLS(config)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return handlerpb.NewHandlerClient(conn)
+}
+
+// Who has no certificate of the authority's for a client gets nowhere, whatever else is tried; and what is trusted is what is
+// in the files by then.
+func TestRemoteTurnsAway(t *testing.T) {
+	dir := t.TempDir()
+	ca := testca.New(t, dir, "ca")
+	o := RemoteOptions{ClientCAFile: ca.File}
+	o.CertFile, o.KeyFile = ca.Issue(t, "oncall", "localhost")
+	address, _ := secured(t, handler.Func(nil), o)
+	roots := x509.NewCertPool()
+	authority, err := os.ReadFile(ca.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots.AppendCertsFromPEM(authority)
+	shows := func(cert, key string) *tls.Config {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &tls.Config{RootCAs: roots, ServerName: "localhost", Certificates: []tls.Certificate{pair}, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
+	}
+	asks := func(config *tls.Config) error {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := client(t, address, config).Describe(ctx, &handlerpb.DescribeRequest{})
+		return err
+	}
+
+	for range 200 { // they say nothing
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	good := shows(ca.Issue(t, "informd"))
+	if err := asks(good); err != nil {
+		t.Errorf("who may: %v", err)
+	}
+	old := good.Clone()
+	old.MaxVersion = tls.VersionTLS12
+	for what, config := range map[string]*tls.Config{
+		"no certificate":           {RootCAs: roots, ServerName: "localhost"},
+		"another authority":        shows(testca.New(t, t.TempDir(), "other").Issue(t, "informd")),
+		"one that is over":         shows(ca.IssueAs(t, "late", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })),
+		"one that is for a server": shows(ca.IssueAs(t, "server", func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })),
+		"an old TLS":               old,
+	} {
+		if err := asks(config); status.Code(err) != codes.Unavailable {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+
+	whole, err := os.ReadFile(o.CertFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(o.CertFile, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := asks(good); status.Code(err) != codes.Unavailable {
+		t.Errorf("with half a certificate: %v", err)
+	}
+	if err := os.WriteFile(o.CertFile, whole, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := asks(good); err != nil {
+		t.Errorf("with the whole one again: %v", err)
+	}
+	testca.New(t, dir, "ca") // another authority in the same file
+	if err := asks(good); status.Code(err) != codes.Unavailable {
+		t.Errorf("of an authority that is trusted no more, with a session that was: %v", err)
+	}
+}
+
+// drained notes the order of what happens to it.
+type drained struct {
+	began chan struct{}
+	goOn  chan struct{}
+	mu    sync.Mutex
+	log   []string
+}
+
+func (d *drained) Handle(context.Context, handler.Event) (handler.Answer, error) {
+	d.began <- struct{}{}
+	<-d.goOn
+	d.note("handled")
+	return handler.Answer{}, nil
+}
+
+func (d *drained) Drain(context.Context) error {
+	d.note("drained")
+	panic("in the end")
+}
+
+func (d *drained) note(what string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.log = append(d.log, what)
+}
+
+// At the end, every informd has the answers that it waits for, then the handler is drained, once.
+func TestRemoteEndsInOrder(t *testing.T) {
+	dir := t.TempDir()
+	ca := testca.New(t, dir, "ca")
+	o := RemoteOptions{ClientCAFile: ca.File}
+	o.CertFile, o.KeyFile = ca.Issue(t, "oncall", "localhost")
+	d := &drained{began: make(chan struct{}), goOn: make(chan struct{})}
+	address, end := secured(t, d, o)
+	authority, err := os.ReadFile(ca.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	pair, err := tls.LoadX509KeyPair(ca.Issue(t, "informd"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const informds = 3
+	var streams []handlerpb.Handler_DeliverClient
+	for n := range informds {
+		c := client(t, address, &tls.Config{RootCAs: roots, ServerName: "localhost", Certificates: []tls.Certificate{pair}})
+		if _, err := c.Configure(t.Context(), &handlerpb.ConfigureRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		s, err := c.Deliver(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Send(&handlerpb.DeliverRequest{Events: []*handlerpb.Event{{Seq: 1, Rule: "r", Name: fmt.Sprint(n)}}}); err != nil {
+			t.Fatal(err)
+		}
+		<-d.began
+		streams = append(streams, s)
+		if _, err := c.Drain(t.Context(), &handlerpb.DrainRequest{}); err != nil { // as at the end of an informd
+			t.Fatal(err)
+		}
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); end() }()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // until it has begun to end
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			break
+		}
+		_ = conn.Close()
+		if time.Now().After(deadline) {
+			t.Fatal("it does not end")
+		}
+	}
+	close(d.goOn)
+	for _, s := range streams {
+		resp, err := s.Recv()
+		if err != nil || len(resp.GetDone()) != 1 {
+			t.Errorf("%v, %v", resp, err)
+		}
+		_ = s.CloseSend()
+	}
+	<-ended
+	if want := "[handled handled handled drained]"; fmt.Sprint(d.log) != want {
+		t.Errorf("got %v, want %s", d.log, want)
 	}
 }
 
