@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -93,6 +94,35 @@ func TestDeafConnection(t *testing.T) {
 	waitFor(t, "pages that nobody takes", func() bool { return len(s.listener.pages) > maxPages/2 })
 	_ = conn.Close()
 	s.untaken(t, 0)
+}
+
+// A process that makes call after call, takes no answer and gives all of them up is not read from any more.
+func TestAnswersThatNobodyTakes(t *testing.T) {
+	s := served(t, large(), "pods")
+	heap := func() int64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	before := heap()
+	var flooding sync.WaitGroup
+	for range maxConnections {
+		conn := raw(t, s)
+		flooding.Go(func() {
+			const behind = maxCalls / 2 // by then it is answered
+			for n := uint32(0); n < 20_000; n++ {
+				_ = conn.SetWriteDeadline(time.Now().Add(2 * time.Second))
+				if conn.try(2*n+1, "Get", &handlerpb.GetRequest{Source: "pods", Name: "none"}) != nil || n >= behind && conn.reset(2*(n-behind)+1) != nil {
+					return
+				}
+			}
+		})
+	}
+	flooding.Wait()
+	if grown := heap() - before; grown > 16<<20 {
+		t.Errorf("%d MB more in the heap", grown>>20)
+	}
 }
 
 // Nobody holds on to an answer for ever: who reads slowly is told, who does not read at all loses the connection.

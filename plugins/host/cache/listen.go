@@ -93,19 +93,24 @@ func (l *listener) admits(conn *net.UnixConn) bool {
 	return false
 }
 
-// connection is one of a process. What is read from all of them together is paced.
+// connection is one of a process. What is read from all of them together is paced, and nothing is read while the process does not
+// take what is written: gRPC keeps up to ten thousand answers of calls that were given up, and as many ends of them.
 type connection struct {
 	*net.UnixConn
 	listener *listener
 	since    time.Time
 	account  *account
 	close    func() error
+	writing  sync.Mutex // held while something is written; Close ends that
 }
 
 // Read implements net.Conn.
 func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.UnixConn.Read(b)
-	if wait := c.listener.pace.pay(n, time.Now()); wait > 0 && err == nil {
+	c.writing.Lock()
+	wait := c.listener.pace.pay(n, time.Now())
+	c.writing.Unlock()
+	if wait > 0 && err == nil {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
@@ -114,6 +119,13 @@ func (c *connection) Read(b []byte) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// Write implements net.Conn.
+func (c *connection) Write(b []byte) (int, error) {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	return c.UnixConn.Write(b)
 }
 
 // RemoteAddr is how a call finds its connection's account: gRPC hands it on as the peer's address.

@@ -66,16 +66,20 @@ func (c rawConn) reset(stream uint32) error {
 // call makes a call and does not wait for its answer.
 func (c rawConn) call(t *testing.T, stream uint32, method string, request proto.Message) {
 	t.Helper()
-	message, err := proto.Marshal(request)
-	if err != nil {
+	if err := c.try(stream, method, request); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (c rawConn) try(stream uint32, method string, request proto.Message) error {
+	message, err := proto.Marshal(request)
+	if err != nil {
+		return err
+	}
 	if err := c.headers(stream, method); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	const kind, endStream = 0, 1
 	data := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
-	if err := c.frame(kind, endStream, stream, data); err != nil {
-		t.Fatal(err)
-	}
+	return c.frame(kind, endStream, stream, data)
 }
