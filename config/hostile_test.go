@@ -53,11 +53,22 @@ func TestHostileInput(t *testing.T) {
 		"many paths":          {confining("sandbox: true, files: {read: [" + strings.Repeat("~/a, ", 150_000) + "]}"), "… and 901 more"},
 		"many ports":          {confining("sandbox: true, network: [" + strings.Repeat("443, ", 150_000) + "]"), "… and 901 more"},
 		"a long user":         {confining("user: " + strings.Repeat("1", 900_000)), "spec.user must be"},
+		"a deep template":     {actingOn("{metadata: {name: a}, d: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}"), "spec.actions[0].apply.object is nested more than 16 deep"},
+		"a long template":     {actingOn("{metadata: {name: a}, d: [" + strings.Repeat(`"${x", `, 120_000) + "]}"), "no mistake"},
+		"an alias in one":     {actingOn("{metadata: &m {name: a}, d: *m, e: *m}"), "anchors and aliases are not allowed"},
+		"one of itself":       {actingOn("&o {metadata: {name: a}, d: *o}"), "anchors and aliases are not allowed"},
+		"many nans":           {actingOn("{metadata: {name: a}, d: [" + strings.Repeat(".nan, ", 150_000) + "]}"), "… and 901 more"},
+		"many actions":        {actingOn("{metadata: {name: a}}}}, " + strings.Repeat("{delete: {}}, ", 60_000) + "{apply: {resource: v1/pods, object: {metadata: {name: a}}"), "spec.actions has 60002 elements, more than 64"},
+		"many grants":         {handlerWith("access: {write: [" + strings.Repeat("{resource: v1/pods, verbs: [patch]}, ", 20_000) + "]}"), "spec.access.write has 20000 elements, more than 256"},
+		"a long pattern":      {handlerWith("access: {write: [{resource: v1/pods, verbs: [patch], names: [\"" + strings.Repeat("[", 900_000) + "\"]}]}"), "is not a pattern"},
 		"bad references":      {strings.Repeat("{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: r}, spec: {source: aaaaaaaaaaaaaaaa, handler: bbbb}}\n---\n", 900), "… and "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(c.data)}})
 			report := mistakes.Error()
+			if len(mistakes) == 0 {
+				report = "no mistake"
+			}
 			if !strings.Contains(report, c.want) {
 				t.Errorf("got %.500s\nwant %s", report, c.want)
 			}
@@ -67,6 +78,16 @@ func TestHostileInput(t *testing.T) {
 			checkPositions(t, mistakes, c.data)
 		})
 	}
+}
+
+// actingOn is a rule that applies an object.
+func actingOn(object string) string {
+	return "{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: s}, spec: {resource: v1/pods}}\n---\n" +
+		"{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: a}, spec: {source: s, actions: [{apply: {resource: v1/configmaps, object: " + object + "}}]}}\n"
+}
+
+func handlerWith(fields string) string {
+	return "{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: a}, spec: {builtin: log, " + fields + "}}\n"
 }
 
 // checkPositions fails for a mistake that is outside the file.
@@ -96,6 +117,8 @@ func checkPositions(t *testing.T, mistakes Mistakes, data string) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(manifests)
+	f.Add(actingOn("{metadata: {name: \"a-${item}\"}, d: [\"${object.a}\", ~, 1.0, {b: $${c}}]}"))
+	f.Add(handlerWith("access: {write: [{resource: v1/pods/status, verbs: [patch], names: [\"a*\"]}]}"))
 	for _, s := range []string{"", "a", "%YAML 9\n---\na", "--- {}\n... x\n", "a: {b: [c", "\"", "? ? : :\n", "\ufeff---\r\n- x\r", "metadata: {name: !x y}", "kind: [Rule]"} {
 		f.Add(s)
 	}

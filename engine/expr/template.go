@@ -72,6 +72,10 @@ func concatenation(parts []part, roots []operand) eval {
 			}
 			s, err := r.inline(v)
 			if err != nil {
+				if len(parts) == 2 && strings.TrimSpace(parts[1-i].text) == "" {
+					return nil, failf("${%s} is %s, and there is white space beside it, which makes it a longer string: in YAML |- ends without a line break, and | with one",
+						clip(strings.TrimSpace(parts[i].text)), some(v))
+				}
 				return nil, failf("${%s} is %s within a longer string: %s", clip(strings.TrimSpace(parts[i].text)), some(v), err)
 			}
 			if err := r.alloc(2 * len(s)); err != nil { // twice, because the builder doubles

@@ -117,6 +117,7 @@ func TestWhatCannotStandInAString(t *testing.T) {
 		`a ${object.metadata.labels.no}`:                    `${object.metadata.labels.no} is nil within a longer string: say what stands there instead, as with ?? "none"`,
 		`${ object.spec.containers } a`:                     `${object.spec.containers} is a list within a longer string: use join or toJSON`,
 		`a ${object.metadata}`:                              `${object.metadata} is a map within a longer string: use toJSON`,
+		"${object.metadata}\n":                              `${object.metadata} is a map, and there is white space beside it, which makes it a longer string: in YAML |- ends without a line break, and | with one`,
 		`a ${object.spec.replicas.x}`:                       `an int has no field "x"`,
 		`a ${repeat("x", 5000000)} ${repeat("x", 5000000)}`: "memory budget of 8 MiB exceeded",
 		`${any(1..900, any(1..900, false))} a`:              "step budget of 100000 exceeded",

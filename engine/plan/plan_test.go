@@ -13,6 +13,10 @@ import (
 
 func compile(t *testing.T, manifests string) (*Plan, config.Mistakes) {
 	t.Helper()
+	return compileOf(manifests)
+}
+
+func compileOf(manifests string) (*Plan, config.Mistakes) {
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := Compile(c)
 	mistakes = append(mistakes, more...)
