@@ -43,6 +43,9 @@ func TestMain(m *testing.M) {
 		case librarianCommand:
 			serveLibrarian(os.Args[2])
 			return
+		case puppetCommand:
+			servePuppet(os.Args[2])
+			return
 		case gossipCommand:
 			serve.Main(gossip{os.Args[2]})
 			return

@@ -1,0 +1,75 @@
+package integration
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/integration/cluster"
+)
+
+// The daemon is killed when the API server has done what it asked for, and before it heard so: each change is there once.
+func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	kubeconfig, stage := k.limited(t), newTheater(t)
+	k.allow("acting", acting)
+	gate := newGate(t, kubeconfig)
+	state := remembering{t, gate.kubeconfig, shortDir(t)}
+	manifests := k.text(source("configmaps", configMaps) +
+		stage.puppet("concurrency: 8, access: {write: ["+anyAction+"]}") +
+		ruleFor("acts", "source: configmaps, where: object.data.actions != nil, handler: puppet"))
+	k.create(configMap("doomed", "{}"))
+	d := state.settled(manifests)
+	gate.close(writes)
+	const configMaps = `"Resource":{"version":"v1","resource":"configmaps"}`
+	appends := k.create(scripted("appends", `[{"Verb":"patch","PatchType":"application/json-patch+json",
+		"Patch":[{"op":"add","path":"/metadata/finalizers","value":["example.com/first"]}]}]`, "finalizer: example.com/first"))
+	for name, actions := range map[string]string{
+		"creates": `[{"Verb":"create",` + configMaps + `,"Name":"made","Object":{"data":{"by":"creates"}}}]`,
+		"applies": `[{"Verb":"apply",` + configMaps + `,"Name":"applied","Object":{"data":{"by":"applies"}}}]`,
+		"deletes": `[{"Verb":"delete",` + configMaps + `,"Name":"doomed"}]`,
+		"tells":   `[{"Verb":"event","Reason":"Told","Message":"once"}]`,
+	} {
+		k.create(scripted(name, actions, ""))
+	}
+	for n := range 5 {
+		select {
+		case <-gate.held:
+		case <-time.After(patience):
+			t.Fatalf("%d changes of 5 were asked for", n)
+		}
+	}
+	d.kill()
+	k.has("made", "by", "creates") // this one, not that of another life
+	made, err := k.configMap("made")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gate.close(nil)
+	d = state.settled(manifests)
+	d.awaitDelivered()
+
+	if got := k.eventsOf("tells"); len(got) != 1 || got[0].Count > 1 || got[0].Series != nil {
+		t.Errorf("the Events are %+v, want one, that was told once", got)
+	}
+	k.gone("doomed")
+	k.has("applied", "by", "applies")
+	if again, err := k.configMap("made"); err != nil || again.UID != made.UID || again.ResourceVersion != made.ResourceVersion {
+		t.Errorf("created %v, and then it is %v, %v", made.ObjectMeta, again.ObjectMeta, err)
+	}
+	if cm, err := k.configMap("appends"); err != nil || !slices.Equal(cm.Finalizers, []string{"example.com/first"}) {
+		t.Errorf("the finalizers are %q, %v", cm.Finalizers, err)
+	}
+	if n := d.metric("informd_dead_letters"); n != "0" {
+		t.Errorf("%s dead letters:\n%s", n, state.command("dead", "list", "-o", "json"))
+	}
+	d.stop()
+	// The answer was on disk before it was carried out, so nobody was asked again but where the object has moved since.
+	for _, name := range []string{"creates", "applies", "deletes", "tells"} {
+		if n := len(stage.told(name)); n != 1 {
+			t.Errorf("the handler was told %d times of %q, want once", n, name)
+		}
+	}
+	k.patch(appends, "metadata: {finalizers: null}")
+}
