@@ -22,7 +22,7 @@ const (
 	maxBody        = 32 << 20 // of an answer, in bytes: more than the API server's store holds of one object
 )
 
-// metadataOnly asks for answers without the content of objects.
+// Answers are asked for without the content of objects.
 const (
 	metadataOnly  = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	metadataLists = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
@@ -83,9 +83,9 @@ type manager struct {
 }
 
 // removed tells whether the API server keeps what it answered with no longer: a change took away the last that held back
-// its deletion.
+// its deletion. A Namespace, which is held back by something else, has no period of grace.
 func (m metadata) removed() bool {
-	return m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && (m.Grace == nil || *m.Grace == 0)
+	return m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && m.Grace != nil && *m.Grace == 0
 }
 
 // do makes a request. The error is a *failure for everything but an answer that says that it was done.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +25,9 @@ type kinds struct {
 }
 
 type versionKinds struct {
-	turn  chan struct{} // capacity 1: whoever asks holds it
+	outdated atomic.Bool
+
+	turn  chan struct{} // capacity 1: whoever asks, or reads what is below, holds it
 	asked time.Time
 	list  []metav1.APIResource
 	err   error
@@ -43,21 +46,19 @@ func newKinds(disco discovery.ServerResourcesInterfaceWithContext) *kinds {
 
 // of is the kind of a resource.
 func (k *kinds) of(ctx context.Context, r schema.GroupVersionResource) (kind, *failure) {
-	k.mu.Lock()
-	v := k.versions[r.GroupVersion()]
-	if v == nil {
-		v = &versionKinds{turn: make(chan struct{}, 1)}
-		k.versions[r.GroupVersion()] = v
-	}
-	k.mu.Unlock()
+	v := k.version(r.GroupVersion())
 	select {
 	case v.turn <- struct{}{}:
 		defer func() { <-v.turn }()
 	case <-ctx.Done():
 		return kind{}, unreachable(ctx.Err())
 	}
+	ripe := time.Since(v.asked) >= askEvery
+	if ripe && v.outdated.Swap(false) {
+		v.list = nil
+	}
 	found := v.find(r.Resource)
-	if found == nil && (v.asked.IsZero() || time.Since(v.asked) >= askEvery) {
+	if found == nil && ripe {
 		limited, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		list, err := k.disco.ServerResourcesForGroupVersionWithContext(limited, r.GroupVersion().String())
@@ -87,9 +88,18 @@ func (v *versionKinds) find(resource string) *metav1.APIResource {
 	return &v.list[at]
 }
 
-// forget has discovery asked again about a resource that turned out not to be served any more.
+// forget has discovery asked again the next time, about a resource that turned out to be another than it was.
 func (k *kinds) forget(gv schema.GroupVersion) {
+	k.version(gv).outdated.Store(true)
+}
+
+func (k *kinds) version(gv schema.GroupVersion) *versionKinds {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.versions, gv)
+	v := k.versions[gv]
+	if v == nil {
+		v = &versionKinds{turn: make(chan struct{}, 1)}
+		k.versions[gv] = v
+	}
+	return v
 }

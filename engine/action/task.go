@@ -33,6 +33,10 @@ func (t task) do(ctx context.Context) (outcome, error) {
 		return outcome{}, fmt.Errorf("waiting for the turn of handler or rule: %w", err)
 	}
 	kind, f := t.kinds.of(ctx, t.resource())
+	if f == nil && kind.namespaced != (a.Namespace != "") {
+		t.kinds.forget(t.resource().GroupVersion()) // a definition may have been made anew
+		kind, f = t.kinds.of(ctx, t.resource())
+	}
 	switch {
 	case f != nil:
 		return t.failed(outcome{}, f)

@@ -1,0 +1,99 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+)
+
+// library is a discovery that counts how often it is asked.
+type library struct {
+	discovery.ServerResourcesInterfaceWithContext
+	asked      int
+	namespaced bool
+	err        error
+	hang       bool
+}
+
+func (l *library) ServerResourcesForGroupVersionWithContext(ctx context.Context, _ string) (*metav1.APIResourceList, error) {
+	l.asked++
+	if l.hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "pods", Kind: "Pod", Namespaced: l.namespaced}}}, l.err
+}
+
+func TestKindsAreAskedForOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &library{namespaced: true}
+		k := newKinds(l)
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if got, f := k.of(t.Context(), pods); f != nil || got != (kind{"Pod", true}) {
+					t.Errorf("%+v %v", got, f)
+				}
+			})
+		}
+		all.Wait()
+		if l.asked != 1 {
+			t.Errorf("asked %d times", l.asked)
+		}
+		// What is not there is asked for once a second, and does not forget what is.
+		absent := pods
+		absent.Resource = "bods"
+		began := time.Now()
+		for time.Since(began) < 10*time.Second {
+			if _, f := k.of(t.Context(), absent); f == nil || f.reason != noResource || !strings.Contains(f.text, "does not serve v1/bods") {
+				t.Fatalf("%v", f)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if l.asked < 10 || l.asked > 12 {
+			t.Errorf("asked %d times in ten seconds", l.asked)
+		}
+		// What turned out to be another is asked for again.
+		l.namespaced = false
+		if got, _ := k.of(t.Context(), pods); !got.namespaced {
+			t.Error("asked again without a reason")
+		}
+		time.Sleep(time.Second)
+		k.forget(pods.GroupVersion())
+		if got, f := k.of(t.Context(), pods); f != nil || got.namespaced {
+			t.Errorf("%+v %v", got, f)
+		}
+		l.err = errors.New("broken\nfor now")
+		k.forget(pods.GroupVersion())
+		time.Sleep(time.Second)
+		l.namespaced = true
+		if _, f := k.of(t.Context(), absent); f == nil || f.reason != again || f.text != "discovery: broken for now" {
+			t.Errorf("%v", f)
+		}
+	})
+}
+
+func TestDiscoveryThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKinds(&library{hang: true})
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, f := k.of(short, pods); f == nil || f.reason != again {
+			t.Errorf("%v", f)
+		}
+		began := time.Now()
+		if _, f := k.of(t.Context(), pods); f == nil || f.reason != again {
+			t.Errorf("%v", f)
+		}
+		if took := time.Since(began); took != requestTimeout {
+			t.Errorf("it was waited for for %v", took)
+		}
+	})
+}
