@@ -203,6 +203,49 @@ func TestRenew(t *testing.T) {
 	}
 }
 
+// Under every, what is refused for what came after it makes way for that: merged with what is in memory, and given up where
+// what came after it is still on disk. Nothing newer is told before it.
+func TestStaleUnderEvery(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &actor{do: func(_ context.Context, ev *handler.Event, _ []handler.Action) error {
+				if ev.ResourceVersion != "3" {
+					return ErrStale
+				}
+				return nil
+			}}
+			var h recorder
+			s := newShelf(t)
+			begin := func() {
+				d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: a})
+				l := d.Lane("r", pods, LaneOptions{Store: s, Every: true, Renew: func(d delta.Delta) (rule.Match, bool) {
+					d.Object = pod("web", "u", 3)
+					return rule.Match{Delta: d}, true
+				}})
+				s.restore(l)
+				if !restarted {
+					s.offer(l, updated("web", "u", 1), updated("web", "u", 2), updated("web", "u", 3))
+				}
+				start(t, d)
+			}
+			if restarted {
+				for n := range 3 {
+					m := updated("web", "u", n+1)
+					s.written[uint64(1<<62+n)] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta}}
+				}
+			}
+			begin()
+			pass(time.Hour)
+			want := []string{"r/u/updated/1", "r/u/updated/1 #2", "r/u/updated/3"}
+			if restarted {
+				want = []string{"r/u/updated/1", "r/u/updated/1 #2", "r/u/updated/2", "r/u/updated/2 #2", "r/u/updated/3"}
+			}
+			equal(t, "asked", h.ids(), want)
+			equal(t, "records", s.ids(), nil)
+		})
+	}
+}
+
 // Nothing of what may be a secret is recorded. Then the handler is asked again after a crash.
 func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 	for _, test := range []struct {

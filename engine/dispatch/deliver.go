@@ -40,7 +40,7 @@ func (d *Dispatcher) deliver(ctx, run context.Context, j job) {
 // prepare makes what is handed over just before that, and hands it over.
 func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) {
 	lane, v := f.lane, &f.item.Value
-	if v.match.Undecided && !lane.decided(v) || lane.mayRenew(f) && !lane.renewed(v) {
+	if v.match.Undecided && !lane.decided(v) || v.refusals >= renewAfter && !lane.revived(f) {
 		d.drop(f)
 		return
 	}
@@ -87,7 +87,7 @@ func (d *Dispatcher) isSettled(f *flight) bool {
 	}
 	lane.settled(f.item.Key, 1)
 	v.match.Version = ""
-	if lane.queue.Waiting(f.item.Key) > 0 { // what came behind it could not be merged before
+	if waiting, _ := lane.queue.Waiting(f.item.Key); waiting > 0 { // what came behind it could not be merged before
 		d.postpone(f, 0)
 		return false
 	}
@@ -263,9 +263,17 @@ func (l *Lane) putBack(key delta.Key, d delivery, after time.Duration) {
 	l.lost.Store(stats.Shortened + stats.Dropped) // it is not for a lack of memory
 }
 
-// mayRenew tells whether f is to be made anew of what the cache has. What waits behind it comes first, to be merged with it.
-func (l *Lane) mayRenew(f *flight) bool {
-	return f.item.Value.refusals >= renewAfter && l.renew != nil && l.queue.Waiting(f.item.Key) == 0
+// revived makes f anew, which was refused for what came after it, and tells whether it is still to be delivered. What waits right
+// behind it was merged with it, or will be. What is in the store alone is told of in its turn, and the handler has seen f.
+func (l *Lane) revived(f *flight) bool {
+	waiting, away := l.queue.Waiting(f.item.Key)
+	switch {
+	case away > 0:
+		return false
+	case waiting > 0 || l.renew == nil:
+		return true
+	}
+	return l.renewed(&f.item.Value)
 }
 
 // renewed makes a delivery anew of what there is now, and tells whether it is still to be made.

@@ -83,11 +83,11 @@ func (l *Lane) admit(m *rule.Match) bool {
 
 // unsettle counts one more of an object, if there may be.
 func (l *Lane) unsettle(key delta.Key) bool {
-	waiting := l.queue.Waiting(key) + 1 // and perhaps one that is being looked at
+	waiting, _ := l.queue.Waiting(key)
 	o := &l.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := min(o.unsettled[key], waiting) // one may have been dropped, or left to the store
+	n := min(o.unsettled[key], waiting+1) // beside those that wait one may be looked at; others may have been dropped, or left to the store
 	if n >= maxUnsettled {
 		return false
 	}

@@ -273,14 +273,18 @@ func (q *Queue[K, V]) Rewrite(key K, v V) {
 	q.record(e, val)
 }
 
-// Waiting is how many values wait for key in memory.
-func (q *Queue[K, V]) Waiting(key K) int {
+// Waiting is how many values wait for key, in memory and in the store alone.
+func (q *Queue[K, V]) Waiting(key K) (here, away int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if e := q.keys[key]; e != nil {
-		return e.length
+	e := q.keys[key]
+	switch {
+	case e == nil:
+		return 0, 0
+	case e.away == nil:
+		return e.length, 0
 	}
-	return 0
+	return e.length, e.away.count
 }
 
 // Stats tells what the queue holds.
