@@ -19,13 +19,28 @@ import (
 // and back; and, with so many in flight, the CPU time of both processes, and how many events share a message.
 func BenchmarkHandle(b *testing.B) {
 	for _, inFlight := range []int{1, 8, 32} {
-		b.Run(fmt.Sprint("inflight=", inFlight), func(b *testing.B) { benchmarkHandle(b, inFlight) })
+		b.Run(fmt.Sprint("inflight=", inFlight), func(b *testing.B) { benchmarkProcess(b, inFlight) })
 	}
 }
 
-func benchmarkHandle(b *testing.B, inFlight int) {
-	heap := make([]byte, 64<<20) // garbage is collected as seldom as in a daemon with a cache
-	defer runtime.KeepAlive(heap)
+// BenchmarkRemoteHandle tells the same of a handler behind TCP and mutual TLS, on the same machine, that has one endpoint.
+func BenchmarkRemoteHandle(b *testing.B) {
+	for _, inFlight := range []int{1, 8, 32} {
+		b.Run(fmt.Sprint("inflight=", inFlight), func(b *testing.B) {
+			f := newFarm(b)
+			p := f.process(1, "QUIET=1")
+			f.resolve(1)
+			f.spec.Concurrency = inFlight
+			r := f.remote(host.Options{})
+			if err := r.Ready(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			benchmarkHandle(b, inFlight, r, p.cmd.Process.Pid)
+		})
+	}
+}
+
+func benchmarkProcess(b *testing.B, inFlight int) {
 	ctx, cancel := context.WithCancel(b.Context())
 	s := spec("echo")
 	s.Concurrency = inFlight
@@ -40,7 +55,20 @@ func benchmarkHandle(b *testing.B, inFlight int) {
 	if err := h.Ready(ctx); err != nil {
 		b.Fatal(err)
 	}
+	benchmarkHandle(b, inFlight, h, h.Status().PID)
+}
 
+// benched is a Host or a Remote.
+type benched interface {
+	handler.Handler
+	Submit(context.Context, *handler.Event, func(handler.Answer, error))
+	Status() host.Status
+}
+
+func benchmarkHandle(b *testing.B, inFlight int, h benched, pid int) {
+	heap := make([]byte, 64<<20) // garbage is collected as seldom as in a daemon with a cache
+	defer runtime.KeepAlive(heap)
+	ctx := b.Context()
 	events := make([]handler.Event, 10_000)
 	payload := append(append([]byte(`{"data":"`), bytes.Repeat([]byte("x"), 3000)...), `"}`...)
 	for i := range events {
@@ -76,7 +104,7 @@ func benchmarkHandle(b *testing.B, inFlight int) {
 	}
 
 	deliver(2000) // past the start of either process, TLS's small records and the first growth of the heaps
-	pid, counts := h.Status().PID, h.Status().Counts
+	counts := h.Status().Counts
 	own, other := cpuTime(b, os.Getpid()), cpuTime(b, pid)
 	b.ReportAllocs()
 	b.ResetTimer()

@@ -28,7 +28,10 @@ import (
 
 func init() {
 	modes["remote"] = func() {
-		h := &far{echo: &echo{}, concurrency: os.Getenv("CONCURRENCY")}
+		var h handler.Handler = &far{echo: &echo{}, concurrency: os.Getenv("CONCURRENCY")}
+		if os.Getenv("QUIET") != "" {
+			h = &echo{}
+		}
 		err := serve.Remote(h, serve.RemoteOptions{
 			Address: os.Getenv("ADDRESS"), CertFile: os.Getenv("CERT"), KeyFile: os.Getenv("KEY"), ClientCAFile: os.Getenv("CA"),
 		})
@@ -72,7 +75,7 @@ func (f *far) Drain(context.Context) error {
 
 // farm is where remote processes are: certificates, and the addresses that the handler's name has.
 type farm struct {
-	t         *testing.T
+	t         testing.TB
 	dir       string
 	ca        *testca.CA
 	port      uint16
@@ -85,7 +88,7 @@ type farm struct {
 	lookUps   int
 }
 
-func newFarm(t *testing.T) *farm {
+func newFarm(t testing.TB) *farm {
 	dir := t.TempDir()
 	f := &farm{t: t, dir: dir, ca: testca.New(t, dir, "ca"), port: freePort(t)}
 	f.cert, f.key = f.ca.Issue(t, "oncall", "oncall.shop.svc")
@@ -98,7 +101,7 @@ func newFarm(t *testing.T) *farm {
 }
 
 // freePort is free on 127.0.0.1, and most likely on its neighbours.
-func freePort(t *testing.T) uint16 {
+func freePort(t testing.TB) uint16 {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
