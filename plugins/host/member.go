@@ -13,9 +13,11 @@ type standing struct {
 
 func (s standing) trusted() bool { return !s.failed && !s.wedged }
 
-// limit is how many events it may have: its window; but while there is one to trust, none if it is wedged, and one, that was
-// never sent before, if it failed and has not answered any since. So one that fails again and again harms few, and none of
-// these often enough for it to be taken for the cause.
+// load compares with other.load(s): who has more of its window taken, by what is late as well.
+func (s standing) load(other standing) int { return (s.has + s.late) * other.events }
+
+// limit is how many events it may have: its window; but while there is one to trust, none if it is wedged, and one at a time
+// if it failed and has not answered any since. So one that fails again and again harms few, and seldom the same again.
 func (s standing) limit(trust bool) int {
 	switch {
 	case !trust || s.trusted():

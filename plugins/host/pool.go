@@ -114,20 +114,28 @@ func (p *pool) trust() bool {
 	return slices.ContainsFunc(p.open, func(d *deliveries) bool { return d.standing(0).trusted() })
 }
 
-// pick returns the one with the least of its window taken that has room for c; nil if none has.
+// pick returns the one with the least of its window taken that has room for c; nil if none has. What was sent before goes to
+// one to trust, if such a one has room.
 func (p *pool) pick(c *call) (best *deliveries) {
 	trust := p.trust()
+	again := c.event.Attempt > 1
 	var least standing
 	p.turn++
 	for i := range p.open {
 		d := p.open[(p.turn+i)%len(p.open)]
 		s := d.standing(c.size)
-		if !s.fits || s.has >= s.limit(trust) || trust && !s.trusted() && c.event.Attempt > 1 {
+		switch {
+		case !s.fits || s.has >= s.limit(trust):
+			continue
+		case best == nil:
+		case again && s.trusted() != least.trusted():
+			if !s.trusted() {
+				continue
+			}
+		case s.load(least) >= least.load(s):
 			continue
 		}
-		if best == nil || (s.has+s.late)*least.events < (least.has+least.late)*s.events {
-			best, least = d, s
-		}
+		best, least = d, s
 	}
 	return best
 }
