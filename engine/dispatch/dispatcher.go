@@ -13,6 +13,12 @@
 // The package knows a handler as a handler.Handler, or as a [Submitter] where a goroutine for each event would be a waste,
 // and cannot tell a process from a function. It does not know where matches come from, and applies no time limit of its own.
 //
+// An answer may ask for actions, which an [Actor] carries out before the delivery is done; a lane may make them itself, and then
+// no handler is asked. All of them are checked before the first is done, and recorded and on disk before that, so that a crash in
+// between has the same done again. What could not be done is repeated as it is as long as nothing newer has been merged with the
+// change; what is refused because it was made of an older state ([ErrStale]) is not, and the handler is asked again, soon, with
+// what came meanwhile. Changes that the rule made itself that way are not delivered to it: see LaneOptions.Own.
+//
 // With a [LaneStore] there is a record of each delivery until it has been dealt with, in flight or not. What is in flight
 // when the program is killed is thus delivered again after a restart, with the same id. Under every, what there is no memory
 // for is left to the store alone. It is loaded when its turn comes, in order, by one goroutine of Run: a store that is slow

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -18,7 +19,12 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(killedDir); dir != "" {
+		os.Exit(actUntilKilled(dir, os.Getenv(killedSecret) != ""))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var pods = handler.Resource{Version: "v1", Resource: "pods"}
 

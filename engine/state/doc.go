@@ -25,7 +25,7 @@
 // that ten starts in a row did not survive: no content of a disk can make the daemon fail for ever. Where damage shows only
 // while the daemon runs, nothing more is written, and the next start sets the store aside.
 //
-// Callers do not wait for the disk, except to read. A disk that is full, read-only, failing or slow delays what is written
+// Callers do not wait for the disk, except to read, and who asks to: [Store.Written]. A disk that is full, read-only, failing or slow delays what is written
 // ([Status].Trouble says so, one line in the log, and one when it is over), and everything is written once the disk recovers.
 // Meanwhile memory holds one record per object, delivery and letter that changed, and the key of what is gone (about a hundred
 // bytes each), and [Lane.Room] says no.
