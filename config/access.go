@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"path"
 	"slices"
 
@@ -36,16 +37,15 @@ func (r *reader) grants(access mapping) []Grant {
 		items = items[:maxGrants]
 	}
 	var out []Grant
-	for _, item := range items {
-		if g, ok := r.grant(item); ok {
+	for i, item := range items {
+		if g, ok := r.grant(item, fmt.Sprintf("spec.access.write[%d]", i)); ok {
 			out = append(out, g)
 		}
 	}
 	return out
 }
 
-func (r *reader) grant(n *yaml.Node) (Grant, bool) {
-	const what = "spec.access.write"
+func (r *reader) grant(n *yaml.Node, what string) (Grant, bool) {
 	f := r.mapping(n, n, what, "resource", "verbs", "namespaces", "names")
 	if f.at == nil {
 		return Grant{}, false

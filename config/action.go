@@ -247,8 +247,8 @@ func (r *reader) operations(n *yaml.Node, what string) *Template {
 	if n != nil && n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${") {
 		return r.template(n, what)
 	}
-	for _, item := range r.list(n, what, "operations") {
-		f := r.mapping(item, item, "an operation of "+what, "op", "path", "value", "from")
+	for i, item := range r.list(n, what, "operations") {
+		f := r.mapping(item, item, fmt.Sprintf("%s[%d]", what, i), "op", "path", "value", "from")
 		if f.at == nil {
 			continue
 		}
@@ -269,10 +269,14 @@ func (r *reader) operations(n *yaml.Node, what string) *Template {
 }
 
 // prune reads whether the rule deletes what it applied and does not any more.
-func (r *reader) prune(spec mapping, actions []Action) bool {
+func (r *reader) prune(spec mapping, rule Rule) bool {
 	prune := r.boolean(spec.get("prune"), "spec.prune")
-	if prune && len(actions) > 0 && !slices.ContainsFunc(actions, Action.prunes) {
+	switch {
+	case !prune || len(rule.Actions) == 0:
+	case !slices.ContainsFunc(rule.Actions, Action.prunes):
 		r.mistake(spec.key["prune"], "spec.prune is about what the rule applies, and it applies nothing: there is no action apply")
+	case !slices.Contains(rule.Events, "deleted") && !r.reported[spec.value["events"]]:
+		r.mistake(spec.key["events"], "spec.prune needs the event deleted: what was applied for an object that goes is deleted then")
 	}
 	return prune
 }

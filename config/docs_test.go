@@ -47,7 +47,7 @@ func TestDocs(t *testing.T) {
 			continue
 		}
 		// Tables leave out "spec." and name the members of a mapping with their parent.
-		parent := strings.TrimPrefix(match[1], "spec.")
+		parent := strings.Replace(strings.TrimPrefix(match[1], "spec."), "write[0]", "write", 1)
 		for name := range strings.SplitSeq(match[2], ", ") {
 			found++
 			if strings.HasPrefix(parent, "actions[") { // of several verbs in one table

@@ -32,7 +32,7 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		Actions:    r.actions(spec),
 		OwnChanges: r.choice(spec.get("ownChanges"), "spec.ownChanges", []string{"ignore", "deliver"}) == 1,
 	}
-	rule.Prune = r.prune(spec, rule.Actions)
+	rule.Prune = r.prune(spec, rule)
 	if rule.Payload == nil && spec.has("payload") {
 		rule.Payload = new(Payload) // its mistake is reported; the rule is not one without a payload
 	}
