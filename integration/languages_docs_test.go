@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -74,11 +73,16 @@ func (a *beginner) does(commands string) string {
 	cmd.Dir, cmd.Env = a.dir, a.env
 	out, err := cmd.CombinedOutput()
 	a.t.Logf("%s", out)
+	if err != nil && offline.Match(out) {
+		a.t.Skip("the module proxy, from which a module of its own needs more than this one, is out of reach")
+	}
 	if err != nil {
 		a.t.Fatalf("%v", err)
 	}
 	return string(out)
 }
+
+var offline = regexp.MustCompile(`(?m)^.*(GOPROXY=off|: Get "https?://.*: dial tcp|proxyconnect tcp).*$`)
 
 // sayings are the blocks of one language, or of none, below a heading.
 func sayings(t *testing.T, heading, language string) (texts []string) {
@@ -96,6 +100,7 @@ func sayings(t *testing.T, heading, language string) (texts []string) {
 
 // The page for authors takes them from nothing to a checked handler, in Go.
 func TestHandlerPageInGo(t *testing.T) {
+	t.Parallel()
 	a := newBeginner(t)
 	a.env = append(a.env, "GOSUMDB=off") // as far as this module's own are, modules are those of its go.sum
 	programs, commands := sayings(t, "In Go", "go"), sayings(t, "In Go", "")
@@ -114,6 +119,7 @@ func TestHandlerPageInGo(t *testing.T) {
 
 // In other languages.
 func TestHandlerPageInOtherLanguages(t *testing.T) {
+	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, installed string, _ []string) {
 		a := newBeginner(t)
 		heading := "In Node.js"
@@ -133,10 +139,9 @@ func TestHandlerPageInOtherLanguages(t *testing.T) {
 			}
 			mine = append(mine, strings.NewReplacer("…/", "../informd/", "/tmp/oncall.jsonl", filepath.Join(installed, "diary")).Replace(line))
 		}
-		if !slices.ContainsFunc(mine, func(line string) bool { return strings.Contains(line, "--cache cache.yaml") }) {
-			t.Error("the cache is not read")
+		if out := a.does(strings.Join(mine, "")); !strings.Contains(out, "\nok    reads what the cache has\n") || !strings.Contains(out, "\nok    asks for actions that can be taken\n") {
+			t.Error("the cache is not read, or no action asked for")
 		}
-		a.does(strings.Join(mine, ""))
 	})
 }
 

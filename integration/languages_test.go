@@ -236,6 +236,7 @@ func (s *stage) pidOf(handler string) int {
 // On a cluster: what the cache has of related objects is in the diary, and what the diary tells is in the cluster, once for each
 // change, however often the handler is killed at its work.
 func TestOtherLanguagesInACluster(t *testing.T) {
+	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
 		const objects, kills = 100, 5
 		list, err := json.Marshal(command)
