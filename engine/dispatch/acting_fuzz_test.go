@@ -101,7 +101,6 @@ type life struct {
 	cluster *cluster
 	next    func() byte
 	renewed sync.Map // versions that Renew gave
-	dead    bool     // guarded by the cluster's mu
 }
 
 // Do carries actions out as an executor does, with responses that come late, or not at all.

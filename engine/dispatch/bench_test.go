@@ -10,6 +10,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -82,4 +83,41 @@ func cpuTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// One operation is an answer that is recorded, written by a real store, and carried out by an Actor that does nothing.
+func BenchmarkAnswer(b *testing.B) {
+	for _, concurrency := range []int{1, 8, 64} {
+		b.Run(fmt.Sprint("concurrency ", concurrency), func(b *testing.B) {
+			s, err := state.Open(b.TempDir(), state.Options{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			var ended sync.WaitGroup
+			h := handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
+				return handler.Answer{Actions: patch(ev)}, nil
+			})
+			d := New(Handler{Handler: h, Concurrency: concurrency}, NewMemory(MemoryOptions{}), Options{
+				Journal: s, Actor: &actor{}, Observer: Observer{Delivered: func(Delivery) { ended.Done() }},
+			})
+			l := d.Lane("r", pods, LaneOptions{Store: onDisk{s.Lane("r", state.LaneOptions{})}, Acts: true})
+			ctx, cancel := context.WithCancel(b.Context())
+			var running sync.WaitGroup
+			running.Go(func() { _ = d.Run(ctx) })
+			running.Go(func() { _ = s.Run(ctx) })
+			for i := 0; b.Loop(); i++ {
+				if i%1000 == 0 {
+					ended.Wait()
+				}
+				ended.Add(1)
+				m := updated(fmt.Sprint("web", i%1000), fmt.Sprint("u", i%1000), i+2)
+				s.Begin()
+				l.Offer(m)
+				s.End()
+			}
+			ended.Wait()
+			cancel()
+			running.Wait()
+		})
+	}
 }

@@ -165,7 +165,7 @@ func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
 		v = d.bury(f, v, end)
 	}
 	if v.result.repeats() {
-		if v.result != Cancelled {
+		if v.result != Cancelled && (del.refusals == 0 || del.refusals > renewAfter) { // that things change is no failure
 			lane.logFailure(end, f.event, key, v)
 		}
 		lane.putBack(key, del, v.after)
