@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -97,13 +98,13 @@ func (f *farm) frames(say func(*http2.Framer) error) func(net.Conn) {
 }
 
 // rogueHandler serves r at an address.
-func (f *farm) rogueHandler(n int, r *raw) {
+func (f *farm) rogueHandler(n int, r *raw, opts ...grpc.ServerOption) {
 	f.t.Helper()
 	l, err := net.Listen("tcp", f.address(n).String())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	s := grpc.NewServer(grpc.Creds(credentials.NewTLS(f.tls())))
+	s := grpc.NewServer(append(opts, grpc.Creds(credentials.NewTLS(f.tls())))...)
 	handlerpb.RegisterHandlerServer(s, r)
 	served := make(chan struct{})
 	go func() {
@@ -212,6 +213,35 @@ func TestRemoteHostileEndpoints(t *testing.T) {
 		if len(said) > 5<<10 {
 			t.Errorf("%d bytes of reason", len(said))
 		}
+	}
+}
+
+// A server that has its clients connect again every now and then does not fail by that, and no event is lost.
+func TestRemoteConnectsAgain(t *testing.T) {
+	f := newFarm(t)
+	f.rogueHandler(1, &raw{stream: func(s handlerpb.Handler_DeliverServer) error {
+		for {
+			req, err := s.Recv()
+			if err != nil {
+				return nil
+			}
+			for _, ev := range req.GetEvents() {
+				if err := s.Send(&handlerpb.DeliverResponse{Done: []uint64{ev.GetSeq()}}); err != nil {
+					return err
+				}
+			}
+		}
+	}}, grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: 50 * time.Millisecond}))
+	f.resolve(1)
+	log := &recorder{}
+	r := f.remote(host.Options{Logger: log.logger(), BackoffMin: time.Millisecond, BackoffMax: time.Hour})
+	stop := pour(t, r, "a")
+	waitFor(t, "many connections", func() bool { return r.Status().Restarts > 25 })
+	if stop() == 0 {
+		t.Error("nothing was done")
+	}
+	if s := r.Status(); s.Counts.Lost > 0 || log.count("handler failed") > 0 {
+		t.Errorf("%+v\n%s", s, strings.Join(log.lines(), "\n"))
 	}
 }
 

@@ -18,13 +18,16 @@ func (h *Host) Run(ctx context.Context) error {
 	for launches := 0; ctx.Err() == nil; launches++ {
 		h.set(func(s *Status) { s.Restarts = launches })
 		var err error
+		began := time.Now()
 		if next, err = h.runOnce(ctx, next, &complaints); err == nil {
 			continue // ctx ended, or there is a process to go on with
 		}
-		state, pause := BackingOff, time.Duration(0)
-		if refused(err) {
+		state, pause, left := BackingOff, h.opts.BackoffMin, errors.Is(err, errLeaving)
+		switch {
+		case refused(err):
 			state, pause = Refused, refusals.next()
-		} else {
+		case left && time.Since(began) > goodAge*h.opts.BackoffMin: // it did its part
+		default:
 			h.mu.Lock()
 			pause = h.crash.next()
 			h.mu.Unlock()
@@ -33,7 +36,11 @@ func (h *Host) Run(ctx context.Context) error {
 		h.set(func(s *Status) {
 			s.State, s.Reason, s.LastLog, s.Next = state, err.Error(), lastLog(err), time.Now().Add(pause)
 		})
-		complaints.about(state, err, pause, time.Now())
+		if left {
+			h.log.Info("handler asked to be left, and has answered what it had", "next", pause)
+		} else {
+			complaints.about(state, err, pause, time.Now())
+		}
 		if next == nil {
 			next = h.pause(ctx, pause)
 		}
@@ -47,6 +54,10 @@ func (h *Host) Run(ctx context.Context) error {
 	h.deliveries.stop(h.stoppedError())
 	return nil
 }
+
+// goodAge, in pauses after a first failure, is how long a session has to last that ends in good order for it to be none: some
+// servers have their clients connect again regularly.
+const goodAge = 10
 
 func (h *Host) stoppedError() error { return fmt.Errorf("%s: %w", h.name, errStopped) }
 
