@@ -90,6 +90,7 @@ func TestOtherLanguagesRefuse(t *testing.T) {
 			`{"file":3,"tell":"yes","fiel":"x"}`:    "fiel: unknown; known are file, related, tell / file: want a str / tell: want a bool",
 			`{}`:                                    "file: required",
 			`{"related":"pods"}`:                    "related: want SOURCE.INDEX / file: required",
+			`{"related":".byNode","file":"/x"}`:     "related: want SOURCE.INDEX",
 			`{"file":"/x","related":"pods.byNode"}`: "related: want SOURCE.INDEX, and a manifest whose access.read has the source",
 			`{"file":"/no/such/folder/diary"}`:      "file: ",
 			`[]`:                                    "want fields",

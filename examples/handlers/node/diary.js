@@ -24,7 +24,7 @@ async function configure(config) {
     .map((key) => ({ path: [key], message: known[key] ? `want a ${known[key]}` : `unknown; known are ${Object.keys(known).join(', ')}` }))
   if (problems.length > 0) return problems
   if (config.related) [source, index] = config.related.split('.')
-  if (config.related && !(index && cache)) {
+  if (config.related && !(source && index && cache)) {
     problems.push({ path: ['related'], message: 'want SOURCE.INDEX, and a manifest whose access.read has the source' })
   }
   tell = config.tell === true
@@ -87,7 +87,7 @@ async function byIndex(source, index, value, signal) {
     for await (const page of pages) objects.push(...page.objects.map((o) => parse(o.toString())))
     return objects
   } catch (e) { // the source is not there yet, perhaps, or access.read does not name it
-    throw Object.assign(new Error(`read the cache: ${e.details}`), { after: 0 })
+    throw Object.assign(new Error(`read the cache: ${e.details ?? e.message}`), { after: 0 })
   } finally {
     signal.removeEventListener('abort', stop)
   }

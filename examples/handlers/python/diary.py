@@ -51,7 +51,7 @@ class Diary:
             return problems
         self.source, _, self.index = config.get("related", "").partition(".")
         self.tell = config.get("tell", False)
-        if self.source and not (self.index and self.cache.channel):
+        if config.get("related") and not (self.source and self.index and self.cache.channel):
             problems.append((["related"], "want SOURCE.INDEX, and a manifest whose access.read has the source"))
         if not config.get("file"):
             return problems + [(["file"], "required: the path that lines are appended to")]
