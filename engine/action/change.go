@@ -139,7 +139,7 @@ func (t task) write(ctx context.Context, kind kind, from base) (outcome, *failur
 	switch m := got.meta; {
 	case f != nil:
 		o.version = ""
-	case got.kind == "Status": // what a deletion is answered with that needs nobody else
+	case got.kind == "Status" && r.method == http.MethodDelete: // what a deletion is answered with that needs nobody else
 		made = DeletionOf(cmpOr(m.UID, from.uid))
 	case m.removed():
 		made = DeletionOf(m.UID)

@@ -26,6 +26,8 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 		return t.failed(o, refused)
 	case there.UID == "":
 		return o, f // and is gone again
+	case there.DeletionTimestamp != nil:
+		return o, errors.New("one of the same name is being deleted: when that is gone, it is created")
 	case !createdBy(there, FieldManager(t.by.Rule)):
 		return o, handler.Reject(errors.New("it exists already, and the rule did not create it"))
 	}

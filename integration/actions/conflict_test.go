@@ -2,6 +2,7 @@ package actions
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -135,6 +136,16 @@ func TestCreate(t *testing.T) {
 	x.touch("made", `{"data":{"x":"theirs"}}`)
 	x.does(ev, create, nil, action.Unchanged)
 	x.does(ev, list(x.on(handler.ActionCreate, "theirs", object(`{}`))), handler.ErrReject, action.Rejected)
+
+	// One that is on its way out makes room, sooner or later.
+	x.made("going", "informd.dev/test")
+	x.remove("going")
+	again := list(x.on(handler.ActionDelete, "going"), x.on(handler.ActionCreate, "going", object(`{"data":{"x":"1"}}`)))
+	if err := x.Do(t.Context(), x.by, ev, again); err == nil || errors.Is(err, handler.ErrReject) || !strings.Contains(err.Error(), "is being deleted") {
+		t.Errorf("while one of the name is being deleted: %v", err)
+	}
+	x.touch("going", `{"metadata":{"finalizers":null}}`)
+	x.does(ev, again, nil, action.Gone, action.Created)
 
 	// Another rule's is not this one's.
 	x.by.Rule = "other"
