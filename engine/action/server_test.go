@@ -164,7 +164,7 @@ func TestWhatBecomesOfAnAnswer(t *testing.T) {
 		{"a redirection to nowhere", []func(http.ResponseWriter){answers(301, "")}, Failed, nil, 0, ""},
 		{"a Status with everything wrong", []func(http.ResponseWriter){answers(409, `{"kind":"Status","details":{"causes":7}}`), answers(200, podAt("4"))}, Failed, nil, 0, "409"},
 		{"an answer without end", []func(http.ResponseWriter){func(w http.ResponseWriter) {
-			for range 40 {
+			for {
 				if _, err := io.WriteString(w, huge); err != nil {
 					return
 				}
@@ -172,7 +172,7 @@ func TestWhatBecomesOfAnAnswer(t *testing.T) {
 		}}, Failed, nil, 0, "more than 32 MiB"},
 		{"a refusal without end", []func(http.ResponseWriter){func(w http.ResponseWriter) {
 			w.WriteHeader(503)
-			for range 40 {
+			for {
 				if _, err := io.WriteString(w, huge); err != nil {
 					return
 				}

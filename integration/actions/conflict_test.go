@@ -86,6 +86,27 @@ func TestOthersThatChangeAreReadAgain(t *testing.T) {
 	x.does(ev, list(x.on(handler.ActionDelete, "other")), nil, action.Changed)
 }
 
+// What somebody else creates just before an apply that was to create it is theirs, for all that can be told.
+func TestSomebodyElseCreatesItFirst(t *testing.T) {
+	var x *executor
+	config := cluster.Shared(t).RESTConfig()
+	config.Wrap(func(to http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			resp, err := to.RoundTrip(r)
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/configmaps/new") {
+				x.made("new")
+			}
+			return resp, err
+		})
+	})
+	x = newExecutorAs(t, config)
+	x.made("source")
+	x.does(x.about("source", handler.Added), list(x.on(handler.ActionApply, "new", object(`{}`))), nil, action.Changed)
+	if x.wrote("new", x.configMap("new").ResourceVersion) {
+		t.Error("somebody else's creation is taken for the rule's own")
+	}
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
