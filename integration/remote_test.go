@@ -187,6 +187,9 @@ func TestRemoteUnderLoad(t *testing.T) {
 	}
 	e.open(t, nil)
 	e.awaitEndpoints(one, two)
+	if n := e.metric(`informd_handler_endpoints{handler="steady",state="running"}`); n != "2" {
+		t.Errorf("%s endpoints run, as the metrics have it", n)
+	}
 	e.awaitDelivered()
 	e.play(rate)
 	for _, address := range []string{one, two, one, two} {

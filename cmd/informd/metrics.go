@@ -108,6 +108,7 @@ var (
 	handlerRestarts = desc("informd_handler_restarts_total", "Starts of the handler's process after the first.", "handler")
 	handlerReady    = desc("informd_handler_ready", "1 if the handler takes events.", "handler")
 	handlerState    = desc("informd_handler_state", "1 for the state that the handler is in, 0 for the others.", "handler", "state")
+	handlerEndpoint = desc("informd_handler_endpoints", "Endpoints of a remote handler that are in the state.", "handler", "state")
 	handlerFailures = desc("informd_handler_failures", "Failures of the handler's process that it has not made good for by running.", "handler")
 	handlerReads    = desc("informd_handler_cache_reads_total", "Calls of the handler that read the cache.", "handler")
 	handlerRefused  = desc("informd_handler_cache_reads_refused_total", "Calls of the handler that were to read the cache and were answered with an error.", "handler")
@@ -124,7 +125,7 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
 		ruleMatches, ruleErrors, ruleDepth, ruleDelayed, ruleBytes, ruleAge, ruleShortened, ruleDropped,
-		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerFailures, handlerReads, handlerRefused, deadLetters, deadDropped, ruleAway,
+		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerEndpoint, handlerFailures, handlerReads, handlerRefused, deadLetters, deadDropped, ruleAway,
 		stateBytes, stateUnwritten, stateDurable,
 	} {
 		out <- d
@@ -175,6 +176,9 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		counter(handlerRefused, s.Refused, h.name)
 		for _, state := range host.States() {
 			gauge(handlerState, boolean(s.State == state), h.name, string(state))
+			if _, remote := h.runner.(*host.Remote); remote {
+				gauge(handlerEndpoint, float64(s.EndpointsIn(state)), h.name, string(state))
+			}
 		}
 	}
 	gauge(deadLetters, float64(status.DeadLetters.Letters))

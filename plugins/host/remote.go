@@ -224,6 +224,16 @@ func (r *Remote) Status() Status {
 	return s
 }
 
+// EndpointsIn is how many of the endpoints are in that state.
+func (s Status) EndpointsIn(state State) (n int) {
+	for _, e := range s.Endpoints {
+		if e.Status.State == state {
+			n++
+		}
+	}
+	return n
+}
+
 // better has the states of an endpoint, the best first.
 var better = []State{Running, Wedged, Starting, BackingOff, Refused, Idle, Stopped}
 
