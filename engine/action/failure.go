@@ -75,7 +75,7 @@ func classify(a answer) *failure {
 		f.reason = changed
 	case a.code == http.StatusForbidden && hasCause(s, "NamespaceTerminating"):
 		f.reason = terminating
-	case a.code == http.StatusInternalServerError && strings.HasPrefix(s.Message, notOfSchema):
+	case a.code == http.StatusInternalServerError && slices.ContainsFunc(notItsFault, func(is string) bool { return strings.HasPrefix(s.Message, is) }):
 		f.reason = never
 	case slices.Contains(forGood, a.code):
 		f.reason = never
@@ -83,9 +83,10 @@ func classify(a answer) *failure {
 	return f
 }
 
-// notOfSchema is how the API server begins its answer to an apply whose object is not as its schema wants it. It counts that
-// as an error of its own, with the code 500.
-const notOfSchema = "failed to create typed patch object"
+// notItsFault is how the API server begins its answer to an apply whose object is not as its schema wants it, or has a value
+// that it cannot read, as a Secret's that is not base64; and to an object that its store has no room for. It counts all of
+// that as an error of its own, with the code 500.
+var notItsFault = []string{"failed to create typed patch object", "failed to convert new object", "etcdserver: request is too large"}
 
 // forGood are answers to what will be no better the next time.
 var forGood = []int{
@@ -128,12 +129,14 @@ func said(s metav1.Status) string {
 var (
 	quotedValue = regexp.MustCompile(`(Invalid|Unsupported|Duplicate) value: ?`)
 	plainValue  = regexp.MustCompile(`^(-?[0-9][0-9.eE+-]*|true|false|null|nil)(: |;|,|$)`)
-	gotValue    = regexp.MustCompile(`, got (&?value|").*`)
+	// got is what an apply is told that it has in the place of what the schema wants, as the value that it is; time is what
+	// should have been one.
+	gotValue = regexp.MustCompile(`(, got|(parsing time)) .*`)
 )
 
 // withoutValues cuts out the values that the API server's validation quotes.
 func withoutValues(s string) string {
-	s = gotValue.ReplaceAllString(s, "")
+	s = gotValue.ReplaceAllString(s, "$2")
 	var out strings.Builder
 	for {
 		at := quotedValue.FindStringIndex(s)

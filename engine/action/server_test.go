@@ -117,7 +117,7 @@ func (discoveryStub) ServerResourcesForGroupVersionWithContext(_ context.Context
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
 	}
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{
-		{Name: "pods", Kind: "Pod", Namespaced: true}, {Name: "nodes", Kind: "Node"},
+		{Name: "pods", Kind: "Pod", Namespaced: true}, {Name: "nodes", Kind: "Node"}, {Name: "pods/status", Kind: "Pod", Namespaced: true},
 	}}, nil
 }
 

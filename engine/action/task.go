@@ -32,10 +32,14 @@ func (t task) do(ctx context.Context) (outcome, error) {
 	if err := t.rates.wait(ctx, t.by); err != nil {
 		return outcome{}, fmt.Errorf("waiting for the turn of handler or rule: %w", err)
 	}
-	kind, f := t.kinds.of(ctx, t.resource())
+	resource := t.resource()
+	if a.Subresource != "" { // discovery has them beside each other
+		resource.Resource += "/" + a.Subresource
+	}
+	kind, f := t.kinds.of(ctx, resource)
 	if f == nil && kind.namespaced != (a.Namespace != "") {
 		t.kinds.forget(t.resource().GroupVersion()) // a definition may have been made anew
-		kind, f = t.kinds.of(ctx, t.resource())
+		kind, f = t.kinds.of(ctx, resource)
 	}
 	switch {
 	case f != nil:
@@ -78,6 +82,9 @@ func (t task) failed(o outcome, f *failure) (outcome, error) {
 		return o, handler.Reject(err)
 	case noResource:
 		t.kinds.forget(t.resource().GroupVersion())
+		if f.code == 0 {
+			return o, f // discovery says so
+		}
 		return o, fmt.Errorf("the cluster does not serve %s: %w", resourceText(t.resource(), t.action.Subresource), f)
 	}
 	if f.after > 0 {
