@@ -30,7 +30,7 @@ $(BIN)/controlplane: $(wildcard integration/controlplane/*.go) integration/contr
 	cd integration/controlplane && CGO_ENABLED=0 go build -o $@ .
 
 .PHONY: demo
-demo: build controlplane ## Start a control plane and informd on examples/rules, change things, show what is delivered
+demo: build controlplane ## Start a control plane and informd on the examples, change things, show what comes of it
 	go run ./integration/demo
 
 .PHONY: run

@@ -39,7 +39,7 @@ func startInformd(kubeconfig, stateDir string, deliveries chan handler.Event) (*
 		return nil, err
 	}
 	d := &informd{address: address, deliveries: deliveries, ended: make(chan struct{}), reached: make(map[string]bool)}
-	d.cmd = exec.Command("bin/informd", "run", "-f", "examples/rules", "--kubeconfig", kubeconfig, "--state-dir", stateDir,
+	d.cmd = exec.Command("bin/informd", "run", "-f", "examples/rules", "-f", "examples/actions", "--kubeconfig", kubeconfig, "--state-dir", stateDir,
 		"--listen", address, "--log-level", "warn")
 	d.cmd.Stderr = os.Stderr
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches the demo, which stops it in order

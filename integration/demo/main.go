@@ -1,6 +1,6 @@
 // Command demo shows informd's main job with nothing else at hand: it starts a control plane, starts informd on
-// examples/rules, makes changes in the cluster and prints the deliveries as they come. `make demo` builds what it needs
-// and runs it.
+// examples/rules and examples/actions, makes changes in the cluster and prints the deliveries as they come, and what informd
+// makes of the changes itself. `make demo` builds what it needs and runs it.
 package main
 
 import (
@@ -51,7 +51,7 @@ func run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, plane.Stop()) }()
 
-	say("starting informd: bin/informd run -f examples/rules")
+	say("starting informd: bin/informd run -f examples/rules -f examples/actions")
 	d, err := startInformd(plane.Kubeconfig(), filepath.Join(dir, "state"), webhook.deliveries)
 	if err != nil {
 		return err
@@ -62,10 +62,11 @@ func run(ctx context.Context) (err error) {
 	}
 	say("ready: every source has caught up with the server, or waits for a resource that is not served yet")
 
-	steps, err := newSteps(plane.RESTConfig())
+	c, err := newChanger(plane.RESTConfig())
 	if err != nil {
 		return err
 	}
+	steps := newSteps(c)
 	for _, step := range steps {
 		say(step.does)
 		if err := step.do(ctx); err != nil {
@@ -73,6 +74,11 @@ func run(ctx context.Context) (err error) {
 		}
 		for _, rule := range step.reaches {
 			if err := d.awaitDelivery(ctx, rule); err != nil {
+				return err
+			}
+		}
+		for _, object := range step.makes {
+			if err := c.await(ctx, object); err != nil {
 				return err
 			}
 		}
