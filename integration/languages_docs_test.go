@@ -6,8 +6,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/integration/cluster"
 )
 
 // block is a fenced one of a page, below a heading.
@@ -115,6 +121,21 @@ func TestHandlerPageInGo(t *testing.T) {
 	}
 	a.write("oncall.yaml", sayings(t, "In Go", "yaml")[0])
 	a.does("informd check --handlers -f oncall.yaml")
+
+	k := newKube(t, cluster.Shared(t))
+	d := startDaemon(t, exec.Command(binary, "run", "-f", filepath.Join(a.dir, "oncall.yaml"), "--kubeconfig", cluster.Shared(t).Kubeconfig(), "--state-dir", shortDir(t)))
+	d.awaitReady()
+	k.create(podOn("there", "NS-north"))
+	node, changes := k.create(`{apiVersion: v1, kind: Node, metadata: {name: NS-north}}`), 0
+	d.poll("the node to be told of its pod", func() bool {
+		changes++ // the node may have come before its pod
+		k.patch(node, fmt.Sprintf(`metadata: {annotations: {change: "%d"}}`, changes))
+		events, err := k.typed.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == k.ns+"-north" && e.Reason == "Counted" && e.Message == "1 pods are on it."
+		})
+	})
+	d.stop()
 }
 
 // In other languages.
