@@ -46,6 +46,9 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 			switch {
 			case f == nil:
 				t.conflicts.over(t.contest())
+				if t.own() {
+					*t.latest = o.version
+				}
 				return o, nil
 			case !f.contestable():
 				return t.failed(o, f)
@@ -82,7 +85,10 @@ func (t task) expected() base {
 	case from.uid != "" && from.version != "":
 		from.basis = asked
 	case own:
-		from.version, from.basis = t.writes.onward(t.resource(), t.key(), t.by.Rule, t.event.ResourceVersion), assumed
+		from.version, from.basis = *t.latest, assumed
+		if from.version == "" {
+			from.version = t.writes.onward(t.resource(), t.key(), t.by.Rule, t.event.ResourceVersion)
+		}
 	}
 	return from
 }

@@ -116,12 +116,13 @@ func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.A
 func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []handler.Action) error {
 	cause, _ := x.writes.causeOf(ctx, ev)
 	var failed failures
+	var latest string
 	for i, a := range actions {
 		var err error
 		if a.Verb == prune {
 			err = x.prune(ctx, by, ev, cause, actions, i)
 		} else {
-			err = x.run(ctx, task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1})
+			err = x.run(ctx, task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: &latest})
 		}
 		if err == nil {
 			continue

@@ -42,7 +42,7 @@ func ValidateOwn(actions []handler.Action) error {
 // own, in the audit too.
 func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Cause, actions []handler.Action, i int) error {
 	began, a := time.Now(), actions[i]
-	t := task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1}
+	t := task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: new(string)}
 	found, o, err := t.labelled(ctx)
 	if err != nil {
 		o.result = o.resultOf(err)

@@ -19,6 +19,8 @@ type task struct {
 	cause  Cause
 	action handler.Action
 	number int // of the action in the answer, from 1
+	// latest is the version that the answer has made of the event's own object, "" if none. The actions of an answer share it.
+	latest *string
 }
 
 func (t task) resource() schema.GroupVersionResource { return resourceOf(t.action.Resource) }

@@ -1,6 +1,7 @@
 package actions
 
 import (
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,4 +61,13 @@ func TestPatchOfTheEventsObject(t *testing.T) {
 		x.on(handler.ActionApply, "a", object(`{"data":{"d":"4"}}`)),
 		x.on(handler.ActionPatch, "a", merge(`{"data":{"c":"3"}}`)),
 	), nil, action.Changed, action.Changed, action.Unchanged)
+
+	// As often as an answer can.
+	var actions []handler.Action
+	var results []action.Result
+	for i := range 64 {
+		actions = append(actions, x.on(handler.ActionPatch, "a", merge(fmt.Sprintf(`{"data":{"n":"%d"}}`, i))))
+		results = append(results, action.Changed)
+	}
+	x.does(x.about("a", handler.Updated), actions, nil, results...)
 }
