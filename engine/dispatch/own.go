@@ -87,7 +87,8 @@ func (l *Lane) unsettle(key delta.Key) bool {
 	o := &l.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	n := min(o.unsettled[key], waiting+1) // beside those that wait one may be looked at; others may have been dropped, or left to the store
+	// Some may have been dropped, or left to the store, since they were counted. Beside those that wait one may be looked at.
+	n := min(o.unsettled[key], waiting+1)
 	if n >= maxUnsettled {
 		return false
 	}
