@@ -274,6 +274,9 @@ func (w *lives) finish() {
 func (w *lives) check() {
 	t, q, records := w.t, w.q, w.d.all()
 	t.Helper()
+	s := q.Stats()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var supply int64
 	var waiting, isAway, tracked int
 	took := func(e *entry[string, change], val *value[change]) {
@@ -337,7 +340,6 @@ func (w *lives) check() {
 	if len(records) > 0 {
 		t.Fatalf("recorded and not held: %v", records)
 	}
-	s := q.Stats()
 	equal(t, "counts", []int{s.Waiting, s.Away, len(q.past)}, []int{waiting, isAway, tracked})
 	equal(t, "supply", q.supply, supply)
 }
