@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/informd/informd/config"
@@ -95,6 +96,11 @@ func (r *runningRule) act(_ context.Context, d delta.Delta) (actions []handler.A
 		}
 		r.failures.add(err)
 	}()
+	if r.Actions.Prune && d.Type != delta.Deleted {
+		if names := r.unread(); len(names) > 0 {
+			return nil, fmt.Errorf("what the rule looks into cannot be read, and to prune by nothing would delete all that it applied: %s", strings.Join(names, ", "))
+		}
+	}
 	made, err := r.Actions.Evaluate(d, deciding{r})
 	if err != nil {
 		return nil, handler.Reject(err)
@@ -112,6 +118,26 @@ func (r *runningRule) act(_ context.Context, d delta.Delta) (actions []handler.A
 		actions = append(actions, action.Prune(resource, ruleLabel+"="+r.Name+","+sourceLabel+"="+mark))
 	}
 	return actions, nil
+}
+
+// prunes tells whether a change, once delivered, has the rule delete what it applied: whoever made it, then, the rule hears of
+// it.
+func (r *runningRule) prunes(d delta.Delta) bool {
+	return r.Actions != nil && r.Actions.Prune && d.Type == delta.Deleted
+}
+
+// unread are the sources that the rule's actions look into and of which not everything is known, or nothing.
+func (r *runningRule) unread() (names []string) {
+	sources := r.others
+	if r.Actions.ReadsIndex() {
+		sources = append(slices.Clone(sources), r.view)
+	}
+	for _, s := range sources {
+		if !s.HasSynced() {
+			names = append(names, s.Name())
+		}
+	}
+	return names
 }
 
 // sourceMark is a label's value that stands for an object.

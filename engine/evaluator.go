@@ -132,7 +132,7 @@ func (r *runningRule) onDelta(d delta.Delta, look *lookup) {
 		evaluate = r.Member
 	}
 	match, ok, err := evaluate(d, look)
-	if r.knowsOwn {
+	if r.knowsOwn && !r.prunes(match.Delta) {
 		match.Version = versionOf(d)
 	}
 	r.offer(match, ok, err)

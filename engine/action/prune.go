@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
@@ -21,7 +23,8 @@ const prune = "prune"
 const prunePage = 500
 
 // Prune is the action that deletes what has these labels and was not applied by the actions before it, in whichever namespace.
-// Labels alone decide: who applies sets them.
+// Who applies sets them. Labels are copied, by people and controllers, so an object goes only if the rule did apply it, by what
+// the API server remembers of its field managers.
 func Prune(resource schema.GroupVersionResource, labelSelector string) handler.Action {
 	selector, _ := json.Marshal(labelSelector) // no string fails
 	return handler.Action{Verb: prune, Resource: handler.Resource(resource), Object: selector}
@@ -59,7 +62,7 @@ func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Ca
 		t.action = handler.Action{
 			Verb: handler.ActionDelete, Resource: a.Resource, Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		}
-		if applied[t.key()] || m.DeletionTimestamp != nil {
+		if applied[t.key()] || m.DeletionTimestamp != nil || !m.appliedBy(FieldManager(by.Rule)) {
 			continue
 		}
 		if err := x.run(ctx, t); err != nil {
@@ -67,6 +70,13 @@ func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Ca
 		}
 	}
 	return nil
+}
+
+// appliedBy tells whether a field manager owns anything of the object because it applied that.
+func (m metadata) appliedBy(name string) bool {
+	return slices.ContainsFunc(m.ManagedFields, func(by manager) bool {
+		return by.Manager == name && by.Operation == string(metav1.ManagedFieldsOperationApply) && by.Subresource == ""
+	})
 }
 
 // labelled are the objects that have the labels that a Prune says.

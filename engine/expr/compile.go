@@ -62,7 +62,7 @@ func (c *compiler) root(text string) (operand, error) {
 
 // program is what evaluates to what e does. All shapes that it looks at have been used.
 func (c *compiler) program(text string, e eval) *Program {
-	p := &Program{text: text, eval: e, slots: c.mostSlots, readsOld: c.readsOld, readsEvent: c.readsEvent, paths: c.reach.of(own).set()}
+	p := &Program{text: text, eval: e, slots: c.mostSlots, readsOld: c.readsOld, readsEvent: c.readsEvent, readsIndex: c.readsIndex, paths: c.reach.of(own).set()}
 	for source, from := range c.reach.sources {
 		if source != own {
 			if p.lookups == nil {
@@ -81,6 +81,7 @@ type compiler struct {
 	reach      reach
 	readsOld   bool
 	readsEvent bool
+	readsIndex bool
 
 	variables []variable
 	pointers  []*pointer

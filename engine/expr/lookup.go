@@ -33,6 +33,7 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	if !slices.Contains(c.options.Indexes, name) {
 		return operand{}, c.errorf(arguments[0], "unknown index %q%s", clip(name), suggest(name, slices.Clone(c.options.Indexes)))
 	}
+	c.readsIndex = true
 	return c.search("byIndex", own, args[1], func(cache Cache, value string) iter.Seq[any] { return cache.ByIndex(name, value) }), nil
 }
 

@@ -74,6 +74,7 @@ type Program struct {
 	elements   shape    // by ForEach: of what the elements of the result may be
 	readsOld   bool
 	readsEvent bool
+	readsIndex bool
 	requires   []Condition
 }
 
@@ -96,6 +97,9 @@ func (p *Program) ReadsOld() bool { return p.readsOld }
 
 // ReadsEvent tells whether the program mentions event.
 func (p *Program) ReadsEvent() bool { return p.readsEvent }
+
+// ReadsIndex tells whether the program looks into the rule's own source, by byIndex.
+func (p *Program) ReadsIndex() bool { return p.readsIndex }
 
 // Bool evaluates a condition. Nil is false; anything but true, false and nil is an error.
 //

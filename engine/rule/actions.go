@@ -96,6 +96,12 @@ func (a *Actions) Lookups() Lookups {
 	return l
 }
 
+// ReadsIndex tells whether any of them looks into the rule's own source.
+func (a *Actions) ReadsIndex() (reads bool) {
+	a.each(func(p *expr.Program) { reads = reads || p.ReadsIndex() })
+	return reads
+}
+
 func (a *Actions) each(visit func(*expr.Program)) {
 	if a == nil {
 		return

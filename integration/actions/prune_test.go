@@ -24,11 +24,12 @@ func TestPrune(t *testing.T) {
 		return x.on(handler.ActionApply, name, object(fmt.Sprintf(`{"metadata":{"labels":{"of":%q}}}`, x.ns)))
 	}
 	x.made("bystander")
+	x.made("copied") // with its labels, by somebody who applied nothing
+	x.touch("copied", fmt.Sprintf(`{"metadata":{"labels":{"of":%q}}}`, x.ns))
 	for i := range many {
-		x.made(fmt.Sprintf("old-%d", i))
-		x.touch(fmt.Sprintf("old-%d", i), fmt.Sprintf(`{"metadata":{"labels":{"of":%q}}}`, x.ns))
+		x.applied(fmt.Sprintf("old-%d", i), fmt.Sprintf(`{"of":%q}`, x.ns))
 	}
-	x.does(ev, list(labelled("kept"), labelled("old-7")), nil, action.Created, action.Changed)
+	x.does(ev, list(labelled("kept"), labelled("old-7")), nil, action.Created, action.Unchanged)
 
 	actions := list(labelled("kept"), labelled("old-7"), action.Prune(schema.GroupVersionResource(configMaps), mark))
 	if err := action.ValidateOwn(actions); err != nil {
@@ -40,7 +41,7 @@ func TestPrune(t *testing.T) {
 	}
 	x.does(ev, actions, nil, want...)
 	x.does(ev, actions, nil, action.Unchanged, action.Unchanged)
-	for name, there := range map[string]bool{"kept": true, "old-7": true, "bystander": true, "source": true, "old-0": false, "old-519": false} {
+	for name, there := range map[string]bool{"kept": true, "old-7": true, "bystander": true, "copied": true, "source": true, "old-0": false, "old-519": false} {
 		if got := x.configMap(name) != nil; got != there {
 			t.Errorf("%s is there: %v", name, got)
 		}

@@ -154,6 +154,16 @@ func (x *executor) touch(name, patch string) {
 	}
 }
 
+// applied is what the rule applied in another life.
+func (x *executor) applied(name, labels string) {
+	x.t.Helper()
+	object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `","labels":` + labels + `}}`
+	_, err := x.kube.CoreV1().ConfigMaps(x.ns).Patch(x.t.Context(), name, types.ApplyPatchType, []byte(object), metav1.PatchOptions{FieldManager: "informd/r"})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+}
+
 // remove is a deletion by somebody else.
 func (x *executor) remove(name string) {
 	x.t.Helper()
