@@ -24,10 +24,13 @@ type saved struct {
 	// late are the rules that are new here, and those whose where is another, if parts were saved. They hear of changes only
 	// when the informer has caught up: then they are told what the difference makes, once.
 	late map[*runningRule]bool
-	// holds says that what was saved stays on disk as it is until that is recorded, for another run would need it to the same
-	// end: one of the late rules has seen it. What others are told meanwhile is in no record.
+	// holds says that what was saved of objects stays on disk as it is until that is recorded, for another run would need it to
+	// the same end: one of the late rules has seen it. What is new is recorded at once, so that the others hear of its end; and of
+	// secrets everything but deletions, for beside them there is written what rules were inside of.
 	holds bool
-	held  held
+	// holdsVersion says that the resourceVersion stays, too: it would tell that all that is on disk is as it is to be kept now.
+	holdsVersion bool
+	held         held
 	// round tells what is told as Synced now from when it was told before. It is the same in another run that has to tell it.
 	round int64
 }

@@ -45,3 +45,33 @@ func TestALateRuleCostsOthersNothing(t *testing.T) {
 		})
 	}
 }
+
+// Of secrets there are only their identities to go on from, so that such a rule hears nothing until all of them are known again.
+func TestALateRuleOnSecretsCostsOthersNothing(t *testing.T) {
+	l := newLife(t)
+	l.server.Serve(nodes, "Node", false)
+	for name, size := range map[string]string{"a": "1", "d": "1", "e": "1", "f": "2"} {
+		l.secret(name, size)
+	}
+	rules := func(late string) string {
+		return secretSource + aRule("all", "") + aRule("twos", `, where: object.data.size == "2"`) + aRule("late", `, where: object.data.size == "`+late+`"`)
+	}
+	l.run(rules("1"), new(teller), n(4+1+3))
+	l.secret("c", "3")
+	l.secret("d", "2")
+	l.server.Delete(secrets, "shop", "e")
+	putNode(l.server, "1", "north") // as long as no bookmark comes, the server may have more to tell of secrets
+	told, _ := l.attempt(rules("2"), new(teller), 20*time.Second, n(4))
+	l.expect(told, "all added c →3", "all synced d →2", "all deleted e →", "twos synced d →2")
+	l.server.Expire()
+	l.server.Delete(secrets, "shop", "c")
+	l.server.Delete(secrets, "shop", "d")
+	told = l.run(rules("2"), new(teller), func(_ *Engine, told []string) bool {
+		return len(of("late", told)) >= 4 && len(of("twos", told)) > 0 && slices.Contains(told, "all deleted c →") && slices.Contains(told, "all deleted d →")
+	})
+	l.expect(of("late", told), "late deleted a →", "late deleted d →", "late deleted e →", "late synced f →2")
+	l.expect(of("twos", told), "twos deleted d →")
+	told = slices.DeleteFunc(of("all", told), func(s string) bool { return s == "all deleted e →" }) // perhaps once more
+	l.expect(told, "all deleted c →", "all deleted d →")
+	l.expect(l.run(rules("2"), new(teller), n(0)))
+}

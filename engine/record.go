@@ -59,8 +59,10 @@ func (r *record) Begin() {
 
 // Put implements source.Record.
 func (r *record) Put(o *object.Object) {
-	if r.holds() {
-		r.saved.held.objects[delta.Delta{Object: o}.Key()] = o
+	if key := (delta.Delta{Object: o}).Key(); r.secret && r.saved != nil && r.saved.holds {
+		r.saved.held.objects[key] = o // what late rules are inside of is not known yet
+	} else if r.holds(key) {
+		r.saved.held.objects[key] = o
 		return
 	}
 	r.put(o)
@@ -79,24 +81,29 @@ func (r *record) put(o *object.Object) {
 
 // Delete implements source.Record.
 func (r *record) Delete(key delta.Key) {
-	if r.holds() {
+	if r.holds(key) {
 		r.saved.held.objects[key] = nil
 		return
+	}
+	if r.saved != nil {
+		delete(r.saved.held.objects, key)
 	}
 	r.informer.Delete(key)
 }
 
 // Version implements source.Record.
 func (r *record) Version(version string) {
-	if r.holds() {
+	if r.saved != nil && r.saved.holdsVersion {
 		r.saved.held.version = &version
 		return
 	}
 	r.informer.Version(version)
 }
 
-// holds tells whether what was saved stays as it is for now.
-func (r *record) holds() bool { return r.saved != nil && r.saved.holds }
+// holds tells whether what was saved of an object stays as it is for now.
+func (r *record) holds(key delta.Key) bool {
+	return r.saved != nil && r.saved.holds && r.saved.objects[key] != nil
+}
 
 // recordHeld, within Begin and End, records what was held.
 func (r *record) recordHeld(h held) {
@@ -125,7 +132,8 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 		inside: snapshot.Inside, before: make(map[*runningRule]where), changed: make(map[*runningRule]bool),
 		late: make(map[*runningRule]bool), held: held{objects: make(map[delta.Key]*object.Object)}, round: roundOf(snapshot.ResourceVersion),
 	}
-	partial := r.secret || !covers(snapshot.Kept, r.keep)
+	isWhole := covers(snapshot.Kept, r.keep)
+	partial := r.secret || !isWhole
 	for _, rule := range r.rules {
 		known, ok := rules[rule.Name].Seen[r.id]
 		wait := r.waitOf(rule)
@@ -145,7 +153,7 @@ func (r *record) takeUp(snapshot state.Snapshot, rules map[string]state.Rule) {
 			s.late[rule] = true
 		case known == rule.whereText():
 		case partial:
-			s.late[rule], s.holds = true, true
+			s.late[rule], s.holds, s.holdsVersion = true, true, !isWhole
 		default:
 			s.changed[rule] = true
 			rule.hold()
@@ -172,9 +180,24 @@ func (r *record) waitOf(rule *runningRule) *wait {
 	return nil
 }
 
-// inside appends the names of the rules with a where that an object is inside of.
+// wasLate tells of a rule that is late and has seen the informer, whether it had an object inside when it was told last.
+func (r *record) wasLate(rule *runningRule, o *object.Object) (was, late bool) {
+	if !r.isLate(rule) {
+		return false, false
+	}
+	_, late = r.saved.before[rule]
+	return slices.Contains(r.saved.inside[delta.Delta{Object: o}.Key()], rule.Name), late
+}
+
+// inside appends the names of the rules with a where that an object is inside of, or was as far as late ones have been told.
 func (e *evaluator) inside(o *object.Object, names []string) []string {
 	for _, r := range e.rules {
+		if was, late := e.record.wasLate(r, o); late {
+			if was {
+				names = append(names, r.Name)
+			}
+			continue
+		}
 		if r.Where == nil {
 			continue
 		}

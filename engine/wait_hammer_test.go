@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/plugins/handler"
 )
@@ -59,29 +61,31 @@ func (f *follower) copy() (known map[string]map[string]string, told int) {
 // what it comes to; and so is one beside it that does not wait, one whose where is about some of the objects, and one whose where is
 // another each time.
 func TestWhateverHappensWhileARuleWaits(t *testing.T) {
-	for seed := range uint64(8) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			t.Parallel()
-			happens(t, rand.New(rand.NewPCG(seed, 6)))
-		})
+	for _, of := range []schema.GroupVersionResource{configMaps, secrets} {
+		for seed := range uint64(8) {
+			t.Run(fmt.Sprint(of.Resource, " seed ", seed), func(t *testing.T) {
+				t.Parallel()
+				happens(t, of, rand.New(rand.NewPCG(seed, 6)))
+			})
+		}
 	}
 }
 
-func happens(t *testing.T, chance *rand.Rand) {
+func happens(t *testing.T, of schema.GroupVersionResource, chance *rand.Rand) {
 	l := newLooking(t)
 	there := make(map[string]string)
 	change := func() {
 		name := string(rune('a' + chance.IntN(6)))
 		if _, ok := there[name]; ok && chance.IntN(3) == 0 {
-			l.delete(name)
+			l.server.Delete(of, "shop", name)
 			delete(there, name)
 			return
 		}
 		there[name] = fmt.Sprint(1 + chance.IntN(2))
-		l.put(name, there[name])
+		l.server.Apply(of, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":%q}}`, name, there[name]))
 	}
 	const looking = `len(lookup("nodes.byName", "1")) == 1 ? object.data.size : "none"`
-	rules := lookupSources + aRule("waits", `, payload: '`+looking+`'`) + aRule("goes-on", `, payload: object.data.size`) +
+	rules := strings.Replace(lookupSources, "v1/configmaps", "v1/"+of.Resource, 1) + aRule("waits", `, payload: '`+looking+`'`) + aRule("goes-on", `, payload: object.data.size`) +
 		aRule("each", `, delivery: every, payload: '`+looking+`'`) +
 		aRule("ones", `, where: object.data.size == "1", payload: '`+looking+`'`)
 	inside := "" // the size of what is inside of a rule whose where changes all the time
