@@ -32,7 +32,8 @@ type deliveries struct {
 	late     map[uint64]late  // given up on, not answered yet; see overdue
 	cancels  []uint64         // of late, those that the process has not been told of
 	seq      uint64           // of the last event sent on this stream
-	failed   bool             // the last process failed, and none has answered an event since
+	proven   bool             // a process has answered an event, and none has failed since
+	failed   bool             // a process failed, and none has answered an event since
 	wedged   bool             // the process leaves a health check without an answer
 	counts   Counts
 }
@@ -214,7 +215,7 @@ var errEndedWith = errors.New("the process was ended with an earlier attempt, pa
 func (d *deliveries) fail(err error) {
 	var ended []outcome
 	d.mu.Lock()
-	d.failed = true
+	d.proven, d.failed = false, true
 	stuck := make(map[object]bool, len(d.late))
 	for _, l := range d.late {
 		stuck[l.object] = true
@@ -311,7 +312,7 @@ func (d *deliveries) complete(answers []outcome) (stray int) {
 		a := &answers[i]
 		if c := d.bySeq[a.seq]; c != nil {
 			d.counts.Answered++
-			d.failed = false
+			d.proven, d.failed = true, false
 			d.release(c)
 			a.call = c
 		} else if _, ok := d.late[a.seq]; ok || !d.attached { // when the stream is ending, all that was with the process was given up on

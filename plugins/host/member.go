@@ -8,7 +8,19 @@ type standing struct {
 	has            int  // what it was handed and has no outcome
 	late           int  // what it was given up on with, and has not answered
 	fits           bool // it has room for the event in question
-	failed, wedged bool
+	proven, failed bool
+	wedged         bool
+}
+
+// rank is the higher the more there is to be said for it.
+func (s standing) rank() int {
+	switch {
+	case !s.trusted():
+		return 0
+	case !s.proven:
+		return 1
+	}
+	return 2
 }
 
 func (s standing) trusted() bool { return !s.failed && !s.wedged }
@@ -71,7 +83,7 @@ func (d *deliveries) standing(size int64) standing {
 	defer d.mu.Unlock()
 	has := d.sent.n + d.waiting.n
 	return standing{
-		events: d.window.events, has: has, late: len(d.late), failed: d.failed, wedged: d.wedged,
+		events: d.window.events, has: has, late: len(d.late), proven: d.proven, failed: d.failed, wedged: d.wedged,
 		fits: has == 0 || d.sent.bytes+d.waiting.bytes+size <= d.window.bytes,
 	}
 }

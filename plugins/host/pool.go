@@ -114,8 +114,8 @@ func (p *pool) trust() bool {
 	return slices.ContainsFunc(p.open, func(d *deliveries) bool { return d.standing(0).trusted() })
 }
 
-// pick returns the one with the least of its window taken that has room for c; nil if none has. What was sent before goes to
-// one to trust, if such a one has room.
+// pick returns the one with the least of its window taken that has room for c; nil if none has. What was sent before, and
+// may have been lost, goes to the one of those with room for which the most is to be said.
 func (p *pool) pick(c *call) (best *deliveries) {
 	trust := p.trust()
 	again := c.event.Attempt > 1
@@ -128,8 +128,8 @@ func (p *pool) pick(c *call) (best *deliveries) {
 		case !s.fits || s.has >= s.limit(trust):
 			continue
 		case best == nil:
-		case again && s.trusted() != least.trusted():
-			if !s.trusted() {
+		case again && s.rank() != least.rank():
+			if s.rank() < least.rank() {
 				continue
 			}
 		case s.load(least) >= least.load(s):

@@ -131,8 +131,8 @@ func TestPoolKeepsLateObjectsWhereTheyAre(t *testing.T) {
 		t.Errorf("%v was sent, want all", got)
 	}
 	a.complete([]outcome{{seq: 1}, {seq: 2}, {seq: 3}, {seq: 4}})
-	one(t, p, "x", 3, 1)
-	one(t, p, "x", 3, 1)
+	one(t, p, "x", 1, 1)
+	one(t, p, "x", 1, 1)
 	if got := sends(b); len(got) == 0 {
 		t.Error("it stays where it was, although that is over")
 	}
@@ -175,6 +175,22 @@ func TestPoolDoubtsWhoFailed(t *testing.T) {
 	b.attach(window{events: 4, bytes: 1 << 20})
 	if got := p.room(); got != 4 {
 		t.Errorf("room for %d, want all of the only one there is", got)
+	}
+}
+
+// What was lost is sent again by an endpoint that has answered something, rather than by another new one.
+func TestPoolPrefersTheProven(t *testing.T) {
+	p := newPool(time.Minute)
+	a, b := joined(p, 4), joined(p, 4)
+	for len(sends(a)) == 0 {
+		one(t, p, "x", 1, 1)
+	}
+	a.complete([]outcome{{seq: 1}})
+	for i := range 4 {
+		one(t, p, fmt.Sprint(i), 2, 1)
+	}
+	if got := sends(a); len(got) != 4 {
+		t.Errorf("%v was sent by the one that has answered, want all; %v by the other", got, sends(b))
 	}
 }
 
