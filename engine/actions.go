@@ -213,7 +213,7 @@ func (r *runningRule) renew(d delta.Delta) (match rule.Match, ok bool) {
 	return match, true
 }
 
-// versionOf is the version of a change as action.Writes knows it; "" if it is none of anybody's.
+// versionOf is a change as action.Writes.Made knows it; "" if it is none of anybody's.
 func versionOf(d delta.Delta) string {
 	switch d.Type {
 	case delta.Synced:
@@ -221,5 +221,9 @@ func versionOf(d delta.Delta) string {
 	case delta.Deleted:
 		return action.DeletionOf(d.Object.UID())
 	}
-	return d.Object.ResourceVersion()
+	from := ""
+	if d.Old != nil {
+		from = d.Old.ResourceVersion()
+	}
+	return action.ChangeOf(from, d.Object.ResourceVersion())
 }

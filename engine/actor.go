@@ -101,8 +101,7 @@ type own struct {
 
 // Mine implements dispatch.Own.
 func (o own) Mine(key delta.Key, version string) bool {
-	write, known := o.writes.Of(o.resource, key, version)
-	return known && write.Rule == o.rule
+	return o.writes.Made(o.resource, key, o.rule, version)
 }
 
 // Writing implements dispatch.Own.

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -72,6 +73,35 @@ func NewWrites() *Writes {
 // nobody who deletes an object the version of that, and the last version that was seen of it may be any: a rule asks Of
 // with this for an object that is gone, and with the resourceVersion for any other change.
 func DeletionOf(uid string) string { return "deletion of " + uid }
+
+// ChangeOf is a change, as Made understands it, from one resourceVersion to another as somebody saw them who watches. There may
+// have been more in between. from is "" where nothing was there before.
+func ChangeOf(from, to string) string { return from + arrow + to }
+
+const arrow = " to " // is in no resourceVersion
+
+// Made tells whether a change, of ChangeOf or DeletionOf, is the rule's own and nobody else's: a rule writes onto what others
+// wrote, and a list after a watch that broke shows the outcome alone. So each write that led from one version to the other is
+// to be the rule's.
+func (w *Writes) Made(resource schema.GroupVersionResource, key delta.Key, rule, change string) bool {
+	from, to, isChange := strings.Cut(change, arrow)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o := w.objects[placeOf(resource, key)]
+	if o == nil {
+		return false
+	}
+	for _, v := range o.versions { // oldest first: each leads to those behind it only
+		switch {
+		case v.write.Rule != rule:
+		case !isChange && v.to == change, isChange && v.from == from && v.to == to:
+			return true
+		case isChange && v.from == from:
+			from = v.to
+		}
+	}
+	return false
+}
 
 // Begin says that a request which may change an object begins on behalf of the rule. end is called once, when the answer is
 // there: with the version that the request was computed from ("": there was none) and the one that it made, "" if it made

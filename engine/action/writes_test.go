@@ -47,6 +47,31 @@ func TestOwnIsWhatARequestMade(t *testing.T) {
 	}
 }
 
+// Of several changes the outcome alone may be seen: it is the rule's own if all of them are.
+func TestMadeByTheRuleAlone(t *testing.T) {
+	w := NewWrites()
+	for _, c := range []struct{ rule, from, to string }{
+		{"r", "", "1"}, {"r", "1", "2"}, {"r", "3", "4"}, {"r", "4", "5"}, {"q", "5", "6"}, {"r", "6", "7"}, {"r", "7", DeletionOf("u")},
+	} {
+		w.Begin(pods, web0, c.rule, Cause{})(c.from, c.to)
+	}
+	for change, want := range map[string]bool{
+		ChangeOf("", "1"): true, ChangeOf("1", "2"): true, ChangeOf("", "2"): true, ChangeOf("3", "4"): true, ChangeOf("3", "5"): true,
+		ChangeOf("2", "4"): false, // 3 is somebody else's
+		ChangeOf("", "4"):  false, ChangeOf("1", "5"): false,
+		ChangeOf("5", "6"): false, ChangeOf("5", "7"): false, ChangeOf("6", "7"): true, // another rule's
+		ChangeOf("4", "3"): false, ChangeOf("2", "3"): false, ChangeOf("", ""): false,
+		DeletionOf("u"): true, DeletionOf("v"): false, ChangeOf("7", "8"): false,
+	} {
+		if got := w.Made(pods, web0, "r", change); got != want {
+			t.Errorf("%q is the rule's own: %v, want %v", change, got, want)
+		}
+	}
+	if w.Made(pods, web0, "q", ChangeOf("6", "7")) || w.Made(pods, delta.Key{Name: "other"}, "r", ChangeOf("1", "2")) {
+		t.Error("made by another rule, or of another object")
+	}
+}
+
 func TestTheSameObjectByAnotherVersionOfTheAPI(t *testing.T) {
 	w := NewWrites()
 	w.Begin(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, web0, "r", Cause{})("1", "2")

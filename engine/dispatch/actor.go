@@ -30,7 +30,7 @@ var ErrStale = errors.New("made of an older state")
 // Own tells which changes a rule made itself. Watch events overtake the responses of the writes that they are of, so there is a
 // time in which that cannot be told. It is safe for concurrent use and quick, and must not call the lane.
 type Own interface {
-	// Mine tells whether a change of an object, by which it came to a resourceVersion, is the rule's own.
+	// Mine tells whether a change of an object, by the Version of its match, is the rule's own.
 	Mine(key delta.Key, version string) bool
 	// Writing tells whether a write of the rule's to an object is under way. A write's version is Mine before it is not.
 	Writing(key delta.Key) bool

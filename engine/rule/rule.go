@@ -45,7 +45,7 @@ type Match struct {
 	Payload json.RawMessage // nil where the rule has none
 	// Undecided says that when has not been asked yet, and there is no payload: see Decide.
 	Undecided bool
-	// Version is the resourceVersion of the change itself, which that of Delta.Object need not be: an object that left where is
+	// Version names the change itself, by its resourceVersions, which need not be those of Delta: an object that left where is
 	// told as it was last inside. Rules do not set it; "" where nobody asks whose change it is.
 	Version string
 }
