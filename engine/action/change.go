@@ -38,6 +38,9 @@ const applyAnyway = 3
 // change carries out an apply, a patch or a deletion.
 func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 	from := t.expected()
+	if t.prunes && from.basis != unread { // the event's own object is nobody's to be pruned
+		return outcome{}, handler.Reject(errNotOurs)
+	}
 	var o outcome
 	var f *failure
 	for try := 0; ; try++ {
@@ -58,6 +61,9 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 		got, refused := t.get(ctx)
 		if refused != nil {
 			return t.failed(o, refused)
+		}
+		if from.basis == unread && t.takesOver(got) {
+			return o, handler.Reject(errNotOurs)
 		}
 		now := seen{got.UID, got.ResourceVersion}
 		if from.basis != unread && now == from.seen {

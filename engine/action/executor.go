@@ -122,7 +122,7 @@ func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []h
 		if a.Verb == prune {
 			err = x.prune(ctx, by, ev, cause, actions, i)
 		} else {
-			err = x.run(ctx, task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: &latest})
+			err = x.run(ctx, task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: &latest, prunes: isPruned(a, actions)})
 		}
 		if err == nil {
 			continue

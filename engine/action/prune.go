@@ -3,6 +3,7 @@ package action
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -58,6 +59,7 @@ func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Ca
 			applied[keyOf(earlier)] = true
 		}
 	}
+	var failed failures
 	for _, m := range found {
 		t.action = handler.Action{
 			Verb: handler.ActionDelete, Resource: a.Resource, Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
@@ -66,10 +68,27 @@ func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Ca
 			continue
 		}
 		if err := x.run(ctx, t); err != nil {
-			return err
+			if failed.add(err); ctx.Err() != nil || inTrouble(err) {
+				break
+			}
 		}
 	}
-	return nil
+	return failed.of(len(found))
+}
+
+// isPruned tells whether an action applies what is pruned with it.
+func isPruned(a handler.Action, actions []handler.Action) bool {
+	return a.Verb == handler.ActionApply && a.Subresource == "" && slices.ContainsFunc(actions, func(p handler.Action) bool {
+		return p.Verb == prune && resourceOf(p.Resource).GroupResource() == resourceOf(a.Resource).GroupResource()
+	})
+}
+
+// errNotOurs is about an apply that would have somebody else's object pruned in the end.
+var errNotOurs = errors.New("there is one already that the rule did not apply, and that prune would delete in the end: give it another name, or delete it")
+
+// takesOver tells whether an apply of what is pruned is about an object that somebody else made.
+func (t task) takesOver(there metadata) bool {
+	return t.prunes && there.UID != "" && !there.appliedBy(FieldManager(t.by.Rule))
 }
 
 // appliedBy tells whether a field manager owns anything of the object because it applied that.

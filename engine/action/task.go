@@ -21,6 +21,8 @@ type task struct {
 	number int // of the action in the answer, from 1
 	// latest is the version that the answer has made of the event's own object, "" if none. The actions of an answer share it.
 	latest *string
+	// prunes says that what is applied will be deleted once it is not any more.
+	prunes bool
 }
 
 func (t task) resource() schema.GroupVersionResource { return resourceOf(t.action.Resource) }

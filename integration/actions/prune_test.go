@@ -50,6 +50,30 @@ func TestPrune(t *testing.T) {
 	x.does(ev, list(action.Prune(schema.GroupVersionResource{Group: "none.example.com", Version: "v1", Resource: "things"}, mark)), nil)
 }
 
+// What prune would delete in the end is not taken over from somebody else; others are applied all the same.
+func TestPruneTakesOverNothing(t *testing.T) {
+	x := newExecutor(t)
+	x.by.Handler = ""
+	x.made("source")
+	x.made("theirs")
+	ev := x.about("source", handler.Added)
+	apply := func(name string) handler.Action {
+		return x.on(handler.ActionApply, name, object(fmt.Sprintf(`{"metadata":{"labels":{"of":%q}},"data":{"a":"2"}}`, x.ns)))
+	}
+	pruned := action.Prune(schema.GroupVersionResource(configMaps), "of="+x.ns)
+	err := x.does(ev, list(apply("theirs"), apply("source"), apply("ours"), pruned), handler.ErrReject, action.Rejected, action.Rejected, action.Created)
+	if err == nil || !strings.Contains(err.Error(), "theirs: rejected: there is one already that the rule did not apply") {
+		t.Errorf("somebody else's: %v", err)
+	}
+	x.does(ev, list(pruned), nil, action.Changed)
+	for name, there := range map[string]bool{"theirs": true, "source": true, "ours": false} {
+		if got := x.configMap(name); (got != nil) != there || there && got.Data["a"] != "1" {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	x.does(ev, list(apply("theirs")), nil, action.Changed) // without prune an apply takes over
+}
+
 // Without labels everything would go; and no handler may ask for it.
 func TestPruneIsNotForEverybody(t *testing.T) {
 	x := newExecutor(t)
