@@ -4,11 +4,18 @@ package nearest
 
 import "strings"
 
-// maxCandidates bounds the names that are compared for one suggestion.
-const maxCandidates = 1000
+const (
+	// maxCandidates bounds the names that are compared for one suggestion.
+	maxCandidates = 1000
+	// maxName is how many bytes a name may have to be like another. Handlers send what they like.
+	maxName = 1 << 10
+)
 
 // Name returns the candidate that name was probably meant to be, or "" if none is close. At most 1000 are looked at.
 func Name(name string, candidates []string) string {
+	if len(name) > maxName {
+		return ""
+	}
 	best, bestDistance := "", max(1, min(3, len(name)/3))+1
 	for _, c := range candidates[:min(len(candidates), maxCandidates)] {
 		if strings.EqualFold(c, name) {

@@ -42,3 +42,18 @@ func TestDistance(t *testing.T) {
 		t.Errorf("got %d", d)
 	}
 }
+
+// What is far too long costs nothing, however many there are to compare it with.
+func TestLongNames(t *testing.T) {
+	long := strings.Repeat("x", 64<<10)
+	if got := Name(long, []string{long}); got != "" {
+		t.Errorf("%d bytes are like others", len(got))
+	}
+	names := make([]string, maxCandidates)
+	for i := range names {
+		names[i] = strings.Repeat("y", i)
+	}
+	if allocs := testing.AllocsPerRun(10, func() { Name(long, names) }); allocs > 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
