@@ -1,10 +1,13 @@
 package engine
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // While a rule that is new, or has another where, has not been told what that makes, informd may end, and the server lose its
@@ -74,4 +77,28 @@ func TestALateRuleOnSecretsCostsOthersNothing(t *testing.T) {
 	told = slices.DeleteFunc(of("all", told), func(s string) bool { return s == "all deleted e →" }) // perhaps once more
 	l.expect(told, "all deleted c →", "all deleted d →")
 	l.expect(l.run(rules("2"), new(teller), n(0)))
+}
+
+// Such a rule says what it waits for.
+func TestAChangedRuleWaitsForItsSource(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.run(mapSource+aRule("r", ""), new(teller), n(1))
+	l.server.Fail(func(r *http.Request) *metav1.Status {
+		if !strings.Contains(r.URL.Path, "/configmaps") {
+			return nil
+		}
+		return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable}
+	})
+	after := mapSource + aRule("r", `, where: object.data.size == "2"`)
+	told, held := l.attempt(after, new(teller), 20*time.Second, func(e *Engine, _ []string) bool {
+		return e.Status().Rules[0].Reason == "waits for its own source: its where is another than before"
+	})
+	if !held {
+		t.Error("no reason is given")
+	}
+	l.expect(told)
+	l.server.Fail(nil)
+	l.expect(l.run(after, new(teller), n(1)), "r deleted a →1")
+	l.expect(l.run(after, new(teller), func(e *Engine, _ []string) bool { return e.Status().Rules[0].Reason == "" }))
 }

@@ -120,6 +120,9 @@ func (r *runningRule) reason() string {
 	if names := r.unsettled(); len(names) > 0 && r.waits.Load() > 0 {
 		return "waits for what it looks into: " + strings.Join(names, ", ")
 	}
+	if r.waits.Load() > 0 && slices.ContainsFunc(r.view.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {
+		return "waits for its own source: its where is another than before"
+	}
 	var empty []string
 	for _, s := range r.others {
 		for _, i := range s.Informers() {
