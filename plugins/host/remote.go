@@ -80,7 +80,8 @@ func (r *Remote) Submit(ctx context.Context, ev *handler.Event, answered func(ha
 func (r *Remote) Ready(ctx context.Context) error { return r.pool.wait(ctx) }
 
 // Limit is how many events the endpoints that are there take at once: of each the least of what the operator and it itself
-// allow. While there is none, it is what the operator allows one.
+// allow, or less of one that failed or is wedged; and what is still with those that are going away. While there is none, it
+// is what the operator allows one.
 func (r *Remote) Limit() int {
 	return cmp.Or(r.pool.room(), r.spec.spec().Concurrency)
 }
