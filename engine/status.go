@@ -50,6 +50,7 @@ type RuleStatus struct {
 	Reason  string
 	Matches uint64 // changes that it selected
 	Errors  uint64 // changes on which one of its expressions failed
+	Own     uint64 // changes that it made itself, and was not told of
 	Queue   queue.Stats
 }
 
@@ -72,7 +73,7 @@ func (e *Engine) Status() Status {
 	for _, r := range e.rules {
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(), Reason: cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name)), Matches: r.matches.Load(),
-			Errors: r.failures.count.Load(), Queue: r.lane.Stats(),
+			Errors: r.failures.count.Load(), Own: r.lane.OwnChanges(), Queue: r.lane.Stats(),
 		})
 	}
 	for _, d := range e.dispatchers {

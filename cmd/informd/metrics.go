@@ -96,6 +96,7 @@ var (
 
 	ruleMatches   = desc("informd_rule_matches_total", "Changes that the rule selected.", "rule")
 	ruleErrors    = desc("informd_rule_evaluation_errors_total", "Changes on which an expression of the rule failed.", "rule")
+	ruleOwn       = desc("informd_rule_own_changes_total", "Changes that the rule made itself, and was not told of.", "rule")
 	ruleDepth     = desc("informd_rule_queue_depth", "Deliveries that wait, for their turn or for a retry.", "rule")
 	ruleDelayed   = desc("informd_rule_queue_delayed", "Objects whose delivery waits for a retry.", "rule")
 	ruleBytes     = desc("informd_rule_queue_bytes", "Size of what waits; objects that are shared count for each.", "rule")
@@ -124,7 +125,7 @@ var (
 func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
-		ruleMatches, ruleErrors, ruleDepth, ruleDelayed, ruleBytes, ruleAge, ruleShortened, ruleDropped,
+		ruleMatches, ruleErrors, ruleOwn, ruleDepth, ruleDelayed, ruleBytes, ruleAge, ruleShortened, ruleDropped,
 		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerEndpoint, handlerFailures, handlerReads, handlerRefused, deadLetters, deadDropped, ruleAway,
 		stateBytes, stateUnwritten, stateDurable,
 	} {
@@ -156,6 +157,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	for _, r := range status.Rules {
 		counter(ruleMatches, r.Matches, r.Name)
 		counter(ruleErrors, r.Errors, r.Name)
+		counter(ruleOwn, r.Own, r.Name)
 		gauge(ruleDepth, float64(r.Queue.Waiting), r.Name)
 		gauge(ruleDelayed, float64(r.Queue.Delayed), r.Name)
 		gauge(ruleBytes, float64(r.Queue.Bytes), r.Name)
