@@ -36,7 +36,7 @@ func TestActionsPruneNothingForWhatCannotBeRead(t *testing.T) {
 	k.has("house-hall", "turn", "1")
 	k.has("house-attic", "turn", "1")
 
-	crd = k.define("Room")
+	k.define("Room")
 	room("hall")
 	k.patch(house, `data: {turn: "3"}`)
 	k.has("house-hall", "turn", "3")
