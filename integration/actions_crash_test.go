@@ -1,9 +1,9 @@
 package integration
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/informd/informd/integration/cluster"
 )
@@ -33,13 +33,7 @@ func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 	} {
 		k.create(scripted(name, actions, ""))
 	}
-	for n := range 5 {
-		select {
-		case <-gate.held:
-		case <-time.After(patience):
-			t.Fatalf("%d changes of 5 were asked for", n)
-		}
-	}
+	gate.awaitHeld(t, 5)
 	d.kill()
 	k.has("made", "by", "creates") // this one, not that of another life
 	made, err := k.configMap("made")
@@ -72,4 +66,58 @@ func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 		}
 	}
 	k.patch(appends, "metadata: {finalizers: null}")
+}
+
+// Answers are recorded, so that nobody has to be asked again after a crash; but not where they may hold a Secret's text.
+func TestAnswersWithSecretsStayOffTheDisk(t *testing.T) {
+	t.Parallel()
+	k := newKube(t, cluster.Shared(t))
+	kubeconfig, stage := k.limited(t), newTheater(t)
+	k.allow("acting", acting)
+	k.allow("secrets", `[{apiGroups: [""], resources: [secrets], verbs: ["*"]}]`)
+	gate := newGate(t, kubeconfig)
+	state := remembering{t, gate.kubeconfig, shortDir(t)}
+	secrets := source("secrets", "resource: v1/secrets, namespaces: [NS], indexes: {byName: object.metadata.name}")
+	manifests := k.text(source("configmaps", configMaps) + secrets +
+		stage.puppet("concurrency: 8, access: {write: ["+anyAction+", {resource: v1/secrets, verbs: [create]}]}") +
+		ruleFor("plain", "source: configmaps, where: object.data.rule == 'plain', handler: puppet") +
+		ruleFor("attaches", `source: configmaps, where: object.data.rule == 'attaches', handler: puppet, attach: {its: 'lookup("secrets.byName", "there")'}`) +
+		ruleFor("copies", `source: secrets, where: object.metadata.name == 'there', actions: [{apply: {resource: v1/configmaps, object: {metadata: {namespace: NS, name: copied}, data: {text: "${fromBase64(object.data.text)}"}}}}]`))
+	texts := map[string]string{}
+	for _, name := range []string{"recorded", "secret", "attached", "copied"} {
+		texts[name], _ = randomSecret()
+		if name != "copied" {
+			if err := appendTo(filepath.Join(stage.dir, name), []byte(texts[name])); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	d := state.settled(manifests)
+	gate.close(writes)
+	k.create(scripted("plain", `[{"Verb":"create","Resource":{"version":"v1","resource":"configmaps"},"Name":"recorded","Object":{"data":{"text":"${recorded}"}}}]`, "rule: plain"))
+	k.create(scripted("creates", `[{"Verb":"create","Resource":{"version":"v1","resource":"secrets"},"Name":"made","Object":{"stringData":{"text":"${secret}"}}}]`, "rule: plain"))
+	k.create(scripted("attached", `[{"Verb":"patch","Patch":{"data":{"text":"${attached}"}}}]`, "rule: attaches"))
+	k.create(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: there}, stringData: {text: ` + texts["copied"] + `}}`)
+	gate.awaitHeld(t, 4)
+	check := func() {
+		t.Helper()
+		wantOnDisk(t, state.dir, texts["recorded"])
+		wantNotOnDisk(t, state.dir, []string{texts["secret"], texts["attached"], texts["copied"]})
+	}
+	check()
+	d.kill()
+	check()
+	gate.close(nil)
+	d = state.settled(manifests)
+	for _, name := range []string{"recorded", "attached", "copied"} {
+		k.has(name, "text", texts[name])
+	}
+	d.awaitDelivered()
+	d.stop()
+	for name, want := range map[string]int{"plain": 1, "creates": 2, "attached": 2} {
+		if n := len(stage.told(name)); n != want {
+			t.Errorf("the handler was told %d times of %q, want %d", n, name, want)
+		}
+	}
+	wantNotOnDisk(t, state.dir, []string{texts["secret"]})
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"sync"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -90,3 +91,15 @@ func (g *gate) close(match func(*http.Request) bool) {
 
 // writes are requests that change something.
 func writes(r *http.Request) bool { return r.Method != http.MethodGet }
+
+// awaitHeld waits until so many answers are held.
+func (g *gate) awaitHeld(t *testing.T, n int) {
+	t.Helper()
+	for i := range n {
+		select {
+		case <-g.held:
+		case <-time.After(patience):
+			t.Fatalf("%d changes of %d were asked for", i, n)
+		}
+	}
+}

@@ -19,7 +19,7 @@ import (
 // of each event what it was told to the file "told" in the folder that the second names, before it answers.
 //
 //   - actions: what it answers, a JSON list of handler.Action. The event's object is meant where no other is named.
-//     ${KEY} in it is a value of the data.
+//     ${KEY} in it is a value of the data; if there is none, the content of the file of that name in the folder.
 //   - hold: it answers when there is a file of the object's name in the folder.
 //   - until: it answers done without actions when turn is so.
 //   - finalizer: it answers done without actions when the object has that finalizer.
@@ -56,12 +56,18 @@ func (p puppet) Handle(ctx context.Context, ev handler.Event) (handler.Answer, e
 		slices.Contains(o.Metadata.Finalizers, o.Data["finalizer"]) {
 		return handler.Answer{}, err
 	}
-	actions, err := actionsOf(ev, o.Data)
+	actions, err := p.actionsOf(ev, o.Data)
 	return handler.Answer{Actions: actions}, err
 }
 
-func actionsOf(ev handler.Event, data map[string]string) ([]handler.Action, error) {
-	text := os.Expand(data["actions"], func(key string) string { return data[key] })
+func (p puppet) actionsOf(ev handler.Event, data map[string]string) ([]handler.Action, error) {
+	text := os.Expand(data["actions"], func(key string) string {
+		if value, ok := data[key]; ok {
+			return value
+		}
+		content, _ := os.ReadFile(filepath.Join(p.dir, key)) // then there is nothing
+		return string(content)
+	})
 	if text == "" {
 		return nil, nil
 	}

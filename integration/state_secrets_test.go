@@ -21,13 +21,9 @@ func TestSecretsStayOffTheDisk(t *testing.T) {
 	k := newKube(t, cluster.Shared(t))
 	var values []string
 	value := func() (encoded string) {
-		for {
-			v := rand.Text() + rand.Text()
-			if encoded = base64.StdEncoding.EncodeToString([]byte(v)); !strings.Contains(encoded, "NS") { // which manifests replace
-				values = append(values, v)
-				return encoded
-			}
-		}
+		v, encoded := randomSecret()
+		values = append(values, v)
+		return encoded
 	}
 	secret := func(name, value string) string {
 		return `{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: ` + name + `, annotations: {note: "` + value + `"}}, data: {password: ` + value + `}}`
@@ -119,6 +115,16 @@ func TestSecretsStayOffTheDisk(t *testing.T) {
 		}
 	}
 	wantNotOnDisk(t, state.dir, values)
+}
+
+// randomSecret is a text that cannot be compressed, and how a Secret has it.
+func randomSecret() (text, encoded string) {
+	for {
+		text = rand.Text() + rand.Text()
+		if encoded = base64.StdEncoding.EncodeToString([]byte(text)); !strings.Contains(text+encoded, "NS") { // which manifests replace
+			return text, encoded
+		}
+	}
 }
 
 func wantOnDisk(t *testing.T, dir, text string) {
