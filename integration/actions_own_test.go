@@ -18,23 +18,26 @@ import (
 // A rule is not told of its own changes, and is told of everybody else's, or of a later one, however they fall between its own;
 // also if informd is killed meanwhile, but that then it may be told of one of its own.
 func TestOwnChangesAmongForeignOnes(t *testing.T) {
-	for name, kills := range map[string]int{"up": 0, "killed": 3} {
-		t.Run(name, func(t *testing.T) {
+	for _, test := range []struct {
+		delivery string
+		kills    int
+	}{{"latest", 0}, {"every", 0}, {"latest", 3}, {"every", 3}} {
+		t.Run(fmt.Sprintf("%s, %d kills", test.delivery, test.kills), func(t *testing.T) {
 			t.Parallel()
-			ownAmongForeign(t, kills)
+			ownAmongForeign(t, test.delivery, test.kills)
 		})
 	}
 }
 
-func ownAmongForeign(t *testing.T, kills int) {
-	const objects, writers, writesEach = 8, 8, 60
+func ownAmongForeign(t *testing.T, delivery string, kills int) {
+	const objects, writers, writesEach = 8, 8, 40
 	k := newKube(t, cluster.Shared(t))
 	kubeconfig, stage := k.limited(t), newTheater(t)
 	k.allow("acting", acting)
 	state := remembering{t, kubeconfig, shortDir(t)}
 	manifests := k.text(source("configmaps", configMaps) +
 		stage.puppet("concurrency: 16, access: {write: ["+anyAction+"]}") + toldBy("log", "builtin: log") +
-		ruleFor("copies", "source: configmaps, where: object.data.actions != nil, handler: puppet") +
+		ruleFor("copies", "source: configmaps, where: object.data.actions != nil, handler: puppet, delivery: "+delivery) +
 		ruleFor("watches", "source: configmaps, where: object.data.actions != nil, handler: log, delivery: every, payload: {turn: object.data.turn, seen: object.data.seen}"))
 	d := state.settled(manifests)
 	// Each foreign change has another turn. To copy it is the rule's change, after which they are alike; to apply the label is
