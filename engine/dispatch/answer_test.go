@@ -203,6 +203,51 @@ func TestRenew(t *testing.T) {
 	}
 }
 
+// What came while the rule waited for another source is undecided. If that is what a delivery is refused for, it is taken in:
+// nobody else would tell what there is by now, as there is something that waits.
+func TestStaleBeforeUndecided(t *testing.T) {
+	for _, every := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &actor{do: func(_ context.Context, ev *handler.Event, _ []handler.Action) error {
+				if ev.ResourceVersion != "4" {
+					return ErrStale
+				}
+				return nil
+			}}
+			var h recorder
+			dead := NewMemory(MemoryOptions{})
+			d := New(Handler{Handler: patching(&h)}, dead, Options{Actor: a})
+			l := d.Lane("r", pods, LaneOptions{
+				Every: every,
+				Decide: func(d delta.Delta) (rule.Match, bool) {
+					return rule.Match{Delta: d, Payload: json.RawMessage(`"decided"`)}, true
+				},
+				Remerge: func(delta.Delta) (json.RawMessage, error) { return json.RawMessage(`"merged"`), nil },
+				Renew: func(d delta.Delta) (rule.Match, bool) {
+					return rule.Match{Delta: d, Payload: json.RawMessage(`"renewed"`)}, true
+				},
+			})
+			l.Hold(true)
+			start(t, d)
+			l.Offer(added("web", "u", 1)) // from another run, say
+			for v := 2; v < 5; v++ {
+				l.Offer(undecided(updated("web", "u", v)))
+			}
+			l.Hold(false)
+			pass(time.Minute)
+			want := []string{"r/u/added/1", "r/u/added/4"}
+			payload := `"merged"`
+			if every { // is shortened at the second refusal
+				want, payload = []string{"r/u/added/1", "r/u/added/1 #2", "r/u/added/4"}, `"renewed"`
+			}
+			equal(t, "asked", h.ids(), want)
+			equal(t, "payload", string(h.events[len(h.events)-1].Payload), payload)
+			equal(t, "dead", letters(t, dead), nil)
+			equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
+		})
+	}
+}
+
 // Under every, what is refused for what came after it makes way for that: merged with what is in memory, and given up where
 // what came after it is still on disk. Nothing newer is told before it.
 func TestStaleUnderEvery(t *testing.T) {

@@ -189,8 +189,8 @@ func (l *Lane) Close() {
 	l.dispatcher.suspects.forget(l)
 }
 
-// merge merges as delta.Merge says, and keeps the account of attempts. What is decided and what is not stay apart: it is not
-// known whether there will be anything to merge.
+// merge merges as delta.Merge says, and keeps the account of attempts. What is decided and what is not stay apart, as it is not
+// known whether there will be anything to merge; but what was refused because of what came after it takes that in, as Renew would.
 func (l *Lane) merge(waiting, newer delivery, sent bool) (merged delivery, keep, ok bool) {
 	if waiting.match.Version != "" || newer.match.Version != "" {
 		return l.mergeUnsettled(waiting, newer, sent)
@@ -199,8 +199,13 @@ func (l *Lane) merge(waiting, newer delivery, sent bool) (merged delivery, keep,
 }
 
 func (l *Lane) mergeSettled(waiting, newer delivery, sent bool) (merged delivery, keep, ok bool) {
-	if waiting.match.Undecided != newer.match.Undecided {
+	takesIn := waiting.refusals > 0 && !waiting.match.Undecided && newer.match.Undecided
+	if waiting.match.Undecided != newer.match.Undecided && !takesIn {
 		return delivery{}, false, false
+	}
+	if takesIn {
+		newer.match.Payload, newer.stale = waiting.match.Payload, true
+		newer.match.Undecided = l.actions != nil // what a rule does itself is decided anew
 	}
 	d, keep, ok := delta.Merge(waiting.match.Delta, newer.match.Delta, sent)
 	if !ok || !keep {
@@ -216,6 +221,8 @@ func (l *Lane) mergeSettled(waiting, newer delivery, sent bool) (merged delivery
 	if sameEvent(d, waiting.match.Delta) {
 		merged.attempts, merged.failures, merged.refusals = waiting.attempts, waiting.failures, waiting.refusals
 		merged.answer, merged.weighed = waiting.answer, waiting.weighed
+	} else if takesIn {
+		merged.refusals = waiting.refusals // more of them may wait
 	}
 	return merged, true, true
 }
