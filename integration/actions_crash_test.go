@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/informd/informd/integration/cluster"
 )
 
@@ -74,15 +76,16 @@ func TestAnswersWithSecretsStayOffTheDisk(t *testing.T) {
 	k := newKube(t, cluster.Shared(t))
 	kubeconfig, stage := k.limited(t), newTheater(t)
 	k.allow("acting", acting)
-	k.allow("secrets", `[{apiGroups: [""], resources: [secrets], verbs: ["*"]}]`)
+	k.allow("hiding", `[{apiGroups: [""], resources: [secrets, serviceaccounts], verbs: ["*"]}]`)
 	gate := newGate(t, kubeconfig)
 	state := remembering{t, gate.kubeconfig, shortDir(t)}
 	secrets := source("secrets", "resource: v1/secrets, namespaces: [NS], indexes: {byName: object.metadata.name}")
 	manifests := k.text(source("configmaps", configMaps) + secrets +
-		stage.puppet("concurrency: 8, access: {write: ["+anyAction+", {resource: v1/secrets, verbs: [create]}]}") +
+		stage.puppet("concurrency: 8, access: {write: ["+anyAction+", {resource: v1/secrets, verbs: [create]}, {resource: v1/serviceaccounts, verbs: [create]}]}") +
 		ruleFor("plain", "source: configmaps, where: object.data.rule == 'plain', handler: puppet") +
 		ruleFor("attaches", `source: configmaps, where: object.data.rule == 'attaches', handler: puppet, attach: {its: 'lookup("secrets.byName", "there")'}`) +
-		ruleFor("copies", `source: secrets, where: object.metadata.name == 'there', actions: [{apply: {resource: v1/configmaps, object: {metadata: {namespace: NS, name: copied}, data: {text: "${fromBase64(object.data.text)}"}}}}]`))
+		ruleFor("copies", `source: secrets, where: object.metadata.name == 'there', actions: [
+			{apply: {resource: v1/serviceaccounts, object: {metadata: {namespace: NS, name: copied, annotations: {text: "${fromBase64(object.data.text)}"}}}}}]`))
 	texts := map[string]string{}
 	for _, name := range []string{"recorded", "secret", "attached", "copied"} {
 		texts[name], _ = randomSecret()
@@ -94,9 +97,13 @@ func TestAnswersWithSecretsStayOffTheDisk(t *testing.T) {
 	}
 	d := state.settled(manifests)
 	gate.close(writes)
-	k.create(scripted("plain", `[{"Verb":"create","Resource":{"version":"v1","resource":"configmaps"},"Name":"recorded","Object":{"data":{"text":"${recorded}"}}}]`, "rule: plain"))
+	// What is written is watched by no source, which would have it on the disk.
+	create := func(name string) string {
+		return `[{"Verb":"create","Resource":{"version":"v1","resource":"serviceaccounts"},"Name":"` + name + `","Object":{"metadata":{"annotations":{"text":"${` + name + `}"}}}}]`
+	}
+	k.create(scripted("plain", create("recorded"), "rule: plain"))
 	k.create(scripted("creates", `[{"Verb":"create","Resource":{"version":"v1","resource":"secrets"},"Name":"made","Object":{"stringData":{"text":"${secret}"}}}]`, "rule: plain"))
-	k.create(scripted("attached", `[{"Verb":"patch","Patch":{"data":{"text":"${attached}"}}}]`, "rule: attaches"))
+	k.create(scripted("attaches", create("attached"), "rule: attaches"))
 	k.create(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: there}, stringData: {text: ` + texts["copied"] + `}}`)
 	gate.awaitHeld(t, 4)
 	check := func() {
@@ -109,15 +116,18 @@ func TestAnswersWithSecretsStayOffTheDisk(t *testing.T) {
 	check()
 	gate.close(nil)
 	d = state.settled(manifests)
-	for _, name := range []string{"recorded", "attached", "copied"} {
-		k.has(name, "text", texts[name])
-	}
 	d.awaitDelivered()
+	for _, name := range []string{"recorded", "attached", "copied"} {
+		account, err := k.typed.CoreV1().ServiceAccounts(k.ns).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || account.Annotations["text"] != texts[name] {
+			t.Errorf("what was to be written of %q is %q, %v", name, account.Annotations["text"], err)
+		}
+	}
 	d.stop()
-	for name, want := range map[string]int{"plain": 1, "creates": 2, "attached": 2} {
+	for name, want := range map[string]int{"plain": 1, "creates": 2, "attaches": 2} {
 		if n := len(stage.told(name)); n != want {
 			t.Errorf("the handler was told %d times of %q, want %d", n, name, want)
 		}
 	}
-	wantNotOnDisk(t, state.dir, []string{texts["secret"]})
+	wantNotOnDisk(t, state.dir, []string{texts["secret"], texts["attached"], texts["copied"]})
 }
