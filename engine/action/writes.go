@@ -37,9 +37,14 @@ type place struct {
 // written is what is known of one object.
 type written struct {
 	at       *list.Element
-	underWay []string // rules, one entry for each request
-	settled  chan struct{}
+	underWay []*underWay // begun and not ended
 	versions []version // at most maxVersions, oldest first
+}
+
+// underWay is a request that may change an object.
+type underWay struct {
+	rule  string
+	ended chan struct{}
 }
 
 type version struct {
@@ -117,32 +122,25 @@ func (w *Writes) Begin(resource schema.GroupVersionResource, key delta.Key, rule
 	} else {
 		w.oldest.MoveToBack(o.at)
 	}
-	if len(o.underWay) == 0 {
-		o.settled = make(chan struct{})
-	}
-	o.underWay = append(o.underWay, rule)
+	r := &underWay{rule, make(chan struct{})}
+	o.underWay = append(o.underWay, r)
 	w.forget()
-	return func(from, to string) { w.end(at, rule, version{from: from, to: to, write: cause.write(rule)}) }
+	return func(from, to string) { w.end(at, r, version{from: from, to: to, write: cause.write(rule)}) }
 }
 
-func (w *Writes) end(at place, rule string, v version) {
+func (w *Writes) end(at place, r *underWay, v version) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.objects[at]
-	if i := slices.Index(o.underWay, rule); i >= 0 {
-		o.underWay = slices.Delete(o.underWay, i, i+1)
-	}
+	o.underWay = slices.DeleteFunc(o.underWay, func(other *underWay) bool { return other == r })
+	close(r.ended)
 	if v.to != "" && v.to != v.from {
 		if len(o.versions) == maxVersions {
 			o.versions = slices.Delete(o.versions, 0, 1)
 		}
 		o.versions = append(o.versions, v)
 	}
-	if len(o.underWay) > 0 {
-		return
-	}
-	close(o.settled)
-	if len(o.versions) == 0 {
+	if len(o.underWay) == 0 && len(o.versions) == 0 {
 		w.drop(at, o)
 	}
 }
@@ -186,23 +184,21 @@ func (w *Writes) Writing(resource schema.GroupVersionResource, key delta.Key, ru
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.objects[placeOf(resource, key)]
-	return o != nil && len(o.underWay) > 0 && (rule == "" || slices.Contains(o.underWay, rule))
+	return o != nil && len(o.underWay) > 0 && (rule == "" || slices.ContainsFunc(o.underWay, func(r *underWay) bool { return r.rule == rule }))
 }
 
-// Wait returns when no request that may change the object is under way, or ctx ends.
+// Wait returns when none of the requests is under way any more that are now and may change the object, or ctx ends. Those that
+// begin later made nothing that anybody has seen by now.
 func (w *Writes) Wait(ctx context.Context, resource schema.GroupVersionResource, key delta.Key) {
-	at := placeOf(resource, key)
-	for {
-		w.mu.Lock()
-		o := w.objects[at]
-		if o == nil || len(o.underWay) == 0 {
-			w.mu.Unlock()
-			return
-		}
-		settled := o.settled
-		w.mu.Unlock()
+	var now []*underWay
+	w.mu.Lock()
+	if o := w.objects[placeOf(resource, key)]; o != nil {
+		now = slices.Clone(o.underWay)
+	}
+	w.mu.Unlock()
+	for _, r := range now {
 		select {
-		case <-settled:
+		case <-r.ended:
 		case <-ctx.Done():
 			return
 		}

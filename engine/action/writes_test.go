@@ -111,8 +111,13 @@ func TestWritingUntilAllHaveEnded(t *testing.T) {
 			t.Error("Wait returned while a request was under way")
 		default:
 		}
+		third := w.Begin(pods, web0, "c", Cause{}) // an object that is written all the time holds nobody up
 		second("1", "2")
 		<-waited
+		if !w.Writing(pods, web0, "c") {
+			t.Error("what began later has ended")
+		}
+		third("", "")
 		if w.Writing(pods, web0, "") {
 			t.Error("Writing, and no request is under way")
 		}
