@@ -38,7 +38,7 @@ type place struct {
 type written struct {
 	at       *list.Element
 	underWay []*underWay // begun and not ended
-	versions []version // at most maxVersions, oldest first
+	versions []version   // at most maxVersions, oldest first
 }
 
 // underWay is a request that may change an object.
