@@ -7,7 +7,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/rule"
 )
 
 // ErrNotFound is what errors wrap when there is no rule or dead letter of that name.
@@ -59,11 +61,19 @@ func (e *Engine) RetryLetter(id string) error {
 	case (len(r.Attached) > 0 || r.Actions != nil) && !r.isFresh(there.Key):
 		return fmt.Errorf("dead letter %q: the sources have not caught up with the server, and what rule %q attaches or does is made of them: try again", id, there.Rule)
 	}
+	match := there.Match
+	if r.Actions != nil {
+		var ok bool
+		if match, ok = r.asItIs(match.Delta); !ok {
+			return fmt.Errorf("dead letter %q: rule %q does nothing about the object as it is by now: drop it", id, there.Rule)
+		}
+	}
 	defer e.durable.begin()()
 	letter, err := e.takeLetter(id)
 	if err != nil {
 		return err
 	}
+	letter.Match = match
 	if r.isSecret() && isIdentity(letter.Match.Delta.Object) { // it is from before a restart
 		letter.Match.Delta, letter.Match.Payload = r.refill(letter.Match.Delta)
 	}
@@ -74,6 +84,20 @@ func (e *Engine) RetryLetter(id string) error {
 		return errors.Join(fmt.Errorf("dead letter %q: informd is about to end: try again when it has started", id), e.dead.Add(there))
 	}
 	return nil
+}
+
+// asItIs is what a rule that acts itself has to do about a change of long ago: about the object as it is by now, lest what it has
+// applied since becomes as it was then; and if that is gone, or outside, about a deletion. If ok is false it is nothing.
+func (r *runningRule) asItIs(d delta.Delta) (match rule.Match, ok bool) {
+	if d.Type == delta.Deleted {
+		return rule.Match{Delta: d}, true
+	}
+	if now, there := r.view.Get(d.Object.Namespace(), d.Object.Name()); there && now.UID() == d.Object.UID() {
+		if match, ok = r.renew(d); ok {
+			return match, true
+		}
+	}
+	return rule.Match{Delta: delta.Delta{Type: delta.Deleted, Object: d.Object}}, r.Events.Has(delta.Deleted)
 }
 
 // lacksPayload tells whether the payload of a letter was not kept over a restart.

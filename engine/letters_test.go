@@ -154,3 +154,73 @@ func TestSetPaused(t *testing.T) {
 		t.Errorf("a rule that there is not: %v", err)
 	}
 }
+
+// A rule's own actions are carried out about the object as it is, not as it was when it became a dead letter.
+func TestALetterOfARuleThatActs(t *testing.T) {
+	const manifests = mapSource + `---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: acts}
+spec: {source: maps, where: 'object.data.size != "out"', actions: [{if: 'object.data.size == "" ? false : object.data.size', delete: {}}]}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: adds}
+spec: {source: maps, events: [added, synced, updated], where: 'object.data.size != "out"', actions: [{if: 'object.data.size == "" ? false : object.data.size', delete: {}}]}
+`
+	for name, c := range map[string]struct {
+		change func(*life)
+		adds   bool // the rule that does nothing about deletions has something to do
+	}{
+		"changed":    {func(l *life) { l.put("a", "") }, true},
+		"outside":    {func(l *life) { l.put("a", "out") }, false},
+		"gone":       {func(l *life) { l.delete("a") }, false},
+		"made again": {func(l *life) { l.delete("a"); l.put("a", "") }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			l.put("a", "text that is neither true nor false")
+			e, stop := l.start(manifests, new(teller))
+			defer stop()
+			for deadline := time.Now().Add(20 * time.Second); !e.hasLetters() && time.Now().Before(deadline); {
+				time.Sleep(time.Millisecond)
+			}
+			letters := awaitLetters(t, e, 2)
+			c.change(l)
+			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+				now, there := e.rule("acts").view.Get("shop", "a")
+				if !there && name == "gone" || there && now.ResourceVersion() != letters[0].Match.Delta.Object.ResourceVersion() {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("the change does not come")
+				}
+			}
+			left := 0
+			if err := e.RetryLetter(letters[0].ID); err != nil {
+				t.Error(err)
+			}
+			err := e.RetryLetter(letters[1].ID)
+			if !c.adds {
+				left = 1
+			}
+			if (err == nil) != c.adds || err != nil && !strings.Contains(err.Error(), "drop it") {
+				t.Errorf("the rule that does nothing about deletions: %v", err)
+			}
+			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+				waits := 0
+				for _, r := range e.rules {
+					stats := r.lane.Stats()
+					waits += stats.Waiting + stats.InFlight
+				}
+				if waits == 0 {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("something waits")
+				}
+			}
+			awaitLetters(t, e, left)
+		})
+	}
+}
