@@ -112,12 +112,15 @@ func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.A
 //
 // A handler's actions end with the first that fails: those behind it may build on it. Of a rule's own the others are carried
 // out all the same, so that one object that cannot be written does not hold up the rest; unless the API server itself is in
-// trouble.
+// trouble. But an Event says what was done, and waits until what is before it was.
 func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []handler.Action) error {
 	cause, _ := x.writes.causeOf(ctx, ev)
 	var failed failures
 	var latest string
 	for i, a := range actions {
+		if a.Verb == handler.ActionEvent && failed.count > 0 {
+			continue
+		}
 		var err error
 		if a.Verb == prune {
 			err = x.prune(ctx, by, ev, cause, actions, i)

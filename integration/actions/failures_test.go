@@ -29,6 +29,9 @@ func TestActionsBehindOneThatFails(t *testing.T) {
 	if err == nil || errors.Is(err, handler.ErrReject) || !strings.Contains(err.Error(), "2 of 3 actions failed") || !strings.Contains(err.Error(), "there-is-no-such-namespace") {
 		t.Errorf("one that may go well later: %v", err)
 	}
+	said := x.on(handler.ActionEvent, "c", func(a *handler.Action) { a.Reason = "Done" })
+	x.does(ev, list(refused, good, said), handler.ErrReject, action.Rejected, action.Unchanged) // it was not done
+	x.does(ev, list(good, said), nil, action.Unchanged, action.Changed)
 	err = x.does(ev, list(refused, refused, good), handler.ErrReject, action.Rejected, action.Rejected, action.Unchanged)
 	if err == nil || !strings.Contains(err.Error(), "2 of 3 actions failed, one of them: action 1: apply") {
 		t.Errorf("none that may go well later: %v", err)
