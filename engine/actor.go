@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,6 +15,7 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -57,11 +59,30 @@ func (a *acting) of(h config.Handler) *actor {
 	}}
 }
 
-// ofRules gives the actor of rules' own actions. What they may do is what they say.
-func (a *acting) ofRules() *actor {
-	return &actor{acting: a, check: func(_ action.By, _ *handler.Event, actions []handler.Action) error {
+// ofRules gives the actor of rules' own actions. What they may do is what they say by now: what was recorded before a restart
+// is of the rules as they were then.
+func (a *acting) ofRules(named func(string) *runningRule) *actor {
+	return &actor{acting: a, check: func(by action.By, _ *handler.Event, actions []handler.Action) error {
+		r := named(by.Rule)
+		for _, one := range actions {
+			if r == nil || !r.asksFor(one) {
+				return handler.Reject(fmt.Errorf("rule %s does not ask for %s of %s", by.Rule, one.Verb, resourceName(schema.GroupVersionResource(one.Resource))))
+			}
+		}
 		return action.ValidateOwn(actions)
 	}}
+}
+
+// asksFor tells whether one of the rule's own actions may yield this one.
+func (r *runningRule) asksFor(a handler.Action) bool {
+	resource := schema.GroupVersionResource(a.Resource)
+	if r.Actions == nil {
+		return false
+	}
+	return slices.Contains(r.Prune, resource) && a.Verb == action.Prune(resource, "").Verb ||
+		slices.ContainsFunc(r.Actions.Each, func(t rule.ActionTemplate) bool {
+			return t.Verb == a.Verb && t.Resource == resource && t.Subresource == a.Subresource
+		})
 }
 
 func (a *actor) by(ev *handler.Event) action.By { return action.By{Rule: ev.Rule, Handler: a.handler} }

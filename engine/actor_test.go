@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // A rule writes onto what somebody else wrote, and the list after a watch that broke has the outcome alone: it is to hear of it.
@@ -32,6 +34,37 @@ func TestAnOwnChangeHidesNobodyElses(t *testing.T) {
 	} {
 		if got := o.Mine(key, versionOf(c.delta)); got != c.mine {
 			t.Errorf("%s: %v, want %v", why, got, c.mine)
+		}
+	}
+}
+
+// An answer that was recorded before a restart is of the rules as they were: what they do not say any more is not done.
+func TestRulesDoWhatTheySayByNow(t *testing.T) {
+	e, _, _ := idle(t, mapSource+`---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: acts}
+spec: {source: maps, prune: true, actions: [{apply: {resource: v1/secrets, object: {metadata: {name: a, namespace: b}}}}, {delete: {}}]}
+`+aRule("tells", ""))
+	actor := e.acting.ofRules(e.rule)
+	for why, c := range map[string]struct {
+		rule   string
+		action handler.Action
+		may    bool
+	}{
+		"what it applies":      {"acts", handler.Action{Verb: "apply", Resource: handler.Resource(secrets), Object: []byte("{}")}, true},
+		"the source's objects": {"acts", handler.Action{Verb: "delete", Resource: handler.Resource(configMaps)}, true},
+		"its prune":            {"acts", action.Prune(secrets, "a=b"), true},
+		"another resource":     {"acts", handler.Action{Verb: "delete", Resource: handler.Resource(secrets)}, false},
+		"another verb":         {"acts", handler.Action{Verb: "patch", Resource: handler.Resource(configMaps), Patch: []byte("{}")}, false},
+		"a status":             {"acts", handler.Action{Verb: "apply", Resource: handler.Resource(secrets), Subresource: "status", Object: []byte("{}")}, false},
+		"another's prune":      {"acts", action.Prune(configMaps, "a=b"), false},
+		"it tells a handler":   {"tells", handler.Action{Verb: "delete", Resource: handler.Resource(configMaps)}, false},
+		"there is no rule":     {"none", handler.Action{Verb: "delete", Resource: handler.Resource(configMaps)}, false},
+	} {
+		c.action.Namespace, c.action.Name = "b", "a"
+		if err := actor.Check(&handler.Event{Rule: c.rule}, []handler.Action{c.action}); (err == nil) != c.may || err != nil && !errors.Is(err, handler.ErrReject) {
+			t.Errorf("%s: %v", why, err)
 		}
 	}
 }

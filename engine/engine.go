@@ -166,7 +166,7 @@ func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Opt
 		}, e.acting.of(h), o)
 	}
 	if slices.ContainsFunc(p.Rules, func(r *plan.Rule) bool { return r.Actions != nil }) {
-		byName[""] = e.addDispatcher(dispatch.Handler{Name: OwnActions, Concurrency: ownActions}, e.acting.ofRules(), o)
+		byName[""] = e.addDispatcher(dispatch.Handler{Name: OwnActions, Concurrency: ownActions}, e.acting.ofRules(e.rule), o)
 	}
 	return byName, nil
 }
