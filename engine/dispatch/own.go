@@ -70,8 +70,13 @@ func (l *Lane) admit(m *rule.Match) bool {
 	key := m.Delta.Key()
 	switch l.whose(delivery{match: *m}) {
 	case ours:
-		l.owned.dropped.Add(1)
-		return false
+		if inMemory, away := l.queue.Waiting(key); !ends(m) || inMemory+away == 0 {
+			l.owned.dropped.Add(1)
+			return false
+		}
+		if l.unsettle(key) {
+			return true
+		}
 	case unsettled:
 		if l.unsettle(key) {
 			return true
@@ -80,6 +85,10 @@ func (l *Lane) admit(m *rule.Match) bool {
 	m.Version = ""
 	return true
 }
+
+// ends tells whether of an object nothing is there any more. That the rule ended it itself is not told, but ends what waits of it:
+// nobody is to hear of an object, as if it was there, that he has deleted.
+func ends(m *rule.Match) bool { return m.Delta.Type == delta.Deleted }
 
 // unsettle counts one more of an object, if there may be.
 func (l *Lane) unsettle(key delta.Key) bool {
@@ -124,10 +133,10 @@ func (l *Lane) mergeUnsettled(waiting, newer delivery, sent bool) (merged delive
 		l.vanished(key)
 		l.vanished(key)
 		return delivery{}, false, true
-	case first == ours:
+	case first == ours && !ends(&waiting.match):
 		l.vanished(key)
 		return newer, true, true
-	case second == ours:
+	case second == ours && !ends(&newer.match):
 		l.vanished(key)
 		return waiting, true, true
 	case first == unsettled || second == unsettled:

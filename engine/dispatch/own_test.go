@@ -90,6 +90,41 @@ func TestOwnChangeIsDropped(t *testing.T) {
 	equal(t, "told", got, []string{"r/u/updated/3", "r/v/synced/6/60"})
 }
 
+// What waits of an object that the rule deletes itself is not told as if the object was there.
+func TestOwnDeletionEndsWhatWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, after []rule.Match // the deletion
+		want          []string
+	}{
+		"what nobody heard of":      {before: []rule.Match{added("web", "u", 2)}},
+		"what was told before":      {before: []rule.Match{updated("web", "u", 2)}, want: []string{"r/u/deleted/9"}},
+		"nothing":                   {},
+		"the rule's own":            {before: []rule.Match{updated("web", "u", 8)}},
+		"another object's before":   {before: []rule.Match{updated("web", "t", 2)}, want: []string{"r/t/updated/2"}},
+		"another object's after it": {after: []rule.Match{added("web", "v", 10)}, want: []string{"r/v/added/10"}},
+		"all": {before: []rule.Match{updated("web", "u", 2)}, after: []rule.Match{added("web", "v", 10)},
+			want: []string{"r/u/deleted/9", "r/v/added/10"}},
+	} {
+		for _, late := range []bool{false, true} {
+			got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+				l.Pause()
+				w.begin("web")
+				if !late {
+					w.end("web", 8, 9)
+				}
+				for _, m := range append(append(c.before, deleted("web", "u", 9)), c.after...) {
+					l.Offer(versioned(m))
+				}
+				if late {
+					w.end("web", 8, 9)
+				}
+				l.Resume()
+			})
+			equal(t, fmt.Sprintf("%s, late %v", name, late), got, c.want)
+		}
+	}
+}
+
 // What comes while the rule writes waits, in order, and only of that object. Then own changes vanish and others are merged.
 func TestUnsettledChangesWait(t *testing.T) {
 	for _, every := range []bool{false, true} {
