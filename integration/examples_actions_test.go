@@ -129,6 +129,26 @@ func secretsEverywhere(t *testing.T, c *cluster.Cluster) {
 	if n := d.metric("informd_dead_letters"); n != "0" {
 		t.Errorf("%s dead letters", n)
 	}
+
+	// Somebody else has one of that name in one of the namespaces.
+	other := newKube(t, c)
+	theirs := other.create(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: same}, stringData: {password: theirs}}`)
+	same := secret("same", "everywhere")
+	isThere := func() bool {
+		_, err := k.typed.CoreV1().Secrets("default").Get(t.Context(), "same", metav1.GetOptions{})
+		return err == nil
+	}
+	k.eventually("a copy beside theirs", isThere)
+	d.poll("a dead letter", func() bool { return d.metric("informd_dead_letters") == "1" })
+	if n := count(d.logged(), "became a dead letter", "apply of v1/secrets "+other.ns+"/same"); n != 1 {
+		t.Errorf("the log says %d times where it is, want once", n)
+	}
+	k.delete(same)
+	k.eventually("the copy to be gone", func() bool { return !isThere() })
+	d.awaitDelivered()
+	if now, err := k.of(theirs).Get(t.Context(), "same", metav1.GetOptions{}); err != nil || now.GetResourceVersion() != theirs.GetResourceVersion() {
+		t.Errorf("theirs is %v, %v", now, err)
+	}
 	d.stop()
 	wantNotOnDisk(t, state.dir, []string{one, two})
 	for _, text := range []string{one, two, base64.StdEncoding.EncodeToString([]byte(one)), base64.StdEncoding.EncodeToString([]byte(two))} {
