@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,6 +45,9 @@ type Action struct {
 	Reason, Message *Template // for event; Message may be nil
 	Warning         bool
 }
+
+// eventReason is as plugins/handler has it.
+var eventReason = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,127}$`)
 
 // actionFields are the fields of each verb.
 var actionFields = map[string][]string{
@@ -145,6 +149,9 @@ func (r *reader) verb(a *Action, f mapping) {
 		a.JSONPatch, a.Patch = r.patch(f)
 	case Event:
 		a.Reason, a.Message = r.template(f.need("reason"), f.path+"reason"), field("message")
+		if t := a.Reason; t != nil && (t.Kind != TemplateText || !strings.Contains(t.Text.String(), "${") && !eventReason.MatchString(t.Text.String())) {
+			r.mistake(f.get("reason"), "%sreason must be one word in CamelCase, as Quarantined, of at most 128 letters and digits", f.path)
+		}
 		a.Warning = r.boolean(f.get("warning"), f.path+"warning")
 	}
 }
