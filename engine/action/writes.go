@@ -15,8 +15,9 @@ import (
 
 // Bounds of what Writes remembers. Past them the oldest is forgotten: a change of the rule's own may then come back to it.
 const (
-	maxWritten  = 65536 // objects
-	maxVersions = 16    // of each
+	maxWritten  = 65536  // objects
+	maxVersions = 64     // of each: a watch may be that many behind
+	maxInAll    = 131072 // versions, of all objects
 	maxChain    = 8
 )
 
@@ -26,6 +27,7 @@ type Writes struct {
 	mu      sync.Mutex
 	objects map[place]*written
 	oldest  *list.List // of place, by their last write; those being written are in it too
+	inAll   int        // versions
 }
 
 // place is where an object is, whatever version of the API it is reached by.
@@ -137,18 +139,20 @@ func (w *Writes) end(at place, r *underWay, v version) {
 	if v.to != "" && v.to != v.from {
 		if len(o.versions) == maxVersions {
 			o.versions = slices.Delete(o.versions, 0, 1)
+			w.inAll--
 		}
 		o.versions = append(o.versions, v)
+		w.inAll++
 	}
 	if len(o.underWay) == 0 && len(o.versions) == 0 {
 		w.drop(at, o)
 	}
 }
 
-// forget keeps the bound. What is being written is passed over: there is one request for each at most, of the few that
+// forget keeps the bounds. What is being written is passed over: there is one request for each at most, of the few that
 // handlers have under way.
 func (w *Writes) forget() {
-	for e := w.oldest.Front(); e != nil && len(w.objects) > maxWritten; {
+	for e := w.oldest.Front(); e != nil && (len(w.objects) > maxWritten || w.inAll > maxInAll); {
 		at := e.Value.(place)
 		e = e.Next()
 		if o := w.objects[at]; len(o.underWay) == 0 {
@@ -160,6 +164,7 @@ func (w *Writes) forget() {
 func (w *Writes) drop(at place, o *written) {
 	w.oldest.Remove(o.at)
 	delete(w.objects, at)
+	w.inAll -= len(o.versions)
 }
 
 // Of tells who wrote the version of an object.

@@ -138,10 +138,10 @@ func TestNothingIsKeptOfWhatMadeNoVersion(t *testing.T) {
 func TestWritesAreBounded(t *testing.T) {
 	w := NewWrites()
 	under := w.Begin(pods, delta.Key{Name: "under way"}, "r", Cause{}) // the oldest of all
-	for i := range 40 {
+	for i := range 100 {
 		w.Begin(pods, web0, "r", Cause{})(fmt.Sprint(i), fmt.Sprint(i+1))
 	}
-	for i, want := range map[int]bool{40: true, 40 - maxVersions + 1: true, 40 - maxVersions: false} {
+	for i, want := range map[int]bool{100: true, 100 - maxVersions + 1: true, 100 - maxVersions: false} {
 		if _, known := w.Of(pods, web0, fmt.Sprint(i)); known != want {
 			t.Errorf("version %d is known: %v", i, known)
 		}
@@ -152,11 +152,22 @@ func TestWritesAreBounded(t *testing.T) {
 	if len(w.objects) != maxWritten || w.oldest.Len() != maxWritten {
 		t.Errorf("%d objects, %d in order, want %d", len(w.objects), w.oldest.Len(), maxWritten)
 	}
-	if _, known := w.Of(pods, web0, "40"); known {
+	if _, known := w.Of(pods, web0, "100"); known {
 		t.Error("the object that was written first is still known")
 	}
 	if !w.Writing(pods, delta.Key{Name: "under way"}, "r") {
 		t.Error("a request that is under way was forgotten")
+	}
+	// Few objects that are written often take no more than many.
+	for i := range maxInAll {
+		w.Begin(pods, delta.Key{Name: fmt.Sprint(i % 8192)}, "r", Cause{})("", fmt.Sprint("v", i))
+	}
+	inAll := 0
+	for _, o := range w.objects {
+		inAll += len(o.versions)
+	}
+	if inAll != w.inAll || inAll > maxInAll+1 || inAll < maxInAll-maxVersions {
+		t.Errorf("%d versions, %d counted, want about %d", inAll, w.inAll, maxInAll)
 	}
 	under("", "2")
 	if _, known := w.Of(pods, delta.Key{Name: "under way"}, "2"); !known {
