@@ -20,8 +20,8 @@ import (
 // prune is a verb of rules' own actions, which no handler can ask for.
 const prune = "prune"
 
-// prunePage is how many objects are asked for at a time.
-const prunePage = 500
+// prunePage is how many objects are asked for at a time: maxBody has room for that many with the most annotations, of 256 KiB.
+const prunePage = 100
 
 // Prune is the action that deletes what has these labels and was not applied by the actions before it, in whichever namespace.
 // Who applies sets them. Labels are copied, by people and controllers, so an object goes only if the rule did apply it, by what
