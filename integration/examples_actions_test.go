@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,7 @@ func TestExamplesWithActions(t *testing.T) {
 		name string
 		run  func(*testing.T, *cluster.Cluster)
 	}{
+		{"dry", dryActions},
 		{"secrets everywhere", secretsEverywhere},
 		{"together", func(t *testing.T, c *cluster.Cluster) {
 			d := runInformd(t, c.Kubeconfig(), quickened(t), "--state-dir", shortDir(t))
@@ -40,6 +42,33 @@ func TestExamplesWithActions(t *testing.T) {
 		{"network policies", defaultNetworkPolicies},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, c) })
+	}
+}
+
+// A dry run says what would be done, and does nothing.
+func dryActions(t *testing.T, c *cluster.Cluster) {
+	k := newKube(t, c)
+	d := runInformd(t, c.Kubeconfig(), automations, "--dry-run")
+	d.awaitReady()
+	k.create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-new}}`)
+	k.create(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: pull, labels: {example.com/copy: everywhere}}, stringData: {password: tiger}}`)
+	d.until("what would be done", func() bool {
+		log := d.log.String()
+		return count(log, "would act", "rule=default-network-policy") == 1 && count(log, "would act", "rule=secrets-everywhere") > 0
+	})
+	d.stop()
+	policies, err := k.typed.NetworkingV1().NetworkPolicies("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(policies.Items) != 0 {
+		t.Errorf("%d policies were made, %v", len(policies.Items), err)
+	}
+	if _, err := k.typed.CoreV1().Secrets("default").Get(t.Context(), "pull", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("a Secret was copied: %v", err)
+	}
+	if strings.Contains(d.logged(), "tiger") || strings.Contains(d.logged(), "dGlnZXI") {
+		t.Error("a Secret's data is in the log")
+	}
+	if err := k.typed.CoreV1().Secrets(k.ns).Delete(t.Context(), "pull", metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -70,7 +99,7 @@ func secretsEverywhere(t *testing.T, c *cluster.Cluster) {
 	file := filepath.Join(automations, "secrets-everywhere.yaml")
 	one, _ := randomSecret()
 	two, _ := randomSecret()
-	// everywhere waits until all namespaces but the Secret's own have it so: base64, or nothing if it is to be gone.
+	// everywhere waits until all namespaces but the Secret's own have a copy with the data; with none if it is to be gone.
 	everywhere := func(name, data string) {
 		t.Helper()
 		k.eventually(fmt.Sprintf("%s to be %q everywhere", name, data), func() bool {
@@ -79,12 +108,15 @@ func secretsEverywhere(t *testing.T, c *cluster.Cluster) {
 				t.Fatal(err)
 			}
 			for _, ns := range namespaces.Items {
+				if ns.Name == k.ns || ns.Status.Phase != corev1.NamespaceActive {
+					continue
+				}
 				secret, err := k.typed.CoreV1().Secrets(ns.Name).Get(t.Context(), name, metav1.GetOptions{})
 				var got []string
 				for key, value := range secret.Data {
 					got = append(got, key+"="+string(value))
 				}
-				if ns.Name != k.ns && (data == "") != apierrors.IsNotFound(err) || ns.Name != k.ns && strings.Join(got, " ") != data {
+				if (data == "") != apierrors.IsNotFound(err) || strings.Join(got, " ") != data {
 					return false
 				}
 			}
