@@ -9,6 +9,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
 )
 
@@ -87,15 +88,17 @@ func (e *Engine) RetryLetter(id string) error {
 }
 
 // asItIs is what a rule that acts itself has to do about a change of long ago: about the object as it is by now, lest what it has
-// applied since becomes as it was then; and if that is gone, or outside, about a deletion. If ok is false it is nothing.
+// applied since becomes as it was then; and if there is none, or it is outside, about a deletion. If ok is false it is nothing: one
+// that is there again has been told of since, and nothing that was applied for it is to be pruned.
 func (r *runningRule) asItIs(d delta.Delta) (match rule.Match, ok bool) {
-	if d.Type == delta.Deleted {
-		return rule.Match{Delta: d}, true
-	}
-	if now, there := r.view.Get(d.Object.Namespace(), d.Object.Name()); there && now.UID() == d.Object.UID() {
-		if match, ok = r.renew(d); ok {
-			return match, true
-		}
+	decoder := object.NewDecoder(r.reads)
+	now, inside := r.view.Get(d.Object.Namespace(), d.Object.Name())
+	inside = inside && r.isInside(now, &lookup{decoder: decoder, old: decoder, rule: r})
+	switch {
+	case inside && d.Type != delta.Deleted && now.UID() == d.Object.UID():
+		return r.renew(d)
+	case inside:
+		return rule.Match{}, false
 	}
 	return rule.Match{Delta: delta.Delta{Type: delta.Deleted, Object: d.Object}}, r.Events.Has(delta.Deleted)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/plugins/handler"
@@ -170,12 +171,13 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 `
 	for name, c := range map[string]struct {
 		change func(*life)
-		adds   bool // the rule that does nothing about deletions has something to do
+		acts   bool // the rule has something to do
+		adds   bool // and so has the one that does nothing about deletions
 	}{
-		"changed":    {func(l *life) { l.put("a", "") }, true},
-		"outside":    {func(l *life) { l.put("a", "out") }, false},
-		"gone":       {func(l *life) { l.delete("a") }, false},
-		"made again": {func(l *life) { l.delete("a"); l.put("a", "") }, false},
+		"changed":    {func(l *life) { l.put("a", "") }, true, true},
+		"outside":    {func(l *life) { l.put("a", "out") }, true, false},
+		"gone":       {func(l *life) { l.delete("a") }, true, false},
+		"made again": {func(l *life) { l.delete("a"); l.put("a", "") }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLife(t)
@@ -196,16 +198,19 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 					t.Fatal("the change does not come")
 				}
 			}
+			// A deletion of long ago prunes nothing of what is there again.
+			if _, ok := e.rule("acts").asItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Match.Delta.Object}); ok != (c.acts && !c.adds) {
+				t.Errorf("a deletion is told of: %v", ok)
+			}
 			left := 0
-			if err := e.RetryLetter(letters[0].ID); err != nil {
-				t.Error(err)
-			}
-			err := e.RetryLetter(letters[1].ID)
-			if !c.adds {
-				left = 1
-			}
-			if (err == nil) != c.adds || err != nil && !strings.Contains(err.Error(), "drop it") {
-				t.Errorf("the rule that does nothing about deletions: %v", err)
+			for i, does := range []bool{c.acts, c.adds} {
+				err := e.RetryLetter(letters[i].ID)
+				if !does {
+					left++
+				}
+				if (err == nil) != does || err != nil && !strings.Contains(err.Error(), "drop it") {
+					t.Errorf("rule %s: %v", letters[i].Rule, err)
+				}
 			}
 			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 				waits := 0
