@@ -125,5 +125,10 @@ func (o own) Mine(key delta.Key, version string) bool {
 	return o.writes.Made(o.resource, key, o.rule, version)
 }
 
+// Begun implements dispatch.Own.
+func (o own) Begun() uint64 { return o.writes.Begun() }
+
 // Writing implements dispatch.Own.
-func (o own) Writing(key delta.Key) bool { return o.writes.Writing(o.resource, key, o.rule) }
+func (o own) Writing(key delta.Key, first uint64) bool {
+	return o.writes.Writing(o.resource, key, o.rule, first)
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -211,7 +212,7 @@ func TestWhatBecomesOfAnAnswer(t *testing.T) {
 			if text := fmt.Sprint(err, &s.audit); strings.ContainsAny(fmt.Sprint(err), "\n\x1b\u202e") || strings.Contains(text, "hush") || len(text) > 3000 {
 				t.Errorf("not fit for a log: %.3000q", text)
 			}
-			if s.Writes().Writing(pods, web0, "") {
+			if s.Writes().Writing(pods, web0, "", math.MaxUint64) {
 				t.Error("the write has not ended")
 			}
 			if _, known := s.writes.Of(pods, web0, "5"); known != (c.result == Changed) {
@@ -299,7 +300,7 @@ func TestWritesUnderWayAreKnown(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- s.patched() }()
 	<-asked
-	if !s.writes.Writing(pods, web0, "r") || s.writes.Writing(pods, web0, "other") {
+	if !s.writes.Writing(pods, web0, "r", math.MaxUint64) || s.writes.Writing(pods, web0, "other", math.MaxUint64) {
 		t.Error("a request that is under way is not known as the rule's")
 	}
 	close(answer)
@@ -327,7 +328,7 @@ func TestDoEndsWithItsContext(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	close(release)
-	if s.writes.Writing(pods, web0, "") {
+	if s.writes.Writing(pods, web0, "", math.MaxUint64) {
 		t.Error("the write has not ended")
 	}
 }

@@ -28,6 +28,7 @@ type Writes struct {
 	objects map[place]*written
 	oldest  *list.List // of place, by their last write; those being written are in it too
 	inAll   int        // versions
+	begun   uint64     // requests
 }
 
 // place is where an object is, whatever version of the API it is reached by.
@@ -46,6 +47,7 @@ type written struct {
 // underWay is a request that may change an object.
 type underWay struct {
 	rule  string
+	n     uint64 // in the order in which they began, from 1
 	ended chan struct{}
 }
 
@@ -124,7 +126,8 @@ func (w *Writes) Begin(resource schema.GroupVersionResource, key delta.Key, rule
 	} else {
 		w.oldest.MoveToBack(o.at)
 	}
-	r := &underWay{rule, make(chan struct{})}
+	w.begun++
+	r := &underWay{rule, w.begun, make(chan struct{})}
 	o.underWay = append(o.underWay, r)
 	w.forget()
 	return func(from, to string) { w.end(at, r, version{from: from, to: to, write: cause.write(rule)}) }
@@ -183,13 +186,20 @@ func (w *Writes) Of(resource schema.GroupVersionResource, key delta.Key, version
 	return Write{}, false
 }
 
-// Writing tells whether a request that may change the object is under way on behalf of the rule, or of any rule if that is
-// empty. From when it no longer is, Of knows what came of it.
-func (w *Writes) Writing(resource schema.GroupVersionResource, key delta.Key, rule string) bool {
+// Begun is how many requests have begun, ever.
+func (w *Writes) Begun() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begun
+}
+
+// Writing tells whether one of the first so many requests, as Begun counts them, is under way that may change the object on
+// behalf of the rule, or of any rule if that is empty. From when it no longer is, Of knows what came of it.
+func (w *Writes) Writing(resource schema.GroupVersionResource, key delta.Key, rule string, first uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.objects[placeOf(resource, key)]
-	return o != nil && len(o.underWay) > 0 && (rule == "" || slices.ContainsFunc(o.underWay, func(r *underWay) bool { return r.rule == rule }))
+	return o != nil && slices.ContainsFunc(o.underWay, func(r *underWay) bool { return r.n <= first && (rule == "" || r.rule == rule) })
 }
 
 // Wait returns when none of the requests is under way any more that are now and may change the object, or ctx ends. Those that

@@ -3,6 +3,7 @@ package action
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"testing"
@@ -102,7 +103,7 @@ func TestWritingUntilAllHaveEnded(t *testing.T) {
 		first("", "")
 		synctest.Wait()
 		for rule, want := range map[string]bool{"a": false, "b": true, "": true, "c": false} {
-			if w.Writing(pods, web0, rule) != want {
+			if w.Writing(pods, web0, rule, math.MaxUint64) != want {
 				t.Errorf("Writing(%q) is %v", rule, !want)
 			}
 		}
@@ -114,11 +115,11 @@ func TestWritingUntilAllHaveEnded(t *testing.T) {
 		third := w.Begin(pods, web0, "c", Cause{}) // an object that is written all the time holds nobody up
 		second("1", "2")
 		<-waited
-		if !w.Writing(pods, web0, "c") {
+		if !w.Writing(pods, web0, "c", math.MaxUint64) {
 			t.Error("what began later has ended")
 		}
 		third("", "")
-		if w.Writing(pods, web0, "") {
+		if w.Writing(pods, web0, "", math.MaxUint64) {
 			t.Error("Writing, and no request is under way")
 		}
 		w.Wait(t.Context(), pods, web0)
@@ -155,7 +156,7 @@ func TestWritesAreBounded(t *testing.T) {
 	if _, known := w.Of(pods, web0, "100"); known {
 		t.Error("the object that was written first is still known")
 	}
-	if !w.Writing(pods, delta.Key{Name: "under way"}, "r") {
+	if !w.Writing(pods, delta.Key{Name: "under way"}, "r", math.MaxUint64) {
 		t.Error("a request that is under way was forgotten")
 	}
 	// Few objects that are written often take no more than many.
@@ -237,7 +238,7 @@ func TestWritesFromManySides(t *testing.T) {
 				key := delta.Key{Name: fmt.Sprint(i % 7)}
 				to := fmt.Sprint(g, ".", i)
 				end := w.Begin(pods, key, rule, Cause{})
-				if !w.Writing(pods, key, rule) {
+				if !w.Writing(pods, key, rule, math.MaxUint64) {
 					t.Error("a request under way is not known")
 				}
 				end("", to)
@@ -249,7 +250,7 @@ func TestWritesFromManySides(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if w.Writing(pods, delta.Key{Name: "0"}, "") {
+	if w.Writing(pods, delta.Key{Name: "0"}, "", math.MaxUint64) {
 		t.Error("a request is still under way")
 	}
 }

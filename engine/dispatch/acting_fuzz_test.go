@@ -120,7 +120,7 @@ func (l *life) pause() time.Duration { return time.Duration(l.next()&3) * 20 * t
 
 func (l *life) act(ctx context.Context, ev *handler.Event, a handler.Action) error {
 	c := l.cluster
-	l.own.begin(a.Name)
+	n := l.own.begin(a.Name)
 	version, b := "", l.next()
 	defer func() {
 		l.own.mu.Lock()
@@ -128,7 +128,7 @@ func (l *life) act(ctx context.Context, ev *handler.Event, a handler.Action) err
 		if version != "" {
 			l.own.mine[version] = true
 		}
-		l.own.writing[a.Name]--
+		l.own.writing[a.Name] = slices.DeleteFunc(l.own.writing[a.Name], func(other uint64) bool { return other == n })
 	}()
 	time.Sleep(l.pause())
 	if err := ctx.Err(); err != nil {

@@ -32,6 +32,9 @@ var ErrStale = errors.New("made of an older state")
 type Own interface {
 	// Mine tells whether a change of an object, by the Version of its match, is the rule's own.
 	Mine(key delta.Key, version string) bool
-	// Writing tells whether a write of the rule's to an object is under way. A write's version is Mine before it is not.
-	Writing(key delta.Key) bool
+	// Begun is how many writes have begun, ever.
+	Begun() uint64
+	// Writing tells whether one of the first so many of them is under way that is the rule's, to an object: what came before others
+	// began is none of theirs. A write's version is Mine before it is not under way any more.
+	Writing(key delta.Key, first uint64) bool
 }

@@ -84,6 +84,7 @@ type LaneOptions struct {
 type delivery struct {
 	match    rule.Match // with its Version as long as it is not known whose change it is
 	answer   *answer    // what it was answered with and is to be carried out; nil if the handler is to be asked
+	writes   uint64     // how many of the rule's writes had begun when it came, of which one may have made it
 	stale    bool       // the payload is that of another delta
 	weighed  bool       // Actor.Delay was asked
 	refusals int32      // how often in a row its actions were ErrStale
@@ -129,10 +130,11 @@ func (l *Lane) Doubt(on bool) { l.queue.Doubt(on) }
 
 // Offer hands over a match, within the Journal's Begin and End. It never blocks.
 func (l *Lane) Offer(m rule.Match) {
-	if m.Version != "" && !l.admit(&m) {
+	d := delivery{match: m}
+	if m.Version != "" && !l.admit(&d) {
 		return
 	}
-	l.queue.Add(m.Delta.Key(), delivery{match: m})
+	l.queue.Add(m.Delta.Key(), d)
 	l.logCrowding()
 }
 

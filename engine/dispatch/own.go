@@ -23,8 +23,8 @@ const (
 
 // owned tells a lane's own changes from others, as LaneOptions.Own has it.
 //
-// As long as the rule writes to an object it is not known whose the object's changes are. They are then unsettled: they wait in
-// the queue, in order, recorded like all others, and are merged with nothing. Whose they are is asked again when another one
+// As long as writes of the rule's to an object are under way that began before a change of it came, it is not known whose that
+// change is. It is then unsettled: such changes wait in the queue, in order, recorded like all others, and are merged with nothing. Whose they are is asked again when another one
 // comes and when they are to be delivered. Those that turn out to be the rule's own vanish, the others are ordinary changes from
 // then on. That they were unsettled is not recorded: a change of the rule's own may come back to it after a restart, and
 // under Every where it was left to the store for lack of memory.
@@ -55,7 +55,7 @@ func (l *Lane) whose(d delivery) owner {
 		return others
 	}
 	key := d.match.Delta.Key()
-	writing := l.own.Writing(key) // asked first: what is not Mine after that, never will be
+	writing := l.own.Writing(key, d.writes) // asked first: what is not Mine after that, never will be
 	switch {
 	case l.own.Mine(key, version):
 		return ours
@@ -65,10 +65,14 @@ func (l *Lane) whose(d delivery) owner {
 	return others
 }
 
-// admit tells whether a match with a Version is to wait for delivery. It keeps its Version if it is unsettled.
-func (l *Lane) admit(m *rule.Match) bool {
+// admit tells whether a change with a Version is to wait for delivery. It keeps its Version if it is unsettled.
+func (l *Lane) admit(d *delivery) bool {
+	if l.own != nil {
+		d.writes = l.own.Begun()
+	}
+	m := &d.match
 	key := m.Delta.Key()
-	switch l.whose(delivery{match: *m}) {
+	switch l.whose(*d) {
 	case ours:
 		if inMemory, away := l.queue.Waiting(key); !ends(m) || inMemory+away == 0 {
 			l.owned.dropped.Add(1)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,12 +15,13 @@ import (
 // writes is an Own that is told what is so.
 type writes struct {
 	mu      sync.Mutex
-	mine    map[string]bool // versions
-	writing map[string]int  // names
+	mine    map[string]bool     // versions
+	writing map[string][]uint64 // by name: their numbers
+	begun   uint64
 	asked   int
 }
 
-func newWrites() *writes { return &writes{mine: map[string]bool{}, writing: map[string]int{}} }
+func newWrites() *writes { return &writes{mine: map[string]bool{}, writing: map[string][]uint64{}} }
 
 func (w *writes) Mine(_ delta.Key, version string) bool {
 	w.mu.Lock()
@@ -28,26 +30,34 @@ func (w *writes) Mine(_ delta.Key, version string) bool {
 	return w.mine[version]
 }
 
-func (w *writes) Writing(key delta.Key) bool {
+func (w *writes) Begun() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.writing[key.Name] > 0
+	return w.begun
 }
 
-func (w *writes) begin(name string) {
+func (w *writes) Writing(key delta.Key, first uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.writing[name]++
+	return slices.ContainsFunc(w.writing[key.Name], func(n uint64) bool { return n <= first })
 }
 
-// end ends a write, of which the versions came.
+func (w *writes) begin(name string) (n uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begun++
+	w.writing[name] = append(w.writing[name], w.begun)
+	return w.begun
+}
+
+// end ends the oldest write of an object, of which the versions came.
 func (w *writes) end(name string, versions ...int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, v := range versions {
 		w.mine[fmt.Sprint(v)] = true
 	}
-	w.writing[name]--
+	w.writing[name] = w.writing[name][1:]
 }
 
 // versioned is a match that says which version its change came to.
@@ -160,6 +170,25 @@ func TestUnsettledChangeOfSomebodyElse(t *testing.T) {
 		w.end("web")
 	})
 	equal(t, "told: the first was never heard of", got, []string{"r/v/added/3"})
+}
+
+// A change waits for the writes alone that may have made it: a rule that writes all the time is told of others' changes, too.
+func TestUnsettledChangesWaitForWritesBeforeThem(t *testing.T) {
+	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
+		w.begin("web")
+		l.Offer(versioned(updated("web", "u", 2))) // somebody else's
+		w.begin("web")
+		l.Offer(versioned(updated("web", "u", 3))) // made by the second write, whose answer is late
+		w.end("web")
+		pass(time.Second)
+		equal(t, "waiting", l.Stats().Waiting, 1)
+		w.begin("web")
+		w.end("web", 3)
+		pass(time.Second)
+		equal(t, "waiting", l.Stats().Waiting, 0)
+		w.end("web")
+	})
+	equal(t, "told", got, []string{"r/u/updated/2"})
 }
 
 // What waits when the rule begins to write, or is in flight, stays what it was.
