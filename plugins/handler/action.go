@@ -170,6 +170,9 @@ func validateOperations(patch json.RawMessage) error {
 		if json.Unmarshal(o, &op) != nil || bytes.Equal(o, []byte("null")) || op.Op == nil || op.Path == nil {
 			return fmt.Errorf("operation %d of the patch is no object with op and path", i+1)
 		}
+		if *op.Op != "test" && (*op.Path == "/metadata/uid" || *op.Path == "/metadata/resourceVersion") {
+			return fmt.Errorf("operation %d of the patch changes what the API server alone does: what an object must be like belongs into the action's UID and ResourceVersion", i+1)
+		}
 	}
 	return nil
 }

@@ -35,6 +35,8 @@ func TestActionValidate(t *testing.T) {
 		{"merge patch", merge(`{"metadata":{"labels":{"a":null}}}`), ""},
 		{"merge patch by name", with(patch, func(a *Action) { a.PatchType = MergePatch }), ""},
 		{"JSON patch", operations(`[{"op":"add","path":"/metadata/labels/a","value":"b"}]`), ""},
+		{"JSON patch that tests a version", operations(`[{"op":"test","path":"/metadata/resourceVersion","value":"5"}]`), ""},
+		{"JSON patch that makes one up", operations(`[{"op":"replace","path":"/metadata/resourceVersion","value":"5"}]`), "ResourceVersion"},
 		{"JSON patch without operations", operations(`[]`), ""},
 		{"delete", with(patch, func(a *Action) { a.Verb = ActionDelete }), ""},
 		{"event", event, ""},
