@@ -291,6 +291,51 @@ func TestStaleUnderEvery(t *testing.T) {
 	}
 }
 
+// Dead letters of one object that are delivered again go as they are, and nothing is merged with them. One that the state of the
+// object refuses is made anew of what there is, whatever waits behind it: else it would hold up its object for ever.
+func TestStaleLetters(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &actor{do: func(_ context.Context, ev *handler.Event, _ []handler.Action) error {
+				if ev.ResourceVersion != "7" {
+					return ErrStale
+				}
+				return nil
+			}}
+			var h recorder
+			s := newShelf(t)
+			d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: a})
+			l := d.Lane("r", pods, LaneOptions{Store: s, Renew: func(d delta.Delta) (rule.Match, bool) {
+				d.Object = pod("web", "u", 7)
+				return rule.Match{Delta: d}, true
+			}})
+			letters := []rule.Match{added("web", "u", 1), updated("web", "u", 2)}
+			if restarted {
+				for n, m := range letters {
+					s.written[uint64(n+1)] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta, Redriven: true, Sent: true, Attempts: 1}}
+				}
+			}
+			s.restore(l)
+			if !restarted {
+				for _, m := range letters {
+					s.Begin()
+					l.Redrive(Letter{Match: m, Attempts: 1})
+					s.End()
+				}
+			}
+			s.offer(l, updated("web", "u", 7))
+			start(t, d)
+			pass(time.Hour)
+			equal(t, "asked", h.ids(), []string{
+				"r/u/added/1 #2", "r/u/added/1 #3", "r/u/added/7",
+				"r/u/updated/2 #2", "r/u/updated/2 #3", "r/u/updated/7", "r/u/updated/7",
+			})
+			equal(t, "records", s.ids(), nil)
+			equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
+		})
+	}
+}
+
 // Nothing of what may be a secret is recorded. Then the handler is asked again after a crash.
 func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 	for _, test := range []struct {

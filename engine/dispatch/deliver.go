@@ -264,13 +264,14 @@ func (l *Lane) putBack(key delta.Key, d delivery, after time.Duration) {
 }
 
 // revived makes f anew, which was refused for what came after it, and tells whether it is still to be delivered. What waits right
-// behind it was merged with it, or will be. What is in the store alone is told of in its turn, and the handler has seen f.
+// behind it was merged with it, or will be. What is in the store alone is told of in its turn, and the handler has seen f. With a
+// dead letter nothing is merged, and it was asked for: whatever waits, it is made anew.
 func (l *Lane) revived(f *flight) bool {
 	waiting, away := l.queue.Waiting(f.item.Key)
-	switch {
-	case away > 0:
+	switch redriven := f.item.Value.redriven; {
+	case away > 0 && !redriven:
 		return false
-	case waiting > 0 || l.renew == nil:
+	case waiting > 0 && !redriven || l.renew == nil:
 		return true
 	}
 	return l.renewed(&f.item.Value)

@@ -87,6 +87,7 @@ type delivery struct {
 	writes   uint64     // how many of the rule's writes had begun when it came, of which one may have made it
 	stale    bool       // the payload is that of another delta
 	weighed  bool       // Actor.Delay was asked
+	redriven bool       // it is a dead letter that is delivered once more, and never merged with what waits behind it
 	refusals int32      // how often in a row its actions were ErrStale
 	attempts int        // how often this event was handed out
 	failures int        // how often it was answered with an error
@@ -142,7 +143,7 @@ func (l *Lane) Offer(m rule.Match) {
 // many attempts as if it were new. Later changes of the object may have been delivered by then; it is up to who asks. It
 // is called within the Journal's Begin and End. ok is false if the lane is closed: the letter is not the lane's then.
 func (l *Lane) Redrive(letter Letter) (ok bool) {
-	return l.queue.Redrive(letter.Match.Delta.Key(), delivery{match: letter.Match, attempts: letter.Attempts})
+	return l.queue.Redrive(letter.Match.Delta.Key(), delivery{match: letter.Match, attempts: letter.Attempts, redriven: true})
 }
 
 // Pause keeps what waits from being delivered until Resume. What is in flight goes on; what waits is merged as ever.

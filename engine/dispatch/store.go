@@ -102,7 +102,7 @@ func (r records) Load(key delta.Key, after uint64, maxItems int, maxBytes int64)
 		out = append(out, queue.Numbered[delivery]{N: w.N, Record: queue.Record[delivery]{
 			Value: delivery{
 				match: rule.Match{Delta: w.Delta, Payload: w.Payload, Undecided: w.Undecided}, answer: answered, stale: w.Stale && r.remerges,
-				attempts: w.Attempts, failures: w.Failures, backoff: w.Backoff, losses: w.Losses,
+				attempts: w.Attempts, failures: w.Failures, backoff: w.Backoff, losses: w.Losses, redriven: w.Redriven,
 			},
 			Since: w.Since, Due: w.Due, Sent: w.Sent, Redriven: w.Redriven,
 		}})
