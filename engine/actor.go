@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -26,6 +27,7 @@ type acting struct {
 	breaker  *action.Breaker
 	dryRun   bool
 	log      *slog.Logger
+	policies map[string]*atomic.Pointer[action.Policy] // of the handlers that could change something when the engine was made
 }
 
 func newActing(cluster Cluster, o Options) (*acting, error) {
@@ -36,7 +38,10 @@ func newActing(cluster Cluster, o Options) (*acting, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &acting{executor, writes, action.NewBreaker(writes, o.Logger), o.DryRun, o.Logger}, nil
+	return &acting{
+		executor: executor, writes: writes, breaker: action.NewBreaker(writes, o.Logger), dryRun: o.DryRun, log: o.Logger,
+		policies: make(map[string]*atomic.Pointer[action.Policy]),
+	}, nil
 }
 
 // actor implements dispatch.Actor for one handler, or for the rules' own actions.
@@ -48,15 +53,43 @@ type actor struct {
 
 // of gives the actor of a handler. One that may change nothing is told which line would allow what it asks for.
 func (a *acting) of(h config.Handler) *actor {
-	policy := action.Policy{Handler: h.Name}
+	policy := new(atomic.Pointer[action.Policy])
+	policy.Store(policyOf(h))
+	if len(h.Write) > 0 {
+		a.policies[h.Name] = policy
+	}
+	return &actor{acting: a, handler: h.Name, check: func(by action.By, ev *handler.Event, actions []handler.Action) error {
+		return a.executor.Check(*policy.Load(), by, ev, actions)
+	}}
+}
+
+func policyOf(h config.Handler) *action.Policy {
+	policy := &action.Policy{Handler: h.Name}
 	for _, g := range h.Write {
 		policy.Grants = append(policy.Grants, action.Grant{
 			Resource: g.Resource, Subresource: g.Subresource, Verbs: g.Verbs, Namespaces: g.Namespaces, Names: g.Names, At: g.At.Position(0).String(),
 		})
 	}
-	return &actor{acting: a, handler: h.Name, check: func(by action.By, ev *handler.Event, actions []handler.Action) error {
-		return a.executor.Check(policy, by, ev, actions)
-	}}
+	return policy
+}
+
+// Allow has a handler of the plan, which may have been given another manifest since, change in the cluster what h.Write says. Until
+// done is called it may do what it could before as well; with false, that is what it may do afterwards. For one handler it is
+// called by one goroutine at a time. A handler that had no Write when the engine was made cannot get one: nothing changes.
+func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
+	policy := e.acting.policies[h.Name]
+	if policy == nil {
+		return func(bool) {}
+	}
+	before, after := policy.Load(), policyOf(h)
+	policy.Store(&action.Policy{Handler: h.Name, Grants: slices.Concat(after.Grants, before.Grants)})
+	return func(stands bool) {
+		if stands {
+			policy.Store(after)
+			return
+		}
+		policy.Store(before)
+	}
 }
 
 // ofRules gives the actor of rules' own actions. What they may do is what they say by now: what was recorded before a restart

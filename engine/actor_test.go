@@ -3,8 +3,11 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"testing"
 
+	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
@@ -67,4 +70,55 @@ spec: {source: maps, prune: true, actions: [{apply: {resource: v1/secrets, objec
 			t.Errorf("%s: %v", why, err)
 		}
 	}
+}
+
+// What a handler may do is what its manifest says since it was reloaded, and while it is being reloaded what either says. A
+// reload that fails changes nothing.
+func TestAllow(t *testing.T) {
+	e, _, _ := idle(t, mapSource+aRule("tells", "")) // of the handler "to", which may change nothing
+	for _, c := range []struct {
+		name          string
+		before, after []string // verbs
+		under, then   []string
+		fails         bool
+	}{
+		{name: "wider", before: []string{"patch"}, after: []string{"patch", "delete"}, under: []string{"patch", "delete"}, then: []string{"patch", "delete"}},
+		{name: "narrower", before: []string{"patch", "delete"}, after: []string{"delete"}, under: []string{"patch", "delete"}, then: []string{"delete"}},
+		{name: "nothing any more", before: []string{"patch"}, under: []string{"patch"}},
+		{name: "failed", before: []string{"patch"}, after: []string{"delete"}, under: []string{"patch", "delete"}, then: []string{"patch"}, fails: true},
+		{name: "there was nothing", after: []string{"patch"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e.acting.policies = make(map[string]*atomic.Pointer[action.Policy])
+			actor := e.acting.of(writing(c.before))
+			may := func() (verbs []string) {
+				for _, one := range []handler.Action{
+					{Verb: "patch", Resource: handler.Resource(configMaps), Namespace: "b", Name: "a", Patch: []byte("{}")},
+					{Verb: "delete", Resource: handler.Resource(configMaps), Namespace: "b", Name: "a"},
+				} {
+					if actor.Check(&handler.Event{Rule: "tells"}, []handler.Action{one}) == nil {
+						verbs = append(verbs, one.Verb)
+					}
+				}
+				return verbs
+			}
+			done := e.Allow(writing(c.after))
+			if got := may(); !slices.Equal(got, c.under) {
+				t.Errorf("under the reload it may %q, want %q", got, c.under)
+			}
+			done(!c.fails)
+			if got := may(); !slices.Equal(got, c.then) {
+				t.Errorf("then it may %q, want %q", got, c.then)
+			}
+		})
+	}
+}
+
+// writing is a handler that may do this to ConfigMaps.
+func writing(verbs []string) config.Handler {
+	h := config.Handler{Name: "to"}
+	if verbs != nil {
+		h.Write = []config.Grant{{Resource: configMaps, Verbs: verbs}}
+	}
+	return h
 }

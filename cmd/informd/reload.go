@@ -17,12 +17,13 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// reloader takes up what the manifests say of a handler by now: its process alone, nothing else of the plan.
+// reloader takes up what the manifests say of a handler by now: its process and what it may, nothing else of the plan.
 type reloader struct {
 	manifests []string                             // paths
 	started   []config.Handler                     // as the daemon started with them
 	sources   []string                             // that it has
 	process   func(name string) (reloadable, bool) // those that there are
+	allow     func(config.Handler) (done func(stands bool))
 	dryRun    bool
 	log       *slog.Logger
 
@@ -75,7 +76,10 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	if err != nil {
 		return control.Reloaded{}, err
 	}
-	if err := process.Reload(ctx, spec); err != nil {
+	allowed := r.allow(now)
+	err = process.Reload(ctx, spec)
+	allowed(err == nil)
+	if err != nil {
 		if ctx.Err() != nil {
 			err = errCalledOff
 		}
@@ -125,6 +129,9 @@ func notes(before, now config.Handler, sources []string) (notes []string) {
 		if name := source.String(); !slices.Contains(sources, name) {
 			notes = append(notes, "access.read: source "+name+" is new, and cannot be read before informd starts anew")
 		}
+	}
+	if len(before.Write) == 0 && len(now.Write) > 0 {
+		notes = append(notes, "access.write: there was none when informd started, and there is none before informd starts anew")
 	}
 	if names := missing(now.Env); len(names) > 0 {
 		notes = append(notes, "env: not set in informd's environment: "+strings.Join(names, ", "))

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,6 +26,13 @@ type process struct {
 	specs []host.Spec
 	err   error
 	under func() // what happens while it is being reloaded; may be nil
+
+	allowed []string // what was asked of the engine
+}
+
+func (p *process) allow(h config.Handler) (done func(stands bool)) {
+	p.allowed = append(p.allowed, fmt.Sprintf("%s: %d grant", h.Name, len(h.Write)))
+	return func(stands bool) { p.allowed = append(p.allowed, fmt.Sprint("stands: ", stands)) }
 }
 
 func (p *process) Reload(_ context.Context, spec host.Spec) error {
@@ -80,6 +89,7 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 	return &reloader{
 		manifests: []string{"rules.yaml"}, started: compiled.Handlers, sources: []string{"pods"}, log: slog.New(slog.DiscardHandler),
 		process: func(name string) (reloadable, bool) { return p, name == "oncall" },
+		allow:   p.allow,
 	}, p, write
 }
 
@@ -100,7 +110,7 @@ func TestReload(t *testing.T) {
   sandbox: true
   files: {read: [templates], write: [/var/lib/oncall]}
   network: [443]
-  access: {read: [pods, nodes]}
+  access: {read: [pods, nodes], write: [{resource: v1/pods, verbs: [patch]}]}
 ---
 {apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: nodes}, spec: {resource: v1/nodes}}
 `)
@@ -112,6 +122,7 @@ func TestReload(t *testing.T) {
 	want := control.Reloaded{PID: 4711, Notes: []string{
 		"concurrency, retry: not taken up before informd starts anew",
 		"access.read: source nodes is new, and cannot be read before informd starts anew",
+		"access.write: there was none when informd started, and there is none before informd starts anew",
 		"env: not set in informd's environment: INFORMD_TEST_UNSET",
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -119,6 +130,9 @@ func TestReload(t *testing.T) {
 	}
 	if len(p.specs) != 1 {
 		t.Fatalf("%d reloads", len(p.specs))
+	}
+	if want := []string{"oncall: 1 grant", "stands: true"}; !slices.Equal(p.allowed, want) {
+		t.Errorf("allowed: %q, want %q", p.allowed, want)
 	}
 	spec := p.specs[0]
 	if spec.Path != filepath.Join(dir, "oncall") || string(spec.Config) != `{"a":1}` || !cmp.Equal(spec.Env, []string{"INFORMD_TEST_SET=x"}) || !cmp.Equal(spec.Read, []string{"pods", "nodes"}) {
@@ -189,6 +203,9 @@ func TestReloadRefused(t *testing.T) {
 			}
 			if tried := len(p.specs) > 0; tried != c.tried {
 				t.Errorf("tried: %v", tried)
+			}
+			if slices.Contains(p.allowed, "stands: true") {
+				t.Error("it may by now what the manifest says")
 			}
 		})
 	}

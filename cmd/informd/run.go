@@ -129,7 +129,7 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *fold
 		plan: compiled, engine: eng, handlers: handlers, started: time.Now(),
 		reloader: &reloader{
 			manifests: flags.manifests, started: compiled.Handlers, sources: cache.Names(), dryRun: flags.dryRun, log: log,
-			process: handlers.reloadable,
+			process: handlers.reloadable, allow: eng.Allow,
 		},
 	}, log)
 	if err != nil {
