@@ -92,9 +92,10 @@ func (l deciding) Lookup(source, index, value string) iter.Seq[any] {
 func (r *runningRule) act(_ context.Context, d delta.Delta) (actions []handler.Action, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = handler.Reject(fmt.Errorf("actions: panic: %T", p))
+			err = fmt.Errorf("actions: panic: %T", p)
+			r.failures.add(err)
+			err = handler.Reject(err)
 		}
-		r.failures.add(err)
 	}()
 	if r.Actions.Prune && d.Type != delta.Deleted {
 		if names := r.unread(); len(names) > 0 {
@@ -103,6 +104,7 @@ func (r *runningRule) act(_ context.Context, d delta.Delta) (actions []handler.A
 	}
 	made, err := r.Actions.Evaluate(d, deciding{r})
 	if err != nil {
+		r.failures.add(err)
 		return nil, handler.Reject(err)
 	}
 	mark := sourceMark(r.resource(), d.Key())

@@ -45,6 +45,6 @@ func (f *failures) add(err error) {
 	}
 	f.mu.Unlock()
 	if due {
-		f.log.Warn("an expression failed and does not match", "error", message, "failures", f.count.Load())
+		f.log.Warn("an expression failed", "error", message, "failures", f.count.Load())
 	}
 }

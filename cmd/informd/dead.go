@@ -71,8 +71,8 @@ func choosingFlags(cmd *cobra.Command, flags *controlFlags, rule, handler *strin
 	completeFlag(cmd, "handler", flags.completer(1, handlerNames))
 }
 
-// reasonWidth is how much of a handler's words a table has.
-const reasonWidth = 60
+// reasonWidth is how much of a reason a table has, in characters: as a rule what is wrong, and with what.
+const reasonWidth = 160
 
 func writeLetters(w io.Writer, letters []control.Letter, now time.Time) error {
 	if len(letters) == 0 {

@@ -46,6 +46,8 @@ func functionNames() []string {
 var absent = map[string]string{
 	"date":     "use time(…), which reads RFC 3339",
 	"timezone": "times are in UTC",
+	"size":     "use len(…)",
+	"has":      "compare with nil: object.spec.x != nil",
 	"bitand":   "", "bitor": "", "bitxor": "", "bitnand": "", "bitshl": "", "bitshr": "", "bitushr": "", "bitnot": "",
 }
 
@@ -62,12 +64,20 @@ func (c *compiler) call(n *ast.CallNode) (operand, error) {
 	return operand{}, c.errorf(n, "this cannot be called")
 }
 
+// operatorLike are methods of other languages that are operators here.
+var operatorLike = map[string]string{
+	"startsWith": "startsWith", "endsWith": "endsWith", "contains": "contains", "includes": "contains", "matches": "matches",
+}
+
 // method compiles x.name().
 func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, error) {
 	get, ok := methods[name]
 	if !ok {
 		if isFunction(name) {
 			return operand{}, c.errorf(n, "%s is a function; write %s(x) or x | %s()", name, name, name)
+		}
+		if operator, ok := operatorLike[name]; ok {
+			return operand{}, c.errorf(n, "there is no method %s; write x %s y", name, operator)
 		}
 		return operand{}, c.errorf(n, "unknown method %q", clip(name))
 	}

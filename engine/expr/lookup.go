@@ -22,6 +22,9 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := c.count(at, "byIndex", len(arguments), 2, 2); err != nil {
 		return operand{}, err
 	}
+	if isPath(arguments[0]) { // of names that may be unknown: the quotes are what is missing
+		return operand{}, c.errorf(arguments[0], "the first argument of byIndex must be the name of an index, in quotes")
+	}
 	args, err := c.compileAll(arguments)
 	if err != nil {
 		return operand{}, err
@@ -31,7 +34,7 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 		return operand{}, c.errorf(arguments[0], "the first argument of byIndex must be the name of an index, in quotes")
 	}
 	if !slices.Contains(c.options.Indexes, name) {
-		return operand{}, c.errorf(arguments[0], "unknown index %q%s", clip(name), suggest(name, slices.Clone(c.options.Indexes)))
+		return operand{}, c.errorf(arguments[0], "the rule's source has no index %q%s", clip(name), suggest(name, slices.Clone(c.options.Indexes)))
 	}
 	c.readsIndex = true
 	return c.search("byIndex", own, args[1], func(cache Cache, value string) iter.Seq[any] { return cache.ByIndex(name, value) }), nil
@@ -44,6 +47,9 @@ func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 	}
 	if err := c.count(at, "lookup", len(arguments), 2, 2); err != nil {
 		return operand{}, err
+	}
+	if isPath(arguments[0]) { // of names that may be unknown: the quotes are what is missing
+		return operand{}, c.errorf(arguments[0], `the first argument of lookup must be "SOURCE.INDEX", in quotes`)
 	}
 	args, err := c.compileAll(arguments)
 	if err != nil {
@@ -68,6 +74,15 @@ func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 	return c.search("lookup", source, args[1], func(cache Cache, value string) iter.Seq[any] {
 		return cache.Lookup(source, index, value)
 	}), nil
+}
+
+// isPath tells whether n is a name, or fields of one.
+func isPath(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.IdentifierNode, *ast.MemberNode:
+		return true
+	}
+	return false
 }
 
 // listed names a few.

@@ -45,8 +45,14 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	if isFunction(n.Value) {
 		return operand{}, c.errorf(n, "%s is a function; call it as %s(…)", n.Value, n.Value)
 	}
+	if slices.Contains(topLevel, n.Value) {
+		return operand{}, c.errorf(n, "unknown name %q; did you mean object.%s?", n.Value, n.Value)
+	}
 	return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), suggest(n.Value, c.names()))
 }
+
+// topLevel are fields that nearly every object has, and that are often written without the object.
+var topLevel = []string{"metadata", "spec", "status", "data", "kind"}
 
 // onlyOfChanges is the error of mentioning what where and indexes must not depend on.
 func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
