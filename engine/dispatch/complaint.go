@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,36 +14,43 @@ const (
 	complainEvery = time.Minute
 	maxReason     = 1024 // bytes of a reason that are kept
 	maxLogged     = 256  // bytes of a reason that are logged
+	maxComplaints = 4    // different ones per complainEvery
 )
 
-// complaint lets through one of what would be logged again and again, at most once a minute.
+// complaint lets through one of what would be logged again and again, at most once a minute, and of different ones a few.
 type complaint struct {
 	mu     sync.Mutex
 	next   time.Time
+	said   []string // since the minute began
 	unsaid int
 }
 
-// due tells whether to speak, and how often it was said not to since the last time.
-func (c *complaint) due(now time.Time) (unsaid int, ok bool) {
+// due tells whether to speak about something, and how often it was said not to since the last time.
+func (c *complaint) due(now time.Time, about string) (unsaid int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Before(c.next) {
+	if !now.Before(c.next) {
+		c.next = now.Add(complainEvery)
+		c.said = c.said[:0]
+	}
+	if len(c.said) == maxComplaints || slices.Contains(c.said, about) {
 		c.unsaid++
 		return 0, false
 	}
+	c.said = append(c.said, about)
 	unsaid, c.unsaid = c.unsaid, 0
-	c.next = now.Add(complainEvery)
 	return unsaid, true
 }
 
 // logFailure says that a delivery failed and will be repeated.
 func (l *Lane) logFailure(now time.Time, ev handler.Event, key delta.Key, v verdict) {
-	unsaid, ok := l.failing.due(now)
+	reason := bounded(v.reason, maxLogged)
+	unsaid, ok := l.failing.due(now, reason)
 	if !ok {
 		return
 	}
 	l.dispatcher.log.Warn("delivery failed and will be repeated", "rule", l.rule, "key", key.String(), "id", ev.ID,
-		"attempt", ev.Attempt, "reason", bounded(v.reason, maxLogged), "after", v.after.Round(time.Millisecond),
+		"attempt", ev.Attempt, "reason", reason, "after", v.after.Round(time.Millisecond),
 		"unreported", unsaid)
 }
 
@@ -52,7 +60,7 @@ func (l *Lane) logCrowding() {
 	if lost := stats.Shortened + stats.Dropped; l.lost.Swap(lost) >= lost {
 		return
 	}
-	if _, ok := l.crowded.due(time.Now()); ok {
+	if _, ok := l.crowded.due(time.Now(), ""); ok {
 		l.dispatcher.log.Warn("more changes wait for the handler than are kept", "rule", l.rule,
 			"waiting", stats.Waiting, "bytes", stats.Bytes, "merged", stats.Shortened, "dropped", stats.Dropped)
 	}
@@ -60,7 +68,7 @@ func (l *Lane) logCrowding() {
 
 // logLoading says that deliveries could not be loaded.
 func (l *Lane) logLoading(err error) {
-	if unsaid, ok := l.loading.due(time.Now()); ok {
+	if unsaid, ok := l.loading.due(time.Now(), ""); ok {
 		l.dispatcher.log.Error("deliveries that wait on disk could not be read", "rule", l.rule,
 			"error", bounded(err.Error(), maxLogged), "unreported", unsaid)
 	}
@@ -68,7 +76,7 @@ func (l *Lane) logLoading(err error) {
 
 // logUnrecorded says that actions were carried out without a record of them.
 func (l *Lane) logUnrecorded(err error) {
-	if unsaid, ok := l.unrecorded.due(time.Now()); ok {
+	if unsaid, ok := l.unrecorded.due(time.Now(), ""); ok {
 		l.dispatcher.log.Warn("actions are carried out that could not be recorded before: a crash would have the handler asked again",
 			"rule", l.rule, "error", bounded(err.Error(), maxLogged), "unreported", unsaid)
 	}

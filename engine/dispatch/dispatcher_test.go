@@ -294,6 +294,31 @@ func TestObserver(t *testing.T) {
 	})
 }
 
+// Of failures for different reasons, as of permissions that are missing here and there, a few are logged each minute: the first
+// does not hide the others.
+func TestLogOfDifferentFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := recorder{answer: func(_ context.Context, ev handler.Event) error { return errors.New(ev.Name + " may not") }}
+		var log bytes.Buffer
+		d := New(Handler{Name: "h", Handler: &h, Retry: Retry{Backoff: time.Second, MaxBackoff: time.Second}}, NewMemory(MemoryOptions{}),
+			Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		l := d.Lane("r", pods, LaneOptions{})
+		stop := start(t, d)
+		for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+			l.Offer(added(name, name, 1))
+			pass(10 * time.Millisecond)
+		}
+		pass(55 * time.Second)
+		stop()
+		var said []string
+		for line := range strings.Lines(log.String()) {
+			_, reason, _ := strings.Cut(line, "reason=\"")
+			said = append(said, reason[:1])
+		}
+		equal(t, "said", said, []string{"a", "b", "c", "d"})
+	})
+}
+
 // Failures are logged, but neither each of them nor what is in the objects.
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
