@@ -212,6 +212,12 @@ func (r *reader) object(f mapping) *Template {
 		r.mistake(child(metadata, "generateName"), "%s.metadata.generateName would make another object each time that the action is repeated: give it a name", what)
 	case metadata.Kind == yaml.MappingNode && child(metadata, "name") == nil:
 		r.mistake(metadata, "%s.metadata needs a name", what)
+	case metadata.Kind == yaml.MappingNode:
+		for _, name := range []string{"name", "namespace"} {
+			if n := child(metadata, name); n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() != "!!str" && n.ShortTag() != "!!null" {
+				r.mistake(n, "%s.metadata.%s must be a string, not %s: put it in quotes", what, name, describe(n))
+			}
+		}
 	}
 	return r.template(n, what)
 }
@@ -259,7 +265,11 @@ func (r *reader) operations(n *yaml.Node, what string) *Template {
 		if f.at == nil {
 			continue
 		}
-		f.need("path")
+		for _, pointer := range []*yaml.Node{f.need("path"), f.get("from")} {
+			if pointer != nil && pointer.Kind == yaml.ScalarNode && pointer.Value != "" && !strings.HasPrefix(pointer.Value, "/") && !strings.HasPrefix(pointer.Value, "${") {
+				r.mistake(pointer, "a path of a JSON patch begins with /: write %q", "/"+pointer.Value)
+			}
+		}
 		op := f.need("op")
 		if op == nil || strings.Contains(op.Value, "${") {
 			continue
