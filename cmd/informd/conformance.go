@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,6 +57,7 @@ Exit code 0: every clause holds that can be told from outside. 1: some do not. 2
 			ctx, stop := withSignals(cmd.Context(), nil)
 			defer stop()
 			var held, broken int
+			var wantsCache bool
 			for r := range handlertest.Check(ctx, options) {
 				switch {
 				case r.Holds():
@@ -63,7 +65,13 @@ Exit code 0: every clause holds that can be told from outside. 1: some do not. 2
 				case r.NotChecked == "":
 					broken++
 				}
+				wantsCache = wantsCache || options.Remote == nil && flags.cache == "" && slices.ContainsFunc(r.Problems, speaksOfCache)
 				if err := show(cmd, "%s", describeResult(r, flags.verbose)); err != nil {
+					return err
+				}
+			}
+			if wantsCache {
+				if err := show(cmd, "it reads the cache, it seems, and there was none: make one up, and name it with --cache\n"); err != nil {
 					return err
 				}
 			}
@@ -142,6 +150,8 @@ func (f *conformanceFlags) options(command []string) (o handlertest.Options, err
 	}
 	return o, err
 }
+
+func speaksOfCache(problem string) bool { return strings.Contains(problem, "cache") }
 
 // describeResult says what became of a clause, with the log where it does not hold.
 func describeResult(r handlertest.Result, verbose bool) string {
