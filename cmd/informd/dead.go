@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/engine"
 )
 
 func newDeadCommand() *cobra.Command {
@@ -144,7 +145,11 @@ func writeLetter(w io.Writer, l control.Letter, now time.Time) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(w, "\nevent, as the handler saw it:\n"); err != nil {
+	who := "handler"
+	if l.Handler == engine.OwnActions {
+		who = "rule"
+	}
+	if _, err := fmt.Fprintf(w, "\nevent, as the %s saw it:\n", who); err != nil {
 		return err
 	}
 	return writeDocument(w, "yaml", l.Event)
