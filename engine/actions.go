@@ -39,7 +39,7 @@ func (e *Engine) addActions(r *runningRule, h config.Handler, o *dispatch.LaneOp
 		o.Own = own{e.acting.writes, r.Source.Resource, r.Name}
 	}
 	o.Acts, o.Renew = true, r.renew
-	o.Secret = r.secretly
+	o.Secret = r.secretly.Load
 	if r.Actions != nil {
 		r.actionReads, r.actionInto = r.Actions.Paths(), e.into(r.Actions.Lookups())
 		o.Actions = r.act

@@ -75,8 +75,13 @@ func policyOf(h config.Handler) *action.Policy {
 
 // Allow has a handler of the plan, which may have been given another manifest since, change in the cluster what h.Write says. Until
 // done is called it may do what it could before as well; with false, that is what it may do afterwards. For one handler it is
-// called by one goroutine at a time. A handler that had no Write when the engine was made cannot get one: nothing changes.
+// called by one goroutine at a time. From now on nothing is recorded of what it says of a secret that it may read by h.Read. A handler that had no Write when the engine was made cannot get one: nothing changes.
 func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
+	for _, r := range e.rules { // what the old process answers, or its manifest said before, makes nothing less secret
+		if r.Handler == h.Name && e.seesSecrets(r, h) {
+			r.secretly.Store(true)
+		}
+	}
 	policy := e.acting.policies[h.Name]
 	if policy == nil {
 		return func(bool) {}

@@ -122,3 +122,23 @@ func writing(verbs []string) config.Handler {
 	}
 	return h
 }
+
+// What a handler may read since it was reloaded counts for what may be kept of its answers, also if the reload fails.
+func TestAllowSeesSecrets(t *testing.T) {
+	e, _, _ := idle(t, mapSource+`---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: hidden}
+spec: {resource: v1/secrets}
+`+aRule("tells", ""))
+	h := config.Handler{Name: "record", Read: []config.Text{config.NewText("maps")}}
+	e.Allow(h)(true)
+	if e.rule("tells").secretly.Load() {
+		t.Error("a handler that sees no secret is taken for one that does")
+	}
+	h.Read = append(h.Read, config.NewText("hidden"))
+	e.Allow(h)(false)
+	if !e.rule("tells").secretly.Load() {
+		t.Error("answers of a handler that reads secrets would be kept")
+	}
+}

@@ -209,7 +209,7 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler
 		attachReads: r.AttachPaths(), attachInto: e.into(r.AttachLookups()),
 		failures: newFailures(e.log.With("rule", r.Name)),
 	}
-	running.secretly = e.seesSecrets(running, h)
+	running.secretly.Store(e.seesSecrets(running, h))
 	for _, s := range r.LooksInto {
 		running.others = append(running.others, e.view(s))
 		_, looks := running.into[s.Name]

@@ -28,8 +28,8 @@ type runningRule struct {
 	into     map[string]into  // what its expressions look into, by name
 	others   []*source.Source // the other sources of these and of attachInto
 	lane     *dispatch.Lane
-	reveals  bool // its payload may have text of secrets that it looks up: of such nothing is kept
-	secretly bool // its handler sees text of secrets, and may quote it
+	reveals  bool        // its payload may have text of secrets that it looks up: of such nothing is kept
+	secretly atomic.Bool // its handler sees text of secrets, and may quote it
 	failures *failures
 	matches  atomic.Uint64
 	waits    atomic.Int32 // for how many things it does, before it decides anything

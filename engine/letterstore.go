@@ -27,7 +27,7 @@ func (s letterStore) PutLetter(l dispatch.Letter) {
 		if r.reveals && letter.Payload != nil {
 			letter.Payload = notKept
 		}
-		if r.secretly {
+		if r.secretly.Load() {
 			letter.Reason = ""
 		}
 	}

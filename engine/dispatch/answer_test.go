@@ -343,7 +343,7 @@ func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 		lane   LaneOptions
 		action handler.Action
 	}{
-		{"the rule sees secrets", LaneOptions{Secret: true}, handler.Action{Verb: handler.ActionApply, Resource: pods, Object: []byte(`"hunter2"`)}},
+		{"the rule sees secrets", LaneOptions{Secret: func() bool { return true }}, handler.Action{Verb: handler.ActionApply, Resource: pods, Object: []byte(`"hunter2"`)}},
 		{"an action is on a secret", LaneOptions{}, handler.Action{Verb: handler.ActionApply, Resource: secrets, Object: []byte(`"hunter2"`)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

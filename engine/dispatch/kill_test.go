@@ -86,7 +86,7 @@ func actUntilKilled(dir string, secret bool) int {
 		<-ctx.Done()
 		return ctx.Err()
 	}}
-	s, l, _, err := onStore(dir, asked, acts, LaneOptions{Secret: secret})
+	s, l, _, err := onStore(dir, asked, acts, LaneOptions{Secret: func() bool { return secret }})
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -151,7 +151,7 @@ func TestKilledWhileActing(t *testing.T) {
 				}
 				return nil
 			}}
-			_, l, stop, err := onStore(dir, asked, acts, LaneOptions{Secret: secret})
+			_, l, stop, err := onStore(dir, asked, acts, LaneOptions{Secret: func() bool { return secret }})
 			if err != nil {
 				t.Fatal(err)
 			}

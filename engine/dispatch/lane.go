@@ -22,7 +22,7 @@ type Lane struct {
 	attach     func(delta.Delta) (map[string][]json.RawMessage, error)
 	actions    func(context.Context, delta.Delta) ([]handler.Action, error)
 	renew      func(delta.Delta) (m rule.Match, ok bool)
-	secret     bool
+	secret     func() bool
 	records    bool // there is a store
 	acts       bool // see LaneOptions.Acts
 	isPlain    bool // nothing is made just before an attempt
@@ -73,8 +73,9 @@ type LaneOptions struct {
 	// false it is not delivered any more, as the handler has seen it. It is called from several goroutines. nil repeats what
 	// there is, more and more rarely.
 	Renew func(delta.Delta) (m rule.Match, ok bool)
-	// Secret says that no answer may be recorded, as it may have text of a Secret: after a crash the handler is asked again.
-	Secret bool
+	// Secret tells whether no answer may be recorded, as it may have text of a Secret: after a crash the handler is asked again. It
+	// is called from several goroutines. nil means that each may be.
+	Secret func() bool
 	// Store keeps a record of what waits, and, under Every, what there is no memory for: see Lane.Restore. nil means that
 	// there is none.
 	Store LaneStore
