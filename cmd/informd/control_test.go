@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -85,7 +86,7 @@ func newPretence() *pretence {
 		}
 		p.letters = append(p.letters, control.Letter{
 			ID: event.ID, Rule: event.Rule, Handler: "oncall", Resource: "v1/pods", Namespace: "shop", Name: name,
-			Attempts: 5, Since: old, Died: old, Reason: "the pager\x1b[31m said:\n503 Service Unavailable, and then said it again, and again", Event: &event,
+			Attempts: 5, Since: old, Died: old, Reason: "the pager\x1b[31m said:\n503 Service Unavailable, and then said it" + strings.Repeat(" again, and", 12) + " again", Event: &event,
 		})
 	}
 	event := handler.Event{ID: "tokens/8b3e/added/4", Rule: "tokens", Event: "added", Attempt: 1, Namespace: "shop", Name: "db", UID: "8b3e", Object: json.RawMessage(secret)}
