@@ -2,6 +2,8 @@ package engine
 
 import (
 	"cmp"
+	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -51,6 +53,9 @@ type RuleStatus struct {
 	Matches uint64 // changes that it selected
 	Errors  uint64 // changes on which one of its expressions failed
 	Own     uint64 // changes that it made itself, and was not told of
+	// Failure says why what waits for a retry does, of the delivery that failed last; empty if nothing does. What may quote a secret
+	// is left out.
+	Failure string
 	Queue   queue.Stats
 }
 
@@ -73,13 +78,25 @@ func (e *Engine) Status() Status {
 	for _, r := range e.rules {
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(), Reason: cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name)), Matches: r.matches.Load(),
-			Errors: r.failures.count.Load(), Own: r.lane.OwnChanges(), Queue: r.lane.Stats(),
+			Errors: r.failures.count.Load(), Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
 		})
 	}
 	for _, d := range e.dispatchers {
 		status.Handlers = append(status.Handlers, HandlerStatus{Name: d.name, InFlight: d.InFlight()})
 	}
 	return status
+}
+
+// failure says what went wrong last, as long as something waits to be tried again.
+func (r *runningRule) failure() string {
+	f, ok := r.lane.LastFailure()
+	switch {
+	case !ok || r.lane.Stats().Delayed == 0:
+		return ""
+	case r.isSecret() || r.reveals || r.secretly.Load():
+		f.Reason = "not shown here, as it may quote a secret; informd's log has it"
+	}
+	return fmt.Sprintf("%s failed at %s, attempt %d: %s", f.Key, f.At.UTC().Format(time.TimeOnly), f.Attempt, f.Reason)
 }
 
 // remoteness orders the states by how far they are from synced.

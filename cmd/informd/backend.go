@@ -85,7 +85,7 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.Rule {
 	out := make([]control.Rule, 0, len(rules))
 	for _, r := range rules {
 		out = append(out, control.Rule{
-			Name: r.Name, Handler: r.Handler, Paused: r.Paused, Reason: r.Reason, Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
+			Name: r.Name, Handler: r.Handler, Paused: r.Paused, Reason: r.Reason, Failure: r.Failure, Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away, OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened: r.Queue.Shortened, Dropped: r.Queue.Dropped,
 		})

@@ -109,7 +109,8 @@ func (p *pretence) Status() control.Status {
 			{Name: "thin", Resource: "apps/v1/deployments", State: "synced", Ready: true, Objects: 1, ResourceVersion: "3"},
 		},
 		Rules: []control.Rule{
-			{Name: "crash-looping", Handler: "oncall", Matches: 1204, Waiting: 100012, Away: 12, OldestSeconds: 61.2, Dead: 2, Paused: p.paused},
+			{Name: "crash-looping", Handler: "oncall", Matches: 1204, Waiting: 100012, Away: 12, OldestSeconds: 61.2, Dead: 2, Paused: p.paused,
+				Failure: "shop/web-0 failed at 12:00:01, attempt 7: \x1b[31m503 Service Unavailable"},
 			{Name: "tokens", Handler: "vault", Dead: 1, Errors: 7},
 			{Name: "quiet", Handler: "vault", Reason: "waits for what it looks into: nodes"},
 		},

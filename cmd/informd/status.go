@@ -22,7 +22,8 @@ func newStatusCommand() *cobra.Command {
 
 A source's lag is how many changes were taken from the server and not evaluated yet. Of a rule, "away" is what of its
 waiting deliveries is on disk alone, "oldest" the age of the oldest that is not acknowledged, "dead" its dead letters,
-"errors" how often one of its expressions failed.
+"errors" how often one of its expressions failed. Below them is what failed last, of rules of which something waits to be tried
+again.
 ` + whichDaemon,
 		Args:                  noArguments,
 		DisableFlagsInUseLine: true,
@@ -93,7 +94,18 @@ func writeRules(w io.Writer, rules []control.Rule) error {
 		t.row(r.Name, r.Handler, strconv.FormatUint(r.Matches, 10), strconv.Itoa(r.Waiting), strconv.Itoa(r.Away), oldest,
 			strconv.Itoa(r.Dead), strconv.FormatUint(r.Errors, 10), state+because(r.Reason))
 	}
-	return t.flush()
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, r := range rules {
+		if r.Failure == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s: %s\n", printable(r.Name), visible(r.Failure)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func writeHandlers(w io.Writer, handlers []control.Handler, now time.Time) error {

@@ -42,9 +42,26 @@ func (c *complaint) due(now time.Time, about string) (unsaid int, ok bool) {
 	return unsaid, true
 }
 
+// Failure is a delivery that failed and will be repeated.
+type Failure struct {
+	Key     delta.Key
+	Reason  string // of the handler's, or of what carries out its actions: at most 256 bytes
+	Attempt int
+	At      time.Time
+}
+
+// LastFailure is the last there was. If ok is false there was none.
+func (l *Lane) LastFailure() (f Failure, ok bool) {
+	if last := l.failed.Load(); last != nil {
+		return *last, true
+	}
+	return Failure{}, false
+}
+
 // logFailure says that a delivery failed and will be repeated.
 func (l *Lane) logFailure(now time.Time, ev handler.Event, key delta.Key, v verdict) {
 	reason := bounded(v.reason, maxLogged)
+	l.failed.Store(&Failure{Key: key, Reason: reason, Attempt: ev.Attempt, At: now})
 	unsaid, ok := l.failing.due(now, reason)
 	if !ok {
 		return

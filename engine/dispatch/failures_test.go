@@ -376,3 +376,32 @@ func TestDeadLetterThatCannotBeKeptIsRepeated(t *testing.T) {
 		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: rejected"})
 	})
 }
+
+// The last failure can be asked for, with what failed and why.
+func TestLastFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fail := true
+		h := handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
+			if fail {
+				return handler.Answer{}, errors.New("503 Service Unavailable")
+			}
+			return handler.Answer{}, nil
+		})
+		d := New(Handler{Handler: h}, NewMemory(MemoryOptions{}), Options{})
+		l := d.Lane("r", pods, LaneOptions{})
+		start(t, d)
+		if f, ok := l.LastFailure(); ok {
+			t.Errorf("there was none yet: %+v", f)
+		}
+		began := time.Now()
+		l.Offer(added("web", "u", 1))
+		synctest.Wait()
+		f, ok := l.LastFailure()
+		if !ok || f.Key.Name != "web" || f.Attempt != 1 || f.Reason != "503 Service Unavailable" || !f.At.Equal(began) {
+			t.Errorf("got %+v, %v", f, ok)
+		}
+		fail = false
+		pass(time.Minute)
+		equal(t, "delayed", l.Stats().Delayed, 0)
+	})
+}

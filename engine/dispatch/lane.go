@@ -37,6 +37,7 @@ type Lane struct {
 
 	owned
 
+	failed                                atomic.Pointer[Failure] // the last
 	failing, crowded, loading, unrecorded complaint
 	lost                                  atomic.Uint64 // how much the bounds had cost when it was last looked at
 }

@@ -86,7 +86,8 @@ type Rule struct {
 	Shortened     uint64  `json:"shortened"`
 	Dropped       uint64  `json:"dropped"`
 	Paused        bool    `json:"paused"`
-	Reason        string  `json:"reason,omitempty"` // what it waits for, or misses, of the sources that it looks into
+	Reason        string  `json:"reason,omitempty"`  // what it waits for, or misses, of the sources that it looks into; or how it is slowed
+	Failure       string  `json:"failure,omitempty"` // of the delivery that failed last, as long as one waits to be tried again
 }
 
 // Handler is how a handler stands.
