@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,8 +75,9 @@ func policyOf(h config.Handler) *action.Policy {
 }
 
 // Allow has a handler of the plan, which may have been given another manifest since, change in the cluster what h.Write says. Until
-// done is called it may do what it could before as well; with false, that is what it may do afterwards. For one handler it is
-// called by one goroutine at a time. From now on nothing is recorded of what it says of a secret that it may read by h.Read. A handler that had no Write when the engine was made cannot get one: nothing changes.
+// done is called it may do what it could before as well; with false, that is what it may do afterwards. From now on no answer is
+// recorded that may have text of a secret which it may read by h.Read. For one handler it is called by one goroutine at a time. A
+// handler that had no Write when the engine was made cannot get one: nothing changes.
 func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
 	for _, r := range e.rules { // what the old process answers, or its manifest said before, makes nothing less secret
 		if r.Handler == h.Name && e.seesSecrets(r, h) {
@@ -134,7 +136,8 @@ func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
 func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
 	if a.dryRun {
 		for _, one := range actions {
-			a.log.Info("would act", "rule", ev.Rule, "handler", a.handler, "verb", one.Verb, "resource", resourceName(schema.GroupVersionResource(one.Resource)),
+			a.log.Info("would act", "rule", ev.Rule, "handler", cmp.Or(a.handler, OwnActions), "verb", one.Verb,
+				"resource", resourceName(schema.GroupVersionResource(one.Resource)),
 				"namespace", one.Namespace, "name", one.Name, "id", ev.ID)
 		}
 		return nil

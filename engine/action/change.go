@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -152,9 +153,9 @@ func (t task) write(ctx context.Context, kind kind, from base) (outcome, *failur
 	case f != nil:
 		o.version = ""
 	case got.kind == "Status" && r.method == http.MethodDelete: // what a deletion is answered with that needs nobody else
-		made = DeletionOf(cmpOr(m.UID, from.uid))
+		made = DeletionOf(cmp.Or(m.UID, from.uid))
 	case m.removed(), r.method == http.MethodDelete && m.DeletionTimestamp == nil: // some are answered with what there was
-		o.result, made = Changed, DeletionOf(cmpOr(m.UID, from.uid))
+		o.result, made = Changed, DeletionOf(cmp.Or(m.UID, from.uid))
 	case got.code == http.StatusCreated:
 		o.result, made = Created, m.ResourceVersion
 	case from.version == "": // somebody else created it just before; whether this changed it cannot be told

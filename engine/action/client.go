@@ -2,6 +2,7 @@ package action
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,7 +99,7 @@ func (c *client) do(ctx context.Context, r request) (answer, *failure) {
 	if err != nil {
 		return answer{}, &failure{text: err.Error()}
 	}
-	req.Header.Set("Accept", cmpOr(r.accept, metadataOnly))
+	req.Header.Set("Accept", cmp.Or(r.accept, metadataOnly))
 	if r.contentType != "" {
 		req.Header.Set("Content-Type", r.contentType)
 	}

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -183,7 +184,7 @@ func (x *Executor) audit(by By, ev *handler.Event, a handler.Action, o outcome, 
 		level = slog.LevelWarn
 	}
 	x.log.Log(context.Background(), level, "action",
-		"rule", by.Rule, "handler", cmpOr(by.Handler, "(actions)"), "verb", printable(a.Verb, 64),
+		"rule", by.Rule, "handler", cmp.Or(by.Handler, "(actions)"), "verb", printable(a.Verb, 64),
 		"resource", printable(resourceText(done.Resource, a.Subresource), 512),
 		"namespace", printable(a.Namespace, maxName), "name", printable(a.Name, maxName),
 		"result", string(o.result), "code", o.code, "resourceVersion", o.version,

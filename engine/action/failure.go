@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -57,7 +58,7 @@ func stale(format string, args ...any) error {
 
 // classify tells what an answer that is not 2xx means.
 func classify(a answer) *failure {
-	f := &failure{code: a.code, after: a.after, text: fmt.Sprintf("%d %s", a.code, cmpOr(http.StatusText(a.code), "from the API server"))}
+	f := &failure{code: a.code, after: a.after, text: fmt.Sprintf("%d %s", a.code, cmp.Or(http.StatusText(a.code), "from the API server"))}
 	var s metav1.Status
 	if a.status != nil {
 		s = *a.status
@@ -167,11 +168,4 @@ func retryAfter(h http.Header) time.Duration {
 
 func boundedAfter(seconds int64) time.Duration {
 	return time.Duration(min(max(seconds, 0), int64(maxRetryAfter/time.Second))) * time.Second
-}
-
-func cmpOr(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
