@@ -143,6 +143,9 @@ func (w *walk) lost(from, to int) bool {
 	return slices.ContainsFunc(w.steps[max(from, 0):to], func(s step) bool { return w.trial.lost(s.Write) })
 }
 
+// noticing is how long events may still be handed to a handler that was killed, by a daemon that has not noticed.
+const noticing = time.Second
+
 // advance is an event of something newer.
 func (w *walk) advance(ev Event, c claim) {
 	skipped := w.skip(ev, c)
@@ -169,10 +172,11 @@ func (w *walk) advance(ev Event, c claim) {
 			w.problem("%s: its old is version %d, which is not what was told before", ev.ID, ev.Old.Version)
 		}
 	case "deleted":
-		// Under latest the rule may have been told without the handler's having written it down, if it was killed then; and
-		// of what a daemon hears after a crash until it has caught up it cannot know whether it was told.
+		// Under latest the rule may have been told without the handler's having written it down, if it was killed then, or
+		// just before and nobody had noticed; and of what a daemon hears after a crash until it has caught up it cannot know
+		// whether it was told.
 		created := w.lives[c.life].States[0].Sent
-		unheard := !w.rule.Every && (w.trial.crashed(created, ev.At) || w.trial.doubted(ev.Run, created))
+		unheard := !w.rule.Every && (w.trial.crashed(created.Add(-noticing), ev.At) || w.trial.doubted(ev.Run, created))
 		if !known && !skipped && !unheard {
 			w.problem("%s: the rule was never told of it", ev.ID)
 		}
