@@ -31,7 +31,6 @@ func (r *runner) connect(dir string) (handlerpb.HandlerClient, error) {
 		RunnerFunc:       r.prepare,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: dir},
 		SkipHostEnv:      true,
-		AutoMTLS:         !r.spec.DisableTLS,
 		StartTimeout:     24 * time.Hour, // ours ends the process, and thereby the start
 		Logger:           hclog.NewNullLogger(),
 		SyncStdout:       r.logs.syncStdout,
@@ -45,6 +44,12 @@ func (r *runner) connect(dir string) (handlerpb.HandlerClient, error) {
 			grpc.WithStreamInterceptor(withoutBroker),
 			grpc.WithContextDialer(r.dial),
 		},
+	}
+	if !r.spec.DisableTLS {
+		var err error
+		if config.TLSConfig, r.offer, err = offerTLS(); err != nil {
+			return nil, err
+		}
 	}
 	overtime := time.AfterFunc(r.opts.StartTimeout, func() {
 		r.kill(fmt.Errorf("it was not ready to talk within %v of its start", r.opts.StartTimeout))

@@ -26,6 +26,9 @@ func (r *runner) environment() []string {
 	env.set("TMPDIR", r.tempDir)
 	env.add(r.spec.Env)
 	env.add(r.cmdEnv)
+	if r.offer != "" {
+		env.add([]string{r.offer})
+	}
 	env.add([]string{handlerpb.EnvLogLevel + "=" + leastLevel(r.logs.log)})
 	if r.cache != nil {
 		env.add([]string{handlerpb.EnvCacheSocket + "=" + r.cache.Address()})

@@ -440,7 +440,7 @@ func TestEnvironment(t *testing.T) {
 	h := start(t, spec("environment"), host.Options{})
 	ready(t, h)
 	_, err := h.Handle(t.Context(), pod("x"))
-	want := "PATH HOME TMPDIR MODE GORACE INFORMD_HANDLER_COOKIE PLUGIN_MIN_PORT PLUGIN_MAX_PORT PLUGIN_PROTOCOL_VERSIONS PLUGIN_CLIENT_CERT PLUGIN_UNIX_SOCKET_DIR INFORMD_LOG_LEVEL"
+	want := "PATH HOME TMPDIR MODE GORACE INFORMD_HANDLER_COOKIE PLUGIN_MIN_PORT PLUGIN_MAX_PORT PLUGIN_PROTOCOL_VERSIONS PLUGIN_UNIX_SOCKET_DIR PLUGIN_CLIENT_CERT INFORMD_LOG_LEVEL"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v", err)
 	}

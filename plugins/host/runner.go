@@ -35,6 +35,7 @@ type runner struct {
 
 	client *plugin.Client // go-plugin's; nil before connect
 
+	offer       string   // the variable that offers TLS; empty: it is not offered
 	cmdEnv      []string // what go-plugin wants in the environment
 	socketDir   string   // what was made for the process; empty, or nil, if it did not come to that
 	tempDir     string
