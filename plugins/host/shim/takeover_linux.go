@@ -37,8 +37,9 @@ func init() {
 	}
 	// Nobody of the same user looks into it: it knows the handler's environment.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	// What a careless library of the daemon may have let through ends here.
-	_ = unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
+	if keepDescriptors() != nil {
+		exit(2)
+	}
 	control := os.NewFile(uintptr(fd), "control")
 	switch role {
 	case roleSupervise:
@@ -47,6 +48,22 @@ func init() {
 		enter(control, fd)
 	}
 	exit(2)
+}
+
+// keepDescriptors has what is executed get none of this process's descriptors: not those that a careless library of the
+// daemon let through, and not the connection.
+func keepDescriptors() error {
+	err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	open, err := os.ReadDir("/proc/self/fd") // Linux before 5.11, or it is hidden
+	for _, e := range open {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd >= 3 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return err
 }
 
 // privileged tells whether this program has rights that who executed it has not, by its file's mode or capabilities. Such
