@@ -149,6 +149,21 @@ var probes = []probe{
 	{"change times", "", false, func(s scene) error {
 		return onOwnFile(s, func(path string) error { return os.Chtimes(path, time.Now(), time.Now()) })
 	}},
+	{"change attributes by descriptor", "", true, func(s scene) error {
+		return onOwnFile(s, func(path string) error {
+			f, err := os.Open(path)
+			if err != nil {
+				return err
+			}
+			defer f.Close()
+			flags, err := unix.IoctlGetUint32(int(f.Fd()), unix.FS_IOC_GETFLAGS)
+			if err != nil {
+				return fmt.Errorf("not refused but broken: %w", err)
+			}
+			const noDump = 0x40 // FS_NODUMP_FL
+			return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, int(flags|noDump))
+		})
+	}},
 
 	// Network.
 	{"connect to an allowed port", ports + names + open, false, func(s scene) error { return dial("tcp", s.Allowed) }},

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule denies a system call with errno, unless one of the cases holds. None: it is always denied.
+// rule denies a system call with errno: unless one of the cases holds, or if one does. Without any it is always denied.
 type rule struct {
-	call   uint32
-	errno  unix.Errno
-	unless []match
+	call         uint32
+	errno        unix.Errno
+	unless, when []match // one of them at most
 }
 
 // match holds if all its conditions do.
@@ -43,7 +43,7 @@ func seccompRules(n Network, connect bool) []rule {
 	}
 	denyUnless := func(errno unix.Errno, unless []match, calls ...uint32) {
 		for _, call := range calls {
-			all = append(all, rule{call, errno, unless})
+			all = append(all, rule{call: call, errno: errno, unless: unless})
 		}
 	}
 
@@ -65,6 +65,7 @@ func seccompRules(n Network, connect bool) []rule {
 	deny(unix.EPERM, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
 		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
 		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR)
+	all = append(all, rule{call: unix.SYS_IOCTL, errno: unix.EPERM, when: changingRequests})
 	deny(unix.EPERM, archCalls...)
 
 	// Nor does it know watches, which tell the names of files that may not be listed, and who uses them. Programs have to
@@ -93,6 +94,25 @@ func seccompRules(n Network, connect bool) []rule {
 	// TCP's fast open connects without connect.
 	denyUnless(unix.EOPNOTSUPP, []match{{{3, unix.MSG_FASTOPEN, 0}}}, unix.SYS_SENDTO, unix.SYS_SENDMMSG)
 	denyUnless(unix.EOPNOTSUPP, []match{{{2, unix.MSG_FASTOPEN, 0}}}, unix.SYS_SENDMSG)
+	return all
+}
+
+// changingRequests are those of ioctl that change files, and make folders, through a descriptor that is open for reading
+// only: landlock knows devices' requests, and no file system's.
+var changingRequests = requests(
+	// linux/fs.h, ext4, fsverity.h, fscrypt.h: SETFLAGS, FSSETXATTR, SETVERSION, ext4's SETVERSION, ENABLE_VERITY,
+	// SET_ENCRYPTION_POLICY
+	'f'<<8|2, 'X'<<8|32, 'v'<<8|2, 'f'<<8|4, 'f'<<8|133, 'f'<<8|19,
+	// linux/btrfs.h: SNAP_CREATE, SUBVOL_CREATE, SNAP_DESTROY, SNAP_CREATE_V2, SUBVOL_CREATE_V2, SUBVOL_SETFLAGS,
+	// SET_RECEIVED_SUBVOL, SNAP_DESTROY_V2
+	0x94<<8|1, 0x94<<8|14, 0x94<<8|15, 0x94<<8|23, 0x94<<8|24, 0x94<<8|26, 0x94<<8|37, 0x94<<8|63,
+)
+
+// requests are those of ioctl with one of these types and numbers, whatever the size of what they carry.
+func requests(numbers ...uint32) (all []match) {
+	for _, n := range numbers {
+		all = append(all, match{{1, 0xffff, n}})
+	}
 	return all
 }
 
@@ -150,8 +170,13 @@ func filter(rules []rule) []unix.SockFilter {
 		end(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
 	}
 	for _, r := range rules {
+		matched, otherwise := uint32(unix.SECCOMP_RET_ALLOW), unix.SECCOMP_RET_ERRNO|uint32(r.errno)
+		matches := r.unless
+		if r.when != nil {
+			matches, matched, otherwise = r.when, otherwise, matched
+		}
 		var body []unix.SockFilter
-		for _, m := range r.unless {
+		for _, m := range matches {
 			var test []unix.SockFilter
 			for i := len(m) - 1; i >= 0; i-- { // backwards: jumps know how far the end is
 				c := m[i]
@@ -162,9 +187,9 @@ func filter(rules []rule) []unix.SockFilter {
 					jump(unix.BPF_JEQ, c.value, 0, rest+1),
 				}, test...)
 			}
-			body = append(append(body, test...), end(unix.SECCOMP_RET_ALLOW))
+			body = append(append(body, test...), end(matched))
 		}
-		body = append(body, end(unix.SECCOMP_RET_ERRNO|uint32(r.errno)))
+		body = append(body, end(otherwise))
 		program = append(append(program, jump(unix.BPF_JEQ, r.call, 0, uint8(len(body)))), body...)
 	}
 	return append(program, end(unix.SECCOMP_RET_ALLOW))
