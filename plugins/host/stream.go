@@ -43,12 +43,10 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 	for working.Err() == nil && next == nil {
 		select {
 		case <-working.Done():
-		case next = <-takeovers:
-			if s.makeWay(working, next) {
+		case t := <-takeovers:
+			if next = s.makeWay(working, t); next != nil && working.Err() == nil {
 				why = errSuperseded
 				finish()
-			} else if working.Err() == nil {
-				next = nil
 			}
 		case <-s.leaving():
 			select {
@@ -80,21 +78,21 @@ func (s *stream) deliver(ctx context.Context, takeovers <-chan *takeover) (next 
 	return next, drain.Err() == nil, nil
 }
 
-// makeWay lets the process answer what is with it, and sends it nothing more. It returns false if the process fails, or if
-// the one that is to take over does: then everything goes on as before.
-func (s *stream) makeWay(working context.Context, next *takeover) bool {
+// makeWay lets the process answer what is with it, unless it fails, and sends it nothing more. It returns next, or nil if
+// next fails: that is ended then, and everything goes on as before.
+func (s *stream) makeWay(working context.Context, next *takeover) *takeover {
 	select {
 	case <-s.deliveries.hold(): // every event has an answer, or is past its time limit
 	case <-next.session.exited():
 	case <-working.Done():
-		return false
+		return next
 	}
 	if err := next.session.gone(); err != nil {
 		s.deliveries.resume()
 		next.abandon(err)
-		return false
+		return nil
 	}
-	return working.Err() == nil
+	return next
 }
 
 // errStopping is why events are lost at the end of a Host's run. Whoever ends it lets deliveries finish before.
