@@ -240,12 +240,14 @@ func (d *deliveries) fail(err error) {
 	d.detach(err)
 }
 
-// detach ends the stream. Callers whose event was sent and not answered get err; their sequence numbers are returned.
-// What was not sent waits for the next process.
+// detach ends the stream. Callers whose event was sent and not answered get err; their sequence numbers are returned, and
+// those of the events that were given up on, as far as the process has not been told. What was not sent waits for the next
+// process.
 func (d *deliveries) detach(err error) (seqs []uint64) {
 	d.pool.gone(d)
 	var ended []outcome
 	d.mu.Lock()
+	seqs = d.cancels
 	for c := d.sent.head; c != nil; c = d.sent.head {
 		d.release(c)
 		d.counts.Lost++

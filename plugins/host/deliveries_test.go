@@ -178,6 +178,15 @@ func TestGiveUp(t *testing.T) {
 		if diff := cmp.Diff([]uint64{1}, d.take(time.Now()).cancels); diff != "" {
 			t.Error(diff)
 		}
+
+		ctx, cancel = context.WithCancel(t.Context())
+		d.submit(ctx, &handler.Event{}, func(_ handler.Answer, err error) { errs <- err })
+		d.take(time.Now())
+		cancel()
+		<-errs
+		if diff := cmp.Diff([]uint64{2}, d.detach(handler.ErrLost)); diff != "" { // or the process would still work on it
+			t.Error(diff)
+		}
 	})
 }
 
