@@ -18,7 +18,8 @@ type Confinement struct {
 // process is gone. A zero Spec gives nil. It is safe for concurrent use.
 //
 // Paths are taken up as they are when the process is launched: symbolic links are followed then, and a file that is
-// replaced later, its name kept, is another one.
+// replaced later, its name kept, is another one. A link that is in what may be written, and leads out of it, is an error of
+// Enter.
 func Prepare(s Spec, name string, own Own) (*Confinement, error) {
 	if s.zero() {
 		return nil, nil

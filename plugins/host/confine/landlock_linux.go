@@ -84,20 +84,35 @@ func (p *sandboxPlan) ruleset() (*os.File, error) {
 }
 
 func (p *sandboxPlan) fill(rules int, handled uint64) error {
+	to, err := newPaths(p.Write)
+	if err != nil {
+		return fmt.Errorf("landlock: %w", err)
+	}
+	allowPath := func(path string, rights uint64) error {
+		fd, err := to.open(path)
+		if err != nil {
+			return fmt.Errorf("landlock: %w", err)
+		}
+		defer unix.Close(fd)
+		if err := allowBeneath(rules, fd, rights&handled); err != nil {
+			return fmt.Errorf("landlock: %s: %w", path, err)
+		}
+		return nil
+	}
 	for _, s := range system {
 		for _, path := range s.paths {
-			if err := allowPath(rules, path, s.rights&handled); err != nil && !errors.Is(err, unix.ENOENT) {
+			if err := allowPath(path, s.rights); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, errStrays) {
 				return err
 			}
 		}
 	}
 	for _, path := range p.Read {
-		if err := allowPath(rules, path, toRun&handled); err != nil {
+		if err := allowPath(path, toRun); err != nil {
 			return err
 		}
 	}
 	for _, path := range p.Write {
-		if err := allowPath(rules, path, toWrite&handled); err != nil {
+		if err := allowPath(path, toWrite); err != nil {
 			return err
 		}
 	}
@@ -112,25 +127,17 @@ func (p *sandboxPlan) fill(rules int, handled uint64) error {
 	return nil
 }
 
-// allowPath adds a file, or a folder and all that is in it.
-func allowPath(rules int, path string, rights uint64) error {
-	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+// allowBeneath adds an open file, or a folder and all that is in it.
+func allowBeneath(rules, fd int, rights uint64) error {
+	_, folder, err := inodeOf(fd)
 	if err != nil {
-		return fmt.Errorf("landlock: %s: %w", path, err)
+		return err
 	}
-	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("landlock: %s: %w", path, err)
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+	if !folder {
 		rights &= fileRights
 	}
 	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
-	if err := addRule(rules, unix.LANDLOCK_RULE_PATH_BENEATH, unsafe.Pointer(&attr)); err != nil {
-		return fmt.Errorf("landlock: %s: %w", path, err)
-	}
-	return nil
+	return addRule(rules, unix.LANDLOCK_RULE_PATH_BENEATH, unsafe.Pointer(&attr))
 }
 
 // allowPort adds a port that TCP may connect to.

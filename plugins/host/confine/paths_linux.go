@@ -1,0 +1,187 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// paths opens what a sandbox is given. A process of the handler that ran before, or still runs, may have made links where
+// it may write, and must not gain by them what they lead to.
+type paths struct {
+	writable folders // all that may be written
+	given    folders // those of them that no link in another one led to
+}
+
+// errStrays says that a path leads where it does by a link that the handler may have made.
+var errStrays = errors.New("leads out of what the handler may write by a link in there, which it may have made: give it what the link leads to, by a path that it cannot change")
+
+func newPaths(write []string) (*paths, error) {
+	p := &paths{folders{}, folders{}}
+	for _, round := range []func(*place) error{
+		func(at *place) error { return p.writable.add(at.fd) },
+		func(at *place) error {
+			if at.linked {
+				return nil
+			}
+			return p.given.add(at.fd)
+		},
+	} {
+		for _, path := range write {
+			at, err := p.walk(path)
+			if err != nil {
+				return nil, err
+			}
+			err = round(at)
+			at.close()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+		}
+	}
+	return p, nil
+}
+
+// open opens a path (O_PATH), which the caller closes.
+func (p *paths) open(path string) (fd int, err error) {
+	at, err := p.walk(path)
+	if err != nil {
+		return -1, err
+	}
+	defer at.close()
+	if at.linked {
+		inside, err := p.given.hold(at.fd)
+		if errors.Is(err, unix.ENOTDIR) {
+			inside, err = p.given.hold(at.dir)
+		}
+		if err == nil && !inside {
+			err = errStrays
+		}
+		if err != nil {
+			return -1, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	return unix.FcntlInt(uintptr(at.fd), unix.F_DUPFD_CLOEXEC, 0)
+}
+
+// place is where a path leads.
+type place struct {
+	fd, dir int  // what is there, and the folder that it was found in
+	linked  bool // by a link that is in a folder that may be written
+}
+
+func (at *place) close() { _, _ = unix.Close(at.fd), unix.Close(at.dir) }
+
+// step goes to what has a name at the place; "/" is the root.
+func (at *place) step(name string, flags int) error {
+	next, err := unix.Openat(at.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC|flags, 0)
+	if err != nil {
+		return err
+	}
+	_ = unix.Close(at.dir)
+	at.dir, at.fd = at.fd, next
+	return nil
+}
+
+// walk goes along a path, name by name and link by link.
+func (p *paths) walk(path string) (_ *place, err error) {
+	at := &place{fd: unix.AT_FDCWD, dir: -1}
+	defer func() {
+		if err != nil {
+			at.close()
+			err = fmt.Errorf("%s: %w", path, err)
+		}
+	}()
+	if err := at.step("/", 0); err != nil {
+		return nil, err
+	}
+	const most = 40 // links, as for the kernel
+	names := func(path string) []string { return strings.FieldsFunc(path, func(r rune) bool { return r == '/' }) }
+	rest := names(path)
+	for links := 0; len(rest) > 0; {
+		name := rest[0]
+		rest = rest[1:]
+		var text [unix.PathMax]byte
+		n, err := unix.Readlinkat(at.fd, name, text[:])
+		switch {
+		case errors.Is(err, unix.EINVAL): // it is no link
+			flags := 0
+			if len(rest) > 0 {
+				flags = unix.O_DIRECTORY // has it mounted, if it is where something is to be
+			}
+			if err := at.step(name, flags); err != nil {
+				return nil, err
+			}
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if links++; links > most {
+			return nil, unix.ELOOP
+		}
+		own, err := p.writable.hold(at.fd)
+		if err != nil {
+			return nil, err
+		}
+		at.linked = at.linked || own
+		to := string(text[:n])
+		if strings.HasPrefix(to, "/") {
+			if err := at.step("/", 0); err != nil {
+				return nil, err
+			}
+		}
+		rest = append(names(to), rest...)
+	}
+	return at, nil
+}
+
+// folders are some, and all that is in them.
+type folders map[inode]bool
+
+type inode struct{ dev, ino uint64 }
+
+func inodeOf(fd int) (_ inode, folder bool, err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return inode{}, false, err
+	}
+	return inode{uint64(st.Dev), st.Ino}, st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
+}
+
+// add adds a folder. A file is none, and has no links in it.
+func (f folders) add(fd int) error {
+	id, folder, err := inodeOf(fd)
+	if folder {
+		f[id] = true
+	}
+	return err
+}
+
+// hold tells whether a folder is one of them, or is in one, by whatever name.
+func (f folders) hold(fd int) (bool, error) {
+	at := &place{dir: -1}
+	var err error
+	if at.fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return false, err
+	}
+	defer at.close()
+	for last := (inode{}); ; {
+		id, folder, err := inodeOf(at.fd)
+		switch {
+		case err != nil:
+			return false, err
+		case !folder:
+			return false, unix.ENOTDIR
+		case f[id]:
+			return true, nil
+		case id == last: // the root's parent is the root
+			return false, nil
+		}
+		last = id
+		if err := at.step("..", 0); err != nil {
+			return false, err
+		}
+	}
+}
