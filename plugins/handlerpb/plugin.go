@@ -32,6 +32,9 @@ const (
 	MaxRequestBytes = 64 << 20
 	// MaxResponseBytes is the largest message that informd receives from a handler.
 	MaxResponseBytes = 16 << 20
+	// MaxDescriptionBytes and MaxProblemsBytes are the same for the responses of Describe and Configure.
+	MaxDescriptionBytes = 4 << 20
+	MaxProblemsBytes    = 1 << 20
 
 	// MaxBatchEvents and MaxBatchBytes bound one message of events, or of answers; what is larger goes alone.
 	MaxBatchEvents = 32

@@ -83,7 +83,14 @@ func (r *runner) dial(ctx context.Context, _ string) (net.Conn, error) {
 	if errors.Is(err, errNoSocket) {
 		r.kill(err)
 	}
-	return conn, err
+	if err != nil {
+		return nil, err
+	}
+	if err := r.keep(conn); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // withoutBroker keeps go-plugin from opening its broker's stream, which nothing here uses: for each connection that a

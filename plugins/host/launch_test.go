@@ -179,6 +179,11 @@ func TestWithoutTLS(t *testing.T) {
 	if err := try(t, s, host.Options{}); err != nil {
 		t.Error(err)
 	}
+	s = spec("unasked")
+	s.DisableTLS = true
+	if err := try(t, s, host.Options{}); err == nil || !strings.Contains(err.Error(), "an offer of TLS that it was not made") {
+		t.Errorf("got %v", err)
+	}
 }
 
 func TestRunDir(t *testing.T) {

@@ -74,7 +74,7 @@ var modes = map[string]func(){
 		serveRaw(raw{name: strings.Repeat("x", 1000) + "\n", window: 1 << 62})
 	},
 	"verbose": func() { // the same, where it could take the daemon's memory
-		serveRaw(raw{schema: bytes.Repeat([]byte("x"), 2<<20), capabilities: make([]string, 1<<20)})
+		serveRaw(raw{schema: bytes.Repeat([]byte("x"), 2<<20), capabilities: make([]string, 1<<19)})
 	},
 	"chatter": func() { // answers nothing, without end
 		serveRaw(raw{stream: func(stream handlerpb.Handler_DeliverServer) error {
@@ -85,7 +85,8 @@ var modes = map[string]func(){
 			}
 		}})
 	},
-	"notls": func() { _ = os.Unsetenv("PLUGIN_CLIENT_CERT"); serveRaw(raw{}) },
+	"unasked": func() { _ = os.Setenv("PLUGIN_CLIENT_CERT", "none"); serveRaw(raw{}) }, // takes up an offer that was not made
+	"notls":   func() { _ = os.Unsetenv("PLUGIN_CLIENT_CERT"); serveRaw(raw{}) },
 
 	// In the stream.
 	"never": func() { serveRaw(raw{answer: func(uint64) *handlerpb.DeliverResponse { return nil }}) },

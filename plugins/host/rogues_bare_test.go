@@ -3,6 +3,8 @@
 package host_test
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/informd/informd/plugins/handlerpb"
@@ -57,6 +60,15 @@ var bareModes = map[string]func(){
 		}
 		shake("1|1|unix|" + socket() + "|grpc|")
 	},
+	"accomplice": func() { // has somebody whom the daemon does not end hold the connection, in the same way
+		if err := os.Link(os.Getenv("VICTIM"), socket()); err != nil {
+			panic(err)
+		}
+		shake("1|1|unix|" + socket() + "|grpc|")
+	},
+	"inflates": func() { // answers with as many messages or texts as there is room for, all empty
+		serveBare(func(s *grpc.Server) { handlerpb.RegisterHandlerServer(s, &inflating{call: os.Getenv("CALL")}) })
+	},
 	"trailers": func() { // says how it ended at great length
 		serveBare(func(s *grpc.Server) { handlerpb.RegisterHandlerServer(s, &trailing{}) })
 	},
@@ -77,6 +89,33 @@ var bareModes = map[string]func(){
 			}
 		}
 	},
+}
+
+// inflating answers a call with what takes little to say and much to keep.
+type inflating struct {
+	raw
+	call string
+}
+
+func (i *inflating) Describe(context.Context, *handlerpb.DescribeRequest) (*handlerpb.DescribeResponse, error) {
+	r := &handlerpb.DescribeResponse{}
+	if i.call == "describe" {
+		inflate(r, 6)
+	}
+	return r, nil
+}
+
+func (i *inflating) Configure(context.Context, *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error) {
+	r := &handlerpb.ConfigureResponse{}
+	if i.call == "configure" {
+		inflate(r, 1)
+	}
+	return r, nil
+}
+
+// inflate adds to m so many empty elements of a field as a message may have.
+func inflate(m proto.Message, field byte) {
+	m.ProtoReflect().SetUnknown(bytes.Repeat([]byte{field<<3 | 2, 0}, handlerpb.MaxResponseBytes/2))
 }
 
 // trailing ends its stream of deliveries with as much as HTTP/2 lets it say.

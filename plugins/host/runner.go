@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,7 +52,8 @@ type runner struct {
 	mu        sync.Mutex
 	proc      *process
 	handshake handshake
-	why       error // the first reason why the process cannot be used any more
+	conn      net.Conn // the connection to the process
+	why       error    // the first reason why the process cannot be used any more
 }
 
 var _ goplugin.Runner = (*runner)(nil)
@@ -169,6 +171,9 @@ func (r *runner) tidy() error {
 // readStdout reads the handshake and, after it, whatever the process prints.
 func (r *runner) readStdout(f *os.File) {
 	h, rest, err := readHandshake(f, r.socketDir)
+	if err == nil && h.tls && r.offer == "" {
+		err = errors.New("it takes up an offer of TLS that it was not made") // go-plugin would not bear it
+	}
 	if err != nil {
 		r.fail(err)
 		_ = r.stdoutW.CloseWithError(err)
@@ -194,12 +199,26 @@ func (r *runner) fail(why error) bool {
 	return true
 }
 
-// kill ends the process and all that it started, at once.
+// kill ends the process and all that it started, at once, and the connection, which somebody else may hold open.
 func (r *runner) kill(why error) {
 	r.fail(why)
-	if p := r.process(); p != nil {
+	r.mu.Lock()
+	p, conn := r.proc, r.conn
+	r.mu.Unlock()
+	if p != nil {
 		p.signal(syscall.SIGKILL)
 	}
+	if conn != nil {
+		_ = conn.Close()
+	}
+}
+
+// keep has conn end with the process. It returns why that is over already.
+func (r *runner) keep(conn net.Conn) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conn = conn
+	return r.why
 }
 
 func (r *runner) process() *process {

@@ -118,7 +118,8 @@ func (s *session) settle(ctx context.Context) error {
 func (s *session) describe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.DescribeTimeout)
 	defer cancel()
-	d, err := s.api.Describe(ctx, &handlerpb.DescribeRequest{InformdVersion: s.opts.Version})
+	d, err := s.api.Describe(ctx, &handlerpb.DescribeRequest{InformdVersion: s.opts.Version},
+		grpc.MaxCallRecvMsgSize(handlerpb.MaxDescriptionBytes))
 	if err != nil {
 		return err
 	}
@@ -143,7 +144,8 @@ func (s *session) describe(ctx context.Context) error {
 func (s *session) configure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.opts.ConfigureTimeout)
 	defer cancel()
-	resp, err := s.api.Configure(ctx, &handlerpb.ConfigureRequest{Config: s.spec.Config, Handler: valid(s.spec.Name)})
+	resp, err := s.api.Configure(ctx, &handlerpb.ConfigureRequest{Config: s.spec.Config, Handler: valid(s.spec.Name)},
+		grpc.MaxCallRecvMsgSize(handlerpb.MaxProblemsBytes))
 	if err != nil {
 		return err
 	}
