@@ -12,6 +12,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/host/shim"
 )
 
 // folders are what a daemon makes for its handlers: one for their sockets, one for their temporary files. Each of them is
@@ -127,7 +128,7 @@ func makeFolderIn(parent string, mode fs.FileMode) (*folder, error) {
 
 // remove removes the folder. It is empty in the end, but for a handler that failed or had no time.
 func (f *folder) remove() {
-	_ = os.RemoveAll(f.path)
+	_ = shim.RemoveAll(f.path)
 	if f.lock != nil {
 		_ = f.lock.Close()
 	}
@@ -147,7 +148,7 @@ func sweep(parent string) {
 			continue
 		}
 		if flock(file) {
-			_ = os.RemoveAll(path)
+			_ = shim.RemoveAll(path)
 		}
 		_ = file.Close()
 	}

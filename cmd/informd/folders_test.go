@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -176,5 +177,43 @@ func TestFoldersAreWhereHandlersCanReachThem(t *testing.T) {
 	}
 	if _, err := makeFolder("sockets", 0o700, filepath.Join(closed, "missing")); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("where none can be made: %v", err)
+	}
+}
+
+// Nor does it matter what the handlers of a daemon that was killed made of their folders.
+func TestSweepOfAnything(t *testing.T) {
+	parent := t.TempDir()
+	left, err := makeFolderIn(parent, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Deeper than a process may have files open.
+	if err := os.MkdirAll(left.path+strings.Repeat("/d", 1500), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	closed := filepath.Join(left.path, "closed")
+	if err := os.MkdirAll(filepath.Join(closed, "more"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(closed, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := left.lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	lower := limit
+	lower.Cur = 1000
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lower); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit) }()
+
+	sweep(parent)
+	if left := names(t, parent); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
