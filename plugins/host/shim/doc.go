@@ -14,7 +14,9 @@
 // the subreaper of them all. No zombie of theirs stays. If the shim itself is killed, the kernel kills the handler.
 //
 // A process that may send the shim signals, being of the same user and outside of any sandbox, can kill it, and what has
-// left the handler's process group survives that. A user of its own, a sandbox or a cgroup leave a handler no such way.
+// left the handler's process group survives that; or stop it, and all survives a daemon that is killed then. A user of its
+// own or a sandbox leave a handler no such way, and a cgroup not the first. What a handler has others start, as cron, is not
+// its descendant.
 // What SIGKILL does not end, because it sleeps in the kernel or became another user, is left, and reported.
 //
 // No event and no config passes through the shim.
