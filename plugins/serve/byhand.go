@@ -73,6 +73,9 @@ func runByHand(ctx context.Context, s *service, out io.Writer) (failed bool, err
 			return false, fmt.Errorf("%s=%s: a time limit is written 30s or 1h; 0 is none", envTimeout, text)
 		}
 	}
+	if text := os.Getenv(handlerpb.EnvLogLevel); text != "" && new(slog.Level).UnmarshalText([]byte(text)) != nil {
+		return false, fmt.Errorf("%s=%s: a level is debug, info, warn or error", handlerpb.EnvLogLevel, text)
+	}
 	config, err := readConfig(os.Getenv(envConfig))
 	if err != nil {
 		return false, err

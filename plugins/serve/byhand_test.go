@@ -152,6 +152,7 @@ func TestByHandStatus(t *testing.T) {
 		{"a config that is no JSON", event, []string{"INFORMD_CONFIG=" + file(t, "{\n\ngreeting: hi}")}, 2, ":3: invalid character 'g'"},
 		{"a refused config", event, []string{"INFORMD_CONFIG=" + file(t, `{"greeting":5}`)}, 2, `msg="config refused" problem="and that is that"`},
 		{"no time limit", event, []string{"INFORMD_TIMEOUT=soon"}, 2, "INFORMD_TIMEOUT=soon: a time limit is written 30s or 1h"},
+		{"no level", event, []string{"INFORMD_LOG_LEVEL=loud"}, 2, "INFORMD_LOG_LEVEL=loud: a level is debug, info, warn or error"},
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			t.Parallel()
