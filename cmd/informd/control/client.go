@@ -262,6 +262,8 @@ func (c *Client) unreachable(err error) error {
 		return fmt.Errorf("%s is another user's: ask as the user that informd runs as", c.socket)
 	case errors.Is(err, syscall.EINVAL) && len(c.socket) > maxPath:
 		return fmt.Errorf("the path %s is longer than the %d bytes that a socket's may have", c.socket, maxPath)
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		return fmt.Errorf("what listened on %s gave no answer: it went away meanwhile", c.socket)
 	}
 	return fmt.Errorf("ask the informd on %s: %w", c.socket, err)
 }

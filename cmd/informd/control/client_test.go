@@ -280,7 +280,7 @@ func TestSomebodyElseListens(t *testing.T) {
 		{"another server's JSON", "HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n{\"status\":404}", "is it informd's control socket?"},
 		{"no JSON", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "broke off"},
 		{"half an answer", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"version\":", "broke off: unexpected EOF"},
-		{"nothing", "", "EOF"},
+		{"nothing", "", "gave no answer: it went away meanwhile"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
