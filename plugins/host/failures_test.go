@@ -15,6 +15,14 @@ func TestFailures(t *testing.T) {
 			t.Errorf("pause %d is %v, want about %v", i+1, got, want*time.Millisecond)
 		}
 	}
+	least, most := time.Hour, time.Duration(0)
+	for range 200 { // of which a quarter lies beyond either mark
+		got := f.next()
+		least, most = min(least, got), max(most, got)
+	}
+	if !within(least, time.Second) || !within(most, time.Second) || least > 900*time.Millisecond || most < 1100*time.Millisecond {
+		t.Errorf("the longest pause is from %v to %v, want 800ms to 1.2s", least, most)
+	}
 	for _, c := range []struct {
 		runs time.Duration // without a failure
 		want int           // failures that count after it

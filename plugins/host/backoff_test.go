@@ -1,0 +1,163 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+// life is a handler that runs for a time and fails then.
+type life struct {
+	handlerpb.HandlerClient // what is not here is not called
+	lasts                   time.Duration
+	going                   sync.Once
+	gone                    chan struct{}
+}
+
+func (l *life) kill(error)               { l.going.Do(func() { close(l.gone) }) }
+func (l *life) end(time.Duration)        { l.kill(nil) }
+func (l *life) failure(err error) error  { return err }
+func (l *life) exited() <-chan struct{}  { return l.gone }
+func (l *life) leaving() <-chan struct{} { return nil }
+func (l *life) pid() int                 { return 1 }
+func (l *life) confined() string         { return "" }
+func (l *life) lastLines() []string      { return nil }
+
+func (l *life) Health(context.Context, *handlerpb.HealthRequest, ...grpc.CallOption) (*handlerpb.HealthResponse, error) {
+	return &handlerpb.HealthResponse{}, nil
+}
+
+func (l *life) Drain(context.Context, *handlerpb.DrainRequest, ...grpc.CallOption) (*handlerpb.DrainResponse, error) {
+	return &handlerpb.DrainResponse{}, nil
+}
+
+func (l *life) Deliver(ctx context.Context, _ ...grpc.CallOption) (handlerpb.Handler_DeliverClient, error) {
+	return &lifeStream{ctx: ctx, end: time.After(l.lasts)}, nil
+}
+
+// lifeStream has no answers.
+type lifeStream struct {
+	handlerpb.Handler_DeliverClient
+	ctx context.Context
+	end <-chan time.Time
+}
+
+func (s *lifeStream) CloseSend() error { return nil }
+
+func (s *lifeStream) Recv() (*handlerpb.DeliverResponse, error) {
+	select {
+	case <-s.end:
+		return nil, errors.New("out of luck")
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+// errUnlucky is the failure of a life, in a launch.
+var errUnlucky = errors.New("deliver failed: out of luck")
+
+// live runs a host whose nth launch fails if lasts says zero of it, and otherwise lives so long. It returns what
+// stops the host and tells when the launches were.
+func live(opts Options, lasts func(n int) time.Duration) (h *Host, stop func() []time.Time) {
+	var launches []time.Time
+	h = newHost(Spec{Name: "h"}.withDefaults(), opts.withDefaults(), func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session, error) {
+		n := len(launches)
+		launches = append(launches, time.Now())
+		d := lasts(n)
+		if d == 0 {
+			return nil, errUnlucky
+		}
+		l := &life{lasts: d, gone: make(chan struct{})}
+		return &session{peer: l, api: l, spec: spec, opts: opts, log: log}, nil
+	}, newDeliveries(time.Minute, &debts{}))
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = h.Run(ctx) }()
+	return h, func() []time.Time { cancel(); <-ended; return launches }
+}
+
+// complaintCount counts the complaints that are logged.
+type complaintCount struct{ atomic.Int64 }
+
+func (c *complaintCount) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("handler failed")) {
+		c.Add(1)
+	}
+	return len(line), nil
+}
+
+func about(got, want time.Duration) bool { return got >= want*8/10 && got <= want*12/10 }
+
+// What cannot be launched is tried again after pauses that double, up to the longest, and then at that for ever.
+func TestBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, stop := live(Options{BackoffMin: 100 * time.Millisecond, BackoffMax: time.Second}, func(int) time.Duration { return 0 })
+		time.Sleep(time.Hour)
+		if s := h.Status(); s.State != BackingOff || s.Reason != errUnlucky.Error() || s.Failures != 5 || s.Next.Before(time.Now()) {
+			t.Errorf("%+v", s)
+		}
+		launches := stop()
+		if n := len(launches); n < 3000 || h.Status().Restarts != n-1 {
+			t.Fatalf("%d launches in an hour, %d restarts", n, h.Status().Restarts)
+		}
+		for i, began := range launches[1:] {
+			want := time.Second
+			if i < 4 {
+				want = 100 * time.Millisecond << i
+			}
+			if pause := began.Sub(launches[i]); !about(pause, want) {
+				t.Fatalf("the pause before launch %d is %v, want about %v", i+2, pause, want)
+			}
+		}
+	})
+}
+
+// Failures count less after a time in which it ran, and are a new matter to the log then; time in which it did not run
+// is no such time.
+func TestDecay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log complaintCount
+		const many = 1000 // until the log has grown tired of it
+		h, stop := live(Options{
+			Logger: slog.New(slog.NewTextHandler(&log, nil)), BackoffMin: 2 * time.Second, BackoffMax: 32 * time.Second, BackoffDecay: time.Minute,
+		}, func(n int) time.Duration {
+			switch {
+			case n < many:
+				return 0
+			case n == many:
+				return 150 * time.Second
+			}
+			return time.Hour
+		})
+		for h.Status().State != Running {
+			time.Sleep(time.Second)
+		}
+		if n := h.Status().Failures; n != 5 {
+			t.Errorf("%d failures count as it begins to run, want 5", n)
+		}
+		time.Sleep(130 * time.Second)
+		if n := h.Status().Failures; n != 3 {
+			t.Errorf("%d failures count after two minutes, want 3", n)
+		}
+		complaints := log.Load()
+		time.Sleep(25 * time.Second)
+		synctest.Wait()
+		if s := h.Status(); s.State != BackingOff || s.Failures != 4 || !about(s.Next.Sub(s.Since), 16*time.Second) {
+			t.Errorf("after one more failure: %+v", s)
+		}
+		if got := log.Load(); got != complaints+1 {
+			t.Errorf("%d complaints, before that failure %d", got, complaints)
+		}
+		stop()
+	})
+}
