@@ -105,6 +105,39 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
+// What a structured line says fits into one line of the log, forges nothing of the daemon's own, and has an end.
+func TestStructuredLines(t *testing.T) {
+	many := `{"msg":"many"`
+	for i := range 2 * maxAttrs {
+		many += fmt.Sprintf(`,"k%d":%d`, i, i)
+	}
+	long := strings.Repeat("k", 1000)
+	for _, c := range []struct {
+		why, line, message string
+		attrs              []string
+	}{
+		{"line breaks and escapes in the message", `{"msg":"one\nERROR two\r\u001b[2J\u2028three\u202e"}`, "one ERROR two  [2J three", nil},
+		{"in a value", `{"msg":"m","v":"one\n\u001b[2Jtwo"}`, "m", []string{"v=one  [2Jtwo"}},
+		{"in a value that is not flat", `{"msg":"m","v":["one\u202etwo"]}`, "m", []string{`v=["one two"]`}},
+		{"in a key", `{"msg":"m","one\n\u001btwo":1}`, "m", []string{"one  two=1"}},
+		{"a key that becomes the daemon's when it is tidied", `{"msg":"m","\nhandler":"spoof"}`, "m", []string{"_handler=spoof"}},
+		{"a long key", `{"msg":"m","` + long + `":1}`, "m", []string{long[:100] + "…=1"}},
+		{"the daemon's keys", `{"msg":"m","via":1,"source":2,"pid":3,"msg":4}`, "m", []string{"_via=1", "_source=2", "_pid=3", "_msg=4"}},
+	} {
+		r, ok := parseJSONLine([]byte(c.line))
+		var attrs []string
+		for _, a := range r.attrs {
+			attrs = append(attrs, a.String())
+		}
+		if diff := cmp.Diff(c.attrs, attrs); diff != "" || !ok || r.message != c.message {
+			t.Errorf("%s: %v, %q: %s", c.why, ok, r.message, diff)
+		}
+	}
+	if r, ok := parseJSONLine([]byte(many + "}")); !ok || len(r.attrs) != maxAttrs {
+		t.Errorf("%v, %d attributes of a line with many", ok, len(r.attrs))
+	}
+}
+
 func TestBucket(t *testing.T) {
 	b := newBucket(3, 2)
 	now := time.Unix(0, 0)
