@@ -2,14 +2,18 @@ package confine
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func run(t *testing.T, c *Confinement, name string) string {
@@ -19,7 +23,9 @@ func run(t *testing.T, c *Confinement, name string) string {
 
 func TestUser(t *testing.T) {
 	c := prepare(t, Spec{User: "64999:64998"}, Own{})
-	if got, want := run(t, c, "identity"), "[64999 64999 64999] [64998 64998 64998] [] <nil>"; got != want {
+	cmd := command(t, c, []string{taskVar + "=identity"}, program)
+	cmd.SysProcAttr.Credential = &syscall.Credential{Groups: []uint32{4, 27}} // as a daemon of root's that is in other groups, too
+	if got, want := output(t, cmd), "[64999 64999 64999] [64998 64998 64998] [] <nil>"; got != want {
 		t.Errorf("it runs as %s, want %s", got, want)
 	}
 	if got := run(t, c, "pdeathsig"); got != "9" {
@@ -27,6 +33,26 @@ func TestUser(t *testing.T) {
 	}
 	if got := run(t, prepare(t, Spec{User: "64999:64998", Sandbox: true}, Own{}), "pdeathsig"); got != "9" {
 		t.Errorf("in a sandbox its parent-death signal is %s, want 9", got)
+	}
+}
+
+// A daemon that is not root, but was given capabilities for all that it starts, keeps them from a sandbox.
+func TestAmbientCapabilities(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can start another user's process with capabilities")
+	}
+	capabilities := func(c *Confinement) string {
+		cmd := command(t, c, []string{taskVar + "=capabilities"}, program)
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 64999, Gid: 64999}
+		cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_BIND_SERVICE, unix.CAP_SYS_PTRACE}
+		return output(t, cmd)
+	}
+	sandbox := prepare(t, Spec{Sandbox: true}, Own{})
+	if got, want := capabilities(nil), fmt.Sprint(1<<unix.CAP_NET_BIND_SERVICE|1<<unix.CAP_SYS_PTRACE); got != want {
+		t.Fatalf("without a sandbox it has %s, want %s", got, want)
+	}
+	if got := capabilities(sandbox); got != "0" {
+		t.Errorf("in a sandbox it has %s", got)
 	}
 }
 
@@ -54,6 +80,11 @@ func TestSetUserID(t *testing.T) {
 }
 
 func TestFiles(t *testing.T) {
+	lower := command(t, prepare(t, Spec{Limits: Limits{Files: 100}}, Own{}), []string{taskVar + "=files"}, program)
+	lower.Path, lower.Args = "/bin/sh", []string{"sh", "-c", `ulimit -n 60; exec "$0"`, program}
+	if got := output(t, lower); !strings.HasPrefix(got, "{60 60} ") {
+		t.Errorf("where the daemon has fewer itself: %s", got)
+	}
 	if got := run(t, prepare(t, Spec{Limits: Limits{Files: 100}}, Own{}), "files"); got != "{100 100} true operation not permitted" && !strings.HasPrefix(got, "{100 100} true <nil>") {
 		t.Errorf("files: %s", got)
 	}

@@ -137,6 +137,7 @@ func TestPrepareRefuses(t *testing.T) {
 		{Spec{Sandbox: true, Network: Network{Ports: []uint16{1}}}, Own{}, abi(3, nil), []string{"network: ", "landlock 3", "6.7"}},
 		{Spec{Sandbox: true, Network: Network{All: true}}, Own{}, nil, []string{"network: ", "give the handler a user"}},
 		{Spec{Sandbox: true, Network: Network{Ports: []uint16{1}}}, Own{}, nil, []string{"network: ", "give the handler a user"}},
+		{sandbox, Own{Connect: true}, nil, []string{"access.read: ", "leave out access.read"}},
 		{Spec{Sandbox: true, Read: []string{missing}}, Own{}, nil, []string{"files.read: ", missing, "does not exist"}},
 		{Spec{Sandbox: true, Write: []string{missing}}, Own{}, nil, []string{"files.write: ", missing, "does not exist"}},
 		{Spec{Sandbox: true, Read: []string{missing + "1", "/", missing + "2"}, Write: []string{missing + "3"}}, Own{}, nil,

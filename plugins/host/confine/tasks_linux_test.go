@@ -28,6 +28,7 @@ var tasks = map[string]func(){
 		}
 		fmt.Print(signal)
 	},
+	"capabilities": func() { fmt.Print(capabilities()) },
 	"files": func() {
 		var soft, hard syscall.Rlimit
 		_ = syscall.Getrlimit(syscall.RLIMIT_NOFILE, &soft)
