@@ -283,6 +283,13 @@ func TestUnwillingToEnd(t *testing.T) {
 		ready(t, h)
 		stop(t, h.Status().PID)
 	})
+	log := &recorder{}
+	t.Run("heeds SIGTERM", func(t *testing.T) {
+		ready(t, start(t, spec("heeds-term"), host.Options{Logger: log.logger(), StopTimeout: 4 * time.Second}))
+	})
+	if log.count("tidied up") != 1 {
+		t.Errorf("it was not given the time that is left after SIGTERM: %q", log.lines())
+	}
 }
 
 // At the end of Run, those who still wait are told.

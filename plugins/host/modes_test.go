@@ -192,6 +192,13 @@ var modes = map[string]func(){
 			return handler.Answer{}, err
 		}))
 	},
+	"heeds-term": func() { // and nothing else
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM)
+		go serveRaw(raw{})
+		<-signals
+		_, _ = fmt.Fprintln(realStderr, "tidied up")
+	},
 	"stubborn": func() { // does not end when asked
 		signal.Ignore(syscall.SIGTERM)
 		go serveRaw(raw{})
