@@ -241,11 +241,32 @@ func TestLongCalls(t *testing.T) {
 	answersOf(t, stream, 5)
 }
 
-// When informd closes its side, what is being handled is finished and answered before the stream ends.
-func TestEndOfStream(t *testing.T) {
+// However many events come, no more than the bound are with the handler; the others are answered at once.
+func TestTooManyEvents(t *testing.T) {
 	release := make(chan struct{})
 	stream := deliver(t, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
 		<-release
+		return handler.Answer{}, nil
+	}))
+	const more = 3
+	req := &handlerpb.DeliverRequest{}
+	for seq := range uint64(maxRunning + more) {
+		req.Events = append(req.Events, &handlerpb.Event{Seq: seq, Name: fmt.Sprint(seq)})
+	}
+	send(t, stream, req)
+	for seq, a := range answersOf(t, stream, more) {
+		if seq < maxRunning || retryReason(a) != "the handler has too many events at once" {
+			t.Errorf("%d: %v", seq, a)
+		}
+	}
+	close(release)
+	answersOf(t, stream, maxRunning)
+}
+
+// When informd closes its side, what is being handled is finished and answered before the stream ends.
+func TestEndOfStream(t *testing.T) {
+	stream := deliver(t, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
+		time.Sleep(200 * time.Millisecond) // the stream has time to end too early
 		return handler.Answer{}, nil
 	}))
 	const n = 100
@@ -257,7 +278,6 @@ func TestEndOfStream(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	close(release)
 	if got := answersOf(t, stream, n); len(got) != n {
 		t.Errorf("got %d answers", len(got))
 	}

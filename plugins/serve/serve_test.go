@@ -11,8 +11,12 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handlerpb"
@@ -119,6 +123,50 @@ func TestHealthAndDrain(t *testing.T) {
 	}
 }
 
+// drainer drains as a test wants it to.
+type drainer struct {
+	handler.Func
+	drain func(context.Context) error
+}
+
+func (d *drainer) Drain(ctx context.Context) error { return d.drain(ctx) }
+
+func TestDrain(t *testing.T) {
+	s := &service{handler: &drainer{drain: func(context.Context) error { return errors.New("the outbox is full") }}}
+	if _, err := s.Drain(t.Context(), nil); err != nil {
+		t.Errorf("what was not configured has nothing to let go of: %v", err)
+	}
+	s = &service{handler: s.handler}
+	s.configured.Store(true)
+	if _, err := s.Drain(t.Context(), nil); status.Code(err) != codes.Internal || !strings.Contains(err.Error(), "the outbox is full") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// When informd is gone, a Drain has a few seconds, and does not keep the process beyond them.
+func TestLastDrain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		told := make(chan time.Duration, 1)
+		began := time.Now()
+		s := &service{handler: &drainer{drain: func(ctx context.Context) error {
+			<-ctx.Done()
+			told <- time.Since(began)
+			<-release
+			return nil
+		}}}
+		s.configured.Store(true)
+		s.drainOnce()
+		if took := time.Since(began); took != lastDrain {
+			t.Errorf("it was left after %v, want %v", took, lastDrain)
+		}
+		if after := <-told; after != lastDrain {
+			t.Errorf("its context ended after %v, want %v", after, lastDrain)
+		}
+		close(release)
+	})
+}
+
 func TestUnaryPanic(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
 	slog.SetDefault(slog.New(slog.DiscardHandler))
@@ -132,7 +180,6 @@ func TestUnaryPanic(t *testing.T) {
 	}
 }
 
-// Lines have hclog's shape, whatever attributes they have.
 // The line of a panic is one that informd takes whole, however deep the stack.
 func TestDeepPanic(t *testing.T) {
 	defer slog.SetDefault(slog.Default())
@@ -158,6 +205,7 @@ func TestDeepPanic(t *testing.T) {
 	}
 }
 
+// Lines have hclog's shape, whatever attributes they have.
 func TestLogShape(t *testing.T) {
 	t.Setenv(handlerpb.EnvLogLevel, "DEBUG")
 	var buf bytes.Buffer
