@@ -155,6 +155,29 @@ func TestHostDies(t *testing.T) {
 	}
 }
 
+// One whose shim is killed in the same moment, as by pkill -9 informd, leaves no handler either.
+func TestHostDiesWithShim(t *testing.T) {
+	dir := shortDir(t)
+	c := exec.Command(os.Args[0])
+	c.Env = []string{"MODE=host", "CHILD=stubborn", "RUNDIR=" + dir, "TMPDIR=" + dir, "PATH=/usr/bin:/bin", race}
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscan(out, &pid); err != nil {
+		t.Fatal(err)
+	}
+	stop(t, c.Process.Pid) // so that it cannot see to anything
+	kill(t, parentOf(pid))
+	_ = c.Process.Kill()
+	_ = c.Wait()
+	waitFor(t, "the handler's end", func() bool { return gone(pid) })
+}
+
 // A shim that is killed takes the handler with it; the next one is as the first.
 func TestShimKilled(t *testing.T) {
 	log := &recorder{}
