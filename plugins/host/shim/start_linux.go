@@ -56,6 +56,9 @@ func (e *StepError) Unwrap() error {
 //
 // An error is a *StepError if the shim could be started, and the handler could not. Nothing runs then.
 func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Process, error) {
+	if privileged() {
+		return nil, errPrivileged
+	}
 	near, far, err := pair()
 	if err != nil {
 		return nil, fmt.Errorf("connect with the shim: %w", err)
@@ -83,6 +86,10 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 	}
 	return p, nil
 }
+
+// errPrivileged: the shim would be privileged as well, and so none.
+var errPrivileged = errors.New("this program's file has capabilities, or a set-user-ID or set-group-ID bit, and such a program starts no others: " +
+	"take them from the file (setcap -r, chmod ug-s) and give them to the service, as systemd's AmbientCapabilities= does")
 
 // order sends the order and hears what became of it.
 func (p *Process) order(o Order, limit time.Duration) error {
