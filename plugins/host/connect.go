@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/status"
 
 	"github.com/informd/informd/plugins/handlerpb"
@@ -60,7 +62,10 @@ func (r *runner) connect(dir string) (handlerpb.HandlerClient, error) {
 	if _, err := r.client.Start(); err != nil {
 		return nil, fmt.Errorf("start: %w", err)
 	}
-	if !r.hasTLS() {
+	if r.hasTLS() { // what go-plugin makes of the same would not say what is wrong
+		secure := handshaker{credentials.NewTLS(config.TLSConfig), r.distrust}
+		config.GRPCDialOptions = append(config.GRPCDialOptions, grpc.WithTransportCredentials(secure))
+	} else {
 		config.TLSConfig = nil // the handler did not take up the offer; the socket directory is ours alone
 	}
 	protocol, err := r.client.Client()
@@ -91,6 +96,19 @@ func (r *runner) dial(ctx context.Context, _ string) (net.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// distrust ends a process whose certificate does not do. A handshake that fails in another way says less than its end.
+func (r *runner) distrust(err error) {
+	e, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	if !ok {
+		return
+	}
+	why := explainExpired(e)
+	if why == nil {
+		why = errors.New(printable(e.Err.Error(), handlerpb.MaxReasonBytes))
+	}
+	r.kill(fmt.Errorf("TLS with the certificate in its handshake, which has to be one of a server called localhost: %w", why))
 }
 
 // withoutBroker keeps go-plugin from opening its broker's stream, which nothing here uses: for each connection that a

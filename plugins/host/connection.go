@@ -59,7 +59,7 @@ func dial(ctx context.Context, remote RemoteSpec, address netip.AddrPort, config
 // open makes the client; it sends nothing yet.
 func (c *connection) open(address netip.AddrPort, config *tls.Config) (err error) {
 	c.conn, err = grpc.NewClient("passthrough:///"+address.String(),
-		grpc.WithTransportCredentials(handshaker{credentials.NewTLS(config), c}),
+		grpc.WithTransportCredentials(handshaker{credentials.NewTLS(config), func(err error) { c.fail(explainTLS(err)) }}),
 		grpc.WithContextDialer(c.dialOnce),
 		grpc.WithNoProxy(),
 		grpc.WithDisableRetry(),
@@ -139,22 +139,22 @@ func (w *watchedConn) Close() error {
 	return w.Conn.Close()
 }
 
-// handshaker notes why a handshake failed, which gRPC tells only in the midst of its own words.
+// handshaker tells why a handshake failed, which gRPC tells only in the midst of its own words.
 type handshaker struct {
 	credentials.TransportCredentials
-	c *connection
+	failed func(error)
 }
 
 func (h handshaker) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := h.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
-		h.c.fail(explainTLS(err))
+		h.failed(err)
 	}
 	return conn, info, err
 }
 
 func (h handshaker) Clone() credentials.TransportCredentials {
-	return handshaker{h.TransportCredentials.Clone(), h.c}
+	return handshaker{h.TransportCredentials.Clone(), h.failed}
 }
 
 func (c *connection) fail(why error) {

@@ -115,12 +115,21 @@ func explainTLS(err error) error {
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
 		return fmt.Errorf("its certificate is another's, and tls.serverName says whose it has to be: %s", said)
 	}
-	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && e.Cert != nil {
-		const day = time.DateTime + " MST" // the error itself has the present time, so that it never is the same twice
-		return fmt.Errorf("its certificate is valid from %s to %s only", e.Cert.NotBefore.UTC().Format(day), e.Cert.NotAfter.UTC().Format(day))
+	if err := explainExpired(err); err != nil {
+		return err
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return fmt.Errorf("its certificate is not signed by an authority in tls.ca: %s", said)
 	}
 	return fmt.Errorf("TLS handshake: %s", said)
+}
+
+// explainExpired is nil if err is about something else.
+func explainExpired(err error) error {
+	e, ok := errors.AsType[x509.CertificateInvalidError](err)
+	if !ok || e.Reason != x509.Expired || e.Cert == nil {
+		return nil
+	}
+	const day = time.DateTime + " MST" // the error itself has the present time, so that it never is the same twice
+	return fmt.Errorf("its certificate is valid from %s to %s only", e.Cert.NotBefore.UTC().Format(day), e.Cert.NotAfter.UTC().Format(day))
 }
