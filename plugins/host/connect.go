@@ -54,7 +54,7 @@ func (r *runner) connect(dir string) (handlerpb.HandlerClient, error) {
 		}
 	}
 	overtime := time.AfterFunc(r.opts.StartTimeout, func() {
-		r.kill(fmt.Errorf("it was not ready to talk within %v of its start", r.opts.StartTimeout))
+		r.kill(fmt.Errorf("it was not ready to talk within %v of its start%s", r.opts.StartTimeout, suspects(r.spec.Confine)))
 	})
 	defer overtime.Stop()
 

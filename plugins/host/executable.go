@@ -27,7 +27,7 @@ func openExecutable(ctx context.Context, path, digest string) (*executable, erro
 	if !strings.Contains(path, "/") {
 		found, err := exec.LookPath(path)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a program in the daemon's PATH", path)
+			return nil, fmt.Errorf("%q is not a program in the daemon's PATH; the path of a file has a slash, as ./%s", path, path)
 		}
 		path = found
 	}
@@ -124,7 +124,7 @@ func startError(path string, err error) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%s cannot be executed: the interpreter or loader that it names, or its working directory, does not exist", path)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s cannot be executed: permission denied", path)
+		return fmt.Errorf("%s cannot be executed: %w", path, fs.ErrPermission)
 	}
 	return fmt.Errorf("%s cannot be executed: %w", path, cause(err))
 }

@@ -180,6 +180,25 @@ func TestNoHome(t *testing.T) {
 	}
 }
 
+// A program that is its owner's alone: the daemon's user may execute it, the handler's may not, and that is said.
+func TestProgramOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can run a handler as another user")
+	}
+	dir := shortDir(t)
+	temp := filepath.Join(dir, "temp")
+	path := filepath.Join(dir, "script")
+	if err := errors.Join(os.Chmod(dir, 0o711), os.Mkdir(temp, 0o711), os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	s := host.Spec{Name: "h", Path: path, Confine: confine.Spec{User: "65534:65534", Limits: confine.Limits{Files: 100}}}
+	_, err := host.Try(t.Context(), s, host.Options{RunDir: dir, TempDir: temp})
+	want := "script cannot be executed: permission denied; what it is confined to may keep it from starting: user"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want …%s", err, want)
+	}
+}
+
 func dirExists(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.IsDir()

@@ -40,7 +40,7 @@ func TestLaunchFailures(t *testing.T) {
 		want string
 	}{
 		{"missing", withPath(filepath.Join(dir, "missing")), "missing does not exist"},
-		{"not in PATH", withPath("no-such-program-anywhere"), `"no-such-program-anywhere" is not a program in the daemon's PATH`},
+		{"not in PATH", withPath("no-such-program-anywhere"), `"no-such-program-anywhere" is not a program in the daemon's PATH; the path of a file has a slash, as ./no-such-program-anywhere`},
 		{"not executable", withPath(write("plain", "x", 0o600)), "plain is not executable: chmod +x it"},
 		{"a directory", withPath(dir), "is not a file"},
 		{"not a program", withPath(write("text", "no program", 0o700)), "another platform, or is a script without #!"},
@@ -76,6 +76,35 @@ func TestLaunchFailures(t *testing.T) {
 			}
 			if err != nil && (len(err.Error()) > 1000 || strings.ContainsAny(err.Error(), "\n\x1b")) {
 				t.Errorf("unfit for a log: %q", err)
+			}
+		})
+	}
+}
+
+// A process that does not come to start may have too little of something, and need not say so itself. Where it fails later,
+// its limits are no more suspect than anything else.
+func TestStartUnderLimits(t *testing.T) {
+	const hint = "; what it is confined to may keep it from starting: limits.files"
+	for mode, want := range map[string]string{
+		"exits":         `it exited with status 3; its last line on standard error: "cannot open /etc/oncall.conf"` + hint,
+		"exits0":        "it exited with status 0" + hint,
+		"silent":        "it was not ready to talk within 3s of its start" + hint,
+		"netrpc":        `it speaks "netrpc", not grpc`,
+		"nobody":        "the connection broke during describe",
+		"hang-describe": "it did not answer describe within 2s",
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			opts := host.Options{StartTimeout: 3 * time.Second, DescribeTimeout: 2 * time.Second}
+			s := spec(mode)
+			free := try(t, s, opts)
+			s.Confine.Limits.Files = 100
+			confined := try(t, s, opts)
+			if confined == nil || !strings.HasSuffix(confined.Error(), want) {
+				t.Errorf("confined: got %v, want …%s", confined, want)
+			}
+			if free == nil || strings.Contains(free.Error(), "confined") {
+				t.Errorf("not confined: got %v", free)
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -119,7 +120,11 @@ func (r *runner) start() (err error) {
 		stdout:      r.readStdout,
 		stderr:      r.logs.stderr.readAll,
 	})
-	if err == nil && r.cache != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		c := r.spec.Confine
+		return fmt.Errorf("%w%s", err, suspects(confine.Spec{User: c.User, Sandbox: c.Sandbox}))
+	case err == nil && r.cache != nil:
 		r.cacheEnds.Go(func() { r.cache.Serve(r.proc.running.root()) })
 	}
 	return err
@@ -267,7 +272,11 @@ func (r *runner) failure(err error) error {
 	if p != nil {
 		select {
 		case <-p.exited:
-			return &exitError{ending: p.ending(), last: r.logs.lastError()}
+			e := &exitError{ending: p.ending(), last: r.logs.lastError()}
+			if r.socket() == "" {
+				e.suspects = suspects(r.spec.Confine)
+			}
+			return e
 		case <-time.After(exitNews):
 		}
 	}
@@ -279,15 +288,41 @@ func (r *runner) failure(err error) error {
 
 // exitError says how a process ended and, beyond that, its last words. The latter differ from one time to the next.
 type exitError struct {
-	ending error
-	last   string
+	ending   error
+	last     string
+	suspects string
 }
 
 func (e *exitError) Error() string {
 	if e.last == "" {
-		return e.ending.Error()
+		return e.ending.Error() + e.suspects
 	}
-	return e.ending.Error() + "; its last line on standard error: " + strconv.Quote(strings.TrimSpace(e.last))
+	return e.ending.Error() + "; its last line on standard error: " + strconv.Quote(strings.TrimSpace(e.last)) + e.suspects
+}
+
+// suspects names what may keep a process from starting, for the reason why it did not: a program that has too little
+// memory may well end by a segmentation fault, or hang.
+func suspects(c confine.Spec) string {
+	var fields []string
+	for _, f := range []struct {
+		name  string
+		asked bool
+	}{
+		{"user", c.User != ""},
+		{"limits.memory", c.Limits.Memory > 0},
+		{"limits.cpu", c.Limits.CPU > 0},
+		{"limits.files", c.Limits.Files > 0},
+		{"limits.processes", c.Limits.Processes > 0},
+		{"sandbox", c.Sandbox},
+	} {
+		if f.asked {
+			fields = append(fields, f.name)
+		}
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	return "; what it is confined to may keep it from starting: " + strings.Join(fields, ", ")
 }
 
 func (r *runner) Wait(context.Context) error {
