@@ -21,7 +21,8 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// A process's ways to end and not to start are told in the same words, whether it is confined or not.
+// A process's ways to end and not to start are told in the same words, whether it is confined or not; what it is confined to
+// may be added.
 func TestEndings(t *testing.T) {
 	dir := t.TempDir()
 	script := func(name, content string) host.Spec {
