@@ -189,7 +189,7 @@ class Server:
             answer = pb.Answer(seq=event.seq, retry=pb.Retry(reason=str(e)))
             answer.retry.after.FromSeconds(e.after)
             return answer
-        except Exception as e:  # what nobody thought of
+        except BaseException as e:  # what nobody thought of, sys.exit included: in a thread it ends nothing
             log("error", "handle failed", error=traceback.format_exc())
             return pb.Answer(seq=event.seq, retry=pb.Retry(reason=f"{type(e).__name__}: {e}"))
         finally:
