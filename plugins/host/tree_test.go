@@ -208,6 +208,26 @@ func TestZombies(t *testing.T) {
 	waitFor(t, "one child", func() bool { return slices.Equal(family(shim), []int{pid}) })
 }
 
+// Signals that are meant for all that informd started end no shim: it goes on to take leave of orphans.
+func TestShimSignalled(t *testing.T) {
+	h := start(t, spec("brood"), host.Options{})
+	ready(t, h)
+	pid := h.Status().PID
+	shim := parentOf(pid)
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGUSR1, syscall.SIGPIPE} {
+		if err := syscall.Kill(shim, sig); err != nil {
+			t.Fatalf("%v: %v", sig, err)
+		}
+	}
+	if _, err := h.Handle(t.Context(), pod("x")); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "one child", func() bool { return slices.Equal(family(shim), []int{pid}) })
+	if s := h.Status(); s.PID != pid || s.Restarts != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Processes that replace each other faster than they can be looked at, each in a session of its own, end all the same.
 func TestChains(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "link")
