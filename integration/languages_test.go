@@ -166,11 +166,15 @@ func TestOtherLanguagesThroughCrashes(t *testing.T) {
 		last := 0
 		for range kills {
 			var pid int
-			s.poll("the diary at work", func() bool {
+			s.poll("the diary to run", func() bool {
 				pid = s.pidOf("diary")
-				return pid > 0 && pid != last && s.metric(`informd_handler_in_flight{handler="diary"}`) != "0"
+				return pid > 0 && pid != last
 			})
 			last = pid
+			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // wherever it is
+				t.Error(err)
+			}
+			s.poll("the diary to have work", func() bool { return s.metric(`informd_handler_in_flight{handler="diary"}`) != "0" })
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Error(err)
 			}
@@ -219,15 +223,15 @@ func (s *stage) pidOf(handler string) int {
 	code, stdout, stderr := runCommand(s.t, s.informd, "status", "-o", "json", "--state-dir", s.state)
 	var status struct {
 		Handlers []struct {
-			Name string
-			PID  int
+			Name, State string
+			PID         int
 		}
 	}
 	if err := json.Unmarshal([]byte(stdout), &status); code != 0 || err != nil {
 		s.t.Fatalf("informd status: exit code %d, %v\n%s", code, err, stderr)
 	}
 	for _, h := range status.Handlers {
-		if h.Name == handler {
+		if h.Name == handler && h.State == "running" {
 			return h.PID
 		}
 	}
