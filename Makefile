@@ -48,7 +48,7 @@ soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one tha
 		-run 'TestSoak|TestBacklog|TestDamagedState|TestStartOnSickDisk|TestCrashingNeighbours' ./integration ./plugins/host
 
 .PHONY: bench
-bench: build controlplane ## Measure informd beside a stock informer, in nine minutes; writes docs/benchmarks.md
+bench: build controlplane ## Measure informd beside a stock informer, in ten minutes; writes docs/benchmarks.md
 	go run ./integration/bench
 
 .PHONY: bench-full
