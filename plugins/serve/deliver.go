@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -76,16 +77,18 @@ type object struct {
 
 // call is an event on its way through Handle.
 type call struct {
-	event
+	wire.Attempt
 	ctx   callContext
 	taken bool // see shared.take
 }
 
-func (c *call) object() object { return object{c.Rule, c.Namespace, c.Name, c.Resource} }
+func (c *call) object() object {
+	return object{c.Event.Rule, c.Event.Namespace, c.Event.Name, c.Event.Resource}
+}
 
 // receive takes events and cancels until informd ends its side (nil) or the stream breaks.
 func (d *delivery) receive() error {
-	var req request
+	var req wire.Request
 	for {
 		err := d.stream.RecvMsg(&req)
 		if errors.Is(err, io.EOF) {
@@ -94,20 +97,20 @@ func (d *delivery) receive() error {
 		if err != nil {
 			return err
 		}
-		d.begin(req.events, time.Now())
-		clear(req.events) // what they hold is the calls' alone, and goes with them
-		d.cancel(req.cancel)
+		d.begin(req.Attempts, time.Now())
+		clear(req.Attempts) // what they hold is the calls' alone, and goes with them
+		d.cancel(req.Cancel)
 	}
 }
 
 // begin lets events wait for a worker, or answers why they cannot be handled. Time limits count from now.
-func (d *delivery) begin(events []event, now time.Time) {
+func (d *delivery) begin(attempts []wire.Attempt, now time.Time) {
 	d.mu.Lock()
-	for i := range events {
-		c := &call{event: events[i]}
+	for i := range attempts {
+		c := &call{Attempt: attempts[i]}
 		c.ctx.parent = d.stream.Context()
-		if c.limit.set {
-			c.ctx.deadline = now.Add(c.limit.duration())
+		if limit, ok := c.Limit(); ok {
+			c.ctx.deadline = now.Add(limit)
 		}
 		switch {
 		case len(d.running) >= maxRunning:
@@ -128,7 +131,7 @@ func (d *delivery) cancel(seqs []uint64) {
 	defer d.mu.Unlock()
 	for _, seq := range seqs {
 		for _, c := range d.running {
-			if c.seq == seq {
+			if c.Seq == seq {
 				c.ctx.end()
 			}
 		}
@@ -206,7 +209,7 @@ func (d *delivery) handleNext() {
 // handle has one event handled. A cancelled event is answered too: it tells informd that the handler has let go of it.
 func (d *delivery) handle(c *call) *handlerpb.Answer {
 	defer c.ctx.end()
-	_, a := handle(&c.ctx, d.handler, c.event.Event)
+	_, a := handle(&c.ctx, d.handler, c.Event)
 	return a
 }
 
@@ -243,10 +246,10 @@ func (d *delivery) reply(c *call, a *handlerpb.Answer) {
 		d.since = time.Now()
 	}
 	if a == nil {
-		d.done = append(d.done, c.seq)
+		d.done = append(d.done, c.Seq)
 		return
 	}
-	a.Seq = c.seq
+	a.Seq = c.Seq
 	d.answers = append(d.answers, a)
 }
 

@@ -33,6 +33,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -119,7 +120,7 @@ func newServer(opts []grpc.ServerOption) *grpc.Server {
 		// Fixed flow control windows: large enough for a batch and more, and no probing for a better size.
 		grpc.InitialWindowSize(flowWindow),
 		grpc.InitialConnWindowSize(flowWindow),
-		grpc.ForceServerCodecV2(protoCodec),
+		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.UnaryInterceptor(recoverUnary),
 	)...)
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -63,8 +64,8 @@ func (s *service) Describe(context.Context, *handlerpb.DescribeRequest) (*handle
 	}
 	s.shared.bound(min(d.Concurrency, maxRunning))
 	return &handlerpb.DescribeResponse{
-		Name:         bounded(d.Name, handlerpb.MaxNameBytes),
-		Version:      bounded(d.Version, handlerpb.MaxNameBytes),
+		Name:         wire.Text(d.Name, handlerpb.MaxNameBytes),
+		Version:      wire.Text(d.Version, handlerpb.MaxNameBytes),
 		Concurrency:  uint32(max(0, min(d.Concurrency, maxRunning))),
 		WindowBytes:  uint64(max(0, d.WindowBytes)),
 		ConfigSchema: d.ConfigSchema,
@@ -117,7 +118,7 @@ func problems(err error) []*handlerpb.Problem {
 	}
 	var out []*handlerpb.Problem
 	for _, e := range all[:min(len(all), maxProblems)] {
-		out = append(out, &handlerpb.Problem{Message: bounded(e.Error(), handlerpb.MaxReasonBytes)})
+		out = append(out, &handlerpb.Problem{Message: wire.Text(e.Error(), handlerpb.MaxReasonBytes)})
 	}
 	return out
 }
@@ -131,7 +132,7 @@ func (s *service) Health(ctx context.Context, _ *handlerpb.HealthRequest) (*hand
 	resp := &handlerpb.HealthResponse{}
 	if c, ok := s.handler.(handler.HealthChecker); ok {
 		if err := c.Health(ctx); err != nil {
-			resp.Problem = bounded(err.Error(), handlerpb.MaxReasonBytes)
+			resp.Problem = wire.Text(err.Error(), handlerpb.MaxReasonBytes)
 		}
 	}
 	return resp, nil
@@ -142,7 +143,7 @@ func (s *service) Drain(ctx context.Context, _ *handlerpb.DrainRequest) (*handle
 		return &handlerpb.DrainResponse{}, nil // others may come, and the process is not about to end
 	}
 	if err := s.drain(ctx); err != nil {
-		return nil, status.Error(codes.Internal, bounded(err.Error(), handlerpb.MaxReasonBytes))
+		return nil, status.Error(codes.Internal, wire.Text(err.Error(), handlerpb.MaxReasonBytes))
 	}
 	return &handlerpb.DrainResponse{}, nil
 }
@@ -196,8 +197,8 @@ func recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next
 
 // logPanic writes a panic to the handler's own log, with its stack.
 func logPanic(in string, v any) {
-	stack := bounded(string(debug.Stack()), maxStack)
-	slog.Error("panic", "in", in, "value", bounded(fmt.Sprint(v), handlerpb.MaxReasonBytes), stackKey, stack)
+	stack := wire.Text(string(debug.Stack()), maxStack)
+	slog.Error("panic", "in", in, "value", wire.Text(fmt.Sprint(v), handlerpb.MaxReasonBytes), stackKey, stack)
 }
 
 const (

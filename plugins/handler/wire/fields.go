@@ -1,4 +1,4 @@
-package serve
+package wire
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// field is one field of a protobuf message. A field whose kind is not the one that it should have is passed over, as
-// protobuf does.
+// field is one field of a protobuf message. Its methods ignore a field of another kind than they
+// expect, as protobuf does.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
@@ -18,7 +18,7 @@ type field struct {
 	bytes  []byte
 }
 
-// fields calls f for each field of a message. Errors are protowire's and f's.
+// fields calls f for each field of a message. It returns protowire's error or f's first one.
 func fields(wire []byte, f func(field) error) error {
 	for len(wire) > 0 {
 		number, kind, n := protowire.ConsumeTag(wire)
@@ -49,20 +49,20 @@ func fields(wire []byte, f func(field) error) error {
 	return nil
 }
 
-// set takes a number.
+// set stores a number.
 func set[T uint64 | uint32 | int64 | int32](to *T, f field) {
 	if f.kind == protowire.VarintType {
 		*to = T(f.varint)
 	}
 }
 
-// What protobuf refuses beside broken encodings.
+// What protobuf refuses besides broken encodings.
 var (
 	errUTF8   = errors.New("a string is not UTF-8")
 	errNumber = errors.New("a field has too large a number")
 )
 
-// text takes a string. There may be one already that is the same.
+// text stores a string. If there has the same content, its memory is used instead of a copy.
 func (f field) text(to *string, there string) error {
 	switch {
 	case f.kind != protowire.BytesType:
@@ -76,14 +76,14 @@ func (f field) text(to *string, there string) error {
 	return nil
 }
 
-// json takes bytes.
+// json stores a copy of bytes.
 func (f field) json(to *json.RawMessage) {
 	if f.kind == protowire.BytesType {
 		*to = bytes.Clone(f.bytes)
 	}
 }
 
-// message calls each for the fields of a message.
+// message calls each for the fields of an embedded message.
 func (f field) message(each func(field) error) error {
 	if f.kind != protowire.BytesType {
 		return nil
@@ -91,7 +91,7 @@ func (f field) message(each func(field) error) error {
 	return fields(f.bytes, each)
 }
 
-// addTo takes one of a list of numbers, or several, packed.
+// addTo appends to a list of numbers: one number, or several that are packed.
 func (f field) addTo(list *[]uint64) error {
 	if f.kind == protowire.VarintType {
 		*list = append(*list, f.varint)

@@ -1,4 +1,4 @@
-package serve
+package wire
 
 import (
 	"bytes"
@@ -39,17 +39,17 @@ func sample() *handlerpb.DeliverRequest {
 	}
 }
 
-// converted is what a request should be decoded to.
-func converted(p *handlerpb.DeliverRequest) (events []event, cancel []uint64) {
+// converted returns what a Request should hold after it decoded p.
+func converted(p *handlerpb.DeliverRequest) (attempts []Attempt, cancel []uint64) {
 	for _, e := range p.GetEvents() {
-		ev := event{seq: e.GetSeq(), Event: handler.Event{
+		ev := handler.Event{
 			ID: e.GetId(), Rule: e.GetRule(), Event: e.GetEvent(), Attempt: int(e.GetAttempt()),
 			Resource: handler.Resource{
 				Group: e.GetResource().GetGroup(), Version: e.GetResource().GetVersion(), Resource: e.GetResource().GetResource(),
 			},
 			Namespace: e.GetNamespace(), Name: e.GetName(), UID: e.GetUid(), ResourceVersion: e.GetResourceVersion(),
 			Object: e.GetObject(), Old: e.GetOld(), Payload: e.GetPayload(),
-		}}
+		}
 		for name, objects := range e.GetAttached() {
 			if ev.Attached == nil {
 				ev.Attached = make(map[string][]json.RawMessage)
@@ -59,17 +59,18 @@ func converted(p *handlerpb.DeliverRequest) (events []event, cancel []uint64) {
 				ev.Attached[name] = append(ev.Attached[name], o)
 			}
 		}
+		a := Attempt{Seq: e.GetSeq(), Event: ev}
 		if l := e.GetTimeLimit(); l != nil {
-			ev.limit = limit{true, l.GetSeconds(), l.GetNanos()}
+			a.limit = limit{true, l.GetSeconds(), l.GetNanos()}
 		}
-		events = append(events, ev)
+		attempts = append(attempts, a)
 	}
-	return events, p.GetCancel()
+	return attempts, p.GetCancel()
 }
 
-func (r *request) diff(p *handlerpb.DeliverRequest) string {
-	events, cancel := converted(p)
-	return cmp.Diff([]any{events, cancel}, []any{r.events, r.cancel}, cmp.AllowUnexported(event{}, limit{}), cmpopts.EquateEmpty())
+func (r *Request) diff(p *handlerpb.DeliverRequest) string {
+	attempts, cancel := converted(p)
+	return cmp.Diff([]any{attempts, cancel}, []any{r.Attempts, r.Cancel}, cmp.AllowUnexported(Attempt{}, limit{}), cmpopts.EquateEmpty())
 }
 
 func marshal(t testing.TB, m proto.Message) []byte {
@@ -81,7 +82,7 @@ func marshal(t testing.TB, m proto.Message) []byte {
 	return b
 }
 
-// The sample tests every field only as long as it has every field.
+// The sample covers every field only as long as it has every field.
 func TestSampleHasEveryField(t *testing.T) {
 	m := sample().ProtoReflect()
 	event := m.Get(m.Descriptor().Fields().ByName("events")).List().Get(0).Message()
@@ -95,8 +96,9 @@ func TestSampleHasEveryField(t *testing.T) {
 	}
 }
 
-// FuzzRequest has protobuf's own decoder say what a message is. Requests are decoded one after the other into the same,
-// as a stream does, and keep nothing of each other nor of the message.
+// FuzzRequest compares with protobuf's own decoder. Both messages are decoded into the same
+// Request, as a stream does it, and keep nothing of each other, nor of the bytes that they were
+// decoded from.
 func FuzzRequest(f *testing.F) {
 	whole := marshal(f, sample())
 	f.Add(whole, []byte{})
@@ -106,7 +108,7 @@ func FuzzRequest(f *testing.F) {
 	f.Add([]byte{0x0a, 0x04, 0x0b, 0x58, 0x01, 0x0c, 0x15, 1, 2, 3, 4}, []byte{0x0a, 0x02, 0x5a, 0x00})
 	f.Add([]byte("\xa2\xa2\xa2\xa2\xa2\x00\x00"), whole) // a field's number past protobuf's
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		var r request
+		var r Request
 		for _, wire := range [][]byte{first, second} {
 			var want handlerpb.DeliverRequest
 			refused := proto.Unmarshal(wire, &want)
@@ -136,7 +138,7 @@ func TestMessageInPieces(t *testing.T) {
 		for rest := wire; len(rest) > 0; rest = rest[min(size, len(rest)):] {
 			pieces = append(pieces, mem.SliceBuffer(rest[:min(size, len(rest))]))
 		}
-		var r request
+		var r Request
 		if err := protoCodec.Unmarshal(pieces, &r); err != nil {
 			t.Fatal(err)
 		}
@@ -146,16 +148,16 @@ func TestMessageInPieces(t *testing.T) {
 	}
 }
 
-// What one very large event needed is not kept.
+// The buffer for one very large event is not kept.
 func TestLargeMessage(t *testing.T) {
 	req := &handlerpb.DeliverRequest{Events: []*handlerpb.Event{{Object: make([]byte, 8<<20)}}}
 	wire := mem.SliceBuffer(marshal(t, req))
-	var r request
+	var r Request
 	if err := protoCodec.Unmarshal(mem.BufferSlice{wire[:1], wire[1:]}, &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.events[0].Object) != 8<<20 || cap(r.wire) != 0 {
-		t.Errorf("got %d bytes, keeps %d", len(r.events[0].Object), cap(r.wire))
+	if len(r.Attempts[0].Event.Object) != 8<<20 || cap(r.wire) != 0 {
+		t.Errorf("got %d bytes, keeps %d", len(r.Attempts[0].Event.Object), cap(r.wire))
 	}
 }
 
@@ -169,7 +171,7 @@ func BenchmarkDecode(b *testing.B) {
 	}
 	wire := marshal(b, req)
 	b.ReportAllocs()
-	var r request
+	var r Request
 	for n := 0; n < b.N; n += 16 {
 		if err := r.decode(wire); err != nil {
 			b.Fatal(err)

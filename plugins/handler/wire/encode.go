@@ -1,0 +1,205 @@
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Message is an encoded handlerpb.DeliverRequest.
+type Message mem.BufferSlice
+
+// Buffers implements [Encoded].
+func (m Message) Buffers() mem.BufferSlice { return mem.BufferSlice(m) }
+
+// Encoder makes the messages of one stream. It does not copy the events' JSON: the bytes that the
+// cache holds, and that other handlers are sent as well, are what gRPC copies into the connection's
+// buffer. They must not change until gRPC has freed the message. An Encoder is for one goroutine.
+//
+//	e.Begin(2, 0)
+//	e.Event(1, first)
+//	e.Event(2, second)
+//	message := e.Finish(nil)
+type Encoder struct {
+	limit []byte // time_limit of every event, encoded
+
+	pooled   *[]byte // what text began as, to be given back
+	text     []byte  // of the message: all but the JSON
+	json     []part  // what stands between pieces of text
+	event    []byte  // scratch: the text of one event
+	resource []byte  // scratch: its resource
+}
+
+// part is JSON that follows the first behind bytes of text.
+type part struct {
+	behind int
+	json   []byte
+}
+
+// NewEncoder returns an Encoder that gives each event the same time limit.
+func NewEncoder(limit time.Duration) *Encoder {
+	d, err := proto.Marshal(durationpb.New(limit))
+	if err != nil {
+		panic(err) // a Duration has nothing that could fail
+	}
+	return &Encoder{limit: d}
+}
+
+// Estimates of a message's text. One that needs more only costs another allocation.
+const (
+	textBytes = 400 // of an event with long names
+	maxVarint = 10
+)
+
+// Begin begins a message of about so many events and cancels.
+func (e *Encoder) Begin(events, cancels int) {
+	e.pooled = mem.DefaultBufferPool().Get(events*textBytes + cancels*maxVarint)
+	e.text = (*e.pooled)[:0]
+}
+
+// Event adds an event under its sequence number.
+func (e *Encoder) Event(seq uint64, ev *handler.Event) {
+	e.resource = appendString(e.resource[:0], 1, ev.Resource.Group)
+	e.resource = appendString(e.resource, 2, ev.Resource.Version)
+	e.resource = appendString(e.resource, 3, ev.Resource.Resource)
+
+	t := appendNumber(e.event[:0], 1, seq)
+	t = appendString(t, 2, ev.ID)
+	t = appendString(t, 3, ev.Rule)
+	t = appendString(t, 4, ev.Event)
+	t = appendNumber(t, 5, uint64(uint32(max(1, ev.Attempt))))
+	t = appendBytes(t, 6, e.resource)
+	t = appendString(t, 7, ev.Namespace)
+	t = appendString(t, 8, ev.Name)
+	t = appendString(t, 9, ev.UID)
+	t = appendString(t, 10, ev.ResourceVersion)
+	t = appendBytes(t, 14, e.limit)
+	e.event = t
+
+	attached := 0
+	for name, objects := range ev.Attached {
+		attached += sizeOf(15, sizeAttached(name, objects))
+	}
+	e.text = appendLength(e.text, 1, len(t)+sizeJSON(11, ev.Object)+sizeJSON(12, ev.Old)+sizeJSON(13, ev.Payload)+attached)
+	e.text = append(e.text, t...)
+	e.addJSON(11, ev.Object)
+	e.addJSON(12, ev.Old)
+	e.addJSON(13, ev.Payload)
+	for name, objects := range ev.Attached {
+		e.addAttached(name, objects)
+	}
+}
+
+// Finish adds the sequence numbers of events whose answers are no longer wanted, and returns the
+// message. The caller sends it, or frees its buffers.
+func (e *Encoder) Finish(cancels []uint64) Message {
+	e.cancel(cancels)
+
+	*e.pooled = e.text
+	text := mem.NewBuffer(e.pooled, mem.DefaultBufferPool())
+	defer text.Free() // its slices hold it
+	out := make(Message, 0, 2*len(e.json)+1)
+	at := 0
+	for _, p := range e.json {
+		out = append(out, text.Slice(at, p.behind), mem.SliceBuffer(p.json))
+		at = p.behind
+	}
+	out = append(out, text.Slice(at, text.Len()))
+	clear(e.json)
+	e.pooled, e.text, e.json = nil, nil, e.json[:0]
+	return out
+}
+
+// addAttached adds one entry of the map: a name, and a message of items. Empty ones are encoded
+// too.
+func (e *Encoder) addAttached(name string, objects []json.RawMessage) {
+	e.text = appendLength(e.text, 15, sizeAttached(name, objects))
+	e.text = appendBytes(e.text, 1, []byte(valid(name)))
+	e.text = appendLength(e.text, 2, sizeItems(objects))
+	for _, o := range objects {
+		e.text = appendLength(e.text, 1, len(o))
+		e.json = append(e.json, part{len(e.text), o})
+	}
+}
+
+func sizeAttached(name string, objects []json.RawMessage) int {
+	return sizeOf(1, len(valid(name))) + sizeOf(2, sizeItems(objects))
+}
+
+func sizeItems(objects []json.RawMessage) (size int) {
+	for _, o := range objects {
+		size += sizeOf(1, len(o))
+	}
+	return size
+}
+
+// sizeOf returns the size of a field with n bytes of content.
+func sizeOf(num protowire.Number, n int) int {
+	return protowire.SizeTag(num) + protowire.SizeBytes(n)
+}
+
+func (e *Encoder) addJSON(num protowire.Number, json []byte) {
+	if len(json) > 0 {
+		e.text = appendLength(e.text, num, len(json))
+		e.json = append(e.json, part{len(e.text), json})
+	}
+}
+
+func sizeJSON(num protowire.Number, json []byte) int {
+	if len(json) == 0 {
+		return 0
+	}
+	return sizeOf(num, len(json))
+}
+
+func (e *Encoder) cancel(seqs []uint64) {
+	if len(seqs) == 0 {
+		return
+	}
+	size := 0
+	for _, seq := range seqs {
+		size += protowire.SizeVarint(seq)
+	}
+	e.text = appendLength(e.text, 2, size)
+	for _, seq := range seqs {
+		e.text = protowire.AppendVarint(e.text, seq)
+	}
+}
+
+func appendNumber(b []byte, num protowire.Number, v uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.VarintType), v)
+}
+
+// appendLength appends the head of a field whose content has n bytes.
+func appendLength(b []byte, num protowire.Number, n int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, num, protowire.BytesType), uint64(n))
+}
+
+func appendBytes(b []byte, num protowire.Number, v []byte) []byte {
+	return append(appendLength(b, num, len(v)), v...)
+}
+
+func appendString(b []byte, num protowire.Number, s string) []byte {
+	if s == "" {
+		return b
+	}
+	s = valid(s)
+	return append(appendLength(b, num, len(s)), s...)
+}
+
+// valid returns s as UTF-8. protobuf refuses a message with any other string in it, which would
+// break the stream.
+func valid(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

@@ -1,0 +1,217 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handlerpb"
+)
+
+const testLimit = 1500 * time.Millisecond
+
+// batch is what one message is made of.
+type batch struct {
+	attempts []Attempt // without a limit: the encoder has one for all
+	cancels  []uint64
+}
+
+func (b *batch) encode(e *Encoder) Message {
+	e.Begin(len(b.attempts), len(b.cancels))
+	for i := range b.attempts {
+		e.Event(b.attempts[i].Seq, &b.attempts[i].Event)
+	}
+	return e.Finish(b.cancels)
+}
+
+// inProto returns the message as protobuf's generated code has it.
+func (b *batch) inProto() *handlerpb.DeliverRequest {
+	req := &handlerpb.DeliverRequest{Cancel: b.cancels}
+	text := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+	for _, a := range b.attempts {
+		ev := a.Event
+		var attached map[string]*handlerpb.Objects
+		for name, objects := range ev.Attached {
+			if attached == nil {
+				attached = make(map[string]*handlerpb.Objects)
+			}
+			attached[text(name)] = new(handlerpb.Objects)
+			for _, o := range objects {
+				attached[text(name)].Items = append(attached[text(name)].Items, o)
+			}
+		}
+		req.Events = append(req.Events, &handlerpb.Event{
+			Seq: a.Seq, Id: text(ev.ID), Rule: text(ev.Rule), Event: text(ev.Event), Attempt: uint32(max(1, ev.Attempt)),
+			Resource: &handlerpb.Resource{
+				Group: text(ev.Resource.Group), Version: text(ev.Resource.Version), Resource: text(ev.Resource.Resource),
+			},
+			Namespace: text(ev.Namespace), Name: text(ev.Name), Uid: text(ev.UID), ResourceVersion: text(ev.ResourceVersion),
+			Object: ev.Object, Old: ev.Old, Payload: ev.Payload, TimeLimit: durationpb.New(testLimit), Attached: attached,
+		})
+	}
+	return req
+}
+
+// encodes checks that protobuf, and a Request, read out of the encoder's message what was put in.
+func (e *Encoder) encodes(t *testing.T, b *batch) {
+	t.Helper()
+	message, err := Codec().Marshal(b.encode(e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire := message.Materialize()
+	message.Free()
+	var got handlerpb.DeliverRequest
+	if err := proto.Unmarshal(wire, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := b.inProto()
+	if !proto.Equal(want, &got) {
+		t.Error(cmp.Diff(want, &got, protocmp.Transform()))
+	}
+	var r Request
+	if err := r.decode(wire); err != nil {
+		t.Fatal(err)
+	}
+	if diff := r.diff(want); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func full() handler.Event {
+	return handler.Event{
+		ID: "r/u/updated/7", Rule: "r", Event: "updated", Attempt: 3,
+		Resource:  handler.Resource{Group: "apps", Version: "v1", Resource: "deployments"},
+		Namespace: "shop", Name: "wéb", UID: "u", ResourceVersion: "7",
+		Object: []byte(`{"a":1}`), Old: []byte(`{"a":0}`), Payload: []byte(`[]`),
+		Attached: map[string][]json.RawMessage{"pöds": {[]byte(`{"b":1}`), []byte(`{"b":2}`)}, "none": {}},
+	}
+}
+
+// A new field of the protocol is one that the encoder should know.
+func TestEncodesEveryField(t *testing.T) {
+	req := (&batch{attempts: []Attempt{{Event: full(), Seq: 1}}, cancels: []uint64{1}}).inProto()
+	for _, m := range []proto.Message{req, req.GetEvents()[0], req.GetEvents()[0].GetResource()} {
+		reflected := m.ProtoReflect()
+		for fields, i := reflected.Descriptor().Fields(), 0; i < fields.Len(); i++ {
+			if !reflected.Has(fields.Get(i)) {
+				t.Errorf("no %s", fields.Get(i).FullName())
+			}
+		}
+	}
+}
+
+func TestEncode(t *testing.T) {
+	e := NewEncoder(testLimit)
+	var many batch
+	for i := range 32 {
+		ev := full()
+		ev.Name = strings.Repeat("x", i*100) // more text than was expected
+		many.attempts = append(many.attempts, Attempt{Event: ev, Seq: uint64(i) * 1000})
+		many.cancels = append(many.cancels, 1<<63>>i)
+	}
+	empty := handler.Event{Attempt: -1, Object: []byte{}, Attached: map[string][]json.RawMessage{"": {{}, nil}}}
+	broken := handler.Event{
+		Attached: map[string][]json.RawMessage{"\xff": {[]byte(`{}`)}}, Name: "a\xffb", Rule: "\xc3",
+		Resource: handler.Resource{Group: "\xff"}, Attempt: 1 << 32,
+	}
+	for _, c := range []struct {
+		why string
+		batch
+	}{
+		{"one event", batch{attempts: []Attempt{{Event: full(), Seq: 1 << 63}}}},
+		{"with nothing in it", batch{attempts: []Attempt{{Event: empty}}}},
+		{"with text that is not UTF-8", batch{attempts: []Attempt{{Event: broken, Seq: 1}}}},
+		{"many events and cancels", many},
+		{"after those", batch{attempts: []Attempt{{Event: full(), Seq: 1}}}},
+		{"cancels alone", batch{cancels: []uint64{0, 1, 1 << 63}}},
+	} {
+		t.Run(c.why, func(t *testing.T) { e.encodes(t, &c.batch) })
+	}
+}
+
+func FuzzEncode(f *testing.F) {
+	f.Add("r/u/updated/7", "r", "", "wéb", []byte(`{"a":1}`), []byte(`{}`), uint64(1), 1)
+	f.Add("\xff", "\xc3\xc3", "x", "\xed\xa0\x80", []byte(nil), make([]byte, 5000), uint64(1<<63), 1<<40)
+	e := NewEncoder(testLimit)
+	f.Fuzz(func(t *testing.T, id, rule, namespace, name string, object, payload []byte, seq uint64, attempt int) {
+		ev := handler.Event{
+			ID: id, Rule: rule, Namespace: namespace, Name: name, UID: id, Attempt: attempt,
+			Resource: handler.Resource{Resource: name}, Object: object, Old: payload, Payload: payload,
+			Attached: map[string][]json.RawMessage{name: {object, payload}},
+		}
+		e.encodes(t, &batch{attempts: []Attempt{{Event: ev, Seq: seq}, {Event: full(), Seq: seq + 1}}, cancels: []uint64{seq}})
+	})
+}
+
+// JSON, which may be large, is not copied.
+func TestEncodeSharesJSON(t *testing.T) {
+	ev := full()
+	found := 0
+	for _, part := range (&batch{attempts: []Attempt{{Event: ev}, {Event: ev}}}).encode(NewEncoder(testLimit)) {
+		for _, json := range [][]byte{ev.Object, ev.Old, ev.Payload, ev.Attached["pöds"][0], ev.Attached["pöds"][1]} {
+			if b := part.ReadOnlyData(); bytes.Equal(b, json) && &b[0] == &json[0] {
+				found++
+			}
+		}
+	}
+	if found != 10 {
+		t.Errorf("%d of 10", found)
+	}
+}
+
+// A message allocates its slice of buffers, the buffers themselves, and nothing else.
+func TestEncodeAllocates(t *testing.T) {
+	e, ev := NewEncoder(testLimit), full()
+	ev.Attached = nil
+	b := &batch{attempts: []Attempt{{Event: ev, Seq: 1}}}
+	if n := testing.AllocsPerRun(100, func() { mem.BufferSlice(b.encode(e)).Free() }); n > 8 {
+		t.Errorf("%v allocations for one event", n)
+	}
+}
+
+// Pages of the cache are read by protobuf.
+func TestPage(t *testing.T) {
+	elements := [][]byte{[]byte(`{"a":1}`), {}, bytes.Repeat([]byte("x"), 300)}
+	var page []byte
+	for _, e := range elements {
+		page = append(AppendElement(page, len(e)), e...)
+	}
+	var got handlerpb.ObjectPage
+	if err := proto.Unmarshal(page, &got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(elements, got.GetObjects()); diff != "" {
+		t.Error(diff)
+	}
+	for _, m := range []proto.Message{&handlerpb.GetResponse{}, &handlerpb.ObjectPage{}, &handlerpb.KeyPage{}, &handlerpb.ValuePage{}} {
+		if fields := m.ProtoReflect().Descriptor().Fields(); fields.Len() != 1 || fields.Get(0).Number() != 1 {
+			t.Errorf("%T has other fields than its elements", m)
+		}
+	}
+}
+
+// BenchmarkEncode encodes one event of 3 KB, of a batch of 16.
+func BenchmarkEncode(b *testing.B) {
+	var batch batch
+	for i := range 16 {
+		ev := full()
+		ev.Name, ev.Object, ev.Old, ev.Payload = fmt.Sprint("web-", i), make([]byte, 3000), nil, nil
+		batch.attempts = append(batch.attempts, Attempt{Event: ev, Seq: uint64(i)})
+	}
+	e := NewEncoder(testLimit)
+	b.ReportAllocs()
+	for n := 0; n < b.N; n += 16 {
+		mem.BufferSlice(batch.encode(e)).Free()
+	}
+}
