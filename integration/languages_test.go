@@ -20,6 +20,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
 	"github.com/informd/informd/plugins/host/confine"
+	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
 // The examples in other languages keep the contract, and what large numbers there are.

@@ -13,6 +13,7 @@ const module = "github.com/informd/informd/"
 
 // goPackage is what `go list` says of one.
 type goPackage struct {
+	Name       string
 	ImportPath string
 	Imports    []string
 	GoFiles    []string
@@ -20,7 +21,7 @@ type goPackage struct {
 
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,GoFiles", "./...")
+	cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,GoFiles", "./...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	if err != nil {
@@ -167,11 +168,14 @@ func TestHandlerContractIsStandardLibraryOnly(t *testing.T) {
 	}
 }
 
-// The shim is a process per handler, and takes over before anything else of the executable is initialized: what it imports
-// costs each of them.
+// There is one shim per handler process. It takes over before most of the executable is initialized, so what it imports
+// costs every one of them. Only programs that start handlers may install it: never a package that others import.
 func TestShimIsSmall(t *testing.T) {
 	for _, p := range packages(t) {
 		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if p.Name != "main" && slices.Contains(p.Imports, module+"plugins/host/shim/install") {
+			t.Errorf("%s installs the shim: only main packages and tests do", pkg)
+		}
 		if pkg != "plugins/host/shim" && pkg != "plugins/host/confine" {
 			continue
 		}

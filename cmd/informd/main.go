@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	// A handler's shim is this program, executed again.
+	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
 // version is set by the linker.

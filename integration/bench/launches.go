@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/plugins/host"
+	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
 // launches are about what a handler's process costs beside itself.

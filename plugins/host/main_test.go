@@ -14,6 +14,7 @@ import (
 
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
+	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
 // TestMain re-executes the test binary as the handler that MODE names: real processes without a build step.

@@ -13,6 +13,7 @@ import (
 	"github.com/informd/informd/internal/testca"
 	"github.com/informd/informd/plugins/handler/handlertest"
 	"github.com/informd/informd/plugins/host"
+	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
 // TestMain re-executes the test binary as the handler.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
+	_ "github.com/informd/informd/plugins/host/shim/install"
 	"github.com/informd/informd/plugins/serve"
 )
 

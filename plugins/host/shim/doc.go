@@ -1,23 +1,25 @@
-// Package shim stands between the daemon and one process of a handler, on Linux: a small process that has the handler as
-// its child, and ends with everything that the handler started.
+// Package shim puts a small process between the daemon and each handler process, on Linux. The shim is
+// the handler's parent and ends together with everything that the handler started:
 //
 //	daemon ─ shim ─ handler ─ whatever it starts
 //
-// The shim is the daemon's own binary, executed a second time: the init function of this package takes such a process
-// over, before packages that take their time are initialized. That is so for every binary that links plugins/host, a
-// handler author's test binary too. To be early and small, this package imports the standard library, x/sys and confine
-// only.
+// The shim is the daemon's own binary, executed again. [TakeOver] turns such a process into the shim; a
+// program that calls [Start] imports package install, which calls TakeOver during initialization. A
+// binary that only links plugins/host contains no such code path. To start early and stay small, this
+// package imports only the standard library, x/sys and confine.
 //
-// What it guarantees: the handler has the environment, working directory and file descriptors that it was ordered, and no
-// others. When it ends, when the daemon wants it to, or when the daemon is gone, however that came about, every
-// descendant is killed: those that left its process group and session, and those that are orphaned, too, for the shim is
-// the subreaper of them all. No zombie of theirs stays. If the shim itself is killed, the kernel kills the handler.
+// The handler gets exactly the environment, working directory and file descriptors of its [Order]. The
+// shim kills every descendant when the handler ends, when the daemon asks for it, and when the daemon is
+// gone for any reason. That includes processes that left the handler's process group or session, and
+// orphans, because the shim is the subreaper of them all. It reaps every zombie among them. If the shim
+// itself is killed, the kernel kills the handler.
 //
-// A process that may send the shim signals, being of the same user and outside of any sandbox, can kill it, and what has
-// left the handler's process group survives that; or stop it, and all survives a daemon that is killed then. A user of its
-// own or a sandbox leave a handler no such way, and a cgroup not the first. What a handler has others start, as cron, is not
-// its descendant.
-// What SIGKILL does not end, because it sleeps in the kernel or became another user, is left, and reported.
+// What a process of the same user outside any sandbox can do: kill the shim, so that descendants outside
+// the handler's process group survive; or stop it, so that everything survives a daemon that is killed
+// then. A handler with a user of its own or in a sandbox can do neither. In a cgroup it cannot escape by
+// killing the shim. What a handler asks others to start, such as cron, is not its descendant. Processes
+// that SIGKILL does not end, because they sleep in the kernel or became another user, stay; Wait reports
+// how many.
 //
 // No event and no config passes through the shim.
 package shim

@@ -21,7 +21,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	TakeOver()
+	goleak.VerifyTestMain(m)
+}
+
+// A program that does not install the shim gets an error. Executed again, it would run as usual.
+func TestNotInstalled(t *testing.T) {
+	installed = false
+	defer func() { installed = true }()
+	if _, err := Start(Order{Path: "/bin/true"}, nil, nil, time.Minute); !errors.Is(err, errNotInstalled) {
+		t.Errorf("got %v", err)
+	}
+}
 
 // Without the name, the variable alone makes no shim of a program, nor does the name without a sensible variable.
 func TestNoShim(t *testing.T) {

@@ -56,6 +56,9 @@ func (e *StepError) Unwrap() error {
 //
 // An error is a *StepError if the shim could be started, and the handler could not. Nothing runs then.
 func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Process, error) {
+	if !installed {
+		return nil, errNotInstalled
+	}
 	if privileged() {
 		return nil, errPrivileged
 	}
@@ -87,7 +90,10 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 	return p, nil
 }
 
-// errPrivileged: the shim would be privileged as well, and so none.
+// errNotInstalled: this program, executed again, would not become a shim but run as usual.
+var errNotInstalled = errors.New("this program cannot start handlers: its main package does not import plugins/host/shim/install")
+
+// errPrivileged: the shim would be privileged, too, and TakeOver would ignore it.
 var errPrivileged = errors.New("this program's file has capabilities, or a set-user-ID or set-group-ID bit, and such a program starts no others: " +
 	"take them from the file (setcap -r, chmod ug-s) and give them to the service, as systemd's AmbientCapabilities= does")
 

@@ -3,6 +3,7 @@ package shim
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,19 +12,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process becomes a shim by its name and by one variable, its whole environment: the role, and the number of the file
-// descriptor that is the connection to who started it. The descriptors below that are the handler's, in their places.
+// A process becomes a shim if argv[0] begins with title and the environment has variable, whose value
+// is ROLE:FD. The shim reads its order from descriptor FD, the connection to the process that started
+// it. The handler inherits the descriptors below FD.
 const (
-	title    = "informd-shim: " // with the handler's name, as ps shows it
+	title    = "informd-shim: " // followed by the handler's name; ps shows it
 	variable = "INFORMD_SHIM"
 
 	roleSupervise = "supervise"
-	roleEnter     = "enter" // the handler's own process, until it is confined
+	roleEnter     = "enter" // the process that confines itself and then executes the handler
 )
 
-// init runs on the process's first thread, to which the runtime locks it. That matters twice: the kernel kills a child
-// when the thread that made it ends, and confines threads one by one.
-func init() {
+// installed is set by TakeOver. Start refuses to execute a program that would not become a shim.
+var installed bool
+
+// TakeOver turns this process into a shim if Start executed it as one, and does not return then.
+// Otherwise it returns at once, and Start may be used from then on.
+//
+// It must be called before the program starts goroutines or reads its arguments: from an init function,
+// as package install does, or as the first statement of main or TestMain.
+func TakeOver() {
+	installed = true
 	if len(os.Args) == 0 || !strings.HasPrefix(os.Args[0], title) || privileged() {
 		return
 	}
@@ -35,7 +44,10 @@ func init() {
 	if err != nil || fd < 3 {
 		return
 	}
-	// Nobody of the same user looks into it: it knows the handler's environment.
+	// The thread must not end: the kernel kills a child when the thread that created it ends, and it
+	// confines each thread by itself.
+	runtime.LockOSThread()
+	// The shim's memory holds the handler's environment: no process of the same user may read it.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	if keepDescriptors() != nil {
 		exit(2)
@@ -50,8 +62,8 @@ func init() {
 	exit(2)
 }
 
-// keepDescriptors has what is executed get none of this process's descriptors: not those that a careless library of the
-// daemon let through, and not the connection.
+// keepDescriptors marks every descriptor from 3 on as close-on-exec, so that the handler inherits neither
+// the connection nor a descriptor that a library of the daemon failed to mark.
 func keepDescriptors() error {
 	err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
@@ -66,18 +78,18 @@ func keepDescriptors() error {
 	return err
 }
 
-// privileged tells whether this program has rights that who executed it has not, by its file's mode or capabilities. Such
-// a one starts nothing for others.
+// privileged reports whether this program's file gives it rights that the user who executed it does not
+// have (set-user-ID, set-group-ID or capabilities). Such a program must not start others on request.
 func privileged() bool {
 	const secure = 23 // AT_SECURE of getauxval(3)
 	auxv, err := unix.Auxv()
 	return err != nil || slices.Contains(auxv, [2]uintptr{secure, 1})
 }
 
-// exit ends the process, without what a package may have asked for at an orderly end.
+// exit ends the process at once. It skips what packages registered for an orderly exit.
 func exit(code int) { syscall.Exit(code) }
 
-// self is this process's arguments and environment for starting the same binary in a role.
+// self returns the path, arguments and environment that start this binary again in a role.
 func self(name, role string, control int) (path string, argv, env []string) {
 	return "/proc/self/exe", []string{title + name}, []string{fmt.Sprintf("%s=%s:%d", variable, role, control)}
 }
