@@ -35,14 +35,14 @@ type Action struct {
 	Subresource string // "" or status
 
 	// Which object, for patch, delete and event; nil: that of the change, and of UID and ResourceVersion whichever there is.
-	Namespace, Name, UID, ResourceVersion *Template
+	Namespace, Name, UID, ResourceVersion *Value
 
-	Object *Template // for apply and create
+	Object *Value // for apply and create
 
 	JSONPatch bool // whether Patch is a list of operations (RFC 6902) or what is to be merged (RFC 7396)
-	Patch     *Template
+	Patch     *Value
 
-	Reason, Message *Template // for event; Message may be nil
+	Reason, Message *Value // for event; Message may be nil
 	Warning         bool
 }
 
@@ -136,7 +136,7 @@ func (r *reader) bareExpression(n *yaml.Node, what string) Text {
 
 // verb reads what is below the verb.
 func (r *reader) verb(a *Action, f mapping) {
-	field := func(name string) *Template { return r.template(f.get(name), f.path+name) }
+	field := func(name string) *Value { return r.template(f.get(name), f.path+name) }
 	if a.Verb == Apply || a.Verb == Create {
 		a.target(r, f.need("resource"), f.path+"resource")
 		a.Object = r.object(f)
@@ -149,7 +149,7 @@ func (r *reader) verb(a *Action, f mapping) {
 		a.JSONPatch, a.Patch = r.patch(f)
 	case Event:
 		a.Reason, a.Message = r.template(f.need("reason"), f.path+"reason"), field("message")
-		if t := a.Reason; t != nil && (t.Kind != TemplateText || !strings.Contains(t.Text.String(), "${") && !eventReason.MatchString(t.Text.String())) {
+		if t := a.Reason; t != nil && (t.Kind != ValueTemplate || !strings.Contains(t.Text.String(), "${") && !eventReason.MatchString(t.Text.String())) {
 			r.mistake(f.get("reason"), "%sreason must be one word in CamelCase, as Quarantined, of at most 128 letters and digits", f.path)
 		}
 		a.Warning = r.boolean(f.get("warning"), f.path+"warning")
@@ -190,7 +190,7 @@ func (r *reader) target(n *yaml.Node, what string, status bool) (gvr schema.Grou
 }
 
 // object reads what is applied or created, and checks what can be told of its identity.
-func (r *reader) object(f mapping) *Template {
+func (r *reader) object(f mapping) *Value {
 	n := f.need("object")
 	if n == nil || r.reported[n] {
 		return nil
@@ -232,7 +232,7 @@ func child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-func (r *reader) patch(f mapping) (isJSON bool, patch *Template) {
+func (r *reader) patch(f mapping) (isJSON bool, patch *Value) {
 	switch {
 	case f.has("merge") && f.has("json"):
 		r.mistake(f.key["json"], "%smerge and %sjson exclude each other", f.path, f.path)
@@ -256,7 +256,7 @@ func (r *reader) patch(f mapping) (isJSON bool, patch *Template) {
 var operations = map[string]string{"add": "value", "replace": "value", "test": "value", "remove": "", "move": "from", "copy": "from"}
 
 // operations reads a JSON patch.
-func (r *reader) operations(n *yaml.Node, what string) *Template {
+func (r *reader) operations(n *yaml.Node, what string) *Value {
 	if n != nil && n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${") {
 		return r.template(n, what)
 	}

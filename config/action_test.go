@@ -114,20 +114,20 @@ patch patch    |||[{op:'test',path:'/a',value:null}{op:'remove',path:'${object.a
 }
 
 // written is what a template says, in short.
-func written(t *Template) string {
+func written(t *Value) string {
 	switch {
 	case t == nil:
 		return ""
-	case t.Kind == TemplateJSON:
+	case t.Kind == ValueConstant:
 		return string(t.JSON)
-	case t.Kind == TemplateText:
+	case t.Kind == ValueTemplate:
 		return "'" + t.Text.String() + "'"
 	}
 	var parts []string
-	for _, f := range t.Fields {
+	for _, f := range t.Members {
 		parts = append(parts, f.Name.String()+":"+written(f.Value))
 	}
-	if t.Kind == TemplateFields {
+	if t.Kind == ValueMapping {
 		return "{" + strings.Join(parts, ",") + "}"
 	}
 	for _, item := range t.Items {

@@ -159,7 +159,7 @@ type Rule struct {
 	AllEvents  bool     // nothing is said of events, so that they are all
 	Delivery   Delivery
 	Resync     *time.Duration // nil: the source's
-	Payload    *Payload       // nil: the objects themselves; zero: mistaken
+	Payload    *Value         // nil: the objects themselves; zero: mistaken
 	Attach     []Attachment   // sorted by name
 	Actions    []Action       // nil: it has a handler
 	Prune      bool           // what was applied and is not any more is deleted
@@ -183,27 +183,3 @@ const (
 var deliveries = []string{"latest", "every"}
 
 func (d Delivery) String() string { return deliveries[d] }
-
-// Payload is the shape of what a rule sends: an expression, a mapping of payloads or a list of payloads. Kind tells
-// which of the other fields counts.
-type Payload struct {
-	Kind   PayloadKind
-	Expr   Text
-	Fields []PayloadField // in the order of the file
-	Items  []*Payload
-}
-
-// PayloadKind tells the three shapes of a Payload apart.
-type PayloadKind uint8
-
-const (
-	PayloadExpr PayloadKind = iota
-	PayloadFields
-	PayloadItems
-)
-
-// PayloadField is one member of a mapping.
-type PayloadField struct {
-	Name  string
-	Value *Payload
-}

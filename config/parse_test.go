@@ -64,7 +64,7 @@ func TestEveryField(t *testing.T) {
 	if err := mistakes.Err(); err != nil {
 		t.Fatal(err)
 	}
-	expr := func(s string) *Payload { return &Payload{Expr: NewText(s)} }
+	expr := func(s string) *Value { return &Value{Text: NewText(s)} }
 	want := &Config{
 		Sources: []Source{{
 			Name:          "pods",
@@ -110,14 +110,14 @@ func TestEveryField(t *testing.T) {
 			Events:    []string{"updated", "added"},
 			Delivery:  Every,
 			Resync:    new(time.Duration),
-			Payload: &Payload{Kind: PayloadFields, Fields: []PayloadField{
-				{Name: "pod", Value: expr("object.metadata.name")},
-				{Name: "n", Value: expr("3")},
-				{Name: "list", Value: &Payload{Kind: PayloadItems, Items: []*Payload{
+			Payload: &Value{Kind: ValueMapping, Members: []Member{
+				{Name: NewText("pod"), Value: expr("object.metadata.name")},
+				{Name: NewText("n"), Value: expr("3")},
+				{Name: NewText("list"), Value: &Value{Kind: ValueList, Items: []*Value{
 					expr("true"),
-					{Kind: PayloadFields, Fields: []PayloadField{{Name: "a", Value: expr("object")}}},
+					{Kind: ValueMapping, Members: []Member{{Name: NewText("a"), Value: expr("object")}}},
 				}}},
-				{Name: "empty", Value: &Payload{Kind: PayloadFields}},
+				{Name: NewText("empty"), Value: &Value{Kind: ValueMapping}},
 			}},
 		}},
 	}
@@ -218,8 +218,8 @@ func TestBrokenManifestsAreKept(t *testing.T) {
 			Where:     NewText("object.b"),
 			Events:    []string{"added", "updated", "deleted", "synced"},
 			AllEvents: true,
-			Payload: &Payload{Kind: PayloadFields, Fields: []PayloadField{
-				{Name: "p", Value: &Payload{Expr: NewText("object.c")}},
+			Payload: &Value{Kind: ValueMapping, Members: []Member{
+				{Name: NewText("p"), Value: &Value{Text: NewText("object.c")}},
 			}},
 		}},
 	}

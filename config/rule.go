@@ -10,10 +10,7 @@ import (
 
 var events = []string{"added", "updated", "deleted", "synced"}
 
-const (
-	maxPayloadDepth = 16 // of a payload's mappings and lists inside each other
-	maxAttachments  = 16 // of one rule
-)
+const maxAttachments = 16 // of one rule
 
 func (r *reader) rule(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
@@ -27,14 +24,14 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		AllEvents:  !spec.has("events"),
 		Delivery:   Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
 		Resync:     r.ruleResync(spec.get("resync")),
-		Payload:    r.payload(spec.get("payload"), "spec.payload", 1),
+		Payload:    r.payload(spec.get("payload")),
 		Attach:     r.attach(spec.get("attach")),
 		Actions:    r.actions(spec),
 		OwnChanges: r.choice(spec.get("ownChanges"), "spec.ownChanges", []string{"ignore", "deliver"}) == 1,
 	}
 	rule.Prune = r.prune(spec, rule)
 	if rule.Payload == nil && spec.has("payload") {
-		rule.Payload = new(Payload) // its mistake is reported; the rule is not one without a payload
+		rule.Payload = new(Value) // its mistake is reported; the rule is not one without a payload
 	}
 	rule.Source, rule.SourceAt = r.reference(spec.need("source"), "spec.source")
 	rule.Handler, rule.HandlerAt = r.reference(spec.get("handler"), "spec.handler")
@@ -72,40 +69,6 @@ func (r *reader) ruleResync(n *yaml.Node) *time.Duration {
 	}
 	d := r.duration(n, "spec.resync", true, minResync, maxResync, 0)
 	return &d
-}
-
-func (r *reader) payload(n *yaml.Node, what string, depth int) *Payload {
-	if n == nil || r.reported[n] {
-		return nil
-	}
-	if n.Kind != yaml.ScalarNode && depth > maxPayloadDepth {
-		r.mistake(n, "spec.payload is nested more than %d deep", maxPayloadDepth)
-		return nil
-	}
-	switch n.Kind {
-	case yaml.MappingNode:
-		p := &Payload{Kind: PayloadFields}
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			name := n.Content[i].Value
-			if value := r.payload(n.Content[i+1], what+"."+clip(name, maxQuoted), depth+1); value != nil {
-				p.Fields = append(p.Fields, PayloadField{Name: name, Value: value})
-			}
-		}
-		return p
-	case yaml.SequenceNode:
-		p := &Payload{Kind: PayloadItems}
-		for _, item := range n.Content {
-			if value := r.payload(item, "an element of "+what, depth+1); value != nil {
-				p.Items = append(p.Items, value)
-			}
-		}
-		return p
-	}
-	expr := r.expression(n, what)
-	if expr.IsZero() {
-		return nil
-	}
-	return &Payload{Kind: PayloadExpr, Expr: expr}
 }
 
 func (r *reader) attach(n *yaml.Node) []Attachment {

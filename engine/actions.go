@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
@@ -111,10 +113,10 @@ func (r *runningRule) act(_ context.Context, d delta.Delta) (actions []handler.A
 	for _, a := range made {
 		if r.Actions.Prune && a.Verb == handler.ActionApply && a.Subresource == "" {
 			if a.Object, err = labelled(a.Object, map[string]string{ruleLabel: r.Name, sourceLabel: mark}); err != nil {
-				return nil, handler.Reject(fmt.Errorf("%s of %s %s: %w", a.Verb, resourceName(a.Resource), a.Name, err))
+				return nil, handler.Reject(fmt.Errorf("%s of %s %s: %w", a.Verb, resourceName(schema.GroupVersionResource(a.Resource)), a.Name, err))
 			}
 		}
-		actions = append(actions, handlerAction(a))
+		actions = append(actions, a)
 	}
 	for _, resource := range r.Prune {
 		actions = append(actions, action.Prune(resource, ruleLabel+"="+r.Name+","+sourceLabel+"="+mark))
@@ -146,15 +148,6 @@ func (r *runningRule) unread() (names []string) {
 func sourceMark(resource string, key delta.Key) string {
 	digest := sha256.Sum256([]byte(resource + " " + key.String()))
 	return hex.EncodeToString(digest[:16])
-}
-
-// handlerAction is an action as handlers have it.
-func handlerAction(a rule.Action) handler.Action {
-	return handler.Action{
-		Verb: a.Verb, Resource: handler.Resource(a.Resource), Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
-		UID: a.UID, ResourceVersion: a.ResourceVersion, Object: a.Object, PatchType: a.PatchType, Patch: a.Patch,
-		Reason: a.Reason, Message: a.Message, Warning: a.Warning,
-	}
 }
 
 // labelled is an object with more labels.

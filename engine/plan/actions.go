@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // actions compiles what a rule does itself. o are the options of its other expressions.
@@ -60,13 +60,13 @@ func (b *builder) action(a config.Action, source schema.GroupVersionResource, o 
 		return t
 	}
 	if t.Elsewhere && a.Name == nil && source != nowhere {
-		b.mistakes = append(b.mistakes, a.ResourceAt.Mistake(0, fmt.Sprintf("the rule is about other objects than these: say which one, with a name "+
-			"and, if it is in one, a namespace (without a resource, %s is about the object that changed)", a.Verb)))
+		b.mistake(a.ResourceAt, "the rule is about other objects than these: say which one, with a name "+
+			"and, if it is in one, a namespace (without a resource, %s is about the object that changed)", a.Verb)
 	}
 	if a.Verb == config.Patch {
-		t.PatchType = rule.MergePatch
+		t.PatchType = handler.MergePatch
 		if a.JSONPatch && t.Patch != nil {
-			t.PatchType = rule.JSONPatch
+			t.PatchType = handler.JSONPatch
 			for _, operation := range t.Patch.Items {
 				for _, member := range []string{"op", "path", "value", "from"} {
 					operation.Require(member)
@@ -83,74 +83,24 @@ func (b *builder) checkVersion(a config.Action) {
 		return
 	}
 	want := a.Resource.GroupVersion().String()
-	for _, f := range a.Object.Fields {
+	for _, m := range a.Object.Members {
 		text := ""
-		if f.Value.Kind == config.TemplateText {
-			text = f.Value.Text.String()
+		if m.Value.Kind == config.ValueTemplate {
+			text = m.Value.Text.String()
 		}
-		if f.Name.String() == "apiVersion" && text != want && !strings.Contains(text, "${") {
-			b.mistakes = append(b.mistakes, f.Name.Mistake(0, fmt.Sprintf("the resource %s has the apiVersion %s: leave it out here, and kind as well",
-				a.ResourceAt, want)))
+		if m.Name.String() == "apiVersion" && text != want && !strings.Contains(text, "${") {
+			b.mistake(m.Name, "the resource %s has the apiVersion %s: leave it out here, and kind as well",
+				a.ResourceAt, want)
 		}
 	}
 }
 
-// changing compiles a template of what no author knows beforehand.
-func (b *builder) changing(t *config.Template, name string, o expr.Options) *rule.Template {
+// changing compiles a template whose value no author knows beforehand.
+func (b *builder) changing(v *config.Value, name string, o expr.Options) *rule.Template {
 	before := len(b.mistakes)
-	out := b.template(t, o)
-	if t != nil && !t.Text.IsZero() && len(b.mistakes) == before && out.Program == nil {
-		b.mistakes = append(b.mistakes, t.Text.Mistake(0, fmt.Sprintf("a %s differs from object to object: write an expression, as "+
-			"\"${item.metadata.%s}\"", name, name)))
+	out := b.template(v, o)
+	if v != nil && !v.Text.IsZero() && len(b.mistakes) == before && out.Program == nil {
+		b.mistake(v.Text, "a %s differs from object to object: write an expression, as \"${item.metadata.%s}\"", name, name)
 	}
 	return out
-}
-
-// template compiles a template; nil where there is none.
-func (b *builder) template(t *config.Template, o expr.Options) *rule.Template {
-	if t == nil {
-		return nil
-	}
-	switch t.Kind {
-	case config.TemplateJSON:
-		return &rule.Template{JSON: t.JSON}
-	case config.TemplateFields:
-		out := &rule.Template{Fields: make([]rule.TemplateField, 0, len(t.Fields))}
-		for _, f := range t.Fields {
-			out.Fields = append(out.Fields, rule.TemplateField{Name: b.key(f.Name), Value: b.template(f.Value, o)})
-		}
-		return out
-	case config.TemplateItems:
-		out := &rule.Template{Items: make([]*rule.Template, 0, len(t.Items))}
-		for _, item := range t.Items {
-			out.Items = append(out.Items, b.template(item, o))
-		}
-		return out
-	}
-	program, literal, err := expr.CompileTemplate(t.Text.String(), o)
-	switch {
-	case err != nil:
-		b.mistaken(t.Text, err)
-	case program != nil:
-		return &rule.Template{Program: program}
-	case bare.MatchString(literal):
-		if _, err := expr.Compile(literal, o); err == nil {
-			b.mistakes = append(b.mistakes, t.Text.Mistake(0, fmt.Sprintf("this is the text itself; for what the expression gives write \"${%s}\"", literal)))
-		}
-	}
-	return rule.Constant(literal)
-}
-
-// bare is what looks like an expression whose ${ and } have been forgotten.
-var bare = regexp.MustCompile(`^((object|old|item)\.(metadata|spec|status|data|stringData|type|kind)\b|(lookup|byIndex)\(")`)
-
-// key is the name of a member, which no expression can make.
-func (b *builder) key(name config.Text) string {
-	program, literal, err := expr.CompileTemplate(name.String(), expr.Options{Scope: expr.Payload})
-	if program != nil || err != nil {
-		b.mistakes = append(b.mistakes, name.Mistake(0, `a key cannot have expressions in it; to make the keys too, write the mapping as `+
-			`one expression: "${fromPairs([[key, value]])}" or "${ {a: 1} }"`))
-		return ""
-	}
-	return literal
 }

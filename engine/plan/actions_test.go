@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
-	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
 )
 
 const secrets = `resource: v1/secrets, keep: needed`
@@ -93,7 +94,7 @@ func TestActions(t *testing.T) {
 	}
 	var got []string
 	for _, a := range actions {
-		got = append(got, strings.TrimSpace(fmt.Sprint(a.Verb, " ", a.Resource.GroupVersion(), " ", a.Resource.Resource, " ", a.Subresource, " ", a.Namespace, "/", a.Name, " ",
+		got = append(got, strings.TrimSpace(fmt.Sprint(a.Verb, " ", schema.GroupVersionResource(a.Resource).GroupVersion(), " ", a.Resource.Resource, " ", a.Subresource, " ", a.Namespace, "/", a.Name, " ",
 			a.UID, string(a.Object), a.PatchType, string(a.Patch), a.Reason, " ", a.Message)))
 	}
 	copied := func(namespace string) string {
@@ -171,7 +172,7 @@ func TestTextsThatLookLikeExpressions(t *testing.T) {
 		p := mustCompile(t, source("secrets", secrets)+acting(`  - patch: {merge: {a: `+fmt.Sprintf("%q", text)+"}}\n"))
 		want := `{"a":"` + strings.TrimPrefix(text, "$") + `"}`
 		got, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: objectOf(t, `{"metadata":{"name":"a"}}`)}, looking{rule: p.Rules[0]})
-		if err != nil || len(got) != 1 || string(got[0].Patch) != want || got[0].PatchType != rule.MergePatch {
+		if err != nil || len(got) != 1 || string(got[0].Patch) != want || got[0].PatchType != handler.MergePatch {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}

@@ -3,7 +3,6 @@ package plan
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -117,8 +116,8 @@ func (b *builder) addRule(r config.Rule) {
 	configured, _ := b.config.Source(r.Source)
 	out.Resync = *cmp.Or(r.Resync, &configured.Resync)
 	if r.Payload == nil && r.Actions == nil && configured.Keep == config.Needed {
-		b.mistakes = append(b.mistakes, r.SourceAt.Mistake(0, fmt.Sprintf("source %q keeps only what is needed, and a rule without a "+
-			"payload needs whole objects: give the rule a payload, or the source keep: whole", r.Source)))
+		b.mistake(r.SourceAt, "source %q keeps only what is needed, and a rule without a "+
+			"payload needs whole objects: give the rule a payload, or the source keep: whole", r.Source)
 	}
 	for _, a := range r.Attach {
 		if program := b.attach(a, r.Source, options(expr.Attach)); program != nil {
@@ -145,8 +144,8 @@ func (b *builder) attach(a config.Attachment, ofRule string, o expr.Options) *ex
 	for _, name := range program.Gives() {
 		name = cmp.Or(name, ofRule)
 		if s, _ := b.config.Source(name); s.Keep == config.Needed {
-			b.mistakes = append(b.mistakes, a.Expr.Mistake(0, fmt.Sprintf("source %q keeps only what is needed, and attach sends whole "+
-				"objects: look up what is needed of them in the payload, or give the source keep: whole", name)))
+			b.mistake(a.Expr, "source %q keeps only what is needed, and attach sends whole "+
+				"objects: look up what is needed of them in the payload, or give the source keep: whole", name)
 		}
 	}
 	return program
@@ -199,27 +198,6 @@ func (b *builder) mistaken(text config.Text, err error) {
 		offset = mistake.Offset
 	}
 	b.mistakes = append(b.mistakes, text.Mistake(offset, err.Error()))
-}
-
-func (b *builder) payload(p *config.Payload, o expr.Options) *rule.Payload {
-	if p == nil {
-		return nil
-	}
-	switch p.Kind {
-	case config.PayloadFields:
-		out := &rule.Payload{Fields: make([]rule.Field, 0, len(p.Fields))}
-		for _, f := range p.Fields {
-			out.Fields = append(out.Fields, rule.Field{Name: f.Name, Value: b.payload(f.Value, o)})
-		}
-		return out
-	case config.PayloadItems:
-		out := &rule.Payload{Items: make([]*rule.Payload, 0, len(p.Items))}
-		for _, item := range p.Items {
-			out.Items = append(out.Items, b.payload(item, o))
-		}
-		return out
-	}
-	return &rule.Payload{Program: b.compile(p.Expr, o)}
 }
 
 // settleViews tells each informer what is read of its objects. What byIndex and lookup return comes from all informers of a

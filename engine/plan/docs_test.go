@@ -1,14 +1,17 @@
 package plan
 
 import (
+	"iter"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 )
 
 // section is a part of docs/configuration.md.
@@ -50,10 +53,43 @@ func TestDocumentedRecipes(t *testing.T) {
 	}
 }
 
-// Every line of the table of templates in the documentation is so.
+// Each row of the documentation's table of templates gives what the row says.
 func TestDocumentedTemplates(t *testing.T) {
-	rows := regexp.MustCompile("(?m)^\\| `(.*?)` \\| (.*) \\|$").FindAllStringSubmatch(section(t, "### Templates"), -1)
-	if len(rows) < 10 {
+	checkRows(t, section(t, "### Templates"), 10, outcome)
+}
+
+// Each row of the documentation's table of payloads gives what the row says.
+func TestDocumentedPayloads(t *testing.T) {
+	_, text, _ := strings.Cut(section(t, "## Rule"), "| in a payload |")
+	checkRows(t, text, 10, func(t *testing.T, member string) string {
+		p, mistakes := compile(t, print+source("things", "resource: v1/pods")+head+
+			"kind: Rule\nmetadata: {name: a}\nspec:\n  source: things\n  handler: print\n  payload:\n    "+member+"\n")
+		if len(mistakes) > 0 {
+			return "a mistake"
+		}
+		change := delta.Delta{Type: delta.Added, Object: objectOf(t, `{"kind":"Pod","metadata":{"name":"a"}}`)}
+		match, ok, err := p.Rules[0].Match(change, payloads{p.Rules[0]})
+		if err != nil || !ok {
+			return "an error"
+		}
+		return string(match.Payload[1 : len(match.Payload)-1])
+	})
+}
+
+// payloads decodes what a rule reads of objects.
+type payloads struct{ rule *Rule }
+
+func (p payloads) Tree(o *object.Object) any           { return o.Decode(p.rule.Paths()) }
+func (p payloads) Old(o *object.Object) any            { return p.Tree(o) }
+func (p payloads) Now() time.Time                      { return time.Time{} }
+func (payloads) ByIndex(_, _ string) iter.Seq[any]     { return func(func(any) bool) {} }
+func (p payloads) Lookup(_, _, _ string) iter.Seq[any] { return p.ByIndex("", "") }
+
+// checkRows compares the outcome of the first column of a table with the second.
+func checkRows(t *testing.T, table string, least int, outcome func(t *testing.T, member string) string) {
+	t.Helper()
+	rows := regexp.MustCompile("(?m)^\\| `(.*?)` \\| (.*) \\|$").FindAllStringSubmatch(table, -1)
+	if len(rows) < least { // or the documentation has no such table
 		t.Fatalf("%d rows", len(rows))
 	}
 	was := ""

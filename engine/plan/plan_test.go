@@ -178,3 +178,20 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 	}
 	t.Log("\n" + mistakes.Error())
 }
+
+// Mistakes in the templates of a payload stand where the author wrote them.
+func TestMistakesInPayloadTemplates(t *testing.T) {
+	for payload, want := range map[string]string{
+		`{a: "Pod ${object.metadata.name"}`:    "rules.yaml:14:53: ${ is not closed",
+		`{a: "Pod ${objekt.metadata.name} x"}`: "rules.yaml:14:55: unknown name",
+		`["${object.a}${1 +}"]`:                "rules.yaml:14:62: ",
+		`'"${object.kind}"'`:                   "rules.yaml:14:45: ${ stands within quotes, so this is an expression as well",
+		`'"$${" + object.kind'`:                "rules.yaml:14:45: ${ stands within quotes",
+		`{"a${object.kind}": 1}`:               "rules.yaml:14:46: a key cannot have expressions in it",
+	} {
+		_, mistakes := compile(t, print+source("a", "resource: v1/pods")+ruleOf("r", "source: a, handler: print, payload: "+payload))
+		if len(mistakes) != 1 || !strings.HasPrefix(mistakes[0].Error(), want) {
+			t.Errorf("%s: %v\nwant %s", payload, mistakes, want)
+		}
+	}
+}

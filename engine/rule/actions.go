@@ -1,17 +1,16 @@
 package rule
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // Bounds of what the actions of a rule yield for one change.
@@ -25,22 +24,6 @@ const (
 	actionSteps  = 100 * expr.MaxSteps
 	actionMemory = 8 * expr.MaxMemory
 )
-
-// Action is one change of the cluster that a rule asks for.
-type Action struct {
-	Verb        string // apply, create, patch, delete or event
-	Resource    schema.GroupVersionResource
-	Subresource string // "" or status
-	Namespace   string // empty: none
-	Name        string
-	// UID and ResourceVersion, where they are not empty, are those that the object must have.
-	UID, ResourceVersion string
-	Object               json.RawMessage // for apply and create, with its metadata.name
-	PatchType            string          // for patch: application/merge-patch+json or application/json-patch+json
-	Patch                json.RawMessage
-	Reason, Message      string // for event
-	Warning              bool
-}
 
 // Actions make what is to be done about a change. They are immutable and safe for concurrent use.
 type Actions struct {
@@ -116,7 +99,7 @@ func (a *Actions) asksFor(t *ActionTemplate, change delta.Type) bool {
 	if change != delta.Deleted {
 		return true
 	}
-	if a.Prune && t.Verb == "apply" && t.Subresource == "" {
+	if a.Prune && t.Verb == handler.ActionApply && t.Subresource == "" {
 		return false
 	}
 	reads := func(p *expr.Program) bool { return p != nil && p.ReadsEvent() }
@@ -126,7 +109,7 @@ func (a *Actions) asksFor(t *ActionTemplate, change delta.Type) bool {
 // Evaluate makes what is to be done about a change, in the order in which the actions are written; at most MaxActions, with
 // MaxActionBytes in all. What exceeds that, and an expression that fails, is an error, and nothing is to be done. It says
 // where it happened, and never holds contents of objects.
-func (a *Actions) Evaluate(d delta.Delta, look Lookup) ([]Action, error) {
+func (a *Actions) Evaluate(d delta.Delta, look Lookup) ([]handler.Action, error) {
 	e := evaluation{
 		env: environment(d, look), change: d, room: MaxActionBytes,
 	}
@@ -147,35 +130,14 @@ func (a *Actions) Evaluate(d delta.Delta, look Lookup) ([]Action, error) {
 type evaluation struct {
 	env     expr.Env
 	change  delta.Delta
-	actions []Action
+	actions []handler.Action
 	room    int // bytes left
 }
 
 var (
-	errNil   = errors.New("it is nil")
-	errLarge = fmt.Errorf("the actions exceed %d MiB", MaxActionBytes>>20)
-	errMany  = fmt.Errorf("more than %d actions", MaxActions)
+	errMany         = fmt.Errorf("more than %d actions", MaxActions)
+	errLargeActions = fmt.Errorf("the actions exceed %d MiB", MaxActionBytes>>20)
 )
-
-// at says where in a template an error happened.
-func at(place string, err error) error {
-	var in *placed
-	if !errors.As(err, &in) {
-		return &placed{place, err}
-	}
-	if !strings.HasPrefix(in.place, "[") {
-		place += "."
-	}
-	return &placed{place + in.place, in.err}
-}
-
-type placed struct {
-	place string
-	err   error
-}
-
-func (p *placed) Error() string { return p.place + ": " + p.err.Error() }
-func (p *placed) Unwrap() error { return p.err }
 
 // all adds what one template makes.
 func (e *evaluation) all(t *ActionTemplate) error {
@@ -207,8 +169,8 @@ func (e *evaluation) one(t *ActionTemplate) error {
 	if len(e.actions) == MaxActions {
 		return errMany
 	}
-	out := Action{
-		Verb: t.Verb, Resource: t.Resource, Subresource: t.Subresource, PatchType: t.PatchType, Warning: t.Warning,
+	out := handler.Action{
+		Verb: t.Verb, Resource: handler.Resource(t.Resource), Subresource: t.Subresource, PatchType: t.PatchType, Warning: t.Warning,
 	}
 	var err error
 	if t.Object != nil {
@@ -226,7 +188,7 @@ func (e *evaluation) one(t *ActionTemplate) error {
 }
 
 // target fills in what is not about a whole object.
-func (e *evaluation) target(t *ActionTemplate, out *Action) (err error) {
+func (e *evaluation) target(t *ActionTemplate, out *handler.Action) (err error) {
 	if !t.Elsewhere {
 		out.Namespace, out.Name = e.change.Object.Namespace(), e.change.Object.Name()
 	}
@@ -252,7 +214,7 @@ func (e *evaluation) target(t *ActionTemplate, out *Action) (err error) {
 		return nil
 	}
 	field, want, first := "merge", "a map", byte('{')
-	if t.PatchType == JSONPatch {
+	if t.PatchType == handler.JSONPatch {
 		field, want, first = "json", "a list of operations", byte('[')
 	}
 	if out.Patch, err = e.json(t.Patch); err == nil && out.Patch[0] != first {
@@ -264,16 +226,10 @@ func (e *evaluation) target(t *ActionTemplate, out *Action) (err error) {
 	return nil
 }
 
-// The types of patches.
-const (
-	MergePatch = "application/merge-patch+json"
-	JSONPatch  = "application/json-patch+json"
-)
-
 var errEmpty = errors.New("it is empty")
 
 // object fills in the object, and what it is called.
-func (e *evaluation) object(t *ActionTemplate, out *Action) (err error) {
+func (e *evaluation) object(t *ActionTemplate, out *handler.Action) (err error) {
 	if out.Object, err = e.json(t.Object); err != nil {
 		return err
 	}
@@ -305,17 +261,17 @@ func (e *evaluation) object(t *ActionTemplate, out *Action) (err error) {
 
 // json is what a template makes, which must not be nil.
 func (e *evaluation) json(t *Template) (json.RawMessage, error) {
-	buf := buffers.Get().(*buffer)
-	defer buf.release()
-	wrote, err := t.write(buf, &e.env, e.room)
-	if err != nil {
+	text, err := t.render(&e.env, e.room)
+	switch {
+	case errors.Is(err, errLarge):
+		return nil, errLargeActions
+	case err != nil:
 		return nil, err
-	}
-	if !wrote {
+	case text == nil:
 		return nil, errNil
 	}
-	e.room -= buf.Len()
-	return bytes.Clone(buf.Bytes()), nil
+	e.room -= len(text)
+	return text, nil
 }
 
 // text is what a template makes as a string: of a number or boolean its text.

@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/plugins/handler"
 )
 
 var (
@@ -45,9 +46,9 @@ func templated(t testing.TB, text string, o expr.Options) *Template {
 			}
 			return out
 		case map[string]any:
-			out := &Template{Fields: []TemplateField{}}
+			out := &Template{Members: []Member{}}
 			for _, key := range slices.Sorted(maps.Keys(v)) {
-				out.Fields = append(out.Fields, TemplateField{Name: key, Value: make(v[key])})
+				out.Members = append(out.Members, Member{Name: key, Value: make(v[key])})
 			}
 			return out
 		}
@@ -85,7 +86,7 @@ func forEach(t testing.TB, list, of string) ActionTemplate {
 	return ActionTemplate{Verb: "apply", Resource: mapResource, Elsewhere: true, ForEach: items, Object: templated(t, of, with)}
 }
 
-func evaluate(t testing.TB, d delta.Delta, each ...ActionTemplate) ([]Action, error) {
+func evaluate(t testing.TB, d delta.Delta, each ...ActionTemplate) ([]handler.Action, error) {
 	t.Helper()
 	a := Actions{Each: each}
 	for i := range a.Each {
@@ -142,35 +143,35 @@ func TestWhichObjectAnActionIsAbout(t *testing.T) {
 	for _, test := range []struct {
 		why  string
 		of   ActionTemplate
-		want Action
+		want handler.Action
 	}{
-		{"the change's own", ActionTemplate{Verb: "patch", Resource: podResource, PatchType: MergePatch, Patch: patch},
-			Action{Verb: "patch", Resource: podResource, Namespace: "shop", Name: "web-0", PatchType: MergePatch, Patch: json.RawMessage(`{"a":5}`)}},
-		{"its status", ActionTemplate{Verb: "patch", Resource: podResource, Subresource: "status", PatchType: JSONPatch, Patch: text(`[{"op":"remove","path":"/a"}]`)},
-			Action{Verb: "patch", Resource: podResource, Subresource: "status", Namespace: "shop", Name: "web-0", PatchType: JSONPatch, Patch: json.RawMessage(`[{"op":"remove","path":"/a"}]`)}},
+		{"the change's own", ActionTemplate{Verb: "patch", Resource: podResource, PatchType: handler.MergePatch, Patch: patch},
+			handler.Action{Verb: "patch", Resource: handler.Resource(podResource), Namespace: "shop", Name: "web-0", PatchType: handler.MergePatch, Patch: json.RawMessage(`{"a":5}`)}},
+		{"its status", ActionTemplate{Verb: "patch", Resource: podResource, Subresource: "status", PatchType: handler.JSONPatch, Patch: text(`[{"op":"remove","path":"/a"}]`)},
+			handler.Action{Verb: "patch", Resource: handler.Resource(podResource), Subresource: "status", Namespace: "shop", Name: "web-0", PatchType: handler.JSONPatch, Patch: json.RawMessage(`[{"op":"remove","path":"/a"}]`)}},
 		{"another in its namespace", ActionTemplate{Verb: "delete", Resource: podResource, Name: text(`"x-${object.n}"`)},
-			Action{Verb: "delete", Resource: podResource, Namespace: "shop", Name: "x-5"}},
+			handler.Action{Verb: "delete", Resource: handler.Resource(podResource), Namespace: "shop", Name: "x-5"}},
 		{"of its name in another namespace", ActionTemplate{Verb: "delete", Resource: podResource, Namespace: text(`"pay"`)},
-			Action{Verb: "delete", Resource: podResource, Namespace: "pay", Name: "web-0"}},
+			handler.Action{Verb: "delete", Resource: handler.Resource(podResource), Namespace: "pay", Name: "web-0"}},
 		{"in no namespace", ActionTemplate{Verb: "delete", Resource: podResource, Namespace: text(`""`)},
-			Action{Verb: "delete", Resource: podResource, Name: "web-0"}},
+			handler.Action{Verb: "delete", Resource: handler.Resource(podResource), Name: "web-0"}},
 		{"of another resource, in no namespace", ActionTemplate{Verb: "delete", Resource: mapResource, Elsewhere: true, Name: text(`"a"`)},
-			Action{Verb: "delete", Resource: mapResource, Name: "a"}},
+			handler.Action{Verb: "delete", Resource: handler.Resource(mapResource), Name: "a"}},
 		{"by uid and version", ActionTemplate{Verb: "delete", Resource: podResource, UID: text(`"${\"u\"}"`), ResourceVersion: text(`"${object.n}"`)},
-			Action{Verb: "delete", Resource: podResource, Namespace: "shop", Name: "web-0", UID: "u", ResourceVersion: "5"}},
+			handler.Action{Verb: "delete", Resource: handler.Resource(podResource), Namespace: "shop", Name: "web-0", UID: "u", ResourceVersion: "5"}},
 		{"an event", ActionTemplate{Verb: "event", Resource: podResource, Reason: text(`"Seen"`), Message: text(`"${object.n}"`), Warning: true},
-			Action{Verb: "event", Resource: podResource, Namespace: "shop", Name: "web-0", Reason: "Seen", Message: "5", Warning: true}},
+			handler.Action{Verb: "event", Resource: handler.Resource(podResource), Namespace: "shop", Name: "web-0", Reason: "Seen", Message: "5", Warning: true}},
 		{"an event without a message", ActionTemplate{Verb: "event", Resource: podResource, Reason: text(`"Seen"`), Message: text(`""`)},
-			Action{Verb: "event", Resource: podResource, Namespace: "shop", Name: "web-0", Reason: "Seen"}},
+			handler.Action{Verb: "event", Resource: handler.Resource(podResource), Namespace: "shop", Name: "web-0", Reason: "Seen"}},
 		{"a name that looks like a number", ActionTemplate{Verb: "delete", Resource: podResource, Name: text(`12345678901234567890`)},
-			Action{Verb: "delete", Resource: podResource, Namespace: "shop", Name: "12345678901234567890"}},
+			handler.Action{Verb: "delete", Resource: handler.Resource(podResource), Namespace: "shop", Name: "12345678901234567890"}},
 	} {
 		t.Run(test.why, func(t *testing.T) {
 			got, err := evaluate(t, change, test.of)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]Action{test.want}, got); diff != "" {
+			if diff := cmp.Diff([]handler.Action{test.want}, got); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -221,9 +222,9 @@ func TestWhatCannotBeDone(t *testing.T) {
 		{ActionTemplate{Verb: "delete", Resource: podResource, Name: text(`null`)}, "actions[0].delete.name: it must be a string"},
 		{ActionTemplate{Verb: "delete", Resource: podResource, UID: text(`"${object.no}"`)}, "actions[0].delete.uid: it is nil"},
 		{ActionTemplate{Verb: "event", Resource: podResource, Reason: text(`"${object.no}"`)}, "actions[0].event.reason: it is nil"},
-		{ActionTemplate{Verb: "patch", Resource: podResource, PatchType: MergePatch, Patch: text(`"${object.l}"`)}, "actions[0].patch.merge: it must give a map"},
-		{ActionTemplate{Verb: "patch", Resource: podResource, PatchType: JSONPatch, Patch: text(`"${object.m}"`)}, "actions[0].patch.json: it must give a list of operations"},
-		{ActionTemplate{Verb: "patch", Resource: podResource, PatchType: JSONPatch, Patch: operation}, "actions[0].patch.json[0].value: it is nil"},
+		{ActionTemplate{Verb: "patch", Resource: podResource, PatchType: handler.MergePatch, Patch: text(`"${object.l}"`)}, "actions[0].patch.merge: it must give a map"},
+		{ActionTemplate{Verb: "patch", Resource: podResource, PatchType: handler.JSONPatch, Patch: text(`"${object.m}"`)}, "actions[0].patch.json: it must give a list of operations"},
+		{ActionTemplate{Verb: "patch", Resource: podResource, PatchType: handler.JSONPatch, Patch: operation}, "actions[0].patch.json[0].value: it is nil"},
 	} {
 		got, err := evaluate(t, change, test.of)
 		if err == nil || !strings.HasPrefix(err.Error(), test.want) || got != nil {

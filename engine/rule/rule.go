@@ -20,7 +20,7 @@ type Rule struct {
 	Where   *expr.Program // nil: every object
 	When    *expr.Program // nil: every change
 	Events  delta.Set
-	Payload *Payload // nil: the objects themselves
+	Payload *Template // nil: the objects themselves
 	// Attached are sent along with what is delivered. They are not made by Match, but when it is delivered: see Attach.
 	Attached []Attachment
 	// Actions are carried out in the place of a delivery; nil: there are none. They are not made by Match either.
@@ -89,7 +89,7 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 			return Match{}, false, err
 		}
 	}
-	payload, failure := r.Payload.render(&env)
+	payload, failure := r.payload(&env)
 	if failure != nil {
 		return Match{}, false, join(err, "payload", failure)
 	}
@@ -99,8 +99,25 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 // Remerge makes the payload of a merged delta.
 func (r *Rule) Remerge(d delta.Delta, look Lookup) (json.RawMessage, error) {
 	env := environment(d, look)
-	payload, err := r.Payload.render(&env)
+	payload, err := r.payload(&env)
 	return payload, join(nil, "payload", err)
+}
+
+// MaxPayload bounds the JSON of a payload, in bytes.
+const MaxPayload = 8 << 20
+
+var errLargePayload = fmt.Errorf("it exceeds %d MiB", MaxPayload>>20)
+
+// payload makes the payload of a change. It returns nil if the rule has none.
+func (r *Rule) payload(env *expr.Env) (json.RawMessage, error) {
+	if r.Payload == nil {
+		return nil, nil
+	}
+	payload, err := r.Payload.render(env, MaxPayload)
+	if errors.Is(err, errLarge) {
+		err = errLargePayload
+	}
+	return payload, err
 }
 
 // Paths are what the rule reads of the objects it sees, at times, to evaluate a change; a rule without a payload hands on the
@@ -112,7 +129,7 @@ func (r *Rule) Paths() *object.Paths {
 			p.Union(program.Paths())
 		}
 	}
-	r.Payload.addPaths(p)
+	r.Payload.each(func(program *expr.Program) { p.Union(program.Paths()) })
 	return p
 }
 

@@ -146,7 +146,7 @@ func TestWhatFailsDoesNotMatch(t *testing.T) {
 	for field, r := range map[string]*Rule{
 		"where":   {Where: compile(t, failing, expr.Where)},
 		"when":    {When: compile(t, failing, expr.When)},
-		"payload": {Payload: &Payload{Fields: []Field{{"x", &Payload{Program: compile(t, failing, expr.Payload)}}}}},
+		"payload": {Payload: &Template{Members: []Member{{Name: "x", Value: &Template{Program: compile(t, failing, expr.Payload)}}}}},
 	} {
 		r.Events = delta.All
 		_, ok, err := r.Match(added, everything{})
@@ -176,13 +176,13 @@ func TestWhereThatFailsOnBothStatesFailsOnce(t *testing.T) {
 }
 
 func TestPayload(t *testing.T) {
-	program := func(text string) *Payload { return &Payload{Program: compile(t, text, expr.Payload)} }
-	payload := &Payload{Fields: []Field{
-		{"pod", program("object.metadata.name")},
-		{"html", program(`"<&>"`)},
-		{"absent", program("object.spec.nodeName")},
-		{"list", &Payload{Items: []*Payload{program("1 + 1"), {Fields: []Field{}}}}},
-		{"labels", program("object.metadata.labels")},
+	program := func(text string) *Template { return &Template{Program: compile(t, text, expr.Payload), KeepNil: true} }
+	payload := &Template{Members: []Member{
+		{Name: "pod", Value: program("object.metadata.name")},
+		{Name: "html", Value: program(`"<&>"`)},
+		{Name: "absent", Value: program("object.spec.nodeName")},
+		{Name: "list", Value: &Template{Items: []*Template{program("1 + 1"), {Members: []Member{}}}}},
+		{Name: "labels", Value: program("object.metadata.labels")},
 	}}
 	r := &Rule{Payload: payload, Events: delta.All}
 	m, ok, err := r.Match(delta.Delta{Type: delta.Added, Object: pod(t, 1, "Running", "web")}, everything{})
@@ -196,7 +196,7 @@ func TestPayload(t *testing.T) {
 }
 
 func TestPayloadOfAMergedChange(t *testing.T) {
-	r := &Rule{Payload: &Payload{Program: compile(t, `event + ": " + old.status.phase + " to " + object.status.phase`, expr.Payload)}}
+	r := &Rule{Payload: &Template{Program: compile(t, `event + ": " + old.status.phase + " to " + object.status.phase`, expr.Payload)}}
 	if !r.Payload.ReadsChange() {
 		t.Error("the payload reads old and event")
 	}
@@ -204,7 +204,7 @@ func TestPayloadOfAMergedChange(t *testing.T) {
 	if payload, err := r.Remerge(merged, everything{}); string(payload) != `"updated: Pending to Failed"` || err != nil {
 		t.Errorf("payload %s, error %v", payload, err)
 	}
-	if (&Payload{Program: compile(t, "object", expr.Payload)}).ReadsChange() || (*Payload)(nil).ReadsChange() {
+	if (&Template{Program: compile(t, "object", expr.Payload)}).ReadsChange() || (*Template)(nil).ReadsChange() {
 		t.Error("a payload of the object alone, or none, does not depend on the change")
 	}
 }
@@ -213,7 +213,7 @@ func TestPaths(t *testing.T) {
 	r := &Rule{
 		Where:   compile(t, `object.metadata.labels["a.b/c"] == "x"`, expr.Where),
 		When:    compile(t, `old.status.phase == "x"`, expr.When),
-		Payload: &Payload{Items: []*Payload{{Program: compile(t, "map(object.spec.containers, .image)", expr.Payload)}}},
+		Payload: &Template{Items: []*Template{{Program: compile(t, "map(object.spec.containers, .image)", expr.Payload)}}},
 	}
 	want := "metadata.labels.a.b/c spec.containers[].image status.phase"
 	if got := r.Paths().String(); got != want {

@@ -3,29 +3,35 @@ package rule
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/informd/informd/engine/expr"
 )
 
-// Template makes JSON: of a constant, of one program's value, of a mapping of templates, or of a list of them. Exactly one
-// of the four is set; an empty mapping or list is not nil. A member or an element whose program gives nil is left out.
+// Template makes JSON: a constant, the value of a program, a mapping of templates or a list of
+// them. Exactly one of JSON, Program, Members and Items is set; an empty mapping or list is not
+// nil. A Template is immutable once it is compiled, and safe for concurrent use.
 type Template struct {
 	JSON    json.RawMessage // valid and compact
-	Program *expr.Program   // compiled by expr.CompileTemplate
-	Fields  []TemplateField
+	Program *expr.Program   // compiled by expr.Compile or expr.CompileTemplate
+	Members []Member        // in the order of the manifest
 	Items   []*Template
+	// KeepNil makes a Program's nil null. Otherwise nil leaves out the member or element.
+	KeepNil bool
 }
 
-// TemplateField is one member of a mapping, in the order in which it was written.
-type TemplateField struct {
+// Member is one member of a mapping.
+type Member struct {
 	Name     string
 	Value    *Template
 	Required bool // nil is an error
 }
 
-// Constant is the template of a string.
+// Constant returns the template of a string.
 func Constant(s string) *Template {
 	buf := buffers.Get().(*buffer)
 	defer buf.release()
@@ -35,23 +41,32 @@ func Constant(s string) *Template {
 	return &Template{JSON: bytes.Clone(buf.Bytes())}
 }
 
-// Require makes it an error that the member at the end of a path is nil. Where the template has no such member it does nothing.
+// Require makes nil an error for the member at the end of path. It does nothing if the template
+// has no such member. Only whoever compiles the template may call it.
 func (t *Template) Require(path ...string) {
 	for i, name := range path {
 		if t == nil {
 			return
 		}
-		at := slices.IndexFunc(t.Fields, func(f TemplateField) bool { return f.Name == name })
+		at := slices.IndexFunc(t.Members, func(m Member) bool { return m.Name == name })
 		if at < 0 {
 			return
 		}
 		if i == len(path)-1 {
-			t.Fields[at].Required = true
+			t.Members[at].Required = true
 		}
-		t = t.Fields[at].Value
+		t = t.Members[at].Value
 	}
 }
 
+// ReadsChange reports whether the template depends on more than the object's new state: on old or
+// event, which merging changes. A nil Template does not.
+func (t *Template) ReadsChange() (reads bool) {
+	t.each(func(p *expr.Program) { reads = reads || p.ReadsOld() || p.ReadsEvent() })
+	return reads
+}
+
+// each calls visit with every program of the template. A nil Template has none.
 func (t *Template) each(visit func(*expr.Program)) {
 	if t == nil {
 		return
@@ -59,27 +74,43 @@ func (t *Template) each(visit func(*expr.Program)) {
 	if t.Program != nil {
 		visit(t.Program)
 	}
-	for _, f := range t.Fields {
-		f.Value.each(visit)
+	for _, m := range t.Members {
+		m.Value.each(visit)
 	}
 	for _, item := range t.Items {
 		item.each(visit)
 	}
 }
 
-// write appends the JSON, at most limit bytes in all. wrote says that there is some: nil is not written.
+// render returns the template's JSON, or nil if the template as a whole is left out. JSON of more
+// than limit bytes fails with errLarge. Errors say where in the template they happened.
+func (t *Template) render(env *expr.Env, limit int) (json.RawMessage, error) {
+	buf := buffers.Get().(*buffer)
+	defer buf.release()
+	if wrote, err := t.write(buf, env, limit); err != nil || !wrote {
+		return nil, err
+	}
+	return bytes.Clone(buf.Bytes()), nil
+}
+
+var (
+	errNil   = errors.New("it is nil")
+	errLarge = errors.New("too large")
+)
+
+// write appends the template's JSON to buf. It reports whether there was any.
 func (t *Template) write(buf *buffer, env *expr.Env, limit int) (wrote bool, err error) {
 	switch {
 	case t.Program != nil:
 		value, err := t.Program.Value(env)
-		if value == nil || err != nil {
+		if err != nil || value == nil && !t.KeepNil {
 			return false, err
 		}
 		if err := buf.writeValue(value); err != nil {
 			return false, err
 		}
-	case t.Fields != nil:
-		if err := t.writeFields(buf, env, limit); err != nil {
+	case t.Members != nil:
+		if err := t.writeMembers(buf, env, limit); err != nil {
 			return false, err
 		}
 	case t.Items != nil:
@@ -95,22 +126,22 @@ func (t *Template) write(buf *buffer, env *expr.Env, limit int) (wrote bool, err
 	return true, nil
 }
 
-func (t *Template) writeFields(buf *buffer, env *expr.Env, limit int) error {
+func (t *Template) writeMembers(buf *buffer, env *expr.Env, limit int) error {
 	open := byte('{')
-	for _, f := range t.Fields {
+	for _, m := range t.Members {
 		before := buf.Len()
 		buf.WriteByte(open)
-		if err := buf.writeString(f.Name); err != nil {
+		if err := buf.writeString(m.Name); err != nil {
 			return err
 		}
 		buf.WriteByte(':')
-		switch wrote, err := f.Value.write(buf, env, limit); {
+		switch wrote, err := m.Value.write(buf, env, limit); {
 		case err != nil:
-			return at(f.Name, err)
+			return at(m.Name, err)
 		case wrote:
 			open = ','
-		case f.Required:
-			return at(f.Name, errNil)
+		case m.Required:
+			return at(m.Name, errNil)
 		default:
 			buf.Truncate(before)
 		}
@@ -140,5 +171,78 @@ func (t *Template) writeItems(buf *buffer, env *expr.Env, limit int) error {
 		buf.WriteByte(open)
 	}
 	buf.WriteByte(']')
+	return nil
+}
+
+// placedError says where in a template an error happened.
+type placedError struct {
+	place string // as spec.containers[0].image
+	err   error
+}
+
+func (p *placedError) Error() string { return p.place + ": " + p.err.Error() }
+func (p *placedError) Unwrap() error { return p.err }
+
+// at puts place before the place of err, if it has one.
+func at(place string, err error) error {
+	var in *placedError
+	if !errors.As(err, &in) {
+		return &placedError{place, err}
+	}
+	if !strings.HasPrefix(in.place, "[") {
+		place += "."
+	}
+	return &placedError{place + in.place, in.err}
+}
+
+// buffer takes JSON whose size is not known yet.
+type buffer struct {
+	bytes.Buffer
+	encoder *json.Encoder // writes to the buffer
+}
+
+var buffers = sync.Pool{New: func() any {
+	b := new(buffer)
+	b.encoder = json.NewEncoder(b)
+	b.encoder.SetEscapeHTML(false)
+	return b
+}}
+
+// maxPooled bounds the buffers that the pool keeps, in bytes.
+const maxPooled = 64 << 10
+
+// release returns the buffer to the pool, unless it has grown unusually large.
+func (b *buffer) release() {
+	if b.Cap() <= maxPooled {
+		b.Reset()
+		buffers.Put(b)
+	}
+}
+
+func (b *buffer) writeValue(value any) error {
+	if s, ok := value.(string); ok {
+		return b.writeString(s)
+	}
+	return b.encode(value)
+}
+
+// writeString skips the encoder for plain ASCII, which most strings are.
+func (b *buffer) writeString(s string) error {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return b.encode(s)
+		}
+	}
+	b.WriteByte('"')
+	b.WriteString(s)
+	b.WriteByte('"')
+	return nil
+}
+
+func (b *buffer) encode(value any) error {
+	if err := b.encoder.Encode(value); err != nil {
+		return errors.New("cannot be written as JSON") // err may quote the value
+	}
+	b.Truncate(b.Len() - 1) // Encode ends with a newline
 	return nil
 }

@@ -1,0 +1,88 @@
+package plan
+
+import (
+	"fmt"
+	"regexp"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/rule"
+)
+
+// payload compiles a payload. It returns nil where there is none.
+func (b *builder) payload(v *config.Value, o expr.Options) *rule.Template {
+	return b.value(v, o, true)
+}
+
+// template compiles a template of an action. It returns nil where there is none.
+func (b *builder) template(v *config.Value, o expr.Options) *rule.Template {
+	return b.value(v, o, false)
+}
+
+// value compiles a payload or template. keepNil makes nil null, not absent.
+func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Template {
+	if v == nil {
+		return nil
+	}
+	switch v.Kind {
+	case config.ValueConstant:
+		return &rule.Template{JSON: v.JSON}
+	case config.ValueMapping:
+		out := &rule.Template{Members: make([]rule.Member, 0, len(v.Members))}
+		for _, m := range v.Members {
+			out.Members = append(out.Members, rule.Member{Name: b.memberName(m.Name), Value: b.value(m.Value, o, keepNil)})
+		}
+		return out
+	case config.ValueList:
+		out := &rule.Template{Items: make([]*rule.Template, 0, len(v.Items))}
+		for _, item := range v.Items {
+			out.Items = append(out.Items, b.value(item, o, keepNil))
+		}
+		return out
+	case config.ValueExpression:
+		return &rule.Template{Program: b.compile(v.Text, o), KeepNil: keepNil}
+	}
+	program, literal, err := expr.CompileTemplate(v.Text.String(), o)
+	switch {
+	case err != nil:
+		b.mistaken(v.Text, err)
+	case keepNil:
+		b.checkNotExpression(v.Text, o)
+	case program == nil && forgotten.MatchString(literal):
+		if _, err := expr.Compile(literal, o); err == nil {
+			b.mistake(v.Text, "this is the text itself; for what the expression gives write \"${%s}\"", literal)
+		}
+	}
+	if program != nil {
+		return &rule.Template{Program: program, KeepNil: keepNil}
+	}
+	return rule.Constant(literal)
+}
+
+// forgotten matches what looks like an expression whose ${ and } the author forgot.
+var forgotten = regexp.MustCompile(`^((object|old|item)\.(metadata|spec|status|data|stringData|type|kind)\b|(lookup|byIndex)\(")`)
+
+// checkNotExpression reports a payload's template that is a valid expression too, which ${ inside
+// the quotes of a string can make it: nobody could tell which of the two the author meant.
+func (b *builder) checkNotExpression(text config.Text, o expr.Options) {
+	if _, err := expr.Compile(text.String(), o); err == nil {
+		b.mistake(text, "${ stands within quotes, so this is an expression as well as a template: for the characters ${ "+
+			"write $${ and leave out the quotes; for quotes around a value write ${\"'\" + object.kind + \"'\"}")
+	}
+}
+
+// memberName returns the name of a member, which no expression can make.
+func (b *builder) memberName(name config.Text) string {
+	program, literal, err := expr.CompileTemplate(name.String(), expr.Options{Scope: expr.Payload})
+	if program != nil || err != nil {
+		b.mistake(name, `a key cannot have expressions in it; to make the keys too, write the mapping as `+
+			`one expression: "${fromPairs([[key, value]])}" or "${ {a: 1} }"`)
+		return ""
+	}
+	return literal
+}
+
+// mistake reports a mistake at the beginning of text.
+func (b *builder) mistake(text config.Text, format string, args ...any) {
+	b.mistakes = append(b.mistakes, text.Mistake(0, fmt.Sprintf(format, args...)))
+}
