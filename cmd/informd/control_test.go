@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
@@ -40,7 +42,7 @@ func pretend(env *testscript.Env) error {
 		return err
 	}
 	env.Defer(func() { _ = os.RemoveAll(dir) })
-	socket := filepath.Join(dir, controlSocket)
+	socket := filepath.Join(dir, locate.ControlSocket)
 	server, err := control.New(socket, newPretence(), control.Options{})
 	if err != nil {
 		return err
@@ -197,12 +199,17 @@ func (p *pretence) ReloadHandler(_ context.Context, name string) (control.Reload
 	case "oncall":
 		return control.Reloaded{PID: 4714, Notes: []string{"concurrency, timeout: not taken up before informd starts anew"}}, nil
 	case "pager":
-		return control.Reloaded{}, refuse("handler pager was not reloaded and goes on as it was: the new process:\nit\x1b[2J refuses its config")
+		return control.Reloaded{}, &control.Error{
+			Code: http.StatusConflict, Message: "handler pager was not reloaded and goes on as it was: the new process:\nit\x1b[2J refuses its config",
+		}
 	case "vault":
-		return control.Reloaded{}, mistaken(config.Mistakes{
+		mistakes := config.Mistakes{
 			{Position: config.Position{File: "rules.yaml", Line: 3, Column: 5}, Message: "a mistake", Snippet: "\tx: \x1b[2Jy"},
 			{Position: config.Position{File: "rules.yaml", Line: 4, Column: 5}, Message: "another"},
-		})
+		}
+		return control.Reloaded{}, &control.Error{
+			Code: http.StatusConflict, Message: "2 mistakes in the manifests: nothing was changed", Report: mistakes.Error(),
+		}
 	}
 	return control.Reloaded{}, control.ErrNotFound
 }

@@ -46,6 +46,12 @@ type Backend interface {
 	ReloadHandler(ctx context.Context, name string) (Reloaded, error)
 }
 
+// OwnActions is the name of a letter's Handler if the rule acts by itself.
+const OwnActions = "(actions)"
+
+// Running is the State of a Handler that takes events.
+const Running = "running"
+
 // Status is how the daemon stands.
 type Status struct {
 	Version     string    `json:"version"`

@@ -1,0 +1,149 @@
+// Package client is the commands that ask a running informd, through its control socket, and show what it says.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/cmd/informd/locate"
+)
+
+// NewCommands makes informd status, get, dead and rule.
+func NewCommands() []*cobra.Command {
+	return []*cobra.Command{newStatusCommand(), newGetCommand(), newDeadCommand(), newRuleCommand()}
+}
+
+// controlFlags say which daemon a command is to ask.
+type controlFlags struct {
+	control, stateDir   string
+	kubeconfig, context string
+}
+
+// addControlFlags adds the flags to a command and to those below it.
+func addControlFlags(cmd *cobra.Command) *controlFlags {
+	flags := new(controlFlags)
+	f := cmd.PersistentFlags()
+	f.StringVar(&flags.control, "control", "", "control `SOCKET` of the daemon; default: "+locate.ControlSocket+" in its state directory")
+	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR` of the daemon; default: the cluster's, as for run")
+	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` that the daemon was given; default: as kubectl finds it")
+	f.StringVar(&flags.context, "context", "", "context `NAME` that the daemon was given; default: the current one")
+	return flags
+}
+
+// whichDaemon is for the help of commands that ask the daemon.
+const whichDaemon = `
+The daemon is found by --control, else by --state-dir, else as informd run puts its state: per cluster, which is found
+as kubectl finds it. Only the user that informd runs as may ask it.`
+
+// socket is where the daemon is to be found.
+func (f *controlFlags) socket() (string, error) {
+	stateDir := f.stateDir
+	if f.control == "" && stateDir == "" {
+		cluster, err := locate.Cluster(f.kubeconfig, f.context)
+		if err == nil {
+			stateDir, err = locate.DefaultStateDir(cluster.Host)
+		}
+		if err != nil {
+			return "", fmt.Errorf("find the running informd: %w; or name its socket with --control SOCKET", err)
+		}
+	}
+	socket := locate.SocketPath(f.control, stateDir)
+	if socket == "" {
+		return "", errors.New("with --state-dir none informd has a socket only where its --control says: give the same --control")
+	}
+	return socket, nil
+}
+
+// ask has a command ask the daemon. Where nobody listens, the error says what to do.
+func (f *controlFlags) ask(to func(*control.Client) error) error {
+	socket, err := f.socket()
+	if err != nil {
+		return cli.Failed(err)
+	}
+	err = to(control.NewClient(socket))
+	if errors.Is(err, control.ErrNotRunning) {
+		err = fmt.Errorf("%w: start it with informd run, or say where it is with --control SOCKET or --state-dir DIR", err)
+	}
+	if said, ok := errors.AsType[*control.Error](err); ok {
+		err = errors.New(cli.Printable(said.Message)) // whoever it was that listened
+	}
+	if _, ok := errors.AsType[*cli.ExitError](err); err == nil || ok {
+		return err
+	}
+	return cli.Failed(err)
+}
+
+// completionTime is how long the shell may be kept waiting for names.
+const completionTime = time.Second
+
+// completer completes names that the daemon knows. Where there is none it completes nothing, and says nothing.
+func (f *controlFlags) completer(most int, names func(context.Context, *control.Client) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		if len(args) >= most {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		socket, err := f.socket()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		all, err := names(ctx, control.NewClient(socket))
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return slices.DeleteFunc(all, func(name string) bool {
+			return !strings.HasPrefix(name, toComplete) || slices.Contains(args, name)
+		}), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeFlag completes a flag's value.
+func completeFlag(cmd *cobra.Command, flag string, names cobra.CompletionFunc) {
+	complete := func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+		return names(cmd, nil, toComplete)
+	}
+	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
+		panic(err) // the flag was just defined
+	}
+}
+
+func sourceNames(ctx context.Context, c *control.Client) (names []string, err error) {
+	status, err := c.Status(ctx)
+	for _, s := range status.Sources {
+		names = append(names, s.Name)
+	}
+	return names, err
+}
+
+func ruleNames(ctx context.Context, c *control.Client) (names []string, err error) {
+	status, err := c.Status(ctx)
+	for _, r := range status.Rules {
+		names = append(names, r.Name)
+	}
+	return names, err
+}
+
+func handlerNames(ctx context.Context, c *control.Client) (names []string, err error) {
+	status, err := c.Status(ctx)
+	for _, h := range status.Handlers {
+		names = append(names, h.Name)
+	}
+	return names, err
+}
+
+func letterIDs(ctx context.Context, c *control.Client) (ids []string, err error) {
+	letters, err := c.Letters(ctx, "", "")
+	for _, l := range letters {
+		ids = append(ids, l.ID)
+	}
+	return ids, err
+}

@@ -1,0 +1,217 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
+)
+
+func newDeadCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "List, show, retry and drop dead letters of the running daemon",
+		Long: `List, show, retry and drop dead letters: events that their handlers rejected, or that failed as often as they may.
+` + whichDaemon,
+		Args: cli.Group,
+
+		DisableFlagsInUseLine: true,
+
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	flags := addControlFlags(cmd)
+	cmd.AddCommand(newDeadListCommand(flags), newDeadShowCommand(flags),
+		newDeadActCommand(flags, "retry", "Deliver dead letters again", `Deliver dead letters again: as they were, before what else waits for their objects, with the same ids. Later changes of
+an object may have been delivered by then.
+`, "to be delivered again", (*control.Client).Retry),
+		newDeadActCommand(flags, "drop", "Forget dead letters", "Forget dead letters.\n", "dropped", (*control.Client).Drop),
+	)
+	return cmd
+}
+
+func newDeadListCommand(flags *controlFlags) *cobra.Command {
+	var rule, handler, output string
+	cmd := &cobra.Command{
+		Use:   "list [--rule NAME] [--handler NAME] [-o json]",
+		Short: "List dead letters, the oldest first",
+		Args:  cli.NoArguments,
+
+		DisableFlagsInUseLine: true,
+	}
+	choosingFlags(cmd, flags, &rule, &handler)
+	outputFlag(cmd, &output, "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return flags.ask(func(c *control.Client) error {
+			letters, err := c.Letters(cmd.Context(), rule, handler)
+			if err != nil {
+				return err
+			}
+			if output == "json" {
+				if letters == nil {
+					letters = []control.Letter{}
+				}
+				return writeDocument(cmd.OutOrStdout(), output, map[string]any{"items": letters})
+			}
+			return writeLetters(cmd.OutOrStdout(), letters, time.Now())
+		})
+	}
+	return cmd
+}
+
+func choosingFlags(cmd *cobra.Command, flags *controlFlags, rule, handler *string) {
+	cmd.Flags().StringVar(rule, "rule", "", "those of the rule of that `NAME`")
+	completeFlag(cmd, "rule", flags.completer(1, ruleNames))
+	cmd.Flags().StringVar(handler, "handler", "", "those of the handler of that `NAME`")
+	completeFlag(cmd, "handler", flags.completer(1, handlerNames))
+}
+
+// reasonWidth is how much of a reason a table has, in characters: as a rule what is wrong, and with what.
+const reasonWidth = 160
+
+func writeLetters(w io.Writer, letters []control.Letter, now time.Time) error {
+	if len(letters) == 0 {
+		return none(w, "no dead letters")
+	}
+	t := newTable(w, "ID", "OBJECT", "HANDLER", "ATTEMPTS", "DIED", "REASON")
+	for _, l := range letters {
+		t.row(l.ID, keyOf(l.Namespace, l.Name), l.Handler, strconv.Itoa(l.Attempts), age(now, l.Died),
+			shortened(cli.Printable(l.Reason), reasonWidth))
+	}
+	return t.flush()
+}
+
+// keyOf is namespace/name, or the name alone.
+func keyOf(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+func newDeadShowCommand(flags *controlFlags) *cobra.Command {
+	var output string
+	var showSecrets bool
+	cmd := &cobra.Command{
+		Use:   "show ID [-o json|yaml] [--show-secrets]",
+		Short: "Show a dead letter with its event, as the handler saw it",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return errors.New("give the id of one dead letter; informd dead list shows them")
+			}
+			return nil
+		},
+		ValidArgsFunction: flags.completer(1, letterIDs),
+
+		DisableFlagsInUseLine: true,
+	}
+	outputFlag(cmd, &output, "json", "yaml")
+	showSecretsFlag(cmd, &showSecrets)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return flags.ask(func(c *control.Client) error {
+			letter, err := c.Letter(cmd.Context(), args[0], showSecrets)
+			if err != nil {
+				return err
+			}
+			if output != "" {
+				return writeDocument(cmd.OutOrStdout(), output, letter)
+			}
+			return writeLetter(cmd.OutOrStdout(), letter, time.Now())
+		})
+	}
+	return cmd
+}
+
+func showSecretsFlag(cmd *cobra.Command, value *bool) {
+	cmd.Flags().BoolVar(value, "show-secrets", false, "show what Secrets hold, instead of ***")
+}
+
+func writeLetter(w io.Writer, l control.Letter, now time.Time) error {
+	t := newTable(w, "id", l.ID)
+	t.row("rule", l.Rule)
+	t.row("handler", l.Handler)
+	t.row("object", keyOf(l.Namespace, l.Name))
+	t.row("resource", l.Resource)
+	t.row("selected", moment(l.Since, now))
+	t.row("died", moment(l.Died, now))
+	t.row("attempts", strconv.Itoa(l.Attempts))
+	t.row("reason", l.Reason)
+	if err := t.flush(); err != nil {
+		return err
+	}
+	who := "handler"
+	if l.Handler == control.OwnActions {
+		who = "rule"
+	}
+	if _, err := fmt.Fprintf(w, "\nevent, as the %s saw it:\n", who); err != nil {
+		return err
+	}
+	return writeDocument(w, "yaml", l.Event)
+}
+
+func moment(then, now time.Time) string {
+	return fmt.Sprintf("%s (%s ago)", then.Format(time.RFC3339), age(now, then))
+}
+
+type actOnLetters func(*control.Client, context.Context, control.LetterChoice) (control.Outcome, error)
+
+func newDeadActCommand(flags *controlFlags, name, short, long, done string, act actOnLetters) *cobra.Command {
+	var choice control.LetterChoice
+	cmd := &cobra.Command{
+		Use:   name + " ID…|--rule NAME|--handler NAME|--all",
+		Short: short,
+		Long: long + `
+They are chosen by their ids, by their rule, by their handler, or all of them. What cannot be done to one of them is
+said, the others are done, and the exit code is 1.
+` + whichDaemon,
+		Args: func(_ *cobra.Command, args []string) error {
+			choice.IDs = args
+			return oneChoice(choice)
+		},
+		ValidArgsFunction: flags.completer(1000, letterIDs),
+
+		DisableFlagsInUseLine: true,
+	}
+	choosingFlags(cmd, flags, &choice.Rule, &choice.Handler)
+	cmd.Flags().BoolVar(&choice.All, "all", false, "all there are")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return flags.ask(func(c *control.Client) error {
+			outcome, err := act(c, cmd.Context(), choice)
+			if err != nil {
+				return err
+			}
+			if err := cli.Show(cmd, "%d dead %s %s\n", outcome.Done, cli.Plural(outcome.Done, "letter"), done); err != nil {
+				return err
+			}
+			var failures []error
+			for _, f := range outcome.Failures {
+				failures = append(failures, errors.New(cli.Printable(f.Error)))
+			}
+			return errors.Join(failures...)
+		})
+	}
+	return cmd
+}
+
+// oneChoice wants letters to be chosen in one way.
+func oneChoice(c control.LetterChoice) error {
+	ways := 0
+	for _, chosen := range []bool{len(c.IDs) > 0, c.Rule != "", c.Handler != "", c.All} {
+		if chosen {
+			ways++
+		}
+	}
+	switch ways {
+	case 0:
+		return errors.New("which dead letters? Give their ids, or --rule NAME, --handler NAME or --all")
+	case 1:
+		return nil
+	}
+	return errors.New("give ids, --rule, --handler or --all, and only one of these")
+}

@@ -1,0 +1,180 @@
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/yaml"
+
+	"github.com/informd/informd/cmd/informd/cli"
+)
+
+// outputFlag adds -o. Without it there is a table.
+func outputFlag(cmd *cobra.Command, value *string, choices ...string) {
+	cmd.Flags().VarP(&choice{value, choices}, "output", "o", "output as `"+strings.Join(choices, "|")+"`; default: for people")
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the flag was just defined
+	}
+}
+
+// choice is a flag whose value must be one of some.
+type choice struct {
+	value   *string
+	choices []string
+}
+
+func (c *choice) String() string { return *c.value }
+
+func (c *choice) Type() string { return "string" }
+
+func (c *choice) Set(value string) error {
+	if !slices.Contains(c.choices, value) {
+		if len(c.choices) == 1 {
+			return fmt.Errorf("want %s", c.choices[0])
+		}
+		return fmt.Errorf("want %s", cli.OneOf(c.choices))
+	}
+	*c.value = value
+	return nil
+}
+
+// table writes rows in columns. A cell that is empty is shown as a dash.
+type table struct{ columns *tabwriter.Writer }
+
+func newTable(w io.Writer, header ...string) *table {
+	t := &table{tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)}
+	t.row(header...)
+	return t
+}
+
+func (t *table) row(cells ...string) {
+	for i, cell := range cells {
+		if cell = cli.Printable(cell); cell == "" {
+			cell = "-"
+		}
+		if i > 0 {
+			_, _ = io.WriteString(t.columns, "\t") // Flush tells of errors
+		}
+		_, _ = io.WriteString(t.columns, cell)
+	}
+	_, _ = io.WriteString(t.columns, "\n")
+}
+
+func (t *table) flush() error { return t.columns.Flush() }
+
+// shortened is the beginning of a text that is too long for a table.
+func shortened(text string, most int) string {
+	if runes := []rune(text); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return text
+}
+
+// age is how long ago something was, as kubectl says it.
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(now.Sub(then))
+}
+
+// size is a number of bytes for people.
+func size(bytes int64) string {
+	if bytes < 1<<10 {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	n, units := float64(bytes)/1024, []string{"KiB", "MiB", "GiB"}
+	for n >= 1024 && len(units) > 1 {
+		n, units = n/1024, units[1:]
+	}
+	return fmt.Sprintf("%.1f %s", n, units[0])
+}
+
+// writeDocument writes one value as -o json or -o yaml.
+func writeDocument(w io.Writer, output string, v any) error {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "    ")
+	err := encoder.Encode(v)
+	text := b.Bytes()
+	if err == nil && output == "yaml" {
+		text, err = yaml.JSONToYAML(text)
+	}
+	if err == nil {
+		_, err = w.Write(text)
+	}
+	return err
+}
+
+// listWriter writes objects as a kind: List, one after the other.
+type listWriter struct {
+	w     *bufio.Writer
+	text  bytes.Buffer // of one object
+	yaml  bool
+	count int
+}
+
+func newListWriter(w io.Writer, output string) *listWriter {
+	return &listWriter{w: bufio.NewWriter(w), yaml: output == "yaml"}
+}
+
+func (l *listWriter) add(object []byte) error {
+	l.count++
+	if l.yaml {
+		return l.addYAML(object)
+	}
+	before := ",\n        "
+	if l.count == 1 {
+		before = "{\n    \"apiVersion\": \"v1\",\n    \"kind\": \"List\",\n    \"items\": [\n        "
+	}
+	l.text.Reset()
+	if err := json.Indent(&l.text, object, "        ", "    "); err != nil {
+		return err
+	}
+	_, _ = l.w.WriteString(before) // the last write tells of errors
+	_, err := l.w.Write(bytes.TrimSpace(l.text.Bytes()))
+	return err
+}
+
+func (l *listWriter) addYAML(object []byte) error {
+	if l.count == 1 {
+		_, _ = l.w.WriteString("apiVersion: v1\nkind: List\nitems:\n")
+	}
+	text, err := yaml.JSONToYAML(object)
+	if err != nil {
+		return err
+	}
+	before := "- "
+	for line := range strings.Lines(string(text)) {
+		if line != "\n" { // of a text that is not indented
+			_, _ = l.w.WriteString(before)
+		}
+		before = "  "
+		_, err = l.w.WriteString(line)
+	}
+	return err
+}
+
+// end ends the list.
+func (l *listWriter) end() error {
+	switch {
+	case l.yaml && l.count == 0:
+		_, _ = l.w.WriteString("apiVersion: v1\nkind: List\nitems: []\n")
+	case l.yaml:
+	case l.count == 0:
+		_, _ = l.w.WriteString("{\n    \"apiVersion\": \"v1\",\n    \"kind\": \"List\",\n    \"items\": []\n}\n")
+	default:
+		_, _ = l.w.WriteString("\n    ]\n}\n")
+	}
+	return l.w.Flush()
+}

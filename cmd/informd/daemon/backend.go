@@ -1,0 +1,273 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/cmd/informd/locate"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/plugins/host"
+)
+
+// newControl makes the control socket that run's flags ask for, on which Run answers the commands that ask the daemon; nil
+// if there is to be none. In a state directory that cannot be written there is none either, which is no reason not to run.
+func newControl(asked, stateDir string, b *backend, log *slog.Logger) (*control.Server, error) {
+	socket := locate.SocketPath(asked, stateDir)
+	if socket == "" {
+		return nil, nil
+	}
+	server, err := control.New(socket, b, control.Options{Logger: log, Daemon: os.Getpid()})
+	if _, ok := errors.AsType[syscall.Errno](err); ok && asked == "" {
+		log.Error("no control socket: status, get, dead, rule and handler reload cannot ask this informd; --control SOCKET puts it elsewhere", "error", err)
+		return nil, nil
+	}
+	return server, err
+}
+
+// backend is what the commands see of the daemon.
+type backend struct {
+	version  string
+	plan     *plan.Plan
+	engine   *engine.Engine
+	handlers *handlers
+	started  time.Time
+	reloader *reloader
+}
+
+// Status implements control.Backend.
+func (b *backend) Status() control.Status {
+	status := b.engine.Status()
+	return control.Status{
+		Version: b.version, PID: os.Getpid(), Started: b.started, DeadLetters: status.DeadLetters.Letters,
+		Sources: b.sources(status.Sources), Rules: b.rules(status.Rules), Handlers: b.hosts(status.Handlers),
+		Store: store(status.State),
+	}
+}
+
+func (b *backend) sources(sources []engine.SourceStatus) []control.Source {
+	out := make([]control.Source, 0, len(sources))
+	for _, s := range sources {
+		one := control.Source{
+			Name: s.Name, Resource: s.Resource, State: s.State.String(), Reason: s.Reason, Ready: s.Ready,
+			Objects: s.Objects, ResourceVersion: s.ResourceVersion, Lag: s.Pending,
+			Unreadable: s.Unreadable, IndexErrors: s.IndexErrors,
+		}
+		if view, ok := b.engine.Source(s.Name); ok {
+			one.Indexes = slices.Sorted(maps.Keys(view.GetIndexers()))
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+func (b *backend) rules(rules []engine.RuleStatus) []control.Rule {
+	dead := make(map[string]int)
+	letters, _ := b.engine.Letters() // what cannot be read is not counted; to list it says why
+	for _, l := range letters {
+		dead[l.Rule]++
+	}
+	out := make([]control.Rule, 0, len(rules))
+	for _, r := range rules {
+		out = append(out, control.Rule{
+			Name: r.Name, Handler: r.Handler, Paused: r.Paused, Reason: r.Reason, Failure: r.Failure, Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
+			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away, OldestSeconds: r.Queue.OldestAge.Seconds(),
+			Shortened: r.Queue.Shortened, Dropped: r.Queue.Dropped,
+		})
+	}
+	return out
+}
+
+func (b *backend) hosts(handlers []engine.HandlerStatus) []control.Handler {
+	out := make([]control.Handler, 0, len(handlers))
+	for _, h := range handlers {
+		if h.Name == engine.OwnActions {
+			continue // there is nothing to tell that their rules do not
+		}
+		one := control.Handler{Name: h.Name, State: "dry run", Reason: "what would be delivered is logged"}
+		if process, ok := b.handlers.process(h.Name); ok {
+			one = hostStatus(h.Name, process.Status())
+		}
+		one.InFlight = h.InFlight
+		out = append(out, one)
+	}
+	return out
+}
+
+func hostStatus(name string, s host.Status) control.Handler {
+	out := control.Handler{
+		Name: name, State: string(s.State), Reason: cmp.Or(s.Reason, s.Problem), Since: s.Since, Restarts: s.Restarts, PID: s.PID,
+		Program: strings.TrimSpace(s.Handler.Name + " " + s.Handler.Version), Confined: s.Confined,
+		Failures: s.Failures, LastLog: s.LastLog, Reloading: s.Reloading,
+	}
+	if s.State == host.BackingOff || s.State == host.Refused {
+		out.Next = s.Next
+	}
+	for _, e := range s.Endpoints {
+		of := hostStatus("", e.Status)
+		out.Endpoints = append(out.Endpoints, control.Endpoint{
+			Address: e.Address, State: of.State, Reason: of.Reason, Since: of.Since, Restarts: of.Restarts,
+			InFlight: e.Status.InFlight, Program: of.Program, Failures: of.Failures, Next: of.Next,
+		})
+	}
+	return out
+}
+
+// store is nil if nothing is kept.
+func store(s *state.Status) *control.Store {
+	if s == nil {
+		return nil
+	}
+	return &control.Store{
+		Directory: s.Dir, SizeBytes: s.SizeBytes, Unwritten: s.Unwritten, UnwrittenBytes: s.UnwrittenBytes,
+		LastWrite: s.LastWrite, Durable: s.Trouble == "", Trouble: s.Trouble, SetAside: s.SetAside,
+	}
+}
+
+// Objects implements control.Backend.
+func (b *backend) Objects(q control.Query) (control.Selection, error) {
+	view, ok := b.engine.Source(q.Source)
+	if !ok {
+		return control.Selection{}, fmt.Errorf("source %q: %w", q.Source, control.ErrNotFound)
+	}
+	selection := control.Selection{}
+	for _, s := range b.plan.Sources {
+		if s.Name == q.Source {
+			selection.Secret, selection.Kept = isSecret(s.Resource), kept(s)
+		}
+	}
+	var err error
+	selection.Objects, err = find(view, q)
+	return selection, err
+}
+
+// find has the objects of a source that a query asks for, by their keys.
+func find(view *source.Source, q control.Query) ([]*object.Object, error) {
+	var objects []*object.Object
+	switch {
+	case q.Index != "":
+		var err error
+		if objects, err = view.ByIndex(q.Index, q.Value); err != nil {
+			return nil, err
+		}
+		objects = slices.DeleteFunc(objects, func(o *object.Object) bool {
+			return q.Namespace != "" && o.Namespace() != q.Namespace ||
+				q.Selector != nil && !q.Selector.Empty() && !q.Selector.Matches(labels.Set(o.Labels()))
+		})
+	case q.Name != "" && q.Namespace != "" && (q.Selector == nil || q.Selector.Empty()):
+		if o, ok := view.Get(q.Namespace, q.Name); ok {
+			objects = append(objects, o)
+		}
+	default:
+		objects = view.List(q.Namespace, q.Selector)
+	}
+	if q.Name != "" {
+		objects = slices.DeleteFunc(objects, func(o *object.Object) bool { return o.Name() != q.Name })
+	}
+	slices.SortFunc(objects, func(a, b *object.Object) int {
+		return cmp.Or(cmp.Compare(a.Namespace(), b.Namespace()), cmp.Compare(a.Name(), b.Name()))
+	})
+	return objects, nil
+}
+
+// kept is what the cache keeps of a source's objects; nil if they are kept whole, in one namespace at least.
+func kept(s *plan.Source) []string {
+	paths := new(object.Paths)
+	for _, informer := range s.Informers {
+		if informer.Keep == nil {
+			return nil
+		}
+		paths.Union(informer.Keep)
+	}
+	out := []string{}
+	for _, path := range paths.List() {
+		out = append(out, object.PathText(path))
+	}
+	return out
+}
+
+func isSecret(r schema.GroupVersionResource) bool {
+	return r == schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+}
+
+// Letters implements control.Backend.
+func (b *backend) Letters() ([]control.Letter, error) {
+	letters, err := b.engine.Letters()
+	out := make([]control.Letter, 0, len(letters))
+	for _, l := range letters {
+		out = append(out, b.letter(l))
+	}
+	return out, err
+}
+
+// Letter implements control.Backend.
+func (b *backend) Letter(id string) (control.Letter, error) {
+	l, err := b.engine.Letter(id)
+	if err != nil {
+		return control.Letter{}, notFound(err)
+	}
+	out, event := b.letter(l), l.Event()
+	out.Event = &event
+	return out, nil
+}
+
+// letter is a dead letter without its event. Where the rule is gone nobody knows what it is about: it may be a Secret.
+func (b *backend) letter(l dispatch.Letter) control.Letter {
+	out := control.Letter{
+		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Namespace: l.Key.Namespace, Name: l.Key.Name,
+		Attempts: l.Attempts, Since: l.Since, Died: l.Died, Reason: l.Reason, Secret: true,
+	}
+	for _, r := range b.plan.Rules {
+		if r.Name == l.Rule {
+			out.Resource, out.Secret = resourceText(r.Source.Resource), isSecret(r.Source.Resource)
+			out.Quotes = slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool { return isSecret(s.Resource) })
+		}
+	}
+	return out
+}
+
+// resourceText is a resource as manifests have it.
+func resourceText(r schema.GroupVersionResource) string {
+	return strings.TrimPrefix(r.Group+"/"+r.Version+"/"+r.Resource, "/")
+}
+
+// RetryLetter implements control.Backend.
+func (b *backend) RetryLetter(id string) error { return notFound(b.engine.RetryLetter(id)) }
+
+// DropLetter implements control.Backend.
+func (b *backend) DropLetter(id string) error { return notFound(b.engine.DropLetter(id)) }
+
+// SetPaused implements control.Backend.
+func (b *backend) SetPaused(rule string, paused bool) error {
+	return notFound(b.engine.SetPaused(rule, paused))
+}
+
+// ReloadHandler implements control.Backend.
+func (b *backend) ReloadHandler(ctx context.Context, name string) (control.Reloaded, error) {
+	return b.reloader.reload(ctx, name)
+}
+
+// notFound makes the engine's errors the control socket's.
+func notFound(err error) error {
+	if errors.Is(err, engine.ErrNotFound) {
+		return fmt.Errorf("%w: %w", control.ErrNotFound, err)
+	}
+	return err
+}

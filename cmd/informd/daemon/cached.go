@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/plugins/host/cache"
+)
+
+// cached is the engine's cache as handlers read it.
+type cached struct {
+	names  []string
+	engine *engine.Engine
+}
+
+var _ cache.Sources = (*cached)(nil)
+
+// read says whose cache it is. It is called before any handler runs.
+func (c *cached) read(compiled *plan.Plan, eng *engine.Engine) {
+	for _, s := range compiled.Sources {
+		c.names = append(c.names, s.Name)
+	}
+	slices.Sort(c.names)
+	c.engine = eng
+}
+
+// Names implements cache.Sources.
+func (c *cached) Names() []string { return c.names }
+
+// Open implements cache.Sources.
+func (c *cached) Open(ctx context.Context, name string) (cache.Source, error) {
+	view, ok := c.engine.Source(name)
+	if !ok {
+		return nil, cache.ErrNoSource
+	}
+	if err := view.WaitForCacheSync(ctx); err != nil {
+		return nil, err
+	}
+	return cachedSource{view}, nil
+}
+
+// cachedSource is a source as handlers read it.
+type cachedSource struct{ view *source.Source }
+
+// Get implements cache.Source.
+func (s cachedSource) Get(namespace, name string) ([]byte, bool) {
+	if o, ok := s.view.Get(namespace, name); ok {
+		return o.JSON(), true
+	}
+	return nil, false
+}
+
+// List implements cache.Source.
+func (s cachedSource) List(namespace, selector string) (cache.Objects, error) {
+	parsed, err := labels.Parse(selector)
+	if err != nil {
+		return nil, err
+	}
+	found := s.view.List(namespace, parsed)
+	slices.SortFunc(found, func(a, b *object.Object) int {
+		return cmp.Or(strings.Compare(a.Namespace(), b.Namespace()), strings.Compare(a.Name(), b.Name()))
+	})
+	return cachedObjects(found), nil
+}
+
+// Indexes implements cache.Source.
+func (s cachedSource) Indexes() []string { return slices.Sorted(maps.Keys(s.view.GetIndexers())) }
+
+// ByIndex implements cache.Source.
+func (s cachedSource) ByIndex(index, value string) (cache.Objects, bool) {
+	found, err := s.view.ByIndex(index, value) // its one error
+	return cachedObjects(found), err == nil
+}
+
+// IndexValues implements cache.Source.
+func (s cachedSource) IndexValues(index string) ([]string, bool) {
+	if _, ok := s.view.GetIndexers()[index]; !ok {
+		return nil, false
+	}
+	return s.view.ListIndexFuncValues(index), true
+}
+
+// cachedObjects are objects as handlers read them.
+type cachedObjects []*object.Object
+
+// Len implements cache.Objects.
+func (o cachedObjects) Len() int { return len(o) }
+
+// Key implements cache.Objects.
+func (o cachedObjects) Key(i int) string { return o[i].Key() }
+
+// JSON implements cache.Objects.
+func (o cachedObjects) JSON(i int) []byte { return o[i].JSON() }

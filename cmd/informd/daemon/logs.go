@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/informd/informd/cmd/informd/cli"
+)
+
+// The values of --log-format and --log-level.
+var (
+	logFormats = []string{"text", "json"}
+	logLevels  = []string{"debug", "info", "warn", "error"}
+)
+
+// newLogger makes the daemon's logger: one line per record. client-go's logger is bridged to it, once, here.
+func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
+	var threshold slog.Level
+	if !slices.Contains(logLevels, strings.ToLower(level)) || threshold.UnmarshalText([]byte(level)) != nil {
+		return nil, fmt.Errorf("--log-level %q: want %s", level, cli.OneOf(logLevels))
+	}
+	options := &slog.HandlerOptions{Level: threshold}
+	var handler slog.Handler
+	switch format {
+	case "text":
+		handler = slog.NewTextHandler(w, options)
+	case "json":
+		options.ReplaceAttr = readable
+		handler = slog.NewJSONHandler(w, options)
+	default:
+		return nil, fmt.Errorf("--log-format %q: want %s", format, cli.OneOf(logFormats))
+	}
+	klog.SetLogger(logr.FromSlogHandler(handler).WithName("client-go"))
+	return slog.New(handler), nil
+}
+
+// readable writes durations in JSON as they are written in text, "1.5s", and not as a number of nanoseconds.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
+}

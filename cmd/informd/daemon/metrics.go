@@ -1,0 +1,200 @@
+package daemon
+
+import (
+	"cmp"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/plugins/host"
+)
+
+// metrics is what /metrics shows. What the engine counts itself is read when it is asked for.
+type metrics struct {
+	registry   *prometheus.Registry
+	deliveries *prometheus.CounterVec
+	latency    *prometheus.HistogramVec
+	attempts   *prometheus.HistogramVec
+	actions    *prometheus.CounterVec
+}
+
+func newMetrics(version string) *metrics {
+	// 1 ms to 4.5 min, in steps of 4.
+	buckets := prometheus.ExponentialBuckets(0.001, 4, 10)
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "informd_handler_deliveries_total",
+			Help: "Attempts at delivering an event that ended, by result: done, retry, lost, reject, dead, cancelled.",
+		}, []string{"handler", "rule", "result"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "informd_handler_delivery_latency_seconds",
+			Help:    "From when a change was selected to when its delivery was done, over all attempts.",
+			Buckets: buckets,
+		}, []string{"handler"}),
+		attempts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "informd_handler_attempt_seconds",
+			Help:    "From sending an event to its answer, whatever that is.",
+			Buckets: buckets,
+		}, []string{"handler"}),
+	}
+	m.actions = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "informd_actions_total",
+		Help: "Changes of the cluster that were asked for, by result: done, unchanged, created, gone, conflict, denied, rejected, failed.",
+	}, []string{"handler", "rule", "verb", "result"})
+	m.registry.MustRegister(m.deliveries, m.latency, m.attempts, m.actions, buildInfo(version),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func buildInfo(version string) prometheus.Collector {
+	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "informd_build_info", Help: "Always 1."}, []string{"version"})
+	g.WithLabelValues(version).Set(1)
+	return g
+}
+
+// delivered counts an attempt.
+func (m *metrics) delivered(d dispatch.Delivery) {
+	m.deliveries.WithLabelValues(d.Handler, d.Rule, string(d.Result)).Inc()
+	m.attempts.WithLabelValues(d.Handler).Observe(d.Duration.Seconds())
+	if d.Result == dispatch.Done {
+		m.latency.WithLabelValues(d.Handler).Observe(d.Latency.Seconds())
+	}
+}
+
+// acted counts an action.
+func (m *metrics) acted(d action.Done) {
+	m.actions.WithLabelValues(cmp.Or(d.Handler, engine.OwnActions), d.Rule, d.Verb, string(d.Result)).Inc()
+}
+
+// watch adds what the engine and the handlers count.
+func (m *metrics) watch(eng *engine.Engine, handlers *handlers) {
+	m.registry.MustRegister(&engineCollector{eng, handlers})
+}
+
+// engineCollector reads the engine's status at each scrape.
+type engineCollector struct {
+	engine   *engine.Engine
+	handlers *handlers
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+var (
+	sourceObjects = desc("informd_source_objects", "Objects in the cache.", "source")
+	sourceDeltas  = desc("informd_source_deltas_total", "Changes handed to rules, by kind.", "source", "event")
+	sourceState   = desc("informd_source_state", "1 for the state that the source is in, 0 for the others.", "source", "state")
+	sourcePending = desc("informd_source_pending", "Changes taken from the server and not handed to rules yet.", "source")
+	sourceSkipped = desc("informd_source_unreadable_total", "Objects that could not be read, and were left out.", "source")
+	indexErrors   = desc("informd_source_index_errors_total", "Evaluations of an index expression that failed.", "source")
+
+	ruleMatches   = desc("informd_rule_matches_total", "Changes that the rule selected.", "rule")
+	ruleErrors    = desc("informd_rule_evaluation_errors_total", "Changes on which an expression of the rule failed.", "rule")
+	ruleOwn       = desc("informd_rule_own_changes_total", "Changes that the rule made itself, and was not told of.", "rule")
+	ruleDepth     = desc("informd_rule_queue_depth", "Deliveries that wait, for their turn or for a retry.", "rule")
+	ruleDelayed   = desc("informd_rule_queue_delayed", "Objects whose delivery waits for a retry.", "rule")
+	ruleBytes     = desc("informd_rule_queue_bytes", "Size of what waits; objects that are shared count for each.", "rule")
+	ruleAge       = desc("informd_rule_queue_oldest_seconds", "Age of the oldest delivery that has not been acknowledged.", "rule")
+	ruleShortened = desc("informd_rule_queue_shortened_total", "Changes merged because `every` was at its bound.", "rule")
+	ruleAway      = desc("informd_rule_queue_away", "Deliveries that wait on disk alone.", "rule")
+	ruleDropped   = desc("informd_rule_queue_dropped_total", "Changes lost because too many objects of one name waited.", "rule")
+
+	handlerInFlight = desc("informd_handler_in_flight", "Events that are with the handler.", "handler")
+	handlerRestarts = desc("informd_handler_restarts_total", "Starts of the handler's process after the first.", "handler")
+	handlerReady    = desc("informd_handler_ready", "1 if the handler takes events.", "handler")
+	handlerState    = desc("informd_handler_state", "1 for the state that the handler is in, 0 for the others.", "handler", "state")
+	handlerEndpoint = desc("informd_handler_endpoints", "Endpoints of a remote handler that are in the state.", "handler", "state")
+	handlerFailures = desc("informd_handler_failures", "Failures of the handler's process that it has not made good for by running.", "handler")
+	handlerReads    = desc("informd_handler_cache_reads_total", "Calls of the handler that read the cache.", "handler")
+	handlerRefused  = desc("informd_handler_cache_reads_refused_total", "Calls of the handler that were to read the cache and were answered with an error.", "handler")
+	deadLetters     = desc("informd_dead_letters", "Events set aside that could not be delivered.")
+	deadDropped     = desc("informd_dead_letters_dropped_total", "Dead letters that were dropped because there were too many.")
+
+	stateBytes     = desc("informd_state_bytes", "Size of the state directory.")
+	stateUnwritten = desc("informd_state_unwritten_records", "Records of the state that are not on disk yet.")
+	stateDurable   = desc("informd_state_durable", "1 if the state is being written, 0 while the disk does not let it.")
+)
+
+// Describe implements prometheus.Collector.
+func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
+		ruleMatches, ruleErrors, ruleOwn, ruleDepth, ruleDelayed, ruleBytes, ruleAge, ruleShortened, ruleDropped,
+		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerEndpoint, handlerFailures, handlerReads, handlerRefused, deadLetters, deadDropped, ruleAway,
+		stateBytes, stateUnwritten, stateDurable,
+	} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	counter := func(d *prometheus.Desc, value uint64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+	}
+	status := c.engine.Status()
+	for _, s := range status.Sources {
+		gauge(sourceObjects, float64(s.Objects), s.Name)
+		gauge(sourcePending, float64(s.Pending), s.Name)
+		counter(sourceSkipped, s.Unreadable, s.Name)
+		counter(indexErrors, s.IndexErrors, s.Name)
+		for event, n := range s.Deltas {
+			counter(sourceDeltas, n, s.Name, event.String())
+		}
+		for state := source.Pending; state <= source.Failing; state++ {
+			gauge(sourceState, boolean(s.State == state), s.Name, state.String())
+		}
+	}
+	for _, r := range status.Rules {
+		counter(ruleMatches, r.Matches, r.Name)
+		counter(ruleErrors, r.Errors, r.Name)
+		counter(ruleOwn, r.Own, r.Name)
+		gauge(ruleDepth, float64(r.Queue.Waiting), r.Name)
+		gauge(ruleDelayed, float64(r.Queue.Delayed), r.Name)
+		gauge(ruleBytes, float64(r.Queue.Bytes), r.Name)
+		gauge(ruleAge, r.Queue.OldestAge.Seconds(), r.Name)
+		counter(ruleShortened, r.Queue.Shortened, r.Name)
+		counter(ruleDropped, r.Queue.Dropped, r.Name)
+		gauge(ruleAway, float64(r.Queue.Away), r.Name)
+	}
+	for _, h := range status.Handlers {
+		gauge(handlerInFlight, float64(h.InFlight), h.Name)
+	}
+	for _, h := range c.handlers.hosts {
+		s := h.Status()
+		counter(handlerRestarts, uint64(s.Restarts), h.name)
+		gauge(handlerReady, boolean(s.State == host.Running), h.name)
+		gauge(handlerFailures, float64(s.Failures), h.name)
+		counter(handlerReads, s.Reads, h.name)
+		counter(handlerRefused, s.Refused, h.name)
+		for _, state := range host.States() {
+			gauge(handlerState, boolean(s.State == state), h.name, string(state))
+			if _, remote := h.runner.(*host.Remote); remote {
+				gauge(handlerEndpoint, float64(s.EndpointsIn(state)), h.name, string(state))
+			}
+		}
+	}
+	gauge(deadLetters, float64(status.DeadLetters.Letters))
+	counter(deadDropped, status.DeadLetters.Dropped)
+	if s := status.State; s != nil {
+		gauge(stateBytes, float64(s.SizeBytes))
+		gauge(stateUnwritten, float64(s.Unwritten))
+		gauge(stateDurable, boolean(s.Trouble == ""))
+	}
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,158 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
+	"github.com/informd/informd/cmd/informd/launch"
+	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/plugins/host"
+)
+
+// reloader takes up what the manifests say of a handler by now: its process and what it may, nothing else of the plan.
+type reloader struct {
+	manifests []string                             // paths
+	started   []config.Handler                     // as the daemon started with them
+	sources   []string                             // that it has
+	process   func(name string) (reloadable, bool) // those that there are
+	allow     func(config.Handler) (done func(stands bool))
+	dryRun    bool
+	log       *slog.Logger
+
+	mu    sync.Mutex
+	turns map[string]chan struct{} // by the name of a handler that runs; holds a token while it is being reloaded
+}
+
+// reloadable is a handler's process, whichever that is.
+type reloadable interface {
+	Reload(context.Context, host.Spec) error
+	Status() host.Status
+}
+
+// reload reads the manifests and has a process of theirs take the place of the handler's. An error changes nothing. Of
+// several at once for one handler each reads them when it is its turn, so that the last one has the newest.
+func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, error) {
+	before, running := handlerNamed(r.started, name)
+	if running {
+		turn := r.turn(name)
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-ctx.Done():
+			return control.Reloaded{}, r.failed(name, errCalledOff)
+		}
+	}
+	cfg, _, err := manifests.Load(r.manifests)
+	if err != nil {
+		return control.Reloaded{}, mistaken(err)
+	}
+	now, written := cfg.Handler(name)
+	process, ok := r.process(name)
+	switch {
+	case !running && !written:
+		return control.Reloaded{}, control.ErrNotFound
+	case !running:
+		return control.Reloaded{}, refuse("handler %s does not run: no rule named it when informd started; restart informd to take up rules and handlers that are new", name)
+	case !written:
+		return control.Reloaded{}, refuse("handler %s is no longer in the manifests: it goes on as it is; restart informd to end it", name)
+	case before.Remote != nil:
+		return control.Reloaded{}, refuse("handler %s runs elsewhere, and is rolled out there; restart informd to take up another address, tls or config", name)
+	case now.Remote != nil:
+		return control.Reloaded{}, refuse("handler %s was not reloaded: it is remote by now, and was not when informd started; restart informd", name)
+	case !ok || r.dryRun && now.Builtin != "log":
+		return control.Reloaded{}, refuse("handler %s was not reloaded: this informd is a dry run, which starts no handler but log", name)
+	case now.User != "" && !launch.OtherUsers(r.started):
+		return control.Reloaded{}, refuse("handler %s was not reloaded: it has a user by now, and no handler had one when informd started, whose folders are closed to others; restart informd", name)
+	}
+	spec, err := launch.Spec(now)
+	if err != nil {
+		return control.Reloaded{}, err
+	}
+	allowed := r.allow(now)
+	err = process.Reload(ctx, spec)
+	allowed(err == nil)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errCalledOff
+		}
+		return control.Reloaded{}, r.failed(name, err)
+	}
+	pid := process.Status().PID
+	r.log.Info("handler reloaded", "handler", name, "pid", pid)
+	return control.Reloaded{PID: pid, Notes: notes(before, now, r.sources)}, nil
+}
+
+// failed says that nothing came of a reload, in the log as well.
+func (r *reloader) failed(name string, why error) error {
+	r.log.Warn("handler was not reloaded and goes on as it was", "handler", name, "error", why)
+	return refuse("handler %s was not reloaded and goes on as it was: %v", name, why)
+}
+
+func (r *reloader) turn(name string) chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.turns == nil {
+		r.turns = make(map[string]chan struct{})
+	}
+	if r.turns[name] == nil {
+		r.turns[name] = make(chan struct{}, 1)
+	}
+	return r.turns[name]
+}
+
+var errCalledOff = errors.New("called off: the command that asked for it has ended")
+
+// notes say what a reload did not take up, and what it found missing.
+func notes(before, now config.Handler, sources []string) (notes []string) {
+	var fields []string
+	if before.Concurrency != now.Concurrency {
+		fields = append(fields, "concurrency")
+	}
+	if before.Timeout != now.Timeout {
+		fields = append(fields, "timeout")
+	}
+	if before.Retry != now.Retry {
+		fields = append(fields, "retry")
+	}
+	if len(fields) > 0 {
+		notes = append(notes, strings.Join(fields, ", ")+": not taken up before informd starts anew")
+	}
+	for _, source := range now.Read {
+		if name := source.String(); !slices.Contains(sources, name) {
+			notes = append(notes, "access.read: source "+name+" is new, and cannot be read before informd starts anew")
+		}
+	}
+	if len(before.Write) == 0 && len(now.Write) > 0 {
+		notes = append(notes, "access.write: there was none when informd started, and there is none before informd starts anew")
+	}
+	if names := launch.Missing(now.Env); len(names) > 0 {
+		notes = append(notes, "env: not set in informd's environment: "+strings.Join(names, ", "))
+	}
+	return notes
+}
+
+func handlerNamed(handlers []config.Handler, name string) (config.Handler, bool) {
+	return (&config.Config{Handlers: handlers}).Handler(name)
+}
+
+func refuse(format string, args ...any) error {
+	return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(format, args...)}
+}
+
+// mistaken says that manifests cannot be used, with all that is wrong with them.
+func mistaken(err error) error {
+	why := "the manifests cannot be read"
+	if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
+		why = fmt.Sprintf("%d %s in the manifests", len(mistakes), cli.Plural(len(mistakes), "mistake"))
+	}
+	return &control.Error{Code: http.StatusConflict, Message: why + ": nothing was changed", Report: err.Error()}
+}

@@ -1,0 +1,181 @@
+// Package daemon is informd run: an engine and what stands around it, wired together, run, and ended in order.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/launch"
+	"github.com/informd/informd/cmd/informd/locate"
+	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/plan"
+)
+
+// drainTimeout is how long deliveries in flight may take to end after a signal. Handlers then have some seconds to end
+// as well, and all of it stays within the 30 seconds that Kubernetes gives a Pod.
+const drainTimeout = 20 * time.Second
+
+type runFlags struct {
+	manifests           []string
+	kubeconfig, context string
+	listen              string
+	logFormat, logLevel string
+	dryRun              bool
+	stateDir, control   string
+
+	version string // of this informd
+}
+
+// NewRunCommand makes informd run.
+func NewRunCommand(version string) *cobra.Command {
+	flags := runFlags{version: version}
+	cmd := &cobra.Command{
+		Use:   "run -f PATH… [flags]",
+		Short: "Watch a cluster and deliver what rules select, until a signal",
+		Long: `Watch a cluster and deliver what rules select, until SIGINT or SIGTERM. Then nothing new is delivered, what is with
+the handlers gets its time, and informd ends with exit code 0. A second signal ends it at once.
+
+The cluster is found as kubectl finds it: --kubeconfig, $KUBECONFIG, ~/.kube/config, in-cluster. An API server that
+cannot be reached, or a resource that is not served or not permitted, is waited for.
+
+What was seen and what is owed is kept in the state directory, so that after a restart, however informd ended, handlers
+get what they have not had. One informd has it at a time.
+
+Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the manifests have mistakes.`,
+		Args:                  cli.NoArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			log, err := newLogger(cmd.ErrOrStderr(), flags.logFormat, flags.logLevel)
+			if err != nil {
+				return err
+			}
+			_, compiled, err := manifests.Load(flags.manifests)
+			if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
+				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
+				err = fmt.Errorf("%d %s in the configuration", len(mistakes), cli.Plural(len(mistakes), "mistake"))
+			}
+			if err != nil {
+				return &cli.ExitError{Code: cli.ExitUsage, Err: err}
+			}
+			folders, err := launch.NewFolders(compiled.Handlers, version)
+			if err != nil {
+				return cli.Failed(err)
+			}
+			defer folders.Remove()
+			ctx, stop := cli.WithSignals(cmd.Context(), folders.Remove)
+			defer stop()
+			if err := run(ctx, flags, compiled, folders, log); err != nil {
+				return cli.Failed(err)
+			}
+			return nil
+		},
+	}
+	cli.ManifestFlag(cmd, &flags.manifests)
+	f := cmd.Flags()
+	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; default: as kubectl finds it, or in-cluster")
+	f.StringVar(&flags.context, "context", "", "context `NAME` of the kubeconfig; default: the current one")
+	f.StringVar(&flags.stateDir, "state-dir", "", "`DIR` that keeps the state over restarts, or none; default: informd/CLUSTER in $XDG_STATE_HOME or ~/.local/state")
+	f.StringVar(&flags.control, "control", "", "`SOCKET` on which informd answers status, get, dead, rule and handler reload; default: control.sock in the state directory")
+	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and /metrics, as 127.0.0.1:9180; default: none")
+	cli.ChoiceFlag(cmd, &flags.logFormat, "log-format", "form of the log", "text", logFormats...)
+	cli.ChoiceFlag(cmd, &flags.logLevel, "log-level", "least level that is logged", "info", logLevels...)
+	f.BoolVar(&flags.dryRun, "dry-run", false, "log what would be delivered or done; start no handler but log, and change nothing")
+	return cmd
+}
+
+// run wires everything together, runs it until ctx ends, and ends it in order: first the engine, which lets deliveries
+// in flight end, then the handlers, at last the server that tells about them.
+func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *launch.Folders, log *slog.Logger) error {
+	if err := undumpable(); err != nil {
+		return err
+	}
+	restConfig, err := locate.Cluster(flags.kubeconfig, flags.context)
+	if err != nil {
+		return err
+	}
+	// Each informer lists once and then watches, and the engine bounds how many do so at a time: a rate limit on top
+	// would only make many sources start late.
+	restConfig.QPS = -1
+	restConfig.UserAgent = fmt.Sprintf("informd/%s (%s/%s)", flags.version, runtime.GOOS, runtime.GOARCH)
+	cluster, err := connect(restConfig)
+	if err != nil {
+		return err
+	}
+	cache := new(cached)
+	handlers, err := newHandlers(compiled.Handlers, folders, flags.dryRun, cache, log)
+	if err != nil {
+		return err
+	}
+	stateDir, store, err := openState(flags, restConfig.Host, log)
+	if err != nil {
+		return err
+	}
+	metrics := newMetrics(flags.version)
+	eng, err := engine.New(compiled, cluster, handlers.byName, engine.Options{
+		Logger: log, Delivered: metrics.delivered, Acted: metrics.acted, DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: store,
+	})
+	if err != nil {
+		return err
+	}
+	cache.read(compiled, eng)
+	metrics.watch(eng, handlers)
+	server, err := listen(flags.listen, newMux(eng, handlers, metrics))
+	if err != nil {
+		return err
+	}
+
+	control, err := newControl(flags.control, stateDir, &backend{
+		version: flags.version, plan: compiled, engine: eng, handlers: handlers, started: time.Now(),
+		reloader: &reloader{
+			manifests: flags.manifests, started: compiled.Handlers, sources: cache.Names(), dryRun: flags.dryRun, log: log,
+			process: handlers.reloadable, allow: eng.Allow,
+		},
+	}, log)
+	if err != nil {
+		return err
+	}
+
+	log.Info("informd starts", "version", flags.version, "sources", len(compiled.Sources), "rules", len(compiled.Rules),
+		"handlers", len(compiled.Handlers), "informers", len(compiled.Informers), "server", restConfig.Host)
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx)) // what has to outlive the engine
+	defer end()
+	var group errgroup.Group
+	group.Go(func() error { return server.run(lasting, log) })
+	group.Go(func() error { return control.Run(lasting) })
+	group.Go(func() error { return handlers.run(lasting) })
+	told := context.AfterFunc(ctx, func() {
+		log.Info("informd is to stop: deliveries in flight have their time to end; a second signal ends it at once")
+	})
+	defer told()
+	err = eng.Run(ctx)
+	log.Info("informd stops: deliveries have ended, handlers are being ended")
+	end()
+	err = errors.Join(err, group.Wait())
+	log.Info("informd has stopped")
+	return err
+}
+
+// connect makes clients; it sends nothing yet.
+func connect(cfg *rest.Config) (engine.Cluster, error) {
+	httpClient, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
+	}
+	discoveryClient, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, httpClient)
+	if err != nil {
+		return engine.Cluster{}, fmt.Errorf("set up the connection to %s: %w", cfg.Host, err)
+	}
+	return engine.Cluster{Config: cfg, HTTP: httpClient, Discovery: discoveryClient}, nil
+}

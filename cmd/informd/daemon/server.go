@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/engine"
+)
+
+// newMux serves what operators and their machines ask.
+//
+//	/livez    200: the process is there
+//	/readyz   200: every source has caught up with the server, or waits for a resource that is not served; else 503.
+//	          The state of handlers, and whether the state is durable, is shown and changes nothing.
+//	/metrics  Prometheus
+func newMux(eng *engine.Engine, handlers *handlers, metrics *metrics) *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "ok\n") // whoever asked may have gone
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		ready, report := readiness(eng.Status(), handlers)
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if !ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_, _ = io.WriteString(w, report)
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{}))
+	return mux
+}
+
+func readiness(status engine.Status, handlers *handlers) (ready bool, report string) {
+	ready = true
+	var b strings.Builder
+	for _, s := range status.Sources {
+		mark := "[+]"
+		if !s.Ready {
+			mark, ready = "[-]", false
+		}
+		fmt.Fprintf(&b, "%s source %s: %s%s\n", mark, s.Name, s.State, cli.Because(s.Reason))
+	}
+	for _, h := range handlers.hosts {
+		s := h.Status()
+		fmt.Fprintf(&b, "    handler %s: %s%s\n", h.name, s.State, cli.Because(cmp.Or(s.Reason, s.Problem)))
+	}
+	if s := status.State; s != nil && s.Trouble == "" {
+		b.WriteString("    state: durable\n")
+	} else if s != nil {
+		fmt.Fprintf(&b, "    state: NOT durable%s\n", cli.Because(s.Trouble))
+	}
+	if ready {
+		b.WriteString("ready\n")
+	} else {
+		b.WriteString("not ready\n")
+	}
+	return ready, b.String()
+}
+
+// server serves HTTP; the nil server serves nothing.
+type server struct {
+	listener net.Listener
+	http     *http.Server
+}
+
+func listen(address string, h http.Handler) (*server, error) {
+	if address == "" {
+		return nil, nil
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	return &server{l, &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+	}}, nil
+}
+
+// run serves until ctx ends.
+func (s *server) run(ctx context.Context, log *slog.Logger) error {
+	if s == nil {
+		return nil
+	}
+	log.Info("serving /livez, /readyz and /metrics", "address", s.listener.Addr().String())
+	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	var group errgroup.Group
+	group.Go(func() error {
+		err := s.http.Serve(s.listener)
+		if errors.Is(err, http.ErrServerClosed) {
+			return nil
+		}
+		// It is returned in the end, but whoever watches /readyz in vain wants to know why now.
+		log.Error("no longer serving /livez, /readyz and /metrics; the rest goes on", "error", err)
+		return fmt.Errorf("serve %s: %w", s.listener.Addr(), err)
+	})
+	<-ctx.Done()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if s.http.Shutdown(stopping) != nil {
+		_ = s.http.Close() // whoever still reads has had its time
+	}
+	return group.Wait()
+}

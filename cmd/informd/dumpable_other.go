@@ -1,6 +1,0 @@
-//go:build !linux
-
-package main
-
-// undumpable has no portable form.
-func undumpable() error { return nil }

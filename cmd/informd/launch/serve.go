@@ -1,0 +1,42 @@
+package launch
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/plugins/builtin"
+	"github.com/informd/informd/plugins/serve"
+)
+
+// NewServeCommand makes the command that [Spec] has a builtin handler started with.
+func NewServeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve NAME",
+		Short: "Serve a builtin handler; informd run starts this itself",
+		Long: "Serve a builtin handler: " + cli.OneOf(builtin.Names()) + `. informd run starts this itself for a
+Handler manifest with a builtin; started by hand it only explains so.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("name one builtin handler: %s", cli.OneOf(builtin.Names()))
+			}
+			return nil
+		},
+		ValidArgs: builtin.Names(),
+
+		DisableFlagsInUseLine: true,
+
+		RunE: func(_ *cobra.Command, args []string) error {
+			h, ok := builtin.New(args[0])
+			if !ok {
+				return fmt.Errorf("no builtin handler %q: want %s", args[0], cli.OneOf(builtin.Names()))
+			}
+			if !serve.Hosted() {
+				return cli.Failed(fmt.Errorf("informd run starts this itself, for a Handler manifest with spec: {builtin: %s}", args[0]))
+			}
+			serve.Main(h)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,103 @@
+package launch
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/host/confine"
+)
+
+// RemoteSpec says where a remote handler is.
+func RemoteSpec(h config.Handler) (host.RemoteSpec, error) {
+	files, err := absolute([]string{h.Remote.CA, h.Remote.Cert, h.Remote.Key})
+	if err != nil {
+		return host.RemoteSpec{}, err
+	}
+	return host.RemoteSpec{
+		Name: h.Name, Host: h.Remote.Host, Port: h.Remote.Port, DNS: h.Remote.DNS,
+		CA: files[0], Cert: files[1], Key: files[2], ServerName: h.Remote.ServerName,
+		Config: h.Config, Concurrency: h.Concurrency, Timeout: h.Timeout,
+	}, nil
+}
+
+// Spec says how a handler is started. A builtin is this very binary.
+func Spec(h config.Handler) (host.Spec, error) {
+	spec := host.Spec{
+		Name:        h.Name,
+		Dir:         filepath.Dir(h.At.Position(0).File),
+		SHA256:      h.SHA256,
+		Config:      h.Config,
+		Concurrency: h.Concurrency,
+		Timeout:     h.Timeout,
+	}
+	for _, source := range h.Read {
+		spec.Read = append(spec.Read, source.String())
+	}
+	var err error
+	if spec.Confine, err = confinement(h); err != nil {
+		return host.Spec{}, err
+	}
+	for _, name := range h.Env {
+		if value, ok := os.LookupEnv(name); ok { // one that is not set is not set for the handler either
+			spec.Env = append(spec.Env, name+"="+value)
+		}
+	}
+	if h.Builtin == "" {
+		spec.Path, spec.Args = h.Command[0], h.Command[1:]
+		if strings.ContainsRune(spec.Path, filepath.Separator) { // the process starts in Dir
+			absolute, err := filepath.Abs(spec.Path)
+			if err != nil {
+				return host.Spec{}, err
+			}
+			spec.Path = absolute
+		}
+		return spec, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return host.Spec{}, fmt.Errorf("find this binary: %w", err)
+	}
+	spec.Path, spec.Args = self, []string{"handler", "serve", h.Builtin}
+	if h.Builtin == "log" {
+		spec.Stdout = os.Stdout
+	}
+	return spec, nil
+}
+
+// confinement is what a handler is confined to. The paths of its sandbox are made absolute, as relative ones of manifests are
+// relative to the daemon's folder.
+func confinement(h config.Handler) (confine.Spec, error) {
+	spec := confine.Spec{User: h.User, Limits: confine.Limits(h.Limits)}
+	if h.Sandbox == nil {
+		return spec, nil
+	}
+	spec.Sandbox, spec.Network = true, confine.Network(h.Sandbox.Network)
+	var err error
+	if spec.Read, err = absolute(h.Sandbox.Read); err == nil {
+		spec.Write, err = absolute(h.Sandbox.Write)
+	}
+	return spec, err
+}
+
+func absolute(paths []string) (out []string, err error) {
+	for _, path := range paths {
+		if path, err = filepath.Abs(path); err != nil {
+			return nil, err
+		}
+		out = append(out, path)
+	}
+	return out, nil
+}
+
+// Missing are the names that a handler wants passed on and that are not set.
+func Missing(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, ok := os.LookupEnv(name)
+		return ok
+	})
+}

@@ -1,0 +1,38 @@
+// Package locate is how the daemon and the commands that ask it come to the same place: the cluster, its state directory, and
+// the control socket in there.
+package locate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster finds credentials as kubectl does: the flag, $KUBECONFIG, the default file, in-cluster.
+func Cluster(kubeconfig, context string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err), errors.Is(err, rest.ErrNotInCluster):
+		return nil, noCluster(kubeconfig)
+	case err != nil:
+		return nil, fmt.Errorf("load kubeconfig: %w", err)
+	}
+	return cfg, nil
+}
+
+// noCluster says what to do, given that nothing that was looked at names a cluster.
+func noCluster(kubeconfig string) error {
+	if kubeconfig != "" {
+		return fmt.Errorf("no cluster to connect to: the kubeconfig %s names none", kubeconfig)
+	}
+	if paths := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); paths != "" {
+		return fmt.Errorf("no cluster to connect to: $KUBECONFIG is %s, which is missing or names none", paths)
+	}
+	return errors.New("no cluster to connect to: give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster")
+}

@@ -1,0 +1,122 @@
+// Package offline is the commands that need neither a cluster nor a running informd: they check manifests and handlers.
+package offline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/launch"
+	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/host/confine"
+)
+
+// checkedAtOnce bounds how many handlers check has running at a time.
+const checkedAtOnce = 4
+
+// NewCheckCommand makes informd check.
+func NewCheckCommand(version string) *cobra.Command {
+	var paths []string
+	var handlers bool
+	cmd := &cobra.Command{
+		Use:   "check -f PATH… [--handlers]",
+		Short: "Validate manifests; needs no cluster",
+		Long: `Validate manifests without a cluster: their form, their references, their expressions, and the config of builtin
+handlers. Every mistake is reported at once. With --handlers, handlers with a command are started as well, to see
+whether they describe themselves and accept their config, and all of them in what they are confined to, to see
+whether this user on this machine can enforce that; remote handlers are connected to, and handed no config.
+
+Without mistakes, it says of each source what is kept of its objects in memory: all, or the fields that are read; and what
+rules with actions, and handlers with access.write, may change in the cluster.
+
+Exit code 0: no mistakes. 1: there are some.`,
+		Args:                  cli.NoArguments,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, compiled, err := manifests.Load(paths)
+			if cfg == nil {
+				return cli.Failed(err)
+			}
+			mistakes, _ := err.(config.Mistakes)
+			folders, err := launch.NewFolders(cfg.Handlers, version)
+			if err != nil {
+				return cli.Failed(err)
+			}
+			defer folders.Remove()
+			ctx, stop := cli.WithSignals(cmd.Context(), folders.Remove)
+			defer stop()
+			mistakes = append(mistakes, checkHandlers(ctx, cfg, handlers, folders)...)
+			if ctx.Err() != nil {
+				return cli.Failed(errors.New("interrupted: not everything has been checked"))
+			}
+			mistakes.Sort()
+			if len(mistakes) > 0 {
+				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
+				return cli.Failed(fmt.Errorf("%d %s", len(mistakes), cli.Plural(len(mistakes), "mistake")))
+			}
+			return cli.Show(cmd, "%s%sok: %d %s, %d %s, %d %s\n", describeKept(cfg, compiled), describeWrites(cfg, compiled),
+				len(cfg.Sources), cli.Plural(len(cfg.Sources), "source"), len(cfg.Handlers), cli.Plural(len(cfg.Handlers), "handler"),
+				len(cfg.Rules), cli.Plural(len(cfg.Rules), "rule"))
+		},
+	}
+	cli.ManifestFlag(cmd, &paths)
+	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, and confine all, to check that they work here")
+	return cmd
+}
+
+// checkHandlers starts each builtin handler, and with commands the others as well, for as long as it takes to describe itself
+// and to accept or refuse its config.
+func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folders *launch.Folders) config.Mistakes {
+	var (
+		mu       sync.Mutex
+		mistakes config.Mistakes
+		checks   sync.WaitGroup
+		places   = semaphore.NewWeighted(checkedAtOnce)
+	)
+	for _, h := range cfg.Handlers {
+		if h.Builtin == "" && (!commands || len(h.Command) == 0 && h.Remote == nil) {
+			continue
+		}
+		if places.Acquire(ctx, 1) != nil {
+			break
+		}
+		checks.Go(func() {
+			defer places.Release(1)
+			if err := checkHandler(ctx, h, commands, folders); err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				mistakes = append(mistakes, h.At.Mistake(0, err.Error()))
+			}
+		})
+	}
+	checks.Wait()
+	return mistakes
+}
+
+// checkHandler starts a handler; unconfined, unless it is to run as it will run: manifests are checked on other machines
+// than the daemon's, too.
+func checkHandler(ctx context.Context, h config.Handler, confined bool, folders *launch.Folders) error {
+	if h.Remote != nil {
+		spec, err := launch.RemoteSpec(h)
+		if err != nil {
+			return fmt.Errorf("handler %q: %w", h.Name, err)
+		}
+		return host.TryRemote(ctx, spec, folders.Options(nil))
+	}
+	spec, err := launch.Spec(h)
+	if err != nil {
+		return fmt.Errorf("handler %q: %w", h.Name, err)
+	}
+	if !confined {
+		spec.Confine = confine.Spec{}
+	}
+	_, err = host.Try(ctx, spec, folders.Options(nil))
+	return err
+}

@@ -1,0 +1,54 @@
+package offline
+
+import (
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/plan"
+)
+
+// describeWrites says, line by line, what the rules' actions change in the cluster and what handlers may change: what informd's
+// own user has to be allowed.
+func describeWrites(cfg *config.Config, p *plan.Plan) string {
+	var b strings.Builder
+	for _, r := range p.Rules {
+		if r.Actions == nil {
+			continue
+		}
+		var changes []string
+		for _, a := range r.Actions.Each {
+			changes = append(changes, a.Verb+" "+targetName(a.Resource, a.Subresource))
+		}
+		for _, resource := range r.Prune {
+			changes = append(changes, "prune "+targetName(resource, ""))
+		}
+		slices.Sort(changes)
+		b.WriteString(wrap("rule "+r.Name+" may "+strings.Join(slices.Compact(changes), ", ")) + "\n")
+	}
+	for _, h := range cfg.Handlers {
+		var changes []string
+		for _, g := range h.Write {
+			change := strings.Join(g.Verbs, " and ") + " " + targetName(g.Resource, g.Subresource)
+			if len(g.Namespaces) > 0 {
+				change += " in " + strings.Join(g.Namespaces, " and ")
+			}
+			if len(g.Names) > 0 {
+				change += " named " + strings.Join(g.Names, " or ")
+			}
+			changes = append(changes, change)
+		}
+		if len(changes) > 0 {
+			b.WriteString(wrap("handler "+h.Name+" may "+strings.Join(changes, ", ")) + "\n")
+		}
+	}
+	return b.String()
+}
+
+// targetName is as manifests have it: apps/v1/deployments/status.
+func targetName(resource schema.GroupVersionResource, subresource string) string {
+	parts := []string{resource.Group, resource.Version, resource.Resource, subresource}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "/")
+}
