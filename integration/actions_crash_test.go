@@ -17,7 +17,7 @@ func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 	kubeconfig, stage := k.limited(t), newTheater(t)
 	k.allow("acting", acting)
 	gate := newGate(t, kubeconfig)
-	state := remembering{t, gate.kubeconfig, shortDir(t)}
+	state := newStateDir(t, gate.kubeconfig, shortDir(t))
 	manifests := k.text(source("configmaps", configMaps) +
 		stage.puppet("concurrency: 8, access: {write: ["+anyAction+"]}") +
 		ruleFor("acts", "source: configmaps, where: object.data.actions != nil, handler: puppet"))
@@ -78,7 +78,7 @@ func TestAnswersWithSecretsStayOffTheDisk(t *testing.T) {
 	k.allow("acting", acting)
 	k.allow("hiding", `[{apiGroups: [""], resources: [secrets, serviceaccounts], verbs: ["*"]}]`)
 	gate := newGate(t, kubeconfig)
-	state := remembering{t, gate.kubeconfig, shortDir(t)}
+	state := newStateDir(t, gate.kubeconfig, shortDir(t))
 	secrets := source("secrets", "resource: v1/secrets, namespaces: [NS], indexes: {byName: object.metadata.name}")
 	manifests := k.text(source("configmaps", configMaps) + secrets +
 		stage.puppet("concurrency: 8, access: {write: ["+anyAction+", {resource: v1/secrets, verbs: [create]}, {resource: v1/serviceaccounts, verbs: [create]}]}") +

@@ -34,7 +34,7 @@ func ownAmongForeign(t *testing.T, delivery string, kills int) {
 	k := newKube(t, cluster.Shared(t))
 	kubeconfig, stage := k.limited(t), newTheater(t)
 	k.allow("acting", acting)
-	state := remembering{t, kubeconfig, shortDir(t)}
+	state := newStateDir(t, kubeconfig, shortDir(t))
 	manifests := k.text(source("configmaps", configMaps) +
 		stage.puppet("concurrency: 16, access: {write: ["+anyAction+"]}") + toldBy("log", "builtin: log") +
 		ruleFor("copies", "source: configmaps, where: object.data.actions != nil, handler: puppet, delivery: "+delivery) +
@@ -137,7 +137,7 @@ func TestRulesThatChaseEachOther(t *testing.T) {
 	k := newKube(t, cluster.Shared(t))
 	kubeconfig := k.limited(t)
 	k.allow("acting", acting)
-	state := remembering{t, kubeconfig, shortDir(t)}
+	state := newStateDir(t, kubeconfig, shortDir(t))
 	strike := func(rule, ball, back string) string {
 		return ruleFor(rule, `source: configmaps, when: 'object.data.ball == "`+ball+`"', actions: [
 			{patch: {merge: {data: {ball: `+back+`, hits: '${string(int(object.data.hits) + 1)}'}}}}]`)

@@ -10,7 +10,7 @@ import (
 func TestActionsPruneNothingForWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	k := newKube(t, cluster.Shared(t))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	manifests := k.text(source("configmaps", configMaps) +
 		source("rooms", "resource: informd.test/v1/rooms, indexes: {all: '\"yes\"'}") +
 		ruleFor("furnishes", `source: configmaps, where: 'object.metadata.labels.plan == "yes"', prune: true, actions: [
@@ -48,7 +48,7 @@ func TestActionsPruneNothingForWhatCannotBeRead(t *testing.T) {
 func TestActionsPruneAfterOwnChanges(t *testing.T) {
 	t.Parallel()
 	k := newKube(t, cluster.Shared(t))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	d := state.settled(k.text(source("configmaps", configMaps) +
 		ruleFor("serves", `source: configmaps, where: 'object.metadata.labels.plan == "yes"', prune: true, actions: [
 			{if: object.data.end == nil, apply: {resource: v1/configmaps, object: {

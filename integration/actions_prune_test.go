@@ -10,7 +10,7 @@ import (
 func TestActionsPrune(t *testing.T) {
 	t.Parallel()
 	k := newKube(t, cluster.Shared(t))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)} // what is pruned is looked for in all namespaces
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t)) // what is pruned is looked for in all namespaces
 	manifests := k.text(source("configmaps", configMaps) +
 		ruleFor("parts", `source: configmaps, where: 'object.metadata.labels.plan == "yes"', prune: true, actions: [
 			{forEach: keys(object.data), apply: {resource: v1/configmaps, object: {

@@ -75,7 +75,7 @@ func TestActions(t *testing.T) {
 	k.allow("starting", `[{apiGroups: [""], resources: [pods, pods/status], verbs: [get, patch]}]`)
 	k.create(pod("web", "nginx"))
 	k.create(configMap("doomed", "{}"))
-	state := remembering{t, kubeconfig, shortDir(t)}
+	state := newStateDir(t, kubeconfig, shortDir(t))
 	d := state.settled(k.text(source("configmaps", configMaps) +
 		stage.puppet("access: {write: ["+anyAction+", {resource: v1/pods/status, verbs: [patch], namespaces: [NS], names: [w*]}, "+
 			"{resource: v1/serviceaccounts, verbs: [create]}]}") +

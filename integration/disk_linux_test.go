@@ -21,7 +21,7 @@ func TestFullDisk(t *testing.T) {
 	disk := shortDir(t)
 	mount(t, disk)
 	k := newKube(t, cluster.Shared(t))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), filepath.Join(disk, "state")}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), filepath.Join(disk, "state"))
 	rules := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") +
 		ruleFor("rule", "source: configmaps, handler: log, delivery: every, "+sizes))
 	k.create(configMap("gone", "{size: '1'}"))
@@ -100,7 +100,7 @@ func TestStartOnSickDisk(t *testing.T) {
 				mount(t, disk)
 				k := newKube(t, cluster.Shared(t))
 				k.create(configMap("web", "{size: '1'}"))
-				state := remembering{t, cluster.Shared(t).Kubeconfig(), filepath.Join(disk, "state")}
+				state := newStateDir(t, cluster.Shared(t).Kubeconfig(), filepath.Join(disk, "state"))
 				rules := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") +
 					ruleFor("rule", "source: configmaps, handler: log, "+sizes))
 				if before {

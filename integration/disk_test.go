@@ -26,7 +26,7 @@ func TestDamagedState(t *testing.T) {
 	})
 	rules := source("configmaps", "resource: v1/configmaps") + toldBy("log", "builtin: log") + away("away") +
 		ruleFor("rule", "source: configmaps, handler: log, payload: {}") + ruleFor("waits", "source: configmaps, handler: away")
-	good := remembering{t, kubeconfig, shortDir(t)}
+	good := newStateDir(t, kubeconfig, shortDir(t))
 	d := good.run(rules)
 	d.await("all objects", func(events []handler.Event) bool { return len(events) == objects })
 	d.awaitWritten()
@@ -77,7 +77,7 @@ func TestDamagedState(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, uint64(round)))
 		name := kinds[random.IntN(len(kinds))]
 		t.Run(fmt.Sprint(name, "-", round), func(t *testing.T) {
-			state := remembering{t, kubeconfig, filepath.Join(shortDir(t), "state")}
+			state := newStateDir(t, kubeconfig, filepath.Join(shortDir(t), "state"))
 			copyFolder(t, good.dir, state.dir)
 			var files []string
 			for _, path := range filesOf(t, state.dir) {
@@ -159,7 +159,7 @@ func TestStateIsLocked(t *testing.T) {
 	t.Parallel()
 	k := newKube(t, cluster.Shared(t))
 	rules := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") + ruleFor("rule", "source: configmaps, handler: log"))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	first := state.settled(rules)
 	second := state.run(rules)
 	if code := second.exitCode(); code != 1 {
@@ -182,7 +182,7 @@ func TestStateIsPrivate(t *testing.T) {
 	t.Parallel()
 	k := newKube(t, cluster.Shared(t))
 	k.create(configMap("web", "{}"))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), filepath.Join(shortDir(t), "made", "by", "it")}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), filepath.Join(shortDir(t), "made", "by", "it"))
 	d := state.settled(k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") + ruleFor("rule", "source: configmaps, handler: log")))
 	k.sees(d, "rule NS/web synced")
 	err := filepath.WalkDir(state.dir, func(path string, entry os.DirEntry, err error) error {

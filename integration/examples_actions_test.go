@@ -95,7 +95,7 @@ func quickened(t *testing.T) string {
 
 func secretsEverywhere(t *testing.T, c *cluster.Cluster) {
 	k := newKube(t, c)
-	state := remembering{t, c.Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, c.Kubeconfig(), shortDir(t))
 	file := filepath.Join(automations, "secrets-everywhere.yaml")
 	one, _ := randomSecret()
 	two, _ := randomSecret()
@@ -292,7 +292,7 @@ func podsQuarantined(t *testing.T, c *cluster.Cluster) {
 func defaultNetworkPolicies(t *testing.T, c *cluster.Cluster) {
 	const namespaces = 200
 	k := newKube(t, c)
-	state := remembering{t, c.Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, c.Kubeconfig(), shortDir(t))
 	file := filepath.Join(automations, "default-network-policy.yaml")
 	d := state.settled(file)
 	policies := func() map[string]bool {

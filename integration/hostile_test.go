@@ -106,7 +106,7 @@ spec: {source: configmaps, handler: %[1]s}
 	d := runInformd(t, c.Kubeconfig(), manifests.String(), "--log-level", "info")
 	d.awaitReady()
 	createConfigMaps(t, client, "bad-handlers", hostileObjects)
-	d.awaitHealthy("added", hostileObjects)
+	awaitHealthy(d, "added", hostileObjects)
 	for _, h := range hostileHandlers {
 		for _, text := range h.says {
 			line := ""
@@ -126,7 +126,7 @@ spec: {source: configmaps, handler: %[1]s}
 	if err := client.CoreV1().ConfigMaps("bad-handlers").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	d.awaitHealthy("deleted", hostileObjects)
+	awaitHealthy(d, "deleted", hostileObjects)
 	if code, body := d.get("/readyz"); code != 200 || !strings.Contains(body, "handler missing: backing off (") {
 		t.Errorf("/readyz is %d:\n%s", code, body)
 	}
@@ -207,7 +207,7 @@ spec:
 	d.awaitReady()
 	cpu := cpuTime(t, d.cmd.Process.Pid)
 	createConfigMaps(t, client, "greedy", hostileObjects)
-	d.awaitHealthy("added", hostileObjects)
+	awaitHealthy(d, "added", hostileObjects)
 
 	want := strconv.Itoa(hostileObjects)
 	series := []string{`informd_source_index_errors_total{source="configmaps"}`}
@@ -277,7 +277,7 @@ func createConfigMaps(t *testing.T, client kubernetes.Interface, namespace strin
 }
 
 // awaitHealthy waits for the rule that is well to have delivered so many events of a kind.
-func (d *daemon) awaitHealthy(event string, n int) {
+func awaitHealthy(d *daemon, event string, n int) {
 	d.t.Helper()
 	d.await(fmt.Sprintf("%d events %s of the rule that is well", n, event), func(events []handler.Event) bool {
 		names := make(map[string]bool)

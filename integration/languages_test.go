@@ -168,7 +168,7 @@ func TestOtherLanguagesThroughCrashes(t *testing.T) {
 		for range kills {
 			var pid int
 			s.poll("the diary to run", func() bool {
-				pid = s.pidOf("diary")
+				pid = pidOf(s, "diary")
 				return pid > 0 && pid != last
 			})
 			last = pid
@@ -219,7 +219,7 @@ func TestOtherLanguagesThroughCrashes(t *testing.T) {
 }
 
 // pidOf is the process of a handler; 0 if none is running.
-func (s *stage) pidOf(handler string) int {
+func pidOf(s *stage, handler string) int {
 	s.t.Helper()
 	code, stdout, stderr := runCommand(s.t, s.informd, "status", "-o", "json", "--state-dir", s.state)
 	var status struct {
@@ -263,7 +263,7 @@ func TestOtherLanguagesInACluster(t *testing.T) {
 		for i := range objects {
 			kill := i%(objects/kills) == objects/kills/2
 			if kill {
-				d.poll("the diary at work", func() bool { pid = s.pidOf("diary"); return pid > 0 && pid != last })
+				d.poll("the diary at work", func() bool { pid = pidOf(s, "diary"); return pid > 0 && pid != last })
 				last = pid
 			}
 			k.create(configMap(fmt.Sprintf("o-%03d", i), "{team: red}"))

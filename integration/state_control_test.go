@@ -13,7 +13,7 @@ import (
 func TestPausedRuleStaysPaused(t *testing.T) {
 	t.Parallel()
 	k := newKube(t, cluster.Shared(t))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	rules := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") +
 		ruleFor("paused", "source: configmaps, handler: log, "+sizes) + ruleFor("other", "source: configmaps, handler: log"))
 	d := state.settled(rules)
@@ -44,7 +44,7 @@ func TestAskingAfterRestart(t *testing.T) {
 	k.create(configMap("red", "{team: red}"))
 	k.create(configMap("blue", "{team: blue}"))
 	k.create(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: pass}, stringData: {word: hush-hush}}`)
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	rules := k.text(source("configmaps", configMaps+", indexes: {byTeam: object.data.team}") +
 		source("secrets", "resource: v1/secrets, namespaces: [NS]") + toldBy("log", "builtin: log") +
 		ruleFor("rule", "source: configmaps, handler: log") + ruleFor("secret", "source: secrets, handler: log, payload: {}"))

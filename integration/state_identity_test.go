@@ -34,7 +34,7 @@ func TestRestoredBackup(t *testing.T) {
 	copyFolder(t, filepath.Join(c.Dir(), "etcd"), backup)
 	start()
 
-	state := remembering{t, c.Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, c.Kubeconfig(), shortDir(t))
 	rules := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") +
 		ruleFor("rule", "source: configmaps, handler: log, delivery: every, "+sizes))
 	d := state.settled(rules)
@@ -79,7 +79,7 @@ func TestStateOfAnotherCluster(t *testing.T) {
 	one.Apply(stubConfigMaps, `{"metadata":{"name":"here"}}`)
 	other.Apply(stubConfigMaps, `{"metadata":{"name":"there"}}`)
 	rules := source("configmaps", "resource: v1/configmaps") + toldBy("log", "builtin: log") + ruleFor("rule", "source: configmaps, handler: log")
-	state := remembering{t, kubeconfig, shortDir(t)}
+	state := newStateDir(t, kubeconfig, shortDir(t))
 	d := state.settled(rules)
 	d.await("the object", func(events []handler.Event) bool { return len(events) == 1 })
 	d.awaitWritten()

@@ -51,7 +51,7 @@ func TestSecretsStayOffTheDisk(t *testing.T) {
 	heard := filepath.Join(t.TempDir(), "heard")
 	dead := toldBy("dead", fmt.Sprintf("command: [%q, %s, %q]", self, gossipCommand, heard))
 	hold := rules(away("waits") + dead)
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	d := state.settled(hold)
 	for _, name := range []string{"same", "changed", "gone"} {
 		k.sees(d, "told NS/"+name+" synced")

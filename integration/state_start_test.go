@@ -17,7 +17,7 @@ func TestAPIServerComesLaterThanState(t *testing.T) {
 	k := newKube(t, c)
 	k.create(configMap("same", "{size: '1'}"))
 	changed, gone := k.create(configMap("changed", "{size: '1'}")), k.create(configMap("gone", "{size: '1'}"))
-	state := remembering{t, c.Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, c.Kubeconfig(), shortDir(t))
 	rules := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") +
 		ruleFor("rule", "source: configmaps, handler: log, delivery: every, "+sizes))
 	d := state.settled(rules)
@@ -62,7 +62,7 @@ func TestStateFolderOfSomebodyElse(t *testing.T) {
 		if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		d := remembering{t, cluster.Shared(t).Kubeconfig(), file}.run(rules)
+		d := newStateDir(t, cluster.Shared(t).Kubeconfig(), file).run(rules)
 		if code := d.exitCode(); code != 1 || !strings.Contains(d.logged(), file) || !strings.Contains(d.logged(), "not a directory") {
 			t.Errorf("exit code %d, want 1, and the reason:\n%s", code, d.logged())
 		}
@@ -78,7 +78,7 @@ func TestStateFolderOfSomebodyElse(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d := remembering{t, cluster.Shared(t).Kubeconfig(), dir}.settled(rules)
+		d := newStateDir(t, cluster.Shared(t).Kubeconfig(), dir).settled(rules)
 		d.stop()
 		for _, name := range []string{"notes", "000001.log", "store.txt"} {
 			if content, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(content) != "precious" {

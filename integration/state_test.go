@@ -24,6 +24,11 @@ type remembering struct {
 	dir        string
 }
 
+// newStateDir names the folder that daemons of this kubeconfig share.
+func newStateDir(t *testing.T, kubeconfig, dir string) remembering {
+	return remembering{t, kubeconfig, dir}
+}
+
 func (r remembering) run(manifests string, args ...string) *daemon {
 	r.t.Helper()
 	return runInformd(r.t, r.kubeconfig, manifests, append([]string{"--state-dir", r.dir}, args...)...)
@@ -57,7 +62,7 @@ func TestWhatHappensMeanwhile(t *testing.T) {
 			leaves, enters := k.create(configMap("leaves", "{team: red, size: '1'}")), k.create(configMap("enters", "{team: blue, size: '1'}"))
 			again := k.create(configMap("again", "{team: red, size: '1'}"))
 
-			state := remembering{t, c.Kubeconfig(), shortDir(t)}
+			state := newStateDir(t, c.Kubeconfig(), shortDir(t))
 			rules := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") +
 				ruleFor("all", "source: configmaps, handler: log, delivery: every, "+sizes) +
 				ruleFor("red", "source: configmaps, handler: log, where: object.data.team == 'red', "+sizes))
@@ -126,7 +131,7 @@ func TestUnchangedObjectsCauseNothing(t *testing.T) {
 	stub.Load(stubConfigMaps, objects, func(i int) any {
 		return fmt.Sprintf(`{"metadata":{"name":"cm-%04d","namespace":"shop"},"data":{"node":"node-%d"}}`, i, i/perNode)
 	})
-	state := remembering{t, kubeconfig, shortDir(t)}
+	state := newStateDir(t, kubeconfig, shortDir(t))
 	rules := source("configmaps", "resource: v1/configmaps, indexes: {byNode: object.data.node}") + toldBy("log", "builtin: log") +
 		ruleFor("rule", `source: configmaps, handler: log, payload: {same: 'len(byIndex("byNode", object.data.node))'}`)
 	d := state.run(rules)
@@ -200,7 +205,7 @@ func TestRulesChangeBetweenRuns(t *testing.T) {
 	k.create(configMap("a", "{team: red, size: '1'}"))
 	k.create(configMap("b", "{team: blue, size: '1'}"))
 	k.create(configMap("c", "{team: both, size: '1'}"))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	base := k.text(source("configmaps", configMaps) + toldBy("log", "builtin: log") +
 		ruleFor("same", "source: configmaps, handler: log, where: object.data.team != 'blue', "+sizes))
 	moves := func(where string) string {
@@ -251,7 +256,7 @@ func TestKeptPathsChangeBetweenRuns(t *testing.T) {
 	k := newKube(t, cluster.Shared(t))
 	changed, gone := k.create(configMap("changed", "{size: '1', color: blue}")), k.create(configMap("gone", "{size: '1', color: blue}"))
 	k.create(configMap("same", "{size: '1', color: blue}"))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	rules := func(payload string) string {
 		return k.text(source("configmaps", configMaps+", keep: needed") + toldBy("log", "builtin: log") +
 			ruleFor("rule", "source: configmaps, handler: log, payload: {"+payload+"}"))

@@ -31,7 +31,7 @@ func TestWaitingDeliveriesSurvive(t *testing.T) {
 	dir := folder(t, k.text(source("configmaps", configMaps)+exec("soon", "100ms, maxBackoff: 200ms")+exec("later", "1h, maxBackoff: 1h")+
 		ruleFor("red", "source: configmaps, handler: soon, where: object.data.team == 'red'")+
 		ruleFor("blue", "source: configmaps, handler: later, where: object.data.team == 'blue'")), handle)
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	d := state.settled(dir)
 	k.create(configMap("again", "{team: red}"))
 	k.create(configMap("once", "{team: blue}"))
@@ -83,7 +83,7 @@ func TestWaitingDeliveriesMergeOverRestarts(t *testing.T) {
 	k := newKube(t, cluster.Shared(t))
 	brief := k.create(configMap("brief", "{size: '0'}"))
 	known := k.create(configMap("known", "{size: '0'}"))
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	rules := func(h string) string {
 		return k.text(source("configmaps", configMaps) + h +
 			ruleFor("latest", "source: configmaps, handler: h, "+sizes) +
@@ -142,7 +142,7 @@ func TestDeadLettersSurvive(t *testing.T) {
 	dir := folder(t, k.text(source("configmaps", configMaps)+toldBy("exec", script)+
 		ruleFor("rule", "source: configmaps, handler: exec")),
 		`if [ -e ok ]; then (cat; echo) > new.$$; cat new.$$ >> events; else exit 64; fi`)
-	state := remembering{t, cluster.Shared(t).Kubeconfig(), shortDir(t)}
+	state := newStateDir(t, cluster.Shared(t).Kubeconfig(), shortDir(t))
 	d := state.settled(dir)
 	k.create(configMap("one", "{size: '1'}"))
 	k.create(configMap("two", "{size: '1'}"))
