@@ -45,7 +45,8 @@ test: controlplane ## Run every test, with the race detector, against a real con
 .PHONY: soak
 soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one that failed
 	INFORMD_SOAK=1 INFORMD_SEED=$(SEED) go test -p 1 -timeout 3h -v \
-		-run 'TestSoak|TestBacklog|TestDamagedState|TestStartOnSickDisk|TestCrashingNeighbours' ./integration ./plugins/host
+		-run 'TestSoak|TestBacklog|TestDamagedState|TestStartOnSickDisk|TestCrashingNeighbours' \
+		./integration/crashes ./integration/state ./integration/handlers ./plugins/host
 
 .PHONY: bench
 bench: build controlplane ## Measure informd beside a stock informer, in ten minutes; writes docs/benchmarks.md

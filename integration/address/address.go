@@ -1,0 +1,43 @@
+// Package address finds addresses for servers that tests and benchmarks start as processes.
+package address
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync/atomic"
+)
+
+// ports counts the ports that Next has tried.
+var ports atomic.Uint32
+
+// Next returns an address on the loopback interface that stays free until somebody listens on it. It may be called from
+// several goroutines.
+//
+// The host belongs to this process alone, because its last three bytes are the process id. So nobody else takes the port
+// between this call and the server's start, nor while the server restarts. Next never returns an address twice.
+func Next() (string, error) {
+	host := host(0x80)
+	const first, last = 20_000, 30_000 // below the ports that the kernel gives to clients
+	for port := first + ports.Add(1); port < last; port = first + ports.Add(1) {
+		address := net.JoinHostPort(host, fmt.Sprint(port))
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			continue // somebody listens on this port of all hosts
+		}
+		return address, l.Close()
+	}
+	return "", fmt.Errorf("no address is left on %s: this process has used ports %d to %d", host, first, last)
+}
+
+// Beside returns an address with the same port on a second host that belongs to this process alone.
+func Beside(address string) (string, error) {
+	_, port, err := net.SplitHostPort(address)
+	return net.JoinHostPort(host(0xC0), port), err
+}
+
+// host returns one of this process's own hosts. Process ids are below 2^22 on Linux, so two bits can tell hosts apart.
+func host(which byte) string {
+	pid := uint32(os.Getpid())
+	return net.IPv4(127, byte(pid>>16)|which, byte(pid>>8), byte(pid)).String()
+}

@@ -1,0 +1,249 @@
+package crashes
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/informd/informd/integration/cluster"
+	"github.com/informd/informd/integration/harness"
+)
+
+const (
+	loadObjects      = 10_000
+	loadObjectsShort = 500
+	loadWriters      = 16
+	loadNamespace    = "load"
+)
+
+const loadManifests = `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: configmaps}
+spec: {resource: v1/configmaps, namespaces: [load]}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Handler
+metadata: {name: record}
+spec:
+  builtin: log
+  config: {path: %q}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: all}
+spec: {source: configmaps, handler: record, delivery: every}
+`
+
+func loadSize() int {
+	if testing.Short() {
+		return loadObjectsShort
+	}
+	return loadObjects
+}
+
+// Ten thousand ConfigMaps live their lives at full speed, and all of it is on record, once and in order.
+func TestLoad(t *testing.T) {
+	l := startLoad(t, cluster.New(t))
+	began, cpu := time.Now(), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)
+	l.writer.each(func(o *written) {
+		l.writer.create(o)
+		l.writer.change(o)
+		l.writer.remove(o)
+	})
+	wrote := time.Since(began)
+	l.awaitFinalStates()
+	l.report(wrote, time.Since(began), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)-cpu)
+
+	for _, o := range l.writer.objects {
+		l.record.wantWhole(t, o)
+	}
+	if n := l.record.repeats + l.record.torn; n > 0 {
+		t.Errorf("%d lines are repeats or torn, though nothing was in the way", n)
+	}
+	l.wantQuiet()
+	l.daemon.Stop()
+}
+
+// The same while the handler is killed ten times and the control plane is restarted twice, once after a crash. What
+// was in flight comes again with the same id; of what the API server has no history any more, the final state and the
+// deletion come.
+func TestLoadThroughCrashes(t *testing.T) {
+	controlPlane := cluster.New(t)
+	l := startLoad(t, controlPlane)
+	n := len(l.writer.objects)
+	began, cpu := time.Now(), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)
+
+	// They come when so many writes are done: the first restart among the changes, the second among the deletions.
+	var chaos sync.WaitGroup
+	chaos.Go(func() {
+		l.writer.awaitWrites(3 * n / 2)
+		controlPlane.Kill()
+		l.restart(controlPlane)
+		l.writer.awaitWrites(5 * n / 2)
+		l.restart(controlPlane)
+	})
+	kills := 10
+	if testing.Short() {
+		kills = 5
+	}
+	chaos.Go(func() {
+		last := 0
+		for i := range kills {
+			l.writer.awaitWrites((2*i + 1) * 5 * n / 2 / (2 * kills))
+			last = l.killHandler(last)
+		}
+	})
+
+	l.writer.each(l.writer.create)
+	// Whoever has been seen must be seen to go.
+	l.daemon.Poll("the cache to hold all objects", func() bool {
+		return l.daemon.Metric(`informd_source_objects{source="configmaps"}`) == strconv.Itoa(n)
+	})
+	l.writer.each(l.writer.change)
+	l.writer.each(l.writer.remove)
+	chaos.Wait()
+	wrote := time.Since(began)
+	l.awaitFinalStates()
+	l.report(wrote, time.Since(began), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)-cpu)
+
+	missing := 0
+	for _, o := range l.writer.objects {
+		missing += l.record.wantOrdered(t, o)
+	}
+	t.Logf("%d of %d changes were never seen: the API server had no history of them; %s deliveries were in flight "+
+		"at a crash; %d lines are repeats, %d torn", missing, l.writer.writes(),
+		l.daemon.Metric(`informd_handler_deliveries_total{handler="record",result="lost",rule="all"}`), l.record.repeats, l.record.torn)
+	if l.record.torn > kills {
+		t.Errorf("%d lines are torn, by %d kills", l.record.torn, kills)
+	}
+	l.daemon.Poll("the handler to have been restarted each time", func() bool {
+		return l.daemon.Metric(`informd_handler_restarts_total{handler="record"}`) == strconv.Itoa(kills)
+	})
+	l.wantQuiet()
+	l.daemon.Stop()
+}
+
+// load is a daemon that records what a writer writes.
+type load struct {
+	t      *testing.T
+	daemon *harness.Daemon
+	writer *writer
+	record *record
+	client kubernetes.Interface
+}
+
+func startLoad(t *testing.T, c *cluster.Cluster) *load {
+	t.Helper()
+	client := kubernetes.NewForConfigOrDie(c.RESTConfig())
+	harness.CreateNamespace(t, client, loadNamespace)
+	path := filepath.Join(t.TempDir(), "events")
+	d := harness.RunInformd(t, c.Kubeconfig(), fmt.Sprintf(loadManifests, path), "--log-level", "info")
+	d.AwaitReady()
+	return &load{
+		t: t, daemon: d, client: client,
+		writer: newWriter(t, client, loadNamespace, loadSize()),
+		record: newRecord(path),
+	}
+}
+
+// restart brings the control plane back at the same address.
+func (l *load) restart(c *cluster.Cluster) {
+	if err := c.Restart(l.t.Context()); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// killHandler ends the handler's process, one that came after the last, in the middle of its work if there is any left.
+// Pauses grow from one start to the next, up to half a minute.
+func (l *load) killHandler(last int) (pid int) {
+	l.daemon.Poll("a handler at work", func() bool {
+		processes := harness.HandlersOf(l.daemon.Cmd.Process.Pid)
+		if len(processes) != 1 || processes[0] == last {
+			return false
+		}
+		pid = processes[0]
+		return l.daemon.Metric(`informd_handler_ready{handler="record"}`) == "1" &&
+			(l.daemon.Metric(`informd_handler_in_flight{handler="record"}`) != "0" || l.daemon.Metric(`informd_rule_queue_depth{rule="all"}`) == "0")
+	})
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		l.t.Error(err)
+	}
+	return pid
+}
+
+// awaitFinalStates waits until the record holds the final state of every object. It gives up when nothing more comes.
+func (l *load) awaitFinalStates() {
+	l.t.Helper()
+	last := time.Now()
+	for {
+		grew, err := l.record.read()
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		open := 0
+		for _, o := range l.writer.objects {
+			if !l.record.isFinal(o) {
+				open++
+			}
+		}
+		switch {
+		case open == 0:
+			return
+		case grew:
+			last = time.Now()
+		case time.Since(last) > harness.Patience:
+			l.t.Fatalf("nothing came for %v, and of %d objects the final state is not there", harness.Patience, open)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-l.daemon.Ended:
+			l.t.Fatal("informd has ended")
+		}
+	}
+}
+
+// wantQuiet checks that the cache is the server's list, and that everything is acknowledged.
+func (l *load) wantQuiet() {
+	l.t.Helper()
+	list, err := l.client.CoreV1().ConfigMaps(loadNamespace).List(l.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for i := range list.Items {
+		o := l.writer.byName[list.Items[i].Name]
+		if last := l.record.last(o); last.Event == "deleted" || last.ResourceVersion != list.Items[i].ResourceVersion {
+			l.t.Errorf("%s: recorded as %s %s, the server has %s", o.name, last.Event, last.ResourceVersion, list.Items[i].ResourceVersion)
+		}
+	}
+	for series, want := range map[string]string{
+		`informd_source_objects{source="configmaps"}`:    strconv.Itoa(len(list.Items)),
+		`informd_source_pending{source="configmaps"}`:    "0",
+		`informd_rule_queue_depth{rule="all"}`:           "0",
+		`informd_rule_queue_delayed{rule="all"}`:         "0",
+		`informd_handler_in_flight{handler="record"}`:    "0",
+		`informd_rule_queue_shortened_total{rule="all"}`: "0",
+		`informd_rule_queue_dropped_total{rule="all"}`:   "0",
+		`informd_dead_letters`:                           "0",
+	} {
+		l.daemon.Poll(series+" to be "+want, func() bool { return l.daemon.Metric(series) == want })
+	}
+}
+
+// report prints what was measured; nothing depends on it.
+func (l *load) report(wrote, took, cpu time.Duration) {
+	resident, peak := harness.Memory(l.t, l.daemon.Cmd.Process.Pid)
+	changes := l.writer.writes()
+	l.t.Logf("%d changes of %d objects: written in %v, all delivered after %v, %.0f changes/s; informd: %v of CPU per change, "+
+		"%s resident, %s at most; race detector: %v",
+		changes, len(l.writer.objects), wrote.Round(time.Millisecond), took.Round(time.Millisecond),
+		float64(changes)/took.Seconds(), (cpu / time.Duration(changes)).Round(time.Microsecond),
+		harness.Mebibytes(resident), harness.Mebibytes(peak), harness.RaceEnabled)
+}

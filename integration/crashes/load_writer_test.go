@@ -1,0 +1,163 @@
+package crashes
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/informd/informd/integration/harness"
+)
+
+// writer writes ConfigMaps and knows what it wrote. It writes through restarts of the control plane.
+type writer struct {
+	t       testing.TB
+	client  typed.ConfigMapInterface
+	objects []*written
+	byName  map[string]*written
+
+	mu   sync.Mutex
+	done int           // writes
+	more chan struct{} // closed and replaced when done has grown
+}
+
+// written is one object, and what became of it. One goroutine at a time writes it.
+type written struct {
+	name    string
+	keep    bool // it is not deleted
+	uid     string
+	created string // resource versions
+	changed string
+	deleted bool
+}
+
+// newWriter plans n objects. One in ten stays.
+func newWriter(t testing.TB, client kubernetes.Interface, namespace string, n int) *writer {
+	w := &writer{
+		t: t, client: client.CoreV1().ConfigMaps(namespace), byName: make(map[string]*written, n), more: make(chan struct{}),
+	}
+	for i := range n {
+		o := &written{name: fmt.Sprintf("cm-%05d", i), keep: i%10 == 0}
+		w.objects = append(w.objects, o)
+		w.byName[o.name] = o
+	}
+	return w
+}
+
+// each has many goroutines do something with every object, in no particular order.
+func (w *writer) each(do func(*written)) {
+	todo := make(chan *written) // unbuffered: a goroutine takes the next when it is through
+	var workers sync.WaitGroup
+	for range loadWriters {
+		workers.Go(func() {
+			for o := range todo {
+				if w.t.Context().Err() == nil && !w.t.Failed() {
+					do(o)
+				}
+			}
+		})
+	}
+	for _, o := range w.objects {
+		todo <- o
+	}
+	close(todo)
+	workers.Wait()
+}
+
+func (w *writer) create(o *written) {
+	w.write(o, "create", func(ctx context.Context) error {
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: o.name}, Data: map[string]string{"step": "created"}}
+		got, err := w.client.Create(ctx, cm, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // an earlier attempt went through, and its answer was lost
+			got, err = w.client.Get(ctx, o.name, metav1.GetOptions{})
+		}
+		if err == nil {
+			o.uid, o.created = string(got.UID), got.ResourceVersion
+		}
+		return err
+	})
+}
+
+// change is a patch that changes nothing when it is repeated.
+func (w *writer) change(o *written) {
+	w.write(o, "patch", func(ctx context.Context) error {
+		got, err := w.client.Patch(ctx, o.name, types.MergePatchType, []byte(`{"data":{"step":"changed"}}`), metav1.PatchOptions{})
+		if err == nil {
+			o.changed = got.ResourceVersion
+		}
+		return err
+	})
+}
+
+// remove deletes the object unless it is to stay.
+func (w *writer) remove(o *written) {
+	if o.keep {
+		return
+	}
+	w.write(o, "delete", func(ctx context.Context) error {
+		err := w.client.Delete(ctx, o.name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) { // not found: an earlier attempt went through
+			return err
+		}
+		o.deleted = true
+		return nil
+	})
+}
+
+// write tries until it succeeds.
+func (w *writer) write(o *written, what string, attempt func(context.Context) error) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), harness.Patience)
+	defer cancel()
+	for {
+		once, cancel := context.WithTimeout(ctx, 10*time.Second)
+		err := attempt(once)
+		cancel()
+		if err == nil {
+			break
+		}
+		select {
+		case <-time.After(100 * time.Millisecond): // the control plane may be on its way back
+		case <-ctx.Done():
+			w.t.Errorf("%s %s: %v", what, o.name, err)
+			return
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.done++
+	close(w.more)
+	w.more = make(chan struct{})
+}
+
+// writes is how many there were.
+func (w *writer) writes() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.done
+}
+
+// awaitWrites waits until there are so many.
+func (w *writer) awaitWrites(n int) {
+	for {
+		w.mu.Lock()
+		done, more := w.done, w.more
+		w.mu.Unlock()
+		if done >= n {
+			return
+		}
+		select {
+		case <-more:
+		case <-time.After(2 * harness.Patience):
+			w.t.Errorf("the writers stand still after %d writes", done)
+			return
+		}
+	}
+}

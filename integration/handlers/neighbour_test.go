@@ -1,0 +1,64 @@
+package handlers
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/integration/harness"
+)
+
+// However often its neighbours crash, in whatever way: a handler that is well gets everything, in order, at the first
+// attempt, and the daemon holds afterwards what it held before. With their own pauses, which grow to half a minute, a
+// thousand crashes take hours; plugins/host has them, with shorter ones.
+func TestCrashingNeighbours(t *testing.T) {
+	crashes, rate := 30, 400
+	if harness.Soak() {
+		crashes, rate = 100, 1000
+	}
+	bad := []string{"exits", "faults", "exits-at-start", "is-killed", "loses-its-shim"}
+	s := harness.SetStage(t, harness.Victims(bad...))
+	s.AwaitRunning(append(bad, "steady")...)
+	s.AwaitDelivered()
+	before := s.Holdings()
+	s.Play(rate)
+	began := time.Now()
+	time.Sleep(3 * time.Second) // of work alone, to compare with
+
+	s.Tempt(true)
+	tempted := time.Now()
+	count := func() (n int) {
+		for _, handler := range bad {
+			n += s.Restarts(handler)
+		}
+		return n
+	}
+	s.PollFor(20*time.Minute, "crashes", func() bool {
+		for _, handler := range bad[2:] {
+			for _, pid := range s.Playing("victim", handler) {
+				if handler == "loses-its-shim" {
+					pid = harness.ShimOf(pid)
+				}
+				if pid > 0 {
+					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone
+				}
+			}
+		}
+		return count() >= crashes
+	})
+	over := time.Now()
+	n := count()
+	s.Tempt(false)
+	s.Rest()
+
+	entries := s.WantSteady()
+	t.Logf("%d crashes in %v beside %d events per second; from change to handler, alone: %s; beside them: %s", n, over.Sub(tempted).Round(time.Second), rate,
+		harness.Summary(s.Took(entries, began, tempted)), harness.Summary(s.Took(entries, tempted, over)))
+	if got := s.Restarts("steady"); got != 0 {
+		t.Errorf("steady was started %d times again", got)
+	}
+	s.AwaitRunning(bad...)
+	s.AwaitDelivered()
+	s.WantHoldings(before, "crashes")
+	s.Stop()
+}

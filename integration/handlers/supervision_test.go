@@ -1,0 +1,55 @@
+package handlers
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/integration/harness"
+)
+
+// What an operator sees of handlers that do not work: that they crash, with their last words and the time of the next
+// start; that they hang; that they refuse their config. What waits for them is delivered when they are well.
+func TestHandlersInTrouble(t *testing.T) {
+	bad := []string{"exits", "freezes"}
+	s := harness.SetStage(t, harness.Victims(bad...)+
+		harness.Handler("refuses", "builtin: exec, config: {command: [/no/such/command]}")+harness.Rule("refuses", "source: widgets, handler: refuses"))
+	s.AwaitRunning("exits", "freezes", "steady")
+	if h := s.AwaitState("refuses", "refused"); !strings.Contains(h.Reason, "/no/such/command") {
+		t.Errorf("refuses: %+v", h)
+	}
+	s.Poll("all else to be delivered", func() bool { return s.Waiting("exits")+s.Waiting("freezes")+s.Waiting("steady") == 0 })
+
+	s.Tempt(true)
+	s.Play(100)
+	h := s.AwaitState("exits", "backing off")
+	if !strings.Contains(h.Reason, "status 3") || !slices.ContainsFunc(h.LastLog, func(line string) bool { return strings.Contains(line, "these are my last words") }) || h.Failures == 0 {
+		t.Errorf("exits: %+v", h)
+	}
+	s.Poll("the time of the next start", func() bool { h = s.StatusOf("exits"); return !h.Next.IsZero() })
+	if until := time.Until(h.Next); until > 40*time.Second {
+		t.Errorf("exits: next start in %v: %+v", until, h)
+	}
+	_, table, _ := harness.Informd(t, "status", "--state-dir", s.State)
+	if !strings.Contains(table, "backing off") || !strings.Contains(table, "refused") {
+		t.Errorf("informd status:\n%s", table)
+	}
+	s.AwaitState("freezes", "wedged")
+	frozen := s.Playing("victim", "freezes")
+	s.Poll("another process in its place", func() bool {
+		now := s.Playing("victim", "freezes")
+		return len(frozen) == 1 && len(now) == 1 && now[0] != frozen[0] && syscall.Kill(frozen[0], 0) != nil
+	})
+
+	s.Tempt(false)
+	s.Rest()
+	for _, handler := range bad {
+		s.AwaitState(handler, "running")
+		s.Poll("what waited for "+handler, func() bool { return s.Waiting(handler) == 0 })
+	}
+	s.WantSteady()
+	t.Logf("\n%s", table)
+	s.Stop()
+}

@@ -1,0 +1,142 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/informd/informd/integration/cluster"
+)
+
+// Patience is how long a test waits for something that must happen. No test measures anything by it.
+const Patience = 90 * time.Second
+
+// Binary is the informd under test. It has the race detector if the tests have it.
+var Binary string
+
+// Main runs a package's tests with a built informd, stops the control plane that they shared, and exits.
+//
+// A test that needs a handler may run its own test binary as one: with the name of a role as its first argument, Main
+// calls that role with the second argument instead of running tests.
+func Main(m *testing.M, roles map[string]func(argument string)) {
+	if len(os.Args) == 3 {
+		if role := roles[os.Args[1]]; role != nil {
+			role(os.Args[2])
+			return
+		}
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "informd")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	built.dir = dir
+	flags := []string{}
+	if RaceEnabled {
+		flags = append(flags, "-race")
+	}
+	if Binary, err = build("informd", "./cmd/informd", flags...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return cluster.Main(m)
+}
+
+// Root is the path from a test package of integration/ to the root of the repository.
+const Root = "../.."
+
+// PlainInformd is an informd without the race detector, which multiplies memory and time.
+func PlainInformd(t testing.TB) string {
+	t.Helper()
+	return builtOnce(t, "plain-informd", "./cmd/informd")
+}
+
+// player is the executable of integration/player, without the race detector: it is not under test.
+func player(t testing.TB) string {
+	t.Helper()
+	return builtOnce(t, "player", "./integration/player")
+}
+
+// built has this test binary's own copies of what it built.
+var built struct {
+	dir   string // set by Main
+	mu    sync.Mutex
+	paths map[string]string // guarded by mu
+}
+
+func builtOnce(t testing.TB, name, pkg string) string {
+	t.Helper()
+	built.mu.Lock()
+	defer built.mu.Unlock()
+	if path := built.paths[name]; path != "" {
+		return path
+	}
+	path, err := build(name, pkg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if built.paths == nil {
+		built.paths = make(map[string]string)
+	}
+	built.paths[name] = path
+	return path
+}
+
+// build builds a package and returns the path of this test binary's own copy, in built.dir.
+//
+// The original stays in bin/test, where `go build` finds it again: of several test packages, one links it and the
+// others copy it. A lock lets only one of them build at a time.
+func build(name, pkg string, flags ...string) (string, error) {
+	shared, err := filepath.Abs(filepath.Join(Root, "bin", "test"))
+	if err != nil {
+		return "", err
+	}
+	original := filepath.Join(shared, name+strings.Join(flags, ""))
+	own := filepath.Join(built.dir, name)
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(shared, "lock"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close() // and with it the lock ends
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	// Without a version: the state of the repository would change the file, and have it linked anew.
+	cmd := exec.Command("go", append(append([]string{"build", "-buildvcs=false", "-o", original}, flags...), pkg)...)
+	cmd.Dir = Root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return own, copyFile(own, original)
+}
+
+// copyFile makes an executable copy: a link if possible, which a later build does not touch, as it replaces the file.
+func copyFile(to, from string) error {
+	if err := os.Link(from, to); err == nil {
+		return nil
+	} else if errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o755)
+}

@@ -1,0 +1,69 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Manifests on a line each, with the members of spec in YAML's flow style.
+func Source(name, spec string) string { return manifest("Source", name, spec) }
+
+func Handler(name, spec string) string { return manifest("Handler", name, spec) }
+
+func Rule(name, spec string) string { return manifest("Rule", name, spec) }
+
+func manifest(kind, name, spec string) string {
+	return fmt.Sprintf("---\n{apiVersion: informd.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {%s}}\n", kind, name, spec)
+}
+
+const (
+	ConfigMaps = "resource: v1/configmaps, namespaces: [NS]" // a Source's spec: those of the test's namespace
+	Script     = "builtin: exec, env: [PATH], config: {command: [./handle.sh]}, retry: {backoff: 10ms, maxBackoff: 100ms}"
+)
+
+// Folder holds rules and, beside them, handle.sh, which the exec builtin runs there for each event.
+func Folder(t testing.TB, rules, handle string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"rules.yaml": rules, "handle.sh": "#!/bin/sh\n" + handle + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// LinesOf reads a file in a folder; it has none if it is not there.
+func LinesOf(t testing.TB, dir, name string) []string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.FieldsFunc(string(content), func(r rune) bool { return r == '\n' })
+}
+
+// Touch makes an empty file, for which a script may be waiting.
+func Touch(t testing.TB, dir, name string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func Pod(name, image string) string {
+	return `{apiVersion: v1, kind: Pod, metadata: {namespace: NS, name: ` + name +
+		`}, spec: {containers: [{name: main, image: "` + image + `"}]}}`
+}
+
+func ConfigMap(name, data string) string {
+	return `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NS, name: ` + name + `}, data: ` + data + `}`
+}
+
+// PodOn is a Pod that is bound to a node.
+func PodOn(name, node string) string {
+	return strings.Replace(Pod(name, "nginx"), "spec: {", "spec: {nodeName: "+node+", ", 1)
+}

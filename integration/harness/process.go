@@ -1,0 +1,134 @@
+package harness
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What Linux tells of processes, in /proc.
+
+// clockTick is the unit of CPU time in /proc: USER_HZ, which is 100 wherever Linux runs Go.
+const clockTick = 10 * time.Millisecond
+
+// ProcessStat reads the fields of /proc/PID/stat from the state on, the third.
+func ProcessStat(pid int) ([]string, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil, err
+	}
+	_, rest, _ := strings.Cut(string(content[bytes.LastIndexByte(content, ')'):]), " ") // a name may hold anything
+	return strings.Fields(rest), nil
+}
+
+// CpuTime is what a process has used, in user and system mode.
+func CpuTime(t testing.TB, pid int) time.Duration {
+	t.Helper()
+	fields, err := ProcessStat(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum time.Duration
+	for _, field := range fields[11:13] { // utime and stime, 14 and 15 in proc(5)
+		ticks, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += time.Duration(ticks) * clockTick
+	}
+	return sum
+}
+
+// Memory is a process's resident set and its peak, in bytes.
+func Memory(t testing.TB, pid int) (resident, peak int64) {
+	t.Helper()
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(content)) {
+		name, value, _ := strings.Cut(line, ":")
+		kib, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+		switch name {
+		case "VmRSS":
+			resident = kib << 10
+		case "VmHWM":
+			peak = kib << 10
+		}
+	}
+	return resident, peak
+}
+
+func Mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
+
+// children are the processes that a process has started and that are alive.
+func children(pid int) []int {
+	return processes(func(candidate int) bool {
+		fields, err := ProcessStat(candidate)
+		return err == nil && fields[0] != "Z" && fields[1] == strconv.Itoa(pid)
+	})
+}
+
+// Marked are the processes with a variable in the environment that they were started with.
+func Marked(variable string) []int {
+	return processes(func(candidate int) bool {
+		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", candidate))
+		return err == nil && slices.Contains(strings.Split(string(environment), "\x00"), variable)
+	})
+}
+
+func processes(match func(pid int) bool) []int {
+	var found []int
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, entry := range entries {
+		if pid, err := strconv.Atoi(filepath.Base(entry)); err == nil && match(pid) {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
+// Descendants are the processes below one that are alive, at any depth.
+func Descendants(pid int) []int {
+	var all []int
+	for _, child := range children(pid) {
+		all = append(append(all, child), Descendants(child)...)
+	}
+	return all
+}
+
+func isShim(pid int) bool {
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // nothing of one that has gone
+	return bytes.HasPrefix(name, []byte("informd-shim"))
+}
+
+// ShimOf is the shim above a handler's process; 0 if there is none, as when it has gone.
+func ShimOf(handler int) int {
+	fields, err := ProcessStat(handler)
+	if err != nil {
+		return 0
+	}
+	if parent, err := strconv.Atoi(fields[1]); err == nil && isShim(parent) {
+		return parent
+	}
+	return 0
+}
+
+// HandlersOf are the handlers' processes of a daemon: the children of its shims.
+func HandlersOf(daemon int) []int {
+	var all []int
+	for _, child := range children(daemon) {
+		if isShim(child) {
+			all = append(all, children(child)...)
+		} else {
+			all = append(all, child)
+		}
+	}
+	return all
+}

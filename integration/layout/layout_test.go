@@ -1,0 +1,211 @@
+// Package layout tests how the packages of this module depend on each other.
+package layout
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/informd/informd/"
+
+// goPackage is what `go list` says of one.
+type goPackage struct {
+	Name       string
+	ImportPath string
+	Imports    []string
+	GoFiles    []string
+}
+
+func packages(t *testing.T) []goPackage {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,GoFiles", "./...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []goPackage
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var p goPackage
+		if err := decoder.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// Imports go one way. What each package may import of this module, beside the packages below itself:
+var mayImport = map[string][]string{
+	"config":           {},
+	"internal/nearest": {},
+	"internal/peer":    {},
+	"internal/testca":  {},
+	"engine/object":    {},
+	"engine/delta":     {"engine/object"},
+	"engine/expr":      {"engine/delta", "engine/object"},
+	"engine/rule":      {"engine/expr", "engine/delta", "engine/object", "plugins/handler"},
+	"engine/plan":      {"config", "engine/rule", "engine/expr", "engine/delta", "engine/object", "plugins/handler"},
+	"engine/queue":     {},
+	"engine/source":    {"engine/delta", "engine/object", "engine/object/scan"},
+	"engine/action":    {"engine/delta", "engine/object", "plugins/handler"},
+	"engine/dispatch":  {"engine/rule", "engine/queue", "engine/state", "engine/delta", "engine/object", "plugins/handler"},
+	"engine": {
+		"config", "engine/source", "engine/action", "engine/dispatch", "engine/state", "engine/plan", "engine/queue", "engine/rule",
+		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
+	},
+	"plugins/handler":             {},
+	"plugins/handler/wire":        {"plugins/handler", "plugins/handlerpb"},
+	"plugins/handlerpb":           {},
+	"plugins/serve":               {"plugins/handler", "plugins/handler/wire", "plugins/handlerpb"},
+	"plugins/host":                {"plugins/handler", "plugins/handler/wire", "plugins/handlerpb"},
+	"plugins/handler/handlertest": {"plugins/handler", "plugins/handlerpb", "plugins/host", "plugins/host/cache"},
+	"plugins/builtin":             {"plugins/handler"},
+	"cmd/informd/cli":             {},
+	"cmd/informd/control":         {"engine/object", "plugins/handler"},
+	"cmd/informd/locate":          {},
+	"cmd/informd/manifests":       {"config", "engine/plan"},
+	"cmd/informd/launch":          {"cmd/informd/cli", "config", "plugins/builtin", "plugins/serve", "plugins/host", "plugins/host/confine", "plugins/host/shim"},
+	"cmd/informd/client":          {"cmd/informd/cli", "cmd/informd/control", "cmd/informd/locate"},
+	"cmd/informd/offline": {
+		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/expr", "engine/object", "engine/plan",
+		"plugins/handler", "plugins/handler/handlertest", "plugins/handlerpb", "plugins/host", "plugins/host/confine",
+	},
+	"cmd/informd/daemon": {
+		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "config",
+		"engine", "engine/action", "engine/dispatch", "engine/object", "engine/plan", "engine/source", "engine/state",
+		"plugins/handler", "plugins/host", "plugins/host/cache",
+	},
+	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "plugins/host/shim/install"},
+	"examples/handlers": {"plugins/handler", "plugins/serve"},
+}
+
+// openFolders are those whose packages are listed one by one in mayImport: to be below one of them allows nothing.
+var openFolders = []string{"engine", "plugins/handler", "cmd/informd"}
+
+// The longest prefix in mayImport speaks for a package.
+func rulesFor(pkg string) (allowed []string, prefix string, found bool) {
+	for p, imports := range mayImport {
+		if (pkg == p || strings.HasPrefix(pkg, p+"/")) && (!found || len(p) > len(prefix)) {
+			allowed, prefix, found = imports, p, true
+		}
+	}
+	return allowed, prefix, found
+}
+
+func TestImportsGoOneWay(t *testing.T) {
+	for _, p := range packages(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if strings.HasPrefix(pkg, "integration") {
+			continue // where everything meets
+		}
+		allowed, prefix, found := rulesFor(pkg)
+		if !found {
+			t.Errorf("%s stands in no rule: add it to mayImport, with what it may import", pkg)
+			continue
+		}
+		for _, path := range p.Imports {
+			imported, ours := strings.CutPrefix(path, module)
+			if imported == "internal/nearest" || imported == "internal/peer" { // names for reports, who is at a socket: of use to all
+				continue
+			}
+			if !ours || strings.HasPrefix(imported, prefix+"/") && !slices.Contains(openFolders, prefix) {
+				continue
+			}
+			if !slices.Contains(allowed, imported) {
+				t.Errorf("%s imports %s: it may import %v; take an interface where it is used, or move the code", pkg, imported, allowed)
+			}
+		}
+	}
+}
+
+// Each of these is imported below one folder only.
+func TestLibrariesStayWhereTheyBelong(t *testing.T) {
+	only := map[string][]string{
+		"github.com/expr-lang/expr":      {"engine/expr"},
+		"gopkg.in/yaml.v3":               {"config"},
+		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
+		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler/handlertest", "integration/bench"},
+		"k8s.io/client-go":               {"engine", "engine/source", "engine/action", "cmd/informd/daemon", "cmd/informd/locate", "integration"},
+		"github.com/klauspost/compress":  {"engine/object", "engine/state"},
+		"github.com/cockroachdb/pebble":  {"engine/state"},
+		"github.com/spf13/cobra":         {"cmd/informd"},
+		"github.com/prometheus":          {"cmd/informd/daemon"},
+	}
+	for _, p := range packages(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		for _, path := range p.Imports {
+			for library, folders := range only {
+				if path != library && !strings.HasPrefix(path, library+"/") {
+					continue
+				}
+				if !slices.ContainsFunc(folders, func(f string) bool { return pkg == f || f != "engine" && strings.HasPrefix(pkg, f+"/") }) {
+					t.Errorf("%s imports %s, which belongs in %v", pkg, path, folders)
+				}
+			}
+		}
+	}
+}
+
+// A pure package is a function of its arguments: it knows no clock, network, file or logger and starts no goroutine.
+func TestPurePackages(t *testing.T) {
+	pure := []string{"internal/nearest", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan"}
+	impure := []string{"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand",
+		"net", "net/http", "os", "os/exec", "os/signal", "os/user", "runtime", "syscall",
+		"golang.org/x/sys/unix", "k8s.io/klog/v2"}
+	for _, p := range packages(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if !slices.Contains(pure, pkg) {
+			continue
+		}
+		for _, path := range p.Imports {
+			if slices.Contains(impure, path) {
+				t.Errorf("%s imports %s: a pure package gets what it needs as an argument", pkg, path)
+			}
+		}
+		for _, file := range p.GoFiles {
+			checkPureFile(t, pkg, file)
+		}
+	}
+}
+
+// What handler authors link is the standard library and nothing else.
+func TestHandlerContractIsStandardLibraryOnly(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.ImportPath != module+"plugins/handler" && p.ImportPath != module+"engine/queue" {
+			continue
+		}
+		for _, path := range p.Imports {
+			if strings.Contains(strings.Split(path, "/")[0], ".") {
+				t.Errorf("%s imports %s; it may import the standard library only", p.ImportPath, path)
+			}
+		}
+	}
+}
+
+// There is one shim per handler process. It takes over before most of the executable is initialized, so what it imports
+// costs every one of them. Only programs that start handlers may install it: never a package that others import.
+func TestShimIsSmall(t *testing.T) {
+	for _, p := range packages(t) {
+		pkg := strings.TrimPrefix(p.ImportPath, module)
+		if p.Name != "main" && slices.Contains(p.Imports, module+"plugins/host/shim/install") {
+			t.Errorf("%s installs the shim: only main packages and tests do", pkg)
+		}
+		if pkg != "plugins/host/shim" && pkg != "plugins/host/confine" {
+			continue
+		}
+		for _, path := range p.Imports {
+			library := strings.Contains(strings.Split(path, "/")[0], ".")
+			if library && path != "golang.org/x/sys/unix" && path != module+"plugins/host/confine" {
+				t.Errorf("%s imports %s: beside the standard library it may import golang.org/x/sys/unix and plugins/host/confine only", pkg, path)
+			}
+			if slices.Contains([]string{"net", "net/http", "crypto/tls", "log/slog", "text/template", "regexp"}, path) {
+				t.Errorf("%s imports %s, which takes memory in each shim: do that part in plugins/host", pkg, path)
+			}
+		}
+	}
+}

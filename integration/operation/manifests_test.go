@@ -1,0 +1,63 @@
+package operation
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/informd/informd/integration/cluster"
+	"github.com/informd/informd/integration/harness"
+)
+
+// The manifests for Kubernetes that we show are accepted by an API server, and have no field that it does not know. Those of
+// cert-manager it does not know at all.
+func TestManifestsForKubernetes(t *testing.T) {
+	k := harness.NewKube(t, cluster.Shared(t))
+	docs, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown []string
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(docs), -1) {
+		if strings.HasPrefix(block[1], "apiVersion:") {
+			shown = append(shown, block[1])
+		}
+	}
+	example, err := os.ReadFile("../../examples/handlers/remote/kubernetes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := make(map[string]int)
+	documents := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(strings.Join(append(shown, string(example)), "\n---\n"))), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		if err := documents.Decode(&o.Object); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		kinds[o.GetKind()]++
+		switch o.GroupVersionKind().Group {
+		case "cert-manager.io", "informd.dev":
+			continue
+		}
+		if o.GetNamespace() != "" {
+			o.SetNamespace(k.Ns)
+		}
+		_, err := k.Resource(o).Create(t.Context(), o, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+		if err != nil {
+			t.Errorf("%s %s: %v", o.GetKind(), o.GetName(), err)
+		}
+	}
+	if kinds["Deployment"] < 3 || kinds["Service"] < 2 || kinds["Certificate"] != 3 || kinds["NetworkPolicy"] != 1 {
+		t.Errorf("not all were found: %v", kinds)
+	}
+}
