@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/informd/informd/integration/apistub/fleet"
+	"github.com/informd/informd/integration/bench/fleet"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/serve"
 )

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/integration/apistub"
-	"github.com/informd/informd/integration/apistub/fleet"
+	"github.com/informd/informd/integration/bench/fleet"
 )
 
 const (

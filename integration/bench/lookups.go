@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/informd/informd/integration/apistub/fleet"
+	"github.com/informd/informd/integration/bench/fleet"
 )
 
 // lookups is what it costs a rule to look something up in another source.

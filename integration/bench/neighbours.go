@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/informd/informd/integration/apistub/fleet"
+	"github.com/informd/informd/integration/bench/fleet"
 )
 
 // neighbours are about what a handler that is well has to do with others that are not.

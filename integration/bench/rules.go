@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/informd/informd/integration/apistub/fleet"
+	"github.com/informd/informd/integration/bench/fleet"
 )
 
 // rule is a Rule manifest about updates, and what it selects of the load.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/informd/informd/integration/apistub"
-	"github.com/informd/informd/integration/apistub/fleet"
+	"github.com/informd/informd/integration/bench/fleet"
 )
 
 // What informd is given is without mistakes and has as many rules as the table says. That rules select what the benchmark

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/informd/informd/integration/apistub"
-	"github.com/informd/informd/integration/apistub/fleet"
+	"github.com/informd/informd/integration/bench/fleet"
 )
 
 // kinds are all, with what they are as Kubernetes' own types.
