@@ -129,7 +129,7 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 		"github.com/expr-lang/expr":      {"engine/expr"},
 		"gopkg.in/yaml.v3":               {"config"},
 		"github.com/hashicorp/go-plugin": {"plugins/serve", "plugins/host", "plugins/handlerpb"},
-		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler/handlertest", "integration/bench"},
+		"google.golang.org/grpc":         {"plugins/serve", "plugins/host", "plugins/handlerpb", "plugins/handler", "integration/bench"},
 		"k8s.io/client-go":               {"engine", "engine/source", "engine/action", "cmd/informd/daemon", "cmd/informd/locate", "integration"},
 		"github.com/klauspost/compress":  {"engine/object", "engine/state"},
 		"github.com/cockroachdb/pebble":  {"engine/state"},
