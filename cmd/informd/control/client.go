@@ -16,6 +16,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/informd/informd/internal/socket"
 )
 
 // ErrNotRunning is what a Client's errors wrap when nobody listens on the socket.
@@ -260,8 +262,8 @@ func (c *Client) unreachable(err error) error {
 		return fmt.Errorf("%w on %s", ErrNotRunning, c.socket)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s is another user's: ask as the user that informd runs as", c.socket)
-	case errors.Is(err, syscall.EINVAL) && len(c.socket) > maxPath:
-		return fmt.Errorf("the path %s is longer than the %d bytes that a socket's may have", c.socket, maxPath)
+	case errors.Is(err, syscall.EINVAL) && len(c.socket) > socket.MaxPath:
+		return fmt.Errorf("the path %s is longer than the %d bytes that a socket's may have", c.socket, socket.MaxPath)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		return fmt.Errorf("what listened on %s gave no answer: it went away meanwhile", c.socket)
 	}

@@ -11,30 +11,33 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/informd/informd/internal/peer"
 )
 
 const (
-	maxTurnedAway = 4 // are told so at a time; the others' connections just end
+	maxTurnedAway = 4 // processes that get an answer at a time; other connections are just closed
 	turnAwayTime  = time.Second
-	doorSilence   = time.Minute // from one line in the log to the next
 )
 
-// door keeps the daemon's own descendants out.
+// door turns the daemon's own descendants away. Its methods are called by Accept, one call at a time.
 type door struct {
 	daemon int
 	log    *slog.Logger
 	places chan struct{} // one taken per process that is being turned away; capacity maxTurnedAway
 	inside sync.WaitGroup
-	again  time.Time // when it is worth a line in the log; Accept's alone
-	quiet  int       // turned away since the last line
+	logs   rate.Sometimes // one line a minute
+	silent int            // processes turned away since the last line
 }
 
 func newDoor(daemon int, log *slog.Logger) *door {
-	return &door{daemon: daemon, log: log, places: make(chan struct{}, maxTurnedAway)}
+	return &door{
+		daemon: daemon, log: log, places: make(chan struct{}, maxTurnedAway), logs: rate.Sometimes{Interval: time.Minute},
+	}
 }
 
-// admits looks who is at the other end. Whoever is turned away is told so, and conn is closed. Calls do not overlap.
+// admits reports whether the process at the other end of conn may ask. If not, admits tells it so and closes conn.
 func (d *door) admits(conn *net.UnixConn) bool {
 	if d.daemon == 0 {
 		return true
@@ -43,11 +46,11 @@ func (d *door) admits(conn *net.UnixConn) bool {
 	if err == nil && !is {
 		return true
 	}
-	why := "a handler may not ask informd: not through a process that it started either"
+	why := "a handler may not ask informd, and neither may a process that it started"
 	if err != nil {
 		why = "informd answers only processes that it can tell from its handlers: " + err.Error()
 	}
-	d.note(pid, err)
+	d.report(pid, err)
 	select {
 	case d.places <- struct{}{}:
 		d.inside.Go(func() {
@@ -60,25 +63,23 @@ func (d *door) admits(conn *net.UnixConn) bool {
 	return false
 }
 
-func (d *door) note(pid int, err error) {
-	if now := time.Now(); now.Before(d.again) {
-		d.quiet++
-		return
-	} else {
-		d.again = now.Add(doorSilence)
-	}
-	args := []any{"process", pid, "unreported", d.quiet}
-	if err != nil {
-		args = append(args, "error", err)
-	}
-	d.log.Warn("a process was turned away from the control socket: handlers may not ask informd", args...)
-	d.quiet = 0
+// report logs that a process was turned away, at most once a minute.
+func (d *door) report(pid int, err error) {
+	d.silent++
+	d.logs.Do(func() {
+		args := []any{"process", pid, "unreported", d.silent - 1}
+		if err != nil {
+			args = append(args, "error", err)
+		}
+		d.log.Warn("process turned away from the control socket: handlers may not ask informd", args...)
+		d.silent = 0
+	})
 }
 
-// close waits for those that are being turned away, for turnAwayTime at most.
+// close waits for those that are being turned away, at most for turnAwayTime.
 func (d *door) close() { d.inside.Wait() }
 
-// turnAway reads a request, since a connection that is closed with something unread loses the answer, and answers it.
+// turnAway reads the request first: closing a connection with unread data loses the answer.
 func turnAway(conn *net.UnixConn, why string) {
 	defer func() { _ = conn.Close() }()
 	if conn.SetDeadline(time.Now().Add(turnAwayTime)) != nil {

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,10 +10,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
-)
 
-// maxPath is how long a socket's path may be, in bytes: 107 on Linux.
-const maxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+	"github.com/informd/informd/internal/socket"
+)
 
 // maxConnections bounds what is answered at a time. More wait for their turn.
 const maxConnections = 32
@@ -36,30 +34,22 @@ func listen(path string, door *door) (*listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	if len(path) > maxPath {
-		return nil, fmt.Errorf("control socket: the path %s is longer than the %d bytes that a socket's may have: give a shorter one with --control SOCKET", path, maxPath)
+	if len(path) > socket.MaxPath {
+		return nil, fmt.Errorf("control socket: the path %s is longer than the %d bytes that a socket's may have: give a shorter one with --control SOCKET", path, socket.MaxPath)
 	}
 	if err := vacate(path); err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// Linux gives the file the mode of the descriptor, so that it is nobody else's from the start.
-		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
-	}}
-	inner, err := config.Listen(context.Background(), "unix", path)
+	inner, err := socket.Listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	l := &listener{
-		UnixListener: inner.(*net.UnixListener), path: path,
+		UnixListener: inner, path: path,
 		places: make(chan struct{}, maxConnections), closed: make(chan struct{}), door: door,
 	}
-	l.SetUnlinkOnClose(false)
 	l.close = sync.OnceValue(l.end)
-	if err = os.Chmod(path, 0o600); err == nil { // elsewhere than on Linux
-		l.file, err = os.Lstat(path)
-	}
-	if err != nil {
+	if l.file, err = os.Lstat(path); err != nil {
 		_ = os.Remove(path)
 		_ = l.Close()
 		return nil, fmt.Errorf("control socket: %w", err)

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/informd/informd/internal/socket"
 )
 
 // left leaves a socket that nobody listens on.
@@ -115,7 +117,7 @@ func TestNoAbstractSocket(t *testing.T) {
 
 func TestTheLongestPath(t *testing.T) {
 	dir := shortDir(t)
-	path := filepath.Join(dir, strings.Repeat("x", maxPath-len(dir)-1))
+	path := filepath.Join(dir, strings.Repeat("x", socket.MaxPath-len(dir)-1))
 	s, err := New(path, newBackend(), Options{})
 	if err != nil {
 		t.Fatalf("%d bytes: %v", len(path), err)

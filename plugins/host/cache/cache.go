@@ -12,16 +12,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 
+	"github.com/informd/informd/internal/socket"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
@@ -86,18 +84,8 @@ func Listen(path string, sources Sources, reader Reader, log *slog.Logger) (*Ser
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// Linux gives the file the mode of the descriptor, so that it is nobody else's from the start.
-		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
-	}}
-	inner, err := config.Listen(context.Background(), "unix", path)
+	unix, err := socket.Listen(path) // whoever made the directory removes the file with it
 	if err != nil {
-		return nil, fmt.Errorf("make a socket to read the cache: %w", err)
-	}
-	unix := inner.(*net.UnixListener)
-	unix.SetUnlinkOnClose(false) // by now the directory is the process's: who made it removes it
-	if err := os.Chmod(path, 0o600); err != nil {
-		_ = unix.Close()
 		return nil, fmt.Errorf("make a socket to read the cache: %w", err)
 	}
 	s := &Server{path: path, listener: newListener(unix, log)}
