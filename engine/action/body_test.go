@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -84,7 +85,7 @@ func FuzzAnswers(f *testing.F) {
 		_ = a.read(body)
 		a.status = statusIn(body)
 		fail := classify(a)
-		if text := fail.Error(); len(text) > maxText+256 || text != printable(text, maxText+256) {
+		if text := fail.Error(); len(text) > maxText+256 || text != printable.Line(text, maxText+256) {
 			t.Errorf("%d bytes: %q", len(text), text)
 		}
 		if fail.after < 0 || fail.after > maxRetryAfter {

@@ -11,7 +11,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -30,6 +33,7 @@ const (
 // safe for concurrent use.
 type Breaker struct {
 	writes *Writes
+	now    func() time.Time
 	log    *slog.Logger
 
 	mu     sync.Mutex
@@ -44,15 +48,15 @@ type chase struct {
 	depth    int
 	next     time.Time // when the change that is held up goes on
 	until    time.Time // when it is forgotten, if nothing new comes
-	logged   time.Time
+	log      *rate.Limiter
 }
 
 // NewBreaker makes a Breaker for the changes that writes knows of. A nil logger is legal.
-func NewBreaker(writes *Writes, log *slog.Logger) *Breaker {
+func NewBreaker(writes *Writes, now func() time.Time, log *slog.Logger) *Breaker {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Breaker{writes: writes, log: log, chases: make(map[string]*chase)}
+	return &Breaker{writes: writes, now: now, log: log, chases: make(map[string]*chase)}
 }
 
 // Delay is for how long an event is to be held back before the rule's handler is told: 0 unless it is in consequence of
@@ -79,19 +83,18 @@ func (b *Breaker) remember(rule string, cause Cause, ev *handler.Event, delay ti
 	rules := append([]string{rule}, cause.Chain...)
 	slices.Sort(rules)
 	rules = slices.Compact(rules)
-	name, now := strings.Join(rules, " "), time.Now()
+	name, now := strings.Join(rules, " "), b.now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire(now)
 	c := b.chases[name]
 	if c == nil {
-		c = &chase{rules: rules}
+		c = &chase{rules: rules, log: rate.NewLimiter(rate.Every(logEvery), 1)}
 		b.chases[name] = c
 	}
-	c.resource, c.key = resourceText(resourceOf(ev.Resource), ""), delta.Key{Namespace: ev.Namespace, Name: ev.Name}.String()
+	c.resource, c.key = object.ResourceName(resourceOf(ev.Resource)), delta.Key{Namespace: ev.Namespace, Name: ev.Name}.String()
 	c.depth, c.next, c.until = cause.Depth, now.Add(delay), now.Add(2*delay)
-	if now.Sub(c.logged) >= logEvery {
-		c.logged = now
+	if c.log.AllowN(now, 1) {
 		b.log.Warn("rules chase each other through the cluster, and are slowed",
 			"rules", rules, "resource", c.resource, "key", c.key, "depth", c.depth, "delay", delay.Round(time.Millisecond))
 	}
@@ -100,7 +103,7 @@ func (b *Breaker) remember(rule string, cause Cause, ev *handler.Event, delay ti
 // expire forgets chases that have ended. One that was logged a moment ago is kept as long as not to be logged again.
 func (b *Breaker) expire(now time.Time) {
 	for name, c := range b.chases {
-		if now.After(c.until) && now.Sub(c.logged) >= logEvery {
+		if now.After(c.until) && c.log.TokensAt(now) >= 1 {
 			delete(b.chases, name)
 		}
 	}
@@ -124,7 +127,7 @@ func oldestOf(chases map[string]*chase) (oldest string) {
 func (b *Breaker) Chasing(rule string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := time.Now()
+	now := b.now()
 	var deepest *chase
 	for _, c := range b.chases {
 		if !now.After(c.until) && slices.Contains(c.rules, rule) && (deepest == nil || cmp.Compare(c.depth, deepest.depth) > 0) {

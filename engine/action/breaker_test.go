@@ -38,7 +38,7 @@ func TestRulesThatChaseEachOtherAreSlowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		writes := NewWrites()
-		b, g, rules := NewBreaker(writes, slog.New(slog.NewTextHandler(&log, nil))), newGame(writes), []string{"ping", "pong"}
+		b, g, rules := NewBreaker(writes, time.Now, slog.New(slog.NewTextHandler(&log, nil))), newGame(writes), []string{"ping", "pong"}
 		for i := range 30 {
 			delay := b.Delay(t.Context(), rules[i%2], &g.event)
 			want := time.Duration(0)
@@ -86,7 +86,7 @@ func TestRulesThatChaseEachOtherAreSlowed(t *testing.T) {
 func TestARuleThatChasesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writes := NewWrites()
-		b, g := NewBreaker(writes, nil), newGame(writes)
+		b, g := NewBreaker(writes, time.Now, nil), newGame(writes)
 		for range 8 {
 			g.move(t, "r")
 		}
@@ -103,7 +103,7 @@ func TestARuleThatChasesItself(t *testing.T) {
 func TestDelayWaitsForTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writes := NewWrites()
-		b, g := NewBreaker(writes, nil), newGame(writes)
+		b, g := NewBreaker(writes, time.Now, nil), newGame(writes)
 		for range 7 {
 			g.move(t, "r")
 		}
@@ -128,7 +128,7 @@ func TestDelayWaitsForTheAnswer(t *testing.T) {
 func TestChasesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writes := NewWrites()
-		b, g := NewBreaker(writes, nil), newGame(writes)
+		b, g := NewBreaker(writes, time.Now, nil), newGame(writes)
 		for range 8 {
 			g.move(t, "r")
 		}

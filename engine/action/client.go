@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -171,7 +172,7 @@ func unreachable(err error) *failure {
 	if errors.Is(err, context.DeadlineExceeded) {
 		text = "no answer in time"
 	}
-	return &failure{text: "the API server cannot be reached: " + printable(text, maxText), cause: err}
+	return &failure{text: "the API server cannot be reached: " + printable.Line(text, maxText), cause: err}
 }
 
 // pathOf is where the resource of an action is, in the action's namespace.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -77,9 +78,9 @@ func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: apiVersion(a.Resource), Kind: kind.name, Namespace: a.Namespace, Name: a.Name, UID: types.UID(uid),
 		},
-		Reason: a.Reason, Message: cut(strings.ToValidUTF8(a.Message, ""), maxEventMessage), Type: typ,
+		Reason: a.Reason, Message: printable.Cut(strings.ToValidUTF8(a.Message, ""), maxEventMessage), Type: typ,
 		Source:              corev1.EventSource{Component: FieldManager(t.by.Rule)},
-		ReportingController: controller, ReportingInstance: cut(t.by.Rule, maxManager),
+		ReportingController: controller, ReportingInstance: printable.Cut(t.by.Rule, maxManager),
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}
 }
@@ -88,7 +89,7 @@ func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
 func (t task) eventName() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", t.event.ID, t.number))
 	hash := "." + hex.EncodeToString(sum[:8])
-	if name := cut(t.action.Name, maxName-len(hash)) + hash; len(validation.IsDNS1123Subdomain(name)) == 0 {
+	if name := printable.Cut(t.action.Name, maxName-len(hash)) + hash; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
 	return "informd" + hash // an object's name may have what an Event's may not

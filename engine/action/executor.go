@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 
+	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -70,6 +71,7 @@ type Done struct {
 type Executor struct {
 	client    *client
 	kinds     *kinds
+	now       func() time.Time
 	writes    *Writes
 	rates     rates
 	conflicts conflicts
@@ -78,7 +80,7 @@ type Executor struct {
 }
 
 // New makes an Executor. over has config's credentials: see rest.HTTPClientFor. Nothing is asked of the cluster before Do.
-func New(config *rest.Config, over *http.Client, disco discovery.ServerResourcesInterfaceWithContext, o Options) (*Executor, error) {
+func New(config *rest.Config, over *http.Client, disco discovery.ServerResourcesInterfaceWithContext, now func() time.Time, o Options) (*Executor, error) {
 	client, err := newClient(config, over)
 	if err != nil {
 		return nil, err
@@ -90,7 +92,7 @@ func New(config *rest.Config, over *http.Client, disco discovery.ServerResources
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Executor{
-		client: client, kinds: newKinds(disco), writes: o.Writes, log: o.Logger, observer: o.Observer,
+		client: client, kinds: newKinds(disco, now), now: now, writes: o.Writes, log: o.Logger, observer: o.Observer,
 	}, nil
 }
 
@@ -143,10 +145,10 @@ func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []h
 
 // run carries out one action.
 func (x *Executor) run(ctx context.Context, t task) error {
-	began := time.Now()
+	began := x.now()
 	o, err := t.do(ctx)
 	o.result = o.resultOf(err)
-	x.audit(t.by, t.event, t.action, o, time.Since(began))
+	x.audit(t.by, t.event, t.action, o, x.now().Sub(began))
 	if err != nil {
 		return fmt.Errorf("action %d: %s: %w", t.number, what(t.action), err)
 	}
@@ -184,9 +186,9 @@ func (x *Executor) audit(by By, ev *handler.Event, a handler.Action, o outcome, 
 		level = slog.LevelWarn
 	}
 	x.log.Log(context.Background(), level, "action",
-		"rule", by.Rule, "handler", cmp.Or(by.Handler, "(actions)"), "verb", printable(a.Verb, 64),
-		"resource", printable(resourceText(done.Resource, a.Subresource), 512),
-		"namespace", printable(a.Namespace, maxName), "name", printable(a.Name, maxName),
+		"rule", by.Rule, "handler", cmp.Or(by.Handler, "(actions)"), "verb", printable.Line(a.Verb, 64),
+		"resource", printable.Line(resourceName(done.Resource, a.Subresource), 512),
+		"namespace", printable.Line(a.Namespace, maxName), "name", printable.Line(a.Name, maxName),
 		"result", string(o.result), "code", o.code, "resourceVersion", o.version,
 		"id", ev.ID, "attempt", ev.Attempt, "duration", took.Round(time.Microsecond))
 	if x.observer != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/internal/printable"
 )
 
 // failure is why a request was not done. It is an error that asks for another try with the same answer, unless it says
@@ -121,7 +123,7 @@ func said(s metav1.Status) string {
 		}
 		text = strings.Join(slices.Compact(causes), "; ")
 	}
-	if text = printable(text, maxText); text == "" {
+	if text = printable.Line(text, maxText); text == "" {
 		return ""
 	}
 	return ": " + text

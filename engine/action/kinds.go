@@ -12,6 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/internal/printable"
 )
 
 // kinds knows what the cluster calls the objects of a resource, and whether they have namespaces. It asks discovery once,
@@ -19,6 +22,7 @@ import (
 // as many as the configuration allows.
 type kinds struct {
 	disco discovery.ServerResourcesInterfaceWithContext
+	now   func() time.Time
 
 	mu       sync.Mutex
 	versions map[schema.GroupVersion]*versionKinds
@@ -40,8 +44,8 @@ type kind struct {
 
 const askEvery = time.Second
 
-func newKinds(disco discovery.ServerResourcesInterfaceWithContext) *kinds {
-	return &kinds{disco: disco, versions: make(map[schema.GroupVersion]*versionKinds)}
+func newKinds(disco discovery.ServerResourcesInterfaceWithContext, now func() time.Time) *kinds {
+	return &kinds{disco: disco, now: now, versions: make(map[schema.GroupVersion]*versionKinds)}
 }
 
 // of is the kind of a resource.
@@ -53,7 +57,7 @@ func (k *kinds) of(ctx context.Context, r schema.GroupVersionResource) (kind, *f
 	case <-ctx.Done():
 		return kind{}, unreachable(ctx.Err())
 	}
-	ripe := time.Since(v.asked) >= askEvery
+	ripe := k.now().Sub(v.asked) >= askEvery
 	if ripe && v.outdated.Swap(false) {
 		v.list = nil
 	}
@@ -65,7 +69,7 @@ func (k *kinds) of(ctx context.Context, r schema.GroupVersionResource) (kind, *f
 		if ctx.Err() != nil {
 			return kind{}, unreachable(ctx.Err()) // which says nothing to the others
 		}
-		v.asked, v.list, v.err = time.Now(), nil, err
+		v.asked, v.list, v.err = k.now(), nil, err
 		if err == nil && list != nil {
 			v.list = list.APIResources
 		}
@@ -75,9 +79,9 @@ func (k *kinds) of(ctx context.Context, r schema.GroupVersionResource) (kind, *f
 	case found != nil:
 		return kind{name: found.Kind, namespaced: found.Namespaced}, nil
 	case v.err == nil, apierrors.IsNotFound(v.err):
-		return kind{}, &failure{reason: noResource, text: fmt.Sprintf("the cluster does not serve %s", resourceText(r, ""))}
+		return kind{}, &failure{reason: noResource, text: fmt.Sprintf("the cluster does not serve %s", object.ResourceName(r))}
 	}
-	return kind{}, &failure{text: "discovery: " + printable(v.err.Error(), maxText), cause: v.err}
+	return kind{}, &failure{text: "discovery: " + printable.Line(v.err.Error(), maxText), cause: v.err}
 }
 
 func (v *versionKinds) find(resource string) *metav1.APIResource {

@@ -34,7 +34,7 @@ func (l *library) ServerResourcesForGroupVersionWithContext(ctx context.Context,
 func TestKindsAreAskedForOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &library{namespaced: true}
-		k := newKinds(l)
+		k := newKinds(l, time.Now)
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
@@ -82,7 +82,7 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 
 func TestDiscoveryThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k := newKinds(&library{hang: true})
+		k := newKinds(&library{hang: true}, time.Now)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, f := k.of(short, pods); f == nil || f.reason != again {

@@ -85,7 +85,7 @@ func matches(pattern, name string) bool {
 
 // needed says which grant would allow a, and what is in the way of one for the same resource.
 func (p Policy) needed(a handler.Action) string {
-	grant := fmt.Sprintf("resource: %s, verbs: [%s]", resourceText(resourceOf(a.Resource), a.Subresource), a.Verb)
+	grant := fmt.Sprintf("resource: %s, verbs: [%s]", resourceName(resourceOf(a.Resource), a.Subresource), a.Verb)
 	if a.Namespace != "" {
 		grant += fmt.Sprintf(", namespaces: [%s]", a.Namespace)
 	}
@@ -96,7 +96,7 @@ func (p Policy) needed(a handler.Action) string {
 			if at == "" {
 				at = "an entry"
 			}
-			return text + fmt.Sprintf("; of %s for %s the %s", at, resourceText(g.Resource, g.Subresource), obstacle)
+			return text + fmt.Sprintf("; of %s for %s the %s", at, resourceName(g.Resource, g.Subresource), obstacle)
 		}
 	}
 	return text

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -103,7 +104,7 @@ func TestPolicyAndNamesOfOtherThings(t *testing.T) {
 func TestDenialsAreAudited(t *testing.T) {
 	var log bytes.Buffer
 	var done []Done
-	x, err := New(&rest.Config{Host: "https://example.invalid"}, nil, nil, Options{
+	x, err := New(&rest.Config{Host: "https://example.invalid"}, nil, nil, time.Now, Options{
 		Logger: slog.New(slog.NewTextHandler(&log, nil)), Observer: func(d Done) { done = append(done, d) },
 	})
 	if err != nil {

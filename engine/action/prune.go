@@ -8,12 +8,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -45,12 +45,12 @@ func ValidateOwn(actions []handler.Action) error {
 // prune deletes what is labelled as actions[i] says and was not applied by those before it. Each deletion is an action of its
 // own, in the audit too.
 func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Cause, actions []handler.Action, i int) error {
-	began, a := time.Now(), actions[i]
+	began, a := x.now(), actions[i]
 	t := task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: new(string)}
 	found, o, err := t.labelled(ctx)
 	if err != nil {
 		o.result = o.resultOf(err)
-		x.audit(by, ev, a, o, time.Since(began))
+		x.audit(by, ev, a, o, x.now().Sub(began))
 		return err
 	}
 	applied := make(map[delta.Key]bool)
@@ -102,7 +102,7 @@ func (m metadata) appliedBy(name string) bool {
 func (t task) labelled(ctx context.Context) (found []metadata, o outcome, err error) {
 	var selector string
 	if err := json.Unmarshal(t.action.Object, &selector); err != nil || selector == "" {
-		return nil, o, handler.Reject(fmt.Errorf("prune of %s: no label selector", resourceText(t.resource(), "")))
+		return nil, o, handler.Reject(fmt.Errorf("prune of %s: no label selector", object.ResourceName(t.resource())))
 	}
 	query := url.Values{"labelSelector": {selector}, "limit": {fmt.Sprint(prunePage)}}
 	for {
@@ -117,7 +117,7 @@ func (t task) labelled(ctx context.Context) (found []metadata, o outcome, err er
 			continue
 		default:
 			o, err = t.failed(o, f)
-			return nil, o, fmt.Errorf("list %s by label, in all namespaces: %w", resourceText(t.resource(), ""), err)
+			return nil, o, fmt.Errorf("list %s by label, in all namespaces: %w", object.ResourceName(t.resource()), err)
 		}
 		found = append(found, got.items...)
 		if got.meta.Continue == "" {

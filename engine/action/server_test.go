@@ -49,7 +49,7 @@ func newServer(t *testing.T, answers ...func(w http.ResponseWriter)) *server {
 	t.Cleanup(listener.Close)
 	config := &rest.Config{Host: listener.URL + "/prefix"}
 	var err error
-	s.Executor, err = New(config, listener.Client(), discoveryStub{}, Options{
+	s.Executor, err = New(config, listener.Client(), discoveryStub{}, time.Now, Options{
 		Writes: s.writes, Logger: slog.New(slog.NewTextHandler(&s.audit, nil)), Observer: func(d Done) { s.results = append(s.results, d) },
 	})
 	if err != nil {

@@ -89,7 +89,7 @@ func (t task) failed(o outcome, f *failure) (outcome, error) {
 		if f.code == 0 {
 			return o, f // discovery says so
 		}
-		return o, fmt.Errorf("the cluster does not serve %s: %w", resourceText(t.resource(), t.action.Subresource), f)
+		return o, fmt.Errorf("the cluster does not serve %s: %w", resourceName(t.resource(), t.action.Subresource), f)
 	}
 	if f.after > 0 {
 		return o, handler.RetryAfter(f.after, f)

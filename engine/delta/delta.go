@@ -82,8 +82,11 @@ func (k Key) String() string {
 	return k.Namespace + "/" + k.Name
 }
 
-// Key is the key of the delta's object.
-func (d Delta) Key() Key { return Key{d.Object.Namespace(), d.Object.Name()} }
+// KeyOf returns the key of an object.
+func KeyOf(o *object.Object) Key { return Key{o.Namespace(), o.Name()} }
+
+// Key returns the key of the delta's object.
+func (d Delta) Key() Key { return KeyOf(d.Object) }
 
 // ID identifies a delivery of d under a rule: rule/uid/event/resourceVersion, and /round behind that for a resync. It
 // is the same on every attempt and after a restart.

@@ -70,7 +70,7 @@ func newExecutorAs(t *testing.T, config *rest.Config) *executor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.Executor, err = action.New(config, over, disco, action.Options{
+	x.Executor, err = action.New(config, over, disco, time.Now, action.Options{
 		Writes: x.writes, Logger: slog.New(slog.NewTextHandler(&x.audit, nil)),
 		Observer: func(d action.Done) {
 			x.mu.Lock()

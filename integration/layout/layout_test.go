@@ -61,6 +61,7 @@ var mayImport = map[string][]string{
 	},
 	"plugins/handler":             {},
 	"plugins/handler/wire":        {"plugins/handler", "plugins/handlerpb"},
+	"internal/printable":          {},
 	"plugins/handlerpb":           {},
 	"plugins/serve":               {"plugins/handler", "plugins/handler/wire", "plugins/handlerpb"},
 	"plugins/host":                {"plugins/handler", "plugins/handler/wire", "plugins/handlerpb"},
@@ -111,7 +112,8 @@ func TestImportsGoOneWay(t *testing.T) {
 		}
 		for _, path := range p.Imports {
 			imported, ours := strings.CutPrefix(path, module)
-			if imported == "internal/nearest" || imported == "internal/peer" || imported == "internal/socket" { // names for reports, sockets and who is at them: of use to all
+			switch imported {
+			case "internal/nearest", "internal/peer", "internal/printable", "internal/socket": // of use to all
 				continue
 			}
 			if !ours || strings.HasPrefix(imported, prefix+"/") && !slices.Contains(openFolders, prefix) {
@@ -154,7 +156,7 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 
 // A pure package is a function of its arguments: it knows no clock, network, file or logger and starts no goroutine.
 func TestPurePackages(t *testing.T) {
-	pure := []string{"internal/nearest", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan"}
+	pure := []string{"internal/nearest", "internal/printable", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan"}
 	impure := []string{"context", "crypto/rand", "embed", "io/fs", "io/ioutil", "log", "log/slog", "math/rand",
 		"net", "net/http", "os", "os/exec", "os/signal", "os/user", "runtime", "syscall",
 		"golang.org/x/sys/unix", "k8s.io/klog/v2"}
