@@ -7,13 +7,17 @@ import (
 	"testing"
 )
 
-// TestDocs keeps docs/configuration.md true: its manifests are read without a mistake, and it has every field.
+// TestDocs keeps the reference of manifests true: its examples have no mistake, and it has every field.
 func TestDocs(t *testing.T) {
-	data, err := os.ReadFile("../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
+	var pages [2]string
+	for i, page := range []string{"configuration.md", "actions.md"} {
+		data, err := os.ReadFile("../docs/reference/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages[i] = string(data)
 	}
-	docs := string(data)
+	actions, docs := pages[1], pages[0]+pages[1]
 
 	var manifests []string
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(docs, -1) {
@@ -35,8 +39,6 @@ func TestDocs(t *testing.T) {
 {kind: Rule, spec: {xxxxxxxxxxxxxxxx: 1, actions: [{xxxxxxxxxxxxxxxx: 1, apply: {}}, {apply: {xxxxxxxxxxxxxxxx: 1}}, {create: {xxxxxxxxxxxxxxxx: 1}},
   {patch: {xxxxxxxxxxxxxxxx: 1}}, {delete: {xxxxxxxxxxxxxxxx: 1}}, {event: {xxxxxxxxxxxxxxxx: 1}}]}}
 `
-	_, actions, _ := strings.Cut(docs, "\n## Actions\n")
-	actions, _, _ = strings.Cut(actions, "\n### ")
 	_, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(unknown)}})
 	field := regexp.MustCompile(`^unknown field "(.*)xxxxxxxxxxxxxxxx"; the fields are (.*)$`)
 	parents := map[string]bool{"metadata": true, "retry": true, "limits": true, "files": true, "access": true, "tls": true}
@@ -52,12 +54,12 @@ func TestDocs(t *testing.T) {
 			found++
 			if strings.HasPrefix(parent, "actions[") { // of several verbs in one table
 				if !regexp.MustCompile("(?m)^\\|[^|]*`" + name + "`").MatchString(actions) {
-					t.Errorf("docs/configuration.md has no row for %s%s", match[1], name)
+					t.Errorf("docs/reference has no row for %s%s", match[1], name)
 				}
 				continue
 			}
 			if !parents[parent+name] && !strings.Contains(docs, "| `"+parent+name+"` |") {
-				t.Errorf("docs/configuration.md has no row for %s%s", match[1], name)
+				t.Errorf("docs/reference has no row for %s%s", match[1], name)
 			}
 		}
 	}

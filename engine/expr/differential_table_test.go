@@ -143,7 +143,7 @@ const likeExamples = `
 `
 
 // differences are all that is not as in expr-lang: there and here, a value or why there is none. Why it is so stands under
-// What differs in docs/expressions.md, of which these are the words.
+// What differs in docs/reference/expressions.md, of which these are the words.
 var differences = []struct {
 	documented, text string
 	there, here      any

@@ -193,7 +193,7 @@ func TestLikeExprLang(t *testing.T) {
 }
 
 func TestDifferencesFromExprLang(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/expressions.md")
+	doc, err := os.ReadFile("../../docs/reference/expressions.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every example of docs/expressions.md gives what it says.
+// Every example of docs/reference/expressions.md gives what it says.
 func TestDocumentation(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/expressions.md")
+	doc, err := os.ReadFile("../../docs/reference/expressions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func normalize(t *testing.T, text string) (v any) {
 
 // Every function is in the documentation.
 func TestDocumentationIsComplete(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/expressions.md")
+	doc, err := os.ReadFile("../../docs/reference/expressions.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,14 +68,14 @@ func TestDocumentationIsComplete(t *testing.T) {
 	}
 	for _, name := range names {
 		if !regexp.MustCompile(`\b` + name + `\b`).Match(doc) {
-			t.Errorf("docs/expressions.md does not mention %s", name)
+			t.Errorf("docs/reference/expressions.md does not mention %s", name)
 		}
 	}
 }
 
-// What docs/expressions.md says about which rules can be looked up is so.
+// What docs/reference/expressions.md says about which rules can be looked up is so.
 func TestDocumentationOfLookups(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/expressions.md")
+	doc, err := os.ReadFile("../../docs/reference/expressions.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,16 +14,16 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// section is a part of docs/configuration.md.
-func section(t *testing.T, heading string) string {
+// section returns the part of a page below a heading.
+func section(t *testing.T, page, heading string) string {
 	t.Helper()
-	data, err := os.ReadFile("../../docs/configuration.md")
+	data, err := os.ReadFile("../../docs/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, found := strings.Cut(string(data), "\n"+heading+"\n")
+	_, text, found := strings.Cut("\n"+string(data), "\n"+heading+"\n")
 	if !found {
-		t.Fatalf("docs/configuration.md has no %s", heading)
+		t.Fatalf("docs/%s has no heading %q", page, heading)
 	}
 	text, _, _ = strings.Cut(text, "\n##")
 	return text
@@ -35,7 +35,7 @@ func indented(text string, by int) string {
 
 // Every recipe for actions in the documentation compiles.
 func TestDocumentedRecipes(t *testing.T) {
-	blocks := regexp.MustCompile("(?s)```yaml-snippet\n(.*?)```").FindAllStringSubmatch(section(t, "### How to"), -1)
+	blocks := regexp.MustCompile("(?s)```yaml-snippet\n(.*?)```").FindAllStringSubmatch(section(t, "guides/change-the-cluster.md", "## Recipes"), -1)
 	if len(blocks) < 6 {
 		t.Fatalf("%d recipes", len(blocks))
 	}
@@ -55,13 +55,12 @@ func TestDocumentedRecipes(t *testing.T) {
 
 // Each row of the documentation's table of templates gives what the row says.
 func TestDocumentedTemplates(t *testing.T) {
-	checkRows(t, section(t, "### Templates"), 10, outcome)
+	checkRows(t, section(t, "reference/templates.md", "## In an action"), 10, outcome)
 }
 
 // Each row of the documentation's table of payloads gives what the row says.
 func TestDocumentedPayloads(t *testing.T) {
-	_, text, _ := strings.Cut(section(t, "## Rule"), "| in a payload |")
-	checkRows(t, text, 10, func(t *testing.T, member string) string {
+	checkRows(t, section(t, "reference/templates.md", "## In a payload"), 10, func(t *testing.T, member string) string {
 		p, mistakes := compile(t, print+source("things", "resource: v1/pods")+head+
 			"kind: Rule\nmetadata: {name: a}\nspec:\n  source: things\n  handler: print\n  payload:\n    "+member+"\n")
 		if len(mistakes) > 0 {

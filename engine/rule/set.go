@@ -10,7 +10,7 @@ import (
 
 // Set finds the rules that may select a change without looking at the others: what that costs depends on the change and
 // on how many rules are found, not on how many there are. A rule is looked up by what its where or its when requires of an
-// object; one that requires nothing that can be looked up is always found. docs/expressions.md tells authors of rules.
+// object; one that requires nothing that can be looked up is always found. docs/reference/expressions.md tells authors of rules.
 //
 // The old state of an update is found by what it was found by as the new state of the change before. A Set remembers that
 // of each object that there is, if any of its rules is looked up by what has to be decoded: some thirty bytes. Otherwise

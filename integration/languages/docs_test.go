@@ -20,7 +20,7 @@ import (
 // block is a fenced one of a page, below a heading.
 type block struct{ heading, language, text string }
 
-var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+var fence = regexp.MustCompile("(?ms)^```([a-z-]*)\n(.*?)^```$")
 
 func blocks(t *testing.T, page string) (all []block) {
 	t.Helper()
@@ -37,7 +37,7 @@ func blocks(t *testing.T, page string) (all []block) {
 	return all
 }
 
-// beginner is somebody who does what docs/handlers.md says, in a fresh folder beside a clone of informd, with informd at hand.
+// beginner follows a page of docs/ in a fresh folder beside a clone of informd, with informd in the PATH.
 type beginner struct {
 	t   *testing.T
 	dir string
@@ -47,7 +47,7 @@ type beginner struct {
 func newBeginner(t *testing.T) *beginner {
 	t.Helper()
 	root := harness.ShortDir(t)
-	repository, err := filepath.Abs("..")
+	repository, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,36 +91,38 @@ func (a *beginner) does(commands string) string {
 
 var offline = regexp.MustCompile(`(?m)^.*(GOPROXY=off|: Get "https?://.*: dial tcp|proxyconnect tcp).*$`)
 
-// sayings are the blocks of one language, or of none, below a heading.
-func sayings(t *testing.T, heading, language string) (texts []string) {
+// blocksIn returns a page's blocks of one language below a heading, or in the whole page if heading is empty.
+func blocksIn(t *testing.T, page, heading, language string) (texts []string) {
 	t.Helper()
-	for _, b := range blocks(t, "../../docs/handlers.md") {
-		if b.heading == heading && b.language == language {
+	for _, b := range blocks(t, page) {
+		if (heading == "" || b.heading == heading) && b.language == language {
 			texts = append(texts, b.text)
 		}
 	}
 	if len(texts) == 0 {
-		t.Fatalf("docs/handlers.md: no block of language %q below %q", language, heading)
+		t.Fatalf("%s: no block of language %q below %q", page, language, heading)
 	}
 	return texts
 }
 
-// The page for authors takes them from nothing to a checked handler, in Go.
+// The tutorial takes authors from nothing to a checked handler, in Go.
 func TestHandlerPageInGo(t *testing.T) {
 	t.Parallel()
 	a := newBeginner(t)
 	a.env = append(a.env, "GOSUMDB=off") // as far as this module's own are, modules are those of its go.sum
-	programs, commands := sayings(t, "In Go", "go"), sayings(t, "In Go", "")
-	if len(programs) != 2 || len(commands) != 2 {
-		t.Fatalf("%d programs and %d times commands, want 2 and 2", len(programs), len(commands))
-	}
-	for i, program := range programs {
-		a.write("main.go", program)
-		if out := a.does(commands[i]); !strings.Contains(out, "\nok: ") {
-			t.Errorf("no check that ends well")
+	const page = "../../docs/tutorials/first-handler.md"
+	check := func(heading string) {
+		a.write("main.go", blocksIn(t, page, heading, "go")[0])
+		if out := a.does(blocksIn(t, page, heading, "sh")[0]); !strings.Contains(out, "\nok: ") {
+			t.Errorf("%s: no check that ends well", heading)
 		}
 	}
-	a.write("oncall.yaml", sayings(t, "In Go", "yaml")[0])
+	check("A handler in ten lines")
+	if out := a.does(blocksIn(t, page, "Run it by hand", "sh")[0]); !strings.Contains(out, `"result":"done"`) {
+		t.Error("no answer by hand")
+	}
+	check("Read the cache and change the cluster")
+	a.write("oncall.yaml", blocksIn(t, page, "Name it in a manifest", "yaml")[0])
 	a.does("informd check --handlers -f oncall.yaml")
 
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -133,7 +135,7 @@ func TestHandlerPageInGo(t *testing.T) {
 		k.Patch(node, fmt.Sprintf(`metadata: {annotations: {change: "%d"}}`, changes))
 		events, err := k.Typed.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
-			return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == k.Ns+"-north" && e.Reason == "Counted" && e.Message == "1 pods are on it."
+			return e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name == k.Ns+"-north" && e.Reason == "Counted" && e.Message == "Pods on this node: 1"
 		})
 	})
 	d.Stop()
@@ -152,7 +154,7 @@ func TestHandlerPageInOtherLanguages(t *testing.T) {
 			}
 		}
 		var mine []string
-		for line := range strings.Lines(sayings(t, heading, "")[0]) {
+		for line := range strings.Lines(blocksIn(t, "../../docs/guides/handlers-in-python-and-node.md", heading, "sh")[0]) {
 			switch {
 			case strings.HasPrefix(line, "apt-get install "):
 				line = ""
@@ -167,9 +169,12 @@ func TestHandlerPageInOtherLanguages(t *testing.T) {
 	})
 }
 
-// What else the page and the examples' pages have in manifests is right.
+// The manifests on these pages have no mistakes.
 func TestHandlerPageManifests(t *testing.T) {
-	for _, page := range []string{"../../docs/handlers.md", "../../examples/handlers/python/README.md", "../../examples/handlers/node/README.md", "../examples/handlers/surge/README.md"} {
+	for _, page := range []string{
+		"../../docs/tutorials/first-rules.md", "../../docs/tutorials/first-handler.md", "../../docs/guides/change-the-cluster.md", "../../docs/guides/read-the-cache.md",
+		"../../examples/handlers/python/README.md", "../../examples/handlers/node/README.md", "../../examples/handlers/surge/README.md",
+	} {
 		for _, b := range blocks(t, page) {
 			if b.language != "yaml" || !strings.HasPrefix(b.text, "apiVersion: ") {
 				continue

@@ -21,14 +21,16 @@ import (
 // cert-manager it does not know at all.
 func TestManifestsForKubernetes(t *testing.T) {
 	k := harness.NewKube(t, cluster.Shared(t))
-	docs, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var shown []string
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(docs), -1) {
-		if strings.HasPrefix(block[1], "apiVersion:") {
-			shown = append(shown, block[1])
+	for _, page := range []string{"deploy", "permissions", "remote-handlers"} {
+		guide, err := os.ReadFile("../../docs/guides/" + page + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(guide), -1) {
+			if strings.HasPrefix(block[1], "apiVersion:") {
+				shown = append(shown, block[1])
+			}
 		}
 	}
 	example, err := os.ReadFile("../../examples/handlers/remote/kubernetes.yaml")

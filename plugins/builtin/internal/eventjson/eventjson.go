@@ -1,4 +1,4 @@
-// Package eventjson encodes a handler.Event as JSON, as docs/builtins.md shows it. The encoding is that of
+// Package eventjson encodes a handler.Event as JSON, as docs/reference/events.md shows it. The encoding is that of
 // encoding/json without HTML escaping, on one line; objects are copied as they are instead of being scanned again,
 // which is most of the cost of an event. It does not check that they are valid JSON: informd made them.
 package eventjson
