@@ -1,4 +1,4 @@
-// The protocol between informd and a handler process, over go-plugin's gRPC. docs/handlers.md tells how a handler in
+// The protocol between informd and a handler process, over go-plugin's gRPC. docs/reference/handler-protocol.md tells how a handler in
 // any language speaks it: the handshake line, this service, and grpc.health.v1 with the service "plugin" SERVING.
 //
 // Version 1. Fields and capabilities are added compatibly; a break would be a new go-plugin protocol version.

@@ -1,6 +1,6 @@
 package handlerpb
 
-// What informd and a handler agree on beside the service itself. docs/handlers.md repeats it for authors of handlers in
+// What informd and a handler agree on beside the service itself. docs/reference/handler-protocol.md repeats it for authors of handlers in
 // other languages.
 const (
 	// ProtocolVersion is the version of go-plugin's handshake under which this package's service is spoken.
