@@ -168,7 +168,7 @@ func (s *script) follow(t *testing.T) (*Informer, *ear) {
 	informers.tuning.pause, informers.tuning.maxPause, informers.tuning.short = time.Millisecond, time.Millisecond, time.Nanosecond
 	i := informers.Informer(Selection{Resource: pods})
 	e := newEar()
-	i.AddListener(Listener{OnDelta: e.hear})
+	i.Consume(consumer(e.hear))
 	run(t, informers)
 	return i, e
 }

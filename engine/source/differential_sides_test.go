@@ -90,7 +90,7 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 	i.Keep(keep, viewPaths)
 	r := newRecorder()
 	last := map[delta.Key]*object.Object{}
-	i.AddListener(Listener{OnDelta: func(d delta.Delta, tree any) {
+	i.Consume(consumer(func(d delta.Delta, tree any) {
 		if d.Old != last[d.Key()] {
 			t.Errorf("%v: its old state is another one than was told", tell(d.Type, d.Object))
 		}
@@ -104,7 +104,7 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 			delete(last, d.Key())
 		}
 		r.hear(tell(d.Type, d.Object))
-	}})
+	}))
 	run(t, s)
 	return &side{
 		wire: wire, recorder: r,

@@ -96,7 +96,7 @@ func TestGateDoesNotBelieveItselfForEver(t *testing.T) {
 }
 
 // A listener that does not keep up stops the reading from the wire, and loses nothing.
-func TestSlowListener(t *testing.T) {
+func TestSlowConsumer(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)
 		s.tuning.unreviewed = 10
@@ -104,7 +104,7 @@ func TestSlowListener(t *testing.T) {
 			heard = make(chan delta.Delta)
 			want  []string
 		)
-		i.AddListener(Listener{OnDelta: func(d delta.Delta, _ any) { heard <- d }})
+		i.Consume(consumer(func(d delta.Delta, _ any) { heard <- d }))
 		run(t, s)
 		awaitState(t, i, Synced)
 		server.AwaitWatches(pods, 1)
@@ -148,17 +148,17 @@ func TestListsDoNotPassTheGate(t *testing.T) {
 }
 
 // A watch stopped while its listener is stuck ends with the listener's call, and not later.
-func TestStuckListenerAndShutdown(t *testing.T) {
+func TestStuckConsumerAndShutdown(t *testing.T) {
 	server, s, i, _, _ := serving(t, true)
 	s.tuning.unreviewed = 2
 	stuck, in := make(chan struct{}), make(chan struct{}, 1)
-	i.AddListener(Listener{OnDelta: func(delta.Delta, any) {
+	i.Consume(consumer(func(delta.Delta, any) {
 		select {
 		case in <- struct{}{}:
 		default:
 		}
 		<-stuck
-	}})
+	}))
 	stop := run(t, s)
 	awaitState(t, i, Synced)
 	server.AwaitWatches(pods, 1)

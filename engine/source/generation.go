@@ -50,7 +50,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 		client: i.client, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
 		status: i.status, gate: g.gate, counts: &i.counts, skip: i.unreadable,
 		settle: i.settle,
-		log:    i.log, saved: saved, restored: i.restored, compare: i.compare,
+		log:    i.log, pace: pace{clock: s.clock}, saved: saved, restored: i.restored, compare: i.compare,
 	}
 	// ResyncPeriod stays 0: client-go would hand every object to every listener each time. Resyncs are ours (walk.go).
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{

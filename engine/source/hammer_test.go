@@ -2,6 +2,7 @@ package source
 
 import (
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -59,6 +60,21 @@ func (m *model) hear(d delta.Delta, _ any) {
 	}
 }
 
+// same complains if what a visit shows is not what was told.
+func (m *model) same(known iter.Seq[*object.Object]) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for o := range known {
+		if n++; m.known[keyOf(o)] != o {
+			m.t.Errorf("a visit shows %s in a state that was not told last", keyOf(o))
+		}
+	}
+	if n != len(m.known) {
+		m.t.Errorf("a visit shows %d objects, %d were told", n, len(m.known))
+	}
+}
+
 // agrees tells whether what m believes is what the informer's store has.
 func (m *model) agrees(i *Informer, objects int) bool {
 	m.mu.Lock()
@@ -83,18 +99,12 @@ func TestHammer(t *testing.T) {
 		server, s, i, _, _ := serving(t, watchList)
 		server.SetHistory(100_000)
 		s.tuning.unreviewed, s.tuning.chunk = 50, 7
-		i.listeners = nil
-		var models []*model
-		listen := func() {
-			m := &model{t: t, known: map[delta.Key]*object.Object{}}
-			m.fresh = func(o *object.Object) bool {
-				stored, ok := i.Get(o.Namespace(), o.Name())
-				return !ok || number(stored) >= number(o)
-			}
-			models = append(models, m)
-			i.AddListener(Listener{OnDelta: m.hear})
+		m := &model{t: t, known: map[delta.Key]*object.Object{}}
+		m.fresh = func(o *object.Object) bool {
+			stored, ok := i.Get(o.Namespace(), o.Name())
+			return !ok || number(stored) >= number(o)
 		}
-		listen()
+		i.Consume(consumer(m.hear))
 		run(t, s)
 		random := rand.New(rand.NewPCG(1, 2))
 		exists := map[string]string{}
@@ -114,7 +124,7 @@ func TestHammer(t *testing.T) {
 				server.Expire()
 			}
 			if step%700 == 600 {
-				listen()
+				i.Visit(m.same)
 				if err := i.AddIndexers(map[string]Index{fmt.Sprint(step): byVersion}); err != nil {
 					t.Fatal(err)
 				}
@@ -122,9 +132,7 @@ func TestHammer(t *testing.T) {
 		}
 		server.Apply(pods, body("last", 1))
 		await(t, "the last object", func() bool { _, ok := i.Get("shop", "last"); return ok })
-		for _, m := range models {
-			await(t, "a listener that knows what the store has", func() bool { return m.agrees(i, len(exists)+1) })
-		}
+		await(t, "a consumer that knows what the store has", func() bool { return m.agrees(i, len(exists)+1) })
 		if n := i.Stats().Objects; n != len(exists)+1 {
 			t.Errorf("%d objects are counted, there are %d", n, len(exists)+1)
 		}

@@ -1,8 +1,6 @@
 package source
 
 import (
-	"time"
-
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/informd/informd/engine/delta"
@@ -83,90 +81,81 @@ func (h *handler) evaluate(obj any, with func(o *object.Object, tree any, watche
 
 func keyOf(o *object.Object) delta.Key { return delta.Key{Namespace: o.Namespace(), Name: o.Name()} }
 
-// observe takes in the state of an object. as is what it is told as if nothing is known of it; tree is the object
-// decoded, or nil.
+// observe takes in the state of an object. as is the type of its delta if the object is new; tree is
+// the object decoded, or nil. watched says that it came by a watch.
 func (i *Informer) observe(o *object.Object, as delta.Type, tree any, watched bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.partial && i.known[keyOf(o)] == o {
 		return // a part that was saved, on its way into the store
 	}
-	i.record.Begin()
-	defer i.record.End()
 	old, partial := i.known[keyOf(o)], i.see(keyOf(o))
 	switch {
 	case old == nil:
 	case old.UID() != o.UID(): // deleted and created again, and only the outcome was seen
-		i.forget(old, old, nil)
-		as = delta.Added
+		i.take(i.gone(old, old, partial, nil))
+		as, old = delta.Added, nil
 	case partial:
-		i.comeBack(o, old, tree)
+		i.remember(o)
+		d := delta.Delta{Type: delta.Synced, Object: o, Round: i.now().Unix()}
+		i.take(Step{Delta: d, Tree: tree, Saved: old})
 		return
 	case old.ResourceVersion() == o.ResourceVersion():
 		i.counts.unchanged.Add(1)
 		i.packer.Pack(o) // the store has it now
 		return
 	default:
-		i.remember(o)
-		i.deliver(delta.Delta{Type: delta.Updated, Object: o, Old: old}, tree)
-		i.recorded(o, watched)
-		return
+		as = delta.Updated
 	}
 	i.remember(o)
-	i.deliver(delta.Delta{Type: as, Object: o}, tree)
-	i.recorded(o, watched)
+	i.take(i.moved(Step{Delta: delta.Delta{Type: as, Object: o, Old: old}, Tree: tree}, watched))
 }
 
-// recorded, with i.mu, records a state that listeners have been told of.
-func (i *Informer) recorded(o *object.Object, watched bool) {
-	i.record.Put(o)
-	version := ""
-	if watched {
-		version = o.ResourceVersion()
-	}
-	i.moved(version)
-}
-
-// moved, with i.mu, records how far the server's changes have been told: to the resourceVersion of one that came by a watch.
-// What came by a list, and has none here, comes in any order.
-func (i *Informer) moved(version string) {
+// moved returns a step with the position after it: the resourceVersion of what came by a watch. What
+// came by a list comes in any order, so there is no position from then on. It is called with i.mu.
+func (i *Informer) moved(s Step, watched bool) Step {
 	if !i.resumable {
-		return
+		return s
 	}
-	i.resumable = version != ""
-	i.record.Version(version)
+	s.Moved, i.resumable = true, watched
+	if watched {
+		s.Position = s.Delta.Object.ResourceVersion()
+	}
+	return s
 }
 
-// vanished takes in that an object is gone. final is its last state, nil if that was missed; where only a part was saved of
-// what listeners know, that part is told. version is the server's at that change, empty if a list told of it.
+// vanished takes in that an object is gone. final is its last state, or nil if that was missed.
+// version is the server's resourceVersion of the deletion, or empty if a list revealed it.
 func (i *Informer) vanished(key delta.Key, final *object.Object, tree any, version string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.record.Begin()
-	defer i.record.End()
 	partial := i.see(key)
 	old := i.known[key]
 	if old == nil {
-		return // nobody was told of it
+		return // the consumer does not know of it
 	}
 	if final == nil || final.UID() != old.UID() || partial {
 		final, tree = old, nil
 	}
-	i.forget(final, old, tree)
-	i.moved(version)
+	s := i.gone(final, old, partial, tree)
+	if i.resumable {
+		i.resumable = version != ""
+		s.Moved, s.Position = true, version
+	}
+	i.take(s)
 }
 
-// remember, with i.mu.
+// remember makes o the known state of its object. It is called with i.mu.
 func (i *Informer) remember(o *object.Object) {
 	i.known[keyOf(o)] = o
 	i.counts.objects.Store(int64(len(i.known)))
-	if !o.IsPacked() && i.recent.add(o, time.Now(), i.pack) {
+	if !o.IsPacked() && i.recent.add(o, i.now(), i.pack) {
 		i.wake()
 	}
 }
 
-// settle packs an object that a list has brought; if it is known as it is, it takes the place of the list's, so that it is
-// not held twice.
+// settle packs an object that a list has brought. If the object is known as it is, the known one takes
+// its place, so that it is not held twice.
 func (i *Informer) settle(e *entry) {
 	i.mu.Lock()
 	known := i.known[keyOf(e.Object)]
@@ -181,25 +170,21 @@ func (i *Informer) settle(e *entry) {
 	i.packer.Pack(e.Object)
 }
 
-// pack, with i.mu, packs an object that has not changed meanwhile.
+// pack packs an object that has not changed meanwhile. It is called with i.mu.
 func (i *Informer) pack(o *object.Object) {
 	if i.known[keyOf(o)] == o {
 		i.packer.Pack(o)
 	}
 }
 
-// forget, with i.mu, forgets an object and tells that it is gone.
-func (i *Informer) forget(final, old *object.Object, tree any) {
+// gone forgets an object, of which only a part may be known, and returns the step of its deletion. It
+// is called with i.mu.
+func (i *Informer) gone(final, old *object.Object, partial bool, tree any) Step {
 	delete(i.known, keyOf(old))
 	i.counts.objects.Store(int64(len(i.known)))
-	i.deliver(delta.Delta{Type: delta.Deleted, Object: final, Old: old}, tree)
-	i.record.Delete(keyOf(old))
-}
-
-// deliver, with i.mu, tells all listeners.
-func (i *Informer) deliver(d delta.Delta, tree any) {
-	i.counts.deltas[d.Type].Add(1)
-	for _, l := range i.listeners {
-		i.tell(l, d, tree)
+	s := Step{Delta: delta.Delta{Type: delta.Deleted, Object: final, Old: old}, Tree: tree}
+	if partial {
+		s.Saved = old
 	}
+	return s
 }

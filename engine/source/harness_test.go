@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -105,7 +106,20 @@ func (l *log) String() string {
 
 func (l *log) count(text string) int { return strings.Count(l.String(), text) }
 
-// ear is a listener that writes down what it hears.
+// consumer is a Consumer that hears of changes alone, and of what came back only if it changed.
+type consumer func(d delta.Delta, tree any)
+
+func (c consumer) Take(s Step) {
+	if s.Delta.Object == nil ||
+		s.Saved != nil && s.Delta.Type == delta.Synced && s.Saved.ResourceVersion() == s.Delta.Object.ResourceVersion() {
+		return
+	}
+	c(s.Delta, s.Tree)
+}
+
+func (consumer) CaughtUp(iter.Seq[*object.Object]) {}
+
+// ear is a consumer that writes down what it hears.
 type ear struct {
 	mu    sync.Mutex
 	heard []delta.Delta
@@ -242,7 +256,7 @@ func serving(t testing.TB, watchList bool, objects ...string) (*apistub.Server, 
 	s, lines := newInformers(t, server.Config(), Options{})
 	i := s.Informer(Selection{Resource: pods})
 	e := newEar()
-	i.AddListener(Listener{OnDelta: e.hear})
+	i.Consume(consumer(e.hear))
 	return server, s, i, e, lines
 }
 

@@ -30,15 +30,15 @@ type Informer struct {
 	view     *object.Paths              // nil: nothing
 	indexes  []namedIndex
 
-	mu        sync.Mutex                   // serialises all deliveries to listeners, and guards what follows
-	known     map[delta.Key]*object.Object // the state of each object that the listeners were last told of
-	recent    recent
-	listeners []*listener
-	poke      chan struct{} // capacity 1: there is something for walk
+	mu       sync.Mutex                   // serialises all deliveries to listeners, and guards what follows
+	known    map[delta.Key]*object.Object // the state of each object that the listeners were last told of
+	recent   recent
+	consumer Consumer      // nil: nobody
+	rounds   []*rounds     // of resyncs
+	poke     chan struct{} // capacity 1: there is something for walk
 
-	record    Record                 // never nil
-	resumable bool                   // record knows from where to go on
-	complete  bool                   // record was told so
+	resumable bool                   // the consumer has a position
+	complete  bool                   // the consumer has caught up
 	saved     *Saved                 // what the first generation begins with
 	unseen    map[delta.Key]struct{} // what was saved and not heard of in this run, while it is compared with a list
 	partial   bool                   // of what is unseen only a part was saved
@@ -54,7 +54,6 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 		packer: object.NewPacker(),
 		known:  map[delta.Key]*object.Object{},
 		poke:   make(chan struct{}, 1),
-		record: noRecord{},
 	}
 	i.shape.Store(newShape(nil, nil, nil))
 	i.client, _ = newClient(parent.config, parent.http, sel, &reader{i}) // New has tried
@@ -64,6 +63,8 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 
 // Selection is what the informer watches.
 func (i *Informer) Selection() Selection { return i.sel }
+
+func (i *Informer) now() time.Time { return i.parent.clock.Now() }
 
 // Packer is what packs the texts in the cache.
 func (i *Informer) Packer() *object.Packer { return i.packer }
@@ -172,20 +173,21 @@ func (i *Informer) run(ctx context.Context) {
 
 // deleteAll tells the listeners that everything is gone.
 func (i *Informer) deleteAll(ctx context.Context) {
-	for ctx.Err() == nil {
+	for began := false; ctx.Err() == nil; {
 		i.mu.Lock()
-		i.record.Begin()
-		i.resumable = false
-		i.record.Version("")
+		if i.resumable || !began {
+			i.take(Step{Moved: true})
+		}
+		i.resumable, began = false, true
 		left := i.parent.tuning.chunk
 		for _, o := range i.known {
 			if left--; left < 0 {
 				break
 			}
-			i.forget(o, o, nil)
+			_, unseen := i.unseen[keyOf(o)]
+			i.take(i.gone(o, o, unseen && i.partial, nil))
 		}
 		done := len(i.known) == 0
-		i.record.End()
 		if done {
 			i.unseen, i.partial = nil, false
 			i.followedUp()
@@ -207,7 +209,7 @@ type Stats struct {
 	Unchanged       uint64 // updates that were dropped because the resourceVersion was the same
 	Unreadable      uint64 // objects that could not be read, each time that one came
 	IndexPanics     uint64
-	ListenerPanics  uint64
+	ConsumerPanics  uint64
 	Lists           uint64 // initial states received, by list or WatchList
 	Watches         uint64 // watches opened
 	Pending         int    // watch deltas taken in and not yet evaluated
@@ -225,16 +227,16 @@ func (i *Informer) Stats() Stats {
 	return Stats{
 		State: state, Reason: reason, Since: since,
 		Objects: int(c.objects.Load()), Deltas: deltas, Unchanged: c.unchanged.Load(), Unreadable: c.unreadable.Load(),
-		IndexPanics: c.indexPanics.Load(), ListenerPanics: c.listenerPanics.Load(),
+		IndexPanics: c.indexPanics.Load(), ConsumerPanics: c.panics.Load(),
 		Lists: c.lists.Load(), Watches: c.watches.Load(),
 		Pending: i.present.Load().gate.depth(), ResourceVersion: i.LastSyncResourceVersion(),
 	}
 }
 
 type counts struct {
-	objects                     atomic.Int64
-	deltas                      [delta.Synced + 1]atomic.Uint64
-	unchanged, unreadable       atomic.Uint64
-	indexPanics, listenerPanics atomic.Uint64
-	lists, watches              atomic.Uint64
+	objects               atomic.Int64
+	deltas                [delta.Synced + 1]atomic.Uint64
+	unchanged, unreadable atomic.Uint64
+	indexPanics, panics   atomic.Uint64
+	lists, watches        atomic.Uint64
 }

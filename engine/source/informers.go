@@ -11,11 +11,14 @@ import (
 
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
 // Options of Informers. The zero Options work.
 type Options struct {
 	Logger *slog.Logger // nil: none
+	// Clock tells the time that is logged, compared and shown. nil: the computer's.
+	Clock clock.PassiveClock
 	// Starts is how many lists may run at once, over all informers: a hundred sources must not stampede the API server.
 	// Watches that resume do not count. Default 8.
 	Starts int
@@ -26,6 +29,7 @@ type Informers struct {
 	config *rest.Config
 	http   *http.Client
 	log    *slog.Logger
+	clock  clock.PassiveClock
 	tuning tuning
 	slots  slots
 	served *served
@@ -66,20 +70,24 @@ func New(config *rest.Config, client *http.Client, disco discovery.ServerResourc
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 	if o.Starts <= 0 {
 		o.Starts = 8
 	}
 	if _, err := newClient(config, client, Selection{}, nil); err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
-	says := newSayer(o.Logger)
+	says := newSayer(o.Logger, o.Clock)
 	return &Informers{
 		config: config,
 		http:   client,
 		log:    o.Logger,
+		clock:  o.Clock,
 		tuning: defaultTuning,
 		slots:  make(slots, o.Starts),
-		served: newServed(discovery.ToServerResourcesInterfaceWithContext(disco)),
+		served: newServed(discovery.ToServerResourcesInterfaceWithContext(disco), o.Clock),
 		reach:  &reach{sayer: says},
 		sayer:  says,
 		all:    map[Selection]*Informer{},
@@ -87,8 +95,8 @@ func New(config *rest.Config, client *http.Client, disco discovery.ServerResourc
 	}, nil
 }
 
-// Informer is the informer of sel: a new one the first time, the same one from then on. It runs while Run does, whoever
-// asked for it and whenever.
+// Informer returns the informer of sel: a new one the first time, the same one from then on. Run starts
+// the informers that exist when it begins; a later one is made ready first, and then started by Start.
 func (s *Informers) Informer(sel Selection) *Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,12 +105,16 @@ func (s *Informers) Informer(sel Selection) *Informer {
 		i = newInformer(s, sel)
 		s.all[sel] = i
 		s.order = append(s.order, i)
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
 	}
 	return i
+}
+
+// Start starts the informers that were asked for since Run began. It does nothing before Run.
+func (s *Informers) Start() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
 }
 
 // All are the informers there are, in the order in which they were first asked for.

@@ -21,7 +21,7 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 		s, lines := newInformers(t, server.Config(), Options{})
 		i := s.Informer(Selection{Resource: widgets})
 		e := newEar()
-		i.AddListener(Listener{OnDelta: e.hear})
+		i.Consume(consumer(e.hear))
 		if err := i.AddIndexers(map[string]Index{"all": everything}); err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestForbiddenDiscovery(t *testing.T) {
 	s.served.silence = 0
 	i := s.Informer(Selection{Resource: widgets})
 	e := newEar()
-	i.AddListener(Listener{OnDelta: e.hear})
+	i.Consume(consumer(e.hear))
 	run(t, s)
 	tries := func() int { requests := server.Requests(); return requests.Lists[widgets] + requests.Watches[widgets] }
 	server.Await("a few tries", func() bool { return tries() > 5 })
@@ -209,15 +209,11 @@ func TestEqualSelectionsShareOneInformer(t *testing.T) {
 	if again := s.Informer(Selection{Resource: pods}); again != i {
 		t.Fatal("a second informer")
 	}
-	for range 100 {
-		late := newEar()
-		i.AddListener(Listener{OnDelta: late.hear})
-		late.expect(t, "synced a 1")
-	}
-	// One asked for while Run is at it starts as well, and selects as the server does.
+	// One asked for while Run runs waits for Start, and selects as the server does.
 	narrow := s.Informer(Selection{Resource: pods, Namespace: "shop", FieldSelector: "metadata.name=b"})
 	heard := newEar()
-	narrow.AddListener(Listener{OnDelta: heard.hear})
+	narrow.Consume(consumer(heard.hear))
+	s.Start()
 	if err := WaitForCacheSync(t.Context(), narrow); err != nil {
 		t.Fatal(err)
 	}
@@ -225,6 +221,6 @@ func TestEqualSelectionsShareOneInformer(t *testing.T) {
 	server.Apply(pods, body("b", 1))
 	heard.expect(t, "added b 1")
 	if watches := server.Requests().Watches[pods]; watches != 2 {
-		t.Errorf("%d watches for two selections and a hundred listeners", watches)
+		t.Errorf("%d watches for two selections", watches)
 	}
 }

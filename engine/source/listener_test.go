@@ -2,7 +2,9 @@ package source
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,11 +41,11 @@ func idle(t testing.TB) (*Informer, *ear) {
 	t.Helper()
 	i := unconnected(t).Informer(Selection{Resource: pods})
 	e := newEar()
-	i.AddListener(Listener{OnDelta: e.hear})
+	i.Consume(consumer(e.hear))
 	return i, e
 }
 
-func TestWhatListenersAreToldOf(t *testing.T) {
+func TestWhatTheConsumerIsToldOf(t *testing.T) {
 	for _, c := range []struct {
 		why  string
 		do   func(i *Informer, see func(name, uid string, v int), gone func(name, uid string, v int))
@@ -104,38 +106,54 @@ func TestWhatListenersAreToldOf(t *testing.T) {
 	}
 }
 
-// A listener that joins late hears of what is there as synced, of each object before anything else of it.
-func TestLateListener(t *testing.T) {
-	i, _ := idle(t)
-	i.parent.tuning.chunk = 1
-	for n := range 4 {
+// steps is a consumer of whole steps.
+type steps func(Step)
+
+func (take steps) Take(s Step) { take(s) }
+
+func (steps) CaughtUp(iter.Seq[*object.Object]) {}
+
+// Who comes late is shown what the consumer was told of, between two steps.
+func TestVisit(t *testing.T) {
+	i, e := idle(t)
+	for n := range 3 {
 		i.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
 	}
-	late := newEar()
-	i.AddListener(Listener{OnDelta: late.hear})
-	late.silent(t)
-	// Before it has heard of them: a change, a deletion, a recreation, and something new.
 	i.observe(state(t, "o0", "1", 2), delta.Added, nil, true)
 	i.vanished(delta.Key{Namespace: "shop", Name: "o1"}, nil, nil, "")
-	i.observe(state(t, "o2", "2", 9), delta.Added, nil, true)
-	i.observe(state(t, "new", "1", 1), delta.Added, nil, true)
-	late.expect(t, "synced o0 2", "added o2 9", "added new 1")
-	for more := true; more; {
-		more, _ = i.step(time.Now())
+	told, _ := e.all()
+	i.Visit(func(known iter.Seq[*object.Object]) {
+		var names []string
+		for o := range known {
+			names = append(names, o.Name()+" "+version(o))
+		}
+		slices.Sort(names)
+		if diff := cmp.Diff([]string{"o0 2", "o2 1"}, names); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
+	if after, _ := e.all(); len(after) != len(told) {
+		t.Errorf("the visit was told as %v", words(after[len(told):]))
 	}
-	late.expect(t, "synced o3 1")
-	i.observe(state(t, "o3", "1", 2), delta.Added, nil, true)
-	late.expect(t, "updated o3 1→2")
-	late.silent(t)
+	i.Visit(func(iter.Seq[*object.Object]) { panic("the visitor's own fault") })
+	if n := i.Stats().ConsumerPanics; n != 1 {
+		t.Errorf("%d panics were counted", n)
+	}
 }
 
-// Each listener has a resync period of its own. A round tells every object once, in its newest state.
+// Each interval has rounds of its own. A round tells every object once, in its newest state, and does
+// not move the position.
 func TestResync(t *testing.T) {
-	i, never := idle(t)
+	i := unconnected(t).Informer(Selection{Resource: pods})
 	i.parent.tuning.chunk = 2
-	often, rarely := newEar(), newEar()
-	i.AddListener(Listener{OnDelta: often.hear, Resync: 10 * time.Second})
-	i.AddListener(Listener{OnDelta: rarely.hear, Resync: 25 * time.Second})
+	const often, rarely = 10 * time.Second, 25 * time.Second
+	heard := map[time.Duration][]delta.Delta{}
+	i.Consume(steps(func(s Step) {
+		heard[s.Resync] = append(heard[s.Resync], s.Delta)
+		if s.Resync != 0 && s.Moved {
+			t.Error("a resync moves the position")
+		}
+	}), rarely, often, rarely, 0)
 	start := time.Now()
 	for n := range 5 {
 		i.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
@@ -148,8 +166,7 @@ func TestResync(t *testing.T) {
 			more, _ = i.step(now)
 		}
 	}
-	heard, _ := often.all()
-	for _, d := range heard[all:] {
+	for _, d := range heard[often] {
 		if d.Type != delta.Synced || d.Round == 0 {
 			t.Errorf("%v in a resync", words([]delta.Delta{d}))
 		}
@@ -163,9 +180,9 @@ func TestResync(t *testing.T) {
 			t.Errorf("round %d had %d objects", round, n)
 		}
 	}
-	for e, want := range map[*ear]int{never: all, rarely: 2 * all} {
-		if heard, _ := e.all(); len(heard) != want {
-			t.Errorf("heard %d deltas, want %d", len(heard), want)
+	for interval, want := range map[time.Duration]int{0: all, rarely: all} {
+		if got := len(heard[interval]); got != want {
+			t.Errorf("%v: heard %d deltas, want %d", interval, got, want)
 		}
 	}
 }
@@ -175,7 +192,7 @@ func TestChangesDuringResync(t *testing.T) {
 	i := unconnected(t).Informer(Selection{Resource: pods})
 	i.parent.tuning.chunk = 1
 	e := newEar()
-	remove := i.AddListener(Listener{OnDelta: e.hear, Resync: time.Nanosecond}) // no less than a second
+	i.Consume(consumer(e.hear), time.Nanosecond) // no less than a second
 	i.observe(state(t, "a", "1", 1), delta.Added, nil, true)
 	i.observe(state(t, "b", "1", 1), delta.Added, nil, true)
 	e.expect(t, "added a 1", "added b 1")
@@ -191,23 +208,19 @@ func TestChangesDuringResync(t *testing.T) {
 	if heard, _ := e.all(); len(heard) != 3 {
 		t.Errorf("heard %v", words(heard))
 	}
-	remove()
-	remove()
-	i.observe(state(t, "c", "1", 1), delta.Added, nil, true)
-	if heard, _ := e.all(); len(heard) != 3 {
-		t.Errorf("heard %v, removed", words(heard))
-	}
 }
 
-func TestListenerThatPanics(t *testing.T) {
-	i, after := idle(t)
-	i.listeners = nil
-	i.AddListener(Listener{OnDelta: func(delta.Delta, any) { panic("the listener's own fault") }})
-	i.AddListener(Listener{OnDelta: after.hear})
+func TestConsumerThatPanics(t *testing.T) {
+	i := unconnected(t).Informer(Selection{Resource: pods})
+	after := newEar()
+	i.Consume(consumer(func(d delta.Delta, tree any) {
+		after.hear(d, tree)
+		panic("the consumer's own fault")
+	}))
 	i.observe(state(t, "a", "1", 1), delta.Added, nil, true)
 	i.observe(state(t, "a", "1", 2), delta.Added, nil, true)
 	after.expect(t, "added a 1", "updated a 1→2")
-	if n := i.Stats().ListenerPanics; n != 2 {
+	if n := i.Stats().ConsumerPanics; n != 2 {
 		t.Errorf("%d panics were counted", n)
 	}
 }

@@ -3,10 +3,14 @@ package source
 import (
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // pace remembers how long watches last.
 type pace struct {
+	clock clock.PassiveClock
+
 	mu    sync.Mutex
 	last  time.Time // when the last watch was opened
 	delay time.Duration
@@ -16,7 +20,7 @@ type pace struct {
 func (p *pace) opened() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.last = time.Now()
+	p.last = p.clock.Now()
 }
 
 // next is how long to wait before the next watch, and whether that many have ended early that it is worth a word. It is
@@ -24,7 +28,7 @@ func (p *pace) opened() {
 func (p *pace) next(short, most time.Duration) (delay time.Duration, often bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.last.IsZero() || time.Since(p.last) >= short {
+	if p.last.IsZero() || p.clock.Since(p.last) >= short {
 		p.delay, p.short = 0, 0
 		return 0, false
 	}

@@ -17,10 +17,11 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// cut is a Record in memory, and everything that it was at the end of a change.
+// cut is a consumer that records in memory, and everything that it was at the end of a step.
 type cut struct {
+	told Consumer
+
 	mu       sync.Mutex
-	open     bool
 	objects  map[delta.Key]*object.Object
 	version  string
 	complete bool
@@ -28,29 +29,30 @@ type cut struct {
 	history  bool // keep past
 }
 
-func newCut() *cut { return &cut{objects: map[delta.Key]*object.Object{}} }
+func newCut(told Consumer) *cut { return &cut{told: told, objects: map[delta.Key]*object.Object{}} }
 
-func (c *cut) Begin() {
+func (c *cut) Take(s Step) {
+	c.told.Take(s)
 	c.mu.Lock()
-	if c.open {
-		panic("begun twice")
+	defer c.mu.Unlock()
+	d := s.Delta
+	switch {
+	case s.Resync != 0 || d.Object == nil:
+	case d.Type == delta.Deleted:
+		delete(c.objects, d.Key())
+	default:
+		c.objects[d.Key()] = d.Object
 	}
-	c.open = true
-}
-
-func (c *cut) End() {
-	c.open = false
+	if s.Moved {
+		c.version = s.Position
+	}
 	if c.history {
 		c.past = append(c.past, c.state())
 	}
-	c.mu.Unlock()
 }
 
-func (c *cut) Put(o *object.Object)   { c.objects[keyOf(o)] = o }
-func (c *cut) Delete(key delta.Key)   { delete(c.objects, key) }
-func (c *cut) Version(version string) { c.version = version }
-
-func (c *cut) Complete(known iter.Seq[*object.Object]) {
+func (c *cut) CaughtUp(known iter.Seq[*object.Object]) {
+	c.told.CaughtUp(known)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.complete {
@@ -84,13 +86,14 @@ func next(t testing.TB, server *apistub.Server, saved Saved) (*Informers, *Infor
 	s, lines := newInformers(t, server.Config(), Options{})
 	s.tuning.silence = 1 // nothing is to be waited for
 	i := s.Informer(Selection{Resource: pods})
-	e, c := newEar(), newCut()
-	i.AddListener(Listener{OnDelta: e.hear})
+	e := newEar()
+	c := newCut(consumer(e.hear))
+	i.Consume(c)
 	for _, o := range saved.Objects {
 		c.objects[keyOf(o)] = o
 	}
 	c.version = saved.ResourceVersion
-	i.Restore(saved, c)
+	i.Restore(saved)
 	return s, i, e, c, lines
 }
 
@@ -98,8 +101,8 @@ func next(t testing.TB, server *apistub.Server, saved Saved) (*Informers, *Infor
 func firstRun(t *testing.T, watchList bool) (*apistub.Server, Saved) {
 	t.Helper()
 	server, s, i, e, _ := serving(t, watchList, body("a", 1), body("b", 1), body("c", 1))
-	c := newCut()
-	i.Restore(Saved{}, c)
+	c := newCut(consumer(e.hear))
+	i.Consume(c)
 	stop := run(t, s)
 	e.expectAll(t, "synced a 1", "synced b 1", "synced c 1")
 	c.awaitVersion(t, server)
@@ -236,13 +239,19 @@ func TestOfPartsOnlyWhatChangedIsTold(t *testing.T) {
 		s, i, e, c, _ := next(t, server, saved)
 		var mu sync.Mutex
 		returned := map[string]string{}
-		i.AddListener(Listener{
-			OnDelta: func(delta.Delta, any) {},
-			OnReturn: func(o, saved *object.Object, _ any) {
-				mu.Lock()
-				defer mu.Unlock()
+		c.told = steps(func(s Step) {
+			consumer(e.hear).Take(s)
+			if s.Saved == nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			o, saved := s.Delta.Object, s.Saved
+			if returned[o.Name()] = "gone"; s.Delta.Type != delta.Deleted {
 				returned[o.Name()] = fmt.Sprint(version(saved), "→", version(o), " ", o.ResourceVersion() == saved.ResourceVersion())
-			},
+			} else if o != saved {
+				t.Errorf("%s is gone, and told with another state than was saved", o.Name())
+			}
 		})
 		run(t, s)
 		e.expectAll(t, "synced a 2 again", "added d 1", "deleted b <nil>")
@@ -254,7 +263,7 @@ func TestOfPartsOnlyWhatChangedIsTold(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		want := map[string]string{"a": "<nil>→2 false", "c": "<nil>→1 true"}
+		want := map[string]string{"a": "<nil>→2 false", "b": "gone", "c": "<nil>→1 true"}
 		if diff := cmp.Diff(want, returned); diff != "" {
 			t.Errorf("returned (-want +got)\n%s", diff)
 		}

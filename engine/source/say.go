@@ -4,11 +4,14 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // sayer says things at most once a minute each: what goes wrong with one object goes wrong with a thousand.
 type sayer struct {
-	log *slog.Logger
+	log   *slog.Logger
+	clock clock.PassiveClock
 
 	mu   sync.Mutex
 	said map[string]time.Time // at most maxSaid
@@ -19,7 +22,9 @@ const (
 	maxSaid  = 1000 // past it, all are forgotten: some are then said twice in a minute
 )
 
-func newSayer(log *slog.Logger) *sayer { return &sayer{log: log, said: map[string]time.Time{}} }
+func newSayer(log *slog.Logger, clock clock.PassiveClock) *sayer {
+	return &sayer{log: log, clock: clock, said: map[string]time.Time{}}
+}
 
 // warn says message about subject, which identify what is said, if it was not said in the last minute.
 func (s *sayer) warn(log *slog.Logger, message, subject string, attrs ...any) {
@@ -31,7 +36,7 @@ func (s *sayer) warn(log *slog.Logger, message, subject string, attrs ...any) {
 func (s *sayer) may(what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := time.Now()
+	now := s.clock.Now()
 	if last, ok := s.said[what]; ok && now.Sub(last) < sayEvery {
 		return false
 	}
@@ -59,7 +64,7 @@ func (r *reach) away(reason string) {
 	if r.lost {
 		return
 	}
-	r.lost, r.when = true, time.Now()
+	r.lost, r.when = true, r.clock.Now()
 	if r.told = r.may("away"); r.told {
 		r.log.Warn("waiting for the API server", "reason", reason)
 	}
@@ -69,7 +74,7 @@ func (r *reach) back() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lost && r.told {
-		r.log.Info("the API server answers again", "after", time.Since(r.when).Round(time.Millisecond))
+		r.log.Info("the API server answers again", "after", r.clock.Since(r.when).Round(time.Millisecond))
 	}
 	r.lost = false
 }

@@ -12,12 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
 )
 
 // served knows whether resources are served. It asks discovery, one request at a time and at most one a second per group
 // version, however many informers want to know.
 type served struct {
 	disco   discovery.ServerResourcesInterfaceWithContext
+	clock   clock.PassiveClock
 	fresh   time.Duration // an answer holds for so long
 	silence time.Duration // where discovery may not be asked, the resource itself is tried so often
 
@@ -36,8 +38,11 @@ type groupVersion struct {
 // discoveryTimeout makes of a discovery that hangs one that fails.
 const discoveryTimeout = 10 * time.Second
 
-func newServed(disco discovery.ServerResourcesInterfaceWithContext) *served {
-	return &served{disco: disco, fresh: time.Second, silence: 15 * time.Second, versions: map[schema.GroupVersion]*groupVersion{}}
+func newServed(disco discovery.ServerResourcesInterfaceWithContext, clock clock.PassiveClock) *served {
+	return &served{
+		disco: disco, clock: clock, fresh: time.Second, silence: 15 * time.Second,
+		versions: map[schema.GroupVersion]*groupVersion{},
+	}
 }
 
 // answer is what is known about a selection's resource.
@@ -92,7 +97,7 @@ func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if !v.asked.IsZero() && time.Since(v.asked) < s.fresh {
+	if !v.asked.IsZero() && s.clock.Since(v.asked) < s.fresh {
 		return v.resources, v.err
 	}
 	limited, cancel := context.WithTimeout(ctx, discoveryTimeout)
@@ -104,7 +109,7 @@ func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1
 	if err == nil && list == nil {
 		list = &metav1.APIResourceList{}
 	}
-	v.asked, v.resources, v.err = time.Now(), list, err
+	v.asked, v.resources, v.err = s.clock.Now(), list, err
 	return list, err
 }
 
@@ -118,7 +123,7 @@ func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) an
 		s.waiting--
 		s.mu.Unlock()
 	}()
-	began := time.Now()
+	began := s.clock.Now()
 	for {
 		s.mu.Lock()
 		// Four requests a second at most, if each waits for a version of its own.
@@ -128,7 +133,7 @@ func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) an
 			return isUnknown
 		}
 		switch a, _ := s.ask(ctx, sel); {
-		case a == isServed, a == isUnusable, a == isSilent && time.Since(began) >= s.silence:
+		case a == isServed, a == isUnusable, a == isSilent && s.clock.Since(began) >= s.silence:
 			return a
 		}
 	}

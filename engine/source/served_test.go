@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
 )
 
 // directory is a discovery that answers as a function does.
@@ -51,7 +52,7 @@ func TestWhatDiscoverySays(t *testing.T) {
 		},
 		{err: errors.New("down"), want: isUnknown, why: "discovery: down"},
 	} {
-		s := newServed(&directory{answer: func(context.Context, string) (*metav1.APIResourceList, error) { return list, c.err }})
+		s := newServed(&directory{answer: func(context.Context, string) (*metav1.APIResourceList, error) { return list, c.err }}, clock.RealClock{})
 		sel := Selection{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: c.resource}, Namespace: c.namespace}
 		if got, why := s.ask(t.Context(), sel); got != c.want || why != c.why {
 			t.Errorf("%v: %v because of %q, want %v, %q", sel, got, why, c.want, c.why)
@@ -73,7 +74,7 @@ func TestDiscoveryIsAskedOnceForAll(t *testing.T) {
 			}
 			return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "widgets", Verbs: metav1.Verbs{"list", "watch"}}}}, nil
 		}}
-		s := newServed(d)
+		s := newServed(d, clock.RealClock{})
 		back := make(chan struct{})
 		for range 20 {
 			go func() {

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // State is where an informer stands.
@@ -33,6 +35,7 @@ func (s State) String() string {
 // a minute, for it may come and go.
 type status struct {
 	log   *slog.Logger
+	clock clock.PassiveClock
 	sayer *sayer
 	name  string
 
@@ -46,7 +49,7 @@ type status struct {
 }
 
 func newStatus(log *slog.Logger, sayer *sayer, name string) *status {
-	return &status{log: log, sayer: sayer, name: name, since: time.Now(), changed: make(chan struct{})}
+	return &status{log: log, clock: sayer.clock, sayer: sayer, name: name, since: sayer.clock.Now(), changed: make(chan struct{})}
 }
 
 // read is the state, why, since when, whether the informer has synced, and a channel that is closed at the next change.
@@ -61,7 +64,7 @@ func (s *status) set(state State, reason string) bool {
 	news := s.state != state
 	s.state, s.reason = state, reason
 	if news {
-		s.since = time.Now()
+		s.since = s.clock.Now()
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -89,7 +92,7 @@ func (s *status) listed(objects int64) {
 	if s.state != Listing { // in trouble again: it becomes Synced when that is over
 		return
 	}
-	took := time.Since(s.since).Round(time.Millisecond)
+	took := s.clock.Since(s.since).Round(time.Millisecond)
 	s.set(Synced, "")
 	s.log.Info("source has synced", "objects", objects, "took", took)
 }
@@ -126,7 +129,7 @@ func (s *status) well() {
 		return
 	}
 	if s.told {
-		s.log.Info("source works again", "was", s.state.String(), "for", time.Since(s.since).Round(time.Millisecond))
+		s.log.Info("source works again", "was", s.state.String(), "for", s.clock.Since(s.since).Round(time.Millisecond))
 	}
 	s.told = false
 	if s.synced {

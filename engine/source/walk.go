@@ -7,17 +7,17 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// walk serves what is not a change: to listeners that have joined, what was there, and to each listener its resyncs; and it
-// packs what has not changed for a while. It goes in chunks, between which changes have their turn.
+// walk does what is due at a time: it tells the consumer its resyncs, and packs what has not changed for
+// a while. It works in chunks, between which changes have their turn.
 func (i *Informer) walk(ctx context.Context) {
 	for ctx.Err() == nil {
-		more, due := i.step(time.Now())
+		more, due := i.step(i.now())
 		if more {
 			continue
 		}
 		var timer <-chan time.Time
 		if !due.IsZero() {
-			timer = time.After(time.Until(due))
+			timer = time.After(due.Sub(i.now()))
 		}
 		select {
 		case <-ctx.Done():
@@ -27,22 +27,28 @@ func (i *Informer) walk(ctx context.Context) {
 	}
 }
 
-// step serves a chunk, and tells whether there is more to do at once, and when there will be something to do again;
-// never, if due is zero.
+// rounds are the resyncs of one interval. They are guarded by Informer.mu.
+type rounds struct {
+	interval time.Duration // as the consumer asked for it
+	every    time.Duration // at least a second
+	next     time.Time     // when the next round is due
+	number   int64         // of the round at hand
+	rest     []delta.Key   // what is left of it
+}
+
+// step does a chunk of what is due. It reports whether more is due at once, and when something will be
+// due again; a zero time means never.
 func (i *Informer) step(now time.Time) (more bool, due time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.record.Begin()
-	defer i.record.End()
 	left := i.parent.tuning.chunk
 	due = i.recent.expire(now, left, i.pack)
 	more = !due.IsZero() && !due.After(now)
-	for _, l := range i.listeners {
-		left = i.join(l, left)
-		left = i.resync(l, now, left)
-		more = more || len(l.joining) > 0 || len(l.rest) > 0
-		if !l.next.IsZero() && (due.IsZero() || l.next.Before(due)) {
-			due = l.next
+	for _, r := range i.rounds {
+		left = i.resync(r, now, left)
+		more = more || len(r.rest) > 0
+		if due.IsZero() || r.next.Before(due) {
+			due = r.next
 		}
 	}
 	return more, due
@@ -56,44 +62,29 @@ func (i *Informer) wake() {
 	}
 }
 
-func (i *Informer) join(l *listener, left int) int {
-	for key := range l.joining {
-		if left == 0 {
-			return 0
-		}
-		left--
-		delete(l.joining, key)
-		i.sync(l, key, 0)
-	}
-	l.joining = nil
-	return left
-}
-
-func (i *Informer) resync(l *listener, now time.Time, left int) int {
+// resync tells some of a round, at most left objects, and returns how many are left then. A round that
+// is due begins when those before it are through: each holds the keys of all objects. It is called
+// with i.mu.
+func (i *Informer) resync(r *rounds, now time.Time, left int) int {
 	if left == 0 {
-		return 0 // a round that is due begins when those before it are through: each holds the keys of all objects
+		return 0
 	}
-	if len(l.rest) == 0 && !l.next.IsZero() && !now.Before(l.next) {
-		l.next, l.round = now.Add(l.Resync), now.Unix()
-		l.rest = make([]delta.Key, 0, len(i.known))
+	if len(r.rest) == 0 && !now.Before(r.next) {
+		r.next, r.number = now.Add(r.every), now.Unix()
+		r.rest = make([]delta.Key, 0, len(i.known))
 		for key := range i.known {
-			l.rest = append(l.rest, key)
+			r.rest = append(r.rest, key)
 		}
 	}
-	n := min(left, len(l.rest))
-	for _, key := range l.rest[:n] {
-		i.sync(l, key, l.round)
+	n := min(left, len(r.rest))
+	for _, key := range r.rest[:n] {
+		// An object may have gone meanwhile, and of a part there is nothing to tell yet.
+		if o := i.known[key]; o != nil && !i.partial {
+			i.take(Step{Delta: delta.Delta{Type: delta.Synced, Object: o, Round: r.number}, Resync: r.interval})
+		}
 	}
-	if l.rest = l.rest[n:]; len(l.rest) == 0 {
-		l.rest = nil
+	if r.rest = r.rest[n:]; len(r.rest) == 0 {
+		r.rest = nil
 	}
 	return left - n
-}
-
-// sync, with i.mu, tells one listener of an object as it is, if it still is, and all of it is known.
-func (i *Informer) sync(l *listener, key delta.Key, round int64) {
-	if o := i.known[key]; o != nil && !i.partial {
-		i.counts.deltas[delta.Synced].Add(1)
-		i.tell(l, delta.Delta{Type: delta.Synced, Object: o, Round: round}, nil)
-	}
 }

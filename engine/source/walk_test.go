@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Listeners whose resyncs fall due together are served one after the other: of a million objects, a hundred lists of
-// what is left would be gigabytes.
+// Resyncs that fall due together take place one after the other: of a million objects, a hundred lists of what is left
+// would be gigabytes.
 func TestResyncsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := unconnected(t)
@@ -20,12 +20,13 @@ func TestResyncsTakeTurns(t *testing.T) {
 		heard := make([]map[delta.Key]int, 5)
 		for n := range heard {
 			heard[n] = map[delta.Key]int{}
-			i.AddListener(Listener{Resync: time.Minute, OnDelta: func(d delta.Delta, _ any) {
-				if d.Round != 0 {
-					heard[n][d.Key()]++
-				}
-			}})
 		}
+		const s0 = time.Minute
+		i.Consume(steps(func(s Step) {
+			if s.Delta.Round != 0 {
+				heard[s.Resync-s0][s.Delta.Key()]++
+			}
+		}), s0, s0+1, s0+2, s0+3, s0+4)
 		for n := range 3 {
 			o, err := object.FromJSON(fmt.Appendf(nil, `{"metadata":{"name":"o%d"}}`, n))
 			if err != nil {
@@ -33,11 +34,11 @@ func TestResyncsTakeTurns(t *testing.T) {
 			}
 			i.observe(o, delta.Added, nil, true)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(s0 + 4)
 		for steps := 0; ; steps++ {
 			more, due := i.step(time.Now())
 			walking := 0
-			for _, l := range i.listeners {
+			for _, l := range i.rounds {
 				if l.rest != nil {
 					walking++
 				}
@@ -54,11 +55,11 @@ func TestResyncsTakeTurns(t *testing.T) {
 		}
 		for n := range heard {
 			if len(heard[n]) != 3 {
-				t.Errorf("listener %d heard of %d objects", n, len(heard[n]))
+				t.Errorf("interval %d heard of %d objects", n, len(heard[n]))
 			}
 			for key, times := range heard[n] {
 				if times != 1 {
-					t.Errorf("listener %d heard of %v %d times", n, key, times)
+					t.Errorf("interval %d heard of %v %d times", n, key, times)
 				}
 			}
 		}
