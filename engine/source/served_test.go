@@ -103,7 +103,7 @@ func TestDiscoveryIsAskedOnceForAll(t *testing.T) {
 // A server that ends each watch as soon as it has begun is asked at a slower and slower pace.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p pace
+		p := pace{clock: clock.RealClock{}}
 		var total time.Duration
 		for n := range 20 {
 			delay, often := p.next(time.Second, 10*time.Second)
