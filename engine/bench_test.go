@@ -8,6 +8,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/integration/apistub"
 )
 
@@ -61,7 +62,7 @@ spec:
   payload: {pod: object.metadata.name, node: object.spec.nodeName}
 `, i, app)
 	}
-	e, informer, listeners := idle(b, manifests.String())
+	e, informer, in := idle(b, manifests.String())
 
 	// Pods change in turn, so that no old state is decoded already. Of each a lane holds one change at most: they merge.
 	type change struct {
@@ -78,9 +79,7 @@ spec:
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		for _, l := range listeners {
-			l.OnDelta(changes[n%len(changes)].Delta, changes[n%len(changes)].tree)
-		}
+		in.Take(source.Step{Delta: changes[n%len(changes)].Delta, Tree: changes[n%len(changes)].tree})
 		n++
 	}
 	for i, r := range e.Status().Rules {

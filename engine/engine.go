@@ -13,10 +13,12 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
@@ -43,6 +45,8 @@ type Cluster struct {
 // Options are what an Engine can do without.
 type Options struct {
 	Logger *slog.Logger
+	// Clock tells the time: what is recorded, compared and shown. nil: the system's.
+	Clock clock.PassiveClock
 	// Delivered is told of every attempt at a delivery, concurrently.
 	Delivered func(dispatch.Delivery)
 	// Acted is told of every action that ended, concurrently.
@@ -58,15 +62,18 @@ type Options struct {
 // Engine runs one plan.
 type Engine struct {
 	log         *slog.Logger
+	clock       clock.PassiveClock
 	informers   *source.Informers
 	sources     []*runningSource
 	rules       []*runningRule
 	dispatchers []*dispatcher
 	acting      *acting
-	waiting     []*evaluator // for the sources that their rules look into
+	intakes     []*intake
+	waiting     []*waiting
 	dead        *dispatch.Memory
-	durable     *durable    // nil if nothing is kept
-	taken       atomic.Bool // what was kept was taken up, if anything is kept
+	store       *state.Store // nil: nothing is kept
+	server      string       // the API server's address
+	restored    atomic.Bool  // what was kept has been loaded, if anything is kept
 }
 
 type runningSource struct {
@@ -86,14 +93,16 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 	all, err := source.New(cluster.Config, cluster.HTTP, cluster.Discovery, source.Options{Logger: o.Logger})
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{log: o.Logger, informers: all}
+	e := &Engine{log: o.Logger, clock: o.Clock, informers: all, store: o.State, server: cluster.Config.Host}
 	letters := dispatch.MemoryOptions{Logger: o.Logger}
 	if o.State != nil {
-		e.durable = newDurable(o.State, cluster.Config.Host)
 		letters.Store = letterStore{o.State, e}
 	}
 	e.dead = dispatch.NewMemory(letters)
@@ -112,9 +121,9 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 		e.addRule(r, byName[r.Handler], configured(p, r.Handler))
 	}
 	for _, planned := range p.Informers {
-		for _, l := range e.listeners(planned, e.newRecord(planned, informers[planned])) {
-			informers[planned].AddListener(l)
-		}
+		in := e.newIntake(planned, informers[planned])
+		e.intakes = append(e.intakes, in)
+		e.wait(in)
 	}
 	return e, nil
 }
@@ -209,6 +218,10 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler
 		attachReads: r.AttachPaths(), attachInto: e.into(r.AttachLookups()),
 		failures: newFailures(e.log.With("rule", r.Name)),
 	}
+	running.caches = &evaluate.Caches{Own: evaluate.Reading{Cache: running.view, Paths: running.reads}, Others: make(map[string]evaluate.Reading)}
+	for name, in := range running.into {
+		running.caches.Others[name] = evaluate.Reading{Cache: in.view, Paths: in.reads}
+	}
 	running.secretly.Store(e.seesSecrets(running, h))
 	for _, s := range r.LooksInto {
 		running.others = append(running.others, e.view(s))
@@ -224,9 +237,10 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler
 		options.Attach = running.attach
 	}
 	e.addActions(running, h, &options)
-	if e.durable != nil {
-		running.store = e.durable.store
-		options.Store = e.durable.lane(running)
+	running.memory = memory{store: e.store, rule: r.Name, resource: running.resource(), where: running.whereText()}
+	if e.store != nil {
+		running.laneStore = &laneStore{e.store.Lane(r.Name, state.LaneOptions{Secret: running.isSecret()}), running}
+		options.Store = running.laneStore
 	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
 	e.rules = append(e.rules, running)
@@ -259,9 +273,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	err := e.restore(ctx)
 	stop := e.write(ctx)
 	if err == nil {
-		e.taken.Store(true)
-		for _, record := range e.durable.changed() {
-			record.tellChanged()
+		e.restored.Store(true)
+		for _, in := range e.changed() {
+			in.tellChanged()
 		}
 		err = e.follow(ctx)
 	}
@@ -270,32 +284,42 @@ func (e *Engine) Run(ctx context.Context) error {
 
 // write has the state written until stop, which waits until all of it is.
 func (e *Engine) write(ctx context.Context) (stop func() error) {
-	if e.durable == nil {
+	if e.store == nil {
 		return func() error { return nil }
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var writing errgroup.Group
-	writing.Go(func() error { return e.durable.store.Run(ctx) })
+	writing.Go(func() error { return e.store.Run(ctx) })
 	return func() error {
 		cancel()
 		return writing.Wait()
 	}
 }
 
+// changed are the intakes with rules whose where has changed since the state was saved.
+func (e *Engine) changed() (out []*intake) {
+	for _, in := range e.intakes {
+		if in.resuming != nil && len(in.resuming.changed) > 0 {
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
 // follow is Run between the state's beginning and its end.
 func (e *Engine) follow(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, record := range e.durable.changed() {
-		changed := record.saved.changed
+	for _, in := range e.changed() {
+		changed := in.resuming.changed
 		group.Go(func() error {
-			record.release(ctx, changed)
+			in.release(ctx, changed)
 			return nil
 		})
 	}
 	group.Go(func() error { return e.informers.Run(ctx) })
-	for _, evaluator := range e.waiting {
+	for _, w := range e.waiting {
 		group.Go(func() error {
-			evaluator.await(ctx)
+			w.run(ctx)
 			return nil
 		})
 	}
@@ -310,7 +334,7 @@ func (e *Engine) follow(ctx context.Context) error {
 		r.lane.Close()
 	}
 	switch {
-	case undelivered > 0 && e.durable != nil:
+	case undelivered > 0 && e.store != nil:
 		e.log.Info("what waits for delivery is kept for the next start", "undelivered", undelivered)
 	case undelivered > 0:
 		e.log.Warn("what waited for delivery is forgotten: there is no state directory", "undelivered", undelivered)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +17,8 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// idle is an engine that does not run, and the listeners of its one informer.
-func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, []source.Listener) {
+// idle is an engine that does not run, and the intake of its one informer.
+func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, *intake) {
 	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
@@ -28,7 +29,7 @@ func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, []source.Lis
 	if err != nil {
 		t.Fatal(err)
 	}
-	return e, p.Informers[0], e.listeners(p.Informers[0], nil)
+	return e, p.Informers[0], e.intakes[0]
 }
 
 func configMap(t *testing.T, text string) *object.Object {
@@ -75,20 +76,14 @@ func matches(e *Engine) map[string]uint64 {
 	return out
 }
 
-func TestRulesWithOneResyncShareAListener(t *testing.T) {
-	e, _, listeners := idle(t, fourRules)
-	var resyncs []time.Duration
-	for _, l := range listeners {
-		resyncs = append(resyncs, l.Resync)
-	}
-	if want := []time.Duration{10 * time.Minute, time.Hour}; !slices.Equal(resyncs, want) {
-		t.Fatalf("resyncs %v, want %v", resyncs, want)
+func TestAResyncIsForTheRulesWithItsInterval(t *testing.T) {
+	e, _, in := idle(t, fourRules)
+	if want := []time.Duration{10 * time.Minute, time.Hour}; !slices.Equal(in.resyncs(), want) {
+		t.Fatalf("resyncs %v, want %v", in.resyncs(), want)
 	}
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
-	for _, l := range listeners {
-		l.OnDelta(delta.Delta{Type: delta.Added, Object: o}, nil)
-	}
-	listeners[0].OnDelta(delta.Delta{Type: delta.Synced, Object: o, Round: 600}, nil)
+	in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}})
+	in.Take(source.Step{Delta: delta.Delta{Type: delta.Synced, Object: o, Round: 600}, Resync: 10 * time.Minute})
 	want := map[string]uint64{"all": 2, "hourly": 1, "small": 2, "large": 0}
 	if diff := cmp.Diff(want, matches(e)); diff != "" {
 		t.Errorf("matches (-want +got)\n%s", diff)
@@ -96,32 +91,43 @@ func TestRulesWithOneResyncShareAListener(t *testing.T) {
 }
 
 func TestWhatComesDecodedIsNotDecodedAgain(t *testing.T) {
-	e, _, listeners := idle(t, fourRules)
+	e, _, in := idle(t, fourRules)
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
 	other := map[string]any{"data": map[string]any{"size": "2"}} // which nobody would give
-	for _, l := range listeners {
-		l.OnDelta(delta.Delta{Type: delta.Added, Object: o}, other)
-	}
+	in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}, Tree: other})
 	want := map[string]uint64{"all": 1, "hourly": 0, "small": 0, "large": 1}
 	if diff := cmp.Diff(want, matches(e)); diff != "" {
 		t.Errorf("matches (-want +got)\n%s", diff)
 	}
 }
 
+// brokenCache stands for a fault in what an expression looks into.
+type brokenCache struct{}
+
+func (brokenCache) ByIndex(string, string) ([]*object.Object, error) { panic("broken") }
+
 func TestARuleThatPanicsHarmsNoOther(t *testing.T) {
-	e, _, listeners := idle(t, fourRules)
-	e.rules[0].lane = nil
-	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
-	for range 2 {
-		for _, l := range listeners {
-			l.OnDelta(delta.Delta{Type: delta.Added, Object: o}, nil)
+	e, _, in := idle(t, strings.Replace(fourRules, "resync: 10m}", "indexes: {size: object.data.size}}", 1)+`
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: panics}
+spec: {source: maps, handler: record, when: 'len(byIndex("size", "1")) > 0'}
+`)
+	for _, r := range in.rules {
+		if r.Name == "panics" {
+			r.caches.Own.Cache = brokenCache{}
 		}
 	}
-	if got := e.rules[0].failures.count.Load(); got != 2 {
+	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
+	for range 2 {
+		in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}})
+	}
+	if got := e.rule("panics").failures.count.Load(); got != 2 {
 		t.Errorf("%d failures of the rule that panics, want 2", got)
 	}
-	if got := e.rules[2].matches.Load(); got != 2 {
-		t.Errorf("%d matches of a rule behind it, want 2", got)
+	if got := e.rule("small").matches.Load(); got != 2 {
+		t.Errorf("%d matches of another rule, want 2", got)
 	}
 }
 

@@ -39,7 +39,7 @@ func (e *Engine) Letter(id string) (dispatch.Letter, error) {
 	return letter, nil
 }
 
-func (e *Engine) hasLetters() bool { return e.durable == nil || e.taken.Load() }
+func (e *Engine) hasLetters() bool { return e.store == nil || e.restored.Load() }
 
 // RetryLetter has a dead letter delivered again, as dispatch.Lane.Redrive does. A letter that is not there is an error
 // that wraps ErrNotFound; one that cannot be delivered, as its rule is gone, stays where it is.
@@ -69,7 +69,7 @@ func (e *Engine) RetryLetter(id string) error {
 			return fmt.Errorf("dead letter %q: rule %q does nothing about the object as it is by now: drop it", id, there.Rule)
 		}
 	}
-	defer e.durable.begin()()
+	defer e.begin()()
 	letter, err := e.takeLetter(id)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (e *Engine) DropLetter(id string) error {
 	if _, err := e.Letter(id); err != nil {
 		return err
 	}
-	defer e.durable.begin()()
+	defer e.begin()()
 	_, err := e.takeLetter(id)
 	return err
 }
@@ -136,8 +136,8 @@ func (e *Engine) SetPaused(rule string, paused bool) error {
 	if r == nil {
 		return fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	}
-	defer e.durable.begin()()
-	r.pause(paused)
+	defer e.begin()()
+	r.memory.pause(paused, r.lane)
 	return nil
 }
 

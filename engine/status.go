@@ -68,8 +68,8 @@ type HandlerStatus struct {
 // Status tells how everything stands now.
 func (e *Engine) Status() Status {
 	status := Status{DeadLetters: e.dead.Stats()}
-	if e.durable != nil {
-		s := e.durable.store.Status()
+	if e.store != nil {
+		s := e.store.Status()
 		status.State = &s
 	}
 	for _, s := range e.sources {

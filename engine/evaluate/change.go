@@ -1,0 +1,60 @@
+package evaluate
+
+import (
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/rule"
+)
+
+// Change is everything that one step of an object does to the daemon. It is data: committing it needs
+// no further evaluation. Rules are named by their position in the [Evaluator]. The zero Change does
+// nothing.
+type Change struct {
+	// Matches are the events that rules select, in the order of the rules.
+	Matches []Match
+	// Failures are the expressions that failed. The rest of the Change stands all the same.
+	Failures []Failure
+	// Put is the object to record as known. Inside names the rules that have it inside; it is
+	// filled in only where the objects themselves are not kept. See [Evaluator.Inside].
+	Put    *object.Object
+	Inside []string
+	// Gone is the object to forget.
+	Gone *object.Object
+	// Moved says that Position is where another run goes on: a resourceVersion, or "" if it has to
+	// list.
+	Moved    bool
+	Position string
+}
+
+// Match is what one rule selects.
+type Match struct {
+	Rule int
+	rule.Match
+}
+
+// Failure is an expression of a rule that failed. Err never holds contents of objects.
+type Failure struct {
+	Rule int
+	Err  error
+}
+
+// Reset empties the change and keeps its memory for the next one.
+func (c *Change) Reset() {
+	clear(c.Matches)
+	clear(c.Failures)
+	*c = Change{Matches: c.Matches[:0], Failures: c.Failures[:0], Inside: nil}
+}
+
+// Record notes what becomes of the delta's object in the record of the informer.
+func (c *Change) Record(d delta.Delta) {
+	if d.Type == delta.Deleted {
+		c.Gone = d.Object
+		return
+	}
+	c.Put = d.Object
+}
+
+// IsEmpty reports whether there is nothing to commit.
+func (c *Change) IsEmpty() bool {
+	return len(c.Matches) == 0 && c.Put == nil && c.Gone == nil && !c.Moved
+}

@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/source"
+)
+
+// intake takes what one informer sees: it has each step evaluated for the informer's rules, and commits
+// the change. It implements source.Consumer.
+//
+// The informer calls it with its own lock held, one step at a time; that guards all fields.
+type intake struct {
+	informer  *source.Informer
+	rules     []*runningRule
+	evaluator *evaluate.Evaluator
+	clock     clock.PassiveClock
+	knowsOwn  bool    // one of the rules recognizes its own changes
+	record    *record // nil: nothing is kept
+	// unseen are the rules that see the informer for the first time and wait for other sources.
+	unseen map[int]bool
+	// resuming is what is known of the cut that the intake resumes from; nil once the informer has
+	// caught up.
+	resuming *resuming
+	change   evaluate.Change // reused for each step
+}
+
+// newIntake makes the intake of an informer.
+func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *intake {
+	in := &intake{informer: informer, clock: e.clock, unseen: make(map[int]bool)}
+	old := new(object.Paths)
+	var rules []evaluate.Rule
+	for _, r := range e.rules {
+		if !slices.Contains(planned.Rules, r.Rule) {
+			continue
+		}
+		old.Union(r.OldPaths())
+		in.rules = append(in.rules, r)
+		in.knowsOwn = in.knowsOwn || r.knowsOwn
+		rules = append(rules, evaluate.Rule{Rule: &r.Rule.Rule, Resync: r.Resync, Caches: r.caches, KnowsOwn: r.knowsOwn})
+	}
+	scope := evaluate.NewScope(object.NewDecoder(planned.View), object.NewDecoder(old))
+	in.evaluator = evaluate.New(rules, in.standing, scope)
+	in.record = e.newRecord(planned, informer)
+	informer.Consume(in, in.resyncs()...)
+	return in
+}
+
+// resyncs returns the intervals at which rules are resynced, each once.
+func (in *intake) resyncs() (intervals []time.Duration) {
+	for _, r := range in.rules {
+		if r.Resync > 0 {
+			intervals = append(intervals, r.Resync)
+		}
+	}
+	slices.Sort(intervals)
+	return slices.Compact(intervals)
+}
+
+// standing says how a rule takes part in the evaluation of a step.
+func (in *intake) standing(i int) evaluate.Standing {
+	return evaluate.Standing{Deaf: in.unseen[i] || in.resuming.isLate(i), Undecided: in.rules[i].waits.Load() > 0}
+}
+
+// Take implements source.Consumer.
+func (in *intake) Take(s source.Step) {
+	in.record.pace()
+	c := &in.change
+	c.Reset()
+	if s.Delta.Object != nil {
+		in.evaluate(s, c)
+	}
+	c.Moved, c.Position = s.Moved, s.Position
+	in.commit(c)
+}
+
+// evaluate adds to c what the step does to the rules, and to the record.
+func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
+	d := s.Delta
+	step := evaluate.Step{Delta: d, Tree: s.Tree, Resync: s.Resync, Now: in.clock.Now()}
+	switch {
+	case in.resuming.isPart(d):
+		in.lastOf(step, c)
+	case s.Saved != nil:
+		in.returned(step, s.Saved, c)
+	default:
+		if in.knowsOwn {
+			step.Version = versionOf(d)
+		}
+		in.evaluator.Evaluate(step, c)
+	}
+	if s.Resync == 0 {
+		in.note(d, c)
+	}
+}
+
+// note adds to c how the delta's object is recorded. Of a Secret it says which rules have it inside:
+// what is kept of it could not tell.
+func (in *intake) note(d delta.Delta, c *evaluate.Change) {
+	if in.record == nil {
+		return
+	}
+	c.Record(d)
+	if in.record.isSecret && c.Put != nil {
+		c.Inside = in.evaluator.Inside(c.Put, func(i int) (bool, bool) { return in.resuming.wasLate(i, c.Put) })
+	}
+}
+
+// commit applies a change: lanes take their matches, the state its records, all in one cut. Nothing is
+// evaluated, logged or waited for meanwhile. What there is to report is reported afterwards.
+func (in *intake) commit(c *evaluate.Change) {
+	if !c.IsEmpty() {
+		end := in.record.begin()
+		in.apply(c)
+		end()
+	}
+	in.report(c)
+}
+
+// apply is commit within the cut.
+func (in *intake) apply(c *evaluate.Change) {
+	for i := range c.Matches {
+		m := &c.Matches[i]
+		in.rules[m.Rule].lane.Offer(m.Match)
+	}
+	in.record.apply(c, in.resuming)
+}
+
+// report counts what the change was, and logs what failed.
+func (in *intake) report(c *evaluate.Change) {
+	for i := range c.Matches {
+		if m := &c.Matches[i]; !m.Undecided {
+			in.rules[m.Rule].matches.Add(1)
+		}
+	}
+	for _, f := range c.Failures {
+		in.rules[f.Rule].failures.add(f.Err)
+	}
+}
+
+// tell commits what each object makes the evaluation add for some rules, object by object.
+func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *evaluate.Change)) {
+	in.record.pace()
+	c := &in.change
+	c.Reset()
+	evaluate(in.step(o), c)
+	in.evaluator.Forget()
+	in.commit(c)
+}
+
+func (in *intake) step(o *object.Object) evaluate.Step {
+	return evaluate.Step{Delta: delta.Delta{Type: delta.Synced, Object: o}, Now: in.clock.Now()}
+}

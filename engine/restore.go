@@ -1,0 +1,189 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/resume"
+	"github.com/informd/informd/engine/state"
+)
+
+// loaded is what the state held when it was opened.
+type loaded struct {
+	cut       resume.Cut
+	paused    map[string]bool // by rule
+	snapshots map[*intake]state.Snapshot
+	letters   []state.Letter
+	waiting   map[string][]state.LaneKey // by rule
+}
+
+// restore resumes from what the state holds, once that is known to belong to this cluster. It returns
+// early when ctx ends.
+func (e *Engine) restore(ctx context.Context) error {
+	if e.store == nil {
+		return nil
+	}
+	uid, err := e.informers.ClusterUID(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ask for the cluster's identity: %w", err)
+	}
+	if uid == "" {
+		e.log.Warn("the namespace kube-system may not be read: the state cannot be bound to this cluster, only to its address",
+			"server", e.server)
+	}
+	if err := e.store.Bind(state.Cluster{UID: uid, Server: e.server}); err != nil {
+		return err
+	}
+	from, err := e.load()
+	if errors.Is(err, state.ErrSetAside) { // the store has logged why; it is empty now
+		from, err = e.load()
+	}
+	if err != nil {
+		return err
+	}
+	e.resume(from)
+	return nil
+}
+
+// load reads everything before anything is used.
+func (e *Engine) load() (from loaded, err error) {
+	from = loaded{
+		cut:    resume.Cut{Rules: make(map[string]resume.Rule)},
+		paused: make(map[string]bool), snapshots: make(map[*intake]state.Snapshot), waiting: make(map[string][]state.LaneKey),
+	}
+	rules, err := e.store.Rules()
+	if err != nil {
+		return loaded{}, err
+	}
+	for _, r := range rules {
+		from.cut.Rules[r.Name] = resume.Rule{Name: r.Name, Resource: r.Resource, Seen: r.Seen}
+		from.paused[r.Name] = r.Paused
+	}
+	if from.letters, err = e.store.Letters(); err != nil {
+		return loaded{}, err
+	}
+	if from.cut.Informers, err = e.store.Informers(); err != nil {
+		return loaded{}, err
+	}
+	for _, in := range e.intakes {
+		if from.snapshots[in], err = in.record.informer.Load(); err != nil {
+			return loaded{}, err
+		}
+	}
+	for _, r := range e.rules {
+		if from.waiting[r.Name], err = r.laneStore.lane.Keys(); err != nil {
+			return loaded{}, err
+		}
+	}
+	return from, nil
+}
+
+// resume makes informers, lanes and dead letters go on from what was loaded.
+func (e *Engine) resume(from loaded) {
+	decision := resume.Decide(e.planned(), e.informerIDs(), from.cut)
+	e.drop(decision, from)
+	letters := make([]dispatch.Letter, 0, len(from.letters))
+	for _, l := range from.letters {
+		letters = append(letters, letterOf(l))
+	}
+	end := e.begin() // Restore may evict letters that exceed the limit, and records that
+	e.dead.Restore(letters)
+	end()
+	waiting := 0
+	for _, r := range e.rules {
+		for _, k := range from.waiting[r.Name] {
+			r.lane.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
+			waiting += k.N
+		}
+		r.memory.load(from.paused[r.Name], r.lane)
+	}
+	objects := 0
+	for _, in := range e.intakes {
+		objects += len(from.snapshots[in].Objects)
+		in.resume(from.snapshots[in], decision)
+	}
+	end = e.begin()
+	for _, in := range e.intakes { // after everything that rules knew was taken in
+		if in.resuming != nil {
+			continue
+		}
+		for i, r := range in.rules {
+			if !in.unseen[i] { // else it has seen the objects when it is released
+				r.memory.see(in.record.id)
+			}
+		}
+	}
+	for _, r := range e.rules { // also one that has seen nothing yet: its deliveries are found by its name
+		r.memory.loaded()
+	}
+	end()
+	if objects+waiting+len(letters) > 0 {
+		e.log.Info("resuming from the saved state", "objects", objects, "waiting", waiting, "dead", len(letters))
+	}
+}
+
+// planned is the plan as resume.Decide takes it.
+func (e *Engine) planned() []resume.Rule {
+	at := make(map[*runningRule]map[string]string, len(e.rules))
+	rules := make([]resume.Rule, 0, len(e.rules))
+	for _, r := range e.rules {
+		at[r] = make(map[string]string)
+		rules = append(rules, resume.Rule{Name: r.Name, Resource: r.resource(), Seen: at[r]})
+	}
+	for _, in := range e.intakes {
+		for _, r := range in.rules {
+			at[r][in.record.id] = r.whereText()
+		}
+	}
+	return rules
+}
+
+func (e *Engine) informerIDs() []string {
+	ids := make([]string, 0, len(e.intakes))
+	for _, in := range e.intakes {
+		ids = append(ids, in.record.id)
+	}
+	return ids
+}
+
+// drop drops what was saved of rules and informers that the plan no longer has.
+func (e *Engine) drop(decision resume.Decision, from loaded) {
+	end := e.begin()
+	for _, gone := range decision.Gone {
+		e.store.DropRule(gone.Name)
+		if r := e.rule(gone.Name); r != nil {
+			r.laneStore.lane = e.store.Lane(gone.Name, state.LaneOptions{Secret: r.isSecret()})
+		}
+	}
+	for _, id := range decision.Unwatched {
+		e.store.DropInformer(id)
+	}
+	end()
+	for _, gone := range decision.Gone {
+		waiting := 0
+		for _, k := range from.waiting[gone.Name] {
+			waiting += k.N
+		}
+		delete(from.paused, gone.Name)
+		delete(from.waiting, gone.Name)
+		reason := "a rule is gone"
+		if gone.Replaced {
+			reason = "a rule is about another resource"
+		}
+		e.log.Warn(reason+", and what waited for its deliveries is dropped", "rule", gone.Name, "waiting", waiting)
+	}
+}
+
+// begin begins a change of what is recorded, and end ends it. See [state.Store.Begin].
+func (e *Engine) begin() (end func()) {
+	if e.store == nil {
+		return func() {}
+	}
+	e.store.Begin()
+	return e.store.End
+}

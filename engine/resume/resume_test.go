@@ -1,0 +1,103 @@
+package resume
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/object"
+)
+
+const pods, nodes = "v1/pods", "v1/nodes"
+
+func TestDecide(t *testing.T) {
+	cut := Cut{
+		Rules: map[string]Rule{
+			"kept":    {Name: "kept", Resource: pods, Seen: map[string]string{"all pods": ""}},
+			"edited":  {Name: "edited", Resource: pods, Seen: map[string]string{"all pods": `object.kind == "a"`}},
+			"widened": {Name: "widened", Resource: pods, Seen: map[string]string{"pods in shop": ""}},
+			"moved":   {Name: "moved", Resource: nodes, Seen: map[string]string{"all nodes": ""}},
+			"removed": {Name: "removed", Resource: pods, Seen: map[string]string{"all pods": ""}},
+			"foreign": {Name: "foreign", Resource: pods, Seen: map[string]string{"all pods": "of another language ("}},
+		},
+		Informers: []string{"all pods", "pods in shop", "all nodes"},
+	}
+	planned := []Rule{
+		{Name: "kept", Resource: pods, Seen: map[string]string{"all pods": ""}},
+		{Name: "edited", Resource: pods, Seen: map[string]string{"all pods": `object.kind == "b"`}},
+		{Name: "widened", Resource: pods, Seen: map[string]string{"all pods": ""}},
+		{Name: "moved", Resource: pods, Seen: map[string]string{"all pods": ""}},
+		{Name: "fresh", Resource: pods, Seen: map[string]string{"all pods": ""}},
+		{Name: "foreign", Resource: pods, Seen: map[string]string{"all pods": "true"}},
+	}
+	d := Decide(planned, []string{"all pods"}, cut)
+
+	if diff := cmp.Diff([]Gone{{"moved", true}, {"removed", false}}, d.Gone); diff != "" {
+		t.Errorf("rules that are gone (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"pods in shop", "all nodes"}, d.Unwatched); diff != "" {
+		t.Errorf("informers that nobody watches (-want +got)\n%s", diff)
+	}
+	for _, test := range []struct {
+		rule     string
+		standing Standing
+		recorded bool
+		why      string
+	}{
+		{"kept", Known, true, "it has seen the informer with the same where"},
+		{"edited", Changed, true, "its where is another"},
+		{"widened", New, false, "it has seen another informer only"},
+		{"moved", New, false, "what was recorded is about another resource"},
+		{"fresh", New, false, "nothing was recorded of it"},
+		{"foreign", New, true, "its where cannot be compiled any more"},
+	} {
+		if v := d.At(test.rule, "all pods"); v.Standing != test.standing || v.Recorded != test.recorded {
+			t.Errorf("%s: %v, recorded %v; want %v, %v: %s", test.rule, v.Standing, v.Recorded, test.standing, test.recorded, test.why)
+		}
+	}
+	if len(cut.Rules) != 6 {
+		t.Error("Decide changed the cut")
+	}
+}
+
+func TestMembership(t *testing.T) {
+	o, err := object.FromJSON([]byte(`{"kind":"a","metadata":{"namespace":"shop","name":"web"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Decide(nil, nil, Cut{Rules: map[string]Rule{}})
+	if d.At("any", "all pods").Before.Has(o, false, nil) {
+		t.Error("a rule that has seen nothing had an object inside")
+	}
+	for _, test := range []struct {
+		where      string
+		isIdentity bool
+		names      []string
+		want       bool
+		why        string
+	}{
+		{"", false, nil, true, "no where: every object is inside"},
+		{"", true, nil, true, "also where only identities are kept"},
+		{`object.kind == "a"`, false, nil, true, "where holds"},
+		{`object.kind == "b"`, false, []string{"r"}, false, "where decides, not the names"},
+		{`object.kind == "a"`, true, nil, false, "of an identity the names decide, not where"},
+		{`object.kind == "a"`, true, []string{"q", "r"}, true, "it is named"},
+		{`object.kind > 5`, false, nil, false, "a where that fails is not inside"},
+	} {
+		m, err := membershipOf("r", test.where)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := m.Has(o, test.isIdentity, test.names); got != test.want {
+			t.Errorf("where %q, identity %v, names %v: %v, want %v: %s", test.where, test.isIdentity, test.names, got, test.want, test.why)
+		}
+	}
+}
+
+func TestRound(t *testing.T) {
+	for version, want := range map[string]int64{"4711": 4711, "": 1, "0": 1, "-3": 1, "x": 1} {
+		if got := Round(version); got != want {
+			t.Errorf("Round(%q) = %d, want %d", version, got, want)
+		}
+	}
+}

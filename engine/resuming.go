@@ -1,0 +1,306 @@
+package engine
+
+import (
+	"context"
+	"iter"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/resume"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
+)
+
+// resuming is what an intake knows of the cut that it resumes from, until its informer has caught up
+// with the server. It carries out what [resume.Decide] decided. The nil resuming has nothing left to do.
+//
+// Rules that are New or Changed are told what that makes of the objects in one of two ways:
+//
+//   - at once, from the objects in the cut, if those are whole (changed): what they are offered waits
+//     undecided until their source has settled;
+//   - when the informer has caught up (late), if the cut has only parts of objects, and for New rules.
+type resuming struct {
+	verdicts []resume.Verdict // by rule
+	whole    []*object.Object // the objects in the cut, until tellChanged; nil if no rule needs it
+	changed  map[int]bool
+	late     map[int]bool
+	isSecret bool
+	// round distinguishes what is told again as Synced from when it was told before.
+	round int64
+
+	// parts are the objects in the cut, if it has only parts of them. Of Secrets, inside names the
+	// rules that had them inside.
+	parts  map[delta.Key]*object.Object
+	inside map[delta.Key][]string
+
+	// holds says that the objects in the cut stay on disk until late rules have been told: a late
+	// rule has seen them, and another run would need them to tell it the same. Objects that are new
+	// are recorded at once; of Secrets everything but deletions is, because beside them stands which
+	// rules have them inside. holdsPosition says the same of the resourceVersion, which would claim
+	// that all objects on disk are as they are to be kept now.
+	holds, holdsPosition bool
+	heldObjects          map[delta.Key]*object.Object // the newest of each; nil: it is gone
+	heldPosition         *string
+}
+
+// resume makes the informer go on from what was saved of it.
+func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
+	for _, r := range in.rules {
+		r.memory.beginCatchUp(r.lane)
+	}
+	if len(snapshot.Objects) == 0 && snapshot.ResourceVersion == "" {
+		return
+	}
+	isWhole := covers(snapshot.Kept, in.record.keep)
+	isPartial := in.record.isSecret || !isWhole
+	p := &resuming{
+		verdicts: make([]resume.Verdict, len(in.rules)), changed: make(map[int]bool), late: make(map[int]bool),
+		isSecret: in.record.isSecret, round: resume.Round(snapshot.ResourceVersion),
+		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
+	}
+	for i, r := range in.rules {
+		v := decision.At(r.Name, in.record.id)
+		if !v.Recorded && in.unseen[i] {
+			continue // it is told when the sources that it waits for have settled
+		}
+		delete(in.unseen, i)
+		p.verdicts[i] = v
+		if v.Recorded {
+			r.memory.know(in.record.id, v.Where)
+		}
+		switch {
+		case v.Standing == resume.New:
+			p.late[i] = true
+		case v.Standing == resume.Known:
+		case isPartial:
+			p.late[i], p.holds, p.holdsPosition = true, true, !isWhole
+		default:
+			p.changed[i] = true
+			p.whole = snapshot.Objects
+			r.hold()
+		}
+	}
+	if isPartial {
+		p.parts = make(map[delta.Key]*object.Object, len(snapshot.Objects))
+		for _, o := range snapshot.Objects {
+			p.parts[keyOf(o)] = o
+		}
+	}
+	in.resuming = p
+	in.informer.Restore(source.Saved{
+		Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: isPartial, Follow: in.record.isSecret,
+	})
+}
+
+// isLate reports whether a rule does not hear of steps yet.
+func (p *resuming) isLate(i int) bool { return p != nil && p.late[i] }
+
+// isPart reports whether the delta ends an object of which only a part is in the cut, and nothing
+// newer was seen.
+func (p *resuming) isPart(d delta.Delta) bool {
+	return p != nil && p.parts != nil && d.Type == delta.Deleted && p.parts[d.Key()] == d.Object
+}
+
+// before returns an object of the cut, and whether a rule had it inside; o may be nil.
+func (p *resuming) before(i int, o *object.Object) evaluate.Before {
+	if o == nil {
+		return evaluate.Before{}
+	}
+	return evaluate.Before{Object: o, Inside: p.verdicts[i].Before.Has(o, p.isSecret, p.inside[keyOf(o)])}
+}
+
+// wasLate returns for a late rule that has seen the informer whether it had the object inside when it
+// was told last; ok is false for all other rules.
+func (p *resuming) wasLate(i int, o *object.Object) (inside, ok bool) {
+	if !p.isLate(i) || !p.verdicts[i].Before.Seen() {
+		return false, false
+	}
+	return p.before(i, o).Inside, true
+}
+
+// hold reports whether an object's new state is not recorded yet.
+func (p *resuming) hold(key delta.Key, o *object.Object, isSecret bool) bool {
+	switch {
+	case p == nil || !p.holds:
+		return false
+	case isSecret:
+		p.heldObjects[key] = o // it is recorded now, and again when late rules have been told
+		return false
+	case p.parts[key] == nil:
+		return false
+	}
+	p.heldObjects[key] = o
+	return true
+}
+
+// drop reports whether an object's end is not recorded yet.
+func (p *resuming) drop(key delta.Key) bool {
+	switch {
+	case p == nil:
+		return false
+	case p.holds && p.parts[key] != nil:
+		p.heldObjects[key] = nil
+		return true
+	}
+	delete(p.heldObjects, key)
+	return false
+}
+
+// holdPosition reports whether the position is not recorded yet.
+func (p *resuming) holdPosition(position string) bool {
+	if p == nil || !p.holdsPosition {
+		return false
+	}
+	p.heldPosition = &position
+	return true
+}
+
+// lastOf adds to c the end of an object of which only a part is in the cut.
+func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
+	last := s.Delta.Object
+	for i := range in.rules {
+		if in.standing(i).Deaf {
+			continue
+		}
+		if in.resuming.before(i, last).Inside {
+			in.evaluator.Depart(i, last, s.Now, in.resuming.isSecret, c)
+		}
+	}
+	in.evaluator.Forget()
+}
+
+// returned adds to c what rules are told of an object that came back whole, of which only a part is in
+// the cut: nothing, if it has not changed.
+func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Change) {
+	if s.Delta.Object.ResourceVersion() == part.ResourceVersion() {
+		return
+	}
+	in.evaluator.Remember(s.Delta.Object, s.Tree)
+	for i := range in.rules {
+		if !in.standing(i).Deaf {
+			in.compare(i, part, s, c)
+		}
+	}
+	in.evaluator.Forget()
+}
+
+// compare adds to c what a rule is told of an object that was in the cut as before, or was not (nil).
+func (in *intake) compare(i int, before *object.Object, s evaluate.Step, c *evaluate.Change) {
+	p := in.resuming
+	in.evaluator.Compare(i, p.before(i, before), s, p.round, p.isSecret, c)
+}
+
+// tellChanged tells the rules whose where has changed what that makes of the objects in the cut, and
+// from then on they hear of every step. It is called before any step. What they are offered waits
+// undecided until release: by then it is merged with what has changed since.
+func (in *intake) tellChanged() {
+	p := in.resuming
+	for _, o := range p.whole {
+		in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
+			for i := range in.rules {
+				if p.changed[i] {
+					in.compare(i, o, s, c)
+				}
+			}
+		})
+	}
+	p.whole = nil
+	end := in.record.begin()
+	for i := range p.changed {
+		in.rules[i].memory.see(in.record.id)
+	}
+	end()
+}
+
+// release has the rules whose where has changed decide what waits for that, once their informer has
+// settled.
+func (in *intake) release(ctx context.Context, changed map[int]bool) {
+	if source.WaitUntilSettled(ctx, in.informer) {
+		for i := range changed {
+			in.rules[i].release()
+		}
+	}
+}
+
+// CaughtUp implements source.Consumer. Late rules are told what is different for them; then everything
+// is recorded that was held back, in the cut that says that they have been told.
+func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
+	if in.record == nil {
+		return
+	}
+	p := in.resuming
+	if p == nil {
+		p = new(resuming)
+	}
+	if len(p.late) > 0 {
+		in.tellLate(p, known)
+	}
+	in.resuming = nil
+	held := in.held(p)
+	end := in.record.begin()
+	for i := range held {
+		in.record.apply(&held[i], nil)
+	}
+	for _, r := range in.rules {
+		r.memory.endCatchUp(r.lane)
+	}
+	for i := range p.late {
+		in.rules[i].memory.see(in.record.id)
+	}
+	end()
+}
+
+// held returns the records that were held back.
+func (in *intake) held(p *resuming) []evaluate.Change {
+	changes := make([]evaluate.Change, 0, len(p.heldObjects)+1)
+	for key, o := range p.heldObjects {
+		var c evaluate.Change
+		if o == nil {
+			in.note(delta.Delta{Type: delta.Deleted, Object: object.FromIdentity(key.Namespace, key.Name, "", "")}, &c)
+		} else {
+			in.note(delta.Delta{Type: delta.Synced, Object: o}, &c)
+		}
+		changes = append(changes, c)
+	}
+	if p.heldPosition != nil {
+		changes = append(changes, evaluate.Change{Moved: true, Position: *p.heldPosition})
+	}
+	return changes
+}
+
+// tellLate tells late rules of what is inside now, as Synced, and of what fell out, as Deleted.
+func (in *intake) tellLate(p *resuming, known iter.Seq[*object.Object]) {
+	late := func(f func(i int)) {
+		for i := range in.rules {
+			if p.late[i] {
+				f(i)
+			}
+		}
+	}
+	fellOut := func(last *object.Object, s evaluate.Step, c *evaluate.Change) {
+		late(func(i int) {
+			if p.before(i, last).Inside {
+				in.evaluator.Depart(i, last, s.Now, p.isSecret, c)
+			}
+		})
+	}
+	there := make(map[delta.Key]bool)
+	for o := range known {
+		key := keyOf(o)
+		there[key] = true
+		in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
+			before := p.parts[key]
+			if before != nil && before.UID() != o.UID() {
+				fellOut(before, s, c)
+				before = nil
+			}
+			late(func(i int) { in.compare(i, before, s, c) })
+		})
+	}
+	for key, last := range p.parts {
+		if !there[key] {
+			in.tell(last, func(s evaluate.Step, c *evaluate.Change) { fellOut(last, s, c) })
+		}
+	}
+}

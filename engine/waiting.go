@@ -1,0 +1,146 @@
+package engine
+
+import (
+	"context"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/source"
+)
+
+// waiting makes rules of one intake wait until the other sources that they look into have settled: each
+// has synced, or is known to be not served or forbidden. Nobody else is held up: the informer goes on,
+// with its other rules and its record, so that two sources may look into each other.
+//
+// Meanwhile the rules' lanes collect changes undecided, merged and recorded like any delivery: nothing
+// is lost, however this run ends. Only rules that see the informer for the first time are deaf, and are
+// told afterwards of the objects that are there by then.
+type waiting struct {
+	in    *intake
+	rules []int // of the intake; all of them look into the same sources
+	on    []*source.Informer
+}
+
+// wait makes the rules of an intake wait that look into other sources.
+func (e *Engine) wait(in *intake) {
+	groups := make(map[string]*waiting) // by what the rules look into
+	for i, r := range in.rules {
+		if len(r.others) == 0 {
+			continue
+		}
+		w := groups[r.looksInto()]
+		if w == nil {
+			w = &waiting{in: in}
+			for _, s := range r.others {
+				w.on = append(w.on, s.Informers()...)
+			}
+			groups[r.looksInto()] = w
+			e.waiting = append(e.waiting, w)
+		}
+		w.rules = append(w.rules, i)
+		in.unseen[i] = true
+		r.hold()
+	}
+}
+
+// run waits, and then releases the rules. It returns early when ctx ends.
+func (w *waiting) run(ctx context.Context) {
+	if source.WaitUntilSettled(ctx, w.on...) {
+		w.in.informer.Visit(w.release)
+	}
+}
+
+// release lets the rules decide what waits for that, and tells those that have seen nothing of the
+// objects that are there. It is called between two steps.
+func (w *waiting) release(known iter.Seq[*object.Object]) {
+	in := w.in
+	var unseen []int
+	for _, i := range w.rules {
+		in.rules[i].release()
+		if in.unseen[i] {
+			delete(in.unseen, i)
+			unseen = append(unseen, i)
+		}
+	}
+	if len(unseen) == 0 {
+		return
+	}
+	if in.resuming != nil { // they are told when the informer has caught up
+		for _, i := range unseen {
+			in.resuming.late[i] = true
+		}
+		return
+	}
+	for o := range known {
+		in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
+			for _, i := range unseen {
+				in.evaluator.Tell(i, s, c)
+			}
+		})
+	}
+	if in.record != nil {
+		end := in.record.begin()
+		for _, i := range unseen {
+			in.rules[i].memory.see(in.record.id)
+		}
+		end()
+	}
+}
+
+// hold makes the rule queue its changes undecided. Each hold must be matched by a release.
+func (r *runningRule) hold() {
+	r.waits.Add(1)
+	r.lane.Hold(true)
+}
+
+// release ends one hold.
+func (r *runningRule) release() {
+	if r.waits.Add(-1) == 0 {
+		r.lane.Hold(false)
+	}
+}
+
+// looksInto names the other sources that the rule looks into.
+func (r *runningRule) looksInto() string {
+	names := make([]string, 0, len(r.others))
+	for _, s := range r.others {
+		names = append(names, s.Name())
+	}
+	return strings.Join(names, ",")
+}
+
+// reason says for operators how the sources that the rule looks into stand, if that is of note.
+func (r *runningRule) reason() string {
+	if names := r.unsettled(); len(names) > 0 && r.waits.Load() > 0 {
+		return "waits for what it looks into: " + strings.Join(names, ", ")
+	}
+	if r.waits.Load() > 0 && slices.ContainsFunc(r.view.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {
+		return "waits for its own source: its where is another than before"
+	}
+	var empty []string
+	for _, s := range r.others {
+		for _, i := range s.Informers() {
+			if state, _ := i.State(); !i.HasSynced() && i.IsSettled() {
+				empty = append(empty, s.Name()+" is "+state.String())
+				break
+			}
+		}
+	}
+	if len(empty) == 0 {
+		return ""
+	}
+	return "finds nothing in what it looks into: " + strings.Join(empty, ", ")
+}
+
+// unsettled names the other sources that have neither synced nor are known to have nothing.
+func (r *runningRule) unsettled() (names []string) {
+	for _, s := range r.others {
+		if slices.ContainsFunc(s.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {
+			names = append(names, s.Name())
+		}
+	}
+	return names
+}
