@@ -14,6 +14,7 @@ import (
 	"github.com/informd/informd/integration/harness"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
+	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
 // The builtins are ordinary handlers, and pass the suite that every handler should.

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io/fs"
 	"os"
@@ -37,7 +38,20 @@ func Main(m *testing.M, roles map[string]func(argument string)) {
 	os.Exit(run(m))
 }
 
+// waiting is how many tests run side by side if the command line does not say. They spend most of their time waiting for
+// a daemon, so there may be more than processors.
+const waiting = "8"
+
 func run(m *testing.M) int {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", waiting); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
 	dir, err := os.MkdirTemp("", "informd")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -4,40 +4,55 @@ package layout
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
 const module = "github.com/informd/informd/"
 
+// root is the path from here to the root of the repository.
+const root = "../.."
+
 // goPackage is what `go list` says of one.
 type goPackage struct {
 	Name       string
 	ImportPath string
+	Doc        string // the first sentence of its comment
 	Imports    []string
 	GoFiles    []string
 }
 
 func packages(t *testing.T) []goPackage {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,GoFiles", "./...")
-	cmd.Dir = "../.."
-	out, err := cmd.Output()
+	list, err := listed()
 	if err != nil {
 		t.Fatal(err)
+	}
+	return list
+}
+
+var listed = sync.OnceValues(func() ([]goPackage, error) {
+	cmd := exec.Command("go", "list", "-json=Name,ImportPath,Doc,Imports,GoFiles", "./...")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
 	}
 	var list []goPackage
 	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
 		var p goPackage
 		if err := decoder.Decode(&p); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		list = append(list, p)
 	}
-	return list
-}
+	return list, nil
+})
 
 // Imports go one way. What each package may import of this module, beside the packages below itself:
 var mayImport = map[string][]string{
@@ -126,6 +141,54 @@ func TestImportsGoOneWay(t *testing.T) {
 				t.Errorf("%s imports %s: it may import %v; take an interface where it is used, or move the code", pkg, imported, allowed)
 			}
 		}
+	}
+}
+
+// No arrow goes up: however rooms import each other, by whatever packages within them, none comes back to itself. A room
+// is what has an entry in mayImport.
+func TestRoomsHaveNoCircles(t *testing.T) {
+	t.Parallel()
+	below := make(map[string]map[string]string) // from room to room: an import that shows it
+	for _, p := range packages(t) {
+		_, room, found := rulesFor(strings.TrimPrefix(p.ImportPath, module))
+		if !found {
+			continue
+		}
+		for _, path := range p.Imports {
+			imported, ours := strings.CutPrefix(path, module)
+			if _, other, found := rulesFor(imported); ours && found && other != room {
+				if below[room] == nil {
+					below[room] = make(map[string]string)
+				}
+				below[room][other] = p.ImportPath + " imports " + path
+			}
+		}
+	}
+	done := make(map[string]bool)
+	var way []string
+	var walk func(room string)
+	walk = func(room string) {
+		if i := slices.Index(way, room); i >= 0 {
+			var arrows []string
+			circle := append(slices.Clone(way[i:]), room)
+			for k, from := range circle[:len(circle)-1] {
+				arrows = append(arrows, below[from][circle[k+1]])
+			}
+			t.Errorf("a circle of rooms: %s\n\t%s", strings.Join(circle, " → "), strings.Join(arrows, "\n\t"))
+			return
+		}
+		if done[room] {
+			return
+		}
+		way = append(way, room)
+		for _, other := range slices.Sorted(maps.Keys(below[room])) {
+			walk(other)
+		}
+		way = way[:len(way)-1]
+		done[room] = true
+	}
+	for _, room := range slices.Sorted(maps.Keys(below)) {
+		walk(room)
 	}
 }
 
