@@ -12,9 +12,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/informd/informd/integration/address"
 )
 
 // concurrency is how many events are with a handler process at once: a manifest's `concurrency`, and the echo's.
@@ -35,12 +38,17 @@ type daemon struct {
 
 // setup is how a daemon is run.
 type setup struct {
-	handlers int      // each gets everything
-	events   []string // of these
-	state    bool     // whether it keeps state in a directory, or none
-	handler  handlerConfig
-	read     string // a source that they may read; none: ""
-	more     string // manifests
+	handlers  int      // each gets everything
+	resources []string // of these; nil: all that the load has
+	events    []string // and only these kinds
+	state     bool     // keep state in a directory
+	handler   handlerConfig
+	read      string // a source that they may read; none: ""
+	more      string // manifests
+}
+
+func (s setup) wants(e *entries) bool {
+	return s.resources == nil || slices.Contains(s.resources, e.resource)
 }
 
 // startDaemon runs informd on the load, with one rule for each handler and each of the load's resources. Handlers that are
@@ -54,7 +62,7 @@ func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err
 	var b strings.Builder
 	for _, e := range l.resources {
 		for _, res := range resources {
-			if res.gvr.Resource == e.resource {
+			if res.gvr.Resource == e.resource && s.wants(e) {
 				fmt.Fprintf(&b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: %s}, spec: {resource: %s/%[1]s}}\n",
 					e.resource, res.gvr.GroupVersion())
 			}
@@ -111,6 +119,9 @@ func (d *daemon) addHandlers(b *strings.Builder, self, dir string, l *load, s se
 		fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: handler-%d},\n"+
 			" spec: {command: [%q, handler], config: %s, concurrency: %d%s}}\n", h, self, config, concurrency, access)
 		for _, e := range l.resources {
+			if !s.wants(e) {
+				continue
+			}
 			fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: %s-%d},\n"+
 				" spec: {source: %[1]s, events: [%[3]s], delivery: every, handler: handler-%[2]d}}\n",
 				e.resource, h, strings.Join(s.events, ", "))
@@ -133,12 +144,8 @@ func (d *daemon) start(ctx context.Context, at site, dir, kubeconfig, manifests,
 	if err := os.WriteFile(rules, []byte(manifests), 0o600); err != nil {
 		return err
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	d.address = free.Addr().String()
-	if err := free.Close(); err != nil {
+	var err error
+	if d.address, err = address.Next(); err != nil {
 		return err
 	}
 	d.cmd = exec.CommandContext(ctx, at.informd, "run", "-f", rules, "--kubeconfig", kubeconfig,

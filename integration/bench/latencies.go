@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // latencies is from the load's sending a frame to the handler's Handle.
@@ -70,6 +71,21 @@ func (l *latencies) report() (table, []target) {
 	}
 	title := fmt.Sprintf("From the load's sending of a frame to Handle in the handler's process; %d pods, no state", l.scale.watched())
 	return table{title, rows}, []target{l.ratio(1000)}
+}
+
+func (l *latencies) charts() []chart {
+	drawing := chart{name: "latency", title: "From a change to its handler, 1,000 changes per second", unit: "µs; less is better"}
+	for _, percentile := range []struct {
+		name string
+		of   func(latency) float64
+	}{{"p50", p50}, {"p99", func(t latency) float64 { return t.P99 }}} {
+		for _, s := range l.series {
+			if who, ok := strings.CutSuffix(s.name, ", 1000/s"); ok {
+				drawing.bars = append(drawing.bars, barOf(who+", "+percentile.name, who == "informd", s.took, percentile.of))
+			}
+		}
+	}
+	return []chart{drawing}
 }
 
 // ratio is informd's median at a rate to the echo's.

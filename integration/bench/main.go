@@ -69,6 +69,7 @@ func command(ctx context.Context) error {
 	flag.IntVar(&s.rounds, "rounds", 3, "rounds; figures are medians")
 	flag.BoolVar(&s.full, "full", false, "the curves as well")
 	binary := flag.String("informd", "bin/informd", "the informd to measure")
+	flag.StringVar(&s.old, "old", "", "an older informd: compare its CPU, memory, deliveries and acknowledgements, and write no document")
 	document := flag.String("o", "docs/benchmarks.md", "the document that the results are written into; \"\": none")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), help)
@@ -85,6 +86,14 @@ func command(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.old != "" {
+		if _, err := os.Stat(s.old); err != nil {
+			return fmt.Errorf("no older informd to compare with: %w", err)
+		}
+		if s.old, err = filepath.Abs(s.old); err != nil {
+			return err
+		}
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -94,10 +103,14 @@ func command(ctx context.Context) error {
 		return err
 	}
 	fmt.Print(r)
-	if *document != "" {
-		err = errors.Join(err, splice(*document, r.String()))
+	if *document == "" || s.old != "" {
+		return err
 	}
-	return err
+	images, written := writeCharts(*document, r.charts)
+	if written == nil {
+		written = splice(*document, images, r.String())
+	}
+	return errors.Join(err, written)
 }
 
 // asTyped is the command line with those arguments.

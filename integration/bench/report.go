@@ -15,6 +15,7 @@ type report struct {
 	conditions string
 	tables     []table
 	targets    []target
+	charts     []chart
 	after      string
 }
 
@@ -127,8 +128,8 @@ const (
 	markEnd   = "<!-- benchmark: end -->\n"
 )
 
-// splice puts the report into a document.
-func splice(path, text string) error {
+// splice puts the charts and the report into a document.
+func splice(path, charts, text string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -138,5 +139,5 @@ func splice(path, text string) error {
 	if !begins || !ends {
 		return fmt.Errorf("%s has no place for the report: the lines %q and %q", path, strings.TrimSpace(markBegin), strings.TrimSpace(markEnd))
 	}
-	return os.WriteFile(path, []byte(before+markBegin+"\n```\n"+strings.TrimSpace(text)+"\n```\n\n"+markEnd+after), 0o644)
+	return os.WriteFile(path, []byte(before+markBegin+"\n"+charts+"```\n"+strings.TrimSpace(text)+"\n```\n\n"+markEnd+after), 0o644)
 }

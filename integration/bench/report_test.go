@@ -79,7 +79,7 @@ func TestSplice(t *testing.T) {
 		if err := os.WriteFile(path, []byte(test.before), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := splice(path, "\nnew\n")
+		err := splice(path, "", "\nnew\n")
 		got, _ := os.ReadFile(path)
 		if test.want == "" {
 			if err == nil || string(got) != test.before {
@@ -89,7 +89,7 @@ func TestSplice(t *testing.T) {
 			t.Errorf("%q: %v, %q", test.before, err, got)
 		}
 	}
-	if err := splice(filepath.Join(t.TempDir(), "none.md"), "new"); err == nil {
+	if err := splice(filepath.Join(t.TempDir(), "none.md"), "", "new"); err == nil {
 		t.Error("no document, and no error")
 	}
 }

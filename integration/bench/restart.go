@@ -72,6 +72,17 @@ func (r *restarts) report() (table, []target) {
 	}
 }
 
+func (r *restarts) charts() []chart {
+	return []chart{{
+		name: "start", title: fmt.Sprintf("From start to ready, with %d config maps", r.plane.configMaps), unit: "s; less is better",
+		bars: []bar{
+			barOf("client-go, empty handler", false, r.stock, readyIn),
+			barOf("informd, without state", true, r.cold, readyIn),
+			barOf("informd, with state from before", true, r.warm, readyIn),
+		},
+	}}
+}
+
 func readyIn(s started) float64 { return s.ready }
 func cpuUsed(s started) float64 { return s.cpu }
 

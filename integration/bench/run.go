@@ -12,6 +12,7 @@ import (
 type scale struct {
 	objects, updates, rounds int
 	full                     bool
+	old                      string        // an older informd to compare with, and nothing else; "": none
 	rest                     time.Duration // see measurement
 }
 
@@ -45,9 +46,12 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 	}
 
 	sections := []section{newRows(at, s), newListing(at, s), newRules(at, s), newLookups(at, s), newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
-		newBacklogs(at, s), newNeighbours(at, s), newLaunches(at, s), newReads(at, s)}
+		newBacklogs(at, s), newNeighbours(at, s), newCostly(at, s), newLaunches(at, s), newReads(at, s)}
 	if s.full {
 		sections = append(sections, newSizes(at, s), newHandlers(at, s))
+	}
+	if s.old != "" {
+		sections = []section{newSideBySide(at, s.old, s), newCostlyBeside(at, s.old, s)}
 	}
 	var jobs []job
 	for _, section := range sections {
@@ -74,6 +78,9 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 		t, targets := section.report()
 		r.tables = append(r.tables, t)
 		r.targets = append(r.targets, targets...)
+		if c, ok := section.(charted); ok {
+			r.charts = append(r.charts, c.charts()...)
+		}
 	}
 	r.after = "load average after, the benchmark's own included: " + loadAverage()
 	return r, failures
@@ -84,3 +91,6 @@ type section interface {
 	jobs() []job
 	report() (table, []target)
 }
+
+// charted is a section with figures that are drawn, too.
+type charted interface{ charts() []chart }

@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // rows are the table of contestants.
 type rows struct {
@@ -30,6 +33,31 @@ func (r *rows) report() (table, []target) {
 		r.ratio("deliveries per second: row 4 to row 5", true, 25, deltaRate, "4", "5"),
 		r.more("CPU µs per delta that keeping state takes, at full speed: row 4b less row 4", 20, cpuDelta, "4b", "4"),
 	}
+}
+
+func (r *rows) charts() []chart {
+	drawing := func(name, title, unit string, c column, rows ...string) chart {
+		d := chart{name: name, title: title, unit: unit}
+		for _, e := range r.entries {
+			if slices.Contains(rows, e.row) {
+				d.bars = append(d.bars, barOf(short[e.row], e.row[0] == '3' || e.row[0] == '4', e.results.samples, c.of))
+			}
+		}
+		return d
+	}
+	return []chart{
+		drawing("cpu", "CPU for one change of an object", "µs; less is better", cpuDelta, "1", "2", "3", "3b", "4", "4b"),
+		drawing("heap", "Heap for one object in the cache", "bytes; less is better", heapObject, "1", "2", "3", "3b"),
+		drawing("rate", "Changes per second, at full speed", "more is better", deltaRate, "1", "2", "3", "3b", "4", "4b", "5"),
+	}
+}
+
+// short are names of rows for charts.
+var short = map[string]string{
+	"1": "client-go, empty handler", "2": "client-go, no managedFields",
+	"3": "informd, 10 rules", "3b": "informd, 5 rules, keep: needed",
+	"4": "informd to a handler process", "4b": "the same, with a state directory",
+	"5": "a process per change",
 }
 
 // listing is about the memory that the first list takes.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/informd/informd/integration/address"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -30,17 +30,13 @@ type informd struct {
 }
 
 func startInformd(kubeconfig, stateDir string, deliveries chan handler.Event) (*informd, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	listen, err := address.Next()
 	if err != nil {
 		return nil, err
 	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
-	d := &informd{address: address, deliveries: deliveries, ended: make(chan struct{}), reached: make(map[string]bool)}
+	d := &informd{address: listen, deliveries: deliveries, ended: make(chan struct{}), reached: make(map[string]bool)}
 	d.cmd = exec.Command("bin/informd", "run", "-f", "examples/rules", "-f", "examples/actions", "--kubeconfig", kubeconfig, "--state-dir", stateDir,
-		"--listen", address, "--log-level", "warn")
+		"--listen", listen, "--log-level", "warn")
 	d.cmd.Stderr = os.Stderr
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches the demo, which stops it in order
 	stdout, err := d.cmd.StdoutPipe()

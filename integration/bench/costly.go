@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// costly is about what one informer does to another: a source whose rules take long and whose objects come again and
+// again by a resync, and a source that changes a little all the time.
+type costly struct {
+	scale scale
+	runs  []*costlyRun
+	err   bool
+}
+
+// costlyRun is one informd, alone with the source that trickles and beside the costly one.
+type costlyRun struct {
+	name          string // of the informd
+	at            site
+	alone, beside []trickle
+	worse         []float64 // p99 beside the costly source to that alone, directly before
+}
+
+// trickle is what became of the updates of the source that trickles.
+type trickle struct {
+	latency
+	cores float64 // processor time that informd and its handler used meanwhile, per second
+}
+
+const (
+	// trickleObjects are so few that an object changes again every 8 ms. Its next event waits for the acknowledgement
+	// of the one before, so an acknowledgement that comes late makes the next event late, too.
+	trickleObjects = 4
+	trickleRate    = 500
+	// costlyTurns is how often each informd is measured in a round.
+	costlyTurns = 2
+	// costlyWhen takes some 0.1 ms for an object, and selects none.
+	costlyWhen = `sum(map(1..300, # % 7)) < 0 or any(1..300, # == len(object.metadata.name) + 1000)`
+)
+
+func newCostly(at site, s scale) *costly {
+	return &costly{scale: s, runs: []*costlyRun{{name: "informd", at: at}}}
+}
+
+// objects is how many objects the costly source has: 2,000.
+func (c *costly) objects() int { return max(1, c.scale.objects/10) }
+
+func (c *costly) updates() int { return c.scale.timed(trickleRate) }
+
+func (c *costly) jobs() []job {
+	return []job{{name: "beside a costly source", do: func(ctx context.Context) error {
+		err := c.measure(ctx)
+		c.err = c.err || err != nil
+		return err
+	}}}
+}
+
+func (c *costly) measure(ctx context.Context) error {
+	for range costlyTurns {
+		for _, run := range c.runs {
+			alone, err := c.trickle(ctx, run.at, "")
+			if err != nil {
+				return fmt.Errorf("%s, alone: %w", run.name, err)
+			}
+			beside, err := c.trickle(ctx, run.at, c.manifests())
+			if err != nil {
+				return fmt.Errorf("%s, beside a costly source: %w", run.name, err)
+			}
+			run.alone, run.beside = append(run.alone, alone), append(run.beside, beside)
+			run.worse = append(run.worse, beside.P99/alone.P99)
+		}
+	}
+	return nil
+}
+
+// manifests are those of the costly source, whose rule looks at every object once a second.
+func (c *costly) manifests() string {
+	return fmt.Sprintf(`---
+{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: pods}, spec: {resource: v1/pods, resync: 1s}}
+---
+{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: costly}, spec: {source: pods, handler: handler-0, when: %q}}
+`, costlyWhen)
+}
+
+// trickle runs an informd with more manifests and measures updates of the source that trickles.
+func (c *costly) trickle(ctx context.Context, at site, more string) (took trickle, err error) {
+	l, err := startLoad(ctx, at, population{c.objects(), 0, trickleObjects})
+	if err != nil {
+		return took, err
+	}
+	defer func() { err = errors.Join(err, l.stop()) }()
+	d, err := startDaemon(ctx, at, l, setup{
+		handlers: 1, resources: []string{configmaps}, events: []string{"updated"}, state: true, more: more,
+	})
+	if err != nil {
+		return took, err
+	}
+	defer func() { err = errors.Join(err, d.stop()) }()
+	if err := d.awaitReady(ctx); err != nil {
+		return took, err
+	}
+	trickling := l.resources[len(l.resources)-1]
+	for _, n := range []int{min(c.updates(), trickleRate), c.updates()} { // the first are for warming up
+		if _, err := d.handler().ask(question{Ask: askTime}); err != nil {
+			return took, err
+		}
+		before, err := used(d.pid())
+		if err != nil {
+			return took, err
+		}
+		made, err := l.updateOne(trickling, n, trickleRate)
+		if err != nil {
+			return took, err
+		}
+		want := due{objects: &tally{}, updates: l.updated()}
+		if err := (&measurement{subject: d, load: l}).await(ctx, want); err != nil {
+			return took, err
+		}
+		after, err := used(d.pid())
+		if err != nil {
+			return took, err
+		}
+		a, err := d.handler().ask(question{Ask: askLatency})
+		if err != nil {
+			return took, err
+		}
+		took = trickle{a.Latency, (after.cpu - before.cpu).Seconds() / made.Seconds()}
+		took.Rate = float64(n) / made.Seconds()
+		if took.N != n {
+			return took, fmt.Errorf("%d latencies of %d updates", took.N, n)
+		}
+	}
+	if more == "" {
+		return took, nil
+	}
+	return took, c.wantResyncs(ctx, d)
+}
+
+// wantResyncs returns an error if the costly source has not been at work.
+func (c *costly) wantResyncs(ctx context.Context, d *daemon) error {
+	body, err := d.metrics(ctx)
+	if err != nil {
+		return err
+	}
+	handed := 0
+	for line := range strings.Lines(body) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(series, "informd_source_deltas_total{") && strings.Contains(series, `source="pods"`) {
+			n, _ := strconv.ParseFloat(value, 64) // what Prometheus writes is a number
+			handed += int(n)
+		}
+	}
+	if due := 2 * c.objects(); handed < due { // the first list, and a resync
+		return fmt.Errorf("the costly rule has seen %d objects, want %d or more: there is nothing to compare with", handed, due)
+	}
+	return nil
+}
+
+func (c *costly) report() (table, []target) {
+	rows := [][]string{{"", "p50 µs", "p99 µs", "most µs", "changes/s", "cores in use", "p99 to that alone"}}
+	var targets []target
+	itself := func(f float64) float64 { return f }
+	for _, run := range c.runs {
+		worse := spread(run.worse, 2, itself)
+		for _, one := range []struct {
+			name, worse string
+			took        []trickle
+		}{{run.name + ", alone", "", run.alone}, {run.name + ", beside a costly source", worse, run.beside}} {
+			row := []string{one.name}
+			for _, of := range []func(trickle) float64{
+				func(t trickle) float64 { return t.P50 }, func(t trickle) float64 { return t.P99 },
+				func(t trickle) float64 { return t.Most }, func(t trickle) float64 { return t.Rate },
+			} {
+				row = append(row, spread(one.took, 0, of))
+			}
+			row = append(row, spread(one.took, 2, func(t trickle) float64 { return t.cores }), one.worse)
+			rows = append(rows, row)
+		}
+		targets = append(targets, target{
+			what: run.name + ": p99 to the acknowledgement beside a source with costly rules and a resync, to alone", limit: 1.5,
+			value: median(run.worse, itself), from: "of each turn, to the one before: " + worse, err: c.err || len(run.worse) == 0,
+		})
+	}
+	title := fmt.Sprintf("Beside a source with costly rules and a resync of %d pods every second: "+
+		"%d updates of %d config maps, %d per second, with a state directory", c.objects(), c.updates(), trickleObjects, trickleRate)
+	return table{title, rows}, targets
+}
+
+func (c *costly) charts() []chart {
+	drawing := chart{
+		name: "beside", title: "From a change to its handler, beside a source with costly rules and a resync",
+		unit: "µs, p99; less is better",
+	}
+	p99 := func(t trickle) float64 { return t.P99 }
+	for _, run := range c.runs {
+		drawing.bars = append(drawing.bars, barOf(run.name+", alone", true, run.alone, p99), barOf(run.name+", beside it", true, run.beside, p99))
+	}
+	return []chart{drawing}
+}
