@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write "+picture)
 
-// picture is the page with the packages and their imports. Links to it stand in docs/architecture.md.
+// picture is the page with the packages and their imports.
 const picture = "docs/packages.md"
 
 // The page shows the packages as they are: it is drawn from the code.
