@@ -1,11 +1,12 @@
 package expr
 
 import (
+	"math"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/expr-lang/expr/ast"
 
+	"github.com/informd/informd/engine/expr/value"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -60,7 +61,7 @@ func (c *compiler) member(n *ast.MemberNode) (operand, error) {
 			return nil, err
 		}
 		for _, key := range keys {
-			if err := r.step(); err != nil {
+			if err := r.Step(); err != nil {
 				return nil, err
 			}
 			switch m := v.(type) {
@@ -69,7 +70,7 @@ func (c *compiler) member(n *ast.MemberNode) (operand, error) {
 			case nil:
 				return nil, nil
 			default:
-				return nil, failf("%s has no field %q", some(v), clip(key))
+				return nil, value.Errorf("%s has no field %q", value.Some(v), clip(key))
 			}
 		}
 		return v, nil
@@ -88,37 +89,11 @@ func (c *compiler) index(base, key operand) operand {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.step(); err != nil {
+		if err := r.Step(); err != nil {
 			return nil, err
 		}
-		return fetch(v, k)
+		return value.Fetch(v, k)
 	}}
-}
-
-// fetch is v[key]. What is not there is nil; a negative index counts from the end.
-func fetch(v, key any) (any, error) {
-	if v == nil || key == nil {
-		return nil, nil
-	}
-	switch v := v.(type) {
-	case map[string]any:
-		if key, ok := key.(string); ok {
-			return v[key], nil
-		}
-	case []any:
-		i, ok := whole(key)
-		if !ok {
-			break
-		}
-		if i < 0 {
-			i += int64(len(v))
-		}
-		if i < 0 || i >= int64(len(v)) {
-			return nil, nil
-		}
-		return v[i], nil
-	}
-	return nil, failf("%s cannot be indexed with %s", some(v), some(key))
 }
 
 // slice compiles a[from:to].
@@ -140,57 +115,21 @@ func (c *compiler) slice(n *ast.SliceNode) (operand, error) {
 	}
 	c.reach.touch(base.shape)
 	hasFrom := n.From != nil
-	slice := func(r *run, args []any) (any, error) {
-		var from, to any = int64(0), int64(maxInt)
+	slice := func(m *value.Meter, args []any) (any, error) {
+		var from, to any = int64(0), int64(math.MaxInt64)
 		if hasFrom {
 			from = args[1]
 		}
 		if n.To != nil {
 			to = args[len(args)-1]
 		}
-		return r.slice(args[0], from, to)
+		return m.Slice(args[0], from, to)
 	}
 	evals := evalsOf(parts)
 	return operand{
 		shape: made(c.reach.elem(base.shape)),
 		eval:  func(r *run) (any, error) { return r.call(slice, evals) },
 	}, nil
-}
-
-func (r *run) slice(v, from, to any) (any, error) {
-	if v == nil || from == nil || to == nil {
-		return nil, nil
-	}
-	i, ok1 := whole(from)
-	j, ok2 := whole(to)
-	if !ok1 || !ok2 {
-		return nil, failf("the bounds of a slice must be numbers")
-	}
-	switch v := v.(type) {
-	case []any:
-		i, j := bounds(i, j, len(v))
-		return v[i:j:j], nil
-	case string:
-		if err := r.scan(2 * len(v)); err != nil {
-			return nil, err
-		}
-		i, j := bounds(i, j, utf8.RuneCountInString(v))
-		start := offset(v, i)
-		return v[start : start+offset(v[start:], j-i)], nil
-	}
-	return nil, failf("%s cannot be sliced", some(v))
-}
-
-// bounds are from and to within 0 ≤ from ≤ to ≤ n; what is negative counts from the end.
-func bounds(from, to int64, n int) (int, int) {
-	within := func(i int64) int {
-		if i < 0 {
-			i += int64(n)
-		}
-		return int(min(max(i, 0), int64(n)))
-	}
-	j := within(to)
-	return min(within(from), j), j
 }
 
 // list compiles [a, b]. A list of constants is made once.
@@ -211,10 +150,10 @@ func (c *compiler) list(n *ast.ArrayNode) (operand, error) {
 	}
 	evals := evalsOf(parts)
 	return operand{shape: made(elem), eval: func(r *run) (any, error) {
-		if err := r.scan(len(evals)); err != nil {
+		if err := r.Scan(len(evals)); err != nil {
 			return nil, err
 		}
-		if err := r.allocList(len(evals)); err != nil {
+		if err := r.AllocList(len(evals)); err != nil {
 			return nil, err
 		}
 		out := make([]any, len(evals))
@@ -239,20 +178,20 @@ func (c *compiler) mapping(n *ast.MapNode) (operand, error) {
 		if err != nil {
 			return operand{}, err
 		}
-		key, value := parts[0], parts[1]
+		key, entry := parts[0], parts[1]
 		if _, ok := key.value.(string); key.constant && !ok {
-			return operand{}, c.errorf(pair.Key, "a key must be a string, not %s", some(key.value))
+			return operand{}, c.errorf(pair.Key, "a key must be a string, not %s", value.Some(key.value))
 		}
 		c.reach.use(key.shape)
-		c.reach.touch(value.shape)
-		elem = c.reach.union(elem, value.shape)
-		keys, values = append(keys, key.eval), append(values, value.eval)
+		c.reach.touch(entry.shape)
+		elem = c.reach.union(elem, entry.shape)
+		keys, values = append(keys, key.eval), append(values, entry.eval)
 	}
 	return operand{shape: madeMap(elem), eval: func(r *run) (any, error) {
-		if err := r.scan(len(keys)); err != nil {
+		if err := r.Scan(len(keys)); err != nil {
 			return nil, err
 		}
-		if err := r.allocMap(len(keys)); err != nil {
+		if err := r.AllocMap(len(keys)); err != nil {
 			return nil, err
 		}
 		out := make(map[string]any, len(keys))
@@ -263,7 +202,7 @@ func (c *compiler) mapping(n *ast.MapNode) (operand, error) {
 			}
 			key, ok := k.(string)
 			if !ok {
-				return nil, failf("a key must be a string, not %s", some(k))
+				return nil, value.Errorf("a key must be a string, not %s", value.Some(k))
 			}
 			if out[key], err = values[i](r); err != nil {
 				return nil, err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 
+	"github.com/informd/informd/engine/expr/value"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -21,8 +22,8 @@ func Compile(text string, o Options) (p *Program, err error) {
 		return nil, err
 	}
 	if root.constant && (o.Scope == Where || o.Scope == When) {
-		if _, err := truth(root.value); err != nil {
-			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", some(root.value))}
+		if _, err := value.Truth(root.value); err != nil {
+			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", value.Some(root.value))}
 		}
 	}
 	var gives []string
@@ -46,7 +47,7 @@ func Compile(text string, o Options) (p *Program, err error) {
 
 func newCompiler(o Options) *compiler {
 	c := &compiler{options: o, done: make(map[ast.Node]operand)}
-	c.folding = run{steps: MaxSteps, bytes: maxFolded}
+	c.folding = run{Meter: value.Meter{Steps: MaxSteps, Bytes: maxFolded}}
 	return c
 }
 
@@ -229,16 +230,16 @@ func (c *compiler) conditional(n *ast.ConditionalNode) (operand, error) {
 	condition, yes, no := parts[0], parts[1], parts[2]
 	c.reach.use(condition.shape)
 	return operand{shape: c.reach.union(yes.shape, no.shape), eval: func(r *run) (any, error) {
-		if err := r.step(); err != nil {
+		if err := r.Step(); err != nil {
 			return nil, err
 		}
 		v, err := condition.eval(r)
 		if err != nil {
 			return nil, err
 		}
-		ok, err := truth(v)
+		ok, err := value.Truth(v)
 		if err != nil {
-			return nil, failf("a condition must be true or false, not %s", some(v))
+			return nil, value.Errorf("a condition must be true or false, not %s", value.Some(v))
 		}
 		if ok {
 			return yes.eval(r)

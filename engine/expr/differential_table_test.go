@@ -1,6 +1,10 @@
 package expr
 
-import "math"
+import (
+	"math"
+
+	"github.com/informd/informd/engine/expr/value"
+)
 
 // likeExamples are evaluated here and by expr-lang, with the same result. Most are of expr-lang's own description of the
 // language, in its order.
@@ -148,9 +152,9 @@ var differences = []struct {
 	documented, text string
 	there, here      any
 }{
-	{"Absent fields are nil, and nil goes through", `upper(object.missing)`, failure("interface conversion: interface {} is nil, not string"), nil},
-	{"Absent fields are nil, and nil goes through", `object.ints[99]`, failure("index out of range: 99 (array length is 4)"), nil},
-	{"Absent fields are nil, and nil goes through", `object.missing.field`, failure("cannot fetch field from <nil>"), nil},
+	{"Absent fields are nil, and nil goes through", `upper(object.missing)`, value.Error("interface conversion: interface {} is nil, not string"), nil},
+	{"Absent fields are nil, and nil goes through", `object.ints[99]`, value.Error("index out of range: 99 (array length is 4)"), nil},
+	{"Absent fields are nil, and nil goes through", `object.missing.field`, value.Error("cannot fetch field from <nil>"), nil},
 	{"Absent fields are nil, and nil goes through", `string(nil)`, "<nil>", nil},
 	{"Absent fields are nil, and nil goes through", `nil in [nil]`, true, false},
 	{"Absent fields are nil, and nil goes through", `flatten([nil, 1])`, list{nil, int64(1)}, list{int64(1)}},
@@ -160,53 +164,53 @@ var differences = []struct {
 	{"An empty list is not nil", `concat([], []) ?? "none"`, "none", list{}},
 	{"An empty list is not nil", `split("a", ",", 0) ?? "none"`, "none", list{}},
 
-	{"A number that does not fit fails", `9223372036854775807 + object.n`, int64(math.MinInt64 + 2), errOverflow},
-	{"A number that does not fit fails", `object.n / 0`, math.Inf(1), failure("division by zero")},
-	{"A number that does not fit fails", `object.n ** 2000`, math.Inf(1), errOverflow},
-	{"A number that does not fit fails", `float("inf")`, math.Inf(1), failure(`"float" cannot parse its argument`)},
+	{"A number that does not fit fails", `9223372036854775807 + object.n`, int64(math.MinInt64 + 2), value.ErrOverflow},
+	{"A number that does not fit fails", `object.n / 0`, math.Inf(1), value.Error("division by zero")},
+	{"A number that does not fit fails", `object.n ** 2000`, math.Inf(1), value.ErrOverflow},
+	{"A number that does not fit fails", `float("inf")`, math.Inf(1), value.Error(`"float" cannot parse its argument`)},
 	{"Maps are equal where their entries are", `{a: 1} == {a: 1.0}`, false, true},
 	{"Maps are equal where their entries are", `len(uniq([{a: 1}, {a: 1.0}]))`, int64(2), int64(1)},
 	{"Maps are equal where their entries are", `[fromPairs([["a", 1]])] == [{a: 1}]`, false, true},
 	{"Integers and floats compare exactly", `9007199254740993 == 9007199254740992.0`, true, false},
 
-	{"`and` and `or` take and give true and false only", `object.yes and object.s`, "web-0", failure(`operator "and" needs true or false, not a string`)},
-	{"`and` and `or` take and give true and false only", `object.no or object.n`, int64(3), failure(`operator "or" needs true or false, not an int`)},
+	{"`and` and `or` take and give true and false only", `object.yes and object.s`, "web-0", value.Error(`operator "and" needs true or false, not a string`)},
+	{"`and` and `or` take and give true and false only", `object.no or object.n`, int64(3), value.Error(`operator "or" needs true or false, not an int`)},
 
-	{"a `+` in front takes numbers only", `+object.s`, "web-0", failure(`operator "+" needs a number, not a string`)},
+	{"a `+` in front takes numbers only", `+object.s`, "web-0", value.Error(`operator "+" needs a number, not a string`)},
 
 	{"Strings are counted in characters", `indexOf("äöü", "ü")`, int64(4), int64(2)},
 	{"Strings are counted in characters", `lastIndexOf("äöü", "ü")`, int64(4), int64(2)},
 	{"Strings are counted in characters", `"äöü"[2:4]`, "ö", "ü"},
-	{"are no lists of bytes", `object.s[0]`, int64('w'), failure("a string cannot be indexed with an int")},
-	{"Functions of lists take lists only", `last(object.s)`, int64('0'), failure(`"last" cannot take a string`)},
-	{"Functions of lists take lists only", `count(object.labels.tier, true)`, int64(5), failure(`"count" needs a list, not a string`)},
-	{"Functions of lists take lists only", `count(object.labels, true)`, int64(2), failure(`"count" needs a list, not a map`)},
-	{"`get` lists and maps", `get(object.n, 0) ?? "none"`, "none", failure("an int cannot be indexed with an int")},
+	{"are no lists of bytes", `object.s[0]`, int64('w'), value.Error("a string cannot be indexed with an int")},
+	{"Functions of lists take lists only", `last(object.s)`, int64('0'), value.Error(`"last" cannot take a string`)},
+	{"Functions of lists take lists only", `count(object.labels.tier, true)`, int64(5), value.Error(`"count" needs a list, not a string`)},
+	{"Functions of lists take lists only", `count(object.labels, true)`, int64(2), value.Error(`"count" needs a list, not a map`)},
+	{"`get` lists and maps", `get(object.n, 0) ?? "none"`, "none", value.Error("an int cannot be indexed with an int")},
 
 	{"`groupBy` makes strings of what it groups by", `keys(groupBy([1], #))`, list{int64(1)}, list{"1"}},
-	{"`groupBy` makes strings of what it groups by", `groupBy([1], #)[1]`, list{int64(1)}, failure("a map cannot be indexed with an int")},
-	{"`fromPairs` takes no other keys", `fromPairs([[object.n, 2]])`, dict{"3": int64(2)}, failure("a key must be a string, not an int")},
+	{"`groupBy` makes strings of what it groups by", `groupBy([1], #)[1]`, list{int64(1)}, value.Error("a map cannot be indexed with an int")},
+	{"`fromPairs` takes no other keys", `fromPairs([[object.n, 2]])`, dict{"3": int64(2)}, value.Error("a key must be a string, not an int")},
 
-	{"`string` takes no lists and maps", `string(object.ints)`, "[3 1 2 1]", failure(`"string" cannot take a list`)},
-	{"`string` takes no lists and maps", `string({a: 1})`, "map[a:1]", failure(`"string" cannot take a map`)},
+	{"`string` takes no lists and maps", `string(object.ints)`, "[3 1 2 1]", value.Error(`"string" cannot take a list`)},
+	{"`string` takes no lists and maps", `string({a: 1})`, "map[a:1]", value.Error(`"string" cannot take a map`)},
 	{"`toJSON`, which is compact", `toJSON({a: [1, "<"]})`, "{\n  \"a\": [\n    1,\n    \"\\u003c\"\n  ]\n}", `{"a":[1,"<"]}`},
 	{"`fromJSON` keeps integers", `fromJSON("9007199254740993")`, 9007199254740992.0, int64(9007199254740993)},
 	{"`fromJSON` keeps integers", `type(fromJSON("1"))`, "float", "int"},
 
 	{"`#` in the third argument of `reduce` is the element", `map(["a", "b"], reduce(["x", "y"], #acc + #, #))`, list{"xxy", "xxy"}, list{"axy", "bxy"}},
-	{"A constant that cannot work is a mistake", `object.yes ? 1 : int("x")`, int64(1), failure(`"int" cannot parse its argument`)},
+	{"A constant that cannot work is a mistake", `object.yes ? 1 : int("x")`, int64(1), value.Error(`"int" cannot parse its argument`)},
 
-	{"have only the methods", `now().YearDay()`, int64(2), failure(`unknown method "YearDay"`)},
-	{"have only the methods", `duration("1h").String()`, "1h0m0s", failure(`unknown method "String"`)},
+	{"have only the methods", `now().YearDay()`, int64(2), value.Error(`unknown method "YearDay"`)},
+	{"have only the methods", `duration("1h").String()`, "1h0m0s", value.Error(`unknown method "String"`)},
 	{"`.Weekday()` is a name", `now().Weekday()`, int64(5), "Friday"},
 	{"`type` knows them", `[type(now()), type(duration("1h"))]`, list{"time.Time", "time.Duration"}, list{"time", "duration"}},
 	{"Strings beside times and durations are read", `{a: duration("1h")}.a == "1h"`, false, true},
-	{"Durations are multiplied by integers only", `duration("1s") * 0.5`, 5e8, failure(`operator "*" cannot take a duration and a float`)},
+	{"Durations are multiplied by integers only", `duration("1s") * 0.5`, 5e8, value.Error(`operator "*" cannot take a duration and a float`)},
 
-	{"There are no `date` and `timezone`", `date("2026-01-02")`, "2026-01-02T00:00:00Z", failure("there is no function date; use time(…), which reads RFC 3339")},
-	{"There are no `date` and `timezone`", `date("1:00", "15:04", "UTC").In(timezone("UTC")).Hour()`, int64(1), failure(`unknown method "In"`)},
-	{"no `bitand` and its like", `bitand(6, 3) + bitor(6, 3) + bitxor(6, 3) + bitnand(6, 3)`, int64(18), failure("there is no function bitand; there is nothing in its place")},
-	{"no `bitand` and its like", `bitshl(1, 3) + bitshr(8, 1) + bitushr(8, 1) + bitnot(0)`, int64(15), failure("there is no function bitshl; there is nothing in its place")},
-	{"no `$env`", `$env["event"]`, "updated", failure(`unknown name "$env"`)},
-	{"no bytes", `b"a"`, list{int64('a')}, failure("bytes are not supported; leave out the b")},
+	{"There are no `date` and `timezone`", `date("2026-01-02")`, "2026-01-02T00:00:00Z", value.Error("there is no function date; use time(…), which reads RFC 3339")},
+	{"There are no `date` and `timezone`", `date("1:00", "15:04", "UTC").In(timezone("UTC")).Hour()`, int64(1), value.Error(`unknown method "In"`)},
+	{"no `bitand` and its like", `bitand(6, 3) + bitor(6, 3) + bitxor(6, 3) + bitnand(6, 3)`, int64(18), value.Error("there is no function bitand; there is nothing in its place")},
+	{"no `bitand` and its like", `bitshl(1, 3) + bitshr(8, 1) + bitushr(8, 1) + bitnot(0)`, int64(15), value.Error("there is no function bitshl; there is nothing in its place")},
+	{"no `$env`", `$env["event"]`, "updated", value.Error(`unknown name "$env"`)},
+	{"no bytes", `b"a"`, list{int64('a')}, value.Error("bytes are not supported; leave out the b")},
 }

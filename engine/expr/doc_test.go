@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/expr/value"
 )
 
 // Every example of docs/reference/expressions.md gives what it says.
@@ -58,7 +60,7 @@ func TestDocumentationIsComplete(t *testing.T) {
 		t.Fatal(err)
 	}
 	names := functionNames()
-	for name := range methods {
+	for name := range value.Methods {
 		names = append(names, name)
 	}
 	for name := range absent {

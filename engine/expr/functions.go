@@ -7,38 +7,17 @@ import (
 
 	"github.com/expr-lang/expr/ast"
 
-	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/expr/value"
 )
 
-// function is one that takes values only; see predicates for those that take an expression to evaluate per element.
-type function struct {
-	min, max int  // how many arguments
-	takesNil bool // is called with nil arguments; others then give nil without being called
-	call     func(r *run, args []any) (any, error)
-	reads    func(r *reach, args []shape) shape // what the call does with the shapes of its arguments; nil: uses all
-}
-
-const many = 1 << 20 // as function.max
-
-var functions map[string]function
-
-func init() {
-	functions = make(map[string]function)
-	for _, table := range []map[string]function{textFunctions, listFunctions, mapFunctions, numberFunctions, unitFunctions} {
-		for name, f := range table {
-			functions[name] = f
-		}
-	}
-}
-
 func isFunction(name string) bool {
-	_, ok := functions[name]
+	_, ok := value.Functions[name]
 	return ok || isPredicate(name) || name == "now" || name == "byIndex" || name == "lookup"
 }
 
 func functionNames() []string {
 	names := []string{"now", "byIndex", "lookup"}
-	names = slices.AppendSeq(names, maps.Keys(functions))
+	names = slices.AppendSeq(names, maps.Keys(value.Functions))
 	return slices.AppendSeq(names, maps.Keys(predicates))
 }
 
@@ -71,7 +50,7 @@ var operatorLike = map[string]string{
 
 // method compiles x.name().
 func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, error) {
-	get, ok := methods[name]
+	get, ok := value.Methods[name]
 	if !ok {
 		if isFunction(name) {
 			return operand{}, c.errorf(n, "%s is a function; write %s(x) or x | %s()", name, name, name)
@@ -94,12 +73,12 @@ func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, e
 		if err != nil || v == nil {
 			return nil, err
 		}
-		if err := r.step(); err != nil {
+		if err := r.Step(); err != nil {
 			return nil, err
 		}
 		out, ok := get(v)
 		if !ok {
-			return nil, failf("%s has no method %q", some(v), name)
+			return nil, value.Errorf("%s has no method %q", value.Some(v), name)
 		}
 		return out, nil
 	}, x)
@@ -116,7 +95,7 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 	case name == "lookup":
 		return c.lookup(at, arguments)
 	}
-	f, ok := functions[name]
+	f, ok := value.Functions[name]
 	if !ok {
 		if instead, ok := absent[name]; ok {
 			if instead == "" {
@@ -126,7 +105,7 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 		}
 		return operand{}, c.errorf(at, "unknown function %q%s", clip(name), suggest(name, functionNames()))
 	}
-	if err := c.count(at, name, len(arguments), f.min, f.max); err != nil {
+	if err := c.count(at, name, len(arguments), f.Min, f.Max); err != nil {
 		return operand{}, err
 	}
 	args, err := c.compileAll(arguments)
@@ -142,10 +121,10 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 			if err != nil {
 				return nil, err
 			}
-			if err := r.step(); err != nil {
+			if err := r.Step(); err != nil {
 				return nil, err
 			}
-			return fetch(v, key)
+			return value.Fetch(v, key)
 		}}, nil
 	}
 	shapes := make([]shape, len(args))
@@ -153,19 +132,15 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 		shapes[i] = arg.shape
 	}
 	var out shape
-	if f.reads != nil {
-		out = f.reads(&c.reach, shapes)
+	if reads := functionReads[name]; reads != nil {
+		out = reads(&c.reach, shapes)
 	} else {
 		for _, s := range shapes {
 			c.reach.use(s)
 		}
 	}
-	call := f.call
-	if !f.takesNil {
-		call = unlessNil(f.call)
-	}
 	evals := evalsOf(args)
-	o, err := c.fold(at, func(r *run) (any, error) { return r.call(call, evals) }, args...)
+	o, err := c.fold(at, func(r *run) (any, error) { return r.call(f.Call, evals) }, args...)
 	o.shape = out
 	return o, err
 }
@@ -178,22 +153,13 @@ func constantKey(name string, args []operand) (string, bool) {
 	return key, ok
 }
 
-func unlessNil(call func(*run, []any) (any, error)) func(*run, []any) (any, error) {
-	return func(r *run, args []any) (any, error) {
-		if slices.Contains(args, nil) {
-			return nil, nil
-		}
-		return call(r, args)
-	}
-}
-
 func (c *compiler) count(at ast.Node, name string, n, least, most int) error {
 	if n >= least && n <= most {
 		return nil
 	}
 	want := fmt.Sprintf("%d to %d arguments", least, most)
 	switch {
-	case most == many:
+	case most == value.Many:
 		want = fmt.Sprintf("at least %d argument", least)
 	case most == least && least == 1:
 		want = "1 argument"
@@ -210,45 +176,5 @@ func (c *compiler) now(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := c.count(at, "now", len(arguments), 0, 0); err != nil {
 		return operand{}, err
 	}
-	return operand{eval: func(r *run) (any, error) { return r.env.Now.UTC(), r.step() }}, nil
-}
-
-func wrongArgument(name string, v any) error {
-	return failf("%q cannot take %s", name, some(v))
-}
-
-// How functions treat the shapes of their arguments.
-
-// elements is for functions that give some elements of a list as a list.
-func elements(r *reach, args []shape) shape {
-	var elem shape
-	for _, s := range args {
-		r.touch(s)
-		elem = r.union(elem, r.elem(s))
-	}
-	return made(elem)
-}
-
-// element is for functions that give one.
-func element(r *reach, args []shape) shape {
-	r.touch(args[0])
-	return r.elem(args[0])
-}
-
-// size is for len: of a list that the expression made, the elements do not matter.
-func size(r *reach, args []shape) shape {
-	r.use(shape{places: args[0].places})
-	return shape{}
-}
-
-// kind is for type.
-func kind(r *reach, args []shape) shape {
-	r.touch(args[0])
-	return shape{}
-}
-
-// dynamicKey is for get with a key that is not constant.
-func dynamicKey(r *reach, args []shape) shape {
-	r.use(args[1])
-	return r.member(args[0], object.Each)
+	return operand{eval: func(r *run) (any, error) { return r.env.Now.UTC(), r.Step() }}, nil
 }

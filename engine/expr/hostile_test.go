@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/informd/informd/engine/expr/value"
 )
 
 // hostileEnv has a long string, a long list and a deep value for expressions to make more of.
@@ -29,7 +31,7 @@ func allocated(f func()) uint64 {
 
 func TestNothingRunsAway(t *testing.T) {
 	env := hostileEnv(t)
-	steps, memory := errSteps.Error(), errMemory.Error()
+	steps, memory := value.ErrSteps.Error(), value.ErrMemory.Error()
 	for _, test := range []struct {
 		why, text string
 		want      string // the failure; "any" if either budget may be the first, "" if it succeeds
@@ -50,10 +52,10 @@ func TestNothingRunsAway(t *testing.T) {
 		{"the same as a result", `reduce(1..60, [#acc, #acc], "a")`, memory},
 		{"the same compared", `let x = reduce(1..60, [#acc, #acc], "a"); let y = reduce(1..60, [#acc, #acc], "a"); x == y`, steps},
 		{"the same flattened", `flatten(reduce(1..60, [#acc, #acc], "a"))`, "any"},
-		{"a result that nests deep", `reduce(1..20000, [#acc], 1)`, errDepth.Error()},
+		{"a result that nests deep", `reduce(1..20000, [#acc], 1)`, value.ErrDepth.Error()},
 		{"deep values compared", `reduce(1..9000, [#acc], 1) == reduce(1..9000, [#acc], 1)`, ""},
-		{"deep values flattened", `flatten(reduce(1..20000, [#acc], 1))`, errDepth.Error()},
-		{"deep JSON", `fromJSON(repeat("[", 5000 * object.items[0].n))`, errDepth.Error()},
+		{"deep values flattened", `flatten(reduce(1..20000, [#acc], 1))`, value.ErrDepth.Error()},
+		{"deep JSON", `fromJSON(repeat("[", 5000 * object.items[0].n))`, value.ErrDepth.Error()},
 		{"JSON of many values", `fromJSON("[" + repeat("0,", 1000000) + "0]")`, memory},
 		{"JSON of many maps", `fromJSON("[" + repeat("{},", 90000) + "0]")`, memory},
 		{"split into letters", `split(object.text, "")`, "any"},
@@ -102,7 +104,7 @@ func TestNothingRunsAway(t *testing.T) {
 			t.Logf("%v to compile, %v to run, %d KiB: %v", compiled.Round(time.Microsecond), time.Since(start)-compiled, bytes>>10, err)
 			switch {
 			case test.want == "any":
-				if err != errSteps && err != errMemory {
+				if err != value.ErrSteps && err != value.ErrMemory {
 					t.Errorf("got %v, want a budget exceeded", err)
 				}
 			case err == nil != (test.want == "") || err != nil && err.Error() != test.want:

@@ -1,5 +1,7 @@
 package expr
 
+import "github.com/informd/informd/engine/expr/value"
+
 import "slices"
 
 // few values of an index are compared one by one.
@@ -11,7 +13,7 @@ func (r *run) indexValues(v any) ([]string, error) {
 	if !isList {
 		list = []any{v}
 	}
-	if err := r.scan(16 * len(list)); err != nil {
+	if err := r.Scan(16 * len(list)); err != nil {
 		return nil, err
 	}
 	var out []string
@@ -23,15 +25,15 @@ func (r *run) indexValues(v any) ([]string, error) {
 		switch v.(type) {
 		case []any, map[string]any:
 			if !isList {
-				return nil, failf("an index needs a string or a list of strings, not %s", some(v))
+				return nil, value.Errorf("an index needs a string or a list of strings, not %s", value.Some(v))
 			}
-			return nil, failf("an index needs a string or a list of strings, not a list with %s in it", some(v))
+			return nil, value.Errorf("an index needs a string or a list of strings, not a list with %s in it", value.Some(v))
 		}
-		s, err := r.text("index", v)
+		s, err := r.Text("index", v)
 		if err != nil {
 			return nil, err
 		}
-		if err := r.alloc(2*sizeValue + 2*sizeEntry + len(s)); err != nil {
+		if err := r.Alloc(2*value.SizeValue + 2*value.SizeEntry + len(s)); err != nil {
 			return nil, err
 		}
 		switch {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/engine/expr/value"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -228,7 +229,7 @@ func TestBudget(t *testing.T) {
 		t.Errorf("%v: there is nothing left", err)
 	}
 	env.Budget = &Budget{Steps: 100 * MaxSteps, Memory: 100 * MaxMemory}
-	if _, err := mustCompile(t, "all(1..200000, true)", payload).Value(env); err != errSteps {
+	if _, err := mustCompile(t, "all(1..200000, true)", payload).Value(env); err != value.ErrSteps {
 		t.Errorf("%v: each is bounded by itself", err)
 	}
 	env.Budget = &Budget{Steps: MaxSteps, Memory: 1000}

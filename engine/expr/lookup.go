@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/informd/informd/engine/expr/value"
 )
 
 // own is the rule's source, in a spot. No source has this name.
@@ -105,10 +107,10 @@ func (c *compiler) search(name, source string, by operand, find func(cache Cache
 		if err != nil || v == nil {
 			return nil, err
 		}
-		if err := r.step(); err != nil {
+		if err := r.Step(); err != nil {
 			return nil, err
 		}
-		key, err := r.text(name, v)
+		key, err := r.Text(name, v)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +119,7 @@ func (c *compiler) search(name, source string, by operand, find func(cache Cache
 			return found, nil
 		}
 		for tree := range find(r.env.Cache, key) {
-			if err := r.allocTree(tree); err != nil {
+			if err := r.AllocTree(tree); err != nil {
 				return nil, err
 			}
 			found = append(found, tree)
@@ -154,7 +156,7 @@ func (r *run) objects(v any) ([]map[string]any, error) {
 	if !ok {
 		list = []any{v}
 	}
-	if err := r.scan(sizeValue * len(list)); err != nil {
+	if err := r.Scan(value.SizeValue * len(list)); err != nil {
 		return nil, err
 	}
 	trees := make([]map[string]any, 0, len(list))
@@ -164,7 +166,7 @@ func (r *run) objects(v any) ([]map[string]any, error) {
 		case map[string]any:
 			trees = append(trees, item)
 		default:
-			return nil, failf("attach gives %s, not objects that lookup or byIndex gave", some(item))
+			return nil, value.Errorf("attach gives %s, not objects that lookup or byIndex gave", value.Some(item))
 		}
 	}
 	return trees, nil

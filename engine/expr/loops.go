@@ -2,12 +2,13 @@ package expr
 
 import (
 	"slices"
-	"time"
+
+	"github.com/informd/informd/engine/expr/value"
 )
 
 // at evaluates the body for the i'th element.
 func (p *predicateCall) at(r *run, list []any, i int) (any, error) {
-	if err := r.step(); err != nil {
+	if err := r.Step(); err != nil {
 		return nil, err
 	}
 	if p.body == nil {
@@ -26,9 +27,9 @@ func (p *predicateCall) holds(r *run, list []any, i int) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ok, err := truth(v)
+	ok, err := value.Truth(v)
 	if err != nil {
-		return false, failf("the condition of %q must be true or false, not %s", p.name, some(v))
+		return false, value.Errorf("the condition of %q must be true or false, not %s", p.name, value.Some(v))
 	}
 	return ok, nil
 }
@@ -100,7 +101,7 @@ func (p *predicateCall) filter(r *run, list []any) (any, error) {
 		if !ok {
 			continue
 		}
-		if err := r.alloc(2 * sizeValue); err != nil { // twice, because append doubles
+		if err := r.Alloc(2 * value.SizeValue); err != nil { // twice, because append doubles
 			return nil, err
 		}
 		out = append(out, v)
@@ -109,7 +110,7 @@ func (p *predicateCall) filter(r *run, list []any) (any, error) {
 }
 
 func (p *predicateCall) mapped(r *run, list []any) (any, error) {
-	if err := r.allocList(len(list)); err != nil {
+	if err := r.AllocList(len(list)); err != nil {
 		return nil, err
 	}
 	out := make([]any, len(list))
@@ -164,12 +165,12 @@ func (p *predicateCall) sum(r *run, list []any) (any, error) {
 		}
 		switch {
 		case v == nil:
-		case !canSum(v):
-			return nil, wrongArgument("sum", v)
+		case !value.CanSum(v):
+			return nil, value.WrongArgument("sum", v)
 		case sum == nil:
 			sum = v
 		default:
-			if sum, err = r.add(sum, v); err != nil {
+			if sum, err = r.Add(sum, v); err != nil {
 				return nil, err
 			}
 		}
@@ -180,13 +181,11 @@ func (p *predicateCall) sum(r *run, list []any) (any, error) {
 	return sum, nil
 }
 
-func canSum(v any) bool { return isNumber(v) || isKind[time.Duration](v) || isKind[*quantity](v) }
-
 // groupBy makes a map from what the body gives to the list of elements for which it does. Those for which it gives nil
 // are left out.
 func (p *predicateCall) groupBy(r *run, list []any) (any, error) {
 	groups := make(map[string]any)
-	if err := r.allocMap(0); err != nil {
+	if err := r.AllocMap(0); err != nil {
 		return nil, err
 	}
 	for i, v := range list {
@@ -197,17 +196,17 @@ func (p *predicateCall) groupBy(r *run, list []any) (any, error) {
 		if k == nil {
 			continue
 		}
-		key, err := r.text("groupBy", k)
+		key, err := r.Text("groupBy", k)
 		if err != nil {
 			return nil, err
 		}
 		group, ok := groups[key].([]any)
 		if !ok {
-			if err := r.alloc(2 * sizeEntry); err != nil {
+			if err := r.Alloc(2 * value.SizeEntry); err != nil {
 				return nil, err
 			}
 		}
-		if err := r.alloc(4 * sizeValue); err != nil { // append doubles, and the list itself is boxed anew
+		if err := r.Alloc(4 * value.SizeValue); err != nil { // append doubles, and the list itself is boxed anew
 			return nil, err
 		}
 		groups[key] = append(group, v)
@@ -228,7 +227,7 @@ func (p *predicateCall) sortBy(r *run, list []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.sorted("sortBy", list, keys.([]any), order)
+	return r.Sorted("sortBy", list, keys.([]any), order)
 }
 
 // reduce starts with its third argument, or with the first element.

@@ -1,5 +1,7 @@
 package expr
 
+import "github.com/informd/informd/engine/expr/value"
+
 import "github.com/expr-lang/expr/ast"
 
 // predicateCall is one call of a function that evaluates an expression per element of a list.
@@ -109,7 +111,7 @@ func (c *compiler) predicate(at ast.Node, name string, arguments []ast.Node) (op
 		if err != nil {
 			return nil, err
 		}
-		if err := r.step(); err != nil {
+		if err := r.Step(); err != nil {
 			return nil, err
 		}
 		switch list := v.(type) {
@@ -118,7 +120,7 @@ func (c *compiler) predicate(at ast.Node, name string, arguments []ast.Node) (op
 		case nil:
 			return kind.ofNil, nil
 		}
-		return nil, failf("%q needs a list, not %s", name, some(v))
+		return nil, value.Errorf("%q needs a list, not %s", name, value.Some(v))
 	}}
 	if kind.result != nil {
 		out.shape = kind.result(&c.reach, elem, body.shape)

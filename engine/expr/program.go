@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/informd/informd/engine/expr/value"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -107,9 +108,9 @@ func (p *Program) ReadsIndex() bool { return p.readsIndex }
 // one kind, so that it can serve as a key.
 func (p *Program) Bool(env *Env) (ok bool, err error) {
 	err = p.run(env, func(_ *run, v any) error {
-		ok, err = truth(v)
+		ok, err = value.Truth(v)
 		if err != nil {
-			return failf("the expression gives %s, not true or false", some(v))
+			return value.Errorf("the expression gives %s, not true or false", value.Some(v))
 		}
 		return nil
 	})
@@ -144,9 +145,9 @@ func (p *Program) Elements(env *Env) (items []any, err error) {
 		case v == nil:
 			return nil
 		case !ok:
-			return failf("forEach gives %s, not a list", some(v))
+			return value.Errorf("forEach gives %s, not a list", value.Some(v))
 		}
-		if err := r.scan(sizeValue * len(list)); err != nil {
+		if err := r.Scan(value.SizeValue * len(list)); err != nil {
 			return err
 		}
 		items = slices.DeleteFunc(slices.Clone(list), func(v any) bool { return v == nil })
@@ -158,10 +159,10 @@ func (p *Program) Elements(env *Env) (items []any, err error) {
 // Value evaluates to something that encoding/json can encode: nil, bool, int64, float64, string, []any or map[string]any.
 // Times are RFC 3339, durations and quantities their canonical strings. It may share memory with the trees of env and
 // with other results, so the caller must not change it.
-func (p *Program) Value(env *Env) (value any, err error) {
+func (p *Program) Value(env *Env) (out any, err error) {
 	err = p.run(env, func(r *run, v any) error {
-		value, _, err = r.encodable(v, 0)
+		out, err = r.Encodable(v)
 		return err
 	})
-	return value, err
+	return out, err
 }

@@ -2,30 +2,21 @@ package expr
 
 import (
 	"errors"
-	"fmt"
 	"sync"
+
+	"github.com/informd/informd/engine/expr/value"
 )
 
+// Bounds of an expression's text, and of one evaluation.
 const (
-	MaxText    = 16 << 10 // bytes of an expression's text
+	MaxText    = 16 << 10 // bytes
 	MaxNesting = 200      // brackets, conditions and variables inside each other
-	MaxSteps   = 100_000  // operators, calls and turns of a loop in one evaluation
-	MaxMemory  = 8 << 20  // bytes allocated by one evaluation, whether still in use or not
+	MaxSteps   = value.MaxSteps
+	MaxMemory  = value.MaxMemory // bytes
 )
-
-// failure is an evaluation's error.
-type failure string
-
-func (f failure) Error() string { return string(f) }
-
-// failf is for names of operators, functions, kinds and keys that stand in the expression's text, never for values.
-func failf(format string, args ...any) error { return failure(fmt.Sprintf(format, args...)) }
 
 var (
-	errSteps    = failf("step budget of %d exceeded", MaxSteps)
-	errMemory   = failf("memory budget of %d MiB exceeded", MaxMemory>>20)
-	errBudget   = failf("the expressions together exceed what they may take")
-	errDepth    = failf("value nests deeper than %d", maxDepth)
+	errBudget   = value.Errorf("the expressions together exceed what they may take")
 	errInternal = errors.New("internal failure while evaluating")
 )
 
@@ -34,9 +25,8 @@ type eval func(*run) (any, error)
 
 // run is the state of one evaluation.
 type run struct {
+	value.Meter
 	env   Env
-	steps int   // left
-	bytes int   // left
 	slots []any // variables, and the pointers of predicates
 	args  []any // the arguments of the calls under way
 }
@@ -53,13 +43,13 @@ func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 		}
 		r.release()
 	}()
-	r.env, r.steps, r.bytes = *env, MaxSteps, MaxMemory // a copy: what callers pass stays on their stack
+	r.env, r.Meter = *env, value.Meter{Steps: MaxSteps, Bytes: MaxMemory} // a copy: what callers pass stays on their stack
 	if b := env.Budget; b != nil {
-		r.steps, r.bytes = min(r.steps, b.Steps), min(r.bytes, b.Memory)
-		steps, bytes := r.steps, r.bytes
+		r.Steps, r.Bytes = min(r.Steps, b.Steps), min(r.Bytes, b.Memory)
+		given := r.Meter
 		defer func() {
-			b.Steps, b.Memory = b.Steps-(steps-max(r.steps, 0)), b.Memory-(bytes-r.bytes)
-			if err == errSteps && steps < MaxSteps || err == errMemory && bytes < MaxMemory {
+			b.Steps, b.Memory = b.Steps-(given.Steps-max(r.Steps, 0)), b.Memory-(given.Bytes-r.Bytes)
+			if err == value.ErrSteps && given.Steps < MaxSteps || err == value.ErrMemory && given.Bytes < MaxMemory {
 				err = errBudget
 			}
 		}()
@@ -85,58 +75,8 @@ func (r *run) release() {
 	}
 }
 
-// step counts one step.
-func (r *run) step() error {
-	r.steps--
-	if r.steps < 0 {
-		return errSteps
-	}
-	return nil
-}
-
-// scan counts the work of looking at n bytes.
-func (r *run) scan(n int) error {
-	r.steps -= 1 + n/256
-	if r.steps < 0 {
-		return errSteps
-	}
-	return nil
-}
-
-// alloc counts n bytes, before they are allocated.
-func (r *run) alloc(n int) error {
-	if n < 0 || n > r.bytes {
-		return errMemory
-	}
-	r.bytes -= n
-	return nil
-}
-
-// What things cost, in bytes, on the safe side.
-const (
-	sizeValue = 16 // an interface in a list
-	sizeBoxed = 8  // a number behind an interface
-	sizeEntry = 48 // an entry of a map
-)
-
-// allocList counts a list of n values.
-func (r *run) allocList(n int) error {
-	if n > MaxMemory {
-		return errMemory
-	}
-	return r.alloc(2*sizeValue + n*sizeValue)
-}
-
-// allocMap counts a map of n entries; the smallest map already has room for eight.
-func (r *run) allocMap(n int) error {
-	if n > MaxMemory {
-		return errMemory
-	}
-	return r.alloc(sizeEntry + max(n, 8)*sizeEntry)
-}
-
 // call evaluates args and calls f with them, which must not keep the slice.
-func (r *run) call(f func(*run, []any) (any, error), args []eval) (any, error) {
+func (r *run) call(f func(*value.Meter, []any) (any, error), args []eval) (any, error) {
 	base := len(r.args)
 	for _, arg := range args {
 		v, err := arg(r)
@@ -145,43 +85,10 @@ func (r *run) call(f func(*run, []any) (any, error), args []eval) (any, error) {
 		}
 		r.args = append(r.args, v)
 	}
-	if err := r.step(); err != nil {
+	if err := r.Step(); err != nil {
 		return nil, err
 	}
-	v, err := f(r, r.args[base:])
+	v, err := f(&r.Meter, r.args[base:])
 	r.args = r.args[:base]
 	return v, err
-}
-
-// allocTree counts a decoded tree, which was made for this evaluation: a step for each of its values, and their memory.
-func (r *run) allocTree(v any) error {
-	if err := r.step(); err != nil {
-		return err
-	}
-	switch v := v.(type) {
-	case string:
-		return r.alloc(16 + len(v))
-	case []any:
-		if err := r.allocList(len(v)); err != nil {
-			return err
-		}
-		for _, item := range v {
-			if err := r.allocTree(item); err != nil {
-				return err
-			}
-		}
-	case map[string]any:
-		if err := r.allocMap(len(v)); err != nil {
-			return err
-		}
-		for key, item := range v {
-			if err := r.alloc(len(key)); err != nil {
-				return err
-			}
-			if err := r.allocTree(item); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/informd/informd/engine/expr/value"
 )
 
 // maxParts bounds the expressions in one template.
@@ -67,18 +69,18 @@ func concatenation(parts []part, roots []operand) eval {
 			if err != nil {
 				return nil, err
 			}
-			if err := r.step(); err != nil {
+			if err := r.Step(); err != nil {
 				return nil, err
 			}
 			s, err := r.inline(v)
 			if err != nil {
 				if len(parts) == 2 && strings.TrimSpace(parts[1-i].text) == "" {
-					return nil, failf("${%s} is %s, and there is white space beside it, which makes it a longer string: in YAML |- ends without a line break, and | with one",
-						clip(strings.TrimSpace(parts[i].text)), some(v))
+					return nil, value.Errorf("${%s} is %s, and there is white space beside it, which makes it a longer string: in YAML |- ends without a line break, and | with one",
+						clip(strings.TrimSpace(parts[i].text)), value.Some(v))
 				}
-				return nil, failf("${%s} is %s within a longer string: %s", clip(strings.TrimSpace(parts[i].text)), some(v), err)
+				return nil, value.Errorf("${%s} is %s within a longer string: %s", clip(strings.TrimSpace(parts[i].text)), value.Some(v), err)
 			}
-			if err := r.alloc(2 * len(s)); err != nil { // twice, because the builder doubles
+			if err := r.Alloc(2 * len(s)); err != nil { // twice, because the builder doubles
 				return nil, err
 			}
 			b.WriteString(s)
@@ -91,15 +93,15 @@ func concatenation(parts []part, roots []operand) eval {
 func (r *run) inline(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
-		return "", failf(`say what stands there instead, as with ?? "none"`)
+		return "", value.Errorf(`say what stands there instead, as with ?? "none"`)
 	case []any:
-		return "", failf(`use join or toJSON`)
+		return "", value.Errorf(`use join or toJSON`)
 	case map[string]any:
-		return "", failf(`use toJSON`)
+		return "", value.Errorf(`use toJSON`)
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64), nil
 	}
-	return r.text("string", v)
+	return r.Text("string", v)
 }
 
 // part is a piece of a template: characters, or an expression.

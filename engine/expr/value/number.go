@@ -1,22 +1,23 @@
-package expr
+package value
 
 import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 )
 
-var numberFunctions = map[string]function{
-	"int":    {min: 1, max: 1, call: toInt},
-	"float":  {min: 1, max: 1, call: toFloatFunction},
-	"abs":    {min: 1, max: 1, call: abs},
-	"ceil":   {min: 1, max: 1, call: rounding("ceil", math.Ceil)},
-	"floor":  {min: 1, max: 1, call: rounding("floor", math.Floor)},
-	"round":  {min: 1, max: 1, call: rounding("round", math.Round)},
-	"min":    {min: 1, max: many, takesNil: true, call: extreme("min", -1)},
-	"max":    {min: 1, max: many, takesNil: true, call: extreme("max", 1)},
-	"mean":   {min: 1, max: many, takesNil: true, call: mean},
-	"median": {min: 1, max: many, takesNil: true, call: median},
+var numberFunctions = map[string]Function{
+	"int":    {Min: 1, Max: 1, Call: toInt},
+	"float":  {Min: 1, Max: 1, Call: toFloatFunction},
+	"abs":    {Min: 1, Max: 1, Call: abs},
+	"ceil":   {Min: 1, Max: 1, Call: rounding("ceil", math.Ceil)},
+	"floor":  {Min: 1, Max: 1, Call: rounding("floor", math.Floor)},
+	"round":  {Min: 1, Max: 1, Call: rounding("round", math.Round)},
+	"min":    {Min: 1, Max: Many, takesNil: true, Call: extreme("min", -1)},
+	"max":    {Min: 1, Max: Many, takesNil: true, Call: extreme("max", 1)},
+	"mean":   {Min: 1, Max: Many, takesNil: true, Call: mean},
+	"median": {Min: 1, Max: Many, takesNil: true, Call: median},
 }
 
 // whole is a number without what is behind its point. Indexes, bounds and counts may be floats, because division gives
@@ -34,12 +35,12 @@ func whole(v any) (int64, bool) {
 }
 
 // toInt cuts off what is behind the point.
-func toInt(_ *run, args []any) (any, error) {
+func toInt(_ *Meter, args []any) (any, error) {
 	switch v := args[0].(type) {
 	case int64, float64:
 		i, ok := whole(v)
 		if !ok {
-			return nil, errOverflow
+			return nil, ErrOverflow
 		}
 		return i, nil
 	case string:
@@ -48,28 +49,28 @@ func toInt(_ *run, args []any) (any, error) {
 				return i, nil
 			}
 		}
-		return nil, failf(`"int" cannot parse its argument`)
+		return nil, Errorf(`"int" cannot parse its argument`)
 	}
-	return nil, wrongArgument("int", args[0])
+	return nil, WrongArgument("int", args[0])
 }
 
-func toFloatFunction(_ *run, args []any) (any, error) {
+func toFloatFunction(_ *Meter, args []any) (any, error) {
 	if s, ok := args[0].(string); ok {
 		if len(s) <= maxReadable {
 			if f, err := strconv.ParseFloat(s, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
 				return f, nil
 			}
 		}
-		return nil, failf(`"float" cannot parse its argument`)
+		return nil, Errorf(`"float" cannot parse its argument`)
 	}
 	f, ok := toFloat(args[0])
 	if !ok {
-		return nil, wrongArgument("float", args[0])
+		return nil, WrongArgument("float", args[0])
 	}
 	return f, nil
 }
 
-func abs(_ *run, args []any) (any, error) {
+func abs(_ *Meter, args []any) (any, error) {
 	switch v := args[0].(type) {
 	case int64:
 		if v < 0 {
@@ -79,29 +80,29 @@ func abs(_ *run, args []any) (any, error) {
 	case float64:
 		return math.Abs(v), nil
 	}
-	return nil, wrongArgument("abs", args[0])
+	return nil, WrongArgument("abs", args[0])
 }
 
 // rounding gives floats, as expr-lang does.
-func rounding(name string, apply func(float64) float64) func(*run, []any) (any, error) {
-	return func(_ *run, args []any) (any, error) {
+func rounding(name string, apply func(float64) float64) func(*Meter, []any) (any, error) {
+	return func(_ *Meter, args []any) (any, error) {
 		f, ok := toFloat(args[0])
 		if !ok {
-			return nil, wrongArgument(name, args[0])
+			return nil, WrongArgument(name, args[0])
 		}
 		return apply(f), nil
 	}
 }
 
 // each calls visit with every argument but nils, and with the elements of lists, and of lists in lists.
-func (r *run) each(args []any, visit func(v any) error) error {
+func (m *Meter) each(args []any, visit func(v any) error) error {
 	var visitAll func(values []any, depth int) error
 	visitAll = func(values []any, depth int) error {
 		if depth > maxDepth {
-			return errDepth
+			return ErrDepth
 		}
 		for _, v := range values {
-			if err := r.step(); err != nil {
+			if err := m.Step(); err != nil {
 				return err
 			}
 			var err error
@@ -122,15 +123,15 @@ func (r *run) each(args []any, visit func(v any) error) error {
 }
 
 // extreme is min, with sign -1, or max: of anything that can be ordered.
-func extreme(name string, sign int) func(*run, []any) (any, error) {
-	return func(r *run, args []any) (any, error) {
+func extreme(name string, sign int) func(*Meter, []any) (any, error) {
+	return func(m *Meter, args []any) (any, error) {
 		var best any
-		err := r.each(args, func(v any) error {
+		err := m.each(args, func(v any) error {
 			if best == nil {
 				best = v
 				return nil
 			}
-			c, err := r.compare(v, best)
+			c, err := m.compare(v, best)
 			if err != nil {
 				return err
 			}
@@ -143,20 +144,20 @@ func extreme(name string, sign int) func(*run, []any) (any, error) {
 	}
 }
 
-func (r *run) floats(name string, args []any) (out []float64, err error) {
-	err = r.each(args, func(v any) error {
+func (m *Meter) floats(name string, args []any) (out []float64, err error) {
+	err = m.each(args, func(v any) error {
 		f, ok := toFloat(v)
 		if !ok {
-			return wrongArgument(name, v)
+			return WrongArgument(name, v)
 		}
 		out = append(out, f)
-		return r.alloc(2 * sizeBoxed)
+		return m.Alloc(2 * sizeBoxed)
 	})
 	return out, err
 }
 
-func mean(r *run, args []any) (any, error) {
-	values, err := r.floats("mean", args)
+func mean(m *Meter, args []any) (any, error) {
+	values, err := m.floats("mean", args)
 	if err != nil || len(values) == 0 {
 		return nil, err
 	}
@@ -167,8 +168,8 @@ func mean(r *run, args []any) (any, error) {
 	return finite(sum / float64(len(values)))
 }
 
-func median(r *run, args []any) (any, error) {
-	values, err := r.floats("median", args)
+func median(m *Meter, args []any) (any, error) {
+	values, err := m.floats("median", args)
 	if err != nil || len(values) == 0 {
 		return nil, err
 	}
@@ -178,4 +179,9 @@ func median(r *run, args []any) (any, error) {
 		return values[middle], nil
 	}
 	return finite(values[middle-1]/2 + values[middle]/2)
+}
+
+// CanSum reports whether sum takes v.
+func CanSum(v any) bool {
+	return isNumber(v) || isKind[time.Duration](v) || isKind[*quantity](v)
 }

@@ -1,4 +1,4 @@
-package expr
+package value
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 // Arithmetic with nil is nil. Integers stay integers and do not wrap: a result that int64 cannot hold is an error, as is
 // a float that is not finite.
 
-const errOverflow = failure("the result of the calculation is too large")
+const ErrOverflow = Error("the result of the calculation is too large")
 
 func isNumber(v any) bool {
 	switch v.(type) {
@@ -30,13 +30,13 @@ func toFloat(v any) (float64, bool) {
 
 func finite(f float64) (any, error) {
 	if math.IsInf(f, 0) || math.IsNaN(f) {
-		return nil, errOverflow
+		return nil, ErrOverflow
 	}
 	return f, nil
 }
 
 func mismatch(operator string, a, b any) error {
-	return failf("operator %q cannot take %s and %s", operator, some(a), some(b))
+	return Errorf("operator %q cannot take %s and %s", operator, Some(a), Some(b))
 }
 
 // floats calculates with two numbers of which one at least is a float.
@@ -52,7 +52,7 @@ func floats(operator string, a, b any, apply func(x, y float64) float64) (any, e
 func addInts(a, b int64) (int64, error) {
 	sum := a + b
 	if (sum > a) != (b > 0) {
-		return 0, errOverflow
+		return 0, ErrOverflow
 	}
 	return sum, nil
 }
@@ -60,7 +60,7 @@ func addInts(a, b int64) (int64, error) {
 func subtractInts(a, b int64) (int64, error) {
 	difference := a - b
 	if (difference < a) != (b > 0) {
-		return 0, errOverflow
+		return 0, ErrOverflow
 	}
 	return difference, nil
 }
@@ -71,12 +71,12 @@ func multiplyInts(a, b int64) (int64, error) {
 	}
 	product := a * b
 	if product/b != a || a == -1 && b == minInt || b == -1 && a == minInt {
-		return 0, errOverflow
+		return 0, ErrOverflow
 	}
 	return product, nil
 }
 
-func (r *run) add(a, b any) (any, error) {
+func (m *Meter) Add(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil
 	}
@@ -88,7 +88,7 @@ func (r *run) add(a, b any) (any, error) {
 		}
 	case string:
 		if y, ok := b.(string); ok {
-			if err := r.alloc(len(x) + len(y)); err != nil {
+			if err := m.Alloc(len(x) + len(y)); err != nil {
 				return nil, err
 			}
 			return x + y, nil
@@ -113,7 +113,7 @@ func (r *run) add(a, b any) (any, error) {
 	return floats("+", a, b, func(x, y float64) float64 { return x + y })
 }
 
-func (r *run) subtract(a, b any) (any, error) {
+func (m *Meter) subtract(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil
 	}
@@ -143,7 +143,7 @@ func (r *run) subtract(a, b any) (any, error) {
 	return floats("-", a, b, func(x, y float64) float64 { return x - y })
 }
 
-func (r *run) multiply(a, b any) (any, error) {
+func (m *Meter) multiply(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil
 	}
@@ -166,17 +166,17 @@ func (r *run) multiply(a, b any) (any, error) {
 }
 
 // divide always gives a float, as expr-lang does.
-func (r *run) divide(a, b any) (any, error) {
+func (m *Meter) divide(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil
 	}
 	if y, ok := toFloat(b); ok && y == 0 && isNumber(a) {
-		return nil, failf("division by zero")
+		return nil, Errorf("division by zero")
 	}
 	return floats("/", a, b, func(x, y float64) float64 { return x / y })
 }
 
-func (r *run) modulo(a, b any) (any, error) {
+func (m *Meter) modulo(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil
 	}
@@ -186,13 +186,13 @@ func (r *run) modulo(a, b any) (any, error) {
 		return nil, mismatch("%", a, b)
 	}
 	if y == 0 {
-		return nil, failf("division by zero")
+		return nil, Errorf("division by zero")
 	}
 	return x % y, nil
 }
 
 // power always gives a float, as expr-lang does.
-func (r *run) power(a, b any) (any, error) {
+func (m *Meter) power(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil
 	}
@@ -212,11 +212,11 @@ func negate(v any) (any, error) {
 		negated, err := subtractInts(0, int64(v))
 		return time.Duration(negated), err
 	}
-	return nil, failf("operator \"-\" needs a number, not %s", some(v))
+	return nil, Errorf("operator \"-\" needs a number, not %s", Some(v))
 }
 
 // span is a..b, both included.
-func (r *run) span(a, b any) (any, error) {
+func (m *Meter) span(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil
 	}
@@ -230,10 +230,10 @@ func (r *run) span(a, b any) (any, error) {
 	}
 	last, err := subtractInts(to, from)
 	if err != nil || last >= MaxMemory {
-		return nil, errMemory
+		return nil, ErrMemory
 	}
 	n := int(last) + 1
-	if err := r.alloc(n * (sizeValue + sizeBoxed)); err != nil {
+	if err := m.Alloc(n * (SizeValue + sizeBoxed)); err != nil {
 		return nil, err
 	}
 	out := make([]any, n)

@@ -1,4 +1,4 @@
-package expr
+package value
 
 import (
 	"bytes"
@@ -12,43 +12,46 @@ import (
 	"time"
 )
 
-// maxDepth is how deep a value that leaves an expression may nest, or text that it reads.
-const maxDepth = 1000
+// Encodable returns v as something that encoding/json can encode. It may share memory with v.
+func (m *Meter) Encodable(v any) (any, error) {
+	out, _, err := m.encodable(v, 0)
+	return out, err
+}
 
 // encodable makes v what encoding/json can encode and counts about as many bytes as it then has, however often parts of it
 // are shared. It tells whether it had to change anything; parts that it had not are not copied.
-func (r *run) encodable(v any, depth int) (out any, changed bool, err error) {
+func (m *Meter) encodable(v any, depth int) (out any, changed bool, err error) {
 	if depth > maxDepth {
-		return nil, false, errDepth
+		return nil, false, ErrDepth
 	}
 	switch x := v.(type) {
 	case nil, bool, int64:
-		return v, false, r.alloc(sizeBoxed)
+		return v, false, m.Alloc(sizeBoxed)
 	case float64:
 		if math.IsInf(x, 0) || math.IsNaN(x) {
-			return nil, false, failf("a number is too large for JSON")
+			return nil, false, Errorf("a number is too large for JSON")
 		}
-		return v, false, r.alloc(sizeBoxed)
+		return v, false, m.Alloc(sizeBoxed)
 	case string:
-		return v, false, r.alloc(sizeBoxed + len(x))
+		return v, false, m.Alloc(sizeBoxed + len(x))
 	case []any:
-		return r.encodableList(x, depth)
+		return m.encodableList(x, depth)
 	case map[string]any:
-		return r.encodableMap(x, depth)
+		return m.encodableMap(x, depth)
 	case time.Time, time.Duration, *quantity:
-		s, err := r.text("string", v)
+		s, err := m.Text("string", v)
 		return s, true, err
 	}
-	return nil, false, failf("%s cannot be encoded as JSON", some(v))
+	return nil, false, Errorf("%s cannot be encoded as JSON", Some(v))
 }
 
-func (r *run) encodableList(list []any, depth int) (any, bool, error) {
-	if err := r.alloc(sizeBoxed); err != nil {
+func (m *Meter) encodableList(list []any, depth int) (any, bool, error) {
+	if err := m.Alloc(sizeBoxed); err != nil {
 		return nil, false, err
 	}
 	var out []any // made when something changes
 	for i, v := range list {
-		e, changed, err := r.encodable(v, depth+1)
+		e, changed, err := m.encodable(v, depth+1)
 		if err != nil {
 			return nil, false, err
 		}
@@ -56,7 +59,7 @@ func (r *run) encodableList(list []any, depth int) (any, bool, error) {
 			continue
 		}
 		if out == nil {
-			if err := r.allocList(len(list)); err != nil {
+			if err := m.AllocList(len(list)); err != nil {
 				return nil, false, err
 			}
 			out = slices.Clone(list)
@@ -69,16 +72,16 @@ func (r *run) encodableList(list []any, depth int) (any, bool, error) {
 	return out, true, nil
 }
 
-func (r *run) encodableMap(m map[string]any, depth int) (any, bool, error) {
-	if err := r.alloc(sizeBoxed); err != nil {
+func (m *Meter) encodableMap(x map[string]any, depth int) (any, bool, error) {
+	if err := m.Alloc(sizeBoxed); err != nil {
 		return nil, false, err
 	}
 	var out map[string]any // made when something changes
-	for key, v := range m {
-		if err := r.alloc(len(key) + sizeBoxed); err != nil {
+	for key, v := range x {
+		if err := m.Alloc(len(key) + sizeBoxed); err != nil {
 			return nil, false, err
 		}
-		e, changed, err := r.encodable(v, depth+1)
+		e, changed, err := m.encodable(v, depth+1)
 		if err != nil {
 			return nil, false, err
 		}
@@ -86,53 +89,53 @@ func (r *run) encodableMap(m map[string]any, depth int) (any, bool, error) {
 			continue
 		}
 		if out == nil {
-			if err := r.allocMap(len(m)); err != nil {
+			if err := m.AllocMap(len(x)); err != nil {
 				return nil, false, err
 			}
-			out = maps.Clone(m)
+			out = maps.Clone(x)
 		}
 		out[key] = e
 	}
 	if out == nil {
-		return m, false, nil
+		return x, false, nil
 	}
 	return out, true, nil
 }
 
 // toJSON gives compact JSON with sorted keys.
-func toJSON(r *run, args []any) (any, error) {
-	before := r.bytes
-	v, _, err := r.encodable(args[0], 0)
+func toJSON(m *Meter, args []any) (any, error) {
+	before := m.Bytes
+	v, _, err := m.encodable(args[0], 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.alloc(6 * (before - r.bytes)); err != nil { // escapes, the buffer and the string
+	if err := m.Alloc(6 * (before - m.Bytes)); err != nil { // escapes, the buffer and the string
 		return nil, err
 	}
-	if err := r.scan(8 * (before - r.bytes)); err != nil {
+	if err := m.Scan(8 * (before - m.Bytes)); err != nil {
 		return nil, err
 	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
-		return nil, failf(`"toJSON" cannot encode its argument`)
+		return nil, Errorf(`"toJSON" cannot encode its argument`)
 	}
 	return strings.TrimSuffix(buf.String(), "\n"), nil
 }
 
 // fromJSON keeps integers that fit as such.
-func fromJSON(r *run, args []any) (any, error) {
+func fromJSON(m *Meter, args []any) (any, error) {
 	s, err := stringArgs("fromJSON", args, 1)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.scan(4 * len(s[0])); err != nil {
+	if err := m.Scan(4 * len(s[0])); err != nil {
 		return nil, err
 	}
 	dec := json.NewDecoder(strings.NewReader(s[0]))
 	dec.UseNumber()
-	v, err := r.decodeJSON(dec, 0)
+	v, err := m.decodeJSON(dec, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -142,13 +145,13 @@ func fromJSON(r *run, args []any) (any, error) {
 	return v, nil
 }
 
-const errNotJSON = failure(`"fromJSON" cannot parse its argument`)
+const errNotJSON = Error(`"fromJSON" cannot parse its argument`)
 
-func (r *run) decodeJSON(dec *json.Decoder, depth int) (any, error) {
+func (m *Meter) decodeJSON(dec *json.Decoder, depth int) (any, error) {
 	if depth > maxDepth {
-		return nil, errDepth
+		return nil, ErrDepth
 	}
-	if err := r.step(); err != nil {
+	if err := m.Step(); err != nil {
 		return nil, err
 	}
 	token, err := dec.Token()
@@ -157,28 +160,28 @@ func (r *run) decodeJSON(dec *json.Decoder, depth int) (any, error) {
 	}
 	switch token := token.(type) {
 	case json.Number:
-		return decodeNumber(token.String()), r.alloc(sizeValue)
+		return decodeNumber(token.String()), m.Alloc(SizeValue)
 	case string:
-		return token, r.alloc(sizeValue + len(token))
+		return token, m.Alloc(SizeValue + len(token))
 	case json.Delim:
 		switch token {
 		case '[':
-			return r.decodeJSONList(dec, depth)
+			return m.decodeJSONList(dec, depth)
 		case '{':
-			return r.decodeJSONMap(dec, depth)
+			return m.decodeJSONMap(dec, depth)
 		}
 		return nil, errNotJSON
 	}
 	return token, nil // nil or a bool
 }
 
-func (r *run) decodeJSONList(dec *json.Decoder, depth int) (any, error) {
+func (m *Meter) decodeJSONList(dec *json.Decoder, depth int) (any, error) {
 	out := []any{}
 	for dec.More() {
-		if err := r.alloc(2 * sizeValue); err != nil {
+		if err := m.Alloc(2 * SizeValue); err != nil {
 			return nil, err
 		}
-		v, err := r.decodeJSON(dec, depth+1)
+		v, err := m.decodeJSON(dec, depth+1)
 		if err != nil {
 			return nil, err
 		}
@@ -190,8 +193,8 @@ func (r *run) decodeJSONList(dec *json.Decoder, depth int) (any, error) {
 	return out, nil
 }
 
-func (r *run) decodeJSONMap(dec *json.Decoder, depth int) (any, error) {
-	if err := r.allocMap(0); err != nil {
+func (m *Meter) decodeJSONMap(dec *json.Decoder, depth int) (any, error) {
+	if err := m.AllocMap(0); err != nil {
 		return nil, err
 	}
 	out := make(map[string]any)
@@ -201,10 +204,10 @@ func (r *run) decodeJSONMap(dec *json.Decoder, depth int) (any, error) {
 		if err != nil || !ok {
 			return nil, errNotJSON
 		}
-		if err := r.alloc(2*sizeEntry + len(key)); err != nil {
+		if err := m.Alloc(2*SizeEntry + len(key)); err != nil {
 			return nil, err
 		}
-		if out[key], err = r.decodeJSON(dec, depth+1); err != nil {
+		if out[key], err = m.decodeJSON(dec, depth+1); err != nil {
 			return nil, err
 		}
 	}

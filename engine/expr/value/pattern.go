@@ -1,14 +1,16 @@
-package expr
+package value
 
 import (
 	"errors"
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+
+	"github.com/informd/informd/internal/printable"
 )
 
 // pattern is a compiled regular expression.
-type pattern struct {
+type Pattern struct {
 	re   *regexp.Regexp
 	size int // about how many instructions
 }
@@ -19,8 +21,8 @@ const (
 	sizeInstruction = 100 // bytes that an instruction takes while it is compiled
 )
 
-// compilePattern bounds what a pattern may compile to: a few bytes as [\pL]{1000} stand for a thousand instructions.
-func compilePattern(text string) (*pattern, error) {
+// CompilePattern bounds what a pattern may compile to: a few bytes as [\pL]{1000} stand for a thousand instructions.
+func CompilePattern(text string) (*Pattern, error) {
 	if len(text) > maxPattern {
 		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxPattern)
 	}
@@ -28,7 +30,7 @@ func compilePattern(text string) (*pattern, error) {
 	if err != nil {
 		var e *syntax.Error
 		if errors.As(err, &e) {
-			return nil, fmt.Errorf("the pattern is wrong: %s: %q", e.Code, clip(e.Expr))
+			return nil, fmt.Errorf("the pattern is wrong: %s: %q", e.Code, printable.Line(e.Expr, 64))
 		}
 		return nil, errors.New("the pattern is wrong")
 	}
@@ -40,7 +42,7 @@ func compilePattern(text string) (*pattern, error) {
 	if err != nil {
 		return nil, errors.New("the pattern is wrong")
 	}
-	return &pattern{re, size}, nil
+	return &Pattern{re, size}, nil
 }
 
 func instructions(re *syntax.Regexp) int {

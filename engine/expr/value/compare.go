@@ -1,4 +1,4 @@
-package expr
+package value
 
 import (
 	"cmp"
@@ -8,17 +8,17 @@ import (
 )
 
 // ordered is an ordering operator: false where a side is nil.
-func (r *run) ordered(a, b any, holds func(c int) bool) (bool, error) {
+func (m *Meter) ordered(a, b any, holds func(c int) bool) (bool, error) {
 	if a == nil || b == nil {
 		return false, nil
 	}
-	c, err := r.compare(a, b)
+	c, err := m.compare(a, b)
 	return err == nil && holds(c), err
 }
 
 // compare orders two values of one kind, neither of them nil. Ints and floats compare exactly. A quantity, time or
 // duration compares with what can be read as one.
-func (r *run) compare(a, b any) (int, error) {
+func (m *Meter) compare(a, b any) (int, error) {
 	switch x := a.(type) {
 	case int64:
 		switch y := b.(type) {
@@ -36,7 +36,7 @@ func (r *run) compare(a, b any) (int, error) {
 		}
 	case string:
 		if y, ok := b.(string); ok {
-			if err := r.scan(min(len(x), len(y))); err != nil {
+			if err := m.Scan(min(len(x), len(y))); err != nil {
 				return 0, err
 			}
 			return strings.Compare(x, y), nil
@@ -56,7 +56,7 @@ func compareRead(a, b any) (int, error) {
 	if _, ok := a.(time.Duration); ok || isKind[time.Duration](b) {
 		return compareAs(a, b, toDuration, cmp.Compare[time.Duration])
 	}
-	return 0, failf("cannot compare %s with %s", kindOf(a), kindOf(b))
+	return 0, Errorf("cannot compare %s with %s", KindOf(a), KindOf(b))
 }
 
 func isKind[T any](v any) bool {
@@ -69,9 +69,9 @@ func compareAs[T any](a, b any, read func(any) (T, readResult), compare func(x, 
 	y, okY := read(b)
 	switch {
 	case okX == wrongKind || okY == wrongKind:
-		return 0, failf("cannot compare %s with %s", kindOf(a), kindOf(b))
+		return 0, Errorf("cannot compare %s with %s", KindOf(a), KindOf(b))
 	case okX == unreadable || okY == unreadable:
-		return 0, failf("cannot compare %s with %s: the string cannot be parsed", kindOf(a), kindOf(b))
+		return 0, Errorf("cannot compare %s with %s: the string cannot be parsed", KindOf(a), KindOf(b))
 	}
 	return compare(x, y), nil
 }
@@ -93,7 +93,7 @@ func compareIntFloat(i int64, f float64) int {
 
 // equal tells whether two values are the same. Values of different kinds are not, but for numbers and for what compare
 // reads.
-func (r *run) equal(a, b any) (bool, error) {
+func (m *Meter) equal(a, b any) (bool, error) {
 	switch x := a.(type) {
 	case nil:
 		return b == nil, nil
@@ -105,23 +105,23 @@ func (r *run) equal(a, b any) (bool, error) {
 			if len(x) != len(y) {
 				return false, nil
 			}
-			return x == y, r.scan(len(x))
+			return x == y, m.Scan(len(x))
 		}
 	case []any:
-		return r.equalLists(x, b)
+		return m.equalLists(x, b)
 	case map[string]any:
-		return r.equalMaps(x, b)
+		return m.equalMaps(x, b)
 	}
 	if b == nil || !alike(a, b) {
 		return false, nil
 	}
-	c, err := r.compare(a, b)
+	c, err := m.compare(a, b)
 	return c == 0 && err == nil, err
 }
 
 // alike tells whether two values of which neither is nil, a bool, a list or a map can be equal.
 func alike(a, b any) bool {
-	if kindOf(a) == kindOf(b) || isNumber(a) && isNumber(b) {
+	if KindOf(a) == KindOf(b) || isNumber(a) && isNumber(b) {
 		return true
 	}
 	for range 2 {
@@ -136,36 +136,36 @@ func alike(a, b any) bool {
 	return false
 }
 
-func (r *run) equalLists(x []any, b any) (bool, error) {
+func (m *Meter) equalLists(x []any, b any) (bool, error) {
 	y, ok := b.([]any)
 	if !ok || len(x) != len(y) {
 		return false, nil
 	}
 	for i := range x {
-		if err := r.step(); err != nil {
+		if err := m.Step(); err != nil {
 			return false, err
 		}
-		if same, err := r.equal(x[i], y[i]); !same || err != nil {
+		if same, err := m.equal(x[i], y[i]); !same || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func (r *run) equalMaps(x map[string]any, b any) (bool, error) {
+func (m *Meter) equalMaps(x map[string]any, b any) (bool, error) {
 	y, ok := b.(map[string]any)
 	if !ok || len(x) != len(y) {
 		return false, nil
 	}
 	for key, v := range x {
-		if err := r.step(); err != nil {
+		if err := m.Step(); err != nil {
 			return false, err
 		}
 		other, ok := y[key]
 		if !ok {
 			return false, nil
 		}
-		if same, err := r.equal(v, other); !same || err != nil {
+		if same, err := m.equal(v, other); !same || err != nil {
 			return false, err
 		}
 	}

@@ -1,4 +1,4 @@
-package expr
+package value
 
 import (
 	"strconv"
@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantity is a Kubernetes quantity. Some of resource.Quantity's methods change it, so it is copied before they are used.
+// quantity is a Kubernetes quantity. Some of resource.Quantity's Methods change it, so it is copied before they are used.
 type quantity struct{ q resource.Quantity }
 
 func (q *quantity) compare(other *quantity) int {
@@ -111,21 +111,21 @@ func toDuration(v any) (time.Duration, readResult) {
 }
 
 // reader makes a function of one of the above.
-func reader[T any](name string, to func(any) (T, readResult)) func(*run, []any) (any, error) {
-	return func(_ *run, args []any) (any, error) {
+func reader[T any](name string, to func(any) (T, readResult)) func(*Meter, []any) (any, error) {
+	return func(_ *Meter, args []any) (any, error) {
 		v, result := to(args[0])
 		switch result {
 		case wrongKind:
-			return nil, wrongArgument(name, args[0])
+			return nil, WrongArgument(name, args[0])
 		case unreadable:
-			return nil, failf("%q cannot parse its argument", name)
+			return nil, Errorf("%q cannot parse its argument", name)
 		}
 		return v, nil
 	}
 }
 
-// methods are what can be asked of times, which are in UTC, and of durations.
-var methods = map[string]func(v any) (any, bool){
+// Methods are what can be asked of times, which are in UTC, and of durations.
+var Methods = map[string]func(v any) (any, bool){
 	"Year":         ofTime(func(t time.Time) any { return int64(t.Year()) }),
 	"Month":        ofTime(func(t time.Time) any { return int64(t.Month()) }),
 	"Day":          ofTime(func(t time.Time) any { return int64(t.Day()) }),
@@ -154,9 +154,9 @@ func ofDuration(get func(time.Duration) any) func(any) (any, bool) {
 	}
 }
 
-var unitFunctions = map[string]function{
-	"quantity": {min: 1, max: 1, call: reader("quantity", toQuantity)},
-	"time":     {min: 1, max: 1, call: reader("time", toTime)},
-	"duration": {min: 1, max: 1, call: reader("duration", toDuration)},
-	"type":     {min: 1, max: 1, takesNil: true, reads: kind, call: func(_ *run, args []any) (any, error) { return typeOf(args[0]), nil }},
+var unitFunctions = map[string]Function{
+	"quantity": {Min: 1, Max: 1, Call: reader("quantity", toQuantity)},
+	"time":     {Min: 1, Max: 1, Call: reader("time", toTime)},
+	"duration": {Min: 1, Max: 1, Call: reader("duration", toDuration)},
+	"type":     {Min: 1, Max: 1, takesNil: true, Call: func(_ *Meter, args []any) (any, error) { return typeOf(args[0]), nil }},
 }

@@ -1,4 +1,4 @@
-package expr
+package value
 
 import (
 	"math"
@@ -15,11 +15,11 @@ func typeOf(v any) string {
 	if isKind[[]any](v) {
 		return "array"
 	}
-	return kindOf(v)
+	return KindOf(v)
 }
 
-// kindOf names the kind of a value.
-func kindOf(v any) string {
+// KindOf names the kind of a value.
+func KindOf(v any) string {
 	switch v.(type) {
 	case nil:
 		return "nil"
@@ -45,9 +45,9 @@ func kindOf(v any) string {
 	return "unknown"
 }
 
-// some is a value's kind with its article, for errors.
-func some(v any) string {
-	switch kind := kindOf(v); kind {
+// Some is a value's kind with its article, for errors.
+func Some(v any) string {
+	switch kind := KindOf(v); kind {
 	case "nil":
 		return kind
 	case "int", "unknown":
@@ -57,13 +57,13 @@ func some(v any) string {
 	}
 }
 
-// truth is v as a condition: nil is false.
-func truth(v any) (bool, error) {
+// Truth is v as a condition: nil is false.
+func Truth(v any) (bool, error) {
 	switch v := v.(type) {
 	case nil:
 		return false, nil
 	case bool:
 		return v, nil
 	}
-	return false, failf("%s is not true or false", some(v))
+	return false, Errorf("%s is not true or false", Some(v))
 }
