@@ -172,7 +172,8 @@ func TestHandlerPageInOtherLanguages(t *testing.T) {
 // The manifests on these pages have no mistakes.
 func TestHandlerPageManifests(t *testing.T) {
 	for _, page := range []string{
-		"../../docs/tutorials/first-rules.md", "../../docs/tutorials/first-handler.md", "../../docs/guides/change-the-cluster.md", "../../docs/guides/read-the-cache.md",
+		"../../docs/tutorials/first-rules.md", "../../docs/tutorials/first-handler.md", "../../docs/guides/change-the-cluster.md",
+		"../../docs/guides/look-up-other-objects.md", "../../docs/guides/read-the-cache.md",
 		"../../examples/handlers/python/README.md", "../../examples/handlers/node/README.md", "../../examples/handlers/surge/README.md",
 	} {
 		for _, b := range blocks(t, page) {
