@@ -84,7 +84,7 @@ var mayImport = map[string][]string{
 	"plugins/handlerpb":           {},
 	"plugins/serve":               {"plugins/handler", "plugins/handler/wire", "plugins/handlerpb"},
 	"plugins/host":                {"plugins/handler", "plugins/handler/wire", "plugins/handlerpb"},
-	"plugins/handler/handlertest": {"plugins/handler", "plugins/handlerpb", "plugins/host", "plugins/host/cache"},
+	"plugins/handler/handlertest": {"plugins/handler", "plugins/handler/wire", "plugins/handlerpb"},
 	"plugins/builtin":             {"plugins/handler"},
 	"cmd/informd/cli":             {},
 	"cmd/informd/control":         {"engine/object", "plugins/handler"},

@@ -14,14 +14,13 @@ import (
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
-	"github.com/informd/informd/plugins/host"
 )
 
 // remoteFlags say where a remote handler is.
 type remoteFlags struct{ address, ca, cert, key, serverName string }
 
 // spec is nil without --address.
-func (f remoteFlags) spec() (*host.RemoteSpec, error) {
+func (f remoteFlags) spec() (*handlertest.RemoteHandler, error) {
 	files := []string{f.ca, f.cert, f.key}
 	if f.address == "" {
 		if slices.ContainsFunc(append(files, f.serverName), func(s string) bool { return s != "" }) {
@@ -36,7 +35,7 @@ func (f remoteFlags) spec() (*host.RemoteSpec, error) {
 	case slices.Contains(files, ""):
 		return nil, errors.New("--address needs --tls-ca, --tls-cert and --tls-key: a remote handler is spoken to with mutual TLS only")
 	}
-	return &host.RemoteSpec{
+	return &handlertest.RemoteHandler{
 		Host: at.Host, Port: at.Port, DNS: at.DNS, CA: f.ca, Cert: f.cert, Key: f.key, ServerName: f.serverName,
 	}, nil
 }

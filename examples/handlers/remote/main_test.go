@@ -12,8 +12,6 @@ import (
 
 	"github.com/informd/informd/internal/testca"
 	"github.com/informd/informd/plugins/handler/handlertest"
-	"github.com/informd/informd/plugins/host"
-	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
 // TestMain re-executes the test binary as the handler.
@@ -35,7 +33,7 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	spec := &host.RemoteSpec{Host: "127.0.0.1", ServerName: "oncall.informd.svc", CA: ca.File}
+	spec := &handlertest.RemoteHandler{Host: "127.0.0.1", ServerName: "oncall.informd.svc", CA: ca.File}
 	spec.Cert, spec.Key = ca.Issue(t, "informd")
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // finds a port that is free

@@ -2,41 +2,40 @@ package handlertest
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/labels"
-
-	"github.com/informd/informd/plugins/host/cache"
 )
 
-// Source is one source of the cache that a handler under check reads.
+// Source is one source of the cache that the handler reads.
 type Source struct {
 	// Objects are as the API server has them: JSON with metadata.name, and metadata.namespace where it has one. Their
 	// order does not matter.
 	Objects []json.RawMessage
-	// Indexes give the values under which an object is found, by the names of the indexes.
+	// Indexes are functions, by the names of the indexes, that return the values under which an index
+	// has an object.
 	Indexes map[string]func(object json.RawMessage) []string
 }
 
-// madeUp is a cache that does not change.
+// madeUp is a cache that does not change, by the names of its sources.
 type madeUp map[string]madeUpSource
 
-var _ cache.Sources = madeUp(nil)
+// madeUpSource is one source, in the order of the objects' keys.
+type madeUpSource struct {
+	all     []madeUpObject
+	indexes map[string]map[string][]madeUpObject // by index and value
+}
 
-// newMadeUp reads what a check was given to be read; nil if that is nothing.
+// newMadeUp reads the sources that a check was given; nil if there are none.
 func newMadeUp(given map[string]Source) (madeUp, error) {
 	if given == nil {
 		return nil, nil
 	}
 	m := make(madeUp)
 	for name, source := range given {
-		s := madeUpSource{indexes: make(map[string]map[string]madeUpObjects)}
+		s := madeUpSource{indexes: make(map[string]map[string][]madeUpObject)}
 		for i, text := range source.Objects {
 			o, err := newMadeUpObject(text)
 			if err != nil {
@@ -44,9 +43,9 @@ func newMadeUp(given map[string]Source) (madeUp, error) {
 			}
 			s.all = append(s.all, o)
 		}
-		slices.SortFunc(s.all, byKey)
+		slices.SortFunc(s.all, func(a, b madeUpObject) int { return compareKeys(a.key, b.key) })
 		for index, values := range source.Indexes {
-			found := make(map[string]madeUpObjects)
+			found := make(map[string][]madeUpObject)
 			for _, o := range s.all {
 				of := values(slices.Clone(o.json))
 				slices.Sort(of)
@@ -61,67 +60,30 @@ func newMadeUp(given map[string]Source) (madeUp, error) {
 	return m, nil
 }
 
-func (m madeUp) names() []string { return slices.Sorted(maps.Keys(m)) }
-
-// Names implements cache.Sources.
-func (m madeUp) Names() []string { return m.names() }
-
-// Open implements cache.Sources.
-func (m madeUp) Open(_ context.Context, name string) (cache.Source, error) {
-	if s, ok := m[name]; ok {
-		return s, nil
+// get returns an object by its key, or nil.
+func (s madeUpSource) get(key string) json.RawMessage {
+	i, found := slices.BinarySearchFunc(s.all, key, func(o madeUpObject, key string) int { return compareKeys(o.key, key) })
+	if !found {
+		return nil
 	}
-	return nil, cache.ErrNoSource
+	return s.all[i].json
 }
 
-type madeUpSource struct {
-	all     madeUpObjects
-	indexes map[string]map[string]madeUpObjects // by index and value
-}
-
-// Get implements cache.Source.
-func (s madeUpSource) Get(namespace, name string) ([]byte, bool) {
-	i := slices.IndexFunc(s.all, func(o madeUpObject) bool { return o.namespace == namespace && o.name == name })
-	if i < 0 {
-		return nil, false
-	}
-	return s.all[i].json, true
-}
-
-// List implements cache.Source.
-func (s madeUpSource) List(namespace, selector string) (cache.Objects, error) {
-	parsed, err := labels.Parse(selector)
-	if err != nil {
-		return nil, err
-	}
-	var found madeUpObjects
+// list returns the objects of a namespace, or of all, with the labels that a selector asks for.
+func (s madeUpSource) list(namespace string, selects selector) (found []madeUpObject) {
 	for _, o := range s.all {
-		if (namespace == "" || o.namespace == namespace) && parsed.Matches(o.labels) {
+		if (namespace == "" || o.namespace == namespace) && selects.matches(o.labels) {
 			found = append(found, o)
 		}
 	}
-	return found, nil
-}
-
-// Indexes implements cache.Source.
-func (s madeUpSource) Indexes() []string { return slices.Sorted(maps.Keys(s.indexes)) }
-
-// ByIndex implements cache.Source.
-func (s madeUpSource) ByIndex(index, value string) (cache.Objects, bool) {
-	found, ok := s.indexes[index]
-	return found[value], ok
-}
-
-// IndexValues implements cache.Source.
-func (s madeUpSource) IndexValues(index string) ([]string, bool) {
-	found, ok := s.indexes[index]
-	return slices.Sorted(maps.Keys(found)), ok
+	return found
 }
 
 type madeUpObject struct {
-	namespace, name, key string
-	labels               labels.Set
-	json                 json.RawMessage
+	key       string // NAMESPACE/NAME or NAME
+	namespace string
+	labels    map[string]string
+	json      json.RawMessage
 }
 
 func newMadeUpObject(text json.RawMessage) (madeUpObject, error) {
@@ -137,24 +99,28 @@ func newMadeUpObject(text json.RawMessage) (madeUpObject, error) {
 	if o.Metadata.Name == "" {
 		return madeUpObject{}, errors.New("it has no metadata.name")
 	}
-	made := madeUpObject{namespace: o.Metadata.Namespace, name: o.Metadata.Name, key: o.Metadata.Name, labels: o.Metadata.Labels, json: text}
-	if made.namespace != "" {
-		made.key = made.namespace + "/" + made.name
+	return madeUpObject{
+		key: keyOf(o.Metadata.Namespace, o.Metadata.Name), namespace: o.Metadata.Namespace, labels: o.Metadata.Labels, json: text,
+	}, nil
+}
+
+func keyOf(namespace, name string) string {
+	if namespace == "" {
+		return name
 	}
-	return made, nil
+	return namespace + "/" + name
 }
 
-func byKey(a, b madeUpObject) int {
-	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+// compareKeys orders keys by their namespaces, then by their names. That is not the order of their
+// bytes: a-b/c comes after a/c.
+func compareKeys(a, b string) int {
+	split := func(key string) (namespace, name string) {
+		if namespace, name, ok := strings.Cut(key, "/"); ok {
+			return namespace, name
+		}
+		return "", key
+	}
+	aSpace, aName := split(a)
+	bSpace, bName := split(b)
+	return cmp.Or(strings.Compare(aSpace, bSpace), strings.Compare(aName, bName))
 }
-
-type madeUpObjects []madeUpObject
-
-// Len implements cache.Objects.
-func (o madeUpObjects) Len() int { return len(o) }
-
-// Key implements cache.Objects.
-func (o madeUpObjects) Key(i int) string { return o[i].key }
-
-// JSON implements cache.Objects.
-func (o madeUpObjects) JSON(i int) []byte { return o[i].json }

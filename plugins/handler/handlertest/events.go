@@ -25,70 +25,70 @@ func configMap(n int) handler.Event {
 	}
 }
 
-// handle has an event handled. An event that finds no process for too long is lost.
-func (t *trial) handle(ctx context.Context, h runner, ev handler.Event) error {
-	_, err := t.answer(ctx, h, ev)
-	return err
-}
-
-func (t *trial) answer(ctx context.Context, h runner, ev handler.Event) (handler.Answer, error) {
+// answer sends an event and returns its answer. An event that cannot be sent for too long is lost.
+func (t *trial) answer(ctx context.Context, k *keeper, ev handler.Event) (handler.Answer, error) {
 	limited, cancel := context.WithTimeout(ctx, t.Timeout+t.patience)
 	defer cancel()
-	answer, err := h.Handle(limited, ev)
+	answer, err := k.handle(limited, ev)
 	if limited.Err() != nil && ctx.Err() == nil {
-		st := h.Status()
-		err = fmt.Errorf("%w: it is %s: %s", handler.ErrLost, st.State, st.Reason)
+		err = fmt.Errorf("%w: it does not take events from its stream", handler.ErrLost)
 	}
 	return answer, err
 }
 
-// wantDone has an event handled, and wants it done.
-func (t *trial) wantDone(ctx context.Context, h runner, what string, ev handler.Event) (done bool) {
-	err := t.handle(ctx, h, ev)
+// wantDone sends an event and wants it done.
+func (t *trial) wantDone(ctx context.Context, k *keeper, what string, ev handler.Event) (done bool) {
+	_, err := t.answer(ctx, k, ev)
 	if err != nil {
 		t.fail("%s: not done: %v", what, err)
 	}
 	return err == nil
 }
 
-// wantAnswer has an event handled, and accepts any answer that the handler gave.
-func (t *trial) wantAnswer(ctx context.Context, h runner, what string, ev handler.Event) {
-	err := t.handle(ctx, h, ev)
+// wantAnswer sends an event and accepts any answer that the handler gives.
+func (t *trial) wantAnswer(ctx context.Context, k *keeper, what string, ev handler.Event) {
+	_, err := t.answer(ctx, k, ev)
 	switch {
 	case errors.Is(err, handler.ErrLost):
 		t.fail("%s ended it: %v", what, err)
-	case err != nil && strings.HasPrefix(err.Error(), "no answer within"):
+	case errors.Is(err, handler.ErrNoAnswer):
 		t.fail("%s was not answered: %v", what, err)
 	case err != nil && strings.HasPrefix(err.Error(), "panic:"):
 		t.fail("%s made it panic: %v", what, err)
 	}
 }
 
+// inParallel calls f for 0 to n-1, each in a goroutine of its own, and waits for all of them.
+func inParallel(n int, f func(int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Add(1)
+		go func() { defer wg.Done(); f(i) }()
+	}
+	wg.Wait()
+}
+
 func (t *trial) answers(ctx context.Context) {
-	t.run(ctx, func(h runner) { t.wantDone(ctx, h, "an event", t.Event(1)) })
+	t.run(ctx, func(k *keeper) { t.wantDone(ctx, k, "an event", t.Event(1)) })
 }
 
 func (t *trial) repeats(ctx context.Context) {
-	t.run(ctx, func(h runner) {
+	t.run(ctx, func(k *keeper) {
 		for attempt := 1; attempt <= 3; attempt++ {
 			ev := t.Event(1)
 			ev.Attempt = attempt
-			t.wantDone(ctx, h, fmt.Sprintf("attempt %d", attempt), ev)
+			t.wantDone(ctx, k, fmt.Sprintf("attempt %d", attempt), ev)
 		}
 	})
 }
 
 func (t *trial) parallel(ctx context.Context) {
-	t.run(ctx, func(h runner) {
-		var wg sync.WaitGroup
-		for n := range 64 {
-			wg.Go(func() { t.wantDone(ctx, h, fmt.Sprintf("event %d of 64", n+1), t.Event(n)) })
-		}
-		wg.Wait()
+	t.run(ctx, func(k *keeper) {
+		inParallel(64, func(n int) { t.wantDone(ctx, k, fmt.Sprintf("event %d of 64", n+1), t.Event(n)) })
 	})
 }
 
-// strange events may be answered in any way, but the handler must live.
+// strange: odd events may be answered in any way, but the handler must survive them.
 func (t *trial) strange(ctx context.Context) {
 	change := func(f func(*handler.Event)) handler.Event {
 		ev := t.Event(1)
@@ -98,7 +98,7 @@ func (t *trial) strange(ctx context.Context) {
 	object := func(text string) handler.Event {
 		return change(func(ev *handler.Event) { ev.Object, ev.Old, ev.Payload = json.RawMessage(text), nil, nil })
 	}
-	t.run(ctx, func(h runner) {
+	t.run(ctx, func(k *keeper) {
 		for _, c := range []struct {
 			name string
 			ev   handler.Event
@@ -116,25 +116,25 @@ func (t *trial) strange(ctx context.Context) {
 			{"with other types", object(`{"metadata":[],"spec":1,"status":"x","data":true}`)},
 			{"of nothing", handler.Event{}},
 		} {
-			t.wantAnswer(ctx, h, "an event "+c.name, c.ev)
+			t.wantAnswer(ctx, k, "an event "+c.name, c.ev)
 		}
 	})
 }
 
-// large events: as large as the API server takes objects, with the previous state beside it, and as large as a rule's
-// payload can be, which is more than gRPC takes by default.
+// large: an event may hold two objects of the size that the API server takes, or a rule's payload,
+// which can be more than gRPC takes by default.
 func (t *trial) large(ctx context.Context) {
 	text := func(size int) json.RawMessage { return json.RawMessage(`{"data":"` + strings.Repeat("x", size) + `"}`) }
 	object, payload := text(1_500_000), text(8_000_000)
-	t.run(ctx, func(h runner) {
+	t.run(ctx, func(k *keeper) {
 		for n := range 4 {
 			ev := t.Event(n)
 			ev.Object, ev.Old = object, object
-			t.wantAnswer(ctx, h, "an event of 3 MB", ev)
+			t.wantAnswer(ctx, k, "an event of 3 MB", ev)
 		}
 		ev := t.Event(4)
 		ev.Object, ev.Old, ev.Payload = nil, nil, payload
-		t.wantAnswer(ctx, h, "an event of 8 MB (does it accept messages of 64 MiB? gRPC's default is 4)", ev)
+		t.wantAnswer(ctx, k, "an event of 8 MB (does it accept messages of 64 MiB? gRPC's default is 4)", ev)
 	})
 }
 
@@ -150,8 +150,8 @@ func (t *trial) integers(ctx context.Context) {
 	} else {
 		ev.Object = json.RawMessage(`{"integer":9007199254740993}`)
 	}
-	t.run(ctx, func(h runner) {
-		if t.wantDone(ctx, h, "an event", ev) {
+	t.run(ctx, func(k *keeper) {
+		if t.wantDone(ctx, k, "an event", ev) {
 			if err := t.Integers(ev); err != nil {
 				t.fail("%v", err)
 			}
@@ -160,15 +160,15 @@ func (t *trial) integers(ctx context.Context) {
 }
 
 func (t *trial) cancel(ctx context.Context) {
-	t.run(ctx, func(h runner) {
+	t.run(ctx, func(k *keeper) {
 		for n := range 100 {
 			ctx, cancel := context.WithCancel(ctx)
 			done := make(chan struct{})
-			go func() { defer close(done); _, _ = h.Handle(ctx, t.Event(n)) }()
+			go func() { defer close(done); _, _ = k.handle(ctx, t.Event(n)) }()
 			cancel()
 			<-done
 		}
-		// A cancelled event may still be with the handler; then its object is not free yet.
-		t.wantDone(ctx, h, "an event after a hundred that were cancelled", t.Event(100))
+		// A cancelled event may still be with the handler, and its object is not free then.
+		t.wantDone(ctx, k, "an event after a hundred that were cancelled", t.Event(100))
 	})
 }

@@ -1,5 +1,6 @@
-// Package handlertest is a conformance suite for handlers: it runs an executable as informd would and checks, clause by
-// clause, that it keeps its side of the contract in plugins/handler, and bears what may come from the other.
+// Package handlertest is a conformance suite for handlers. It runs an executable as informd would
+// and checks, clause by clause, that it keeps its side of the contract in plugins/handler, and that
+// it bears whatever the other side may do.
 //
 //	func TestConformance(t *testing.T) {
 //		handlertest.Run(t, handlertest.Options{
@@ -9,14 +10,18 @@
 //		})
 //	}
 //
-// Run is for Go tests. Check is the same for other programs: `informd handler check` prints what it yields.
+// Run is for Go tests. Check is the same for other programs: `informd handler check` prints what it
+// yields.
 //
-// It knows nothing of what the handler does with an event: what its work comes to is for the handler's own tests, with
-// which the suite shares the events that it sends.
+// The suite speaks the protocol itself, from the handshake line to the last answer, and imports
+// nothing of informd's daemon. It knows nothing of what the handler does with an event: that is for
+// the handler's own tests.
 //
-// The files: check.go runs the clauses one after the other; events.go, reads.go, life.go and wire.go hold them, those about
-// events, about what a handler reads and asks for, about processes, and about what goes over the wire; cache.go makes up a cache
-// for it; byhand.go starts a handler as another program could, and remote.go connects to one that was started.
+// The files: check.go runs the clauses one after the other. events.go, reads.go, life.go and wire.go
+// hold them: clauses about events, about what a handler reads and asks for, about processes, and
+// about the wire. process.go and remote.go start a handler or connect to one, session.go sends it
+// events within its window, keeper.go starts it again where it must, and cache.go, cacheservice.go
+// and selector.go let it read a made-up cache.
 package handlertest
 
 import (
@@ -25,37 +30,51 @@ import (
 	"time"
 
 	"github.com/informd/informd/plugins/handler"
-	"github.com/informd/informd/plugins/host"
 )
 
 // Options say what to test, and with what.
 type Options struct {
 	// Command is the executable and its arguments.
 	Command []string
-	// Remote, in the place of Command, is where the handler runs that somebody else has started (serve.Remote): its Host,
-	// Port and DNS, and the files and the name for TLS. What is about starting and ending a process is not checked then.
-	Remote *host.RemoteSpec
-	// Dir is its working directory; default: the test's.
+	// Remote, instead of Command, says where a handler runs that somebody else has started
+	// (serve.Remote). The clauses about starting and ending a process are not checked then.
+	Remote *RemoteHandler
+	// Dir is the handler's working directory; default: the test's.
 	Dir string
-	// Env is its environment, as KEY=VALUE. PATH, HOME and TMPDIR, unless they are in it, and what the protocol needs
-	// are added; nothing else is.
+	// Env is the handler's environment, as KEY=VALUE. The suite adds PATH, HOME and TMPDIR, unless Env
+	// has them, and what the protocol needs; nothing else.
 	Env []string
-	// Config is one that the handler accepts; empty if it takes none.
+	// Config is a config that the handler accepts; empty if it takes none.
 	Config json.RawMessage
-	// BadConfig is one that it must refuse. Default: {"handlertest-unknown-field": 1}, which every handler should
-	// refuse: the operator may have misspelt something.
+	// BadConfig is a config that the handler must refuse. The default, {"handlertest-unknown-field": 1},
+	// is one that every handler should refuse: an operator may misspell a field.
 	BadConfig json.RawMessage
-	// Event makes the nth event that the suite sends, one that the handler answers with done; different n are different
-	// objects. Default: an update of a ConfigMap.
+	// Event returns the nth event that the suite sends, one that the handler answers with done.
+	// Different n are different objects. Default: an update of a ConfigMap.
 	Event func(n int) handler.Event
-	// Integers, if set, is called after ev, whose object or payload is {"integer":9007199254740993}, was done: it
-	// returns an error unless the number (2^53+1, which a float64 cannot hold) came through the handler unharmed.
+	// Integers, if set, is called after ev was done, whose object or payload is
+	// {"integer":9007199254740993}. It returns an error unless the number (2^53+1, which a float64
+	// cannot hold) reached its destination unharmed.
 	Integers func(ev handler.Event) error
-	// Cache is what the handler reads of informd's cache, by the names of the sources: its manifest's access.read has all of
-	// them. None: it may read nothing.
+	// Cache is what the handler can read of informd's cache, by the names of the sources, as if its
+	// manifest's access.read named all of them. Without it the handler may read nothing.
 	Cache map[string]Source
-	// Timeout is for one event. Default 10 s.
+	// Timeout is the time limit of one event. Default 10 s.
 	Timeout time.Duration
+}
+
+// RemoteHandler says where a handler runs, and how informd speaks TLS with it.
+type RemoteHandler struct {
+	// Host is a name or an address.
+	Host string
+	Port uint16
+	// DNS is the address and port of the server that resolves Host; empty: the system's.
+	DNS string
+	// CA is a PEM file with the authorities that may have signed the handler's certificate. Cert and
+	// Key are PEM files with the certificate that the handler is shown.
+	CA, Cert, Key string
+	// ServerName is the name that the handler's certificate must be for. Default: Host.
+	ServerName string
 }
 
 // Run runs the suite, each clause as a subtest of t.

@@ -3,17 +3,36 @@ package handlertest
 import (
 	"context"
 	"fmt"
-	"sync"
 	"syscall"
 	"time"
 
-	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// twice: when informd takes up a new binary or config, the old process and the new run side by side for a moment.
+// explains: without the cookie it was not informd that started the handler.
+func (t *trial) explains(context.Context) {
+	p, err := t.start(nil)
+	if err != nil {
+		t.fail("start: %v", err)
+		return
+	}
+	exited := p.exitsWithin(startPatience)
+	_ = p.stdin.Close()
+	switch {
+	case !exited:
+		t.fail("without %s in its environment it does not exit", handlerpb.CookieKey)
+	case p.cmd.ProcessState.Success():
+		t.fail("without %s in its environment it exits with status 0, as if its work were done", handlerpb.CookieKey)
+	case len(t.logged.last()) == 0 && p.stdout.text() == "":
+		t.fail("without %s in its environment it exits without a word", handlerpb.CookieKey)
+	}
+}
+
+// twice: when informd takes up a new binary or config, the old process and the new one run side by
+// side for a moment.
 func (t *trial) twice(ctx context.Context) {
-	t.run(ctx, func(one runner) {
-		t.run(ctx, func(other runner) {
+	t.run(ctx, func(one *keeper) {
+		t.run(ctx, func(other *keeper) {
 			t.wantDone(ctx, one, "an event, to the first process", t.Event(1))
 			t.wantDone(ctx, other, "an event, to the second process", t.Event(2))
 		})
@@ -21,62 +40,80 @@ func (t *trial) twice(ctx context.Context) {
 	})
 }
 
-// killed: a process that is killed leaves nothing behind, a lock for instance, that keeps the next one from its work.
+// killed: a process that is killed leaves nothing behind, such as a lock, that keeps the next one
+// from its work.
 func (t *trial) killed(ctx context.Context) {
-	o := t.options()
-	o.BackoffMin = time.Millisecond
-	t.supervise(ctx, o, func(h runner, _ context.CancelFunc) {
-		var wg sync.WaitGroup
-		for n := range 16 {
-			wg.Go(func() { _ = t.handle(ctx, h, t.Event(n)) }) // lost, or answered just before
+	t.keep(ctx, t.newCache(), func(k *keeper) {
+		s, err := k.current(ctx)
+		if err != nil {
+			t.fail("it is not ready: %v", err)
+			return
 		}
-		pid := h.Status().PID
-		if pid > 0 { // else it has gone by itself, which shows below
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-		wg.Wait()
-		if !t.await(ctx, func() bool { st := h.Status(); return st.State == host.Running && st.PID != pid }) {
-			st := h.Status()
-			t.fail("after it was killed it is %s, not running again: %s", st.State, st.Reason)
+		inParallel(16, func(n int) {
+			if n == 8 {
+				_ = syscall.Kill(s.p.cmd.Process.Pid, syscall.SIGKILL)
+			}
+			limited, cancel := context.WithTimeout(ctx, t.Timeout)
+			defer cancel()
+			_, _ = s.handle(limited, t.Event(n)) // lost, or answered just before
+		})
+		<-s.p.exited
+		<-s.ended
+		if _, err := k.current(ctx); err != nil {
+			t.fail("after it was killed it cannot be started again: %v", err)
 			return
 		}
 		for n := range 16 {
 			ev := t.Event(n)
 			ev.Attempt = 2
-			t.wantDone(ctx, h, fmt.Sprintf("event %d of 16, sent again", n+1), ev)
+			t.wantDone(ctx, k, fmt.Sprintf("event %d of 16, sent again", n+1), ev)
 		}
 	})
 }
 
-// await waits for a process to be started, and tried again perhaps.
-func (t *trial) await(ctx context.Context, met func() bool) bool {
-	ctx, cancel := context.WithTimeout(ctx, 3*t.patience/2)
-	defer cancel()
-	ticker := time.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for !met() {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
-}
-
-// ends checks that closing standard input and go-plugin's Shutdown, or SIGTERM, suffice: SIGKILL would come later than
-// the check waits.
+// ends: closing standard input and go-plugin's Shutdown, or SIGTERM, end the process. SIGKILL would
+// come later than the check waits.
 func (t *trial) ends(ctx context.Context) {
-	o := t.options()
-	o.StopTimeout = 3 * t.patience // SIGTERM comes after half of it, SIGKILL after all
-	limit := o.StopTimeout - t.patience/2
-	began := time.Time{}
-	t.supervise(ctx, o, func(h runner, stop context.CancelFunc) {
-		t.wantDone(ctx, h, "an event", t.Event(1))
-		began = time.Now()
-		stop()
+	grace := 3 * t.patience // SIGTERM comes after half of it, SIGKILL after all
+	limit := grace - t.patience/2
+	t.keep(ctx, t.newCache(), func(k *keeper) {
+		t.wantDone(ctx, k, "an event", t.Event(1))
+		began := time.Now()
+		if exited := k.end(grace); !exited || time.Since(began) > limit {
+			t.fail("it did not end within %v of its drain, by itself or at SIGTERM", limit)
+		}
 	})
-	if !began.IsZero() && time.Since(began) > limit {
-		t.fail("it did not end within %v of its drain, by itself or at SIGTERM", limit)
-	}
 }
+
+// endsWithHost: when informd is killed, the pipe on standard input ends.
+func (t *trial) endsWithHost(ctx context.Context) {
+	t.byHand(ctx, func(_ context.Context, p *process) {
+		_ = p.stdin.Close()
+		if !p.exitsWithin(t.patience) {
+			t.fail("it lives on, %v after its standard input ended", t.patience)
+		}
+	})
+}
+
+// signals: a terminal or a service manager may send them to everybody, but informd decides.
+func (t *trial) signals(ctx context.Context) {
+	t.onStream(ctx, func(ctx context.Context, p *process, stream handlerpb.Handler_DeliverClient) {
+		for i, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+			if err := p.cmd.Process.Signal(signal); err != nil {
+				t.fail("%v: %v", signal, err)
+			}
+			select {
+			case <-p.exited:
+			case <-time.After(signalled):
+			}
+			seq := uint64(i + 1)
+			t.send(stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{t.wire(t.Event(1), seq)}})
+			t.wantAnswered(stream, fmt.Sprintf("an event after the signal %q", signal), seq)
+		}
+		_ = stream.CloseSend()
+		t.drain(ctx, p)
+	})
+}
+
+// signalled is how long a process that a signal ends has for that.
+const signalled = 500 * time.Millisecond

@@ -3,17 +3,16 @@ package handlertest
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/informd/informd/plugins/handler"
 )
 
-// hasCache tells whether there is anything to read. It says so if not.
+// hasCache reports whether there is anything to read; if not, the result says so.
 func (t *trial) hasCache() bool {
 	switch {
 	case t.Remote != nil:
 		t.result.NotChecked = "handlers that run elsewhere have no cache to read"
-	case len(t.cache) == 0:
+	case len(t.Cache) == 0:
 		t.result.NotChecked = "there is no cache to read (handlertest.Options.Cache, informd handler check --cache)"
 	default:
 		return true
@@ -21,40 +20,40 @@ func (t *trial) hasCache() bool {
 	return false
 }
 
-// reads: a handler that asks for what there is gets it. What it is refused it will not get from informd either: a source or an
-// index that is called otherwise, a request that makes no sense.
+// reads: a handler gets what it asks for. What the suite refuses, informd refuses too: a source or
+// an index of another name, a request that makes no sense.
 func (t *trial) reads(ctx context.Context) {
 	if !t.hasCache() {
 		return
 	}
-	t.run(ctx, func(h runner) {
-		if !t.wantDone(ctx, h, "an event", t.Event(1)) {
+	cache := t.newCache()
+	t.keep(ctx, cache, func(k *keeper) {
+		if !t.wantDone(ctx, k, "an event", t.Event(1)) {
 			return
 		}
-		switch st := h.Status(); {
-		case st.Refused > 0:
-			t.fail("%d of its %d calls to read the cache were refused", st.Refused, st.Reads)
-		case st.Reads == 0:
+		t.wantSteady(k)
+		switch calls, refused := cache.counts(); {
+		case refused > 0:
+			t.fail("%d of its %d calls to read the cache were refused", refused, calls)
+		case calls == 0:
 			t.result.NotChecked = "it read nothing at this event"
 		}
 	})
 }
 
-// readsNothing: sources are not there yet when informd starts, or are not served by the cluster for a time.
+// readsNothing: sources may not be there yet when informd starts, or the cluster may not serve them
+// for a time.
 func (t *trial) readsNothing(ctx context.Context) {
 	if !t.hasCache() {
 		return
 	}
-	o := t.options()
-	o.Cache = nil
-	t.supervise(ctx, o, func(h runner, _ context.CancelFunc) {
+	cache := &cacheService{} // every call fails
+	t.keep(ctx, cache, func(k *keeper) {
 		for n := range 4 {
-			t.wantAnswer(ctx, h, "an event while the cache cannot be read", t.Event(n))
+			t.wantAnswer(ctx, k, "an event while the cache cannot be read", t.Event(n))
 		}
-		switch st := h.Status(); {
-		case st.Restarts > 0:
-			t.fail("it went away and was started again, %d times", st.Restarts)
-		case st.Reads == 0:
+		t.wantSteady(k)
+		if calls, _ := cache.counts(); calls == 0 && len(t.result.Problems) == 0 {
 			t.result.NotChecked = "it read nothing at these events"
 		}
 	})
@@ -62,15 +61,15 @@ func (t *trial) readsNothing(ctx context.Context) {
 
 // actions: what a handler asks informd to do in the cluster makes sense, whoever allows it.
 func (t *trial) actions(ctx context.Context) {
-	t.run(ctx, func(h runner) {
+	t.run(ctx, func(k *keeper) {
 		asked := false
 		for n, kind := range []string{handler.Updated, handler.Added, handler.Synced, handler.Deleted} {
 			ev := t.Event(n)
 			if ev.Event != kind {
 				ev.Event, ev.Old = kind, nil
 			}
-			answer, err := t.answer(ctx, h, ev)
-			if err != nil && impossible(err) {
+			answer, err := t.answer(ctx, k, ev)
+			if errors.Is(err, errImpossible) {
 				asked = true
 				t.fail("an event %s: %v", kind, err)
 			}
@@ -85,11 +84,4 @@ func (t *trial) actions(ctx context.Context) {
 			t.result.NotChecked = "it asked for none at these events"
 		}
 	})
-}
-
-// impossible tells whether an error is about an answer that the host made nothing of.
-func impossible(err error) bool {
-	said := err.Error()
-	return errors.Is(err, handler.ErrReject) &&
-		(strings.Contains(said, "actions; at most") || strings.Contains(said, "of the answer is of a kind that this informd does not know"))
 }

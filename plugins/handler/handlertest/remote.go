@@ -2,63 +2,151 @@ package handlertest
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
-	"strings"
+	"sync"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
 	"github.com/informd/informd/plugins/handlerpb"
-	"github.com/informd/informd/plugins/host"
 )
 
-// remote says where the handler is that runs elsewhere.
-func (s *suite) remote(config json.RawMessage) host.RemoteSpec {
-	spec := *s.Remote
-	spec.Name, spec.Config, spec.Concurrency, spec.Timeout = s.spec.Name, config, s.spec.Concurrency, s.spec.Timeout
-	return spec
+// dial connects to the handler that runs elsewhere, and asks it whether it serves.
+func (t *trial) dial(ctx context.Context) (*process, error) {
+	address := net.JoinHostPort(t.Remote.Host, strconv.Itoa(int(t.Remote.Port)))
+	p, err := t.Remote.dial(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return p, nil
 }
 
-// tryRemote is as host.Try: it connects to the handler, and hands it a config.
-func (t *trial) tryRemote(ctx context.Context, config json.RawMessage) (d host.Description, err error) {
-	if err := host.TryRemote(ctx, t.remote(config), t.options()); err != nil {
-		return d, err
-	}
-	h := host.NewRemote(t.remote(config), t.options())
-	running, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() { defer close(done); _ = h.Run(running) }()
-	defer func() { stop(); <-done }()
-	var st host.Status
-	t.await(ctx, func() bool {
-		st = h.Status()
-		return st.State == host.Running || st.State == host.Refused
-	})
-	switch st.State {
-	case host.Running:
-		return st.Handler, nil
-	case host.Refused:
-		_, why, _ := strings.Cut(st.Reason, "it refuses its config: ")
-		return d, &host.RefusedError{Problems: []host.Problem{{Message: why}}}
-	}
-	return d, errors.New(st.Reason)
-}
-
-// dial connects to the handler that runs elsewhere as another program could.
-func (t *trial) dial() (*process, error) {
-	spec := t.remote(t.Config)
-	config, err := spec.TLS()
+func (r *RemoteHandler) dial(ctx context.Context, address string) (*process, error) {
+	config, err := r.config()
 	if err != nil {
 		return nil, err
 	}
-	target := fmt.Sprintf("dns://%s/%s", spec.DNS, net.JoinHostPort(spec.Host, strconv.Itoa(int(spec.Port))))
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithNoProxy())
+	dialer := &net.Dialer{}
+	if r.DNS != "" {
+		dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, r.DNS)
+		}}
+	}
+	shaker := &handshaker{TransportCredentials: credentials.NewTLS(config), failure: new(failure)}
+	conn, err := grpc.NewClient("passthrough:///"+address, append(clientOptions(),
+		grpc.WithTransportCredentials(shaker),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, "tcp", address)
+			if err != nil {
+				shaker.fail(err)
+			}
+			return conn, err
+		}))...)
 	if err != nil {
 		return nil, err
 	}
-	return &process{conn: conn, api: handlerpb.NewHandlerClient(conn)}, nil
+	p := &process{conn: conn, api: handlerpb.NewHandlerClient(conn), tls: shaker}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	health, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: handlerpb.HealthService})
+	switch code := status.Code(err); {
+	case code == codes.OK && health.GetStatus() == grpc_health_v1.HealthCheckResponse_NOT_SERVING:
+		err = errors.New("it says that it does not serve at present")
+	case code == codes.OK, code == codes.Unimplemented, code == codes.NotFound:
+		return p, nil
+	default:
+		err = shaker.explain(fmt.Errorf(
+			"the connection broke before there was an answer, as it does where tls.cert is not accepted: %s",
+			status.Convert(err).Message()))
+	}
+	_ = conn.Close()
+	return nil, err
+}
+
+// config reads the files.
+func (r *RemoteHandler) config() (*tls.Config, error) {
+	cert, err := tls.LoadX509KeyPair(r.Cert, r.Key)
+	if err != nil {
+		return nil, fmt.Errorf("tls.cert and tls.key: %w", err)
+	}
+	pem, err := os.ReadFile(r.CA)
+	if err != nil {
+		return nil, fmt.Errorf("tls.ca: %w", err)
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("tls.ca: there is no certificate in %s", r.CA)
+	}
+	name := r.ServerName
+	if name == "" {
+		name = r.Host
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: authorities, ServerName: name,
+	}, nil
+}
+
+// handshaker remembers why a connection could not be made, which gRPC says only amid its own words.
+type handshaker struct {
+	credentials.TransportCredentials
+	*failure
+}
+
+// failure keeps the first error.
+type failure struct {
+	mu  sync.Mutex
+	err error // guarded by mu
+}
+
+func (f *failure) fail(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (h *handshaker) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := h.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	if err != nil {
+		h.fail(err)
+	}
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (h *handshaker) Clone() credentials.TransportCredentials {
+	return &handshaker{h.TransportCredentials.Clone(), h.failure}
+}
+
+// explain returns why there is no connection, or err if there was one.
+func (h *handshaker) explain(err error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var (
+		record    tls.RecordHeaderError
+		name      x509.HostnameError
+		authority x509.UnknownAuthorityError
+	)
+	switch {
+	case h.err == nil:
+		return err
+	case errors.As(h.err, &record):
+		return errors.New("it does not speak TLS")
+	case errors.As(h.err, &name):
+		return fmt.Errorf("its certificate is another's, and tls.serverName says whose it has to be: %w", h.err)
+	case errors.As(h.err, &authority):
+		return fmt.Errorf("its certificate is not signed by an authority in tls.ca: %w", h.err)
+	}
+	return h.err
 }

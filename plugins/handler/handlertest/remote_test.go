@@ -15,7 +15,6 @@ import (
 	"github.com/informd/informd/internal/testca"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
-	"github.com/informd/informd/plugins/host"
 	"github.com/informd/informd/plugins/serve"
 )
 
@@ -31,12 +30,12 @@ type forgetful struct{ writer }
 func (f *forgetful) UseCache(handler.Cache) { f.cache = nil }
 
 // remote runs a handler at an address of its own.
-func remote(t *testing.T) *host.RemoteSpec {
+func remote(t *testing.T) *handlertest.RemoteHandler {
 	t.Helper()
 	dir := t.TempDir()
 	ca := testca.New(t, dir, "ca")
 	cert, key := ca.Issue(t, "handler", "handler.test", "127.0.0.1")
-	spec := &host.RemoteSpec{Host: "127.0.0.1", CA: ca.File}
+	spec := &handlertest.RemoteHandler{Host: "127.0.0.1", CA: ca.File}
 	spec.Cert, spec.Key = ca.Issue(t, "informd")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -96,13 +95,15 @@ func TestRemoteSuite(t *testing.T) {
 	}
 
 	for what, c := range map[string]struct {
-		change func(*host.RemoteSpec)
+		change func(*handlertest.RemoteHandler)
 		want   string
 	}{
-		"another's name":      {func(s *host.RemoteSpec) { s.ServerName = "other.test" }, "its certificate is another's"},
-		"another's authority": {func(s *host.RemoteSpec) { s.CA = testca.New(t, t.TempDir(), "other").File }, "not signed by an authority in tls.ca"},
-		"nobody there":        {func(s *host.RemoteSpec) { s.Port = 1 }, "connection refused"},
-		"not let in":          {func(s *host.RemoteSpec) { s.Cert, s.Key = testca.New(t, t.TempDir(), "other").Issue(t, "informd") }, "tls.cert is not accepted"},
+		"another's name":      {func(s *handlertest.RemoteHandler) { s.ServerName = "other.test" }, "its certificate is another's"},
+		"another's authority": {func(s *handlertest.RemoteHandler) { s.CA = testca.New(t, t.TempDir(), "other").File }, "not signed by an authority in tls.ca"},
+		"nobody there":        {func(s *handlertest.RemoteHandler) { s.Port = 1 }, "connection refused"},
+		"not let in": {func(s *handlertest.RemoteHandler) {
+			s.Cert, s.Key = testca.New(t, t.TempDir(), "other").Issue(t, "informd")
+		}, "tls.cert is not accepted"},
 	} {
 		other := *spec
 		c.change(&other)

@@ -3,9 +3,7 @@ package handlertest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -18,19 +16,20 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// serving: go-plugin's hosts ask gRPC's own health service, informd's the handler's.
+// serving: go-plugin's hosts ask gRPC's own health service, and informd asks the handler's.
 func (t *trial) serving(ctx context.Context) {
 	t.byHand(ctx, func(ctx context.Context, p *process) {
 		resp, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "plugin"})
 		code := status.Code(err)
 		switch {
-		case t.Remote != nil && (code == codes.Unimplemented || code == codes.NotFound): // it is taken as serving
+		case t.Remote != nil && (code == codes.Unimplemented || code == codes.NotFound): // counts as serving
 		case err != nil:
 			t.fail(`grpc.health.v1.Health/Check of the service "plugin" fails: %v`, err)
 		case resp.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
 			t.fail(`grpc.health.v1.Health/Check of the service "plugin" says %s, not SERVING`, resp.GetStatus())
 		}
-		if !t.configure(ctx, p) {
+		if _, err := t.introduce(ctx, p, t.Config); err != nil {
+			t.fail("%v", err)
 			return
 		}
 		if _, err := p.api.Health(ctx, &handlerpb.HealthRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
@@ -39,7 +38,7 @@ func (t *trial) serving(ctx context.Context) {
 	})
 }
 
-// letsGo: a handler tells that it let go of a cancelled event by answering it.
+// letsGo: a handler says that it let go of a cancelled event by answering it.
 func (t *trial) letsGo(ctx context.Context) {
 	t.onStream(ctx, func(_ context.Context, _ *process, stream handlerpb.Handler_DeliverClient) {
 		first, second := t.wire(t.Event(1), 1), t.wire(t.Event(1), 2)
@@ -68,35 +67,25 @@ func (t *trial) streamEnd(ctx context.Context) {
 	})
 }
 
-// signals: a terminal or a service manager may send them to everybody, but it is informd that decides.
-func (t *trial) signals(ctx context.Context) {
-	t.onStream(ctx, func(ctx context.Context, p *process, stream handlerpb.Handler_DeliverClient) {
-		for i, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
-			if err := p.cmd.Process.Signal(signal); err != nil {
-				t.fail("%v: %v", signal, err)
-			}
-			select {
-			case <-p.exited:
-			case <-time.After(signalled):
-			}
-			seq := uint64(i + 1)
-			t.send(stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{t.wire(t.Event(1), seq)}})
-			t.wantAnswered(stream, fmt.Sprintf("an event after the signal %q", signal), seq)
-		}
-		_ = stream.CloseSend()
-		if _, err := p.api.Drain(ctx, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
-			t.fail("Drain fails: %v", err)
-		}
-	})
+// byHand starts the handler as another program could, without TLS, or connects to the one that
+// runs elsewhere. It calls work and ends the handler.
+func (t *trial) byHand(ctx context.Context, work func(context.Context, *process)) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	p, err := t.open(ctx, nil, t.newCache())
+	if err != nil {
+		t.fail("%v", err)
+		return
+	}
+	defer p.end(t.patience)
+	work(ctx, p)
 }
 
-// signalled is how long a process that a signal ends has for that.
-const signalled = 500 * time.Millisecond
-
-// onStream has work done on the stream of a handler that was started by hand. work closes it.
+// onStream calls work with a stream of a handler that was started by hand. work closes it.
 func (t *trial) onStream(ctx context.Context, work func(context.Context, *process, handlerpb.Handler_DeliverClient)) {
 	t.byHand(ctx, func(ctx context.Context, p *process) {
-		if !t.configure(ctx, p) {
+		if _, err := t.introduce(ctx, p, t.Config); err != nil {
+			t.fail("%v", err)
 			return
 		}
 		ctx, cancel := context.WithTimeout(ctx, t.Timeout+5*time.Second)
@@ -110,18 +99,10 @@ func (t *trial) onStream(ctx context.Context, work func(context.Context, *proces
 	})
 }
 
-func (t *trial) configure(ctx context.Context, p *process) bool {
-	_, err := p.api.Describe(ctx, &handlerpb.DescribeRequest{InformdVersion: "handlertest"})
-	if err != nil {
-		t.fail("Describe fails: %v", err)
-		return false
+func (t *trial) drain(ctx context.Context, p *process) {
+	if _, err := p.api.Drain(ctx, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
+		t.fail("Drain fails: %v", err)
 	}
-	resp, err := p.api.Configure(ctx, &handlerpb.ConfigureRequest{Config: t.Config, Handler: "handlertest"})
-	if err != nil || len(resp.GetProblems()) > 0 {
-		t.fail("Configure fails: %v, %v", resp.GetProblems(), err)
-		return false
-	}
-	return true
 }
 
 func (t *trial) send(stream handlerpb.Handler_DeliverClient, req *handlerpb.DeliverRequest) {
@@ -130,7 +111,7 @@ func (t *trial) send(stream handlerpb.Handler_DeliverClient, req *handlerpb.Deli
 	}
 }
 
-// wantAnswered receives until each of these events is answered once.
+// wantAnswered receives until each of these events has been answered once.
 func (t *trial) wantAnswered(stream handlerpb.Handler_DeliverClient, what string, seqs ...uint64) {
 	open := map[uint64]bool{}
 	for _, seq := range seqs {
@@ -158,8 +139,18 @@ func (t *trial) wantAnswered(stream handlerpb.Handler_DeliverClient, what string
 	}
 }
 
-// wire is an event as it goes to the handler.
+// wire returns an event as the handler receives it.
 func (t *trial) wire(ev handler.Event, seq uint64) *handlerpb.Event {
+	var attached map[string]*handlerpb.Objects
+	for name, objects := range ev.Attached {
+		if attached == nil {
+			attached = make(map[string]*handlerpb.Objects)
+		}
+		attached[name] = &handlerpb.Objects{}
+		for _, o := range objects {
+			attached[name].Items = append(attached[name].Items, o)
+		}
+	}
 	return &handlerpb.Event{
 		Seq: seq, Id: ev.ID, Rule: ev.Rule, Event: ev.Event, Attempt: uint32(ev.Attempt),
 		Resource: &handlerpb.Resource{
@@ -167,5 +158,6 @@ func (t *trial) wire(ev handler.Event, seq uint64) *handlerpb.Event {
 		},
 		Namespace: ev.Namespace, Name: ev.Name, Uid: ev.UID, ResourceVersion: ev.ResourceVersion,
 		Object: ev.Object, Old: ev.Old, Payload: ev.Payload, TimeLimit: durationpb.New(t.Timeout),
+		Attached: attached,
 	}
 }
