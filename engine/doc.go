@@ -1,23 +1,24 @@
-// Package engine runs a plan: it watches what the plan's sources select, lets its rules look at every change, and has
-// what they select delivered to handlers.
+// Package engine runs a plan: it watches what the plan's sources select, has its rules evaluated on
+// every change, and delivers the events that they select to handlers.
 //
 // A change travels like this, and stays in order per object all the way:
 //
-//	source      one shared informer per selection; its callback gets one delta after the other
-//	  │ delta.Delta
-//	evaluator   in that callback, for each rule that may select it: where, when, payload; the objects are decoded once
-//	  │ rule.Match
-//	lane        one per rule: what was selected waits per object, merged or each
-//	  │ handler.Event
-//	dispatcher  one per handler: so many at once, answers, retries, dead letters
+//	source      one shared informer per selection sees one step of an object after the other
+//	  │ source.Step
+//	evaluate    pure: which rules select the step, and as what; what to record of the object
+//	  │ evaluate.Change
+//	commit      in one cut: lanes take their matches, the state takes its records
+//	  │ delivery.Delivery
+//	dispatch    one dispatcher per handler: prepares, sends, judges the answer, retries or gives up
 //
-// With a state, each of these says in the same breath what has become of it: the evaluator's informer what was told (record.go),
-// the lane what waits (lanestore.go), the dispatcher what is dead (letterstore.go). A restart goes on from there (durable.go);
-// rules that are new or changed are told what that makes of the objects that there are (late.go).
+// An intake takes the steps of one informer and commits their changes (intake.go). With a state, a
+// restart resumes from the last cut: package resume decides what the cut means for each rule
+// (restore.go, resuming.go). A rule that looks into other sources waits until those have settled
+// (waiting.go). What is attached to an event is looked up when it is handed over, and never kept.
 //
-// Rules look into other sources as well (lookup.go). They are not evaluated before those have synced (wait.go). What is attached
-// to an event is looked up when it is handed over, and never kept.
+// The engine knows handlers by the interface [Handler]. Whether a process stands behind one is not its
+// business. It counts and logs expressions that fail, each message at most once a minute per rule, and
+// goes on.
 //
-// The engine knows handlers as plugins/handler has them; whether a process stands behind one is not its business. What
-// it cannot evaluate it counts and logs, at most once a minute per rule and message, and goes on.
+// docs/architecture.md shows the whole, with the owner of each piece of state and the order of locks.
 package engine

@@ -9,24 +9,25 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// informerID is what an informer's state is kept under.
+// informerID returns the name under which the state keeps an informer.
 func informerID(i *plan.Informer) string {
 	return fmt.Sprintf("%s %q %q %q", resourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
 }
 
-// kept is which paths the informer keeps, for the state: "" is all of an object.
+// kept returns, for the state, which paths of its objects the informer keeps: "" is the whole object.
 func kept(p *object.Paths) string {
 	if p == nil {
 		return ""
 	}
 	text, err := json.Marshal(p.List())
 	if err != nil {
-		panic(err) // strings have no errors
+		panic(err) // strings can be marshalled
 	}
 	return string(text)
 }
 
-// covers tells whether objects of which saved was kept have all that is to be kept now.
+// covers reports whether objects that were saved with the paths in saved have everything that is to be
+// kept now.
 func covers(saved string, now *object.Paths) bool {
 	if saved == "" {
 		return true
