@@ -9,23 +9,24 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Why a store is set aside, as its new name says.
+// Why a store is set aside. The reason is part of its new name.
 const (
 	damaged      = "damaged"
 	foreign      = "foreign"
 	otherVersion = "version"
 	otherCluster = "cluster"
-	unread       = "unread"  // the disk did not let it be opened at the start
-	unstartable  = "crashes" // start after start ended before it was read
+	unread       = "unread"  // the disk did not allow opening it at the start
+	unstartable  = "crashes" // ten starts in a row ended while it was being opened
 )
 
-// asidePrefix is what the names of stores that were set aside begin with; then come the time and why.
+// asidePrefix begins the names of stores that were set aside. The time and the reason follow.
 const (
 	asidePrefix = "broken-"
 	maxAside    = 3
 )
 
-// setAside renames the store in dir, if there is one, and removes the oldest that were set aside before. It gives the new path.
+// setAside renames the store in dir, if there is one, and returns its new path. It removes the
+// oldest stores that were set aside before, so that maxAside remain.
 func setAside(fs vfs.FS, dir, why string, now time.Time) (to string, err error) {
 	store := fs.PathJoin(dir, storeName)
 	if _, err := fs.Stat(store); isNotExist(err) {
@@ -49,7 +50,7 @@ func setAside(fs vfs.FS, dir, why string, now time.Time) (to string, err error) 
 	return to, nil
 }
 
-// asideIn has the names of what was set aside, the oldest first.
+// asideIn returns the names of the stores that were set aside, the oldest first.
 func asideIn(fs vfs.FS, dir string) ([]string, error) {
 	names, err := fs.List(dir)
 	if err != nil {

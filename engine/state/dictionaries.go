@@ -13,23 +13,27 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// dictionaries knows which dictionaries are on disk and who refers to them. It does not keep them in memory.
+// dictionaries knows which dictionaries are on disk and which owners refer to them. It does not
+// keep the dictionaries themselves in memory. mu guards all fields; nothing else is locked while it
+// is held.
 type dictionaries struct {
-	mu     sync.Mutex
-	ids    map[weak.Pointer[object.Dictionary]]dictionaryID // of those in memory, now or recently
+	mu sync.Mutex
+	// of dictionaries that are in memory, or were recently
+	ids    map[weak.Pointer[object.Dictionary]]dictionaryID
 	loaded map[dictionaryID]weak.Pointer[object.Dictionary]
-	uses   map[use]struct{}     // on disk, or part of what is being written
-	users  map[dictionaryID]int // how many uses each has; those that have had one are on disk
-	stale  map[use]struct{}     // on disk, but not needed any more
+	uses   map[use]struct{}     // on disk, or in the batch that is being written
+	users  map[dictionaryID]int // number of uses of each; a dictionary with a use is on disk
+	stale  map[use]struct{}     // on disk, but no longer needed
 }
 
-// use is that records of an owner may refer to a dictionary.
+// use says that records of an owner may refer to a dictionary.
 type use struct {
 	owner      owner
 	dictionary dictionaryID
 }
 
-// maxForgotten is how many ids may be of dictionaries that are in memory no more, before they are forgotten.
+// maxForgotten is how many ids may belong to dictionaries that have left memory. Beyond it they are
+// forgotten.
 const maxForgotten = 64
 
 func newDictionaries() *dictionaries {
@@ -42,7 +46,7 @@ func newDictionaries() *dictionaries {
 	}
 }
 
-// load reads what is there, but for the dictionaries themselves.
+// load reads which dictionaries are in use. It does not read the dictionaries.
 func (d *dictionaries) load(db *pebble.DB) error {
 	return scan(db, []byte{usePrefix}, []byte{usePrefix}, func(key []byte, _ *pebble.Iterator) (bool, error) {
 		var u use
@@ -56,7 +60,8 @@ func (d *dictionaries) load(db *pebble.DB) error {
 	})
 }
 
-// refer gives a dictionary's id, and writes to b what is not on disk of it yet. The id of one without text is zero.
+// refer returns a dictionary's id. It adds the dictionary and the use to b unless they are on disk.
+// A dictionary without text has the zero id.
 func (d *dictionaries) refer(o owner, with *object.Dictionary, b *pebble.Batch) (dictionaryID, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +94,7 @@ func (d *dictionaries) refer(o owner, with *object.Dictionary, b *pebble.Batch) 
 	return id, b.Set(useKey(o, id), nil, nil)
 }
 
-// get reads a dictionary, or finds it in memory.
+// get returns the dictionary of an id, from memory or from disk.
 func (d *dictionaries) get(db *pebble.DB, id dictionaryID) (*object.Dictionary, error) {
 	d.mu.Lock()
 	with := d.loaded[id].Value()
@@ -117,7 +122,7 @@ func (d *dictionaries) get(db *pebble.DB, id dictionaryID) (*object.Dictionary, 
 	return with, nil
 }
 
-// keep has all uses of an owner but these be removed with what is written next. nil keeps none.
+// keep marks all uses of an owner as stale, except those in ids. The next write removes them.
 func (d *dictionaries) keep(o owner, ids map[dictionaryID]struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,7 +133,7 @@ func (d *dictionaries) keep(o owner, ids map[dictionaryID]struct{}) {
 	}
 }
 
-// count is how many dictionaries an owner has.
+// count returns how many dictionaries an owner refers to.
 func (d *dictionaries) count(o owner) (n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +145,8 @@ func (d *dictionaries) count(o owner) (n int) {
 	return n
 }
 
-// tidy removes what is stale. Nothing that is on disk when b is, or comes later, may refer to it.
+// tidy adds to b the removal of stale uses. No record that is on disk once b is, or that is written
+// later, may refer to them.
 func (d *dictionaries) tidy(b *pebble.Batch) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -3,7 +3,6 @@ package state
 import (
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -11,17 +10,17 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// maxBatch is how many bytes a transaction may have before another one is begun.
+// maxBatch is how many bytes a transaction may have before another one begins.
 const maxBatch = 16 << 20
 
-// listBatch is maxBatch while nothing but first lists is told. Pebble keeps a transaction of more than 4 MiB in memory, with
-// what it has grown by, until that is a table.
+// listBatch takes the place of maxBatch while the cut has nothing but first lists. Pebble keeps a
+// transaction of more than 4 MiB in memory, together with its slack, until it is a table.
 const listBatch = 3 << 20
 
-// maxSpare is the largest map that is kept for the next time.
+// maxSpare is the largest map that is kept for reuse.
 const maxSpare = 1 << 13
 
-// cut is what was recorded up to a moment.
+// cut is everything that was recorded up to a moment.
 type cut struct {
 	records
 	informers []informerCut
@@ -40,7 +39,7 @@ type laneCut struct {
 	deliveries map[uint64]*waiting
 }
 
-// swap takes the records that are not written. Nothing is recorded meanwhile, so it does next to nothing.
+// swap takes the unwritten records. Nothing can be recorded meanwhile, so it only exchanges maps.
 func (s *Store) swap() cut {
 	s.cut.Lock()
 	defer s.cut.Unlock()
@@ -79,8 +78,9 @@ func (s *Store) swap() cut {
 	return c
 }
 
-// full is how many bytes a transaction of the cut may have before another one is begun. Where no informer could be resumed
-// from before, nor can be after it, there is next to nothing that one transaction would save.
+// full returns how many bytes a transaction of the cut may have before another one begins. If no
+// informer could be resumed before the cut, nor after it, a single transaction would gain next to
+// nothing.
 func (c cut) full(limit int) int {
 	if len(c.informers) == 0 {
 		return limit
@@ -93,7 +93,7 @@ func (c cut) full(limit int) int {
 	return min(limit, listBatch)
 }
 
-// done gives back what a cut has no use for any more.
+// done returns the cut's maps for reuse.
 func (s *Store) done(c cut) {
 	s.cut.Lock()
 	defer s.cut.Unlock()
@@ -120,9 +120,9 @@ func (s *Store) done(c cut) {
 	s.inFlight.take()
 }
 
-// flush writes what was recorded. It takes as long as the disk does.
+// flush writes what was recorded. It takes as long as the disk takes.
 func (s *Store) flush(d *database) error {
-	now := time.Now()
+	now := s.opts.Clock.Now()
 	s.health.writing(now)
 	c := s.swap()
 	batch := d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20))
@@ -144,14 +144,14 @@ func (s *Store) flush(d *database) error {
 type writer struct {
 	db         *database
 	batch      *pebble.Batch
-	full       int    // bytes, with which another batch is begun
+	full       int    // bytes of a batch, beyond which another one begins
 	key, value []byte // scratch
-	err        error  // the first; nothing is done after it
+	err        error  // the first error; nothing is written after it
 }
 
-// write goes in an order that makes each beginning of it harmless: see the package.
+// write writes in an order that makes each prefix of it harmless. See the package comment.
 func (w *writer) write(c cut) error {
-	if c.cluster != nil { // whose all of it is
+	if c.cluster != nil { // first, whose state it is
 		w.set(clusterKey, c.cluster.append(nil))
 	}
 	for _, o := range c.dropped {
@@ -197,7 +197,7 @@ func (w *writer) write(c cut) error {
 	return w.commit()
 }
 
-// set and delete begin another transaction when this one is full.
+// set and delete begin another transaction when the current one is full.
 func (w *writer) set(key, value []byte) {
 	if w.err == nil {
 		w.err = w.batch.Set(key, value, nil)
@@ -226,7 +226,8 @@ func (w *writer) commit() error {
 	return w.db.commit(w.batch)
 }
 
-// references has an owner refer to dictionaries, which are written where they are not on disk.
+// references returns the function by which records of an owner refer to dictionaries. It writes a
+// dictionary that is not on disk.
 func (w *writer) references(o owner) references {
 	return func(with *object.Dictionary) dictionaryID {
 		id, err := w.db.dictionaries.refer(o, with, w.batch)
@@ -237,8 +238,8 @@ func (w *writer) references(o owner) references {
 	}
 }
 
-// drop removes what belongs to an owner, and what says that it was complete: a rule is new without its record, an informer
-// without its own.
+// drop removes everything that belongs to an owner, and the record without which the rule or
+// informer counts as new.
 func (w *writer) drop(o owner, rules map[string]*Rule) {
 	w.db.dictionaries.keep(o, nil)
 	if w.err == nil {
@@ -255,10 +256,11 @@ func (w *writer) drop(o owner, rules map[string]*Rule) {
 	}
 }
 
-// begin has an informer be one that cannot be resumed from, until end. It packs the objects first: deliveries share them.
+// begin marks the informer as not resumable, until end. It packs the objects first, because
+// deliveries share them.
 func (w *writer) begin(i informerCut) {
 	if i.loaded.CompareAndSwap(false, true) && i.written == (informerRecord{}) {
-		w.drop(i.owner, nil) // nobody has looked at what is there
+		w.drop(i.owner, nil) // nobody has loaded what is on disk
 	}
 	for _, r := range i.objects {
 		if r.object != nil && !i.opts.Secret {
@@ -300,8 +302,9 @@ func (w *writer) objects(i informerCut) {
 	}
 }
 
-// deliveries writes those that wait, or removes those that are gone: in the order of their numbers, for who reads meanwhile,
-// or after a crash, takes what is there of an object for all that there is up to the last.
+// deliveries writes those that wait, or removes those that are gone, in the order of their numbers.
+// Whoever reads meanwhile, or after a crash, takes what he finds of an object for everything up to
+// the last number.
 func (w *writer) deliveries(l laneCut, gone bool) {
 	refer := w.references(l.owner)
 	for _, n := range slices.Sorted(maps.Keys(l.deliveries)) {
@@ -323,7 +326,7 @@ func (w *writer) deliveries(l laneCut, gone bool) {
 	}
 }
 
-// left takes note that a delivery is on disk no more. How large it was is not known: as large as the others.
+// left notes that a delivery has left the disk. Its size is not known: it counts as average.
 func (l *Lane) left() {
 	records, bytes := l.disk.records.Load(), l.disk.bytes.Load()
 	if records <= 1 {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// complainEvery is how often a trouble that lasts is logged.
+// complainEvery is how often lasting trouble is logged.
 const complainEvery = time.Minute
 
-// health knows whether the store does its work, and says when that changes.
+// health knows whether the store can write, and logs when that changes.
 type health struct {
 	logger *slog.Logger
 	dir    string
@@ -18,12 +18,12 @@ type health struct {
 	trouble   string
 	since     time.Time
 	logged    time.Time
-	started   time.Time // of the write that goes on; zero if none does
+	started   time.Time // when the current write began; zero if none is going on
 	lastWrite time.Time
 	size      int64
 }
 
-// is says how the store is: trouble, or "" for none.
+// is takes in the store's condition: a description of the trouble, or "" for none.
 func (h *health) is(trouble string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,14 +63,14 @@ func (h *health) writing(now time.Time) {
 	h.started = now
 }
 
-// wrote ends what writing began. asOf is when the records were taken.
+// wrote ends what writing began. asOf is when the records of that write were taken.
 func (h *health) wrote(asOf time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.started, h.lastWrite = time.Time{}, asOf
 }
 
-// slow tells how long the write that goes on takes.
+// slow returns how long the current write has taken, or 0.
 func (h *health) slow(now time.Time) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,18 +86,18 @@ func (h *health) measured(size int64) {
 	h.size = size
 }
 
-// examine says how the store is now.
+// examine determines the store's condition and reports it to health.
 func (s *Store) examine(now time.Time) {
 	d := s.db.Load()
 	if d == nil {
-		return // who could not open it has said why
+		return // whoever failed to open it has reported why
 	}
 	if err := d.fail.reported(); err != nil {
 		s.breakDown(d, err)
 		return
 	}
 	if d.readOnly != nil {
-		return // so has who could not write it
+		return // whoever failed to write it has reported why
 	}
 	failed, slow := d.fs.trouble(), s.health.slow(now)
 	switch {
@@ -110,12 +110,13 @@ func (s *Store) examine(now time.Time) {
 	}
 }
 
-// breakDown ends the use of a store that was found to be damaged while what memory holds depends on it: nothing can
-// be put in its place until everything is recorded anew, which the next start does.
+// breakDown stops using a store that is damaged although the daemon depends on it. A new store
+// cannot take its place, because everything would have to be recorded again; the next start does
+// that.
 func (s *Store) breakDown(d *database, err error) {
 	if !s.broken.Swap(true) {
 		risk(s.opts.disk, s.opts.disk.PathJoin(s.dir, storeName), damagedName)
 		d.fs.ended.Store(true)
 	}
-	s.health.is(err.Error()+"; the next start sets it aside", time.Now())
+	s.health.is(err.Error()+"; the next start sets it aside", s.opts.Clock.Now())
 }

@@ -7,23 +7,26 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// KeptMixed is [Snapshot].Kept of objects that were not all recorded with the same paths. It equals none.
+// KeptMixed is [Snapshot].Kept of objects that were recorded with different paths. It equals no
+// other value.
 const KeptMixed = "?"
 
-// InformerOptions are what an Informer is made with.
+// InformerOptions configure an Informer.
 type InformerOptions struct {
-	// Packer packs the objects when they are written, in place. nil: one of the informer's own.
+	// Packer packs objects in place when they are written. nil: the Informer makes its own.
 	Packer *object.Packer
-	// Kept names the paths that objects have when they are recorded. It is what a Snapshot tells as soon as Version
-	// was told a version, which says that all objects have them.
+	// Kept names the paths that recorded objects have. A Snapshot reports it once Version was
+	// called with a version, which says that all objects have these paths.
 	Kept string
-	// Secret has objects be written as their identity alone.
+	// Secret makes the store write nothing of an object but its identity.
 	Secret bool
 }
 
-// Informer keeps what one informer has seen: its objects, the rules that they are inside of, and the resourceVersion to go on
-// from. Load is called before anything is recorded; otherwise what is on disk is not of this informer's life, and goes.
-// Put, Delete and Version are called between [Store.Begin] and [Store.End], by one goroutine at a time.
+// Informer records what one informer has seen: its objects, which rules have them inside, and the
+// resourceVersion to go on from. Load must be called before anything is recorded; otherwise the
+// store drops what is on disk, because it does not belong to what is recorded. Put, Delete and
+// Version are called between [Store.Begin] and [Store.End], by one goroutine at a time; that and
+// Store.cut guard the fields below.
 type Informer struct {
 	store   *Store
 	id      string
@@ -33,25 +36,26 @@ type Informer struct {
 	dropped atomic.Bool
 
 	unwritten map[delta.Key]objectRecord
-	spare     map[delta.Key]objectRecord // emptied
+	spare     map[delta.Key]objectRecord // an empty map, to be used for the next cut
 	version   string
 	told      bool // by Version, to others than ""
-	touched   bool // version or told changed
+	touched   bool // version or told has changed since the last cut
 
-	written informerRecord // the writer's: what is on disk; the zero one if nothing is
+	written informerRecord // what is on disk; zero if nothing is. Only the writer uses it.
 }
 
-// objectRecord is what is known of one object. A nil object is gone.
+// objectRecord is the record of one object. A nil object means that it is gone.
 type objectRecord struct {
 	object *object.Object
 	inside []string
 	size   int64
 }
 
-// recordCost is how many bytes a record takes beside its object, about.
+// recordCost is roughly how many bytes a record takes beside its object.
 const recordCost = 128
 
-// Informer gives the Informer of an id, which it makes the first time. The options count that time.
+// Informer returns the Informer with this id, and makes it on the first call. Later calls ignore
+// the options.
 func (s *Store) Informer(id string, o InformerOptions) *Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,14 +70,14 @@ func (s *Store) Informer(id string, o InformerOptions) *Informer {
 	return i
 }
 
-// Put records the state of an object and the rules that it is inside of. The Store keeps both.
+// Put records an object and the names of the rules that have it inside. The Store keeps both.
 func (i *Informer) Put(o *object.Object, inside []string) {
 	i.set(keyOf(o), objectRecord{o, inside, int64(o.Size()) + recordCost})
 }
 
-// Delete records that the object of a key is gone.
+// Delete records that the object is gone.
 func (i *Informer) Delete(key delta.Key) {
-	if i.store.db.Load() == nil { // nothing on disk has to go
+	if i.store.db.Load() == nil { // nothing on disk has to be removed
 		if was, ok := i.unwritten[key]; ok {
 			delete(i.unwritten, key)
 			i.store.unwritten.add(-1, -was.size)
@@ -96,8 +100,8 @@ func (i *Informer) set(key delta.Key, r objectRecord) {
 	}
 }
 
-// Version records the resourceVersion that the objects as recorded are those of. "" says that they cannot be resumed from:
-// a list is being told.
+// Version records the resourceVersion that the recorded objects belong to. "" means that another
+// run cannot resume from them: a list is under way.
 func (i *Informer) Version(rv string) {
 	if i.store.broken.Load() || i.dropped.Load() {
 		return
@@ -110,7 +114,7 @@ func (i *Informer) Version(rv string) {
 	i.told = i.told || rv != ""
 }
 
-// forget empties the informer of what it has loaded.
+// forget drops everything that the Informer has loaded or recorded.
 func (i *Informer) forget() {
 	clear(i.unwritten)
 	i.version, i.told, i.touched, i.written = "", false, false, informerRecord{}

@@ -7,8 +7,9 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// The keys. A hash is the first 8 bytes of SHA-256 of a name, names are those of Kubernetes objects, each behind its length
-// as a uvarint, n is big-endian. Values begin with the version of their own format; see records.go.
+// The keys of the store. A hash is the first 8 bytes of the SHA-256 of a name. Names are those of
+// Kubernetes objects, each after its length as a uvarint. n is big-endian. Values begin with the
+// version of their own format; see records.go.
 //
 //	f                                 format: the text of formatMark and a uvarint, formatVersion
 //	c                                 cluster
@@ -17,11 +18,12 @@ import (
 //	r rule                            rule
 //	w hash(rule) namespace name n     delivery that waits
 //	l id                              dead letter
-//	d dictionary                      the bytes of a dictionary, under the first 16 bytes of their SHA-256
-//	u owner dictionary                no value: records of the owner may refer to the dictionary. An owner is o or w and a
-//	                                  hash as above, or l and eight zeros.
+//	d dictionary                      a dictionary; the key is the first 16 bytes of its SHA-256
+//	u owner dictionary                no value: records of the owner may refer to the dictionary. An
+//	                                  owner is o or w and a hash as above, or l and eight zeros.
 //
-// A dictionary is written in the transaction that first refers to it, and removed in one that has no reference left.
+// A dictionary is written in the transaction that first refers to it. The transaction that removes
+// the last reference removes it.
 const (
 	formatPrefix     = 'f'
 	clusterPrefix    = 'c'
@@ -40,9 +42,9 @@ const (
 )
 
 type (
-	// owner is who records belong to: its bytes are the prefix of their keys.
+	// owner identifies whose records are meant: its bytes begin their keys.
 	owner [9]byte
-	// dictionaryID is what a dictionary is found by.
+	// dictionaryID is the key of a dictionary.
 	dictionaryID [16]byte
 )
 
@@ -78,7 +80,7 @@ func appendName(b []byte, name string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(name))), name...)
 }
 
-// appendObjectKey is also what all deliveries of one key begin with.
+// appendObjectKey appends the key of an object, which also begins the keys of its deliveries.
 func appendObjectKey(b []byte, o owner, key delta.Key) []byte {
 	return appendName(appendName(append(b, o[:]...), key.Namespace), key.Name)
 }
@@ -87,7 +89,7 @@ func appendDeliveryKey(b []byte, o owner, key delta.Key, n uint64) []byte {
 	return binary.BigEndian.AppendUint64(appendObjectKey(b, o, key), n)
 }
 
-// parseKey reads what stands behind the owner of an object's key, or of a delivery's.
+// parseKey reads what follows the owner in the key of an object or of a delivery (numbered).
 func parseKey(key []byte, numbered bool) (k delta.Key, n uint64, ok bool) {
 	r := reader{left: key[min(len(key), len(owner{})):]}
 	k = delta.Key{Namespace: r.string(), Name: r.string()}
@@ -97,7 +99,7 @@ func parseKey(key []byte, numbered bool) (k delta.Key, n uint64, ok bool) {
 	return k, n, r.end() == nil
 }
 
-// after is the end of the range of keys that begin with prefix.
+// after returns the end of the range of keys that begin with prefix.
 func after(prefix []byte) []byte {
 	end := append([]byte(nil), prefix...)
 	for i := len(end) - 1; i >= 0; i-- {

@@ -16,27 +16,28 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// ErrSetAside is that the whole state was set aside, because part of it could not be read. What was loaded from it before
-// is on disk no more: whoever loads before [Store.Run] begins anew with all that is to be loaded, and gets nothing.
+// ErrSetAside means that the whole state was set aside, because a part of it could not be read.
+// Whatever was loaded from it is no longer on disk. A caller that loads before [Store.Run] must
+// load everything again, and finds nothing.
 var ErrSetAside = errors.New("the state could not be read and is set aside")
 
-// Snapshot is what an informer had seen.
+// Snapshot is what an informer had seen when it was recorded.
 type Snapshot struct {
-	Objects         []*object.Object // packed; of a secret identities. In no order.
+	Objects         []*object.Object // packed, in no order; of Secrets, identities
 	ResourceVersion string           // what to go on from; "" if that cannot be
-	Kept            string           // InformerOptions.Kept of when they were recorded, or KeptMixed
+	Kept            string           // InformerOptions.Kept when they were recorded, or KeptMixed
 	Inside          map[delta.Key][]string
 }
 
-// maxLoaded is how many dictionaries of an informer survive a start. Objects that were packed with others, which must be the
-// rarest, are packed anew: each start makes dictionaries, and objects may stay the same over any number of them.
+// maxLoaded is how many dictionaries of an informer survive a start. Each start makes new ones, and
+// an object may stay unchanged over any number of starts. Objects of the rarest dictionaries are
+// therefore packed again.
 const maxLoaded = 8
 
-// Load gives what is on disk: before [Store.Run], or when an informer is new. If nothing is, the Snapshot is empty. It takes
-// all processors for about 20 µs for each object.
-//
-// Before Run the only error is [ErrSetAside]. Later it is any that reading may have; nothing is loaded then, and
-// what is on disk is replaced by what is recorded.
+// Load returns what is on disk. It is called before [Store.Run], or when an informer is new. The
+// Snapshot is empty if nothing is on disk. Load uses all processors, for about 20 µs per object.
+// Before Run the only error is [ErrSetAside]. Later it is any error of reading: then nothing is
+// loaded, and the next write replaces what is on disk.
 func (i *Informer) Load() (Snapshot, error) {
 	s := i.store
 	d := s.db.Load()
@@ -59,7 +60,7 @@ func (i *Informer) Load() (Snapshot, error) {
 	return Snapshot{Objects: l.objects, ResourceVersion: i.version, Kept: l.record.kept, Inside: l.inside}, nil
 }
 
-// unreadable is what becomes of an error while something is loaded.
+// unreadable handles an error of loading, and returns the error that the caller gets.
 func (s *Store) unreadable(d *database, err error) error {
 	if !s.running.Load() {
 		s.startOver(d, reason(err), err)
@@ -71,7 +72,7 @@ func (s *Store) unreadable(d *database, err error) error {
 	return err
 }
 
-// loader loads an informer.
+// loader loads one informer. mu guards the fields that follow it: several goroutines decode.
 type loader struct {
 	informer *Informer
 	db       *database
@@ -79,15 +80,15 @@ type loader struct {
 
 	mu      sync.Mutex
 	objects []*object.Object
-	packed  []dictionaryID // what each of them is packed with
+	packed  []dictionaryID // the dictionary of each object
 	inside  map[delta.Key][]string
 	uses    map[dictionaryID]int
 }
 
-// raw is an object's key and record.
+// raw is the key and the record of one object.
 type raw struct{ key, value []byte }
 
-// chunk is how many objects are decoded at a time.
+// chunk is how many objects one goroutine decodes at a time.
 const chunk = 256
 
 func (l *loader) run(db *pebble.DB) error {
@@ -142,7 +143,7 @@ func (l *loader) decode(db *pebble.DB, all []raw) (err error) {
 		packed  = make([]dictionaryID, 0, len(all))
 		keys    = make([]delta.Key, 0, len(all))
 		inside  = make([][]string, 0, len(all))
-		known   = make(map[string][]string) // objects are inside of the same rules, mostly
+		known   = make(map[string][]string) // most objects are inside of the same rules
 		with    = make(map[dictionaryID]*object.Dictionary)
 	)
 	dictionary := func(id dictionaryID) (*object.Dictionary, error) {
@@ -195,8 +196,8 @@ func (l *loader) decode(db *pebble.DB, all []raw) (err error) {
 	return nil
 }
 
-// repack unpacks the objects of the rarest dictionaries, and has them written anew. Dictionaries that no object is packed
-// with go.
+// repack unpacks the objects of the rarest dictionaries and records them again. Dictionaries
+// without objects are dropped.
 func (l *loader) repack() {
 	delete(l.uses, dictionaryID{})
 	ids := make([]dictionaryID, 0, len(l.uses))

@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// LockedError is that another process has the directory.
+// LockedError means that another process uses the directory.
 type LockedError struct {
 	Dir string
-	PID int // of that process; 0 if it cannot be told
+	PID int // of that process; 0 if unknown
 }
 
 func (e *LockedError) Error() string {
@@ -25,14 +25,14 @@ func (e *LockedError) Error() string {
 	return fmt.Sprintf("state directory %s is in use by %s: stop it, or give this one another directory", e.Dir, who)
 }
 
-// lockDir takes dir for this process, until what it returns is closed or the process ends. The file remains: whoever
-// removed it would let two processes lock two files.
+// lockDir locks dir for this process until the returned Closer is closed or the process ends. The
+// file stays: if it were removed, two processes could lock two different files.
 func lockDir(dir string) (io.Closer, error) {
 	name := filepath.Join(dir, "LOCK")
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil && isDisk(err) {
 		if there, cannot := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW, 0); cannot == nil {
-			f, err = there, nil // a file that cannot be written can be locked
+			f, err = there, nil // a file that cannot be written can still be locked
 		}
 	}
 	if err != nil {
@@ -45,13 +45,14 @@ func lockDir(dir string) (io.Closer, error) {
 		}
 		text := make([]byte, 32)
 		n, _ := f.ReadAt(text, 0)
-		pid, _ := strconv.Atoi(strings.TrimSpace(string(text[:n]))) // only for the message
+		pid, _ := strconv.Atoi(strings.TrimSpace(string(text[:n]))) // it only serves the message
 		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			pid = 0 // of an earlier process: who has the lock could not write
+			pid = 0 // an earlier process wrote it: the one with the lock could not
 		}
 		return nil, &LockedError{Dir: dir, PID: pid}
 	}
-	// A disk that takes no writes is no reason not to have the lock. On a full one there is room where a number was before.
+	// A disk that takes no writes is no reason to do without the lock. On a full disk the number
+	// fits where one was before.
 	n, err := f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	if err != nil {
 		n = 0

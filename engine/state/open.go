@@ -9,12 +9,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Open opens the store in dir, or makes one, and takes the directory for this process. What it cannot make use of is set
-// aside. It starts nothing but what Pebble needs; [Store.Run] must be called, if only with a context that has ended,
-// to write and to close.
-//
-// The errors are *[LockedError], and what the user must mend, such as a path that leads to a file. A disk that does not do
-// its work is no error: what is on it is read all the same, if it can be. See the package.
+// Open opens the store in dir, or makes one, and locks the directory for this process. It sets
+// aside a store that it cannot use. It starts only what Pebble needs. [Store.Run] must be called to
+// write and to close, even if its context has already ended.
+// The errors are *[LockedError], and mistakes that the user has to correct, such as a path that
+// names a file. A failing disk is not an error: Open reads what it can. See the package comment.
 func Open(dir string, o Options) (*Store, error) {
 	o = o.withDefaults()
 	s := &Store{
@@ -38,14 +37,15 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// unusableError is an error that does not pass.
+// unusableError is an error that waiting does not cure.
 type unusableError struct{ error }
 
 func (s *Store) cannotOpen(err error) {
-	s.health.is("it cannot be opened: "+err.Error(), time.Now())
+	s.health.is("it cannot be opened: "+err.Error(), s.opts.Clock.Now())
 }
 
-// openSoon opens, if that does not take too long. Otherwise the attempt ends by itself, some time, and in nothing.
+// openSoon opens the store unless that takes too long. A late attempt ends by itself, without
+// effect.
 func (s *Store) openSoon() error {
 	var taken atomic.Bool
 	done := make(chan error, 1)
@@ -79,7 +79,8 @@ func (s *Store) openSoon() error {
 	}
 }
 
-// openAfresh opens, once there is trouble no more. What is on disk was not read at the start, and is set aside.
+// openAfresh opens the store when the trouble is over. What is on disk was not read at the start,
+// and is set aside.
 func (s *Store) openAfresh() {
 	if !s.opening.TryLock() {
 		return // an earlier attempt hangs
@@ -93,13 +94,14 @@ func (s *Store) openAfresh() {
 	s.db.Store(d)
 }
 
-// attempt opens, if need be only to read. What is doomed is set aside before. The caller holds s.opening.
+// attempt opens the store, if necessary only for reading. It first sets aside a store that is
+// doomed. The caller holds s.opening.
 func (s *Store) attempt() (*database, error) {
 	disk := s.opts.disk
 	if err := disk.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, unusable(fmt.Errorf("make state directory %s: %w", s.dir, err))
 	}
-	_ = syncDir(disk, disk.PathDir(s.dir)) // where that is not allowed it was not made by this process either
+	_ = syncDir(disk, disk.PathDir(s.dir)) // if this is not allowed, an earlier process made the directory
 	if s.lock == nil {
 		lock, err := s.opts.lock(s.dir)
 		if err != nil {
@@ -118,7 +120,7 @@ func (s *Store) attempt() (*database, error) {
 	return d, err
 }
 
-// openToWrite opens what is there, or something new.
+// openToWrite opens the store that is there, or a new one.
 func (s *Store) openToWrite() (*database, error) {
 	disk := s.opts.disk
 	if err := probe(disk, s.dir); err != nil {
@@ -157,9 +159,9 @@ func unusable(err error) error {
 	return &unusableError{err}
 }
 
-// putAside sets the store aside and says so, loudly. cause may be nil.
+// putAside sets the store aside and logs an error. cause may be nil.
 func (s *Store) putAside(why string, cause error) error {
-	to, err := setAside(s.opts.disk, s.dir, why, time.Now())
+	to, err := setAside(s.opts.disk, s.dir, why, s.opts.Clock.Now())
 	if err != nil || to == "" {
 		return err
 	}
@@ -184,7 +186,7 @@ var explanations = map[string]string{
 func (s *Store) listAside() {
 	names, err := asideIn(s.opts.disk, s.dir)
 	if err != nil {
-		return // it is for people's information
+		return // the list only informs people
 	}
 	for i, name := range names {
 		names[i] = s.opts.disk.PathJoin(s.dir, name)
@@ -194,7 +196,7 @@ func (s *Store) listAside() {
 	s.setAside = names
 }
 
-// reason is why a store that gives err is set aside.
+// reason returns why a store that fails with err is set aside.
 func reason(err error) string {
 	if isDisk(err) {
 		return unread
@@ -208,7 +210,7 @@ func reason(err error) string {
 	return damaged
 }
 
-// openStore opens or makes what is in the directory store, and checks that it is ours.
+// openStore opens or makes the store in the directory named store, and checks its format.
 func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 	if err := recognise(disk, store); err != nil {
 		return nil, err
@@ -237,7 +239,8 @@ func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 	return d, nil
 }
 
-// startOver goes on with nothing, before Run: d turned out to be of no use.
+// startOver drops d, which turned out to be unusable, and opens an empty store. It is called before
+// Run.
 func (s *Store) startOver(d *database, why string, cause error) {
 	s.opening.Lock()
 	same := s.db.CompareAndSwap(d, nil)
@@ -246,7 +249,7 @@ func (s *Store) startOver(d *database, why string, cause error) {
 	}
 	s.opening.Unlock()
 	if !same {
-		return // somebody else has seen to it
+		return // another goroutine has done it
 	}
 	d.abandon()
 	s.forget()

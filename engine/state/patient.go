@@ -14,32 +14,33 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// patientFS is what Pebble sees of a disk. Pebble ends the process when it cannot write its log or its manifest; here an
-// operation that changes something, and fails for a reason that may pass, is not over until it succeeds. To those above, a
-// disk that is full, read-only or failing is thus a slow one. What only reads fails as it fails.
-//
-// A patientFS that was ended does nothing any more, and says that it is closed.
+// patientFS is the disk as Pebble sees it. Pebble ends the process when it cannot write its log or
+// its manifest. patientFS therefore repeats an operation that changes something and fails for a
+// reason that may pass, until it succeeds: a disk that is full, read-only or failing looks slow.
+// Operations that only read fail at once.
+// After ended is set, patientFS does nothing and returns fs.ErrClosed.
 type patientFS struct {
 	vfs.FS
-	pause time.Duration // before an operation is tried again: at first, then longer, up to a second
-	once  bool          // nothing is tried again
+	pause time.Duration // the first pause before an operation is repeated; it doubles, up to a second
+	once  bool          // nothing is repeated
 	ended atomic.Bool
 
 	mu      sync.Mutex
-	waiting int   // operations that failed and are tried again
-	failed  error // the last failure of one of them
+	waiting int   // operations that have failed and are being repeated
+	failed  error // the latest failure of one of them
 }
 
 var _ vfs.FS = (*patientFS)(nil)
 
-// lasts tells whether err is an answer: waiting would not change it.
+// lasts reports whether err is final: repeating the operation would not change it.
 func lasts(err error) bool {
 	return err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrClosed) ||
 		errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) ||
 		errors.Is(err, syscall.ENAMETOOLONG)
 }
 
-// insist tries until it works. It has no other end: who does not want to wait leaves the goroutine behind.
+// insist repeats try until it succeeds or its error lasts. It has no other end. A caller that does
+// not want to wait has to leave the goroutine behind.
 func (p *patientFS) insist(what string, try func() error) error {
 	guarded := func() error {
 		if p.ended.Load() {
@@ -69,7 +70,7 @@ func (p *patientFS) insist(what string, try func() error) error {
 	return err
 }
 
-// bare is an error of the operating system's without the names in it.
+// bare returns an error of the operating system without file names.
 func bare(err error) error {
 	if path := new(fs.PathError); errors.As(err, &path) {
 		return path.Err
@@ -80,14 +81,14 @@ func bare(err error) error {
 	return err
 }
 
-// trouble is why something waits, nil if nothing does.
+// trouble returns why operations are being repeated, or nil.
 func (p *patientFS) trouble() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed
 }
 
-// file is insist for what gives a file to write to.
+// file is insist for an operation that returns a file to write to.
 func (p *patientFS) file(what, name string, open func() (vfs.File, error)) (f vfs.File, err error) {
 	err = p.insist(what+" "+name, func() error {
 		opened, err := open()
@@ -111,7 +112,7 @@ func (p *patientFS) OpenDir(name string) (vfs.File, error) {
 	return p.file("open", name, func() (vfs.File, error) { return p.FS.OpenDir(name) })
 }
 
-// ReuseForWrite may have renamed the file before it failed, so it does not reuse.
+// ReuseForWrite does not reuse the file: an attempt that failed may already have renamed it.
 func (p *patientFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := p.Remove(old); err != nil {
 		return nil, err
@@ -141,20 +142,20 @@ func (p *patientFS) MkdirAll(name string, mode os.FileMode) error {
 
 func (p *patientFS) Unwrap() vfs.FS { return p.FS }
 
-// patientFile is a file that is written from its beginning to its end, or a directory.
-//
-// After a failed sync Linux takes the pages for clean: another sync succeeds, and the bytes are nowhere. So what was written
-// since the last sync that succeeded is held here, 16 MiB and a little at most, as Pebble syncs each file and each batch at
-// its end, and written again where it belongs before the next attempt. (Of a directory nothing can be written again; its
-// entries are the file system's own, which journals them.)
+// patientFile is a directory, or a file that is written from its beginning to its end.
+// After a failed sync Linux considers the pages clean: another sync succeeds although the bytes are
+// lost. patientFile therefore keeps what was written since the last successful sync, at most a
+// little over 16 MiB because Pebble syncs each file and each batch at its end, and writes it again
+// before the next attempt. The entries of a directory belong to the file system, which journals
+// them.
 type patientFile struct {
 	vfs.File
 	fs   *patientFS
 	name string
 
-	mu      sync.Mutex // Pebble may sync while it writes
-	synced  int64      // everything before is on the disk
-	pending unsynced   // written behind synced
+	mu      sync.Mutex // guards what follows: Pebble may sync while it writes
+	synced  int64      // everything before this offset is on disk
+	pending unsynced   // written after synced
 }
 
 func (f *patientFile) Write(p []byte) (int, error) {
@@ -163,7 +164,7 @@ func (f *patientFile) Write(p []byte) (int, error) {
 	from := f.pending.length
 	f.pending.add(p)
 	err := f.fs.insist("write "+f.name, func() (err error) {
-		from, err = f.pending.write(from, f.writeAt) // goes on where it failed
+		from, err = f.pending.write(from, f.writeAt) // it continues where it failed
 		return err
 	})
 	if err != nil {
@@ -203,10 +204,10 @@ func (f *patientFile) sync(sync func() error) error {
 	return err
 }
 
-// SyncTo promises nothing, and does nothing: a failure that it met would be told to it alone.
+// SyncTo does nothing and promises nothing: a failure would be reported to it alone.
 func (f *patientFile) SyncTo(int64) (bool, error) { return false, nil }
 
-// Close cannot be tried again. What Pebble relies on was synced before.
+// Close cannot be repeated. Everything that Pebble relies on was synced before.
 func (f *patientFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,5 +215,5 @@ func (f *patientFile) Close() error {
 	return f.File.Close()
 }
 
-// Preallocate only saves file systems some work.
+// Preallocate does nothing: it only saves some file systems work.
 func (f *patientFile) Preallocate(int64, int64) error { return nil }

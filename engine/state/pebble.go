@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// storeName is Pebble's own directory within ours.
+// storeName is the directory that Pebble has within ours.
 const storeName = "store"
 
 // database is an open Pebble.
@@ -24,16 +24,16 @@ type database struct {
 	dictionaries *dictionaries
 	fail         *failure
 
-	written  bool  // before it was opened
-	readOnly error // why it is only read; nil if it is written
-	trace    trace // if it is only read
+	written  bool  // something was written before it was opened
+	readOnly error // why it is open for reading only; nil if it can be written
+	trace    trace // if it is open for reading only
 
-	reading chan struct{} // a slot for each read
-	mu      sync.RWMutex  // held for reading while somebody reads
+	reading chan struct{} // one slot per read
+	mu      sync.RWMutex  // held for reading during each read; guards closed
 	closed  bool
 }
 
-// maxReads is how many reads may go on at once, those included that a sick disk never ends.
+// maxReads bounds concurrent reads, including those that a failing disk never ends.
 const maxReads = 8
 
 var (
@@ -42,12 +42,13 @@ var (
 	errClosed  = errors.New("the state is closed")
 )
 
-// damage is a panic of Pebble's, or anything else that no sound store gives.
+// damage makes an error of a panic of Pebble, or of anything else that a sound store never yields.
 func damage(what any) error { return fmt.Errorf("%w: %v", errDamaged, what) }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// isDisk tells whether err is of the disk or of permissions, rather than of what is on it.
+// isDisk reports whether err is about the disk or permissions, rather than about what is on the
+// disk.
 func isDisk(err error) bool {
 	if errors.Is(err, errHangs) {
 		return true
@@ -57,7 +58,7 @@ func isDisk(err error) bool {
 		errno != syscall.ENOTDIR && errno != syscall.EISDIR && errno != syscall.EINVAL && errno != syscall.ELOOP && errno != syscall.ENAMETOOLONG
 }
 
-// failure is how an open Pebble says that it cannot go on.
+// failure takes the message by which an open Pebble says that it cannot go on.
 type failure struct {
 	logger *slog.Logger
 
@@ -85,14 +86,16 @@ func (f *failure) Errorf(format string, args ...any) {
 	f.logger.Debug("the store's database reports an error", "error", fmt.Sprintf(format, args...))
 }
 
-// Fatalf must not return, and there is no way to end a goroutine of Pebble's that holds its locks: it stays, blocked for
-// ever. With patientFS beneath only a file that was taken away under Pebble leads here, or a database that was given up.
+// Fatalf must not return, and a goroutine of Pebble that holds locks cannot be ended: it blocks for
+// ever. With patientFS below, this happens only if a file is removed under Pebble, or to a database
+// that was given up.
 func (f *failure) Fatalf(format string, args ...any) {
 	f.report(damage(fmt.Sprintf(format, args...)))
 	select {}
 }
 
-// openPebble opens or makes the database, or opens it for reading without any write to the disk. What it returns for one that is damaged is no disk error.
+// openPebble opens or makes the database, or opens it for reading without writing to the disk. A
+// damaged database yields an error that isDisk denies.
 func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database, err error) {
 	fail := &failure{logger: o.Logger}
 	patient := &patientFS{FS: disk, pause: o.limits.pause}
@@ -130,7 +133,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 	}
 	options.Experimental.FileCacheShards = 1
 	options.Experimental.ReadSamplingMultiplier = -1
-	// Texts are packed already.
+	// Objects are packed already, with dictionaries, which is both smaller and cheaper to load.
 	options.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return compression })
 	for i := range options.TargetFileSizes {
 		options.TargetFileSizes[i] = 8 << 20
@@ -151,7 +154,8 @@ func (f *failure) background(err error) {
 	}
 }
 
-// read calls f, at most so long. It must not change anything that its caller looks at after an error: f may still go on.
+// read calls f with the database and waits for it, at most for limit. After an error f may still be
+// running, so it must not change anything that the caller looks at.
 func (d *database) read(limit time.Duration, f func(*pebble.DB) error) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -190,7 +194,8 @@ func (d *database) locked(f func(*pebble.DB) error) (err error) {
 	return err
 }
 
-// scan calls f with each key that begins with prefix, from start on, until f tells it to stop. Both are Pebble's memory.
+// scan calls f with each key that begins with prefix, from start on, until f returns false. Key and
+// value belong to Pebble and are valid until f returns.
 func scan(db *pebble.DB, prefix, start []byte, f func(key []byte, it *pebble.Iterator) (more bool, err error)) (err error) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
@@ -222,7 +227,7 @@ func get(db *pebble.DB, key []byte) (value []byte, ok bool, err error) {
 	return value, true, closer.Close()
 }
 
-// commit writes a batch and has it on the disk. It may take as long as the disk likes.
+// commit writes a batch and syncs it. It takes as long as the disk takes.
 func (d *database) commit(b *pebble.Batch) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
@@ -233,7 +238,7 @@ func (d *database) commit(b *pebble.Batch) (err error) {
 	return b.Commit(pebble.Sync)
 }
 
-// close ends what reads, and the database.
+// close waits for reads to end and closes the database.
 func (d *database) close() (err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -250,12 +255,13 @@ func (d *database) close() (err error) {
 	return d.pebble.Close()
 }
 
-// abandon is close for a database that may be in any state: it is not waited for long. What it may still do touches no file.
+// abandon closes a database in whatever condition, and waits at most a second. After that the
+// database touches no file.
 func (d *database) abandon() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = d.close() // it is of no use any more
+		_ = d.close() // it is given up anyway
 	}()
 	select {
 	case <-done:

@@ -9,13 +9,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// privateFS is the operating system's, but that files are their owner's alone from the moment on that they are there. Pebble
-// would leave that to the umask.
+// privateFS is the operating system's file system, except that files are private to their owner
+// from the moment they exist. Pebble leaves that to the umask.
 type privateFS struct{ vfs.FS }
 
 func (p privateFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := os.Remove(name); err != nil && !isNotExist(err) {
-		return nil, err // another file may be linked to it: it is not written over
+		return nil, err // another file may be linked to it, and must not be overwritten
 	}
 	return p.OpenReadWrite(name, c)
 }
@@ -32,21 +32,21 @@ func (p privateFS) Lock(name string) (io.Closer, error) {
 		return nil, err
 	}
 	lock, err := p.FS.Lock(name)
-	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) { // as fcntl says it
+	if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) { // what fcntl returns
 		return nil, errTaken
 	}
 	return lock, err
 }
 
-// errTaken is that another process has the store, although this one has the directory: whoever removed the directory's LOCK
-// let two of them in.
+// errTaken means that another process has the store although this one has the directory: somebody
+// removed the directory's LOCK file.
 var errTaken = errors.New("another process has the store")
 
 func (p privateFS) MkdirAll(name string, _ os.FileMode) error { return p.FS.MkdirAll(name, 0o700) }
 
 func (p privateFS) Unwrap() vfs.FS { return p.FS }
 
-// makePrivate makes a file, or changes the one of that name, so that it is its owner's alone.
+// makePrivate makes a file that is private to its owner, or makes an existing file private.
 func makePrivate(name string) error {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

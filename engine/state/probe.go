@@ -9,10 +9,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// openingRoom is how many bytes opening may write, beside what is in the store's logs: those are written as tables.
+// openingRoom is how many bytes opening may write, beside the store's logs, which it rewrites as
+// tables.
 const openingRoom = 1 << 20
 
-// probe tells whether the disk does its work, and has the room that opening needs: nothing above waits for Pebble to find out.
+// probe checks that the disk takes writes and has the room that opening needs, so that Pebble does
+// not have to find out.
 func probe(disk vfs.FS, dir string) error {
 	name := disk.PathJoin(dir, "PROBE")
 	if usage, err := disk.GetDiskUsage(dir); err == nil && usage.TotalBytes > 0 &&
@@ -40,7 +42,7 @@ func logBytes(disk vfs.FS, store string) (size uint64) {
 	return size
 }
 
-// syncDir has the names in a directory survive a crash.
+// syncDir makes the entries of a directory survive a crash.
 func syncDir(disk vfs.FS, dir string) error {
 	d, err := disk.OpenDir(dir)
 	if err != nil {

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// errRecord is any record that does not say what it should.
+// errRecord means that a record does not make sense.
 var errRecord = errors.New("a record is damaged")
 
-// reader reads what the append functions wrote. It is total: past the end, or what makes no sense, it gives zeros, and end
-// an error. What it gives is never larger than what it was given.
+// reader reads what the append functions wrote. It is total: past the end, or where the bytes make
+// no sense, it returns zeros, and end returns an error. What it returns is never larger than its
+// input.
 type reader struct {
 	left []byte
 	bad  bool
@@ -48,7 +49,7 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-// count is a number of things that are one byte each, at least.
+// count reads a number of items that take at least one byte each.
 func (r *reader) count() int {
 	v := r.uvarint()
 	if v > uint64(len(r.left)) {
@@ -58,7 +59,7 @@ func (r *reader) count() int {
 	return int(v)
 }
 
-// bytes is part of what is read.
+// bytes returns a part of the input.
 func (r *reader) bytes() []byte {
 	n := r.count()
 	b := r.left[:n:n]
@@ -97,14 +98,14 @@ func (r *reader) time() time.Time {
 	return time.Unix(seconds, int64(nanoseconds))
 }
 
-// version reads the version that a record begins with.
+// version reads the version that begins a record.
 func (r *reader) version() {
 	if r.byte() != recordVersion {
 		r.fail()
 	}
 }
 
-// end tells whether all of it was read, and made sense.
+// end returns an error unless the whole input was read and made sense.
 func (r *reader) end() error {
 	if r.bad || len(r.left) > 0 {
 		return errRecord

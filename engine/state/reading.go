@@ -9,13 +9,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// readingFS is a disk that is only read. That no other process has the store is seen to by the lock of its directory.
+// readingFS is a disk that is only read. The lock of the state directory keeps other processes out.
 type readingFS struct{ vfs.FS }
 
 func refuse(op, name string) error { return &os.PathError{Op: op, Path: name, Err: syscall.EROFS} }
@@ -40,12 +39,12 @@ func (readingFS) MkdirAll(name string, _ os.FileMode) error { return refuse("mak
 func (readingFS) Lock(string) (io.Closer, error)            { return io.NopCloser(nil), nil }
 func (r readingFS) Unwrap() vfs.FS                          { return r.FS }
 
-// openToRead opens what is there on a disk that takes no writes, as cause tells. What cannot be used is to be set aside
-// later. The caller holds s.opening.
+// openToRead opens the store on a disk that takes no writes, because of cause. A store that cannot
+// be used is marked to be set aside later. The caller holds s.opening.
 func (s *Store) openToRead(cause error) (*database, error) {
 	store := s.opts.disk.PathJoin(s.dir, storeName)
 	if _, err := s.opts.disk.Stat(store); err != nil {
-		return nil, cause // there is nothing, or it cannot even be told
+		return nil, cause // there is no store, or the disk does not even answer that
 	}
 	why := unfit(s.opts.disk, store)
 	if why == "" {
@@ -68,7 +67,7 @@ func (s *Store) openToRead(cause error) (*database, error) {
 
 var errNothing = errors.New("there is nothing in it")
 
-// readStore opens what is in the directory store, only to read it.
+// readStore opens the store in the directory named store, for reading only.
 func readStore(disk vfs.FS, store string, o Options, cause error) (*database, error) {
 	if err := recognise(disk, store); err != nil {
 		return nil, err
@@ -93,11 +92,12 @@ func readStore(disk vfs.FS, store string, o Options, cause error) (*database, er
 	return d, nil
 }
 
-// trace is what tells whether a store on disk is as it was.
+// trace tells whether a store on disk has changed.
 type trace [sha256.Size]byte
 
-// traceOf is of the names and sizes of all files, and of the content of those that need not have been synced when they were
-// read: a page that could not be written is forgotten some time. All other files were synced before those refer to them.
+// traceOf covers the names and sizes of all files, and the contents of the logs and manifests.
+// Those may not have been synced when they were read: the kernel forgets a page that it could not
+// write. All other files were synced before anything refers to them.
 func traceOf(disk vfs.FS, store string) (t trace, err error) {
 	names, err := disk.List(store)
 	if err != nil {
@@ -130,8 +130,9 @@ func traceOf(disk vfs.FS, store string) (t trace, err error) {
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
-// goOn opens d for writing too, once the disk takes writes again. What is in memory was loaded from d and has changed since;
-// the records that are not written are the difference. So it must be what is on disk still, or nothing can be written.
+// goOn opens d for writing once the disk takes writes again. Memory was loaded from d and has
+// changed since; the records that are not written are the difference. So d must still be what is on
+// disk, otherwise nothing may be written.
 func (s *Store) goOn(d *database) {
 	if !s.opening.TryLock() {
 		return // an earlier attempt hangs
@@ -153,11 +154,12 @@ func (s *Store) goOn(d *database) {
 		s.broken.Store(true)
 		s.opts.Logger.Error("what is on disk is not the state that was read at the start: nothing is written any more, and the next start goes on from what is there",
 			"dir", s.dir, "error", err.Error())
-		s.health.is("what is on disk is not the state that was read at the start; the next start goes on from what is there", time.Now())
+		s.health.is("what is on disk is not the state that was read at the start; the next start goes on from what is there", s.opts.Clock.Now())
 		return
 	}
 	if err := d.close(); err != nil {
-		s.opts.Logger.Debug("the state was not closed as it should be", "dir", s.dir, "error", err.Error()) // it was only read
+		// it was only read
+		s.opts.Logger.Debug("the state was not closed as it should be", "dir", s.dir, "error", err.Error())
 	}
 	opened, err := openStore(disk, store, s.opts)
 	if err != nil && !isDisk(err) {
@@ -167,7 +169,7 @@ func (s *Store) goOn(d *database) {
 	if err != nil {
 		s.canOnlyRead(err)
 		if opened, err = readStore(disk, store, s.opts, err); err != nil {
-			return // and the next attempt is made with d again
+			return // the next attempt uses d again
 		}
 	}
 	opened.dictionaries = d.dictionaries
@@ -175,5 +177,5 @@ func (s *Store) goOn(d *database) {
 }
 
 func (s *Store) canOnlyRead(err error) {
-	s.health.is("it can be read, but not written: "+err.Error(), time.Now())
+	s.health.is("it can be read, but not written: "+err.Error(), s.opts.Clock.Now())
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// recognise tells whether Pebble may have the directory: it would make itself at home anywhere.
+// recognise checks that Pebble may use the directory: Pebble would make itself at home anywhere.
 func recognise(disk vfs.FS, store string) error {
 	info, err := disk.Stat(store)
 	if isNotExist(err) {
@@ -34,7 +34,7 @@ func recognise(disk vfs.FS, store string) error {
 			return damage("the list of its files is missing")
 		case name == openingName, name == "LOCK", extension == "log", strings.HasPrefix(name, "MANIFEST-"),
 			strings.HasPrefix(name, "OPTIONS-"), strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):
-			// Of a store whose making was cut short.
+			// A store whose making was cut short.
 		default:
 			return errForeign
 		}
@@ -42,10 +42,10 @@ func recognise(disk vfs.FS, store string) error {
 	return nil
 }
 
-// fewBytes are what Pebble and the mark of our format write before anything else.
+// fewBytes is what Pebble and the mark of our format write before anything else.
 const fewBytes = 1 << 10
 
-// isWritten tells whether something was written to a store, judging by its files.
+// isWritten reports, judging by the files, whether anything was written to a store.
 func isWritten(disk vfs.FS, store string) (bool, error) {
 	names, err := disk.List(store)
 	if isNotExist(err) {
@@ -70,7 +70,7 @@ func isWritten(disk vfs.FS, store string) (bool, error) {
 	return logged > fewBytes, nil
 }
 
-// checkFormat checks the format of a store, or gives an empty one its format.
+// checkFormat checks the format of a store. An empty store gets the format.
 func (d *database) checkFormat(db *pebble.DB) error {
 	text, ok, err := get(db, formatKey)
 	if err != nil {

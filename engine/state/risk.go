@@ -8,20 +8,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Files in the store's own directory, so that they go with it when it is set aside. They are written without a sync: they
-// tell of processes that ended, not of machines.
+// Files in the store's own directory, so that they move with it when it is set aside. They are not
+// synced: they count processes that ended, not machines that crashed.
 const (
 	damagedName    = "DAMAGED"    // the store was found to be damaged while the daemon ran
-	openingName    = "OPENING"    // how many times in a row it was being opened when the process ended
-	compactingName = "COMPACTING" // how many times in a row it was being compacted when the process ended
+	openingName    = "OPENING"    // how many times in a row the process ended while it opened the store
+	compactingName = "COMPACTING" // how many times in a row the process ended while it compacted the store
 )
 
-// maxEnds is how often a store may be at hand when the process ends, in the same way and without ever getting through: what
-// is damaged can have Pebble panic on a goroutine of its own. Processes end for other reasons too, but not ten times in a
-// row within these moments.
+// maxEnds is how often in a row the process may end while it opens or compacts the store. A damaged
+// store can make Pebble panic on a goroutine of its own. Processes end for other reasons too, but
+// not ten times in a row in these moments.
 const maxEnds = 10
 
-// unfit is why the store must not be opened, "" if it may.
+// unfit returns why the store must not be opened, or "".
 func unfit(fs vfs.FS, store string) string {
 	if _, err := fs.Stat(fs.PathJoin(store, damagedName)); err == nil {
 		return damaged
@@ -39,11 +39,12 @@ func ends(fs vfs.FS, store, name string) int {
 	}
 	defer f.Close()
 	text, _ := io.ReadAll(io.LimitReader(f, 32))
-	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // what cannot be read says nothing
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // a file that cannot be read counts nothing
 	return n
 }
 
-// risk takes note that something begins which the process might not survive. The errors of a disk are not its concern.
+// risk notes that something begins which the process may not survive. Errors of the disk do not
+// matter here.
 func risk(fs vfs.FS, store, name string) {
 	n := ends(fs, store, name) + 1
 	f, err := fs.Create(fs.PathJoin(store, name), vfs.WriteCategoryUnspecified)
@@ -54,5 +55,5 @@ func risk(fs vfs.FS, store, name string) {
 	_ = f.Close()
 }
 
-// survived ends a risk.
+// survived ends what risk began.
 func survived(fs vfs.FS, store, name string) { _ = fs.Remove(fs.PathJoin(store, name)) }

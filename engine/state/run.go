@@ -7,12 +7,11 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Run writes what is recorded, every FlushEvery, until ctx ends. Then it writes what is left and closes the store. It is
-// called once, with everything loaded that there was. It returns nil.
-//
-// A disk that does not do its work does not hold up the return for more than about five seconds. How much is not on disk by
-// then is told in the log, and a goroutine, with those of Pebble, stays with the disk: when that comes back, it writes and
-// closes after all, and only then gives the directory free.
+// Run writes what is recorded, every FlushEvery, until ctx ends. Then it writes the rest and closes
+// the store. It is called once, after everything was loaded, and returns nil.
+// A failing disk delays the return by at most about five seconds. Run then logs how much is not on
+// disk, and leaves behind a goroutine and those of Pebble. When the disk recovers, they write and
+// close after all, and only then release the directory.
 func (s *Store) Run(ctx context.Context) error {
 	s.running.Store(true)
 	done := make(chan struct{})
@@ -74,7 +73,7 @@ func (s *Store) work(ctx context.Context) {
 	}
 }
 
-// tryAgain opens what could not be opened for writing.
+// tryAgain opens for writing what could not be opened before.
 func (s *Store) tryAgain() {
 	switch d := s.db.Load(); {
 	case d == nil:
@@ -84,7 +83,7 @@ func (s *Store) tryAgain() {
 	}
 }
 
-// write writes what there is, if it can.
+// write writes what is recorded, if it can.
 func (s *Store) write() {
 	waiting := s.rounds.begin()
 	err := s.tryWrite()
@@ -100,7 +99,7 @@ func (s *Store) tryWrite() (err error) {
 	case d == nil:
 		return nil
 	case s.broken.Load():
-		s.swap() // what was recorded while that was found out
+		s.swap() // what was recorded before the damage was found
 		s.inFlight.take()
 	case d.readOnly != nil:
 		return nil
@@ -109,13 +108,13 @@ func (s *Store) tryWrite() (err error) {
 			s.breakDown(d, err)
 		}
 	}
-	s.examine(time.Now())
+	s.examine(s.opts.Clock.Now())
 	return err
 }
 
 func (s *Store) measure() {
 	if d := s.db.Load(); d != nil && !s.broken.Load() {
-		_ = d.locked(func(db *pebble.DB) error { // else it stays as it was
+		_ = d.locked(func(db *pebble.DB) error { // on an error the size stays as it was
 			metrics := db.Metrics()
 			s.health.measured(int64(metrics.DiskSpaceUsage()))
 			return nil
@@ -123,7 +122,7 @@ func (s *Store) measure() {
 	}
 }
 
-// close closes the store and gives the directory free.
+// close closes the store and releases the directory.
 func (s *Store) close() {
 	s.opening.Lock()
 	defer s.opening.Unlock()

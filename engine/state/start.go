@@ -9,13 +9,13 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Cluster is what tells clusters apart.
+// Cluster identifies a cluster.
 type Cluster struct {
 	UID    string // of the namespace kube-system; "" if it may not be read
 	Server string // the API server's address
 }
 
-// isOf tells whether a state of was may be used with c.
+// isOf reports whether a state of cluster was may be used with c.
 func (c Cluster) isOf(was Cluster) bool {
 	if c.UID != "" && was.UID != "" {
 		return c.UID == was.UID
@@ -23,8 +23,8 @@ func (c Cluster) isOf(was Cluster) bool {
 	return c.Server == was.Server
 }
 
-// Bind has the state be of cluster c. That of another is set aside. It is called once, before anything is loaded.
-// Whatever is on disk is no reason for an error.
+// Bind binds the state to cluster c. It sets aside a state of another cluster. It is called once,
+// before anything is loaded. What is on disk is never an error.
 func (s *Store) Bind(c Cluster) error {
 	s.mu.Lock()
 	s.bound = &c
@@ -70,7 +70,7 @@ func known(uid string) string {
 	return uid
 }
 
-// Informers has the ids of all informers that something is kept of.
+// Informers returns the ids of all informers that have a record.
 func (s *Store) Informers() ([]string, error) {
 	var ids []string
 	err := s.all([]byte{informerPrefix}, func(value []byte, _ dictionaryOf) error {
@@ -84,7 +84,7 @@ func (s *Store) Informers() ([]string, error) {
 	return ids, nil
 }
 
-// Rules has the rules that are on disk, by name. It is called before anything is recorded.
+// Rules returns the rules that are on disk, by name. It is called before anything is recorded.
 func (s *Store) Rules() ([]Rule, error) {
 	var rules []Rule
 	err := s.all([]byte{rulePrefix}, func(value []byte, _ dictionaryOf) error {
@@ -98,7 +98,8 @@ func (s *Store) Rules() ([]Rule, error) {
 	return rules, nil
 }
 
-// Letters has the dead letters that are on disk, the oldest first. It is called before anything is recorded.
+// Letters returns the dead letters that are on disk, the oldest first. It is called before anything
+// is recorded.
 func (s *Store) Letters() ([]Letter, error) {
 	if s.db.Load() == nil {
 		s.know(nil)
@@ -125,7 +126,7 @@ func (s *Store) Letters() ([]Letter, error) {
 	return list, nil
 }
 
-// know takes note of which letters are on disk.
+// know notes which letters are on disk.
 func (s *Store) know(list []Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +158,8 @@ func (s *Store) all(prefix []byte, f func(value []byte, get dictionaryOf) error)
 	return nil
 }
 
-// PutLetter records a dead letter, in the place of one of the same ID. It is called between Begin and End.
+// PutLetter records a dead letter. It replaces one with the same ID. It is called between Begin and
+// End.
 func (s *Store) PutLetter(l Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +172,7 @@ func (s *Store) PutLetter(l Letter) {
 	s.letters[l.ID] = &l
 }
 
-// DeleteLetter records that a dead letter is none any more. It is called between Begin and End.
+// DeleteLetter records that a dead letter is gone. It is called between Begin and End.
 func (s *Store) DeleteLetter(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +193,7 @@ func (s *Store) DeleteLetter(id string) {
 	s.letters[id] = nil
 }
 
-// forget is what becomes of what was learned of a store that is no more.
+// forget drops everything that was learned from a store that can no longer be used.
 func (s *Store) forget() {
 	s.cut.Lock()
 	defer s.cut.Unlock()

@@ -10,29 +10,33 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/engine/delta"
 )
 
-// DefaultFlushEvery is how often a Store writes, if [Options] do not say. MaxFlushEvery is the seldomest.
+// DefaultFlushEvery is how often a Store writes unless [Options] say otherwise. MaxFlushEvery is
+// the longest interval.
 const (
 	DefaultFlushEvery = 500 * time.Millisecond
 	MaxFlushEvery     = time.Second
 )
 
 const (
-	// earlyFlush is how many bytes that are not written yet, about, have them written at once.
+	// earlyFlush is roughly how many unwritten bytes start a write at once.
 	earlyFlush = 8 << 20
-	// paced is how many may not be written yet for Pace to return at once.
+	// paced is how many unwritten bytes make Pace wait.
 	paced = 32 << 20
-	// maxUnwritten is how many may not be written yet for [Lane.Room] to say yes.
+	// maxUnwritten is how many unwritten bytes make [Lane.Room] refuse.
 	maxUnwritten = 64 << 20
 )
 
-// Options are what a Store is made with. The zero Options work.
+// Options configure a Store. The zero Options work.
 type Options struct {
 	Logger     *slog.Logger  // nil discards
 	FlushEvery time.Duration // 0: DefaultFlushEvery; at most MaxFlushEvery
+	// Clock tells the time that is logged, shown and put into names. nil: the system's.
+	Clock clock.PassiveClock
 
 	limits limits
 	disk   vfs.FS                              // nil: the operating system's
@@ -41,15 +45,15 @@ type Options struct {
 
 // limits are what tests lower.
 type limits struct {
-	pause    time.Duration // before a failed operation of the disk is tried again
-	patience time.Duration // what a write may take before that is trouble
-	grace    time.Duration // what Run may take to write what is left
+	pause    time.Duration // before a failed operation of the disk is repeated
+	patience time.Duration // how long a write may take before it counts as trouble
+	grace    time.Duration // how long Run may take to write the rest
 	retry    time.Duration // between attempts to open
-	opening  time.Duration // what an attempt to open may take before Open goes on without
-	load     time.Duration // what loading all of an informer, or all letters or rules, may take
-	read     time.Duration // what loading a few deliveries may take
-	size     time.Duration // between looks at how large the store is
-	batch    int           // how many bytes a transaction may have before another one is begun
+	opening  time.Duration // how long Open waits for an attempt to open
+	load     time.Duration // how long loading an informer, all letters or all rules may take
+	read     time.Duration // how long loading a few deliveries may take
+	size     time.Duration // between measurements of the store's size
+	batch    int           // bytes of a transaction, beyond which another one begins
 }
 
 func or(d, otherwise time.Duration) time.Duration {
@@ -62,6 +66,9 @@ func or(d, otherwise time.Duration) time.Duration {
 func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
 	}
 	o.FlushEvery = min(or(o.FlushEvery, DefaultFlushEvery), MaxFlushEvery)
 	if o.disk == nil {
@@ -85,43 +92,48 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Store is made by [Open]. Its methods, and those of its Informers and Lanes, may be called by any number of goroutines, but
-// where they say otherwise.
+// Store is made by [Open]. Its methods, and those of its Informers and Lanes, are safe for
+// concurrent use unless they say otherwise.
+// Locks are taken in this order: cut, then mu. A Lane's or Informer's own records are guarded by
+// cut and by its single caller.
 type Store struct {
 	dir    string
 	opts   Options
 	health *health
 
-	opening sync.Mutex // held while the store is opened or set aside; of lock and doomed
+	opening sync.Mutex // held while the store is opened or set aside; guards lock and doomed
 	lock    io.Closer
 	doomed  string // why what is on disk is to be set aside before anything is written; "" if it is not
 
-	db      atomic.Pointer[database] // nil: nothing could be opened yet, and what is on disk does not count; it may be only read
+	// nil: nothing could be opened yet, and what is on disk does not count. It may be open for
+	// reading only.
+	db      atomic.Pointer[database]
 	running atomic.Bool
-	broken  atomic.Bool // nothing is taken or written any more
+	broken  atomic.Bool // nothing is recorded or written any more
 
-	// cut is held for reading while a change is recorded, and for writing while the records are swapped out.
+	// cut makes a change of several records one cut. Whoever records holds it for reading, for as
+	// long as it takes to change maps. The writer holds it for writing while it exchanges the maps.
 	cut       sync.RWMutex
 	unwritten tally
-	inFlight  tally // swapped out, not yet on disk
+	inFlight  tally // taken for writing, not yet on disk
 	wake      chan struct{}
 	rounds    rounds
 
-	mu        sync.Mutex // of the rest
+	mu        sync.Mutex // guards what follows
 	informers map[string]*Informer
 	lanes     map[string]*Lane
-	records            // that belong to neither
-	dropping  []owner  // those of records that are being written
-	bound     *Cluster // by Bind
+	records            // those that belong to no informer and no lane
+	dropping  []owner  // owners that the current write drops
+	bound     *Cluster // set by Bind
 	setAside  []string
 
-	// The ids of letters that are on disk or being written. nil as long as that is not known.
+	// The ids of letters that are on disk or being written; nil until that is known.
 	buried map[string]struct{}
 }
 
-// records are those of the store as a whole. A nil value says that there is none any more.
+// records are those of the store as a whole. A nil value means that the rule or letter is gone.
 type records struct {
-	dropped []owner // everything of theirs goes, before anything is written
+	dropped []owner // owners all of whose records are removed before anything is written
 	rules   map[string]*Rule
 	letters map[string]*Letter
 	cluster *Cluster
@@ -131,7 +143,7 @@ func newRecords() records {
 	return records{rules: make(map[string]*Rule), letters: make(map[string]*Letter)}
 }
 
-// tally counts records and their bytes, about.
+// tally counts records and, roughly, their bytes.
 type tally struct{ records, bytes atomic.Int64 }
 
 func (t *tally) add(records, bytes int64) {
@@ -141,8 +153,9 @@ func (t *tally) add(records, bytes int64) {
 
 func (t *tally) take() (records, bytes int64) { return t.records.Swap(0), t.bytes.Swap(0) }
 
-// Begin has everything that is recorded until End be part of one cut. Any number of goroutines may be between the two.
-// Nobody calls Begin again in between, nor waits there for anybody who does.
+// Begin begins a change: everything that is recorded until End is in one cut. Any number of
+// goroutines may be between the two, for as long as it takes to record: they must not evaluate, log
+// or wait there. Begin must not be called again before End.
 func (s *Store) Begin() { s.cut.RLock() }
 
 // End ends what Begin began.
@@ -151,29 +164,30 @@ func (s *Store) End() {
 	if s.unwritten.bytes.Load() > earlyFlush {
 		select {
 		case s.wake <- struct{}{}:
-		default: // it was told
+		default: // a wake-up is pending
 		}
 	}
 }
 
-// Pace waits while more is recorded than a disk that does its work has had time to write: about 32 MiB. Who is about to
-// record what the API server can wait with calls it first, not between Begin and End, so that what waits for handlers that
-// are away finds room on disk at whatever speed it comes. A disk in trouble is not waited for.
+// Pace waits while more than about 32 MiB are recorded that the disk has had no time to write.
+// Whoever records what the API server can hold back calls it first, outside of Begin and End.
+// Deliveries for handlers that are away then find room on disk, however fast they come. Pace does
+// not wait for a disk in trouble.
 func (s *Store) Pace() {
 	for s.unwrittenBytes() > paced && s.running.Load() && !s.broken.Load() && s.db.Load() != nil && s.health.isWell() {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// Rule is what is kept of a rule.
+// Rule is the record of a rule.
 type Rule struct {
 	Name     string
-	Resource string            // of the objects that it is about
-	Seen     map[string]string // its where when it saw an informer's objects last, by the informer's id
+	Resource string            // of the rule's objects
+	Seen     map[string]string // the rule's where when it last saw an informer's objects, by the informer's id
 	Paused   bool
 }
 
-// PutRule records a rule, in the place of one of that name. It is called between Begin and End.
+// PutRule records a rule. It replaces one with the same name. It is called between Begin and End.
 func (s *Store) PutRule(r Rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +200,8 @@ func (s *Store) PutRule(r Rule) {
 	s.rules[r.Name] = &r
 }
 
-// DropRule forgets a rule and everything that waits for it. The rule's Lane takes nothing any more; another one may be asked
-// for. It is called between Begin and End.
+// DropRule removes a rule and everything that waits for it. The rule's Lane records nothing any
+// more; Lane then returns a new one. It is called between Begin and End.
 func (s *Store) DropRule(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +222,7 @@ func (s *Store) DropRule(name string) {
 	}
 }
 
-// DropInformer forgets an informer that is not asked for any more, and its objects. It is called between Begin and End.
+// DropInformer removes an informer and its objects. It is called between Begin and End.
 func (s *Store) DropInformer(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,26 +237,26 @@ func (s *Store) DropInformer(id string) {
 	}
 }
 
-// isDropped tells whether what is on disk of an owner is about to go.
+// isDropped reports whether the records of an owner on disk are about to be removed.
 func (s *Store) isDropped(o owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Contains(s.dropped, o) || slices.Contains(s.dropping, o)
 }
 
-// Status tells how a Store is.
+// Status describes a Store.
 type Status struct {
 	Dir            string
 	SizeBytes      int64     // on disk, as of a few seconds ago
 	Unwritten      int       // records that are not on disk yet
-	UnwrittenBytes int64     // about
-	LastWrite      time.Time // when everything was last on disk that was recorded before; zero if never
+	UnwrittenBytes int64     // roughly
+	LastWrite      time.Time // everything recorded before is on disk; zero: never
 	Trouble        string    // why the daemon runs without durability; "" if it does not
 	TroubleSince   time.Time
 	SetAside       []string // directories with earlier states that could not be used, the oldest first
 }
 
-// Status tells how the store is. It waits for nothing.
+// Status returns the store's status. It does not wait.
 func (s *Store) Status() Status {
 	s.mu.Lock()
 	aside := append([]string(nil), s.setAside...)
@@ -261,7 +275,7 @@ func (s *Store) unwrittenBytes() int64 {
 	return max(0, s.unwritten.bytes.Load()+s.inFlight.bytes.Load())
 }
 
-// Letter is what is kept of a dead letter.
+// Letter is the record of a dead letter.
 type Letter struct {
 	ID, Rule, Handler string
 	Resource          string // of the object
@@ -272,6 +286,7 @@ type Letter struct {
 	Delta             delta.Delta
 	Payload           json.RawMessage
 
-	// Secret letters lose their reason, their payload and all but the identity of their objects when they are written.
+	// Secret letters are written without reason and payload, and with the identity of their objects
+	// alone.
 	Secret bool
 }

@@ -2,7 +2,8 @@ package state
 
 import "sync"
 
-// unsynced is what was written to a file and not synced yet: blocks, all of which are full but the last.
+// unsynced holds what was written to a file and is not synced yet, in blocks; all but the last are
+// full.
 type unsynced struct {
 	blocks []*block
 	length int64
@@ -27,7 +28,7 @@ func (u *unsynced) add(p []byte) {
 	}
 }
 
-// write hands on everything from an offset on, in order, until that fails, and tells how far it came.
+// write passes on everything after from, in order, until write fails. It returns how far it came.
 func (u *unsynced) write(from int64, write func(p []byte, offset int64) (int, error)) (int64, error) {
 	for from < u.length {
 		const size = int64(len(block{}.bytes))

@@ -5,14 +5,16 @@ import (
 	"sync/atomic"
 )
 
-// inOrder is the first of the numbers that are given in the order in which deliveries come, as package queue has it. Those
-// below are of dead letters that are delivered again, and ascend for themselves.
+// inOrder is the first of the numbers that package queue gives to deliveries in the order in which
+// they come. Lower numbers belong to dead letters that are delivered again, and ascend on their
+// own.
 const inOrder = 1 << 62
 
-// watermarks tell, for each of the two ranges of numbers, up to where deliveries may have been written.
+// watermarks tell, for each of the two ranges of numbers, up to which number deliveries may be on
+// disk.
 type watermarks struct {
-	highest [2]uint64        // that was put
-	written [2]atomic.Uint64 // those with larger numbers were never swapped out, nor were on disk
+	highest [2]uint64        // highest number that was put; guarded by Store.cut and the lane's single caller
+	written [2]atomic.Uint64 // higher numbers were never taken for writing, nor found on disk
 }
 
 func rangeOf(n uint64) int {
@@ -24,24 +26,24 @@ func rangeOf(n uint64) int {
 
 func (w *watermarks) put(n uint64) { w.highest[rangeOf(n)] = max(w.highest[rangeOf(n)], n) }
 
-// mayBeWritten tells whether a delivery of that number may be on disk, or on its way there.
+// mayBeWritten reports whether the delivery with that number may be on disk, or on its way there.
 func (w *watermarks) mayBeWritten(n uint64) bool { return n <= w.written[rangeOf(n)].Load() }
 
-// swapped says that all that was put is on its way to the disk.
+// swapped notes that everything that was put is on its way to the disk.
 func (w *watermarks) swapped() {
 	for r := range w.written {
 		w.written[r].Store(max(w.written[r].Load(), w.highest[r]))
 	}
 }
 
-// unknown says that anything may be on disk.
+// unknown notes that anything may be on disk.
 func (w *watermarks) unknown() {
 	for r := range w.written {
 		w.written[r].Store(math.MaxUint64)
 	}
 }
 
-// found says what the highest numbers on disk are, if that was unknown.
+// found notes the highest numbers on disk, and reports whether they were unknown.
 func (w *watermarks) found(last [2]uint64) (was bool) {
 	for r := range w.written {
 		was = w.written[r].CompareAndSwap(math.MaxUint64, last[r]) || was

@@ -8,13 +8,15 @@ import (
 	"time"
 )
 
-// ErrNotDurable is what errors wrap when what was recorded is not on disk, and may not be soon.
+// ErrNotDurable is wrapped by errors that say that what was recorded is not on disk, and may not be
+// soon.
 var ErrNotDurable = errors.New("the state is not durable")
 
-// Written has everything be written that was recorded before, and returns nil once that is on disk, and synced. Those who ask
-// while a write goes on share the next one. A store in trouble is not waited for, nor is a write that takes longer than three
-// seconds, or does not begin for that long, as before Run: the error then wraps [ErrNotDurable] and says why, or is ctx's. It
-// is not called between Begin and End.
+// Written has everything written that was recorded before, and returns nil once that is on disk and
+// synced. Callers that come during a write share the next one. Written does not wait for a store in
+// trouble, nor longer than three seconds for a write to begin or to end; before Run none begins.
+// The error then wraps [ErrNotDurable] and says why, or is that of ctx. Written is not called
+// between Begin and End.
 func (s *Store) Written(ctx context.Context) error {
 	if err := s.isWriting(); err != nil {
 		return err
@@ -22,7 +24,7 @@ func (s *Store) Written(ctx context.Context) error {
 	r := s.rounds.join()
 	select {
 	case s.wake <- struct{}{}:
-	default: // it was told, and has not begun
+	default: // a wake-up is pending
 	}
 	patience := time.NewTimer(s.opts.limits.patience)
 	defer patience.Stop()
@@ -36,7 +38,7 @@ func (s *Store) Written(ctx context.Context) error {
 	}
 }
 
-// isWriting tells why nothing that is recorded now would be written, if that is so.
+// isWriting returns why nothing that is recorded now would be written, or nil.
 func (s *Store) isWriting() error {
 	d := s.db.Load()
 	status := Status{}
@@ -56,13 +58,13 @@ type rounds struct {
 	next *round // nil if nobody waits
 }
 
-// round is one of them. err is set before over is closed.
+// round is one write that somebody waits for. err is set before over is closed.
 type round struct {
 	over chan struct{}
 	err  error
 }
 
-// join has the caller wait for the next write to begin.
+// join returns the round of the next write.
 func (r *rounds) join() *round {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,7 +74,7 @@ func (r *rounds) join() *round {
 	return r.next
 }
 
-// begin gives who waits for the write that begins; nil if nobody does.
+// begin returns the round of the write that begins; nil if nobody waits for it.
 func (r *rounds) begin() *round {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,7 +83,7 @@ func (r *rounds) begin() *round {
 	return round
 }
 
-// end tells those who wait how it went. The nil round has none.
+// end tells everybody who waits how the write went. The nil round has nobody.
 func (r *round) end(err error) {
 	if r != nil {
 		r.err = err
