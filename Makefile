@@ -43,7 +43,7 @@ test: controlplane ## Run every test, with the race detector, against a real con
 	cd integration/controlplane && go vet ./... && go test ./...
 
 # SOAK are the tests that `make test` runs in a short form, or not at all.
-SOAK := TestSoak|TestBacklog|TestDamagedState|TestStartOnSickDisk|TestCrashingNeighbours
+SOAK := TestSoak|TestBacklog|TestDamagedState|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad
 
 .PHONY: soak
 soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one that failed

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	loadObjects      = 10_000
-	loadObjectsShort = 500
+	soakObjects      = 10_000 // make soak
+	loadObjects      = 2500
+	loadObjectsShort = 500 // go test -short
 	loadWriters      = 16
 	loadNamespace    = "load"
 )
@@ -43,14 +44,19 @@ spec: {source: configmaps, handler: record, delivery: every}
 `
 
 func loadSize() int {
-	if testing.Short() {
+	switch {
+	case harness.Soak():
+		return soakObjects
+	case testing.Short():
 		return loadObjectsShort
 	}
 	return loadObjects
 }
 
-// Ten thousand ConfigMaps live their lives at full speed, and all of it is on record, once and in order.
+// Thousands of ConfigMaps live their lives at full speed. The record has all of it, once and in order. `make soak` has
+// ten thousand of them.
 func TestLoad(t *testing.T) {
+	t.Parallel()
 	l := startLoad(t, cluster.New(t))
 	began, cpu := time.Now(), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)
 	l.writer.each(func(o *written) {
@@ -76,6 +82,7 @@ func TestLoad(t *testing.T) {
 // was in flight comes again with the same id; of what the API server has no history any more, the final state and the
 // deletion come.
 func TestLoadThroughCrashes(t *testing.T) {
+	t.Parallel()
 	controlPlane := cluster.New(t)
 	l := startLoad(t, controlPlane)
 	n := len(l.writer.objects)

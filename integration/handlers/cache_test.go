@@ -185,6 +185,7 @@ func TestHandlersReadTheCache(t *testing.T) {
 
 // What a handler reads is never older than the event that it has in hand, however fast things change.
 func TestCacheIsAsFreshAsEvents(t *testing.T) {
+	t.Parallel()
 	s := harness.NewStage(t, "")
 	s.Informd = harness.PlainInformd(t)
 	path := harness.WriteFile(t, "found", "")

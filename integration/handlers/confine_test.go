@@ -33,6 +33,7 @@ var (
 // state, its kubeconfig, its control socket, another handler's socket, the network. One that is not confined does reach
 // them, as far as the daemon's user may: or else this would tell nothing.
 func TestConfinedHandlers(t *testing.T) {
+	t.Parallel()
 	listeners := make([]net.Listener, 2)
 	for i := range listeners {
 		var err error
@@ -167,6 +168,7 @@ func socketOf(t *testing.T, pid int) string {
 
 // A limit or a user that a daemon cannot enforce is a reason not to start the handler, said in its status; the others run.
 func TestUnenforceable(t *testing.T) {
+	t.Parallel()
 	const nobody = 65534
 	refused := map[string]string{"another-user": "user: '65533'", "processes": "limits: {processes: 10}", "cpu": "limits: {cpu: 500m}"}
 	if os.Getuid() != 0 { // a cgroup may have been delegated to whoever runs this

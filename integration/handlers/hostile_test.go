@@ -187,6 +187,7 @@ func doubling(n int) string {
 }
 
 func TestGreedyExpressions(t *testing.T) {
+	t.Parallel()
 	c := cluster.Shared(t)
 	client := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	harness.CreateNamespace(t, client, "greedy")

@@ -12,6 +12,7 @@ import (
 // attempt, and the daemon holds afterwards what it held before. With their own pauses, which grow to half a minute, a
 // thousand crashes take hours; plugins/host has them, with shorter ones.
 func TestCrashingNeighbours(t *testing.T) {
+	t.Parallel()
 	crashes, rate := 30, 400
 	if harness.Soak() {
 		crashes, rate = 100, 1000

@@ -14,6 +14,7 @@ import (
 // An object at which a handler crashes is set aside after three crashes; all others are delivered meanwhile, by the
 // handler's next processes.
 func TestPoisonousObject(t *testing.T) {
+	t.Parallel()
 	poison, poisoned := harness.WidgetName(7), []string{"exits", "faults"}
 	var manifests strings.Builder
 	for _, vice := range poisoned {

@@ -85,6 +85,7 @@ func TestReloadUnderLoad(t *testing.T) {
 
 // A reload that comes to nothing changes nothing: the process that was there goes on with its work, until one succeeds.
 func TestReloadThatFails(t *testing.T) {
+	t.Parallel()
 	s := harness.SetStage(t, "")
 	s.AwaitRunning("steady")
 	s.AwaitDelivered()
@@ -166,6 +167,7 @@ func TestReloadThatFails(t *testing.T) {
 // A reload is also how an operator brings a handler back that is in trouble: one that is not there, one that refused its
 // config, one that hangs. What waited for them is delivered then, and nobody else is disturbed.
 func TestReloadOfHandlersInTrouble(t *testing.T) {
+	t.Parallel()
 	manifests := func(absent, refuses string) string {
 		return harness.Handler("absent", "command: ["+absent+", victim, none, ./tempting]") +
 			harness.Handler("refuses", "builtin: exec, config: {command: ["+refuses+"]}") +

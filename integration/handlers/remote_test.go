@@ -237,6 +237,7 @@ func TestRemoteUnderLoad(t *testing.T) {
 
 // A remote handler is checked by its address.
 func TestCheckRemote(t *testing.T) {
+	t.Parallel()
 	e := playElsewhere(t)
 	one := e.one
 	e.player(t, one)

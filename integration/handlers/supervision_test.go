@@ -13,6 +13,7 @@ import (
 // What an operator sees of handlers that do not work: that they crash, with their last words and the time of the next
 // start; that they hang; that they refuse their config. What waits for them is delivered when they are well.
 func TestHandlersInTrouble(t *testing.T) {
+	t.Parallel()
 	bad := []string{"exits", "freezes"}
 	s := harness.SetStage(t, harness.Victims(bad...)+
 		harness.Handler("refuses", "builtin: exec, config: {command: [/no/such/command]}")+harness.Rule("refuses", "source: widgets, handler: refuses"))

@@ -65,7 +65,7 @@ type sending struct {
 }
 
 // SteadySpec is the spec of the handler steady. Its events are late after so long, and then come again.
-const SteadySpec = "concurrency: 32, timeout: 5s, retry: {backoff: 1s}"
+const SteadySpec = "concurrency: 32, timeout: 30s, retry: {backoff: 1s}"
 
 // SetStage runs a daemon with more manifests beside steady's, in which DIR stands for the stage's dir.
 func SetStage(t *testing.T, manifests string, environment ...string) *Stage {

@@ -26,6 +26,7 @@ import (
 
 // The examples in other languages keep the contract, and what large numbers there are.
 func TestOtherLanguagesConform(t *testing.T) {
+	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
 		config := harness.WriteFile(t, "config.yaml", "{related: pods.byNode, tell: true, file: "+filepath.Join(dir, "diary")+"}")
 		cache := harness.WriteFile(t, "cache.yaml", `pods: {indexes: {byNode: object.node}, objects: [{metadata: {name: web-0}, node: web-1}, {metadata: {name: db-0}, node: web-1}]}`)
@@ -63,6 +64,7 @@ func TestOtherLanguagesConform(t *testing.T) {
 
 // What an author in another language needs most: a retry after a time, a reject, and levels in the log.
 func TestOtherLanguagesAnswer(t *testing.T) {
+	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, _ string, command []string) {
 		full, log := runDiary(t, command, "/dev/full", confine.Spec{}) // writing there fails as writing to a full disk does
 		ev := handler.Event{ID: "1", Rule: "r", Event: handler.Added, Attempt: 1, Name: "a", Object: json.RawMessage(`{}`)}
@@ -87,6 +89,7 @@ func TestOtherLanguagesAnswer(t *testing.T) {
 
 // What is wrong with their config they say all at once, and with its place.
 func TestOtherLanguagesRefuse(t *testing.T) {
+	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, _ string, command []string) {
 		for config, want := range map[string]string{
 			`{"file":3,"tell":"yes","fiel":"x"}`:    "fiel: unknown; known are file, related, tell / file: want a str / tell: want a bool",
@@ -114,6 +117,7 @@ func TestOtherLanguagesRefuse(t *testing.T) {
 
 // They say what is wrong with them.
 func TestOtherLanguagesHealth(t *testing.T) {
+	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
 		path := filepath.Join(dir, "diary")
 		h, _ := runDiary(t, command, path, confine.Spec{})
@@ -127,6 +131,7 @@ func TestOtherLanguagesHealth(t *testing.T) {
 
 // In a sandbox they find their interpreter and its libraries, listen, log and write.
 func TestOtherLanguagesInASandbox(t *testing.T) {
+	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
 		modules, err := filepath.Abs("../../examples/handlers/node/node_modules")
 		if err != nil {
@@ -154,6 +159,7 @@ func TestOtherLanguagesInASandbox(t *testing.T) {
 
 // Killed again and again in the middle of their work, they miss nothing, and keep the order of each object's changes.
 func TestOtherLanguagesThroughCrashes(t *testing.T) {
+	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
 		const kills = 5
 		list, err := json.Marshal(command) // JSON is YAML

@@ -19,6 +19,7 @@ import (
 // A handler that is away costs bounded memory: what is beyond goes on on disk, and all of it is delivered when the handler
 // comes, in order; whether the daemon was killed in between or not.
 func TestBacklog(t *testing.T) {
+	t.Parallel()
 	if !harness.Soak() {
 		backlog(t, harness.BacklogShort, true)
 		return
