@@ -18,7 +18,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Some deletions are answered with the object, as it was before; the rule knows them as its own all the same.
+// Some deletions are answered with the object, as it was before; the rule knows them as its own all
+// the same.
 func TestDeletionAnsweredWithTheObject(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
@@ -85,7 +86,8 @@ func define(t *testing.T, r handler.Resource, kind string) {
 	}
 }
 
-// Whatever is wrong with an object: it is for good, and what is said of it has no text of the object's.
+// Whatever is wrong with an object: it is for good, and what is said of it has no text of the
+// object's.
 func TestNothingOfAnObjectIsQuoted(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")

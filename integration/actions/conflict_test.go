@@ -86,7 +86,8 @@ func TestOthersThatChangeAreReadAgain(t *testing.T) {
 	x.does(ev, list(x.on(handler.ActionDelete, "other")), nil, action.Changed)
 }
 
-// What somebody else creates just before an apply that was to create it is theirs, for all that can be told.
+// What somebody else creates just before an apply that was to create it is theirs, for all that can
+// be told.
 func TestSomebodyElseCreatesItFirst(t *testing.T) {
 	var x *executor
 	config := cluster.Shared(t).RESTConfig()

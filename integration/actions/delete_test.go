@@ -10,7 +10,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// The rule knows its own deletions, of which the API server's answer has no version; those that others finish are theirs.
+// The rule knows its own deletions, of which the API server's answer has no version; those that
+// others finish are theirs.
 func TestDeletion(t *testing.T) {
 	x := newExecutor(t)
 	x.made("at-once")

@@ -55,7 +55,8 @@ func TestPatchOfTheEventsObject(t *testing.T) {
 	if m := x.configMap("a"); m.Labels["seen"] != "yes" || m.Data["b"] != "2" {
 		t.Errorf("after the patches: %v %v", m.Labels, m.Data)
 	}
-	// The rule's own changes count as the event's, also two in one answer; a patch that changes nothing is none.
+	// The rule's own changes count as the event's, also two in one answer; a patch that changes
+	// nothing is none.
 	x.does(ev, list(
 		x.on(handler.ActionPatch, "a", merge(`{"data":{"c":"3"}}`)),
 		x.on(handler.ActionApply, "a", object(`{"data":{"d":"4"}}`)),

@@ -12,7 +12,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// What carries the labels and was not applied just before goes, more than fit on one page of a list too; nothing else does.
+// What carries the labels and was not applied just before goes, more than fit on one page of a list
+// too; nothing else does.
 func TestPrune(t *testing.T) {
 	const many = 520
 	x := newExecutor(t)
@@ -50,7 +51,8 @@ func TestPrune(t *testing.T) {
 	x.does(ev, list(action.Prune(schema.GroupVersionResource{Group: "none.example.com", Version: "v1", Resource: "things"}, mark)), nil)
 }
 
-// What prune would delete in the end is not taken over from somebody else; others are applied all the same.
+// What prune would delete in the end is not taken over from somebody else; others are applied all
+// the same.
 func TestPruneTakesOverNothing(t *testing.T) {
 	x := newExecutor(t)
 	x.by.Handler = ""

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 var configMaps = handler.Resource{Version: "v1", Resource: "configmaps"}
 
-// executor carries out actions in a namespace of the test's own, for the rule "r" and the handler "h".
+// executor carries out actions in a namespace of the test's own, for the rule "r" and the handler
+// "h".
 type executor struct {
 	*action.Executor
 	t      *testing.T

@@ -11,11 +11,12 @@ import (
 // ports counts the ports that Next has tried.
 var ports atomic.Uint32
 
-// Next returns an address on the loopback interface that stays free until somebody listens on it. It may be called from
-// several goroutines.
+// Next returns an address on the loopback interface that stays free until somebody listens on it.
+// It may be called from several goroutines.
 //
-// The host belongs to this process alone, because its last three bytes are the process id. So nobody else takes the port
-// between this call and the server's start, nor while the server restarts. Next never returns an address twice.
+// The host belongs to this process alone, because its last three bytes are the process id. So
+// nobody else takes the port between this call and the server's start, nor while the server
+// restarts. Next never returns an address twice.
 func Next() (string, error) {
 	host := host(0x80)
 	const first, last = 20_000, 30_000 // below the ports that the kernel gives to clients
@@ -36,7 +37,8 @@ func Beside(address string) (string, error) {
 	return net.JoinHostPort(host(0xC0), port), err
 }
 
-// host returns one of this process's own hosts. Process ids are below 2^22 on Linux, so two bits can tell hosts apart.
+// host returns one of this process's own hosts. Process ids are below 2^22 on Linux, so two bits
+// can tell hosts apart.
 func host(which byte) string {
 	pid := uint32(os.Getpid())
 	return net.IPv4(127, byte(pid>>16)|which, byte(pid>>8), byte(pid)).String()

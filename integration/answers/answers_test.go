@@ -16,7 +16,8 @@ const acting = `[{apiGroups: [""], resources: [configmaps], verbs: ["*"]}, {apiG
 
 const anyAction = `{resource: v1/configmaps, verbs: [apply, create, patch, delete, event]}`
 
-// A handler without any right of its own changes the cluster by its answers: as far as its manifest and its daemon's user may.
+// A handler without any right of its own changes the cluster by its answers: as far as its manifest
+// and its daemon's user may.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -103,8 +104,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// What changes between an event and its answer is not overwritten: the handler is asked again. What is gone, or another by
-// that name, is left alone.
+// What changes between an event and its answer is not overwritten: the handler is asked again. What
+// is gone, or another by that name, is left alone.
 func TestActionsThatComeLate(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -11,7 +11,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// The daemon is killed when the API server has done what it asked for, and before it heard so: each change is there once.
+// The daemon is killed when the API server has done what it asked for, and before it heard so: each
+// change is there once.
 func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -62,7 +63,8 @@ func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 		t.Errorf("%s dead letters:\n%s", n, state.Command("dead", "list", "-o", "json"))
 	}
 	d.Stop()
-	// The answer was on disk before it was carried out, so nobody was asked again but where the object has moved since.
+	// The answer was on disk before it was carried out, so nobody was asked again but where the
+	// object has moved since.
 	for _, name := range []string{"creates", "applies", "deletes", "tells"} {
 		if n := len(stage.told(name)); n != 1 {
 			t.Errorf("the handler was told %d times of %q, want once", n, name)
@@ -71,7 +73,8 @@ func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 	k.Patch(appends, "metadata: {finalizers: null}")
 }
 
-// Answers are recorded, so that nobody has to be asked again after a crash; but not where they may hold a Secret's text.
+// Answers are recorded, so that nobody has to be asked again after a crash; but not where they may
+// hold a Secret's text.
 func TestAnswersWithSecretsStayOffTheDisk(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -16,8 +16,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// gate stands between informd and the API server. It passes everything on as a kubeconfig's user, and can be shut to answers:
-// what is asked for then is done, and informd does not hear of it.
+// gate stands between informd and the API server. It passes everything on as a kubeconfig's user,
+// and can be shut to answers: what is asked for then is done, and informd does not hear of it.
 type gate struct {
 	kubeconfig string
 
@@ -69,7 +69,8 @@ current-context: one
 `)
 }
 
-// answer is for each that comes. One that is held is so until informd does not wait for it any more.
+// answer is for each that comes. One that is held is so until informd does not wait for it any
+// more.
 func (g *gate) answer(resp *http.Response) error {
 	r := resp.Request
 	g.mu.Lock()

@@ -7,7 +7,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// Where what a rule looks into is not served, nothing is found there; what it applied for what was there is not pruned for that.
+// Where what a rule looks into is not served, nothing is found there; what it applied for what was
+// there is not pruned for that.
 func TestActionsPruneNothingForWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -16,8 +16,9 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// puppetCommand, as the first argument, makes the test binary a handler that does what the data of ConfigMaps say, and writes
-// of each event what it was told to the file "told" in the folder that the second names, before it answers.
+// puppetCommand, as the first argument, makes the test binary a handler that does what the data of
+// ConfigMaps say, and writes of each event what it was told to the file "told" in the folder that
+// the second names, before it answers.
 //
 //   - actions: what it answers, a JSON list of handler.Action. The event's object is meant where no other is named.
 //     ${KEY} in it is a value of the data; if there is none, the content of the file of that name in the folder.
@@ -144,7 +145,8 @@ func (p theater) told(name string) (all []cue) {
 // release lets the puppet answer what it holds.
 func (p theater) release(name string) { harness.Touch(p.t, p.dir, name) }
 
-// scripted is a ConfigMap that tells the puppet what to do, with more data. The script is JSON, in single quotes here.
+// scripted is a ConfigMap that tells the puppet what to do, with more data. The script is JSON, in
+// single quotes here.
 func scripted(name, actions, data string) string {
 	return `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NS, name: ` + name + `}, data: {` +
 		strings.TrimSuffix(`actions: '`+actions+`', `+data, ", ") + `}}`

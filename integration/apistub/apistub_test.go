@@ -360,7 +360,8 @@ func open(t *testing.T, c dynamic.Interface, gvr schema.GroupVersionResource, op
 	return w
 }
 
-// take is the next n events of a watch, each as TYPE KEY, a bookmark's key being its resourceVersion.
+// take is the next n events of a watch, each as TYPE KEY, a bookmark's key being its
+// resourceVersion.
 func take(t *testing.T, w kwatch.Interface, n int) []string {
 	t.Helper()
 	var got []string

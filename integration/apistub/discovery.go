@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// discover answers the paths that are about no resource. It knows no aggregated discovery: clients take the plain
-// answer and ask on.
+// discover answers the paths that are about no resource. It knows no aggregated discovery: clients
+// take the plain answer and ask on.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request) {
 	served := s.discoverable()
 	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -80,7 +80,8 @@ func groups(served []resource) metav1.APIGroupList {
 	return list
 }
 
-// resources is what a group and version has: nil, as an answer, if nothing. v1 always has an answer.
+// resources is what a group and version has: nil, as an answer, if nothing. v1 always has an
+// answer.
 func resources(served []resource, gv schema.GroupVersion) any {
 	list := metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},

@@ -82,8 +82,9 @@ func (d *document) as(rv int64) *document {
 
 func (d *document) key() string { return d.namespace + "/" + d.name }
 
-// matches tells whether the selectors, either of them nil or not, select the document. Field selectors may name any
-// field that holds a string, number or boolean; real resources know a few each.
+// matches tells whether the selectors, either of them nil or not, select the document. Field
+// selectors may name any field that holds a string, number or boolean; real resources know a few
+// each.
 func (d *document) matches(label labels.Selector, field fields.Selector) bool {
 	if label != nil && !label.Matches(d.labels) {
 		return false

@@ -21,14 +21,15 @@ type resource struct {
 	contents   // stored, or synthetic ones
 }
 
-// contents are a resource's objects and their history. The server's mu guards the methods, not what they return.
+// contents are a resource's objects and their history. The server's mu guards the methods, not what
+// they return.
 type contents interface {
 	get(namespace, name string) *document
-	// at is what a request sees of the objects as they were at rv, in the order of their places, from the one after a
-	// place on ("": from the first), or false if that is forgotten.
+	// at is what a request sees of the objects as they were at rv, in the order of their places,
+	// from the one after a place on ("": from the first), or false if that is forgotten.
 	at(rv int64, after string, q *request) (snapshot, bool)
-	// since is what happened after rv, oldest first, or false if that is forgotten. A document is valid until the next
-	// step.
+	// since is what happened after rv, oldest first, or false if that is forgotten. A document is
+	// valid until the next step.
 	since(rv int64) (iter.Seq[event], bool)
 	// oldest is from which resourceVersion on all is remembered.
 	oldest() int64
@@ -42,7 +43,8 @@ type event struct {
 	prev, doc *document
 }
 
-// snapshot is objects of one moment, each with its place, for at. A document is valid until the next step.
+// snapshot is objects of one moment, each with its place, for at. A document is valid until the
+// next step.
 type snapshot struct {
 	docs  iter.Seq2[string, *document]
 	count int // -1: not known
@@ -79,8 +81,9 @@ func (s *Server) Serve(gvr schema.GroupVersionResource, kind string, namespaced 
 	})
 }
 
-// Withdraw stops serving a resource: its objects are gone without an event, its watches end, requests for it get 404
-// and discovery does not list it. Delete the objects first to have it as when a CRD is deleted in good order.
+// Withdraw stops serving a resource: its objects are gone without an event, its watches end,
+// requests for it get 404 and discovery does not list it. Delete the objects first to have it as
+// when a CRD is deleted in good order.
 func (s *Server) Withdraw(gvr schema.GroupVersionResource) {
 	s.set(func() {
 		if res := s.resources[gvr]; res != nil {
@@ -90,10 +93,11 @@ func (s *Server) Withdraw(gvr schema.GroupVersionResource) {
 	})
 }
 
-// Apply creates an object, or replaces the one of that name, and returns it as stored. Every call is a change. obj is
-// JSON ([]byte or string) or what marshals to it. The server sets apiVersion, kind and resourceVersion; where they are
-// missing also the namespace ("default"), creationTimestamp and uid, those of the object replaced if there is one. So
-// another uid makes it another object behind an update, as a watch sees it that missed the deletion.
+// Apply creates an object, or replaces the one of that name, and returns it as stored. Every call
+// is a change. obj is JSON ([]byte or string) or what marshals to it. The server sets apiVersion,
+// kind and resourceVersion; where they are missing also the namespace ("default"),
+// creationTimestamp and uid, those of the object replaced if there is one. So another uid makes it
+// another object behind an update, as a watch sees it that missed the deletion.
 func (s *Server) Apply(gvr schema.GroupVersionResource, obj any) *unstructured.Unstructured {
 	s.tb.Helper()
 	var stored json.RawMessage
@@ -108,8 +112,8 @@ func (s *Server) Apply(gvr schema.GroupVersionResource, obj any) *unstructured.U
 	return u
 }
 
-// Load applies n objects at once: no list shows some of them without the others. object makes the i-th of them; nil
-// makes small ones that are called load-000000, load-000001, ….
+// Load applies n objects at once: no list shows some of them without the others. object makes the
+// i-th of them; nil makes small ones that are called load-000000, load-000001, ….
 func (s *Server) Load(gvr schema.GroupVersionResource, n int, object func(i int) any) {
 	s.tb.Helper()
 	if object == nil {

@@ -51,8 +51,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Every cluster has the namespace kube-system, by whose uid clusters are told apart. Unless a Server serves namespaces, this
-// is all that there is of them.
+// Every cluster has the namespace kube-system, by whose uid clusters are told apart. Unless a
+// Server serves namespaces, this is all that there is of them.
 const system = "kube-system"
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -63,8 +63,8 @@ func (s *Server) serves(gvr schema.GroupVersionResource) bool {
 	return s.resources[gvr] != nil
 }
 
-// parsePath reads PREFIX/RESOURCE[/NAME] and PREFIX/namespaces/NAMESPACE/RESOURCE[/NAME], where PREFIX is /api/VERSION
-// or /apis/GROUP/VERSION. Other paths are discovery's, or nobody's.
+// parsePath reads PREFIX/RESOURCE[/NAME] and PREFIX/namespaces/NAMESPACE/RESOURCE[/NAME], where
+// PREFIX is /api/VERSION or /apis/GROUP/VERSION. Other paths are discovery's, or nobody's.
 func parsePath(path string) (request, bool) {
 	var q request
 	p := strings.Split(strings.Trim(path, "/"), "/")
@@ -188,7 +188,8 @@ func parseVersion(text string) (int64, error) {
 	return rv, nil
 }
 
-// tooLarge answers a request for a state that the server has not come to, as kube-apiserver does when its patience ends.
+// tooLarge answers a request for a state that the server has not come to, as kube-apiserver does
+// when its patience ends.
 func tooLarge(rv, current int64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", rv, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{

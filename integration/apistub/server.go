@@ -1,13 +1,16 @@
-// Package apistub is an API server for tests that does on demand what a real one cannot be made to do: forget its
-// history, drop its watches, refuse WatchList or a whole resource, hold its lists, send garbage.
+// Package apistub is an API server for tests that does on demand what a real one cannot be made to
+// do: forget its history, drop its watches, refuse WatchList or a whole resource, hold its lists,
+// send garbage.
 //
-// A [Server] speaks the read half of the Kubernetes API over plain HTTP: discovery, get, list and watch of JSON objects
-// of any kind, with selectors, pages, resume, bookmarks and WatchList, answered as kube-apiserver answers them. Objects
-// come and go by [Server.Apply], [Server.Delete] and [Server.Load]; the other methods are the switches. It does not know
-// schemas, other encodings, or writes over HTTP, and it keeps everything in memory.
+// A [Server] speaks the read half of the Kubernetes API over plain HTTP: discovery, get, list and
+// watch of JSON objects of any kind, with selectors, pages, resume, bookmarks and WatchList,
+// answered as kube-apiserver answers them. Objects come and go by [Server.Apply], [Server.Delete]
+// and [Server.Load]; the other methods are the switches. It does not know schemas, other encodings,
+// or writes over HTTP, and it keeps everything in memory.
 //
-// Changes of one resource are numbered and kept, the newest [DefaultHistory] of them. A watch is a cursor into that
-// history and nothing else, so there are no buffers; one that falls behind it gets 410 Gone as it would from etcd.
+// Changes of one resource are numbered and kept, the newest [DefaultHistory] of them. A watch is a
+// cursor into that history and nothing else, so there are no buffers; one that falls behind it gets
+// 410 Gone as it would from etcd.
 package apistub
 
 import (
@@ -25,18 +28,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// DefaultHistory is how many changes of a resource a Server remembers, unless SetHistory says otherwise.
+// DefaultHistory is how many changes of a resource a Server remembers, unless SetHistory says
+// otherwise.
 const DefaultHistory = 1000
 
-// TB is what a Server needs of a testing.TB. A program that is no test has one of its own; its Fatalf must not return.
+// TB is what a Server needs of a testing.TB. A program that is no test has one of its own; its
+// Fatalf must not return.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)
 	Cleanup(func())
 }
 
-// Server is made by New. Its methods are safe for concurrent use, but those that take objects fail the test if these
-// are wrong, and so belong on the test's goroutine.
+// Server is made by New. Its methods are safe for concurrent use, but those that take objects fail
+// the test if these are wrong, and so belong on the test's goroutine.
 type Server struct {
 	tb   TB
 	uid  string // of the namespace kube-system
@@ -66,8 +71,8 @@ type Requests struct {
 	Watches    map[schema.GroupVersionResource]int // WatchLists included
 	WatchLists map[schema.GroupVersionResource]int // watches that asked for initial events
 
-	// MaxListing is the most initial states that were served at once: lists, and WatchLists until their initial events
-	// end.
+	// MaxListing is the most initial states that were served at once: lists, and WatchLists until
+	// their initial events end.
 	MaxListing int
 }
 
@@ -124,8 +129,8 @@ func (s *Server) Requests() Requests {
 	return r
 }
 
-// Watches is how many watches of a resource are open. A watch counts from when changes reach it on: a change made after
-// Watches has counted it is sent to it.
+// Watches is how many watches of a resource are open. A watch counts from when changes reach it on:
+// a change made after Watches has counted it is sent to it.
 func (s *Server) Watches(gvr schema.GroupVersionResource) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +150,9 @@ func (s *Server) ResourceVersion() string {
 	return format(s.rv)
 }
 
-// Await blocks until cond holds. It looks again whenever something about the server changes, a request's arrival
-// included, and fails the test after 30 s without success. cond may call the server's methods.
+// Await blocks until cond holds. It looks again whenever something about the server changes, a
+// request's arrival included, and fails the test after 30 s without success. cond may call the
+// server's methods.
 func (s *Server) Await(what string, cond func() bool) {
 	s.tb.Helper()
 	deadline := time.NewTimer(30 * time.Second)

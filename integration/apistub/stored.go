@@ -23,7 +23,8 @@ func (r *stored) record(e event, bound int) {
 	r.trim(bound)
 }
 
-// trim forgets all but the newest bound events. The slice is cut when a quarter of it is forgotten, to be cheap.
+// trim forgets all but the newest bound events. The slice is cut when a quarter of it is forgotten,
+// to be cheap.
 func (r *stored) trim(bound int) {
 	drop := len(r.events) - bound
 	if drop <= 0 {

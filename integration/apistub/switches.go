@@ -17,8 +17,8 @@ func (s *Server) set(change func()) {
 	s.signal()
 }
 
-// DropWatches ends all open watches, without an error and after a whole frame, as a server does at a watch's timeout.
-// What they had not sent yet they do not send.
+// DropWatches ends all open watches, without an error and after a whole frame, as a server does at
+// a watch's timeout. What they had not sent yet they do not send.
 func (s *Server) DropWatches() {
 	s.set(func() { s.drop(nil) })
 }
@@ -33,8 +33,9 @@ func (s *Server) drop(res *resource) {
 	}
 }
 
-// Expire forgets all history, as a compaction does: open watches end with 410 Gone in an ERROR event on HTTP 200, and so
-// do watches that want to resume and lists that want to continue from a resourceVersion of before.
+// Expire forgets all history, as a compaction does: open watches end with 410 Gone in an ERROR
+// event on HTTP 200, and so do watches that want to resume and lists that want to continue from a
+// resourceVersion of before.
 func (s *Server) Expire() {
 	s.set(func() {
 		s.rv++
@@ -44,8 +45,8 @@ func (s *Server) Expire() {
 	})
 }
 
-// SetHistory bounds how many changes of each resource are remembered from now on. It must be set above what is loaded
-// at once beneath open watches if they are to see it all.
+// SetHistory bounds how many changes of each resource are remembered from now on. It must be set
+// above what is loaded at once beneath open watches if they are to see it all.
 func (s *Server) SetHistory(n int) {
 	s.set(func() {
 		s.history = max(n, 0)
@@ -55,14 +56,15 @@ func (s *Server) SetHistory(n int) {
 	})
 }
 
-// SetWatchList turns the server's WatchList on (the default) or off. When off, watches that ask for initial events are
-// refused with 422 Invalid, as kube-apiserver 1.19 to 1.31 does, and kube-apiserver 1.32 on without the feature.
+// SetWatchList turns the server's WatchList on (the default) or off. When off, watches that ask for
+// initial events are refused with 422 Invalid, as kube-apiserver 1.19 to 1.31 does, and
+// kube-apiserver 1.32 on without the feature.
 func (s *Server) SetWatchList(on bool) {
 	s.set(func() { s.noWatchList = !on })
 }
 
-// Bookmark sends a bookmark of the newest resourceVersion to every open watch that allows them. No others are sent,
-// except the one that ends a WatchList's initial events.
+// Bookmark sends a bookmark of the newest resourceVersion to every open watch that allows them. No
+// others are sent, except the one that ends a WatchList's initial events.
 func (s *Server) Bookmark() {
 	s.set(func() {
 		for w := range s.watches {
@@ -87,20 +89,22 @@ func (s *Server) SlowLists(d time.Duration) {
 	s.set(func() { s.slow = d })
 }
 
-// HoldLists holds back every initial state, by list or by WatchList, until release is called. Calls do not nest.
+// HoldLists holds back every initial state, by list or by WatchList, until release is called. Calls
+// do not nest.
 func (s *Server) HoldLists() (release func()) {
 	gate := make(chan struct{})
 	s.set(func() { s.gate = gate })
 	return sync.OnceFunc(func() { close(gate) })
 }
 
-// Forbid refuses get, list and watch of a resource with 403 Forbidden, or allows them again. Open watches go on, as they
-// do when RBAC changes; DropWatches ends them.
+// Forbid refuses get, list and watch of a resource with 403 Forbidden, or allows them again. Open
+// watches go on, as they do when RBAC changes; DropWatches ends them.
 func (s *Server) Forbid(gvr schema.GroupVersionResource, forbid bool) {
 	s.set(func() { s.forbidden[gvr] = forbid })
 }
 
-// Fail has every request ask f first: a Status is the answer, nil goes on as usual. A nil f turns it off.
+// Fail has every request ask f first: a Status is the answer, nil goes on as usual. A nil f turns
+// it off.
 func (s *Server) Fail(f func(*http.Request) *metav1.Status) {
 	s.set(func() { s.fail = f })
 }

@@ -10,21 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Synthetic makes the objects of a synthetic resource, which are computed whenever they are sent. Its methods are called
-// concurrently, and give the same for the same arguments as far as clients care.
+// Synthetic makes the objects of a synthetic resource, which are computed whenever they are sent.
+// Its methods are called concurrently, and give the same for the same arguments as far as clients
+// care.
 type Synthetic interface {
 	// Len is how many objects there are, fewer than 2³¹-1.
 	Len() int
 	// Identity is what selects object i, whatever becomes of it. The labels are not changed.
 	Identity(i int) (namespace, name string, labels labels.Set)
-	// Append appends object i as it is after so many updates: compact JSON with that resourceVersion, without kind and
-	// apiVersion.
+	// Append appends object i as it is after so many updates: compact JSON with that
+	// resourceVersion, without kind and apiVersion.
 	Append(b []byte, i, updates int, resourceVersion int64) []byte
 }
 
-// Synthesize serves a synthetic resource from now on, in place of whatever was served under that name. Object i gets the
-// resourceVersion first+i. There are no additions and deletions, all history is there until Expire, and lists are in the
-// order of i.
+// Synthesize serves a synthetic resource from now on, in place of whatever was served under that
+// name. Object i gets the resourceVersion first+i. There are no additions and deletions, all
+// history is there until Expire, and lists are in the order of i.
 func (s *Server) Synthesize(gvr schema.GroupVersionResource, kind string, namespaced bool, objects Synthetic) (first int64) {
 	s.set(func() {
 		if old := s.resources[gvr]; old != nil {
@@ -39,8 +40,8 @@ func (s *Server) Synthesize(gvr schema.GroupVersionResource, kind string, namesp
 	return first
 }
 
-// Update makes n updates of a synthetic resource's objects, each in its turn ([Turn]). They have the resourceVersions from
-// first on.
+// Update makes n updates of a synthetic resource's objects, each in its turn ([Turn]). They have
+// the resourceVersions from first on.
 func (s *Server) Update(gvr schema.GroupVersionResource, n int) (first int64) {
 	s.tb.Helper()
 	s.set(func() {
@@ -60,8 +61,8 @@ func (s *Server) Update(gvr schema.GroupVersionResource, n int) (first int64) {
 	return first
 }
 
-// Turn tells which of n objects the k-th update is of, from 0, and how many the object has had with it. All objects take
-// turns, neighbours not one after the other.
+// Turn tells which of n objects the k-th update is of, from 0, and how many the object has had with
+// it. All objects take turns, neighbours not one after the other.
 func Turn(n, k int) (i, updates int) {
 	return k % n * (stride % n) % n, k/n + 1
 }
@@ -69,8 +70,8 @@ func Turn(n, k int) (i, updates int) {
 // stride is a prime greater than any n, so that multiples of it meet every object.
 const stride = 1<<31 - 1
 
-// synthetic are the contents of a synthetic resource: its history is a function of how many updates there were. A place
-// is a number.
+// synthetic are the contents of a synthetic resource: its history is a function of how many updates
+// there were. A place is a number.
 type synthetic struct {
 	Synthetic
 	n       int

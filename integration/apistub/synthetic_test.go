@@ -31,7 +31,8 @@ func (f few) Append(b []byte, i, updates int, rv int64) []byte {
 		namespace, name, rv, set["third"], updates)
 }
 
-// past is what the test itself noted of a resource: the updates, and the objects after each of them.
+// past is what the test itself noted of a resource: the updates, and the objects after each of
+// them.
 type past struct {
 	events []string
 	rvs    []int64

@@ -35,7 +35,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 		timeout := time.AfterFunc(time.Duration(*q.opts.TimeoutSeconds)*time.Second, cancel)
 		defer timeout.Stop()
 	}
-	// The defaults have set SendInitialEvents where a watch without resourceVersion means it, if there is WatchList.
+	// The defaults have set SendInitialEvents where a watch without resourceVersion means it, if
+	// there is WatchList.
 	watchList := q.opts.SendInitialEvents != nil && *q.opts.SendInitialEvents
 	initial := watchList || q.opts.SendInitialEvents == nil && cursor == 0
 	end := func() {}
@@ -103,8 +104,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 	return nil
 }
 
-// next writes what is new to a watch. more is false after an ERROR event. changed is closed when there is more to
-// write.
+// next writes what is new to a watch. more is false after an ERROR event. changed is closed when
+// there is more to write.
 func (s *Server) next(ctx context.Context, me *watch, out *frames) (changed <-chan struct{}, more bool) {
 	s.mu.Lock()
 	events, ok := me.res.since(me.cursor)

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// backlogs are of a handler that is away: its rule has every update delivered, and informd keeps state.
+// backlogs are of a handler that is away: its rule has every update delivered, and informd keeps
+// state.
 type backlogs struct {
 	at      site
 	objects int

@@ -12,7 +12,7 @@ import (
 type chart struct {
 	name  string // of the file, without .svg
 	title string
-	unit  string // and which way is better
+	unit  string // of the figures, and which way is better
 	bars  []bar
 }
 
@@ -31,7 +31,7 @@ func barOf[T any](name string, ours bool, all []T, of func(T) float64) bar {
 	}
 	return bar{
 		name: name, ours: ours, value: median(all, of), least: values[0], most: values[len(values)-1],
-		measured: true, hasSpread: len(values) > 1,
+		measured: true, hasSpread: values[0] < values[len(values)-1],
 	}
 }
 
@@ -74,7 +74,7 @@ func (c chart) svg() string {
 <rect class="back" x=".5" y=".5" width="%[4]d" height="%[5]d" rx="6"/>
 <text class="text title" x="16" y="26">%[3]s</text>
 <text class="faint" x="16" y="46">%[6]s</text>
-`, chartWidth, height, html.EscapeString(c.title), chartWidth-1, height-1, html.EscapeString(c.unit))
+`, chartWidth, height, html.EscapeString(c.title), chartWidth-1, height-1, html.EscapeString(c.unit+". Medians; a line goes from the least to the most."))
 	for i, b := range c.bars {
 		top := headHeight + i*rowHeight
 		middle, base := float64(top)+barHeight/2, top+barHeight-4
@@ -114,8 +114,8 @@ func rounded(value float64) string {
 	return text
 }
 
-// writeCharts writes the charts into the folder beside the document that has the document's name, and returns the
-// Markdown that shows them.
+// writeCharts writes the charts into the folder beside the document that has the document's name,
+// and returns the Markdown that shows them.
 func writeCharts(document string, charts []chart) (string, error) {
 	folder := strings.TrimSuffix(document, filepath.Ext(document))
 	if err := os.MkdirAll(folder, 0o755); err != nil {

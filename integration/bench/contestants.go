@@ -20,11 +20,13 @@ type site struct {
 type contestant struct {
 	row, name string
 	start     func(ctx context.Context, at site, l *load) (subject, error)
-	// updates is how many it gets, of those asked for: the fast ones more and the slow ones fewer, to take as long.
+	// updates is how many it gets, of those asked for: the fast ones more and the slow ones fewer,
+	// to take as long.
 	updates func(asked int) int
 	// rate is how many updates it gets per second; 0: as many as it takes.
 	rate int
-	// handled is how many of its handlers' deliveries a change makes; nil: it has no handlers that count by themselves.
+	// handled is how many of its handlers' deliveries a change makes; nil: it has no handlers that
+	// count by themselves.
 	handled func(change) int
 }
 
@@ -46,7 +48,8 @@ type explaining interface{ explain(context.Context) string }
 
 func times(n int) func(int) int { return func(asked int) int { return n * asked } }
 
-// How many times as many updates as the stock informers contestants get, so that each runs for as long.
+// How many times as many updates as the stock informers contestants get, so that each runs for as
+// long.
 const (
 	moreInProcess = 10
 	moreDelivered = 6

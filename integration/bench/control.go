@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// question is what a process of the benchmark is asked, as a line of JSON on its standard input. It answers on its
-// standard output, and ends with its input. A handler, whose standard input is informd's, is asked through a socket.
+// question is what a process of the benchmark is asked, as a line of JSON on its standard input. It
+// answers on its standard output, and ends with its input. A handler, whose standard input is
+// informd's, is asked through a socket.
 type question struct {
 	Ask string
 

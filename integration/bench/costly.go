@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// costly is about what one informer does to another: a source whose rules take long and whose objects come again and
-// again by a resync, and a source that changes a little all the time.
+// costly is about what one informer does to another: a source whose rules take long and whose
+// objects come again and again by a resync, and a source that changes a little all the time.
 type costly struct {
 	scale scale
 	runs  []*costlyRun
@@ -31,8 +31,9 @@ type trickle struct {
 }
 
 const (
-	// trickleObjects are so few that an object changes again every 8 ms. Its next event waits for the acknowledgement
-	// of the one before, so an acknowledgement that comes late makes the next event late, too.
+	// trickleObjects are so few that an object changes again every 8 ms. Its next event waits for
+	// the acknowledgement of the one before, so an acknowledgement that comes late makes the next
+	// event late, too.
 	trickleObjects = 4
 	trickleRate    = 500
 	// costlyTurns is how often each informd is measured in a round.

@@ -20,7 +20,8 @@ func (c *counter) tally() tally {
 	return tally{int(n), c.sum.Load()}
 }
 
-// heap is what is allocated and in use after garbage collection. The second one is for what finalizers let go of.
+// heap is what is allocated and in use after garbage collection. The second one is for what
+// finalizers let go of.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()

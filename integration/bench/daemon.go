@@ -20,7 +20,8 @@ import (
 	"github.com/informd/informd/integration/address"
 )
 
-// concurrency is how many events are with a handler process at once: a manifest's `concurrency`, and the echo's.
+// concurrency is how many events are with a handler process at once: a manifest's `concurrency`,
+// and the echo's.
 const concurrency = 32
 
 // daemon is informd as its users run it, with handlers that are processes of this program.
@@ -51,8 +52,8 @@ func (s setup) wants(e *entries) bool {
 	return s.resources == nil || slices.Contains(s.resources, e.resource)
 }
 
-// startDaemon runs informd on the load, with one rule for each handler and each of the load's resources. Handlers that are
-// away at first are to be met.
+// startDaemon runs informd on the load, with one rule for each handler and each of the load's
+// resources. Handlers that are away at first are to be met.
 func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err error) {
 	dir, err := os.MkdirTemp(at.dir, "d")
 	if err != nil {

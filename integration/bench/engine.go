@@ -20,8 +20,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// serveEngine is informd's engine on a manifest file, with handlers in the process that only count. Its arguments are the
-// server's URL and the file.
+// serveEngine is informd's engine on a manifest file, with handlers in the process that only count.
+// Its arguments are the server's URL and the file.
 func serveEngine(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("arguments %q", args)
@@ -107,7 +107,8 @@ func compile(path string) (*plan.Plan, error) {
 	return compiled, nil
 }
 
-// counting is a handler in the process. Like the processes that bin/informd hosts it is a dispatch.Submitter.
+// counting is a handler in the process. Like the processes that bin/informd hosts it is a
+// dispatch.Submitter.
 type counting struct{ counter }
 
 func (c *counting) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {

@@ -94,7 +94,8 @@ func (f *figures) ratio(what string, least bool, limit float64, c column, row, t
 	}
 }
 
-// more is what one figure is above another, each of the contestant of that row or name, as a target.
+// more is what one figure is above another, each of the contestant of that row or name, as a
+// target.
 func (f *figures) more(what string, limit float64, c column, row, than string) target {
 	t := f.ratio(what, false, limit, c, row, than)
 	a, _ := f.figure(c, row)

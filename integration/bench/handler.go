@@ -18,8 +18,8 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// serveHandler is a handler process of informd's: it acknowledges every event at once. Its config names a socket, where
-// it is asked what it has seen.
+// serveHandler is a handler process of informd's: it acknowledges every event at once. Its config
+// names a socket, where it is asked what it has seen.
 func serveHandler(context.Context, []string) error {
 	serve.Main(&acknowledger{})
 	return nil

@@ -17,8 +17,8 @@ type waiter interface {
 
 func (d *daemon) handler() *asked { return d.handlers[0] }
 
-// measureLatency sends n updates of pods at a rate per second, and tells how long they took from being sent by the load to
-// the handler process's Handle.
+// measureLatency sends n updates of pods at a rate per second, and tells how long they took from
+// being sent by the load to the handler process's Handle.
 func measureLatency(ctx context.Context, at site, start func(context.Context, site, *load) (waiter, error), objects, n, rate int) (took latency, err error) {
 	l, err := startLoad(ctx, at, onlyPods(objects))
 	if err != nil {

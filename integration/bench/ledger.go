@@ -7,8 +7,8 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// tally is how many there were of something, and the sum of their resourceVersions: two that are equal are of the same
-// changes, as far as chance allows.
+// tally is how many there were of something, and the sum of their resourceVersions: two that are
+// equal are of the same changes, as far as chance allows.
 type tally struct {
 	N   int
 	Sum int64
@@ -19,8 +19,8 @@ func (t *tally) add(n int, resourceVersion int64) {
 	t.Sum += int64(n) * resourceVersion
 }
 
-// seen is what a contestant has come to see: the objects of the first list, the updates after it, and what its handlers
-// were given of both.
+// seen is what a contestant has come to see: the objects of the first list, the updates after it,
+// and what its handlers were given of both.
 type seen struct {
 	Objects, Updates, Handled tally
 }
@@ -29,8 +29,8 @@ func (s seen) String() string {
 	return fmt.Sprintf("%d objects, %d updates, %d deliveries", s.Objects.N, s.Updates.N, s.Handled.N)
 }
 
-// meets tells whether all that is due has been seen. More, or something else, is an error. What is not due is not looked
-// at.
+// meets tells whether all that is due has been seen. More, or something else, is an error. What is
+// not due is not looked at.
 func (s seen) meets(due due) (bool, error) {
 	all := true
 	for _, part := range []struct {
@@ -77,8 +77,8 @@ type ledger struct {
 	resources []*entries
 }
 
-// entries are the objects of one resource and their updates, whose resourceVersions go up by one from each batch's first
-// on.
+// entries are the objects of one resource and their updates, whose resourceVersions go up by one
+// from each batch's first on.
 type entries struct {
 	resource string
 	objects  int

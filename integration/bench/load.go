@@ -41,7 +41,8 @@ func onlyPods(n int) population { return population{n, 0, 0} }
 
 func (p population) total() int { return p[0] + p[1] + p[2] }
 
-// serveLoad is the process that contestants watch: the API server's role. Its arguments are a population.
+// serveLoad is the process that contestants watch: the API server's role. Its arguments are a
+// population.
 func serveLoad(_ context.Context, args []string) error {
 	if len(args) != len(resources) {
 		return fmt.Errorf("arguments %q", args)
@@ -72,8 +73,8 @@ func serveLoad(_ context.Context, args []string) error {
 	})
 }
 
-// update makes n updates, evenly at a rate per second if that is not 0; what it is late with, at once. It returns the first
-// resourceVersion, and how long that took.
+// update makes n updates, evenly at a rate per second if that is not 0; what it is late with, at
+// once. It returns the first resourceVersion, and how long that took.
 func update(server *apistub.Server, gvr schema.GroupVersionResource, n, rate int) (first int64, took time.Duration) {
 	start := time.Now()
 	if rate == 0 {
@@ -144,7 +145,8 @@ func (l *load) update(n int) error {
 	return err
 }
 
-// updateOne makes n updates of one resource and tells how long that took. It waits until they are made.
+// updateOne makes n updates of one resource and tells how long that took. It waits until they are
+// made.
 func (l *load) updateOne(e *entries, n, rate int) (took time.Duration, err error) {
 	if n == 0 {
 		return 0, nil

@@ -1,10 +1,11 @@
-// Command bench measures what informd costs beside client-go's own dynamic informer and beside a process per event, under
-// one load from a stub API server, and tells whether that is what informd promises. `make bench` builds what it needs and
-// runs it; docs/benchmarks.md says what is measured, and has the results.
+// Command bench measures what informd costs beside client-go's own dynamic informer and beside a
+// process per event, under one load from a stub API server, and tells whether that is what informd
+// promises. `make bench` builds what it needs and runs it; docs/benchmarks.md says what is
+// measured, and has the results.
 //
-// The load and each contestant are processes of their own: this program again, in the role that its first argument names,
-// or bin/informd. A contestant that has not seen exactly what was sent has an error in the place of its figures, and the
-// exit code is 1.
+// The load and each contestant are processes of their own: this program again, in the role that its
+// first argument names, or bin/informd. A contestant that has not seen exactly what was sent has an
+// error in the place of its figures, and the exit code is 1.
 package main
 
 import (

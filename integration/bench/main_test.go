@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestRun measures everything once, on hardly anything: that each contestant sees exactly what is sent and due, and that
-// there is a figure for everything.
+// TestRun measures everything once, on hardly anything: that each contestant sees exactly what is
+// sent and due, and that there is a figure for everything.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", dir, ".", "../../cmd/informd").CombinedOutput(); err != nil {

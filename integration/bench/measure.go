@@ -40,15 +40,16 @@ func (r *results) add(s sample, err error) {
 // patience is how long it may take until anything more is seen.
 const patience = time.Minute
 
-// outstanding is how many updates the load is ahead of a contestant at most, so that what is measured is a stream and not
-// a pile.
+// outstanding is how many updates the load is ahead of a contestant at most, so that what is
+// measured is a stream and not a pile.
 const outstanding = 20_000
 
-// bursts are how often per second those get their updates that have a rate. One by one they would cost more to wake up for
-// than to take.
+// bursts are how often per second those get their updates that have a rate. One by one they would
+// cost more to wake up for than to take.
 const bursts = 10
 
-// measure runs a contestant over a load of its own: the first list, and then so many updates at full speed.
+// measure runs a contestant over a load of its own: the first list, and then so many updates at
+// full speed.
 func measure(ctx context.Context, at site, c contestant, p population, updates int) (s sample, err error) {
 	l, err := startLoad(ctx, at, p)
 	if err != nil {
@@ -147,8 +148,8 @@ func (m *measurement) heap() (uint64, error) {
 	return 0, nil
 }
 
-// feed makes updates at the contestant's rate, or as fast as it takes them, until it has seen them all, and tells how long
-// that took.
+// feed makes updates at the contestant's rate, or as fast as it takes them, until it has seen them
+// all, and tells how long that took.
 func (m *measurement) feed(ctx context.Context, updates int) (time.Duration, error) {
 	start, made := time.Now(), 0
 	for ; m.rate > 0 && made < updates; made += min(m.rate/bursts, updates-made) {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nap sleeps, exactly to a tenth of a millisecond: Go's own timers, in a process that does nothing else, to one. It
-// blocks the thread.
+// nap sleeps, exactly to a tenth of a millisecond: Go's own timers, in a process that does nothing
+// else, to one. It blocks the thread.
 func nap(d time.Duration) {
 	if d > 0 {
 		t := unix.NsecToTimespec(int64(d))

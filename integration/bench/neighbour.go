@@ -22,7 +22,8 @@ const (
 	burns  = "burns"
 )
 
-// neighbour is a handler process beside the one that is measured. Its arguments are a vice and a file's name.
+// neighbour is a handler process beside the one that is measured. Its arguments are a vice and a
+// file's name.
 type neighbour struct{ vice, file string }
 
 func serveNeighbour(_ context.Context, args []string) error {

@@ -31,7 +31,8 @@ type beside struct {
 	restarts   []float64 // of that neighbour meanwhile
 }
 
-// neighbourRate is updates per second, neighbourTime for how long, and neighbourTurns how often each has a turn in a round.
+// neighbourRate is updates per second, neighbourTime for how long, and neighbourTurns how often
+// each has a turn in a round.
 const (
 	neighbourRate  = 2000
 	neighbourTime  = 1500 * time.Millisecond
@@ -48,7 +49,8 @@ func newNeighbours(at site, s scale) section {
 	}}
 }
 
-// updates are half of those of the latencies of the same rate, or those of neighbourTime, if that is less.
+// updates are half of those of the latencies of the same rate, or those of neighbourTime, if that
+// is less.
 func (n *neighbours) updates() int {
 	return min(n.scale.timed(neighbourRate)/2, int(neighbourTime.Seconds()*neighbourRate))
 }
@@ -96,7 +98,8 @@ func (n *neighbours) measure(ctx context.Context, first int) (err error) {
 	return nil
 }
 
-// named is a neighbour's name. One has one turn: a handler that crashed goes on being restarted less often.
+// named is a neighbour's name. One has one turn: a handler that crashed goes on being restarted
+// less often.
 func named(vice string, turn int) string { return fmt.Sprintf("%s-%d", vice, turn) }
 
 // names are those of all neighbours.

@@ -16,7 +16,8 @@ type order struct {
 
 func newOrder() *order { return &order{last: make(map[string]int64)} }
 
-// next is the next event, and an error if a later one of the same object has come before it, or the same one.
+// next is the next event, and an error if a later one of the same object has come before it, or the
+// same one.
 func (o *order) next(ev handler.Event) error {
 	if o == nil {
 		return nil

@@ -24,8 +24,8 @@ import (
 	"github.com/informd/informd/integration/cluster"
 )
 
-// plane is a real control plane with so many config maps of the fleet's. Between start and stop it runs; what it has
-// remains.
+// plane is a real control plane with so many config maps of the fleet's. Between start and stop it
+// runs; what it has remains.
 type plane struct {
 	dir        string
 	configMaps int
@@ -48,8 +48,9 @@ func (p *plane) start(ctx context.Context) (err error) {
 	return err
 }
 
-// fill writes the config maps into etcd, as creating that many through the API server would take longer than all that is
-// measured. The API server learns of them by its watch, and serves them as any others.
+// fill writes the config maps into etcd, as creating that many through the API server would take
+// longer than all that is measured. The API server learns of them by its watch, and serves them as
+// any others.
 func (p *plane) fill(ctx context.Context) error {
 	conn, err := grpc.NewClient("unix:"+filepath.Join(p.dir, "etcd.sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(asItIs{})))
@@ -74,7 +75,8 @@ func (p *plane) fill(ctx context.Context) error {
 	return nil
 }
 
-// appendPut appends to a TxnRequest (etcd's rpc.proto) one of the operations that it makes: a RequestOp with a PutRequest.
+// appendPut appends to a TxnRequest (etcd's rpc.proto) one of the operations that it makes: a
+// RequestOp with a PutRequest.
 func appendPut(txn []byte, key string, value []byte) []byte {
 	var put []byte
 	put = protowire.AppendTag(put, 1, protowire.BytesType)
@@ -129,7 +131,8 @@ func (p *plane) ready(ctx context.Context) error {
 	}
 }
 
-// sent is how many config maps the API server has sent, in lists and at the beginning of watches, since it was started.
+// sent is how many config maps the API server has sent, in lists and at the beginning of watches,
+// since it was started.
 func (p *plane) sent(ctx context.Context) (n int, err error) {
 	body, err := p.get(ctx, "/metrics")
 	if err != nil {

@@ -80,8 +80,8 @@ type process struct {
 	rss         int // KiB
 }
 
-// numberIn is that of a field in one of a process's files; 0 of a process that has ended. VmHWM of status is the most that was
-// ever resident, in KiB.
+// numberIn is that of a field in one of a process's files; 0 of a process that has ended. VmHWM of
+// status is the most that was ever resident, in KiB.
 func numberIn(pid int, file, field string) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
@@ -97,8 +97,8 @@ func numberIn(pid int, file, field string) int {
 	return 0
 }
 
-// parseStat reads /proc/PID/stat: what proc(5) calls pid (1), state (3), ppid (4), utime (14), stime (15), cutime (16),
-// cstime (17) and rss (24).
+// parseStat reads /proc/PID/stat: what proc(5) calls pid (1), state (3), ppid (4), utime (14),
+// stime (15), cutime (16), cstime (17) and rss (24).
 func parseStat(text string) (process, error) {
 	pid, _, _ := strings.Cut(text, " ")
 	rest := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // the name before it may hold anything
@@ -116,8 +116,8 @@ func parseStat(text string) (process, error) {
 	return process{rest[0] == "Z", n[0], n[1], time.Duration(n[2]+n[3]+n[4]+n[5]) * tick, n[6] * os.Getpagesize() / 1024}, nil
 }
 
-// settled waits until memory has changed by no more than 1% for a while, but five times as long at most, and returns what
-// is used then.
+// settled waits until memory has changed by no more than 1% for a while, but five times as long at
+// most, and returns what is used then.
 func settled(ctx context.Context, pid int, rest time.Duration) (u usage, err error) {
 	const calm, limit = 4, 20
 	reference, quiet := 0, 0

@@ -163,7 +163,8 @@ func (r *restarts) begun(ctx context.Context, pid int, began time.Time, before i
 	return s, err
 }
 
-// restartRules have a rule that any change would reach, and one that gets those objects of a namespace that it has not had.
+// restartRules have a rule that any change would reach, and one that gets those objects of a
+// namespace that it has not had.
 const restartRules = `
 {apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: configmaps}, spec: {resource: v1/configmaps, indexes: {byApp: object.metadata.labels.app}}}
 ---

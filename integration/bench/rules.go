@@ -102,8 +102,9 @@ var typical = []rule{
 	},
 }
 
-// alike are n rules about pods of which as many select each update as the groups they form have members: five, or the one
-// that there is. Each group is about a tier, a namespace or an application, whichever there are enough of.
+// alike are n rules about pods of which as many select each update as the groups they form have
+// members: five, or the one that there is. Each group is about a tier, a namespace or an
+// application, whichever there are enough of.
 func alike(n int) (rules []rule, matching int) {
 	matching = min(n, 5)
 	for r := range n {
@@ -155,9 +156,8 @@ func selected(rules []rule) func(change) int {
 // indexes are two, by expressions, of pods.
 const indexes = `{byNode: object.spec.nodeName, byImage: "map(object.spec.containers, .image)"}`
 
-// manifests has a Source for each of the resources that rules are about, with two indexes if it is of pods and one if they look
-// into it, and a Handler
-// that never runs, called none.
+// manifests has a Source for each of the resources that rules are about, with two indexes if it is
+// of pods and one if they look into it, and a Handler that never runs, called none.
 func manifests(rules []rule, keep string) string {
 	var b strings.Builder
 	for _, res := range resources {

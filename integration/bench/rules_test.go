@@ -9,8 +9,8 @@ import (
 	"github.com/informd/informd/integration/bench/fleet"
 )
 
-// What informd is given is without mistakes and has as many rules as the table says. That rules select what the benchmark
-// takes them to select is what TestRun shows.
+// What informd is given is without mistakes and has as many rules as the table says. That rules
+// select what the benchmark takes them to select is what TestRun shows.
 func TestManifests(t *testing.T) {
 	ten, _ := alike(10)
 	thousand, _ := alike(1000)
@@ -48,8 +48,8 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// Each update is selected by as many of the rules as the tables say: of the alike ones by exactly so many, of the typical
-// ones by a few now and then, and each that can is about some.
+// Each update is selected by as many of the rules as the tables say: of the alike ones by exactly
+// so many, of the typical ones by a few now and then, and each that can is about some.
 func TestRulesSelect(t *testing.T) {
 	for _, n := range []int{1, 10, 100, 1000} {
 		rules, matching := alike(n)

@@ -32,7 +32,8 @@ type job struct {
 	once bool                        // in the first round alone
 }
 
-// run measures everything, with this program and informd at those absolute paths. A report comes with an error if something is missing in it.
+// run measures everything, with this program and informd at those absolute paths. A report comes
+// with an error if something is missing in it.
 func run(ctx context.Context, self, informd, command string, s scale) (*report, error) {
 	dir, err := os.MkdirTemp("/tmp", "bench") // whatever $TMPDIR is: the paths of sockets must be short
 	if err != nil {

@@ -116,7 +116,8 @@ func (r *ruled) report() (table, []target) {
 	}
 }
 
-// durability is what keeping state costs while the handler keeps up, so that what is delivered need not be written.
+// durability is what keeping state costs while the handler keeps up, so that what is delivered need
+// not be written.
 type durability struct {
 	*figures
 	scale scale

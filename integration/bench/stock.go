@@ -18,8 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// serveStock is client-go's dynamicinformer as it comes, with its one index by namespace and a handler that only counts.
-// Its arguments are the server's URL or a kubeconfig, what is done beside, and the resources.
+// serveStock is client-go's dynamicinformer as it comes, with its one index by namespace and a
+// handler that only counts. Its arguments are the server's URL or a kubeconfig, what is done
+// beside, and the resources.
 //
 //	whole  nothing
 //	strip  a transform cuts out managedFields

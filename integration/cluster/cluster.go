@@ -1,4 +1,5 @@
-// Package cluster gives tests a real Kubernetes control plane: integration/controlplane as a child process.
+// Package cluster gives tests a real Kubernetes control plane: integration/controlplane as a child
+// process.
 //
 // A package whose tests share one starts it on first use and stops it at the end:
 //
@@ -9,12 +10,13 @@
 //		…
 //	}
 //
-// A test that stops, kills or restarts its control plane takes one of its own with New. Either way nothing is left
-// behind: the process dies with the test binary, however that ends, and the data is in a temporary folder.
+// A test that stops, kills or restarts its control plane takes one of its own with New. Either way
+// nothing is left behind: the process dies with the test binary, however that ends, and the data is
+// in a temporary folder.
 //
-// What is missing in a cluster without controllers stands in the documentation of controlplane. The binary is the one
-// that $INFORMD_CONTROLPLANE names, or bin/controlplane of this repository; it is never built from here, as that takes
-// minutes.
+// What is missing in a cluster without controllers stands in the documentation of controlplane. The
+// binary is the one that $INFORMD_CONTROLPLANE names, or bin/controlplane of this repository; it is
+// never built from here, as that takes minutes.
 package cluster
 
 import (
@@ -35,15 +37,17 @@ const (
 	stopLimit  = 30 * time.Second // controlplane itself gives up after five
 )
 
-// Cluster is a control plane and the folder that it lives in. Methods that start or stop it must not overlap.
+// Cluster is a control plane and the folder that it lives in. Methods that start or stop it must
+// not overlap.
 type Cluster struct {
 	dir     string
 	process *process // the last one; it may have ended
 	config  *rest.Config
 }
 
-// Start runs a control plane in dir, where one may have lived before, and returns when it is ready. The context bounds
-// the start only. The caller stops it, and owns dir; the name must be short, since it will hold a socket.
+// Start runs a control plane in dir, where one may have lived before, and returns when it is ready.
+// The context bounds the start only. The caller stops it, and owns dir; the name must be short,
+// since it will hold a socket.
 func Start(ctx context.Context, dir string) (*Cluster, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -59,18 +63,19 @@ func Start(ctx context.Context, dir string) (*Cluster, error) {
 // Dir is the folder that the control plane keeps its data in.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Kubeconfig is the path of an administrator's kubeconfig. The file survives a restart, and with it the address.
+// Kubeconfig is the path of an administrator's kubeconfig. The file survives a restart, and with it
+// the address.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// LimitedKubeconfig is the path of a kubeconfig for the user "limited", who may do what a test allows by RBAC, and
-// nothing else.
+// LimitedKubeconfig is the path of a kubeconfig for the user "limited", who may do what a test
+// allows by RBAC, and nothing else.
 func (c *Cluster) LimitedKubeconfig() string { return filepath.Join(c.dir, "kubeconfig-limited") }
 
 // RESTConfig is the administrator's, without a limit on requests. The caller may change it.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Stop ends the control plane as an operator would, which takes some two seconds. It does nothing after a Stop or
-// Kill, and returns an error if the control plane has ended by itself.
+// Stop ends the control plane as an operator would, which takes some two seconds. It does nothing
+// after a Stop or Kill, and returns an error if the control plane has ended by itself.
 func (c *Cluster) Stop() error {
 	if c.process.ended() {
 		if c.process.asked {
@@ -134,7 +139,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// report is what a person needs who reads that it failed: what it said, and the end of its log. The process has ended.
+// report is what a person needs who reads that it failed: what it said, and the end of its log. The
+// process has ended.
 func (c *Cluster) report() string {
 	var log tail
 	if content, err := os.ReadFile(filepath.Join(c.dir, "controlplane.log")); err == nil {
@@ -159,7 +165,8 @@ func findBinary() (string, error) {
 	return binary, nil
 }
 
-// moduleRoot is the nearest folder above the working directory, which for a test is its package, with a go.mod.
+// moduleRoot is the nearest folder above the working directory, which for a test is its package,
+// with a go.mod.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

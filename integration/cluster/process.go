@@ -19,8 +19,8 @@ type process struct {
 	stderr tail
 }
 
-// launch starts a child in a process group of its own, so that a terminal's Ctrl-C reaches the tests alone, and binds
-// its life to this process's.
+// launch starts a child in a process group of its own, so that a terminal's Ctrl-C reaches the
+// tests alone, and binds its life to this process's.
 func launch(binary string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), done: make(chan struct{})}
 	p.cmd.Stdout = &lineWatch{line: []byte("ready\n"), seen: p.ready}
@@ -29,7 +29,8 @@ func launch(binary string, args ...string) (*process, error) {
 	p.cmd.WaitDelay = 10 * time.Second // should somebody have inherited its output
 	started := make(chan error, 1)
 	go func() {
-		// Linux ties a parent death signal to the thread that forked: it must live as long as the child.
+		// Linux ties a parent death signal to the thread that forked: it must live as long as the
+		// child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		defer close(p.done)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// shared is the control plane of this test binary. It is started at most once: a second attempt would fail as slowly.
+// shared is the control plane of this test binary. It is started at most once: a second attempt
+// would fail as slowly.
 var shared struct {
 	sync.Mutex
 	dir     string // made by Main
@@ -16,8 +17,8 @@ var shared struct {
 	err     error
 }
 
-// Main runs a package's tests, stops the control plane that Shared may have started, removes its data, and returns the
-// exit code for TestMain.
+// Main runs a package's tests, stops the control plane that Shared may have started, removes its
+// data, and returns the exit code for TestMain.
 func Main(m interface{ Run() int }) int {
 	dir, err := os.MkdirTemp("", "informd")
 	if err != nil {
@@ -36,8 +37,8 @@ func Main(m interface{ Run() int }) int {
 	return code
 }
 
-// Shared is the control plane that all tests of a package use. They must leave it running and keep out of each other's
-// way, best by a namespace each. TestMain must call Main.
+// Shared is the control plane that all tests of a package use. They must leave it running and keep
+// out of each other's way, best by a namespace each. TestMain must call Main.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()

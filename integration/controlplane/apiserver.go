@@ -18,7 +18,8 @@ import (
 // release is the version of k8s.io/kubernetes in go.mod; a test compares them.
 const release = "v1.36.3"
 
-// newAPIServer puts kube-apiserver together on a listener that is already open. The result runs it until its context ends.
+// newAPIServer puts kube-apiserver together on a listener that is already open. The result runs it
+// until its context ends.
 //
 // It goes around kube-apiserver's cobra command, which would take the process's signals for itself.
 func newAPIServer(ctx context.Context, d *dir, c *credentials, ln net.Listener) (func(context.Context) error, error) {
@@ -82,8 +83,8 @@ func newAPIServer(ctx context.Context, d *dir, c *credentials, ln net.Listener) 
 	return prepared.Run, nil
 }
 
-// released makes /version tell the release. The official build writes it with linker flags; without them the server
-// calls itself v0.0.0-master+$Format:%H$, which no client can parse.
+// released makes /version tell the release. The official build writes it with linker flags; without
+// them the server calls itself v0.0.0-master+$Format:%H$, which no client can parse.
 type released struct{ compatibility.EffectiveVersion }
 
 func (r released) Info() *version.Info {

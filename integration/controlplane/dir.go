@@ -9,7 +9,8 @@ import (
 	"syscall"
 )
 
-// maxSocketPath is what fits into a sockaddr_un on Linux, without the final NUL; macOS has four less.
+// maxSocketPath is what fits into a sockaddr_un on Linux, without the final NUL; macOS has four
+// less.
 const maxSocketPath = 103
 
 // dir is a locked data folder.
@@ -18,8 +19,8 @@ type dir struct {
 	lock *os.File
 }
 
-// openDir makes root if necessary and takes its lock. It refuses a folder with somebody else's files in it, so that a
-// slip of the command line does not change the mode of a home folder.
+// openDir makes root if necessary and takes its lock. It refuses a folder with somebody else's
+// files in it, so that a slip of the command line does not change the mode of a home folder.
 func openDir(root string) (*dir, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -58,7 +59,8 @@ func openDir(root string) (*dir, error) {
 	return d, nil
 }
 
-// close gives up the lock. The file stays: removing it would let two instances lock two files of one name.
+// close gives up the lock. The file stays: removing it would let two instances lock two files of
+// one name.
 func (d *dir) close() { d.lock.Close() }
 
 func (d *dir) path(elem ...string) string { return filepath.Join(append([]string{d.root}, elem...)...) }
@@ -67,7 +69,8 @@ func (d *dir) openLog() (*os.File, error) {
 	return os.OpenFile(d.path("controlplane.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 }
 
-// write replaces a file of the folder as a whole: a reader, or a run after kill -9, finds the old or the new content.
+// write replaces a file of the folder as a whole: a reader, or a run after kill -9, finds the old
+// or the new content.
 func (d *dir) write(name string, content []byte) error {
 	next := d.path(name + ".new")
 	if err := os.WriteFile(next, content, 0o600); err != nil {

@@ -11,11 +11,12 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// etcdQuota is the size at which etcd refuses writes; its default of 2 GiB is below a million small objects.
+// etcdQuota is the size at which etcd refuses writes; its default of 2 GiB is below a million small
+// objects.
 const etcdQuota = 8 << 30
 
-// startEtcd starts a cluster of one that listens on nothing but a socket inside DIR, which only its owner can enter.
-// The caller waits for ReadyNotify.
+// startEtcd starts a cluster of one that listens on nothing but a socket inside DIR, which only its
+// owner can enter. The caller waits for ReadyNotify.
 func startEtcd(d *dir, log io.Writer) (*embed.Etcd, error) {
 	cfg := embed.NewConfig()
 	cfg.Name = "controlplane"

@@ -7,7 +7,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 )
 
-// writeKubeconfigs writes both kubeconfigs with everything they need inside them. They change only with the port.
+// writeKubeconfigs writes both kubeconfigs with everything they need inside them. They change only
+// with the port.
 func writeKubeconfigs(d *dir, c *credentials, port int) error {
 	for name, user := range map[string]*api.AuthInfo{
 		"kubeconfig":         {ClientCertificateData: c.adminCert, ClientKeyData: c.adminKey},

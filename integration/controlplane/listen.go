@@ -11,16 +11,17 @@ import (
 	"syscall"
 )
 
-// Ports are picked below the range that Linux takes source ports from (32768 to 60999). Inside it, any connection might
-// take the port while the server is down; worst of all a client that keeps dialling it, which TCP may then connect to
-// itself.
+// Ports are picked below the range that Linux takes source ports from (32768 to 60999). Inside it,
+// any connection might take the port while the server is down; worst of all a client that keeps
+// dialling it, which TCP may then connect to itself.
 const (
 	firstPort = 20000
 	lastPort  = 29999
 )
 
-// listen opens the API server's socket and remembers its port in d. The socket is handed to the API server as it is, so
-// there is no moment in which somebody else could take the port. The remembered port is a preference, want an order.
+// listen opens the API server's socket and remembers its port in d. The socket is handed to the API
+// server as it is, so there is no moment in which somebody else could take the port. The remembered
+// port is a preference, want an order.
 func listen(d *dir, want int, note func(format string, args ...any)) (net.Listener, error) {
 	ln, err := firstListener(d, want, note)
 	if err != nil {
@@ -55,7 +56,8 @@ func firstListener(d *dir, want int, note func(format string, args ...any)) (net
 	return nil, fmt.Errorf("found no free port from %d to %d: %w", firstPort, lastPort, last)
 }
 
-// rememberedPort is the port of the last run. A file that cannot be read or makes no sense is no memory.
+// rememberedPort is the port of the last run. A file that cannot be read or makes no sense is no
+// memory.
 func rememberedPort(d *dir) (int, bool) {
 	content, err := os.ReadFile(d.path("port"))
 	if err != nil {

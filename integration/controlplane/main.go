@@ -1,12 +1,14 @@
-// Controlplane is a Kubernetes control plane for tests: etcd and kube-apiserver, the released code, in one process.
+// Controlplane is a Kubernetes control plane for tests: etcd and kube-apiserver, the released code,
+// in one process.
 //
 //	controlplane --dir DIR [--port N]
 //
-// It keeps everything in DIR, writes DIR/kubeconfig (an administrator) and DIR/kubeconfig-limited (the user "limited",
-// who may do nothing until a test binds a role to it), prints "ready" on standard output once the server answers through
-// that kubeconfig, and runs until SIGTERM or SIGINT, which end it with exit code 0; a second signal ends it at once.
-// Started again on the same DIR, also after kill -9, it is the same cluster: same certificates, same data and, as long
-// as nobody else has taken it, same port. One DIR serves one instance at a time.
+// It keeps everything in DIR, writes DIR/kubeconfig (an administrator) and DIR/kubeconfig-limited
+// (the user "limited", who may do nothing until a test binds a role to it), prints "ready" on
+// standard output once the server answers through that kubeconfig, and runs until SIGTERM or
+// SIGINT, which end it with exit code 0; a second signal ends it at once. Started again on the same
+// DIR, also after kill -9, it is the same cluster: same certificates, same data and, as long as
+// nobody else has taken it, same port. One DIR serves one instance at a time.
 //
 // DIR is 0700 and belongs to controlplane alone; keys, tokens, kubeconfigs and the log are 0600:
 //
@@ -19,12 +21,13 @@
 //
 // The API server listens on 127.0.0.1 only. RBAC is on. Service accounts are not required of a Pod.
 //
-// What it is not: durable (etcd never calls fsync: a crash of the process loses nothing, a crash of the machine may), and
-// a whole cluster. No controllers run, so nothing turns a Deployment into Pods, nothing collects garbage or fills in
-// service accounts, and a deleted Namespace stays in Terminating. Nothing is ever scheduled.
+// What it is not: durable (etcd never calls fsync: a crash of the process loses nothing, a crash of
+// the machine may), and a whole cluster. No controllers run, so nothing turns a Deployment into
+// Pods, nothing collects garbage or fills in service accounts, and a deleted Namespace stays in
+// Terminating. Nothing is ever scheduled.
 //
-// It is a module of its own because kube-apiserver's dependencies must not become anyone else's. Plain go build makes
-// it; a first build compiles all of kube-apiserver and takes minutes.
+// It is a module of its own because kube-apiserver's dependencies must not become anyone else's.
+// Plain go build makes it; a first build compiles all of kube-apiserver and takes minutes.
 package main
 
 import (
@@ -46,8 +49,8 @@ const (
 	// readyTimeout bounds the start. A cold start takes about five seconds on two free cores.
 	readyTimeout = 2 * time.Minute
 
-	// stopTimeout bounds the end, which usually takes two or three seconds. Past it the process just exits, which is as
-	// safe as kill -9.
+	// stopTimeout bounds the end, which usually takes two or three seconds. Past it the process
+	// just exits, which is as safe as kill -9.
 	stopTimeout = 5 * time.Second
 )
 
@@ -135,8 +138,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// redirectLogs sends what the libraries say to f. They write to os.Stderr by name; a panic of the Go runtime writes to
-// file descriptor 2 and so still reaches the terminal.
+// redirectLogs sends what the libraries say to f. They write to os.Stderr by name; a panic of the
+// Go runtime writes to file descriptor 2 and so still reaches the terminal.
 func redirectLogs(f *os.File) {
 	os.Stderr = f
 	log.SetOutput(f)

@@ -29,8 +29,8 @@ type credentials struct {
 	limitedToken            string
 }
 
-// loadCredentials reads DIR/pki, or makes it first. It is made under another name and renamed when complete: a folder
-// that is there is whole.
+// loadCredentials reads DIR/pki, or makes it first. It is made under another name and renamed when
+// complete: a folder that is there is whole.
 func loadCredentials(d *dir) (*credentials, error) {
 	if _, err := os.Stat(d.path("pki")); errors.Is(err, fs.ErrNotExist) {
 		next := d.path("pki.new")
@@ -65,7 +65,8 @@ func loadCredentials(d *dir) (*credentials, error) {
 	return c, err
 }
 
-// makePKI fills a new folder: a CA, what it signs, the key that service account tokens are signed with, and a token.
+// makePKI fills a new folder: a CA, what it signs, the key that service account tokens are signed
+// with, and a token.
 func makePKI(folder string, now time.Time) error {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		return err

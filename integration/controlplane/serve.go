@@ -78,7 +78,8 @@ func serve(ctx context.Context, d *dir, port int, log, stdout io.Writer, note fu
 	}
 }
 
-// ended is nil if the user has ended the run: whatever then goes wrong is not a failure. Otherwise it is err.
+// ended is nil if the user has ended the run: whatever then goes wrong is not a failure. Otherwise
+// it is err.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -106,8 +107,8 @@ func within(limit time.Duration, f func()) {
 	}
 }
 
-// waitReady returns when the server is ready and the default namespace there, both asked for as a client will ask:
-// through the kubeconfig.
+// waitReady returns when the server is ready and the default namespace there, both asked for as a
+// client will ask: through the kubeconfig.
 func waitReady(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -21,7 +21,8 @@ import (
 	"github.com/informd/informd/integration/ledger"
 )
 
-// author writes objects of several kinds at random, through restarts of the control plane, and keeps the ledger of it.
+// author writes objects of several kinds at random, through restarts of the control plane, and
+// keeps the ledger of it.
 type author struct {
 	t        testing.TB
 	client   dynamic.Interface
@@ -216,8 +217,8 @@ func (a *author) note(s *subject, made *unstructured.Unstructured, write ledger.
 	life.States = append(life.States, ledger.State{Write: write, Version: look.Version, Digest: look.Digest, Team: team})
 }
 
-// write makes one write happen. Where its answer is lost, it asks the server whether it came to pass: an object is
-// there with its step, or gone at step 0. Nobody else writes it.
+// write makes one write happen. Where its answer is lost, it asks the server whether it came to
+// pass: an object is there with its step, or gone at step 0. Nobody else writes it.
 func (a *author) write(ctx context.Context, s *subject, what string, step int,
 	attempt func(context.Context) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, ledger.Write) {
 	ctx, cancel := context.WithTimeout(ctx, 2*harness.Patience)

@@ -25,8 +25,9 @@ type crashPlan struct {
 	pace     time.Duration  // between the writes of each of the eight writers
 }
 
-// Whatever is killed at whatever moment, and whether the API server has its history or not: nothing is lost, nothing
-// comes in the wrong order, and nothing comes that was not so. `make soak` has many more crashes of each.
+// Whatever is killed at whatever moment, and whether the API server has its history or not: nothing
+// is lost, nothing comes in the wrong order, and nothing comes that was not so. `make soak` has
+// many more crashes of each.
 func TestCrashes(t *testing.T) {
 	if harness.Soak() {
 		t.Skip("make soak runs TestSoakCrashes, which is this and more")
@@ -99,7 +100,8 @@ func (c *crashing) check(plan crashPlan) {
 		"%d told again otherwise, the oldest told %v before the crash; %d changes only the lost history had, which was %.0f%% of the time; "+
 		"%d deletions nobody could know; %d lines torn", report.Steps, report.Events, len(c.trial.Crashes), plan.restarts, report.Repeats, report.Retold,
 		report.Oldest.Round(time.Millisecond), report.Missed, 100*c.lostTime(), report.Unknowable, c.recorded.torn)
-	// What a crash may repeat is what was in flight at it, or told within the unwritten moment before it.
+	// What a crash may repeat is what was in flight at it, or told within the unwritten moment
+	// before it.
 	if report.Repeats+report.Retold > c.exposed() {
 		c.t.Errorf("%d repeats; only %d events were told so shortly before a crash", report.Repeats+report.Retold, c.exposed())
 	}

@@ -119,8 +119,8 @@ func (r *record) wantWhole(t *testing.T, o *written) {
 	r.wantOrdered(t, o)
 }
 
-// wantOrdered checks that what is there of an object is in order and ends with its final state. It returns how many of
-// the object's changes are not there.
+// wantOrdered checks that what is there of an object is in order and ends with its final state. It
+// returns how many of the object's changes are not there.
 func (r *record) wantOrdered(t *testing.T, o *written) (missing int) {
 	t.Helper()
 	for _, wrong := range r.wrong {
@@ -134,7 +134,8 @@ func (r *record) wantOrdered(t *testing.T, o *written) (missing int) {
 		if err != nil {
 			t.Fatalf("%s: resource version %q: %v", o.name, ev.ResourceVersion, err)
 		}
-		// A deletion that was missed comes with the last known state, which is no newer than what came before.
+		// A deletion that was missed comes with the last known state, which is no newer than what
+		// came before.
 		if v < version || v == version && ev.Event != "deleted" {
 			t.Errorf("%s: %s %s came after %d", o.name, ev.Event, ev.ResourceVersion, version)
 		}

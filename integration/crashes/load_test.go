@@ -53,8 +53,8 @@ func loadSize() int {
 	return loadObjects
 }
 
-// Thousands of ConfigMaps live their lives at full speed. The record has all of it, once and in order. `make soak` has
-// ten thousand of them.
+// Thousands of ConfigMaps live their lives at full speed. The record has all of it, once and in
+// order. `make soak` has ten thousand of them.
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	l := startLoad(t, cluster.New(t))
@@ -78,9 +78,9 @@ func TestLoad(t *testing.T) {
 	l.daemon.Stop()
 }
 
-// The same while the handler is killed ten times and the control plane is restarted twice, once after a crash. What
-// was in flight comes again with the same id; of what the API server has no history any more, the final state and the
-// deletion come.
+// The same while the handler is killed ten times and the control plane is restarted twice, once
+// after a crash. What was in flight comes again with the same id; of what the API server has no
+// history any more, the final state and the deletion come.
 func TestLoadThroughCrashes(t *testing.T) {
 	t.Parallel()
 	controlPlane := cluster.New(t)
@@ -88,7 +88,8 @@ func TestLoadThroughCrashes(t *testing.T) {
 	n := len(l.writer.objects)
 	began, cpu := time.Now(), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)
 
-	// They come when so many writes are done: the first restart among the changes, the second among the deletions.
+	// They come when so many writes are done: the first restart among the changes, the second among
+	// the deletions.
 	var chaos sync.WaitGroup
 	chaos.Go(func() {
 		l.writer.awaitWrites(3 * n / 2)
@@ -168,8 +169,8 @@ func (l *load) restart(c *cluster.Cluster) {
 	}
 }
 
-// killHandler ends the handler's process, one that came after the last, in the middle of its work if there is any left.
-// Pauses grow from one start to the next, up to half a minute.
+// killHandler ends the handler's process, one that came after the last, in the middle of its work
+// if there is any left. Pauses grow from one start to the next, up to half a minute.
 func (l *load) killHandler(last int) (pid int) {
 	l.daemon.Poll("a handler at work", func() bool {
 		processes := harness.HandlersOf(l.daemon.Cmd.Process.Pid)
@@ -186,7 +187,8 @@ func (l *load) killHandler(last int) (pid int) {
 	return pid
 }
 
-// awaitFinalStates waits until the record holds the final state of every object. It gives up when nothing more comes.
+// awaitFinalStates waits until the record holds the final state of every object. It gives up when
+// nothing more comes.
 func (l *load) awaitFinalStates() {
 	l.t.Helper()
 	last := time.Now()

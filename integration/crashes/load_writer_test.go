@@ -17,7 +17,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// writer writes ConfigMaps and knows what it wrote. It writes through restarts of the control plane.
+// writer writes ConfigMaps and knows what it wrote. It writes through restarts of the control
+// plane.
 type writer struct {
 	t       testing.TB
 	client  typed.ConfigMapInterface

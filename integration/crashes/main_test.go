@@ -1,4 +1,5 @@
-// Package crashes kills the daemon, its handlers and the API server, and compares what was written with what was delivered.
+// Package crashes kills the daemon, its handlers and the API server, and compares what was written
+// with what was delivered.
 package crashes
 
 import (

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// recorderCommand, as the first argument, makes the test binary a handler that writes a ledger to the file that the
-	// second names: a line per event, with one write, before it acknowledges.
+	// recorderCommand, as the first argument, makes the test binary a handler that writes a ledger
+	// to the file that the second names: a line per event, with one write, before it acknowledges.
 	recorderCommand = "recorder"
 	// runVariable tells the recorder which run of the daemon it belongs to.
 	runVariable = "INFORMD_TEST_RUN"

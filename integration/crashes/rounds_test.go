@@ -105,7 +105,8 @@ func (c *crashing) down(at time.Time) {
 	c.caught = time.Time{}
 }
 
-// killHandler kills the handler when there is one: pauses grow from one start to the next, until the daemon is restarted.
+// killHandler kills the handler when there is one: pauses grow from one start to the next, until
+// the daemon is restarted.
 func (c *crashing) killHandler() {
 	c.t.Helper()
 	var handlers []int
@@ -180,7 +181,8 @@ func (c *crashing) catchUp() {
 	c.caught = time.Now()
 }
 
-// probesTold tells whether each rule with every has told of the probes as they are; if they are of its team.
+// probesTold tells whether each rule with every has told of the probes as they are; if they are of
+// its team.
 func (c *crashing) probesTold() bool {
 	c.recorded.read(c.t)
 	for _, p := range c.probes {

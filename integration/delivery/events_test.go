@@ -14,7 +14,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// The event is the design's, member by member, as the log builtin writes it and as a command of the exec builtin reads it.
+// The event is the design's, member by member, as the log builtin writes it and as a command of the
+// exec builtin reads it.
 func TestEventAsJSON(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -79,7 +80,8 @@ func lineOf(t *testing.T, lines []string, rule, event string) string {
 	return found[0]
 }
 
-// checkLine compares a line, to the letter but for the order of members within objects, which is the API server's.
+// checkLine compares a line, to the letter but for the order of members within objects, which is
+// the API server's.
 func checkLine(t *testing.T, line, rule, event string, object, old *unstructured.Unstructured, payload string) {
 	t.Helper()
 	var ev handler.Event
@@ -128,7 +130,8 @@ func checkObject(t *testing.T, got json.RawMessage, server *unstructured.Unstruc
 	}
 }
 
-// What etcd takes at most for an object, informd delivers whole, to every kind of handler and past every buffer.
+// What etcd takes at most for an object, informd delivers whole, to every kind of handler and past
+// every buffer.
 func TestLargeObject(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

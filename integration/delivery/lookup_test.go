@@ -39,7 +39,8 @@ func annotator(t *testing.T, k *harness.Kube) *httptest.Server {
 	return server
 }
 
-// Pods are annotated by the zones of their nodes, whatever comes first, and whether informd was there at the time.
+// Pods are annotated by the zones of their nodes, whatever comes first, and whether informd was
+// there at the time.
 func TestPodsAreAnnotatedByTheirNodesZone(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)

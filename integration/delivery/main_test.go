@@ -1,4 +1,5 @@
-// Package delivery tests what the daemon delivers for changes of objects: which events, in which order, and how often.
+// Package delivery tests what the daemon delivers for changes of objects: which events, in which
+// order, and how often.
 package delivery
 
 import (

@@ -11,7 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// where is about membership: what comes to satisfy it is added, what ceases to is deleted, with its last state inside.
+// where is about membership: what comes to satisfy it is added, what ceases to is deleted, with its
+// last state inside.
 func TestWhereIsMembership(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -42,7 +43,8 @@ func TestWhereIsMembership(t *testing.T) {
 		`red NS/last added {"size":"6","was":null}`)
 }
 
-// A rule's resync brings what is inside again, with an id per round; another rule of the source has none.
+// A rule's resync brings what is inside again, with an id per round; another rule of the source has
+// none.
 func TestResyncOfOneRule(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -143,7 +145,8 @@ func handled(t *testing.T, dir string) (events []handler.Event) {
 	return events
 }
 
-// A retry is the same event with the next attempt, and holds up its own object only, also where there is one place.
+// A retry is the same event with the next attempt, and holds up its own object only, also where
+// there is one place.
 func TestRetriesHoldUpTheirObjectOnly(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

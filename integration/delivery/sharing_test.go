@@ -10,7 +10,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Ten sources that ask for the same, in other words, with ten rules each: one watch, one list, as the API server counts.
+// Ten sources that ask for the same, in other words, with ten rules each: one watch, one list, as
+// the API server counts.
 func TestHundredRulesMakeOneWatch(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -1,6 +1,7 @@
-// Command demo shows informd's main job with nothing else at hand: it starts a control plane, starts informd on
-// examples/rules and examples/actions, makes changes in the cluster and prints the deliveries as they come, and what informd
-// makes of the changes itself. `make demo` builds what it needs and runs it.
+// Command demo shows informd's main job with nothing else at hand: it starts a control plane,
+// starts informd on examples/rules and examples/actions, makes changes in the cluster and prints
+// the deliveries as they come, and what informd makes of the changes itself. `make demo` builds
+// what it needs and runs it.
 package main
 
 import (

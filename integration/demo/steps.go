@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// step is one change in the cluster, the rules of examples/rules that it must reach, and what those of examples/actions must
-// make of it.
+// step is one change in the cluster, the rules of examples/rules that it must reach, and what those
+// of examples/actions must make of it.
 type step struct {
 	does    string
 	do      func(context.Context) error

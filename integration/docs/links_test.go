@@ -13,7 +13,8 @@ import (
 
 const root = "../.."
 
-// files returns the repository's files whose names end in one of the suffixes, without what is built or installed.
+// files returns the repository's files whose names end in one of the suffixes, without what is
+// built or installed.
 func files(t *testing.T, suffixes ...string) (paths []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -100,7 +100,8 @@ func secretsEverywhere(t *testing.T, c *cluster.Cluster) {
 	file := filepath.Join(automations, "secrets-everywhere.yaml")
 	one, _ := harness.RandomSecret()
 	two, _ := harness.RandomSecret()
-	// everywhere waits until all namespaces but the Secret's own have a copy with the data; with none if it is to be gone.
+	// everywhere waits until all namespaces but the Secret's own have a copy with the data; with
+	// none if it is to be gone.
 	everywhere := func(name, data string) {
 		t.Helper()
 		k.Eventually(fmt.Sprintf("%s to be %q everywhere", name, data), func() bool {
@@ -289,7 +290,8 @@ func podsQuarantined(t *testing.T, c *cluster.Cluster) {
 	labelled()
 }
 
-// 200 namespaces come while the daemon is killed three times: each has its policy in the end, and one that is let be is so.
+// 200 namespaces come while the daemon is killed three times: each has its policy in the end, and
+// one that is let be is so.
 func defaultNetworkPolicies(t *testing.T, c *cluster.Cluster) {
 	const namespaces = 200
 	k := harness.NewKube(t, c)

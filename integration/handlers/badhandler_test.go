@@ -17,7 +17,8 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// badHandlerCommand, as the first argument, makes the test binary a handler that behaves as the second argument says.
+// badHandlerCommand, as the first argument, makes the test binary a handler that behaves as the
+// second argument says.
 const badHandlerCommand = "bad-handler"
 
 // badHandler speaks the protocol, badly on purpose; plugins/serve would not let it.
@@ -123,7 +124,8 @@ func (h *badHandler) begin() {
 			"\x1b[2J\x1b]0;title\a\x00\xff", `{"@message":"` + strings.Repeat(`{`, 5000) + `"}`, "",
 		}, "\n"))
 	case "leaves-children":
-		// One in its process group and one that has left it; both hold standard error, and are to end with it.
+		// One in its process group and one that has left it; both hold standard error, and are to
+		// end with it.
 		inGroup, left := exec.Command("sleep", "86400"), exec.Command("sleep", "86400")
 		left.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		for _, child := range []*exec.Cmd{inGroup, left} {

@@ -17,8 +17,8 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// librarianCommand, as the first argument, makes the test binary a handler that reads the cache at each event, and writes what
-// it found to the file that the second names, a line of JSON per event.
+// librarianCommand, as the first argument, makes the test binary a handler that reads the cache at
+// each event, and writes what it found to the file that the second names, a line of JSON per event.
 const librarianCommand = "librarian"
 
 type librarian struct {
@@ -183,7 +183,8 @@ func TestHandlersReadTheCache(t *testing.T) {
 	}
 }
 
-// What a handler reads is never older than the event that it has in hand, however fast things change.
+// What a handler reads is never older than the event that it has in hand, however fast things
+// change.
 func TestCacheIsAsFreshAsEvents(t *testing.T) {
 	t.Parallel()
 	s := harness.NewStage(t, "")

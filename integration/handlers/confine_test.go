@@ -15,23 +15,25 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// What a probe tries. The unconfined one reaches all of it as root, but for the control socket, which no handler may use,
-// and another handler's calls, which take a certificate.
+// What a probe tries. The unconfined one reaches all of it as root, but for the control socket,
+// which no handler may use, and another handler's calls, which take a certificate.
 var (
 	attempts = []string{
 		"daemon's memory, by its file", "daemon's memory, by its number", "daemon's environment", "daemon's descriptors", "daemon's signals",
 		"state directory, to read", "state directory, to write", "kubeconfig", "control socket", "another handler's socket", "another handler's calls",
 		"network", "network, a port that may be allowed", "network, datagrams", "network, to be served", "privileges",
 	}
-	// rootsAttempts are those that nobody but root has a chance with: the daemon does not let itself be looked into.
+	// rootsAttempts are those that nobody but root has a chance with: the daemon does not let
+	// itself be looked into.
 	rootsAttempts = []string{"daemon's memory, by its file", "daemon's memory, by its number", "daemon's environment", "daemon's descriptors", "privileges"}
 	network       = []string{"network", "network, a port that may be allowed", "network, datagrams", "network, to be served"}
 	granted       = []string{"granted: files", "granted: temporary files", "granted: its folder", "granted: commands"}
 )
 
-// Handlers that are confined reach what they were given and nothing else: not the daemon's memory and environment, its
-// state, its kubeconfig, its control socket, another handler's socket, the network. One that is not confined does reach
-// them, as far as the daemon's user may: or else this would tell nothing.
+// Handlers that are confined reach what they were given and nothing else: not the daemon's memory
+// and environment, its state, its kubeconfig, its control socket, another handler's socket, the
+// network. One that is not confined does reach them, as far as the daemon's user may: or else this
+// would tell nothing.
 func TestConfinedHandlers(t *testing.T) {
 	t.Parallel()
 	listeners := make([]net.Listener, 2)
@@ -122,8 +124,8 @@ func TestConfinedHandlers(t *testing.T) {
 		for _, attempt := range append(attempts, granted...) {
 			err, tried := got[attempt]
 			reached := tried && err == ""
-			// To connect to the socket of a handler of the same user is what kernels do not deny so far, to those that may
-			// connect at all. There, calls are what counts.
+			// To connect to the socket of a handler of the same user is what kernels do not deny so
+			// far, to those that may connect at all. There, calls are what counts.
 			if attempt == "another handler's socket" && strings.Contains(probe.spec, "network:") {
 				continue
 			}
@@ -166,7 +168,8 @@ func socketOf(t *testing.T, pid int) string {
 	return ""
 }
 
-// A limit or a user that a daemon cannot enforce is a reason not to start the handler, said in its status; the others run.
+// A limit or a user that a daemon cannot enforce is a reason not to start the handler, said in its
+// status; the others run.
 func TestUnenforceable(t *testing.T) {
 	t.Parallel()
 	const nobody = 65534

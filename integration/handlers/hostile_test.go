@@ -53,8 +53,8 @@ var hostileHandlers = []struct {
 	{name: "freezes", limits: "timeout: 1m", says: []string{"it hangs: 2 health checks in a row had no answer within 5s"}},
 }
 
-// All of them at once, beside one that is well: the daemon lives, the one that is well gets its events, each that is not
-// is named with what is wrong, and SIGTERM ends them all.
+// All of them at once, beside one that is well: the daemon lives, the one that is well gets its
+// events, each that is not is named with what is wrong, and SIGTERM ends them all.
 func TestBadHandlers(t *testing.T) {
 	c := cluster.Shared(t) // started before the mark, which it would inherit
 	const mark = "INFORMD_TEST_MARK"
@@ -151,7 +151,8 @@ spec: {source: configmaps, handler: %[1]s}
 	d.Stop()
 	took := time.Since(began).Round(time.Millisecond)
 	t.Logf("ended within %v; %d bytes of log; %s at most", took, len(log), harness.Mebibytes(peak))
-	// What is in flight has 30 s, and some of it will never be answered; then a handler has 7 s to drain and end.
+	// What is in flight has 30 s, and some of it will never be answered; then a handler has 7 s to
+	// drain and end.
 	if limit := time.Minute; took > limit {
 		t.Errorf("informd took %v to end, more than %v", took, limit)
 	}
@@ -163,8 +164,8 @@ spec: {source: configmaps, handler: %[1]s}
 	}
 }
 
-// greedyRules would each take gigabytes, or minutes, per object. What a rule does with `when` it does with `where` and
-// `payload`.
+// greedyRules would each take gigabytes, or minutes, per object. What a rule does with `when` it
+// does with `where` and `payload`.
 var greedyRules = map[string]string{
 	"repeats":      `when: 'len(repeat("x", 1000000000)) > 3'`,
 	"doubles":      `when: '` + doubling(60) + `'`,

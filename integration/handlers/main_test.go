@@ -1,4 +1,5 @@
-// Package handlers tests handler processes under the daemon: hostile, confined, replaced, remote, and in trouble.
+// Package handlers tests handler processes under the daemon: hostile, confined, replaced, remote,
+// and in trouble.
 package handlers
 
 import (

@@ -8,9 +8,10 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// However often its neighbours crash, in whatever way: a handler that is well gets everything, in order, at the first
-// attempt, and the daemon holds afterwards what it held before. With their own pauses, which grow to half a minute, a
-// thousand crashes take hours; plugins/host has them, with shorter ones.
+// However often its neighbours crash, in whatever way: a handler that is well gets everything, in
+// order, at the first attempt, and the daemon holds afterwards what it held before. With their own
+// pauses, which grow to half a minute, a thousand crashes take hours; plugins/host has them, with
+// shorter ones.
 func TestCrashingNeighbours(t *testing.T) {
 	t.Parallel()
 	crashes, rate := 30, 400

@@ -13,8 +13,8 @@ import (
 // orphanLimit is how long anything may outlive a daemon that was killed.
 const orphanLimit = 2 * time.Second
 
-// A daemon that is killed leaves no process behind, whatever its handlers have started: in their group, in a session of
-// its own, or orphaned; stopped; or in the middle of a command.
+// A daemon that is killed leaves no process behind, whatever its handlers have started: in their
+// group, in a session of its own, or orphaned; stopped; or in the middle of a command.
 func TestKilledDaemonLeavesNothing(t *testing.T) {
 	const variable = "TEST_MARK" // the exec builtin keeps those that begin with INFORMD_ to itself
 	mark := strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -36,7 +36,8 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 		}
 		return false
 	})
-	// The daemon; the family and its four; one that is frozen; and one with two commands, each a shell and two that sleep.
+	// The daemon; the family and its four; one that is frozen; and one with two commands, each a
+	// shell and two that sleep.
 	const least = 1 + (1 + 4) + 1 + (1 + 2*3)
 	s.Poll("all to be there", func() bool { return len(harness.Marked(variable+"="+mark)) >= least })
 

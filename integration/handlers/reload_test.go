@@ -13,8 +13,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// A handler's executable is replaced fifty times under load, and taken up each time: nothing is lost, nothing comes twice,
-// and order is kept per object from one process to the next.
+// A handler's executable is replaced fifty times under load, and taken up each time: nothing is
+// lost, nothing comes twice, and order is kept per object from one process to the next.
 func TestReloadUnderLoad(t *testing.T) {
 	const reloads = 50
 	rate := 1000
@@ -83,7 +83,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	s.Stop()
 }
 
-// A reload that comes to nothing changes nothing: the process that was there goes on with its work, until one succeeds.
+// A reload that comes to nothing changes nothing: the process that was there goes on with its work,
+// until one succeeds.
 func TestReloadThatFails(t *testing.T) {
 	t.Parallel()
 	s := harness.SetStage(t, "")
@@ -164,8 +165,9 @@ func TestReloadThatFails(t *testing.T) {
 	s.Stop()
 }
 
-// A reload is also how an operator brings a handler back that is in trouble: one that is not there, one that refused its
-// config, one that hangs. What waited for them is delivered then, and nobody else is disturbed.
+// A reload is also how an operator brings a handler back that is in trouble: one that is not there,
+// one that refused its config, one that hangs. What waited for them is delivered then, and nobody
+// else is disturbed.
 func TestReloadOfHandlersInTrouble(t *testing.T) {
 	t.Parallel()
 	manifests := func(absent, refuses string) string {

@@ -177,8 +177,9 @@ func (e *elsewhere) awaitEndpoints(addresses ...string) {
 	})
 }
 
-// Two remote endpoints share the work; they are killed in turn and brought back under load, one is told to end, and the
-// name's addresses change: nothing is lost, and order is kept per object over all of them.
+// Two remote endpoints share the work; they are killed in turn and brought back under load, one is
+// told to end, and the name's addresses change: nothing is lost, and order is kept per object over
+// all of them.
 func TestRemoteUnderLoad(t *testing.T) {
 	rate := 1000
 	if testing.Short() {
@@ -260,8 +261,8 @@ func TestCheckRemote(t *testing.T) {
 
 const steadyDone = `informd_handler_deliveries_total{handler="steady",result="done",rule="steady"}`
 
-// wantOrdered checks that steady was told of every change of every widget in order; of one perhaps more than once, before the
-// next.
+// wantOrdered checks that steady was told of every change of every widget in order; of one perhaps
+// more than once, before the next.
 func (e *elsewhere) wantOrdered() {
 	e.T.Helper()
 	got, again := make(map[string][]int64), 0

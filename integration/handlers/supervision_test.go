@@ -10,8 +10,9 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// What an operator sees of handlers that do not work: that they crash, with their last words and the time of the next
-// start; that they hang; that they refuse their config. What waits for them is delivered when they are well.
+// What an operator sees of handlers that do not work: that they crash, with their last words and
+// the time of the next start; that they hang; that they refuse their config. What waits for them is
+// delivered when they are well.
 func TestHandlersInTrouble(t *testing.T) {
 	t.Parallel()
 	bad := []string{"exits", "freezes"}

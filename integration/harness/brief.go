@@ -11,7 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Brief is an event on one line: the rule, the object, the kind of change, and the payload if there is one.
+// Brief is an event on one line: the rule, the object, the kind of change, and the payload if there
+// is one.
 func Brief(ev handler.Event) string {
 	line := ev.Rule + " " + strings.TrimPrefix(ev.Namespace+"/"+ev.Name, "/") + " " + ev.Event
 	if ev.Payload != nil {
@@ -55,8 +56,9 @@ func (k *Kube) Sees(d *Daemon, what string) {
 	d.Await(what, func(events []handler.Event) bool { return slices.Contains(Cut(k.Briefs(events)), what) })
 }
 
-// Saw ends the daemon when the last of want has come, and compares all that mention the test's namespace. What was
-// selected before the last one has come by then, as the daemon lets what is in flight end.
+// Saw ends the daemon when the last of want has come, and compares all that mention the test's
+// namespace. What was selected before the last one has come by then, as the daemon lets what is in
+// flight end.
 func (k *Kube) Saw(d *Daemon, want ...string) {
 	k.t.Helper()
 	k.Sees(d, Cut(want)[len(want)-1])

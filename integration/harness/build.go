@@ -18,16 +18,18 @@ import (
 	"github.com/informd/informd/integration/cluster"
 )
 
-// Patience is how long a test waits for something that must happen. No test measures anything by it.
+// Patience is how long a test waits for something that must happen. No test measures anything by
+// it.
 const Patience = 90 * time.Second
 
 // Binary is the informd under test. It has the race detector if the tests have it.
 var Binary string
 
-// Main runs a package's tests with a built informd, stops the control plane that they shared, and exits.
+// Main runs a package's tests with a built informd, stops the control plane that they shared, and
+// exits.
 //
-// A test that needs a handler may run its own test binary as one: with the name of a role as its first argument, Main
-// calls that role with the second argument instead of running tests.
+// A test that needs a handler may run its own test binary as one: with the name of a role as its
+// first argument, Main calls that role with the second argument instead of running tests.
 func Main(m *testing.M, roles map[string]func(argument string)) {
 	if len(os.Args) == 3 {
 		if role := roles[os.Args[1]]; role != nil {
@@ -38,8 +40,8 @@ func Main(m *testing.M, roles map[string]func(argument string)) {
 	os.Exit(run(m))
 }
 
-// waiting is how many tests run side by side if the command line does not say. They spend most of their time waiting for
-// a daemon, so there may be more than processors.
+// waiting is how many tests run side by side if the command line does not say. They spend most of
+// their time waiting for a daemon, so there may be more than processors.
 const waiting = "8"
 
 func run(m *testing.M) int {
@@ -112,8 +114,8 @@ func builtOnce(t testing.TB, name, pkg string) string {
 
 // build builds a package and returns the path of this test binary's own copy, in built.dir.
 //
-// The original stays in bin/test, where `go build` finds it again: of several test packages, one links it and the
-// others copy it. A lock lets only one of them build at a time.
+// The original stays in bin/test, where `go build` finds it again: of several test packages, one
+// links it and the others copy it. A lock lets only one of them build at a time.
 func build(name, pkg string, flags ...string) (string, error) {
 	shared, err := filepath.Abs(filepath.Join(Root, "bin", "test"))
 	if err != nil {
@@ -132,7 +134,8 @@ func build(name, pkg string, flags ...string) (string, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	// Without a version: the state of the repository would change the file, and have it linked anew.
+	// Without a version: the state of the repository would change the file, and have it linked
+	// anew.
 	cmd := exec.Command("go", append(append([]string{"build", "-buildvcs=false", "-o", original}, flags...), pkg)...)
 	cmd.Dir = Root
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -141,7 +144,8 @@ func build(name, pkg string, flags ...string) (string, error) {
 	return own, copyFile(own, original)
 }
 
-// copyFile makes an executable copy: a link if possible, which a later build does not touch, as it replaces the file.
+// copyFile makes an executable copy: a link if possible, which a later build does not touch, as it
+// replaces the file.
 func copyFile(to, from string) error {
 	if err := os.Link(from, to); err == nil {
 		return nil

@@ -42,7 +42,8 @@ func WriteFile(t testing.TB, name, content string) string {
 	return path
 }
 
-// ShortDir is a temporary folder whose name leaves room for that of a socket in it; t.TempDir's has the test's name in it.
+// ShortDir is a temporary folder whose name leaves room for that of a socket in it; t.TempDir's has
+// the test's name in it.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "informd")

@@ -1,5 +1,5 @@
-// Package harness runs the built informd for tests, which look at it from outside: its command line, its handlers, its
-// signals. It gives them an API server: a real one, or a stub.
+// Package harness runs the built informd for tests, which look at it from outside: its command
+// line, its handlers, its signals. It gives them an API server: a real one, or a stub.
 package harness
 
 import (
@@ -38,15 +38,16 @@ type Daemon struct {
 	Log     bytes.Buffer
 }
 
-// RunInformd starts the daemon on manifests, a file or folder or YAML text, and stops it at the end of the test at the
-// latest.
+// RunInformd starts the daemon on manifests, a file or folder or YAML text, and stops it at the end
+// of the test at the latest.
 func RunInformd(t testing.TB, kubeconfig, manifests string, args ...string) *Daemon {
 	t.Helper()
 	return RunInformdIn(t, nil, kubeconfig, manifests, args...)
 }
 
-// RunInformdIn adds to the daemon's environment. Each daemon has state of its own, unless args or environment say
-// otherwise: by default all of one user would share one per cluster, and it is locked.
+// RunInformdIn adds to the daemon's environment. Each daemon has state of its own, unless args or
+// environment say otherwise: by default all of one user would share one per cluster, and it is
+// locked.
 func RunInformdIn(t testing.TB, environment []string, kubeconfig, manifests string, args ...string) *Daemon {
 	t.Helper()
 	if strings.Contains(manifests, "\n") {
@@ -56,7 +57,8 @@ func RunInformdIn(t testing.TB, environment []string, kubeconfig, manifests stri
 		args...)...), environment...)
 }
 
-// StartDaemon runs cmd, which is `informd run …`, with more in its environment and an address to listen on.
+// StartDaemon runs cmd, which is `informd run …`, with more in its environment and an address to
+// listen on.
 func StartDaemon(t testing.TB, cmd *exec.Cmd, environment ...string) *Daemon {
 	t.Helper()
 	d := &Daemon{T: t, Cmd: cmd, address: FreeAddress(t), Ended: make(chan struct{}), changed: make(chan struct{})}
@@ -259,7 +261,8 @@ func (d *Daemon) AwaitDelivered() {
 	})
 }
 
-// AwaitWritten waits until everything is evaluated and answered that is with rules and handlers, and on disk.
+// AwaitWritten waits until everything is evaluated and answered that is with rules and handlers,
+// and on disk.
 func (d *Daemon) AwaitWritten() {
 	d.T.Helper()
 	busy := regexp.MustCompile(`(?m)^informd_(source_pending|handler_in_flight)\{.*\} [^0]`)
@@ -280,7 +283,8 @@ func (d *Daemon) ExitCode() int {
 	}
 }
 
-// Durability is what the daemon says of its state: in /readyz, which it does not make unready, and as a metric.
+// Durability is what the daemon says of its state: in /readyz, which it does not make unready, and
+// as a metric.
 func (d *Daemon) Durability() (says string, durable bool) {
 	d.T.Helper()
 	code, body := d.Get("/readyz")
@@ -304,8 +308,8 @@ func (d *Daemon) AwaitDurability(want bool) {
 	})
 }
 
-// FindLine finds the first line of a log with all of the texts, a space behind it so that a name can be told from
-// one that begins alike.
+// FindLine finds the first line of a log with all of the texts, a space behind it so that a name
+// can be told from one that begins alike.
 func FindLine(log string, texts ...string) (line string, found bool) {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSuffix(line, "\n") + " "

@@ -26,8 +26,9 @@ import (
 	"github.com/informd/informd/integration/cluster"
 )
 
-// Kube does with a cluster what a person does with kubectl. What it makes outside of namespaces goes when the test ends;
-// namespaces stay, since nothing in the cluster would empty them, so each test makes its own.
+// Kube does with a cluster what a person does with kubectl. What it makes outside of namespaces
+// goes when the test ends; namespaces stay, since nothing in the cluster would empty them, so each
+// test makes its own.
 type Kube struct {
 	t       testing.TB
 	Objects dynamic.Interface
@@ -119,7 +120,8 @@ func (k *Kube) DeleteNamespace(o *unstructured.Unstructured) {
 	}
 }
 
-// Resource is where an object is kept. Its resource's name is guessed well enough for the kinds of these tests.
+// Resource is where an object is kept. Its resource's name is guessed well enough for the kinds of
+// these tests.
 func (k *Kube) Resource(o *unstructured.Unstructured) dynamic.ResourceInterface {
 	gvk := o.GroupVersionKind()
 	resource := strings.ToLower(gvk.Kind) + "s"
@@ -129,7 +131,8 @@ func (k *Kube) Resource(o *unstructured.Unstructured) dynamic.ResourceInterface 
 	return k.Objects.Resource(gvk.GroupVersion().WithResource(resource)).Namespace(o.GetNamespace())
 }
 
-// Define makes a resource informd.test/v1/PLURAL whose objects may hold anything, and waits until it is served.
+// Define makes a resource informd.test/v1/PLURAL whose objects may hold anything, and waits until
+// it is served.
 func (k *Kube) Define(kind string) *unstructured.Unstructured {
 	k.t.Helper()
 	return k.DefineWith(strings.NewReplacer("KIND", kind, "NAME", strings.ToLower(kind)).Replace(`

@@ -31,7 +31,8 @@ func WantOnDisk(t *testing.T, dir, text string) {
 	t.Errorf("%q is in no file of %s: looking for secrets there shows nothing", text, dir)
 }
 
-// WantNotOnDisk looks for values as they are, in base64, and in base64 at any offset within a longer text.
+// WantNotOnDisk looks for values as they are, in base64, and in base64 at any offset within a
+// longer text.
 func WantNotOnDisk(t *testing.T, dir string, values []string) {
 	t.Helper()
 	files := FilesOf(t, dir)

@@ -32,6 +32,7 @@ func Seed(t testing.TB) uint64 {
 	return n
 }
 
-// Unwritten is for how long what was acknowledged may be unknown to the disk: a second at most, as the documentation
-// has it; with the race detector and other tests beside this one, a busy machine may take as much again to write it.
+// Unwritten is for how long what was acknowledged may be unknown to the disk: a second at most, as
+// the documentation has it; with the race detector and other tests beside this one, a busy machine
+// may take as much again to write it.
 var Unwritten = map[bool]time.Duration{false: time.Second, true: 2 * time.Second}[RaceEnabled]

@@ -16,8 +16,8 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// Install puts the player at a path, in place of what is there: another file, as a package manager does it. mark, a
-// version and perhaps a vice, is appended to it.
+// Install puts the player at a path, in place of what is there: another file, as a package manager
+// does it. mark, a version and perhaps a vice, is appended to it.
 func Install(t testing.TB, path, mark string) {
 	t.Helper()
 	content, err := os.ReadFile(player(t))
@@ -38,8 +38,8 @@ func Install(t testing.TB, path, mark string) {
 	}
 }
 
-// Stage is a daemon with a handler, steady, that is told of every change of widgets, which change all the time; beside
-// it, what a test has play there.
+// Stage is a daemon with a handler, steady, that is told of every change of widgets, which change
+// all the time; beside it, what a test has play there.
 type Stage struct {
 	*Daemon
 	Informd    string // the executable
@@ -64,10 +64,12 @@ type sending struct {
 	at      time.Time
 }
 
-// SteadySpec is the spec of the handler steady. Its events are late after so long, and then come again.
+// SteadySpec is the spec of the handler steady. Its events are late after so long, and then come
+// again.
 const SteadySpec = "concurrency: 32, timeout: 30s, retry: {backoff: 1s}"
 
-// SetStage runs a daemon with more manifests beside steady's, in which DIR stands for the stage's dir.
+// SetStage runs a daemon with more manifests beside steady's, in which DIR stands for the stage's
+// dir.
 func SetStage(t *testing.T, manifests string, environment ...string) *Stage {
 	t.Helper()
 	s := NewStage(t, manifests)
@@ -113,8 +115,8 @@ func (s *Stage) Write(t *testing.T, steady, manifests string) {
 	}
 }
 
-// Victims are manifests of handlers with a vice each, which they give in to while there is a file tempting, and of a rule
-// each that tells them of widgets.
+// Victims are manifests of handlers with a vice each, which they give in to while there is a file
+// tempting, and of a rule each that tells them of widgets.
 func Victims(vices ...string) string {
 	var b strings.Builder
 	for _, vice := range vices {
@@ -221,7 +223,8 @@ func (s *Stage) Changes() map[string][]int64 {
 	return want
 }
 
-// WantSteady checks that steady was told of every change of every widget, once, at the first attempt, in order.
+// WantSteady checks that steady was told of every change of every widget, once, at the first
+// attempt, in order.
 func (s *Stage) WantSteady() []entry {
 	s.T.Helper()
 	want := s.Changes()
@@ -333,11 +336,12 @@ func (s *Stage) Holdings() holdings {
 	}
 }
 
-// holdingsMore is how much more may be resident than before: what Go keeps of a heap that was larger for a while.
+// holdingsMore is how much more may be resident than before: what Go keeps of a heap that was
+// larger for a while.
 var holdingsMore = map[bool]int64{false: 64 << 20, true: 256 << 20}[RaceEnabled]
 
-// WantHoldings waits until the daemon holds no more than at a time before. A few goroutines and descriptors are those of
-// whoever asks.
+// WantHoldings waits until the daemon holds no more than at a time before. A few goroutines and
+// descriptors are those of whoever asks.
 func (s *Stage) WantHoldings(before holdings, what string) {
 	s.T.Helper()
 	const few = 8

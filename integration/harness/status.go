@@ -33,7 +33,8 @@ func (s *Stage) StatusOf(handler string) HandlerStatus {
 	return status.Handlers[i]
 }
 
-// AwaitState waits for `informd status` to have a handler in a state, and for the metric to say the same, and of no other.
+// AwaitState waits for `informd status` to have a handler in a state, and for the metric to say the
+// same, and of no other.
 func (s *Stage) AwaitState(handler, state string) (h HandlerStatus) {
 	s.T.Helper()
 	s.Poll(handler+" to be "+state, func() bool {

@@ -15,8 +15,8 @@ const (
 	BacklogLong  = 1_000_000
 	// BacklogPatience is how long a test waits for a million deliveries.
 	BacklogPatience = 15 * time.Minute
-	// BacklogMemory is what a daemon with a backlog of any size may have resident: 256 MiB of deltas, of which Go's
-	// collector may hold twice, and 128 MiB for the rest of it.
+	// BacklogMemory is what a daemon with a backlog of any size may have resident: 256 MiB of
+	// deltas, of which Go's collector may hold twice, and 128 MiB for the rest of it.
 	BacklogMemory = 640 << 20
 )
 

@@ -37,7 +37,8 @@ func blocks(t *testing.T, page string) (all []block) {
 	return all
 }
 
-// beginner follows a page of docs/ in a fresh folder beside a clone of informd, with informd in the PATH.
+// beginner follows a page of docs/ in a fresh folder beside a clone of informd, with informd in the
+// PATH.
 type beginner struct {
 	t   *testing.T
 	dir string
@@ -91,7 +92,8 @@ func (a *beginner) does(commands string) string {
 
 var offline = regexp.MustCompile(`(?m)^.*(GOPROXY=off|: Get "https?://.*: dial tcp|proxyconnect tcp).*$`)
 
-// blocksIn returns a page's blocks of one language below a heading, or in the whole page if heading is empty.
+// blocksIn returns a page's blocks of one language below a heading, or in the whole page if heading
+// is empty.
 func blocksIn(t *testing.T, page, heading, language string) (texts []string) {
 	t.Helper()
 	for _, b := range blocks(t, page) {

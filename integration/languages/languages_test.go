@@ -62,7 +62,8 @@ func TestOtherLanguagesConform(t *testing.T) {
 	})
 }
 
-// What an author in another language needs most: a retry after a time, a reject, and levels in the log.
+// What an author in another language needs most: a retry after a time, a reject, and levels in the
+// log.
 func TestOtherLanguagesAnswer(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, _ string, command []string) {
@@ -157,7 +158,8 @@ func TestOtherLanguagesInASandbox(t *testing.T) {
 	})
 }
 
-// Killed again and again in the middle of their work, they miss nothing, and keep the order of each object's changes.
+// Killed again and again in the middle of their work, they miss nothing, and keep the order of each
+// object's changes.
 func TestOtherLanguagesThroughCrashes(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
@@ -246,8 +248,8 @@ func pidOf(s *harness.Stage, handler string) int {
 	return 0
 }
 
-// On a cluster: what the cache has of related objects is in the diary, and what the diary tells is in the cluster, once for each
-// change, however often the handler is killed at its work.
+// On a cluster: what the cache has of related objects is in the diary, and what the diary tells is
+// in the cluster, once for each change, however often the handler is killed at its work.
 func TestOtherLanguagesInACluster(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {

@@ -1,4 +1,5 @@
-// Package languages tests the example handlers in other languages, and the pages of docs/ that show handlers.
+// Package languages tests the example handlers in other languages, and the pages of docs/ that show
+// handlers.
 package languages
 
 import (

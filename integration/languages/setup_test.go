@@ -18,8 +18,8 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// languages are those that examples/handlers has a handler in: diary, the same in each. install makes one ready in a
-// folder and returns its command, or says what is missing on this machine.
+// languages are those that examples/handlers has a handler in: diary, the same in each. install
+// makes one ready in a folder and returns its command, or says what is missing on this machine.
 var languages = []struct {
 	name    string
 	install func(t *testing.T, dir string) (command []string, missing string)

@@ -54,7 +54,8 @@ var listed = sync.OnceValues(func() ([]goPackage, error) {
 	return list, nil
 })
 
-// Imports go one way. What each package may import of this module, beside the packages below itself:
+// Imports go one way. What each package may import of this module, beside the packages below
+// itself:
 var mayImport = map[string][]string{
 	"config":           {},
 	"internal/nearest": {},
@@ -105,7 +106,8 @@ var mayImport = map[string][]string{
 	"examples/handlers": {"plugins/handler", "plugins/serve"},
 }
 
-// openFolders are those whose packages are listed one by one in mayImport: to be below one of them allows nothing.
+// openFolders are those whose packages are listed one by one in mayImport: to be below one of them
+// allows nothing.
 var openFolders = []string{"engine", "plugins/handler", "cmd/informd"}
 
 // The longest prefix in mayImport speaks for a package.
@@ -145,8 +147,8 @@ func TestImportsGoOneWay(t *testing.T) {
 	}
 }
 
-// No arrow goes up: however rooms import each other, by whatever packages within them, none comes back to itself. A room
-// is what has an entry in mayImport.
+// No arrow goes up: however rooms import each other, by whatever packages within them, none comes
+// back to itself. A room is what has an entry in mayImport.
 func TestRoomsHaveNoCircles(t *testing.T) {
 	t.Parallel()
 	below := make(map[string]map[string]string) // from room to room: an import that shows it
@@ -221,7 +223,8 @@ func TestLibrariesStayWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// A pure package is a function of its arguments: it knows no clock, network, file or logger and starts no goroutine.
+// A pure package is a function of its arguments: it knows no clock, network, file or logger and
+// starts no goroutine.
 func TestPurePackages(t *testing.T) {
 	pure := []string{"internal/nearest", "internal/printable", "config", "engine/object/scan", "engine/object", "engine/delta", "engine/expr", "engine/rule", "engine/plan",
 		"engine/expr/value", "engine/evaluate", "engine/resume"}
@@ -258,8 +261,9 @@ func TestHandlerContractIsStandardLibraryOnly(t *testing.T) {
 	}
 }
 
-// There is one shim per handler process. It takes over before most of the executable is initialized, so what it imports
-// costs every one of them. Only programs that start handlers may install it: never a package that others import.
+// There is one shim per handler process. It takes over before most of the executable is
+// initialized, so what it imports costs every one of them. Only programs that start handlers may
+// install it: never a package that others import.
 func TestShimIsSmall(t *testing.T) {
 	for _, p := range packages(t) {
 		pkg := strings.TrimPrefix(p.ImportPath, module)

@@ -89,7 +89,8 @@ func sentence(p goPackage) string {
 	return strings.ReplaceAll(text, "|", "\\|")
 }
 
-// reduced are the imports of a package without those that another of its imports has, directly or not.
+// reduced are the imports of a package without those that another of its imports has, directly or
+// not.
 func reduced(all map[string]*drawn, name string) (direct []string) {
 	var reaches func(from, to string) bool
 	reaches = func(from, to string) bool {
@@ -112,8 +113,8 @@ func draw(all map[string]*drawn) string {
 
 <!-- written by go test ./integration/layout -update -->
 
-After this page you know which package imports which, and what each is for. A test draws it from the code, and another one
-keeps every arrow pointing down.
+After this page you know which package imports which, and what each is for. A test draws it from the
+code, and another one keeps every arrow pointing down.
 
 An arrow means "imports". The picture leaves out an arrow if a longer way shows the same.
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// checkPureFile looks for goroutines, for the clock and for chance: of math/rand/v2 it allows generators that are made with a
-// seed.
+// checkPureFile looks for goroutines, for the clock and for chance: of math/rand/v2 it allows
+// generators that are made with a seed.
 func checkPureFile(t *testing.T, pkg, name string) {
 	t.Helper()
 	fset := token.NewFileSet()

@@ -82,7 +82,8 @@ func (t *Trial) fresh(told time.Time) bool {
 	return ok && c.From.Sub(told) <= t.Unwritten
 }
 
-// doubted tells whether a run heard of what was made at a time while it caught up after the run before.
+// doubted tells whether a run heard of what was made at a time while it caught up after the run
+// before.
 func (t *Trial) doubted(run int, made time.Time) bool {
 	caught, known := t.Caught[run]
 	return run > 1 && (!known || !made.After(caught))

@@ -1,5 +1,6 @@
-// Package ledger compares two ledgers: what a writer knows that an API server did, and what a handler was told of it,
-// while the daemon between them, its handlers and the API server were killed. [Check] is a pure function of both.
+// Package ledger compares two ledgers: what a writer knows that an API server did, and what a
+// handler was told of it, while the daemon between them, its handlers and the API server were
+// killed. [Check] is a pure function of both.
 //
 // For each rule and object it demands:
 //
@@ -83,13 +84,15 @@ type Event struct {
 	Old     *Seen     `json:"old,omitempty"`
 }
 
-// Window is a time whose changes nobody may have been able to know of: from the last moment that the daemon is sure to
-// have remembered, over the loss of the server's history, to the moment when it had caught up again.
+// Window is a time whose changes nobody may have been able to know of: from the last moment that
+// the daemon is sure to have remembered, over the loss of the server's history, to the moment when
+// it had caught up again.
 type Window struct{ From, To time.Time }
 
 func (w Window) touches(x Write) bool { return !x.Answered.Before(w.From) && !x.Sent.After(w.To) }
 
-// Crash is the end of the daemon, of a handler, or of both: from the signal to the moment when the handler was gone.
+// Crash is the end of the daemon, of a handler, or of both: from the signal to the moment when the
+// handler was gone.
 type Crash struct{ From, To time.Time }
 
 // Trial is what is compared.
@@ -97,9 +100,11 @@ type Trial struct {
 	History History
 	Rules   []Rule
 	Events  []Event // in the order in which they were written down
-	// Ready is when the daemon was ready for the first time. What was made before may come as synced.
+	// Ready is when the daemon was ready for the first time. What was made before may come as
+	// synced.
 	Ready time.Time
-	// Caught is when a run of the daemon is known to have caught up with what happened since the one before.
+	// Caught is when a run of the daemon is known to have caught up with what happened since the
+	// one before.
 	Caught  map[int]time.Time
 	Crashes []Crash // in their order
 	Lost    []Window
@@ -112,14 +117,15 @@ type Report struct {
 	Problems []Problem
 	Events   int
 	Steps    int // changes as the rules see them
-	// Repeats came again with the id of before; Retold came again otherwise: merged with what came behind, or found by
-	// comparison when the history was gone.
+	// Repeats came again with the id of before; Retold came again otherwise: merged with what came
+	// behind, or found by comparison when the history was gone.
 	Repeats, Retold int
-	// Oldest is the longest time between a telling that was repeated and the crash that was to blame.
+	// Oldest is the longest time between a telling that was repeated and the crash that was to
+	// blame.
 	Oldest time.Duration
 	Missed int // changes that only a lost history had, of rules with every
-	// Unknowable are deletions that nothing was left to tell of: the object had come within Unwritten before a crash, and
-	// with the history gone neither disk nor server knew of it.
+	// Unknowable are deletions that nothing was left to tell of: the object had come within
+	// Unwritten before a crash, and with the history gone neither disk nor server knew of it.
 	Unknowable int
 }
 
@@ -132,8 +138,8 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s %s: %s", p.Rule, p.Key, p.What) }
 
-// Look makes of an object's JSON what both ledgers note of it. Its digest is that of all content but the resourceVersion,
-// which a deletion changes, and managedFields, which are not delivered.
+// Look makes of an object's JSON what both ledgers note of it. Its digest is that of all content
+// but the resourceVersion, which a deletion changes, and managedFields, which are not delivered.
 func Look(object []byte) (seen Seen, team, name string, err error) {
 	var tree map[string]any
 	if err := json.Unmarshal(object, &tree); err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/informd/informd/integration/ledger"
 )
 
-// The object of these tests lives twice: it is created at version 10, is updated to 11, 12 and 13, is of team blue at 12
-// only, is deleted, and is created again at 20. Each of these takes a moment of second 10, 11, …; the deletion second 15.
+// The object of these tests lives twice: it is created at version 10, is updated to 11, 12 and 13,
+// is of team blue at 12 only, is deleted, and is created again at 20. Each of these takes a moment
+// of second 10, 11, …; the deletion second 15.
 var key = ledger.Key{Resource: "configmaps", Name: "a"}
 
 func second(n float64) time.Time { return time.Unix(1000, int64(n*1e9)) }
@@ -38,8 +39,9 @@ var (
 	latest = ledger.Rule{Name: "latest", Resource: "configmaps"}
 )
 
-// tell reads events from lines: "KIND UID VERSION [OLD]", told half a second after the write. "@N" moves the event to
-// second N, "run=N" to another run, and "attempt=N" is another attempt. A deletion at 15 shows the state of 13.
+// tell reads events from lines: "KIND UID VERSION [OLD]", told half a second after the write. "@N"
+// moves the event to second N, "run=N" to another run, and "attempt=N" is another attempt. A
+// deletion at 15 shows the state of 13.
 func tell(rule ledger.Rule, lines ...string) (events []ledger.Event) {
 	run := 1
 	for _, line := range lines {

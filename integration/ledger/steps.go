@@ -47,8 +47,8 @@ func (life Life) find(seen Seen) int {
 	return -1
 }
 
-// last tells whether seen is the last state of a life that is over, with the resourceVersion of its deletion, which the
-// server tells watches alone.
+// last tells whether seen is the last state of a life that is over, with the resourceVersion of its
+// deletion, which the server tells watches alone.
 func (life Life) isDeletion(seen Seen) bool {
 	last := life.States[len(life.States)-1]
 	return life.Deleted != nil && seen.Version > last.Version && seen.Digest == last.Digest

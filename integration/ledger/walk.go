@@ -70,7 +70,8 @@ func (w *walk) take(ev Event) {
 	w.settle(ev, c)
 }
 
-// first is the step whose synced an event of a step may be: under latest an update that merges into one stays one.
+// first is the step whose synced an event of a step may be: under latest an update that merges into
+// one stays one.
 func (w *walk) first(at int) step {
 	for !w.rule.Every && w.steps[at].kind == "updated" {
 		at--
@@ -105,7 +106,8 @@ func (w *walk) repeat(ev Event, c claim, before ran) {
 	}
 }
 
-// retell is an event that goes back without having been there: merged with what was waiting, or found by comparison.
+// retell is an event that goes back without having been there: merged with what was waiting, or
+// found by comparison.
 func (w *walk) retell(ev Event, c claim) {
 	w.report.Retold++
 	if w.rule.Every && !w.gap(c.step) {
@@ -121,7 +123,8 @@ func (w *walk) retell(ev Event, c claim) {
 	w.wantCrash(ev, first)
 }
 
-// wantCrash checks that a crash is to blame for a repeat of what was told at a time, and close enough behind it.
+// wantCrash checks that a crash is to blame for a repeat of what was told at a time, and close
+// enough behind it.
 func (w *walk) wantCrash(ev Event, told time.Time) {
 	crash, ok := w.trial.crash(told)
 	if !ok || crash.From.After(ev.At) {
@@ -143,7 +146,8 @@ func (w *walk) lost(from, to int) bool {
 	return slices.ContainsFunc(w.steps[max(from, 0):to], func(s step) bool { return w.trial.lost(s.Write) })
 }
 
-// noticing is how long events may still be handed to a handler that was killed, by a daemon that has not noticed.
+// noticing is how long events may still be handed to a handler that was killed, by a daemon that
+// has not noticed.
 const noticing = time.Second
 
 // advance is an event of something newer.
@@ -172,9 +176,9 @@ func (w *walk) advance(ev Event, c claim) {
 			w.problem("%s: its old is version %d, which is not what was told before", ev.ID, ev.Old.Version)
 		}
 	case "deleted":
-		// Under latest the rule may have been told without the handler's having written it down, if it was killed then, or
-		// just before and nobody had noticed; and of what a daemon hears after a crash until it has caught up it cannot know
-		// whether it was told.
+		// Under latest the rule may have been told without the handler's having written it down, if
+		// it was killed then, or just before and nobody had noticed; and of what a daemon hears
+		// after a crash until it has caught up it cannot know whether it was told.
 		created := w.lives[c.life].States[0].Sent
 		unheard := !w.rule.Every && (w.trial.crashed(created.Add(-noticing), ev.At) || w.trial.doubted(ev.Run, created))
 		if !known && !skipped && !unheard {
@@ -208,7 +212,8 @@ func (w *walk) skip(ev Event, c claim) (skipped bool) {
 		if s.kind != "deleted" {
 			continue
 		}
-		// An update tells that the object left the rule and came back meanwhile, a deletion that it left in the end.
+		// An update tells that the object left the rule and came back meanwhile, a deletion that it
+		// left in the end.
 		same := s.life == c.life && (ev.Kind == "updated" || ev.Kind == "deleted")
 		if present && s.life == w.life && !same {
 			w.untold(i)

@@ -1,4 +1,5 @@
-// Package operation tests what an operator meets: signals, health and metrics, logs, clusters that refuse or come late.
+// Package operation tests what an operator meets: signals, health and metrics, logs, clusters that
+// refuse or come late.
 package operation
 
 import (

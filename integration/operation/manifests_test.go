@@ -17,8 +17,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// The manifests for Kubernetes that we show are accepted by an API server, and have no field that it does not know. Those of
-// cert-manager it does not know at all.
+// The manifests for Kubernetes that we show are accepted by an API server, and have no field that
+// it does not know. Those of cert-manager it does not know at all.
 func TestManifestsForKubernetes(t *testing.T) {
 	k := harness.NewKube(t, cluster.Shared(t))
 	var shown []string

@@ -131,7 +131,8 @@ func TestHealthAndMetrics(t *testing.T) {
 	d.Stop()
 }
 
-// The first signal lets what is in flight come to its end, and starts nothing more. Nothing is left behind.
+// The first signal lets what is in flight come to its end, and starts nothing more. Nothing is left
+// behind.
 func TestSignalDrains(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -12,7 +12,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// What RBAC forbids holds up its own source, is said once, makes the daemon unready, and heals without a restart.
+// What RBAC forbids holds up its own source, is said once, makes the daemon unready, and heals
+// without a restart.
 func TestForbiddenSourceWaits(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -62,7 +63,8 @@ func TestForbiddenSourceWaits(t *testing.T) {
 		"forbidden NS/new added {}")
 }
 
-// A resource comes and goes with its CRD, and its objects with it. Nobody else notices, and the daemon is ready.
+// A resource comes and goes with its CRD, and its objects with it. Nobody else notices, and the
+// daemon is ready.
 func TestResourceComesAndGoes(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -188,7 +190,8 @@ func TestKubeconfigOfNoUse(t *testing.T) {
 	}
 }
 
-// A kubeconfig with which the API server cannot be talked to may become right: informd says so, once, and waits.
+// A kubeconfig with which the API server cannot be talked to may become right: informd says so,
+// once, and waits.
 func TestKubeconfigThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

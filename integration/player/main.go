@@ -1,5 +1,5 @@
-// Command player is a handler for tests. It plays the part that its first argument names, well or badly; what is appended
-// to its executable, behind a mark, is its version and may be a vice.
+// Command player is a handler for tests. It plays the part that its first argument names, well or
+// badly; what is appended to its executable, behind a mark, is its version and may be a vice.
 package main
 
 import (
@@ -48,7 +48,8 @@ func cast(args []string) (handler.Handler, error) {
 	return parts[args[0]](args[1:])
 }
 
-// mark begins what is appended to an executable, which the kernel does not mind: a version and, perhaps, a vice.
+// mark begins what is appended to an executable, which the kernel does not mind: a version and,
+// perhaps, a vice.
 const mark = "\nplayer "
 
 // self reads what is appended to this process's executable, whatever has become of its path.

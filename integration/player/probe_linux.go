@@ -23,8 +23,9 @@ import (
 
 func init() { parts["probe"] = newProbe }
 
-// probe tries what it has no business with. Of each event it writes what came of it into the folder that its first
-// argument names, as NAME.json, where NAME is the second: by name of the attempt, an error, or nothing if it went well.
+// probe tries what it has no business with. Of each event it writes what came of it into the folder
+// that its first argument names, as NAME.json, where NAME is the second: by name of the attempt, an
+// error, or nothing if it went well.
 type probe struct {
 	plain
 	dir, name string

@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// victim is well, and gives in to its vice as long as a file is there; if the name of an object is in the file, at events of
-// that object only. Its arguments are the vice and the file.
+// victim is well, and gives in to its vice as long as a file is there; if the name of an object is
+// in the file, at events of that object only. Its arguments are the vice and the file.
 type victim struct {
 	plain
 	vice, file string
@@ -55,7 +55,8 @@ func (v *victim) Handle(ctx context.Context, ev handler.Event) (handler.Answer, 
 	return handler.Answer{}, nil
 }
 
-// flood writes without end to where the log comes from. serve.Main has another standard error, which this is not.
+// flood writes without end to where the log comes from. serve.Main has another standard error,
+// which this is not.
 func (v *victim) flood() {
 	stderr := os.NewFile(2, "stderr")
 	line := make([]byte, 512)

@@ -16,8 +16,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// A handler that is away costs bounded memory: what is beyond goes on on disk, and all of it is delivered when the handler
-// comes, in order; whether the daemon was killed in between or not.
+// A handler that is away costs bounded memory: what is beyond goes on on disk, and all of it is
+// delivered when the handler comes, in order; whether the daemon was killed in between or not.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	if !harness.Soak() {
@@ -57,7 +57,8 @@ func backlog(t *testing.T, changes int, restart bool) {
 		t.Fatal("other things happen in the cluster; this test cannot tell versions")
 	}
 	d.PollFor(harness.BacklogPatience, "all to wait", func() bool { return d.Waiting("every") == harness.WidgetCount+changes })
-	// One of each object; behind a restart what waits on disk from before is merged when it is loaded, which is not yet.
+	// One of each object; behind a restart what waits on disk from before is merged when it is
+	// loaded, which is not yet.
 	if got := d.Waiting("latest"); got < harness.WidgetCount || got > 2*harness.WidgetCount || !restart && got > harness.WidgetCount {
 		t.Errorf("under latest %d wait, of %d objects", got, harness.WidgetCount)
 	}
@@ -87,7 +88,8 @@ func backlog(t *testing.T, changes int, restart bool) {
 	wantBacklog(t, record, first, version, changes)
 }
 
-// wantBacklog checks that each object's every change came once, in order, under every; and its last under latest.
+// wantBacklog checks that each object's every change came once, in order, under every; and its last
+// under latest.
 func wantBacklog(t *testing.T, record string, first, version int64, changes int) {
 	t.Helper()
 	want := make(map[string][]int64, harness.WidgetCount)
@@ -117,7 +119,8 @@ func wantBacklog(t *testing.T, record string, first, version int64, changes int)
 
 var toldLine = regexp.MustCompile(`^\{"id":"[^"]*","rule":"(\w+)","event":"\w+",.*?"name":"([^"]*)","uid":"[^"]*","resourceVersion":"(\d+)"`)
 
-// told are the versions of each object that the log builtin wrote, by rule. Of a line no more is read than that.
+// told are the versions of each object that the log builtin wrote, by rule. Of a line no more is
+// read than that.
 func told(t *testing.T, record string) (every, latest map[string][]int64) {
 	t.Helper()
 	every, latest = make(map[string][]int64), make(map[string][]int64)

@@ -10,7 +10,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// A rule that was paused stays so over a restart; what waits is delivered when it is resumed, and other rules do not wait.
+// A rule that was paused stays so over a restart; what waits is delivered when it is resumed, and
+// other rules do not wait.
 func TestPausedRuleStaysPaused(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -38,7 +39,8 @@ func TestPausedRuleStaysPaused(t *testing.T) {
 	k.SawAll(d, "other NS/web updated", `paused NS/web added {"size":"2","was":null}`)
 }
 
-// What a daemon remembers can be asked for after a restart as before, and Secrets' data is masked unless it is asked for.
+// What a daemon remembers can be asked for after a restart as before, and Secrets' data is masked
+// unless it is asked for.
 func TestAskingAfterRestart(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

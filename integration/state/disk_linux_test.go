@@ -14,8 +14,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// A disk that is full takes nothing but durability away: deliveries go on, the daemon says so, and when there is room
-// again all of it is on disk, without a restart.
+// A disk that is full takes nothing but durability away: deliveries go on, the daemon says so, and
+// when there is room again all of it is on disk, without a restart.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
@@ -74,7 +74,8 @@ func fill(t *testing.T, disk string) {
 	}
 }
 
-// A disk that is read-only or full when informd starts is no reason not to start, whether there is state on it or not.
+// A disk that is read-only or full when informd starts is no reason not to start, whether there is
+// state on it or not.
 func TestStartOnSickDisk(t *testing.T) {
 	t.Parallel()
 	needMounts(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// The files of a state folder, damaged in any way, keep informd from nothing: it says so, and what it cannot read it does
-// without, or sets aside. What it tells is true, and complete.
+// The files of a state folder, damaged in any way, keep informd from nothing: it says so, and what
+// it cannot read it does without, or sets aside. What it tells is true, and complete.
 func TestDamagedState(t *testing.T) {
 	t.Parallel()
 	stub, kubeconfig := harness.NewStub(t)
@@ -99,7 +99,8 @@ func TestDamagedState(t *testing.T) {
 				return d.Metric(`informd_source_objects{source="configmaps"}`) == fmt.Sprint(objects+round)
 			})
 			d.Poll("to be durable", func() bool { return d.Metric("informd_state_durable") == "1" })
-			// Either it goes on from what it read, and nothing has changed, or from nothing, and all comes as at first sight.
+			// Either it goes on from what it read, and nothing has changed, or from nothing, and
+			// all comes as at first sight.
 			added := fmt.Sprint("new-", round) // those of other rounds come as well
 			stub.Apply(harness.ConfigMapResource, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"data":{}}`, added))
 			events := d.Await("the new object", func(events []handler.Event) bool {
@@ -120,7 +121,8 @@ func TestDamagedState(t *testing.T) {
 			if anew == objects && name != "removed" && harness.Count(d.Logged(), "level=ERROR", state.Dir) == 0 {
 				t.Errorf("it began anew, and nothing in the log says why:\n%s", d.Logged())
 			}
-			// It comes up again without anything to complain of; and what waited all the time is told, all of it, once.
+			// It comes up again without anything to complain of; and what waited all the time is
+			// told, all of it, once.
 			d = state.Run(strings.ReplaceAll(rules, harness.Away("away"), harness.Handler("away", "builtin: log")), "--log-level", "info")
 			waited := map[string]int{}
 			d.Await("all that waits", func(events []handler.Event) bool {

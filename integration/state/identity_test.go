@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// A cluster that was restored from a backup is in the past of what informd remembers: that is noticed, and everything is
-// compared.
+// A cluster that was restored from a backup is in the past of what informd remembers: that is
+// noticed, and everything is compared.
 func TestRestoredBackup(t *testing.T) {
 	c := cluster.New(t)
 	k := harness.NewKube(t, c)

@@ -14,8 +14,9 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// No text of a Secret reaches the disk: not of the cache, not of what waits, not of a dead letter and the reason that the
-// handler gave. All the same it is told what happened while nobody looked, and what waited has its object again.
+// No text of a Secret reaches the disk: not of the cache, not of what waits, not of a dead letter
+// and the reason that the handler gave. All the same it is told what happened while nobody looked,
+// and what waited has its object again.
 func TestSecretsStayOffTheDisk(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

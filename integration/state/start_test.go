@@ -11,8 +11,9 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// With the API server away, a daemon that remembers is not ready on that alone. When the API server comes, all is told
-// that happened since, and nothing else. Not parallel: a control plane of its own is enough for two cores.
+// With the API server away, a daemon that remembers is not ready on that alone. When the API server
+// comes, all is told that happened since, and nothing else. Not parallel: a control plane of its
+// own is enough for two cores.
 func TestAPIServerComesLaterThanState(t *testing.T) {
 	c := cluster.New(t)
 	k := harness.NewKube(t, c)
@@ -51,7 +52,8 @@ func TestAPIServerComesLaterThanState(t *testing.T) {
 		`rule NS/last added {"size":"1","was":null}`)
 }
 
-// A state folder that is somebody else's loses nothing of what is in it. One that is a file is a mistake, and said so.
+// A state folder that is somebody else's loses nothing of what is in it. One that is a file is a
+// mistake, and said so.
 func TestStateFolderOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

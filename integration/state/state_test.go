@@ -19,8 +19,9 @@ import (
 // sizes tells of each change what data.size was before, and is.
 const sizes = "payload: {size: object.data.size, was: old.data.size}"
 
-// What happens while nobody looks is told afterwards: deletions with the last state, updates with the real old, and
-// nothing of what did not change. Where the API server has no history any more, states in between are gone with it.
+// What happens while nobody looks is told afterwards: deletions with the last state, updates with
+// the real old, and nothing of what did not change. Where the API server has no history any more,
+// states in between are gone with it.
 func TestWhatHappensMeanwhile(t *testing.T) {
 	for _, history := range []bool{true, false} {
 		t.Run(fmt.Sprintf("history %v", history), func(t *testing.T) {
@@ -86,7 +87,8 @@ func TestWhatHappensMeanwhile(t *testing.T) {
 	}
 }
 
-// mergedChange makes of the two updates of "changed" one: whether they are merged is a matter of who is faster.
+// mergedChange makes of the two updates of "changed" one: whether they are merged is a matter of
+// who is faster.
 func mergedChange(lines []string) []string {
 	one, two := `red NS/changed updated {"size":"2","was":"1"}`, `red NS/changed updated {"size":"3","was":"2"}`
 	if i := slices.Index(lines, one); i >= 0 && slices.Contains(lines[i:], two) {
@@ -96,7 +98,8 @@ func mergedChange(lines []string) []string {
 	return lines
 }
 
-// A daemon that comes back asks for no object that it knows, and tells of none. Its indexes are complete.
+// A daemon that comes back asks for no object that it knows, and tells of none. Its indexes are
+// complete.
 func TestUnchangedObjectsCauseNothing(t *testing.T) {
 	t.Parallel()
 	const objects, perNode = 3000, 10
@@ -150,8 +153,8 @@ func watchRequests(stub *apistub.Server) func() []string {
 	}
 }
 
-// A rule that is new is told of what is there. One whose where changed is told what fell out of it, and what is inside.
-// One that did not change is told nothing, whatever the others do.
+// A rule that is new is told of what is there. One whose where changed is told what fell out of it,
+// and what is inside. One that did not change is told nothing, whatever the others do.
 func TestRulesChangeBetweenRuns(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -202,8 +205,8 @@ func TestRulesChangeBetweenRuns(t *testing.T) {
 	}, k.Briefs(d.Events))
 }
 
-// With keep: needed, what a changed rule reads may not be there any more. What did not change causes nothing all the same;
-// what did comes as synced, and what is gone as deleted.
+// With keep: needed, what a changed rule reads may not be there any more. What did not change
+// causes nothing all the same; what did comes as synced, and what is gone as deleted.
 func TestKeptPathsChangeBetweenRuns(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -16,7 +16,8 @@ import (
 func TestWaitingDeliveriesSurvive(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
-	// Whatever is of team red fails, at once again; blue is tried again in an hour; all is well when the file ok is there.
+	// Whatever is of team red fails, at once again; blue is tried again in an hour; all is well
+	// when the file ok is there.
 	handle := `(cat; echo) > new.$$; cat new.$$ >> events; [ -e ok ] || [ "$INFORMD_NAME" = last ] && exit 0; exit 1`
 	exec := func(name, backoff string) string {
 		return harness.Handler(name, "builtin: exec, env: [PATH], config: {command: [./handle.sh]}, retry: {backoff: "+backoff+"}")
@@ -70,7 +71,8 @@ func TestWaitingDeliveriesSurvive(t *testing.T) {
 	}
 }
 
-// Under latest what waits goes on merging after a restart, also with what happened meanwhile; under every all is kept.
+// Under latest what waits goes on merging after a restart, also with what happened meanwhile; under
+// every all is kept.
 func TestWaitingDeliveriesMergeOverRestarts(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

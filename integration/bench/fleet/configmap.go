@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ConfigMaps are so many: each an application's settings, and beside them a checkpoint that its process keeps writing.
+// ConfigMaps are so many: each an application's settings, and beside them a checkpoint that its
+// process keeps writing.
 type ConfigMaps struct {
 	n    int
 	apps []template

@@ -18,8 +18,8 @@ type Deployment struct {
 	Replicas, Ready int
 }
 
-// DeploymentAt is the i-th deployment after so many updates: every other one takes a replica away, and the next gives it
-// back.
+// DeploymentAt is the i-th deployment after so many updates: every other one takes a replica away,
+// and the next gives it back.
 func DeploymentAt(i, updates int) Deployment {
 	d := Deployment{App: AppAt(i), Replicas: replicas}
 	d.Ready = d.Replicas - updates%2

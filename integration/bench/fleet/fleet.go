@@ -1,10 +1,12 @@
-// Package fleet makes the objects of a large cluster that never was: Pods, Deployments and ConfigMaps of some two
-// hundred applications, as a real API server sends them, for [apistub.Server.Synthesize].
+// Package fleet makes the objects of a large cluster that never was: Pods, Deployments and
+// ConfigMaps of some two hundred applications, as a real API server sends them, for
+// [apistub.Server.Synthesize].
 //
-// An object is a function of its number and of how many updates it has had, so nothing is kept of it. What is of an
-// application (containers, environment, volumes, probes, labels) its pods have in common; what is a pod's own (name, uid,
-// addresses, node, container IDs, times) differs as it does in a cluster, and is no easier to compress. Updates change
-// what real ones change: conditions and their times, readiness, restarts and what they leave behind, sometimes the phase.
+// An object is a function of its number and of how many updates it has had, so nothing is kept of
+// it. What is of an application (containers, environment, volumes, probes, labels) its pods have in
+// common; what is a pod's own (name, uid, addresses, node, container IDs, times) differs as it does
+// in a cluster, and is no easier to compress. Updates change what real ones change: conditions and
+// their times, readiness, restarts and what they leave behind, sometimes the phase.
 //
 // Each object says when it was sent, in the annotation [SentAnnotation].
 package fleet
@@ -24,7 +26,8 @@ var (
 		"worker", "index", "cache", "sync", "push"} // backend
 )
 
-// Apps is how many applications there are, and Teams how many namespaces. Each namespace has as many applications.
+// Apps is how many applications there are, and Teams how many namespaces. Each namespace has as
+// many applications.
 var (
 	Apps  = len(teams) * len(roles)
 	Teams = len(teams)
@@ -48,8 +51,8 @@ func AppAt(a int) App {
 // Namespace is that of the t-th team.
 func Namespace(t int) string { return teams[t%len(teams)] }
 
-// chance is what is arbitrary about something: a well-mixed function of what it is and of which of its properties is
-// asked for.
+// chance is what is arbitrary about something: a well-mixed function of what it is and of which of
+// its properties is asked for.
 func chance(what, property uint64) uint64 {
 	z := what*0x9e3779b97f4a7c15 + property*0xd1b54a32d192ed03 + 0x8bb84b93962eacc9
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -73,7 +76,8 @@ const (
 // began is when the cluster's oldest object was made.
 var began = time.Date(2026, 1, 12, 6, 0, 0, 0, time.UTC)
 
-// suffix is the i-th name suffix that Kubernetes could have generated. No two of the first 14 million are the same.
+// suffix is the i-th name suffix that Kubernetes could have generated. No two of the first 14
+// million are the same.
 func suffix(b []byte, i int) []byte {
 	const letters = "bcdfghjklmnpqrstvwxz2456789"
 	const all = 27 * 27 * 27 * 27 * 27

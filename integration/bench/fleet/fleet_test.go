@@ -30,7 +30,8 @@ var kinds = []struct {
 
 var sentAt = regexp.MustCompile(`"` + regexp.QuoteMeta(fleet.SentAnnotation) + `":"\d{19}"`)
 
-// Objects are what Kubernetes' types hold, whole: to the byte what an API server makes of them, and who they say they are.
+// Objects are what Kubernetes' types hold, whole: to the byte what an API server makes of them, and
+// who they say they are.
 func TestObjectsAreAsAnAPIServerSendsThem(t *testing.T) {
 	for _, k := range kinds {
 		names, uids := map[string]bool{}, map[string]bool{}
@@ -64,7 +65,8 @@ func TestObjectsAreAsAnAPIServerSendsThem(t *testing.T) {
 	}
 }
 
-// The same object is the same whenever it is asked for, but for the time of sending; an update always changes more.
+// The same object is the same whenever it is asked for, but for the time of sending; an update
+// always changes more.
 func TestObjectsAreFunctions(t *testing.T) {
 	without := func(text []byte) string { return string(sentAt.ReplaceAll(text, nil)) }
 	for _, k := range kinds {

@@ -41,7 +41,8 @@ func entry(manager, operation, subresource string, at metav1.Time, f fields) met
 	}
 }
 
-// managed is what the managers of a pod have set of it: much of what the controller manager has, some of the kubelet's.
+// managed is what the managers of a pod have set of it: much of what the controller manager has,
+// some of the kubelet's.
 func (m *podMaker) managed() []metav1.ManagedFieldsEntry {
 	labels := leaves(slices.Collect(maps.Keys(m.labels))...).with(fields{".": leaf})
 	return []metav1.ManagedFieldsEntry{

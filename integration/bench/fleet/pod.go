@@ -24,8 +24,9 @@ const (
 	crashed = stages - 1
 )
 
-// PodAt is the i-th pod after so many updates. One in ten begins as pending and is running from its first update on. Each
-// further update makes a pod unready, or ready again; the last unready stage of each round is a crash.
+// PodAt is the i-th pod after so many updates. One in ten begins as pending and is running from its
+// first update on. Each further update makes a pod unready, or ready again; the last unready stage
+// of each round is a crash.
 func PodAt(i, updates int) Pod {
 	p := Pod{App: AppAt(podApp(i)), Node: string(node(nil, i)), Phase: "Pending", age: updates - 1}
 	if c := chance(uint64(i), propStage); c>>32%10 > 0 {

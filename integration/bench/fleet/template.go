@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// template is the JSON of an object with blanks: what stands before each blank, and the blank. The last has none.
+// template is the JSON of an object with blanks: what stands before each blank, and the blank. The
+// last has none.
 type template []piece
 
 type piece struct {
