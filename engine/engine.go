@@ -96,7 +96,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	all, err := source.New(cluster.Config, cluster.HTTP, cluster.Discovery, source.Options{Logger: o.Logger})
+	all, err := source.New(cluster.Config, cluster.HTTP, cluster.Discovery, source.Options{Logger: o.Logger, Clock: o.Clock})
 	if err != nil {
 		return nil, err
 	}
