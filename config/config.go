@@ -10,11 +10,11 @@ import (
 
 // The apiVersion of every manifest, and the kinds.
 const (
-	APIVersion = "informd.dev/v1alpha1"
+	manifestVersion = "informd.dev/v1alpha1"
 
-	KindSource  = "Source"
-	KindHandler = "Handler"
-	KindRule    = "Rule"
+	kindSource  = "Source"
+	kindHandler = "Handler"
+	kindRule    = "Rule"
 )
 
 // Config is what a set of manifests says, in the order of the files, with every default filled in.

@@ -8,7 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-var kinds = []string{KindSource, KindHandler, KindRule}
+var kinds = []string{kindSource, kindHandler, kindRule}
 
 // group is how the apiVersion of every manifest of informd's begins.
 const group = "informd.dev/"
@@ -28,11 +28,11 @@ func (r *reader) manifest(root *yaml.Node) {
 
 	spec := top.need("spec")
 	switch at := top.key["spec"]; kind {
-	case KindSource:
+	case kindSource:
 		r.source(spec, at, name)
-	case KindHandler:
+	case kindHandler:
 		r.handler(spec, at, name)
-	case KindRule:
+	case kindRule:
 		r.rule(spec, at, name)
 	}
 }
@@ -55,7 +55,7 @@ func (r *reader) foreign(root *yaml.Node) bool {
 		return false
 	}
 	r.mistake(apiVersion, "a %s of %s is no manifest of informd's: it reads %s of %s",
-		quote(kind.Value), quote(apiVersion.Value), strings.Join(kinds, ", "), APIVersion)
+		quote(kind.Value), quote(apiVersion.Value), strings.Join(kinds, ", "), manifestVersion)
 	return true
 }
 
@@ -64,8 +64,8 @@ func isString(n *yaml.Node) bool {
 }
 
 func (r *reader) apiVersion(n *yaml.Node) {
-	if s := r.str(n, "apiVersion"); s != "" && s != APIVersion {
-		r.mistake(n, "unknown apiVersion %s: informd reads %s", quote(s), APIVersion)
+	if s := r.str(n, "apiVersion"); s != "" && s != manifestVersion {
+		r.mistake(n, "unknown apiVersion %s: informd reads %s", quote(s), manifestVersion)
 	}
 }
 

@@ -26,7 +26,7 @@ type File struct {
 // mistakes; otherwise it is as complete as could be made, see [Config]. The mistakes are sorted.
 func Parse(files []File) (*Config, Mistakes) {
 	p := &parser{config: new(Config), names: map[string]*names{
-		KindSource: newNames(), KindHandler: newNames(), KindRule: newNames(),
+		kindSource: newNames(), kindHandler: newNames(), kindRule: newNames(),
 	}}
 	seen := map[string]bool{}
 	var read []string
@@ -138,12 +138,12 @@ func (p *parser) markUnread(text string) {
 func (p *parser) checkReferences() {
 	for i := range p.config.Rules {
 		r := &p.config.Rules[i]
-		p.checkReference(r.SourceAt, KindSource)
-		p.checkReference(r.HandlerAt, KindHandler)
+		p.checkReference(r.SourceAt, kindSource)
+		p.checkReference(r.HandlerAt, kindHandler)
 	}
 	for _, h := range p.config.Handlers {
 		for _, source := range h.Read {
-			p.checkReference(source, KindSource)
+			p.checkReference(source, kindSource)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 		return o, f // and is gone again
 	case there.DeletionTimestamp != nil:
 		return o, errors.New("one of the same name is being deleted: when that is gone, it is created")
-	case !createdBy(there, FieldManager(t.by.Rule)):
+	case !createdBy(there, fieldManager(t.by.Rule)):
 		return o, handler.Reject(errors.New("it exists already, and the rule did not create it"))
 	}
 	o.result = Unchanged
@@ -62,7 +62,7 @@ func (t task) post(ctx context.Context, a handler.Action, body []byte) (outcome,
 	end := t.writes.Begin(resourceOf(a.Resource), keyOf(a), t.by.Rule, t.cause)
 	got, f := t.client.do(ctx, request{
 		method: http.MethodPost, path: pathOf(a.Resource, a.Namespace),
-		query:       url.Values{"fieldManager": {FieldManager(t.by.Rule)}, "fieldValidation": {"Strict"}},
+		query:       url.Values{"fieldManager": {fieldManager(t.by.Rule)}, "fieldValidation": {"Strict"}},
 		contentType: "application/json", body: body,
 	})
 	o := outcome{code: got.code}

@@ -79,7 +79,7 @@ func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
 			APIVersion: apiVersion(a.Resource), Kind: kind.name, Namespace: a.Namespace, Name: a.Name, UID: types.UID(uid),
 		},
 		Reason: a.Reason, Message: printable.Cut(strings.ToValidUTF8(a.Message, ""), maxEventMessage), Type: typ,
-		Source:              corev1.EventSource{Component: FieldManager(t.by.Rule)},
+		Source:              corev1.EventSource{Component: fieldManager(t.by.Rule)},
 		ReportingController: controller, ReportingInstance: printable.Cut(t.by.Rule, maxManager),
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
 	}

@@ -42,9 +42,9 @@ func resourceOf(r handler.Resource) schema.GroupVersionResource {
 // maxManager is how long the API server lets a field manager's name be, in bytes.
 const maxManager = 128
 
-// FieldManager is the name under which the API server keeps what a rule owns: informd/RULE. One that is too long for it is
+// fieldManager is the name under which the API server keeps what a rule owns: informd/RULE. One that is too long for it is
 // cut, and made distinct again by a hash.
-func FieldManager(rule string) string {
+func fieldManager(rule string) string {
 	name := "informd/" + rule
 	if len(name) <= maxManager {
 		return name

@@ -64,7 +64,7 @@ func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Ca
 		t.action = handler.Action{
 			Verb: handler.ActionDelete, Resource: a.Resource, Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
 		}
-		if applied[t.key()] || m.DeletionTimestamp != nil || !m.appliedBy(FieldManager(by.Rule)) {
+		if applied[t.key()] || m.DeletionTimestamp != nil || !m.appliedBy(fieldManager(by.Rule)) {
 			continue
 		}
 		if err := x.run(ctx, t); err != nil {
@@ -88,7 +88,7 @@ var errNotOurs = errors.New("there is one already that the rule did not apply, a
 
 // takesOver tells whether an apply of what is pruned is about an object that somebody else made.
 func (t task) takesOver(there metadata) bool {
-	return t.prunes && there.UID != "" && !there.appliedBy(FieldManager(t.by.Rule))
+	return t.prunes && there.UID != "" && !there.appliedBy(fieldManager(t.by.Rule))
 }
 
 // appliedBy tells whether a field manager owns anything of the object because it applied that.

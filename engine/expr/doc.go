@@ -3,7 +3,7 @@
 // The language is expr-lang's: its lexer and its parser read the text. What an expression means is decided here, because
 // Kubernetes objects need what expr-lang's own machine does not give: fields that are absent are nil at any depth and in
 // every function, integers are int64 and never wrap, and no expression runs away. An expression may be 16 KiB long, nest
-// 200 deep, take 100,000 steps and allocate 8 MiB; see [MaxText], [MaxNesting], [MaxSteps] and [MaxMemory]. The whole
+// 200 deep, take 100,000 steps and allocate 8 MiB; see [maxText], [maxNesting], [MaxSteps] and [MaxMemory]. The whole
 // language is described in docs/reference/expressions.md.
 //
 // Compile turns the syntax tree into closures, and on the way follows every value back to the place in the object that it

@@ -119,7 +119,7 @@ func TestNothingRunsAway(t *testing.T) {
 
 func TestHostileText(t *testing.T) {
 	for _, test := range []struct{ why, text, want string }{
-		{"too long", strings.Repeat("1+", MaxText), "the expression is longer than 16 KiB"},
+		{"too long", strings.Repeat("1+", maxText), "the expression is longer than 16 KiB"},
 		{"not UTF-8", "object.\xff", "the expression is not valid UTF-8"},
 		{"parentheses", strings.Repeat("(", 8000) + "1" + strings.Repeat(")", 8000), "the expression nests deeper than 200"},
 		{"parentheses that are not closed", strings.Repeat("(", 16000), "the expression nests deeper than 200"},
@@ -165,7 +165,7 @@ func TestHostileText(t *testing.T) {
 
 // A program that is as large as the text can be has to compile in bounded time, whatever it is made of.
 func TestLargestTexts(t *testing.T) {
-	fill := func(part string) string { return strings.Repeat(part, (MaxText-100)/len(part)) }
+	fill := func(part string) string { return strings.Repeat(part, (maxText-100)/len(part)) }
 	for _, test := range []struct{ why, text string }{
 		{"members", "object" + strings.Repeat(".a", 4900)},
 		{"computed members", "object" + fill("[object.a]")},
@@ -186,7 +186,7 @@ func TestLargestTexts(t *testing.T) {
 		{"conditions that nest in chains of comparisons", nested(90)},
 	} {
 		t.Run(test.why, func(t *testing.T) {
-			if len(test.text) > MaxText {
+			if len(test.text) > maxText {
 				t.Fatalf("the text is too long: %d bytes", len(test.text))
 			}
 			start := time.Now()

@@ -24,8 +24,8 @@ func (e *Error) Error() string { return e.Message }
 
 // parse checks what expr-lang's parser, which recurses without a bound, must not be given, and calls it.
 func parse(text string) (ast.Node, error) {
-	if len(text) > MaxText {
-		return nil, &Error{MaxText, fmt.Sprintf("the expression is longer than %d KiB", MaxText>>10)}
+	if len(text) > maxText {
+		return nil, &Error{maxText, fmt.Sprintf("the expression is longer than %d KiB", maxText>>10)}
 	}
 	if !utf8.ValidString(text) {
 		return nil, &Error{0, "the expression is not valid UTF-8"}
@@ -38,7 +38,7 @@ func parse(text string) (ast.Node, error) {
 		return nil, syntaxError(text, err)
 	}
 	if i := tooDeep(tokens); i >= 0 {
-		return nil, &Error{offset(text, tokens[i].From), fmt.Sprintf("the expression nests deeper than %d", MaxNesting)}
+		return nil, &Error{offset(text, tokens[i].From), fmt.Sprintf("the expression nests deeper than %d", maxNesting)}
 	}
 	tree, err := parser.Parse(text)
 	if err != nil {
@@ -47,7 +47,7 @@ func parse(text string) (ast.Node, error) {
 	return tree.Node, nil
 }
 
-// tooDeep is the first token that nests deeper than MaxNesting, or -1. What nests is an open bracket; what a condition,
+// tooDeep is the first token that nests deeper than maxNesting, or -1. What nests is an open bracket; what a condition,
 // a variable or a power has to its right; and operators in front of each other.
 func tooDeep(tokens []lexer.Token) int {
 	depth, prefix := 0, 0
@@ -85,7 +85,7 @@ func tooDeep(tokens []lexer.Token) int {
 				}
 			}
 		}
-		if depth+prefix > MaxNesting {
+		if depth+prefix > maxNesting {
 			return i
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 // Bounds of an expression's text, and of one evaluation.
 const (
-	MaxText    = 16 << 10 // bytes
-	MaxNesting = 200      // brackets, conditions and variables inside each other
+	maxText    = 16 << 10 // bytes
+	maxNesting = 200      // brackets, conditions and variables inside each other
 	MaxSteps   = value.MaxSteps
 	MaxMemory  = value.MaxMemory // bytes
 )

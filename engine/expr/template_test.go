@@ -100,7 +100,7 @@ func TestMistakenTemplates(t *testing.T) {
 		{`é ${object.a +}`, 15, "unexpected end of the expression"},
 		{`${1)}`, 2, ""},
 		{`ab ${item.a}`, 5, "item is an element of forEach"},
-		{`ab ${` + strings.Repeat("a", MaxText+1) + `}`, 5 + MaxText, "the expression is longer than 16 KiB"},
+		{`ab ${` + strings.Repeat("a", maxText+1) + `}`, 5 + maxText, "the expression is longer than 16 KiB"},
 		{strings.Repeat(`${1}`, 257), 4 * 256, "more than 256 expressions in one string"},
 		{`ab ${` + strings.Repeat("(", 300) + strings.Repeat(")", 300) + `}`, 205, "nests deeper than 200"},
 	} {

@@ -136,7 +136,7 @@ func TestDepth(t *testing.T) {
 		return []byte(`{"a":` + strings.Repeat(opened, depth) + `1` + strings.Repeat(closed, depth) + `,"metadata":{"name":"x"}}`)
 	}
 	for _, around := range []string{`[_]`, `{"a":_}`} {
-		for depth, fits := range map[int]bool{MaxDepth: true, MaxDepth + 1: false, 100 * MaxDepth: false} {
+		for depth, fits := range map[int]bool{maxDepth: true, maxDepth + 1: false, 100 * maxDepth: false} {
 			text := nested(depth, around)
 			if _, fit := oracle(text); fit != fits {
 				t.Fatalf("apimachinery decodes %s nested %d deep: %v", around, depth, fit)

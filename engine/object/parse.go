@@ -8,8 +8,8 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// MaxDepth is how deep an object may nest, as for the API server and apimachinery. No schema comes near.
-const MaxDepth = 10_000
+// maxDepth is how deep an object may nest, as for the API server and apimachinery. No schema comes near.
+const maxDepth = 10_000
 
 // Parser makes Objects of JSON. It is immutable and safe for concurrent use.
 type Parser struct {
@@ -41,7 +41,7 @@ func (p *Parser) Typed(apiVersion, kind string) *Parser {
 var everything = pathsOf()
 
 // UnfitError is valid JSON that no Object can be made of: it is none, its identity is of the wrong type, it nests deeper
-// than [MaxDepth] or has a number out of float64's range, which apimachinery's decoder refuses too.
+// than [maxDepth] or has a number out of float64's range, which apimachinery's decoder refuses too.
 type UnfitError struct {
 	Reason   string
 	Identity *Object // what could be told of the identity, and nothing else; nil if nothing could
@@ -71,8 +71,8 @@ func (p *Parser) Parse(s *scan.Scanner) (o *Object, view *Tree, err error) {
 	switch {
 	case kind != '{':
 		unfit = "not a JSON object"
-	case s.Deepest() > MaxDepth:
-		unfit = fmt.Sprintf("nests deeper than %d", MaxDepth)
+	case s.Deepest() > maxDepth:
+		unfit = fmt.Sprintf("nests deeper than %d", maxDepth)
 	case s.OutOfRange():
 		unfit = "a number is out of range"
 	}
@@ -107,7 +107,7 @@ func (p *Parser) withType(text []byte, view *Tree) []byte {
 }
 
 // FromJSON makes an Object of the JSON of one, which it does not keep. It refuses what is not a valid JSON object, nests
-// deeper than [MaxDepth], or has an identity of the wrong type. A missing identity is left empty.
+// deeper than [maxDepth], or has an identity of the wrong type. A missing identity is left empty.
 func FromJSON(b []byte) (*Object, error) {
 	s := scan.New(b)
 	o, _, err := whole.Parse(&s)

@@ -19,7 +19,7 @@ type walker struct {
 
 // value reads the value at hand, which stands at the given place. What nests too deep for an Object is not decoded.
 func (w *walker) value(keep, view *Paths, at place) (any, error) {
-	if at == elsewhere && (view == nil && (keep == nil || keep.whole) || w.s.Deepest() > MaxDepth) {
+	if at == elsewhere && (view == nil && (keep == nil || keep.whole) || w.s.Deepest() > maxDepth) {
 		_, err := w.s.Skip()
 		return nil, err
 	}

@@ -15,8 +15,8 @@ import (
 
 // Bounds of what the actions of a rule yield for one change.
 const (
-	MaxActions     = 1024
-	MaxActionBytes = 8 << 20 // of JSON and names, in all
+	maxActions     = 1024
+	maxActionBytes = 8 << 20 // of JSON and names, in all
 )
 
 // What evaluating the actions for one change may cost: that of 100 expressions, and eight times as much memory as one may take.
@@ -106,12 +106,12 @@ func (a *Actions) asksFor(t *ActionTemplate, change delta.Type) bool {
 	return a.Deleted || reads(t.If) || reads(t.ForEach)
 }
 
-// Evaluate makes what is to be done about a change, in the order in which the actions are written; at most MaxActions, with
-// MaxActionBytes in all. What exceeds that, and an expression that fails, is an error, and nothing is to be done. It says
+// Evaluate makes what is to be done about a change, in the order in which the actions are written; at most maxActions, with
+// maxActionBytes in all. What exceeds that, and an expression that fails, is an error, and nothing is to be done. It says
 // where it happened, and never holds contents of objects.
 func (a *Actions) Evaluate(d delta.Delta, look Lookup) ([]handler.Action, error) {
 	e := evaluation{
-		env: environment(d, look), change: d, room: MaxActionBytes,
+		env: environment(d, look), change: d, room: maxActionBytes,
 	}
 	e.env.Budget = &expr.Budget{Steps: actionSteps, Memory: actionMemory}
 	for i := range a.Each {
@@ -135,8 +135,8 @@ type evaluation struct {
 }
 
 var (
-	errMany         = fmt.Errorf("more than %d actions", MaxActions)
-	errLargeActions = fmt.Errorf("the actions exceed %d MiB", MaxActionBytes>>20)
+	errMany         = fmt.Errorf("more than %d actions", maxActions)
+	errLargeActions = fmt.Errorf("the actions exceed %d MiB", maxActionBytes>>20)
 )
 
 // all adds what one template makes.
@@ -166,7 +166,7 @@ func (e *evaluation) one(t *ActionTemplate) error {
 			return nil
 		}
 	}
-	if len(e.actions) == MaxActions {
+	if len(e.actions) == maxActions {
 		return errMany
 	}
 	out := handler.Action{

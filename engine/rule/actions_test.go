@@ -249,7 +249,7 @@ func TestBoundsOfActions(t *testing.T) {
 	change := added(t, `{"metadata":{"name":"a"},"big":"`+strings.Repeat("x", 1<<20)+`"}`)
 	t.Run("as many as there may be", func(t *testing.T) {
 		got, err := evaluate(t, change, forEach(t, "1..1023", `{"metadata":{"name":"a${item}"}}`), applying(t, `{"metadata":{"name":"z"}}`))
-		if err != nil || len(got) != MaxActions || got[1022].Name != "a1023" || got[1023].Name != "z" {
+		if err != nil || len(got) != maxActions || got[1022].Name != "a1023" || got[1023].Name != "z" {
 			t.Errorf("%d, %v", len(got), err)
 		}
 	})

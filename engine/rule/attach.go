@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// MaxAttached bounds what is attached to one change, in bytes of JSON.
-const MaxAttached = 8 << 20
+// maxAttached bounds what is attached to one change, in bytes of JSON.
+const maxAttached = 8 << 20
 
 // Attachment gives objects a name.
 type Attachment struct {
@@ -52,7 +52,7 @@ func (r *Rule) Attach(d delta.Delta, look Finder) (map[string][]json.RawMessage,
 		return nil, nil
 	}
 	env := environment(d, look)
-	out, room := make(map[string][]json.RawMessage, len(r.Attached)), MaxAttached
+	out, room := make(map[string][]json.RawMessage, len(r.Attached)), maxAttached
 	for _, a := range r.Attached {
 		trees, err := a.Program.Objects(&env)
 		if err != nil {
@@ -77,7 +77,7 @@ func (r *Rule) Attach(d delta.Delta, look Finder) (map[string][]json.RawMessage,
 
 var (
 	errNotFound = errors.New("attach gives a map that the expression made, not an object that lookup or byIndex gave")
-	errTooMuch  = fmt.Errorf("the objects exceed %d MiB", MaxAttached>>20)
+	errTooMuch  = fmt.Errorf("the objects exceed %d MiB", maxAttached>>20)
 )
 
 // Found remembers of which objects trees are. The zero Found is empty.

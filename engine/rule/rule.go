@@ -103,17 +103,17 @@ func (r *Rule) Remerge(d delta.Delta, look Lookup) (json.RawMessage, error) {
 	return payload, join(nil, "payload", err)
 }
 
-// MaxPayload bounds the JSON of a payload, in bytes.
-const MaxPayload = 8 << 20
+// maxPayload bounds the JSON of a payload, in bytes.
+const maxPayload = 8 << 20
 
-var errLargePayload = fmt.Errorf("it exceeds %d MiB", MaxPayload>>20)
+var errLargePayload = fmt.Errorf("it exceeds %d MiB", maxPayload>>20)
 
 // payload makes the payload of a change. It returns nil if the rule has none.
 func (r *Rule) payload(env *expr.Env) (json.RawMessage, error) {
 	if r.Payload == nil {
 		return nil, nil
 	}
-	payload, err := r.Payload.render(env, MaxPayload)
+	payload, err := r.Payload.render(env, maxPayload)
 	if errors.Is(err, errLarge) {
 		err = errLargePayload
 	}

@@ -56,7 +56,7 @@ func compareRead(a, b any) (int, error) {
 	if _, ok := a.(time.Duration); ok || isKind[time.Duration](b) {
 		return compareAs(a, b, toDuration, cmp.Compare[time.Duration])
 	}
-	return 0, Errorf("cannot compare %s with %s", KindOf(a), KindOf(b))
+	return 0, Errorf("cannot compare %s with %s", kindOf(a), kindOf(b))
 }
 
 func isKind[T any](v any) bool {
@@ -69,9 +69,9 @@ func compareAs[T any](a, b any, read func(any) (T, readResult), compare func(x, 
 	y, okY := read(b)
 	switch {
 	case okX == wrongKind || okY == wrongKind:
-		return 0, Errorf("cannot compare %s with %s", KindOf(a), KindOf(b))
+		return 0, Errorf("cannot compare %s with %s", kindOf(a), kindOf(b))
 	case okX == unreadable || okY == unreadable:
-		return 0, Errorf("cannot compare %s with %s: the string cannot be parsed", KindOf(a), KindOf(b))
+		return 0, Errorf("cannot compare %s with %s: the string cannot be parsed", kindOf(a), kindOf(b))
 	}
 	return compare(x, y), nil
 }
@@ -121,7 +121,7 @@ func (m *Meter) equal(a, b any) (bool, error) {
 
 // alike tells whether two values of which neither is nil, a bool, a list or a map can be equal.
 func alike(a, b any) bool {
-	if KindOf(a) == KindOf(b) || isNumber(a) && isNumber(b) {
+	if kindOf(a) == kindOf(b) || isNumber(a) && isNumber(b) {
 		return true
 	}
 	for range 2 {

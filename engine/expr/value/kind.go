@@ -15,11 +15,11 @@ func typeOf(v any) string {
 	if isKind[[]any](v) {
 		return "array"
 	}
-	return KindOf(v)
+	return kindOf(v)
 }
 
-// KindOf names the kind of a value.
-func KindOf(v any) string {
+// kindOf names the kind of a value.
+func kindOf(v any) string {
 	switch v.(type) {
 	case nil:
 		return "nil"
@@ -47,7 +47,7 @@ func KindOf(v any) string {
 
 // Some is a value's kind with its article, for errors.
 func Some(v any) string {
-	switch kind := KindOf(v); kind {
+	switch kind := kindOf(v); kind {
 	case "nil":
 		return kind
 	case "int", "unknown":

@@ -104,7 +104,7 @@ func (m *Meter) in(needle, list any) (bool, error) {
 			_, ok := list[needle]
 			return ok, nil
 		}
-		return false, Errorf("a map has no keys of kind %s", KindOf(needle))
+		return false, Errorf("a map has no keys of kind %s", kindOf(needle))
 	case string:
 		return false, Errorf(`operator "in" needs a list or a map, not a string; use contains`)
 	}
