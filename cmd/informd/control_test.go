@@ -105,30 +105,30 @@ func (p *pretence) Status() control.Status {
 	old := time.Now().Add(-100 * 24 * time.Hour)
 	return control.Status{
 		Version: "v1.2.3", PID: 4711, Started: old, DeadLetters: len(p.letters),
-		Sources: []control.Source{
+		Sources: []control.SourceStatus{
 			{Name: "pods", Resource: "v1/pods", State: "synced", Ready: true, Objects: 2, ResourceVersion: "88213", Indexes: []string{"byImage", "byNode"}},
 			{Name: "secrets", Resource: "v1/secrets", State: "forbidden", Reason: "secrets is forbidden: not allowed to list", Objects: 1, Lag: 3},
 			{Name: "thin", Resource: "apps/v1/deployments", State: "synced", Ready: true, Objects: 1, ResourceVersion: "3"},
 		},
-		Rules: []control.Rule{
+		Rules: []control.RuleStatus{
 			{Name: "crash-looping", Handler: "oncall", Matches: 1204, Waiting: 100012, Away: 12, OldestSeconds: 61.2, Dead: 2, Paused: p.paused,
 				Failure: "shop/web-0 failed at 12:00:01, attempt 7: \x1b[31m503 Service Unavailable"},
 			{Name: "tokens", Handler: "vault", Dead: 1, Errors: 7},
 			{Name: "quiet", Handler: "vault", Reason: "waits for what it looks into: nodes"},
 		},
-		Handlers: []control.Handler{
+		Handlers: []control.HandlerStatus{
 			{Name: "oncall", State: "running", Since: old, Restarts: 1, InFlight: 8, PID: 4712, Program: "oncall v2", Confined: "user 65534:65534; memory, cpu by cgroup v2"},
 			{Name: "pager", State: "backing off", Reason: "it exited with status 2", Since: old, Restarts: 12, Failures: 7, Next: old,
 				LastLog: []string{"panic: no\x1b[2J pager", "", "goroutine 1 [running]:", "\tmain.main()"}},
 			{Name: "vault", State: "refused", Reason: "config: no address", Since: old},
 			{Name: "wedge", State: "wedged", Reason: "no answer to a health check within 5s", Since: old, PID: 4713, InFlight: 1, Failures: 1, LastLog: []string{"no such host"}, Reloading: old},
 		},
-		Store: &control.Store{Directory: "/var/lib/informd", SizeBytes: 12_910_592, Unwritten: 3, UnwrittenBytes: 9001, Trouble: "no space left on device"},
+		Store: &control.StateStatus{Directory: "/var/lib/informd", SizeBytes: 12_910_592, Unwritten: 3, UnwrittenBytes: 9001, Trouble: "no space left on device"},
 	}
 }
 
-func (p *pretence) Objects(q control.Query) (control.Selection, error) {
-	s := control.Selection{Secret: q.Source == "secrets"}
+func (p *pretence) Objects(q control.Query) (control.Found, error) {
+	s := control.Found{Secret: q.Source == "secrets"}
 	if q.Source == "thin" {
 		s.Kept = []string{"metadata.name", "spec.replicas"}
 	}
@@ -197,7 +197,7 @@ func (p *pretence) SetPaused(rule string, paused bool) error {
 func (p *pretence) ReloadHandler(_ context.Context, name string) (control.Reloaded, error) {
 	switch name {
 	case "oncall":
-		return control.Reloaded{PID: 4714, Notes: []string{"concurrency, timeout: not taken up before informd starts anew"}}, nil
+		return control.Reloaded{PID: 4714, Notes: []string{"concurrency, timeout: apply when informd restarts"}}, nil
 	case "pager":
 		return control.Reloaded{}, &control.Error{
 			Code: http.StatusConflict, Message: "handler pager was not reloaded and goes on as it was: the new process:\nit\x1b[2J refuses its config",

@@ -25,46 +25,25 @@ func main() {
 }
 
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "informd",
-		Short: "Deliver the changes in a Kubernetes cluster that rules select to handlers",
-		Long: `informd watches the resources that Source manifests select, evaluates Rule manifests on each change, and delivers
-what they select to handlers: processes of their own, in any language. Each change arrives in order per object, at
-least once.
+	root := cli.NewGroup("informd", "Deliver the changes in a Kubernetes cluster that rules select to handlers",
+		`informd watches the resources that your Source manifests select, evaluates your Rule manifests on every change, and
+delivers the changes they select to handlers. A handler is a process of its own, in any language. It gets the changes
+of one object in order, each at least once.
 
 Start with:  informd check -f RULES    and then    informd run -f RULES`,
-		Version:       version,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		Args:          cli.Group,
-
-		DisableFlagsInUseLine: true,
-
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	root.SetVersionTemplate("informd {{.Version}}\n")
-	root.AddCommand(daemon.NewRunCommand(version), offline.NewCheckCommand(version), newHandlerCommand(), newVersionCommand())
+		daemon.NewRunCommand(version),
+		offline.NewCheckCommand(version),
+		cli.NewGroup("handler", "Work with handlers", "",
+			client.NewReloadCommand(), offline.NewConformanceCommand(), offline.NewProtoCommand(), launch.NewServeCommand()),
+		newVersionCommand())
 	root.AddCommand(client.NewCommands()...)
+	root.Version = version
+	root.SetVersionTemplate("informd {{.Version}}\n")
 	root.InitDefaultCompletionCmd()
-	if completion, _, err := root.Find([]string{"completion"}); err == nil { // cobra's own; it would take any shell's name
-		completion.Args = cli.Group
-		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	if completion, _, err := root.Find([]string{"completion"}); err == nil {
+		cli.MakeGroup(completion) // cobra's own would accept the name of any shell
 	}
 	return root
-}
-
-func newHandlerCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "handler",
-		Short: "Work with handlers",
-		Args:  cli.Group,
-
-		DisableFlagsInUseLine: true,
-
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(client.NewReloadCommand(), offline.NewConformanceCommand(), offline.NewProtoCommand(), launch.NewServeCommand())
-	return cmd
 }
 
 func newVersionCommand() *cobra.Command {
@@ -72,9 +51,6 @@ func newVersionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cli.NoArguments,
-
-		DisableFlagsInUseLine: true,
-
-		RunE: func(cmd *cobra.Command, _ []string) error { return cli.Show(cmd, "informd %s\n", version) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cli.Show(cmd, "informd %s\n", version) },
 	}
 }

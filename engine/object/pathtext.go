@@ -8,12 +8,12 @@ import (
 
 var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// PathText is a path as expressions have it, without "object.".
+// PathText returns a path of a Paths in the form of an expression, without "object.".
 func PathText(path []string) string {
 	var b strings.Builder
 	for i, key := range path {
 		switch {
-		case key == "" && i == len(path)-1: // a program asks whether the place is there, or how many elements it has
+		case key == "" && i == len(path)-1: // a program asks whether the field exists, or how many elements it has
 			b.WriteString(" (its presence)")
 		case key == Each:
 			b.WriteString("[]")

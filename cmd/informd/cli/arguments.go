@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NoArguments is for commands that take flags only.
+// NoArguments is the Args of commands that take flags only.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -20,8 +20,21 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%q: %s takes no arguments", args[0], cmd.CommandPath())
 }
 
-// Group is for commands that do nothing but hold others.
-func Group(cmd *cobra.Command, args []string) error {
+// NewGroup returns a command that only holds others. By itself it prints its help.
+func NewGroup(use, short, long string, commands ...*cobra.Command) *cobra.Command {
+	group := &cobra.Command{Use: use, Short: short, Long: long}
+	MakeGroup(group)
+	group.AddCommand(commands...)
+	return group
+}
+
+// MakeGroup makes cmd print its help, and refuse the name of a command that it does not hold.
+func MakeGroup(cmd *cobra.Command) {
+	cmd.Args = onlyCommands
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+func onlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -40,7 +53,7 @@ func didYouMean(names []string) string {
 
 const manifestFlagName = "filename"
 
-// ManifestFlag adds -f, which must be given.
+// ManifestFlag adds the flag -f, which is required.
 func ManifestFlag(cmd *cobra.Command, paths *[]string) {
 	cmd.Flags().StringArrayVarP(paths, manifestFlagName, "f", nil, "`PATH` of a manifest, or of a folder of them, read recursively; repeatable")
 	if err := cmd.MarkFlagFilename(manifestFlagName, "yaml", "yml"); err != nil {
@@ -57,7 +70,7 @@ func ManifestFlag(cmd *cobra.Command, paths *[]string) {
 	}
 }
 
-// ChoiceFlag adds a flag whose value must be one of some; its shell completion offers them.
+// ChoiceFlag adds a flag that completes to one of the choices. It does not check the value: the caller does.
 func ChoiceFlag(cmd *cobra.Command, value *string, name, what, standard string, choices ...string) {
 	cmd.Flags().StringVar(value, name, standard, fmt.Sprintf("%s: `%s`", what, strings.Join(choices, "|")))
 	if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)); err != nil {

@@ -10,12 +10,11 @@ import (
 	"time"
 )
 
-// echo is for how long further signals are taken for the first one: timeout(1) and others signal a process and then its
-// group.
+// echo is how long further signals count as the first one: timeout(1), for one, signals a process and then its group.
 const echo = 100 * time.Millisecond
 
-// WithSignals makes a context that ends with the first SIGINT or SIGTERM; a second one ends the process at once, but for
-// last, which may be nil. Handler processes notice and end as well. stop gives the signals back.
+// WithSignals returns a context that ends with the first SIGINT or SIGTERM. A second one calls last, which may be nil, and
+// ends the process with ExitFailed. The caller must call stop, after which signals have their default effect again.
 func WithSignals(ctx context.Context, last func()) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 2) // two signals count; more are dropped

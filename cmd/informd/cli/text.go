@@ -5,10 +5,10 @@ import (
 	"unicode"
 )
 
-// Printable keeps what others wrote from playing with the terminal, on one line.
+// Printable returns text on one line, without characters that a terminal obeys. Use it for all that others wrote.
 func Printable(text string) string { return strings.TrimSpace(Visible(text)) }
 
-// Visible is Printable for a line whose indentation means something.
+// Visible is Printable for a line whose indentation matters.
 func Visible(line string) string {
 	return strings.TrimRightFunc(strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -18,12 +18,13 @@ func Visible(line string) string {
 	}, line), unicode.IsSpace)
 }
 
-// OneOf writes "a, b or c".
+// OneOf returns "a, b or c". There must be two choices or more.
 func OneOf(choices []string) string {
 	last := len(choices) - 1
 	return strings.Join(choices[:last], ", ") + " or " + choices[last]
 }
 
+// Plural returns the noun, with an s unless n is 1.
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return noun
@@ -31,6 +32,7 @@ func Plural(n int, noun string) string {
 	return noun + "s"
 }
 
+// Because returns the reason in parentheses, after a space; "" without a reason.
 func Because(reason string) string {
 	if reason == "" {
 		return ""

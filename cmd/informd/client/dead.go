@@ -15,23 +15,15 @@ import (
 )
 
 func newDeadCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "dead",
-		Short: "List, show, retry and drop dead letters of the running daemon",
-		Long: `List, show, retry and drop dead letters: events that their handlers rejected, or that failed as often as they may.
-` + whichDaemon,
-		Args: cli.Group,
-
-		DisableFlagsInUseLine: true,
-
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	cmd := cli.NewGroup("dead", "List, show, retry and drop dead letters of the running daemon",
+		`List, show, retry and drop dead letters: events that their handler rejected, or that used up their attempts.
+`+whichDaemon)
 	flags := addControlFlags(cmd)
 	cmd.AddCommand(newDeadListCommand(flags), newDeadShowCommand(flags),
-		newDeadActCommand(flags, "retry", "Deliver dead letters again", `Deliver dead letters again: as they were, before what else waits for their objects, with the same ids. Later changes of
-an object may have been delivered by then.
+		newDeadActCommand(flags, "retry", "Deliver dead letters again", `Deliver dead letters again: the same events, with the same ids, ahead of what else waits for their objects. The
+handlers may have received later changes of these objects in the meantime.
 `, "to be delivered again", (*control.Client).Retry),
-		newDeadActCommand(flags, "drop", "Forget dead letters", "Forget dead letters.\n", "dropped", (*control.Client).Drop),
+		newDeadActCommand(flags, "drop", "Drop dead letters", "Drop dead letters: informd forgets their events.\n", "dropped", (*control.Client).Drop),
 	)
 	return cmd
 }
@@ -42,8 +34,6 @@ func newDeadListCommand(flags *controlFlags) *cobra.Command {
 		Use:   "list [--rule NAME] [--handler NAME] [-o json]",
 		Short: "List dead letters, the oldest first",
 		Args:  cli.NoArguments,
-
-		DisableFlagsInUseLine: true,
 	}
 	choosingFlags(cmd, flags, &rule, &handler)
 	outputFlag(cmd, &output, "json")
@@ -66,13 +56,13 @@ func newDeadListCommand(flags *controlFlags) *cobra.Command {
 }
 
 func choosingFlags(cmd *cobra.Command, flags *controlFlags, rule, handler *string) {
-	cmd.Flags().StringVar(rule, "rule", "", "those of the rule of that `NAME`")
+	cmd.Flags().StringVar(rule, "rule", "", "choose those of the rule `NAME`")
 	completeFlag(cmd, "rule", flags.completer(1, ruleNames))
-	cmd.Flags().StringVar(handler, "handler", "", "those of the handler of that `NAME`")
+	cmd.Flags().StringVar(handler, "handler", "", "choose those of the handler `NAME`")
 	completeFlag(cmd, "handler", flags.completer(1, handlerNames))
 }
 
-// reasonWidth is how much of a reason a table has, in characters: as a rule what is wrong, and with what.
+// reasonWidth is where a table cuts a reason, in characters.
 const reasonWidth = 160
 
 func writeLetters(w io.Writer, letters []control.Letter, now time.Time) error {
@@ -87,7 +77,7 @@ func writeLetters(w io.Writer, letters []control.Letter, now time.Time) error {
 	return t.flush()
 }
 
-// keyOf is namespace/name, or the name alone.
+// keyOf returns NAMESPACE/NAME, or NAME for an object without a namespace.
 func keyOf(namespace, name string) string {
 	if namespace == "" {
 		return name
@@ -100,7 +90,7 @@ func newDeadShowCommand(flags *controlFlags) *cobra.Command {
 	var showSecrets bool
 	cmd := &cobra.Command{
 		Use:   "show ID [-o json|yaml] [--show-secrets]",
-		Short: "Show a dead letter with its event, as the handler saw it",
+		Short: "Show a dead letter and the event that the handler received",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return errors.New("give the id of one dead letter; informd dead list shows them")
@@ -108,8 +98,6 @@ func newDeadShowCommand(flags *controlFlags) *cobra.Command {
 			return nil
 		},
 		ValidArgsFunction: flags.completer(1, letterIDs),
-
-		DisableFlagsInUseLine: true,
 	}
 	outputFlag(cmd, &output, "json", "yaml")
 	showSecretsFlag(cmd, &showSecrets)
@@ -129,7 +117,7 @@ func newDeadShowCommand(flags *controlFlags) *cobra.Command {
 }
 
 func showSecretsFlag(cmd *cobra.Command, value *bool) {
-	cmd.Flags().BoolVar(value, "show-secrets", false, "show what Secrets hold, instead of ***")
+	cmd.Flags().BoolVar(value, "show-secrets", false, "show the values of Secrets instead of ***")
 }
 
 func writeLetter(w io.Writer, l control.Letter, now time.Time) error {
@@ -167,19 +155,17 @@ func newDeadActCommand(flags *controlFlags, name, short, long, done string, act 
 		Use:   name + " ID…|--rule NAME|--handler NAME|--all",
 		Short: short,
 		Long: long + `
-They are chosen by their ids, by their rule, by their handler, or all of them. What cannot be done to one of them is
-said, the others are done, and the exit code is 1.
+Choose them by id, by rule, by handler, or take all of them. The command lists the letters that it could not ` + name + `,
+handles the rest, and then ends with exit code 1.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
 			choice.IDs = args
 			return oneChoice(choice)
 		},
 		ValidArgsFunction: flags.completer(1000, letterIDs),
-
-		DisableFlagsInUseLine: true,
 	}
 	choosingFlags(cmd, flags, &choice.Rule, &choice.Handler)
-	cmd.Flags().BoolVar(&choice.All, "all", false, "all there are")
+	cmd.Flags().BoolVar(&choice.All, "all", false, "choose all of them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ask(func(c *control.Client) error {
 			outcome, err := act(c, cmd.Context(), choice)
@@ -199,7 +185,7 @@ said, the others are done, and the exit code is 1.
 	return cmd
 }
 
-// oneChoice wants letters to be chosen in one way.
+// oneChoice checks that letters are chosen in exactly one way.
 func oneChoice(c control.LetterChoice) error {
 	ways := 0
 	for _, chosen := range []bool{len(c.IDs) > 0, c.Rule != "", c.Handler != "", c.All} {

@@ -18,7 +18,7 @@ import (
 	"github.com/informd/informd/cmd/informd/control"
 )
 
-// getFlags are what to get, and how to show it.
+// getFlags say which objects to get and how to print them.
 type getFlags struct {
 	namespace, selector, index string
 	output                     string
@@ -30,11 +30,11 @@ func newGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get SOURCE [NAME] [flags]",
 		Short: "Show objects from the running daemon's cache",
-		Long: `Show objects as the running daemon has them in its cache: those of a source, narrowed by name, namespace, labels or the
-value of one of the source's indexes. NAME may be NAMESPACE/NAME.
+		Long: `Show the objects of a source from the running daemon's cache. Narrow them by name, namespace, labels, or the value of one
+of the source's indexes. NAME may be NAMESPACE/NAME.
 
-Of a source with keep: needed the cache has what rules and indexes read, and so has the output. What Secrets hold is
-shown as *** without --show-secrets; their keys are shown.
+For a source with keep: needed, the cache holds only the fields that rules and indexes read, and so does the output.
+Values in Secrets are shown as ***, unless you give --show-secrets.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
@@ -45,13 +45,12 @@ shown as *** without --show-secrets; their keys are shown.
 			}
 			return fmt.Errorf("%q: one source and one name are enough", args[2])
 		},
-		DisableFlagsInUseLine: true,
 	}
 	flags := addControlFlags(cmd)
 	f := cmd.Flags()
-	f.StringVarP(&get.namespace, "namespace", "n", "", "`NAMESPACE` of the objects; default: all")
-	f.StringVarP(&get.selector, "selector", "l", "", "label `SELECTOR`, as for kubectl")
-	f.StringVar(&get.index, "index", "", "`NAME=VALUE` of one of the source's indexes")
+	f.StringVarP(&get.namespace, "namespace", "n", "", "only objects in `NAMESPACE`")
+	f.StringVarP(&get.selector, "selector", "l", "", "only objects that match the label `SELECTOR`, as for kubectl")
+	f.StringVar(&get.index, "index", "", "only objects that the source's index NAME has under VALUE, as `NAME=VALUE`")
 	outputFlag(cmd, &get.output, "json", "yaml", "name", "wide")
 	showSecretsFlag(cmd, &get.showSecrets)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
@@ -81,14 +80,14 @@ shown as *** without --show-secrets; their keys are shown.
 	return cmd
 }
 
-// query is what the command line asks for.
+// query returns the query that the command line asks for.
 func (g *getFlags) query(args []string) (control.Query, error) {
 	q := control.Query{Source: args[0], Namespace: g.namespace}
 	if len(args) > 1 {
 		q.Name = args[1]
 		if namespace, name, ok := strings.Cut(q.Name, "/"); ok {
 			if g.namespace != "" && g.namespace != namespace {
-				return control.Query{}, fmt.Errorf("%s is not in the namespace %s, which -n says", args[1], g.namespace)
+				return control.Query{}, fmt.Errorf("%s is not in the namespace %s that -n names", args[1], g.namespace)
 			}
 			q.Namespace, q.Name = namespace, name
 		}
@@ -120,7 +119,7 @@ func (g *getFlags) run(cmd *cobra.Command, c *control.Client, q control.Query) e
 			return err
 		}
 		defer func() { _ = objects.Close() }() // only read
-		if err := g.tell(cmd, q, objects.Found); err != nil {
+		if err := g.explain(cmd, q, objects.Header); err != nil {
 			return err
 		}
 		return g.writeObjects(out, q, objects)
@@ -130,7 +129,7 @@ func (g *getFlags) run(cmd *cobra.Command, c *control.Client, q control.Query) e
 			return err
 		}
 		defer func() { _ = names.Close() }() // only read
-		if err := g.tell(cmd, q, names.Found); err != nil {
+		if err := g.explain(cmd, q, names.Header); err != nil {
 			return err
 		}
 		return writeNames(out, names)
@@ -140,38 +139,43 @@ func (g *getFlags) run(cmd *cobra.Command, c *control.Client, q control.Query) e
 		return err
 	}
 	defer func() { _ = rows.Close() }() // only read
-	if err := g.tell(cmd, q, rows.Found); err != nil {
+	if err := g.explain(cmd, q, rows.Header); err != nil {
 		return err
 	}
 	return writeRows(out, rows, g.output == "wide", time.Now())
 }
 
-// tell says on standard error what cannot be seen of the objects. That one which was named is not there is an error.
-func (g *getFlags) tell(cmd *cobra.Command, q control.Query, found control.Found) error {
+// explain prints to standard error what the objects themselves do not show. If the query names an object and there is none,
+// that is an error.
+func (g *getFlags) explain(cmd *cobra.Command, q control.Query, found control.Header) error {
 	notes := cmd.ErrOrStderr()
 	if found.State != "synced" {
-		fmt.Fprintf(notes, "informd: source %s is %s%s: this is what the cache has\n", q.Source, found.State, cli.Because(cli.Printable(found.Reason)))
+		fmt.Fprintf(notes, "informd: source %s is %s%s: the objects may be out of date\n", q.Source, found.State, cli.Because(cli.Printable(found.Reason)))
 	}
 	if found.Count > 0 {
 		if found.Kept != nil && (g.output == "json" || g.output == "yaml") {
-			fmt.Fprintf(notes, "informd: source %s keeps of its objects no more than %s\n", q.Source, strings.Join(found.Kept, ", "))
+			fmt.Fprintf(notes, "informd: source %s keeps only these fields of its objects: %s\n", q.Source, strings.Join(found.Kept, ", "))
 		}
 		return nil
 	}
-	such := []string{"no objects"}
+	what := "no objects"
 	if q.Name != "" {
-		such[0] = fmt.Sprintf("no object %q", q.Name)
+		what = fmt.Sprintf("no object %q", q.Name)
 	}
 	if q.Namespace != "" {
-		such = append(such, "in namespace "+q.Namespace)
+		what += " in namespace " + q.Namespace
 	}
+	var with []string
 	if g.selector != "" {
-		such = append(such, "with labels "+g.selector)
+		with = append(with, "labels "+g.selector)
 	}
 	if q.Index != "" {
-		such = append(such, "with "+g.index)
+		with = append(with, "index "+g.index)
 	}
-	none := fmt.Errorf("source %s has %s", q.Source, strings.Join(such, ", "))
+	if len(with) > 0 {
+		what += " with " + strings.Join(with, " and ")
+	}
+	none := fmt.Errorf("source %s has %s", q.Source, what)
 	if q.Name != "" {
 		return none
 	}
@@ -179,7 +183,7 @@ func (g *getFlags) tell(cmd *cobra.Command, q control.Query, found control.Found
 	return nil
 }
 
-// writeObjects writes the one object that was named as itself, and others as a list.
+// writeObjects writes a single object that was named as it is, and everything else as a list.
 func (g *getFlags) writeObjects(w io.Writer, q control.Query, objects *control.Stream[json.RawMessage]) error {
 	list := newListWriter(w, g.output)
 	for o, err := range objects.All() {
@@ -196,7 +200,7 @@ func (g *getFlags) writeObjects(w io.Writer, q control.Query, objects *control.S
 	return list.end()
 }
 
-// writeNames writes names as get takes them.
+// writeNames writes names in the form that informd get accepts.
 func writeNames(w io.Writer, names *control.Stream[control.Row]) error {
 	for row, err := range names.All() {
 		if err != nil {
@@ -239,7 +243,7 @@ func labelText(labels map[string]string) string {
 	return strings.Join(pairs, ",")
 }
 
-// completedObjects is how many names the shell is offered.
+// completedObjects bounds the names that the shell is offered.
 const completedObjects = 1000
 
 func objectNames(source, namespace, beginning string) func(context.Context, *control.Client) ([]string, error) {

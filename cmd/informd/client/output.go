@@ -18,15 +18,15 @@ import (
 	"github.com/informd/informd/cmd/informd/cli"
 )
 
-// outputFlag adds -o. Without it there is a table.
+// outputFlag adds the flag -o. Its default is a table.
 func outputFlag(cmd *cobra.Command, value *string, choices ...string) {
-	cmd.Flags().VarP(&choice{value, choices}, "output", "o", "output as `"+strings.Join(choices, "|")+"`; default: for people")
+	cmd.Flags().VarP(&choice{value, choices}, "output", "o", "output as `"+strings.Join(choices, "|")+"`; default: a table for people")
 	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic(err) // the flag was just defined
 	}
 }
 
-// choice is a flag whose value must be one of some.
+// choice is a flag whose value must be one of its choices.
 type choice struct {
 	value   *string
 	choices []string
@@ -47,7 +47,7 @@ func (c *choice) Set(value string) error {
 	return nil
 }
 
-// table writes rows in columns. A cell that is empty is shown as a dash.
+// table writes rows in columns, and a dash for an empty cell.
 type table struct{ columns *tabwriter.Writer }
 
 func newTable(w io.Writer, header ...string) *table {
@@ -62,7 +62,7 @@ func (t *table) row(cells ...string) {
 			cell = "-"
 		}
 		if i > 0 {
-			_, _ = io.WriteString(t.columns, "\t") // Flush tells of errors
+			_, _ = io.WriteString(t.columns, "\t") // flush returns the error
 		}
 		_, _ = io.WriteString(t.columns, cell)
 	}
@@ -71,7 +71,7 @@ func (t *table) row(cells ...string) {
 
 func (t *table) flush() error { return t.columns.Flush() }
 
-// shortened is the beginning of a text that is too long for a table.
+// shortened cuts text to most characters, the last of them an ellipsis.
 func shortened(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		return string(runes[:most-1]) + "…"
@@ -79,7 +79,7 @@ func shortened(text string, most int) string {
 	return text
 }
 
-// age is how long ago something was, as kubectl says it.
+// age returns the time from then to now, in kubectl's form; "" for the zero time.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""
@@ -87,7 +87,7 @@ func age(now, then time.Time) string {
 	return duration.HumanDuration(now.Sub(then))
 }
 
-// size is a number of bytes for people.
+// size returns a number of bytes for people to read.
 func size(bytes int64) string {
 	if bytes < 1<<10 {
 		return fmt.Sprintf("%d B", bytes)
@@ -99,7 +99,7 @@ func size(bytes int64) string {
 	return fmt.Sprintf("%.1f %s", n, units[0])
 }
 
-// writeDocument writes one value as -o json or -o yaml.
+// writeDocument writes v for -o json or -o yaml.
 func writeDocument(w io.Writer, output string, v any) error {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
@@ -116,10 +116,10 @@ func writeDocument(w io.Writer, output string, v any) error {
 	return err
 }
 
-// listWriter writes objects as a kind: List, one after the other.
+// listWriter writes objects one by one into a kind: List.
 type listWriter struct {
 	w     *bufio.Writer
-	text  bytes.Buffer // of one object
+	text  bytes.Buffer // of the object being written
 	yaml  bool
 	count int
 }
@@ -141,7 +141,7 @@ func (l *listWriter) add(object []byte) error {
 	if err := json.Indent(&l.text, object, "        ", "    "); err != nil {
 		return err
 	}
-	_, _ = l.w.WriteString(before) // the last write tells of errors
+	_, _ = l.w.WriteString(before) // the last write returns the error
 	_, err := l.w.Write(bytes.TrimSpace(l.text.Bytes()))
 	return err
 }
@@ -156,7 +156,7 @@ func (l *listWriter) addYAML(object []byte) error {
 	}
 	before := "- "
 	for line := range strings.Lines(string(text)) {
-		if line != "\n" { // of a text that is not indented
+		if line != "\n" { // an empty line within a multi-line string is not indented
 			_, _ = l.w.WriteString(before)
 		}
 		before = "  "
@@ -165,7 +165,7 @@ func (l *listWriter) addYAML(object []byte) error {
 	return err
 }
 
-// end ends the list.
+// end writes what closes the list, and flushes.
 func (l *listWriter) end() error {
 	switch {
 	case l.yaml && l.count == 0:

@@ -11,22 +11,22 @@ import (
 	"github.com/informd/informd/cmd/informd/control"
 )
 
-// NewReloadCommand makes informd handler reload.
+// NewReloadCommand returns informd handler reload.
 func NewReloadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reload NAME",
-		Short: "Have a handler of the running daemon started anew, with no delivery lost",
-		Long: `Have a handler of the running daemon started anew, as its manifest and its program are by now, with no delivery lost,
-repeated or out of order.
+		Short: "Restart a handler of the running daemon with its current manifest, without losing a delivery",
+		Long: `Restart a handler of the running daemon with its current manifest and program. No delivery is lost, repeated or out of
+order.
 
-The daemon reads its manifests again. The new process is started beside the old one, describes itself, accepts its
-config and is healthy before anything goes to it; when what is with the old one has been answered, it takes over and the
-old one ends. If any of that fails, the old one goes on, and the exit code is 1. Until it has begun to take over, the
-end of this command calls it off.
+The daemon reads its manifests again and starts the new process beside the old one. The new process must describe
+itself, accept its config and be healthy. Then the old one answers the events it has, the new one takes over, and the
+old one ends. If any of that fails, the old process goes on and the exit code is 1. If you end this command before the
+new process begins to take over, the daemon calls the reload off.
 
-It takes up of the manifest: command, builtin, sha256, env, config, user, limits, sandbox, files, network and access;
-variables come from the environment that the daemon has. Everything else, in this manifest and in others, waits for the daemon's
-next start.
+A reload applies these fields of the handler's manifest: command, builtin, sha256, env, config, user, limits, sandbox,
+files, network and access. Variables come from the daemon's environment. All other changes, to this manifest or any
+other, wait until the daemon restarts.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -34,8 +34,6 @@ next start.
 			}
 			return nil
 		},
-
-		DisableFlagsInUseLine: true,
 	}
 	flags := addControlFlags(cmd)
 	cmd.ValidArgsFunction = flags.completer(1, handlerNames)

@@ -11,24 +11,17 @@ import (
 )
 
 func newRuleCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "rule",
-		Short: "List, pause and resume rules of the running daemon",
-		Long:  "List, pause and resume rules of the running daemon.\n" + whichDaemon,
-		Args:  cli.Group,
-
-		DisableFlagsInUseLine: true,
-
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+	cmd := cli.NewGroup("rule", "List, pause and resume rules of the running daemon",
+		"List, pause and resume rules of the running daemon.\n"+whichDaemon)
 	flags := addControlFlags(cmd)
 	cmd.AddCommand(newRuleListCommand(flags),
-		newPauseCommand(flags, "pause", "Have a rule's deliveries wait",
-			`Have a rule's deliveries wait, until informd rule resume. What is with the handler ends; changes are evaluated and wait as
-they do for a handler that is away: merged, or one after the other, as the rule says, within the same bounds.
+		newPauseCommand(flags, "pause", "Stop delivering a rule's events for now",
+			`Stop delivering a rule's events until informd rule resume. Deliveries that the handler is working on finish. The rule
+goes on matching changes, and its events wait as they do when a handler is down: merged or kept, as the rule's delivery
+says, within the same bounds.
 `, "paused: its deliveries wait", (*control.Client).Pause),
-		newPauseCommand(flags, "resume", "Have a paused rule's deliveries go on",
-			"Have a paused rule's deliveries go on, with what waited.\n", "resumed", (*control.Client).Resume),
+		newPauseCommand(flags, "resume", "Deliver a paused rule's events again",
+			"Deliver a paused rule's events again, those that waited first.\n", "resumed", (*control.Client).Resume),
 	)
 	return cmd
 }
@@ -37,10 +30,8 @@ func newRuleListCommand(flags *controlFlags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "list [-o json]",
-		Short: "List the rules, as informd status shows them",
+		Short: "List the rules, like informd status",
 		Args:  cli.NoArguments,
-
-		DisableFlagsInUseLine: true,
 	}
 	outputFlag(cmd, &output, "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -70,8 +61,6 @@ func newPauseCommand(flags *controlFlags, name, short, long, done string, do fun
 			return nil
 		},
 		ValidArgsFunction: flags.completer(1, ruleNames),
-
-		DisableFlagsInUseLine: true,
 
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return flags.ask(func(c *control.Client) error {

@@ -17,16 +17,16 @@ func newStatusCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "status [-o json]",
-		Short: "Show how the running daemon stands",
-		Long: `Show how the running daemon stands: its sources, rules, handlers, and what it keeps on disk.
+		Short: "Show the state of the running daemon",
+		Long: `Show the state of the running daemon: its sources, rules and handlers, and what it keeps on disk.
 
-A source's lag is how many changes were taken from the server and not evaluated yet. Of a rule, "away" is what of its
-waiting deliveries is on disk alone, "oldest" the age of the oldest that is not acknowledged, "dead" its dead letters,
-"errors" how often one of its expressions failed. Below them is what failed last, of rules of which something waits to be tried
-again.
+For a source, LAG counts the changes that informd has received from the API server and not evaluated yet.
+
+For a rule, WAITING counts its deliveries that wait, AWAY those of them that are on disk only. OLDEST is the age of its
+oldest delivery that is not acknowledged. DEAD counts its dead letters, ERRORS how often one of its expressions failed.
+While a delivery waits for a retry, the last failure stands below the table.
 ` + whichDaemon,
-		Args:                  cli.NoArguments,
-		DisableFlagsInUseLine: true,
+		Args: cli.NoArguments,
 	}
 	flags := addControlFlags(cmd)
 	outputFlag(cmd, &output, "json")
@@ -66,9 +66,9 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) error {
 	return out.Flush()
 }
 
-func writeSources(w io.Writer, sources []control.Source) error {
+func writeSources(w io.Writer, sources []control.SourceStatus) error {
 	if len(sources) == 0 {
-		return none(w, "no source: nothing is watched")
+		return none(w, "no sources: informd watches nothing")
 	}
 	t := newTable(w, "NAME", "RESOURCE", "OBJECTS", "RESOURCEVERSION", "LAG", "STATE")
 	for _, s := range sources {
@@ -77,9 +77,9 @@ func writeSources(w io.Writer, sources []control.Source) error {
 	return t.flush()
 }
 
-func writeRules(w io.Writer, rules []control.Rule) error {
+func writeRules(w io.Writer, rules []control.RuleStatus) error {
 	if len(rules) == 0 {
-		return none(w, "no rule: nothing is delivered")
+		return none(w, "no rules: informd delivers nothing")
 	}
 	t := newTable(w, "NAME", "HANDLER", "MATCHES", "WAITING", "AWAY", "OLDEST", "DEAD", "ERRORS", "STATE")
 	for _, r := range rules {
@@ -108,9 +108,9 @@ func writeRules(w io.Writer, rules []control.Rule) error {
 	return nil
 }
 
-func writeHandlers(w io.Writer, handlers []control.Handler, now time.Time) error {
+func writeHandlers(w io.Writer, handlers []control.HandlerStatus, now time.Time) error {
 	if len(handlers) == 0 {
-		return none(w, "no handler: no rule names one")
+		return none(w, "no handlers: no rule names one")
 	}
 	t := newTable(w, "NAME", "PROCESS", "RESTARTS", "IN FLIGHT", "FOR", "STATE")
 	for _, h := range handlers {
@@ -133,9 +133,9 @@ func writeHandlers(w io.Writer, handlers []control.Handler, now time.Time) error
 	return nil
 }
 
-// handlerDetails are what is too long for a table: that a handler is being reloaded; of one in trouble what it said last and
-// when it is tried again; what one is confined to.
-func handlerDetails(h control.Handler, now time.Time) (lines []string) {
+// handlerDetails returns what does not fit in the table: a reload under way, the last log lines and next start of a handler
+// in trouble, the endpoints of a remote one, and what enforces its confinement.
+func handlerDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 	name := cli.Printable(h.Name)
 	if !h.Reloading.IsZero() {
 		lines = append(lines, fmt.Sprintf("%s: being reloaded, for %s", name, age(now, h.Reloading)))
@@ -146,7 +146,7 @@ func handlerDetails(h control.Handler, now time.Time) (lines []string) {
 		lines = append(lines, name+": tried again "+until(now, h.Next)+"; its last lines on standard error:")
 	case !h.Next.IsZero():
 		lines = append(lines, name+": tried again "+until(now, h.Next))
-	case h.State != control.Running && h.Failures > 0 && len(words) > 0: // another process is there by now
+	case h.State != control.Running && h.Failures > 0 && len(words) > 0: // a new process is running
 		lines = append(lines, name+": last lines on standard error of the last process that failed:")
 	default:
 		words = nil
@@ -174,9 +174,9 @@ func until(now, then time.Time) string {
 	return "now"
 }
 
-func writeStore(w io.Writer, s *control.Store, now time.Time) error {
+func writeStore(w io.Writer, s *control.StateStatus, now time.Time) error {
 	if s == nil {
-		return none(w, "none is kept: after a restart what is there comes again, and what waits is gone")
+		return none(w, "none is kept: a restart delivers the existing objects again and loses what waits")
 	}
 	durable := "yes"
 	if !s.Durable {
@@ -199,7 +199,7 @@ func writeStore(w io.Writer, s *control.Store, now time.Time) error {
 	return t.flush()
 }
 
-// none says in words that there is nothing to show.
+// none prints words in the place of a table.
 func none(w io.Writer, words string) error {
 	_, err := fmt.Fprintln(w, words)
 	return err

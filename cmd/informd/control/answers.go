@@ -12,17 +12,17 @@ import (
 	"github.com/informd/informd/internal/nearest"
 )
 
-// maxBody bounds a request's body: it has the ids of 10,000 letters.
+// maxBody bounds the body of a request, in bytes. The ids of 10,000 letters fit.
 const maxBody = 4 << 20
 
-// answers are what the daemon says.
+// answers handles the requests that ask a Backend.
 type answers struct{ backend Backend }
 
 func (a answers) status(w *answer, _ *http.Request) error {
 	return writeJSON(w, a.backend.Status())
 }
 
-// pause pauses a rule, or resumes it.
+// pause returns the handler that pauses a rule, or resumes it.
 func (a answers) pause(paused bool) func(*answer, *http.Request) error {
 	return func(w *answer, r *http.Request) error {
 		var request struct {
@@ -42,7 +42,7 @@ func (a answers) pause(paused bool) func(*answer, *http.Request) error {
 	}
 }
 
-// reload has a handler reloaded, which whoever asked may wait for as long as it takes.
+// reload reloads a handler. The client may wait for as long as that takes.
 func (a answers) reload(w *answer, r *http.Request) error {
 	var request struct {
 		Handler string `json:"handler"`
@@ -74,7 +74,7 @@ func (a answers) handlers() (names []string) {
 	return names
 }
 
-// unknown says that there is nothing of that name, and what there is.
+// unknown returns that there is nothing of that name, with a guess and the names that there are.
 func unknown(kind, name string, names []string) *Error {
 	names = slices.Sorted(slices.Values(names))
 	guess := ""
@@ -88,14 +88,14 @@ func unknown(kind, name string, names []string) *Error {
 	return problem(http.StatusNotFound, "no %s %.100q%s (%s)", kind, name, guess, there)
 }
 
-// readJSON reads the one value that a request's body is.
+// readJSON decodes the body of a request, which must be a single JSON value without unknown fields.
 func readJSON(w *answer, r *http.Request, into any) error {
 	decoder := json.NewDecoder(r.Body)
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
 	if err == nil {
 		if _, err = decoder.Token(); err == io.EOF {
-			return w.control.SetReadDeadline(time.Time{}) // which would end the request's context
+			return w.control.SetReadDeadline(time.Time{}) // its expiry would end the request's context
 		}
 		err = errors.New("more than one JSON value")
 	}
@@ -105,7 +105,7 @@ func readJSON(w *answer, r *http.Request, into any) error {
 	return problem(http.StatusBadRequest, "the request's body: %v", err)
 }
 
-// newEncoder makes an encoder that leaves text as it is: nobody reads it as HTML.
+// newEncoder returns an encoder that does not escape for HTML.
 func newEncoder(w io.Writer) *json.Encoder {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)

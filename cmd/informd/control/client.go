@@ -20,18 +20,17 @@ import (
 	"github.com/informd/informd/internal/socket"
 )
 
-// ErrNotRunning is what a Client's errors wrap when nobody listens on the socket.
+// ErrNotRunning is wrapped by a Client's errors if nobody listens on the socket.
 var ErrNotRunning = errors.New("no informd is running")
 
-// Client asks the daemon. It is safe for concurrent use.
+// Client asks the daemon. It is safe for concurrent use. Errors of the server are of type *Error.
 type Client struct {
 	socket  string
 	http    *http.Client
-	patient *http.Client // waits for an answer as long as its context
+	patient *http.Client // waits for an answer until the context ends
 }
 
-// NewClient makes a Client for the daemon on that socket. It connects when it is asked something, and holds no connection
-// in between.
+// NewClient returns a Client for the daemon on a socket. Each call makes a connection of its own.
 func NewClient(socket string) *Client {
 	if absolute, err := filepath.Abs(socket); err == nil {
 		socket = absolute
@@ -49,13 +48,13 @@ func NewClient(socket string) *Client {
 	return &Client{socket: socket, http: client(time.Minute), patient: client(0)}
 }
 
-// Status is how the daemon stands.
+// Status returns the state of the daemon.
 func (c *Client) Status(ctx context.Context) (status Status, err error) {
 	err = c.call(ctx, http.MethodGet, "/v1/status", nil, nil, &status)
 	return status, err
 }
 
-// Letters are the dead letters of a rule and of a handler, or of any where that is empty, without their events.
+// Letters returns the dead letters of a rule and of a handler, without their events. An empty name stands for all.
 func (c *Client) Letters(ctx context.Context, rule, handler string) ([]Letter, error) {
 	query := url.Values{}
 	set(query, "rule", rule)
@@ -78,7 +77,7 @@ func (c *Client) Letters(ctx context.Context, rule, handler string) ([]Letter, e
 	}
 }
 
-// Letter is one with its event. What it holds of a Secret is masked without showSecrets.
+// Letter returns a dead letter with its event. Without showSecrets, what it may hold of Secrets is masked.
 func (c *Client) Letter(ctx context.Context, id string, showSecrets bool) (l Letter, err error) {
 	query := url.Values{"id": {id}}
 	if showSecrets {
@@ -88,39 +87,39 @@ func (c *Client) Letter(ctx context.Context, id string, showSecrets bool) (l Let
 	return l, err
 }
 
-// Retry has dead letters delivered again.
+// Retry delivers dead letters again.
 func (c *Client) Retry(ctx context.Context, choice LetterChoice) (o Outcome, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/letters/retry", nil, choice, &o)
 	return o, err
 }
 
-// Drop has dead letters forgotten.
+// Drop drops dead letters.
 func (c *Client) Drop(ctx context.Context, choice LetterChoice) (o Outcome, err error) {
 	err = c.call(ctx, http.MethodPost, "/v1/letters/drop", nil, choice, &o)
 	return o, err
 }
 
-// Pause has a rule's deliveries wait.
+// Pause pauses the deliveries of a rule.
 func (c *Client) Pause(ctx context.Context, rule string) error {
 	return c.call(ctx, http.MethodPost, "/v1/rules/pause", nil, map[string]string{"rule": rule}, &struct{}{})
 }
 
-// Resume has a rule's deliveries go on.
+// Resume resumes the deliveries of a rule.
 func (c *Client) Resume(ctx context.Context, rule string) error {
 	return c.call(ctx, http.MethodPost, "/v1/rules/resume", nil, map[string]string{"rule": rule}, &struct{}{})
 }
 
-// ReloadHandler has another process, started as the manifests say by now, take the place of a handler's. It waits until that is
-// done; the end of ctx calls it off, if that is still possible.
+// ReloadHandler replaces a handler's process by one that the current manifests describe, and waits until that is done. The end
+// of ctx calls it off if that is still possible.
 func (c *Client) ReloadHandler(ctx context.Context, name string) (r Reloaded, err error) {
 	patient := Client{socket: c.socket, http: c.patient}
 	err = patient.call(ctx, http.MethodPost, "/v1/handlers/reload", nil, map[string]string{"handler": name}, &r)
 	return r, err
 }
 
-// Stream is an answer that comes object by object. It is to be closed.
+// Stream is an answer that arrives object by object. The caller must close it.
 type Stream[T any] struct {
-	Found
+	Header
 	client *Client
 	body   io.ReadCloser
 	lines  *bufio.Reader
@@ -134,17 +133,17 @@ func toRow(line []byte) (r Row, err error) {
 
 func toText(line []byte) (json.RawMessage, error) { return line, nil }
 
-// Names has the objects that a query asks for by their namespaces and names alone, which is cheap.
+// Names returns the namespaces and names of the objects that a query asks for. It is cheaper than Rows.
 func (c *Client) Names(ctx context.Context, q Query) (*Stream[Row], error) {
 	return open(ctx, c, q, url.Values{"as": {asNames}}, toRow)
 }
 
-// Rows has the objects that a query asks for, without what is in them.
+// Rows returns the objects that a query asks for, without their content.
 func (c *Client) Rows(ctx context.Context, q Query) (*Stream[Row], error) {
 	return open(ctx, c, q, url.Values{"as": {asRows}}, toRow)
 }
 
-// Objects has the objects that a query asks for as JSON. What is secret in them is masked without showSecrets.
+// Objects returns the objects that a query asks for as JSON. Without showSecrets, the values of Secrets are masked.
 func (c *Client) Objects(ctx context.Context, q Query, showSecrets bool) (*Stream[json.RawMessage], error) {
 	query := url.Values{"as": {asObjects}}
 	if showSecrets {
@@ -171,7 +170,7 @@ func open[T any](ctx context.Context, c *Client, q Query, query url.Values, deco
 	s := &Stream[T]{client: c, body: body, lines: bufio.NewReaderSize(body, chunk), decode: decode}
 	line, err := s.lines.ReadBytes('\n')
 	if err == nil {
-		err = json.Unmarshal(line, &s.Found)
+		err = json.Unmarshal(line, &s.Header)
 	}
 	if err != nil {
 		_ = s.Close()
@@ -180,7 +179,7 @@ func open[T any](ctx context.Context, c *Client, q Query, query url.Values, deco
 	return s, nil
 }
 
-// All are the objects, once. An error is the last.
+// All returns the objects. It can be called once. An error ends the sequence.
 func (s *Stream[T]) All() iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for range s.Count {
@@ -200,7 +199,7 @@ func (s *Stream[T]) All() iter.Seq2[T, error] {
 	}
 }
 
-// Close ends the answer, read or not.
+// Close ends the answer, whether it was read or not.
 func (s *Stream[T]) Close() error { return s.body.Close() }
 
 func set(query url.Values, name, value string) {
@@ -209,7 +208,7 @@ func set(query url.Values, name, value string) {
 	}
 }
 
-// call asks for one JSON value.
+// call sends a request and decodes the answer, a single JSON value.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, request, into any) error {
 	body, err := c.do(ctx, method, path, query, request)
 	if err != nil {
@@ -222,7 +221,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 	return nil
 }
 
-// do sends a request, and returns the answer's body or what the daemon says instead.
+// do sends a request and returns the body of the answer, or the daemon's error.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, request any) (io.ReadCloser, error) {
 	var content io.Reader
 	if request != nil {
@@ -252,20 +251,20 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	return nil, &failure
 }
 
-// unreachable says why there was no answer.
+// unreachable returns why there was no answer.
 func (c *Client) unreachable(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the URL, which is nobody's
+		err = e.Err // without the URL, which the user did not write
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w on %s", ErrNotRunning, c.socket)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s is another user's: ask as the user that informd runs as", c.socket)
+		return fmt.Errorf("%s belongs to another user: ask as the user that informd runs as", c.socket)
 	case errors.Is(err, syscall.EINVAL) && len(c.socket) > socket.MaxPath:
-		return fmt.Errorf("the path %s is longer than the %d bytes that a socket's may have", c.socket, socket.MaxPath)
+		return fmt.Errorf("the path %s is longer than the %d bytes that a socket may have", c.socket, socket.MaxPath)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("what listened on %s gave no answer: it went away meanwhile", c.socket)
+		return fmt.Errorf("the program that listens on %s closed the connection without an answer", c.socket)
 	}
 	return fmt.Errorf("ask the informd on %s: %w", c.socket, err)
 }

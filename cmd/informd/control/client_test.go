@@ -33,7 +33,7 @@ func TestStatus(t *testing.T) {
 func TestObjects(t *testing.T) {
 	b := newBackend()
 	text := `{"metadata":{"namespace":"shop","name":"web-0","uid":"u","resourceVersion":"7","creationTimestamp":"2026-01-02T03:04:05Z","labels":{"a":"<b>"}}}`
-	b.objects = Selection{Kept: []string{"spec"}, Objects: []*object.Object{parse(t, text), parse(t, `{"metadata":{"name":"bare"}}`)}}
+	b.objects = Found{Kept: []string{"spec"}, Objects: []*object.Object{parse(t, text), parse(t, `{"metadata":{"name":"bare"}}`)}}
 	c, _ := serve(t, b)
 	selector, err := labels.Parse("a in (b,c),!d")
 	if err != nil {
@@ -46,7 +46,7 @@ func TestObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = rows.Close() }()
-	if diff := cmp.Diff(Found{Resource: "v1/pods", State: "synced", Kept: []string{"spec"}, Count: 2}, rows.Found); diff != "" {
+	if diff := cmp.Diff(Header{Resource: "v1/pods", State: "synced", Kept: []string{"spec"}, Count: 2}, rows.Header); diff != "" {
 		t.Error(diff)
 	}
 	got := collect(t, rows)
@@ -96,7 +96,7 @@ func collect[T any](t *testing.T, s *Stream[T]) (all []T) {
 
 func TestSecretsAreMaskedByTheServer(t *testing.T) {
 	b := newBackend()
-	b.objects = Selection{Secret: true, Objects: []*object.Object{parse(t, `{"metadata":{"name":"s"},"data":{"password":"aHVudGVyMg=="}}`)}}
+	b.objects = Found{Secret: true, Objects: []*object.Object{parse(t, `{"metadata":{"name":"s"},"data":{"password":"aHVudGVyMg=="}}`)}}
 	secret := letter("secret/1", "crashes")
 	secret.Secret, secret.Reason = true, "hunter2 is wrong"
 	secret.Event.Object, secret.Event.Payload = json.RawMessage(`{"data":{"password":"aHVudGVyMg=="}}`), json.RawMessage(`{"hunter2":1}`)
@@ -223,9 +223,9 @@ func TestErrors(t *testing.T) {
 		{"a rule that there is not", func(ctx context.Context) error { return c.Pause(ctx, "crahses") }, http.StatusNotFound, `no rule "crahses"; did you mean crashes? (there are: crashes, quiet)`},
 		{"letters of a rule that there is not", func(ctx context.Context) error { _, err := c.Letters(ctx, "quite", ""); return err }, http.StatusNotFound, `no rule "quite"; did you mean quiet? (there are: crashes, quiet)`},
 		{"letters of a handler that there is not", act(LetterChoice{Handler: "on-call"}), http.StatusNotFound, `no handler "on-call"; did you mean oncall? (there are: idle, oncall)`},
-		{"a letter that there is not", func(ctx context.Context) error { _, err := c.Letter(ctx, "x", false); return err }, http.StatusNotFound, `no dead letter "x": it was retried or dropped, or made room for newer ones; informd dead list shows what there is`},
-		{"no choice", act(LetterChoice{}), http.StatusBadRequest, "dead letters are chosen by ids, by rule, by handler, or all: in exactly one way"},
-		{"two choices", act(LetterChoice{All: true, Rule: "quiet"}), http.StatusBadRequest, "dead letters are chosen by ids, by rule, by handler, or all: in exactly one way"},
+		{"a letter that there is not", func(ctx context.Context) error { _, err := c.Letter(ctx, "x", false); return err }, http.StatusNotFound, `no dead letter "x": it was retried or dropped, or made room for newer ones; informd dead list shows the current ones`},
+		{"no choice", act(LetterChoice{}), http.StatusBadRequest, "choose dead letters in exactly one way: by ids, by rule, by handler, or all"},
+		{"two choices", act(LetterChoice{All: true, Rule: "quiet"}), http.StatusBadRequest, "choose dead letters in exactly one way: by ids, by rule, by handler, or all"},
 		{"more than fits", act(LetterChoice{IDs: []string{strings.Repeat("x", maxBody)}}), http.StatusRequestEntityTooLarge, "the request is larger than 4 MiB: ask for less at a time"},
 	}
 	for _, test := range tests {
@@ -277,10 +277,10 @@ func TestSomebodyElseListens(t *testing.T) {
 	tests := []struct{ name, answer, want string }{
 		{"no HTTP", "220 mail.example ESMTP\r\n", "malformed HTTP"},
 		{"another server", "HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno\n", "answers 403 Forbidden: is it informd's control socket?"},
-		{"another server's JSON", "HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n{\"status\":404}", "is it informd's control socket?"},
+		{"another server's JSON", "HTTP/1.1 404 Not Header\r\nContent-Length: 14\r\n\r\n{\"status\":404}", "is it informd's control socket?"},
 		{"no JSON", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "broke off"},
 		{"half an answer", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"version\":", "broke off: unexpected EOF"},
-		{"nothing", "", "gave no answer: it went away meanwhile"},
+		{"nothing", "", "closed the connection without an answer"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,13 +1,13 @@
-// Package control is how informd's commands talk to the running daemon: HTTP/1.1 with JSON over a unix socket that its
-// user alone may open. [Server] is the daemon's end, [Client] the commands'. What the daemon has to say comes from a
-// [Backend]; the package knows no engine, no cluster and no terminal.
+// Package control is how informd's commands talk to the running daemon: HTTP/1.1 with JSON over a unix socket that only
+// the daemon's user can open. [Server] is the daemon's end, [Client] the commands' end. A [Backend] provides the answers:
+// the package knows no engine, no cluster and no terminal.
 //
-// The server answers one request per connection and 32 connections at a time; the next wait. Answers that grow with the
-// cluster are streamed, a line of JSON each, and hold no more text in the daemon than 64 KiB and one object; one that is not
-// read for five minutes is broken off. The paths carry a version, which is for commands and daemons that are updated one after
-// the other: programs use the commands' -o json.
+// The server answers one request per connection and 32 connections at a time; further ones wait. It streams answers that
+// grow with the cluster, one line of JSON for each item, and holds at most 64 KiB and one object of their text in memory.
+// It breaks an answer off that nobody reads for five minutes. The paths carry a version, because the command and the daemon
+// may be updated one after the other. Programs should use the commands' -o json instead.
 //
-// What Secrets hold is masked by the server, unless a request asks for it by name: it does not leave the daemon.
+// The server masks the values of Secrets, so that they do not leave the daemon, unless a request asks for them.
 package control
 
 import (
@@ -21,121 +21,121 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// ErrNotFound is what a Backend's errors wrap when there is nothing of that name.
+// ErrNotFound is wrapped by a Backend's errors if there is nothing of that name.
 var ErrNotFound = errors.New("not found")
 
-// Backend is the daemon that is asked. Its methods are called concurrently.
+// Backend is the daemon. The server calls its methods concurrently. If an error is an *Error, the client gets it unchanged.
 type Backend interface {
-	// Status is cheap.
+	// Status must be cheap.
 	Status() Status
-	// Objects has those of a source's objects that a query asks for, by their keys. The source is one of Status's, and so
-	// is the index if there is one.
-	Objects(Query) (Selection, error)
-	// Letters has the dead letters, the oldest first, without their events.
+	// Objects returns the objects that a query asks for, in order of their keys. Status lists the query's source, and the
+	// index if the query names one.
+	Objects(Query) (Found, error)
+	// Letters returns the dead letters, oldest first, without their events.
 	Letters() ([]Letter, error)
-	// Letter has one with its event.
+	// Letter returns a dead letter with its event.
 	Letter(id string) (Letter, error)
-	// RetryLetter has a dead letter delivered again.
+	// RetryLetter delivers a dead letter again.
 	RetryLetter(id string) error
-	// DropLetter forgets a dead letter.
+	// DropLetter drops a dead letter.
 	DropLetter(id string) error
-	// SetPaused has the deliveries of a rule wait, or no longer.
+	// SetPaused pauses or resumes the deliveries of a rule.
 	SetPaused(rule string, paused bool) error
-	// ReloadHandler has another process, started as the manifests say by now, take the place of a handler's. It may take
-	// minutes; the end of ctx calls it off as long as that is possible. An error changes nothing; an *Error is told as it is.
+	// ReloadHandler replaces a handler's process by one that the current manifests describe. It may take minutes. The end
+	// of ctx calls it off as long as that is possible. An error changes nothing.
 	ReloadHandler(ctx context.Context, name string) (Reloaded, error)
 }
 
-// OwnActions is the name of a letter's Handler if the rule acts by itself.
+// OwnActions takes the place of the handler's name for a rule that performs its actions itself.
 const OwnActions = "(actions)"
 
-// Running is the State of a Handler that takes events.
+// Running is the State of a handler that takes events.
 const Running = "running"
 
-// Status is how the daemon stands.
+// Status is the state of the daemon.
 type Status struct {
-	Version     string    `json:"version"`
-	PID         int       `json:"pid"`
-	Started     time.Time `json:"started"`
-	Sources     []Source  `json:"sources"`
-	Rules       []Rule    `json:"rules"`
-	Handlers    []Handler `json:"handlers"`
-	DeadLetters int       `json:"deadLetters"`
-	Store       *Store    `json:"store,omitempty"` // nil: no state is kept
+	Version     string          `json:"version"`
+	PID         int             `json:"pid"`
+	Started     time.Time       `json:"started"`
+	Sources     []SourceStatus  `json:"sources"`
+	Rules       []RuleStatus    `json:"rules"`
+	Handlers    []HandlerStatus `json:"handlers"`
+	DeadLetters int             `json:"deadLetters"`
+	Store       *StateStatus    `json:"store,omitempty"` // nil without a state directory
 }
 
-// Source is how a source stands.
-type Source struct {
+// SourceStatus is the state of a source. Its many fields are the columns of informd status and its JSON.
+type SourceStatus struct {
 	Name            string   `json:"name"`
 	Resource        string   `json:"resource"` // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
 	State           string   `json:"state"`
 	Reason          string   `json:"reason,omitempty"`
 	Ready           bool     `json:"ready"`
 	Objects         int      `json:"objects"`
-	ResourceVersion string   `json:"resourceVersion,omitempty"` // empty if nothing was listed, or there are several informers
-	Lag             int      `json:"lag"`                       // changes taken in and not evaluated
-	Unreadable      uint64   `json:"unreadable"`                // objects left out
+	ResourceVersion string   `json:"resourceVersion,omitempty"` // of the informer that is furthest behind; empty until each has listed
+	Lag             int      `json:"lag"`                       // changes received and not evaluated
+	Unreadable      uint64   `json:"unreadable"`                // objects that were left out
 	IndexErrors     uint64   `json:"indexErrors"`
 	Indexes         []string `json:"indexes,omitempty"`
 }
 
-// Rule is how a rule stands.
-type Rule struct {
+// RuleStatus is the state of a rule. Its many fields are the columns of informd status and its JSON.
+type RuleStatus struct {
 	Name          string  `json:"name"`
 	Handler       string  `json:"handler"`
-	Matches       uint64  `json:"matches"` // changes that it selected
-	Waiting       int     `json:"waiting"` // deliveries, in memory or away
-	Away          int     `json:"away"`    // those of them that are on disk alone
+	Matches       uint64  `json:"matches"` // changes that the rule selected
+	Waiting       int     `json:"waiting"` // deliveries that wait, in memory or on disk
+	Away          int     `json:"away"`    // those of Waiting that are on disk only
 	OldestSeconds float64 `json:"oldestSeconds"`
 	Dead          int     `json:"dead"`
 	Errors        uint64  `json:"errors"` // changes on which an expression failed
 	Shortened     uint64  `json:"shortened"`
 	Dropped       uint64  `json:"dropped"`
 	Paused        bool    `json:"paused"`
-	Reason        string  `json:"reason,omitempty"`  // what it waits for, or misses, of the sources that it looks into; or how it is slowed
-	Failure       string  `json:"failure,omitempty"` // of the delivery that failed last, as long as one waits to be tried again
+	Reason        string  `json:"reason,omitempty"`  // which looked-up sources it waits for or misses, or why it is slowed
+	Failure       string  `json:"failure,omitempty"` // the last failure, while a delivery waits for a retry
 }
 
-// Handler is how a handler stands.
-type Handler struct {
+// HandlerStatus is the state of a handler. Its many fields are the columns of informd status and its JSON.
+type HandlerStatus struct {
 	Name      string    `json:"name"`
 	State     string    `json:"state"`
-	Reason    string    `json:"reason,omitempty"` // of that state; of one that is running, what it says of its health
-	Since     time.Time `json:"since,omitzero"`   // when it came to be in it
+	Reason    string    `json:"reason,omitempty"` // for the state; if running, a problem with its health
+	Since     time.Time `json:"since,omitzero"`   // when it entered the state
 	Restarts  int       `json:"restarts"`
 	InFlight  int       `json:"inFlight"`
 	PID       int       `json:"pid,omitempty"`
-	Program   string    `json:"program,omitempty"`  // what it calls itself, and its version
-	Confined  string    `json:"confined,omitempty"` // what is enforced, and by what
-	Failures  int       `json:"failures"`           // that it has not made good for by running
-	Next      time.Time `json:"next,omitzero"`      // when it is launched again
-	Reloading time.Time `json:"reloading,omitzero"` // since when a reload is under way
-	LastLog   []string  `json:"lastLog,omitempty"`  // last lines of standard error of the last process that failed
+	Program   string    `json:"program,omitempty"`  // the name and version that it reports
+	Confined  string    `json:"confined,omitempty"` // what is enforced, and what enforces it
+	Failures  int       `json:"failures"`           // recent ones; decreases while it runs
+	Next      time.Time `json:"next,omitzero"`      // when informd starts it again
+	Reloading time.Time `json:"reloading,omitzero"` // when a reload began that is under way
+	LastLog   []string  `json:"lastLog,omitempty"`  // the last process that failed: its last lines on standard error
 
-	Endpoints []Endpoint `json:"endpoints,omitempty"` // of a remote handler
+	Endpoints []EndpointStatus `json:"endpoints,omitempty"` // of a remote handler
 }
 
-// Endpoint is how one address of a remote handler stands.
-type Endpoint struct {
+// EndpointStatus is the state of one address of a remote handler.
+type EndpointStatus struct {
 	Address  string    `json:"address"` // and port
 	State    string    `json:"state"`
-	Reason   string    `json:"reason,omitempty"` // likewise
+	Reason   string    `json:"reason,omitempty"` // for the state
 	Since    time.Time `json:"since,omitzero"`
 	Restarts int       `json:"restarts"` // connections after the first
 	InFlight int       `json:"inFlight"`
 	Program  string    `json:"program,omitempty"`
 	Failures int       `json:"failures"`
-	Next     time.Time `json:"next,omitzero"` // when it is connected to again
+	Next     time.Time `json:"next,omitzero"` // when informd connects to it again
 }
 
-// Reloaded is what came of a reload.
+// Reloaded is the result of a reload.
 type Reloaded struct {
 	PID   int      `json:"pid,omitempty"`   // of the new process
-	Notes []string `json:"notes,omitempty"` // what it did not take up, and such
+	Notes []string `json:"notes,omitempty"` // what it did not apply, and other hints
 }
 
-// Store is how what is kept on disk stands.
-type Store struct {
+// StateStatus is the state on disk.
+type StateStatus struct {
 	Directory      string    `json:"directory"`
 	SizeBytes      int64     `json:"sizeBytes"`
 	Unwritten      int       `json:"unwritten"` // records
@@ -143,10 +143,10 @@ type Store struct {
 	LastWrite      time.Time `json:"lastWrite,omitzero"`
 	Durable        bool      `json:"durable"`
 	Trouble        string    `json:"trouble,omitempty"`  // why it is not durable
-	SetAside       []string  `json:"setAside,omitempty"` // states that could not be used
+	SetAside       []string  `json:"setAside,omitempty"` // folders with states that could not be used
 }
 
-// Query asks for objects of a source. What is empty does not narrow it.
+// Query asks for objects of a source. An empty field does not narrow it.
 type Query struct {
 	Source          string
 	Namespace, Name string
@@ -154,15 +154,15 @@ type Query struct {
 	Index, Value    string          // no Index: all
 }
 
-// Selection is what a Query found.
-type Selection struct {
-	Secret bool // these are Secrets
-	// Kept are the paths that the cache keeps of each object, beside its identity. nil: whole objects.
+// Found is what a Query found.
+type Found struct {
+	Secret bool // the objects are Secrets
+	// Kept lists the fields that the cache keeps of each object, beside its identity. nil: whole objects.
 	Kept    []string
-	Objects []*object.Object // in order of their keys; whoever asked may change the slice
+	Objects []*object.Object // in order of their keys; the caller may change the slice
 }
 
-// Letter is a dead letter.
+// Letter is a dead letter. Its many fields are those of informd dead show and its JSON.
 type Letter struct {
 	ID        string         `json:"id"`
 	Rule      string         `json:"rule"`
@@ -173,13 +173,13 @@ type Letter struct {
 	Attempts  int            `json:"attempts"`
 	Since     time.Time      `json:"since"` // when the change was selected
 	Died      time.Time      `json:"died"`
-	Reason    string         `json:"reason"`          // what the handler said last
-	Event     *handler.Event `json:"event,omitempty"` // as the handler saw it
-	Secret    bool           `json:"-"`               // it is about a Secret, or nobody knows
-	Quotes    bool           `json:"-"`               // its payload and its reason may have what other Secrets hold
+	Reason    string         `json:"reason"`          // why the last attempt failed
+	Event     *handler.Event `json:"event,omitempty"` // as the handler received it
+	Secret    bool           `json:"-"`               // it is about a Secret, or may be
+	Quotes    bool           `json:"-"`               // its payload and its reason may quote other Secrets
 }
 
-// LetterChoice chooses dead letters, in exactly one of these ways.
+// LetterChoice chooses dead letters in exactly one of these ways.
 type LetterChoice struct {
 	IDs     []string `json:"ids,omitempty"`
 	Rule    string   `json:"rule,omitempty"`
@@ -187,20 +187,20 @@ type LetterChoice struct {
 	All     bool     `json:"all,omitempty"`
 }
 
-// Outcome is what became of the letters that were chosen.
+// Outcome is the result for the letters of a LetterChoice.
 type Outcome struct {
-	Done     int       `json:"done"`
-	Failures []Failure `json:"failures,omitempty"`
+	Done     int             `json:"done"`
+	Failures []LetterFailure `json:"failures,omitempty"`
 }
 
-// Failure is a letter to which nothing was done.
-type Failure struct {
+// LetterFailure is a letter that could not be retried or dropped.
+type LetterFailure struct {
 	ID    string `json:"id"`
 	Error string `json:"error"`
 }
 
-// Found is what the server says of a Query's objects before it sends them.
-type Found struct {
+// Header comes before the objects that a Query found.
+type Header struct {
 	Resource string   `json:"resource"`
 	State    string   `json:"state"` // of the source
 	Reason   string   `json:"reason,omitempty"`
@@ -208,12 +208,12 @@ type Found struct {
 	Count    int      `json:"count"`
 }
 
-// Row is an object without what is in it.
+// Row is an object without its content.
 type Row struct {
 	Namespace       string            `json:"namespace,omitempty"`
 	Name            string            `json:"name"`
 	UID             string            `json:"uid,omitempty"`
 	ResourceVersion string            `json:"resourceVersion,omitempty"`
-	Created         time.Time         `json:"created,omitzero"` // zero if it is not kept
+	Created         time.Time         `json:"created,omitzero"` // zero if the cache does not keep it
 	Labels          map[string]string `json:"labels,omitempty"`
 }

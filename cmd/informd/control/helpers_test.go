@@ -44,7 +44,7 @@ func askAndExit(socket string) {
 type backend struct {
 	mu      sync.Mutex
 	letters []Letter
-	objects Selection
+	objects Found
 	asked   []Query
 	paused  map[string]bool
 	stuck   map[string]bool // letters that can be neither retried nor dropped
@@ -56,19 +56,19 @@ func newBackend() *backend {
 	return &backend{paused: map[string]bool{}, stuck: map[string]bool{}, status: func() Status {
 		return Status{
 			Version: "v9",
-			Sources: []Source{
+			Sources: []SourceStatus{
 				{Name: "pods", Resource: "v1/pods", State: "synced", Indexes: []string{"byNode", "byImage"}},
 				{Name: "secrets", Resource: "v1/secrets", State: "listing", Reason: "just so"},
 			},
-			Rules:    []Rule{{Name: "crashes", Handler: "oncall"}, {Name: "quiet", Handler: "oncall"}},
-			Handlers: []Handler{{Name: "oncall", State: "running"}, {Name: "idle", State: "running"}},
+			Rules:    []RuleStatus{{Name: "crashes", Handler: "oncall"}, {Name: "quiet", Handler: "oncall"}},
+			Handlers: []HandlerStatus{{Name: "oncall", State: "running"}, {Name: "idle", State: "running"}},
 		}
 	}}
 }
 
 func (b *backend) Status() Status { return b.status() }
 
-func (b *backend) Objects(q Query) (Selection, error) {
+func (b *backend) Objects(q Query) (Found, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = append(b.asked, q)

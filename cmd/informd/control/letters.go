@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// letters streams the dead letters of a rule, of a handler, or all, a line each, without their events.
+// letters streams the dead letters of a rule, of a handler, or all, without their events.
 func (a answers) letters(w *answer, r *http.Request) error {
 	values := r.URL.Query()
 	letters, err := a.matching(values.Get("rule"), values.Get("handler"))
@@ -26,7 +26,7 @@ func (a answers) letters(w *answer, r *http.Request) error {
 	return out.Flush()
 }
 
-// letter is one with its event. Its id has slashes, and is therefore no part of the path.
+// letter answers with a dead letter and its event. The id is a query parameter because it contains slashes.
 func (a answers) letter(w *answer, r *http.Request) error {
 	values := r.URL.Query()
 	id := values.Get("id")
@@ -44,10 +44,10 @@ func (a answers) letter(w *answer, r *http.Request) error {
 }
 
 func noLetter(id string) *Error {
-	return problem(http.StatusNotFound, "no dead letter %.300q: it was retried or dropped, or made room for newer ones; informd dead list shows what there is", id)
+	return problem(http.StatusNotFound, "no dead letter %.300q: it was retried or dropped, or made room for newer ones; informd dead list shows the current ones", id)
 }
 
-// matching are the letters of a rule and of a handler; of any, where that is empty. A name that nobody knows is an error.
+// matching returns the letters of a rule and of a handler. An empty name stands for all, an unknown one is an error.
 func (a answers) matching(rule, handler string) ([]Letter, error) {
 	letters, err := a.backend.Letters()
 	if err != nil {
@@ -68,7 +68,8 @@ func (a answers) matching(rule, handler string) ([]Letter, error) {
 	return nil, nil
 }
 
-// act does something to each letter of a choice, whatever became of the others, until the client goes.
+// act returns the handler that applies do to each letter of a choice. It goes on after a failure, and stops if the client
+// goes.
 func (a answers) act(do func(Backend, string) error) func(*answer, *http.Request) error {
 	return func(w *answer, r *http.Request) error {
 		var choice LetterChoice
@@ -89,16 +90,16 @@ func (a answers) act(do func(Backend, string) error) func(*answer, *http.Request
 			case err == nil:
 				outcome.Done++
 			case !errors.Is(err, ErrNotFound):
-				outcome.Failures = append(outcome.Failures, Failure{ID: id, Error: err.Error()})
-			case len(choice.IDs) > 0: // else somebody was faster
-				outcome.Failures = append(outcome.Failures, Failure{ID: id, Error: noLetter(id).Message})
+				outcome.Failures = append(outcome.Failures, LetterFailure{ID: id, Error: err.Error()})
+			case len(choice.IDs) > 0: // otherwise another request was faster
+				outcome.Failures = append(outcome.Failures, LetterFailure{ID: id, Error: noLetter(id).Message})
 			}
 		}
 		return writeJSON(w, outcome)
 	}
 }
 
-// chosen are the ids of the letters of a choice, each once.
+// chosen returns the ids of the letters of a choice, without duplicates.
 func (a answers) chosen(c LetterChoice) (ids []string, err error) {
 	ways := 0
 	for _, way := range []bool{len(c.IDs) > 0, c.Rule != "", c.Handler != "", c.All} {
@@ -107,7 +108,7 @@ func (a answers) chosen(c LetterChoice) (ids []string, err error) {
 		}
 	}
 	if ways != 1 {
-		return nil, problem(http.StatusBadRequest, "dead letters are chosen by ids, by rule, by handler, or all: in exactly one way")
+		return nil, problem(http.StatusBadRequest, "choose dead letters in exactly one way: by ids, by rule, by handler, or all")
 	}
 	seen := make(map[string]bool)
 	for _, id := range c.IDs {

@@ -14,10 +14,10 @@ import (
 	"github.com/informd/informd/internal/socket"
 )
 
-// maxConnections bounds what is answered at a time. More wait for their turn.
+// maxConnections bounds how many connections the server answers at a time. Further ones wait.
 const maxConnections = 32
 
-// listener is a unix socket at a path, for its user alone, that accepts so many connections at a time.
+// listener is the control socket. It accepts maxConnections at a time, from processes that the door admits.
 type listener struct {
 	*net.UnixListener
 	path   string
@@ -28,14 +28,14 @@ type listener struct {
 	door   *door
 }
 
-// listen makes the socket. One that a dead daemon left is replaced, one that somebody listens on is an error.
+// listen makes the socket. It replaces one that a dead daemon left. If a process listens on it, that is an error.
 func listen(path string, door *door) (*listener, error) {
-	path, err := filepath.Abs(path) // it also keeps a path from naming an abstract socket, which has no mode
+	path, err := filepath.Abs(path) // also because "@name" would be an abstract socket, which has no mode
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	if len(path) > socket.MaxPath {
-		return nil, fmt.Errorf("control socket: the path %s is longer than the %d bytes that a socket's may have: give a shorter one with --control SOCKET", path, socket.MaxPath)
+		return nil, fmt.Errorf("control socket: the path %s is longer than the %d bytes that a socket may have: give a shorter one with --control SOCKET", path, socket.MaxPath)
 	}
 	if err := vacate(path); err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
@@ -57,8 +57,8 @@ func listen(path string, door *door) (*listener, error) {
 	return l, nil
 }
 
-// vacate removes a socket that nobody listens on. Two daemons that do so at the same moment could remove each other's: a
-// state directory, where the socket is, is locked by one of them.
+// vacate removes a socket that nobody listens on. Two daemons that do so at the same moment could remove each other's socket.
+// In a state directory that cannot happen: one of them holds its lock.
 func vacate(path string) error {
 	before, err := os.Lstat(path)
 	switch {
@@ -67,7 +67,7 @@ func vacate(path string) error {
 	case err != nil:
 		return err
 	case before.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is there and is not a socket: remove it, or give another path with --control SOCKET", path)
+		return fmt.Errorf("%s is not a socket: remove it, or give another path with --control SOCKET", path)
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
@@ -75,12 +75,12 @@ func vacate(path string) error {
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		if errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("%s is another user's: give another path with --control SOCKET", path)
+			return fmt.Errorf("%s belongs to another user: give another path with --control SOCKET", path)
 		}
 		return fmt.Errorf("another informd listens on %s: end it, or give this one another path with --control SOCKET", path)
 	}
 	if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
-		return fmt.Errorf("another informd starts on %s: give this one another path with --control SOCKET", path)
+		return fmt.Errorf("another informd is starting on %s: give this one another path with --control SOCKET", path)
 	}
 	return os.Remove(path)
 }
@@ -103,7 +103,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return &connection{Conn: conn, leave: sync.OnceFunc(func() { <-l.places })}, nil
 }
 
-// Close implements net.Listener. It removes the socket, if that is still this one.
+// Close implements net.Listener. It removes the socket, unless another daemon has replaced it.
 func (l *listener) Close() error { return l.close() }
 
 func (l *listener) end() error {
@@ -116,7 +116,7 @@ func (l *listener) end() error {
 	return err
 }
 
-// connection gives its place back when it is closed.
+// connection releases its place when it is closed.
 type connection struct {
 	net.Conn
 	leave func()

@@ -7,13 +7,13 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// masked stands where a value was.
+// masked takes the place of a value.
 const masked = "***"
 
 var maskedJSON = json.RawMessage(`"` + masked + `"`)
 
-// maskSecret masks the JSON of a v1 Secret: the values of data and stringData and of every field that a Secret is not
-// known to have, there and in annotations that hold an object, as kubectl's last-applied-configuration does. The keys stay.
+// maskSecret masks the JSON of a v1 Secret: the values of data and stringData, and of every field that Secrets are not known
+// to have. It does the same in annotations that hold an object, such as kubectl's last-applied-configuration. Keys stay.
 func maskSecret(text []byte) json.RawMessage {
 	return eachField(text, func(field string, value json.RawMessage) json.RawMessage {
 		switch field {
@@ -41,17 +41,17 @@ func maskMetadata(field string, value json.RawMessage) json.RawMessage {
 				return object
 			}
 			return marshal(string(object))
-		case bytes.HasPrefix(bytes.TrimSpace([]byte(text)), []byte("[")): // a list of objects, perhaps
+		case bytes.HasPrefix(bytes.TrimSpace([]byte(text)), []byte("[")): // it may be a list of objects
 			return maskedJSON
 		}
 		return value
 	})
 }
 
-// compressed is where Rancher's appliers keep what kubectl keeps in last-applied-configuration.
+// compressed is the annotation in which Rancher's appliers keep what kubectl keeps in last-applied-configuration.
 const compressed = "objectset.rio.cattle.io/applied"
 
-// eachField changes the values of a JSON object. What is none is masked.
+// eachField changes the values of a JSON object. It masks anything else.
 func eachField(text []byte, change func(field string, value json.RawMessage) json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(text, &fields) != nil {
@@ -66,12 +66,12 @@ func eachField(text []byte, change func(field string, value json.RawMessage) jso
 func marshal(v any) json.RawMessage {
 	text, err := json.Marshal(v)
 	if err != nil {
-		return maskedJSON // neither strings nor JSON that was just read have errors
+		return maskedJSON // cannot happen: v is a string, or JSON that was just decoded
 	}
 	return text
 }
 
-// maskLetter masks what a letter holds of Secrets: a payload and a handler's words may have it in any place.
+// maskLetter masks what a letter may hold of Secrets. A payload and a reason may quote them anywhere.
 func maskLetter(l Letter) Letter {
 	if !l.Secret && !l.Quotes {
 		return l

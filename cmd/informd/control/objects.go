@@ -11,17 +11,17 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// What a request may ask for of each object.
+// The forms in which a request can ask for objects.
 const (
-	asNames   = "names"   // a Row with its namespace and name
-	asRows    = "rows"    // a Row
-	asObjects = "objects" // the object
+	asNames   = "names"   // Rows with namespace and name only
+	asRows    = "rows"    // Rows
+	asObjects = "objects" // whole objects
 )
 
-// chunk bounds the text of a streamed answer that is held, in bytes, beside one line.
+// chunk bounds how much text of a streamed answer is in memory, in bytes, beside one line.
 const chunk = 64 << 10
 
-// objects streams what a source's cache holds: a line with Found, and a line for each object.
+// objects streams objects of a source's cache: a line with the Header, and a line for each object.
 func (a answers) objects(w *answer, r *http.Request) error {
 	values := r.URL.Query()
 	q := Query{
@@ -48,7 +48,7 @@ func (a answers) objects(w *answer, r *http.Request) error {
 	out := bufio.NewWriterSize(w, chunk)
 	lines := newEncoder(out)
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	found := Found{
+	found := Header{
 		Resource: source.Resource, State: source.State, Reason: source.Reason, Kept: selection.Kept, Count: len(selection.Objects),
 	}
 	if err := lines.Encode(found); err != nil {
@@ -56,7 +56,7 @@ func (a answers) objects(w *answer, r *http.Request) error {
 	}
 	mask := selection.Secret && !values.Has("secrets")
 	for i, o := range selection.Objects {
-		selection.Objects[i] = nil // whoever reads slowly holds on to no state that has been read
+		selection.Objects[i] = nil // a slow client must not keep objects in memory that were sent
 		switch as {
 		case asNames:
 			err = lines.Encode(Row{Namespace: o.Namespace(), Name: o.Name()})
@@ -72,8 +72,8 @@ func (a answers) objects(w *answer, r *http.Request) error {
 	return out.Flush()
 }
 
-// source is the one that a query is about. That there is none, or not that index, is an error.
-func (a answers) source(q Query) (Source, error) {
+// source returns the source of a query. It is an error if there is no such source, or it does not have the query's index.
+func (a answers) source(q Query) (SourceStatus, error) {
 	status := a.backend.Status()
 	var names []string
 	for _, s := range status.Sources {
@@ -82,20 +82,20 @@ func (a answers) source(q Query) (Source, error) {
 			continue
 		}
 		if q.Index != "" && !slices.Contains(s.Indexes, q.Index) {
-			return Source{}, unknown("index of source "+s.Name+" is called", q.Index, s.Indexes)
+			return SourceStatus{}, unknown("index of source "+s.Name+" is called", q.Index, s.Indexes)
 		}
 		return s, nil
 	}
-	return Source{}, unknown("source", q.Source, names)
+	return SourceStatus{}, unknown("source", q.Source, names)
 }
 
-// writeText writes an object's text, which is compact, as a line.
+// writeText writes an object as a line. Its text is compact and has no line breaks.
 func writeText(out *bufio.Writer, o *object.Object, mask bool) error {
 	text := o.JSON()
 	if mask {
 		text = maskSecret(text)
 	}
-	_, _ = out.Write(text) // the next write tells of errors
+	_, _ = out.Write(text) // WriteByte returns the error
 	return out.WriteByte('\n')
 }
 
@@ -106,13 +106,13 @@ var rowPaths = func() *object.Paths {
 	return p
 }()
 
-// row is an object without what is in it.
+// row returns an object without its content.
 func row(o *object.Object) Row {
 	r := Row{Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion()}
 	tree, _ := o.Decode(rowPaths).(map[string]any)
 	meta, _ := tree["metadata"].(map[string]any)
 	created, _ := meta["creationTimestamp"].(string)
-	r.Created, _ = time.Parse(time.RFC3339, created) // the zero time is what nobody knows
+	r.Created, _ = time.Parse(time.RFC3339, created) // without a creation time: the zero time
 	values, _ := meta["labels"].(map[string]any)
 	for name, value := range values {
 		if text, ok := value.(string); ok {

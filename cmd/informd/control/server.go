@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// stall is how long an answer may go unread. Somebody may be reading it page by page.
+// stall is how long a client may stop reading an answer. A person may read it page by page.
 const stall = 5 * time.Minute
 
 // Server answers the commands. The nil Server answers nothing.
@@ -25,16 +25,15 @@ type Server struct {
 
 // Options of a Server.
 type Options struct {
-	// Logger says what goes wrong. nil: nothing does.
+	// Logger gets what goes wrong. nil discards.
 	Logger *slog.Logger
-	// Daemon is the process whose descendants are turned away: the daemon's handlers, which could otherwise do through it
-	// what they may not do themselves. 0: none is. Linux only; elsewhere everybody is let in.
+	// Daemon is the id of the daemon's process. The server turns its descendants away: handlers could do through it what
+	// they may not do themselves. 0 turns nobody away. It has an effect on Linux only.
 	Daemon int
 }
 
-// New makes the socket, readable and writable for its user alone. It is an error if somebody listens there, if something
-// else than a socket is in its place, or if the path is longer than a socket's may be (107 bytes on Linux). Until Run,
-// whoever asks waits.
+// New makes the socket, with mode 0600. It is an error if another process listens there, if the path names something other
+// than a socket, or if it is longer than 107 bytes (on Linux). Clients wait until Run. Without Run, the caller must call Close.
 func New(socket string, b Backend, opts Options) (*Server, error) {
 	log := opts.Logger
 	if log == nil {
@@ -56,7 +55,7 @@ func New(socket string, b Backend, opts Options) (*Server, error) {
 	return s, nil
 }
 
-// Run serves until ctx ends, gives what is being answered a second, and removes the socket.
+// Run serves until ctx ends, gives requests in progress a second, and removes the socket.
 func (s *Server) Run(ctx context.Context) error {
 	if s == nil {
 		return nil
@@ -75,12 +74,12 @@ func (s *Server) Run(ctx context.Context) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if s.http.Shutdown(stopping) != nil {
-		_ = s.http.Close() // whoever still reads has had its time
+		_ = s.http.Close() // clients that still read have had a second
 	}
 	return group.Wait()
 }
 
-// Close removes the socket of a server that is not to run.
+// Close removes the socket of a server that does not run.
 func (s *Server) Close() error {
 	if s == nil {
 		return nil
@@ -110,15 +109,15 @@ func (s *Server) mux(b Backend) *http.ServeMux {
 	return mux
 }
 
-// serve answers one request. An error is told as JSON, but for an answer that has begun: that is broken off, which the
-// client notices.
+// serve answers one request. It sends an error as JSON. If the answer has begun, serve breaks it off instead, and the client
+// notices.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, to func(*answer, *http.Request) error) {
 	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), stall: s.stall}
 	defer func() {
 		switch p := recover(); p {
 		case nil:
 		case http.ErrAbortHandler:
-			panic(p) // quietly breaks the connection
+			panic(p) // net/http breaks the connection and logs nothing
 		default:
 			s.log.Error("answering a command panicked", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			a.fail(fmt.Errorf("informd failed to answer: %v; its log says more", p))
@@ -130,7 +129,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, to func(*answer, 
 	}
 }
 
-// answer is a response that must be read on.
+// answer is a response that the client must go on reading.
 type answer struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -160,14 +159,14 @@ func (a *answer) fail(err error) {
 	}
 	a.Header().Set("Content-Type", "application/json")
 	a.WriteHeader(known.Code)
-	_ = writeJSON(a, known) // whoever asked may have gone
+	_ = writeJSON(a, known) // the client may have gone
 }
 
-// Error is what the server says instead of an answer.
+// Error is the server's answer if it cannot do what a request asks for.
 type Error struct {
-	Code    int    `json:"code"` // HTTP's
+	Code    int    `json:"code"` // of HTTP
 	Message string `json:"error"`
-	Report  string `json:"report,omitempty"` // lines that say more, to be read before it
+	Report  string `json:"report,omitempty"` // lines with details, to print before Message
 }
 
 // Error implements error.

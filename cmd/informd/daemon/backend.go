@@ -27,8 +27,8 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// newControl makes the control socket that run's flags ask for, on which Run answers the commands that ask the daemon; nil
-// if there is to be none. In a state directory that cannot be written there is none either, which is no reason not to run.
+// newControl returns a server on the control socket that the flags ask for, or nil if they ask for none. It also returns nil if
+// it cannot make the default socket in the state directory: the daemon runs without one.
 func newControl(asked, stateDir string, b *backend, log *slog.Logger) (*control.Server, error) {
 	socket := locate.SocketPath(asked, stateDir)
 	if socket == "" {
@@ -36,13 +36,13 @@ func newControl(asked, stateDir string, b *backend, log *slog.Logger) (*control.
 	}
 	server, err := control.New(socket, b, control.Options{Logger: log, Daemon: os.Getpid()})
 	if _, ok := errors.AsType[syscall.Errno](err); ok && asked == "" {
-		log.Error("no control socket: status, get, dead, rule and handler reload cannot ask this informd; --control SOCKET puts it elsewhere", "error", err)
+		log.Error("no control socket: status, get, dead, rule and handler reload cannot ask this informd; give --control SOCKET to put it elsewhere", "error", err)
 		return nil, nil
 	}
 	return server, err
 }
 
-// backend is what the commands see of the daemon.
+// backend shows the daemon to the commands.
 type backend struct {
 	version  string
 	plan     *plan.Plan
@@ -62,10 +62,10 @@ func (b *backend) Status() control.Status {
 	}
 }
 
-func (b *backend) sources(sources []engine.SourceStatus) []control.Source {
-	out := make([]control.Source, 0, len(sources))
+func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus {
+	out := make([]control.SourceStatus, 0, len(sources))
 	for _, s := range sources {
-		one := control.Source{
+		one := control.SourceStatus{
 			Name: s.Name, Resource: s.Resource, State: s.State.String(), Reason: s.Reason, Ready: s.Ready,
 			Objects: s.Objects, ResourceVersion: s.ResourceVersion, Lag: s.Pending,
 			Unreadable: s.Unreadable, IndexErrors: s.IndexErrors,
@@ -78,15 +78,15 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.Source {
 	return out
 }
 
-func (b *backend) rules(rules []engine.RuleStatus) []control.Rule {
+func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 	dead := make(map[string]int)
-	letters, _ := b.engine.Letters() // what cannot be read is not counted; to list it says why
+	letters, _ := b.engine.Letters() // without them the count is 0; informd dead list shows the error
 	for _, l := range letters {
 		dead[l.Rule]++
 	}
-	out := make([]control.Rule, 0, len(rules))
+	out := make([]control.RuleStatus, 0, len(rules))
 	for _, r := range rules {
-		out = append(out, control.Rule{
+		out = append(out, control.RuleStatus{
 			Name: r.Name, Handler: r.Handler, Paused: r.Paused, Reason: r.Reason, Failure: r.Failure, Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away, OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened: r.Queue.Shortened, Dropped: r.Queue.Dropped,
@@ -95,14 +95,14 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.Rule {
 	return out
 }
 
-func (b *backend) hosts(handlers []engine.HandlerStatus) []control.Handler {
-	out := make([]control.Handler, 0, len(handlers))
+func (b *backend) hosts(handlers []engine.HandlerStatus) []control.HandlerStatus {
+	out := make([]control.HandlerStatus, 0, len(handlers))
 	for _, h := range handlers {
 		if h.Name == engine.OwnActions {
-			continue // there is nothing to tell that their rules do not
+			continue // the rules say all about their own actions
 		}
-		one := control.Handler{Name: h.Name, State: "dry run", Reason: "what would be delivered is logged"}
-		if process, ok := b.handlers.process(h.Name); ok {
+		one := control.HandlerStatus{Name: h.Name, State: "dry run", Reason: "informd logs what it would deliver"}
+		if process, ok := b.handlers.host(h.Name); ok {
 			one = hostStatus(h.Name, process.Status())
 		}
 		one.InFlight = h.InFlight
@@ -111,8 +111,8 @@ func (b *backend) hosts(handlers []engine.HandlerStatus) []control.Handler {
 	return out
 }
 
-func hostStatus(name string, s host.Status) control.Handler {
-	out := control.Handler{
+func hostStatus(name string, s host.Status) control.HandlerStatus {
+	out := control.HandlerStatus{
 		Name: name, State: string(s.State), Reason: cmp.Or(s.Reason, s.Problem), Since: s.Since, Restarts: s.Restarts, PID: s.PID,
 		Program: strings.TrimSpace(s.Handler.Name + " " + s.Handler.Version), Confined: s.Confined,
 		Failures: s.Failures, LastLog: s.LastLog, Reloading: s.Reloading,
@@ -122,7 +122,7 @@ func hostStatus(name string, s host.Status) control.Handler {
 	}
 	for _, e := range s.Endpoints {
 		of := hostStatus("", e.Status)
-		out.Endpoints = append(out.Endpoints, control.Endpoint{
+		out.Endpoints = append(out.Endpoints, control.EndpointStatus{
 			Address: e.Address, State: of.State, Reason: of.Reason, Since: of.Since, Restarts: of.Restarts,
 			InFlight: e.Status.InFlight, Program: of.Program, Failures: of.Failures, Next: of.Next,
 		})
@@ -130,24 +130,24 @@ func hostStatus(name string, s host.Status) control.Handler {
 	return out
 }
 
-// store is nil if nothing is kept.
-func store(s *state.Status) *control.Store {
+// store returns nil for a daemon without state.
+func store(s *state.Status) *control.StateStatus {
 	if s == nil {
 		return nil
 	}
-	return &control.Store{
+	return &control.StateStatus{
 		Directory: s.Dir, SizeBytes: s.SizeBytes, Unwritten: s.Unwritten, UnwrittenBytes: s.UnwrittenBytes,
 		LastWrite: s.LastWrite, Durable: s.Trouble == "", Trouble: s.Trouble, SetAside: s.SetAside,
 	}
 }
 
 // Objects implements control.Backend.
-func (b *backend) Objects(q control.Query) (control.Selection, error) {
+func (b *backend) Objects(q control.Query) (control.Found, error) {
 	view, ok := b.engine.Source(q.Source)
 	if !ok {
-		return control.Selection{}, fmt.Errorf("source %q: %w", q.Source, control.ErrNotFound)
+		return control.Found{}, fmt.Errorf("source %q: %w", q.Source, control.ErrNotFound)
 	}
-	selection := control.Selection{}
+	selection := control.Found{}
 	for _, s := range b.plan.Sources {
 		if s.Name == q.Source {
 			selection.Secret, selection.Kept = isSecret(s.Resource), kept(s)
@@ -158,7 +158,7 @@ func (b *backend) Objects(q control.Query) (control.Selection, error) {
 	return selection, err
 }
 
-// find has the objects of a source that a query asks for, by their keys.
+// find returns the objects of a source that a query asks for, in order of their keys.
 func find(view *source.Source, q control.Query) ([]*object.Object, error) {
 	var objects []*object.Object
 	switch {
@@ -187,7 +187,7 @@ func find(view *source.Source, q control.Query) ([]*object.Object, error) {
 	return objects, nil
 }
 
-// kept is what the cache keeps of a source's objects; nil if they are kept whole, in one namespace at least.
+// kept returns the fields that the cache keeps of a source's objects, or nil if it keeps whole objects in some namespace.
 func kept(s *plan.Source) []string {
 	paths := new(object.Paths)
 	for _, informer := range s.Informers {
@@ -228,7 +228,7 @@ func (b *backend) Letter(id string) (control.Letter, error) {
 	return out, nil
 }
 
-// letter is a dead letter without its event. Where the rule is gone nobody knows what it is about: it may be a Secret.
+// letter returns a dead letter without its event. If the rule is gone, the letter counts as one about a Secret.
 func (b *backend) letter(l dispatch.Letter) control.Letter {
 	out := control.Letter{
 		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Namespace: l.Key.Namespace, Name: l.Key.Name,
@@ -243,7 +243,7 @@ func (b *backend) letter(l dispatch.Letter) control.Letter {
 	return out
 }
 
-// resourceText is a resource as manifests have it.
+// resourceText returns a resource as manifests write it.
 func resourceText(r schema.GroupVersionResource) string {
 	return strings.TrimPrefix(r.Group+"/"+r.Version+"/"+r.Resource, "/")
 }
@@ -264,7 +264,7 @@ func (b *backend) ReloadHandler(ctx context.Context, name string) (control.Reloa
 	return b.reloader.reload(ctx, name)
 }
 
-// notFound makes the engine's errors the control socket's.
+// notFound makes an engine.ErrNotFound a control.ErrNotFound.
 func notFound(err error) error {
 	if errors.Is(err, engine.ErrNotFound) {
 		return fmt.Errorf("%w: %w", control.ErrNotFound, err)

@@ -291,22 +291,22 @@ func TestHostStatus(t *testing.T) {
 	next := time.Now().Add(time.Minute)
 	for _, c := range []struct {
 		status host.Status
-		want   control.Handler
+		want   control.HandlerStatus
 	}{
 		{host.Status{State: host.Running, PID: 1, Problem: "no disk", Next: next, Handler: host.Description{Name: "page", Version: "v2"}, Confined: "user 1:1", Reloading: next},
-			control.Handler{State: "running", PID: 1, Reason: "no disk", Program: "page v2", Confined: "user 1:1", Reloading: next}},
+			control.HandlerStatus{State: "running", PID: 1, Reason: "no disk", Program: "page v2", Confined: "user 1:1", Reloading: next}},
 		{host.Status{State: host.BackingOff, Reason: "it exited", Next: next, Failures: 3, Restarts: 4, LastLog: []string{"no"}},
-			control.Handler{State: "backing off", Reason: "it exited", Next: next, Failures: 3, Restarts: 4, LastLog: []string{"no"}}},
-		{host.Status{State: host.Refused, Reason: "no", Next: next}, control.Handler{State: "refused", Reason: "no", Next: next}},
-		{host.Status{State: host.Wedged, Reason: "silent", Problem: "no disk", PID: 1, Next: next}, control.Handler{State: "wedged", Reason: "silent", PID: 1}},
+			control.HandlerStatus{State: "backing off", Reason: "it exited", Next: next, Failures: 3, Restarts: 4, LastLog: []string{"no"}}},
+		{host.Status{State: host.Refused, Reason: "no", Next: next}, control.HandlerStatus{State: "refused", Reason: "no", Next: next}},
+		{host.Status{State: host.Wedged, Reason: "silent", Problem: "no disk", PID: 1, Next: next}, control.HandlerStatus{State: "wedged", Reason: "silent", PID: 1}},
 		{host.Status{State: host.Running, Endpoints: []host.Endpoint{
 			{Address: "10.0.0.1:1", Status: host.Status{State: host.Running, Next: next, InFlight: 3, Handler: host.Description{Name: "page"}}},
 			{Address: "10.0.0.2:1", Status: host.Status{State: host.BackingOff, Reason: "gone", Next: next, Failures: 2, Restarts: 5}},
-		}}, control.Handler{State: "running", Endpoints: []control.Endpoint{
+		}}, control.HandlerStatus{State: "running", Endpoints: []control.EndpointStatus{
 			{Address: "10.0.0.1:1", State: "running", InFlight: 3, Program: "page"},
 			{Address: "10.0.0.2:1", State: "backing off", Reason: "gone", Next: next, Failures: 2, Restarts: 5},
 		}}},
-		{host.Status{State: host.Starting, Next: next}, control.Handler{State: "starting"}},
+		{host.Status{State: host.Starting, Next: next}, control.HandlerStatus{State: "starting"}},
 	} {
 		c.want.Name = "page"
 		if diff := cmp.Diff(c.want, hostStatus("page", c.status)); diff != "" {

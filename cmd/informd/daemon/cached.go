@@ -16,7 +16,7 @@ import (
 	"github.com/informd/informd/plugins/host/cache"
 )
 
-// cached is the engine's cache as handlers read it.
+// cached gives handlers access to the engine's cache.
 type cached struct {
 	names  []string
 	engine *engine.Engine
@@ -24,7 +24,7 @@ type cached struct {
 
 var _ cache.Sources = (*cached)(nil)
 
-// read says whose cache it is. It is called before any handler runs.
+// read sets the engine. It must be called before any handler runs.
 func (c *cached) read(compiled *plan.Plan, eng *engine.Engine) {
 	for _, s := range compiled.Sources {
 		c.names = append(c.names, s.Name)
@@ -48,7 +48,7 @@ func (c *cached) Open(ctx context.Context, name string) (cache.Source, error) {
 	return cachedSource{view}, nil
 }
 
-// cachedSource is a source as handlers read it.
+// cachedSource gives handlers access to a source.
 type cachedSource struct{ view *source.Source }
 
 // Get implements cache.Source.
@@ -77,7 +77,7 @@ func (s cachedSource) Indexes() []string { return slices.Sorted(maps.Keys(s.view
 
 // ByIndex implements cache.Source.
 func (s cachedSource) ByIndex(index, value string) (cache.Objects, bool) {
-	found, err := s.view.ByIndex(index, value) // its one error
+	found, err := s.view.ByIndex(index, value) // its only error is an unknown index
 	return cachedObjects(found), err == nil
 }
 
@@ -89,7 +89,7 @@ func (s cachedSource) IndexValues(index string) ([]string, bool) {
 	return s.view.ListIndexFuncValues(index), true
 }
 
-// cachedObjects are objects as handlers read them.
+// cachedObjects is a list of objects for handlers.
 type cachedObjects []*object.Object
 
 // Len implements cache.Objects.

@@ -2,5 +2,5 @@
 
 package daemon
 
-// undumpable has no portable form.
+// undumpable does nothing: there is no portable way.
 func undumpable() error { return nil }

@@ -15,19 +15,19 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// handlers are the processes behind a plan's handlers, or what stands in for them in a dry run.
+// handlers holds what delivers to each handler of a plan: a host, or a dryRunner in a dry run.
 type handlers struct {
 	byName map[string]engine.Handler
-	hosts  []*namedHost
+	hosts  []*namedHost // those of byName that are hosts
 }
 
 type namedHost struct {
-	runner
+	hosted
 	name string
 }
 
-// runner keeps a handler running: a host.Host or a host.Remote.
-type runner interface {
+// hosted keeps a handler running. It is a host.Host or a host.Remote.
+type hosted interface {
 	engine.Handler
 	Run(context.Context) error
 	Status() host.Status
@@ -52,8 +52,8 @@ func newHandlers(configured []config.Handler, folders *launch.Folders, dryRun bo
 		if err != nil {
 			return nil, fmt.Errorf("handler %q: %w", c.Name, err)
 		}
-		if names := launch.Missing(c.Env); len(names) > 0 {
-			log.Warn("variables that are to be passed on are not set", "handler", c.Name, "env", names)
+		if names := launch.Unset(c.Env); len(names) > 0 {
+			log.Warn("environment variables that the handler's env names are not set", "handler", c.Name, "env", names)
 		}
 		options := folders.Options(log)
 		options.Cache = cache
@@ -62,22 +62,22 @@ func newHandlers(configured []config.Handler, folders *launch.Folders, dryRun bo
 	return h, nil
 }
 
-func (h *handlers) add(name string, r runner) {
+func (h *handlers) add(name string, r hosted) {
 	h.byName[name] = r
 	h.hosts = append(h.hosts, &namedHost{r, name})
 }
 
-// reloadable is the process behind a handler, if there is one here.
+// reloadable returns the host of a handler if its process can be replaced.
 func (h *handlers) reloadable(name string) (reloadable, bool) {
-	if n, ok := h.process(name); ok {
-		process, ok := n.runner.(reloadable)
+	if n, ok := h.host(name); ok {
+		process, ok := n.hosted.(reloadable)
 		return process, ok
 	}
 	return nil, false
 }
 
-// process is what is behind a handler, if anything is.
-func (h *handlers) process(name string) (*namedHost, bool) {
+// host returns the host of a handler. ok is false if there is none, as in a dry run.
+func (h *handlers) host(name string) (*namedHost, bool) {
 	i := slices.IndexFunc(h.hosts, func(n *namedHost) bool { return n.name == name })
 	if i < 0 {
 		return nil, false
@@ -85,16 +85,16 @@ func (h *handlers) process(name string) (*namedHost, bool) {
 	return h.hosts[i], true
 }
 
-// run keeps the processes running until ctx ends, and ends them.
+// run keeps all hosts running until ctx ends, and waits for them.
 func (h *handlers) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	for _, process := range h.hosts {
-		group.Go(func() error { return process.Run(ctx) })
+	for _, named := range h.hosts {
+		group.Go(func() error { return named.Run(ctx) })
 	}
 	return group.Wait()
 }
 
-// dryRunner stands in for a handler and says what it would have been sent.
+// dryRunner takes the place of a handler and logs what informd would deliver to it.
 type dryRunner struct{ log *slog.Logger }
 
 func (dryRunner) Ready(ctx context.Context) error { return ctx.Err() }

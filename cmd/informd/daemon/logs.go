@@ -19,7 +19,7 @@ var (
 	logLevels  = []string{"debug", "info", "warn", "error"}
 )
 
-// newLogger makes the daemon's logger: one line per record. client-go's logger is bridged to it, once, here.
+// newLogger returns the daemon's logger, which writes one line per record. It also makes client-go log there.
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var threshold slog.Level
 	if !slices.Contains(logLevels, strings.ToLower(level)) || threshold.UnmarshalText([]byte(level)) != nil {
@@ -40,7 +40,7 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	return slog.New(handler), nil
 }
 
-// readable writes durations in JSON as they are written in text, "1.5s", and not as a number of nanoseconds.
+// readable writes durations as "1.5s" in JSON, as in text, instead of a number of nanoseconds.
 func readable(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())

@@ -18,28 +18,28 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// reloader takes up what the manifests say of a handler by now: its process and what it may, nothing else of the plan.
+// reloader restarts a handler with its current manifest: its process and its rights, nothing else of the plan.
 type reloader struct {
-	manifests []string                             // paths
-	started   []config.Handler                     // as the daemon started with them
-	sources   []string                             // that it has
-	process   func(name string) (reloadable, bool) // those that there are
+	manifests []string         // paths
+	started   []config.Handler // the handlers that the daemon started with
+	sources   []string         // names of the sources that the daemon started with
+	process   func(name string) (reloadable, bool)
 	allow     func(config.Handler) (done func(stands bool))
 	dryRun    bool
 	log       *slog.Logger
 
 	mu    sync.Mutex
-	turns map[string]chan struct{} // by the name of a handler that runs; holds a token while it is being reloaded
+	turns map[string]chan struct{} // by handler; holds a token during a reload; guarded by mu
 }
 
-// reloadable is a handler's process, whichever that is.
+// reloadable is a handler whose process can be replaced.
 type reloadable interface {
 	Reload(context.Context, host.Spec) error
 	Status() host.Status
 }
 
-// reload reads the manifests and has a process of theirs take the place of the handler's. An error changes nothing. Of
-// several at once for one handler each reads them when it is its turn, so that the last one has the newest.
+// reload reads the manifests and replaces the handler's process by one that they describe. An error changes nothing. Reloads
+// of one handler run one after the other, and each reads the manifests when its turn comes, so the last one gets the newest.
 func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, error) {
 	before, running := handlerNamed(r.started, name)
 	if running {
@@ -61,17 +61,17 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	case !running && !written:
 		return control.Reloaded{}, control.ErrNotFound
 	case !running:
-		return control.Reloaded{}, refuse("handler %s does not run: no rule named it when informd started; restart informd to take up rules and handlers that are new", name)
+		return control.Reloaded{}, refuse("handler %s does not run: no rule named it when informd started; restart informd to use new rules and handlers", name)
 	case !written:
 		return control.Reloaded{}, refuse("handler %s is no longer in the manifests: it goes on as it is; restart informd to end it", name)
 	case before.Remote != nil:
-		return control.Reloaded{}, refuse("handler %s runs elsewhere, and is rolled out there; restart informd to take up another address, tls or config", name)
+		return control.Reloaded{}, refuse("handler %s runs elsewhere: roll it out there; restart informd to use another address, tls or config", name)
 	case now.Remote != nil:
-		return control.Reloaded{}, refuse("handler %s was not reloaded: it is remote by now, and was not when informd started; restart informd", name)
+		return control.Reloaded{}, refuse("handler %s was not reloaded: it is remote now, and was not when informd started; restart informd", name)
 	case !ok || r.dryRun && now.Builtin != "log":
 		return control.Reloaded{}, refuse("handler %s was not reloaded: this informd is a dry run, which starts no handler but log", name)
 	case now.User != "" && !launch.OtherUsers(r.started):
-		return control.Reloaded{}, refuse("handler %s was not reloaded: it has a user by now, and no handler had one when informd started, whose folders are closed to others; restart informd", name)
+		return control.Reloaded{}, refuse("handler %s was not reloaded: it has a user now, and no handler had one when informd started, so informd's folders are closed to other users; restart informd", name)
 	}
 	spec, err := launch.Spec(now)
 	if err != nil {
@@ -91,12 +91,13 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	return control.Reloaded{PID: pid, Notes: notes(before, now, r.sources)}, nil
 }
 
-// failed says that nothing came of a reload, in the log as well.
+// failed logs and returns that the handler was not reloaded.
 func (r *reloader) failed(name string, why error) error {
 	r.log.Warn("handler was not reloaded and goes on as it was", "handler", name, "error", why)
 	return refuse("handler %s was not reloaded and goes on as it was: %v", name, why)
 }
 
+// turn returns the channel that serializes reloads of a handler.
 func (r *reloader) turn(name string) chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,7 +112,7 @@ func (r *reloader) turn(name string) chan struct{} {
 
 var errCalledOff = errors.New("called off: the command that asked for it has ended")
 
-// notes say what a reload did not take up, and what it found missing.
+// notes returns what a reload did not apply, and which variables are missing.
 func notes(before, now config.Handler, sources []string) (notes []string) {
 	var fields []string
 	if before.Concurrency != now.Concurrency {
@@ -124,17 +125,17 @@ func notes(before, now config.Handler, sources []string) (notes []string) {
 		fields = append(fields, "retry")
 	}
 	if len(fields) > 0 {
-		notes = append(notes, strings.Join(fields, ", ")+": not taken up before informd starts anew")
+		notes = append(notes, strings.Join(fields, ", ")+": apply when informd restarts")
 	}
 	for _, source := range now.Read {
 		if name := source.String(); !slices.Contains(sources, name) {
-			notes = append(notes, "access.read: source "+name+" is new, and cannot be read before informd starts anew")
+			notes = append(notes, "access.read: source "+name+" is new: the handler can read it when informd restarts")
 		}
 	}
 	if len(before.Write) == 0 && len(now.Write) > 0 {
-		notes = append(notes, "access.write: there was none when informd started, and there is none before informd starts anew")
+		notes = append(notes, "access.write: the handler had none when informd started: it applies when informd restarts")
 	}
-	if names := launch.Missing(now.Env); len(names) > 0 {
+	if names := launch.Unset(now.Env); len(names) > 0 {
 		notes = append(notes, "env: not set in informd's environment: "+strings.Join(names, ", "))
 	}
 	return notes
@@ -148,7 +149,7 @@ func refuse(format string, args ...any) error {
 	return &control.Error{Code: http.StatusConflict, Message: fmt.Sprintf(format, args...)}
 }
 
-// mistaken says that manifests cannot be used, with all that is wrong with them.
+// mistaken returns that the manifests cannot be used, with all that is wrong in the report.
 func mistaken(err error) error {
 	why := "the manifests cannot be read"
 	if mistakes, ok := errors.AsType[config.Mistakes](err); ok {

@@ -121,9 +121,9 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := control.Reloaded{PID: 4711, Notes: []string{
-		"concurrency, retry: not taken up before informd starts anew",
-		"access.read: source nodes is new, and cannot be read before informd starts anew",
-		"access.write: there was none when informd started, and there is none before informd starts anew",
+		"concurrency, retry: apply when informd restarts",
+		"access.read: source nodes is new: the handler can read it when informd restarts",
+		"access.write: the handler had none when informd started: it applies when informd restarts",
 		"env: not set in informd's environment: INFORMD_TEST_UNSET",
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -176,10 +176,10 @@ func TestReloadRefused(t *testing.T) {
 		{name: "a user that is new", handler: "oncall", manifests: reloadable1 + asNobody, change: func(r *reloader, _ *process) { r.started[0].User = "" },
 			want: "no handler had one when informd started"},
 		{name: "one that is elsewhere", handler: "oncall", change: func(r *reloader, _ *process) { r.started[0].Remote = &config.Remote{} },
-			want: "handler oncall runs elsewhere, and is rolled out there"},
+			want: "handler oncall runs elsewhere: roll it out there"},
 		{name: "one that has moved", handler: "oncall",
 			manifests: strings.Replace(reloadable1, `command: [./oncall, "1"]`, `{address: "dns:///oncall:1", tls: {ca: a, cert: b, key: c}}`, 1),
-			want:      "it is remote by now, and was not when informd started"},
+			want:      "it is remote now, and was not when informd started"},
 		{name: "the new one does not work", handler: "oncall", change: func(_ *reloader, p *process) { p.err = errors.New("it refuses its config: no") },
 			want: "handler oncall was not reloaded and goes on as it was: it refuses its config: no", tried: true},
 	} {

@@ -1,4 +1,5 @@
-// Package daemon is informd run: an engine and what stands around it, wired together, run, and ended in order.
+// Package daemon is informd run. It wires the engine, the handlers, the control socket and the HTTP server together, runs
+// them until a signal, and stops them in order.
 package daemon
 
 import (
@@ -23,8 +24,8 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// drainTimeout is how long deliveries in flight may take to end after a signal. Handlers then have some seconds to end
-// as well, and all of it stays within the 30 seconds that Kubernetes gives a Pod.
+// drainTimeout bounds how long deliveries in flight take to end after a signal. With the seconds that handlers then get to
+// exit, informd stays within the 30 seconds that Kubernetes gives a Pod.
 const drainTimeout = 20 * time.Second
 
 type runFlags struct {
@@ -35,27 +36,26 @@ type runFlags struct {
 	dryRun              bool
 	stateDir, control   string
 
-	version string // of this informd
+	version string // of informd; not a flag
 }
 
-// NewRunCommand makes informd run.
+// NewRunCommand returns informd run.
 func NewRunCommand(version string) *cobra.Command {
 	flags := runFlags{version: version}
 	cmd := &cobra.Command{
 		Use:   "run -f PATH… [flags]",
-		Short: "Watch a cluster and deliver what rules select, until a signal",
-		Long: `Watch a cluster and deliver what rules select, until SIGINT or SIGTERM. Then nothing new is delivered, what is with
-the handlers gets its time, and informd ends with exit code 0. A second signal ends it at once.
+		Short: "Watch a cluster and deliver the changes that rules select, until a signal",
+		Long: `Watch a cluster and deliver the changes that rules select, until SIGINT or SIGTERM. informd then starts no new delivery,
+gives the handlers time to finish, and ends with exit code 0. A second signal ends it at once.
 
-The cluster is found as kubectl finds it: --kubeconfig, $KUBECONFIG, ~/.kube/config, in-cluster. An API server that
-cannot be reached, or a resource that is not served or not permitted, is waited for.
+informd finds the cluster as kubectl does: by --kubeconfig, $KUBECONFIG, ~/.kube/config, or in-cluster. It waits for an
+API server that it cannot reach, and for resources that are not served or not permitted.
 
-What was seen and what is owed is kept in the state directory, so that after a restart, however informd ended, handlers
-get what they have not had. One informd has it at a time.
+The state directory records the objects informd has seen and the events it still has to deliver, so a restart loses
+nothing. Only one informd can use it at a time.
 
 Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the manifests have mistakes.`,
-		Args:                  cli.NoArguments,
-		DisableFlagsInUseLine: true,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(cmd.ErrOrStderr(), flags.logFormat, flags.logLevel)
 			if err != nil {
@@ -84,19 +84,19 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 	}
 	cli.ManifestFlag(cmd, &flags.manifests)
 	f := cmd.Flags()
-	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; default: as kubectl finds it, or in-cluster")
-	f.StringVar(&flags.context, "context", "", "context `NAME` of the kubeconfig; default: the current one")
-	f.StringVar(&flags.stateDir, "state-dir", "", "`DIR` that keeps the state over restarts, or none; default: informd/CLUSTER in $XDG_STATE_HOME or ~/.local/state")
-	f.StringVar(&flags.control, "control", "", "`SOCKET` on which informd answers status, get, dead, rule and handler reload; default: control.sock in the state directory")
-	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and /metrics, as 127.0.0.1:9180; default: none")
-	cli.ChoiceFlag(cmd, &flags.logFormat, "log-format", "form of the log", "text", logFormats...)
-	cli.ChoiceFlag(cmd, &flags.logLevel, "log-level", "least level that is logged", "info", logLevels...)
-	f.BoolVar(&flags.dryRun, "dry-run", false, "log what would be delivered or done; start no handler but log, and change nothing")
+	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; default: the one kubectl would use, or in-cluster")
+	f.StringVar(&flags.context, "context", "", "context `NAME` in the kubeconfig; default: the current one")
+	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR`, or none to keep no state; default: informd/CLUSTER in $XDG_STATE_HOME or ~/.local/state")
+	f.StringVar(&flags.control, "control", "", "`SOCKET` for status, get, dead, rule and handler reload; default: control.sock in the state directory")
+	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and /metrics, such as 127.0.0.1:9180; default: none")
+	cli.ChoiceFlag(cmd, &flags.logFormat, "log-format", "format of the log", "text", logFormats...)
+	cli.ChoiceFlag(cmd, &flags.logLevel, "log-level", "lowest level to log", "info", logLevels...)
+	f.BoolVar(&flags.dryRun, "dry-run", false, "only log what informd would deliver and change; start no handler but log")
 	return cmd
 }
 
-// run wires everything together, runs it until ctx ends, and ends it in order: first the engine, which lets deliveries
-// in flight end, then the handlers, at last the server that tells about them.
+// run wires everything together and runs it until ctx ends. Then the engine stops first, after its deliveries in flight. The
+// handlers and both servers outlive it.
 func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *launch.Folders, log *slog.Logger) error {
 	if err := undumpable(); err != nil {
 		return err
@@ -105,8 +105,8 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *laun
 	if err != nil {
 		return err
 	}
-	// Each informer lists once and then watches, and the engine bounds how many do so at a time: a rate limit on top
-	// would only make many sources start late.
+	// Each informer lists once and then watches, and the engine bounds how many list at a time. A rate limit as well would
+	// only delay the start of many sources.
 	restConfig.QPS = -1
 	restConfig.UserAgent = fmt.Sprintf("informd/%s (%s/%s)", flags.version, runtime.GOOS, runtime.GOARCH)
 	cluster, err := connect(restConfig)
@@ -149,25 +149,25 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *laun
 
 	log.Info("informd starts", "version", flags.version, "sources", len(compiled.Sources), "rules", len(compiled.Rules),
 		"handlers", len(compiled.Handlers), "informers", len(compiled.Informers), "server", restConfig.Host)
-	lasting, end := context.WithCancel(context.WithoutCancel(ctx)) // what has to outlive the engine
+	lasting, end := context.WithCancel(context.WithoutCancel(ctx)) // what outlives the engine
 	defer end()
 	var group errgroup.Group
 	group.Go(func() error { return server.run(lasting, log) })
 	group.Go(func() error { return control.Run(lasting) })
 	group.Go(func() error { return handlers.run(lasting) })
-	told := context.AfterFunc(ctx, func() {
-		log.Info("informd is to stop: deliveries in flight have their time to end; a second signal ends it at once")
+	stopLogging := context.AfterFunc(ctx, func() {
+		log.Info("informd is to stop: deliveries in flight have time to end; a second signal ends it at once")
 	})
-	defer told()
+	defer stopLogging()
 	err = eng.Run(ctx)
-	log.Info("informd stops: deliveries have ended, handlers are being ended")
+	log.Info("informd stops: deliveries have ended, handlers are ending")
 	end()
 	err = errors.Join(err, group.Wait())
 	log.Info("informd has stopped")
 	return err
 }
 
-// connect makes clients; it sends nothing yet.
+// connect makes the clients of a cluster. It sends nothing.
 func connect(cfg *rest.Config) (engine.Cluster, error) {
 	httpClient, err := rest.HTTPClientFor(cfg)
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// openState opens the state directory that run's flags ask for; the store is nil if there is to be none. A dry run has none:
-// it must neither take from what is owed nor add to it.
+// openState opens the state directory that the flags ask for. The store is nil if they ask for none. A dry run has none: it
+// must not change what a real run will deliver.
 func openState(flags runFlags, host string, log *slog.Logger) (dir string, store *state.Store, err error) {
 	dir = flags.stateDir
 	if dir == "" && !flags.dryRun {
 		if dir, err = locate.DefaultStateDir(host); err != nil {
-			log.Warn("nothing is kept over a restart", "reason", err)
+			log.Warn("keeping no state over a restart", "reason", err)
 			dir = locate.NoState
 		}
 	}

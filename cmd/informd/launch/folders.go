@@ -1,5 +1,5 @@
-// Package launch is how the handlers of a configuration are started: what is started for each, in which folders, and the
-// command that serves a builtin one.
+// Package launch turns handler manifests into what package host starts: the specification of each process, the folders
+// that processes use, and the command that serves a builtin handler.
 package launch
 
 import (
@@ -17,17 +17,17 @@ import (
 	"github.com/informd/informd/plugins/host/shim"
 )
 
-// Folders are what a daemon makes for its handlers: one for their sockets, one for their temporary files. Each of them is
-// locked as long as the daemon lives, so that what one that was killed left behind can be told from what is in use.
+// Folders are the two folders that a daemon makes for its handlers: one for sockets, one for temporary files. The daemon
+// holds a lock in each of them while it lives, so that other daemons can remove the folders of a daemon that was killed.
 type Folders struct {
 	run, temp *folder
-	version   string
+	version   string // of informd
 }
 
-// NewFolders makes the folders, and removes those of daemons of the same user that are gone.
+// NewFolders makes the folders, and removes those that dead daemons of the same user left. The caller must call Remove.
 //
-// Nobody else can look into them. But a handler that runs as another user has to get to its own folders in there: where one
-// of these does, they can be passed through, and are where they can be reached. A $XDG_RUNTIME_DIR is closed to others.
+// No other user can list the folders. If a handler runs as another user, that user can pass through them to the handler's
+// own folders. Then they are not below $XDG_RUNTIME_DIR, which is closed to other users.
 func NewFolders(configured []config.Handler, version string) (*Folders, error) {
 	mode := fs.FileMode(0o700)
 	if OtherUsers(configured) {
@@ -45,34 +45,35 @@ func NewFolders(configured []config.Handler, version string) (*Folders, error) {
 	return &Folders{run, temp, version}, nil
 }
 
-// OtherUsers tells whether a handler is to run as another user.
+// OtherUsers reports whether a handler runs as a user of its own.
 func OtherUsers(handlers []config.Handler) bool {
 	return slices.ContainsFunc(handlers, func(h config.Handler) bool { return h.User != "" })
 }
 
-// Options are those of a handler whose folders are in these.
+// Options returns the host's options for a handler that uses the folders. A nil log discards.
 func (f *Folders) Options(log *slog.Logger) host.Options {
 	return host.Options{Logger: log, RunDir: f.run.path, TempDir: f.temp.path, Version: f.version}
 }
 
-// Remove removes them.
+// Remove removes the folders and releases their locks.
 func (f *Folders) Remove() {
 	f.run.remove()
 	f.temp.remove()
 }
 
-// folder is a folder with a lock file in it.
+// folder is a folder that holds a lock file.
 type folder struct {
 	path string
-	lock *os.File // nil where the file system knows no locks; then the folder is never swept
+	lock *os.File // nil if the file system has no locks: then no daemon ever sweeps the folder
 }
 
 const (
-	folderNames = "informd-*" // a socket's path may have at most 108 bytes: this is short
+	folderNames = "informd-*" // short, as a socket's path may have at most 107 bytes
 	folderLock  = "lock"
 )
 
-// makeFolder makes a folder in the first of parents that will do, for what the handlers have of that kind.
+// makeFolder makes a folder in the first of the parents that allows it. With a mode that lets other users through, every
+// user must be able to reach the parent. The kind is for errors.
 func makeFolder(kind string, mode fs.FileMode, parents ...string) (*folder, error) {
 	var failures []error
 	for _, parent := range parents {
@@ -87,12 +88,12 @@ func makeFolder(kind string, mode fs.FileMode, parents ...string) (*folder, erro
 		failures = append(failures, err)
 	}
 	if len(failures) == 0 {
-		return nil, fmt.Errorf("no place for the handlers' %s: every user has to be able to pass through it, as handlers may run as any; set TMPDIR to a folder below which that is so", kind)
+		return nil, fmt.Errorf("no place for the handlers' %s: a handler has a user of its own, who cannot reach any of the usual folders; set TMPDIR to a folder that every user can reach", kind)
 	}
 	return nil, fmt.Errorf("make a folder for the handlers' %s: %w", kind, errors.Join(failures...))
 }
 
-// openToAll tells whether every user can pass through a folder and those above it.
+// openToAll reports whether every user can pass through a folder and all folders above it.
 func openToAll(path string) bool {
 	path, err := filepath.EvalSymlinks(path)
 	for ; err == nil; path = filepath.Dir(path) {
@@ -113,7 +114,7 @@ func makeFolderIn(parent string, mode fs.FileMode) (*folder, error) {
 		return nil, err
 	}
 	f := &folder{path: filepath.Clean(path)}
-	// The file comes to its name locked: another daemon, which sweeps, never sees it otherwise.
+	// The file gets its name when it is locked: a daemon that sweeps never sees it unlocked.
 	file, err := os.CreateTemp(path, folderLock+"-")
 	if err == nil {
 		err = os.Chmod(path, mode)
@@ -130,7 +131,7 @@ func makeFolderIn(parent string, mode fs.FileMode) (*folder, error) {
 	return f, nil
 }
 
-// remove removes the folder. It is empty in the end, but for a handler that failed or had no time.
+// remove removes the folder, with what is left of handlers that failed or ran out of time.
 func (f *folder) remove() {
 	_ = shim.RemoveAll(f.path)
 	if f.lock != nil {
@@ -138,8 +139,8 @@ func (f *folder) remove() {
 	}
 }
 
-// sweep removes the folders below parent that are certainly this user's, made by makeFolderIn, and in use no more. What it
-// cannot look at or remove it leaves: it is not what the daemon is there for.
+// sweep removes folders below parent that makeFolderIn made for this user and that no daemon uses any more. It ignores
+// errors: a folder that it cannot remove does not stop a daemon.
 func sweep(parent string) {
 	found, _ := filepath.Glob(filepath.Join(parent, folderNames))
 	for _, path := range found {
@@ -158,13 +159,13 @@ func sweep(parent string) {
 	}
 }
 
-// ours tells whether a folder is this user's and nobody else can have put anything into it.
+// ours reports whether this user owns the folder and nobody else can have put anything into it.
 func ours(info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(stat.Uid) == os.Geteuid() && info.Mode().Perm()&^0o011 == 0o700
 }
 
-// flock locks a file until it is closed, by the end of the process at the latest. It does not wait.
+// flock reports whether it could lock the file. The lock ends when the file is closed. flock does not wait.
 func flock(file *os.File) bool {
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// NewServeCommand makes the command that [Spec] has a builtin handler started with.
+// NewServeCommand returns informd handler serve, the command that [Spec] starts a builtin handler with.
 func NewServeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve NAME",
 		Short: "Serve a builtin handler; informd run starts this itself",
-		Long: "Serve a builtin handler: " + cli.OneOf(builtin.Names()) + `. informd run starts this itself for a
-Handler manifest with a builtin; started by hand it only explains so.`,
+		Long: "Serve a builtin handler: " + cli.OneOf(builtin.Names()) + `. informd run starts this command itself, for each
+Handler manifest with a builtin. Started by hand, it fails and says so.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("name one builtin handler: %s", cli.OneOf(builtin.Names()))
@@ -24,8 +24,6 @@ Handler manifest with a builtin; started by hand it only explains so.`,
 			return nil
 		},
 		ValidArgs: builtin.Names(),
-
-		DisableFlagsInUseLine: true,
 
 		RunE: func(_ *cobra.Command, args []string) error {
 			h, ok := builtin.New(args[0])

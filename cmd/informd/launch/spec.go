@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// RemoteSpec says where a remote handler is.
+// RemoteSpec returns where a remote handler is and how to talk to it. h.Remote must not be nil.
 func RemoteSpec(h config.Handler) (host.RemoteSpec, error) {
 	files, err := absolute([]string{h.Remote.CA, h.Remote.Cert, h.Remote.Key})
 	if err != nil {
@@ -25,7 +25,7 @@ func RemoteSpec(h config.Handler) (host.RemoteSpec, error) {
 	}, nil
 }
 
-// Spec says how a handler is started. A builtin is this very binary.
+// Spec returns how to start a handler that is a process. A builtin handler is this binary, executed again.
 func Spec(h config.Handler) (host.Spec, error) {
 	spec := host.Spec{
 		Name:        h.Name,
@@ -43,13 +43,13 @@ func Spec(h config.Handler) (host.Spec, error) {
 		return host.Spec{}, err
 	}
 	for _, name := range h.Env {
-		if value, ok := os.LookupEnv(name); ok { // one that is not set is not set for the handler either
+		if value, ok := os.LookupEnv(name); ok { // a variable that is not set stays unset for the handler
 			spec.Env = append(spec.Env, name+"="+value)
 		}
 	}
 	if h.Builtin == "" {
 		spec.Path, spec.Args = h.Command[0], h.Command[1:]
-		if strings.ContainsRune(spec.Path, filepath.Separator) { // the process starts in Dir
+		if strings.ContainsRune(spec.Path, filepath.Separator) { // relative to the daemon, while the process starts in Dir
 			absolute, err := filepath.Abs(spec.Path)
 			if err != nil {
 				return host.Spec{}, err
@@ -69,8 +69,8 @@ func Spec(h config.Handler) (host.Spec, error) {
 	return spec, nil
 }
 
-// confinement is what a handler is confined to. The paths of its sandbox are made absolute, as relative ones of manifests are
-// relative to the daemon's folder.
+// confinement returns what a handler is confined to. The sandbox's paths become absolute: in manifests they are relative to
+// the daemon's working directory.
 func confinement(h config.Handler) (confine.Spec, error) {
 	spec := confine.Spec{User: h.User, Limits: confine.Limits(h.Limits)}
 	if h.Sandbox == nil {
@@ -94,8 +94,8 @@ func absolute(paths []string) (out []string, err error) {
 	return out, nil
 }
 
-// Missing are the names that a handler wants passed on and that are not set.
-func Missing(names []string) []string {
+// Unset returns those of the environment variables that are not set.
+func Unset(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		_, ok := os.LookupEnv(name)
 		return ok

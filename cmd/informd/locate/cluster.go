@@ -1,5 +1,5 @@
-// Package locate is how the daemon and the commands that ask it come to the same place: the cluster, its state directory, and
-// the control socket in there.
+// Package locate finds the cluster, its state directory, and the control socket. The daemon and the commands that ask it
+// use the same rules, so that they meet.
 package locate
 
 import (
@@ -11,7 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Cluster finds credentials as kubectl does: the flag, $KUBECONFIG, the default file, in-cluster.
+// Cluster finds the cluster and its credentials as kubectl does: by kubeconfig if it is not empty, $KUBECONFIG, the default
+// file, or in-cluster. It sends nothing.
 func Cluster(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
@@ -26,7 +27,7 @@ func Cluster(kubeconfig, context string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// noCluster says what to do, given that nothing that was looked at names a cluster.
+// noCluster returns an error that says what to do if no kubeconfig names a cluster.
 func noCluster(kubeconfig string) error {
 	if kubeconfig != "" {
 		return fmt.Errorf("no cluster to connect to: the kubeconfig %s names none", kubeconfig)

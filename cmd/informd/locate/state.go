@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// NoState is the --state-dir that keeps no state.
+// NoState is the value of --state-dir that keeps no state.
 const NoState = "none"
 
-// ControlSocket is the control socket's name in the state directory.
+// ControlSocket is the name of the control socket in the state directory.
 const ControlSocket = "control.sock"
 
-// maxClusterName bounds a cluster's folder name, in bytes. The control socket is in there, and a socket's path may have
-// 107 bytes: API servers of clouds have names of 70.
+// maxClusterName bounds the name of a cluster's folder, in bytes. The folder holds the control socket, whose path may have
+// 107 bytes, and the names of API servers in clouds have 70.
 const maxClusterName = 32
 
-// DefaultStateDir is the state directory of an API server, as rest.Config's Host has it, and of this user:
-// informd/CLUSTER below $XDG_STATE_HOME, else below ~/.local/state.
+// DefaultStateDir returns this user's state directory for an API server: informd/CLUSTER below $XDG_STATE_HOME, else below
+// ~/.local/state. The host is rest.Config's.
 func DefaultStateDir(host string) (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(base) { // so says the XDG Base Directory Specification
+	if !filepath.IsAbs(base) { // the XDG Base Directory Specification says to ignore a relative one
 		home, err := os.UserHomeDir()
 		if err != nil || !filepath.IsAbs(home) {
 			return "", errors.New("no place for the state: neither XDG_STATE_HOME nor HOME is an absolute path; give --state-dir DIR, or --state-dir none")
@@ -36,8 +36,8 @@ func DefaultStateDir(host string) (string, error) {
 
 var unfitForFile = regexp.MustCompile(`[^a-z0-9.-]`)
 
-// clusterName makes a file name of an API server's address: 10.0.0.1:6443 is 10.0.0.1_6443. Where that says not all of it,
-// as of a path or of a long name, it ends in a hash of the whole, so that no two clusters share one.
+// clusterName turns an API server's address into a file name: 10.0.0.1:6443 becomes 10.0.0.1_6443. A name that loses part
+// of the address, such as a path, ends in a hash of the whole address, so that no two clusters share a name.
 func clusterName(host string) string {
 	_, rest, found := strings.Cut(host, "://")
 	if !found {
@@ -56,8 +56,8 @@ func clusterName(host string) string {
 	return strings.TrimLeft(name+"-"+hash, "-")
 }
 
-// SocketPath is where the control socket is: where control says, else in the state directory. It is "" if there is none:
-// nothing says where, and no state is kept.
+// SocketPath returns the path of the control socket: control if it is not empty, else a file in the state directory. It
+// returns "" if there is no state directory either.
 func SocketPath(control, stateDir string) string {
 	switch {
 	case control != "":

@@ -1,4 +1,4 @@
-// Package manifests reads manifests from files and folders, and compiles them.
+// Package manifests reads manifests from files and folders, and compiles them to a plan.
 package manifests
 
 import (
@@ -14,15 +14,14 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// Bounds on what is read as configuration. config refuses files that are larger than a mebibyte; reading a byte more
-// than that is enough for it to say so.
+// Bounds on a configuration. Package config refuses files larger than 1 MiB: it gets one byte more, so that it can tell.
 const (
 	maxManifestBytes = 1<<20 + 1
 	maxManifestFiles = 10_000
 )
 
-// Load reads the manifests at paths and compiles them. Every mistake in any of them is reported at once, as
-// config.Mistakes.
+// Load reads the manifests at paths, which are files or folders, and compiles them. If manifests have mistakes, Load returns
+// all of them at once as config.Mistakes, together with the configuration as far as it could be read.
 func Load(paths []string) (*config.Config, *plan.Plan, error) {
 	files, err := readManifests(paths)
 	if err != nil {
@@ -41,8 +40,8 @@ func Load(paths []string) (*config.Config, *plan.Plan, error) {
 	return cfg, compiled, nil
 }
 
-// readManifests reads files, and folders recursively: *.yaml and *.yml in order of path, without names that start with
-// a dot. A file that is given twice, by whatever names, is read once. All that cannot be read is in the error.
+// readManifests reads files, and folders recursively: *.yaml and *.yml in order of path, except names that start with a dot.
+// It reads a file once, under however many names it is given. The error lists everything that cannot be read.
 func readManifests(paths []string) ([]config.File, error) {
 	m := reader{seen: make(map[string]bool)}
 	for _, path := range paths {
@@ -50,21 +49,21 @@ func readManifests(paths []string) ([]config.File, error) {
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
 			m.walk(path)
 		} else {
-			_ = m.read(path) // it is in m.failures
+			_ = m.read(path) // read has added the error to m.failures
 		}
 	}
 	return m.files, errors.Join(m.failures...)
 }
 
-// reader is what has been read up to now.
+// reader collects manifest files.
 type reader struct {
 	files    []config.File
 	failures []error
-	seen     map[string]bool // files, by identity
+	seen     map[string]bool // by identity
 }
 
-// walk reads the manifests below a folder. It follows links to files, of which mounted ConfigMaps consist, and not to
-// folders, which could lead in circles.
+// walk reads the manifests below a folder. It follows links to files, because a mounted ConfigMap consists of them. It does
+// not follow links to folders, which could lead in circles.
 func (m *reader) walk(folder string) {
 	if target, err := filepath.EvalSymlinks(folder); err == nil && target != folder {
 		folder += string(filepath.Separator) // WalkDir does not follow a link otherwise
@@ -72,7 +71,7 @@ func (m *reader) walk(folder string) {
 	_ = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			m.failures = append(m.failures, unreadable(path, err)) // and on with the next
+			m.failures = append(m.failures, unreadable(path, err)) // go on with the next one
 			return nil
 		case path != folder && strings.HasPrefix(entry.Name(), "."):
 			if entry.IsDir() {
@@ -89,7 +88,7 @@ func (m *reader) walk(folder string) {
 	})
 }
 
-// read returns an error if there is no point in reading on.
+// read reads one file. It adds all errors to failures, and returns only one that ends the walk.
 func (m *reader) read(path string) error {
 	if id := identity(path); m.seen[id] {
 		return nil
@@ -130,7 +129,7 @@ func readManifest(path string) ([]byte, error) {
 	return data, nil
 }
 
-// identity is the same for all names of one file.
+// identity returns the same string for all names of one file.
 func identity(path string) string {
 	if absolute, err := filepath.Abs(path); err == nil {
 		path = absolute
@@ -141,7 +140,7 @@ func identity(path string) string {
 	return path
 }
 
-// unreadable says why a manifest cannot be read, without the system call's name.
+// unreadable returns an error for a manifest that cannot be read, without the name of the system call.
 func unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if info, linkErr := os.Lstat(path); linkErr == nil && info.Mode()&fs.ModeSymlink != 0 {

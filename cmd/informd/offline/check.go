@@ -1,4 +1,4 @@
-// Package offline is the commands that need neither a cluster nor a running informd: they check manifests and handlers.
+// Package offline holds the commands that need neither a cluster nor a running daemon. They check manifests and handlers.
 package offline
 
 import (
@@ -18,27 +18,28 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// checkedAtOnce bounds how many handlers check has running at a time.
+// checkedAtOnce bounds how many handlers check runs at a time.
 const checkedAtOnce = 4
 
-// NewCheckCommand makes informd check.
+// NewCheckCommand returns informd check.
 func NewCheckCommand(version string) *cobra.Command {
 	var paths []string
 	var handlers bool
 	cmd := &cobra.Command{
 		Use:   "check -f PATH… [--handlers]",
 		Short: "Validate manifests; needs no cluster",
-		Long: `Validate manifests without a cluster: their form, their references, their expressions, and the config of builtin
-handlers. Every mistake is reported at once. With --handlers, handlers with a command are started as well, to see
-whether they describe themselves and accept their config, and all of them in what they are confined to, to see
-whether this user on this machine can enforce that; remote handlers are connected to, and handed no config.
+		Long: `Validate manifests without a cluster: their form, references and expressions, and the config of builtin handlers. The
+command reports all mistakes at once.
 
-Without mistakes, it says of each source what is kept of its objects in memory: all, or the fields that are read; and what
-rules with actions, and handlers with access.write, may change in the cluster.
+With --handlers, it also starts the handlers that have a command, each confined as its manifest says. They must describe
+themselves and accept their config, and this user on this machine must be able to confine them. It connects to remote
+handlers, and sends them no config.
 
-Exit code 0: no mistakes. 1: there are some.`,
-		Args:                  cli.NoArguments,
-		DisableFlagsInUseLine: true,
+Without mistakes, the command prints which fields of each source's objects informd keeps in memory, and what rules with
+actions and handlers with access.write may change in the cluster.
+
+Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the command line is wrong.`,
+		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, compiled, err := manifests.Load(paths)
 			if cfg == nil {
@@ -54,7 +55,7 @@ Exit code 0: no mistakes. 1: there are some.`,
 			defer stop()
 			mistakes = append(mistakes, checkHandlers(ctx, cfg, handlers, folders)...)
 			if ctx.Err() != nil {
-				return cli.Failed(errors.New("interrupted: not everything has been checked"))
+				return cli.Failed(errors.New("interrupted: the check is incomplete"))
 			}
 			mistakes.Sort()
 			if len(mistakes) > 0 {
@@ -67,12 +68,12 @@ Exit code 0: no mistakes. 1: there are some.`,
 		},
 	}
 	cli.ManifestFlag(cmd, &paths)
-	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, and confine all, to check that they work here")
+	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, confined, to check that they work on this machine")
 	return cmd
 }
 
-// checkHandlers starts each builtin handler, and with commands the others as well, for as long as it takes to describe itself
-// and to accept or refuse its config.
+// checkHandlers starts each builtin handler, and with commands the others as well, until it has described itself and has
+// accepted or refused its config.
 func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folders *launch.Folders) config.Mistakes {
 	var (
 		mu       sync.Mutex
@@ -100,8 +101,8 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folde
 	return mistakes
 }
 
-// checkHandler starts a handler; unconfined, unless it is to run as it will run: manifests are checked on other machines
-// than the daemon's, too.
+// checkHandler starts a handler, or connects to it if it is remote. Without confined the handler runs unconfined: this may
+// not be the machine that the manifests are for.
 func checkHandler(ctx context.Context, h config.Handler, confined bool, folders *launch.Folders) error {
 	if h.Remote != nil {
 		spec, err := launch.RemoteSpec(h)

@@ -15,30 +15,30 @@ import (
 	"github.com/informd/informd/plugins/handler/handlertest"
 )
 
-// NewConformanceCommand makes informd handler check.
+// NewConformanceCommand returns informd handler check.
 func NewConformanceCommand() *cobra.Command {
 	var flags conformanceFlags
 	cmd := &cobra.Command{
 		Use:   "check [flags] BINARY [ARG…]",
 		Short: "Check a handler against the contract for handlers, clause by clause",
-		Long: `Check an executable, in whatever language it is written, against the contract for handlers. It is started many times,
-as informd run starts handlers, though not confined; it is sent events of objects that do not exist, interrupted, killed.
-Of each clause of the contract a line says whether it holds, and where it does not, why, with the end of the handler's log.
+		Long: `Check an executable, in any language, against the contract for handlers. The command starts the executable many times,
+as informd run does but unconfined, sends it events of objects that do not exist, interrupts it and kills it. It prints
+whether each clause of the contract holds, and if not, why, with the end of the handler's log.
 
-Give it a config with which events may do their work: a file or a server for tests. Flags that follow BINARY are its own.
-A handler that reads the cache finds in it what --cache says; a file of sources by their names:
+Give the handler a config with which it may handle events, such as one that names a test file or a test server. Flags
+after BINARY belong to the handler. If the handler reads the cache, --cache names a YAML file of sources by their names:
 
   pods:
     indexes: {byNode: object.spec.nodeName}
     objects:
     - {metadata: {namespace: shop, name: web-0}, spec: {nodeName: node-1}}
 
-What actions it asks for is looked at, and done by nobody.
+The command checks the actions that the handler asks for, and performs none.
 
-In the place of BINARY, --address names a remote handler that runs already, one for tests: of that it is not checked how it
-starts and ends.
+Instead of BINARY, --address names a remote handler that is running, one for tests. The command does not check how such a
+handler starts and ends.
 
-Exit code 0: every clause holds that can be told from outside. 1: some do not. 2: the command line is wrong.`,
+Exit code 0: all clauses hold that can be checked from outside. 1: some do not. 2: the command line is wrong.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 && flags.remote.address == "":
@@ -46,11 +46,10 @@ Exit code 0: every clause holds that can be told from outside. 1: some do not. 2
 			case len(args) > 0 && flags.remote.address != "":
 				return errors.New("name either an executable or the --address of a remote handler")
 			case flags.cache != "" && flags.remote.address != "":
-				return errors.New("--cache does not go with --address: remote handlers have no cache to read")
+				return errors.New("--cache does not go with --address: remote handlers cannot read the cache")
 			}
 			return nil
 		},
-		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options, err := flags.options(args)
 			if err != nil {
@@ -73,13 +72,13 @@ Exit code 0: every clause holds that can be told from outside. 1: some do not. 2
 				}
 			}
 			if wantsCache {
-				if err := cli.Show(cmd, "it reads the cache, it seems, and there was none: make one up, and name it with --cache\n"); err != nil {
+				if err := cli.Show(cmd, "the handler seems to read the cache, and there was none: write one, and name it with --cache\n"); err != nil {
 					return err
 				}
 			}
 			switch {
 			case ctx.Err() != nil:
-				return cli.Failed(errors.New("interrupted: not everything has been checked"))
+				return cli.Failed(errors.New("interrupted: the check is incomplete"))
 			case broken > 0:
 				return cli.Failed(fmt.Errorf("%d %s not hold", broken, map[bool]string{true: "clause does", false: "clauses do"}[broken == 1]))
 			}
@@ -87,22 +86,22 @@ Exit code 0: every clause holds that can be told from outside. 1: some do not. 2
 		},
 	}
 	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().StringVar(&flags.config, "config", "", "`FILE` with a config that it accepts, in YAML or JSON; default: none")
-	cmd.Flags().StringVar(&flags.badConfig, "bad-config", "", "`FILE` with one that it must refuse; default: an unknown field")
-	cmd.Flags().StringVar(&flags.event, "event", "", "`FILE` with an event that it handles, as the log builtin writes them; default: an updated ConfigMap")
-	cmd.Flags().StringArrayVar(&flags.env, "env", nil, "`NAME` of a variable to pass on, or NAME=VALUE; repeatable; default: PATH and HOME only")
-	cmd.Flags().StringVar(&flags.cache, "cache", "", "`FILE` with what it finds when it reads the cache; default: it may read nothing")
-	cmd.Flags().StringVar(&flags.remote.address, "address", "", "check the remote handler at `ADDRESS`, as dns:///oncall.shop.svc:8443, with the files for TLS:")
-	cmd.Flags().StringVar(&flags.remote.ca, "tls-ca", "", "`FILE` with the authorities of its certificate")
-	cmd.Flags().StringVar(&flags.remote.cert, "tls-cert", "", "`FILE` with the certificate that it is shown")
-	cmd.Flags().StringVar(&flags.remote.key, "tls-key", "", "`FILE` with its key")
-	cmd.Flags().StringVar(&flags.remote.serverName, "tls-server-name", "", "`NAME` that its certificate must be for; default: the address's")
-	cmd.Flags().DurationVar(&flags.timeout, "timeout", 10*time.Second, "time limit of an event, a `DURATION`")
-	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "show what it logs for clauses that hold, too")
+	cmd.Flags().StringVar(&flags.config, "config", "", "`FILE` with a config that the handler accepts, in YAML or JSON; default: none")
+	cmd.Flags().StringVar(&flags.badConfig, "bad-config", "", "`FILE` with a config that the handler must refuse; default: an unknown field")
+	cmd.Flags().StringVar(&flags.event, "event", "", "`FILE` with an event that the handler handles, as the log builtin writes events; default: an updated ConfigMap")
+	cmd.Flags().StringArrayVar(&flags.env, "env", nil, "environment variable to pass on, as `NAME` or NAME=VALUE; repeatable; default: PATH and HOME only")
+	cmd.Flags().StringVar(&flags.cache, "cache", "", "`FILE` with the cache that the handler reads; default: it may read nothing")
+	cmd.Flags().StringVar(&flags.remote.address, "address", "", "`ADDRESS` of a remote handler to check, such as dns:///oncall.shop.svc:8443; needs the three files for TLS")
+	cmd.Flags().StringVar(&flags.remote.ca, "tls-ca", "", "`FILE` with the authorities that sign the remote handler's certificate")
+	cmd.Flags().StringVar(&flags.remote.cert, "tls-cert", "", "`FILE` with the certificate that the remote handler is shown")
+	cmd.Flags().StringVar(&flags.remote.key, "tls-key", "", "`FILE` with the key of that certificate")
+	cmd.Flags().StringVar(&flags.remote.serverName, "tls-server-name", "", "`NAME` that the remote handler's certificate must be for; default: the address's")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", 10*time.Second, "how long the handler may take for an event, a `DURATION`")
+	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "show the handler's log for clauses that hold, too")
 	return cmd
 }
 
-// conformanceFlags are those of handler check.
+// conformanceFlags are the flags of handler check.
 type conformanceFlags struct {
 	config, badConfig, event, cache string
 	env                             []string
@@ -116,7 +115,7 @@ func (f *conformanceFlags) options(command []string) (o handlertest.Options, err
 		return o, err
 	}
 	o.Command = command
-	if o.Remote == nil && strings.ContainsRune(command[0], filepath.Separator) { // else it is looked up in PATH
+	if o.Remote == nil && strings.ContainsRune(command[0], filepath.Separator) { // a bare name is looked up in PATH
 		if o.Command[0], err = filepath.Abs(command[0]); err != nil {
 			return o, err
 		}
@@ -155,7 +154,7 @@ func (f *conformanceFlags) options(command []string) (o handlertest.Options, err
 
 func speaksOfCache(problem string) bool { return strings.Contains(problem, "cache") }
 
-// describeResult says what became of a clause, with the log where it does not hold.
+// describeResult returns whether a clause holds, and the end of the handler's log if not.
 func describeResult(r handlertest.Result, verbose bool) string {
 	var b strings.Builder
 	word := "ok"

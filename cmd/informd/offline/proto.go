@@ -11,15 +11,14 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// NewProtoCommand makes informd handler proto.
+// NewProtoCommand returns informd handler proto.
 func NewProtoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "proto [DIR]",
 		Short: "Write the protocol's .proto files into a folder, for handlers in other languages",
-		Long: `Write the .proto files of the protocol that this informd speaks with handlers into DIR, by default the current folder.
-They replace those of the same name.`,
-		Args:                  cobra.MaximumNArgs(1),
-		DisableFlagsInUseLine: true,
+		Long: `Write the .proto files of this informd's handler protocol into DIR, by default the current folder. Files of the same
+name are replaced.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."
 			if len(args) == 1 {

@@ -16,10 +16,10 @@ import (
 	"github.com/informd/informd/plugins/handler/handlertest"
 )
 
-// remoteFlags say where a remote handler is.
+// remoteFlags are the flags that say where a remote handler is.
 type remoteFlags struct{ address, ca, cert, key, serverName string }
 
-// spec is nil without --address.
+// spec returns nil without --address.
 func (f remoteFlags) spec() (*handlertest.RemoteHandler, error) {
 	files := []string{f.ca, f.cert, f.key}
 	if f.address == "" {
@@ -33,14 +33,14 @@ func (f remoteFlags) spec() (*handlertest.RemoteHandler, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--address %w", err)
 	case slices.Contains(files, ""):
-		return nil, errors.New("--address needs --tls-ca, --tls-cert and --tls-key: a remote handler is spoken to with mutual TLS only")
+		return nil, errors.New("--address needs --tls-ca, --tls-cert and --tls-key: informd talks to remote handlers with mutual TLS only")
 	}
 	return &handlertest.RemoteHandler{
 		Host: at.Host, Port: at.Port, DNS: at.DNS, CA: f.ca, Cert: f.cert, Key: f.key, ServerName: f.serverName,
 	}, nil
 }
 
-// readCache reads a cache for tests, if there is a file of one.
+// readCache reads a cache for tests. It returns nil without a path.
 func readCache(path string) (map[string]handlertest.Source, error) {
 	if path == "" {
 		return nil, nil
@@ -67,9 +67,9 @@ func readCache(path string) (map[string]handlertest.Source, error) {
 			made.Indexes[index] = func(text json.RawMessage) []string {
 				o, err := object.FromJSON(text)
 				if err != nil {
-					return nil // which the check tells
+					return nil // the check reports it
 				}
-				values, _ := program.Strings(&expr.Env{Object: o.Decode(program.Paths())}) // what fails gives no values, as ever
+				values, _ := program.Strings(&expr.Env{Object: o.Decode(program.Paths())}) // as in the daemon, an expression that fails gives no values
 				return values
 			}
 		}
@@ -78,7 +78,7 @@ func readCache(path string) (map[string]handlertest.Source, error) {
 	return all, nil
 }
 
-// readConfig reads a config of a handler as JSON, if there is a file of it.
+// readConfig reads a handler's config as JSON. It returns nil without a path.
 func readConfig(flag, path string) (json.RawMessage, error) {
 	if path == "" {
 		return nil, nil
@@ -93,7 +93,7 @@ func readConfig(flag, path string) (json.RawMessage, error) {
 	return text, nil
 }
 
-// eventsLike makes events of other objects out of the one in a file.
+// eventsLike returns a function that makes events of other objects out of the one in a file.
 func eventsLike(path string) (func(n int) handler.Event, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func eventsLike(path string) (func(n int) handler.Event, error) {
 		return nil, fmt.Errorf("--event: %s: %w: want a single event, as the log builtin writes them, a line each", path, err)
 	}
 	if one.Event == "" || one.Name == "" {
-		return nil, fmt.Errorf("--event: %s: no event: it needs event and name at least", path)
+		return nil, fmt.Errorf("--event: %s: not an event: it needs at least the fields event and name", path)
 	}
 	return func(n int) handler.Event {
 		ev := one

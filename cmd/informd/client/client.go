@@ -1,4 +1,5 @@
-// Package client is the commands that ask a running informd, through its control socket, and show what it says.
+// Package client holds the commands that ask the running daemon over its control socket and show the answer. It knows
+// package control, and nothing of the daemon.
 package client
 
 import (
@@ -16,34 +17,34 @@ import (
 	"github.com/informd/informd/cmd/informd/locate"
 )
 
-// NewCommands makes informd status, get, dead and rule.
+// NewCommands returns informd status, get, dead and rule.
 func NewCommands() []*cobra.Command {
 	return []*cobra.Command{newStatusCommand(), newGetCommand(), newDeadCommand(), newRuleCommand()}
 }
 
-// controlFlags say which daemon a command is to ask.
+// controlFlags are the flags that say which daemon to ask.
 type controlFlags struct {
 	control, stateDir   string
 	kubeconfig, context string
 }
 
-// addControlFlags adds the flags to a command and to those below it.
+// addControlFlags adds the flags to cmd and its subcommands.
 func addControlFlags(cmd *cobra.Command) *controlFlags {
 	flags := new(controlFlags)
 	f := cmd.PersistentFlags()
 	f.StringVar(&flags.control, "control", "", "control `SOCKET` of the daemon; default: "+locate.ControlSocket+" in its state directory")
-	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR` of the daemon; default: the cluster's, as for run")
-	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` that the daemon was given; default: as kubectl finds it")
-	f.StringVar(&flags.context, "context", "", "context `NAME` that the daemon was given; default: the current one")
+	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR` of the daemon; default: the one that informd run uses for the cluster")
+	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the daemon's cluster; default: the one kubectl would use")
+	f.StringVar(&flags.context, "context", "", "context `NAME` in the kubeconfig; default: the current one")
 	return flags
 }
 
-// whichDaemon is for the help of commands that ask the daemon.
+// whichDaemon ends the help of every command that asks the daemon.
 const whichDaemon = `
-The daemon is found by --control, else by --state-dir, else as informd run puts its state: per cluster, which is found
-as kubectl finds it. Only the user that informd runs as may ask it.`
+The command finds the daemon by --control, else by --state-dir, else by the cluster that kubectl would use. Only the
+user that informd runs as may ask it.`
 
-// socket is where the daemon is to be found.
+// socket returns the path of the daemon's control socket.
 func (f *controlFlags) socket() (string, error) {
 	stateDir := f.stateDir
 	if f.control == "" && stateDir == "" {
@@ -57,23 +58,23 @@ func (f *controlFlags) socket() (string, error) {
 	}
 	socket := locate.SocketPath(f.control, stateDir)
 	if socket == "" {
-		return "", errors.New("with --state-dir none informd has a socket only where its --control says: give the same --control")
+		return "", errors.New("with --state-dir none, informd run has a socket only if you gave it --control: give the same --control here")
 	}
 	return socket, nil
 }
 
-// ask has a command ask the daemon. Where nobody listens, the error says what to do.
-func (f *controlFlags) ask(to func(*control.Client) error) error {
+// ask calls do with a client of the daemon. If nobody listens on the socket, the error says what to do.
+func (f *controlFlags) ask(do func(*control.Client) error) error {
 	socket, err := f.socket()
 	if err != nil {
 		return cli.Failed(err)
 	}
-	err = to(control.NewClient(socket))
+	err = do(control.NewClient(socket))
 	if errors.Is(err, control.ErrNotRunning) {
 		err = fmt.Errorf("%w: start it with informd run, or say where it is with --control SOCKET or --state-dir DIR", err)
 	}
 	if said, ok := errors.AsType[*control.Error](err); ok {
-		err = errors.New(cli.Printable(said.Message)) // whoever it was that listened
+		err = errors.New(cli.Printable(said.Message)) // another program may have answered
 	}
 	if _, ok := errors.AsType[*cli.ExitError](err); err == nil || ok {
 		return err
@@ -81,10 +82,10 @@ func (f *controlFlags) ask(to func(*control.Client) error) error {
 	return cli.Failed(err)
 }
 
-// completionTime is how long the shell may be kept waiting for names.
+// completionTime is how long the shell waits for names at most.
 const completionTime = time.Second
 
-// completer completes names that the daemon knows. Where there is none it completes nothing, and says nothing.
+// completer completes up to most names that the daemon knows. Without a daemon it silently completes nothing.
 func (f *controlFlags) completer(most int, names func(context.Context, *control.Client) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {
@@ -106,7 +107,7 @@ func (f *controlFlags) completer(most int, names func(context.Context, *control.
 	}
 }
 
-// completeFlag completes a flag's value.
+// completeFlag completes the value of a flag with names.
 func completeFlag(cmd *cobra.Command, flag string, names cobra.CompletionFunc) {
 	complete := func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		return names(cmd, nil, toComplete)

@@ -10,15 +10,15 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// keptWidth is where lists of paths are broken.
+// keptWidth is where lists of paths wrap, in bytes.
 const keptWidth = 100
 
-// describeKept says of each source, line by line, what of its objects is kept in memory.
+// describeKept returns a line for each source that says what informd keeps of its objects in memory.
 func describeKept(cfg *config.Config, p *plan.Plan) string {
 	var b strings.Builder
 	for _, s := range p.Sources {
 		var what []string
-		namespaces := make(map[string][]string) // by what is kept of their objects
+		namespaces := make(map[string][]string) // by what is kept of the objects in them
 		for _, informer := range s.Informers {
 			kept := "whole objects" + whyWhole(cfg, p, s, informer)
 			if informer.Keep != nil {
@@ -40,7 +40,7 @@ func describeKept(cfg *config.Config, p *plan.Plan) string {
 	return b.String()
 }
 
-// whyWhole gives the reason for which an informer keeps whole objects, where the source itself does not ask for them.
+// whyWhole returns why an informer keeps whole objects if the source does not ask for them itself.
 func whyWhole(cfg *config.Config, p *plan.Plan, s *plan.Source, informer *plan.Informer) string {
 	asksForWhole := func(s *plan.Source) bool {
 		configured, _ := cfg.Source(s.Name)
@@ -67,7 +67,7 @@ func whyWhole(cfg *config.Config, p *plan.Plan, s *plan.Source, informer *plan.I
 	return ", because an index reads all of them"
 }
 
-// looksAtWhole tells whether a rule reads all of the objects of an informer, of any of whose sources it looks things up.
+// looksAtWhole reports whether a rule looks up objects of an informer and reads all of them.
 func looksAtWhole(p *plan.Plan, r *plan.Rule, informer *plan.Informer) bool {
 	for _, s := range p.Sources {
 		whole := r.Lookups()[s.Name].Covers() || r.AttachLookups()[s.Name].Covers() || r.Actions.Lookups()[s.Name].Covers()
@@ -78,8 +78,8 @@ func looksAtWhole(p *plan.Plan, r *plan.Rule, informer *plan.Informer) bool {
 	return false
 }
 
-// pathList are paths as expressions have them, without "object.", separated by commas. That a place is there goes without saying
-// where more of it is read.
+// pathList returns the paths in the form of expressions, without "object.", separated by commas. It leaves out that a field's
+// presence is read if something below the field is read as well.
 func pathList(paths *object.Paths) string {
 	var out []string
 	list := paths.List()
@@ -94,7 +94,7 @@ func pathList(paths *object.Paths) string {
 	return strings.Join(out, ", ")
 }
 
-// wrap breaks a list behind its commas.
+// wrap wraps a list after its commas.
 func wrap(list string) string {
 	var b strings.Builder
 	width := 0

@@ -19,16 +19,16 @@ import (
 	"github.com/informd/informd/engine"
 )
 
-// newMux serves what operators and their machines ask.
+// newMux returns the handler for what --listen serves:
 //
-//	/livez    200: the process is there
-//	/readyz   200: every source has caught up with the server, or waits for a resource that is not served; else 503.
-//	          The state of handlers, and whether the state is durable, is shown and changes nothing.
-//	/metrics  Prometheus
+//	/livez    200 while the process serves
+//	/readyz   200 if every source has caught up with the server or waits for a resource that is not served, else 503.
+//	          It also shows the handlers and whether the state is durable, which do not affect the code.
+//	/metrics  for Prometheus
 func newMux(eng *engine.Engine, handlers *handlers, metrics *metrics) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, "ok\n") // whoever asked may have gone
+		_, _ = io.WriteString(w, "ok\n") // the client may have gone
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		ready, report := readiness(eng.Status(), handlers)
@@ -69,13 +69,13 @@ func readiness(status engine.Status, handlers *handlers) (ready bool, report str
 	return ready, b.String()
 }
 
-// server serves HTTP; the nil server serves nothing.
-type server struct {
+// httpServer serves HTTP. The nil httpServer serves nothing.
+type httpServer struct {
 	listener net.Listener
 	http     *http.Server
 }
 
-func listen(address string, h http.Handler) (*server, error) {
+func listen(address string, h http.Handler) (*httpServer, error) {
 	if address == "" {
 		return nil, nil
 	}
@@ -83,7 +83,7 @@ func listen(address string, h http.Handler) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
-	return &server{l, &http.Server{
+	return &httpServer{l, &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -92,8 +92,8 @@ func listen(address string, h http.Handler) (*server, error) {
 	}}, nil
 }
 
-// run serves until ctx ends.
-func (s *server) run(ctx context.Context, log *slog.Logger) error {
+// run serves until ctx ends, and gives requests in progress a second.
+func (s *httpServer) run(ctx context.Context, log *slog.Logger) error {
 	if s == nil {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (s *server) run(ctx context.Context, log *slog.Logger) error {
 		if errors.Is(err, http.ErrServerClosed) {
 			return nil
 		}
-		// It is returned in the end, but whoever watches /readyz in vain wants to know why now.
+		// run returns the error only at the end, and whoever probes /readyz needs it now.
 		log.Error("no longer serving /livez, /readyz and /metrics; the rest goes on", "error", err)
 		return fmt.Errorf("serve %s: %w", s.listener.Addr(), err)
 	})
@@ -113,7 +113,7 @@ func (s *server) run(ctx context.Context, log *slog.Logger) error {
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if s.http.Shutdown(stopping) != nil {
-		_ = s.http.Close() // whoever still reads has had its time
+		_ = s.http.Close() // clients that still read have had a second
 	}
 	return group.Wait()
 }

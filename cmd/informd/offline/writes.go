@@ -10,8 +10,7 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// describeWrites says, line by line, what the rules' actions change in the cluster and what handlers may change: what informd's
-// own user has to be allowed.
+// describeWrites returns a line for each rule and handler that may change the cluster. informd's own user needs these rights.
 func describeWrites(cfg *config.Config, p *plan.Plan) string {
 	var b strings.Builder
 	for _, r := range p.Rules {
@@ -47,7 +46,7 @@ func describeWrites(cfg *config.Config, p *plan.Plan) string {
 	return b.String()
 }
 
-// targetName is as manifests have it: apps/v1/deployments/status.
+// targetName returns a resource as manifests write it: apps/v1/deployments/status.
 func targetName(resource schema.GroupVersionResource, subresource string) string {
 	parts := []string{resource.Group, resource.Version, resource.Resource, subresource}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "/")
