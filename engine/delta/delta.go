@@ -1,5 +1,5 @@
-// Package delta has the change of one object, its identity across attempts and restarts, and the laws by which changes
-// that wait for delivery are merged. It knows nothing of rules, queues or time.
+// Package delta has the change of one object: its identity across attempts and restarts, and the
+// laws by which waiting changes merge. It knows nothing of rules, queues or time.
 package delta
 
 import (
@@ -13,17 +13,17 @@ import (
 // Type is a kind of change.
 type Type uint8
 
-// The kinds of change.
+// The types of a Delta.
 const (
 	Added   Type = iota // the object came into being
 	Updated             // it changed
-	Deleted             // it is gone
-	Synced              // it was there at first sight, or a resync came round
+	Deleted             // the object is gone
+	Synced              // the object was there at first sight, or a resync came round
 )
 
 var typeNames = [...]string{Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced"}
 
-// String is the name that users write and handlers see.
+// String returns the name that users write and handlers see.
 func (t Type) String() string {
 	if int(t) < len(typeNames) {
 		return typeNames[t]
@@ -31,7 +31,7 @@ func (t Type) String() string {
 	return fmt.Sprintf("Type(%d)", t)
 }
 
-// ParseType is the inverse of String.
+// ParseType returns the type of a name. It is the inverse of String.
 func ParseType(name string) (Type, bool) {
 	for t, n := range typeNames {
 		if n == name {
@@ -44,10 +44,10 @@ func ParseType(name string) (Type, bool) {
 // Set is a set of types. The zero Set is empty.
 type Set uint8
 
-// All has every type.
+// All is the set of every type.
 const All Set = 1<<Added | 1<<Updated | 1<<Deleted | 1<<Synced
 
-// SetOf makes a Set.
+// SetOf makes a set of types.
 func SetOf(types ...Type) (s Set) {
 	for _, t := range types {
 		s |= 1 << t
@@ -55,26 +55,27 @@ func SetOf(types ...Type) (s Set) {
 	return s
 }
 
-// Has tells whether t is in the set.
+// Has reports whether t is in the set.
 func (s Set) Has(t Type) bool { return s&(1<<t) != 0 }
 
 // Delta is one change of one object. It is a value; the objects behind it are immutable.
 type Delta struct {
 	Type Type
-	// Object is the new state, for Deleted the last known one. Never nil.
+	// Object is the new state. If Type is Deleted, it is the last known state. Never nil.
 	Object *object.Object
-	// Old is the previous state, of the same uid. Updated always has it. Deleted has the state before its own where it
-	// is known, for telling membership: expressions and handlers see none.
+	// Old is the previous state of the same uid. An Updated always has it. A Deleted has it if it
+	// is known, to decide membership; expressions and handlers do not see it.
 	Old *object.Object
-	// Round tells apart the Synced of one state of an object: the Unix time of a resync's round in seconds; after a restart,
-	// of what the handler was told of before, the resourceVersion that was saved. 0 at first sight, and for everything else.
+	// Round tells Synced deltas of one state apart. In a resync it is the round's Unix time in
+	// seconds; after a restart it is the saved resourceVersion that the handler knows. It is 0 at
+	// first sight and for all other types.
 	Round int64
 }
 
-// Key names the place that objects of one resource take turns in: order is kept per Key, across uids.
+// Key identifies an object of one resource, across uids. Deltas of one Key stay in order.
 type Key struct{ Namespace, Name string }
 
-// String is namespace/name, or the name alone.
+// String returns namespace/name, or the name alone if there is no namespace.
 func (k Key) String() string {
 	if k.Namespace == "" {
 		return k.Name
@@ -88,8 +89,8 @@ func KeyOf(o *object.Object) Key { return Key{o.Namespace(), o.Name()} }
 // Key returns the key of the delta's object.
 func (d Delta) Key() Key { return KeyOf(d.Object) }
 
-// ID identifies a delivery of d under a rule: rule/uid/event/resourceVersion, and /round behind that for a resync. It
-// is the same on every attempt and after a restart.
+// ID returns the id of d's delivery under a rule: rule/uid/event/resourceVersion, and for a resync
+// /round after it. It is the same on every attempt and after a restart.
 func (d Delta) ID(rule string) string {
 	parts := []string{rule, d.Object.UID(), d.Type.String(), d.Object.ResourceVersion()}
 	if d.Type == Synced && d.Round != 0 {

@@ -1,10 +1,10 @@
 package delta
 
-// Merge says what becomes of a delta that waits when a newer one of the same key comes behind it. sent tells that the
-// waiting one was handed to a handler before and is due for a retry; what is in flight is never merged.
+// Merge decides what becomes of a waiting delta when a newer one of the same key arrives. sent
+// means that a handler had the waiting one before, and a retry is due. Deltas in flight never merge.
 //
-// Where ok is false the two stay, one behind the other. Else merged takes the place of both, or, where keep is false,
-// nothing does.
+// If ok is false, both stay, in their order. Otherwise merged takes their place if keep is true,
+// and nothing does if it is false:
 //
 //	waiting ↓ newer →   added      updated    synced     deleted
 //	added               added      added      added      nothing if never sent, else deleted
@@ -13,13 +13,14 @@ package delta
 //	updated             updated    updated    updated    deleted
 //	deleted             both       both       both       deleted
 //
-// The merged delta has the newer object, so the newer identity; an updated keeps the first old; of resyncs the latest
-// round counts, and a first sight stays one. A resync is of an object that the handler was told of before: its deletion
-// must be told. Deltas of different uids are of different objects and never merge. (An added behind an added or updated
-// one is an object that left a rule's where and came back, in a rule that does not hear of deletions.)
+// The merged delta has the newer object, and so its identity. An updated keeps the first old. Of two
+// resyncs the later round counts, and a first sight stays one. A resync's object is known to the
+// handler, so its deletion is delivered. Deltas of different uids belong to different objects and
+// never merge. An added behind an added or updated one comes from a rule that does not receive
+// deletions: the object left its where and came back.
 //
-// These laws hold, and are fuzzed: a handler that applies what is left knows in the end the same object, or none, as
-// one that applies everything; merging leaves at most two deltas of one uid to wait; what is left is in order.
+// Fuzzed laws: a handler that applies what is left ends with the same object, or with none, as one
+// that applies everything. At most two deltas of one uid wait. What is left is in order.
 func Merge(waiting, newer Delta, sent bool) (merged Delta, keep, ok bool) {
 	switch {
 	case waiting.Object.UID() != newer.Object.UID():

@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// actions compiles what a rule does itself. o are the options of its other expressions.
+// actions compiles the actions of a rule. o are the options of its other expressions.
 func (b *builder) actions(out *Rule, r config.Rule, o expr.Options) {
 	out.Actions = &rule.Actions{Prune: r.Prune, Deleted: !r.AllEvents}
 	for i, a := range r.Actions {
@@ -43,7 +43,7 @@ func (b *builder) action(a config.Action, source schema.GroupVersionResource, o 
 	}
 	t.Elsewhere = t.Resource != source
 	if o.Item = t.ForEach; o.Item == nil && !a.ForEach.IsZero() {
-		o.Item = new(expr.Program) // its mistake is reported; there is an item all the same
+		o.Item = new(expr.Program) // its mistake is reported; item has a meaning all the same
 	}
 	condition := o
 	condition.Scope = expr.When
@@ -77,7 +77,7 @@ func (b *builder) action(a config.Action, source schema.GroupVersionResource, o 
 	return t
 }
 
-// checkVersion holds the apiVersion that an object says it has against the resource.
+// checkVersion reports an object whose apiVersion is not that of the action's resource.
 func (b *builder) checkVersion(a config.Action) {
 	if a.Object == nil || a.ResourceAt.IsZero() {
 		return
@@ -95,7 +95,8 @@ func (b *builder) checkVersion(a config.Action) {
 	}
 }
 
-// changing compiles a template whose value no author knows beforehand.
+// changing compiles a template that must have an expression, because its value differs between
+// objects.
 func (b *builder) changing(v *config.Value, name string, o expr.Options) *rule.Template {
 	before := len(b.mistakes)
 	out := b.template(v, o)

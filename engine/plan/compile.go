@@ -14,8 +14,8 @@ import (
 	"github.com/informd/informd/engine/rule"
 )
 
-// Compile makes a Plan. With mistakes there is none. It also takes a configuration that has mistakes already, as
-// config.Parse returns it, and then reports what is wrong with its expressions.
+// Compile makes a Plan, or returns every mistake that it finds. It also takes a configuration with
+// mistakes, as config.Parse returns it, and then reports the mistakes in its expressions.
 func Compile(c *config.Config) (*Plan, config.Mistakes) {
 	b := &builder{
 		config: c, informers: make(map[Selection]*Informer), sources: make(map[string]*Source), whole: make(map[*Informer]bool),
@@ -48,8 +48,8 @@ type builder struct {
 	informers map[Selection]*Informer
 	sources   map[string]*Source
 	whole     map[*Informer]bool
-	indexes   map[string][]string // the names, by source
-	// looked is what is read of an informer's objects beside what its own rules read of changes.
+	indexes   map[string][]string // names of the indexes, by source
+	// looked has what rules read of an informer's objects apart from the changes themselves.
 	looked   map[*Informer]*object.Paths
 	mistakes config.Mistakes
 }
@@ -92,7 +92,7 @@ func (b *builder) informer(selection Selection) *Informer {
 func (b *builder) addRule(r config.Rule) {
 	source := b.sources[r.Source]
 	if source == nil {
-		source = &Source{} // a dangling reference, reported by config; the expressions are checked all the same
+		source = &Source{} // config reported the dangling reference; check the expressions all the same
 	}
 	options := func(scope expr.Scope) expr.Options {
 		return expr.Options{Scope: scope, Indexes: b.indexes[r.Source], Sources: b.indexes}
@@ -135,7 +135,7 @@ func (b *builder) addRule(r config.Rule) {
 	}
 }
 
-// attach compiles an attachment. What it sends must be kept whole.
+// attach compiles an attachment. It reports sources whose objects are not kept whole.
 func (b *builder) attach(a config.Attachment, ofRule string, o expr.Options) *expr.Program {
 	program := b.compile(a.Expr, o)
 	if program == nil {
@@ -151,8 +151,8 @@ func (b *builder) attach(a config.Attachment, ofRule string, o expr.Options) *ex
 	return program
 }
 
-// look notes which sources a rule looks into, and what it reads there. Its own is not waited for: what byIndex finds there is
-// what there is.
+// look records which sources a rule looks into, and what it reads there. LooksInto leaves out the
+// rule's own source: byIndex finds what is there so far, and nobody waits for it.
 func (b *builder) look(r *Rule) {
 	b.reads(r.Source, r.AttachPaths())
 	b.reads(r.Source, r.Actions.Paths())
@@ -168,7 +168,7 @@ func (b *builder) look(r *Rule) {
 	slices.SortFunc(r.LooksInto, func(a, b *Source) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// reads notes that paths are read of a source's objects beside changes of them.
+// reads records that a rule reads paths of a source's objects apart from their changes.
 func (b *builder) reads(s *Source, paths *object.Paths) {
 	for _, informer := range s.Informers {
 		if b.looked[informer] == nil {
@@ -178,7 +178,7 @@ func (b *builder) reads(s *Source, paths *object.Paths) {
 	}
 }
 
-// compile compiles a text, or gives nil where there is none or where it is mistaken.
+// compile compiles a text. It returns nil if there is none, or if it reports a mistake.
 func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 	if text.IsZero() {
 		return nil
@@ -191,7 +191,7 @@ func (b *builder) compile(text config.Text, o expr.Options) *expr.Program {
 	return program
 }
 
-// mistaken notes what is wrong with a text, at its place.
+// mistaken reports the error of a text at its place.
 func (b *builder) mistaken(text config.Text, err error) {
 	offset := 0
 	if mistake, ok := errors.AsType[*expr.Error](err); ok {
@@ -200,8 +200,8 @@ func (b *builder) mistaken(text config.Text, err error) {
 	b.mistakes = append(b.mistakes, text.Mistake(offset, err.Error()))
 }
 
-// settleViews tells each informer what is read of its objects. What byIndex and lookup return comes from all informers of a
-// source, so each of them keeps what any of the rules reads.
+// settleViews sets what each informer decodes and keeps. byIndex and lookup search all informers of
+// a source, so each of them keeps what any rule reads.
 func (b *builder) settleViews() {
 	for _, informer := range b.plan.Informers {
 		for _, r := range informer.Rules {
@@ -211,7 +211,7 @@ func (b *builder) settleViews() {
 			informer.View.Union(index.Paths())
 		}
 		keep := object.Identity()
-		keep.Add("metadata", "labels") // by which the cache is listed
+		keep.Add("metadata", "labels") // the cache is listed by them
 		keep.Union(informer.View)
 		if looked := b.looked[informer]; looked != nil {
 			keep.Union(looked)

@@ -9,17 +9,17 @@ import (
 	"github.com/informd/informd/engine/rule"
 )
 
-// payload compiles a payload. It returns nil where there is none.
+// payload compiles a payload. It returns nil if there is none.
 func (b *builder) payload(v *config.Value, o expr.Options) *rule.Template {
 	return b.value(v, o, true)
 }
 
-// template compiles a template of an action. It returns nil where there is none.
+// template compiles a template of an action. It returns nil if there is none.
 func (b *builder) template(v *config.Value, o expr.Options) *rule.Template {
 	return b.value(v, o, false)
 }
 
-// value compiles a payload or template. keepNil makes nil null, not absent.
+// value compiles a payload or a template. keepNil makes nil null; otherwise nil is left out.
 func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Template {
 	if v == nil {
 		return nil
@@ -59,11 +59,11 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 	return rule.Constant(literal)
 }
 
-// forgotten matches what looks like an expression whose ${ and } the author forgot.
+// forgotten matches texts that look like an expression whose ${ and } the author forgot.
 var forgotten = regexp.MustCompile(`^((object|old|item)\.(metadata|spec|status|data|stringData|type|kind)\b|(lookup|byIndex)\(")`)
 
-// checkNotExpression reports a payload's template that is a valid expression too, which ${ inside
-// the quotes of a string can make it: nobody could tell which of the two the author meant.
+// checkNotExpression reports a payload's template that is also a valid expression. That happens
+// where ${ stands inside a string's quotes, and nobody can tell which of the two the author meant.
 func (b *builder) checkNotExpression(text config.Text, o expr.Options) {
 	if _, err := expr.Compile(text.String(), o); err == nil {
 		b.mistake(text, "${ stands within quotes, so this is an expression as well as a template: for the characters ${ "+
@@ -71,7 +71,7 @@ func (b *builder) checkNotExpression(text config.Text, o expr.Options) {
 	}
 }
 
-// memberName returns the name of a member, which no expression can make.
+// memberName returns the name of a member. It reports expressions in it.
 func (b *builder) memberName(name config.Text) string {
 	program, literal, err := expr.CompileTemplate(name.String(), expr.Options{Scope: expr.Payload})
 	if program != nil || err != nil {

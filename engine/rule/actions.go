@@ -13,38 +13,40 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Bounds of what the actions of a rule yield for one change.
+// Bounds of the actions of one change.
 const (
 	maxActions     = 1024
-	maxActionBytes = 8 << 20 // of JSON and names, in all
+	maxActionBytes = 8 << 20 // JSON and names together
 )
 
-// What evaluating the actions for one change may cost: that of 100 expressions, and eight times as much memory as one may take.
+// The budget of all expressions of one change's actions: the steps of 100 expressions, and the
+// memory of eight.
 const (
 	actionSteps  = 100 * expr.MaxSteps
 	actionMemory = 8 * expr.MaxMemory
 )
 
-// Actions make what is to be done about a change. They are immutable and safe for concurrent use.
+// Actions are the compiled actions of a rule. They are immutable and safe for concurrent use.
 type Actions struct {
 	Each []ActionTemplate
-	// Prune says that what was applied is deleted once it is not yielded any more, so that nothing is applied for an object
-	// that is deleted.
+	// Prune deletes what the rule applied and no longer asks for. Nothing is applied for a deleted
+	// object then.
 	Prune bool
-	// Deleted says that all of them are asked of deleted objects. Otherwise it is those only whose if or forEach mentions event.
+	// Deleted evaluates all actions for deleted objects. Otherwise only those whose if or forEach
+	// mentions event are.
 	Deleted bool
 }
 
-// ActionTemplate makes actions of one kind: one, or one for each element of a list.
+// ActionTemplate makes actions of one kind: one action, or one per element of a list.
 type ActionTemplate struct {
-	Label       string        // for messages: actions[0]
+	Label       string        // for error texts, as actions[0]
 	ForEach     *expr.Program // compiled for expr.ForEach; nil: once
 	If          *expr.Program // nil: always
 	Verb        string
 	Resource    schema.GroupVersionResource
 	Subresource string
-	// Namespace, Name, UID and ResourceVersion make strings. A nil Namespace or Name is that of the change's object, unless
-	// Elsewhere, where a nil Namespace is none.
+	// Namespace, Name, UID and ResourceVersion make strings. If Namespace or Name is nil, the
+	// action takes it from the change's object. If Elsewhere is set, a nil Namespace means none.
 	Namespace, Name, UID, ResourceVersion *Template
 	Elsewhere                             bool
 	Object                                *Template
@@ -65,21 +67,22 @@ func (a *ActionTemplate) each(visit func(*expr.Program)) {
 	}
 }
 
-// Paths are what the actions read of the rule's own objects, of either state. A nil Actions reads nothing.
+// Paths returns what the actions read of the rule's own objects, in either state. A nil Actions
+// reads nothing.
 func (a *Actions) Paths() *object.Paths {
 	p := new(object.Paths)
 	a.each(func(program *expr.Program) { p.Union(program.Paths()) })
 	return p
 }
 
-// Lookups is as Rule.Lookups, of the actions.
+// Lookups returns what the actions read of objects of other sources, by source.
 func (a *Actions) Lookups() Lookups {
 	l := make(Lookups)
 	a.each(l.add)
 	return l
 }
 
-// ReadsIndex tells whether any of them looks into the rule's own source.
+// ReadsIndex reports whether an action looks into the rule's own source.
 func (a *Actions) ReadsIndex() (reads bool) {
 	a.each(func(p *expr.Program) { reads = reads || p.ReadsIndex() })
 	return reads
@@ -94,7 +97,7 @@ func (a *Actions) each(visit func(*expr.Program)) {
 	}
 }
 
-// asksFor tells whether an action is asked of a kind of change.
+// asksFor reports whether t is evaluated for a change of that type.
 func (a *Actions) asksFor(t *ActionTemplate, change delta.Type) bool {
 	if change != delta.Deleted {
 		return true
@@ -106,9 +109,10 @@ func (a *Actions) asksFor(t *ActionTemplate, change delta.Type) bool {
 	return a.Deleted || reads(t.If) || reads(t.ForEach)
 }
 
-// Evaluate makes what is to be done about a change, in the order in which the actions are written; at most maxActions, with
-// maxActionBytes in all. What exceeds that, and an expression that fails, is an error, and nothing is to be done. It says
-// where it happened, and never holds contents of objects.
+// Evaluate returns the actions for a change, in the order of the manifest: at most maxActions, with
+// maxActionBytes of JSON and names in all. If a bound is exceeded or an expression fails, it
+// returns no actions and an error. The error says where it happened, and never holds contents of
+// objects.
 func (a *Actions) Evaluate(d delta.Delta, look Lookup) ([]handler.Action, error) {
 	e := evaluation{
 		env: environment(d, look), change: d, room: maxActionBytes,
@@ -126,12 +130,12 @@ func (a *Actions) Evaluate(d delta.Delta, look Lookup) ([]handler.Action, error)
 	return e.actions, nil
 }
 
-// evaluation is one Evaluate under way.
+// evaluation is one call of Evaluate.
 type evaluation struct {
 	env     expr.Env
 	change  delta.Delta
 	actions []handler.Action
-	room    int // bytes left
+	room    int // bytes that are left
 }
 
 var (
@@ -139,7 +143,7 @@ var (
 	errLargeActions = fmt.Errorf("the actions exceed %d MiB", maxActionBytes>>20)
 )
 
-// all adds what one template makes.
+// all appends the actions of one template.
 func (e *evaluation) all(t *ActionTemplate) error {
 	e.env.Item = nil
 	if t.ForEach == nil {
@@ -157,7 +161,7 @@ func (e *evaluation) all(t *ActionTemplate) error {
 	return nil
 }
 
-// one adds what a template makes for the item in the environment, if it does.
+// one appends the template's action for the current item, if its if holds.
 func (e *evaluation) one(t *ActionTemplate) error {
 	if t.If != nil {
 		if ok, err := t.If.Bool(&e.env); err != nil {
@@ -187,7 +191,7 @@ func (e *evaluation) one(t *ActionTemplate) error {
 	return nil
 }
 
-// target fills in what is not about a whole object.
+// target fills in an action on an existing object.
 func (e *evaluation) target(t *ActionTemplate, out *handler.Action) (err error) {
 	if !t.Elsewhere {
 		out.Namespace, out.Name = e.change.Object.Namespace(), e.change.Object.Name()
@@ -228,7 +232,7 @@ func (e *evaluation) target(t *ActionTemplate, out *handler.Action) (err error) 
 
 var errEmpty = errors.New("it is empty")
 
-// object fills in the object, and what it is called.
+// object fills in the object of an apply or a create, and its identity.
 func (e *evaluation) object(t *ActionTemplate, out *handler.Action) (err error) {
 	if out.Object, err = e.json(t.Object); err != nil {
 		return err
@@ -259,7 +263,7 @@ func (e *evaluation) object(t *ActionTemplate, out *handler.Action) (err error) 
 	return nil
 }
 
-// json is what a template makes, which must not be nil.
+// json returns the JSON of a template, which must not be nil.
 func (e *evaluation) json(t *Template) (json.RawMessage, error) {
 	text, err := t.render(&e.env, e.room)
 	switch {
@@ -274,7 +278,7 @@ func (e *evaluation) json(t *Template) (json.RawMessage, error) {
 	return text, nil
 }
 
-// text is what a template makes as a string: of a number or boolean its text.
+// text returns a template's value as a string. Numbers and booleans become their text.
 func (e *evaluation) text(t *Template) (string, error) {
 	text, err := e.json(t)
 	if err != nil {

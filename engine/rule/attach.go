@@ -11,16 +11,16 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// maxAttached bounds what is attached to one change, in bytes of JSON.
+// maxAttached bounds the objects attached to one event, in bytes of JSON.
 const maxAttached = 8 << 20
 
-// Attachment gives objects a name.
+// Attachment is one name of a rule's attach, and the expression that finds its objects.
 type Attachment struct {
 	Name    string
 	Program *expr.Program // compiled for expr.Attach
 }
 
-// AttachPaths are what the attachments read of the rule's own objects.
+// AttachPaths returns what the attachments read of the rule's own objects.
 func (r *Rule) AttachPaths() *object.Paths {
 	p := new(object.Paths)
 	for _, a := range r.Attached {
@@ -29,7 +29,7 @@ func (r *Rule) AttachPaths() *object.Paths {
 	return p
 }
 
-// AttachLookups is as Lookups, of the attachments.
+// AttachLookups returns what the attachments read of objects of other sources, by source.
 func (r *Rule) AttachLookups() Lookups {
 	l := make(Lookups)
 	for _, a := range r.Attached {
@@ -38,15 +38,16 @@ func (r *Rule) AttachLookups() Lookups {
 	return l
 }
 
-// Finder is a Lookup that knows which objects the trees that it gave are of.
+// Finder is a Lookup that remembers which object each tree came from.
 type Finder interface {
 	Lookup
-	// Object is the object of which tree was given; nil if it is of none.
+	// Object returns the object that tree was decoded from, or nil.
 	Object(tree map[string]any) *object.Object
 }
 
-// Attach makes what is sent along with a change: the objects' own JSON, under each name, which is there also where nothing
-// was found. nil if the rule attaches nothing. The error never holds contents of objects.
+// Attach returns the JSON of the objects to send along with a change, by name. A name that found
+// nothing has an empty list. Attach returns nil if the rule attaches nothing. The error never holds
+// contents of objects.
 func (r *Rule) Attach(d delta.Delta, look Finder) (map[string][]json.RawMessage, error) {
 	if len(r.Attached) == 0 {
 		return nil, nil
@@ -80,15 +81,15 @@ var (
 	errTooMuch  = fmt.Errorf("the objects exceed %d MiB", maxAttached>>20)
 )
 
-// Found remembers of which objects trees are. The zero Found is empty.
+// Found remembers which object each tree came from. The zero Found is empty.
 type Found struct{ trees map[uintptr]ofTree }
 
 type ofTree struct {
-	tree   map[string]any // kept alive, so that no other map comes to lie where it is
+	tree   map[string]any // keeps the map alive, so that no other map takes its address
 	object *object.Object
 }
 
-// Add remembers of which object a tree is, if it is a map.
+// Add remembers that tree came from o, if tree is a map.
 func (f *Found) Add(tree any, o *object.Object) {
 	if m, ok := tree.(map[string]any); ok && m != nil {
 		if f.trees == nil {
@@ -98,7 +99,7 @@ func (f *Found) Add(tree any, o *object.Object) {
 	}
 }
 
-// Object is the object of tree, or nil.
+// Object returns the object that tree came from, or nil.
 func (f *Found) Object(tree map[string]any) *object.Object {
 	return f.trees[reflect.ValueOf(tree).Pointer()].object
 }

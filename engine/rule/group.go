@@ -9,10 +9,10 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// entry is a rule on its way into a Set, at its position.
+// entry is a rule that is to join a Set.
 type entry struct {
 	rule     int
-	where    bool // so that the old state of an object counts too
+	where    bool // has a where, so that the old state of an object counts too
 	requires []expr.Condition
 }
 
@@ -21,7 +21,7 @@ var (
 	namePath      = []string{"metadata", "name"}
 )
 
-// namespaces are those that the rule is about, nil if it may be any.
+// namespaces returns those that the rule is about, or nil if it may be any.
 func (e entry) namespaces() []string {
 	for _, c := range e.requires {
 		if slices.Equal(c.Path, namespacePath) {
@@ -35,12 +35,12 @@ func (e entry) contradicts() bool {
 	return slices.ContainsFunc(e.requires, func(c expr.Condition) bool { return len(c.Values) == 0 })
 }
 
-// group looks up some rules, each by one of its conditions. All lists of rules are in their order.
+// group finds some rules, each by one of its conditions. Its lists of rules are sorted.
 type group struct {
 	always            []int
 	namespaces, names map[string][]int
-	now               place // by the object's new state, and
-	before            place // by its old one: the same rules, of those with a where
+	now               place // by the object's new state
+	before            place // by its old state; holds those rules of now that have a where
 }
 
 func newGroup(entries []entry) *group {
@@ -55,7 +55,7 @@ func newGroup(entries []entry) *group {
 			return cmp.Or(
 				cmp.Compare(sharing.cost(a, e.where), sharing.cost(b, e.where)),
 				cmp.Compare(len(a.Values), len(b.Values)),
-				cmp.Compare(len(b.Path), len(a.Path)), // a label says more than a kind
+				cmp.Compare(len(b.Path), len(a.Path)), // a label selects more narrowly than a kind
 			)
 		}))
 	}
@@ -82,7 +82,8 @@ func addTo(rules map[string][]int, values []string, rule int) {
 	}
 }
 
-// find appends the rules that may select a change because of its new state, which it decodes only to look rules up by it.
+// find appends the rules that may select a change because of its new state. It decodes the state
+// only if a rule is found by a decoded field.
 func (g *group) find(o *object.Object, look Lookup, found []int) []int {
 	found = append(found, g.always...)
 	found = append(found, g.namespaces[o.Namespace()]...)
@@ -93,7 +94,8 @@ func (g *group) find(o *object.Object, look Lookup, found []int) []int {
 	return found
 }
 
-// findBefore appends those that may select it because of its old state; tree decodes that.
+// findBefore appends the rules that may select a change because of its old state, which tree
+// decodes.
 func (g *group) findBefore(o *object.Object, tree func(*object.Object) any, found []int) []int {
 	if g.before.isEmpty() {
 		return found
@@ -101,7 +103,7 @@ func (g *group) findBefore(o *object.Object, tree func(*object.Object) any, foun
 	return g.before.find(tree(o), found)
 }
 
-// sharing tells how many rules have a value among those that they require at a path.
+// sharing counts the rules that require a value at a path.
 type sharing map[requirement]int
 
 type requirement struct{ path, value string }
@@ -121,14 +123,14 @@ func countSharing(entries []entry) sharing {
 
 func quoted(path []string) string { return fmt.Sprintf("%q", path) }
 
-// What it costs to look at a field of the new state, which is mostly decoded already, and of the old state, which is not: in
-// rules that could be evaluated meanwhile.
+// The cost of reading a field, as a number of rules that could be evaluated instead. The new state
+// is mostly decoded already, the old one is not.
 const (
 	newStateCost = 1
 	oldStateCost = 16
 )
 
-// cost is how many rules looking up by c would find, in the worst case, and what the lookup itself costs.
+// cost returns how many rules a lookup by c finds in the worst case, plus the cost of the lookup.
 func (s sharing) cost(c expr.Condition, where bool) int {
 	path, cost := quoted(c.Path), 0
 	for _, v := range c.Values {

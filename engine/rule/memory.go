@@ -7,18 +7,18 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// memory remembers which rules the states of objects will be found by when they are old. It holds the newest state of each
-// object that there is. The zero memory is empty.
+// memory remembers, for the newest state of each object, which rules to find it by once it is the
+// old state. The zero memory is empty.
 type memory struct {
 	states map[*object.Object]*[]int
-	alike  map[string]*[]int // lists of rules, as most objects have one in common with many others; at most maxAlike
+	alike  map[string]*[]int // lists that states share, because most objects have the same rules; at most maxAlike
 	key    []byte
 }
 
-// maxAlike bounds the lists that are shared. Past it, sharing begins anew.
+// maxAlike bounds the shared lists. At the bound, memory starts over with none.
 const maxAlike = 4096
 
-// recall gives the rules of a state, and forgets it: there is a newer one.
+// recall returns the rules of a state and forgets them, because a newer state takes its place.
 func (m *memory) recall(o *object.Object) (rules []int, ok bool) {
 	remembered, ok := m.states[o]
 	if !ok {
@@ -28,7 +28,7 @@ func (m *memory) recall(o *object.Object) (rules []int, ok bool) {
 	return *remembered, true
 }
 
-// remember remembers the rules of a state. It does not keep the slice.
+// remember stores the rules of a state. It does not keep the slice.
 func (m *memory) remember(o *object.Object, found []int) {
 	m.key = m.key[:0]
 	for _, rule := range found {

@@ -7,18 +7,18 @@ import (
 	"github.com/informd/informd/engine/expr"
 )
 
-// place is a place in the objects, with the rules that are looked up by the string there. The zero place is an object
-// itself, with no rules.
+// place is a path within objects, with the rules that are found by the string there. The zero place
+// is the object itself, with no rules.
 type place struct {
-	key    string // under which it lies in the place above
+	key    string // its key in the place above
 	rules  map[string][]int
-	places []*place // further down, sorted by key
-	below  []int    // their rules
+	places []*place // places below it, sorted by key
+	below  []int    // rules found at this place and below
 }
 
 func (p *place) isEmpty() bool { return len(p.rules) == 0 && len(p.below) == 0 }
 
-// add adds a rule, behind those that are there.
+// add adds a rule after those that are there.
 func (p *place) add(rule int, c expr.Condition) {
 	for _, key := range c.Path {
 		p.below = append(p.below, rule)
@@ -38,10 +38,11 @@ func (p *place) search(key string) (i int, ok bool) {
 	return slices.BinarySearchFunc(p.places, key, func(p *place, key string) int { return strings.Compare(p.key, key) })
 }
 
-// find appends the rules whose condition holds of v, which lies here. It takes the time of the smaller of the two: v may
-// have few of very many labels that rules ask for, or the other way round.
+// find appends the rules whose condition holds of v, the value at this place. Its time grows with
+// the smaller side: v may have few of many labels that rules ask for, or the reverse.
 //
-// Where v can have no fields, what asks for some fails. That is worth telling its author, so these rules are found too.
+// If v cannot have fields, rules that ask for one fail. Their authors should hear of it, so find
+// appends these rules too.
 func (p *place) find(v any, found []int) []int {
 	switch v := v.(type) {
 	case nil:

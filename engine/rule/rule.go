@@ -1,6 +1,7 @@
-// Package rule decides which changes a rule selects, and as what: membership by where, then the kind of change, then
-// when, at last the payload. It is a function of a change and of what can be looked up in the cache; a Rule keeps no state,
-// so that membership can always be told again from an object's bytes.
+// Package rule decides which changes a rule selects, and as what: first membership by where, then
+// the type of the change, then when, then the payload. Each decision is a function of the change
+// and of what the rule may look up. A Rule keeps no state, so membership can be decided again at
+// any time from an object's bytes.
 package rule
 
 import (
@@ -21,38 +22,39 @@ type Rule struct {
 	When    *expr.Program // nil: every change
 	Events  delta.Set
 	Payload *Template // nil: the objects themselves
-	// Attached are sent along with what is delivered. They are not made by Match, but when it is delivered: see Attach.
+	// Attached is what goes along with an event. Attach evaluates it at delivery, not Match.
 	Attached []Attachment
-	// Actions are carried out in the place of a delivery; nil: there are none. They are not made by Match either.
+	// Actions take the place of a delivery; nil: there are none. Match does not evaluate them.
 	Actions *Actions
 }
 
 // Lookup is what a rule may see beside the change itself. One goroutine uses it at a time.
 type Lookup interface {
-	// Tree is the object decoded, as far as any rule that shares the Lookup reads it. nil for nil.
+	// Tree decodes what the rules that share the Lookup read of an object. It returns nil for nil.
 	Tree(*object.Object) any
-	// Old is the same of an object as the old state of a change: as far as any of the rules reads those.
+	// Old decodes what those rules read of an object as the old state of a change.
 	Old(*object.Object) any
-	// Cache has the objects of the rule's source, and of those that it looks into.
+	// Cache finds objects of the rule's source, and of those it looks into.
 	expr.Cache
-	// Now is the time of the evaluation. It is asked for only where when or payload are evaluated.
+	// Now returns the time of the evaluation. Only when, payload and actions ask for it.
 	Now() time.Time
 }
 
-// Match is a change as a rule selected it.
+// Match is a change that a rule selected.
 type Match struct {
 	Delta   delta.Delta
-	Payload json.RawMessage // nil where the rule has none
-	// Undecided says that when has not been asked yet, and there is no payload: see Decide.
+	Payload json.RawMessage // nil if the rule has none
+	// Undecided means that Decide has yet to evaluate when and payload.
 	Undecided bool
-	// Version names the change itself, by its resourceVersions, which need not be those of Delta: an object that left where is
-	// told as it was last inside. Rules do not set it; "" where nobody asks whose change it is.
+	// Version names the change itself by its resourceVersions. They may differ from those of Delta:
+	// a rule sees an object that left where in its last state inside. Rules leave it empty; it is
+	// "" if nobody asks who made the change.
 	Version string
 }
 
-// Match tells whether the rule selects a change, and as what; of what it selects, only an Updated has an Old. An
-// expression that fails does not match; err says so also where the change matches all the same (where failed on the old
-// state only). It never holds contents of objects.
+// Match reports whether the rule selects a change, and as what. A Match of type Updated has an Old,
+// no other has. An expression that fails does not match. err may be set for a change that matches:
+// where failed on the old state only. It never holds contents of objects.
 func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	m, ok, err = r.Member(d, look)
 	if !ok {
@@ -62,7 +64,8 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	return m, ok, errors.Join(err, failure)
 }
 
-// Member is Match as far as where and the kinds of change go, which depend on nothing but the change. The rest is up to Decide.
+// Member does the first part of Match: where and the types of changes, which depend on nothing but
+// the change. Decide does the rest.
 func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.Events&r.becomes(d.Type) == 0 {
 		return Match{}, false, nil
@@ -72,12 +75,12 @@ func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 		return Match{}, false, err
 	}
 	if d.Type == delta.Deleted {
-		d.Old = nil // membership is told: what waits must not hold on to a state that nobody gets to see
+		d.Old = nil // only where needed it; a waiting delta must not keep a state alive that nobody sees
 	}
 	return Match{Delta: d, Undecided: true}, true, err
 }
 
-// Decide is the rest of Match, for a change as Member gave it.
+// Decide does the rest of Match for a change that Member returned.
 func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.When == nil && r.Payload == nil {
 		return Match{Delta: d}, true, nil
@@ -108,7 +111,7 @@ const maxPayload = 8 << 20
 
 var errLargePayload = fmt.Errorf("it exceeds %d MiB", maxPayload>>20)
 
-// payload makes the payload of a change. It returns nil if the rule has none.
+// payload returns the payload of a change, or nil if the rule has none.
 func (r *Rule) payload(env *expr.Env) (json.RawMessage, error) {
 	if r.Payload == nil {
 		return nil, nil
@@ -120,8 +123,8 @@ func (r *Rule) payload(env *expr.Env) (json.RawMessage, error) {
 	return payload, err
 }
 
-// Paths are what the rule reads of the objects it sees, at times, to evaluate a change; a rule without a payload hands on the
-// whole object.
+// Paths returns what the rule may read of objects to evaluate a change. A rule without a payload
+// also delivers the whole object.
 func (r *Rule) Paths() *object.Paths {
 	p := new(object.Paths)
 	for _, program := range []*expr.Program{r.Where, r.When} {
@@ -133,7 +136,7 @@ func (r *Rule) Paths() *object.Paths {
 	return p
 }
 
-// OldPaths are what the rule reads of old states, at times.
+// OldPaths returns what the rule may read of old states.
 func (r *Rule) OldPaths() *object.Paths {
 	p := new(object.Paths)
 	if r.Where != nil {
@@ -151,8 +154,8 @@ func (r *Rule) OldPaths() *object.Paths {
 	return p
 }
 
-// Lookups are what the rule reads of the objects of sources that it looks into, by their names, to evaluate a change. A source
-// of whose objects it reads nothing is there too.
+// Lookups returns what the rule reads of objects of the sources it looks into, by source, to
+// evaluate a change. A source whose objects it does not read is there too.
 func (r *Rule) Lookups() Lookups {
 	l := make(Lookups)
 	if r.When != nil {
@@ -162,7 +165,7 @@ func (r *Rule) Lookups() Lookups {
 	return l
 }
 
-// Lookups are paths by the names of sources.
+// Lookups are paths by the name of a source.
 type Lookups map[string]*object.Paths
 
 func (l Lookups) add(p *expr.Program) {
@@ -174,7 +177,7 @@ func (l Lookups) add(p *expr.Program) {
 	}
 }
 
-// becomes are the kinds of change that member makes of one.
+// becomes returns the types that member may make of a change of type t.
 func (r *Rule) becomes(t delta.Type) delta.Set {
 	if t == delta.Updated && r.Where != nil {
 		return delta.SetOf(delta.Added, delta.Updated, delta.Deleted)
@@ -182,17 +185,17 @@ func (r *Rule) becomes(t delta.Type) delta.Set {
 	return delta.SetOf(t)
 }
 
-// member is the change as where sees it: an object that comes to satisfy it is added, one that ceases to is deleted,
-// with its last state inside.
+// member returns the change as where sees it. An object that begins to satisfy where is added. One
+// that no longer does is deleted, with its last state inside.
 func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err error) {
 	if r.Where == nil {
 		return d, true, nil
 	}
-	env := new(expr.Env) // one for both states: most rules get no further than this, for most changes
+	env := new(expr.Env) // one for both states: for most changes, most rules end here
 	inside := func(tree any) bool {
 		env.Object = tree
 		in, failure := r.Where.Bool(env)
-		if err == nil { // of an update, one of its states is enough to tell of
+		if err == nil { // of an update, one failure is enough to report
 			err = join(nil, "where", failure)
 		}
 		return in
@@ -213,7 +216,7 @@ func (r *Rule) member(d delta.Delta, look Lookup) (_ delta.Delta, ok bool, err e
 			return d, in, err
 		}
 		was := inside(look.Old(d.Old))
-		if was && !inside(look.Tree(d.Object)) { // it left with its last breath
+		if was && !inside(look.Tree(d.Object)) { // its last state already left where
 			d.Object = d.Old
 		}
 		return d, was, err

@@ -8,25 +8,26 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Set finds the rules that may select a change without looking at the others: what that costs depends on the change and
-// on how many rules are found, not on how many there are. A rule is looked up by what its where or its when requires of an
-// object; one that requires nothing that can be looked up is always found. docs/reference/expressions.md tells authors of rules.
+// Set finds the rules that may select a change. Its cost depends on the change and on how many
+// rules it finds, not on how many there are. It finds a rule by what its where or when requires of
+// an object. It always finds rules that require nothing it can look up.
+// docs/reference/expressions.md explains this to authors of rules.
 //
-// The old state of an update is found by what it was found by as the new state of the change before. A Set remembers that
-// of each object that there is, if any of its rules is looked up by what has to be decoded: some thirty bytes. Otherwise
-// its size is in proportion to that of the rules' expressions.
+// It finds the old state of an update by what it found when that state was new. For that it
+// remembers about thirty bytes per object, if any of its rules is found by a decoded field.
+// Otherwise its size grows with the rules' expressions only.
 //
-// A Set is to be shown one change after the other; it is not safe for concurrent use.
+// A Set sees one change after the other. It is not safe for concurrent use.
 type Set struct {
 	rules    []*Rule
-	anywhere *group            // rules about any namespace, or about several
-	within   map[string]*group // rules about one namespace
+	anywhere *group            // rules about several namespaces or any
+	within   map[string]*group // rules about one namespace, by its name
 	before   memory
 	found    []int
 	scratch  []int
 }
 
-// NewSet makes a Set of rules, which it keeps.
+// NewSet makes a Set of rules. It keeps the slice.
 func NewSet(rules []*Rule) *Set {
 	var anywhere []entry
 	within := make(map[string][]entry)
@@ -34,7 +35,7 @@ func NewSet(rules []*Rule) *Set {
 		e := entry{rule: i, where: r.Where != nil, requires: r.requires()}
 		namespaces := e.namespaces()
 		switch {
-		case e.contradicts(): // it selects nothing, ever
+		case e.contradicts(): // it never selects anything
 		case len(namespaces) == 1:
 			within[namespaces[0]] = append(within[namespaces[0]], e)
 		default:
@@ -48,8 +49,8 @@ func NewSet(rules []*Rule) *Set {
 	return s
 }
 
-// Each calls f with the position of each rule that may select d, in the order of the rules. Match of a rule that is left out
-// would say no, or fail. An Old has the namespace and name of its Object.
+// Each calls f with each rule that may select d, and with its position, in the order of the rules.
+// Match would return false for the others, or fail. d.Old has the namespace and name of d.Object.
 func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
 	within := s.within[d.Object.Namespace()]
 	found := s.anywhere.find(d.Object, look, s.found[:0])
@@ -60,7 +61,7 @@ func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
 		found = s.lookBack(d, look, within, found)
 	}
 	slices.Sort(found)
-	s.found = slices.Compact(found) // the old and the new state may find the same
+	s.found = slices.Compact(found) // both states may find the same rule
 	for _, i := range s.found {
 		f(i, s.rules[i])
 	}
@@ -88,7 +89,7 @@ func (s *Set) lookBack(d delta.Delta, look Lookup, within *group, found []int) [
 		return found
 	}
 	s.scratch = before(d.Object, look.Tree, s.scratch[:0])
-	slices.Sort(s.scratch) // they come in any order, and lists are shared
+	slices.Sort(s.scratch) // they come in any order, and states share lists
 	s.before.remember(d.Object, s.scratch)
 	return found
 }
@@ -97,9 +98,10 @@ func (s *Set) looksBack(within *group) bool {
 	return !s.anywhere.before.isEmpty() || within != nil && !within.before.isEmpty()
 }
 
-// requires are conditions all of which hold of one state of a change that the rule selects: of the new one where there
-// is no where, else of the new or the old. Conditions of where and when go together, because what when sees as object
-// satisfies where: what comes to do so is added in its new state, and what ceases to is deleted in its old.
+// requires returns conditions that all hold of one state of each change that the rule selects: of
+// the new state if there is no where, else of the new or the old one. Conditions of where and when
+// go together because what when sees as object satisfies where: where adds an object in its new
+// state, and deletes it in its old one.
 func (r *Rule) requires() (out []expr.Condition) {
 	for _, p := range []*expr.Program{r.Where, r.When} {
 		if p != nil {
