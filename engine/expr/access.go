@@ -77,7 +77,7 @@ func (c *compiler) member(n *ast.MemberNode) (operand, error) {
 	}}, nil
 }
 
-// index compiles a[x] where x is not a constant string.
+// index compiles a[x] for an x that is not a constant string.
 func (c *compiler) index(base, key operand) operand {
 	c.reach.use(key.shape)
 	return operand{shape: c.reach.member(base.shape, object.Each), eval: func(r *run) (any, error) {
@@ -132,7 +132,7 @@ func (c *compiler) slice(n *ast.SliceNode) (operand, error) {
 	}, nil
 }
 
-// list compiles [a, b]. A list of constants is made once.
+// list compiles [a, b]. It makes a list of constants only once.
 func (c *compiler) list(n *ast.ArrayNode) (operand, error) {
 	parts, err := c.compileAll(n.Nodes)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Compile compiles text for a purpose. An error is an *Error.
+// Compile compiles an expression for a scope. An error is an *Error.
 func Compile(text string, o Options) (p *Program, err error) {
 	defer func() {
 		if recover() != nil {
@@ -36,7 +36,7 @@ func Compile(text string, o Options) (p *Program, err error) {
 	case ForEach:
 		c.reach.touch(root.shape)
 		elements = c.reach.elem(root.shape)
-		c.reach.touch(elements) // which of them are nil
+		c.reach.touch(elements) // which of them are nil matters
 	default:
 		c.reach.use(root.shape)
 	}
@@ -51,7 +51,7 @@ func newCompiler(o Options) *compiler {
 	return c
 }
 
-// root parses and compiles a text. A compiler may be given several, of which it makes one program.
+// root parses and compiles a text. A compiler takes several texts and makes one program of them.
 func (c *compiler) root(text string) (operand, error) {
 	tree, err := parse(text)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *compiler) root(text string) (operand, error) {
 	return c.compile(tree)
 }
 
-// program is what evaluates to what e does. All shapes that it looks at have been used.
+// program makes the Program that evaluates e. The caller has used the shapes that e reads.
 func (c *compiler) program(text string, e eval) *Program {
 	p := &Program{text: text, eval: e, slots: c.mostSlots, readsOld: c.readsOld, readsEvent: c.readsEvent, readsIndex: c.readsIndex, paths: c.reach.of(own).set()}
 	for source, from := range c.reach.sources {
@@ -75,7 +75,7 @@ func (c *compiler) program(text string, e eval) *Program {
 	return p
 }
 
-// compiler holds what is known while the syntax tree is walked.
+// compiler holds what is known during the walk over the syntax tree.
 type compiler struct {
 	text       string
 	options    Options
@@ -86,17 +86,18 @@ type compiler struct {
 
 	variables []variable
 	pointers  []*pointer
-	slots     int // in use
+	slots     int // in use now
 	mostSlots int
 
-	// The operands of a < b < c are shared: the parser gives a < b && b < c with one node b. A walk that does not
-	// remember takes exponential time where such chains nest.
+	// done remembers compiled nodes. The parser turns a < b < c into a < b && b < c with one node
+	// b, so without done the walk of nested chains takes exponential time.
 	done map[ast.Node]operand
 
-	folding run // evaluates constants; its budgets are for the whole text
+	folding run // evaluates constants; the whole text shares its budgets
 }
 
-// maxFolded is how many bytes evaluating constants at compile time may allocate, and the largest constant that is kept.
+// maxFolded bounds the bytes that constants may allocate at compile time, and so the largest
+// constant that a program keeps.
 const maxFolded = 256 << 10
 
 // operand is a compiled node.
@@ -104,10 +105,10 @@ type operand struct {
 	eval     eval
 	shape    shape
 	constant bool
-	value    any // if constant
+	value    any // if it is constant
 
-	field    []string    // the keys at which the value always lies in object; nil if it does not
-	requires []Condition // what holds of object where the value is true
+	field    []string    // the keys under which the value always lies in object; nil if it does not
+	requires []Condition // what holds of object if the value is true
 }
 
 func constant(v any) operand {
@@ -115,7 +116,7 @@ func constant(v any) operand {
 }
 
 func (c *compiler) errorf(at ast.Node, format string, args ...any) error {
-	for { // a member is located where its property is
+	for { // the position of a member is that of its property
 		if m, ok := at.(*ast.MemberNode); ok {
 			at = m.Node
 		} else if chain, ok := at.(*ast.ChainNode); ok {
@@ -124,7 +125,7 @@ func (c *compiler) errorf(at ast.Node, format string, args ...any) error {
 			break
 		}
 	}
-	return &Error{offset(c.text, at.Location().From), fmt.Sprintf(format, args...)}
+	return &Error{value.RuneOffset(c.text, at.Location().From), fmt.Sprintf(format, args...)}
 }
 
 func (c *compiler) slot() int {
@@ -160,7 +161,7 @@ func (c *compiler) compileNew(node ast.Node) (operand, error) {
 		return c.identifier(n)
 	case *ast.PointerNode:
 		return c.pointer(n)
-	case *ast.ChainNode: // every access is as a?.b
+	case *ast.ChainNode: // every access acts like a?.b
 		return c.compile(n.Node)
 	case *ast.MemberNode:
 		return c.member(n)

@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// Condition says of an object that the value at Path, a chain of keys, is a string and one of Values. These are sorted,
-// each once; there is none where an expression contradicts itself.
+// Condition says that an object has a string at Path, a chain of keys, and that it is one of
+// Values. Values are sorted and distinct. They are empty if the expression contradicts itself.
 type Condition struct {
 	Path   []string
 	Values []string
 }
 
-// Requires are conditions without which the program does not give true: whenever Bool is true, all of them hold of
-// Env.Object. They need not be all that could be said, and say nothing of old. They are sorted by path, each path once.
-// The caller must not change them.
+// Requires returns conditions that the program needs to give true: whenever Bool is true, all of
+// them hold of Env.Object. There may be others that it does not know, and it knows none about old.
+// The conditions are sorted by path, and paths are distinct. The caller must not change them.
 //
-// They come from a field compared with constants, by == or in, wherever that is joined to the rest by and, and from
-// such comparisons of one field that are joined by or.
+// A condition comes from comparing a field with constants, by == or in, if and joins the comparison
+// to the rest. Comparisons of one field that or joins count as one.
 func (p *Program) Requires() []Condition { return p.requires }
 
-// equals is what a == b requires.
+// equals returns what a == b requires.
 func equals(a, b operand) []Condition {
 	if a.constant {
 		a, b = b, a
@@ -28,14 +28,14 @@ func equals(a, b operand) []Condition {
 	return oneOf(a, b.value)
 }
 
-// in is what a in b requires.
+// in returns what a in b requires.
 func in(a, b operand) []Condition {
 	values, _ := b.value.([]any)
 	return oneOf(a, values...)
 }
 
-// oneOf is what is required for a to be equal to one of some constants. They must be strings: of the values in an object, a
-// string is equal to nothing else.
+// oneOf returns what it requires that a equals one of the constants. They must be strings: in an
+// object, only a string equals a string.
 func oneOf(a operand, constants ...any) []Condition {
 	if a.field == nil || len(constants) == 0 {
 		return nil
@@ -52,14 +52,16 @@ func oneOf(a operand, constants ...any) []Condition {
 	return []Condition{{a.field, slices.Compact(values)}}
 }
 
-// both is what "a and b" requires: what either does, and of one field the values that suit both.
+// both returns what "a and b" requires: all that either requires. For a field that both mention,
+// the values that suit both.
 func both(a, b []Condition) []Condition {
 	return merge(a, b, byPath, true, func(x, y Condition) Condition {
 		return Condition{x.Path, merge(x.Values, y.Values, strings.Compare, false, first)}
 	})
 }
 
-// either is what "a or b" requires: what both do, and of one field the values that suit one of them.
+// either returns what "a or b" requires: only what both require, with the values that suit one of
+// them.
 func either(a, b []Condition) []Condition {
 	return merge(a, b, byPath, false, func(x, y Condition) Condition {
 		return Condition{x.Path, merge(x.Values, y.Values, strings.Compare, true, first)}
@@ -70,7 +72,8 @@ func byPath(x, y Condition) int { return slices.Compare(x.Path, y.Path) }
 
 func first(x, _ string) string { return x }
 
-// merge merges two sorted lists. What they have in common is joined; what one of them has alone is taken if all is.
+// merge merges two sorted lists. It joins what they share. If all is set, it also takes what only
+// one of them has.
 func merge[T any](a, b []T, compare func(x, y T) int, all bool, join func(x, y T) T) []T {
 	var out []T
 	if all {

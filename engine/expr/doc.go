@@ -1,17 +1,16 @@
 // Package expr compiles and evaluates the expressions of rules and indexes.
 //
-// The language is expr-lang's: its lexer and its parser read the text. What an expression means is decided here, because
-// Kubernetes objects need what expr-lang's own machine does not give: fields that are absent are nil at any depth and in
-// every function, integers are int64 and never wrap, and no expression runs away. An expression may be 16 KiB long, nest
-// 200 deep, take 100,000 steps and allocate 8 MiB; see [maxText], [maxNesting], [MaxSteps] and [MaxMemory]. The whole
-// language is described in docs/reference/expressions.md.
+// The language is expr-lang's, whose lexer and parser read the text. This package decides what an
+// expression means, because Kubernetes objects need more than expr-lang's own machine gives. Absent
+// fields are nil, at any depth and in every function. Integers are int64 and never wrap. No
+// expression runs away: its text, its nesting, its steps and its memory are bounded.
+// docs/reference/expressions.md describes the whole language.
 //
-// Compile turns the syntax tree into closures, and on the way follows every value back to the place in the object that it
-// was read from. That makes [Program.Paths]: evaluating on a tree of those paths alone gives the same as evaluating on
-// the whole object; and [Program.Requires]: what must hold of an object, or else a condition need not be evaluated.
+// Compile turns the syntax tree into closures. On the way it follows every value back to where an
+// object has it. That gives [Program.Paths]: a tree of those paths alone evaluates like the whole
+// object. It also gives [Program.Requires]: conditions of an object without which evaluation is not
+// needed.
 //
-// A value is nil, bool, int64, float64, string, []any, map[string]any, time.Time, time.Duration or a quantity; nothing
-// else occurs. Values are never changed once made, so they may be shared between evaluations.
-//
-// The package is pure: it knows no clock, file, environment or schema, and the time is an argument.
+// Package value has the values, operators and functions. Both are pure: they know no clock, file,
+// environment or schema, and the time is an argument.
 package expr

@@ -21,7 +21,7 @@ func functionNames() []string {
 	return slices.AppendSeq(names, maps.Keys(predicates))
 }
 
-// absent are functions of expr-lang that there are not here, and what to do instead.
+// absent are functions that expr-lang has and this package does not, with what to use instead.
 var absent = map[string]string{
 	"date":     "use time(…), which reads RFC 3339",
 	"timezone": "times are in UTC",
@@ -112,7 +112,7 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 	if err != nil {
 		return operand{}, err
 	}
-	// get with a constant key is a member.
+	// get with a constant key is a member
 	if key, ok := constantKey(name, args); ok {
 		s := c.reach.member(args[0].shape, key)
 		e := args[0].eval

@@ -4,10 +4,10 @@ import "github.com/informd/informd/engine/expr/value"
 
 import "slices"
 
-// few values of an index are compared one by one.
+// Up to few values of an index are compared one by one.
 const few = 8
 
-// indexValues are the strings of a scalar or of a list of scalars, without nils and duplicates.
+// indexValues returns the strings of a scalar or of a list of scalars, without nils and duplicates.
 func (r *run) indexValues(v any) ([]string, error) {
 	list, isList := v.([]any)
 	if !isList {
@@ -17,7 +17,7 @@ func (r *run) indexValues(v any) ([]string, error) {
 		return nil, err
 	}
 	var out []string
-	var seen map[string]bool // once there are many
+	var seen map[string]bool // used once there are many
 	for _, v := range list {
 		if v == nil {
 			continue

@@ -12,10 +12,10 @@ import (
 	"github.com/informd/informd/engine/expr/value"
 )
 
-// own is the rule's source, in a spot. No source has this name.
+// own stands for the rule's source in a spot. No source has this name.
 const own = ""
 
-// byIndex compiles byIndex("INDEX", value). What it gives are whole objects, of which the expression reads paths as of
+// byIndex compiles byIndex("INDEX", value). It gives whole objects, and reads count like those of
 // object.
 func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := c.onlyOfChanges(at, "byIndex()"); err != nil {
@@ -24,7 +24,7 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := c.count(at, "byIndex", len(arguments), 2, 2); err != nil {
 		return operand{}, err
 	}
-	if isPath(arguments[0]) { // of names that may be unknown: the quotes are what is missing
+	if isPath(arguments[0]) { // it may be an unknown name: the author forgot the quotes
 		return operand{}, c.errorf(arguments[0], "the first argument of byIndex must be the name of an index, in quotes")
 	}
 	args, err := c.compileAll(arguments)
@@ -42,7 +42,8 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	return c.search("byIndex", own, args[1], func(cache Cache, value string) iter.Seq[any] { return cache.ByIndex(name, value) }), nil
 }
 
-// lookup compiles lookup("SOURCE.INDEX", value): byIndex of another source. What is read of its objects is known apart.
+// lookup compiles lookup("SOURCE.INDEX", value): byIndex of another source. The program keeps what
+// it reads there apart from what it reads of object.
 func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := c.onlyOfChanges(at, "lookup()"); err != nil {
 		return operand{}, err
@@ -50,7 +51,7 @@ func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := c.count(at, "lookup", len(arguments), 2, 2); err != nil {
 		return operand{}, err
 	}
-	if isPath(arguments[0]) { // of names that may be unknown: the quotes are what is missing
+	if isPath(arguments[0]) { // it may be an unknown name: the author forgot the quotes
 		return operand{}, c.errorf(arguments[0], `the first argument of lookup must be "SOURCE.INDEX", in quotes`)
 	}
 	args, err := c.compileAll(arguments)
@@ -78,7 +79,7 @@ func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 	}), nil
 }
 
-// isPath tells whether n is a name, or fields of one.
+// isPath reports whether n is a name or a chain of fields behind one.
 func isPath(n ast.Node) bool {
 	switch n.(type) {
 	case *ast.IdentifierNode, *ast.MemberNode:
@@ -87,7 +88,7 @@ func isPath(n ast.Node) bool {
 	return false
 }
 
-// listed names a few.
+// listed names a few of the names.
 func listed(names []string) string {
 	const few = 8
 	names = slices.Sorted(slices.Values(names))
@@ -97,7 +98,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// search is the list of what find finds under a value. Each tree counts against the budgets as if the expression had made it.
+// search compiles a search by find. Each tree counts against the budgets as if the expression had
+// made it.
 func (c *compiler) search(name, source string, by operand, find func(cache Cache, value string) iter.Seq[any]) operand {
 	c.reach.use(by.shape)
 	c.reach.of(source)
@@ -128,8 +130,8 @@ func (c *compiler) search(name, source string, by operand, find func(cache Cache
 	}}
 }
 
-// objectsGiven are the sources of the objects in a result, which has to have nothing else in it. The objects themselves are
-// sent, so that the place of each is kept, and nothing more is read for it.
+// objectsGiven returns the sources of the objects in a result, which must have nothing else in it.
+// The objects are sent as they are, so the program keeps their places and reads no more for it.
 func (c *compiler) objectsGiven(s shape) ([]string, error) {
 	list := s
 	if s.elem != nil {
@@ -150,7 +152,7 @@ func (c *compiler) objectsGiven(s shape) ([]string, error) {
 	return slices.Compact(sources), nil
 }
 
-// objects are the trees in the result of an Attach.
+// objects returns the trees in the result of an Attach.
 func (r *run) objects(v any) ([]map[string]any, error) {
 	list, ok := v.([]any)
 	if !ok {

@@ -21,7 +21,7 @@ func (p *predicateCall) at(r *run, list []any, i int) (any, error) {
 	return p.body(r)
 }
 
-// holds is the body as a condition.
+// holds evaluates the body as a condition.
 func (p *predicateCall) holds(r *run, list []any, i int) (bool, error) {
 	v, err := p.at(r, list, i)
 	if err != nil {
@@ -34,7 +34,7 @@ func (p *predicateCall) holds(r *run, list []any, i int) (bool, error) {
 	return ok, nil
 }
 
-// first is the index of the first element for which the body is want, or -1.
+// first returns the index of the first element for which the body is want, or -1.
 func (p *predicateCall) first(r *run, list []any, want bool) (int, error) {
 	for i := range list {
 		if ok, err := p.holds(r, list, i); err != nil || ok == want {
@@ -155,7 +155,7 @@ func indexOrNil(i int, err error) (any, error) {
 	return int64(i), nil
 }
 
-// sum leaves nils out. Of nothing it is 0.
+// sum skips nils. The sum of nothing is 0.
 func (p *predicateCall) sum(r *run, list []any) (any, error) {
 	var sum any
 	for i := range list {
@@ -181,8 +181,8 @@ func (p *predicateCall) sum(r *run, list []any) (any, error) {
 	return sum, nil
 }
 
-// groupBy makes a map from what the body gives to the list of elements for which it does. Those for which it gives nil
-// are left out.
+// groupBy makes a map from each value of the body to the elements that have it. It skips elements
+// for which the body is nil.
 func (p *predicateCall) groupBy(r *run, list []any) (any, error) {
 	groups := make(map[string]any)
 	if err := r.AllocMap(0); err != nil {
@@ -206,7 +206,7 @@ func (p *predicateCall) groupBy(r *run, list []any) (any, error) {
 				return nil, err
 			}
 		}
-		if err := r.Alloc(4 * value.SizeValue); err != nil { // append doubles, and the list itself is boxed anew
+		if err := r.Alloc(4 * value.SizeValue); err != nil { // append doubles, and the list is boxed again
 			return nil, err
 		}
 		groups[key] = append(group, v)
@@ -230,7 +230,7 @@ func (p *predicateCall) sortBy(r *run, list []any) (any, error) {
 	return r.Sorted("sortBy", list, keys.([]any), order)
 }
 
-// reduce starts with its third argument, or with the first element.
+// reduce starts with its third argument, or else with the first element.
 func (p *predicateCall) reduce(r *run, list []any) (any, error) {
 	var acc any
 	start := 0

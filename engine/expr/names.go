@@ -12,11 +12,11 @@ type variable struct {
 	value operand
 }
 
-// pointer is what # and its kind mean inside a predicate.
+// pointer says what # means inside a predicate.
 type pointer struct {
-	element, index, acc int   // slots; acc is -1 outside of reduce
+	element, index, acc int   // slots; acc is -1 outside reduce
 	shape               shape // of the element
-	indexed             bool  // #index is mentioned
+	indexed             bool  // the body mentions #index
 }
 
 func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
@@ -51,10 +51,11 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), suggest(n.Value, c.names()))
 }
 
-// topLevel are fields that nearly every object has, and that are often written without the object.
+// topLevel are fields of nearly every object, which authors often write without object.
 var topLevel = []string{"metadata", "spec", "status", "data", "kind"}
 
-// onlyOfChanges is the error of mentioning what where and indexes must not depend on.
+// onlyOfChanges returns the error of an expression that must depend on the object alone and does
+// not; nil if it may use name.
 func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 	switch c.options.Scope {
 	case Where:
@@ -65,7 +66,7 @@ func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 	return nil
 }
 
-// names are all that an identifier can be.
+// names returns all that an identifier can be.
 func (c *compiler) names() []string {
 	names := []string{"object", "true", "false", "nil"}
 	if c.options.Scope != Where && c.options.Scope != Index {

@@ -44,7 +44,7 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 			return b.eval(r)
 		}}, nil
 	case "==", "!=":
-		// To compare with nil is to ask whether something is there.
+		// comparing with nil asks only whether something is there
 		if isNil(a) || isNil(b) {
 			c.reach.touch(a.shape)
 			c.reach.touch(b.shape)
@@ -91,7 +91,7 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 
 func isNil(o operand) bool { return o.constant && o.value == nil }
 
-// logic compiles and, or: stop is the value of the left side that makes the right side unnecessary.
+// logic compiles and, or. stop is the value of the left side that decides without the right side.
 func (c *compiler) logic(n *ast.BinaryNode, a, b operand, stop bool) (operand, error) {
 	c.reach.use(a.shape)
 	c.reach.use(b.shape)
@@ -141,8 +141,8 @@ func (c *compiler) nilTest(n *ast.BinaryNode, a, b operand) operand {
 	}}
 }
 
-// fold makes an operand of e, and evaluates it at once if all that it depends on is constant. What then fails would always
-// fail, so it is a mistake in the text.
+// fold makes an operand of e, and evaluates it now if all its inputs are constant. An error is then
+// a mistake in the text, because it would occur every time.
 func (c *compiler) fold(at ast.Node, e eval, inputs ...operand) (operand, error) {
 	for _, in := range inputs {
 		if !in.constant {
@@ -150,7 +150,7 @@ func (c *compiler) fold(at ast.Node, e eval, inputs ...operand) (operand, error)
 		}
 	}
 	switch v, err := e(&c.folding); {
-	case err == value.ErrSteps, err == value.ErrMemory: // tell when, and if, it is evaluated
+	case err == value.ErrSteps, err == value.ErrMemory: // report it only if somebody evaluates it
 		return operand{eval: e}, nil
 	case err != nil:
 		return operand{}, c.errorf(at, "%s", err)

@@ -12,6 +12,8 @@ import (
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/parser/lexer"
+
+	"github.com/informd/informd/engine/expr/value"
 )
 
 // Error is a mistake in an expression's text.
@@ -22,7 +24,8 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// parse checks what expr-lang's parser, which recurses without a bound, must not be given, and calls it.
+// parse parses a text with expr-lang's parser. That recurses without a bound, so parse checks the
+// nesting first.
 func parse(text string) (ast.Node, error) {
 	if len(text) > maxText {
 		return nil, &Error{maxText, fmt.Sprintf("the expression is longer than %d KiB", maxText>>10)}
@@ -38,7 +41,7 @@ func parse(text string) (ast.Node, error) {
 		return nil, syntaxError(text, err)
 	}
 	if i := tooDeep(tokens); i >= 0 {
-		return nil, &Error{offset(text, tokens[i].From), fmt.Sprintf("the expression nests deeper than %d", maxNesting)}
+		return nil, &Error{value.RuneOffset(text, tokens[i].From), fmt.Sprintf("the expression nests deeper than %d", maxNesting)}
 	}
 	tree, err := parser.Parse(text)
 	if err != nil {
@@ -47,11 +50,11 @@ func parse(text string) (ast.Node, error) {
 	return tree.Node, nil
 }
 
-// tooDeep is the first token that nests deeper than maxNesting, or -1. What nests is an open bracket; what a condition,
-// a variable or a power has to its right; and operators in front of each other.
+// tooDeep returns the first token that nests deeper than maxNesting, or -1. Open brackets nest; so
+// do conditions, variables and powers to their right, and operators in front of each other.
 func tooDeep(tokens []lexer.Token) int {
 	depth, prefix := 0, 0
-	var levels []int // how much each open bracket has added to depth
+	var levels []int // what each open bracket added to depth
 	add := func() {
 		depth++
 		levels[len(levels)-1]++
@@ -98,7 +101,7 @@ var (
 	tooBig     = regexp.MustCompile(`.*value out of range`)
 )
 
-// syntaxError makes one line of expr-lang's several, with the tokens as the author wrote them.
+// syntaxError makes one line of expr-lang's error, with the tokens as the author wrote them.
 func syntaxError(text string, err error) *Error {
 	var e *file.Error
 	if !errors.As(err, &e) {
@@ -117,21 +120,10 @@ func syntaxError(text string, err error) *Error {
 	if strings.Contains(message, "unexpected end") {
 		return &Error{len(text), message}
 	}
-	return &Error{offset(text, e.From), message}
+	return &Error{value.RuneOffset(text, e.From), message}
 }
 
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
-}
-
-// offset is the byte that the rune'th character of text starts at.
-func offset(text string, rune int) int {
-	for i := range text {
-		if rune <= 0 {
-			return i
-		}
-		rune--
-	}
-	return len(text)
 }

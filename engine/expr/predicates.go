@@ -4,11 +4,11 @@ import "github.com/informd/informd/engine/expr/value"
 
 import "github.com/expr-lang/expr/ast"
 
-// predicateCall is one call of a function that evaluates an expression per element of a list.
+// predicateCall is one call of a function that evaluates an expression for each element of a list.
 type predicateCall struct {
 	name string
 	list eval
-	body eval // nil where it is left out: the element itself
+	body eval // nil: the element itself
 	last eval // the third argument, or nil
 	pointer
 }
@@ -16,9 +16,9 @@ type predicateCall struct {
 // predicate is such a function.
 type predicate struct {
 	bodyOptional, third bool
-	ofNil               any // what it gives for a list that is nil
+	ofNil               any // the result for a list that is nil
 	loop                func(p *predicateCall, r *run, list []any) (any, error)
-	result              func(r *reach, elem, body shape) shape // nil: something made
+	result              func(r *reach, elem, body shape) shape // the result's shape; nil: the function makes a new value
 }
 
 var predicates map[string]predicate
@@ -28,7 +28,7 @@ func isPredicate(name string) bool {
 	return ok
 }
 
-func init() { // refers to itself through the compiler
+func init() { // in init, because it refers to itself through the compiler
 	oneElement := func(_ *reach, elem, _ shape) shape { return elem }
 	someElements := func(_ *reach, elem, _ shape) shape { return made(elem) }
 	predicates = map[string]predicate{
@@ -103,7 +103,7 @@ func (c *compiler) predicate(at ast.Node, name string, arguments []ast.Node) (op
 		c.reach.use(last.shape)
 		call.last = last.eval
 	}
-	if name == "reduce" && call.last == nil { // it starts with the first element
+	if name == "reduce" && call.last == nil { // reduce starts with the first element
 		c.reach.use(elem)
 	}
 	out := operand{eval: func(r *run) (any, error) {

@@ -9,58 +9,60 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Scope is what an expression is for, which decides what it may mention and what it has to give.
+// Scope is the purpose of an expression. It decides which names the expression may use, and what it
+// must give.
 type Scope uint8
 
 const (
-	// Where selects the objects that a rule is about. It sees object alone, so that membership can always be told
-	// again from an object's bytes.
+	// Where selects the objects of a rule. It sees object alone, so membership can be decided again
+	// at any time from an object's bytes.
 	Where Scope = iota
 	// When selects changes. It sees object, old, event, now(), byIndex() and lookup().
 	When
-	// Index gives the values that an object is found by. It sees object alone.
+	// Index gives the values under which an index has an object. It sees object alone.
 	Index
-	// Payload gives what is delivered. It sees what When sees.
+	// Payload gives what a handler receives. It sees what When sees.
 	Payload
-	// Attach gives objects to send along, of those that byIndex and lookup find. It sees what When sees.
+	// Attach gives objects to send along, which byIndex and lookup found. It sees what When sees.
 	Attach
-	// ForEach gives a list, for whose elements actions are made. It sees what When sees.
+	// ForEach gives the list whose elements actions are made for. It sees what When sees.
 	ForEach
 )
 
-// Options say how a text is to be compiled.
+// Options say how to compile a text.
 type Options struct {
 	Scope   Scope
-	Indexes []string // the names that byIndex may be called with
-	// Sources are those that lookup may look into, by name, with the names of their indexes.
+	Indexes []string // names that byIndex takes
+	// Sources that lookup takes, with the names of their indexes.
 	Sources map[string][]string
-	// Item is the program, compiled for ForEach, of whose elements item is one; nil: there is no item.
+	// Item is the program, compiled for ForEach, whose elements item stands for; nil: no item.
 	Item *Program
 }
 
-// Env is what one evaluation sees. Trees hold what object.Decode makes; they are only read.
+// Env is what one evaluation sees. Trees come from object.Decode; evaluation only reads them.
 type Env struct {
 	Object, Old any
-	Event       any // a string; callers make it an any once, not for every evaluation
+	Event       any // a string; callers box it once instead of for every evaluation
 	Now         time.Time
 	Cache       Cache   // nil finds nothing
-	Item        any     // one of what Elements gave
-	Budget      *Budget // nil: each evaluation is bounded by itself alone
+	Item        any     // one of the values that Elements returned
+	Budget      *Budget // nil: only MaxSteps and MaxMemory bound the evaluation
 }
 
-// Budget bounds several evaluations together. What each takes is taken from it; an evaluation that has less left than
-// MaxSteps or MaxMemory gets what is left.
+// Budget bounds several evaluations together. Each evaluation takes from it what it uses, and never
+// gets more than is left.
 type Budget struct {
 	Steps  int
 	Memory int // bytes
 }
 
-// Cache is where byIndex and lookup look. What either yields are the trees of what an index has under a value, each decoded
-// when it is asked for, so that the budgets end a search that finds too much.
+// Cache is what byIndex and lookup search. Both yield the trees that an index has under a value.
+// They decode each tree only when asked for it, so that the budgets end a search that finds too
+// much.
 type Cache interface {
-	// ByIndex looks into the rule's own source.
+	// ByIndex searches the rule's own source.
 	ByIndex(index, value string) iter.Seq[any]
-	// Lookup looks into any, by name; the trees have what Program.Lookups says at least.
+	// Lookup searches a source by name. Its trees have at least what Program.Lookups says.
 	Lookup(source, index, value string) iter.Seq[any]
 }
 
@@ -68,38 +70,40 @@ type Cache interface {
 type Program struct {
 	text       string
 	eval       eval
-	slots      int // how many variables are alive at once, at most
+	slots      int // how many variables live at once, at most
 	paths      *object.Paths
 	lookups    map[string]*object.Paths
-	gives      []string // by Attach: of which sources there are objects in the result, sorted
-	elements   shape    // by ForEach: of what the elements of the result may be
+	gives      []string // of Attach: the sources of the objects in the result, sorted
+	elements   shape    // of ForEach: the shape of the elements
 	readsOld   bool
 	readsEvent bool
 	readsIndex bool
 	requires   []Condition
 }
 
-// Text is what the program was compiled from.
+// Text returns what the program was compiled from.
 func (p *Program) Text() string { return p.text }
 
-// Paths are the paths that the program reads of object, of old and of what byIndex returns, all in one set. Any set that
-// includes them does as well. The caller must not change it.
+// Paths returns the paths that the program reads of object, of old and of what byIndex finds, in
+// one set. A tree with more paths evaluates alike. The caller must not change the set.
 func (p *Program) Paths() *object.Paths { return p.paths }
 
-// Lookups are the paths that the program reads of what lookup returns, by the names of the sources that it looks into: one
-// that it reads nothing of is there too. nil if there are none. The caller must not change it.
+// Lookups returns the paths that the program reads of what lookup finds, by source. A source that
+// it reads nothing of is there too. It returns nil if there are none. The caller must not change
+// it.
 func (p *Program) Lookups() map[string]*object.Paths { return p.lookups }
 
-// Gives names the sources of whose objects there may be some in the result of Objects, sorted; "" is the rule's own.
+// Gives returns the sources of the objects in the result of Objects, sorted; "" is the rule's own
+// source.
 func (p *Program) Gives() []string { return p.gives }
 
-// ReadsOld tells whether the program mentions old.
+// ReadsOld reports whether the program mentions old.
 func (p *Program) ReadsOld() bool { return p.readsOld }
 
-// ReadsEvent tells whether the program mentions event.
+// ReadsEvent reports whether the program mentions event.
 func (p *Program) ReadsEvent() bool { return p.readsEvent }
 
-// ReadsIndex tells whether the program looks into the rule's own source, by byIndex.
+// ReadsIndex reports whether the program searches the rule's own source, by byIndex.
 func (p *Program) ReadsIndex() bool { return p.readsIndex }
 
 // Bool evaluates a condition. Nil is false; anything but true, false and nil is an error.
@@ -117,7 +121,8 @@ func (p *Program) Bool(env *Env) (ok bool, err error) {
 	return ok, err
 }
 
-// Strings evaluates an index: a scalar, or a list of them, as strings without duplicates, in order. Nils are left out.
+// Strings evaluates an index. It returns the scalar, or the scalars of a list, as strings without
+// duplicates, in order and without nils.
 func (p *Program) Strings(env *Env) (values []string, err error) {
 	err = p.run(env, func(r *run, v any) error {
 		values, err = r.indexValues(v)
@@ -126,8 +131,8 @@ func (p *Program) Strings(env *Env) (values []string, err error) {
 	return values, err
 }
 
-// Objects evaluates what was compiled for Attach: the trees that byIndex and lookup yielded, in order, those very maps. Of a
-// list, nils are left out; nil is none, and one that stands alone is a list of one.
+// Objects evaluates a program of scope Attach. It returns the very trees that byIndex and lookup
+// yielded, in order and without nils. An object that stands alone is a list of one.
 func (p *Program) Objects(env *Env) (trees []map[string]any, err error) {
 	err = p.run(env, func(r *run, v any) error {
 		trees, err = r.objects(v)
@@ -136,8 +141,8 @@ func (p *Program) Objects(env *Env) (trees []map[string]any, err error) {
 	return trees, err
 }
 
-// Elements evaluates what was compiled for ForEach: the elements of a list, nils left out; nil has none. Each can be the Item of
-// an Env.
+// Elements evaluates a program of scope ForEach. It returns the elements of the list without nils;
+// of nil there are none. Each can be the Item of an Env.
 func (p *Program) Elements(env *Env) (items []any, err error) {
 	err = p.run(env, func(r *run, v any) error {
 		list, ok := v.([]any)
@@ -156,9 +161,10 @@ func (p *Program) Elements(env *Env) (items []any, err error) {
 	return items, err
 }
 
-// Value evaluates to something that encoding/json can encode: nil, bool, int64, float64, string, []any or map[string]any.
-// Times are RFC 3339, durations and quantities their canonical strings. It may share memory with the trees of env and
-// with other results, so the caller must not change it.
+// Value evaluates to something that encoding/json can encode: nil, bool, int64, float64, string,
+// []any or map[string]any. Times become RFC 3339, durations and quantities their canonical strings.
+// The value may share memory with the trees of env and with other results, so the caller must not
+// change it.
 func (p *Program) Value(env *Env) (out any, err error) {
 	err = p.run(env, func(r *run, v any) error {
 		out, err = r.Encodable(v)

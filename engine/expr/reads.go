@@ -15,7 +15,7 @@ var functionReads = map[string]func(r *reach, args []shape) shape{
 	"get":     dynamicKey,
 }
 
-// elements is for functions that give some elements of a list as a list.
+// elements is for functions that give some elements of a list, as a list.
 func elements(r *reach, args []shape) shape {
 	var elem shape
 	for _, s := range args {
@@ -25,13 +25,13 @@ func elements(r *reach, args []shape) shape {
 	return made(elem)
 }
 
-// element is for functions that give one.
+// element is for functions that give one element.
 func element(r *reach, args []shape) shape {
 	r.touch(args[0])
 	return r.elem(args[0])
 }
 
-// size is for len: of a list that the expression made, the elements do not matter.
+// size is for len. The elements of a list that the expression made do not matter to it.
 func size(r *reach, args []shape) shape {
 	r.use(shape{places: args[0].places})
 	return shape{}
@@ -53,12 +53,13 @@ func take(r *reach, args []shape) shape {
 	return elements(r, args[:1])
 }
 
-// flatten knows of whole objects that they are maps and stay as they are. What lies further down may be a list.
+// flatten takes whole objects as maps, which stay as they are. What lies further down may be a
+// list.
 func flatten(r *reach, args []shape) shape {
 	r.touch(args[0])
 	var add func(s shape) shape
 	add = func(s shape) (out shape) {
-		r.touch(s) // nils are left out
+		r.touch(s) // flatten leaves out nils
 		for _, at := range s.places {
 			if len(at.path) == 0 {
 				out.places = append(out.places, at)
@@ -69,7 +70,7 @@ func flatten(r *reach, args []shape) shape {
 		if s.keyed {
 			out.elem, out.keyed = s.elem, true
 		}
-		if s.elem != nil { // of a list, which is taken apart
+		if s.elem != nil { // of a list, which flatten takes apart
 			out = r.union(out, add(*s.elem))
 		}
 		return out

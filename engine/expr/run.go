@@ -28,22 +28,22 @@ type run struct {
 	value.Meter
 	env   Env
 	slots []any // variables, and the pointers of predicates
-	args  []any // the arguments of the calls under way
+	args  []any // arguments of the calls in progress
 }
 
 var runs = sync.Pool{New: func() any { return new(run) }}
 
-// run evaluates p and hands the result to use, which still runs within the budgets.
+// run evaluates p and passes the result to use, which runs within the same budgets.
 func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 	r := runs.Get().(*run)
 	defer func() {
 		if recover() != nil {
-			err = errInternal // r may be in any state: leave it to the collector
+			err = errInternal // r may be in any state: leave it to the garbage collector
 			return
 		}
 		r.release()
 	}()
-	r.env, r.Meter = *env, value.Meter{Steps: MaxSteps, Bytes: MaxMemory} // a copy: what callers pass stays on their stack
+	r.env, r.Meter = *env, value.Meter{Steps: MaxSteps, Bytes: MaxMemory} // a copy, so that the caller's Env stays on its stack
 	if b := env.Budget; b != nil {
 		r.Steps, r.Bytes = min(r.Steps, b.Steps), min(r.Bytes, b.Memory)
 		given := r.Meter
@@ -65,7 +65,8 @@ func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 	return use(r, v)
 }
 
-// release forgets every value, so that the pool keeps no object alive, and nothing that has grown large.
+// release returns r to the pool without any value, so that the pool keeps no object alive. It drops
+// an r that has grown large.
 func (r *run) release() {
 	clear(r.slots)
 	clear(r.args[:cap(r.args)])
@@ -75,7 +76,7 @@ func (r *run) release() {
 	}
 }
 
-// call evaluates args and calls f with them, which must not keep the slice.
+// call evaluates args and calls f with them. f must not keep the slice.
 func (r *run) call(f func(*value.Meter, []any) (any, error), args []eval) (any, error) {
 	base := len(r.args)
 	for _, arg := range args {

@@ -7,29 +7,30 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// shape tells where in the objects a value may come from, without evaluating. Whoever compiles a node does one of these
-// with the shape of each operand: derives another from it, uses it, which says that everything in the value is looked at,
-// or touches it, which says that no more is looked at than what kind of value it is and how many elements a list has.
-// A value that is made, as a number or text, has the zero shape.
+// shape says where in the objects a value may come from. Whoever compiles a node does one of three
+// things with the shape of each operand. It derives another shape from it. It uses the shape: the
+// expression reads everything in the value. Or it touches the shape: the expression reads only the
+// value's kind, and how many elements a list has. A new value, as a number or a text, has the zero
+// shape.
 type shape struct {
-	places []spot // where the value may be
-	elem   *shape // of what the elements may be, where the value is a list or a map that the expression makes
-	keyed  bool   // it may be such a map
+	places []spot // places where the value may be
+	elem   *shape // of the elements, if the expression makes a list or a map
+	keyed  bool   // it may be a map that the expression makes
 }
 
 // spot is a place in the objects of one source.
 type spot struct {
-	source string // whose objects lookup gives; "" is the rule's own
+	source string // a source that lookup searches; "" is the rule's own
 	path   []string
 }
 
-// Past these bounds a value is taken to be used, which is always right.
+// Beyond these bounds a value counts as used, which is always right.
 const (
 	maxPlaces     = 16
 	maxPathLength = 32
 )
 
-// objectsOf is the shape of the objects of a source.
+// objectsOf returns the shape of the objects of a source.
 func objectsOf(source string) shape { return shape{places: []spot{{source: source}}} }
 
 func made(elem shape) shape {
@@ -39,7 +40,7 @@ func made(elem shape) shape {
 	return shape{elem: &elem}
 }
 
-// madeMap is made of a map.
+// madeMap is made for a map.
 func madeMap(elem shape) shape {
 	s := made(elem)
 	s.keyed = s.elem != nil
@@ -61,13 +62,13 @@ type reach struct {
 	sources map[string]*reading
 }
 
-// reading is what it reads of the objects of one source.
+// reading is what an expression reads of the objects of one source.
 type reading struct {
 	paths   object.Paths
 	touched [][]string
 }
 
-// of is what is read of a source's objects.
+// of returns what the expression reads of a source's objects.
 func (r *reach) of(source string) *reading {
 	if r.sources == nil {
 		r.sources = make(map[string]*reading)
@@ -78,7 +79,7 @@ func (r *reach) of(source string) *reading {
 	return r.sources[source]
 }
 
-// member is the shape of what lies in s under a key, or under every key if key is object.Each.
+// member returns the shape of what lies in s under a key, or under every key if key is object.Each.
 func (r *reach) member(s shape, key string) shape {
 	var out shape
 	for _, at := range s.places {
@@ -94,10 +95,10 @@ func (r *reach) member(s shape, key string) shape {
 	return out
 }
 
-// elem is the shape of the elements of a list.
+// elem returns the shape of a list's elements.
 func (r *reach) elem(s shape) shape { return r.member(s, object.Each) }
 
-// union is the shape of what is either of two values.
+// union returns the shape of a value that is one of two.
 func (r *reach) union(a, b shape) shape {
 	out := shape{places: slices.Clip(a.places), elem: a.elem, keyed: a.keyed || b.keyed}
 	for _, at := range b.places {
@@ -136,11 +137,11 @@ func (r *reach) touch(s shape) {
 	}
 }
 
-// set is everything that is read of a source's objects. A touched place of which nothing else is read gets a path to a field
-// that does not matter: it has the decoder keep the place.
+// set returns everything that the expression reads of a source's objects. A place that it only
+// touches gets a path to a field that does not matter, so that the decoder keeps the place.
 func (r *reading) set() *object.Paths {
 	const nothing = ""
-	kept := make(map[string]bool) // every place that is on the way to what is read
+	kept := make(map[string]bool) // every place on the way to what the expression reads
 	keep := func(path []string) {
 		var key strings.Builder
 		kept[""] = true

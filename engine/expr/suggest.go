@@ -8,7 +8,8 @@ import (
 	"github.com/informd/informd/internal/nearest"
 )
 
-// suggest names the candidate that was probably meant: "; did you mean x?", or nothing.
+// suggest names the candidate that the author probably meant, as "; did you mean x?", or returns
+// "".
 func suggest(name string, candidates []string) string {
 	slices.Sort(candidates)
 	best := nearest.Name(name, candidates)
@@ -18,7 +19,7 @@ func suggest(name string, candidates []string) string {
 	return fmt.Sprintf("; did you mean %s?", best)
 }
 
-// clip keeps names in messages short.
+// clip shortens a name for a message.
 func clip(name string) string {
 	if len(name) > 64 {
 		return strings.ToValidUTF8(name[:64], "") + "…"

@@ -11,12 +11,14 @@ import (
 // maxParts bounds the expressions in one template.
 const maxParts = 256
 
-// CompileTemplate compiles a text with expressions in it, each as ${…}; $${ stands for the characters ${. If the whole text is
-// one expression, the program gives what that does. Otherwise it gives a string: the text, with each expression replaced by what it
-// gives as text, which must not be nil, a list or a map. In a text without expressions there is nothing to evaluate: the
-// program is nil, and literal is what the text stands for.
+// CompileTemplate compiles a text with expressions in it, each as ${…}. $${ stands for the
+// characters ${. If the whole text is one expression, the program gives its value, whatever it is.
+// Otherwise the program gives a string: the text with the value of each expression in place. Such a
+// value must not be nil, a list or a map. If the text has no expressions, the program is nil, and
+// literal is the string that the text stands for.
 //
-// The text may have any length; each of its expressions is bounded as one of its own is. An error is an *Error.
+// The text may have any length. Each of its expressions has the bounds of an expression. An error
+// is an *Error.
 func CompileTemplate(text string, o Options) (p *Program, literal string, err error) {
 	defer func() {
 		if recover() != nil {
@@ -53,7 +55,7 @@ func CompileTemplate(text string, o Options) (p *Program, literal string, err er
 	return c.program(text, concatenation(parts, roots)), "", nil
 }
 
-// moved is an error of a part that begins at an offset.
+// moved adds to the offset of an error.
 func moved(err error, by int) error {
 	if e, ok := err.(*Error); ok {
 		return &Error{e.Offset + by, e.Message}
@@ -89,7 +91,7 @@ func concatenation(parts []part, roots []operand) eval {
 	}
 }
 
-// inline is a value within a longer string. Numbers are in decimal.
+// inline returns a value as part of a longer string. Numbers are decimal.
 func (r *run) inline(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
@@ -107,11 +109,12 @@ func (r *run) inline(v any) (string, error) {
 // part is a piece of a template: characters, or an expression.
 type part struct {
 	text   string
-	offset int // of the text, in the template; of characters it is where they begin
+	offset int // of the text in the template
 	isExpr bool
 }
 
-// splitTemplate finds the expressions. Pieces of characters are not empty, and never next to each other.
+// splitTemplate splits a template into its parts. Parts of characters are not empty, and never
+// adjacent.
 func splitTemplate(text string) (parts []part, err error) {
 	var literal strings.Builder
 	start, expressions := 0, 0
@@ -156,8 +159,9 @@ func splitTemplate(text string) (parts []part, err error) {
 	return parts, nil
 }
 
-// expressionLength is how long the expression is that text begins with, up to the } that closes nothing in it; -1 if there is
-// none. It knows brackets, strings and comments as expr-lang's lexer does.
+// expressionLength returns the length of the expression at the start of text, which ends before the
+// } that closes nothing in it. It returns -1 if there is none. It knows brackets, strings and
+// comments as expr-lang's lexer does.
 func expressionLength(text string) int {
 	depth := 0
 	for i := 0; i < len(text); i++ {
@@ -195,7 +199,8 @@ func expressionLength(text string) int {
 	return -1
 }
 
-// quotedLength is how long the string is that text begins with, quotes included; -1 if it does not end.
+// quotedLength returns the length of the string at the start of text, with its quotes, or -1 if it
+// does not end.
 func quotedLength(text string) int {
 	quote := text[0]
 	for i := 1; i < len(text); i++ {

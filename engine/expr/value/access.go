@@ -2,7 +2,7 @@ package value
 
 import "unicode/utf8"
 
-// Fetch is v[key]. What is not there is nil; a negative index counts from the end.
+// Fetch returns v[key], or nil if it is not there. A negative index counts from the end.
 func Fetch(v, key any) (any, error) {
 	if v == nil || key == nil {
 		return nil, nil
@@ -28,6 +28,7 @@ func Fetch(v, key any) (any, error) {
 	return nil, Errorf("%s cannot be indexed with %s", Some(v), Some(key))
 }
 
+// Slice returns v[from:to] of a list, or of the characters of a string.
 func (m *Meter) Slice(v, from, to any) (any, error) {
 	if v == nil || from == nil || to == nil {
 		return nil, nil
@@ -52,7 +53,7 @@ func (m *Meter) Slice(v, from, to any) (any, error) {
 	return nil, Errorf("%s cannot be sliced", Some(v))
 }
 
-// bounds are from and to within 0 ≤ from ≤ to ≤ n; what is negative counts from the end.
+// bounds returns from and to within 0 ≤ from ≤ to ≤ n. Negative ones count from the end.
 func bounds(from, to int64, n int) (int, int) {
 	within := func(i int64) int {
 		if i < 0 {

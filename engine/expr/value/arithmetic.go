@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Arithmetic with nil is nil. Integers stay integers and do not wrap: a result that int64 cannot hold is an error, as is
-// a float that is not finite.
+// Arithmetic with nil is nil. Integers stay integers and do not wrap. A result that int64 cannot
+// hold is an error, and so is a float that is not finite.
 
 const ErrOverflow = Error("the result of the calculation is too large")
 
@@ -39,7 +39,7 @@ func mismatch(operator string, a, b any) error {
 	return Errorf("operator %q cannot take %s and %s", operator, Some(a), Some(b))
 }
 
-// floats calculates with two numbers of which one at least is a float.
+// floats calculates with two numbers, at least one of which is a float.
 func floats(operator string, a, b any, apply func(x, y float64) float64) (any, error) {
 	x, ok1 := toFloat(a)
 	y, ok2 := toFloat(b)
@@ -76,6 +76,7 @@ func multiplyInts(a, b int64) (int64, error) {
 	return product, nil
 }
 
+// Add returns a + b.
 func (m *Meter) Add(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil
@@ -215,7 +216,7 @@ func negate(v any) (any, error) {
 	return nil, Errorf("operator \"-\" needs a number, not %s", Some(v))
 }
 
-// span is a..b, both included.
+// span gives the integers from a to b, both included.
 func (m *Meter) span(a, b any) (any, error) {
 	if a == nil || b == nil {
 		return nil, nil

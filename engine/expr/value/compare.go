@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ordered is an ordering operator: false where a side is nil.
+// ordered evaluates an ordering operator. It is false if a side is nil.
 func (m *Meter) ordered(a, b any, holds func(c int) bool) (bool, error) {
 	if a == nil || b == nil {
 		return false, nil
@@ -16,8 +16,8 @@ func (m *Meter) ordered(a, b any, holds func(c int) bool) (bool, error) {
 	return err == nil && holds(c), err
 }
 
-// compare orders two values of one kind, neither of them nil. Ints and floats compare exactly. A quantity, time or
-// duration compares with what can be read as one.
+// compare orders two values of one kind, neither of which is nil. It compares ints and floats
+// exactly. It reads a string or number as a quantity, time or duration if the other side is one.
 func (m *Meter) compare(a, b any) (int, error) {
 	switch x := a.(type) {
 	case int64:
@@ -45,7 +45,7 @@ func (m *Meter) compare(a, b any) (int, error) {
 	return compareRead(a, b)
 }
 
-// compareRead compares where one side at least is a quantity, time or duration.
+// compareRead compares two values, at least one of which is a quantity, time or duration.
 func compareRead(a, b any) (int, error) {
 	if _, ok := a.(*quantity); ok || isKind[*quantity](b) {
 		return compareAs(a, b, toQuantity, func(x, y *quantity) int { return x.compare(y) })
@@ -79,7 +79,7 @@ func compareAs[T any](a, b any, read func(any) (T, readResult), compare func(x, 
 // compareIntFloat compares exactly: float64(i) would confuse 2^53 with 2^53+1.
 func compareIntFloat(i int64, f float64) int {
 	switch {
-	case f >= math.MaxInt64: // that is, 2^63
+	case f >= math.MaxInt64: // that is 2^63
 		return -1
 	case f < math.MinInt64:
 		return 1
@@ -91,8 +91,8 @@ func compareIntFloat(i int64, f float64) int {
 	return cmp.Compare(whole, f)
 }
 
-// equal tells whether two values are the same. Values of different kinds are not, but for numbers and for what compare
-// reads.
+// equal reports whether two values are equal. Values of different kinds are not, except numbers and
+// what compare reads.
 func (m *Meter) equal(a, b any) (bool, error) {
 	switch x := a.(type) {
 	case nil:
@@ -119,7 +119,7 @@ func (m *Meter) equal(a, b any) (bool, error) {
 	return c == 0 && err == nil, err
 }
 
-// alike tells whether two values of which neither is nil, a bool, a list or a map can be equal.
+// alike reports whether two values can be equal. Neither is nil, a bool, a list or a map.
 func alike(a, b any) bool {
 	if kindOf(a) == kindOf(b) || isNumber(a) && isNumber(b) {
 		return true

@@ -18,8 +18,9 @@ func (m *Meter) Encodable(v any) (any, error) {
 	return out, err
 }
 
-// encodable makes v what encoding/json can encode and counts about as many bytes as it then has, however often parts of it
-// are shared. It tells whether it had to change anything; parts that it had not are not copied.
+// encodable turns v into what encoding/json can encode, and takes about the bytes that this has,
+// counting shared parts each time. It reports whether it changed anything. It copies only what it
+// changes.
 func (m *Meter) encodable(v any, depth int) (out any, changed bool, err error) {
 	if depth > maxDepth {
 		return nil, false, ErrDepth
@@ -49,7 +50,7 @@ func (m *Meter) encodableList(list []any, depth int) (any, bool, error) {
 	if err := m.Alloc(sizeBoxed); err != nil {
 		return nil, false, err
 	}
-	var out []any // made when something changes
+	var out []any // made at the first change
 	for i, v := range list {
 		e, changed, err := m.encodable(v, depth+1)
 		if err != nil {
@@ -76,7 +77,7 @@ func (m *Meter) encodableMap(x map[string]any, depth int) (any, bool, error) {
 	if err := m.Alloc(sizeBoxed); err != nil {
 		return nil, false, err
 	}
-	var out map[string]any // made when something changes
+	var out map[string]any // made at the first change
 	for key, v := range x {
 		if err := m.Alloc(len(key) + sizeBoxed); err != nil {
 			return nil, false, err
@@ -109,7 +110,7 @@ func toJSON(m *Meter, args []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Alloc(6 * (before - m.Bytes)); err != nil { // escapes, the buffer and the string
+	if err := m.Alloc(6 * (before - m.Bytes)); err != nil { // for escapes, the buffer and the string
 		return nil, err
 	}
 	if err := m.Scan(8 * (before - m.Bytes)); err != nil {
@@ -124,7 +125,7 @@ func toJSON(m *Meter, args []any) (any, error) {
 	return strings.TrimSuffix(buf.String(), "\n"), nil
 }
 
-// fromJSON keeps integers that fit as such.
+// fromJSON keeps integers that fit into int64.
 func fromJSON(m *Meter, args []any) (any, error) {
 	s, err := stringArgs("fromJSON", args, 1)
 	if err != nil {

@@ -10,7 +10,7 @@ const (
 	minInt = math.MinInt64
 )
 
-// typeOf is what the type function gives. Lists are arrays to it, as in expr-lang.
+// typeOf is the type function. It calls lists arrays, as expr-lang does.
 func typeOf(v any) string {
 	if isKind[[]any](v) {
 		return "array"
@@ -18,7 +18,7 @@ func typeOf(v any) string {
 	return kindOf(v)
 }
 
-// kindOf names the kind of a value.
+// kindOf returns the name of a value's kind.
 func kindOf(v any) string {
 	switch v.(type) {
 	case nil:
@@ -45,7 +45,7 @@ func kindOf(v any) string {
 	return "unknown"
 }
 
-// Some is a value's kind with its article, for errors.
+// Some returns a value's kind with its article, for errors.
 func Some(v any) string {
 	switch kind := kindOf(v); kind {
 	case "nil":
@@ -57,7 +57,7 @@ func Some(v any) string {
 	}
 }
 
-// Truth is v as a condition: nil is false.
+// Truth returns v as a condition: nil is false.
 func Truth(v any) (bool, error) {
 	switch v := v.(type) {
 	case nil:

@@ -36,7 +36,7 @@ func onList(name string, apply func(m *Meter, list []any) (any, error)) func(*Me
 	}
 }
 
-// onMap makes a list, in the order of the keys.
+// onMap makes a list in the order of the keys.
 func onMap(name string, entry func(key string, v any) any) func(*Meter, []any) (any, error) {
 	return func(m *Meter, args []any) (any, error) {
 		x, ok := args[0].(map[string]any)
@@ -82,7 +82,7 @@ func take(m *Meter, args []any) (any, error) {
 	return list[:n:n], nil
 }
 
-// copied counts and makes a copy of a list.
+// copied returns a copy of a list, and takes its memory.
 func (m *Meter) copied(list []any) ([]any, error) {
 	if err := m.Scan(16 * len(list)); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (m *Meter) reversed(list []any) (any, error) {
 	return out, err
 }
 
-// concat takes nil for an empty list. Nothing but nils gives nil.
+// concat treats nil as an empty list. It gives nil if all its arguments are nil.
 func concat(m *Meter, args []any) (any, error) {
 	n, allNil := 0, true
 	for _, arg := range args {
@@ -128,7 +128,7 @@ func concat(m *Meter, args []any) (any, error) {
 	return out, nil
 }
 
-// flatten puts the elements of lists in lists, however deep, into one. It leaves nils out.
+// flatten makes one list of lists in lists, however deep. It leaves out nils.
 func (m *Meter) flatten(list []any) (any, error) {
 	out := []any{}
 	var add func(list []any, depth int) error
@@ -158,10 +158,10 @@ func (m *Meter) flatten(list []any) (any, error) {
 	return out, add(list, 0)
 }
 
-// unique keeps the first of values that are equal.
+// unique keeps the first of equal values.
 func (m *Meter) unique(list []any) (any, error) {
 	out := []any{}
-	seen := make(map[string]bool) // strings are what lists usually hold; the rest is compared one by one
+	seen := make(map[string]bool) // lists mostly hold strings; the rest is compared one by one
 	var others []any
 	for _, v := range list {
 		if err := m.Step(); err != nil {
@@ -216,7 +216,7 @@ func sortList(m *Meter, args []any) (any, error) {
 	return m.Sorted("sort", list, list, order)
 }
 
-// sorted is list in the order of keys, stable, nils first.
+// Sorted returns list in the order of keys. It is stable, and nils come first.
 func (m *Meter) Sorted(name string, list, keys []any, order any) (any, error) {
 	sign := 1
 	switch order {
@@ -233,7 +233,7 @@ func (m *Meter) Sorted(name string, list, keys []any, order any) (any, error) {
 	for i := range places {
 		places[i] = i
 	}
-	var failed error // from then on the order does not matter
+	var failed error // once set, the order does not matter
 	slices.SortStableFunc(places, func(i, j int) int {
 		if failed != nil {
 			return 0

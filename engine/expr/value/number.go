@@ -20,21 +20,21 @@ var numberFunctions = map[string]Function{
 	"median": {Min: 1, Max: Many, takesNil: true, Call: median},
 }
 
-// whole is a number without what is behind its point. Indexes, bounds and counts may be floats, because division gives
-// floats.
+// whole returns a number without its fraction. Indexes, bounds and counts may be floats, because
+// division gives floats.
 func whole(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int64:
 		return v, true
 	case float64:
-		if v >= math.MinInt64 && v < math.MaxInt64 { // that is, 2^63
+		if v >= math.MinInt64 && v < math.MaxInt64 { // that is 2^63
 			return int64(v), true
 		}
 	}
 	return 0, false
 }
 
-// toInt cuts off what is behind the point.
+// toInt cuts off the fraction.
 func toInt(_ *Meter, args []any) (any, error) {
 	switch v := args[0].(type) {
 	case int64, float64:
@@ -94,7 +94,8 @@ func rounding(name string, apply func(float64) float64) func(*Meter, []any) (any
 	}
 }
 
-// each calls visit with every argument but nils, and with the elements of lists, and of lists in lists.
+// each calls visit with every argument that is not nil, and with the elements of lists at any
+// depth.
 func (m *Meter) each(args []any, visit func(v any) error) error {
 	var visitAll func(values []any, depth int) error
 	visitAll = func(values []any, depth int) error {
@@ -122,7 +123,7 @@ func (m *Meter) each(args []any, visit func(v any) error) error {
 	return visitAll(args, 0)
 }
 
-// extreme is min, with sign -1, or max: of anything that can be ordered.
+// extreme is min if sign is -1, and max if it is 1, of anything that can be ordered.
 func extreme(name string, sign int) func(*Meter, []any) (any, error) {
 	return func(m *Meter, args []any) (any, error) {
 		var best any

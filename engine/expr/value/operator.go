@@ -2,7 +2,7 @@ package value
 
 import "strings"
 
-// Unary are the operators of one operand. Each takes nil.
+// Unary are the operators of one operand. They take nil.
 var Unary = map[string]func(v any) (any, error){
 	"!":   not("!"),
 	"not": not("not"),
@@ -25,7 +25,7 @@ func not(operator string) func(v any) (any, error) {
 	}
 }
 
-// Binary are the operators of two operands that need nothing special. Nil operands reach them.
+// Binary are the operators of two operands that evaluate both. They take nil.
 var Binary = map[string]func(m *Meter, a, b any) (any, error){
 	"+":  (*Meter).Add,
 	"-":  (*Meter).subtract,
@@ -59,7 +59,7 @@ var Binary = map[string]func(m *Meter, a, b any) (any, error){
 	"matches":    (*Meter).matches,
 }
 
-// textOperator makes an operator of strings that is false where one is nil.
+// textOperator makes an operator on strings. It is false if one of them is nil.
 func textOperator(name string, apply func(s, t string) bool) func(m *Meter, a, b any) (any, error) {
 	return func(m *Meter, a, b any) (any, error) {
 		s, t, ok, err := twoStrings(name, a, b)
@@ -127,6 +127,7 @@ func (m *Meter) matches(a, b any) (any, error) {
 	return m.Match(a, re)
 }
 
+// Match reports whether v, a string or nil, matches a pattern. Nil does not.
 func (m *Meter) Match(v any, re *Pattern) (any, error) {
 	s, ok := v.(string)
 	if !ok {
@@ -135,7 +136,7 @@ func (m *Meter) Match(v any, re *Pattern) (any, error) {
 		}
 		return nil, Errorf(`operator "matches" needs two strings, not %s and a string`, Some(v))
 	}
-	// Go's regular expressions take time in proportion to the text times the pattern.
+	// Go's regular expressions take time in proportion to text times pattern
 	if err := m.Scan(len(s) * re.size); err != nil {
 		return nil, err
 	}

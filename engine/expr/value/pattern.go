@@ -9,7 +9,7 @@ import (
 	"github.com/informd/informd/internal/printable"
 )
 
-// pattern is a compiled regular expression.
+// Pattern is a compiled regular expression.
 type Pattern struct {
 	re   *regexp.Regexp
 	size int // about how many instructions
@@ -18,10 +18,11 @@ type Pattern struct {
 const (
 	maxPattern      = 1024 // bytes
 	maxInstructions = 5000
-	sizeInstruction = 100 // bytes that an instruction takes while it is compiled
+	sizeInstruction = 100 // bytes per instruction during compilation
 )
 
-// CompilePattern bounds what a pattern may compile to: a few bytes as [\pL]{1000} stand for a thousand instructions.
+// CompilePattern compiles a regular expression. It bounds the result, not only the text: a few
+// bytes as [\pL]{1000} stand for a thousand instructions.
 func CompilePattern(text string) (*Pattern, error) {
 	if len(text) > maxPattern {
 		return nil, fmt.Errorf("the pattern is longer than %d bytes", maxPattern)

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Strings are counted in characters, by len, indexOf and slices alike.
+// len, indexOf and slices all count strings in characters.
 var textFunctions = map[string]Function{
 	"string":      {Min: 1, Max: 1, Call: func(m *Meter, args []any) (any, error) { return m.Text("string", args[0]) }},
 	"upper":       {Min: 1, Max: 1, Call: changeCase("upper", strings.ToUpper)},
@@ -31,7 +31,7 @@ var textFunctions = map[string]Function{
 	"fromJSON":    {Min: 1, Max: 1, Call: fromJSON},
 }
 
-// stringArgs is the first n arguments as strings.
+// stringArgs returns the first n arguments as strings.
 func stringArgs(name string, args []any, n int) (out [3]string, err error) {
 	for i, arg := range args[:n] {
 		s, ok := arg.(string)
@@ -43,7 +43,8 @@ func stringArgs(name string, args []any, n int) (out [3]string, err error) {
 	return out, nil
 }
 
-// intArg bounds a number to one more than anything here can count, so that what is too much stays too much.
+// intArg returns a number, bounded to one more than anything here can count, so that too much stays
+// too much.
 func intArg(name string, v any) (int, error) {
 	i, ok := whole(v)
 	if !ok {
@@ -52,7 +53,7 @@ func intArg(name string, v any) (int, error) {
 	return int(min(max(i, -MaxMemory-1), MaxMemory+1)), nil
 }
 
-// text renders a scalar that is not nil.
+// Text returns a scalar as text. It must not be nil.
 func (m *Meter) Text(name string, v any) (string, error) {
 	switch v := v.(type) {
 	case string:
@@ -105,7 +106,7 @@ func trim(name string, cut func(s, what string) string, cutSpace func(string) st
 		}
 		switch {
 		case len(args) == 2:
-			if cutSpace != nil { // Trim looks through the whole set for each letter
+			if cutSpace != nil { // Trim searches the whole set for each letter
 				if err := m.Scan(len(s[0]) * min(len(s[1]), 1024)); err != nil {
 					return nil, err
 				}
@@ -161,7 +162,7 @@ func split(name string, splitN func(s, separator string, n int) []string) func(*
 		if err := m.Scan(16 * parts); err != nil {
 			return nil, err
 		}
-		if err := m.Alloc(parts * 3 * SizeValue); err != nil { // the strings, boxed, and the list that is boxed from
+		if err := m.Alloc(parts * 3 * SizeValue); err != nil { // the strings, boxed, and the list they come from
 			return nil, err
 		}
 		return boxStrings(splitN(s[0], s[1], n)), nil
@@ -222,7 +223,7 @@ func repeat(m *Meter, args []any) (any, error) {
 	return strings.Repeat(s[0], n), nil
 }
 
-// join leaves nils out.
+// join leaves out nils.
 func join(m *Meter, args []any) (any, error) {
 	list, ok := args[0].([]any)
 	if !ok {
@@ -267,7 +268,7 @@ func toBase64(m *Meter, args []any) (any, error) {
 	return base64.StdEncoding.EncodeToString([]byte(s[0])), m.Scan(len(s[0]))
 }
 
-// fromBase64 gives text: what is not UTF-8 inside becomes U+FFFD when it is encoded as JSON.
+// fromBase64 gives text. Bytes that are not UTF-8 become U+FFFD in JSON.
 func fromBase64(m *Meter, args []any) (any, error) {
 	s, err := stringArgs("fromBase64", args, 1)
 	if err != nil {

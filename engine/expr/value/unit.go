@@ -8,7 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantity is a Kubernetes quantity. Some of resource.Quantity's Methods change it, so it is copied before they are used.
+// quantity is a Kubernetes quantity. Some methods of resource.Quantity change it, so they get a
+// copy.
 type quantity struct{ q resource.Quantity }
 
 func (q *quantity) compare(other *quantity) int {
@@ -29,20 +30,20 @@ func (q *quantity) minus(other *quantity) *quantity {
 }
 
 func (q *quantity) String() string {
-	canonical := q.q.DeepCopy() // String keeps its result in the quantity
+	canonical := q.q.DeepCopy() // String stores its result in the quantity
 	return canonical.String()
 }
 
-// readResult tells how reading a value as another kind went.
+// readResult says how reading a value as another kind went.
 type readResult uint8
 
 const (
 	read       readResult = iota
-	unreadable            // a string or number that does not say one
-	wrongKind             // nothing that could be read
+	unreadable            // a string or number that is not one
+	wrongKind             // a kind that cannot be read
 )
 
-// maxReadable is the longest string that is read as a quantity, time or duration, in bytes.
+// maxReadable bounds strings that are read as a quantity, time or duration, in bytes.
 const maxReadable = 64
 
 func toQuantity(v any) (*quantity, readResult) {
@@ -59,7 +60,8 @@ func toQuantity(v any) (*quantity, readResult) {
 	return nil, wrongKind
 }
 
-// parseQuantity refuses exponents that no quantity can hold, before resource.ParseQuantity writes out their zeros.
+// parseQuantity refuses exponents that no quantity can hold, before resource.ParseQuantity writes
+// out their zeros.
 func parseQuantity(s string) (*quantity, readResult) {
 	const maxExponent = 2 // digits
 	if len(s) > maxReadable {
@@ -83,7 +85,7 @@ func toTime(v any) (time.Time, readResult) {
 		if len(v) > maxReadable {
 			return time.Time{}, unreadable
 		}
-		// In UTC, because time.Parse looks at the machine's own zone.
+		// in UTC, because time.Parse looks at the machine's own zone
 		t, err := time.ParseInLocation(time.RFC3339, v, time.UTC)
 		if err != nil {
 			return time.Time{}, unreadable
@@ -110,7 +112,7 @@ func toDuration(v any) (time.Duration, readResult) {
 	return 0, wrongKind
 }
 
-// reader makes a function of one of the above.
+// reader makes a function that reads its argument.
 func reader[T any](name string, to func(any) (T, readResult)) func(*Meter, []any) (any, error) {
 	return func(_ *Meter, args []any) (any, error) {
 		v, result := to(args[0])
@@ -124,7 +126,7 @@ func reader[T any](name string, to func(any) (T, readResult)) func(*Meter, []any
 	}
 }
 
-// Methods are what can be asked of times, which are in UTC, and of durations.
+// Methods are the methods of times, which are in UTC, and of durations.
 var Methods = map[string]func(v any) (any, bool){
 	"Year":         ofTime(func(t time.Time) any { return int64(t.Year()) }),
 	"Month":        ofTime(func(t time.Time) any { return int64(t.Month()) }),
