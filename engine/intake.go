@@ -101,8 +101,8 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	}
 }
 
-// note adds to c how the delta's object is recorded. Of a Secret it says which rules have it inside:
-// what is kept of it could not tell.
+// note adds to c how the delta's object is recorded. Of a Secret it says which rules have it inside, and
+// which have not been told of this change: what is kept of it could not tell.
 func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 	if in.record == nil {
 		return
@@ -110,6 +110,7 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 	c.Record(d)
 	if in.record.isSecret && c.Put != nil {
 		c.Inside = in.evaluator.Inside(c.Put, func(i int) (bool, bool) { return in.resuming.wasLate(i, c.Put) })
+		c.Inside = append(c.Inside, in.resuming.missed(in.rules)...)
 	}
 }
 

@@ -296,3 +296,28 @@ func TestWhatTheLastRunWasKilledOverIsToldToItsEnd(t *testing.T) {
 		})
 	}
 }
+
+// A rule whose where has changed hears nothing of Secrets until its informer has caught up. If the run ends before, and the
+// where is as it was again, the rule must be told what it missed.
+func TestWhatARuleMissedInARunThatNeverCaughtUp(t *testing.T) {
+	l := newLife(t)
+	l.secret("a", "1")
+	l.secret("b", "2")
+	rule := func(size string) string {
+		return secretSource + aRule("r", fmt.Sprintf(`, where: object.data.size == %q`, size)) + aRule("all", "")
+	}
+	l.expect(l.run(rule("1"), new(teller), n(3)), "r synced a →1", "all synced a →1", "all synced b →2")
+	l.secret("a", "3")                                   // falls out, as far as the first where goes
+	l.secret("b", "1")                                   // comes in
+	l.server.Fail(func(r *http.Request) *metav1.Status { // changes are told, and then no list fills the cache
+		query := r.URL.Query()
+		if query.Get("sendInitialEvents") == "true" || query.Get("watch") == "" && !strings.Contains(query.Get("fieldSelector"), "no-such-object") &&
+			strings.HasSuffix(r.URL.Path, "/secrets") {
+			return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable}
+		}
+		return nil
+	})
+	l.attempt(rule("2"), new(teller), 20*time.Second, func(_ *Engine, told []string) bool { return len(told) >= 2 })
+	l.server.Fail(nil)
+	l.expect(l.run(rule("1"), new(teller), n(2)), "r deleted a →", "r synced b →1")
+}

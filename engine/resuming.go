@@ -119,6 +119,20 @@ func (p *resuming) wasLate(i int, o *object.Object) (inside, ok bool) {
 	return p.before(i, o).Inside, true
 }
 
+// missed returns what is recorded beside a Secret for late rules that have seen the informer: they have
+// not been told of its change. If this run ends before they are, another run tells them.
+func (p *resuming) missed(rules []*runningRule) (names []string) {
+	if p == nil || !p.isSecret {
+		return nil
+	}
+	for i := range p.late {
+		if p.verdicts[i].Before.Seen() {
+			names = append(names, resume.Missed(rules[i].Name))
+		}
+	}
+	return names
+}
+
 // hold reports whether an object's new state is not recorded yet.
 func (p *resuming) hold(key delta.Key, o *object.Object, isSecret bool) bool {
 	switch {
@@ -171,16 +185,16 @@ func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
 }
 
 // returned adds to c what rules are told of an object that came back whole, of which only a part is in
-// the cut: nothing, if it has not changed.
+// the cut: nothing, if it has not changed since the rule was told of it.
 func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Change) {
-	if s.Delta.Object.ResourceVersion() == part.ResourceVersion() {
-		return
-	}
+	isSame := s.Delta.Object.ResourceVersion() == part.ResourceVersion()
+	names := in.resuming.inside[keyOf(part)]
 	in.evaluator.Remember(s.Delta.Object, s.Tree)
 	for i := range in.rules {
-		if !in.standing(i).Deaf {
-			in.compare(i, part, s, c)
+		if isSame && !in.resuming.verdicts[i].Before.HasMissed(names) || in.standing(i).Deaf {
+			continue
 		}
+		in.compare(i, part, s, c)
 	}
 	in.evaluator.Forget()
 }

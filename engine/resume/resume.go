@@ -128,6 +128,16 @@ func membershipOf(rule, where string) (Membership, error) {
 	return Membership{rule: rule, program: program, seen: true}, nil
 }
 
+// Missed returns what is recorded beside an identity, in addition to the names of rules that have the
+// object inside, of a rule that has not been told of the object's latest change. It is no rule's name.
+func Missed(rule string) string { return "?" + rule }
+
+// HasMissed reports whether the names that were recorded beside an object say that the rule has not been
+// told of the object's latest change.
+func (m Membership) HasMissed(names []string) bool {
+	return m.seen && slices.Contains(names, Missed(m.rule))
+}
+
 // Seen reports whether the rule had seen the informer's objects.
 func (m Membership) Seen() bool { return m.seen }
 
