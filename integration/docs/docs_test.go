@@ -1,4 +1,5 @@
-// Package docs checks the documentation's form: its links and its length. It needs no cluster.
+// Package docs checks that the documentation holds together: its links, its index, its length, and the log lines
+// that it shows. It needs no cluster.
 package docs
 
 import (
@@ -125,5 +126,23 @@ func TestIndex(t *testing.T) {
 func TestREADMEIsShort(t *testing.T) {
 	if lines := strings.Count(read(t, root+"/README.md"), "\n"); lines > 120 {
 		t.Errorf("README.md has %d lines; 120 are enough: move what is reference to docs/", lines)
+	}
+}
+
+// The log lines that pages show are still written.
+func TestQuotedMessages(t *testing.T) {
+	var code strings.Builder
+	for _, path := range files(t, ".go") {
+		if !strings.HasSuffix(path, "_test.go") {
+			code.WriteString(read(t, path))
+		}
+	}
+	message := regexp.MustCompile(`msg="([^"]+)"`)
+	for _, path := range files(t, ".md") {
+		for _, match := range message.FindAllStringSubmatch(read(t, path), -1) {
+			if !strings.Contains(code.String(), match[1]) {
+				t.Errorf("%s shows a log line %q, which nothing writes", path, match[1])
+			}
+		}
 	}
 }
