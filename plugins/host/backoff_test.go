@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/informd/informd/plugins/handlerpb"
+	"github.com/informd/informd/plugins/host/session"
 )
 
 // life is a handler that runs for a time and fails then.
@@ -24,14 +25,22 @@ type life struct {
 	gone                    chan struct{}
 }
 
-func (l *life) kill(error)               { l.going.Do(func() { close(l.gone) }) }
-func (l *life) end(time.Duration)        { l.kill(nil) }
-func (l *life) failure(err error) error  { return err }
-func (l *life) exited() <-chan struct{}  { return l.gone }
-func (l *life) leaving() <-chan struct{} { return nil }
-func (l *life) pid() int                 { return 1 }
-func (l *life) confined() string         { return "" }
-func (l *life) lastLines() []string      { return nil }
+func (l *life) Kill(error)               { l.going.Do(func() { close(l.gone) }) }
+func (l *life) End(time.Duration)        { l.Kill(nil) }
+func (l *life) Explain(err error) error  { return err }
+func (l *life) Exited() <-chan struct{}  { return l.gone }
+func (l *life) Leaving() <-chan struct{} { return nil }
+func (l *life) PID() int                 { return 1 }
+func (l *life) Confined() string         { return "" }
+func (l *life) LastLines() []string      { return nil }
+
+func (l *life) Connect() (handlerpb.HandlerClient, error) { return l, nil }
+
+func (l *life) Describe(
+	context.Context, *handlerpb.DescribeRequest, ...grpc.CallOption,
+) (*handlerpb.DescribeResponse, error) {
+	return &handlerpb.DescribeResponse{}, nil
+}
 
 func (l *life) Health(context.Context, *handlerpb.HealthRequest, ...grpc.CallOption) (*handlerpb.HealthResponse, error) {
 	return &handlerpb.HealthResponse{}, nil
@@ -70,7 +79,7 @@ var errUnlucky = errors.New("deliver failed: out of luck")
 // stops the host and tells when the launches were.
 func live(opts Options, lasts func(n int) time.Duration) (h *Host, stop func() []time.Time) {
 	var launches []time.Time
-	h = newHost(Spec{Name: "h"}.withDefaults(), opts.withDefaults(), func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session, error) {
+	h = newHost(Spec{Name: "h"}, opts, func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session.Session, error) {
 		n := len(launches)
 		launches = append(launches, time.Now())
 		d := lasts(n)
@@ -78,8 +87,8 @@ func live(opts Options, lasts func(n int) time.Duration) (h *Host, stop func() [
 			return nil, errUnlucky
 		}
 		l := &life{lasts: d, gone: make(chan struct{})}
-		return &session{peer: l, api: l, spec: spec, opts: opts, log: log}, nil
-	}, newDeliveries(time.Minute, &debts{}))
+		return session.Begin(ctx, l, opts.terms(spec), false, log)
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = h.Run(ctx) }()

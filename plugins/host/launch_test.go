@@ -60,7 +60,7 @@ func TestLaunchFailures(t *testing.T) {
 		{"tcp", spec("tcp"), `it listens on tcp "127.0.0.1:80"`},
 		{"somebody else's socket", spec("outside"), `it listens on unix "/run/docker.sock"`},
 		{"no socket", spec("nobody"), "the connection broke during describe"},
-		{"bad certificate", spec("badcert"), "error parsing server cert"},
+		{"bad certificate", spec("badcert"), "the certificate in its handshake cannot be read"},
 		{"mute socket", spec("mute"), "it was not ready to talk within 3s of its start"},
 
 		{"hangs in describe", spec("hang-describe"), "it did not answer describe within 2s"},
@@ -210,7 +210,7 @@ func TestWithoutTLS(t *testing.T) {
 	}
 	s = spec("unasked")
 	s.DisableTLS = true
-	if err := try(t, s, host.Options{}); err == nil || !strings.Contains(err.Error(), "an offer of TLS that it was not made") {
+	if err := try(t, s, host.Options{}); err == nil || !strings.Contains(err.Error(), "although it was not offered TLS") {
 		t.Errorf("got %v", err)
 	}
 }

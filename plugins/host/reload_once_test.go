@@ -10,23 +10,25 @@ import (
 	"time"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host/process"
+	"github.com/informd/informd/plugins/host/session"
 )
 
 // endCounted is a peer whose end is counted, and waits.
 type endCounted struct {
-	peer
+	session.Peer
 	ends   atomic.Int32
 	ending chan struct{} // closed when the first end begins
 	goOn   chan struct{}
 }
 
-func (p *endCounted) end(grace time.Duration) {
+func (p *endCounted) End(grace time.Duration) {
 	if p.ends.Add(1) > 1 {
 		return // a process does not bear a second one
 	}
 	close(p.ending)
 	<-p.goOn
-	p.peer.end(grace)
+	p.Peer.End(grace)
 }
 
 // A new process that goes away before it takes over is ended once, although all is ended meanwhile.
@@ -36,18 +38,22 @@ func TestReloadEndsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	spec := Spec{Name: "echo", Path: os.Args[0], Env: []string{"MODE=echo"}}.withDefaults()
-	opts := Options{RunDir: dir, Logger: slog.New(slog.DiscardHandler)}.withDefaults()
+	spec := Spec{Name: "echo", Path: os.Args[0], Env: []string{"MODE=echo"}}
+	opts := Options{RunDir: dir}
 	second := &endCounted{ending: make(chan struct{}), goOn: make(chan struct{})}
 	launches := 0
-	counting := func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session, error) {
-		s, err := launch(ctx, spec, opts, log)
-		if launches++; err == nil && launches == 2 {
-			second.peer, s.peer = s.peer, second
+	counting := func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session.Session, error) {
+		p, err := process.New(ctx, spec.command(), opts.surroundings(), log)
+		if err != nil {
+			return nil, err
 		}
-		return s, err
+		var peer session.Peer = p
+		if launches++; launches == 2 {
+			second.Peer, peer = p, second
+		}
+		return session.Begin(ctx, peer, opts.terms(spec), true, log)
 	}
-	h := newHost(spec, opts, counting, newDeliveries(spec.Timeout, &debts{}))
+	h := newHost(spec, opts, counting)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})
@@ -59,10 +65,10 @@ func TestReloadEndsOnce(t *testing.T) {
 	h.Submit(ctx, &handler.Event{Name: "wait"}, func(handler.Answer, error) { close(lost) }) // the old one is not done
 	reloaded := make(chan error, 1)
 	go func() { reloaded <- h.Reload(ctx, spec) }()
-	for !h.deliveries.isHeld() {
+	for !h.processes.consumer.IsHeld() {
 		time.Sleep(time.Millisecond)
 	}
-	if err := syscall.Kill(second.pid(), syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(second.PID(), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	<-second.ending

@@ -3,6 +3,8 @@ package host
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,80 +16,122 @@ import (
 	"time"
 
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host/outbox"
+	"github.com/informd/informd/plugins/host/remote"
+	"github.com/informd/informd/plugins/host/session"
 )
 
-// Remote is a handler that runs elsewhere, as any number of endpoints behind one name. It is what a [Host] is to the
-// daemon, and a handler.Handler.
-//
-// Each address that the name resolves to is supervised by a Host of its own, with a connection in the place of a process: one
-// that breaks, hangs or is refused is made again with growing pauses, and concerns no other. The name is looked up
-// regularly, and soon after an endpoint was lost. One that is not among its addresses any more gets nothing new and is let
-// go of when it has answered; a look-up that fails, or finds nothing, changes nothing.
-//
-// Each event goes to the endpoint that has the least to do. What was with one that is lost is reported as
-// [handler.ErrLost], for the caller to send again. Who has no two events of one object under way at once, as handler.Handler
-// asks for, keeps its order over all endpoints.
-type Remote struct {
-	spec RemoteSpec
-	opts Options
-	log  *slog.Logger
-	pool *pool
+// RemoteSpec says where a remote handler is and how to treat it. It is not modified after NewRemote.
+type RemoteSpec struct {
+	// Name is the Handler manifest's name, for the log and for errors.
+	Name string
+	// Host is an address, or a name all of whose addresses are endpoints. Port is that of all of them.
+	Host string
+	Port uint16
+	// DNS is the address and port of the server that is asked for Host; empty: as the system does.
+	DNS string
+	// CA is a PEM file with the certificates of the authorities that may have signed an endpoint's. Cert
+	// and Key are PEM files with the certificate that informd shows it. All are read for each connection,
+	// so they can be replaced at any time.
+	CA, Cert, Key string
+	// ServerName is what the certificate of each endpoint must be for. Default: Host.
+	ServerName string
+	// Config is the manifest's config as JSON; empty where it has none.
+	Config json.RawMessage
+	// Concurrency is how many events may be with one endpoint at once, if it does not ask for fewer.
+	// Default 8.
+	Concurrency int
+	// Timeout is how long an endpoint has for one event, from its sending on. Default 30 s.
+	Timeout time.Duration
+}
 
+// TLS reads the files and returns the configuration for connections to all endpoints.
+func (s RemoteSpec) TLS() (*tls.Config, error) { return s.location().TLS() }
+
+func (s RemoteSpec) location() remote.Location {
+	return remote.Location{
+		Host: s.Host, Port: s.Port, DNS: s.DNS, CA: s.CA, Cert: s.Cert, Key: s.Key, ServerName: s.ServerName,
+	}
+}
+
+// spec returns what applies to each endpoint.
+func (s RemoteSpec) spec() Spec {
+	return Spec{Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout}.withDefaults()
+}
+
+// maxEndpoints bounds the endpoints of one handler. Of more addresses, the lowest are used.
+const maxEndpoints = 128
+
+// Remote is a handler that runs elsewhere: any number of endpoints behind one name. It is to the daemon
+// what a [Host] is, and a handler.Handler. All methods may be called concurrently.
+//
+// A supervisor of its own keeps a connection to each address of the name. A connection that breaks,
+// hangs or is refused is made again with growing pauses, and concerns no other. The name is looked up
+// regularly, and soon after an endpoint was lost. An endpoint that left the name's addresses gets nothing
+// new, and is let go when it has answered. A look-up that fails, or finds nothing, changes nothing.
+//
+// Each event goes to the endpoint that has the least to do. Events that were with an endpoint that is
+// lost end with [handler.ErrLost], and the caller sends them again. A caller that never has two events of
+// one object under way, as handler.Handler asks, keeps the object's order over all endpoints.
+type Remote struct {
+	spec   RemoteSpec
+	opts   Options
+	log    *slog.Logger
+	box    *outbox.Outbox
+	again  chan struct{} // asks for a look-up; one token is enough
 	lookUp func(context.Context) ([]netip.AddrPort, error)
 
+	// mu guards the fields below. The outbox's lock, and those of supervisors, are taken under it.
 	mu        sync.Mutex
-	state     State // Idle, Starting until the first look-up, Running, Stopped; what is more endpoints say
+	state     State // Idle, Starting until the first look-up, Running, Stopped
 	since     time.Time
-	trouble   error // of the last look-up
-	past      Counts
-	restarts  int // of endpoints that are gone
+	trouble   error  // of the last look-up
+	past      Counts // of endpoints that are gone
+	restarts  int    // likewise
 	endpoints map[netip.AddrPort]*endpoint
 }
 
 var _ handler.Handler = (*Remote)(nil)
 
-// endpoint is one address, as long as it is supervised.
+// endpoint is one address that is supervised.
 type endpoint struct {
-	*Host
-	stop    context.CancelFunc
-	letting bool // it is being let go of
+	*supervisor
+	stop  context.CancelFunc
+	going bool // it left the name's addresses; guarded by Remote.mu
 }
 
-// NewRemote makes a Remote; Run starts it. A spec that cannot work shows in Status once it runs.
+// NewRemote returns a Remote. Run starts it. A spec that cannot work shows in Status once it runs.
 func NewRemote(spec RemoteSpec, opts Options) *Remote {
 	opts = opts.withDefaults()
 	return &Remote{
 		spec: spec, opts: opts, log: opts.Logger.With("handler", spec.Name),
-		pool: newPool(spec.spec().Timeout), lookUp: spec.lookUp,
+		box: outbox.New(spec.spec().Timeout), again: make(chan struct{}, 1), lookUp: spec.location().LookUp,
 		state: Idle, since: time.Now(), endpoints: make(map[netip.AddrPort]*endpoint),
 	}
 }
 
-// Handle is as [Host.Handle].
+// Handle is like [Host.Handle].
 func (r *Remote) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
-	answered := make(chan outcome, 1) // comes once
-	r.Submit(ctx, &ev, func(a handler.Answer, err error) { answered <- outcome{answer: a, err: err} })
-	o := <-answered
-	return o.answer, o.err
+	return r.box.Handle(ctx, ev)
 }
 
-// Submit is as [Host.Submit].
+// Submit is like [Host.Submit].
 func (r *Remote) Submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
-	r.pool.submit(ctx, ev, answered)
+	r.box.Submit(ctx, ev, answered)
 }
 
 // Ready waits until an endpoint takes events.
-func (r *Remote) Ready(ctx context.Context) error { return r.pool.wait(ctx) }
+func (r *Remote) Ready(ctx context.Context) error { return r.box.Ready(ctx) }
 
-// Limit is how many events the endpoints that are there take at once: of each the least of what the operator and it itself
-// allow, or less of one that failed or is wedged; and what is still with those that are going away. While there is none, it
-// is what the operator allows one.
+// Limit returns how many events the present endpoints take at once: of each the least of what the
+// operator and it itself allow, or less of one that failed or is wedged; and what is still with those
+// that are going away. While there is none, it is what the operator allows one.
 func (r *Remote) Limit() int {
-	return cmp.Or(r.pool.room(), r.spec.spec().Concurrency)
+	return cmp.Or(r.box.Room(), r.spec.spec().Concurrency)
 }
 
-// Run keeps sessions with all endpoints until ctx ends; then it drains and ends them. It returns when all is gone, and
-// always nil. Run is called once.
+// Run keeps sessions with all endpoints until ctx ends. Then it drains and ends them. It returns when
+// nothing of them is left, and always nil. Run is called once.
 func (r *Remote) Run(ctx context.Context) error {
 	r.set(Starting, nil)
 	var running sync.WaitGroup
@@ -106,21 +150,26 @@ func (r *Remote) Run(ctx context.Context) error {
 		sleep(ctx, min(time.Second, pause, r.opts.LookUpInterval)) // however often endpoints are lost
 		select {
 		case <-ctx.Done():
-		case <-r.pool.left:
+		case <-r.box.Left():
+			pause = time.Second / 2
+		case <-r.again:
 			pause = time.Second / 2
 		case <-time.After(pause):
 		}
 	}
 	running.Wait()
 	r.set(Stopped, nil)
-	r.pool.stop(fmt.Errorf("%s: %w", r.spec.Name, errStopped))
+	r.box.Stop(fmt.Errorf("%s: %w", r.spec.Name, errStopped))
 	return nil
 }
 
 // lookUpTimeout bounds one look-up.
 const lookUpTimeout = 10 * time.Second
 
-// look returns the addresses that are to be used: some, or an error that says why there are none. There may be both.
+var errNoAddress = errors.New("there is no address")
+
+// look returns the addresses to use, or an error that says why there are none. If there are too many, it
+// returns both.
 func (r *Remote) look(ctx context.Context) ([]netip.AddrPort, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
@@ -136,15 +185,13 @@ func (r *Remote) look(ctx context.Context) ([]netip.AddrPort, error) {
 	return addresses, nil
 }
 
-var errNoAddress = errors.New("there is no address")
-
-// apply begins with the endpoints that are new, and lets go of those that are none any more.
+// apply starts new endpoints, and lets those go that left the name's addresses.
 func (r *Remote) apply(ctx context.Context, addresses []netip.AddrPort, running *sync.WaitGroup) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, address := range addresses {
 		if r.endpoints[address] != nil {
-			continue // one that is being let go of comes back when it is gone
+			continue // one that is going comes back once it is gone
 		}
 		e := r.endpoint(address)
 		var own context.Context
@@ -152,19 +199,19 @@ func (r *Remote) apply(ctx context.Context, addresses []netip.AddrPort, running 
 		r.endpoints[address] = e
 		running.Go(func() {
 			defer e.stop()
-			_ = e.Run(own)
+			e.run(own)
 			r.remove(address, e)
 		})
 	}
 	for address, e := range r.endpoints {
-		if e.letting || slices.Contains(addresses, address) {
+		if e.going || slices.Contains(addresses, address) {
 			continue
 		}
-		e.letting = true
+		e.going = true
 		e.log.Info("handler's endpoint is gone from the name's addresses")
 		running.Go(func() {
 			select {
-			case <-e.deliveries.hold(): // every event has an answer, or is past its time limit
+			case <-e.consumer.Hold(): // every event has an answer, or is past its time limit
 			case <-ctx.Done():
 			}
 			e.stop()
@@ -172,24 +219,39 @@ func (r *Remote) apply(ctx context.Context, addresses []netip.AddrPort, running 
 	}
 }
 
-// endpoint makes the Host of one address.
+// endpoint returns the supervisor of one address.
 func (r *Remote) endpoint(address netip.AddrPort) *endpoint {
 	opts := r.opts
 	opts.Logger = opts.Logger.With("endpoint", address.String())
-	launch := func(ctx context.Context, _ Spec, opts Options, log *slog.Logger) (*session, error) {
+	launch := func(ctx context.Context, _ Spec, opts Options, log *slog.Logger) (*session.Session, error) {
 		return dial(ctx, r.spec, address, true, opts, log)
 	}
-	return &endpoint{Host: newHost(r.spec.spec(), opts, launch, r.pool.member())}
+	return &endpoint{supervisor: newSupervisor(r.spec.spec(), opts, launch, r.box.NewConsumer())}
 }
 
+// dial begins a session with an endpoint. It hands over the config if configure is set.
+func dial(
+	ctx context.Context, spec RemoteSpec, address netip.AddrPort, configure bool, opts Options, log *slog.Logger,
+) (*session.Session, error) {
+	c, err := remote.New(spec.location(), address, opts.StartTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return session.Begin(ctx, c, opts.terms(spec.spec()), configure, log)
+}
+
+// remove forgets an endpoint whose supervisor has returned.
 func (r *Remote) remove(address netip.AddrPort, e *endpoint) {
-	s := e.Host.Status()
+	s := e.snapshot()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.past.add(s.Counts)
+	r.past.Add(s.Counts)
 	r.restarts += s.Restarts
 	delete(r.endpoints, address)
-	r.pool.lookAgain() // its address may have come back meanwhile
+	select {
+	case r.again <- struct{}{}: // its address may have come back meanwhile
+	default:
+	}
 }
 
 func (r *Remote) set(state State, trouble error) {
@@ -201,94 +263,32 @@ func (r *Remote) set(state State, trouble error) {
 	r.trouble = trouble
 }
 
-// Status tells how the handler is: it runs if one of its endpoints does, and else is in the best state that one of them is
-// in. Each of them is told of as well.
+// Status describes the handler: it runs if one of its endpoints does, and otherwise is in the best state
+// of any endpoint. The endpoints' own status is part of it.
 func (r *Remote) Status() Status {
 	r.mu.Lock()
 	s := Status{State: r.state, Since: r.since, Counts: r.past, Restarts: r.restarts}
 	trouble := r.trouble
 	for _, address := range slices.SortedFunc(maps.Keys(r.endpoints), netip.AddrPort.Compare) {
-		s.Endpoints = append(s.Endpoints, Endpoint{address.String(), r.endpoints[address].Host.Status()})
+		s.Endpoints = append(s.Endpoints, Endpoint{address.String(), r.endpoints[address].snapshot()})
 	}
 	r.mu.Unlock()
-	s.Waiting = r.pool.waiting()
+	s.Waiting = r.box.Waiting()
 	for _, e := range s.Endpoints {
 		s.Restarts += e.Status.Restarts
 		s.Failures = max(s.Failures, e.Status.Failures)
 		s.Waiting += e.Status.Waiting
 		s.InFlight += e.Status.InFlight
-		s.Counts.add(e.Status.Counts)
+		s.Counts.Add(e.Status.Counts)
 	}
-	if s.State == Running { // the Remote itself does
+	if s.State == Running { // the Remote itself runs
 		s.sumUp(trouble)
 	}
 	return s
 }
 
-// EndpointsIn is how many of the endpoints are in that state.
-func (s Status) EndpointsIn(state State) (n int) {
-	for _, e := range s.Endpoints {
-		if e.Status.State == state {
-			n++
-		}
-	}
-	return n
-}
-
-// better has the states of an endpoint, the best first.
-var better = []State{Running, Wedged, Starting, BackingOff, Refused, Idle, Stopped}
-
-// sumUp has the status say what those of the endpoints do. trouble is that of the last look-up.
-func (s *Status) sumUp(trouble error) {
-	best := func(a, b Endpoint) int {
-		return cmp.Or(
-			cmp.Compare(slices.Index(better, a.Status.State), slices.Index(better, b.Status.State)),
-			a.Status.Since.Compare(b.Status.Since))
-	}
-	if len(s.Endpoints) == 0 {
-		s.State = BackingOff
-		if trouble != nil {
-			s.Reason = trouble.Error()
-		}
-		return
-	}
-	first := slices.MinFunc(s.Endpoints, best)
-	s.State, s.Since, s.Next, s.Handler = first.Status.State, first.Status.Since, first.Status.Next, first.Status.Handler
-	if first.Status.Reason != "" {
-		s.Reason = first.Address + ": " + first.Status.Reason
-	}
-	var problems []string
-	for _, e := range s.Endpoints {
-		switch {
-		case e.Status.Problem != "":
-			problems = append(problems, e.Address+": "+e.Status.Problem)
-		case e.Status.State == Running && e.Status.Handler.Name != s.Handler.Name:
-			problems = append(problems, fmt.Sprintf("%s is %q, another is %q: is the name that of one handler?", e.Address, e.Status.Handler.Name, s.Handler.Name))
-		}
-	}
-	if trouble != nil {
-		problems = append(problems, trouble.Error())
-	}
-	if len(problems) > 0 {
-		s.Problem = problems[0]
-		if more := len(problems) - 1; more > 0 {
-			s.Problem += fmt.Sprintf(" (and %d more)", more)
-		}
-	}
-}
-
-func (c *Counts) add(other Counts) {
-	c.Sent += other.Sent
-	c.Batches += other.Batches
-	c.Answered += other.Answered
-	c.TimedOut += other.TimedOut
-	c.Lost += other.Lost
-	c.Late += other.Late
-	c.Unknown += other.Unknown
-}
-
-// TryRemote connects to all endpoints only to have them describe themselves. They are handed no config: they may be at work
-// with another. The error says of each what is wrong with it.
+// TryRemote connects to all endpoints and lets them describe themselves. It hands them no config, because
+// they may be at work with another one. The error says of each endpoint what is wrong with it.
 func TryRemote(ctx context.Context, spec RemoteSpec, opts Options) error {
 	r := NewRemote(spec, opts)
 	addresses, err := r.look(ctx)
@@ -301,23 +301,23 @@ func TryRemote(ctx context.Context, spec RemoteSpec, opts Options) error {
 		trying.Go(func() { problems[i] = tryEndpoint(ctx, r.spec, address, r.opts) })
 	}
 	trying.Wait()
-	var said []string
+	var texts []string
 	for _, err := range problems {
 		if err != nil {
-			said = append(said, err.Error())
+			texts = append(texts, err.Error())
 		}
 	}
-	if len(said) == 0 {
+	if len(texts) == 0 {
 		return nil
 	}
-	return errors.New(fmt.Sprintf("handler %q: ", spec.Name) + strings.Join(said, "; "))
+	return fmt.Errorf("handler %q: %s", spec.Name, strings.Join(texts, "; "))
 }
 
-func tryEndpoint(ctx context.Context, remote RemoteSpec, address netip.AddrPort, opts Options) error {
-	s, err := dial(ctx, remote, address, false, opts, opts.Logger)
+func tryEndpoint(ctx context.Context, spec RemoteSpec, address netip.AddrPort, opts Options) error {
+	s, err := dial(ctx, spec, address, false, opts, opts.Logger)
 	if err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
-	s.end(0)
+	s.End(0)
 	return nil
 }

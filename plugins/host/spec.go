@@ -8,77 +8,82 @@ import (
 
 	"github.com/informd/informd/plugins/host/cache"
 	"github.com/informd/informd/plugins/host/confine"
+	"github.com/informd/informd/plugins/host/process"
+	"github.com/informd/informd/plugins/host/session"
 )
 
 // Spec says what to run and how to treat it. It is not modified after New.
 type Spec struct {
 	// Name is the Handler manifest's name, for the log and for errors.
 	Name string
-	// Path is the executable. One without a slash is looked up in the daemon's PATH.
+	// Path is the executable. A name without a slash is looked up in the daemon's PATH.
 	Path string
 	// Args are the arguments after the program's name.
 	Args []string
-	// SHA256, if set, is the hexadecimal digest that the executable must have, of at most 1 GiB. What is executed is a
-	// sealed copy in memory of what was digested, whatever becomes of the path meanwhile; a process that asks for its own
-	// path is told /memfd:handler. Linux only: elsewhere it is an error.
+	// SHA256, if set, is the hexadecimal digest that the executable must have, of at most 1 GiB. The
+	// process executes a sealed copy of it in memory, whatever happens to the path meanwhile. Its own path
+	// is /memfd:handler then. Linux only: elsewhere a digest is an error.
 	SHA256 string
-	// Env is the process's environment as KEY=VALUE. PATH, HOME and TMPDIR, unless they are in it, and what the protocol
-	// needs are added; nothing else is.
+	// Env is the process's environment as KEY=VALUE. informd adds PATH, HOME and TMPDIR, unless they are in
+	// it, and what the protocol needs. It adds nothing else.
 	Env []string
 	// Dir is the working directory; empty: the daemon's.
 	Dir string
 	// Config is the manifest's config as JSON; empty where it has none.
 	Config json.RawMessage
-	// Concurrency is how many events may be with the handler at once, if it does not ask for fewer. Default 8.
+	// Concurrency is how many events may be with the handler at once, if it does not ask for fewer.
+	// Default 8.
 	Concurrency int
 	// Timeout is how long the handler has for one event, from its sending on. Default 30 s.
 	Timeout time.Duration
-	// DisableTLS leaves out the certificate that go-plugin offers. A handler that does not answer it with one of its
-	// own is spoken to without TLS in any case, behind the socket directory that only the daemon's user may enter.
+	// DisableTLS withholds the offer of a certificate. A handler that does not answer the offer with a
+	// certificate of its own is spoken to without TLS in any case. Only the daemon's user can reach its
+	// socket.
 	DisableTLS bool
-	// Read names the sources of Options.Cache that the process may read, through a socket of its own, which
-	// INFORMD_CACHE_SOCKET names. None: there is no socket.
+	// Read names the sources of Options.Cache that the process may read. It gets a socket of its own for
+	// that, which INFORMD_CACHE_SOCKET names. Without a source there is no socket.
 	Read []string
-	// Confine is what the process is to be confined to. What cannot be enforced here is a reason not to start it.
+	// Confine is what the process is confined to. If something of it cannot be enforced here, the process
+	// is not started.
 	Confine confine.Spec
-	// Stdout, if set, is inherited by the process as file descriptor 3, named in INFORMD_STDOUT_FD. It stays the
-	// caller's.
+	// Stdout, if set, is inherited by the process as file descriptor 3, which INFORMD_STDOUT_FD names. The
+	// caller closes it.
 	Stdout *os.File
 }
 
 // Options tune a Host; the zero value is what a daemon uses.
 type Options struct {
-	// Logger receives what becomes of the process, and what it writes. nil discards.
+	// Logger receives what happens to the process, and what it writes. nil discards it.
 	Logger *slog.Logger
-	// RunDir is where a private socket directory is made for each process. It is created with mode 0700 if it does
-	// not exist. Default: $XDG_RUNTIME_DIR, or the directory for temporary files.
+	// RunDir is the directory in which each process gets a private directory for sockets. It is created
+	// with mode 0700 if it does not exist. Default: $XDG_RUNTIME_DIR, or the directory for temporary files.
 	RunDir string
-	// TempDir is where a private directory for temporary files is made for each process, and removed after it. It must
-	// exist. Default: the directory for temporary files.
+	// TempDir is the directory in which each process gets a private directory for temporary files, which
+	// is removed after it. It must exist. Default: the directory for temporary files.
 	TempDir string
-	// Cache is what Spec.Read is about; nil answers every call with an error.
+	// Cache holds the sources that Spec.Read names. nil answers every call with an error.
 	Cache cache.Sources
-	reads *cache.Counts // over all processes
-	// Version of informd, told to the handler.
+	reads *cache.Counts // of all processes
+	// Version of informd, which the handler is told.
 	Version string
 
-	StartTimeout     time.Duration // from launch to the handshake and the connection; default 10 s
+	StartTimeout     time.Duration // from launch to handshake and connection; default 10 s
 	DescribeTimeout  time.Duration // default 5 s
 	ConfigureTimeout time.Duration // default 10 s
 	HealthInterval   time.Duration // from one health check to the next; default 10 s
-	HealthTimeout    time.Duration // of one health check; two in a row end the process; default 5 s
+	HealthTimeout    time.Duration // of one health check; two misses in a row end the process; default 5 s
 	LateTimeout      time.Duration // from an event's time limit to its answer, or the process is ended; default 4 limits, at least 1 min
 	DrainTimeout     time.Duration // for the last answers and the drain together; default 5 s
-	StopTimeout      time.Duration // from asking the process to exit to SIGKILL, SIGTERM at half of it; default 2 s
-	LookUpInterval   time.Duration // the longest from one look-up of a remote handler's name to the next; default 10 s
+	StopTimeout      time.Duration // from asking the process to exit to SIGKILL, with SIGTERM at half of it; default 2 s
+	LookUpInterval   time.Duration // the longest time between two look-ups of a remote handler's name; default 10 s
 
 	BackoffMin    time.Duration // pause after a first failure, doubled for each further one; default 200 ms
 	BackoffMax    time.Duration // default 30 s
-	BackoffDecay  time.Duration // a process that runs this long has made good for one failure; default 1 min
+	BackoffDecay  time.Duration // a process that runs this long makes up for one failure; default 1 min
 	RefusedMin    time.Duration // pause after a refused config, doubled likewise; default 1 min
 	RefusedMax    time.Duration // default 10 min
 	LogLinesBurst int           // log lines of one process that pass at once; default 1000
-	LogLinesRate  int           // and per second from then on; the rest is counted; default 200
+	LogLinesRate  int           // and per second after that; the rest is dropped and counted; default 200
 }
 
 func (s Spec) withDefaults() Spec {
@@ -116,24 +121,26 @@ func setDefault[T int | time.Duration](v *T, d T) {
 	}
 }
 
-// Description is what the process said of itself, checked and bounded.
-type Description struct {
-	Name         string
-	Version      string
-	Concurrency  int   // 0: no limit of its own
-	WindowBytes  int64 // within 1 and 64 MiB
-	ConfigSchema json.RawMessage
-	Capabilities []string
+// command returns what package process needs of s.
+func (s Spec) command() process.Command {
+	return process.Command{
+		Name: s.Name, Path: s.Path, Args: s.Args, SHA256: s.SHA256, Env: s.Env, Dir: s.Dir,
+		DisableTLS: s.DisableTLS, Read: s.Read, Confine: s.Confine, Stdout: s.Stdout,
+	}
 }
 
-// attrs are log attributes, the handler's name and version before them if it told any.
-func (d Description) attrs(more ...any) []any {
-	var attrs []any
-	if d.Name != "" {
-		attrs = append(attrs, "name", d.Name)
+func (o Options) surroundings() process.Surroundings {
+	return process.Surroundings{
+		RunDir: o.RunDir, TempDir: o.TempDir, Cache: o.Cache, Reads: o.reads, StartTimeout: o.StartTimeout,
+		LogLinesBurst: o.LogLinesBurst, LogLinesRate: o.LogLinesRate,
 	}
-	if d.Version != "" {
-		attrs = append(attrs, "version", d.Version)
+}
+
+func (o Options) terms(s Spec) session.Terms {
+	return session.Terms{
+		Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout, Version: o.Version,
+		DescribeTimeout: o.DescribeTimeout, ConfigureTimeout: o.ConfigureTimeout,
+		HealthInterval: o.HealthInterval, HealthTimeout: o.HealthTimeout,
+		LateTimeout: o.LateTimeout, DrainTimeout: o.DrainTimeout,
 	}
-	return append(attrs, more...)
 }

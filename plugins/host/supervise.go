@@ -4,65 +4,103 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/informd/informd/plugins/host/confine"
+	"github.com/informd/informd/plugins/host/outbox"
+	"github.com/informd/informd/plugins/host/session"
 )
 
-// Run keeps the handler running until ctx ends; then it drains and ends the process. It returns when all is gone, and
-// always nil: whatever goes wrong with a handler is a state of it. Run is called once.
-func (h *Host) Run(ctx context.Context) error {
-	refusals := failures{min: h.opts.RefusedMin, max: h.opts.RefusedMax}
-	complaints := complaints{log: h.log}
-	var next *takeover
+// supervisor runs one session after the other, so that a consumer's events are delivered: with the
+// processes of a local handler, or over connections to one endpoint of a remote one.
+type supervisor struct {
+	name       string
+	opts       Options
+	log        *slog.Logger
+	launch     launcher
+	consumer   *outbox.Consumer
+	successors chan *session.Successor // from Reload to run; not buffered
+	ended      chan struct{}           // closed when run is about to return
+	endings    sync.WaitGroup          // of sessions that were replaced and have not ended yet
+
+	mu       sync.Mutex // guards the fields below; no other lock is taken under it
+	spec     Spec       // of the current session, and of the next one that is launched
+	offered  Spec       // of the session that replace offers; it becomes spec when that takes over
+	status   Status
+	failures backoff
+	ready    chan struct{} // closed while a session takes events
+}
+
+func newSupervisor(spec Spec, opts Options, launch launcher, consumer *outbox.Consumer) *supervisor {
+	return &supervisor{
+		name:       spec.Name,
+		opts:       opts,
+		log:        opts.Logger.With("handler", spec.Name),
+		launch:     launch,
+		consumer:   consumer,
+		successors: make(chan *session.Successor),
+		ended:      make(chan struct{}),
+		spec:       spec,
+		status:     Status{State: Idle, Since: time.Now()},
+		failures:   newBackoff(opts.BackoffMin, opts.BackoffMax, opts.BackoffDecay),
+		ready:      make(chan struct{}),
+	}
+}
+
+// run keeps a session running until ctx ends. It returns when nothing of it is left.
+func (s *supervisor) run(ctx context.Context) {
+	refusals := backoff{min: s.opts.RefusedMin, max: s.opts.RefusedMax}
+	complaints := complaints{log: s.log}
+	var next *session.Successor
 	for launches := 0; ctx.Err() == nil; launches++ {
-		h.set(func(s *Status) { s.Restarts = launches })
+		s.set(func(st *Status) { st.Restarts = launches })
 		var err error
 		began := time.Now()
-		if next, err = h.runOnce(ctx, next, &complaints); err == nil {
-			continue // ctx ended, or there is a process to go on with
+		if next, err = s.runOnce(ctx, next, &complaints); err == nil {
+			continue // ctx ended, or there is a successor
 		}
-		state, pause, left := BackingOff, h.opts.BackoffMin, errors.Is(err, errLeaving)
+		state, pause, left := BackingOff, s.opts.BackoffMin, errors.Is(err, session.ErrLeaving)
 		switch {
-		case refused(err):
+		case isRefusal(err):
 			state, pause = Refused, refusals.next()
-		case left && time.Since(began) > goodAge*h.opts.BackoffMin: // it did its part
+		case left && time.Since(began) > goodAge*s.opts.BackoffMin: // it did its part
 		default:
-			h.mu.Lock()
-			pause = h.crash.next()
-			h.mu.Unlock()
+			s.mu.Lock()
+			pause = s.failures.next()
+			s.mu.Unlock()
 			refusals.n = 0
 		}
-		h.set(func(s *Status) {
-			s.State, s.Reason, s.LastLog, s.Next = state, err.Error(), lastLog(err), time.Now().Add(pause)
+		s.set(func(st *Status) {
+			st.State, st.Reason, st.LastLog, st.Next = state, err.Error(), lastLog(err), time.Now().Add(pause)
 		})
 		if left {
-			h.log.Info("handler asked to be left, and has answered what it had", "next", pause)
+			s.log.Info("handler asked to be left, and has answered what it had", "next", pause)
 		} else {
 			complaints.about(state, err, pause, time.Now())
 		}
 		if next == nil {
-			next = h.pause(ctx, pause)
+			next = s.pause(ctx, pause)
 		}
 	}
 	if next != nil {
-		next.abandon(h.stoppedError())
+		next.Abandon(s.stoppedError())
 	}
-	h.endings.Wait()
-	h.set(func(s *Status) { s.State, s.Reason = Stopped, "" })
-	close(h.ended)
-	h.deliveries.stop(h.stoppedError())
-	return nil
+	s.endings.Wait()
+	s.set(func(st *Status) { st.State, st.Reason = Stopped, "" })
+	close(s.ended)
 }
 
-// goodAge, in pauses after a first failure, is how long a session has to last that ends in good order for it to be none: some
-// servers have their clients connect again regularly.
+// goodAge is how long a session must last that the peer ends in good order, so that it does not count as
+// a failure. It is a multiple of the pause after a first failure. Some servers make their clients
+// connect again regularly.
 const goodAge = 10
 
-func (h *Host) stoppedError() error { return fmt.Errorf("%s: %w", h.name, errStopped) }
+func (s *supervisor) stoppedError() error { return fmt.Errorf("%s: %w", s.name, errStopped) }
 
-// refused tells a handler that will not run as it is configured from one that fails.
-func refused(err error) bool {
+// isRefusal reports whether a handler will not run as it is configured, as opposed to one that fails.
+func isRefusal(err error) bool {
 	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return true
 	}
@@ -70,10 +108,12 @@ func refused(err error) bool {
 	return ok
 }
 
-// runOnce runs one process, that of from if there is one. It returns nil when ctx ended or another process takes over,
-// which it returns, and else why the process is gone.
-func (h *Host) runOnce(ctx context.Context, from *takeover, complaints *complaints) (next *takeover, err error) {
-	s, err := h.session(ctx, from)
+// runOnce runs one session: from, if it is not nil, or a new one. It returns nil when ctx ended or a
+// successor takes over, which it returns; otherwise why the session ended.
+func (s *supervisor) runOnce(
+	ctx context.Context, from *session.Successor, complaints *complaints,
+) (next *session.Successor, err error) {
+	current, err := s.begin(ctx, from)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, nil
@@ -81,113 +121,166 @@ func (h *Host) runOnce(ctx context.Context, from *takeover, complaints *complain
 		return nil, err
 	}
 	began := time.Now()
-	h.mu.Lock()
-	h.crash.well(began)
-	h.mu.Unlock()
-	h.set(func(st *Status) {
+	s.mu.Lock()
+	s.failures.well(began)
+	s.mu.Unlock()
+	pid, confined := current.PID(), current.Confined()
+	s.set(func(st *Status) {
 		st.State, st.Reason, st.Problem = Running, "", ""
-		st.Handler, st.Confined, st.PID = s.desc, s.confined(), s.pid()
+		st.Handler, st.Confined, st.PID = current.Description(), confined, pid
 	})
-	attrs := s.desc.attrs()
-	if pid := s.pid(); pid != 0 {
+	attrs := current.Description().Attrs()
+	if pid != 0 {
 		attrs = append(attrs, "pid", pid)
 	}
-	if confined := s.confined(); confined != "" {
+	if confined != "" {
 		attrs = append(attrs, "confined", confined)
 	}
-	h.log.Info("handler ready", attrs...)
+	s.log.Info("handler ready", attrs...)
 
-	from.report(nil)
-	st := &stream{session: s, deliveries: h.deliveries, health: h.health, wedged: h.wedged}
-	next, drained, err := st.deliver(ctx, h.takeovers)
-	h.mu.Lock()
-	h.crash.ended(time.Now())
-	h.mu.Unlock()
+	from.Report(nil)
+	next, drained, err := current.Deliver(ctx, s.consumer, s.successors, session.Observer{Health: s.health, Wedged: s.wedged})
+	s.mu.Lock()
+	s.failures.ended(time.Now())
+	s.mu.Unlock()
 	switch {
 	case err != nil:
-		h.set(func(st *Status) { st.State, st.Reason = BackingOff, err.Error() })
-		s.end(0)
-		err = s.failed(err)
-	case next != nil && drained: // it has let go of everything; how it ends concerns nobody
-		h.endings.Go(func() { s.end(h.opts.StopTimeout) })
+		s.set(func(st *Status) { st.State, st.Reason = BackingOff, err.Error() })
+		current.End(0)
+		err = current.WithLastLines(err)
+	case next != nil && drained: // it has let go of everything: nobody waits for its end
+		s.endings.Go(func() { current.End(s.opts.StopTimeout) })
 	default:
-		s.end(h.opts.StopTimeout)
+		current.End(s.opts.StopTimeout)
 	}
-	if time.Since(began) >= h.opts.BackoffDecay {
+	if time.Since(began) >= s.opts.BackoffDecay {
 		complaints.forget()
 	}
 	return next, err
 }
 
-// session is the process to run now: that of a takeover, or a new one.
-func (h *Host) session(ctx context.Context, from *takeover) (*session, error) {
+// begin returns the session to run: from, or a new one with its stream open.
+func (s *supervisor) begin(ctx context.Context, from *session.Successor) (*session.Session, error) {
 	if from != nil {
-		if err := from.session.gone(); err != nil {
-			from.abandon(err)
+		if err := from.Gone(); err != nil {
+			from.Abandon(err)
 			return nil, err
 		}
-		h.mu.Lock()
-		h.spec = from.session.spec
-		h.mu.Unlock()
-		return from.session, nil
+		s.mu.Lock()
+		s.spec = s.offered
+		s.mu.Unlock()
+		return from.Session, nil
 	}
-	h.set(func(s *Status) { s.State = Starting })
-	h.mu.Lock()
-	spec := h.spec
-	h.mu.Unlock()
-	s, err := h.launch(ctx, spec, h.opts, h.log)
+	s.set(func(st *Status) { st.State = Starting })
+	s.mu.Lock()
+	spec := s.spec
+	s.mu.Unlock()
+	current, err := s.launch(ctx, spec, s.opts, s.log)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.open(ctx); err != nil {
-		s.end(0)
-		return nil, s.failed(err)
+	if err := current.Open(ctx); err != nil {
+		current.End(0)
+		return nil, current.WithLastLines(err)
 	}
-	return s, nil
+	return current, nil
 }
 
-// pause waits for d, for the end of ctx, or for a process to take over, which it returns.
-func (h *Host) pause(ctx context.Context, d time.Duration) *takeover {
+// pause waits for d or for the end of ctx. It returns a successor if one comes first.
+func (s *supervisor) pause(ctx context.Context, d time.Duration) *session.Successor {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	case t := <-h.takeovers:
-		return t
+	case next := <-s.successors:
+		return next
 	}
 	return nil
 }
 
-// health notes what the handler says of its health, and logs a change.
-func (h *Host) health(problem string) {
+// health records what the handler reports about itself, and logs a change.
+func (s *supervisor) health(problem string) {
 	was := ""
-	h.set(func(s *Status) { was, s.Problem = s.Problem, problem })
+	s.set(func(st *Status) { was, st.Problem = st.Problem, problem })
 	switch {
 	case problem == was:
 	case problem == "":
-		h.log.Info("handler is well again")
+		s.log.Info("handler is well again")
 	default:
-		h.log.Warn("handler reports a problem", "problem", problem)
+		s.log.Warn("handler reports a problem", "problem", problem)
 	}
 }
 
-// wedged notes that the process gives no answers, or that it does again.
-func (h *Host) wedged(reason string) {
-	h.deliveries.doubt(reason != "")
+// wedged records that the handler leaves health checks unanswered, or, with no reason, that it answers.
+func (s *supervisor) wedged(reason string) {
 	was := Running
-	h.set(func(s *Status) {
-		was = s.State
-		s.State, s.Reason = Running, ""
+	s.set(func(st *Status) {
+		was = st.State
+		st.State, st.Reason = Running, ""
 		if reason != "" {
-			s.State, s.Reason = Wedged, reason
+			st.State, st.Reason = Wedged, reason
 		}
 	})
 	switch {
 	case reason != "" && was == Running:
-		h.log.Warn("handler is wedged", "reason", reason)
+		s.log.Warn("handler is wedged", "reason", reason)
 	case reason == "" && was == Wedged:
-		h.log.Info("handler answers again")
+		s.log.Info("handler answers again")
+	}
+}
+
+// waitReady waits until a session takes events.
+func (s *supervisor) waitReady(ctx context.Context) error {
+	s.mu.Lock()
+	ready := s.ready
+	s.mu.Unlock()
+	select {
+	case <-ready:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *supervisor) limit() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.status.Handler.Limit(s.spec.Concurrency)
+}
+
+// snapshot returns the status, with the consumer's figures.
+func (s *supervisor) snapshot() Status {
+	s.mu.Lock()
+	st := s.status
+	st.Failures = s.failures.count(time.Now())
+	s.mu.Unlock()
+	st.Waiting, st.InFlight, st.Counts = s.consumer.Stats()
+	st.Reads, st.Refused = s.opts.reads.Calls.Load(), s.opts.reads.Refused.Load()
+	return st
+}
+
+// set changes the status.
+func (s *supervisor) set(change func(*Status)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.status.State
+	change(&s.status)
+	now := s.status.State
+	if now == was {
+		return
+	}
+	s.status.Since = time.Now()
+	if now == Running {
+		close(s.ready)
+	} else if was == Running {
+		s.ready = make(chan struct{})
+	}
+	if now != Running && now != Wedged {
+		s.status.PID, s.status.Problem = 0, ""
+	}
+	if now != BackingOff && now != Refused {
+		s.status.Next = time.Time{}
 	}
 }
 

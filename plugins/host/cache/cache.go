@@ -1,10 +1,10 @@
-// Package cache lets one handler process read the daemon's cache: it serves plugins/handlerpb's service Cache on a unix socket,
-// as far as the handler's manifest lets it.
+// Package cache lets one handler process read the daemon's cache: it serves plugins/handlerpb's service Cache
+// on a unix socket, for the sources that the handler's manifest names.
 //
-// What it guarantees, whatever the process does with the socket: nobody but the process and its descendants is answered; no
-// source is read that the manifest does not name; what is held for the process is bounded, and so is the work that it can
-// cause: see the constants in limits.go. A process that asks for more than it takes waits for itself. It does not know what
-// a source is made of: the daemon says so by [Sources].
+// What it guarantees, whatever the process does with the socket: it answers only the process and its
+// descendants; it reads only sources that the manifest names; and it bounds the memory and the work that the
+// process can cause, by the constants in limits.go. A process that asks for more than it reads has to wait.
+// The package does not know what a source is made of: the daemon provides [Sources].
 package cache
 
 import (
@@ -20,15 +20,17 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/informd/informd/internal/socket"
+	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// Sources are the daemon's cache. It is used concurrently.
+// Sources is the daemon's cache. Its methods are called concurrently.
 type Sources interface {
-	// Names are all there are.
+	// Names returns the names of all sources.
 	Names() []string
-	// Open gives a source to read at once. If it has not synced, Open waits for that, as long as ctx. The error says why it
-	// cannot be read now; it wraps ErrNoSource if there is none of that name.
+	// Open returns a source that can be read at once. If the source has not synced, Open waits for that until
+	// ctx ends. The error says why the source cannot be read now. It wraps ErrNoSource if there is no such
+	// source.
 	Open(ctx context.Context, name string) (Source, error)
 }
 
@@ -37,40 +39,40 @@ var ErrNoSource = errors.New("there is no such source")
 
 // Source is the cache of one source. Objects are in the order of their namespaces, then of their names.
 type Source interface {
-	// Get gives an object as JSON, which is not changed any more by anybody.
+	// Get returns an object as JSON, which must never change.
 	Get(namespace, name string) (json []byte, ok bool)
-	// List gives the objects of a namespace, or of all if it is empty, with the labels that a selector asks for, or any. The
-	// error is about the selector.
+	// List returns the objects of a namespace, or of all namespaces if it is empty, whose labels match the
+	// selector; empty: all match. The error says what is wrong with the selector.
 	List(namespace, selector string) (Objects, error)
-	// ByIndex gives the objects that an index has under a value; ok is false if there is no such index.
+	// ByIndex returns the objects that an index has under a value; ok is false if there is no such index.
 	ByIndex(index, value string) (all Objects, ok bool)
-	// IndexValues are the values that an index has, sorted; ok is false if there is no such index.
+	// IndexValues returns the values of an index, sorted; ok is false if there is no such index.
 	IndexValues(index string) (values []string, ok bool)
-	// Indexes are the names of the indexes.
+	// Indexes returns the names of the indexes.
 	Indexes() []string
 }
 
-// Objects are a list of objects at one moment.
+// Objects is a list of objects as they were at one moment.
 type Objects interface {
 	Len() int
 	Key(i int) string // NAMESPACE/NAME or NAME
 	JSON(i int) []byte
 }
 
-// Reader is who may read what.
+// Reader says who may read what.
 type Reader struct {
-	Handler string   // the name in the manifest
-	Sources []string // the names that access.read has
+	Handler string   // name in the manifest
+	Sources []string // names in access.read
 	Counts  *Counts
 }
 
-// Counts are of the calls of a handler, over all of its processes. nil counts nothing.
+// Counts counts the calls of a handler, over all its processes. nil counts nothing.
 type Counts struct {
 	Calls   atomic.Uint64
-	Refused atomic.Uint64 // of them: that were answered with an error
+	Refused atomic.Uint64 // of them, those that were answered with an error
 }
 
-// Server serves one process. It is made by Listen.
+// Server serves one process. Listen makes it.
 type Server struct {
 	path     string
 	listener *listener
@@ -78,19 +80,19 @@ type Server struct {
 	close    func()
 }
 
-// Listen makes a socket at path, that only the daemon's user may use. Serve answers there. A nil Sources answers every call
-// with an error that says so. A nil logger discards.
+// Listen makes a socket at path that only the daemon's user may use. Serve answers there. With nil Sources,
+// every call gets an error that says so. A nil logger discards.
 func Listen(path string, sources Sources, reader Reader, log *slog.Logger) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	unix, err := socket.Listen(path) // whoever made the directory removes the file with it
+	unix, err := socket.Listen(path) // the caller removes the file with its directory
 	if err != nil {
 		return nil, fmt.Errorf("make a socket to read the cache: %w", err)
 	}
 	s := &Server{path: path, listener: newListener(unix, log)}
 	s.grpc = grpc.NewServer(
-		grpc.ForceServerCodecV2(protoCodec),
+		grpc.ForceServerCodecV2(wire.Codec()),
 		grpc.MaxRecvMsgSize(handlerpb.MaxReadBytes),
 		grpc.MaxSendMsgSize(maxAnswer),
 		grpc.MaxHeaderListSize(maxHeader),
@@ -109,20 +111,21 @@ func Listen(path string, sources Sources, reader Reader, log *slog.Logger) (*Ser
 	return s, nil
 }
 
-// Address is where the service is, as gRPC libraries of all languages take it.
+// Address returns the address of the service, in the form that gRPC libraries of all languages understand.
 func (s *Server) Address() string { return "unix:" + s.path }
 
-// Path is the socket's.
+// Path returns the socket's path.
 func (s *Server) Path() string { return s.path }
 
-// Serve answers until Close. It answers descendants of the process ancestor only, and everybody whom the socket's mode lets
-// through if ancestor is 0.
+// Serve answers until Close. It answers only the process ancestor and its descendants; with 0, every process
+// that the socket's mode admits.
 func (s *Server) Serve(ancestor int) {
 	s.listener.ancestor = ancestor
 	_ = s.grpc.Serve(s.listener) // ends with Close, as the listener has no other error
 }
 
-// Close ends all connections and calls. The socket's file stays. It may be called more than once, and when Serve was not.
+// Close ends all connections and calls. The socket's file stays. Close may be called more than once, and
+// without Serve. A nil Server is legal.
 func (s *Server) Close() {
 	if s != nil {
 		s.close()

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// elements are what an answer tells, in pages.
+// elements is the content of an answer, which is sent in pages.
 type elements struct {
 	n  int
 	at func(int) []byte
@@ -15,14 +15,14 @@ type elements struct {
 
 func texts(all []string) elements {
 	return elements{len(all), func(i int) []byte {
-		if !utf8.ValidString(all[i]) { // protobuf has no other strings
+		if !utf8.ValidString(all[i]) { // protobuf's strings are UTF-8
 			return []byte(string([]rune(all[i])))
 		}
 		return []byte(all[i])
 	}}
 }
 
-// objects are those after a key, so many at most.
+// objects returns at most limit of the objects after a key; 0: all of them.
 func objects(all Objects, after string, limit uint32) elements {
 	first, n := part(all, after, limit)
 	return elements{n, func(i int) []byte { return all.JSON(first + i) }}
@@ -47,7 +47,7 @@ func limited(n int, limit uint32) int {
 	return int(min(int64(n), int64(limit)))
 }
 
-// compareKeys orders keys by their namespaces, then by their names. That is not the order of their bytes: a-b/c comes after
+// compareKeys orders keys by namespace, then by name. That is not the order of their bytes: a-b/c comes after
 // a/c.
 func compareKeys(a, b string) int {
 	aSpace, aName := splitKey(a)

@@ -247,7 +247,7 @@ func TestOthersAreTurnedAway(t *testing.T) {
 }
 
 func TestPace(t *testing.T) {
-	var p pace
+	p := newListener(nil, nil)
 	now := time.Unix(1000, 0)
 	if wait := p.pay(readBurst, now); wait > 0 {
 		t.Errorf("the first MiB waits %v", wait)

@@ -2,40 +2,38 @@ package cache
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
 
-// What one process may have, and the daemon's memory and time that it may cost at most. A reading, and the making of a page, is
-// the work of one goroutine per process at a time.
+// Bounds of what one process may have, and so of the daemon's memory and time that it can cost. For one
+// process, one goroutine at a time reads the cache or makes a page.
 const (
 	maxConnections = 16
 	maxCalls       = 32       // at once, per connection
-	requestWindow  = 64 << 10 // bytes of requests on their way, per connection and per call
+	requestWindow  = 64 << 10 // bytes of unread requests, per connection and per call
 	maxHeader      = 8 << 10  // bytes of a call's metadata
 	maxAnswer      = 1 << 30  // bytes of one message: nothing in a cache is larger
-	maxPages       = 32       // made, and not taken by the process yet; of at most handlerpb.MaxPageBytes, or one larger object
-	maxLong        = 4        // answers of several pages at a time: each holds on to all objects that it has still to tell
-	maxSelector    = 1 << 10  // bytes of a label selector: it is tried on many objects
+	maxPages       = 32       // pages that the process has not read yet; of at most handlerpb.MaxPageBytes, or one larger object
+	maxLong        = 4        // answers of several pages at a time: each retains all objects that it has yet to send
+	maxSelector    = 1 << 10  // bytes of a label selector, which is evaluated for many objects
 
-	readRate  = 2 << 20 // bytes a second that are read from all connections together: some 20,000 calls
+	readRate  = 2 << 20 // bytes per second read from all connections together: some 20,000 calls
 	readBurst = 1 << 20
-	stay      = 100 * time.Millisecond // a connection keeps its place this long at least: 160 a second
-
+	stay      = 100 * time.Millisecond // how long a connection keeps its place at least: 160 connections per second
 )
 
-// Times; they are changed by tests only.
+// Time limits. Only tests change them.
 var (
-	greetTimeout = 5 * time.Second  // for a new connection's first words
-	syncTimeout  = 10 * time.Second // that a source which has not synced is waited for
-	takeTimeout  = 30 * time.Second // that a call waits until earlier answers are taken
-	longTimeout  = 2 * time.Minute  // to take an answer of several pages
+	greetTimeout = 5 * time.Second  // for the HTTP/2 handshake of a new connection
+	syncTimeout  = 10 * time.Second // for a source to sync
+	takeTimeout  = 30 * time.Second // for the process to read earlier answers
+	longTimeout  = 2 * time.Minute  // for the process to read an answer of several pages
 )
 
-// places are so many of something. One is taken by sending, and given back by receiving.
+// places is a semaphore: sending takes a place, receiving returns it.
 type places chan struct{}
 
 // enter takes a place. The error is a gRPC status.
@@ -58,21 +56,3 @@ func (p places) enter(ctx context.Context, limit time.Duration, what string) err
 }
 
 func (p places) leave() { <-p }
-
-// pace is how fast something may be read.
-type pace struct {
-	mu   sync.Mutex
-	next time.Time // when all that was read so far is paid for
-}
-
-// pay tells how long to wait after n bytes.
-func (p *pace) pay(n int, now time.Time) time.Duration {
-	const burst = readBurst * time.Second / readRate
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if earliest := now.Add(-burst); p.next.Before(earliest) {
-		p.next = earliest
-	}
-	p.next = p.next.Add(time.Duration(n) * time.Second / readRate)
-	return p.next.Sub(now)
-}

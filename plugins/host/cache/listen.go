@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/informd/informd/internal/peer"
 )
 
@@ -13,22 +15,23 @@ import (
 type listener struct {
 	*net.UnixListener
 	log      *slog.Logger
-	ancestor int    // set before Accept
-	places   places // one per connection
-	pages    places // one per page that was not taken yet
-	pace     pace
+	ancestor int           // process id; set before Accept
+	places   places        // one per connection
+	pages    places        // one per page that was not read yet
+	pace     *rate.Limiter // bytes read
 	closed   chan struct{}
 	end      func()
 
-	// Accept's alone:
-	again time.Time // when it is worth a line in the log that somebody was turned away
-	quiet int       // turned away since the last line
+	// Only Accept uses these:
+	warning rate.Sometimes
+	quiet   int // connections refused since the last warning
 }
 
 func newListener(unix *net.UnixListener, log *slog.Logger) *listener {
 	l := &listener{
 		UnixListener: unix, log: log,
 		places: make(places, maxConnections), pages: make(places, maxPages), closed: make(chan struct{}),
+		pace: rate.NewLimiter(readRate, readBurst), warning: rate.Sometimes{Interval: time.Minute},
 	}
 	l.end = sync.OnceFunc(func() {
 		close(l.closed)
@@ -51,7 +54,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			select {
 			case <-l.closed:
 				return nil, net.ErrClosed
-			case <-time.After(stay): // no descriptor is left, perhaps
+			case <-time.After(stay): // perhaps no descriptor is left
 			}
 			continue
 		}
@@ -71,7 +74,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// admits looks who is at the other end.
+// admits reports whether the process at the other end is ancestor or a descendant of it.
 func (l *listener) admits(conn *net.UnixConn) bool {
 	if l.ancestor == 0 {
 		return true
@@ -81,34 +84,34 @@ func (l *listener) admits(conn *net.UnixConn) bool {
 		return true
 	}
 	l.quiet++
-	if now := time.Now(); !now.Before(l.again) {
-		l.again = now.Add(time.Minute)
+	l.warning.Do(func() {
 		args := []any{"process", pid, "times", l.quiet}
 		if err != nil {
 			args = append(args, "error", err)
 		}
 		l.log.Warn("a process was turned away from the socket on which a handler reads the cache: it is not the handler's", args...)
 		l.quiet = 0
-	}
+	})
 	return false
 }
 
-// connection is one of a process. What is read from all of them together is paced, and nothing is read while the process does not
-// take what is written: gRPC keeps up to ten thousand answers of calls that were given up, and as many ends of them.
+// connection is one connection of a process. Reads from all of them together are paced, and nothing is read
+// while the process does not read what is written to it: gRPC would keep up to ten thousand answers of
+// cancelled calls, and as many ends of them.
 type connection struct {
 	*net.UnixConn
 	listener *listener
 	since    time.Time
 	account  *account
 	close    func() error
-	writing  sync.Mutex // held while something is written; Close ends that
+	writing  sync.Mutex // held during a write, which Close ends; Read takes it to wait for the write
 }
 
 // Read implements net.Conn.
 func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.UnixConn.Read(b)
 	c.writing.Lock()
-	wait := c.listener.pace.pay(n, time.Now())
+	wait := c.listener.pay(n, time.Now())
 	c.writing.Unlock()
 	if wait > 0 && err == nil {
 		timer := time.NewTimer(wait)
@@ -121,6 +124,14 @@ func (c *connection) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// pay returns how long to wait after n bytes were read.
+func (l *listener) pay(n int, now time.Time) (wait time.Duration) {
+	for ; n > 0; n -= readBurst { // a reservation cannot exceed the burst
+		wait = l.pace.ReserveN(now, min(n, readBurst)).DelayFrom(now)
+	}
+	return wait
+}
+
 // Write implements net.Conn.
 func (c *connection) Write(b []byte) (int, error) {
 	c.writing.Lock()
@@ -128,7 +139,7 @@ func (c *connection) Write(b []byte) (int, error) {
 	return c.UnixConn.Write(b)
 }
 
-// RemoteAddr is how a call finds its connection's account: gRPC hands it on as the peer's address.
+// RemoteAddr returns the connection's account: gRPC passes it to calls as the peer's address.
 func (c *connection) RemoteAddr() net.Addr { return c.account }
 
 // Close implements net.Conn.

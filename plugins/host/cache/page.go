@@ -7,29 +7,27 @@ import (
 	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/informd/informd/plugins/handler/wire"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// account knows the pages that were made for a connection and are not on their way to the process yet. gRPC keeps what the
-// process does not take, of which a call's own end says nothing; and forgets it when the connection ends.
+// account tracks the pages that were made for a connection and not written to it yet. gRPC keeps what the
+// process does not read, even after the call has ended, and forgets it when the connection ends.
 type account struct {
 	net.Addr
 	pages places
 	abort func() // ends the connection
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below
 	out   map[*page]struct{}
 	ended bool
 }
 
-// accountOf is that of the connection that a call came on.
+// accountOf returns the account of the connection that a call came on.
 func accountOf(ctx context.Context) *account {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -39,8 +37,8 @@ func accountOf(ctx context.Context) *account {
 	return a
 }
 
-// page waits until there is room for another one. Its owner fills it and hands it to gRPC, or calls drop. The error is a
-// gRPC status.
+// page waits for room and returns an empty page. The caller fills it and passes it to gRPC, or calls drop.
+// The error is a gRPC status.
 func (a *account) page(ctx context.Context) (*page, error) {
 	if err := a.pages.enter(ctx, takeTimeout, "pages of answers waiting to be read"); err != nil {
 		return nil, err
@@ -56,7 +54,7 @@ func (a *account) page(ctx context.Context) (*page, error) {
 	return p, nil
 }
 
-// done gives a page's place back. Only the first call counts.
+// done returns a page's place. Only the first call counts.
 func (a *account) done(p *page) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,17 +74,23 @@ func (a *account) end() {
 	clear(a.out)
 }
 
-// page is one message of an answer, whose elements are the field 1. It is the pool that its memory is given back to when gRPC
-// has written it out.
+// page is one message of an answer. It is also the pool to which gRPC returns the page's memory once it is
+// written, which is how the page learns of that.
 type page struct {
 	account *account
-	wire    mem.BufferSlice
-	held    atomic.Int32 // pieces of memory that gRPC has not given back, and one while there come more
+	message mem.BufferSlice
+	held    atomic.Int32 // pieces of memory that gRPC has not returned, plus one while fill adds more
 }
 
-var _ mem.BufferPool = (*page)(nil)
+var (
+	_ mem.BufferPool = (*page)(nil)
+	_ wire.Encoded   = (*page)(nil)
+)
 
-// Get implements mem.BufferPool; it is not used.
+// Buffers implements wire.Encoded.
+func (p *page) Buffers() mem.BufferSlice { return p.message }
+
+// Get implements mem.BufferPool. Nobody calls it.
 func (p *page) Get(n int) *[]byte { b := make([]byte, n); return &b }
 
 // Put implements mem.BufferPool.
@@ -98,21 +102,22 @@ func (p *page) release() {
 	}
 }
 
-// drop gives up a page that gRPC did not get.
+// drop gives up a page that was not passed to gRPC.
 func (p *page) drop() { p.account.done(p) }
 
-// Memory up to gRPC's threshold is not pooled, so that nobody says when it is free. Such elements are copied.
+// maxCopied bounds the bytes of elements that are copied. gRPC does not return memory up to this threshold to
+// a pool, so a page would not learn when it is written.
 const maxCopied = 1 << 10
 
-// fill makes the page of elements, from the first on, until it is full or there are no more; how many it took is returned. What
-// is large is not copied, and must not be changed any more.
+// fill fills the page with elements from index from on, and returns the index of the first one that it did
+// not take. Large elements are not copied and must never be changed.
 func (p *page) fill(all elements, from int) (to int) {
 	p.held.Store(1)
 	defer p.release()
 	size := 0
 	text := make([]byte, 0, 2*maxCopied)
-	var starts []int    // where in text pieces stand
-	var pieces [][]byte // which are those
+	var starts []int    // positions in text before which a piece stands
+	var pieces [][]byte // elements that are not copied
 	to = from
 	for ; to < all.n && to-from < handlerpb.MaxPageElements; to++ {
 		e := all.at(to)
@@ -120,7 +125,7 @@ func (p *page) fill(all elements, from int) (to int) {
 			break
 		}
 		size += len(e)
-		text = protowire.AppendVarint(protowire.AppendTag(text, 1, protowire.BytesType), uint64(len(e)))
+		text = wire.AppendElement(text, len(e))
 		if cap(e) <= maxCopied {
 			text = append(text, e...)
 			continue
@@ -133,23 +138,11 @@ func (p *page) fill(all elements, from int) (to int) {
 	at := 0
 	for i, piece := range pieces {
 		p.held.Add(1)
-		p.wire = append(p.wire, whole.Slice(at, starts[i]), mem.NewBuffer(&piece, p))
+		p.message = append(p.message, whole.Slice(at, starts[i]), mem.NewBuffer(&piece, p))
 		at = starts[i]
 	}
 	if at < len(text) {
-		p.wire = append(p.wire, whole.Slice(at, len(text)))
+		p.message = append(p.message, whole.Slice(at, len(text)))
 	}
 	return to
-}
-
-// codec is gRPC's codec of protobuf, which lets pages through.
-type codec struct{ encoding.CodecV2 }
-
-var protoCodec = codec{encoding.GetCodecV2("proto")}
-
-func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if p, ok := v.(*page); ok {
-		return p.wire, nil
-	}
-	return c.CodecV2.Marshal(v)
 }

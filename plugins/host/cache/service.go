@@ -23,7 +23,7 @@ type service struct {
 	handlerpb.UnimplementedCacheServer
 	sources Sources
 	reader  Reader
-	turn    places // the one who reads, or makes a page
+	turn    places // one: held to read the cache or to make a page
 	long    places // one per answer of several pages
 }
 
@@ -31,7 +31,7 @@ func newService(sources Sources, reader Reader) *service {
 	return &service{sources: sources, reader: reader, turn: make(places, 1), long: make(places, maxLong)}
 }
 
-// serviceDesc is handlerpb's, but for Get, whose answer is a page, too.
+// serviceDesc returns handlerpb's description with another Get, which answers with a page.
 func serviceDesc() *grpc.ServiceDesc {
 	desc := handlerpb.Cache_ServiceDesc
 	desc.Methods = slices.Clone(desc.Methods)
@@ -78,7 +78,7 @@ func (s *service) GetMany(r *handlerpb.GetManyRequest, to grpc.ServerStreamingSe
 	if len(keys) > handlerpb.MaxGetKeys {
 		return status.Errorf(codes.InvalidArgument, "%d keys are more than the %d that one call may ask for", len(keys), handlerpb.MaxGetKeys)
 	}
-	return s.tell(to, r.GetSource(), false, func(source Source) (elements, error) {
+	return s.stream(to, r.GetSource(), false, func(source Source) (elements, error) {
 		return elements{len(keys), func(i int) []byte {
 			json, _ := source.Get(splitKey(keys[i]))
 			return json
@@ -91,7 +91,7 @@ func (s *service) List(r *handlerpb.ListRequest, to grpc.ServerStreamingServer[h
 	if len(selector) > maxSelector {
 		return status.Errorf(codes.InvalidArgument, "the label selector is longer than %d bytes", maxSelector)
 	}
-	return s.tell(to, r.GetSource(), true, func(source Source) (elements, error) {
+	return s.stream(to, r.GetSource(), true, func(source Source) (elements, error) {
 		all, err := source.List(r.GetNamespace(), selector)
 		if err != nil {
 			return elements{}, status.Errorf(codes.InvalidArgument, "the label selector %s does not parse: %v", quote(selector), err)
@@ -109,7 +109,7 @@ func (s *service) IndexKeys(r *handlerpb.ByIndexRequest, to grpc.ServerStreaming
 }
 
 func (s *service) byIndex(to grpc.ServerStream, r *handlerpb.ByIndexRequest, pick func(Objects) elements) error {
-	return s.tell(to, r.GetSource(), false, func(source Source) (elements, error) {
+	return s.stream(to, r.GetSource(), false, func(source Source) (elements, error) {
 		all, ok := source.ByIndex(r.GetIndex(), r.GetValue())
 		if !ok {
 			return elements{}, noIndex(source, r.GetSource(), r.GetIndex())
@@ -119,7 +119,7 @@ func (s *service) byIndex(to grpc.ServerStream, r *handlerpb.ByIndexRequest, pic
 }
 
 func (s *service) IndexValues(r *handlerpb.IndexValuesRequest, to grpc.ServerStreamingServer[handlerpb.ValuePage]) error {
-	return s.tell(to, r.GetSource(), false, func(source Source) (elements, error) {
+	return s.stream(to, r.GetSource(), false, func(source Source) (elements, error) {
 		all, ok := source.IndexValues(r.GetIndex())
 		if !ok {
 			return elements{}, noIndex(source, r.GetSource(), r.GetIndex())
@@ -131,14 +131,14 @@ func (s *service) IndexValues(r *handlerpb.IndexValuesRequest, to grpc.ServerStr
 	})
 }
 
-// tell answers a call, and counts it.
-func (s *service) tell(to grpc.ServerStream, source string, long bool, find func(Source) (elements, error)) error {
+// stream answers a call in pages, and counts it.
+func (s *service) stream(to grpc.ServerStream, source string, long bool, find func(Source) (elements, error)) error {
 	err := s.answer(to, source, long, find)
 	s.count(err)
 	return err
 }
 
-// count counts a call. One that the process has given up was not refused.
+// count counts a call. A call that the process cancelled does not count as refused.
 func (s *service) count(err error) {
 	if s.reader.Counts == nil {
 		return
@@ -149,8 +149,9 @@ func (s *service) count(err error) {
 	}
 }
 
-// answer tells what find finds, in pages. What takes more than one page, as long says or turns out, has to get one of few
-// places: find is called again then, for what was found is not held on to in between.
+// answer sends what find returns, in pages. An answer of several pages needs one of few places. If only the
+// first page shows that there are several, answer starts again with a place: it calls find again, because it
+// retains no objects while it waits.
 func (s *service) answer(to grpc.ServerStream, name string, long bool, find func(Source) (elements, error)) error {
 	ctx := to.Context()
 	source, err := s.open(ctx, name)
@@ -179,7 +180,7 @@ func (s *service) answer(to grpc.ServerStream, name string, long bool, find func
 	}
 	began := time.Now()
 	if next < all.n {
-		// A process that does not read holds up what sends to it, until it cancels the call or the connection ends.
+		// A process that does not read blocks SendMsg until it cancels the call or the connection ends.
 		overdue := time.AfterFunc(longTimeout+takeTimeout, account.abort)
 		defer overdue.Stop()
 	}
@@ -202,7 +203,7 @@ func (s *service) answer(to grpc.ServerStream, name string, long bool, find func
 	}
 }
 
-// begin finds, and makes the first page of it: next is where the second begins, and 0 if there is nothing.
+// begin calls find and fills the first page. next is where the second page begins; 0: there is nothing.
 func (s *service) begin(ctx context.Context, p *page, source Source, find func(Source) (elements, error)) (all elements, next int, err error) {
 	if err := s.turn.enter(ctx, takeTimeout, "readings"); err != nil {
 		return all, 0, err
@@ -214,7 +215,7 @@ func (s *service) begin(ctx context.Context, p *page, source Source, find func(S
 	return all, p.fill(all, 0), nil
 }
 
-// open gives a source that the handler may read.
+// open returns a source, if the handler may read it.
 func (s *service) open(ctx context.Context, name string) (Source, error) {
 	if s.sources == nil {
 		return nil, status.Error(codes.Unavailable, "there is no cache to read: the handler has been started only to see whether it works")
@@ -224,7 +225,7 @@ func (s *service) open(ctx context.Context, name string) (Source, error) {
 	}
 	wait := syncTimeout
 	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)*9/10) // the reason is to come before the caller gives up
+		wait = min(wait, time.Until(deadline)*9/10) // so that the reason arrives before the caller gives up
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -260,7 +261,7 @@ func didYouMean(name string, names []string) string {
 	return ""
 }
 
-// quote shows a name that a handler gave, which may be of any length.
+// quote quotes a name from a handler, which may be of any length.
 func quote(s string) string {
 	const most = 100
 	if len(s) > most {

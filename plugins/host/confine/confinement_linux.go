@@ -5,7 +5,7 @@ import (
 	"os"
 )
 
-// Confinement is what one process is confined to. A nil one confines nothing; all methods work on it.
+// Confinement is what one process is confined to. A nil Confinement is legal and confines nothing.
 type Confinement struct {
 	order Order
 	home  string
@@ -13,13 +13,13 @@ type Confinement struct {
 	text  string
 }
 
-// Prepare decides how s is enforced on this machine, for one process of the handler name. Nothing that was asked for is
-// left out: what cannot be enforced here is an *Error that says why, and what to do. The caller calls Close once the
-// process is gone. A zero Spec gives nil. It is safe for concurrent use.
+// Prepare decides how s is enforced on this machine, for one process of the handler name. It leaves out no
+// demand: what cannot be enforced here is an *Error that says why, and what to do. The caller calls Close once
+// the process is gone. The zero Spec gives nil. Prepare may be called concurrently.
 //
-// Paths are taken up as they are when the process is launched: symbolic links are followed then, and a file that is
-// replaced later, its name kept, is another one. A link that is in what may be written, and leads out of it, is an error of
-// Enter.
+// Paths are resolved when the process is launched. Symbolic links are followed then. A file that replaces
+// another one later, under the same name, is not covered. A link in a writable folder that leads out of what
+// may be written is an error of Enter.
 func Prepare(s Spec, name string, own Own) (*Confinement, error) {
 	if s.zero() {
 		return nil, nil
@@ -27,7 +27,7 @@ func Prepare(s Spec, name string, own Own) (*Confinement, error) {
 	return thisMachine().prepare(s, name, own)
 }
 
-// Order is what the process has to do to itself before it becomes the handler; nil: nothing.
+// Order returns what the process applies to itself before it becomes the handler; nil: nothing.
 func (c *Confinement) Order() *Order {
 	if c == nil || c.order.User == nil && c.order.Rlimits == nil && c.order.Sandbox == nil {
 		return nil
@@ -35,7 +35,8 @@ func (c *Confinement) Order() *Order {
 	return &c.order
 }
 
-// Owner is the user that the process runs as, if one was asked for. What the process is to write has to be theirs.
+// Owner returns the user that the process runs as, if the Spec names one. That user must own what the process
+// is to write.
 func (c *Confinement) Owner() (uid, gid int, ok bool) {
 	if c == nil || c.order.User == nil {
 		return 0, 0, false
@@ -43,7 +44,8 @@ func (c *Confinement) Owner() (uid, gid int, ok bool) {
 	return c.order.User.UID, c.order.User.GID, true
 }
 
-// Home is the home directory of that user, which need not exist; empty if none was asked for, or the system knows none.
+// Home returns the home directory of that user, which need not exist; empty if the Spec names no user, or the
+// system knows no home.
 func (c *Confinement) Home() string {
 	if c == nil {
 		return ""
@@ -51,8 +53,8 @@ func (c *Confinement) Home() string {
 	return c.home
 }
 
-// Cgroup is the open cgroup to start the process in (clone3's CLONE_INTO_CGROUP, syscall.SysProcAttr.CgroupFD); nil:
-// none. Close closes it.
+// Cgroup returns the open cgroup to start the process in (syscall.SysProcAttr.CgroupFD); nil: there is none.
+// Close closes it.
 func (c *Confinement) Cgroup() *os.File {
 	if c == nil || c.group == nil {
 		return nil
@@ -60,7 +62,7 @@ func (c *Confinement) Cgroup() *os.File {
 	return c.group.file
 }
 
-// Kill kills every process in the cgroup; without one it does nothing. It does not wait for their end.
+// Kill kills every process in the cgroup, and does not wait for their end. Without a cgroup it does nothing.
 func (c *Confinement) Kill() error {
 	if c == nil || c.group == nil {
 		return nil
@@ -68,14 +70,14 @@ func (c *Confinement) Kill() error {
 	return c.group.kill()
 }
 
-// OutOfMemory tells whether the kernel has killed processes of the cgroup because they came to limits.memory. Without a
-// cgroup that is not known. It is asked before Close.
+// OutOfMemory reports whether the kernel killed processes of the cgroup because they reached limits.memory.
+// Without a cgroup that is unknown, and it returns false. It must be called before Close.
 func (c *Confinement) OutOfMemory() bool {
 	return c != nil && c.group != nil && c.group.outOfMemory()
 }
 
-// Close removes the cgroup, and those that were made in it. Its processes must have been killed; it waits up to
-// removeTimeout for the last of them. Without a cgroup it does nothing.
+// Close removes the cgroup and those below it. Its processes must have been killed; Close waits up to
+// removeTimeout for their end. Without a cgroup it does nothing.
 func (c *Confinement) Close() error {
 	if c == nil || c.group == nil {
 		return nil
@@ -86,7 +88,7 @@ func (c *Confinement) Close() error {
 	return nil
 }
 
-// String says, for people, what is enforced by what; empty for nil.
+// String says, for people, what is enforced and how; empty for nil.
 func (c *Confinement) String() string {
 	if c == nil {
 		return ""

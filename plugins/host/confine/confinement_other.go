@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// Confinement is what one process is confined to: on this system, nothing.
+// Confinement is what one process is confined to. On this system it is always nil.
 type Confinement struct{}
 
-// Prepare is an error for all but the zero Spec, which gives nil.
+// Prepare returns nil for the zero Spec, and an error for any other.
 func Prepare(s Spec, _ string, _ Own) (*Confinement, error) {
 	if s.zero() {
 		return nil, nil
@@ -18,16 +18,16 @@ func Prepare(s Spec, _ string, _ Own) (*Confinement, error) {
 	return nil, &Error{"user, limits, sandbox", errors.New("they are supported on Linux only: leave them out, or run the daemon there")}
 }
 
-// Order is nil.
+// Order returns nil.
 func (*Confinement) Order() *Order { return nil }
 
-// Owner is nobody.
+// Owner returns false.
 func (*Confinement) Owner() (uid, gid int, ok bool) { return 0, 0, false }
 
-// Home is empty.
+// Home returns "".
 func (*Confinement) Home() string { return "" }
 
-// Cgroup is nil.
+// Cgroup returns nil.
 func (*Confinement) Cgroup() *os.File { return nil }
 
 // Kill does nothing.
@@ -36,8 +36,8 @@ func (*Confinement) Kill() error { return nil }
 // Close does nothing.
 func (*Confinement) Close() error { return nil }
 
-// String is empty.
+// String returns "".
 func (*Confinement) String() string { return "" }
 
-// Enter is an error.
+// Enter returns an error.
 func (*Order) Enter() error { return errors.New("confinement is supported on Linux only") }

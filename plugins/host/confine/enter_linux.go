@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter applies the order to the calling thread. What the kernel keeps by thread it gives to the whole process when that
-// thread executes the handler, and the other threads end: so the caller does that next, in the same goroutine, which
-// stays locked to its thread. After an error the process is in no state to go on in, and must exit. A parent-death
-// signal that was set stays set. A nil Order does nothing.
+// Enter applies the order to the calling thread, and locks the goroutine to it. The caller executes the handler
+// next, in the same goroutine: then the other threads end, and what the kernel keeps per thread holds for the
+// whole process. After an error the process is half confined, and must exit. A parent-death signal stays set. A
+// nil Order does nothing.
 func (o *Order) Enter() error {
 	if o == nil {
 		return nil
@@ -26,7 +26,7 @@ func (o *Order) Enter() error {
 		return fmt.Errorf("read the parent-death signal: %w", err)
 	}
 
-	// Everything that takes the rights that are about to go.
+	// First everything that needs the rights which the process is about to lose.
 	var rules *os.File
 	if o.Sandbox != nil {
 		var err error
@@ -53,7 +53,7 @@ func (o *Order) Enter() error {
 		}
 	}
 
-	// Another user's process loses the signal, and the parent may have died meanwhile.
+	// The kernel clears the signal when the user changes, and the parent may have died meanwhile.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(parentDeath), 0, 0, 0); err != nil {
 		return fmt.Errorf("set the parent-death signal: %w", err)
 	}
@@ -68,7 +68,7 @@ func (o *Order) Enter() error {
 		}
 		program = filter(seccompRules(o.Sandbox.Network, o.Sandbox.Connect))
 	}
-	// From here on this process may have more memory and threads than it is allowed, and must not ask for any.
+	// From here on this process may exceed its limits already. It must not need more memory or threads.
 	for _, l := range o.Rlimits {
 		if err := l.set(); err != nil {
 			return err
@@ -80,21 +80,21 @@ func (o *Order) Enter() error {
 	return nil
 }
 
-// set sets the limit, or leaves a lower one that the process already has.
+// set sets the limit, unless the process has a lower one already.
 func (l rlimit) set() error {
 	var now syscall.Rlimit
 	if err := syscall.Getrlimit(l.Resource, &now); err != nil {
 		return fmt.Errorf("read limit %d: %w", l.Resource, err)
 	}
 	limit := min(l.Max, now.Max)
-	// Through package syscall: its Exec otherwise resets the number of open files to what the process began with.
+	// Use package syscall: its Exec would otherwise restore the original limit on open files.
 	if err := syscall.Setrlimit(l.Resource, &syscall.Rlimit{Cur: limit, Max: limit}); err != nil {
 		return fmt.Errorf("set limit %d to %d: %w", l.Resource, limit, err)
 	}
 	return nil
 }
 
-// become makes the process the user's, for good.
+// become changes the user of the process for good.
 func (id *identity) become() error {
 	if err := syscall.Setgroups(nil); err != nil {
 		return fmt.Errorf("leave all groups: %w", err)
@@ -108,8 +108,8 @@ func (id *identity) become() error {
 	return nil
 }
 
-// dropBoundingSet takes capabilities from what any program can be given. Who may not do so can gain none anyway, with
-// no_new_privs.
+// dropBoundingSet empties the set of capabilities that programs can gain. A process that may not do so cannot
+// gain any with no_new_privs.
 func dropBoundingSet() error {
 	for c := uintptr(0); ; c++ {
 		switch err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); {
@@ -123,7 +123,7 @@ func dropBoundingSet() error {
 	}
 }
 
-// dropCapabilities leaves the thread none, and with them the ambient ones.
+// dropCapabilities drops all capabilities of the thread, and with them the ambient ones.
 func dropCapabilities() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData

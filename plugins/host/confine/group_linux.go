@@ -13,23 +13,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// group is a cgroup for one process of a handler and all that it starts.
+// group is a cgroup for one handler process and everything that it starts.
 type group struct {
 	dir  string
 	file *os.File
 }
 
 const (
-	// groupPrefix starts the name of every cgroup; the daemon's process number follows, for sweep.
+	// groupPrefix starts the name of every cgroup. The daemon's process id follows it, for sweep.
 	groupPrefix = "informd-"
 
 	// removeTimeout is how long close waits for processes that are being killed.
 	removeTimeout = 2 * time.Second
 )
 
-var groups atomic.Uint64 // made so far
+var groups atomic.Uint64 // created so far; makes their names unique
 
-// create makes a cgroup with these settings.
+// create creates a cgroup with these settings.
 func (t *tree) create(name string, settings []setting) (*group, error) {
 	treeMu.Lock()
 	defer treeMu.Unlock()
@@ -52,7 +52,7 @@ func (t *tree) create(name string, settings []setting) (*group, error) {
 	return &group{dir: dir, file: file}, nil
 }
 
-// safe makes any text a part of a file's name.
+// safe turns any text into a part of a file name.
 func safe(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -63,7 +63,7 @@ func safe(name string) string {
 	return name[:min(len(name), 63)]
 }
 
-// apply writes the setting and reads it back: the kernel rounds some values and clips others.
+// apply writes the setting and reads it back, because the kernel rounds some values and clips others.
 func (s setting) apply(dir string) error {
 	path := filepath.Join(dir, s.file)
 	err := write(path, s.value)
@@ -83,10 +83,10 @@ func (s setting) apply(dir string) error {
 	return nil
 }
 
-// kill kills all in the group and in those below. One that is gone holds nothing.
+// kill kills all processes in the group and below. A group that is gone is no error.
 func (g *group) kill() error {
 	err := write(filepath.Join(g.dir, "cgroup.kill"), "1")
-	// Ending takes the CPU, too, and under a low limit that would be seconds.
+	// Processes need CPU time to end. Under a low limit that would take seconds.
 	_ = write(filepath.Join(g.dir, "cpu.max"), "max")
 	if errors.Is(err, fs.ErrNotExist) { // Linux before 5.14
 		return g.killEach()
@@ -97,7 +97,7 @@ func (g *group) kill() error {
 	return err
 }
 
-// killEach kills process by process until none is found: killing can be slower than forking.
+// killEach kills process by process until it finds none. Processes may fork faster than it kills.
 func (g *group) killEach() error {
 	for range 100 {
 		found := false
@@ -123,7 +123,7 @@ func (g *group) killEach() error {
 	return fmt.Errorf("processes keep appearing in %s", g.dir)
 }
 
-// gone tells whether err is for want of the cgroup: it was removed before its file was opened, or since.
+// gone reports whether err means that the cgroup was removed.
 func gone(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) }
 
 func (g *group) close() error {
@@ -136,7 +136,7 @@ func (g *group) close() error {
 	}
 }
 
-// outOfMemory reads memory.events, of lines like "oom_kill 2".
+// outOfMemory reads memory.events, which has lines such as "oom_kill 2".
 func (g *group) outOfMemory() bool {
 	events, err := os.ReadFile(filepath.Join(g.dir, "memory.events"))
 	if err != nil {
@@ -150,7 +150,8 @@ func (g *group) outOfMemory() bool {
 	return false
 }
 
-// remove removes a cgroup and those below, unless one holds a process (EBUSY). One that is gone is no error.
+// remove removes a cgroup and those below. The error is EBUSY if one holds a process. A cgroup that is gone is no
+// error.
 func remove(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What landlock can deny for files, by what each right takes from the kernel.
+// The rights to files and folders that landlock can deny, and the sets of them that the sandbox grants.
 const (
 	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	folderRights = unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
-	deviceRights = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK // never given
+	deviceRights = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK // never granted
 
 	toRead   = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	toRun    = toRead | unix.LANDLOCK_ACCESS_FS_EXECUTE
@@ -25,8 +25,8 @@ const (
 		unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// system is what programs need of every system, and what may be done with it. What is not there is left out. /proc, /home,
-// /root, /sys, /tmp, /var and the rest of /etc, /dev and /run are not in it.
+// system lists the paths that programs need on any system, with the rights to them. Paths that do not exist are
+// skipped. /proc, /home, /root, /sys, /tmp, /var and the rest of /etc, /dev and /run are not among them.
 var system = []struct {
 	rights uint64
 	paths  []string
@@ -39,12 +39,13 @@ var system = []struct {
 		"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols",
 		"/etc/passwd", "/etc/group", "/etc/localtime", "/etc/timezone", "/etc/mime.types",
 		"/dev/random", "/dev/urandom",
-		"/run/systemd/resolve", "/run/resolvconf", // where resolv.conf is, and is replaced by another file now and then
+		"/run/systemd/resolve", "/run/resolvconf", // resolv.conf is here, and is sometimes replaced by another file
 	}},
 	{toDevice, []string{"/dev/null", "/dev/zero", "/dev/full"}},
 }
 
-// landlockABI is the kernel's version of landlock. ENOSYS: it has none; EOPNOTSUPP: it is switched off.
+// landlockABI returns the kernel's version of landlock. The error is ENOSYS if it has none, and EOPNOTSUPP if
+// landlock is switched off.
 func landlockABI() (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
@@ -53,7 +54,7 @@ func landlockABI() (int, error) {
 	return int(abi), nil
 }
 
-// handled is what a kernel with this version of landlock can be told to deny.
+// handled returns what a kernel with this version of landlock can deny.
 func handled(abi int, n Network) unix.LandlockRulesetAttr {
 	attr := unix.LandlockRulesetAttr{Handled_access_fs: fileRights | folderRights | deviceRights}
 	if abi < abiIoctl {
@@ -68,7 +69,7 @@ func handled(abi int, n Network) unix.LandlockRulesetAttr {
 	return attr
 }
 
-// ruleset makes the landlock ruleset, which is the caller's to apply and to close.
+// ruleset makes the landlock ruleset. The caller applies and closes it.
 func (p *sandboxPlan) ruleset() (*os.File, error) {
 	attr := handled(p.ABI, p.Network)
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
@@ -127,7 +128,7 @@ func (p *sandboxPlan) fill(rules int, handled uint64) error {
 	return nil
 }
 
-// allowBeneath adds an open file, or a folder and all that is in it.
+// allowBeneath adds rights to an open file, or to a folder and everything in it.
 func allowBeneath(rules, fd int, rights uint64) error {
 	_, folder, err := inodeOf(fd)
 	if err != nil {
@@ -140,7 +141,7 @@ func allowBeneath(rules, fd int, rights uint64) error {
 	return addRule(rules, unix.LANDLOCK_RULE_PATH_BENEATH, unsafe.Pointer(&attr))
 }
 
-// allowPort adds a port that TCP may connect to.
+// allowPort adds the right to connect to a TCP port.
 func allowPort(rules int, port uint16) error {
 	const rulePort = 2 // LANDLOCK_RULE_NET_PORT
 	attr := struct{ access, port uint64 }{unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, uint64(port)}

@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	minMemory = 8 << 20 // bytes; less and a program of some size does not get as far as its first line
-	minFiles  = 16      // standard streams, socket, connections, and what a runtime opens for itself
+	minMemory = 8 << 20 // bytes; with less, larger programs do not even reach their first line
+	minFiles  = 16      // for standard streams, socket, connections, and what a runtime opens for itself
 )
 
-// enforcement is what holds the limits.
+// enforcement is how limits are enforced.
 type enforcement struct {
 	group            *group // nil: none
 	rlimits          []rlimit
@@ -30,8 +30,8 @@ func (e *enforcement) says() []string {
 	return says
 }
 
-// limits takes cgroup v2 for what it bounds where the daemon may make cgroups with the controller for it, and rlimits
-// where not. The handler runs as uid.
+// limits decides how to enforce l: with cgroup v2 where the daemon may create cgroups with the right controller,
+// and with rlimits otherwise. The handler runs as uid.
 func (m machine) limits(l Limits, uid int, name string) (*enforcement, error) {
 	refuse := func(what, format string, args ...any) (*enforcement, error) {
 		return nil, &Error{"limits." + what, fmt.Errorf(format, args...)}
@@ -93,13 +93,13 @@ func (m machine) limits(l Limits, uid int, name string) (*enforcement, error) {
 	return e, nil
 }
 
-// setting is one file of a cgroup.
+// setting is a value for one file of a cgroup.
 type setting struct {
 	file, value string
-	optional    bool // a kernel without the file has nothing to bound
+	optional    bool // a kernel without the file has nothing to limit
 }
 
-// groupSettings are what l takes of each controller.
+// groupSettings returns the settings for l, by controller.
 func groupSettings(l Limits) map[string][]setting {
 	s := make(map[string][]setting)
 	if l.Memory > 0 {
@@ -124,8 +124,8 @@ func groupSettings(l Limits) map[string][]setting {
 	return s
 }
 
-// group makes a cgroup with as many of the settings as can be had; for each other controller it says why not. It is nil
-// if there is none that can.
+// group creates a cgroup with the settings of all controllers that are available. For each other controller it
+// returns why it is not. The group is nil if none is available.
 func (m machine) group(name string, settings map[string][]setting) (*group, map[string]error) {
 	why := make(map[string]error)
 	t, err := m.tree()

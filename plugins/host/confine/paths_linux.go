@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// paths opens what a sandbox is given. A process of the handler that ran before, or still runs, may have made links where
-// it may write, and must not gain by them what they lead to.
+// paths opens the paths that a sandbox grants. An earlier process of the handler, or one that still runs, may have
+// made links where it may write. Such a link must not grant what it leads to.
 type paths struct {
-	writable folders // all that may be written
-	given    folders // those of them that no link in another one led to
+	writable folders // all folders that may be written
+	given    folders // those that were reached without a link in another one
 }
 
-// errStrays says that a path leads where it does by a link that the handler may have made.
+// errStrays says that a path goes through a link that the handler may have made.
 var errStrays = errors.New("leads out of what the handler may write by a link in there, which it may have made: give it what the link leads to, by a path that it cannot change")
 
 func newPaths(write []string) (*paths, error) {
@@ -66,15 +66,15 @@ func (p *paths) open(path string) (fd int, err error) {
 	return unix.FcntlInt(uintptr(at.fd), unix.F_DUPFD_CLOEXEC, 0)
 }
 
-// place is where a path leads.
+// place is the target of a path.
 type place struct {
-	fd, dir int  // what is there, and the folder that it was found in
-	linked  bool // by a link that is in a folder that may be written
+	fd, dir int  // the target, and the folder that contains it
+	linked  bool // the path goes through a link in a writable folder
 }
 
 func (at *place) close() { _, _ = unix.Close(at.fd), unix.Close(at.dir) }
 
-// step goes to what has a name at the place; "/" is the root.
+// step moves to the entry of this name; "/" is the root.
 func (at *place) step(name string, flags int) error {
 	next, err := unix.Openat(at.fd, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC|flags, 0)
 	if err != nil {
@@ -85,7 +85,7 @@ func (at *place) step(name string, flags int) error {
 	return nil
 }
 
-// walk goes along a path, name by name and link by link.
+// walk resolves a path, name by name and link by link.
 func (p *paths) walk(path string) (_ *place, err error) {
 	at := &place{fd: unix.AT_FDCWD, dir: -1}
 	defer func() {
@@ -97,7 +97,7 @@ func (p *paths) walk(path string) (_ *place, err error) {
 	if err := at.step("/", 0); err != nil {
 		return nil, err
 	}
-	const most = 40 // links, as for the kernel
+	const most = 40 // links, the kernel's own bound
 	names := func(path string) []string { return strings.FieldsFunc(path, func(r rune) bool { return r == '/' }) }
 	rest := names(path)
 	for links := 0; len(rest) > 0; {
@@ -106,10 +106,10 @@ func (p *paths) walk(path string) (_ *place, err error) {
 		var text [unix.PathMax]byte
 		n, err := unix.Readlinkat(at.fd, name, text[:])
 		switch {
-		case errors.Is(err, unix.EINVAL): // it is no link
+		case errors.Is(err, unix.EINVAL): // not a link
 			flags := 0
 			if len(rest) > 0 {
-				flags = unix.O_DIRECTORY // has it mounted, if it is where something is to be
+				flags = unix.O_DIRECTORY // triggers an automount
 			}
 			if err := at.step(name, flags); err != nil {
 				return nil, err
@@ -137,7 +137,7 @@ func (p *paths) walk(path string) (_ *place, err error) {
 	return at, nil
 }
 
-// folders are some, and all that is in them.
+// folders is a set of folders with everything below them.
 type folders map[inode]bool
 
 type inode struct{ dev, ino uint64 }
@@ -150,7 +150,7 @@ func inodeOf(fd int) (_ inode, folder bool, err error) {
 	return inode{uint64(st.Dev), st.Ino}, st.Mode&unix.S_IFMT == unix.S_IFDIR, nil
 }
 
-// add adds a folder. A file is none, and has no links in it.
+// add adds a folder. It ignores a file, which contains no links.
 func (f folders) add(fd int) error {
 	id, folder, err := inodeOf(fd)
 	if folder {
@@ -159,7 +159,7 @@ func (f folders) add(fd int) error {
 	return err
 }
 
-// hold tells whether a folder is one of them, or is in one, by whatever name.
+// hold reports whether a folder is in the set, by whatever name.
 func (f folders) hold(fd int) (bool, error) {
 	at := &place{dir: -1}
 	var err error

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// user finds who is meant: anybody but root, and in root's group only if that was asked for. The home directory is empty
-// if the system knows none.
+// user returns the user that s names, and the home directory, which is empty if the system knows none. Root is an
+// error, and so is root's group unless s names it.
 func (m machine) user(s string) (identity, string, error) {
 	id, home, err := m.anyUser(s)
 	switch {
@@ -66,8 +66,8 @@ func (m machine) anyUser(s string) (identity, string, error) {
 	return identity{uid, gid}, u.HomeDir, nil
 }
 
-// missing are the capabilities that it takes to start another user's process, give it its folders, end it and remove what
-// it left, and that are not in effective.
+// missing returns the capabilities that are not in effective and that the daemon needs for another user's process:
+// to start it, to give it its folders, to end it and to remove what it left.
 func missing(effective uint64) []string {
 	var missing []string
 	for _, c := range []struct {
@@ -87,17 +87,17 @@ func missing(effective uint64) []string {
 	return missing
 }
 
-// capabilities are the calling thread's effective ones.
+// capabilities returns the calling thread's effective capabilities.
 func capabilities() uint64 {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
-		return 0 // there is no reason for it to fail; if it does, nothing is known to be allowed
+		return 0 // not expected; assume that nothing is allowed
 	}
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
 }
 
-// id reads a user's or a group's number. The highest means "unchanged" to the kernel.
+// id parses the number of a user or group. The highest one means "unchanged" to the kernel and is an error.
 func id(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n == 1<<32-1 {

@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enter confines this process, and makes it the handler. What fails is told to the shim; the connection ends with the
-// execution.
+// enter confines this process and executes the handler in it. It reports a failure to the shim. Success
+// shows in the end of the connection, which the execution closes.
 func enter(control *os.File, files int) {
-	debug.SetGCPercent(-1) // limits may leave no room for more threads
+	debug.SetGCPercent(-1) // limits may leave no room for the collector's threads
 	var o Order
 	if err := receive(control, maxOrder, &o); err != nil {
 		_ = send(control, failure(stepOrder, err))
@@ -21,7 +21,7 @@ func enter(control *os.File, files int) {
 	_ = send(control, become(o, files))
 }
 
-// become returns only if it fails.
+// become confines this process and executes the handler. It returns only if that fails.
 func become(o Order, files int) *failed {
 	shim := os.Getppid()
 	argv, env := plain(o.Args), plain(o.Env)
@@ -30,7 +30,7 @@ func become(o Order, files int) *failed {
 			return failure(stepConfine, err)
 		}
 	}
-	// To become another user took the signal away that ends the handler with its shim.
+	// When a process becomes another user, the kernel clears the signal that ends it with its parent.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
 		return failure(stepConfine, err)
 	}
@@ -42,7 +42,7 @@ func become(o Order, files int) *failed {
 			return failure(stepDir, err)
 		}
 	}
-	for fd := 3; fd < files; fd++ { // the standard ones are inherited in any case
+	for fd := 3; fd < files; fd++ { // the standard ones are never closed on execution
 		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
 			return failure(stepOrder, err)
 		}

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// What passes between daemon and shim are frames: four bytes of length, the least significant one last, and JSON. The
-// daemon sends an Order, and signals from then on. The shim sends reports: one when the handler was started, or could
-// not be, and one when it has ended.
+// Daemon and shim exchange frames: a length of four bytes, most significant first, and JSON. The daemon sends
+// an Order and, after that, signals. The shim sends reports: one when the handler was started or could not
+// be, and one when it has ended.
 
 // Sizes of frames in bytes. An environment and arguments of 2 MiB, the kernel's own limit, fit an order as base64.
 const (
@@ -19,27 +19,28 @@ const (
 	maxText  = 512 // of an error; as JSON it may become six times as much
 )
 
-// signalled asks for a signal to the handler's process group; SIGKILL is for everything that it started.
+// signalled asks for a signal to the handler's process group. SIGKILL goes to everything that the handler
+// started.
 type signalled struct{ Signal syscall.Signal }
 
-// report is what the shim has to say.
+// report is what the shim sends.
 type report struct {
-	PID   int     // the handler's, if it was started
-	Error *failed // why it was not
+	PID   int     // of the handler, if it was started
+	Error *failed // why it was not started
 
-	Ended  bool // the handler has, with this status
+	Ended  bool // the handler has ended, with this status
 	Status syscall.WaitStatus
 	Left   int // processes that could not be killed
 }
 
-// failed is an error on its way to another process.
+// failed is an error, as it is sent to another process.
 type failed struct {
 	Step  step
 	Text  string
 	Errno syscall.Errno // 0 for others
 }
 
-// step is what a start failed in.
+// step names the part of a start that failed.
 type step string
 
 const (

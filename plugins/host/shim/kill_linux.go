@@ -11,21 +11,22 @@ import (
 )
 
 const (
-	// killLimit is how long the end of processes is waited for that do not end. What sleeps in the kernel may take longer,
-	// or for ever. As long as some end, or others appear, the shim goes on.
+	// killLimit is how long the shim waits for processes that do not end. A process that sleeps in the
+	// kernel may never end. As long as some end, or others appear, the shim continues.
 	killLimit = 5 * time.Second
-	// freezeLimit is how long those that keep forking are chased, before what was found is killed.
+	// freezeLimit is how long freeze chases processes that keep forking.
 	freezeLimit = 300 * time.Millisecond
-	// pause is from one look at the processes to the next.
+	// pause is the time between two looks at the processes.
 	pause = 2 * time.Millisecond
 )
 
-// killAll kills every descendant and returns how many could not be.
+// killAll kills every descendant and returns how many it could not kill.
 //
-// The group, whose end is all there is to do mostly, is killed at once. Others are stopped first: those that start new
-// processes as fast as they are killed, or watch over each other, cannot any more once all are.
+// It kills the handler's process group at once, which mostly is all. It stops the others before it kills
+// them: processes that start new ones as fast as they are killed, or that restart each other, cannot do so
+// once all of them are stopped.
 func (s *supervisor) killAll() (left int) {
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // among many that want the processors; only root may
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // to get a processor among many busy processes; only root may
 	if s.order.Cgroup {
 		killCgroup(s.cgroup())
 	}
@@ -41,7 +42,7 @@ func (s *supervisor) killAll() (left int) {
 		if s.reaped != reaped {
 			reaped, progress = s.reaped, now
 		}
-		if now.Sub(began) > 5*pause { // time for the group to end
+		if now.Sub(began) > 5*pause { // the group has had time to end
 			tree := freeze()
 			for _, p := range tree {
 				p.signal(syscall.SIGKILL)
@@ -55,7 +56,7 @@ func (s *supervisor) killAll() (left int) {
 		}
 		if now.Sub(told) > time.Second {
 			told = now
-			_ = send(s.control, report{}) // the daemon, which would kill a shim that is stuck, sees that it is not
+			_ = send(s.control, report{}) // shows the daemon that the shim is not stuck
 		}
 		select {
 		case <-s.children:
@@ -65,9 +66,9 @@ func (s *supervisor) killAll() (left int) {
 	return 0
 }
 
-// chase kills children for as long as others take their place at once: processes whose parents end are children of the
-// shim, and a link of a chain of them lives for less time than a look at all processes takes. A child's number is its own
-// until it is reaped.
+// chase kills children as long as new ones take their place at once. An orphan becomes a child of the shim,
+// and each process of a chain of forks lives for less time than a look at all processes takes. A child keeps
+// its number until it is reaped, so the signal reaches no other process.
 func chase() {
 	self := os.Getpid()
 	killed := map[int]bool{}
@@ -85,7 +86,7 @@ func chase() {
 	}
 }
 
-// identities are the processes of a tree, whatever their states.
+// identities returns the processes of a tree without their states.
 func identities(tree []proc) map[proc]bool {
 	seen := make(map[proc]bool, len(tree))
 	for _, p := range tree {
@@ -94,7 +95,7 @@ func identities(tree []proc) map[proc]bool {
 	return seen
 }
 
-// freeze stops every descendant, and returns those that it found last.
+// freeze stops every descendant, and returns those that it found in the last look.
 func freeze() []proc {
 	began := time.Now()
 	for {
@@ -113,14 +114,14 @@ func freeze() []proc {
 	}
 }
 
-// killCgroup has the kernel kill what is in a cgroup, if it can (5.14 and later), and lifts the limit on its processor
-// time: ending takes some, too.
+// killCgroup makes the kernel kill everything in a cgroup, if it can (Linux 5.14 and later), and lifts the
+// limit on processor time: processes need some to end.
 func killCgroup(dir int) {
 	write(dir, "cgroup.kill", "1")
 	write(dir, "cpu.max", "max")
 }
 
-// write writes to a file of a cgroup, which may not have it.
+// write writes to a file of a cgroup, if it has that file.
 func write(dir int, name, value string) {
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -6,22 +6,23 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// Order says what a shim is to start. It travels to it as JSON.
+// Order says what a shim starts. It is sent to the shim as JSON.
 type Order struct {
 	Name    string         // of the handler, for ps
-	Path    Text           // what is executed
-	Args    []Text         // with the program's name before them
-	Env     []Text         // all of it
+	Path    Text           // of the executable
+	Args    []Text         // including the program's name
+	Env     []Text         // the whole environment
 	Dir     Text           // working directory; empty: the daemon's
-	Confine *confine.Order // what the process does to itself before it becomes the handler; nil: nothing
-	// Remove are directories that are of no use without the process. The shim removes them if the daemon is gone; as long
-	// as it lives, that is left to it.
+	Confine *confine.Order // how the process confines itself before it becomes the handler; nil: not at all
+	// Remove lists directories that are useless without the process. The shim removes them if the daemon
+	// is gone. A living daemon removes them itself.
 	Remove []string
 
 	Cgroup bool // set by Start
 }
 
-// Text is a string of any bytes, as the system knows them. As JSON, whose strings are less than that, it is base64.
+// Text is a string of any bytes, as the system allows them in paths. JSON strings cannot hold any bytes, so
+// it is encoded as base64.
 type Text string
 
 // Texts converts strings.
@@ -33,10 +34,10 @@ func Texts(s []string) []Text {
 	return out
 }
 
-// MarshalJSON makes a string of base64.
+// MarshalJSON implements json.Marshaler.
 func (t Text) MarshalJSON() ([]byte, error) { return json.Marshal([]byte(t)) }
 
-// UnmarshalJSON reads a string of base64.
+// UnmarshalJSON implements json.Unmarshaler.
 func (t *Text) UnmarshalJSON(b []byte) error {
 	var raw []byte
 	err := json.Unmarshal(b, &raw)

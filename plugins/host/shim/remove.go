@@ -10,9 +10,9 @@ import (
 	"strconv"
 )
 
-// RemoveAll removes a directory and everything in it, whatever a handler made of it: directories that may not be read or
-// written, that lie deeper than a process may have files open, and more names than memory should hold. It follows no
-// symbolic link. It is no error if there is no such directory.
+// RemoveAll removes a directory and everything in it, whatever a handler made of it: directories without
+// permissions, directories nested deeper than a process may have files open, and more names than memory
+// should hold. It follows no symbolic link. A directory that does not exist is no error.
 func RemoveAll(path string) error {
 	was, err := os.Lstat(path)
 	switch {
@@ -20,11 +20,11 @@ func RemoveAll(path string) error {
 		return nil
 	case err != nil:
 		return err
-	case !was.IsDir(): // the handler may have put it there
+	case !was.IsDir(): // the handler may have replaced it
 		return os.Remove(path)
 	}
 	root, err := os.OpenRoot(path)
-	if errors.Is(err, fs.ErrPermission) { // the handler closed it; to root it is open, so the handler is of the same user
+	if errors.Is(err, fs.ErrPermission) { // root may open any directory, so this is the handler's own user
 		if err = os.Chmod(path, 0o700); err == nil {
 			root, err = os.OpenRoot(path)
 		}
@@ -54,8 +54,8 @@ func RemoveAll(path string) error {
 	}
 }
 
-// removeEach removes what is in a directory of root, at most a batch, and returns how much that was. Instead of
-// descending into a directory in it, it brings that to the top, which will see it.
+// removeEach removes at most a batch of the entries of a directory, and returns how many. It does not descend
+// into a directory in it: it moves that to the top of root, where RemoveAll finds it.
 func removeEach(root *os.Root, dir string) (removed int, first error) {
 	d, err := root.Open(dir)
 	if err != nil {
@@ -75,7 +75,7 @@ func removeEach(root *os.Root, dir string) (removed int, first error) {
 		case dir == ".":
 			err = removeDir(root, name)
 		default:
-			_ = root.Chmod(name, 0o700) // to be moved, it must be writable
+			_ = root.Chmod(name, 0o700) // only a writable directory can be moved
 			err = root.Rename(name, strconv.FormatUint(rand.Uint64(), 36))
 		}
 		if err == nil {
@@ -103,5 +103,5 @@ func removeDir(root *os.Root, name string) error {
 	}
 }
 
-// batch is how many names of a directory are held at once.
+// batch bounds the names of a directory that are held in memory.
 const batch = 1024

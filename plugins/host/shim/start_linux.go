@@ -11,31 +11,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stuckLimit is how long a shim may take from the order to kill everything, or from the handler's end, to its own.
+// stuckLimit is how long a shim may take to end, from the order to kill everything or from the handler's
+// end on.
 const stuckLimit = killLimit + 2*time.Second
 
-// Process is a handler's process behind its shim, as the daemon has it.
+// Process is a handler's process behind its shim, as the daemon sees it.
 type Process struct {
 	pid     int
 	shim    *os.Process
 	control *os.File
 
-	mu     sync.Mutex
-	reaped bool
-	stuck  *time.Timer // kills the shim; nil while nothing is expected of it
+	mu     sync.Mutex  // guards the fields below, and writes to control
+	reaped bool        // the shim has ended; its number and the handler's may be others' by now
+	stuck  *time.Timer // kills the shim if it does not end; nil before its end is expected
 }
 
 // End says how a handler's process ended.
 type End struct {
 	Status syscall.WaitStatus
-	Known  bool // false: the shim ended before the handler did, and nobody saw
+	Known  bool // false: the shim ended first, and nobody saw how the handler ended
 	Left   int  // processes that could not be killed
 }
 
-// StepError is the reason why a process did not become the handler. It wraps the system's error, if it is one.
+// StepError says why a process did not become the handler. It wraps the system's error, if there is one.
 type StepError struct {
-	Confining bool // the system does not let the process be confined as ordered
-	Dir       bool // the process cannot go to its working directory
+	Confining bool // the system does not allow to confine the process as ordered
+	Dir       bool // the process cannot enter its working directory
 	text      string
 	errno     syscall.Errno
 }
@@ -49,12 +50,13 @@ func (e *StepError) Unwrap() error {
 	return e.errno
 }
 
-// Start starts a shim, and the handler through it. The handler gets the files as its descriptors 0, 1, 2 and so on; they
-// stay the caller's. With a cgroup, an open directory, the handler starts in it; the shim does not. The program must be
-// executed within limit: it takes milliseconds, but for a working directory on a file system that does not answer. Who
-// starts a process calls Wait.
+// Start starts a shim, which starts the handler. The handler gets the files as its descriptors 0, 1, 2 and
+// so on; the caller closes its own. cgroup is an open directory: the handler starts in that cgroup, the
+// shim does not; nil: there is none. The program must be executed within limit. That takes milliseconds,
+// unless the working directory is on a file system that does not answer. The caller calls Wait.
 //
-// An error is a *StepError if the shim could be started, and the handler could not. Nothing runs then.
+// The error is a *StepError if the shim could be started and the handler could not. Nothing runs after an
+// error.
 func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Process, error) {
 	if !installed {
 		return nil, errNotInstalled
@@ -82,7 +84,7 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 	}
 	p := &Process{shim: shim, control: near}
 	if err := p.order(o, limit); err != nil {
-		_ = near.Close() // it ends at that
+		_ = near.Close() // which ends the shim
 		defer time.AfterFunc(stuckLimit, func() { _ = shim.Kill() }).Stop()
 		_, _ = shim.Wait()
 		return nil, err
@@ -94,10 +96,10 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 var errNotInstalled = errors.New("this program cannot start handlers: its main package does not import plugins/host/shim/install")
 
 // errPrivileged: the shim would be privileged, too, and TakeOver would ignore it.
-var errPrivileged = errors.New("this program's file has capabilities, or a set-user-ID or set-group-ID bit, and such a program starts no others: " +
-	"take them from the file (setcap -r, chmod ug-s) and give them to the service, as systemd's AmbientCapabilities= does")
+var errPrivileged = errors.New("this program's file has capabilities, or a set-user-ID or set-group-ID bit, " +
+	"and such a program starts no others: take them from the file (setcap -r, chmod ug-s) and give them to the service, as systemd's AmbientCapabilities= does")
 
-// order sends the order and hears what became of it.
+// order sends the order and receives the result.
 func (p *Process) order(o Order, limit time.Duration) error {
 	_ = p.control.SetDeadline(time.Now().Add(limit))
 	if err := send(p.control, o); err != nil {
@@ -117,10 +119,11 @@ func (p *Process) order(o Order, limit time.Duration) error {
 	return p.control.SetReadDeadline(time.Time{})
 }
 
-// PID is the handler's process id, and that of its group. It may be another's once Wait has returned.
+// PID returns the process id of the handler, and of its process group. Once Wait has returned, another
+// process may have the number.
 func (p *Process) PID() int { return p.pid }
 
-// Supervisor is the shim's process id: that of which everything that the handler starts stays a descendant.
+// Supervisor returns the process id of the shim. Everything that the handler starts stays its descendant.
 func (p *Process) Supervisor() int { return p.shim.Pid }
 
 // Signal sends a signal to the handler's process group. SIGKILL ends everything that the handler started.
@@ -132,26 +135,27 @@ func (p *Process) Signal(sig syscall.Signal) {
 	}
 	if sig == syscall.SIGKILL {
 		p.expectEnd()
-		_ = p.shim.Signal(syscall.SIGCONT) // should somebody have stopped it
+		_ = p.shim.Signal(syscall.SIGCONT) // it may have been stopped
 	}
 	_ = p.control.SetWriteDeadline(time.Now().Add(time.Second))
 	_ = send(p.control, signalled{sig})
 }
 
-// expectEnd has a shim that does not end killed. p.mu is held.
+// expectEnd kills the shim after stuckLimit if it does not end by itself. p.mu is held.
 func (p *Process) expectEnd() {
 	if p.stuck == nil {
 		p.stuck = time.AfterFunc(stuckLimit, func() { _ = p.shim.Kill() })
 	}
 }
 
-// Wait returns when the shim has ended, and with it the handler and all that it started. It is called once.
+// Wait returns when the shim has ended, and with it the handler and everything that it started. It is
+// called once.
 func (p *Process) Wait() End {
 	var end End
 	for {
 		var r report
 		if err := receive(p.control, maxFrame, &r); err != nil {
-			break // it has ended, or does at hearing nothing more
+			break // the shim has ended, or does so now that the connection is broken
 		}
 		if r.Ended {
 			end.Status, end.Known = r.Status, true
@@ -159,7 +163,7 @@ func (p *Process) Wait() End {
 		end.Left += r.Left
 		p.mu.Lock()
 		p.expectEnd()
-		p.stuck.Reset(stuckLimit) // it is at work
+		p.stuck.Reset(stuckLimit) // it is alive
 		p.mu.Unlock()
 	}
 	p.mu.Lock()
@@ -173,14 +177,14 @@ func (p *Process) Wait() End {
 	p.reaped = true
 	p.stuck.Stop()
 	if !end.Known {
-		// The handler was not reaped by its parent, who is gone. Its number was its own until a moment ago.
+		// The shim did not reap the handler. The number was still the handler's a moment ago.
 		_ = syscall.Kill(-p.pid, syscall.SIGKILL)
 	}
 	return end
 }
 
-// pair is a connection of which no process that is started inherits an end, unless it is meant to. Deadlines work on the
-// near end.
+// pair returns the ends of a connection. Processes inherit an end only if it is passed to them. Deadlines
+// work on the near end.
 func pair() (near, far *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -14,17 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// comm is the name of the process where only 15 bytes are shown; the kernel would call it exe.
+// comm is the name of the process where only 15 bytes are shown. Without it the kernel shows exe.
 var comm = []byte("informd-shim\x00")
 
-// supervisor is a shim's state. One goroutine owns it, on the thread that the handler's life depends on.
+// supervisor is a shim's state. The main goroutine owns it, locked to its thread: the kernel kills the handler
+// when that thread ends.
 type supervisor struct {
 	control  *os.File
 	order    Order
-	files    int              // the handler's descriptors are those below
-	children <-chan os.Signal // a child has ended, perhaps several
-	handler  int              // process id; 0 before it is started, and once it is reaped
-	reaped   int              // how many processes have been
+	files    int              // the handler's descriptors are below this number
+	children <-chan os.Signal // one or more children have ended
+	handler  int              // process id; 0 before the start, and once it is reaped
+	reaped   int              // number of processes reaped so far
 }
 
 // supervise runs a shim to its end.
@@ -47,8 +48,8 @@ func supervise(control *os.File, files int) {
 	exit(0)
 }
 
-// makeThreads makes all the threads that the shim will ever need. Later there may be no room for one more: a fork bomb of
-// the same user takes it, and the runtime ends a process that gets no thread.
+// makeThreads makes all threads that the shim will ever need. Later there may be no room for another one: a
+// fork bomb of the same user takes it, and the Go runtime ends a process that gets no thread.
 func makeThreads() {
 	const enough = 8
 	runtime.GOMAXPROCS(2)
@@ -57,7 +58,7 @@ func makeThreads() {
 	there.Add(enough)
 	for range enough {
 		gone.Go(func() {
-			runtime.LockOSThread() // so that each has one, which idles from then on
+			runtime.LockOSThread() // each gets a thread, which stays for later
 			defer runtime.UnlockOSThread()
 			there.Done()
 			<-gate
@@ -68,16 +69,16 @@ func makeThreads() {
 	gone.Wait()
 }
 
-// notify takes every signal that can be taken, so that none ends or stops the shim, and tells of children's ends. Signals
-// that are ignored instead would be ignored by the handler, too.
+// notify catches every signal that can be caught, so that none ends or stops the shim, and returns those that
+// say that children ended. Ignoring signals would not do: the handler would inherit that.
 func notify() <-chan os.Signal {
-	signal.Notify(make(chan os.Signal, 1)) // nobody hears of them
-	children := make(chan os.Signal, 1)    // one is enough to look for all that have ended
+	signal.Notify(make(chan os.Signal, 1)) // nobody receives them
+	children := make(chan os.Signal, 1)    // one is enough: reap looks at all children
 	signal.Notify(children, syscall.SIGCHLD)
 	return children
 }
 
-// run starts the handler and follows it until it has ended, or everything is to.
+// run starts the handler and returns when it has ended, or when everything must end.
 func (s *supervisor) run() {
 	started, err := s.start()
 	if err != nil {
@@ -117,7 +118,7 @@ func (s *supervisor) run() {
 			}
 		case <-s.children:
 			if started != nil {
-				continue // what came of it is told first
+				continue // the result of the start is reported first
 			}
 			if s.reap(); s.handler == 0 {
 				return
@@ -126,7 +127,8 @@ func (s *supervisor) run() {
 	}
 }
 
-// start starts the handler's process. The channel tells, once, whether it became the handler.
+// start starts the handler's process. The channel delivers once: nil when the process became the handler, or
+// why it did not.
 func (s *supervisor) start() (<-chan *failed, *failed) {
 	started := make(chan *failed, 1)
 	attr := &syscall.ProcAttr{
@@ -184,7 +186,7 @@ func (s *supervisor) start() (<-chan *failed, *failed) {
 	return started, nil
 }
 
-// letGo gives up the handler's descriptors, whose ends are news.
+// letGo closes the handler's descriptors, so that the daemon notices when the handler closes its own.
 func (s *supervisor) letGo() {
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
 		for fd := range 3 {
@@ -197,14 +199,15 @@ func (s *supervisor) letGo() {
 	}
 }
 
-// cgroup is the descriptor of the cgroup, if there is one.
+// cgroup returns the descriptor of the cgroup, if there is one.
 func (s *supervisor) cgroup() int { return s.files + 1 }
 
-// reap takes leave of all children that have ended, and reports the handler's end. It tells whether any child is left;
-// as orphans become the shim's children, there is no descendant otherwise.
+// reap reaps all children that have ended, and reports the handler's end. It returns whether any child is left.
+// Orphans become children of the shim, so without a child there is no descendant.
 func (s *supervisor) reap() (left bool) {
 	if s.handler != 0 && ended(s.handler) {
-		// The rest of its group ends before anybody else can get its number, which is the group's, too.
+		// Kill the rest of its group now. Once the handler is reaped, its number, which is also the group's,
+		// may belong to others.
 		_ = syscall.Kill(-s.handler, syscall.SIGKILL)
 	}
 	for {
@@ -216,7 +219,7 @@ func (s *supervisor) reap() (left bool) {
 			return false
 		case pid == 0:
 			return true
-		case status.Exited() || status.Signaled(): // one that is traced by us may only have stopped
+		case status.Exited() || status.Signaled(): // a traced child may only have stopped
 			s.reaped++
 			if pid == s.handler {
 				s.handler = 0
@@ -226,15 +229,15 @@ func (s *supervisor) reap() (left bool) {
 	}
 }
 
-// ended tells whether a child has ended, and leaves it to be reaped.
+// ended reports whether a child has ended, without reaping it.
 func ended(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED and so on; others are of one that is traced, and stopped
+	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED and so on; other codes are of children that stopped
 	return err == nil && info.Signo != 0 && (info.Code == exited || info.Code == killed || info.Code == dumped)
 }
 
-// removeAll removes what the daemon would have removed.
+// removeAll removes what the daemon would have removed, had it lived.
 func (s *supervisor) removeAll() {
 	for _, dir := range s.order.Remove {
 		_ = RemoveAll(dir)
@@ -243,7 +246,7 @@ func (s *supervisor) removeAll() {
 		return
 	}
 	path, err := os.Readlink(fdPath(s.cgroup()))
-	for range 50 { // until the kernel has forgotten the last process
+	for range 50 { // until the kernel has released the last process
 		if err != nil || !errors.Is(unix.Rmdir(path), unix.EBUSY) {
 			return
 		}

@@ -11,29 +11,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// proc is a process, as /proc showed it.
+// proc is a process as /proc shows it.
 type proc struct {
 	pid, parent int
 	state       byte   // of its first thread
-	threads     int    // that have not ended, the first one always among them
-	born        string // its start, in ticks since the system's; with the number, it is the process's identity
+	threads     int    // threads that have not ended; the first one always counts
+	born        string // when it started, in ticks since boot; with the number, this identifies the process
 }
 
-// dead tells whether the process has ended. That its first thread has, says nothing: others may go on.
+// dead reports whether the process has ended. The end of its first thread is not enough: others may
+// continue.
 func (p proc) dead() bool { return bytes.IndexByte([]byte("ZXx"), p.state) >= 0 && p.threads <= 1 }
 
-// still tells whether the process has ended or is stopped, as a whole.
+// still reports whether the whole process has ended or is stopped.
 func (p proc) still() bool { return p.state == 'T' || p.dead() }
 
-// waits tells whether the first thread does nothing before it gets a signal: it waits for a device (D) or its tracer (t).
-// Of the others nobody knows, and nothing of a process that is hidden.
+// waits reports whether the first thread does nothing until it gets a signal, because it waits for a device
+// (D) or for its tracer (t). Other threads, and hidden processes, cannot be judged; a hidden one counts as
+// waiting.
 func (p proc) waits() bool { return p.state == 'D' || p.state == 't' || p.state == hidden }
 
-// hidden is the state of a child that /proc does not show, as it may be mounted not to show other users' processes and
-// those that are not dumpable. Its number is its own, as it has not been reaped.
+// hidden is the state of a child that /proc does not show: mount options can hide processes of other users,
+// and those that are not dumpable. A child keeps its number until it is reaped.
 const hidden = '?'
 
-// signal sends a signal to this process, and to no other that has got its number since.
+// signal sends a signal to this process, and never to another one that got its number since.
 func (p proc) signal(sig syscall.Signal) {
 	fd, err := unix.PidfdOpen(p.pid, 0)
 	if err == unix.ENOSYS {
@@ -49,8 +51,8 @@ func (p proc) signal(sig syscall.Signal) {
 	}
 }
 
-// descendants are the processes below root that could be seen. One whose parent ends meanwhile may be missing: it is
-// among root's children the next time.
+// descendants returns the visible processes below root. It may miss one whose parent ends meanwhile; that
+// one is among root's children the next time.
 func descendants(root int) []proc {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -71,7 +73,7 @@ func descendants(root int) []proc {
 	found := children[root]
 	for i := 0; i < len(found); i++ {
 		below := children[found[i].pid]
-		delete(children, found[i].pid) // numbers may be used again while they are read: no circles
+		delete(children, found[i].pid) // numbers may be reused during the read: this avoids circles
 		found = append(found, below...)
 	}
 	for _, pid := range knownChildren(root) {
@@ -82,7 +84,8 @@ func descendants(root int) []proc {
 	return found
 }
 
-// knownChildren are the children that a process knows of, whatever /proc shows; none if that is not known.
+// knownChildren returns the children that the kernel lists for a process, including hidden ones; none if the
+// kernel has no such list.
 func knownChildren(pid int) (pids []int) {
 	lists, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
 	for _, list := range lists {
@@ -104,7 +107,8 @@ func readProc(pid int) (proc, bool) {
 	return parseStat(pid, b)
 }
 
-// parseStat reads what proc_pid_stat(5) describes. The program's name in it, in parentheses, may contain anything.
+// parseStat parses what proc_pid_stat(5) describes. The program's name in it, in parentheses, may contain any
+// bytes.
 func parseStat(pid int, stat []byte) (proc, bool) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 || len(fields[0]) != 1 {

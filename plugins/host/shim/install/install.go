@@ -1,4 +1,4 @@
-// Package install makes the program that imports it able to start handlers with package shim:
+// Package install makes the program that imports it able to start handlers with package shim.
 //
 //	import _ "github.com/informd/informd/plugins/host/shim/install"
 //

@@ -1,0 +1,126 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// call is one event from Submit to its outcome. Outbox.mu guards the fields after unwatch.
+type call struct {
+	event    *handler.Event // never changed, even after the outcome: it may be on its way
+	size     int64          // of its JSON, in bytes
+	answered func(handler.Answer, error)
+	unwatch  func() bool // stops watching the caller's context
+
+	at       *Consumer // has the call; nil: it waits for one
+	seq      uint64    // set when the event is taken
+	deadline time.Time // likewise
+	in       *fifo     // the list that holds the call; nil once it has an outcome
+	prev     *call
+	next     *call
+}
+
+func newCall(ev *handler.Event, answered func(handler.Answer, error)) *call {
+	return &call{event: ev, size: sizeOfEvent(ev), answered: answered}
+}
+
+// sizeOfEvent returns the bytes of an event's JSON.
+func sizeOfEvent(ev *handler.Event) int64 {
+	size := len(ev.Object) + len(ev.Old) + len(ev.Payload)
+	for _, objects := range ev.Attached {
+		for _, o := range objects {
+			size += len(o)
+		}
+	}
+	return int64(size)
+}
+
+// check returns why the event cannot be delivered, or nil.
+func (c *call) check(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if c.size > maxEventBytes {
+		return handler.Reject(fmt.Errorf("the event has %d bytes, more than the %d that can be delivered", c.size, int64(maxEventBytes)))
+	}
+	return nil
+}
+
+func (c *call) object() object {
+	return object{c.event.Rule, c.event.Namespace, c.event.Name, c.event.Resource}
+}
+
+// object is what the events of one rule for one object have in common.
+type object struct {
+	rule, namespace, name string
+	resource              handler.Resource
+}
+
+// Outcome is how an event ended: the handler's answer, or an error.
+type Outcome struct {
+	Seq    uint64 // of the event, in the current session
+	Answer handler.Answer
+	Err    error
+
+	call *call // nil: nobody waits for it
+}
+
+// report calls back the callers. It is called without a lock.
+func report(outcomes []Outcome) {
+	for _, o := range outcomes {
+		if o.call != nil {
+			o.call.unwatch()
+			o.call.answered(o.Answer, o.Err)
+		}
+	}
+}
+
+// fifo is a list of calls in order. A call is in one list at most.
+type fifo struct {
+	head, tail *call
+	n          int
+	bytes      int64 // of their events
+}
+
+func (f *fifo) push(c *call) {
+	c.in, c.prev, c.next = f, f.tail, nil
+	if f.tail == nil {
+		f.head = c
+	} else {
+		f.tail.next = c
+	}
+	f.tail = c
+	f.n++
+	f.bytes += c.size
+}
+
+func (f *fifo) pushFront(c *call) {
+	c.in, c.prev, c.next = f, nil, f.head
+	if f.head == nil {
+		f.tail = c
+	} else {
+		f.head.prev = c
+	}
+	f.head = c
+	f.n++
+	f.bytes += c.size
+}
+
+func (f *fifo) remove(c *call) {
+	if c.prev == nil {
+		f.head = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		f.tail = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.in, c.prev, c.next = nil, nil, nil
+	f.n--
+	f.bytes -= c.size
+}

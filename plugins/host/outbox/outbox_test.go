@@ -1,0 +1,120 @@
+package outbox
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+var (
+	errStop = errors.New("handler is stopped")
+	errGone = errors.New("it is going away")
+)
+
+// send submits n events and counts how they end.
+func send(t *testing.T, p *Outbox, n int, ended map[string]int) {
+	t.Helper()
+	for i := range n {
+		p.Submit(t.Context(), &handler.Event{Rule: "r", Name: fmt.Sprint(i)}, func(_ handler.Answer, err error) { ended[fmt.Sprint(err)]++ })
+	}
+}
+
+func joined(p *Outbox, events int) *Consumer {
+	d := p.NewConsumer()
+	d.Attach(Window{Events: events, Bytes: 1 << 20})
+	return d
+}
+
+// Events go where the least of what can be taken is, wait while nobody takes them, and go on when they had not been sent.
+func TestOutbox(t *testing.T) {
+	p := New(time.Minute)
+	ended := make(map[string]int)
+	send(t, p, 2, ended)
+	if n := p.Waiting(); n != 2 {
+		t.Errorf("%d wait, want 2", n)
+	}
+	small := joined(p, 2) // gets what waited
+	if taken := has(small); taken != 2 || p.Waiting() != 0 {
+		t.Errorf("the first to join has %d, %d wait", taken, p.Waiting())
+	}
+	large := joined(p, 6)
+	if got := p.Room(); got != 8 {
+		t.Errorf("room for %d, want 8", got)
+	}
+	send(t, p, 6, ended)
+	if a, b := has(small), has(large); a != 2 || b != 6 {
+		t.Errorf("they have %d and %d, want 2 and 6", a, b)
+	}
+
+	// The small one is let go of when one of its events was sent.
+	small.window.Events = 1
+	if b := small.Take(time.Now()); len(b.Events) != 1 {
+		t.Fatalf("%d events were taken", len(b.Events))
+	}
+	held := small.Hold()
+	if a, b := has(small), has(large); a != 1 || b != 6 || p.Waiting() != 1 {
+		t.Errorf("they have %d and %d, want 1 and 6; %d wait, want 1", a, b, p.Waiting())
+	}
+	select {
+	case <-held:
+		t.Error("it is let go of with an event")
+	default:
+	}
+	if again := small.Hold(); again != held {
+		t.Error("who lets go of it a second time waits for something else")
+	}
+	small.Complete([]Outcome{{Seq: 1}})
+	<-held
+	small.Detach(Lost(errGone))
+
+	// The large one is lost: what it was sent is told so, what it was not waits for the next.
+	large.window.Events = 3
+	if b := large.Take(time.Now()); len(b.Events) != 3 {
+		t.Fatalf("%d events were taken", len(b.Events))
+	}
+	large.Fail(Lost(errors.New("gone")))
+	if n := p.Waiting(); n != 4 || p.Room() != 0 {
+		t.Errorf("%d wait, want 4; room for %d", n, p.Room())
+	}
+	p.Stop(errStop)
+	want := map[string]int{"<nil>": 1, Lost(errors.New("gone")).Error(): 3, errStop.Error(): 4}
+	if fmt.Sprint(ended) != fmt.Sprint(want) {
+		t.Errorf("they ended as %v, want %v", ended, want)
+	}
+	send(t, p, 1, ended)
+	if ended[errStop.Error()] != 5 {
+		t.Errorf("after the end: %v", ended)
+	}
+}
+
+// has returns how many events a consumer has without an outcome.
+func has(c *Consumer) int {
+	assigned, inFlight, _ := c.Stats()
+	return assigned + inFlight
+}
+
+// waits returns how many events were not sent, wherever they wait.
+func waits(c *Consumer) int {
+	assigned, _, _ := c.Stats()
+	return c.box.Waiting() + assigned
+}
+
+// An object with whose late event one endpoint went away is told of it wherever it goes next.
+func TestOutboxOwes(t *testing.T) {
+	p := New(time.Millisecond)
+	ended := make(map[string]int)
+	one := joined(p, 1)
+	send(t, p, 1, ended)
+	now := time.Now()
+	one.Take(now)
+	one.Expire(now.Add(time.Second))
+	one.Fail(Lost(errors.New("gone")))
+	joined(p, 1)
+	send(t, p, 1, ended)
+	if ended[Lost(errEndedWith).Error()] != 1 {
+		t.Errorf("%v", ended)
+	}
+}

@@ -1,0 +1,313 @@
+// Package output turns what a handler process writes into lines of the daemon's log.
+//
+// Every line keeps its level, and passes at a bounded rate with a bounded size. Nothing in it is
+// trusted: a line cannot forge the daemon's own, crash the daemon or fill its log, and a process that
+// floods its output is slowed down. The last lines on standard error are kept for the error that says
+// why the process failed.
+//
+// go-plugin's own parser of such lines is never used: one line can make it panic.
+package output
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/informd/informd/internal/printable"
+)
+
+// Log receives the output of one process. All methods may be called concurrently.
+type Log struct {
+	log    *slog.Logger // has the attribute handler
+	valve  *valve
+	pace   *pace
+	stderr *lines // standard error
+	stdout *lines // standard output, after the handshake
+	// The process's streams as go-plugin's GRPCStdio service forwards them, beside the two.
+	syncStdout *lines
+	syncStderr *lines
+
+	mu       sync.Mutex // guards the fields below
+	panicked bool       // the lines that follow belong to a stack trace
+	last     []byte     // the last line on standard error, or the first of a stack trace
+	lines    [][]byte   // the last lines on standard error, at most maxLastLines
+	dying    int        // lines of a runtime's last words so far
+}
+
+// maxLastLines is how many lines of a process that failed are kept.
+const maxLastLines = 10
+
+// New returns a Log that writes to log: burst lines at once, perSecond after that. More lines are
+// dropped and counted.
+func New(log *slog.Logger, burst, perSecond int) *Log {
+	l := &Log{log: log, valve: newValve(burst, perSecond), pace: newPace()}
+	stdout, stderr := l.emitTo(log.With(viaKey, "stdout")), l.emitTo(log.With(viaKey, "stderr"))
+	l.stderr = &lines{pace: l.pace, emit: func(line []byte, cut bool) {
+		stderr(line, cut)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.remember(bytes.Clone(line))
+	}}
+	l.stdout = &lines{pace: l.pace, emit: stdout}
+	l.syncStdout = &lines{pace: l.pace, emit: stdout}
+	l.syncStderr = &lines{pace: l.pace, emit: stderr}
+	return l
+}
+
+// ReadStderr logs standard error until its end.
+func (l *Log) ReadStderr(f *os.File) { l.stderr.readAll(f) }
+
+// ReadStdout logs standard output until its end: first what was read of it already, then the pipe.
+func (l *Log) ReadStdout(read []byte, f *os.File) {
+	_, _ = l.stdout.Write(read)
+	l.stdout.readAll(f)
+}
+
+// SyncStdout returns the writer for standard output as go-plugin forwards it.
+func (l *Log) SyncStdout() io.Writer { return l.syncStdout }
+
+// SyncStderr returns the writer for standard error as go-plugin forwards it.
+func (l *Log) SyncStderr() io.Writer { return l.syncStderr }
+
+// remember keeps a line as one of the last. Of a runtime's last words it keeps the beginning: what
+// follows are stacks and registers. Lines are put into words only when LastLines is called, so a
+// flood costs little. l.mu is held.
+func (l *Log) remember(line []byte) {
+	switch {
+	case l.dying > 0 && l.dying <= maxLastLines:
+		l.dying++
+	case isPanic(string(line[:min(len(line), 32)])):
+		l.last, l.dying = line, 1
+	case l.dying == 0:
+		l.last = line
+	default:
+		return
+	}
+	if l.dying > maxLastLines {
+		return
+	}
+	if len(l.lines) == maxLastLines {
+		l.lines = slices.Delete(l.lines, 0, 1)
+	}
+	l.lines = append(l.lines, line)
+}
+
+// lastWords returns what a line says, short enough for an error: the message and attributes of a
+// structured line.
+func lastWords(line []byte) string {
+	const most = 200
+	r, ok := parseJSONLine(line)
+	if !ok {
+		return printable.Line(string(line), most)
+	}
+	words := r.message
+	for _, a := range r.attrs {
+		words += " " + a.String()
+	}
+	return printable.Line(words, most)
+}
+
+// LastError returns the last line on standard error, or the first line of a panic: often the reason
+// why a process ended. It is at most 200 bytes.
+func (l *Log) LastError() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return lastWords(l.last)
+}
+
+// LastLines returns the last lines on standard error, oldest first: at most 10 of 200 bytes each.
+func (l *Log) LastLines() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var words []string
+	for _, line := range l.lines {
+		words = append(words, lastWords(line))
+	}
+	return words
+}
+
+// Hurry stops slowing down the process, because it is to end. It is called once.
+func (l *Log) Hurry() { close(l.pace.over) }
+
+// End logs what is left, once the process is gone: last lines without a line break, and the number of
+// dropped ones.
+func (l *Log) End() {
+	l.syncStdout.end()
+	l.syncStderr.end()
+	l.reportMissed(l.valve.rest())
+}
+
+func (l *Log) reportMissed(n int) {
+	if n > 0 {
+		l.log.Warn("handler log lines dropped", "lines", n)
+	}
+}
+
+// viaKey is the attribute that marks a line as the handler's own, as opposed to the daemon's about the
+// handler. It names the stream that the line came on. No handler can set it or leave it out.
+const viaKey = "via"
+
+// emitTo returns a function that logs one line to log.
+func (l *Log) emitTo(log *slog.Logger) func(line []byte, cut bool) {
+	return func(line []byte, cut bool) { l.emit(log, line, cut) }
+}
+
+func (l *Log) emit(log *slog.Logger, line []byte, cut bool) {
+	if l.valve.isFull() { // in a flood, lines are not even parsed
+		return
+	}
+	r, ok := parseJSONLine(line)
+	if !ok {
+		r = l.plain(string(line))
+	}
+	if !log.Enabled(context.Background(), r.level) {
+		return
+	}
+	ok, missed := l.valve.pass()
+	if !ok {
+		return
+	}
+	l.reportMissed(missed)
+	if cut {
+		r.attrs = append(r.attrs, slog.Bool("cut", true))
+	}
+	log.LogAttrs(context.Background(), r.level, r.message, r.attrs...)
+}
+
+// entry is a parsed line.
+type entry struct {
+	level   slog.Level
+	message string
+	attrs   []slog.Attr
+}
+
+// plain parses a line that is not JSON. All lines of a runtime's last words are errors.
+func (l *Log) plain(line string) entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.panicked = l.panicked || isPanic(line)
+	r := entry{level: slog.LevelInfo, message: printable.Line(line, maxLine)}
+	if l.panicked {
+		r.level = slog.LevelError
+		return r
+	}
+	if prefix, rest, found := strings.Cut(strings.TrimPrefix(r.message, "["), "]"); found && r.message[0] == '[' {
+		if level, ok := parseLevel(prefix); ok {
+			r.level, r.message = level, strings.TrimSpace(rest)
+		}
+	}
+	return r
+}
+
+// isPanic reports whether the Go runtime begins its last words with this line.
+func isPanic(line string) bool {
+	for _, prefix := range []string{
+		"panic: ", "fatal error: ", "runtime: ", "runtime/cgo: ",
+		"SIGABRT: ", "SIGSEGV: ", "SIGBUS: ", "SIGFPE: ", "SIGILL: ", "SIGQUIT: ",
+	} {
+		if strings.HasPrefix(line, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxAttrs bounds the attributes of one line.
+const maxAttrs = 32
+
+// parseJSONLine parses one JSON object as hclog ("@level", "@message"), slog ("level", "msg") or zap
+// ("level", "message") write it. Any bytes are legal input.
+func parseJSONLine(line []byte) (entry, bool) {
+	if len(line) < 2 || line[0] != '{' || line[len(line)-1] != '}' {
+		return entry{}, false
+	}
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return entry{}, false
+	}
+	r := entry{level: slog.LevelInfo}
+	leveled, messaged := false, false
+	for d.More() {
+		t, err := d.Token()
+		key, ok := t.(string)
+		if err != nil || !ok {
+			return entry{}, false
+		}
+		var value any
+		if err := d.Decode(&value); err != nil {
+			return entry{}, false
+		}
+		text, isText := value.(string)
+		switch key {
+		case "@level", "level":
+			if level, ok := parseLevel(text); ok && !leveled {
+				r.level, leveled = level, true
+				continue
+			}
+		case "@message", "msg", "message":
+			if isText && !messaged {
+				r.message, messaged = printable.Line(text, maxLine), true
+				continue
+			}
+		case "@timestamp", "time", "timestamp", "ts":
+			continue // the daemon's log has its own
+		}
+		if len(r.attrs) < maxAttrs {
+			r.attrs = append(r.attrs, attr(key, value))
+		}
+	}
+	if _, err := d.Token(); err != nil || d.More() {
+		return entry{}, false
+	}
+	return r, messaged || leveled
+}
+
+// attr returns an attribute of the handler's line. Keys that the daemon itself uses get a prefix.
+func attr(key string, value any) slog.Attr {
+	key = printable.Line(key, 100)
+	switch key {
+	case "handler", viaKey, "level", "time", "msg", "source", "pid", "":
+		key = "_" + key
+	}
+	switch v := value.(type) {
+	case string:
+		return slog.String(key, printable.Line(v, maxLine))
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return slog.Int64(key, n)
+		}
+		return slog.String(key, printable.Line(v.String(), 100))
+	case bool:
+		return slog.Bool(key, v)
+	case nil:
+		return slog.Any(key, nil)
+	default:
+		text, err := json.Marshal(v)
+		if err != nil {
+			text = []byte("unprintable")
+		}
+		return slog.String(key, printable.Line(string(text), maxLine))
+	}
+}
+
+// parseLevel parses the level names of hclog, slog, zap, logrus and Python.
+func parseLevel(s string) (slog.Level, bool) {
+	switch strings.ToLower(s) {
+	case "trace", "debug":
+		return slog.LevelDebug, true
+	case "info", "notice":
+		return slog.LevelInfo, true
+	case "warn", "warning":
+		return slog.LevelWarn, true
+	case "error", "err", "critical", "fatal", "panic", "dpanic":
+		return slog.LevelError, true
+	}
+	return 0, false
+}

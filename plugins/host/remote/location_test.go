@@ -1,0 +1,29 @@
+package remote
+
+import (
+	"net"
+	"testing"
+)
+
+// A DNS server that gives no answer is named by what it fails at, each time alike.
+func TestLookUpFails(t *testing.T) {
+	// A socket that is connected elsewhere keeps its port, and refuses what others send to it.
+	busy, err := net.Dial("udp", "127.0.0.1:9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = busy.Close() }()
+	server := busy.LocalAddr().String()
+	spec := Location{Host: "oncall.test", Port: 1, DNS: server}
+	said := make(map[string]bool)
+	for range 3 {
+		got, err := spec.LookUp(t.Context())
+		if err == nil || len(got) > 0 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		said[err.Error()] = true
+	}
+	if len(said) != 1 {
+		t.Errorf("%v", said)
+	}
+}

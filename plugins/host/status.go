@@ -1,0 +1,123 @@
+package host
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/informd/informd/plugins/host/outbox"
+	"github.com/informd/informd/plugins/host/session"
+)
+
+// Counts are totals over a handler's life.
+type Counts = outbox.Counts
+
+// Description is what a handler says about itself, checked and bounded.
+type Description = session.Description
+
+// RefusedError says that a handler works but refuses its config.
+type RefusedError = session.RefusedError
+
+// Problem is one thing that a handler finds wrong with its config.
+type Problem = session.Problem
+
+// State says where a handler stands.
+type State string
+
+// The states of a handler.
+const (
+	Idle       State = "idle"        // Run was not called yet
+	Starting   State = "starting"    // a process is launched, described and configured
+	Running    State = "running"     // a process takes events
+	Wedged     State = "wedged"      // a process left a health check unanswered; it is ended if it leaves the next one, too
+	BackingOff State = "backing off" // the process could not be started, or ended; it is launched again after a pause
+	Refused    State = "refused"     // the handler refuses its config, or cannot be confined as asked; it is tried again now and then
+	Stopped    State = "stopped"     // Run has returned
+)
+
+// States returns all states, in the order of a handler's life.
+func States() []State {
+	return []State{Idle, Starting, Running, Wedged, BackingOff, Refused, Stopped}
+}
+
+// Status describes a handler at one moment.
+type Status struct {
+	State     State
+	Reason    string      // why it is wedged, backing off or refused, for the operator
+	Since     time.Time   // when it entered this state
+	Next      time.Time   // when it is launched again, if it is backing off or refused
+	Problem   string      // what a running handler reports about its health; empty if it is well
+	Handler   Description // of the last process that described itself
+	Confined  string      // what the last process that ran is confined to; empty for nothing
+	PID       int         // of the process; 0 if none is running
+	Reloading time.Time   // since when a Reload is under way; zero if none is
+	Restarts  int         // launches after the first, including those by Reload
+	Failures  int         // that count towards the pause before the next launch; see Options.BackoffDecay
+	LastLog   []string    // the last lines on standard error of the last process that failed, oldest first; at most 10 of 200 bytes
+	Waiting   int         // events that wait for room or for a process
+	InFlight  int         // events that are with the process
+	Counts    Counts
+	Reads     uint64 // calls that read the cache
+	Refused   uint64 // of them, those that were answered with an error
+
+	Endpoints []Endpoint // of a remote handler, by address
+}
+
+// Endpoint is one of the endpoints behind a remote handler's name.
+type Endpoint struct {
+	Address string // and port
+	Status  Status // of the connection to it, which stands in the place of a process
+}
+
+// EndpointsIn returns how many of the endpoints are in a state.
+func (s Status) EndpointsIn(state State) (n int) {
+	for _, e := range s.Endpoints {
+		if e.Status.State == state {
+			n++
+		}
+	}
+	return n
+}
+
+// better lists the states of an endpoint, the best first.
+var better = []State{Running, Wedged, Starting, BackingOff, Refused, Idle, Stopped}
+
+// sumUp derives the status from those of the endpoints. trouble is the error of the last look-up.
+func (s *Status) sumUp(trouble error) {
+	if len(s.Endpoints) == 0 {
+		s.State = BackingOff
+		if trouble != nil {
+			s.Reason = trouble.Error()
+		}
+		return
+	}
+	first := slices.MinFunc(s.Endpoints, func(a, b Endpoint) int {
+		return cmp.Or(
+			cmp.Compare(slices.Index(better, a.Status.State), slices.Index(better, b.Status.State)),
+			a.Status.Since.Compare(b.Status.Since))
+	})
+	s.State, s.Since, s.Next, s.Handler = first.Status.State, first.Status.Since, first.Status.Next, first.Status.Handler
+	if first.Status.Reason != "" {
+		s.Reason = first.Address + ": " + first.Status.Reason
+	}
+	var problems []string
+	for _, e := range s.Endpoints {
+		switch {
+		case e.Status.Problem != "":
+			problems = append(problems, e.Address+": "+e.Status.Problem)
+		case e.Status.State == Running && e.Status.Handler.Name != s.Handler.Name:
+			problems = append(problems, fmt.Sprintf("%s is %q, another is %q: is the name that of one handler?",
+				e.Address, e.Status.Handler.Name, s.Handler.Name))
+		}
+	}
+	if trouble != nil {
+		problems = append(problems, trouble.Error())
+	}
+	if len(problems) > 0 {
+		s.Problem = problems[0]
+		if more := len(problems) - 1; more > 0 {
+			s.Problem += fmt.Sprintf(" (and %d more)", more)
+		}
+	}
+}
