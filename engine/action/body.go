@@ -9,7 +9,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// head is an object or a merge patch, and what it says of itself. Nothing of it but the metadata is looked into.
+// head is an object or a merge patch. Only its metadata is decoded.
 type head struct{ object, metadata map[string]json.RawMessage }
 
 func headOf(text json.RawMessage) (h head, err error) {
@@ -26,7 +26,7 @@ func headOf(text json.RawMessage) (h head, err error) {
 	return h, err
 }
 
-// objectBody is the object of an apply or a create, with what is left out of it filled in.
+// objectBody returns the object of an apply or a create, and fills in what it leaves out.
 func objectBody(a handler.Action, kind string, from seen) ([]byte, error) {
 	h, err := headOf(a.Object)
 	if err != nil {
@@ -40,7 +40,7 @@ func objectBody(a handler.Action, kind string, from seen) ([]byte, error) {
 	return h.with(map[string]string{"name": a.Name, "namespace": a.Namespace, "uid": from.uid, "resourceVersion": from.version})
 }
 
-// patchBody is a patch that fails unless it meets what it is computed from.
+// patchBody returns a patch that fails if the object is no longer what it was computed from.
 func patchBody(a handler.Action, from seen) (body []byte, contentType string, err error) {
 	if a.PatchType != handler.JSONPatch {
 		h, err := headOf(a.Patch)
@@ -63,7 +63,7 @@ func patchBody(a handler.Action, from seen) (body []byte, contentType string, er
 	return body, handler.JSONPatch, err
 }
 
-// with has the object with members of its metadata set, those that are not empty.
+// with returns the object with members of its metadata set to those that are not empty.
 func (h head) with(metadata map[string]string) ([]byte, error) {
 	for name, value := range metadata {
 		if value != "" {
@@ -78,8 +78,8 @@ func (h head) with(metadata map[string]string) ([]byte, error) {
 	return json.Marshal(h.object)
 }
 
-// deleteBody is what a deletion is asked for with. What depends on the object is deleted after it, as kubectl has it: the
-// API server would by default leave a Job's Pods where they are.
+// deleteBody returns the options of a deletion. Dependants are deleted after the object, as kubectl
+// does: by default the API server would leave a Job's Pods in place.
 func deleteBody(from seen) []byte {
 	options := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 	preconditions := make(map[string]string)

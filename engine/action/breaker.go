@@ -18,26 +18,26 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// How rules that chase each other are slowed: a change that is this many of informd's own deep waits for the first delay,
-// which doubles with each further one.
+// How the Breaker slows down rules that chase each other. A change that follows slowDepth changes
+// of informd's own waits for firstSlow. The delay doubles with each further change.
 const (
 	slowDepth  = 8
 	firstSlow  = time.Second
 	longest    = 5 * time.Minute
-	waitWrites = 5 * time.Second // for answers to requests, at most
+	waitWrites = 5 * time.Second // the longest wait for answers to requests
 	logEvery   = time.Minute
-	maxChases  = 1024 // past it, those that were found first are forgotten
+	maxChases  = 1024 // beyond it, the oldest are forgotten
 )
 
-// Breaker slows down rules that react to each other's changes, or to their own, without end. Nothing is dropped. It is
-// safe for concurrent use.
+// Breaker slows down rules that react without end to each other's changes, or to their own. It
+// drops nothing. It is safe for concurrent use.
 type Breaker struct {
 	writes *Writes
 	now    func() time.Time
 	log    *slog.Logger
 
 	mu     sync.Mutex
-	chases map[string]*chase // by the names of their rules
+	chases map[string]*chase // by the names of their rules; guarded by mu
 }
 
 // chase is a set of rules that react to each other.
@@ -46,12 +46,12 @@ type chase struct {
 	resource string
 	key      string
 	depth    int
-	next     time.Time // when the change that is held up goes on
-	until    time.Time // when it is forgotten, if nothing new comes
+	next     time.Time // when the delayed change goes on
+	until    time.Time // when to forget the chase, unless it continues
 	log      *rate.Limiter
 }
 
-// NewBreaker makes a Breaker for the changes that writes knows of. A nil logger is legal.
+// NewBreaker makes a Breaker for the changes that writes knows. A nil logger logs nothing.
 func NewBreaker(writes *Writes, now func() time.Time, log *slog.Logger) *Breaker {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -59,10 +59,10 @@ func NewBreaker(writes *Writes, now func() time.Time, log *slog.Logger) *Breaker
 	return &Breaker{writes: writes, now: now, log: log, chases: make(map[string]*chase)}
 }
 
-// Delay is for how long an event is to be held back before the rule's handler is told: 0 unless it is in consequence of
-// eight changes of informd's own, each of which led to the next; then a second, and twice that for each further change, up
-// to five minutes, give or take a tenth. It waits for requests under way that may have made the change, for a few seconds
-// at most.
+// Delay returns how long to hold an event back before the rule's handler receives it. It returns 0
+// unless the event follows eight changes of informd's own, each of which caused the next. Then it
+// is a second, doubled with each further change up to five minutes, give or take a tenth. Delay
+// waits up to 5s for pending requests that may have made the change.
 func (b *Breaker) Delay(ctx context.Context, rule string, ev *handler.Event) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, waitWrites)
 	defer cancel()
@@ -71,7 +71,7 @@ func (b *Breaker) Delay(ctx context.Context, rule string, ev *handler.Event) tim
 		return 0
 	}
 	delay := longest
-	if doublings := cause.Depth - slowDepth; doublings < 9 { // 2^9 seconds are more than the longest
+	if doublings := cause.Depth - slowDepth; doublings < 9 { // 2^9 seconds exceed the longest delay
 		delay = min(firstSlow<<doublings, longest)
 	}
 	delay += time.Duration((rand.Float64() - 0.5) / 5 * float64(delay))
@@ -100,7 +100,8 @@ func (b *Breaker) remember(rule string, cause Cause, ev *handler.Event, delay ti
 	}
 }
 
-// expire forgets chases that have ended. One that was logged a moment ago is kept as long as not to be logged again.
+// expire forgets chases that have ended. It keeps one whose log line is so recent that it must not
+// be repeated. The caller holds mu.
 func (b *Breaker) expire(now time.Time) {
 	for name, c := range b.chases {
 		if now.After(c.until) && c.log.TokensAt(now) >= 1 {
@@ -122,8 +123,8 @@ func oldestOf(chases map[string]*chase) (oldest string) {
 	return oldest
 }
 
-// Chasing says that the rule is being slowed, with which others and over what, or nothing. It is so said until twice the
-// last delay has passed without a further one.
+// Chasing says that the rule is slowed, over what and with which other rules, or returns "". It
+// does so until twice the last delay has passed without a further one.
 func (b *Breaker) Chasing(rule string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,37 +9,39 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// base is what a write is computed from. Without uid and version it is of an object that is not there.
+// base is the state that a write is computed from. Without uid and version the object did not
+// exist.
 type base struct {
 	seen
-	basis  basis
-	pinned bool // to the uid, or to that it is there: another object of the same name will not do
+	basis basis
+	// pinned to the uid, or to existing at all: another object of the same name will not do
+	pinned bool
 }
 
-// seen is how an object is in the cluster; zero if it is not.
+// seen is the state of an object in the cluster; zero if it does not exist.
 type seen struct{ uid, version string }
 
-// basis is where a base is from.
+// basis says where a base comes from.
 type basis uint8
 
 const (
-	unread  basis = iota // it is yet to be read; what the action itself says of it is to hold
-	read                 // the object was read just before
-	assumed              // it is the event's
-	asked                // the action itself has it
+	unread  basis = iota // still to be read; what the action itself demands must hold
+	read                 // from reading the object just before
+	assumed              // from the event
+	asked                // from the action itself
 )
 
-// maxTries is how often a write is made because somebody else changed what it was computed from.
+// maxTries bounds how often a write is repeated because somebody else changed the object.
 const maxTries = 5
 
-// applyAnyway is the conflict in a row that does not stop an apply, which says of the object only what is to be the rule's
-// own. A patch and a deletion are about a state, and are asked for again as long as that is another.
+// At its applyAnyway'th conflict in a row an apply goes through, because it says only what the rule
+// owns of the object. A patch or a deletion is about a state, so a handler must decide again.
 const applyAnyway = 3
 
 // change carries out an apply, a patch or a deletion.
 func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 	from := t.expected()
-	if t.prunes && from.basis != unread { // the event's own object is nobody's to be pruned
+	if t.prunes && from.basis != unread { // the event's own object is never pruned
 		return outcome{}, handler.Reject(errNotOurs)
 	}
 	var o outcome
@@ -58,7 +60,7 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 				return t.failed(o, f)
 			}
 		}
-		// The API server has several ways to say that what a write was computed from is no more.
+		// The API server has several ways to say that the base of a write is outdated.
 		got, refused := t.get(ctx)
 		if refused != nil {
 			return t.failed(o, refused)
@@ -68,7 +70,7 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 		}
 		now := seen{got.UID, got.ResourceVersion}
 		if from.basis != unread && now == from.seen {
-			return t.failed(o, f) // that was not the reason
+			return t.failed(o, f) // the base was not the reason
 		}
 		next, gone, err := t.onto(from, now, try)
 		if gone {
@@ -81,7 +83,7 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 	}
 }
 
-// expected is what the action is computed from, as far as it or the event tells.
+// expected returns the base of the action as far as the action or the event states it.
 func (t task) expected() base {
 	a, own := t.action, t.own()
 	from := base{seen: seen{a.UID, a.ResourceVersion}, basis: unread, pinned: a.UID != "" || a.ResourceVersion != ""}
@@ -100,8 +102,8 @@ func (t task) expected() base {
 	return from
 }
 
-// onto is what to compute the write from, the object being as now, which is not as from has it. If the object is gone, there
-// is nothing to write.
+// onto returns the base for the next try, given the object as it is now, which differs from from.
+// If the object is gone, there is nothing to write.
 func (t task) onto(from base, now seen, try int) (next base, gone bool, err error) {
 	there, creates := now != seen{}, t.action.Verb == handler.ActionApply && t.action.Subresource == ""
 	another := there && from.pinned && from.uid != "" && from.uid != now.uid
@@ -119,7 +121,7 @@ func (t task) onto(from base, now seen, try int) (next base, gone bool, err erro
 	case try >= maxTries:
 		return base{}, false, stale("it changes all the time")
 	case from.basis == assumed && now.version == t.expected().version:
-		next.basis = assumed // the rule's own changes since
+		next.basis = assumed // the rule's own changes since then
 		return next, false, nil
 	case from.basis == assumed:
 		if n := t.conflicts.another(t.contest()); n < applyAnyway || t.action.Verb != handler.ActionApply {
@@ -129,7 +131,7 @@ func (t task) onto(from base, now seen, try int) (next base, gone bool, err erro
 	return next, false, nil
 }
 
-// get reads the object's metadata, which is empty if it is not there.
+// get reads the object's metadata, which is empty if the object does not exist.
 func (t task) get(ctx context.Context) (metadata, *failure) {
 	got, f := t.client.do(ctx, request{method: http.MethodGet, path: pathOf(t.action.Resource, t.action.Namespace, t.action.Name)})
 	if f != nil && (f.reason == notFound || f.reason == noNamespace) {
@@ -138,7 +140,7 @@ func (t task) get(ctx context.Context) (metadata, *failure) {
 	return got.meta, f
 }
 
-// write makes one request, which the API server does only if the object is as from has it.
+// write makes one request, which the API server performs only if the object matches from.
 func (t task) write(ctx context.Context, kind kind, from base) (outcome, *failure) {
 	r, err := t.request(kind, from.seen)
 	if err != nil {
@@ -152,13 +154,16 @@ func (t task) write(ctx context.Context, kind kind, from base) (outcome, *failur
 	switch m := got.meta; {
 	case f != nil:
 		o.version = ""
-	case got.kind == "Status" && r.method == http.MethodDelete: // what a deletion is answered with that needs nobody else
+	case got.kind == "Status" && r.method == http.MethodDelete:
+		// the answer to a deletion that takes effect at once
 		made = DeletionOf(cmp.Or(m.UID, from.uid))
-	case m.removed(), r.method == http.MethodDelete && m.DeletionTimestamp == nil: // some are answered with what there was
+	case m.removed(), r.method == http.MethodDelete && m.DeletionTimestamp == nil:
+		// some resources answer with the object's last state
 		o.result, made = Changed, DeletionOf(cmp.Or(m.UID, from.uid))
 	case got.code == http.StatusCreated:
 		o.result, made = Created, m.ResourceVersion
-	case from.version == "": // somebody else created it just before; whether this changed it cannot be told
+	case from.version == "":
+		// somebody else created it just before; nobody can tell whether this changed it
 	case m.ResourceVersion == from.version:
 		o.result = Unchanged
 	default:

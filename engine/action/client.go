@@ -21,16 +21,16 @@ import (
 
 const (
 	requestTimeout = 30 * time.Second
-	maxBody        = 32 << 20 // of an answer, in bytes: more than the API server's store holds of one object
+	maxBody        = 32 << 20 // bytes of an answer: more than the API server stores of one object
 )
 
-// Answers are asked for without the content of objects.
+// Answers come without the content of objects.
 const (
 	metadataOnly  = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	metadataLists = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
-// client makes requests over an HTTP client that has the credentials. It repeats none.
+// client makes requests over an HTTP client that has the credentials. It does not repeat them.
 type client struct {
 	http *http.Client
 	base *url.URL
@@ -44,7 +44,7 @@ func newClient(config *rest.Config, over *http.Client) (*client, error) {
 	return &client{http: over, base: base}, nil
 }
 
-// request is one to the API server.
+// request is one request to the API server.
 type request struct {
 	method      string
 	path        []string
@@ -54,14 +54,14 @@ type request struct {
 	accept      string // default: metadataOnly
 }
 
-// answer is what is taken of one.
+// answer is what the client keeps of an answer.
 type answer struct {
 	code   int
 	kind   string // Status after a deletion
 	meta   metadata
 	items  []metadata     // of a list
-	status *metav1.Status // of what was refused, if the API server said why
-	after  time.Duration  // that it asks to wait
+	status *metav1.Status // of a refusal, if the API server gave one
+	after  time.Duration  // how long the API server asks to wait
 }
 
 type metadata struct {
@@ -84,13 +84,13 @@ type manager struct {
 	Time        *metav1.Time `json:"time"`
 }
 
-// removed tells whether the API server keeps what it answered with no longer: a change took away the last that held back
-// its deletion. A Namespace, which is held back by something else, has no period of grace.
+// removed reports whether the object is gone after this change, because the change removed the last
+// finalizer of a deleted object. A Namespace has no grace period: something else holds it back.
 func (m metadata) removed() bool {
 	return m.DeletionTimestamp != nil && len(m.Finalizers) == 0 && m.Grace != nil && *m.Grace == 0
 }
 
-// do makes a request. The error is a *failure for everything but an answer that says that it was done.
+// do makes a request. It returns a *failure unless the API server says that it is done.
 func (c *client) do(ctx context.Context, r request) (answer, *failure) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -112,7 +112,7 @@ func (c *client) do(ctx context.Context, r request) (answer, *failure) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	a := answer{code: resp.StatusCode, after: retryAfter(resp.Header)}
 	if a.code < 200 || a.code > 299 {
-		a.status = statusIn(body) // as far as it came
+		a.status = statusIn(body) // as far as it arrived
 		return a, classify(a)
 	}
 	switch {
@@ -126,7 +126,7 @@ func (c *client) do(ctx context.Context, r request) (answer, *failure) {
 	return a, nil
 }
 
-// read takes what is needed of an answer's body.
+// read decodes what the client keeps of a body.
 func (a *answer) read(body []byte) error {
 	var is struct {
 		Kind     string          `json:"kind"`
@@ -155,7 +155,7 @@ func (a *answer) read(body []byte) error {
 	return nil
 }
 
-// statusIn is the Status in a body, if that is one.
+// statusIn returns the Status in a body, or nil if it is none.
 func statusIn(body []byte) *metav1.Status {
 	var s metav1.Status
 	if json.Unmarshal(body, &s) != nil || s.Kind != "Status" {
@@ -175,7 +175,7 @@ func unreachable(err error) *failure {
 	return &failure{text: "the API server cannot be reached: " + printable.Line(text, maxText), cause: err}
 }
 
-// pathOf is where the resource of an action is, in the action's namespace.
+// pathOf returns the path of a resource in the action's namespace.
 func pathOf(r handler.Resource, namespace string, more ...string) []string {
 	path := []string{"api", r.Version}
 	if r.Group != "" {

@@ -10,7 +10,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// create carries out a create. What is there already is fine if the rule created it: the action is being repeated.
+// create performs a create. An object that exists is fine if the rule created it, because the
+// action may be a repeat.
 func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 	body, err := objectBody(t.action, kind.name, seen{})
 	if err != nil {
@@ -25,7 +26,7 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 	case refused != nil:
 		return t.failed(o, refused)
 	case there.UID == "":
-		return o, f // and is gone again
+		return o, f // it is gone again
 	case there.DeletionTimestamp != nil:
 		return o, errors.New("one of the same name is being deleted: when that is gone, it is created")
 	case !createdBy(there, fieldManager(t.by.Rule)):
@@ -35,8 +36,9 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 	return o, nil
 }
 
-// createdBy tells whether a field manager created an object, by what the API server remembers: that it changed the object,
-// and no other did when that came into being. Of an object with nothing in it nobody is remembered.
+// createdBy reports whether a field manager created an object. The API server remembers who changed
+// what: this manager must be the only one who changed the object when it came into being. Nobody is
+// remembered for an object without fields.
 func createdBy(m metadata, name string) bool {
 	if len(m.ManagedFields) == 0 {
 		return true
@@ -57,7 +59,7 @@ func createdBy(m metadata, name string) bool {
 	return ours && !others
 }
 
-// post creates an object of the resource and under the name that a has.
+// post creates an object with the resource and the name of a.
 func (t task) post(ctx context.Context, a handler.Action, body []byte) (outcome, *failure) {
 	end := t.writes.Begin(resourceOf(a.Resource), keyOf(a), t.by.Rule, t.cause)
 	got, f := t.client.do(ctx, request{
@@ -73,12 +75,12 @@ func (t task) post(ctx context.Context, a handler.Action, body []byte) (outcome,
 	return o, f
 }
 
-// posted is what becomes of a post that found nothing there.
+// posted returns the outcome of a post that found no such object.
 func (t task) posted(o outcome, f *failure) (outcome, error) {
 	switch {
 	case f == nil:
 		return o, nil
-	case f.reason == notFound: // of whatever it needs to be there
+	case f.reason == notFound: // something that it needs does not exist
 		return o, fmt.Errorf("it cannot be created yet: %w", f)
 	}
 	return t.failed(o, f)

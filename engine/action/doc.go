@@ -1,26 +1,31 @@
-// Package action carries out in the cluster what handlers and rules ask for: apply, patch, create, delete, and Events about
-// objects.
+// Package action changes the cluster as handlers and rules ask: apply, patch, create, delete, and
+// Events about objects.
 //
-// A [Policy] says what a handler may do, and checks all of an answer before any of it is done. An [Executor] does it, in
-// order, and stops at the first action that fails. It may be asked to do the same again, after a crash or a failure halfway,
-// to no other effect:
+// A [Policy] says what a handler may do, and checks a whole answer before any of it is done. An
+// [Executor] performs the actions in order. It stops at the first action of a handler that fails.
+// Repeating the actions after a crash or a failure has no further effect:
 //
-//   - What an action changes it was computed from: a write carries the uid and the resourceVersion of what it changes,
-//     those of the event for the event's own object, for others those that the Executor reads just before. What a create
-//     finds that the same rule has created is done; an Event's name derives from the delivery.
-//   - What is gone is done: a patch or a deletion of what no longer exists changes nothing, and is said to be so in the
-//     audit.
-//   - What another writer changed meanwhile is [ErrConflict]: the answer is no longer good, and the handler to be asked
-//     again with the object as it is by then. Only an apply of the event's own object goes through at its third conflict
-//     in a row, unless it asks for a version itself: it says nothing of what others own.
-//   - Changes that the same rule made since count as the event's: an answer may change its object twice.
+//   - A write carries the uid and the resourceVersion of the state it was computed from. For the
+//     event's own object that is the event's state, for others a state that the Executor reads just
+//     before. A create succeeds if the same rule created the object earlier. The name of an Event
+//     derives from the delivery.
+//   - What is gone is done: a patch or a deletion of an object that no longer exists changes
+//     nothing, and the audit says so.
+//   - If another writer changed the object meanwhile, the Executor returns [ErrConflict]. The
+//     answer is outdated, and the handler must be asked again with the current object. Only an
+//     apply of the event's own object goes through at its third conflict in a row, unless it names
+//     a version. It says nothing about what others own.
+//   - Changes that the same rule made since count as the event's: an answer may change its object
+//     twice.
 //
-// An error that wraps handler.ErrReject is for good, ErrConflict drops the answer, anything else is worth another try with
-// the same answer.
+// An error that wraps handler.ErrReject is final. ErrConflict drops the answer. Any other error is
+// worth another try with the same answer.
 //
-// [Writes] knows which versions of which objects informd wrote, for which rule and in consequence of which writes before
-// it; [Breaker] slows down rules that chase each other through the cluster by it. Both live in memory only.
+// [Writes] knows which versions of which objects informd wrote, for which rule and because of which
+// earlier writes. With it, [Breaker] slows down rules that chase each other through the cluster.
+// Both live in memory only.
 //
-// The package holds and logs no content of objects: it reads back metadata alone. It knows nothing of rules, queues or
-// configuration, and starts no goroutine.
+// The package neither keeps nor logs content of objects: it reads back only metadata. It knows
+// nothing of rules, queues or configuration. It starts no goroutine, and gets the time from its
+// caller.
 package action

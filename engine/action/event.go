@@ -17,24 +17,25 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// maxEventMessage is as events.k8s.io has it, in bytes.
+// maxEventMessage is the bound of events.k8s.io, in bytes.
 const maxEventMessage = 1024
 
-const maxName = 253 // bytes, as Kubernetes has it
+const maxName = 253 // bytes, as in Kubernetes
 
-// controller is who Events say that they are from, beside the rule.
+// controller is the name of the reporter in Events, beside the rule.
 const controller = "informd.dev"
 
-// events is where Events are recorded: they are those of events.k8s.io too.
+// events is the resource that stores Events, also those of events.k8s.io.
 var events = handler.Resource{Version: "v1", Resource: "events"}
 
-// record carries out an event. A repeat finds it recorded, as long as the API server keeps it: an hour by default.
+// record performs an event. A repeat finds the Event as long as the API server keeps it: an hour by
+// default.
 func (t task) record(ctx context.Context, kind kind) (outcome, error) {
 	uid := t.action.UID
 	switch a, ev := t.action, t.event; {
 	case uid != "":
 	case resourceOf(a.Resource).GroupResource() == resourceOf(ev.Resource).GroupResource() && a.Namespace == ev.Namespace && a.Name == ev.Name:
-		uid = ev.UID // also if it is gone
+		uid = ev.UID // even if the object is gone
 	default:
 		there, f := t.get(ctx)
 		if f != nil {
@@ -60,13 +61,13 @@ func (t task) record(ctx context.Context, kind kind) (outcome, error) {
 	return t.posted(o, f)
 }
 
-// about is the Event. It is of the older kind, which has one time and a count, and which kubectl shows as the one of
-// others' controllers.
+// about returns the Event. It is of the older kind with one time and a count, which kubectl shows
+// like those of other controllers.
 func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
 	a := t.action
 	namespace := a.Namespace
 	if namespace == "" {
-		namespace = metav1.NamespaceDefault // where Events about what has no namespace are
+		namespace = metav1.NamespaceDefault // Events about objects without a namespace live there
 	}
 	typ := corev1.EventTypeNormal
 	if a.Warning {
@@ -85,12 +86,12 @@ func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
 	}
 }
 
-// eventName is the same for each attempt at the delivery.
+// eventName returns the Event's name, which is the same for each attempt of the delivery.
 func (t task) eventName() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", t.event.ID, t.number))
 	hash := "." + hex.EncodeToString(sum[:8])
 	if name := printable.Cut(t.action.Name, maxName-len(hash)) + hash; len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
-	return "informd" + hash // an object's name may have what an Event's may not
+	return "informd" + hash // an object's name may have characters that an Event's may not
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// ErrConflict says that the cluster is no longer as it was when the answer was made: it is to be dropped, and the handler
-// asked again with what is new.
+// ErrConflict says that the cluster changed since the answer was made. Drop the answer, and ask the
+// handler again with the current object.
 var ErrConflict = errors.New("the cluster has changed since")
 
-// By is on whose behalf actions are carried out.
+// By says on whose behalf the Executor acts.
 type By struct {
 	Rule    string
 	Handler string // empty for a rule's own actions
@@ -29,30 +29,30 @@ type By struct {
 
 // Options are what an Executor can do without.
 type Options struct {
-	// Logger has the audit: one line per action.
+	// Logger receives the audit: one line per action.
 	Logger *slog.Logger
-	// Observer is told of each action after it ended, concurrently. It must not block.
+	// Observer is called after each action, concurrently. It must not block.
 	Observer func(Done)
-	// Writes is told of every change. nil: one of the Executor's own.
+	// Writes records every change. nil: the Executor makes its own.
 	Writes *Writes
 }
 
-// Result is what became of an action.
+// Result says how an action ended.
 type Result string
 
 // The results of an action.
 const (
 	Changed   Result = "done"      // the object was changed or deleted, or an Event recorded
-	Unchanged Result = "unchanged" // it was already so
+	Unchanged Result = "unchanged" // the object already was as the action asks
 	Created   Result = "created"   // by an apply or create
 	Gone      Result = "gone"      // there is nothing left to change
 	Conflict  Result = "conflict"  // somebody else changed it meanwhile
 	Denied    Result = "denied"    // the handler's Policy does not allow it
 	Rejected  Result = "rejected"  // it can never be carried out
-	Failed    Result = "failed"    // it is worth another try
+	Failed    Result = "failed"    // another try may succeed
 )
 
-// Done is an action that ended, well or not.
+// Done is an action that ended, whatever its result.
 type Done struct {
 	By
 	Verb            string
@@ -61,13 +61,13 @@ type Done struct {
 	Namespace, Name string
 	Result          Result
 	Code            int    // of the API server's last answer; 0 if there was none
-	ResourceVersion string // that the action made
+	ResourceVersion string // the version that the action made
 	Delivery        string // the event's id
-	Attempt         int    // at the event
+	Attempt         int    // of the event
 	Duration        time.Duration
 }
 
-// Executor carries out actions. It is safe for concurrent use.
+// Executor performs actions. It is safe for concurrent use.
 type Executor struct {
 	client    *client
 	kinds     *kinds
@@ -79,7 +79,8 @@ type Executor struct {
 	observer  func(Done)
 }
 
-// New makes an Executor. over has config's credentials: see rest.HTTPClientFor. Nothing is asked of the cluster before Do.
+// New makes an Executor. over is an HTTP client with config's credentials, as rest.HTTPClientFor
+// makes it. now is the clock. The Executor asks the cluster nothing before Do.
 func New(config *rest.Config, over *http.Client, disco discovery.ServerResourcesInterfaceWithContext, now func() time.Time, o Options) (*Executor, error) {
 	client, err := newClient(config, over)
 	if err != nil {
@@ -96,7 +97,7 @@ func New(config *rest.Config, over *http.Client, disco discovery.ServerResources
 	}, nil
 }
 
-// Check is p.Check with a line in the audit for the action that is refused.
+// Check is p.Check, and writes a line to the audit for an action that is refused.
 func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.Action) error {
 	at, denied, err := p.check(actions)
 	if err != nil {
@@ -109,13 +110,14 @@ func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.A
 	return err
 }
 
-// Do carries out what the answer to ev asks for, in order. The actions have been checked. An error wrapping handler.ErrReject
-// is for good; with one wrapping ErrConflict the answer is to be dropped; anything else is worth another try with the same
-// actions, not before what handler.RetryDelay tells of it.
+// Do performs the actions of the answer to ev in order. The caller has checked them. An error
+// wrapping handler.ErrReject is final. With one wrapping ErrConflict, drop the answer. Any other
+// error is worth another try with the same actions, after handler.RetryDelay if the error has one.
 //
-// A handler's actions end with the first that fails: those behind it may build on it. Of a rule's own the others are carried
-// out all the same, so that one object that cannot be written does not hold up the rest; unless the API server itself is in
-// trouble. But an Event says what was done, and waits until what is before it was.
+// A handler's actions end with the first that fails, because later ones may build on it. A rule's
+// own actions go on, so that one object does not hold up the rest, unless the API server itself is
+// in trouble. But an event action reports what was done: it is left out if an action before it
+// failed.
 func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []handler.Action) error {
 	cause, _ := x.writes.causeOf(ctx, ev)
 	var failed failures
@@ -143,7 +145,7 @@ func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []h
 	return failed.of(len(actions))
 }
 
-// run carries out one action.
+// run performs one action.
 func (x *Executor) run(ctx context.Context, t task) error {
 	began := x.now()
 	o, err := t.do(ctx)
@@ -155,14 +157,14 @@ func (x *Executor) run(ctx context.Context, t task) error {
 	return nil
 }
 
-// outcome is what became of an action.
+// outcome is the result of an action in detail.
 type outcome struct {
 	result  Result
 	code    int    // of the last answer
-	version string // that the action made
+	version string // the version that the action made
 }
 
-// resultOf is the outcome's result, which an error decides.
+// resultOf returns the outcome's result, given the action's error.
 func (o outcome) resultOf(err error) Result {
 	switch {
 	case err == nil:
@@ -175,7 +177,7 @@ func (o outcome) resultOf(err error) Result {
 	return Failed
 }
 
-// audit says what became of an action, and nothing of its content.
+// audit logs and reports how an action ended, without any of its content.
 func (x *Executor) audit(by By, ev *handler.Event, a handler.Action, o outcome, took time.Duration) {
 	done := Done{
 		By: by, Verb: a.Verb, Resource: resourceOf(a.Resource), Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,

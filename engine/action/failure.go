@@ -15,8 +15,8 @@ import (
 	"github.com/informd/informd/internal/printable"
 )
 
-// failure is why a request was not done. It is an error that asks for another try with the same answer, unless it says
-// otherwise.
+// failure says why a request was not done. As an error it asks for another try with the same
+// answer, unless its reason says otherwise.
 type failure struct {
 	code   int // of the API server's answer; 0 if there was none
 	reason reason
@@ -25,12 +25,12 @@ type failure struct {
 	cause  error
 }
 
-// reason is what follows from a failure.
+// reason says what to do about a failure.
 type reason uint8
 
 const (
-	again       reason = iota // it may go well later
-	never                     // it never will
+	again       reason = iota // another try may succeed
+	never                     // no try will succeed
 	notFound                  // there is no such object
 	noNamespace               // there is no such namespace
 	noResource                // the cluster does not serve it
@@ -48,17 +48,17 @@ func (f *failure) Error() string { return f.text }
 
 func (f *failure) Unwrap() error { return f.cause }
 
-// contestable tells whether the failure may be because the object is not what the request was computed from.
+// contestable reports whether the request may have failed because the object has changed.
 func (f *failure) contestable() bool {
 	return f.reason == changed || f.reason == exists || f.reason == never
 }
 
-// stale says that the answer is to be dropped.
+// stale returns an error that drops the answer.
 func stale(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrConflict}, args...)...)
 }
 
-// classify tells what an answer that is not 2xx means.
+// classify returns the failure of an answer that is not 2xx.
 func classify(a answer) *failure {
 	f := &failure{code: a.code, after: a.after, text: fmt.Sprintf("%d %s", a.code, cmp.Or(http.StatusText(a.code), "from the API server"))}
 	var s metav1.Status
@@ -86,18 +86,18 @@ func classify(a answer) *failure {
 	return f
 }
 
-// notItsFault is how the API server begins its answer to an apply whose object is not as its schema wants it, or has a value
-// that it cannot read, as a Secret's that is not base64; and to an object that its store has no room for. It counts all of
-// that as an error of its own, with the code 500.
+// notItsFault has the beginnings of answers that blame the request although their code is 500: an
+// apply whose object does not fit its schema, a value that cannot be read, as a Secret's that is
+// not base64, and an object too large for the store.
 var notItsFault = []string{"failed to create typed patch object", "failed to convert new object", "etcdserver: request is too large"}
 
-// forGood are answers to what will be no better the next time.
+// forGood has the codes of answers that will not change with time.
 var forGood = []int{
 	http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
 	http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
 }
 
-// missing tells what it is that there is not.
+// missing returns what it is that does not exist.
 func missing(s metav1.Status) reason {
 	switch d := s.Details; {
 	case d == nil || d.Name == "":
@@ -112,8 +112,8 @@ func hasCause(s metav1.Status, cause metav1.CauseType) bool {
 	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
 }
 
-// said is what the API server said of a failure, without the content of objects, which it quotes: all of an object, where a
-// patch made it invalid.
+// said returns the API server's message without the content of objects, which it quotes: all of an
+// object, if a patch made it invalid.
 func said(s metav1.Status) string {
 	text := withoutValues(s.Message)
 	if s.Code == http.StatusUnprocessableEntity && s.Details != nil && len(s.Details.Causes) > 0 {
@@ -132,12 +132,11 @@ func said(s metav1.Status) string {
 var (
 	quotedValue = regexp.MustCompile(`(Invalid|Unsupported|Duplicate) value: ?`)
 	plainValue  = regexp.MustCompile(`^(-?[0-9][0-9.eE+-]*|true|false|null|nil)(: |;|,|$)`)
-	// got is what an apply is told that it has in the place of what the schema wants, as the value that it is; time is what
-	// should have been one.
+	// gotValue matches a value that the schema did not expect; time is what should have been one.
 	gotValue = regexp.MustCompile(`(, got|(parsing time)) .*`)
 )
 
-// withoutValues cuts out the values that the API server's validation quotes.
+// withoutValues removes the values that the API server's validation quotes.
 func withoutValues(s string) string {
 	s = gotValue.ReplaceAllString(s, "$2")
 	var out strings.Builder
@@ -154,12 +153,12 @@ func withoutValues(s string) string {
 		} else if plain := plainValue.FindStringSubmatch(s); plain != nil {
 			s = s[len(plain[1]):]
 		} else {
-			return out.String() // of some structure, whose end cannot be told
+			return out.String() // the value is a structure whose end nobody can tell
 		}
 	}
 }
 
-// retryAfter is what an answer's header asks for, at most some minutes.
+// retryAfter returns the delay that an answer's header asks for, at most some minutes.
 func retryAfter(h http.Header) time.Duration {
 	seconds, err := strconv.ParseInt(h.Get("Retry-After"), 10, 64)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// failures are what went wrong of a rule's own actions.
+// failures collects the errors of a rule's own actions.
 type failures struct {
 	count int
-	first error // that is worth another try, if one is
-	again bool  // first is
+	first error // one that is worth another try, if there is any
+	again bool  // first is worth another try
 	stale error // the first conflict
 }
 
@@ -27,7 +27,7 @@ func (f *failures) add(err error) {
 	}
 }
 
-// of makes one error of those of n actions: for good only if all of them are.
+// of returns one error for n actions. It is final only if all of them are.
 func (f *failures) of(n int) error {
 	switch {
 	case f.count == 0:
@@ -40,7 +40,8 @@ func (f *failures) of(n int) error {
 	return fmt.Errorf("%d of %d actions failed, one of them: %w", f.count, n, f.first)
 }
 
-// inTrouble tells whether an error is the API server's own, so that others will most likely fail as well.
+// inTrouble reports whether the API server itself fails, so that other requests most likely fail as
+// well.
 func inTrouble(err error) bool {
 	f, ok := errors.AsType[*failure](err)
 	return ok && !errors.Is(err, handler.ErrReject) && (f.code == 0 || f.code == http.StatusTooManyRequests || f.code >= http.StatusInternalServerError)

@@ -17,9 +17,9 @@ import (
 	"github.com/informd/informd/internal/printable"
 )
 
-// kinds knows what the cluster calls the objects of a resource, and whether they have namespaces. It asks discovery once,
-// and again for what is not served, at most once a second per group version. It knows as many as actions ask for, which is
-// as many as the configuration allows.
+// kinds knows the kind of each resource, and whether it has namespaces. It asks discovery once, and
+// again for what is not served, at most once a second per group version. It grows with the
+// resources of actions, which the configuration bounds.
 type kinds struct {
 	disco discovery.ServerResourcesInterfaceWithContext
 	now   func() time.Time
@@ -31,7 +31,7 @@ type kinds struct {
 type versionKinds struct {
 	outdated atomic.Bool
 
-	turn  chan struct{} // capacity 1: whoever asks, or reads what is below, holds it
+	turn  chan struct{} // capacity 1: whoever reads or writes the fields below holds it
 	asked time.Time
 	list  []metav1.APIResource
 	err   error
@@ -48,7 +48,7 @@ func newKinds(disco discovery.ServerResourcesInterfaceWithContext, now func() ti
 	return &kinds{disco: disco, now: now, versions: make(map[schema.GroupVersion]*versionKinds)}
 }
 
-// of is the kind of a resource.
+// of returns the kind of a resource.
 func (k *kinds) of(ctx context.Context, r schema.GroupVersionResource) (kind, *failure) {
 	v := k.version(r.GroupVersion())
 	select {
@@ -67,7 +67,7 @@ func (k *kinds) of(ctx context.Context, r schema.GroupVersionResource) (kind, *f
 		defer cancel()
 		list, err := k.disco.ServerResourcesForGroupVersionWithContext(limited, r.GroupVersion().String())
 		if ctx.Err() != nil {
-			return kind{}, unreachable(ctx.Err()) // which says nothing to the others
+			return kind{}, unreachable(ctx.Err()) // says nothing to the other callers
 		}
 		v.asked, v.list, v.err = k.now(), nil, err
 		if err == nil && list != nil {
@@ -92,7 +92,7 @@ func (v *versionKinds) find(resource string) *metav1.APIResource {
 	return &v.list[at]
 }
 
-// forget has discovery asked again the next time, about a resource that turned out to be another than it was.
+// forget makes the next call ask discovery again, after a resource turned out to have changed.
 func (k *kinds) forget(gv schema.GroupVersion) {
 	k.version(gv).outdated.Store(true)
 }

@@ -7,20 +7,20 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How fast a handler, or a rule with actions of its own, may have the cluster changed.
+// How many actions a handler, or a rule with actions of its own, may perform.
 const (
 	perSecond = 50
 	burst     = 100
-	maxRates  = 4096 // handlers; past it all begin anew
+	maxRates  = 4096 // handlers; beyond it all limits start over
 )
 
-// rates has a limit for each handler. Its zero value is ready.
+// rates has one limit per handler, or per rule with its own actions. Its zero value is ready.
 type rates struct {
 	mu sync.Mutex
 	of map[By]*rate.Limiter
 }
 
-// wait returns when it is the handler's turn to have one action carried out.
+// wait returns when the handler may perform its next action, or with ctx's error.
 func (r *rates) wait(ctx context.Context, by By) error {
 	if by.Handler != "" {
 		by.Rule = ""
@@ -38,10 +38,10 @@ func (r *rates) wait(ctx context.Context, by By) error {
 	return l.Wait(ctx)
 }
 
-// maxConflicts is for how many objects conflicts are counted; past it all begin anew.
+// maxConflicts bounds the objects whose conflicts are counted; beyond it all counts start over.
 const maxConflicts = 4096
 
-// conflicts counts those in a row of each rule and object. Its zero value is ready.
+// conflicts counts the conflicts in a row, by rule and object. Its zero value is ready.
 type conflicts struct {
 	mu sync.Mutex
 	of map[contest]int
@@ -52,7 +52,7 @@ type contest struct {
 	place
 }
 
-// another counts one more, and tells how many there were.
+// another counts one more conflict, and returns how many there are.
 func (c *conflicts) another(at contest) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

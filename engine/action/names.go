@@ -39,11 +39,11 @@ func resourceOf(r handler.Resource) schema.GroupVersionResource {
 	return schema.GroupVersionResource(r)
 }
 
-// maxManager is how long the API server lets a field manager's name be, in bytes.
+// maxManager bounds a field manager's name in bytes, as the API server does.
 const maxManager = 128
 
-// fieldManager is the name under which the API server keeps what a rule owns: informd/RULE. One that is too long for it is
-// cut, and made distinct again by a hash.
+// fieldManager returns the name under which the API server records what a rule owns: informd/RULE.
+// A name that is too long is cut, and a hash keeps it distinct.
 func fieldManager(rule string) string {
 	name := "informd/" + rule
 	if len(name) <= maxManager {

@@ -11,24 +11,25 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Grant is one line of what a handler may do: a spec.access.write entry.
+// Grant is one entry of spec.access.write: what a handler may do.
 type Grant struct {
 	Resource    schema.GroupVersionResource
-	Subresource string   // "" or "status": the one does not allow the other
-	Verbs       []string // of handler's Action constants. event allows Events about the resource's objects
-	Namespaces  []string // empty: all, and objects without one; otherwise exactly these
-	Names       []string // patterns as path.Match has them; empty: all
-	At          string   // where it stands in the configuration, for reports
+	Subresource string // "" or "status"; neither includes the other
+	// some of handler's Action constants; event allows Events about the resource's objects
+	Verbs      []string
+	Namespaces []string // empty: all, and objects without a namespace; otherwise exactly these
+	Names      []string // patterns as path.Match takes them; empty: all
+	At         string   // its place in the configuration, for reports
 }
 
-// Policy is all that one handler may do. The zero Policy allows nothing.
+// Policy is everything that one handler may do. The zero Policy allows nothing.
 type Policy struct {
-	Handler string // its name, for reports
+	Handler string // for reports
 	Grants  []Grant
 }
 
-// Validate tells whether actions can be carried out as far as that shows in themselves: see handler.Action's Validate. The
-// error wraps handler.ErrReject.
+// Validate checks the form of actions, as handler.Action's Validate does. The error wraps
+// handler.ErrReject.
 func Validate(actions []handler.Action) error {
 	for i, a := range actions {
 		if err := a.Validate(); err != nil {
@@ -38,14 +39,15 @@ func Validate(actions []handler.Action) error {
 	return nil
 }
 
-// Check tells whether the answer to ev may be carried out: that each of its actions is well formed, as [Validate] has it,
-// and allowed. The error wraps handler.ErrReject; for an action that is not allowed it says what would allow it.
+// Check reports whether the actions of the answer to ev are well formed, as [Validate] says, and
+// allowed. The error wraps handler.ErrReject. For an action that is not allowed, it says which
+// grant would allow it.
 func (p Policy) Check(ev *handler.Event, actions []handler.Action) error {
 	_, _, err := p.check(actions)
 	return err
 }
 
-// check also says which action is refused, and whether that is for want of a grant.
+// check also returns which action is refused, and whether a grant is missing.
 func (p Policy) check(actions []handler.Action) (at int, denied bool, err error) {
 	for i, a := range actions {
 		if err := a.Validate(); err != nil {
@@ -58,12 +60,12 @@ func (p Policy) check(actions []handler.Action) (at int, denied bool, err error)
 	return 0, false, nil
 }
 
-// refused says that an action is not well formed.
+// refused returns the error of an action that is not well formed.
 func refused(i int, a handler.Action, err error) error {
 	return handler.Reject(fmt.Errorf("action %d: %s: %w", i+1, what(a), err))
 }
 
-// allows says why the grant does not allow a: what of it stands in the way, or nothing if it does allow it.
+// allows returns what keeps the grant from allowing a, or "" if it allows it.
 func (g Grant) allows(a handler.Action) (obstacle string) {
 	switch {
 	case g.Resource != resourceOf(a.Resource) || g.Subresource != a.Subresource:
@@ -83,7 +85,7 @@ func matches(pattern, name string) bool {
 	return err == nil && ok
 }
 
-// needed says which grant would allow a, and what is in the way of one for the same resource.
+// needed says which grant would allow a, and what the closest grant lacks.
 func (p Policy) needed(a handler.Action) string {
 	grant := fmt.Sprintf("resource: %s, verbs: [%s]", resourceName(resourceOf(a.Resource), a.Subresource), a.Verb)
 	if a.Namespace != "" {

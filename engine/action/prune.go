@@ -17,21 +17,22 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// prune is a verb of rules' own actions, which no handler can ask for.
+// prune is a verb of rules' own actions. No handler can use it.
 const prune = "prune"
 
-// prunePage is how many objects are asked for at a time: maxBody has room for that many with the most annotations, of 256 KiB.
+// prunePage is how many objects a list asks for at a time. maxBody has room for that many with the
+// most annotations, 256 KiB.
 const prunePage = 100
 
-// Prune is the action that deletes what has these labels and was not applied by the actions before it, in whichever namespace.
-// Who applies sets them. Labels are copied, by people and controllers, so an object goes only if the rule did apply it, by what
-// the API server remembers of its field managers.
+// Prune returns the action that deletes, in all namespaces, the objects with these labels that the
+// actions before it do not apply. People and controllers copy labels, so an object is deleted only
+// if the API server remembers that the rule applied it.
 func Prune(resource schema.GroupVersionResource, labelSelector string) handler.Action {
 	selector, _ := json.Marshal(labelSelector) // no string fails
 	return handler.Action{Verb: prune, Resource: handler.Resource(resource), Object: selector}
 }
 
-// ValidateOwn is Validate for actions of a rule's own, of which Prune may be one.
+// ValidateOwn is Validate for a rule's own actions, which may include Prune.
 func ValidateOwn(actions []handler.Action) error {
 	others := make([]handler.Action, 0, len(actions))
 	for _, a := range actions {
@@ -42,8 +43,8 @@ func ValidateOwn(actions []handler.Action) error {
 	return Validate(others)
 }
 
-// prune deletes what is labelled as actions[i] says and was not applied by those before it. Each deletion is an action of its
-// own, in the audit too.
+// prune deletes what actions[i] selects and the actions before it do not apply. Each deletion is an
+// action of its own, also in the audit.
 func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Cause, actions []handler.Action, i int) error {
 	began, a := x.now(), actions[i]
 	t := task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: new(string)}
@@ -76,29 +77,29 @@ func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Ca
 	return failed.of(len(found))
 }
 
-// isPruned tells whether an action applies what is pruned with it.
+// isPruned reports whether a applies objects that a prune among actions covers.
 func isPruned(a handler.Action, actions []handler.Action) bool {
 	return a.Verb == handler.ActionApply && a.Subresource == "" && slices.ContainsFunc(actions, func(p handler.Action) bool {
 		return p.Verb == prune && resourceOf(p.Resource).GroupResource() == resourceOf(a.Resource).GroupResource()
 	})
 }
 
-// errNotOurs is about an apply that would have somebody else's object pruned in the end.
+// errNotOurs is the error of an apply whose prune would delete somebody else's object in the end.
 var errNotOurs = errors.New("there is one already that the rule did not apply, and that prune would delete in the end: give it another name, or delete it")
 
-// takesOver tells whether an apply of what is pruned is about an object that somebody else made.
+// takesOver reports whether an apply with prune concerns an object that somebody else made.
 func (t task) takesOver(there metadata) bool {
 	return t.prunes && there.UID != "" && !there.appliedBy(fieldManager(t.by.Rule))
 }
 
-// appliedBy tells whether a field manager owns anything of the object because it applied that.
+// appliedBy reports whether a field manager applied any of the object.
 func (m metadata) appliedBy(name string) bool {
 	return slices.ContainsFunc(m.ManagedFields, func(by manager) bool {
 		return by.Manager == name && by.Operation == string(metav1.ManagedFieldsOperationApply) && by.Subresource == ""
 	})
 }
 
-// labelled are the objects that have the labels that a Prune says.
+// labelled returns the objects that a Prune selects.
 func (t task) labelled(ctx context.Context) (found []metadata, o outcome, err error) {
 	var selector string
 	if err := json.Unmarshal(t.action.Object, &selector); err != nil || selector == "" {
@@ -109,9 +110,10 @@ func (t task) labelled(ctx context.Context) (found []metadata, o outcome, err er
 		got, f := t.client.do(ctx, request{method: http.MethodGet, path: pathOf(t.action.Resource, ""), query: query, accept: metadataLists})
 		switch {
 		case f == nil:
-		case f.code == http.StatusNotFound: // there is no such resource, hence nothing of it
+		case f.code == http.StatusNotFound: // the resource does not exist, so it has no objects
 			return nil, o, nil
-		case f.code == http.StatusGone && query.Has("continue"): // it took too long: from the start
+		case f.code == http.StatusGone && query.Has("continue"):
+			// the list took too long: start over
 			query.Del("continue")
 			found = nil
 			continue

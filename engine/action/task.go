@@ -18,17 +18,18 @@ type task struct {
 	event  *handler.Event
 	cause  Cause
 	action handler.Action
-	number int // of the action in the answer, from 1
-	// latest is the version that the answer has made of the event's own object, "" if none. The actions of an answer share it.
+	number int // of the action within the answer, from 1
+	// latest is the version that the answer made of the event's own object, or "". The actions of
+	// an answer share it.
 	latest *string
-	// prunes says that what is applied will be deleted once it is not any more.
+	// prunes means that a prune deletes the object once the rule stops applying it.
 	prunes bool
 }
 
 func (t task) resource() schema.GroupVersionResource { return resourceOf(t.action.Resource) }
 func (t task) key() delta.Key                        { return keyOf(t.action) }
 
-// contest is what conflicts over the action's object are counted by.
+// contest returns the key by which conflicts over the action's object are counted.
 func (t task) contest() contest { return contest{t.by.Rule, placeOf(t.resource(), t.key())} }
 
 func (t task) do(ctx context.Context) (outcome, error) {
@@ -37,12 +38,12 @@ func (t task) do(ctx context.Context) (outcome, error) {
 		return outcome{}, fmt.Errorf("waiting for the turn of handler or rule: %w", err)
 	}
 	resource := t.resource()
-	if a.Subresource != "" { // discovery has them beside each other
+	if a.Subresource != "" { // discovery lists a resource and its subresources side by side
 		resource.Resource += "/" + a.Subresource
 	}
 	kind, f := t.kinds.of(ctx, resource)
 	if f == nil && kind.namespaced != (a.Namespace != "") {
-		t.kinds.forget(t.resource().GroupVersion()) // a definition may have been made anew
+		t.kinds.forget(t.resource().GroupVersion()) // the resource's definition may have changed
 		kind, f = t.kinds.of(ctx, resource)
 	}
 	switch {
@@ -62,14 +63,14 @@ func (t task) do(ctx context.Context) (outcome, error) {
 	return t.change(ctx, kind)
 }
 
-// own tells whether the action is about the object that the event is about, as the event has it.
+// own reports whether the action concerns the event's object, in the event's state.
 func (t task) own() bool {
 	a, ev := t.action, t.event
 	return ev.Event != handler.Deleted && t.resource().GroupResource() == resourceOf(ev.Resource).GroupResource() &&
 		a.Namespace == ev.Namespace && a.Name == ev.Name && (a.UID == "" || a.UID == ev.UID)
 }
 
-// failed is what becomes of an action whose last request failed, as far as that shows in the failure.
+// failed returns the outcome of an action whose last request failed.
 func (t task) failed(o outcome, f *failure) (outcome, error) {
 	o.code = f.code
 	switch f.reason {
@@ -81,13 +82,13 @@ func (t task) failed(o outcome, f *failure) (outcome, error) {
 	case noNamespace:
 		err := fmt.Errorf("namespace %s does not exist", t.action.Namespace)
 		if t.by.Handler == "" {
-			return o, err // by the next time the rule will have thought again
+			return o, err // the rule decides again before the next try
 		}
 		return o, handler.Reject(err)
 	case noResource:
 		t.kinds.forget(t.resource().GroupVersion())
 		if f.code == 0 {
-			return o, f // discovery says so
+			return o, f // as discovery says
 		}
 		return o, fmt.Errorf("the cluster does not serve %s: %w", resourceName(t.resource(), t.action.Subresource), f)
 	}

@@ -13,25 +13,26 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Bounds of what Writes remembers. Past them the oldest is forgotten: a change of the rule's own may then come back to it.
+// Bounds of what Writes remembers. Beyond them it forgets the oldest: a rule may then receive a
+// change of its own.
 const (
 	maxWritten  = 65536  // objects
-	maxVersions = 64     // of each: a watch may be that many behind
-	maxInAll    = 131072 // versions, of all objects
+	maxVersions = 64     // per object; a watch may be that far behind
+	maxInAll    = 131072 // versions of all objects
 	maxChain    = 8
 )
 
-// Writes knows who wrote which version of an object, among those that informd wrote since it started. It is safe for
-// concurrent use. There is one per engine, which outlives the plans that it runs.
+// Writes knows who wrote which version of an object, of those that informd wrote since it started.
+// It is safe for concurrent use. An engine has one, which outlives its plans.
 type Writes struct {
 	mu      sync.Mutex
 	objects map[place]*written
-	oldest  *list.List // of place, by their last write; those being written are in it too
-	inAll   int        // versions
-	begun   uint64     // requests
+	oldest  *list.List // places by their last write, including those being written; guarded by mu
+	inAll   int        // number of versions
+	begun   uint64     // number of requests
 }
 
-// place is where an object is, whatever version of the API it is reached by.
+// place identifies an object across versions of the API.
 type place struct {
 	resource schema.GroupResource
 	key      delta.Key
@@ -47,7 +48,7 @@ type written struct {
 // underWay is a request that may change an object.
 type underWay struct {
 	rule  string
-	n     uint64 // in the order in which they began, from 1
+	n     uint64 // counts requests in the order in which they began, from 1
 	ended chan struct{}
 }
 
@@ -60,38 +61,40 @@ type version struct {
 type Write struct {
 	// Rule made it.
 	Rule string
-	// Depth is 1 for a change in consequence of somebody else's, and one more than that of the change of informd's own
-	// that it is in consequence of.
+	// Depth is 1 for a change that somebody else's change caused. If a change of informd's own
+	// caused it, Depth is one more than that change's.
 	Depth int
-	// Chain has the rules whose changes led to it, newest first and Rule the first of them, at most 8.
+	// Chain has the rules whose changes led to it, newest first, at most 8. It begins with Rule.
 	Chain []string
 }
 
-// Cause is what a change is in consequence of. The zero Cause is somebody else's change.
+// Cause is what caused a change. The zero Cause is somebody else's change.
 type Cause struct {
-	Depth int // of the change that led to it; 0 if informd did not make that
+	Depth int // of the change that caused it; 0 if informd did not make that
 	Chain []string
 }
 
-// NewWrites makes Writes that knows of none.
+// NewWrites returns Writes that knows of no change.
 func NewWrites() *Writes {
 	return &Writes{objects: make(map[place]*written), oldest: list.New()}
 }
 
-// DeletionOf is the version, as Writes understands it, of the deletion of the object with the uid. The API server tells
-// nobody who deletes an object the version of that, and the last version that was seen of it may be any: a rule asks Of
-// with this for an object that is gone, and with the resourceVersion for any other change.
+// DeletionOf names the deletion of the object with that uid, for Writes. The API server does not
+// say which version a deletion makes, and the last version that a rule saw may be any. So a rule
+// asks Of with this name for an object that is gone, and with the resourceVersion for any other
+// change.
 func DeletionOf(uid string) string { return "deletion of " + uid }
 
-// ChangeOf is a change, as Made understands it, from one resourceVersion to another as somebody saw them who watches. There may
-// have been more in between. from is "" where nothing was there before.
+// ChangeOf names a change from one resourceVersion to another, for Made. They are versions that a
+// watcher saw, and there may have been others in between. from is "" if the object did not exist
+// before.
 func ChangeOf(from, to string) string { return from + arrow + to }
 
-const arrow = " to " // is in no resourceVersion
+const arrow = " to " // no resourceVersion has it
 
-// Made tells whether a change, of ChangeOf or DeletionOf, is the rule's own and nobody else's: a rule writes onto what others
-// wrote, and a list after a watch that broke shows the outcome alone. So each write that led from one version to the other is
-// to be the rule's.
+// Made reports whether a change, named by ChangeOf or DeletionOf, is the rule's own and nobody
+// else's. Every write between the two versions must be the rule's, because a rule builds on what
+// others wrote, and a list after a broken watch shows only the outcome.
 func (w *Writes) Made(resource schema.GroupVersionResource, key delta.Key, rule, change string) bool {
 	from, to, isChange := strings.Cut(change, arrow)
 	w.mu.Lock()
@@ -100,7 +103,7 @@ func (w *Writes) Made(resource schema.GroupVersionResource, key delta.Key, rule,
 	if o == nil {
 		return false
 	}
-	for _, v := range o.versions { // oldest first: each leads to those behind it only
+	for _, v := range o.versions { // oldest first: each leads only to later ones
 		switch {
 		case v.write.Rule != rule:
 		case !isChange && v.to == change, isChange && v.from == from && v.to == to:
@@ -112,9 +115,9 @@ func (w *Writes) Made(resource schema.GroupVersionResource, key delta.Key, rule,
 	return false
 }
 
-// Begin says that a request which may change an object begins on behalf of the rule. end is called once, when the answer is
-// there: with the version that the request was computed from ("": there was none) and the one that it made, "" if it made
-// none, or none that is known.
+// Begin records that a request begins which may change an object on behalf of the rule. The caller
+// calls end once, when the answer arrives, with two versions: the one that the request was computed
+// from ("": none), and the one that it made ("": none, or unknown).
 func (w *Writes) Begin(resource schema.GroupVersionResource, key delta.Key, rule string, cause Cause) (end func(from, to string)) {
 	at := placeOf(resource, key)
 	w.mu.Lock()
@@ -152,8 +155,8 @@ func (w *Writes) end(at place, r *underWay, v version) {
 	}
 }
 
-// forget keeps the bounds. What is being written is passed over: there is one request for each at most, of the few that
-// handlers have under way.
+// forget keeps the bounds. It passes over objects that are being written: handlers have few
+// requests in progress. The caller holds mu.
 func (w *Writes) forget() {
 	for e := w.oldest.Front(); e != nil && (len(w.objects) > maxWritten || w.inAll > maxInAll); {
 		at := e.Value.(place)
@@ -170,7 +173,7 @@ func (w *Writes) drop(at place, o *written) {
 	w.inAll -= len(o.versions)
 }
 
-// Of tells who wrote the version of an object.
+// Of returns who wrote a version of an object.
 func (w *Writes) Of(resource schema.GroupVersionResource, key delta.Key, version string) (write Write, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,15 +189,16 @@ func (w *Writes) Of(resource schema.GroupVersionResource, key delta.Key, version
 	return Write{}, false
 }
 
-// Begun is how many requests have begun, ever.
+// Begun returns how many requests have begun since the start.
 func (w *Writes) Begun() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.begun
 }
 
-// Writing tells whether one of the first so many requests, as Begun counts them, is under way that may change the object on
-// behalf of the rule, or of any rule if that is empty. From when it no longer is, Of knows what came of it.
+// Writing reports whether a request is in progress that may change the object on behalf of the
+// rule, or of any rule if that is "". It considers the first requests only: as many as first, which
+// comes from Begun. Once Writing returns false, Of knows their outcome.
 func (w *Writes) Writing(resource schema.GroupVersionResource, key delta.Key, rule string, first uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -202,8 +206,8 @@ func (w *Writes) Writing(resource schema.GroupVersionResource, key delta.Key, ru
 	return o != nil && slices.ContainsFunc(o.underWay, func(r *underWay) bool { return r.n <= first && (rule == "" || r.rule == rule) })
 }
 
-// Wait returns when none of the requests is under way any more that are now and may change the object, or ctx ends. Those that
-// begin later made nothing that anybody has seen by now.
+// Wait returns when the requests that may change the object now have ended, or when ctx ends. It
+// ignores requests that begin later, because nobody has seen their changes yet.
 func (w *Writes) Wait(ctx context.Context, resource schema.GroupVersionResource, key delta.Key) {
 	var now []*underWay
 	w.mu.Lock()
@@ -220,8 +224,8 @@ func (w *Writes) Wait(ctx context.Context, resource schema.GroupVersionResource,
 	}
 }
 
-// onward is the version that the rule's own changes have made of a version, if nobody else's came between; or the version
-// itself.
+// onward returns the version that the rule's own changes made of a version, if nobody else's came
+// between; otherwise the version itself.
 func (w *Writes) onward(resource schema.GroupVersionResource, key delta.Key, rule, from string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -229,7 +233,7 @@ func (w *Writes) onward(resource schema.GroupVersionResource, key delta.Key, rul
 	if o == nil {
 		return from
 	}
-	for _, v := range o.versions { // oldest first: each leads to those behind it only
+	for _, v := range o.versions { // oldest first: each leads only to later ones
 		if v.from == from && v.write.Rule == rule {
 			from = v.to
 		}
@@ -237,13 +241,14 @@ func (w *Writes) onward(resource schema.GroupVersionResource, key delta.Key, rul
 	return from
 }
 
-// causeOf is what led to an event, as far as informd wrote it.
+// causeOf returns what caused an event, if informd wrote it.
 func (w *Writes) causeOf(ctx context.Context, ev *handler.Event) (Cause, bool) {
 	if ev.Event == handler.Synced {
-		return Cause{}, false // nobody's change, or too long ago to tell
+		return Cause{}, false // somebody else's change, or too long ago to tell
 	}
 	resource, key := resourceOf(ev.Resource), delta.Key{Namespace: ev.Namespace, Name: ev.Name}
-	w.Wait(ctx, resource, key) // a watch's events overtake the answers to the requests that made them
+	// events of a watch overtake the answers to the requests that caused them
+	w.Wait(ctx, resource, key)
 	if ev.Event == handler.Deleted {
 		if write, known := w.Of(resource, key, DeletionOf(ev.UID)); known {
 			return write.cause(), true
@@ -255,7 +260,7 @@ func (w *Writes) causeOf(ctx context.Context, ev *handler.Event) (Cause, bool) {
 
 func (w Write) cause() Cause { return Cause{Depth: w.Depth, Chain: w.Chain} }
 
-// write is the change that a rule makes in consequence of c.
+// write returns the change that a rule makes because of c.
 func (c Cause) write(rule string) Write {
 	chain := append([]string{rule}, c.Chain...)
 	return Write{Rule: rule, Depth: c.Depth + 1, Chain: chain[:min(len(chain), maxChain)]}
@@ -264,7 +269,7 @@ func (c Cause) write(rule string) Write {
 func placeOf(resource schema.GroupVersionResource, key delta.Key) place {
 	at := resource.GroupResource()
 	if at.Group == "events.k8s.io" && at.Resource == "events" {
-		at.Group = "" // the same objects
+		at.Group = "" // the same objects belong to both groups
 	}
 	return place{at, key}
 }

@@ -206,7 +206,8 @@ func (p *predicateCall) groupBy(r *run, list []any) (any, error) {
 				return nil, err
 			}
 		}
-		if err := r.Alloc(4 * value.SizeValue); err != nil { // append doubles, and the list is boxed again
+		if err := r.Alloc(4 * value.SizeValue); err != nil {
+			// append doubles, and the list is boxed again
 			return nil, err
 		}
 		groups[key] = append(group, v)

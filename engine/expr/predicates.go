@@ -18,7 +18,8 @@ type predicate struct {
 	bodyOptional, third bool
 	ofNil               any // the result for a list that is nil
 	loop                func(p *predicateCall, r *run, list []any) (any, error)
-	result              func(r *reach, elem, body shape) shape // the result's shape; nil: the function makes a new value
+	// the result's shape; nil: the function makes a new value
+	result func(r *reach, elem, body shape) shape
 }
 
 var predicates map[string]predicate

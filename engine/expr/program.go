@@ -108,8 +108,8 @@ func (p *Program) ReadsIndex() bool { return p.readsIndex }
 
 // Bool evaluates a condition. Nil is false; anything but true, false and nil is an error.
 //
-// The errors of Bool, Strings, Objects and Value never carry contents of objects, and their text is the same for every failure of
-// one kind, so that it can serve as a key.
+// The errors of Bool, Strings, Objects and Value never carry contents of objects, and their text is
+// the same for every failure of one kind, so that it can serve as a key.
 func (p *Program) Bool(env *Env) (ok bool, err error) {
 	err = p.run(env, func(_ *run, v any) error {
 		ok, err = value.Truth(v)

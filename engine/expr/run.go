@@ -43,7 +43,8 @@ func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 		}
 		r.release()
 	}()
-	r.env, r.Meter = *env, value.Meter{Steps: MaxSteps, Bytes: MaxMemory} // a copy, so that the caller's Env stays on its stack
+	// a copy, so that the caller's Env stays on its stack
+	r.env, r.Meter = *env, value.Meter{Steps: MaxSteps, Bytes: MaxMemory}
 	if b := env.Budget; b != nil {
 		r.Steps, r.Bytes = min(r.Steps, b.Steps), min(r.Bytes, b.Memory)
 		given := r.Meter

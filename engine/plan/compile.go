@@ -92,7 +92,8 @@ func (b *builder) informer(selection Selection) *Informer {
 func (b *builder) addRule(r config.Rule) {
 	source := b.sources[r.Source]
 	if source == nil {
-		source = &Source{} // config reported the dangling reference; check the expressions all the same
+		// config reported the dangling reference; check the expressions all the same
+		source = &Source{}
 	}
 	options := func(scope expr.Scope) expr.Options {
 		return expr.Options{Scope: scope, Indexes: b.indexes[r.Source], Sources: b.indexes}

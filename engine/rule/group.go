@@ -137,7 +137,8 @@ func (s sharing) cost(c expr.Condition, where bool) int {
 		cost = max(cost, s[requirement{path, v}])
 	}
 	switch {
-	case slices.Equal(c.Path, namespacePath) || slices.Equal(c.Path, namePath): // known without decoding
+	case slices.Equal(c.Path, namespacePath) || slices.Equal(c.Path, namePath):
+		// known without decoding
 		return cost
 	case where:
 		return cost + oldStateCost

@@ -11,8 +11,9 @@ import (
 // old state. The zero memory is empty.
 type memory struct {
 	states map[*object.Object]*[]int
-	alike  map[string]*[]int // lists that states share, because most objects have the same rules; at most maxAlike
-	key    []byte
+	// lists that states share, because most objects have the same rules; at most maxAlike
+	alike map[string]*[]int
+	key   []byte
 }
 
 // maxAlike bounds the shared lists. At the bound, memory starts over with none.

@@ -75,7 +75,8 @@ func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 		return Match{}, false, err
 	}
 	if d.Type == delta.Deleted {
-		d.Old = nil // only where needed it; a waiting delta must not keep a state alive that nobody sees
+		// only where needed it; a waiting delta must not keep a state alive that nobody sees
+		d.Old = nil
 	}
 	return Match{Delta: d, Undecided: true}, true, err
 }

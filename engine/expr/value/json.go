@@ -110,7 +110,8 @@ func toJSON(m *Meter, args []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := m.Alloc(6 * (before - m.Bytes)); err != nil { // for escapes, the buffer and the string
+	if err := m.Alloc(6 * (before - m.Bytes)); err != nil {
+		// for escapes, the buffer and the string
 		return nil, err
 	}
 	if err := m.Scan(8 * (before - m.Bytes)); err != nil {

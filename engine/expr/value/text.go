@@ -162,7 +162,8 @@ func split(name string, splitN func(s, separator string, n int) []string) func(*
 		if err := m.Scan(16 * parts); err != nil {
 			return nil, err
 		}
-		if err := m.Alloc(parts * 3 * SizeValue); err != nil { // the strings, boxed, and the list they come from
+		if err := m.Alloc(parts * 3 * SizeValue); err != nil {
+			// the strings, boxed, and the list they come from
 			return nil, err
 		}
 		return boxStrings(splitN(s[0], s[1], n)), nil
