@@ -58,7 +58,7 @@ func loadSize() int {
 func TestLoad(t *testing.T) {
 	t.Parallel()
 	l := startLoad(t, cluster.New(t))
-	began, cpu := time.Now(), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)
+	began, cpu := time.Now(), harness.CPUTime(t, l.daemon.Cmd.Process.Pid)
 	l.writer.each(func(o *written) {
 		l.writer.create(o)
 		l.writer.change(o)
@@ -66,7 +66,7 @@ func TestLoad(t *testing.T) {
 	})
 	wrote := time.Since(began)
 	l.awaitFinalStates()
-	l.report(wrote, time.Since(began), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)-cpu)
+	l.report(wrote, time.Since(began), harness.CPUTime(t, l.daemon.Cmd.Process.Pid)-cpu)
 
 	for _, o := range l.writer.objects {
 		l.record.wantWhole(t, o)
@@ -86,7 +86,7 @@ func TestLoadThroughCrashes(t *testing.T) {
 	controlPlane := cluster.New(t)
 	l := startLoad(t, controlPlane)
 	n := len(l.writer.objects)
-	began, cpu := time.Now(), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)
+	began, cpu := time.Now(), harness.CPUTime(t, l.daemon.Cmd.Process.Pid)
 
 	// They come when so many writes are done: the first restart among the changes, the second among
 	// the deletions.
@@ -120,7 +120,7 @@ func TestLoadThroughCrashes(t *testing.T) {
 	chaos.Wait()
 	wrote := time.Since(began)
 	l.awaitFinalStates()
-	l.report(wrote, time.Since(began), harness.CpuTime(t, l.daemon.Cmd.Process.Pid)-cpu)
+	l.report(wrote, time.Since(began), harness.CPUTime(t, l.daemon.Cmd.Process.Pid)-cpu)
 
 	missing := 0
 	for _, o := range l.writer.objects {

@@ -19,8 +19,10 @@ import (
 
 // The builtins are ordinary handlers, and pass the suite that every handler should.
 func TestBuiltinsConform(t *testing.T) {
+	t.Parallel()
 	const integer = "9007199254740993"
 	t.Run("log", func(t *testing.T) {
+		t.Parallel()
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		handlertest.Run(t, handlertest.Options{
 			Command: []string{harness.Binary, "handler", "serve", "log"},
@@ -31,6 +33,7 @@ func TestBuiltinsConform(t *testing.T) {
 		})
 	})
 	t.Run("exec", func(t *testing.T) {
+		t.Parallel()
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		handlertest.Run(t, handlertest.Options{
 			Command: []string{harness.Binary, "handler", "serve", "exec"},
@@ -41,6 +44,7 @@ func TestBuiltinsConform(t *testing.T) {
 		})
 	})
 	t.Run("webhook", func(t *testing.T) {
+		t.Parallel()
 		bodies := make(chan string, 1024) // more than the suite sends
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)

@@ -207,7 +207,7 @@ spec:
 	}
 	d := harness.RunInformd(t, c.Kubeconfig(), manifests.String(), "--log-level", "info")
 	d.AwaitReady()
-	cpu := harness.CpuTime(t, d.Cmd.Process.Pid)
+	cpu := harness.CPUTime(t, d.Cmd.Process.Pid)
 	createConfigMaps(t, client, "greedy", hostileObjects)
 	awaitHealthy(d, "added", hostileObjects)
 
@@ -233,7 +233,7 @@ spec:
 		t.Errorf("informd took %s, more than %s", harness.Mebibytes(peak), harness.Mebibytes(limit))
 	}
 	t.Logf("%d evaluations that were stopped took %v of CPU; %s at most", len(series)*hostileObjects,
-		(harness.CpuTime(t, d.Cmd.Process.Pid) - cpu).Round(time.Millisecond), harness.Mebibytes(peak))
+		(harness.CPUTime(t, d.Cmd.Process.Pid) - cpu).Round(time.Millisecond), harness.Mebibytes(peak))
 	for _, ev := range d.Await("events", func([]handler.Event) bool { return true }) {
 		if ev.Rule != "healthy" {
 			t.Errorf("rule %s delivered %s", ev.Rule, ev.ID)

@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Brief is an event on one line: the rule, the object, the kind of change, and the payload if there
-// is one.
+// Brief returns an event on one line: the rule, the object, the kind of change, and the payload if
+// there is one.
 func Brief(ev handler.Event) string {
 	line := ev.Rule + " " + strings.TrimPrefix(ev.Namespace+"/"+ev.Name, "/") + " " + ev.Event
 	if ev.Payload != nil {
@@ -21,7 +21,7 @@ func Brief(ev handler.Event) string {
 	return line
 }
 
-// Briefs are the events that mention the test's namespace, with NS in its place.
+// Briefs returns the events that mention the test's namespace, with NS in its place.
 func (k *Kube) Briefs(events []handler.Event) []string {
 	lines := []string{}
 	for _, ev := range events {
@@ -32,7 +32,7 @@ func (k *Kube) Briefs(events []handler.Event) []string {
 	return lines
 }
 
-// inOrder sorts by rule and object, as far as the order of events is no promise.
+// inOrder sorts by rule and object: informd promises no order between objects.
 func inOrder(lines []string) []string {
 	return slices.SortedStableFunc(slices.Values(lines), func(a, b string) int {
 		return cmp.Compare(about(a), about(b))
@@ -41,7 +41,7 @@ func inOrder(lines []string) []string {
 
 func about(line string) string { return strings.Join(strings.Fields(line)[:2], " ") }
 
-// Cut leaves the payloads out.
+// Cut removes the payloads.
 func Cut(lines []string) []string {
 	short := make([]string, 0, len(lines))
 	for _, line := range lines {
@@ -50,15 +50,16 @@ func Cut(lines []string) []string {
 	return short
 }
 
-// Sees waits for an event, written as brief does it without a payload, NS for the test's namespace.
+// Sees waits for an event, written like Brief's, without a payload and with NS for the test's
+// namespace.
 func (k *Kube) Sees(d *Daemon, what string) {
 	k.t.Helper()
 	d.Await(what, func(events []handler.Event) bool { return slices.Contains(Cut(k.Briefs(events)), what) })
 }
 
-// Saw ends the daemon when the last of want has come, and compares all that mention the test's
-// namespace. What was selected before the last one has come by then, as the daemon lets what is in
-// flight end.
+// Saw waits for the last event of want, stops the daemon and compares all events that mention the
+// test's namespace. Events selected before the last one have come by then, because the daemon lets
+// deliveries in flight end.
 func (k *Kube) Saw(d *Daemon, want ...string) {
 	k.t.Helper()
 	k.Sees(d, Cut(want)[len(want)-1])
@@ -66,7 +67,7 @@ func (k *Kube) Saw(d *Daemon, want ...string) {
 	Compare(k.t, want, k.Briefs(d.Events))
 }
 
-// SawAll does so when nothing waits any more: for changes that came before a handler did.
+// SawAll is Saw for changes that came before their handler: it waits until no delivery waits.
 func (k *Kube) SawAll(d *Daemon, want ...string) {
 	k.t.Helper()
 	k.Sees(d, Cut(want)[len(want)-1])

@@ -12,13 +12,13 @@ import (
 	"github.com/informd/informd/integration/address"
 )
 
-// Informd runs a command to its end.
+// Informd runs a command of informd to its end.
 func Informd(t testing.TB, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	return RunCommand(t, Binary, args...)
 }
 
-// RunCommand runs one of any program to its end.
+// RunCommand runs a program to its end.
 func RunCommand(t testing.TB, program string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
@@ -42,8 +42,8 @@ func WriteFile(t testing.TB, name, content string) string {
 	return path
 }
 
-// ShortDir is a temporary folder whose name leaves room for that of a socket in it; t.TempDir's has
-// the test's name in it.
+// ShortDir makes a temporary folder with a path short enough for a socket in it. t.TempDir's path
+// contains the test's name.
 func ShortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "informd")

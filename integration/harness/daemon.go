@@ -24,30 +24,34 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Daemon is a running `informd run`. Events are what its log handlers wrote to its standard output.
+// Daemon is a running `informd run`.
+//
+// Its log handlers write events to its standard output, and it writes its log to standard error.
+// Events, Lines and Log may be read under the lock that Until and Await hold, or once the daemon
+// has ended.
 type Daemon struct {
 	T       testing.TB
 	Cmd     *exec.Cmd
-	address string // of --listen
+	address string // where it serves health and metrics
 	Ended   chan struct{}
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when an event or a log line came
+	changed chan struct{} // closed and replaced when an event or a part of the log comes; guarded by mu, as all below
 	Events  []handler.Event
-	Lines   []string // as they came
+	Lines   []string // the events as text
 	Log     bytes.Buffer
 }
 
-// RunInformd starts the daemon on manifests, a file or folder or YAML text, and stops it at the end
-// of the test at the latest.
+// RunInformd starts a daemon on manifests: a file, a folder, or YAML text of several lines. The end
+// of the test stops it if nothing else does.
 func RunInformd(t testing.TB, kubeconfig, manifests string, args ...string) *Daemon {
 	t.Helper()
 	return RunInformdIn(t, nil, kubeconfig, manifests, args...)
 }
 
-// RunInformdIn adds to the daemon's environment. Each daemon has state of its own, unless args or
-// environment say otherwise: by default all of one user would share one per cluster, and it is
-// locked.
+// RunInformdIn is RunInformd with more variables in the daemon's environment. Every daemon gets a
+// state directory of its own unless args or environment name one: otherwise all daemons of a user
+// and a cluster would share one, and only one of them could use it.
 func RunInformdIn(t testing.TB, environment []string, kubeconfig, manifests string, args ...string) *Daemon {
 	t.Helper()
 	if strings.Contains(manifests, "\n") {
@@ -57,8 +61,8 @@ func RunInformdIn(t testing.TB, environment []string, kubeconfig, manifests stri
 		args...)...), environment...)
 }
 
-// StartDaemon runs cmd, which is `informd run …`, with more in its environment and an address to
-// listen on.
+// StartDaemon runs cmd, which is `informd run …`. It adds an address to listen on, and variables to
+// the environment.
 func StartDaemon(t testing.TB, cmd *exec.Cmd, environment ...string) *Daemon {
 	t.Helper()
 	d := &Daemon{T: t, Cmd: cmd, address: FreeAddress(t), Ended: make(chan struct{}), changed: make(chan struct{})}
@@ -80,7 +84,7 @@ func StartDaemon(t testing.TB, cmd *exec.Cmd, environment ...string) *Daemon {
 	readers.Go(func() { d.readLog(stderr) })
 	go func() {
 		readers.Wait()
-		_ = d.Cmd.Wait() // the tests look at the exit code
+		_ = d.Cmd.Wait() // ExitCode returns it
 		close(d.Ended)
 	}()
 	t.Cleanup(func() {
@@ -135,7 +139,7 @@ func (d *Daemon) note(change func()) {
 	d.changed = make(chan struct{})
 }
 
-// Await waits until enough says so of the events up to now, and returns them.
+// Await waits until enough returns true for the events so far, and returns them.
 func (d *Daemon) Await(what string, enough func([]handler.Event) bool) []handler.Event {
 	d.T.Helper()
 	var events []handler.Event
@@ -172,14 +176,14 @@ func (d *Daemon) Until(what string, met func() bool) {
 	}
 }
 
-// Logged is the log up to now.
+// Logged returns the log so far.
 func (d *Daemon) Logged() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.Log.String()
 }
 
-// AwaitReady waits for /readyz.
+// AwaitReady waits until /readyz says ok.
 func (d *Daemon) AwaitReady() {
 	d.T.Helper()
 	d.Poll("/readyz to be ok", func() bool {
@@ -188,13 +192,13 @@ func (d *Daemon) AwaitReady() {
 	})
 }
 
-// Poll is for what can only be asked for, again and again.
+// Poll calls met again and again until it returns true.
 func (d *Daemon) Poll(what string, met func() bool) {
 	d.T.Helper()
 	d.PollFor(Patience, what, met)
 }
 
-// PollFor is for what takes longer, since there is so much of it.
+// PollFor is Poll with another patience, for large amounts.
 func (d *Daemon) PollFor(patience time.Duration, what string, met func() bool) {
 	d.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -220,7 +224,8 @@ func (d *Daemon) Get(path string) (code int, body string) {
 	return resp.StatusCode, string(b)
 }
 
-// Metric is the value of one series, as it is written: `informd_rule_matches_total{rule="pods"}`.
+// Metric returns the value of a series, written as in `informd_rule_matches_total{rule="pods"}`, or
+// "".
 func (d *Daemon) Metric(series string) string {
 	_, body := d.Get("/metrics")
 	for line := range strings.Lines(body) {
@@ -231,7 +236,7 @@ func (d *Daemon) Metric(series string) string {
 	return ""
 }
 
-// Stop ends the daemon as an operator does, and checks that it ends cleanly.
+// Stop ends the daemon as an operator does, and checks that its exit code is 0.
 func (d *Daemon) Stop() {
 	d.T.Helper()
 	if err := d.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -251,7 +256,7 @@ func (d *Daemon) Kill() {
 	<-d.Ended
 }
 
-// AwaitDelivered waits until nothing waits any more.
+// AwaitDelivered waits until all deliveries are done.
 func (d *Daemon) AwaitDelivered() {
 	d.T.Helper()
 	waits := regexp.MustCompile(`(?m)^informd_(source_pending|handler_in_flight|rule_queue_depth|rule_queue_away)\{.*\} [^0]`)
@@ -261,8 +266,7 @@ func (d *Daemon) AwaitDelivered() {
 	})
 }
 
-// AwaitWritten waits until everything is evaluated and answered that is with rules and handlers,
-// and on disk.
+// AwaitWritten waits until rules and handlers are done with what they have, and the disk has it.
 func (d *Daemon) AwaitWritten() {
 	d.T.Helper()
 	busy := regexp.MustCompile(`(?m)^informd_(source_pending|handler_in_flight)\{.*\} [^0]`)
@@ -283,8 +287,8 @@ func (d *Daemon) ExitCode() int {
 	}
 }
 
-// Durability is what the daemon says of its state: in /readyz, which it does not make unready, and
-// as a metric.
+// Durability returns what /readyz and the metric say of the state directory. A state that is not
+// durable does not make the daemon unready.
 func (d *Daemon) Durability() (says string, durable bool) {
 	d.T.Helper()
 	code, body := d.Get("/readyz")
@@ -299,7 +303,7 @@ func (d *Daemon) Durability() (says string, durable bool) {
 	return says, d.Metric("informd_state_durable") == "1"
 }
 
-// AwaitDurability waits until it says that it is durable, or that it is not.
+// AwaitDurability waits until the daemon reports its state as durable, or as not durable.
 func (d *Daemon) AwaitDurability(want bool) {
 	d.T.Helper()
 	d.Poll(fmt.Sprintf("durable to be %v", want), func() bool {
@@ -308,8 +312,8 @@ func (d *Daemon) AwaitDurability(want bool) {
 	})
 }
 
-// FindLine finds the first line of a log with all of the texts, a space behind it so that a name
-// can be told from one that begins alike.
+// FindLine returns the first line of a log that contains all texts. It adds a space to each line,
+// so that a text with a space at its end matches a whole name only.
 func FindLine(log string, texts ...string) (line string, found bool) {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSuffix(line, "\n") + " "
@@ -320,7 +324,7 @@ func FindLine(log string, texts ...string) (line string, found bool) {
 	return "", false
 }
 
-// Waiting is how many deliveries of a rule wait, in memory or on disk alone.
+// Waiting returns how many deliveries of a rule wait, in memory or on disk alone.
 func (d *Daemon) Waiting(rule string) (n int) {
 	for _, of := range []string{"depth", "away"} {
 		count, err := strconv.Atoi(d.Metric(fmt.Sprintf("informd_rule_queue_%s{rule=%q}", of, rule)))
@@ -332,7 +336,7 @@ func (d *Daemon) Waiting(rule string) (n int) {
 	return n
 }
 
-// Count tells how many lines of a log hold all of the texts.
+// Count returns how many lines of a log contain all texts.
 func Count(log string, texts ...string) int {
 	n := 0
 	for line := range strings.Lines(log) {

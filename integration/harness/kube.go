@@ -26,9 +26,9 @@ import (
 	"github.com/informd/informd/integration/cluster"
 )
 
-// Kube does with a cluster what a person does with kubectl. What it makes outside of namespaces
-// goes when the test ends; namespaces stay, since nothing in the cluster would empty them, so each
-// test makes its own.
+// Kube does with a cluster what a person does with kubectl. When the test ends, it deletes what it
+// made outside of namespaces. Namespaces stay, because this cluster has no controller that would
+// empty them; so each test makes its own.
 type Kube struct {
 	t       testing.TB
 	Objects dynamic.Interface
@@ -36,7 +36,7 @@ type Kube struct {
 	Ns      string // replaces NS in manifests
 }
 
-// NewKube makes a namespace with a name that nothing else has or begins with.
+// NewKube makes a namespace. No other name equals its name or begins with it.
 func NewKube(t testing.TB, c *cluster.Cluster) *Kube {
 	t.Helper()
 	k := &Kube{t: t}
@@ -50,7 +50,7 @@ func NewKube(t testing.TB, c *cluster.Cluster) *Kube {
 	namespace := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": "test-"},
 	}}
-	// Not by create, which would delete it in the end: it would stay in Terminating.
+	// Create would delete it in the end, and it would stay in Terminating.
 	namespace, err = k.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).
 		Create(t.Context(), namespace, metav1.CreateOptions{})
 	if err != nil {
@@ -60,10 +60,10 @@ func NewKube(t testing.TB, c *cluster.Cluster) *Kube {
 	return k
 }
 
-// Text is a manifest with the test's own namespace in place of NS.
+// Text replaces NS in a manifest with the test's own namespace.
 func (k *Kube) Text(manifest string) string { return strings.ReplaceAll(manifest, "NS", k.Ns) }
 
-// Create makes the object of a manifest, in which NS stands for the test's namespace.
+// Create makes the object of a manifest. NS in it stands for the test's namespace.
 func (k *Kube) Create(manifest string) *unstructured.Unstructured {
 	k.t.Helper()
 	o := &unstructured.Unstructured{}
@@ -85,7 +85,7 @@ func (k *Kube) Create(manifest string) *unstructured.Unstructured {
 	return made
 }
 
-// Patch merges a patch, written in YAML, into an object.
+// Patch merges a patch in YAML into an object.
 func (k *Kube) Patch(o *unstructured.Unstructured, patch string, subresources ...string) *unstructured.Unstructured {
 	k.t.Helper()
 	body, err := yaml.ToJSON([]byte(k.Text(patch)))
@@ -106,7 +106,7 @@ func (k *Kube) Delete(o *unstructured.Unstructured) {
 	}
 }
 
-// DeleteNamespace ends one that is empty, as the namespace controller would.
+// DeleteNamespace removes an empty namespace, as the namespace controller would.
 func (k *Kube) DeleteNamespace(o *unstructured.Unstructured) {
 	k.t.Helper()
 	k.Delete(o)
@@ -120,8 +120,8 @@ func (k *Kube) DeleteNamespace(o *unstructured.Unstructured) {
 	}
 }
 
-// Resource is where an object is kept. Its resource's name is guessed well enough for the kinds of
-// these tests.
+// Resource returns the client for an object's resource. It guesses the resource's name from the
+// kind, which works for the kinds in these tests.
 func (k *Kube) Resource(o *unstructured.Unstructured) dynamic.ResourceInterface {
 	gvk := o.GroupVersionKind()
 	resource := strings.ToLower(gvk.Kind) + "s"
@@ -132,7 +132,7 @@ func (k *Kube) Resource(o *unstructured.Unstructured) dynamic.ResourceInterface 
 }
 
 // Define makes a resource informd.test/v1/PLURAL whose objects may hold anything, and waits until
-// it is served.
+// the API server serves it. Two tests of a package that run at once must define different kinds.
 func (k *Kube) Define(kind string) *unstructured.Unstructured {
 	k.t.Helper()
 	return k.DefineWith(strings.NewReplacer("KIND", kind, "NAME", strings.ToLower(kind)).Replace(`
@@ -151,7 +151,7 @@ spec:
 `))
 }
 
-// DefineWith does so for the manifest of a CustomResourceDefinition.
+// DefineWith makes the resource of a CustomResourceDefinition's manifest, like Define.
 func (k *Kube) DefineWith(manifest string) *unstructured.Unstructured {
 	k.t.Helper()
 	crd := k.Create(manifest)
@@ -163,7 +163,7 @@ func (k *Kube) DefineWith(manifest string) *unstructured.Unstructured {
 	return crd
 }
 
-// Undefine deletes a resource, and waits until it has gone with all its objects.
+// Undefine deletes a resource and waits until it and all its objects are gone.
 func (k *Kube) Undefine(ctx context.Context, crd *unstructured.Unstructured) {
 	k.t.Helper()
 	if err := k.Resource(crd).Delete(ctx, crd.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -185,7 +185,7 @@ func (k *Kube) defined(crd *unstructured.Unstructured) dynamic.ResourceInterface
 	return k.Objects.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural})
 }
 
-// Eventually is for what can only be looked at again and again.
+// Eventually polls until met returns true.
 func (k *Kube) Eventually(what string, met func() bool) {
 	k.t.Helper()
 	for deadline := time.Now().Add(Patience); !met(); time.Sleep(20 * time.Millisecond) {
@@ -195,13 +195,13 @@ func (k *Kube) Eventually(what string, met func() bool) {
 	}
 }
 
-// Limited is a kubeconfig for a user of the test's own, who may do nothing until it is allowed.
+// Limited returns a kubeconfig for a user of the test's own, who may do nothing without Allow.
 func (k *Kube) Limited(t *testing.T) string {
 	t.Helper()
 	return Edited(t, func(_ *clientcmdapi.Cluster, a *clientcmdapi.AuthInfo) { a.Impersonate = k.Ns })
 }
 
-// Allow lets that user do something in the test's namespace: rules is a list of RBAC's rules.
+// Allow gives the user of Limited rights in the test's namespace. rules is a list of RBAC rules.
 func (k *Kube) Allow(name, rules string) {
 	k.t.Helper()
 	k.Create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: NS, name: ` + name + `}, rules: ` + rules + `}`)
@@ -214,7 +214,7 @@ func (k *Kube) ConfigMap(name string) (*corev1.ConfigMap, error) {
 	return k.Typed.CoreV1().ConfigMaps(k.Ns).Get(k.t.Context(), name, metav1.GetOptions{})
 }
 
-// Has waits until a ConfigMap has a value; "" waits until it has none.
+// Has waits until a ConfigMap has a value under a key. With "" it waits until it has none.
 func (k *Kube) Has(name, key, value string) {
 	k.t.Helper()
 	k.Eventually(fmt.Sprintf("%s of %s to be %q", key, name, value), func() bool {
@@ -223,7 +223,7 @@ func (k *Kube) Has(name, key, value string) {
 	})
 }
 
-// Gone waits until a ConfigMap is.
+// Gone waits until a ConfigMap is gone.
 func (k *Kube) Gone(name string) {
 	k.t.Helper()
 	k.Eventually(name+" to be gone", func() bool {
@@ -232,7 +232,7 @@ func (k *Kube) Gone(name string) {
 	})
 }
 
-// EventsOf are the cluster's Events about a ConfigMap.
+// EventsOf returns the cluster's Events about a ConfigMap.
 func (k *Kube) EventsOf(name string) []corev1.Event {
 	k.t.Helper()
 	list, err := k.Typed.CoreV1().Events(k.Ns).List(k.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
@@ -250,7 +250,7 @@ func CreateNamespace(t testing.TB, client kubernetes.Interface, name string) {
 	}
 }
 
-// ServerCounts adds up the series of a metric of the API server's that have all of these labels.
+// ServerCounts returns the sum of the API server's series of a metric that have all these labels.
 func (k *Kube) ServerCounts(metric string, labels ...string) int {
 	k.t.Helper()
 	body, err := k.Typed.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(k.t.Context())
@@ -273,7 +273,7 @@ func (k *Kube) ServerCounts(metric string, labels ...string) int {
 	return sum
 }
 
-// Edited is the shared cluster's kubeconfig with a change.
+// Edited returns the path of the shared cluster's kubeconfig with a change.
 func Edited(t *testing.T, edit func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo)) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(cluster.Shared(t).Kubeconfig())

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Manifests on a line each, with the members of spec in YAML's flow style.
+// Source, Handler and Rule return a manifest on one line. spec has the members of the spec in
+// YAML's flow style.
 func Source(name, spec string) string { return manifest("Source", name, spec) }
 
 func Handler(name, spec string) string { return manifest("Handler", name, spec) }
@@ -20,11 +21,12 @@ func manifest(kind, name, spec string) string {
 }
 
 const (
-	ConfigMaps = "resource: v1/configmaps, namespaces: [NS]" // a Source's spec: those of the test's namespace
+	ConfigMaps = "resource: v1/configmaps, namespaces: [NS]" // spec of a Source for those of the test's namespace
 	Script     = "builtin: exec, env: [PATH], config: {command: [./handle.sh]}, retry: {backoff: 10ms, maxBackoff: 100ms}"
 )
 
-// Folder holds rules and, beside them, handle.sh, which the exec builtin runs there for each event.
+// Folder makes a folder with rules.yaml and handle.sh, which the exec builtin runs there for each
+// event.
 func Folder(t testing.TB, rules, handle string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,7 +38,7 @@ func Folder(t testing.TB, rules, handle string) string {
 	return dir
 }
 
-// LinesOf reads a file in a folder; it has none if it is not there.
+// LinesOf returns the lines of a file in a folder, or none if there is no such file.
 func LinesOf(t testing.TB, dir, name string) []string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, name))
@@ -46,7 +48,7 @@ func LinesOf(t testing.TB, dir, name string) []string {
 	return strings.FieldsFunc(string(content), func(r rune) bool { return r == '\n' })
 }
 
-// Touch makes an empty file, for which a script may be waiting.
+// Touch makes an empty file. A script may be waiting for it.
 func Touch(t testing.TB, dir, name string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
@@ -63,7 +65,7 @@ func ConfigMap(name, data string) string {
 	return `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NS, name: ` + name + `}, data: ` + data + `}`
 }
 
-// PodOn is a Pod that is bound to a node.
+// PodOn returns the manifest of a Pod that is bound to a node.
 func PodOn(name, node string) string {
 	return strings.Replace(Pod(name, "nginx"), "spec: {", "spec: {nodeName: "+node+", ", 1)
 }

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// What Linux tells of processes, in /proc.
+// This file reads what Linux says of processes in /proc.
 
 // clockTick is the unit of CPU time in /proc: USER_HZ, which is 100 wherever Linux runs Go.
 const clockTick = 10 * time.Millisecond
 
-// ProcessStat reads the fields of /proc/PID/stat from the state on, the third.
+// ProcessStat returns the fields of /proc/PID/stat from the third on, which is the state.
 func ProcessStat(pid int) ([]string, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -27,8 +27,8 @@ func ProcessStat(pid int) ([]string, error) {
 	return strings.Fields(rest), nil
 }
 
-// CpuTime is what a process has used, in user and system mode.
-func CpuTime(t testing.TB, pid int) time.Duration {
+// CPUTime returns the processor time that a process has used, in user and system mode.
+func CPUTime(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	fields, err := ProcessStat(pid)
 	if err != nil {
@@ -45,7 +45,7 @@ func CpuTime(t testing.TB, pid int) time.Duration {
 	return sum
 }
 
-// Memory is a process's resident set and its peak, in bytes.
+// Memory returns a process's resident memory and its peak, in bytes.
 func Memory(t testing.TB, pid int) (resident, peak int64) {
 	t.Helper()
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -67,7 +67,7 @@ func Memory(t testing.TB, pid int) (resident, peak int64) {
 
 func Mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
-// children are the processes that a process has started and that are alive.
+// children returns the children of a process that are alive.
 func children(pid int) []int {
 	return processes(func(candidate int) bool {
 		fields, err := ProcessStat(candidate)
@@ -75,7 +75,7 @@ func children(pid int) []int {
 	})
 }
 
-// Marked are the processes with a variable in the environment that they were started with.
+// Marked returns the processes that were started with a variable, NAME=value, in their environment.
 func Marked(variable string) []int {
 	return processes(func(candidate int) bool {
 		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", candidate))
@@ -94,7 +94,7 @@ func processes(match func(pid int) bool) []int {
 	return found
 }
 
-// Descendants are the processes below one that are alive, at any depth.
+// Descendants returns the processes below one that are alive, at any depth.
 func Descendants(pid int) []int {
 	var all []int
 	for _, child := range children(pid) {
@@ -104,11 +104,11 @@ func Descendants(pid int) []int {
 }
 
 func isShim(pid int) bool {
-	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // nothing of one that has gone
+	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty if the process is gone
 	return bytes.HasPrefix(name, []byte("informd-shim"))
 }
 
-// ShimOf is the shim above a handler's process; 0 if there is none, as when it has gone.
+// ShimOf returns the shim above a handler's process, or 0 if there is none.
 func ShimOf(handler int) int {
 	fields, err := ProcessStat(handler)
 	if err != nil {
@@ -120,7 +120,7 @@ func ShimOf(handler int) int {
 	return 0
 }
 
-// HandlersOf are the handlers' processes of a daemon: the children of its shims.
+// HandlersOf returns the handler processes of a daemon, which are the children of its shims.
 func HandlersOf(daemon int) []int {
 	var all []int
 	for _, child := range children(daemon) {

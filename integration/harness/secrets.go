@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// RandomSecret is a text that cannot be compressed, and how a Secret has it.
+// RandomSecret returns a text that cannot be compressed, plain and as a Secret encodes it.
 func RandomSecret() (text, encoded string) {
 	for {
 		text = rand.Text() + rand.Text()
-		if encoded = base64.StdEncoding.EncodeToString([]byte(text)); !strings.Contains(text+encoded, "NS") { // which manifests replace
+		if encoded = base64.StdEncoding.EncodeToString([]byte(text)); !strings.Contains(text+encoded, "NS") { // manifests replace NS
 			return text, encoded
 		}
 	}
@@ -31,8 +31,8 @@ func WantOnDisk(t *testing.T, dir, text string) {
 	t.Errorf("%q is in no file of %s: looking for secrets there shows nothing", text, dir)
 }
 
-// WantNotOnDisk looks for values as they are, in base64, and in base64 at any offset within a
-// longer text.
+// WantNotOnDisk checks that no file below dir contains a value: plain, in base64, or in base64 at
+// any offset within a longer text.
 func WantNotOnDisk(t *testing.T, dir string, values []string) {
 	t.Helper()
 	files := FilesOf(t, dir)
@@ -42,7 +42,7 @@ func WantNotOnDisk(t *testing.T, dir string, values []string) {
 	for _, path := range files {
 		content, err := os.ReadFile(path)
 		if err != nil {
-			continue // it has just gone
+			continue // it is gone
 		}
 		for i, value := range values {
 			forms := map[string]string{"plain": value}
@@ -59,19 +59,19 @@ func WantNotOnDisk(t *testing.T, dir string, values []string) {
 	}
 }
 
-// Away is a handler that never comes: its deliveries wait.
+// Away returns the manifest of a handler that never starts, so its deliveries wait.
 func Away(name string) string {
 	return Handler(name, "builtin: exec, config: {command: [/no/such/command]}")
 }
 
-// FilesOf are the regular files below a folder.
+// FilesOf returns the regular files below a folder.
 func FilesOf(t testing.TB, dir string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err == nil && entry.Type().IsRegular() {
 			files = append(files, path)
 		}
-		return nil // what has just gone is no failure
+		return nil // a file that is gone is no failure
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Soak tells whether `make soak` runs.
+// Soak reports whether `make soak` runs.
 func Soak() bool { return os.Getenv("INFORMD_SOAK") != "" }
 
 func NeedSoak(t *testing.T) {
@@ -18,7 +18,7 @@ func NeedSoak(t *testing.T) {
 	}
 }
 
-// Seed is what $INFORMD_SEED says, or another one each time.
+// Seed returns $INFORMD_SEED, or a random seed, and logs it.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	n := rand.Uint64() >> 32
@@ -32,7 +32,6 @@ func Seed(t testing.TB) uint64 {
 	return n
 }
 
-// Unwritten is for how long what was acknowledged may be unknown to the disk: a second at most, as
-// the documentation has it; with the race detector and other tests beside this one, a busy machine
-// may take as much again to write it.
+// Unwritten is how long an acknowledgement may be missing on disk: one second, as documented. With
+// the race detector and other tests at once, a busy machine may need as long again to write it.
 var Unwritten = map[bool]time.Duration{false: time.Second, true: 2 * time.Second}[RaceEnabled]

@@ -16,8 +16,8 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// Install puts the player at a path, in place of what is there: another file, as a package manager
-// does it. mark, a version and perhaps a vice, is appended to it.
+// Install puts the player at a path and replaces the file there with another one, as a package
+// manager does. It appends mark to the executable: a version, and perhaps a vice.
 func Install(t testing.TB, path, mark string) {
 	t.Helper()
 	content, err := os.ReadFile(player(t))
@@ -30,7 +30,7 @@ func Install(t testing.TB, path, mark string) {
 	if err := os.WriteFile(path+".new", content, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(path+".new", 0o755); err != nil { // whatever the umask: others are to execute it, too
+	if err := os.Chmod(path+".new", 0o755); err != nil { // so that another user can execute it, whatever the umask
 		t.Fatal(err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -38,38 +38,38 @@ func Install(t testing.TB, path, mark string) {
 	}
 }
 
-// Stage is a daemon with a handler, steady, that is told of every change of widgets, which change
-// all the time; beside it, what a test has play there.
+// Stage is a daemon with a handler, steady, that gets every change of widgets from a stub of an API
+// server. A test adds handlers of its own, which the player plays. Each of its fields is something
+// that some test has to know or replace, hence their number.
 type Stage struct {
 	*Daemon
-	Informd    string // the executable
+	Informd    string // path of the executable
 	Stub       *apistub.Server
 	Kubeconfig string
-	first      int64  // resourceVersion, of widget 0
-	Dir        string // has the executable of all players, and what they write
-	Where      string // what steady's spec says of where it is
-	Run        string // has the handlers' sockets
-	Temp       string // and their temporary files
+	first      int64  // resourceVersion of widget 0
+	Dir        string // holds the players' executable and what they write
+	Where      string // the part of steady's spec that says where it runs
+	Run        string // holds the handlers' sockets
+	Temp       string // holds the handlers' temporary files
 	State      string
-	change     chan struct{} // ended when it is closed
+	change     chan struct{} // closed to end the changes
 	played     sync.WaitGroup
 
-	Sent []sending // complete when played is done
+	Sent []sending // complete once played is done
 }
 
-// sending is some updates at once.
+// sending is a burst of updates.
 type sending struct {
 	Version int64
 	n       int
 	at      time.Time
 }
 
-// SteadySpec is the spec of the handler steady. Its events are late after so long, and then come
-// again.
+// SteadySpec is the spec of the handler steady.
 const SteadySpec = "concurrency: 32, timeout: 30s, retry: {backoff: 1s}"
 
-// SetStage runs a daemon with more manifests beside steady's, in which DIR stands for the stage's
-// dir.
+// SetStage makes a stage and runs its daemon. It adds manifests to steady's; DIR in them stands for
+// the stage's Dir.
 func SetStage(t *testing.T, manifests string, environment ...string) *Stage {
 	t.Helper()
 	s := NewStage(t, manifests)
@@ -77,12 +77,12 @@ func SetStage(t *testing.T, manifests string, environment ...string) *Stage {
 	return s
 }
 
-// NewStage is all but the daemon.
+// NewStage makes a stage without running its daemon.
 func NewStage(t *testing.T, manifests string) *Stage {
 	t.Helper()
 	s := &Stage{Informd: Binary, Where: "command: [./player, steady, ./ledger]", Dir: ShortDir(t), Run: ShortDir(t), Temp: ShortDir(t), State: ShortDir(t)}
 	for _, dir := range []string{s.Dir, s.Run, s.Temp} {
-		if err := os.Chmod(dir, 0o755); err != nil { // for handlers of another user
+		if err := os.Chmod(dir, 0o755); err != nil { // so that handlers of another user can read it
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func NewStage(t *testing.T, manifests string) *Stage {
 	return s
 }
 
-// Open runs the daemon, with attributes if they are not nil.
+// Open runs the daemon and waits until it is ready. attributes may be nil.
 func (s *Stage) Open(t *testing.T, attributes *syscall.SysProcAttr, environment ...string) {
 	t.Helper()
 	cmd := exec.Command(s.Informd, "run", "-f", s.Rules(), "--kubeconfig", s.Kubeconfig, "--state-dir", s.State)
@@ -104,7 +104,7 @@ func (s *Stage) Open(t *testing.T, attributes *syscall.SysProcAttr, environment 
 
 func (s *Stage) Rules() string { return filepath.Join(s.Dir, "rules.yaml") }
 
-// Write writes the manifests, with steady's spec beside its command.
+// Write writes the manifests. steady is the rest of steady's spec, beside where it runs.
 func (s *Stage) Write(t *testing.T, steady, manifests string) {
 	t.Helper()
 	text := Source("widgets", "resource: informd.test/v1/widgets") +
@@ -115,8 +115,8 @@ func (s *Stage) Write(t *testing.T, steady, manifests string) {
 	}
 }
 
-// Victims are manifests of handlers with a vice each, which they give in to while there is a file
-// tempting, and of a rule each that tells them of widgets.
+// Victims returns manifests of handlers that each have a vice, and of a rule for each of them. A
+// victim gives in to its vice as long as Tempt is on.
 func Victims(vices ...string) string {
 	var b strings.Builder
 	for _, vice := range vices {
@@ -126,7 +126,7 @@ func Victims(vices ...string) string {
 	return b.String()
 }
 
-// Tempt has victims give in to their vices, or not any more.
+// Tempt makes victims give in to their vices, or stops that.
 func (s *Stage) Tempt(on bool) {
 	s.T.Helper()
 	path := filepath.Join(s.Dir, "tempting")
@@ -137,7 +137,7 @@ func (s *Stage) Tempt(on bool) {
 	}
 }
 
-// Play has widgets change at a rate per second, in twenty bursts a second, until rest.
+// Play makes changes of widgets, so many per second, in twenty bursts a second, until Rest.
 func (s *Stage) Play(rate int) {
 	s.change = make(chan struct{})
 	s.played.Go(func() {
@@ -156,7 +156,7 @@ func (s *Stage) Play(rate int) {
 	})
 }
 
-// Rest ends the changes, and waits until steady has been told of all.
+// Rest ends the changes and waits until steady has acknowledged all of them.
 func (s *Stage) Rest() {
 	s.T.Helper()
 	close(s.change)
@@ -172,7 +172,7 @@ type entry struct {
 	Name    string
 	Version int64
 	attempt int
-	Player  string // its version
+	Player  string // version of the player
 	Pid     int
 	at      time.Time
 }
@@ -206,7 +206,7 @@ func (s *Stage) Ledger() []entry {
 	return entries
 }
 
-// Changes are the versions of each widget, in order.
+// Changes returns the resourceVersions of each widget, in order. Play must have ended.
 func (s *Stage) Changes() map[string][]int64 {
 	want := make(map[string][]int64, WidgetCount)
 	for i := range WidgetCount {
@@ -223,8 +223,8 @@ func (s *Stage) Changes() map[string][]int64 {
 	return want
 }
 
-// WantSteady checks that steady was told of every change of every widget, once, at the first
-// attempt, in order.
+// WantSteady checks that steady got every change of every widget once, at the first attempt and in
+// order, and returns its ledger.
 func (s *Stage) WantSteady() []entry {
 	s.T.Helper()
 	want := s.Changes()
@@ -255,7 +255,7 @@ func (s *Stage) WantSteady() []entry {
 	return entries
 }
 
-// Took is how long the updates of a time took from being made to being told, sorted.
+// Took returns, sorted, how long the updates between two times took until steady got them.
 func (s *Stage) Took(entries []entry, from, to time.Time) []time.Duration {
 	var all []time.Duration
 	for _, e := range entries {
@@ -276,7 +276,7 @@ func (s *Stage) Took(entries []entry, from, to time.Time) []time.Duration {
 	return all
 }
 
-// Summary of durations that are sorted.
+// Summary describes durations that are sorted.
 func Summary(all []time.Duration) string {
 	if len(all) == 0 {
 		return "none"
@@ -285,13 +285,13 @@ func Summary(all []time.Duration) string {
 	return fmt.Sprintf("of %d: median %v, p99 %v, most %v", len(all), at(0.5), at(0.99), at(1))
 }
 
-// Restarts of a handler.
+// Restarts returns how often informd has restarted a handler.
 func (s *Stage) Restarts(handler string) int {
 	n, _ := strconv.Atoi(s.Metric(fmt.Sprintf("informd_handler_restarts_total{handler=%q}", handler))) // none: not started yet
 	return n
 }
 
-// AwaitRunning waits until these handlers take events.
+// AwaitRunning waits until these handlers are ready for events.
 func (s *Stage) AwaitRunning(handlers ...string) {
 	s.T.Helper()
 	for _, handler := range handlers {
@@ -299,7 +299,7 @@ func (s *Stage) AwaitRunning(handlers ...string) {
 	}
 }
 
-// Playing are the processes that play this part, with these arguments.
+// Playing returns the processes that play a part, given as the beginning of their arguments.
 func (s *Stage) Playing(part ...string) []int {
 	return processes(func(pid int) bool {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
@@ -308,7 +308,7 @@ func (s *Stage) Playing(part ...string) []int {
 	})
 }
 
-// holdings are what a daemon holds at one moment.
+// holdings is what a daemon holds at one moment.
 type holdings struct {
 	goroutines, descriptors, processes, sockets, temporary int
 	resident                                               int64
@@ -336,12 +336,12 @@ func (s *Stage) Holdings() holdings {
 	}
 }
 
-// holdingsMore is how much more may be resident than before: what Go keeps of a heap that was
-// larger for a while.
+// holdingsMore is by how much resident memory may grow: Go keeps some of a heap that was larger for
+// a while.
 var holdingsMore = map[bool]int64{false: 64 << 20, true: 256 << 20}[RaceEnabled]
 
-// WantHoldings waits until the daemon holds no more than at a time before. A few goroutines and
-// descriptors are those of whoever asks.
+// WantHoldings waits until the daemon holds no more than before. It allows for a few goroutines and
+// descriptors, which serve the questions of this test.
 func (s *Stage) WantHoldings(before holdings, what string) {
 	s.T.Helper()
 	const few = 8
@@ -357,7 +357,7 @@ func (s *Stage) WantHoldings(before holdings, what string) {
 	s.T.Logf("%s: before %+v, after %+v", what, before, now)
 }
 
-// pollOr does what pollFor does, and goes on otherwise if it was in vain.
+// pollOr waits like PollFor, but calls otherwise after the patience and lets the test go on.
 func (s *Stage) pollOr(patience time.Duration, otherwise func(), met func() bool) {
 	s.T.Helper()
 	for deadline := time.Now().Add(patience); !met(); time.Sleep(50 * time.Millisecond) {

@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-// remembering is daemons that come one after the other and share a state folder.
+// StateDir is a state directory that daemons use one after the other.
 type remembering struct {
 	t          *testing.T
 	Kubeconfig string
 	Dir        string
 }
 
-// NewStateDir names the folder that daemons of this kubeconfig share.
+// NewStateDir names the directory for daemons with this kubeconfig. It does not make it.
 func NewStateDir(t *testing.T, kubeconfig, dir string) remembering {
 	return remembering{t, kubeconfig, dir}
 }
@@ -22,7 +22,8 @@ func (r remembering) Run(manifests string, args ...string) *Daemon {
 	return RunInformd(r.t, r.Kubeconfig, manifests, append([]string{"--state-dir", r.Dir}, args...)...)
 }
 
-// Settled runs a daemon until everything is told and on disk, and returns it running.
+// Settled runs a daemon, waits until it has delivered everything and written its state, and returns
+// it running.
 func (r remembering) Settled(manifests string, args ...string) *Daemon {
 	r.t.Helper()
 	d := r.Run(manifests, args...)
@@ -31,7 +32,7 @@ func (r remembering) Settled(manifests string, args ...string) *Daemon {
 	return d
 }
 
-// Command asks the daemon that runs on the state folder.
+// Command runs a command of informd that asks the daemon on this state directory.
 func (r remembering) Command(args ...string) string {
 	r.t.Helper()
 	code, stdout, stderr := Informd(r.t, append(args, "--state-dir", r.Dir)...)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// HandlerStatus is what `informd status -o json` says of a handler, as far as these tests look.
+// HandlerStatus is the part of `informd status -o json` about a handler that these tests read.
 type HandlerStatus struct {
 	Name, State, Reason, Program, Confined string
 	Restarts, Failures                     int
@@ -15,7 +15,7 @@ type HandlerStatus struct {
 	LastLog                                []string
 }
 
-// StatusOf asks the daemon for a handler's.
+// StatusOf asks the daemon for a handler's status.
 func (s *Stage) StatusOf(handler string) HandlerStatus {
 	s.T.Helper()
 	code, stdout, stderr := RunCommand(s.T, s.Informd, "status", "-o", "json", "--state-dir", s.State)
@@ -33,8 +33,7 @@ func (s *Stage) StatusOf(handler string) HandlerStatus {
 	return status.Handlers[i]
 }
 
-// AwaitState waits for `informd status` to have a handler in a state, and for the metric to say the
-// same, and of no other.
+// AwaitState waits until `informd status` and the metric both have a handler in a state.
 func (s *Stage) AwaitState(handler, state string) (h HandlerStatus) {
 	s.T.Helper()
 	s.Poll(handler+" to be "+state, func() bool {

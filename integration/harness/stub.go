@@ -12,14 +12,15 @@ import (
 
 var ConfigMapResource = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// NewStub is an API server that serves configmaps and namespaces, of which kube-system is one.
+// NewStub starts a stub of an API server that serves configmaps and namespaces, and returns it with
+// the path of its kubeconfig. It has the namespace kube-system, whose uid tells clusters apart.
 func NewStub(t *testing.T) (*apistub.Server, string) {
 	t.Helper()
 	stub := apistub.New(t)
 	stub.Serve(ConfigMapResource, "ConfigMap", true)
 	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	stub.Serve(namespaces, "Namespace", false)
-	stub.Apply(namespaces, fmt.Sprintf(`{"metadata":{"name":"kube-system","uid":%q}}`, rand.Text())) // which tells clusters apart
+	stub.Apply(namespaces, fmt.Sprintf(`{"metadata":{"name":"kube-system","uid":%q}}`, rand.Text()))
 	return stub, WriteFile(t, "kubeconfig", fmt.Sprintf(`
 apiVersion: v1
 kind: Config

@@ -2,24 +2,15 @@ package harness
 
 import (
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-const (
-	WidgetCount = 1000
-	// BacklogShort is more than is kept in memory for a rule.
-	BacklogShort = 120_000
-	BacklogLong  = 1_000_000
-	// BacklogPatience is how long a test waits for a million deliveries.
-	BacklogPatience = 15 * time.Minute
-	// BacklogMemory is what a daemon with a backlog of any size may have resident: 256 MiB of
-	// deltas, of which Go's collector may hold twice, and 128 MiB for the rest of it.
-	BacklogMemory = 640 << 20
-)
+// WidgetCount is how many widgets there are.
+const WidgetCount = 1000
 
+// Same returns how many elements a and b have in common at their beginning.
 func Same(a, b []int64) (n int) {
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
@@ -27,11 +18,13 @@ func Same(a, b []int64) (n int) {
 	return n
 }
 
+// WidgetResource is the resource of Widgets.
 var WidgetResource = schema.GroupVersionResource{Group: "informd.test", Version: "v1", Resource: "widgets"}
 
-// Widgets are small objects that change all the time.
+// Widgets is a population of small objects for a stub.
 type Widgets struct{}
 
+// WidgetName returns the name of the widget with a number.
 func WidgetName(i int) string { return fmt.Sprintf("widget-%04d", i) }
 
 func (Widgets) Len() int { return WidgetCount }
