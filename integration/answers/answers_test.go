@@ -11,13 +11,14 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// acting is what a user needs whose informd watches ConfigMaps and does everything with them.
+// acting has the RBAC rules for an informd that watches ConfigMaps and performs every action on
+// them.
 const acting = `[{apiGroups: [""], resources: [configmaps], verbs: ["*"]}, {apiGroups: ["", events.k8s.io], resources: [events], verbs: [create]}]`
 
 const anyAction = `{resource: v1/configmaps, verbs: [apply, create, patch, delete, event]}`
 
-// A handler without any right of its own changes the cluster by its answers: as far as its manifest
-// and its daemon's user may.
+// A handler without rights of its own changes the cluster by its answers, within the limits of its
+// manifest and of the daemon's user.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -70,7 +71,7 @@ func TestActions(t *testing.T) {
 		t.Error("what was written is in the log")
 	}
 
-	// All of an answer is checked before the first is done.
+	// informd checks all actions of an answer before it performs the first.
 	k.Create(scripted("greedy", `[{"Verb":"patch","Patch":{"data":{"patched":"yes"}}},
 		{"Verb":"delete","Resource":{"version":"v1","resource":"pods"},"Name":"web"}]`, ""))
 	d.Poll("a dead letter", func() bool { return d.Metric("informd_dead_letters") == "1" })
@@ -84,7 +85,7 @@ func TestActions(t *testing.T) {
 		t.Errorf("the first action was done though the second is not allowed: %v, %v", cm.Data, err)
 	}
 
-	// What the API server denies can be allowed any time.
+	// The API server may allow tomorrow what it denies today, so informd retries.
 	k.Create(scripted("early", `[{"Verb":"create","Resource":{"version":"v1","resource":"serviceaccounts"},"Name":"robot","Object":{}}]`, ""))
 	d.Until("the denial in the log", func() bool {
 		return harness.Count(d.Log.String(), "msg=action ", "verb=create ", "resource=v1/serviceaccounts ", "result=failed ", "code=403 ") > 0
@@ -104,8 +105,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// What changes between an event and its answer is not overwritten: the handler is asked again. What
-// is gone, or another by that name, is left alone.
+// An answer does not overwrite a change that came after its event: the handler gets the event anew.
+// informd leaves an object alone that is gone, or replaced by another of the same name.
 func TestActionsThatComeLate(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

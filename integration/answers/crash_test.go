@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// The daemon is killed when the API server has done what it asked for, and before it heard so: each
-// change is there once.
+// The test kills the daemon after the API server has made a change and before the daemon gets the
+// response. Each change takes effect once.
 func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -63,8 +63,8 @@ func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 		t.Errorf("%s dead letters:\n%s", n, state.Command("dead", "list", "-o", "json"))
 	}
 	d.Stop()
-	// The answer was on disk before it was carried out, so nobody was asked again but where the
-	// object has moved since.
+	// The answer was on disk before informd performed it. So informd asks a handler again only if
+	// the object has changed since.
 	for _, name := range []string{"creates", "applies", "deletes", "tells"} {
 		if n := len(stage.told(name)); n != 1 {
 			t.Errorf("the handler was told %d times of %q, want once", n, name)
@@ -73,8 +73,8 @@ func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 	k.Patch(appends, "metadata: {finalizers: null}")
 }
 
-// Answers are recorded, so that nobody has to be asked again after a crash; but not where they may
-// hold a Secret's text.
+// informd records answers, so that it asks nobody twice after a crash. It does not record an answer
+// that may contain the text of a Secret.
 func TestAnswersWithSecretsStayOffTheDisk(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -101,7 +101,7 @@ func TestAnswersWithSecretsStayOffTheDisk(t *testing.T) {
 	}
 	d := state.Settled(manifests)
 	gate.close(writes)
-	// What is written is watched by no source, which would have it on the disk.
+	// No source watches what the answer writes; otherwise its cache would bring it to the disk.
 	create := func(name string) string {
 		return `[{"Verb":"create","Resource":{"version":"v1","resource":"serviceaccounts"},"Name":"` + name + `","Object":{"metadata":{"annotations":{"text":"${` + name + `}"}}}}]`
 	}

@@ -16,8 +16,9 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// gate stands between informd and the API server. It passes everything on as a kubeconfig's user,
-// and can be shut to answers: what is asked for then is done, and informd does not hear of it.
+// gate stands between informd and the API server and forwards everything as a kubeconfig's user. It
+// can hold responses back: the API server then does what informd asks for, and informd does not
+// know.
 type gate struct {
 	kubeconfig string
 
@@ -56,7 +57,7 @@ func newGate(t *testing.T, kubeconfig string) *gate {
 	return g
 }
 
-// kubeconfigOf leads to a server that asks for no credentials.
+// kubeconfigOf returns a kubeconfig for a server that needs no credentials.
 func kubeconfigOf(t *testing.T, address string) string {
 	t.Helper()
 	return harness.WriteFile(t, "kubeconfig", `
@@ -69,8 +70,7 @@ current-context: one
 `)
 }
 
-// answer is for each that comes. One that is held is so until informd does not wait for it any
-// more.
+// answer handles a response. It holds one back until informd no longer waits for it.
 func (g *gate) answer(resp *http.Response) error {
 	r := resp.Request
 	g.mu.Lock()
@@ -85,17 +85,17 @@ func (g *gate) answer(resp *http.Response) error {
 	return io.ErrUnexpectedEOF
 }
 
-// close holds the answers to requests that match, until it is opened by nil.
+// close holds back the responses to requests that match. nil opens the gate.
 func (g *gate) close(match func(*http.Request) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = match
 }
 
-// writes are requests that change something.
+// writes matches requests that change something.
 func writes(r *http.Request) bool { return r.Method != http.MethodGet }
 
-// awaitHeld waits until so many answers are held.
+// awaitHeld waits until the gate holds so many responses.
 func (g *gate) awaitHeld(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {

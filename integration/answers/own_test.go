@@ -16,9 +16,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// A rule is not told of its own changes, and is told of everybody else's, or of a later one,
-// however they fall between its own; also if informd is killed meanwhile, but that then it may be
-// told of one of its own.
+// A rule does not get its own changes. It gets everybody else's, or a later one, however they fall
+// between its own. If informd is killed meanwhile, the rule may get one of its own.
 func TestOwnChangesAmongForeignOnes(t *testing.T) {
 	for _, test := range []struct {
 		delivery string
@@ -42,8 +41,8 @@ func ownAmongForeign(t *testing.T, delivery string, kills int) {
 		harness.Rule("copies", "source: configmaps, where: object.data.actions != nil, handler: puppet, delivery: "+delivery) +
 		harness.Rule("watches", "source: configmaps, where: object.data.actions != nil, handler: log, delivery: every, payload: {turn: object.data.turn, seen: object.data.seen}"))
 	d := state.Settled(manifests)
-	// Each foreign change has another turn. To copy it is the rule's change, after which they are
-	// alike; to apply the label is one the first time, and none afterwards.
+	// Each foreign change has another turn. The rule copies the turn, which is its own change. It
+	// also applies a label, which changes something the first time only.
 	const copies = `[{"Verb":"patch","Patch":{"data":{"seen":"${turn}"}}},{"Verb":"apply","Object":{"metadata":{"labels":{"example.com/seen":"yes"}}}}]`
 	name := func(i int) string { return fmt.Sprintf("o-%d", i%objects) }
 	for i := range objects {
@@ -107,7 +106,7 @@ func ownAmongForeign(t *testing.T, delivery string, kills int) {
 	}
 }
 
-// A rule with ownChanges: deliver goes on from what it did itself; one without does not.
+// A rule with ownChanges: deliver gets the changes that it made itself. A rule without it does not.
 func TestOwnChangesDelivered(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -133,8 +132,8 @@ func TestOwnChangesDelivered(t *testing.T) {
 	}
 }
 
-// Two rules that take back what the other did are slowed, and both are named. What somebody else
-// changes is acted upon at once.
+// informd slows down two rules that undo each other's changes, and names both. They still act on
+// anybody else's change at once.
 func TestRulesThatChaseEachOther(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

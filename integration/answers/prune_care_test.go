@@ -7,8 +7,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// Where what a rule looks into is not served, nothing is found there; what it applied for what was
-// there is not pruned for that.
+// A lookup into a resource that is not served finds nothing. informd does not prune for that reason
+// what the rule applied before.
 func TestActionsPruneNothingForWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -46,7 +46,8 @@ func TestActionsPruneNothingForWhatCannotBeRead(t *testing.T) {
 	d.Stop()
 }
 
-// Also what a rule deletes itself, or has leave its where, it prunes behind itself.
+// A rule also prunes for an object that it deletes itself, or that leaves its where by the rule's
+// own change.
 func TestActionsPruneAfterOwnChanges(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -7,7 +7,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// With prune, what a rule applied for an object and no longer yields goes; nothing else does.
+// With prune, informd deletes what a rule applied for an object and no longer yields, and nothing
+// else.
 func TestActionsPrune(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -31,7 +31,7 @@ const puppetCommand = "puppet"
 
 type puppet struct{ dir string }
 
-// cue is what a puppet was told.
+// cue is an event as the puppet recorded it.
 type cue struct {
 	Rule, Event, Name, Version string
 	Attempt                    int
@@ -110,7 +110,7 @@ func awaitFile(ctx context.Context, path string) error {
 	}
 }
 
-// theater is where a puppet plays: its folder, which the folders of other puppets are not.
+// theater is the folder of one puppet.
 type theater struct {
 	t   testing.TB
 	dir string
@@ -118,7 +118,7 @@ type theater struct {
 
 func newTheater(t testing.TB) theater { return theater{t, t.TempDir()} }
 
-// puppet is a handler's manifest, with more of its spec.
+// puppet returns the handler's manifest. spec has more members of its spec.
 func (p theater) puppet(spec string) string {
 	self, err := os.Executable()
 	if err != nil {
@@ -127,7 +127,7 @@ func (p theater) puppet(spec string) string {
 	return harness.Handler("puppet", fmt.Sprintf("command: [%q, %s, %q], retry: {backoff: 20ms, maxBackoff: 200ms}, %s", self, puppetCommand, p.dir, spec))
 }
 
-// told is what it was told of an object up to now, or of all if the name is empty.
+// told returns the events that the puppet got so far, of one object or, without a name, of all.
 func (p theater) told(name string) (all []cue) {
 	p.t.Helper()
 	for _, line := range harness.LinesOf(p.t, p.dir, "told") {
@@ -142,11 +142,11 @@ func (p theater) told(name string) (all []cue) {
 	return all
 }
 
-// release lets the puppet answer what it holds.
+// release lets the puppet answer the event that it holds.
 func (p theater) release(name string) { harness.Touch(p.t, p.dir, name) }
 
-// scripted is a ConfigMap that tells the puppet what to do, with more data. The script is JSON, in
-// single quotes here.
+// scripted returns the manifest of a ConfigMap that tells the puppet what to do. actions is JSON
+// without single quotes; data is more data.
 func scripted(name, actions, data string) string {
 	return `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NS, name: ` + name + `}, data: {` +
 		strings.TrimSuffix(`actions: '`+actions+`', `+data, ", ") + `}}`

@@ -14,8 +14,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// The event is the design's, member by member, as the log builtin writes it and as a command of the
-// exec builtin reads it.
+// An event has the documented members, in the log builtin's line and on the standard input of the
+// exec builtin's command.
 func TestEventAsJSON(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -80,8 +80,8 @@ func lineOf(t *testing.T, lines []string, rule, event string) string {
 	return found[0]
 }
 
-// checkLine compares a line, to the letter but for the order of members within objects, which is
-// the API server's.
+// checkLine compares a line literally, except the order of members within objects: the API server
+// decides that.
 func checkLine(t *testing.T, line, rule, event string, object, old *unstructured.Unstructured, payload string) {
 	t.Helper()
 	var ev handler.Event
@@ -115,7 +115,7 @@ func checkLine(t *testing.T, line, rule, event string, object, old *unstructured
 	}
 }
 
-// checkObject compares an object with what the server answered, which alone has managedFields.
+// checkObject compares an object with the API server's, without its managedFields.
 func checkObject(t *testing.T, got json.RawMessage, server *unstructured.Unstructured, version string) {
 	t.Helper()
 	var o map[string]any
@@ -130,8 +130,7 @@ func checkObject(t *testing.T, got json.RawMessage, server *unstructured.Unstruc
 	}
 }
 
-// What etcd takes at most for an object, informd delivers whole, to every kind of handler and past
-// every buffer.
+// informd delivers the largest object that etcd accepts, whole, to every kind of handler.
 func TestLargeObject(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -16,7 +16,7 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// annotator is a handler with a kubeconfig: it writes zones where a payload says so.
+// annotator is a handler with a kubeconfig. It writes the zone that the payload names.
 func annotator(t *testing.T, k *harness.Kube) *httptest.Server {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var event struct {
@@ -39,8 +39,8 @@ func annotator(t *testing.T, k *harness.Kube) *httptest.Server {
 	return server
 }
 
-// Pods are annotated by the zones of their nodes, whatever comes first, and whether informd was
-// there at the time.
+// Pods get the zones of their nodes as annotations, whichever comes first, and also if informd was
+// away at the time.
 func TestPodsAreAnnotatedByTheirNodesZone(t *testing.T) {
 	t.Parallel()
 	c := cluster.Shared(t)

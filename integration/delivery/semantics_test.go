@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// where is about membership: what comes to satisfy it is added, what ceases to is deleted, with its
-// last state inside.
+// where decides membership. An object that begins to match is added. One that ceases to match is
+// deleted, with the last state that matched.
 func TestWhereIsMembership(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -43,8 +43,8 @@ func TestWhereIsMembership(t *testing.T) {
 		`red NS/last added {"size":"6","was":null}`)
 }
 
-// A rule's resync brings what is inside again, with an id per round; another rule of the source has
-// none.
+// A rule's resync delivers its members again, with a new id each round. Another rule of the source
+// gets nothing.
 func TestResyncOfOneRule(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -74,7 +74,8 @@ func TestResyncOfOneRule(t *testing.T) {
 	}
 }
 
-// An expression that fails on some objects stops nothing. It does not match them, and is counted.
+// An expression that fails on some objects stops nothing. It does not match them, and informd
+// counts the failures.
 func TestExpressionsThatFail(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -97,7 +98,7 @@ func TestExpressionsThatFail(t *testing.T) {
 	for _, rule := range []string{"where", "when", "payload", "index"} {
 		k.Sees(d, rule+" NS/good added")
 	}
-	// where is asked of an update's old state too.
+	// informd evaluates where for an update's old state, too.
 	for series, want := range map[string]string{
 		`informd_rule_evaluation_errors_total{rule="where"}`:                         "3",
 		`informd_rule_evaluation_errors_total{rule="when"}`:                          "3",
@@ -132,7 +133,7 @@ func TestExpressionsThatFail(t *testing.T) {
 	}
 }
 
-// handled are the events that handle.sh has kept in a file.
+// handled returns the events that handle.sh kept in a file.
 func handled(t *testing.T, dir string) (events []handler.Event) {
 	t.Helper()
 	for _, line := range harness.LinesOf(t, dir, "handled") {
@@ -145,8 +146,8 @@ func handled(t *testing.T, dir string) (events []handler.Event) {
 	return events
 }
 
-// A retry is the same event with the next attempt, and holds up its own object only, also where
-// there is one place.
+// A retry is the same event with the next attempt number. It delays its own object only, even with
+// a concurrency of 1.
 func TestRetriesHoldUpTheirObjectOnly(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -196,7 +197,8 @@ func TestRetriesHoldUpTheirObjectOnly(t *testing.T) {
 	}, got)
 }
 
-// What is rejected, or out of attempts, is set aside; the object's later changes go on.
+// informd sets a rejected event aside, and one without attempts left. The object's later changes go
+// on.
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -231,7 +233,7 @@ case $event in *'"exits":"65"'*) exit 65;; *'"exits":"1"'*) exit 1;; esac`)
 	}
 }
 
-// While a handler is busy with an object, latest merges the object's changes, and every keeps each.
+// While a handler works on an object, latest merges the object's changes and every keeps each.
 func TestLatestMergesAndEveryKeeps(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

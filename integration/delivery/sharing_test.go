@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Ten sources that ask for the same, in other words, with ten rules each: one watch, one list, as
-// the API server counts.
+// Ten sources with the same selection in different words, with ten rules each, make one watch and
+// one list. The API server's metrics count them.
 func TestHundredRulesMakeOneWatch(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -50,7 +50,7 @@ func TestHundredRulesMakeOneWatch(t *testing.T) {
 	if n := watches(); n != 1 {
 		t.Errorf("%d watches; want one", n)
 	}
-	// A watch that another selector asks for is one more: that is how it would show.
+	// Another selector needs one watch more, which shows that the count works.
 	other := harness.RunInformd(t, cluster.Shared(t).Kubeconfig(), harness.Source("all", "resource: informd.test/v1/gadgets")+
 		harness.Source("web", "resource: informd.test/v1/gadgets, labelSelector: tier=web")+
 		harness.Rule("all", "source: all, handler: log")+harness.Rule("web", "source: web, handler: log")+harness.Handler("log", "builtin: log"))

@@ -17,8 +17,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// The manifests for Kubernetes that we show are accepted by an API server, and have no field that
-// it does not know. Those of cert-manager it does not know at all.
+// An API server accepts the Kubernetes manifests in docs/ and examples/, and knows all their
+// fields. It does not know cert-manager's resources.
 func TestManifestsForKubernetes(t *testing.T) {
 	k := harness.NewKube(t, cluster.Shared(t))
 	var shown []string

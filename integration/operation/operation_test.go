@@ -14,7 +14,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// A dry run evaluates and says what it would deliver. It starts log, and no other handler.
+// A dry run evaluates rules and writes what it would deliver. It starts the log handler and no
+// other.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -44,7 +45,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// With --log-format json each line on standard error is a JSON object, whoever said it.
+// With --log-format json every line on standard error is a JSON object, whatever library wrote it.
 func TestLogAsJSON(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -98,7 +99,7 @@ func TestHealthAndMetrics(t *testing.T) {
 		_, body := d.Get("/readyz")
 		return strings.Contains(body, "handler refuses: refused")
 	})
-	// A handler's state is a detail: it does not make the daemon unready.
+	// The state of a handler does not make the daemon unready.
 	if code, body := d.Get("/readyz"); code != http.StatusOK || !strings.Contains(body, "[+] source configmaps: synced\n") ||
 		!strings.Contains(body, "handler log: running") || !strings.HasSuffix(body, "\nready\n") {
 		t.Errorf("/readyz: %d\n%s", code, body)
@@ -131,8 +132,8 @@ func TestHealthAndMetrics(t *testing.T) {
 	d.Stop()
 }
 
-// The first signal lets what is in flight come to its end, and starts nothing more. Nothing is left
-// behind.
+// After the first signal informd lets deliveries in flight end and starts no more. It leaves no
+// process behind.
 func TestSignalDrains(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -171,7 +172,7 @@ func TestSignalDrains(t *testing.T) {
 	}
 }
 
-// The second signal ends informd at once, and with it its handlers and their commands.
+// The second signal ends informd at once, with its handlers and their commands.
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

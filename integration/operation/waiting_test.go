@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// What RBAC forbids holds up its own source, is said once, makes the daemon unready, and heals
-// without a restart.
+// A source that RBAC forbids delays no other source. informd reports it once, is not ready, and
+// recovers without a restart.
 func TestForbiddenSourceWaits(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -63,8 +63,8 @@ func TestForbiddenSourceWaits(t *testing.T) {
 		"forbidden NS/new added {}")
 }
 
-// A resource comes and goes with its CRD, and its objects with it. Nobody else notices, and the
-// daemon is ready.
+// A resource and its objects come and go with their CRD. Other sources are not affected, and the
+// daemon stays ready.
 func TestResourceComesAndGoes(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -114,7 +114,7 @@ func TestResourceComesAndGoes(t *testing.T) {
 	}
 }
 
-// Not parallel: a control plane of its own is enough for two cores.
+// Not parallel: it starts a second control plane, and two are enough for two cores.
 func TestAPIServerComesLater(t *testing.T) {
 	c := cluster.New(t)
 	k := harness.NewKube(t, c)
@@ -156,7 +156,7 @@ const anyRules = `
 {apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: rule}, spec: {source: configmaps, handler: log}}
 `
 
-// A kubeconfig that leads nowhere is an error at once, which names what is wrong.
+// A kubeconfig without a usable cluster is an error at once. The error names what is wrong.
 func TestKubeconfigOfNoUse(t *testing.T) {
 	t.Parallel()
 	good := cluster.Shared(t).Kubeconfig()
@@ -190,8 +190,7 @@ func TestKubeconfigOfNoUse(t *testing.T) {
 	}
 }
 
-// A kubeconfig with which the API server cannot be talked to may become right: informd says so,
-// once, and waits.
+// If the API server refuses a kubeconfig, informd says so once and waits, because that may change.
 func TestKubeconfigThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

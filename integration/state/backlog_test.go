@@ -21,13 +21,13 @@ const (
 	backlogLong  = 1_000_000 // in make soak
 	// backlogPatience is how long a test waits for a million deliveries.
 	backlogPatience = 15 * time.Minute
-	// backlogMemory is what a daemon with a backlog of any size may have resident: 256 MiB of deltas,
-	// of which Go's collector may hold twice, and 128 MiB for the rest.
+	// backlogMemory is what a daemon with a backlog of any size may have resident: 256 MiB of
+	// deltas, of which Go's collector may hold twice, and 128 MiB for the rest.
 	backlogMemory = 640 << 20
 )
 
-// A handler that is away costs bounded memory: what is beyond goes on on disk, and all of it is
-// delivered when the handler comes, in order; whether the daemon was killed in between or not.
+// While a handler is away, its deliveries take bounded memory; the rest waits on disk. When it
+// comes, it gets all of them in order, also if the daemon was killed in between.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	if !harness.Soak() {
@@ -67,8 +67,8 @@ func backlog(t *testing.T, changes int, restart bool) {
 		t.Fatal("other things happen in the cluster; this test cannot tell versions")
 	}
 	d.PollFor(backlogPatience, "all to wait", func() bool { return d.Waiting("every") == harness.WidgetCount+changes })
-	// One of each object; behind a restart what waits on disk from before is merged when it is
-	// loaded, which is not yet.
+	// One of each object waits. After a restart there may be another one on disk, which is merged
+	// when it is loaded.
 	if got := d.Waiting("latest"); got < harness.WidgetCount || got > 2*harness.WidgetCount || !restart && got > harness.WidgetCount {
 		t.Errorf("under latest %d wait, of %d objects", got, harness.WidgetCount)
 	}
@@ -98,8 +98,8 @@ func backlog(t *testing.T, changes int, restart bool) {
 	wantBacklog(t, record, first, version, changes)
 }
 
-// wantBacklog checks that each object's every change came once, in order, under every; and its last
-// under latest.
+// wantBacklog checks that every got each change of an object once and in order, and that latest got
+// its last.
 func wantBacklog(t *testing.T, record string, first, version int64, changes int) {
 	t.Helper()
 	want := make(map[string][]int64, harness.WidgetCount)
@@ -129,8 +129,7 @@ func wantBacklog(t *testing.T, record string, first, version int64, changes int)
 
 var toldLine = regexp.MustCompile(`^\{"id":"[^"]*","rule":"(\w+)","event":"\w+",.*?"name":"([^"]*)","uid":"[^"]*","resourceVersion":"(\d+)"`)
 
-// told are the versions of each object that the log builtin wrote, by rule. Of a line no more is
-// read than that.
+// told returns the resourceVersions of each object that the log builtin wrote, by rule.
 func told(t *testing.T, record string) (every, latest map[string][]int64) {
 	t.Helper()
 	every, latest = make(map[string][]int64), make(map[string][]int64)

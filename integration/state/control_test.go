@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// A rule that was paused stays so over a restart; what waits is delivered when it is resumed, and
-// other rules do not wait.
+// A paused rule stays paused over a restart, and other rules do not wait. When it is resumed,
+// informd delivers what waits.
 func TestPausedRuleStaysPaused(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -39,8 +39,8 @@ func TestPausedRuleStaysPaused(t *testing.T) {
 	k.SawAll(d, "other NS/web updated", `paused NS/web added {"size":"2","was":null}`)
 }
 
-// What a daemon remembers can be asked for after a restart as before, and Secrets' data is masked
-// unless it is asked for.
+// After a restart, commands can read what the daemon remembers as before. Data of Secrets is masked
+// unless a flag asks for it.
 func TestAskingAfterRestart(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

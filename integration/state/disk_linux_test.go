@@ -14,8 +14,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// A disk that is full takes nothing but durability away: deliveries go on, the daemon says so, and
-// when there is room again all of it is on disk, without a restart.
+// A full disk costs durability and nothing else. Deliveries go on, the daemon reports the problem,
+// and once there is room it writes everything, without a restart.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
@@ -31,7 +31,7 @@ func TestFullDisk(t *testing.T) {
 	d.AwaitDurability(true)
 
 	fill(t, disk)
-	// It is noticed when there is something to write for which there is no room.
+	// informd notices when it has something to write and there is no room.
 	web := k.Create(harness.ConfigMap("web", "{size: '1'}"))
 	k.Sees(d, "rule NS/web added")
 	k.Eventually("it to notice that nothing can be written", func() bool {
@@ -53,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 	d.AwaitDurability(true)
 	d.AwaitWritten()
 	d.Kill()
-	// What happened while it was not durable is remembered.
+	// informd remembers what happened while it was not durable.
 	k.Create(harness.ConfigMap("last", "{size: '1'}"))
 	d = state.Settled(rules)
 	k.Saw(d, `rule NS/last added {"size":"1","was":null}`)
@@ -74,8 +74,7 @@ func fill(t *testing.T, disk string) {
 	}
 }
 
-// A disk that is read-only or full when informd starts is no reason not to start, whether there is
-// state on it or not.
+// informd starts on a read-only or full disk, with or without state on it.
 func TestStartOnSickDisk(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
@@ -129,7 +128,7 @@ func TestStartOnSickDisk(t *testing.T) {
 	}
 }
 
-// A state folder that may not be written is no reason not to start either, and says so.
+// informd starts with a state directory that it may not write, and reports that.
 func TestStateNotWritable(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -185,7 +184,7 @@ func TestStateNotWritable(t *testing.T) {
 	d.Stop()
 }
 
-// noise is text that cannot be compressed much.
+// noise returns text that hardly compresses.
 func noise(n int) string {
 	var b strings.Builder
 	for b.Len() < n {
@@ -214,7 +213,7 @@ func mount(t *testing.T, dir string) {
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 }
 
-// remount changes its flags.
+// remount changes the flags of a mount.
 func remount(t *testing.T, dir string, flags uintptr) {
 	t.Helper()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT|flags, ""); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// The files of a state folder, damaged in any way, keep informd from nothing: it says so, and what
-// it cannot read it does without, or sets aside. What it tells is true, and complete.
+// informd works with a damaged state directory, whatever the damage. It reports the damage, and
+// ignores or sets aside what it cannot read. What it delivers is true and complete.
 func TestDamagedState(t *testing.T) {
 	t.Parallel()
 	stub, kubeconfig := harness.NewStub(t)
@@ -85,7 +85,7 @@ func TestDamagedState(t *testing.T) {
 					files = append(files, path)
 				}
 			}
-			// One of the files, or all.
+			// The test damages one of the files, or all.
 			if one := random.IntN(len(files) + 1); one < len(files) {
 				files = files[one : one+1]
 			}
@@ -99,8 +99,8 @@ func TestDamagedState(t *testing.T) {
 				return d.Metric(`informd_source_objects{source="configmaps"}`) == fmt.Sprint(objects+round)
 			})
 			d.Poll("to be durable", func() bool { return d.Metric("informd_state_durable") == "1" })
-			// Either it goes on from what it read, and nothing has changed, or from nothing, and
-			// all comes as at first sight.
+			// Either informd goes on from what it read, and nothing has changed; or it begins
+			// without state, and every object is new.
 			added := fmt.Sprint("new-", round) // those of other rounds come as well
 			stub.Apply(harness.ConfigMapResource, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"shop"},"data":{}}`, added))
 			events := d.Await("the new object", func(events []handler.Event) bool {
@@ -117,12 +117,11 @@ func TestDamagedState(t *testing.T) {
 					t.Errorf("unexpected: %s", harness.Brief(ev))
 				}
 			}
-			// A file that is not there says nothing: a store without any is a new one.
+			// A missing file says nothing: a store without files is a new one.
 			if anew == objects && name != "removed" && harness.Count(d.Logged(), "level=ERROR", state.Dir) == 0 {
 				t.Errorf("it began anew, and nothing in the log says why:\n%s", d.Logged())
 			}
-			// It comes up again without anything to complain of; and what waited all the time is
-			// told, all of it, once.
+			// informd starts again without complaints, and delivers once everything that waited.
 			d = state.Run(strings.ReplaceAll(rules, harness.Away("away"), harness.Handler("away", "builtin: log")), "--log-level", "info")
 			waited := map[string]int{}
 			d.Await("all that waits", func(events []handler.Event) bool {
@@ -156,7 +155,8 @@ func alter(t *testing.T, path string, change func([]byte) []byte) {
 	}
 }
 
-// Two daemons do not share a state folder: the second says which, whose, and what to do, and ends.
+// Two daemons cannot share a state directory. The second names the directory, its owner and what to
+// do, and ends.
 func TestStateIsLocked(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -179,7 +179,7 @@ func TestStateIsLocked(t *testing.T) {
 	third.Stop()
 }
 
-// Nobody else can read what informd remembers.
+// Nobody else can read the state directory.
 func TestStateIsPrivate(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -202,7 +202,7 @@ func TestStateIsPrivate(t *testing.T) {
 	d.Stop()
 }
 
-// With --state-dir none nothing is remembered, and nothing written.
+// With --state-dir none informd remembers and writes nothing.
 func TestNoState(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -9,9 +9,9 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// gossipCommand, as the first argument, makes the test binary a handler that rejects each event and
-// says all that it knows of it, until there is a file that the second names. Then it writes the
-// event there.
+// gossipCommand, as the first argument, makes the test binary a handler. It rejects each event with
+// an error that quotes the whole event, until the file exists that the second argument names. Then
+// it writes the event there.
 const gossipCommand = "gossip"
 
 type gossip struct{ path string }

@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// A cluster that was restored from a backup is in the past of what informd remembers: that is
-// noticed, and everything is compared.
+// A cluster restored from a backup is older than the state. informd notices, and compares
+// everything.
 func TestRestoredBackup(t *testing.T) {
 	c := cluster.New(t)
 	k := harness.NewKube(t, c)
@@ -72,7 +72,7 @@ func copyFolder(t *testing.T, from, to string) {
 	}
 }
 
-// State of one cluster says nothing of another: it is set aside, and all comes as at first sight.
+// informd sets the state of another cluster aside, and treats every object as new.
 func TestStateOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	one, kubeconfig := harness.NewStub(t)

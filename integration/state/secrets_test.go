@@ -14,9 +14,9 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// No text of a Secret reaches the disk: not of the cache, not of what waits, not of a dead letter
-// and the reason that the handler gave. All the same it is told what happened while nobody looked,
-// and what waited has its object again.
+// No text of a Secret reaches the disk: not from the cache, from waiting deliveries, from dead
+// letters or from the reasons that handlers give. After a restart, handlers still get what happened
+// meanwhile, and waiting deliveries have their objects again.
 func TestSecretsStayOffTheDisk(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -74,7 +74,7 @@ func TestSecretsStayOffTheDisk(t *testing.T) {
 	k.Sees(d, "told NS/new added")
 	d.AwaitWritten()
 	harness.WantNotOnDisk(t, state.Dir, values)
-	// Ended in good order, it leaves no more.
+	// A clean end leaves no more on disk than a crash.
 	d.Stop()
 	harness.WantNotOnDisk(t, state.Dir, values)
 	harness.Compare(t, []string{"told NS/changed synced", "told NS/gone deleted", "told NS/new added"}, k.Briefs(d.Events))
@@ -84,7 +84,7 @@ func TestSecretsStayOffTheDisk(t *testing.T) {
 		}
 	}
 
-	// What waited has its object again, and so has the dead letter.
+	// Waiting deliveries and the dead letter have their objects again.
 	harness.Touch(t, filepath.Dir(heard), filepath.Base(heard))
 	d = state.Settled(rules(harness.Handler("waits", "builtin: log") + dead))
 	for _, rule := range []string{"waits", "paid"} {

@@ -11,9 +11,9 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// With the API server away, a daemon that remembers is not ready on that alone. When the API server
-// comes, all is told that happened since, and nothing else. Not parallel: a control plane of its
-// own is enough for two cores.
+// Without the API server, a daemon with state is not ready. When the API server comes, handlers get
+// what happened since, and nothing else. Not parallel: it starts a second control plane, and two
+// are enough for two cores.
 func TestAPIServerComesLaterThanState(t *testing.T) {
 	c := cluster.New(t)
 	k := harness.NewKube(t, c)
@@ -52,8 +52,8 @@ func TestAPIServerComesLaterThanState(t *testing.T) {
 		`rule NS/last added {"size":"1","was":null}`)
 }
 
-// A state folder that is somebody else's loses nothing of what is in it. One that is a file is a
-// mistake, and said so.
+// informd leaves foreign files in its state directory alone. A state directory that is a file is an
+// error.
 func TestStateFolderOfSomebodyElse(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -16,12 +16,12 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// sizes tells of each change what data.size was before, and is.
+// sizes is a payload with data.size before and after a change.
 const sizes = "payload: {size: object.data.size, was: old.data.size}"
 
-// What happens while nobody looks is told afterwards: deletions with the last state, updates with
-// the real old, and nothing of what did not change. Where the API server has no history any more,
-// states in between are gone with it.
+// After a restart, handlers get what happened meanwhile: deletions with the last state, updates
+// with the real old, and nothing about objects that did not change. If the API server has lost its
+// history, states in between are lost, too.
 func TestWhatHappensMeanwhile(t *testing.T) {
 	for _, history := range []bool{true, false} {
 		t.Run(fmt.Sprintf("history %v", history), func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestWhatHappensMeanwhile(t *testing.T) {
 	}
 }
 
-// mergedChange makes of the two updates of "changed" one: whether they are merged is a matter of
-// who is faster.
+// mergedChange merges the two updates of "changed": whether informd merges them depends on who is
+// faster.
 func mergedChange(lines []string) []string {
 	one, two := `red NS/changed updated {"size":"2","was":"1"}`, `red NS/changed updated {"size":"3","was":"2"}`
 	if i := slices.Index(lines, one); i >= 0 && slices.Contains(lines[i:], two) {
@@ -98,7 +98,7 @@ func mergedChange(lines []string) []string {
 	return lines
 }
 
-// A daemon that comes back asks for no object that it knows, and tells of none. Its indexes are
+// A daemon that starts again requests and delivers no object that it knows. Its indexes are
 // complete.
 func TestUnchangedObjectsCauseNothing(t *testing.T) {
 	t.Parallel()
@@ -132,7 +132,8 @@ func TestUnchangedObjectsCauseNothing(t *testing.T) {
 	}
 }
 
-// watchRequests notes the requests of configmaps that are answered with objects, from now on.
+// watchRequests records the requests for configmaps that the stub answers with objects, from now
+// on.
 func watchRequests(stub *apistub.Server) func() []string {
 	var mu sync.Mutex
 	var asked []string
@@ -153,8 +154,8 @@ func watchRequests(stub *apistub.Server) func() []string {
 	}
 }
 
-// A rule that is new is told of what is there. One whose where changed is told what fell out of it,
-// and what is inside. One that did not change is told nothing, whatever the others do.
+// A new rule gets all objects. A rule with another where gets the objects that no longer match as
+// deleted, and its members. A rule that did not change gets nothing, whatever the others do.
 func TestRulesChangeBetweenRuns(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -205,8 +206,8 @@ func TestRulesChangeBetweenRuns(t *testing.T) {
 	}, k.Briefs(d.Events))
 }
 
-// With keep: needed, what a changed rule reads may not be there any more. What did not change
-// causes nothing all the same; what did comes as synced, and what is gone as deleted.
+// With keep: needed, the state may lack what a changed rule reads. Objects that did not change
+// still cause nothing. Changed ones come as synced, and deleted ones as deleted.
 func TestKeptPathsChangeBetweenRuns(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

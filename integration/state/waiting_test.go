@@ -12,12 +12,12 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// What waits for a handler survives kill -9 with its id, its attempts and its backoff.
+// A waiting delivery survives kill -9 with its id, its attempts and its backoff.
 func TestWaitingDeliveriesSurvive(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
-	// Whatever is of team red fails, at once again; blue is tried again in an hour; all is well
-	// when the file ok is there.
+	// Events of team red fail and come again at once. Those of team blue come again after an hour.
+	// All succeed once the file ok exists.
 	handle := `(cat; echo) > new.$$; cat new.$$ >> events; [ -e ok ] || [ "$INFORMD_NAME" = last ] && exit 0; exit 1`
 	exec := func(name, backoff string) string {
 		return harness.Handler(name, "builtin: exec, env: [PATH], config: {command: [./handle.sh]}, retry: {backoff: "+backoff+"}")
@@ -50,7 +50,7 @@ func TestWaitingDeliveriesSurvive(t *testing.T) {
 	d = state.Run(dir)
 	k.Eventually("the next attempt", func() bool { return len(attempts("red")) > len(before) })
 	next := attempts("red")[len(before)]
-	// What was attempted within the last unwritten moment may not be counted.
+	// An attempt in the last moment before the kill may not be on disk.
 	if next.ID != was.ID || next.Attempt < 4 || next.Attempt > was.Attempt+1 {
 		t.Errorf("after the restart: %s, attempt %d; before it was %s, attempt %d", next.ID, next.Attempt, was.ID, was.Attempt)
 	}
@@ -58,7 +58,7 @@ func TestWaitingDeliveriesSurvive(t *testing.T) {
 	d.Poll("it to be done", func() bool {
 		return d.Metric(`informd_handler_deliveries_total{handler="soon",result="done",rule="red"}`) == "1"
 	})
-	// A later one is delivered, and the one that is to wait for an hour does so.
+	// informd delivers a later event, and the one that has to wait for an hour waits.
 	k.Create(harness.ConfigMap("last", "{team: blue}"))
 	k.Eventually("the later one", func() bool { return len(attempts("blue")) > 1 })
 	d.AwaitReady()
@@ -71,8 +71,8 @@ func TestWaitingDeliveriesSurvive(t *testing.T) {
 	}
 }
 
-// Under latest what waits goes on merging after a restart, also with what happened meanwhile; under
-// every all is kept.
+// After a restart, latest goes on merging waiting deliveries, also with what happened meanwhile.
+// every keeps all.
 func TestWaitingDeliveriesMergeOverRestarts(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -130,7 +130,7 @@ func TestWaitingDeliveriesMergeOverRestarts(t *testing.T) {
 	}, k.Briefs(d.Events))
 }
 
-// Dead letters are there after kill -9, and can be retried then.
+// Dead letters survive kill -9, and can be retried.
 func TestDeadLettersSurvive(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
