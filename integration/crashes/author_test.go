@@ -21,8 +21,8 @@ import (
 	"github.com/informd/informd/integration/ledger"
 )
 
-// author writes objects of several kinds at random, through restarts of the control plane, and
-// keeps the ledger of it.
+// author writes objects of several kinds at random, also while the control plane restarts, and
+// keeps a ledger of what it wrote.
 type author struct {
 	t        testing.TB
 	client   dynamic.Interface
@@ -34,7 +34,7 @@ type author struct {
 	writers sync.WaitGroup
 }
 
-// kind is one that an author writes.
+// kind is a resource that an author writes.
 type kind struct {
 	schema.GroupVersionResource
 	name string
@@ -44,7 +44,7 @@ func (k kind) manifest() string {
 	return strings.TrimPrefix(k.GroupVersion().String()+"/"+k.Resource, "/")
 }
 
-// subject is a name, and what became of it. One goroutine at a time writes it.
+// subject is the history of one name. One goroutine at a time writes it.
 type subject struct {
 	kind    kind
 	key     ledger.Key
@@ -120,13 +120,13 @@ func (a *author) run(seed uint64) {
 	}
 }
 
-// end stops the writers, after whole writes.
+// end stops the writers and waits until their last writes are complete.
 func (a *author) end() {
 	a.stop()
 	a.writers.Wait()
 }
 
-// act does something to an object that can be done to it.
+// act makes a random change that is possible for the object.
 func (a *author) act(s *subject, random *rand.Rand) {
 	ctx := a.t.Context()
 	switch {
@@ -142,7 +142,7 @@ func (a *author) act(s *subject, random *rand.Rand) {
 	}
 }
 
-// next is what is written next.
+// next returns the next state to write.
 func (s *subject) next(random *rand.Rand) (step int, metadata map[string]any) {
 	s.step++
 	if random.IntN(4) == 0 {
@@ -217,8 +217,8 @@ func (a *author) note(s *subject, made *unstructured.Unstructured, write ledger.
 	life.States = append(life.States, ledger.State{Write: write, Version: look.Version, Digest: look.Digest, Team: team})
 }
 
-// write makes one write happen. Where its answer is lost, it asks the server whether it came to
-// pass: an object is there with its step, or gone at step 0. Nobody else writes it.
+// write makes one write happen. If the response is lost, it asks the server whether the write took
+// effect: the object has the step, or is gone for step 0. Nobody else writes the object.
 func (a *author) write(ctx context.Context, s *subject, what string, step int,
 	attempt func(context.Context) (*unstructured.Unstructured, error)) (*unstructured.Unstructured, ledger.Write) {
 	ctx, cancel := context.WithTimeout(ctx, 2*harness.Patience)
@@ -239,7 +239,7 @@ func (a *author) write(ctx context.Context, s *subject, what string, step int,
 			return made, write
 		}
 		select {
-		case <-time.After(100 * time.Millisecond): // the control plane may be on its way back
+		case <-time.After(100 * time.Millisecond): // the control plane may be restarting
 		case <-ctx.Done():
 			a.t.Errorf("%s %s: %v", what, s.key, err)
 			return nil, write
@@ -255,7 +255,7 @@ func (a *author) outcome(ctx context.Context, s *subject, step int) (there *unst
 		case err == nil:
 			return got, got.GetAnnotations()["step"] == fmt.Sprint(step)
 		case apierrors.IsNotFound(err) && strings.Contains(err.Error(), fmt.Sprintf("%q not found", s.key.Name)):
-			return nil, step == 0 // it is the object that is not there, not its kind, as while the API server begins
+			return nil, step == 0 // the object is missing, not its kind, which is missing while the API server starts
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
@@ -265,7 +265,7 @@ func (a *author) outcome(ctx context.Context, s *subject, step int) (there *unst
 	}
 }
 
-// history is what was written. The writers have ended.
+// history returns what was written. The writers must have ended.
 func (a *author) history() ledger.History {
 	h := make(ledger.History)
 	for _, s := range a.subjects {

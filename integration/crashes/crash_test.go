@@ -9,25 +9,25 @@ import (
 	"github.com/informd/informd/integration/ledger"
 )
 
-// What a crash may be of.
+// What a crash may hit.
 const (
 	ofDaemon  = "daemon"
 	ofHandler = "handler"
 	ofBoth    = "both"
-	ofNothing = "nothing" // the daemon is ended in good order
+	ofNothing = "nothing" // the daemon ends in order
 )
 
-// crashPlan is how often what is killed.
+// crashPlan says how often the test kills what.
 type crashPlan struct {
 	objects  int
-	kills    map[string]int // by what; they come in a random order
-	restarts int            // of the API server, which forgets its history
+	kills    map[string]int // by what they hit; in a random order
+	restarts int            // of the API server, which loses its history
 	pace     time.Duration  // between the writes of each of the eight writers
 }
 
-// Whatever is killed at whatever moment, and whether the API server has its history or not: nothing
-// is lost, nothing comes in the wrong order, and nothing comes that was not so. `make soak` has
-// many more crashes of each.
+// Whatever the test kills at whatever moment, with or without the API server's history: nothing is
+// lost, nothing comes in the wrong order, and nothing comes that never was. `make soak` has many
+// more crashes of each kind.
 func TestCrashes(t *testing.T) {
 	if harness.Soak() {
 		t.Skip("make soak runs TestSoakCrashes, which is this and more")
@@ -86,7 +86,7 @@ func (c *crashing) check(plan crashPlan) {
 	c.author.subjects = append(c.author.subjects, c.probes...)
 	c.trial.History, c.trial.Rules, c.trial.Events, c.trial.Unwritten = c.author.history(), c.rules, c.recorded.events, harness.Unwritten
 	report := ledger.Check(c.trial)
-	told := make(map[ledger.Key]bool) // what follows from a mistake is of the same object
+	told := make(map[ledger.Key]bool) // later problems of an object follow from its first
 	for _, p := range report.Problems {
 		if !told[p.Key] && len(told) < 6 {
 			told[p.Key] = true
@@ -100,14 +100,13 @@ func (c *crashing) check(plan crashPlan) {
 		"%d told again otherwise, the oldest told %v before the crash; %d changes only the lost history had, which was %.0f%% of the time; "+
 		"%d deletions nobody could know; %d lines torn", report.Steps, report.Events, len(c.trial.Crashes), plan.restarts, report.Repeats, report.Retold,
 		report.Oldest.Round(time.Millisecond), report.Missed, 100*c.lostTime(), report.Unknowable, c.recorded.torn)
-	// What a crash may repeat is what was in flight at it, or told within the unwritten moment
-	// before it.
+	// A crash may repeat what was in flight, or delivered within the unwritten moment before it.
 	if report.Repeats+report.Retold > c.exposed() {
 		c.t.Errorf("%d repeats; only %d events were told so shortly before a crash", report.Repeats+report.Retold, c.exposed())
 	}
 }
 
-// lostTime is the share of the time in which changes may have been lost with the server's history.
+// lostTime returns the share of the time in which changes may be lost with the server's history.
 func (c *crashing) lostTime() float64 {
 	var sum time.Duration
 	for _, w := range c.trial.Lost {
@@ -116,7 +115,7 @@ func (c *crashing) lostTime() float64 {
 	return sum.Seconds() / time.Since(c.trial.Ready).Seconds()
 }
 
-// exposed counts the events that were told within the unwritten moment before a crash.
+// exposed counts the events delivered within the unwritten moment before a crash.
 func (c *crashing) exposed() (n int) {
 	for _, crash := range c.trial.Crashes {
 		for _, ev := range c.recorded.events {

@@ -15,11 +15,11 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// record is what the log builtin wrote to its file, as far as it has been read.
+// record is the part of the log builtin's file that the test has read.
 type record struct {
 	path    string
 	offset  int64
-	cut     []byte                     // the beginning of a line whose end has not been read
+	cut     []byte                     // the beginning of a line that is not complete yet
 	events  map[string][]handler.Event // by uid, in the file's order, without repeats and without the objects
 	byID    map[string]int             // the last attempt
 	repeats int
@@ -31,7 +31,7 @@ func newRecord(path string) *record {
 	return &record{path: path, events: make(map[string][]handler.Event), byID: make(map[string]int)}
 }
 
-// read reads what was added since the last time, and tells whether there was something.
+// read reads what was added since the last time, and reports whether there was anything.
 func (r *record) read() (grew bool, err error) {
 	file, err := os.Open(r.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +92,7 @@ func (r *record) last(o *written) handler.Event {
 	return events[len(events)-1]
 }
 
-// isFinal tells whether the last that is known of an object is how it ended.
+// isFinal reports whether the record has the final state of an object.
 func (r *record) isFinal(o *written) bool {
 	last := r.last(o)
 	if o.deleted {
@@ -101,7 +101,7 @@ func (r *record) isFinal(o *written) bool {
 	return last.ResourceVersion == o.changed
 }
 
-// wantWhole checks that every change of an object is there, once and in order.
+// wantWhole checks that the record has every change of an object once and in order.
 func (r *record) wantWhole(t *testing.T, o *written) {
 	t.Helper()
 	type change struct{ Event, ResourceVersion string }
@@ -119,8 +119,8 @@ func (r *record) wantWhole(t *testing.T, o *written) {
 	r.wantOrdered(t, o)
 }
 
-// wantOrdered checks that what is there of an object is in order and ends with its final state. It
-// returns how many of the object's changes are not there.
+// wantOrdered checks that the record of an object is in order and ends with the final state. It
+// returns how many of the object's changes are missing.
 func (r *record) wantOrdered(t *testing.T, o *written) (missing int) {
 	t.Helper()
 	for _, wrong := range r.wrong {
@@ -134,8 +134,8 @@ func (r *record) wantOrdered(t *testing.T, o *written) (missing int) {
 		if err != nil {
 			t.Fatalf("%s: resource version %q: %v", o.name, ev.ResourceVersion, err)
 		}
-		// A deletion that was missed comes with the last known state, which is no newer than what
-		// came before.
+		// A deletion that informd missed comes with the last known state, which is no newer than
+		// what came before.
 		if v < version || v == version && ev.Event != "deleted" {
 			t.Errorf("%s: %s %s came after %d", o.name, ev.Event, ev.ResourceVersion, version)
 		}

@@ -78,9 +78,9 @@ func TestLoad(t *testing.T) {
 	l.daemon.Stop()
 }
 
-// The same while the handler is killed ten times and the control plane is restarted twice, once
-// after a crash. What was in flight comes again with the same id; of what the API server has no
-// history any more, the final state and the deletion come.
+// The same while the test kills the handler ten times and restarts the control plane twice, once
+// after a crash. Deliveries in flight come again with the same id. Where the API server has lost
+// its history, the final state and the deletion come.
 func TestLoadThroughCrashes(t *testing.T) {
 	t.Parallel()
 	controlPlane := cluster.New(t)
@@ -88,8 +88,8 @@ func TestLoadThroughCrashes(t *testing.T) {
 	n := len(l.writer.objects)
 	began, cpu := time.Now(), harness.CPUTime(t, l.daemon.Cmd.Process.Pid)
 
-	// They come when so many writes are done: the first restart among the changes, the second among
-	// the deletions.
+	// They come after so many writes: the first restart among the changes, the second among the
+	// deletions.
 	var chaos sync.WaitGroup
 	chaos.Go(func() {
 		l.writer.awaitWrites(3 * n / 2)
@@ -111,7 +111,7 @@ func TestLoadThroughCrashes(t *testing.T) {
 	})
 
 	l.writer.each(l.writer.create)
-	// Whoever has been seen must be seen to go.
+	// informd must report the deletion of every object that it has seen.
 	l.daemon.Poll("the cache to hold all objects", func() bool {
 		return l.daemon.Metric(`informd_source_objects{source="configmaps"}`) == strconv.Itoa(n)
 	})
@@ -169,8 +169,8 @@ func (l *load) restart(c *cluster.Cluster) {
 	}
 }
 
-// killHandler ends the handler's process, one that came after the last, in the middle of its work
-// if there is any left. Pauses grow from one start to the next, up to half a minute.
+// killHandler kills the handler's process, which must be a newer one than last, at its work if
+// there is any left. Pauses between starts grow up to half a minute.
 func (l *load) killHandler(last int) (pid int) {
 	l.daemon.Poll("a handler at work", func() bool {
 		processes := harness.HandlersOf(l.daemon.Cmd.Process.Pid)
@@ -187,8 +187,8 @@ func (l *load) killHandler(last int) (pid int) {
 	return pid
 }
 
-// awaitFinalStates waits until the record holds the final state of every object. It gives up when
-// nothing more comes.
+// awaitFinalStates waits until the record has the final state of every object. It fails if nothing
+// more comes.
 func (l *load) awaitFinalStates() {
 	l.t.Helper()
 	last := time.Now()
@@ -219,7 +219,7 @@ func (l *load) awaitFinalStates() {
 	}
 }
 
-// wantQuiet checks that the cache is the server's list, and that everything is acknowledged.
+// wantQuiet checks that the cache equals the server's list, and that everything is acknowledged.
 func (l *load) wantQuiet() {
 	l.t.Helper()
 	list, err := l.client.CoreV1().ConfigMaps(loadNamespace).List(l.t.Context(), metav1.ListOptions{})
@@ -246,7 +246,7 @@ func (l *load) wantQuiet() {
 	}
 }
 
-// report prints what was measured; nothing depends on it.
+// report logs measurements. Nothing depends on them.
 func (l *load) report(wrote, took, cpu time.Duration) {
 	resident, peak := harness.Memory(l.t, l.daemon.Cmd.Process.Pid)
 	changes := l.writer.writes()

@@ -17,8 +17,7 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// writer writes ConfigMaps and knows what it wrote. It writes through restarts of the control
-// plane.
+// writer writes ConfigMaps and records what it wrote. It goes on while the control plane restarts.
 type writer struct {
 	t       testing.TB
 	client  typed.ConfigMapInterface
@@ -30,7 +29,7 @@ type writer struct {
 	more chan struct{} // closed and replaced when done has grown
 }
 
-// written is one object, and what became of it. One goroutine at a time writes it.
+// written is the history of one object. One goroutine at a time writes it.
 type written struct {
 	name    string
 	keep    bool // it is not deleted
@@ -40,7 +39,7 @@ type written struct {
 	deleted bool
 }
 
-// newWriter plans n objects. One in ten stays.
+// newWriter plans n objects, of which one in ten is not deleted.
 func newWriter(t testing.TB, client kubernetes.Interface, namespace string, n int) *writer {
 	w := &writer{
 		t: t, client: client.CoreV1().ConfigMaps(namespace), byName: make(map[string]*written, n), more: make(chan struct{}),
@@ -53,9 +52,9 @@ func newWriter(t testing.TB, client kubernetes.Interface, namespace string, n in
 	return w
 }
 
-// each has many goroutines do something with every object, in no particular order.
+// each calls do for every object from many goroutines, in no particular order.
 func (w *writer) each(do func(*written)) {
-	todo := make(chan *written) // unbuffered: a goroutine takes the next when it is through
+	todo := make(chan *written) // unbuffered: a goroutine takes an object when it is done with the last
 	var workers sync.WaitGroup
 	for range loadWriters {
 		workers.Go(func() {
@@ -77,7 +76,7 @@ func (w *writer) create(o *written) {
 	w.write(o, "create", func(ctx context.Context) error {
 		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: o.name}, Data: map[string]string{"step": "created"}}
 		got, err := w.client.Create(ctx, cm, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) { // an earlier attempt went through, and its answer was lost
+		if apierrors.IsAlreadyExists(err) { // an earlier attempt took effect, and its response was lost
 			got, err = w.client.Get(ctx, o.name, metav1.GetOptions{})
 		}
 		if err == nil {
@@ -98,14 +97,14 @@ func (w *writer) change(o *written) {
 	})
 }
 
-// remove deletes the object unless it is to stay.
+// remove deletes the object, unless it is one that stays.
 func (w *writer) remove(o *written) {
 	if o.keep {
 		return
 	}
 	w.write(o, "delete", func(ctx context.Context) error {
 		err := w.client.Delete(ctx, o.name, metav1.DeleteOptions{})
-		if err != nil && !apierrors.IsNotFound(err) { // not found: an earlier attempt went through
+		if err != nil && !apierrors.IsNotFound(err) { // not found: an earlier attempt took effect
 			return err
 		}
 		o.deleted = true
@@ -125,7 +124,7 @@ func (w *writer) write(o *written, what string, attempt func(context.Context) er
 			break
 		}
 		select {
-		case <-time.After(100 * time.Millisecond): // the control plane may be on its way back
+		case <-time.After(100 * time.Millisecond): // the control plane may be restarting
 		case <-ctx.Done():
 			w.t.Errorf("%s %s: %v", what, o.name, err)
 			return
@@ -138,14 +137,14 @@ func (w *writer) write(o *written, what string, attempt func(context.Context) er
 	w.more = make(chan struct{})
 }
 
-// writes is how many there were.
+// writes returns how many writes are done.
 func (w *writer) writes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.done
 }
 
-// awaitWrites waits until there are so many.
+// awaitWrites waits until so many writes are done.
 func (w *writer) awaitWrites(n int) {
 	for {
 		w.mu.Lock()

@@ -20,7 +20,8 @@ import (
 
 const (
 	// recorderCommand, as the first argument, makes the test binary a handler that writes a ledger
-	// to the file that the second names: a line per event, with one write, before it acknowledges.
+	// to the file that the second argument names: a line per event, with one write, before it
+	// acknowledges.
 	recorderCommand = "recorder"
 	// runVariable tells the recorder which run of the daemon it belongs to.
 	runVariable = "INFORMD_TEST_RUN"
@@ -40,7 +41,7 @@ func serveRecorder(path string) {
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err == nil {
-		_, err = file.WriteString("\n") // the one before may have been killed within a line
+		_, err = file.WriteString("\n") // the process before may have been killed within a line
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -81,14 +82,14 @@ func seen(object json.RawMessage) (*ledger.Seen, error) {
 	return &look, err
 }
 
-// recorded is the recorder's ledger, as far as it has been read.
+// recorded is the part of the recorder's ledger that the test has read.
 type recorded struct {
 	path   string
 	offset int64
-	cut    []byte // the beginning of a line whose end has not been read
+	cut    []byte // the beginning of a line that is not complete yet
 	events []ledger.Event
 	torn   int
-	newest map[string]map[ledger.Key]int64 // by rule, the highest version told
+	newest map[string]map[ledger.Key]int64 // the highest resourceVersion, by rule and object
 }
 
 func newRecorded(path string) *recorded {

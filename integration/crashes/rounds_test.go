@@ -9,7 +9,7 @@ import (
 	"github.com/informd/informd/integration/ledger"
 )
 
-// script is what happens, in its order.
+// script returns the rounds of a plan in a random order.
 func (c *crashing) script(plan crashPlan) (acts []func()) {
 	var kills []string
 	for _, what := range []string{ofDaemon, ofHandler, ofBoth, ofNothing} {
@@ -29,7 +29,8 @@ func (c *crashing) script(plan crashPlan) (acts []func()) {
 	return acts
 }
 
-// round lets the daemon run for a while, kills, and lets what is down be down for a while.
+// round lets the daemon run for a while, kills something, and waits a while before it starts it
+// again.
 func (c *crashing) round(what string, restart bool) {
 	c.t.Helper()
 	if c.t.Failed() {
@@ -87,7 +88,7 @@ func (c *crashing) killDaemon() {
 	c.down(from)
 }
 
-// down is for when the daemon has ended. The disk is sure to know all but the last moment before.
+// down records that the daemon has ended. The disk has everything but the last moment before.
 func (c *crashing) down(at time.Time) {
 	c.t.Helper()
 	for _, bad := range []string{"DATA RACE", "panic:"} {
@@ -105,8 +106,8 @@ func (c *crashing) down(at time.Time) {
 	c.caught = time.Time{}
 }
 
-// killHandler kills the handler when there is one: pauses grow from one start to the next, until
-// the daemon is restarted.
+// killHandler waits for the handler and kills it. Pauses between its starts grow until the daemon
+// restarts.
 func (c *crashing) killHandler() {
 	c.t.Helper()
 	var handlers []int
@@ -116,7 +117,7 @@ func (c *crashing) killHandler() {
 	})
 	from := time.Now()
 	for _, pid := range handlers {
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone
+		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
 	}
 	c.awaitGone(handlers)
 	c.trial.Crashes = append(c.trial.Crashes, ledger.Crash{From: from, To: time.Now()})
@@ -139,7 +140,7 @@ func (c *crashing) awaitGone(pids []int) {
 	}
 }
 
-// restart has the API server forget its history. Half of the time it crashes.
+// restart restarts the API server, which loses its history. Half of the time it crashes.
 func (c *crashing) restart() {
 	c.t.Helper()
 	if c.lost.IsZero() {
@@ -166,7 +167,7 @@ func (c *crashing) daemonIsUp() bool {
 	}
 }
 
-// catchUp waits until the daemon has told of what is written now, of each kind.
+// catchUp writes an object of each kind and waits until the daemon has delivered it.
 func (c *crashing) catchUp() {
 	c.t.Helper()
 	for _, p := range c.probes {
@@ -181,8 +182,8 @@ func (c *crashing) catchUp() {
 	c.caught = time.Now()
 }
 
-// probesTold tells whether each rule with every has told of the probes as they are; if they are of
-// its team.
+// probesTold reports whether each rule with every has delivered the probes in their current state,
+// if they are of its team.
 func (c *crashing) probesTold() bool {
 	c.recorded.read(c.t)
 	for _, p := range c.probes {
@@ -197,7 +198,7 @@ func (c *crashing) probesTold() bool {
 	return true
 }
 
-// close ends the time in which changes may be lost.
+// close ends the time in which changes may be lost with the server's history.
 func (c *crashing) close(at time.Time) {
 	if !c.lost.IsZero() {
 		c.trial.Lost = append(c.trial.Lost, ledger.Window{From: c.lost, To: at})

@@ -17,7 +17,7 @@ import (
 	"github.com/informd/informd/integration/ledger"
 )
 
-// crashing is a daemon that records what an author writes, while this and that crashes.
+// crashing is a daemon whose handler records what an author writes, while the test kills things.
 type crashing struct {
 	t        *testing.T
 	random   *rand.Rand
@@ -59,13 +59,13 @@ func startCrashing(t *testing.T, seed uint64, plan crashPlan) *crashing {
 	c.start()
 	c.awaitReady()
 	c.trial.Ready = time.Now()
-	// From now on nothing is new to it, on disk either.
+	// From now on the daemon knows everything, on disk as well.
 	c.daemon.AwaitWritten()
 	c.sure = time.Now()
 	return c
 }
 
-// writeRules makes four rules of each kind: every and latest, with and without where.
+// writeRules makes four rules for each kind: every and latest, with and without where.
 func (c *crashing) writeRules(kinds []kind) {
 	self, err := os.Executable()
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// The examples change a whole cluster, so they get one of their own.
+// The examples change a whole cluster, so the test gets one of its own.
 func TestExamplesWithActions(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t)
@@ -46,7 +46,7 @@ func TestExamplesWithActions(t *testing.T) {
 	}
 }
 
-// A dry run says what would be done, and does nothing.
+// A dry run reports actions and performs none.
 func dryActions(t *testing.T, c *cluster.Cluster) {
 	k := harness.NewKube(t, c)
 	d := harness.RunInformd(t, c.Kubeconfig(), automations, "--dry-run")
@@ -73,7 +73,7 @@ func dryActions(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// quickened is the folder of examples with a shorter resync.
+// quickened returns a copy of the examples with a shorter resync.
 func quickened(t *testing.T) string {
 	t.Helper()
 	to := t.TempDir()
@@ -100,8 +100,8 @@ func secretsEverywhere(t *testing.T, c *cluster.Cluster) {
 	file := filepath.Join(automations, "secrets-everywhere.yaml")
 	one, _ := harness.RandomSecret()
 	two, _ := harness.RandomSecret()
-	// everywhere waits until all namespaces but the Secret's own have a copy with the data; with
-	// none if it is to be gone.
+	// everywhere waits until all namespaces but the Secret's own have a copy with the data, or no
+	// copy if data is empty.
 	everywhere := func(name, data string) {
 		t.Helper()
 		k.Eventually(fmt.Sprintf("%s to be %q everywhere", name, data), func() bool {
@@ -164,7 +164,7 @@ func secretsEverywhere(t *testing.T, c *cluster.Cluster) {
 		t.Errorf("%s dead letters", n)
 	}
 
-	// Somebody else has one of that name in one of the namespaces.
+	// In one of the namespaces, somebody else has a Secret of that name.
 	other := harness.NewKube(t, c)
 	theirs := other.Create(`{apiVersion: v1, kind: Secret, metadata: {namespace: NS, name: same}, stringData: {password: theirs}}`)
 	same := secret("same", "everywhere")
@@ -290,8 +290,8 @@ func podsQuarantined(t *testing.T, c *cluster.Cluster) {
 	labelled()
 }
 
-// 200 namespaces come while the daemon is killed three times: each has its policy in the end, and
-// one that is let be is so.
+// 200 namespaces appear while the test kills the daemon three times. In the end each has its
+// policy, except one with an opt-out.
 func defaultNetworkPolicies(t *testing.T, c *cluster.Cluster) {
 	const namespaces = 200
 	k := harness.NewKube(t, c)
@@ -325,7 +325,7 @@ func defaultNetworkPolicies(t *testing.T, c *cluster.Cluster) {
 		create(namespaces / 4)
 		k.Eventually("some of them to have a policy", func() bool { return len(policies()) > had+5 })
 		d.Kill()
-		create(namespaces / 12) // while nobody looks
+		create(namespaces / 12) // while informd is away
 		d = state.Run(file)
 	}
 	create(namespaces - created)
@@ -339,7 +339,7 @@ func defaultNetworkPolicies(t *testing.T, c *cluster.Cluster) {
 	if have[k.Ns+"-open"] {
 		t.Error("a namespace has one that wants none")
 	}
-	// Whoever deletes it is not contradicted.
+	// If somebody deletes it, informd does not make it again.
 	first := k.Text(name(0))
 	if err := k.Typed.NetworkingV1().NetworkPolicies(first).Delete(t.Context(), "default", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)

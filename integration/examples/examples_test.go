@@ -47,7 +47,7 @@ func TestExamplesAreValid(t *testing.T) {
 	}
 }
 
-// Not parallel: the webhook of one example has a fixed port, and is awaited by its own test.
+// Not parallel: one example posts to a fixed port, which that example's own test listens on.
 func TestExamplesRunTogether(t *testing.T) {
 	k := harness.NewKube(t, cluster.Shared(t))
 	d := runExample(t, "")
@@ -81,7 +81,8 @@ func TestExampleNamespaces(t *testing.T) {
 	k := harness.NewKube(t, cluster.Shared(t))
 	d := runExample(t, "namespaces.yaml")
 
-	// What waits for one object is merged, so each step waits for what the one before brought.
+	// informd merges waiting changes of one object, so each step waits for the events of the one
+	// before.
 	shop := k.Create(`{apiVersion: v1, kind: Namespace, metadata: {name: NS-shop}}`)
 	k.Sees(d, "namespaces-come-and-go NS-shop added")
 	k.Patch(shop, `metadata: {labels: {team: checkout}}`)
@@ -165,7 +166,7 @@ func TestExampleImages(t *testing.T) {
 	k := harness.NewKube(t, cluster.Shared(t))
 	d := runExample(t, "images.yaml")
 
-	// The cache is at least as fresh as the change, so each waits for the one before.
+	// The cache may be newer than the change, so each step waits for the one before.
 	image, other := "registry.test/NS/web", "registry.test/NS/db"
 	k.Create(harness.Pod("a", image))
 	k.Sees(d, "images NS/a added")
@@ -186,7 +187,7 @@ func TestExampleImages(t *testing.T) {
 func TestExampleZones(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
-	// Two sources are two watches: what a rule is to find must be there before.
+	// Two sources have two watches, so what the rule looks up must be there first.
 	node := k.Create(`{apiVersion: v1, kind: Node, metadata: {name: NS-node, labels: {topology.kubernetes.io/zone: north}}}`)
 	d := runExample(t, "zones.yaml")
 
@@ -248,7 +249,7 @@ func TestExampleNodesNotReady(t *testing.T) {
 	heartbeat := func(status string) string {
 		return `status: {conditions: [{type: Ready, status: "` + status + `", reason: Why}]}`
 	}
-	// The example's command shows what it gets, in the log.
+	// The example's command prints its input, which goes to the log.
 	sees := func(what string) {
 		t.Helper()
 		d.Until(what, func() bool { return slices.Contains(harness.Cut(k.Briefs(commandOutput(t, d.Log.String()))), what) })
@@ -274,7 +275,7 @@ func TestExampleNodesNotReady(t *testing.T) {
 	}, k.Briefs(commandOutput(t, d.Logged())))
 }
 
-// commandOutput are the events among what exec's commands printed, as a log in JSON has it.
+// commandOutput returns the events that exec's commands printed, from a log in JSON.
 func commandOutput(t *testing.T, log string) (events []handler.Event) {
 	t.Helper()
 	for line := range strings.Lines(log) {

@@ -13,7 +13,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// cloudEvent is one in structured mode, as a receiver sees it.
+// cloudEvent is a CloudEvent in structured mode, as a receiver sees it.
 type cloudEvent struct {
 	SpecVersion, ID, Source, Type, Subject, DataContentType string
 	Data                                                    handler.Event
@@ -26,7 +26,7 @@ func TestExampleConfigMapsWebhook(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the example's webhook has a fixed address: %v", err)
 	}
-	events := make(chan cloudEvent, 1000) // past it the webhook answers 503, and the events come again
+	events := make(chan cloudEvent, 1000) // beyond that the receiver answers 503, and the events come again
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var ev cloudEvent
 		if got := r.Header.Get("Content-Type"); !strings.HasPrefix(got, "application/cloudevents+json") {

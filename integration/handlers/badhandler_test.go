@@ -21,7 +21,7 @@ import (
 // second argument says.
 const badHandlerCommand = "bad-handler"
 
-// badHandler speaks the protocol, badly on purpose; plugins/serve would not let it.
+// badHandler speaks the protocol badly, on purpose. plugins/serve would not allow that.
 type badHandler struct {
 	handlerpb.UnimplementedHandlerServer
 	plugin.NetRPCUnsupportedPlugin
@@ -124,13 +124,13 @@ func (h *badHandler) begin() {
 			"\x1b[2J\x1b]0;title\a\x00\xff", `{"@message":"` + strings.Repeat(`{`, 5000) + `"}`, "",
 		}, "\n"))
 	case "leaves-children":
-		// One in its process group and one that has left it; both hold standard error, and are to
-		// end with it.
+		// One child stays in the process group and one leaves it. Both hold standard error, and
+		// must end with the handler.
 		inGroup, left := exec.Command("sleep", "86400"), exec.Command("sleep", "86400")
 		left.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		for _, child := range []*exec.Cmd{inGroup, left} {
 			child.Stderr = stderr
-			_ = child.Start() // nor is it waited for here
+			_ = child.Start() // and nothing waits for it here
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
-// The builtins are ordinary handlers, and pass the suite that every handler should.
+// The builtins are ordinary handlers: they pass the conformance suite.
 func TestBuiltinsConform(t *testing.T) {
 	t.Parallel()
 	const integer = "9007199254740993"
@@ -69,7 +69,7 @@ func TestBuiltinsConform(t *testing.T) {
 	})
 }
 
-// contains returns an error unless a file has some text in it.
+// contains returns an error unless a file contains a text.
 func contains(path, text string) error {
 	written, err := os.ReadFile(path)
 	if err == nil && !strings.Contains(string(written), text) {

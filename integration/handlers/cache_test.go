@@ -18,7 +18,8 @@ import (
 )
 
 // librarianCommand, as the first argument, makes the test binary a handler that reads the cache at
-// each event, and writes what it found to the file that the second names, a line of JSON per event.
+// each event. It writes what it found to the file that the second argument names, a line of JSON
+// per event.
 const librarianCommand = "librarian"
 
 type librarian struct {
@@ -30,7 +31,7 @@ func serveLibrarian(path string) { serve.Main(&librarian{path: path}) }
 
 func (l *librarian) UseCache(c handler.Cache) { l.cache = c }
 
-// reading is what a librarian found at an event.
+// reading is what the librarian found at an event.
 type reading struct {
 	Event, Name string
 	Version     int64 // of the event
@@ -125,7 +126,7 @@ func versionIn(object json.RawMessage) int64 {
 	return o.Metadata.ResourceVersion
 }
 
-// readings are those that a librarian has written.
+// readings returns what a librarian has written so far.
 func readings(t testing.TB, path string) (out []reading) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -145,7 +146,7 @@ func readings(t testing.TB, path string) (out []reading) {
 	return out
 }
 
-// A handler looks up what its manifest names, in the cache of the running daemon, and nothing else.
+// A handler reads from the daemon's cache the sources that its manifest names, and nothing else.
 func TestHandlersReadTheCache(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -183,8 +184,7 @@ func TestHandlersReadTheCache(t *testing.T) {
 	}
 }
 
-// What a handler reads is never older than the event that it has in hand, however fast things
-// change.
+// What a handler reads is never older than the event that it works on, however fast objects change.
 func TestCacheIsAsFreshAsEvents(t *testing.T) {
 	t.Parallel()
 	s := harness.NewStage(t, "")

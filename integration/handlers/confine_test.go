@@ -15,25 +15,24 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// What a probe tries. The unconfined one reaches all of it as root, but for the control socket,
-// which no handler may use, and another handler's calls, which take a certificate.
+// A probe tries these. As root, an unconfined probe succeeds at all but two: no handler may use the
+// control socket, and another handler's calls need a certificate.
 var (
 	attempts = []string{
 		"daemon's memory, by its file", "daemon's memory, by its number", "daemon's environment", "daemon's descriptors", "daemon's signals",
 		"state directory, to read", "state directory, to write", "kubeconfig", "control socket", "another handler's socket", "another handler's calls",
 		"network", "network, a port that may be allowed", "network, datagrams", "network, to be served", "privileges",
 	}
-	// rootsAttempts are those that nobody but root has a chance with: the daemon does not let
-	// itself be looked into.
+	// rootsAttempts are those at which only root can succeed: the daemon is not dumpable.
 	rootsAttempts = []string{"daemon's memory, by its file", "daemon's memory, by its number", "daemon's environment", "daemon's descriptors", "privileges"}
 	network       = []string{"network", "network, a port that may be allowed", "network, datagrams", "network, to be served"}
 	granted       = []string{"granted: files", "granted: temporary files", "granted: its folder", "granted: commands"}
 )
 
-// Handlers that are confined reach what they were given and nothing else: not the daemon's memory
-// and environment, its state, its kubeconfig, its control socket, another handler's socket, the
-// network. One that is not confined does reach them, as far as the daemon's user may: or else this
-// would tell nothing.
+// A confined handler reaches what its manifest grants and nothing else: not the daemon's memory,
+// environment, state, kubeconfig or control socket, not another handler's socket, and not the
+// network. An unconfined handler reaches all that the daemon's user may; otherwise the test would
+// show nothing.
 func TestConfinedHandlers(t *testing.T) {
 	t.Parallel()
 	listeners := make([]net.Listener, 2)
@@ -57,7 +56,7 @@ func TestConfinedHandlers(t *testing.T) {
 	}
 	if os.Getuid() == 0 {
 		probes["nobody"] = probe{"user: nobody", network}
-		for _, name := range []string{"ports", "network"} { // which root is refused without a user
+		for _, name := range []string{"ports", "network"} { // informd as root refuses these without a user
 			probes[name] = probe{probes[name].spec + ", user: nobody", probes[name].reaches}
 		}
 		probes["nobody-boxed"] = probe{"user: nobody, sandbox: true, files: {read: [./given], write: [./results]}", nil}
@@ -80,7 +79,7 @@ func TestConfinedHandlers(t *testing.T) {
 	if err := os.Mkdir(results, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(results, 0o777); err != nil { // whatever the umask: nobody is to write there
+	if err := os.Chmod(results, 0o777); err != nil { // so that the user nobody can write there, whatever the umask
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(given, []byte("x"), 0o644); err != nil {
@@ -124,8 +123,8 @@ func TestConfinedHandlers(t *testing.T) {
 		for _, attempt := range append(attempts, granted...) {
 			err, tried := got[attempt]
 			reached := tried && err == ""
-			// To connect to the socket of a handler of the same user is what kernels do not deny so
-			// far, to those that may connect at all. There, calls are what counts.
+			// Kernels cannot yet keep a process from the socket of another one of its user, if it
+			// may connect at all. There, only the calls count.
 			if attempt == "another handler's socket" && strings.Contains(probe.spec, "network:") {
 				continue
 			}
@@ -142,7 +141,7 @@ func TestConfinedHandlers(t *testing.T) {
 	s.Stop()
 }
 
-// socketOf is the unix socket that a process listens on.
+// socketOf returns the unix socket that a process listens on.
 func socketOf(t *testing.T, pid int) string {
 	t.Helper()
 	inodes := make(map[string]bool)
@@ -168,13 +167,13 @@ func socketOf(t *testing.T, pid int) string {
 	return ""
 }
 
-// A limit or a user that a daemon cannot enforce is a reason not to start the handler, said in its
-// status; the others run.
+// A daemon that cannot enforce a limit or a user does not start that handler. The handler's status
+// says why, and the others run.
 func TestUnenforceable(t *testing.T) {
 	t.Parallel()
 	const nobody = 65534
 	refused := map[string]string{"another-user": "user: '65533'", "processes": "limits: {processes: 10}", "cpu": "limits: {cpu: 500m}"}
-	if os.Getuid() != 0 { // a cgroup may have been delegated to whoever runs this
+	if os.Getuid() != 0 { // this user may have a delegated cgroup, which can enforce limits
 		refused = map[string]string{"another-user": "user: '65533'"}
 	}
 	var manifests strings.Builder
@@ -183,7 +182,7 @@ func TestUnenforceable(t *testing.T) {
 	}
 	s := harness.NewStage(t, manifests.String())
 	var attributes *syscall.SysProcAttr
-	if os.Getuid() == 0 { // who may do all that
+	if os.Getuid() == 0 { // root may enforce all of them
 		attributes = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		if err := os.Chmod(filepath.Dir(harness.Binary), 0o755); err != nil {
 			t.Fatal(err)

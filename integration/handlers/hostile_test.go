@@ -18,17 +18,17 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// hostileObjects is how many objects hostile tests write.
+// hostileObjects is how many objects the tests in this file write.
 const hostileObjects = 20
 
-// hostileHandlers is every way to be a bad handler, and what the operator reads about it.
+// hostileHandlers has every way to be a bad handler, and what the operator reads about it.
 var hostileHandlers = []struct {
 	name    string
-	script  string // of sh; empty: a vice of badHandler of that name
+	script  string // for sh; if empty, badHandler plays the vice of that name
 	mode    os.FileMode
 	limits  string   // of the manifest
-	says    []string // each stands in one line of the log, with the handler's name
-	answers bool     // it answers its events nevertheless
+	says    []string // a line of the log has each of these and the handler's name
+	answers bool     // it answers its events all the same
 }{
 	{name: "missing", says: []string{"missing does not exist"}},
 	{name: "not-executable", script: "exit 0", mode: 0o600, says: []string{"not-executable is not executable: chmod +x it"}},
@@ -53,10 +53,10 @@ var hostileHandlers = []struct {
 	{name: "freezes", limits: "timeout: 1m", says: []string{"it hangs: 2 health checks in a row had no answer within 5s"}},
 }
 
-// All of them at once, beside one that is well: the daemon lives, the one that is well gets its
-// events, each that is not is named with what is wrong, and SIGTERM ends them all.
+// All of them run at once beside a healthy handler. The daemon lives, the healthy handler gets its
+// events, the log names each bad handler and what is wrong with it, and SIGTERM ends them all.
 func TestBadHandlers(t *testing.T) {
-	c := cluster.Shared(t) // started before the mark, which it would inherit
+	c := cluster.Shared(t) // before the mark, which the control plane would inherit
 	const mark = "INFORMD_TEST_MARK"
 	value := strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	sockets := t.TempDir()
@@ -122,7 +122,7 @@ spec: {source: configmaps, handler: %[1]s}
 		}
 	}
 
-	// All of that has happened, and goes on; nothing of it is in the way.
+	// The bad handlers go on, and do not disturb the healthy one.
 	if err := client.CoreV1().ConfigMaps("bad-handlers").DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -151,8 +151,8 @@ spec: {source: configmaps, handler: %[1]s}
 	d.Stop()
 	took := time.Since(began).Round(time.Millisecond)
 	t.Logf("ended within %v; %d bytes of log; %s at most", took, len(log), harness.Mebibytes(peak))
-	// What is in flight has 30 s, and some of it will never be answered; then a handler has 7 s to
-	// drain and end.
+	// Deliveries in flight have 30 s, and some never get an answer. Then a handler has 7 s to drain
+	// and end.
 	if limit := time.Minute; took > limit {
 		t.Errorf("informd took %v to end, more than %v", took, limit)
 	}
@@ -164,8 +164,7 @@ spec: {source: configmaps, handler: %[1]s}
 	}
 }
 
-// greedyRules would each take gigabytes, or minutes, per object. What a rule does with `when` it
-// does with `where` and `payload`.
+// greedyRules would each take gigabytes or minutes per object, if they had no budget.
 var greedyRules = map[string]string{
 	"repeats":      `when: 'len(repeat("x", 1000000000)) > 3'`,
 	"doubles":      `when: '` + doubling(60) + `'`,
@@ -176,7 +175,7 @@ var greedyRules = map[string]string{
 	"payload":      `payload: {x: 'repeat(object.metadata.name, 1000000000)', y: ['1..999999999']}`,
 }
 
-// doubling is an expression that doubles a text n times.
+// doubling returns an expression that doubles a text n times.
 func doubling(n int) string {
 	var b strings.Builder
 	b.WriteString(`let a0 = "xxxxxxxx"; `)
@@ -242,7 +241,8 @@ spec:
 	d.Stop()
 }
 
-// hostileSource is a source of ConfigMaps and a rule that is well, delivered to standard output.
+// hostileSource returns manifests of a source of ConfigMaps and of a healthy rule, which writes to
+// standard output.
 func hostileSource(namespace, indexes string) string {
 	if indexes == "" {
 		indexes = "{byName: object.metadata.name}"
@@ -278,7 +278,7 @@ func createConfigMaps(t *testing.T, client kubernetes.Interface, namespace strin
 	}
 }
 
-// awaitHealthy waits for the rule that is well to have delivered so many events of a kind.
+// awaitHealthy waits until the healthy rule has delivered so many events of a kind.
 func awaitHealthy(d *harness.Daemon, event string, n int) {
 	d.T.Helper()
 	d.Await(fmt.Sprintf("%d events %s of the rule that is well", n, event), func(events []handler.Event) bool {

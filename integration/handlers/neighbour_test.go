@@ -8,10 +8,9 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// However often its neighbours crash, in whatever way: a handler that is well gets everything, in
-// order, at the first attempt, and the daemon holds afterwards what it held before. With their own
-// pauses, which grow to half a minute, a thousand crashes take hours; plugins/host has them, with
-// shorter ones.
+// However its neighbours crash, a healthy handler gets everything in order at the first attempt.
+// Afterwards the daemon holds no more than before. Pauses between restarts grow to half a minute,
+// so a thousand crashes would take hours; plugins/host tests those with shorter pauses.
 func TestCrashingNeighbours(t *testing.T) {
 	t.Parallel()
 	crashes, rate := 30, 400
@@ -25,7 +24,7 @@ func TestCrashingNeighbours(t *testing.T) {
 	before := s.Holdings()
 	s.Play(rate)
 	began := time.Now()
-	time.Sleep(3 * time.Second) // of work alone, to compare with
+	time.Sleep(3 * time.Second) // to compare with
 
 	s.Tempt(true)
 	tempted := time.Now()
@@ -42,7 +41,7 @@ func TestCrashingNeighbours(t *testing.T) {
 					pid = harness.ShimOf(pid)
 				}
 				if pid > 0 {
-					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone
+					_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone
 				}
 			}
 		}

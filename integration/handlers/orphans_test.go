@@ -10,20 +10,20 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// orphanLimit is how long anything may outlive a daemon that was killed.
+// orphanLimit is how long a process may outlive a killed daemon.
 const orphanLimit = 2 * time.Second
 
-// A daemon that is killed leaves no process behind, whatever its handlers have started: in their
-// group, in a session of its own, or orphaned; stopped; or in the middle of a command.
+// A killed daemon leaves no process behind, whatever its handlers have started: children in their
+// group or in sessions of their own, orphans, stopped processes, and running commands.
 func TestKilledDaemonLeavesNothing(t *testing.T) {
-	const variable = "TEST_MARK" // the exec builtin keeps those that begin with INFORMD_ to itself
+	const variable = "TEST_MARK" // without INFORMD_: the exec builtin passes no such variable on
 	mark := strconv.Itoa(os.Getpid()) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36)
 	s := harness.NewStage(t, harness.Handler("family", "command: [./player, family], env: ["+variable+"]")+
 		harness.Handler("frozen", "command: [./player, victim, freezes, ./tempting], env: ["+variable+"]")+
 		harness.Handler("busy", "builtin: exec, env: [PATH, "+variable+"], concurrency: 2, timeout: 1h, config: {command: [/bin/sh, -c, 'sleep 86400 & setsid sleep 86400 & wait']}")+
 		harness.Rule("family", "source: widgets, handler: family")+harness.Rule("frozen", "source: widgets, handler: frozen")+
 		harness.Rule("busy", "source: widgets, handler: busy"))
-	s.Informd = harness.PlainInformd(t) // the limit is not the race detector's
+	s.Informd = harness.PlainInformd(t) // the limit does not allow for the race detector
 	s.Open(t, nil, variable+"="+mark)
 	s.AwaitRunning("family", "frozen")
 	s.Tempt(true)
@@ -36,8 +36,8 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 		}
 		return false
 	})
-	// The daemon; the family and its four; one that is frozen; and one with two commands, each a
-	// shell and two that sleep.
+	// The daemon; the family and its four; the frozen one; and the busy one with two commands, each
+	// a shell and two sleeps.
 	const least = 1 + (1 + 4) + 1 + (1 + 2*3)
 	s.Poll("all to be there", func() bool { return len(harness.Marked(variable+"="+mark)) >= least })
 

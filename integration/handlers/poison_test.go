@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// An object at which a handler crashes is set aside after three crashes; all others are delivered
-// meanwhile, by the handler's next processes.
+// After three crashes at one object, informd sets the object's event aside. The handler's next
+// processes get all other events meanwhile.
 func TestPoisonousObject(t *testing.T) {
 	t.Parallel()
 	poison, poisoned := harness.WidgetName(7), []string{"exits", "faults"}

@@ -13,8 +13,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// A handler's executable is replaced fifty times under load, and taken up each time: nothing is
-// lost, nothing comes twice, and order is kept per object from one process to the next.
+// The test replaces a handler's executable fifty times under load and reloads it. Nothing is lost,
+// nothing comes twice, and each object's events stay in order from one process to the next.
 func TestReloadUnderLoad(t *testing.T) {
 	const reloads = 50
 	rate := 1000
@@ -35,7 +35,7 @@ func TestReloadUnderLoad(t *testing.T) {
 		version := fmt.Sprintf("v%d", n+1)
 		want = append(want, version)
 		harness.Install(t, filepath.Join(s.Dir, "player"), version)
-		if n%2 == 1 { // every other time with its digest
+		if n%2 == 1 { // with its digest every other time
 			content, err := os.ReadFile(filepath.Join(s.Dir, "player"))
 			if err != nil {
 				t.Fatal(err)
@@ -83,8 +83,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	s.Stop()
 }
 
-// A reload that comes to nothing changes nothing: the process that was there goes on with its work,
-// until one succeeds.
+// A reload that fails changes nothing: the old process goes on until a reload succeeds.
 func TestReloadThatFails(t *testing.T) {
 	t.Parallel()
 	s := harness.SetStage(t, "")
@@ -165,9 +164,8 @@ func TestReloadThatFails(t *testing.T) {
 	s.Stop()
 }
 
-// A reload is also how an operator brings a handler back that is in trouble: one that is not there,
-// one that refused its config, one that hangs. What waited for them is delivered then, and nobody
-// else is disturbed.
+// A reload also repairs a handler in trouble: one whose executable is missing, one that refused its
+// config, one that hangs. informd then delivers what waited for it, and disturbs no other handler.
 func TestReloadOfHandlersInTrouble(t *testing.T) {
 	t.Parallel()
 	manifests := func(absent, refuses string) string {

@@ -93,7 +93,7 @@ func (z *zone) answer(m dnsmessage.Message) ([]byte, error) {
 	return out.Pack()
 }
 
-// elsewhere has players play steady behind a name, on two hosts.
+// elsewhere is a stage whose steady is remote: a DNS name with up to two players behind it.
 type elsewhere struct {
 	*harness.Stage
 	zone     *zone
@@ -121,7 +121,7 @@ func playElsewhere(t *testing.T) *elsewhere {
 	return e
 }
 
-// player starts one that serves on a host, and waits until it does.
+// player starts a player on a host and waits until it serves.
 func (e *elsewhere) player(t *testing.T, host string) *exec.Cmd {
 	t.Helper()
 	at := net.JoinHostPort(host, e.port)
@@ -147,7 +147,7 @@ type endpointStatus struct {
 	Restarts, InFlight              int
 }
 
-// endpoints are steady's, as informd status has them.
+// endpoints returns steady's endpoints from informd status.
 func (e *elsewhere) endpoints() []endpointStatus {
 	e.T.Helper()
 	code, stdout, stderr := harness.RunCommand(e.T, e.Informd, "status", "-o", "json", "--state-dir", e.State)
@@ -163,7 +163,7 @@ func (e *elsewhere) endpoints() []endpointStatus {
 	return status.Handlers[0].Endpoints
 }
 
-// awaitEndpoints waits until those at these addresses run, and there is no other that does.
+// awaitEndpoints waits until exactly the endpoints at these addresses run.
 func (e *elsewhere) awaitEndpoints(addresses ...string) {
 	e.T.Helper()
 	e.Poll(fmt.Sprint("the endpoints to be ", addresses), func() bool {
@@ -177,9 +177,9 @@ func (e *elsewhere) awaitEndpoints(addresses ...string) {
 	})
 }
 
-// Two remote endpoints share the work; they are killed in turn and brought back under load, one is
-// told to end, and the name's addresses change: nothing is lost, and order is kept per object over
-// all of them.
+// Two remote endpoints share the work. Under load, the test kills them in turn and starts them
+// again, ends one in order, and changes the name's addresses. Nothing is lost, and each object's
+// events stay in order over all endpoints.
 func TestRemoteUnderLoad(t *testing.T) {
 	rate := 1000
 	if testing.Short() {
@@ -236,7 +236,7 @@ func TestRemoteUnderLoad(t *testing.T) {
 	e.Stop()
 }
 
-// A remote handler is checked by its address.
+// informd handler check checks a remote handler by its address.
 func TestCheckRemote(t *testing.T) {
 	t.Parallel()
 	e := playElsewhere(t)
@@ -247,7 +247,7 @@ func TestCheckRemote(t *testing.T) {
 	file := func(name string) string { return filepath.Join(e.Dir, name) }
 	args := []string{"handler", "check", "--address", at, "--tls-ca", file("ca.pem"), "--tls-cert", file("informd.pem"), "--tls-key", file("informd.key")}
 	code, stdout, stderr := harness.RunCommand(t, harness.Binary, args...)
-	// players take any config
+	// Players accept any config.
 	if code != 1 || !strings.Contains(stdout, "\nok    answers in parallel\n") || strings.Count(stdout, "FAIL  ") != 1 || !strings.Contains(stdout, "\nFAIL  refuses a bad config\n") ||
 		!strings.Contains(stdout, "\n-     comes back after kill -9\n      not checked: it is for whoever starts the handler\n") {
 		t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
@@ -261,8 +261,8 @@ func TestCheckRemote(t *testing.T) {
 
 const steadyDone = `informd_handler_deliveries_total{handler="steady",result="done",rule="steady"}`
 
-// wantOrdered checks that steady was told of every change of every widget in order; of one perhaps
-// more than once, before the next.
+// wantOrdered checks that steady got every change of every widget in order. A change may come
+// several times before the next one.
 func (e *elsewhere) wantOrdered() {
 	e.T.Helper()
 	got, again := make(map[string][]int64), 0

@@ -10,9 +10,9 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// What an operator sees of handlers that do not work: that they crash, with their last words and
-// the time of the next start; that they hang; that they refuse their config. What waits for them is
-// delivered when they are well.
+// Status shows an operator why a handler does not work: it crashes, with its last words and the
+// time of the next start; it hangs; or it refuses its config. informd delivers what waits for it
+// when it is well again.
 func TestHandlersInTrouble(t *testing.T) {
 	t.Parallel()
 	bad := []string{"exits", "freezes"}

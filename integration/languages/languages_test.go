@@ -24,7 +24,7 @@ import (
 	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
-// The examples in other languages keep the contract, and what large numbers there are.
+// The examples in other languages keep the contract, and keep large numbers exact.
 func TestOtherLanguagesConform(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
@@ -62,12 +62,12 @@ func TestOtherLanguagesConform(t *testing.T) {
 	})
 }
 
-// What an author in another language needs most: a retry after a time, a reject, and levels in the
-// log.
+// An author in another language needs these most: a retry after a time, a rejection, and levels in
+// the log.
 func TestOtherLanguagesAnswer(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, _ string, command []string) {
-		full, log := runDiary(t, command, "/dev/full", confine.Spec{}) // writing there fails as writing to a full disk does
+		full, log := runDiary(t, command, "/dev/full", confine.Spec{}) // writing to it fails as on a full disk
 		ev := handler.Event{ID: "1", Rule: "r", Event: handler.Added, Attempt: 1, Name: "a", Object: json.RawMessage(`{}`)}
 		_, err := full.Handle(t.Context(), ev)
 		if after, ok := handler.RetryDelay(err); !ok || after != 10*time.Second || errors.Is(err, handler.ErrReject) ||
@@ -88,7 +88,7 @@ func TestOtherLanguagesAnswer(t *testing.T) {
 	})
 }
 
-// What is wrong with their config they say all at once, and with its place.
+// They report all mistakes in their config at once, each with its place.
 func TestOtherLanguagesRefuse(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, _ string, command []string) {
@@ -116,7 +116,7 @@ func TestOtherLanguagesRefuse(t *testing.T) {
 	})
 }
 
-// They say what is wrong with them.
+// They report what is wrong with them by gRPC's health service.
 func TestOtherLanguagesHealth(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
@@ -130,7 +130,7 @@ func TestOtherLanguagesHealth(t *testing.T) {
 	})
 }
 
-// In a sandbox they find their interpreter and its libraries, listen, log and write.
+// In a sandbox they find their interpreter and its libraries. They listen, log and write.
 func TestOtherLanguagesInASandbox(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
@@ -158,8 +158,8 @@ func TestOtherLanguagesInASandbox(t *testing.T) {
 	})
 }
 
-// Killed again and again in the middle of their work, they miss nothing, and keep the order of each
-// object's changes.
+// The test kills them again and again at their work. They miss nothing, and each object's changes
+// stay in order.
 func TestOtherLanguagesThroughCrashes(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {
@@ -227,7 +227,7 @@ func TestOtherLanguagesThroughCrashes(t *testing.T) {
 	})
 }
 
-// pidOf is the process of a handler; 0 if none is running.
+// pidOf returns the process of a handler, or 0 if none is running.
 func pidOf(s *harness.Stage, handler string) int {
 	s.T.Helper()
 	code, stdout, stderr := harness.RunCommand(s.T, s.Informd, "status", "-o", "json", "--state-dir", s.State)
@@ -248,8 +248,8 @@ func pidOf(s *harness.Stage, handler string) int {
 	return 0
 }
 
-// On a cluster: what the cache has of related objects is in the diary, and what the diary tells is
-// in the cluster, once for each change, however often the handler is killed at its work.
+// On a cluster, the diary has the related objects from the cache, and the cluster has the diary's
+// actions, once for each change, however often the test kills the handler.
 func TestOtherLanguagesInACluster(t *testing.T) {
 	t.Parallel()
 	inEachLanguage(t, func(t *testing.T, dir string, command []string) {

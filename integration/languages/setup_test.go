@@ -18,8 +18,8 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// languages are those that examples/handlers has a handler in: diary, the same in each. install
-// makes one ready in a folder and returns its command, or says what is missing on this machine.
+// languages are those of examples/handlers. Each has the same handler, diary. install prepares it
+// in a folder and returns its command, or says what this machine lacks.
 var languages = []struct {
 	name    string
 	install func(t *testing.T, dir string) (command []string, missing string)
@@ -28,11 +28,11 @@ var languages = []struct {
 	{"node", installNode},
 }
 
-// installPython does what the example's README tells an author to do.
+// installPython follows the example's README.
 func installPython(t *testing.T, dir string) ([]string, string) {
 	copyExample(t, "python/diary.py", dir)
 	var python string
-	for _, candidate := range []string{"python3", "/usr/bin/python3"} { // the first one may be without Debian's packages
+	for _, candidate := range []string{"python3", "/usr/bin/python3"} { // another Python may come first in the PATH, without Debian's packages
 		out, err := exec.Command(candidate, "-c", "import grpc, google.protobuf, sys; print(sys.executable)").Output()
 		if err == nil {
 			python = strings.TrimSpace(string(out))
@@ -73,7 +73,7 @@ func installNode(t *testing.T, dir string) ([]string, string) {
 	return []string{node, filepath.Join(dir, "diary.js")}, ""
 }
 
-// copyExample copies a handler, and puts the protocol beside it.
+// copyExample copies a handler and puts the protocol beside it.
 func copyExample(t *testing.T, name, dir string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../../examples/handlers", name))
@@ -95,7 +95,7 @@ func mustRun(t *testing.T, dir, program string, args ...string) {
 	}
 }
 
-// inEachLanguage runs a test for each that this machine has.
+// inEachLanguage runs a test for each language, and skips those that this machine lacks.
 func inEachLanguage(t *testing.T, test func(t *testing.T, dir string, command []string)) {
 	for _, l := range languages {
 		t.Run(l.name, func(t *testing.T) {
