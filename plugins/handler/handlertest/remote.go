@@ -46,6 +46,10 @@ func (r *RemoteHandler) dial(ctx context.Context, address string) (*process, err
 		grpc.WithTransportCredentials(shaker),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, "tcp", address)
+			var unknown *net.DNSError // it would name the system's DNS server, whichever was asked
+			if errors.As(err, &unknown) && unknown.IsNotFound {
+				err = fmt.Errorf("%s has no address: is anything there that is ready?", r.Host)
+			}
 			if err != nil {
 				shaker.fail(err)
 			}
