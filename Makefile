@@ -27,7 +27,7 @@ controlplane: $(BIN)/controlplane ## Build bin/controlplane: kube-apiserver and 
 
 $(BIN)/controlplane: $(wildcard integration/controlplane/*.go) integration/controlplane/go.mod integration/controlplane/go.sum
 	@echo "building the control plane: some minutes the first time"
-	cd integration/controlplane && CGO_ENABLED=0 go build -o $@ .
+	cd integration/controlplane && GOWORK=off CGO_ENABLED=0 go build -o $@ .
 
 .PHONY: demo
 demo: build controlplane ## Start a control plane and informd on the examples, change things, show what comes of it
@@ -39,8 +39,8 @@ run: build ## Run informd on examples/rules against the cluster of the current k
 
 .PHONY: test
 test: controlplane ## Run every test, with the race detector, against a real control plane: under ten minutes on two cores
-	go test -race -timeout 20m ./...
-	cd integration/controlplane && go vet ./... && go test ./...
+	go test -race -timeout 20m work
+	cd integration/controlplane && export GOWORK=off && go vet ./... && go test ./...
 
 # SOAK are the tests that `make test` runs in a short form, or not at all.
 SOAK := TestSoak|TestBacklog|TestDamagedState|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad
@@ -62,9 +62,9 @@ bench-full: build controlplane ## The same with curves over objects, rules, hand
 check: $(TOOLS)/staticcheck ## Check formatting, vet, staticcheck and that generated code is up to date
 	@unformatted=$$(git ls-files '*.go' | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "not formatted; run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
-	go vet ./...
-	$(TOOLS)/staticcheck ./...
-	go mod tidy -diff
+	go vet work
+	$(TOOLS)/staticcheck work
+	.ci/tidy -diff
 	@if ! { $(SUMS); } | diff - $(CURDIR)/$(GENERATED)/sums; then \
 	echo "generated code is out of date; run make generate and commit it"; exit 1; fi
 
@@ -73,6 +73,10 @@ check: $(TOOLS)/staticcheck ## Check formatting, vet, staticcheck and that gener
 GENERATED := plugins/handlerpb
 SUMS := cd $(GENERATED) && sha256sum *.proto buf*.yaml *.pb.go && \
 	printf '%s\n' $(BUF) $(PROTOC_GEN_GO) $(PROTOC_GEN_GO_GRPC)
+
+.PHONY: tidy
+tidy: ## Run go mod tidy on the modules of go.work
+	.ci/tidy
 
 .PHONY: generate
 generate: $(TOOLS)/buf $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## Generate Go code from the .proto files

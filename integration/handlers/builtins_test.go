@@ -14,7 +14,6 @@ import (
 	"github.com/informd/informd/integration/harness"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
-	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
 // The builtins are ordinary handlers: they pass the conformance suite.

@@ -18,7 +18,7 @@ import (
 
 	"github.com/informd/informd/integration/address"
 	"github.com/informd/informd/integration/harness"
-	"github.com/informd/informd/internal/testca"
+	"github.com/informd/informd/plugins/handler/handlertest/testca"
 )
 
 // zone is a DNS server that knows one name.

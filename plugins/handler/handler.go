@@ -162,7 +162,7 @@ func (e *retryAfter) Unwrap() error { return e.err }
 
 // RetryDelay tells the delay that an error made by [RetryAfter], or wrapping one, asks for.
 func RetryDelay(err error) (d time.Duration, ok bool) {
-	if e, found := errors.AsType[*retryAfter](err); found && e.d > 0 {
+	if e := (*retryAfter)(nil); errors.As(err, &e) && e.d > 0 {
 		return e.d, true
 	}
 	return 0, false

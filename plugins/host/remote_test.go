@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/internal/testca"
+	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
 	"github.com/informd/informd/plugins/serve"

@@ -125,11 +125,13 @@ func (b *bench) deliver(ctx context.Context, t *trial) {
 	b.mu.Lock()
 	b.objects[o] = t
 	b.mu.Unlock()
-	b.working.Go(func() {
+	b.working.Add(1)
+	go func() {
+		defer b.working.Done()
 		defer func() { <-b.room }()
 		defer close(t.told)
 		b.handle(ctx, t)
-	})
+	}()
 	go func() { // not waited for: Handle may never return
 		<-t.returned
 		<-t.told

@@ -52,7 +52,7 @@ func (e *events) next() (ev handler.Event, line int, err error) {
 		return ev, 0, err
 	case err != nil:
 		offset := e.lines.read
-		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 			offset = syntax.Offset
 		}
 		return ev, 0, fmt.Errorf("events: %s:%d: %w", e.path, e.lines.at(offset), err)
@@ -75,10 +75,15 @@ func (e *events) next() (ev handler.Event, line int, err error) {
 
 // lineOf is the line, from 1, of text that an error of its decoding is about.
 func lineOf(text []byte, err error) int {
-	offset := int64(0)
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+	var (
+		offset int64
+		syntax *json.SyntaxError
+		kind   *json.UnmarshalTypeError
+	)
+	switch {
+	case errors.As(err, &syntax):
 		offset = syntax.Offset
-	} else if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+	case errors.As(err, &kind):
 		offset = kind.Offset
 	}
 	return 1 + bytes.Count(text[:min(max(0, offset-1), int64(len(text)))], []byte("\n"))

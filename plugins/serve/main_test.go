@@ -1,16 +1,28 @@
 package serve
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-// TestMain re-executes the test binary as a handler that was started by hand.
+// TestMain re-executes the test binary as a handler: one that was started by hand, one under test,
+// or one that runs elsewhere.
 func TestMain(m *testing.M) {
-	if os.Getenv("BY_HAND") != "" {
+	switch address := os.Getenv("REMOTE"); {
+	case os.Getenv("BY_HAND") != "":
 		Main(&tryOut{})
+		return
+	case os.Getenv("HANDLER") != "":
+		Main(&writer{})
+		return
+	case address != "":
+		if err := serveRemote(address); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 		return
 	}
 	goleak.VerifyTestMain(m)

@@ -1,3 +1,5 @@
+//go:build go1.25
+
 package serve
 
 import (
@@ -23,7 +25,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/informd/informd/internal/testca"
+	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handlerpb"
 )

@@ -7,14 +7,20 @@
 //		}))
 //	}
 //
-// It speaks plugins/handlerpb over go-plugin's gRPC and sees to what every handler needs: batching of answers, time
-// limits and cancels as contexts, recovery of panics, logs that reach informd's with their level, and an end that
-// follows informd's. It guarantees the handler what package handler promises, and starts no call of Handle before
-// Configure accepted the config.
+// It speaks plugins/handlerpb over gRPC and does what every handler needs: it batches answers, turns
+// time limits and cancels into contexts, recovers panics, sends logs to informd's with their level,
+// and ends with informd. It gives the handler what package handler promises, and calls Handle only
+// after Configure has accepted the config.
 //
-// [Remote] serves a handler that informd does not run but connects to.
+// [Remote] serves a handler that informd does not start but connects to.
 //
-// It knows nothing of Kubernetes, of rules or of the daemon behind the connection.
+// Of go-plugin it uses plugin.Serve with a gRPC server: the magic cookie, the handshake line, TLS
+// over the handshake (AutoMTLS), grpc.health.v1, and the controller's Shutdown. So any go-plugin
+// client can start and drive the handler, not only informd. It uses neither the broker, because a
+// handler needs no second service, nor go-plugin's copies of the standard streams, which lose what a
+// handler writes before it exits. Remote uses nothing of go-plugin.
+//
+// The package knows nothing of Kubernetes, of rules or of the daemon behind the connection.
 package serve
 
 import (

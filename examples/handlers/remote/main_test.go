@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/internal/testca"
+	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/handler/handlertest"
 )
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
-	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
 // TestMain lets the test binary be the handler, so that the tests need no build step.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health"
@@ -25,6 +26,18 @@ import (
 	"github.com/informd/informd/plugins/handler/handlertest"
 	"github.com/informd/informd/plugins/handlerpb"
 )
+
+// TestMain re-executes the test binary as a rogue.
+func TestMain(m *testing.M) {
+	if vice := os.Getenv("ROGUE"); vice != "" {
+		if err := serveRogue(vice); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // Each clause can fail: for each there is a handler that does not keep it.
 func TestClausesFail(t *testing.T) {
@@ -85,7 +98,9 @@ func TestClausesHold(t *testing.T) {
 func rogueWith(t *testing.T, vice string) handlertest.Options {
 	return handlertest.Options{
 		Command: []string{os.Args[0]}, Dir: t.TempDir(),
-		Env: []string{"ROGUE=" + vice, "GORACE=atexit_sleep_ms=0"}, Cache: madeUp,
+		Env: []string{"ROGUE=" + vice, "GORACE=atexit_sleep_ms=0"}, Cache: map[string]handlertest.Source{
+			"pods": {Objects: []json.RawMessage{json.RawMessage(`{"metadata":{"namespace":"a","name":"web"}}`)}},
+		},
 	}
 }
 

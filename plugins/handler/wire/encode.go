@@ -104,15 +104,16 @@ func (e *Encoder) Finish(cancels []uint64) Message {
 	e.cancel(cancels)
 
 	*e.pooled = e.text
-	text := mem.NewBuffer(e.pooled, mem.DefaultBufferPool())
-	defer text.Free() // its slices hold it
+	rest := mem.NewBuffer(e.pooled, mem.DefaultBufferPool())
 	out := make(Message, 0, 2*len(e.json)+1)
 	at := 0
 	for _, p := range e.json {
-		out = append(out, text.Slice(at, p.behind), mem.SliceBuffer(p.json))
+		var text mem.Buffer // shares the memory of rest, which goes back to the pool with the last piece
+		text, rest = mem.SplitUnsafe(rest, p.behind-at)
+		out = append(out, text, mem.SliceBuffer(p.json))
 		at = p.behind
 	}
-	out = append(out, text.Slice(at, text.Len()))
+	out = append(out, rest)
 	clear(e.json)
 	e.pooled, e.text, e.json = nil, nil, e.json[:0]
 	return out

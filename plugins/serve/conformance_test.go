@@ -1,4 +1,4 @@
-package handlertest_test
+package serve
 
 import (
 	"context"
@@ -8,36 +8,9 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
-	_ "github.com/informd/informd/plugins/host/shim/install"
-	"github.com/informd/informd/plugins/serve"
 )
-
-// TestMain re-executes the test binary as the handler under test.
-func TestMain(m *testing.M) {
-	if os.Getenv("HANDLER") != "" {
-		serve.Main(&writer{})
-		return
-	}
-	if address := os.Getenv("REMOTE"); address != "" {
-		if err := serveRemote(address); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if vice := os.Getenv("ROGUE"); vice != "" {
-		if err := serveRogue(vice); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	goleak.VerifyTestMain(m)
-}
 
 // writer writes the last object that it was given to the file that its config names. Its answer has an Event on the object,
 // which tells what the cache has of its kind.

@@ -1,4 +1,4 @@
-package handlertest_test
+package serve
 
 import (
 	"encoding/json"
@@ -12,15 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/internal/testca"
+	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
-	"github.com/informd/informd/plugins/serve"
 )
 
 // serveRemote is a handler that runs elsewhere: a writer that reads no cache.
 func serveRemote(address string) error {
-	return serve.Remote(&forgetful{}, serve.RemoteOptions{
+	return Remote(&forgetful{}, RemoteOptions{
 		Address: address, CertFile: os.Getenv("CERT"), KeyFile: os.Getenv("KEY"), ClientCAFile: os.Getenv("CA"),
 	})
 }
@@ -29,8 +28,8 @@ type forgetful struct{ writer }
 
 func (f *forgetful) UseCache(handler.Cache) { f.cache = nil }
 
-// remote runs a handler at an address of its own.
-func remote(t *testing.T) *handlertest.RemoteHandler {
+// startRemote runs a handler at an address of its own.
+func startRemote(t *testing.T) *handlertest.RemoteHandler {
 	t.Helper()
 	dir := t.TempDir()
 	ca := testca.New(t, dir, "ca")
@@ -68,7 +67,7 @@ func remote(t *testing.T) *handlertest.RemoteHandler {
 
 // A remote handler is checked where it runs, as far as it is about more than starting and ending a process.
 func TestRemoteSuite(t *testing.T) {
-	spec := remote(t)
+	spec := startRemote(t)
 	config, err := json.Marshal(map[string]string{"file": filepath.Join(t.TempDir(), "out")})
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +118,7 @@ func TestRemoteSuite(t *testing.T) {
 
 // What is wrong with its config is told as the handler says it.
 func TestRemoteRefuses(t *testing.T) {
-	spec := remote(t)
+	spec := startRemote(t)
 	for r := range handlertest.Check(t.Context(), handlertest.Options{Remote: spec}) {
 		if len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "it refuses its config: unexpected end of JSON input") {
 			t.Errorf("%+v", r)
