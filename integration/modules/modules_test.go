@@ -184,8 +184,10 @@ func (p *proxy) add(dir, path, version string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	for suffix, content := range map[string][]byte{".mod": mod, ".info": info} {
-		if err := os.WriteFile(filepath.Join(at, version+suffix), content, 0o600); err != nil {
+	for name, content := range map[string][]byte{
+		version + ".mod": mod, version + ".info": info, "list": nil, "../@latest": info,
+	} {
+		if err := os.WriteFile(filepath.Join(at, name), content, 0o600); err != nil {
 			p.t.Fatal(err)
 		}
 	}

@@ -15,12 +15,13 @@ const (
 	JSONPatch  = "application/json-patch+json"
 )
 
-// maxObject is how much the API server's store takes of one object by default, in bytes.
+// maxObject is the size in bytes that the API server's store allows one object by default.
 const maxObject = 3 << 19
 
-// Validate tells what is wrong with an action as far as that shows in itself: its verb, its target's names, whether what is
-// needed is there and agrees with the target. informd rejects an answer with an action of which this says anything. Whether
-// the operator allows it and the API server takes it is not known here.
+// Validate returns what is wrong with the action itself: an unknown verb, a target without a name, a
+// missing object, an object that contradicts the target. informd rejects an answer with such an
+// action. Validate does not know whether the operator allows the action, or the API server accepts
+// it.
 func (a Action) Validate() error {
 	if err := a.validateTarget(); err != nil {
 		return err
@@ -56,7 +57,7 @@ var (
 
 const maxNameBytes = 253 // as Kubernetes has it
 
-// validateTarget sees to it that the target's names are each one segment of a URL's path.
+// validateTarget checks that each of the target's names is one segment of a URL's path.
 func (a Action) validateTarget() error {
 	for part := range strings.SplitSeq(a.Resource.Group, ".") {
 		if a.Resource.Group != "" && !dnsLabel.MatchString(part) {
@@ -76,7 +77,8 @@ func (a Action) validateTarget() error {
 	return nil
 }
 
-// head is what an object or a merge patch says of itself. Members are told apart by case, as the API server does.
+// head holds the members of an object or a merge patch, and of its metadata. Their names are
+// case-sensitive, as the API server's are.
 type head struct{ object, metadata map[string]json.RawMessage }
 
 func headOf(text json.RawMessage) (h head, err error) {
@@ -98,7 +100,7 @@ func members(text json.RawMessage) (m map[string]json.RawMessage, err error) {
 	return m, nil
 }
 
-// agrees tells whether a member is left out, empty, or what it should be.
+// agrees reports whether a member is left out, empty, or as wanted.
 func agrees(member json.RawMessage, want string) bool {
 	var is string
 	return member == nil || json.Unmarshal(member, &is) == nil && (is == "" || is == want)
@@ -128,7 +130,7 @@ func (a Action) validateObject() error {
 	return a.validateMetadata(h)
 }
 
-// validateMetadata sees to it that a body says of its identity what the action says.
+// validateMetadata checks that an object or patch does not contradict the action's target.
 func (a Action) validateMetadata(h head) error {
 	for _, m := range []struct{ name, want string }{
 		{"name", a.Name}, {"namespace", a.Namespace}, {"uid", a.UID}, {"resourceVersion", a.ResourceVersion},
