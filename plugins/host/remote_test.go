@@ -20,8 +20,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/host"
 	"github.com/informd/informd/plugins/serve"
 )

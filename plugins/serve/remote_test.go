@@ -25,8 +25,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/handlerpb"
 )
 

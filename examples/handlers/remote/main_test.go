@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/handler/handlertest"
+	"github.com/informd/informd/plugins/handler/handlertest/testca"
 )
 
 // TestMain re-executes the test binary as the handler.
