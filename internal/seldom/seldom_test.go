@@ -1,0 +1,74 @@
+package seldom
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestAllow(t *testing.T) {
+	start := time.Unix(1_790_000_000, 0)
+	m := Messages{Max: 2}
+	for i, c := range []struct {
+		at      time.Duration
+		message string
+		held    int
+		ok      bool
+		reason  string
+	}{
+		{0, "a", 0, true, "it is new"},
+		{1, "a", 0, false, "it was let through a moment ago"},
+		{2, "b", 1, true, "it is another, and one was held back before it"},
+		{3, "c", 0, false, "there is no room for a third within a minute"},
+		{Interval - 1, "a", 0, false, "the minute is not over"},
+		{Interval, "a", 2, true, "the minute is over, and two were held back"},
+		{Interval + 1, "c", 0, false, "a and b are still remembered"},
+		{Interval + 2, "c", 1, true, "b is forgotten after its minute"},
+		{Interval + 3, "b", 0, false, "c has taken its place"},
+		{0, "a", 0, false, "a clock that goes back lets nothing through twice"},
+	} {
+		if held, ok := m.Allow(start.Add(c.at), c.message); held != c.held || ok != c.ok {
+			t.Errorf("step %d: got %d, %v; want %d, %v: %s", i, held, ok, c.held, c.ok, c.reason)
+		}
+	}
+}
+
+// Whatever is logged, memory is bounded, and each minute lets Max messages through.
+func TestBounds(t *testing.T) {
+	var m Messages
+	start, through := time.Unix(1_790_000_000, 0), 0
+	for i := range 10_000 {
+		if _, ok := m.Allow(start.Add(time.Duration(i)*Interval/5000), fmt.Sprint(i)); ok {
+			through++
+		}
+		if len(m.last) > DefaultMax {
+			t.Fatalf("%d are remembered", len(m.last))
+		}
+	}
+	if through != 2*DefaultMax {
+		t.Errorf("%d of 10000 were let through in two minutes, want %d", through, 2*DefaultMax)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	var m Messages
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	through, now := 0, time.Unix(1_790_000_000, 0)
+	for range 8 {
+		group.Go(func() {
+			for range 100 {
+				if _, ok := m.Allow(now, "a"); ok {
+					mu.Lock()
+					through++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	if through != 1 {
+		t.Errorf("let through %d times", through)
+	}
+}
