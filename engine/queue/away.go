@@ -47,7 +47,7 @@ func (q *Queue[K, V]) restore(key K, count int, first, last uint64, bytes int64)
 		return news{}
 	}
 	e := q.entry(key)
-	a := q.leaving(e, time.Now())
+	a := q.leaving(e, q.opts.Now())
 	a.after, a.last, a.restored = first-1, last, last
 	q.count(a, count, bytes)
 	q.number = max(q.number, last)
@@ -80,7 +80,7 @@ func (q *Queue[K, V]) leaveToStore(e *entry[K, V], v V, size int64) bool {
 	if q.opts.Store == nil || e.away.open() && e.away.sealed || !q.opts.Store.Room(size) {
 		return false
 	}
-	now := time.Now()
+	now := q.opts.Now()
 	a := q.leaving(e, now)
 	for a.behind != nil {
 		val := a.behind.item

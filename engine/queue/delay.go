@@ -47,7 +47,7 @@ func (d *delays[K, V]) Pop() any {
 // delay keeps e from being ready for a while.
 func (q *Queue[K, V]) delay(e *entry[K, V], after time.Duration) {
 	q.turn++
-	e.due, e.turn = time.Now().Add(after), q.turn
+	e.due, e.turn = q.opts.Now().Add(after), q.turn
 	heap.Push(&q.delays, e)
 	q.arm()
 }
@@ -62,12 +62,15 @@ func (q *Queue[K, V]) arm() {
 		q.armed = time.Time{}
 	case q.timer == nil:
 		q.armed = q.delays[0].due
-		q.timer = time.AfterFunc(time.Until(q.armed), q.expire)
+		q.timer = time.AfterFunc(q.until(q.armed), q.expire)
 	case !q.armed.Equal(q.delays[0].due):
 		q.armed = q.delays[0].due
-		q.timer.Reset(time.Until(q.armed))
+		q.timer.Reset(q.until(q.armed))
 	}
 }
+
+// until returns how long it is until t.
+func (q *Queue[K, V]) until(t time.Time) time.Duration { return t.Sub(q.opts.Now()) }
 
 // expire runs when the timer fires. One that was stopped or set anew too late finds nothing due, which does no harm.
 func (q *Queue[K, V]) expire() { q.notify(q.release()) }
@@ -77,7 +80,7 @@ func (q *Queue[K, V]) release() news {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	ready := false
-	for now := time.Now(); len(q.delays) > 0 && !q.delays[0].due.After(now); {
+	for now := q.opts.Now(); len(q.delays) > 0 && !q.delays[0].due.After(now); {
 		ready = q.settle(heap.Pop(&q.delays).(*entry[K, V])) || ready
 	}
 	q.armed = time.Time{}

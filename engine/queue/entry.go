@@ -49,7 +49,7 @@ func (q *Queue[K, V]) entry(key K) *entry[K, V] {
 }
 
 func (q *Queue[K, V]) newValue(v V, n uint64, size int64) *value[V] {
-	val := &value[V]{v: v, n: n, size: size, since: time.Now()}
+	val := &value[V]{v: v, n: n, size: size, since: q.opts.Now()}
 	val.place.item, val.age.item = val, val
 	q.age.pushBack(&val.age)
 	return val
@@ -104,7 +104,7 @@ func (q *Queue[K, V]) nextNumber() uint64 {
 // nextRedriven is the number of a value that goes before all that are not redriven, also after a restart. It is made of the
 // time: what is left of the redriven is not told by Restore, and has lower ones.
 func (q *Queue[K, V]) nextRedriven() uint64 {
-	now := min(max(time.Now().UnixNano(), 0), firstNumber-1) // which it reaches in 2116
+	now := min(max(q.opts.Now().UnixNano(), 0), firstNumber-1) // which it reaches in 2116
 	q.redriven = max(q.redriven+1, uint64(now))
 	return q.redriven
 }

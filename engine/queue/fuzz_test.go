@@ -220,7 +220,7 @@ func compare(t *testing.T, program []byte) {
 		item, ok := q.Take()
 		key, v, want := o.take()
 		equal(t, "ok", ok, want)
-		equal(t, "item", item, Item[string, change]{key, v.change, v.since})
+		equal(t, "item", item, Item[string, change]{Key: key, Value: v.change, Since: v.since, Redriven: v.redriven})
 		if ok && !told {
 			t.Fatal("a key became ready, and nobody was told")
 		}

@@ -120,7 +120,7 @@ func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
 	first := e.front() == nil
 	a.here++
 	q.wait(e, val, a.behind)
-	if after := time.Until(v.Due); first && after > 0 && e.inFlight == nil && e.delayed == notDelayed {
+	if after := min(q.until(v.Due), q.opts.MaxDelay); first && after > 0 && e.inFlight == nil && e.delayed == notDelayed {
 		q.sate(e)
 		q.delay(e, after)
 	}

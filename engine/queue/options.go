@@ -1,5 +1,9 @@
 package queue
 
+import (
+	"time"
+)
+
 const (
 	// DefaultMaxItems and DefaultMaxBytes are what Options.Every is bounded by if Options does not say.
 	DefaultMaxItems = 100_000
@@ -8,7 +12,7 @@ const (
 	DefaultMaxPerKey = 1000
 )
 
-// Options are what a Queue is made with. The functions are called while the queue is locked, except for Ready and Hungry: they must
+// Options are what a Queue is made with. The functions are called while the queue is locked, except for Ready, Hungry and Crowded: they must
 // be quick and must not call the queue.
 type Options[K comparable, V any] struct {
 	// Merge says what becomes of a newer value behind a waiting one of the same key. sent tells that the waiting one has
@@ -28,6 +32,13 @@ type Options[K comparable, V any] struct {
 	// (under Every, of what comes past its bounds). Past it each one drops the key's oldest, which is counted.
 	MaxPerKey int
 
+	// MaxDelay bounds how long a value that was loaded waits until it is due, as a clock may have been wrong when the value
+	// was recorded. 0 means no bound.
+	MaxDelay time.Duration
+
+	// Now returns the time. nil means time.Now. Delays are waited for in real time.
+	Now func() time.Time
+
 	// Size is how many bytes a value takes. nil means none.
 	Size func(V) int64
 
@@ -40,4 +51,7 @@ type Options[K comparable, V any] struct {
 
 	// Hungry is called when there is something for Refill to do, as Ready is. nil is allowed.
 	Hungry func()
+
+	// Crowded is called when Add merged or dropped a value because of a bound, as Ready is. nil is allowed.
+	Crowded func()
 }

@@ -27,6 +27,7 @@
 package queue
 
 import (
+	"math"
 	"sync"
 	"time"
 )
@@ -74,6 +75,8 @@ type Item[K comparable, V any] struct {
 	Value V
 	// Since is when the value was added; of a merged one, when the first was.
 	Since time.Time
+	// Redriven says that Redrive added it, in this life of the program or an earlier one.
+	Redriven bool
 }
 
 // Stats tells what a Queue holds.
@@ -106,18 +109,26 @@ func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
 	if o.MaxPerKey <= 0 {
 		o.MaxPerKey = DefaultMaxPerKey
 	}
+	if o.MaxDelay <= 0 {
+		o.MaxDelay = math.MaxInt64
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return &Queue[K, V]{opts: o, keys: make(map[K]*entry[K, V]), number: firstNumber - 1}
 }
 
 // Add puts v behind what waits for key, or merges it with the last of that. It never blocks.
 func (q *Queue[K, V]) Add(key K, v V) { q.notify(q.add(key, v)) }
 
-func (q *Queue[K, V]) add(key K, v V) news {
+func (q *Queue[K, V]) add(key K, v V) (n news) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return news{}
 	}
+	lost := q.shortened + q.dropped
+	defer func() { n.crowded = q.shortened+q.dropped > lost }()
 	e := q.entry(key)
 	size := q.opts.Size(v)
 	full := q.opts.Every && (q.waiting >= q.opts.MaxItems || q.bytes+size > q.opts.MaxBytes)
@@ -198,7 +209,7 @@ func (q *Queue[K, V]) take() (item Item[K, V], ok bool, _ news) {
 	q.leave(e, val)
 	e.inFlight = val
 	q.inFlight++
-	return Item[K, V]{Key: e.key, Value: val.v, Since: val.since}, true, q.news(false)
+	return Item[K, V]{Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven}, true, q.news(false)
 }
 
 // Done says that what is in flight for key has been dealt with. For a key that is not in flight it does nothing.
@@ -296,7 +307,7 @@ func (q *Queue[K, V]) Stats() Stats {
 		Shortened: q.shortened, Dropped: q.dropped,
 	}
 	if oldest := q.oldest(); !oldest.IsZero() {
-		s.OldestAge = max(time.Since(oldest), 0)
+		s.OldestAge = max(q.opts.Now().Sub(oldest), 0)
 	}
 	return s
 }
@@ -316,10 +327,10 @@ func (q *Queue[K, V]) Close() {
 }
 
 // news is what there is to tell after a change, once the queue is unlocked.
-type news struct{ ready, hungry bool }
+type news struct{ ready, hungry, crowded bool }
 
 func (q *Queue[K, V]) news(ready bool) news {
-	return news{ready, q.hungry.front != nil && q.supply < maxSupply}
+	return news{ready: ready, hungry: q.hungry.front != nil && q.supply < maxSupply}
 }
 
 func (q *Queue[K, V]) notify(n news) {
@@ -328,5 +339,8 @@ func (q *Queue[K, V]) notify(n news) {
 	}
 	if n.hungry && q.opts.Hungry != nil {
 		q.opts.Hungry()
+	}
+	if n.crowded && q.opts.Crowded != nil {
+		q.opts.Crowded()
 	}
 }
