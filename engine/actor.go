@@ -80,8 +80,8 @@ func policyOf(h config.Handler) *action.Policy {
 // handler that had no Write when the engine was made cannot get one: nothing changes.
 func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
 	for _, r := range e.rules { // what the old process answers, or its manifest said before, makes nothing less secret
-		if r.Handler == h.Name && e.seesSecrets(r, h) {
-			r.secretly.Store(true)
+		if r.Handler == h.Name && e.seesSecrets(r.Rule, h) {
+			r.preparer.confidential.Store(true)
 		}
 	}
 	policy := e.acting.policies[h.Name]

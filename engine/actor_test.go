@@ -133,12 +133,12 @@ spec: {resource: v1/secrets}
 `+aRule("tells", ""))
 	h := config.Handler{Name: "record", Read: []config.Text{config.NewText("maps")}}
 	e.Allow(h)(true)
-	if e.rule("tells").secretly.Load() {
+	if e.rule("tells").preparer.IsConfidential() {
 		t.Error("a handler that sees no secret is taken for one that does")
 	}
 	h.Read = append(h.Read, config.NewText("hidden"))
 	e.Allow(h)(false)
-	if !e.rule("tells").secretly.Load() {
+	if !e.rule("tells").preparer.IsConfidential() {
 		t.Error("answers of a handler that reads secrets would be kept")
 	}
 }

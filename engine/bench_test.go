@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/integration/apistub"
@@ -136,7 +137,8 @@ spec: {source: pods, handler: record, `+rule+`}
 			b.Fatal("nodes are missing")
 		}
 	}
-	look := &lookup{decoder: object.NewDecoder(e.rules[0].reads), old: object.NewDecoder(new(object.Paths)), rule: e.rules[0]}
+	look := evaluate.NewScope(object.NewDecoder(e.rules[0].Paths()), object.NewDecoder(new(object.Paths)))
+	look.Enter(e.rules[0].caches, time.Now())
 	var changes []delta.Delta
 	for i := range objects {
 		changes = append(changes, delta.Delta{Type: delta.Added, Object: benchPod(b, "web", "1", fmt.Sprintf("node-%d", i))})
@@ -148,7 +150,7 @@ spec: {source: pods, handler: record, `+rule+`}
 		if m, ok, err := e.rules[0].Match(d, look); err != nil || what == "payload" && (!ok || len(m.Payload) < len(`"zone-0"`)) {
 			b.Fatal(ok, err)
 		}
-		look.forget()
+		look.Forget()
 		n++
 	}
 }

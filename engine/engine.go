@@ -18,9 +18,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/dispatch"
-	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/plan"
-	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
@@ -48,7 +46,7 @@ type Options struct {
 	// Clock tells the time: what is recorded, compared and shown. nil: the system's.
 	Clock clock.PassiveClock
 	// Delivered is told of every attempt at a delivery, concurrently.
-	Delivered func(dispatch.Delivery)
+	Delivered func(dispatch.Attempt)
 	// Acted is told of every action that ended, concurrently.
 	Acted func(action.Done)
 	// DryRun has actions be logged and not carried out.
@@ -70,7 +68,7 @@ type Engine struct {
 	acting      *acting
 	intakes     []*intake
 	waiting     []*waiting
-	dead        *dispatch.Memory
+	dead        *dispatch.LetterBox
 	store       *state.Store // nil: nothing is kept
 	server      string       // the API server's address
 	restored    atomic.Bool  // what was kept has been loaded, if anything is kept
@@ -101,11 +99,11 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 		return nil, err
 	}
 	e := &Engine{log: o.Logger, clock: o.Clock, informers: all, store: o.State, server: cluster.Config.Host}
-	letters := dispatch.MemoryOptions{Logger: o.Logger}
+	var letters dispatch.LetterBoxOptions
 	if o.State != nil {
 		letters.Store = letterStore{o.State, e}
 	}
-	e.dead = dispatch.NewMemory(letters)
+	e.dead = dispatch.NewLetterBox(letters)
 	informers, err := e.addInformers(p)
 	if err != nil {
 		return nil, err
@@ -144,7 +142,7 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 			members = append(members, informers[planned])
 			for own, name := range s.Indexes {
 				if indexed[planned][name] == nil {
-					failures := newFailures(e.log.With("source", s.Name, "index", own))
+					failures := newFailures(e.log.With("source", s.Name, "index", own), e.clock)
 					indexers := map[string]source.Index{name: index(planned.Indexes[name], failures)}
 					if err := informers[planned].AddIndexers(indexers); err != nil {
 						return nil, fmt.Errorf("source %q: %w", s.Name, err)
@@ -169,13 +167,13 @@ func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Opt
 		if implementation == nil {
 			return nil, fmt.Errorf("handler %q: none was given", h.Name)
 		}
-		byName[h.Name] = e.addDispatcher(dispatch.Handler{
+		byName[h.Name] = e.addDispatcher(dispatch.Recipient{
 			Name: h.Name, Handler: implementation, Ready: implementation.Ready, Limit: implementation.Limit,
 			Concurrency: h.Concurrency, Retry: retry(h),
 		}, e.acting.of(h), o)
 	}
 	if slices.ContainsFunc(p.Rules, func(r *plan.Rule) bool { return r.Actions != nil }) {
-		byName[""] = e.addDispatcher(dispatch.Handler{Name: OwnActions, Concurrency: ownActions}, e.acting.ofRules(e.rule), o)
+		byName[""] = e.addDispatcher(dispatch.Recipient{Name: OwnActions, Concurrency: ownActions}, e.acting.ofRules(e.rule), o)
 	}
 	return byName, nil
 }
@@ -186,9 +184,9 @@ const OwnActions = "(actions)"
 // ownActions is how many of them there are at once.
 const ownActions = 16
 
-func (e *Engine) addDispatcher(h dispatch.Handler, a *actor, o Options) *dispatch.Dispatcher {
+func (e *Engine) addDispatcher(h dispatch.Recipient, a *actor, o Options) *dispatch.Dispatcher {
 	options := dispatch.Options{
-		Logger: o.Logger, Observer: dispatch.Observer{Delivered: o.Delivered}, DrainTimeout: o.DrainTimeout, Actor: a,
+		Logger: o.Logger, Attempted: o.Delivered, DrainTimeout: o.DrainTimeout, Actor: a, Clock: o.Clock,
 	}
 	if o.State != nil {
 		options.Journal = o.State
@@ -213,33 +211,16 @@ func configured(p *plan.Plan, name string) config.Handler {
 }
 
 func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler) {
-	running := &runningRule{
-		Rule: r, reads: r.Paths(), view: e.view(r.Source), into: e.into(r.Lookups()),
-		attachReads: r.AttachPaths(), attachInto: e.into(r.AttachLookups()),
-		failures: newFailures(e.log.With("rule", r.Name)),
-	}
-	running.caches = &evaluate.Caches{Own: evaluate.Reading{Cache: running.view, Paths: running.reads}, Others: make(map[string]evaluate.Reading)}
-	for name, in := range running.into {
-		running.caches.Others[name] = evaluate.Reading{Cache: in.view, Paths: in.reads}
-	}
-	running.secretly.Store(e.seesSecrets(running, h))
-	for _, s := range r.LooksInto {
-		running.others = append(running.others, e.view(s))
-		_, looks := running.into[s.Name]
-		running.reveals = running.reveals || looks && s.Resource == secrets && r.Payload != nil && !running.isSecret()
-	}
-	options := dispatch.LaneOptions{Every: r.Every}
-	if r.Payload.ReadsChange() {
-		options.Remerge = running.remerge
-	}
-	options.Decide = running.decide
-	if len(r.Attached) > 0 {
-		options.Attach = running.attach
+	failures := newFailures(e.log.With("rule", r.Name), e.clock)
+	p := e.newPreparer(r, h, failures)
+	running := &runningRule{Rule: r, preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures}
+	options := dispatch.LaneOptions{
+		Every: r.Every, Preparer: p, ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
 	}
 	e.addActions(running, h, &options)
 	running.memory = memory{store: e.store, rule: r.Name, resource: running.resource(), where: running.whereText()}
 	if e.store != nil {
-		running.laneStore = &laneStore{e.store.Lane(r.Name, state.LaneOptions{Secret: running.isSecret()}), running}
+		running.laneStore = &laneStore{e.store.Lane(r.Name, state.LaneOptions{Secret: p.IsSecret()}), p}
 		options.Store = running.laneStore
 	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
@@ -253,15 +234,6 @@ func (e *Engine) view(of *plan.Source) *source.Source {
 		}
 	}
 	return nil
-}
-
-func (e *Engine) into(lookups rule.Lookups) map[string]into {
-	out := make(map[string]into, len(lookups))
-	for name, reads := range lookups {
-		view, _ := e.Source(name)
-		out[name] = into{view, reads}
-	}
-	return out
 }
 
 // Run watches, evaluates and delivers until ctx ends. Then it takes in no more changes, lets what is in flight end

@@ -74,7 +74,7 @@ func TestLetters(t *testing.T) {
 	ev := whole.Event()
 	want := handler.Event{
 		ID: whole.ID, Rule: "whole", Event: "synced", Attempt: 1, Resource: handler.Resource{Version: "v1", Resource: "configmaps"},
-		Namespace: "shop", Name: "a", UID: ev.UID, ResourceVersion: ev.ResourceVersion, Object: whole.Match.Delta.Object.JSON(),
+		Namespace: "shop", Name: "a", UID: ev.UID, ResourceVersion: ev.ResourceVersion, Object: whole.Delta.Object.JSON(),
 	}
 	if diff := cmp.Diff(want, ev); diff != "" {
 		t.Error(diff)
@@ -108,7 +108,7 @@ func TestLetterWithoutARule(t *testing.T) {
 	e := run(t, server, twoRules, map[string]Handler{"record": record})
 	letter := awaitLetters(t, e, 2)[0]
 	letter.ID, letter.Rule = strings.Replace(letter.ID, "text/", "gone/", 1), "gone"
-	if err := e.dead.Add(letter); err != nil {
+	if _, err := e.dead.Add(letter); err != nil {
 		t.Fatal(err)
 	}
 
@@ -191,7 +191,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			c.change(l)
 			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 				now, there := e.rule("acts").view.Get("shop", "a")
-				if !there && name == "gone" || there && now.ResourceVersion() != letters[0].Match.Delta.Object.ResourceVersion() {
+				if !there && name == "gone" || there && now.ResourceVersion() != letters[0].Delta.Object.ResourceVersion() {
 					break
 				}
 				if time.Now().After(deadline) {
@@ -199,7 +199,8 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 				}
 			}
 			// A deletion of long ago prunes nothing of what is there again.
-			if _, ok := e.rule("acts").asItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Match.Delta.Object}); ok != (c.acts && !c.adds) {
+			p := e.rule("acts").preparer
+			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), p.failures.add); ok != (c.acts && !c.adds) {
 				t.Errorf("a deletion is told of: %v", ok)
 			}
 			left := 0

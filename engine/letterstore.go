@@ -6,44 +6,47 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/prepare"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
 )
 
-// letterStore records dead letters.
+// letterStore records dead letters. It implements dispatch.LetterStore.
 type letterStore struct {
 	store  *state.Store
-	engine *Engine // whose rules they are of
+	engine *Engine // whose rules the letters belong to
 }
 
+// PutLetter implements dispatch.LetterStore. A confidential reason is not recorded, nor is a payload that may hold text of
+// Secrets.
 func (s letterStore) PutLetter(l dispatch.Letter) {
 	resource := schema.GroupVersionResource(l.Resource)
 	letter := state.Letter{
 		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: resourceName(resource),
 		Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
-		Delta: l.Match.Delta, Payload: l.Match.Payload, Secret: resource == secrets,
+		Delta: l.Delta, Payload: l.Payload, Secret: resource == secrets,
 	}
-	if r := s.engine.rule(l.Rule); r != nil {
-		if r.reveals && letter.Payload != nil {
-			letter.Payload = notKept
-		}
-		if r.secretly.Load() {
-			letter.Reason = ""
-		}
+	if l.Confidential {
+		letter.Reason = ""
+	}
+	if r := s.engine.rule(l.Rule); r != nil && letter.Payload != nil && r.preparer.Reveals() {
+		letter.Payload = prepare.Null
 	}
 	s.store.PutLetter(letter)
 }
 
+// DeleteLetter implements dispatch.LetterStore.
 func (s letterStore) DeleteLetter(id string) { s.store.DeleteLetter(id) }
 
+// letterOf returns the letter that was recorded. Without its reason it is confidential.
 func letterOf(l state.Letter) dispatch.Letter {
 	letter := dispatch.Letter{
 		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: resourceOf(l.Resource),
 		Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
+		Delta: l.Delta, Payload: l.Payload,
 	}
-	letter.Match.Delta, letter.Match.Payload = l.Delta, l.Payload
 	if l.Reason == "" {
-		letter.Reason = "not kept over the restart, as it may quote a secret"
+		letter.Reason, letter.Confidential = "not kept over the restart, as it may quote a secret", true
 	}
 	return letter
 }

@@ -92,8 +92,9 @@ func (e *Engine) resume(from loaded) {
 		letters = append(letters, letterOf(l))
 	}
 	end := e.begin() // Restore may evict letters that exceed the limit, and records that
-	e.dead.Restore(letters)
+	evicted := e.dead.Restore(letters)
 	end()
+	dispatch.LogEvicted(e.log, evicted)
 	waiting := 0
 	for _, r := range e.rules {
 		for _, k := range from.waiting[r.Name] {
@@ -157,7 +158,7 @@ func (e *Engine) drop(decision resume.Decision, from loaded) {
 	for _, gone := range decision.Gone {
 		e.store.DropRule(gone.Name)
 		if r := e.rule(gone.Name); r != nil {
-			r.laneStore.lane = e.store.Lane(gone.Name, state.LaneOptions{Secret: r.isSecret()})
+			r.laneStore.lane = e.store.Lane(gone.Name, state.LaneOptions{Secret: r.preparer.IsSecret()})
 		}
 	}
 	for _, id := range decision.Unwatched {

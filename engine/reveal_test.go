@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/informd/informd/plugins/handler"
 )
@@ -55,6 +56,58 @@ func TestLettersHaveNothingOfSecrets(t *testing.T) {
 		}
 		return retried && len(told) > 0
 	}), `r synced a ["1","another"] #2`)
+}
+
+// Whether a reason may quote a secret is decided in one place, for the disk, for lists of dead letters and for the status.
+func TestOnePlaceDecidesWhatIsConfidential(t *testing.T) {
+	for name, c := range map[string]struct {
+		manifests string
+		want      bool
+	}{
+		"nothing of secrets": {attachSources + aRule("r", ""), false},
+		"read":               {strings.Replace(attachSources, "builtin: log", "builtin: log, access: {read: [secrets]}", 1) + aRule("r", ""), true},
+		"attached":           {attachSources + aRule("r", `, attach: {all: 'lookup("secrets.byName", "a")'}`), true},
+		"in a payload":       {attachSources + aRule("r", revealing), true},
+		"in when":            {attachSources + aRule("r", `, when: 'len(lookup("secrets.byName", "a")) == 0'`), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLife(t)
+			l.put("a", "1")
+			l.put("b", "1")
+			said := func(e *Engine, _ []string) bool {
+				s := e.Status()
+				return s.DeadLetters.Letters == 1 && strings.Contains(s.Rules[0].Failure, "failed at")
+			}
+			l.run(c.manifests, &teller{answer: func(ev handler.Event) error {
+				if ev.Name == "a" {
+					return handler.Reject(errors.New("not hunter2"))
+				}
+				return handler.RetryAfter(time.Hour, errors.New("not hunter2"))
+			}}, func(e *Engine, told []string) bool {
+				if !said(e, told) {
+					return false
+				}
+				letters, _ := e.Letters()
+				if letters[0].Confidential != c.want {
+					t.Errorf("the letter is confidential: %v", letters[0].Confidential)
+				}
+				if shown := e.Status().Rules[0].Failure; strings.Contains(shown, "hunter2") == c.want {
+					t.Errorf("the status shows %q", shown)
+				}
+				return true
+			})
+			l.run(c.manifests, new(teller), func(e *Engine, _ []string) bool {
+				letters, _ := e.Letters()
+				if len(letters) != 1 {
+					return false
+				}
+				if letters[0].Confidential != c.want || strings.Contains(letters[0].Reason, "hunter2") == c.want {
+					t.Errorf("after a restart it is confidential: %v, because %q", letters[0].Confidential, letters[0].Reason)
+				}
+				return true
+			})
+		})
+	}
 }
 
 // A handler that reads secrets, or has them attached, may quote them where it says why it rejects an event.

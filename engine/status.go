@@ -20,7 +20,7 @@ type Status struct {
 	Sources     []SourceStatus
 	Rules       []RuleStatus
 	Handlers    []HandlerStatus
-	DeadLetters dispatch.MemoryStats
+	DeadLetters dispatch.LetterBoxStats
 	State       *state.Status // nil if nothing is kept
 }
 
@@ -77,7 +77,7 @@ func (e *Engine) Status() Status {
 	}
 	for _, r := range e.rules {
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(), Reason: cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name)), Matches: r.matches.Load(),
+			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(), Reason: cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name)), Matches: r.matches.Load() + r.preparer.selected.Load(),
 			Errors: r.failures.count.Load(), Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
 		})
 	}
@@ -93,7 +93,7 @@ func (r *runningRule) failure() string {
 	switch {
 	case !ok || r.lane.Stats().Delayed == 0:
 		return ""
-	case r.isSecret() || r.reveals || r.secretly.Load():
+	case f.Confidential:
 		f.Reason = "not shown here, as it may quote a secret; informd's log has it"
 	}
 	return fmt.Sprintf("%s failed at %s, attempt %d: %s", f.Key, f.At.UTC().Format(time.TimeOnly), f.Attempt, f.Reason)

@@ -114,7 +114,7 @@ func (r *runningRule) looksInto() string {
 
 // reason says for operators how the sources that the rule looks into stand, if that is of note.
 func (r *runningRule) reason() string {
-	if names := r.unsettled(); len(names) > 0 && r.waits.Load() > 0 {
+	if names := unsettled(r.others); len(names) > 0 && r.waits.Load() > 0 {
 		return "waits for what it looks into: " + strings.Join(names, ", ")
 	}
 	if r.waits.Load() > 0 && slices.ContainsFunc(r.view.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {
@@ -133,14 +133,4 @@ func (r *runningRule) reason() string {
 		return ""
 	}
 	return "finds nothing in what it looks into: " + strings.Join(empty, ", ")
-}
-
-// unsettled names the other sources that have neither synced nor are known to have nothing.
-func (r *runningRule) unsettled() (names []string) {
-	for _, s := range r.others {
-		if slices.ContainsFunc(s.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {
-			names = append(names, s.Name())
-		}
-	}
-	return names
 }

@@ -295,9 +295,9 @@ func acted(t *testing.T, changes, answers []byte) {
 		h.mu.Lock()
 		h.life = l
 		h.mu.Unlock()
-		d := New(Handler{Handler: implementation, Concurrency: 3, Retry: Retry{Backoff: 100 * time.Millisecond, MaxBackoff: 4 * time.Second}},
-			NewMemory(MemoryOptions{}), Options{Journal: s, Actor: l})
-		lane := d.Lane("r", pods, LaneOptions{Store: s, Every: setup&1 == 1, Own: l.own, Acts: true, Renew: l.renew})
+		d := New(Recipient{Handler: implementation, Concurrency: 3, Retry: Retry{Backoff: 100 * time.Millisecond, MaxBackoff: 4 * time.Second}},
+			NewLetterBox(LetterBoxOptions{}), Options{Journal: s, Actor: l})
+		lane := d.Lane("r", pods, preparer{renew: l.renew}.lane(LaneOptions{Store: s, Every: setup&1 == 1, Own: l.own, Acts: true}))
 		s.restore(lane)
 		l.process = &process{s, lane, nil}
 		l.stop = start(t, d)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
@@ -81,15 +82,15 @@ func TestAnswerIsWrittenBeforeItsFirstAction(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for _, f := range s.written {
-				kept, err := (&answer{text: f.Answer}).read()
+				kept, err := f.Value.Answer.Read()
 				equal(t, "what is on disk", kept, patch(h.events[0]))
 				equal(t, "error", err, nil)
-				equal(t, "attempts", f.Attempts, 1)
+				equal(t, "attempts", f.Value.Attempts, 1)
 				done++
 			}
 			return nil
 		}}
-		d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: a})
+		d := New(Recipient{Handler: patching(&h)}, NewLetterBox(LetterBoxOptions{}), Options{Journal: s, Actor: a})
 		l := d.Lane("r", pods, LaneOptions{Store: s})
 		start(t, d)
 		s.offer(l, added("web", "u", 1))
@@ -108,7 +109,7 @@ func TestCrashAmidActions(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}}
-		d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: hangs})
+		d := New(Recipient{Handler: patching(&h)}, NewLetterBox(LetterBoxOptions{}), Options{Journal: s, Actor: hangs})
 		l := d.Lane("r", pods, LaneOptions{Store: s})
 		stop := start(t, d)
 		s.offer(l, added("web", "u", 1))
@@ -119,7 +120,7 @@ func TestCrashAmidActions(t *testing.T) {
 
 		var a deeds
 		a.fail = []error{errors.New("the API server is away")}
-		d = New(Handler{Handler: patching(&again)}, NewMemory(MemoryOptions{}), Options{Journal: next, Actor: &actor{do: a.do}})
+		d = New(Recipient{Handler: patching(&again)}, NewLetterBox(LetterBoxOptions{}), Options{Journal: next, Actor: &actor{do: a.do}})
 		l = d.Lane("r", pods, LaneOptions{Store: next})
 		next.restore(l)
 		start(t, d)
@@ -136,7 +137,7 @@ func TestAnswerIsKept(t *testing.T) {
 		away := errors.New("the API server is away")
 		a := deeds{fail: []error{away, away, nil, away}}
 		var h recorder
-		d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Actor: &actor{do: a.do}})
+		d := New(Recipient{Handler: patching(&h)}, NewLetterBox(LetterBoxOptions{}), Options{Actor: &actor{do: a.do}})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		l.Offer(added("web", "u", 1))
@@ -157,14 +158,14 @@ func TestStaleActions(t *testing.T) {
 		conflict := fmt.Errorf("conflict: %w", ErrStale)
 		a := deeds{fail: []error{conflict, conflict, conflict}}
 		var h recorder
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: patching(&h), Retry: Retry{Attempts: 1}}, dead, Options{Actor: &actor{do: a.do}})
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: patching(&h), Retry: Retry{Attempts: 1}}, dead, Options{Actor: &actor{do: a.do}})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		l.Offer(added("web", "u", 1))
 		pass(350 * time.Millisecond) // 50, 100 and 200 ms
 		equal(t, "asked", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2", "r/u/added/1 #3", "r/u/added/1 #4"})
-		equal(t, "dead", letters(t, dead), nil)
+		equal(t, "dead", letters(dead), nil)
 		equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
 	})
 }
@@ -182,12 +183,12 @@ func TestRenew(t *testing.T) {
 				return nil
 			}}
 			var h recorder
-			dead := NewMemory(MemoryOptions{})
-			d := New(Handler{Handler: patching(&h)}, dead, Options{Actor: a})
-			l := d.Lane("r", pods, LaneOptions{Renew: func(d delta.Delta) (rule.Match, bool) {
+			dead := NewLetterBox(LetterBoxOptions{})
+			d := New(Recipient{Handler: patching(&h)}, dead, Options{Actor: a})
+			l := d.Lane("r", pods, preparer{renew: func(d delta.Delta) (rule.Match, bool) {
 				d.Object = pod("web", "u", there)
 				return rule.Match{Delta: d}, selected
-			}})
+			}}.lane(LaneOptions{}))
 			start(t, d)
 			there = 5
 			l.Offer(added("web", "u", 1))
@@ -197,7 +198,7 @@ func TestRenew(t *testing.T) {
 				want = want[:2]
 			}
 			equal(t, "asked", h.ids(), want)
-			equal(t, "dead", letters(t, dead), nil)
+			equal(t, "dead", letters(dead), nil)
 			equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
 		})
 	}
@@ -215,18 +216,13 @@ func TestStaleBeforeUndecided(t *testing.T) {
 				return nil
 			}}
 			var h recorder
-			dead := NewMemory(MemoryOptions{})
-			d := New(Handler{Handler: patching(&h)}, dead, Options{Actor: a})
-			l := d.Lane("r", pods, LaneOptions{
-				Every: every,
-				Decide: func(d delta.Delta) (rule.Match, bool) {
-					return rule.Match{Delta: d, Payload: json.RawMessage(`"decided"`)}, true
-				},
-				Remerge: func(delta.Delta) (json.RawMessage, error) { return json.RawMessage(`"merged"`), nil },
-				Renew: func(d delta.Delta) (rule.Match, bool) {
-					return rule.Match{Delta: d, Payload: json.RawMessage(`"renewed"`)}, true
-				},
-			})
+			dead := NewLetterBox(LetterBoxOptions{})
+			d := New(Recipient{Handler: patching(&h)}, dead, Options{Actor: a})
+			l := d.Lane("r", pods, preparer{decide: func(d delta.Delta) (rule.Match, bool) {
+				return rule.Match{Delta: d, Payload: json.RawMessage(`"decided"`)}, true
+			}, remerge: func(delta.Delta) (json.RawMessage, error) { return json.RawMessage(`"merged"`), nil }, renew: func(d delta.Delta) (rule.Match, bool) {
+				return rule.Match{Delta: d, Payload: json.RawMessage(`"renewed"`)}, true
+			}}.lane(LaneOptions{Every: every}))
 			l.Hold(true)
 			start(t, d)
 			l.Offer(added("web", "u", 1)) // from another run, say
@@ -242,7 +238,7 @@ func TestStaleBeforeUndecided(t *testing.T) {
 			}
 			equal(t, "asked", h.ids(), want)
 			equal(t, "payload", string(h.events[len(h.events)-1].Payload), payload)
-			equal(t, "dead", letters(t, dead), nil)
+			equal(t, "dead", letters(dead), nil)
 			equal(t, "waiting", l.Stats().Waiting+l.Stats().InFlight, 0)
 		})
 	}
@@ -262,11 +258,11 @@ func TestStaleUnderEvery(t *testing.T) {
 			var h recorder
 			s := newShelf(t)
 			begin := func() {
-				d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: a})
-				l := d.Lane("r", pods, LaneOptions{Store: s, Every: true, Renew: func(d delta.Delta) (rule.Match, bool) {
+				d := New(Recipient{Handler: patching(&h)}, NewLetterBox(LetterBoxOptions{}), Options{Journal: s, Actor: a})
+				l := d.Lane("r", pods, preparer{renew: func(d delta.Delta) (rule.Match, bool) {
 					d.Object = pod("web", "u", 3)
 					return rule.Match{Delta: d}, true
-				}})
+				}}.lane(LaneOptions{Store: s, Every: true}))
 				s.restore(l)
 				if !restarted {
 					s.offer(l, updated("web", "u", 1), updated("web", "u", 2), updated("web", "u", 3))
@@ -276,7 +272,7 @@ func TestStaleUnderEvery(t *testing.T) {
 			if restarted {
 				for n := range 3 {
 					m := updated("web", "u", n+1)
-					s.written[uint64(1<<62+n)] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta}}
+					s.written[uint64(1<<62+n)] = &filed{m.Delta.Key(), record{Value: delivery.Delivery{Delta: m.Delta}}}
 				}
 			}
 			begin()
@@ -304,22 +300,22 @@ func TestStaleLetters(t *testing.T) {
 			}}
 			var h recorder
 			s := newShelf(t)
-			d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: a})
-			l := d.Lane("r", pods, LaneOptions{Store: s, Renew: func(d delta.Delta) (rule.Match, bool) {
+			d := New(Recipient{Handler: patching(&h)}, NewLetterBox(LetterBoxOptions{}), Options{Journal: s, Actor: a})
+			l := d.Lane("r", pods, preparer{renew: func(d delta.Delta) (rule.Match, bool) {
 				d.Object = pod("web", "u", 7)
 				return rule.Match{Delta: d}, true
-			}})
+			}}.lane(LaneOptions{Store: s}))
 			letters := []rule.Match{added("web", "u", 1), updated("web", "u", 2)}
 			if restarted {
 				for n, m := range letters {
-					s.written[uint64(n+1)] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta, Redriven: true, Sent: true, Attempts: 1}}
+					s.written[uint64(n+1)] = &filed{m.Delta.Key(), record{Value: delivery.Delivery{Delta: m.Delta, Attempts: 1}, Redriven: true, Sent: true}}
 				}
 			}
 			s.restore(l)
 			if !restarted {
 				for _, m := range letters {
 					s.Begin()
-					l.Redrive(Letter{Match: m, Attempts: 1})
+					l.Redrive(Letter{Delta: m.Delta, Payload: m.Payload, Attempts: 1})
 					s.End()
 				}
 			}
@@ -343,7 +339,7 @@ func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 		lane   LaneOptions
 		action handler.Action
 	}{
-		{"the rule sees secrets", LaneOptions{Secret: func() bool { return true }}, handler.Action{Verb: handler.ActionApply, Resource: pods, Object: []byte(`"hunter2"`)}},
+		{"the rule sees secrets", preparer{secret: func() bool { return true }}.lane(LaneOptions{}), handler.Action{Verb: handler.ActionApply, Resource: pods, Object: []byte(`"hunter2"`)}},
 		{"an action is on a secret", LaneOptions{}, handler.Action{Verb: handler.ActionApply, Resource: secrets, Object: []byte(`"hunter2"`)}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -364,7 +360,7 @@ func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 				}}
 				o := test.lane
 				o.Store = s
-				d := New(Handler{Handler: h}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: a})
+				d := New(Recipient{Handler: h}, NewLetterBox(LetterBoxOptions{}), Options{Journal: s, Actor: a})
 				l := d.Lane("r", pods, o)
 				stop := start(t, d)
 				s.offer(l, added("web", "u", 1))
@@ -372,7 +368,7 @@ func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 					pass(time.Second)
 					s.write()
 					for _, w := range s.all() {
-						equal(t, "on disk", w.Answer, nil)
+						equal(t, "on disk", w.Value.Answer.Record(), nil)
 					}
 				}
 				equal(t, "tried", tried, 3)
@@ -382,7 +378,7 @@ func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 				stop()
 
 				o.Store = next
-				d = New(Handler{Handler: h}, NewMemory(MemoryOptions{}), Options{Journal: next, Actor: a})
+				d = New(Recipient{Handler: h}, NewLetterBox(LetterBoxOptions{}), Options{Journal: next, Actor: a})
 				l = d.Lane("r", pods, o)
 				next.restore(l)
 				start(t, d)
@@ -409,7 +405,7 @@ func TestRefusedAnswers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShelf(t)
-				dead := NewMemory(MemoryOptions{})
+				dead := NewLetterBox(LetterBoxOptions{})
 				a := &actor{
 					check: func(*handler.Event, []handler.Action) error { return test.check },
 					do: func(context.Context, *handler.Event, []handler.Action) error {
@@ -420,12 +416,12 @@ func TestRefusedAnswers(t *testing.T) {
 				h := handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
 					return handler.Answer{Actions: test.actions}, nil
 				})
-				d := New(Handler{Handler: h}, dead, Options{Journal: s, Actor: a})
+				d := New(Recipient{Handler: h}, dead, Options{Journal: s, Actor: a})
 				l := d.Lane("r", pods, LaneOptions{Store: s})
 				start(t, d)
 				s.offer(l, added("web", "u", 1))
 				synctest.Wait()
-				equal(t, "dead", letters(t, dead), []string{"r/u/added/1: " + test.reason})
+				equal(t, "dead", letters(dead), []string{"r/u/added/1: " + test.reason})
 				equal(t, "records", s.ids(), nil)
 			})
 		})
@@ -434,7 +430,7 @@ func TestRefusedAnswers(t *testing.T) {
 
 // What was recorded and is not allowed any more, cannot be read, or has nobody to do it any more, is asked for again.
 func TestRecordedAnswerOfNoUse(t *testing.T) {
-	good, err := (&Lane{records: true}).answerOf(patch(handler.Event{Name: "old"}))
+	good, err := (&Lane{opts: LaneOptions{Store: newShelf(t)}}).answer(patch(handler.Event{Name: "old"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,16 +440,16 @@ func TestRecordedAnswerOfNoUse(t *testing.T) {
 		denied bool
 		actor  bool
 	}{
-		{"denied", good.text, true, true},
+		{"denied", good.Text, true, true},
 		{"damaged", json.RawMessage(`[{"Verb":`), false, true},
 		{"of another form", json.RawMessage(`{"Verb":7}`), false, true},
-		{"nobody acts", good.text, false, false},
+		{"nobody acts", good.Text, false, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShelf(t)
 				m := added("web", "u", 1)
-				s.written[1<<62] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta, Answer: test.text, Attempts: 1, Sent: true}}
+				s.written[1<<62] = &filed{m.Delta.Key(), record{Value: delivery.Delivery{Delta: m.Delta, Answer: delivery.Recorded(test.text), Attempts: 1}, Sent: true}}
 				var a deeds
 				o := Options{Journal: s}
 				if test.actor {
@@ -465,15 +461,15 @@ func TestRecordedAnswerOfNoUse(t *testing.T) {
 					}}
 				}
 				var h recorder
-				dead := NewMemory(MemoryOptions{})
-				d := New(Handler{Handler: patching(&h)}, dead, o)
+				dead := NewLetterBox(LetterBoxOptions{})
+				d := New(Recipient{Handler: patching(&h)}, dead, o)
 				s.restore(d.Lane("r", pods, LaneOptions{Store: s}))
 				start(t, d)
 				synctest.Wait()
 				equal(t, "asked", h.ids(), []string{"r/u/added/1 #2"})
 				if test.actor {
 					equal(t, "done", a.list(), []string{"r/u/added/1 #2 <1>"})
-					equal(t, "dead", letters(t, dead), nil)
+					equal(t, "dead", letters(dead), nil)
 				}
 				equal(t, "records", s.ids(), nil)
 			})
@@ -489,7 +485,7 @@ func TestActionsWithoutAStore(t *testing.T) {
 		var log bytes.Buffer
 		var a deeds
 		var h recorder
-		d := New(Handler{Handler: patching(&h)}, NewMemory(MemoryOptions{}), Options{
+		d := New(Recipient{Handler: patching(&h)}, NewLetterBox(LetterBoxOptions{}), Options{
 			Journal: s, Actor: &actor{do: a.do}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		l := d.Lane("r", pods, LaneOptions{Store: s})
@@ -506,11 +502,11 @@ func TestActionsWithoutAStore(t *testing.T) {
 func TestLaneActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := deeds{fail: []error{errors.New("the API server is away"), ErrStale}}
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Name: "none"}, dead, Options{Actor: &actor{do: a.do}})
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Name: "none"}, dead, Options{Actor: &actor{do: a.do}})
 		made := 0
 		var results []any // of the next ones: an error, or a number of actions
-		l := d.Lane("r", pods, LaneOptions{Actions: func(_ context.Context, d delta.Delta) ([]handler.Action, error) {
+		l := d.Lane("r", pods, preparer{actions: func(_ context.Context, d delta.Delta) ([]handler.Action, error) {
 			made++
 			if len(results) > 0 {
 				next := results[0]
@@ -524,7 +520,7 @@ func TestLaneActions(t *testing.T) {
 				panic("oops")
 			}
 			return []handler.Action{{Patch: fmt.Append(nil, d.Object.Name(), made)}}, nil
-		}})
+		}}.lane(LaneOptions{}))
 		start(t, d)
 		l.Offer(added("web", "u", 1))
 		pass(time.Minute)
@@ -536,8 +532,8 @@ func TestLaneActions(t *testing.T) {
 		}{
 			{[]any{errors.New("a list failed"), "a panic"}, 1, nil},
 			{[]any{0}, 0, nil},
-			{[]any{maxLaneActions}, 1, nil},
-			{[]any{maxLaneActions + 1}, 0, []string{"r/u/added/1: rejected: the answer asks for 1089 actions, more than 1088"}},
+			{[]any{maxOwnActions}, 1, nil},
+			{[]any{maxOwnActions + 1}, 0, []string{"r/u/added/1: rejected: the answer asks for 1089 actions, more than 1088"}},
 			{[]any{handler.Reject(errors.New("nil in a name"))}, 0, []string{"r/u/added/1: rejected: nil in a name"}},
 		} {
 			results = test.results
@@ -545,8 +541,8 @@ func TestLaneActions(t *testing.T) {
 			l.Offer(added("web", "u", 1))
 			pass(time.Minute)
 			equal(t, "done", len(a.list())-before, test.done)
-			equal(t, "dead", letters(t, dead), test.dead)
-			_, _, _ = dead.Take("r/u/added/1")
+			equal(t, "dead", letters(dead), test.dead)
+			_, _ = dead.Take("r/u/added/1")
 		}
 	})
 }
@@ -574,7 +570,7 @@ func TestDelay(t *testing.T) {
 			}
 			return time.Minute
 		}}
-		d := New(Handler{Handler: &h, Retry: Retry{MaxBackoff: time.Second}}, NewMemory(MemoryOptions{}), Options{Actor: a})
+		d := New(Recipient{Handler: &h, Retry: Retry{MaxBackoff: time.Second}}, NewLetterBox(LetterBoxOptions{}), Options{Actor: a})
 		l := d.Lane("r", pods, LaneOptions{Acts: true})
 		start(t, d)
 		l.Offer(added("slow", "s", 1))
@@ -607,17 +603,17 @@ func TestAnswerIsReadAsItWas(t *testing.T) {
 		{Verb: handler.ActionPatch, PatchType: "application/json-patch+json", Patch: json.RawMessage(`[]`)},
 		{Verb: handler.ActionEvent, Reason: "Seen", Message: "é\n\"x\"", Warning: true},
 	}
-	for _, l := range []*Lane{{records: true}, {}} {
-		a, err := l.answerOf(actions)
+	for _, l := range []*Lane{{opts: LaneOptions{Store: newShelf(t)}}, {}} {
+		a, err := l.answer(actions)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := a.read()
+		got, err := a.Read()
 		if diff := cmp.Diff(actions, got); diff != "" || err != nil {
 			t.Errorf("%v %s", err, diff)
 		}
-		if a.size() < 200 {
-			t.Errorf("its size is %d", a.size())
+		if sizeOfAnswer(a) < 200 {
+			t.Errorf("its size is %d", sizeOfAnswer(a))
 		}
 	}
 }

@@ -25,12 +25,12 @@ func TestAttach(t *testing.T) {
 			}
 			return handler.Reject(nil)
 		}}
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: &h, Retry: Retry{Backoff: time.Second}}, dead, Options{})
-		l := d.Lane("r", pods, LaneOptions{Attach: func(d delta.Delta) (map[string][]json.RawMessage, error) {
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: &h, Retry: Retry{Backoff: time.Second}}, dead, Options{})
+		l := d.Lane("r", pods, preparer{attach: func(d delta.Delta) (map[string][]json.RawMessage, error) {
 			made++
 			return map[string][]json.RawMessage{d.Object.Name(): {fmt.Append(nil, made)}}, nil
-		}})
+		}}.lane(LaneOptions{}))
 		start(t, d)
 		m := added("web", "u", 1)
 		m.Payload = json.RawMessage(`"payload"`)
@@ -52,25 +52,25 @@ func TestAttach(t *testing.T) {
 func TestAttachFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: &h}, dead, Options{})
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: &h}, dead, Options{})
 		broken := true
-		l := d.Lane("r", pods, LaneOptions{Attach: func(delta.Delta) (map[string][]json.RawMessage, error) {
+		l := d.Lane("r", pods, preparer{attach: func(delta.Delta) (map[string][]json.RawMessage, error) {
 			if broken {
 				return nil, errors.New("attach pods: too much")
 			}
 			return map[string][]json.RawMessage{"pods": {}}, nil
-		}})
+		}}.lane(LaneOptions{}))
 		start(t, d)
 		l.Offer(added("web", "u", 1))
 		synctest.Wait()
-		equal(t, "letters", letters(t, dead), []string{"r/u/added/1: rejected: attach pods: too much"})
+		equal(t, "letters", letters(dead), []string{"r/u/added/1: rejected: attach pods: too much"})
 		broken = false
 		l.Offer(updated("web", "u", 2))
 		synctest.Wait()
-		letter, _, err := dead.Take("r/u/added/1")
-		if err != nil || !l.Redrive(letter) {
-			t.Fatal(err)
+		letter, ok := dead.Take("r/u/added/1")
+		if !ok || !l.Redrive(letter) {
+			t.Fatal("the letter is not redriven")
 		}
 		synctest.Wait()
 		equal(t, "events", h.ids(), []string{"r/u/updated/2", "r/u/added/1 #2"})
@@ -81,11 +81,11 @@ func TestAttachFails(t *testing.T) {
 func TestSlowAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
-		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
-		slow := d.Lane("slow", pods, LaneOptions{Attach: func(delta.Delta) (map[string][]json.RawMessage, error) {
+		d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
+		slow := d.Lane("slow", pods, preparer{attach: func(delta.Delta) (map[string][]json.RawMessage, error) {
 			time.Sleep(time.Hour)
 			return nil, nil
-		}})
+		}}.lane(LaneOptions{}))
 		quick := d.Lane("quick", pods, LaneOptions{})
 		start(t, d)
 		for _, m := range []rule.Match{added("a", "a", 1), added("b", "b", 1)} {

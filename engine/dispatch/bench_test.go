@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
@@ -24,16 +26,18 @@ func BenchmarkDelivery(b *testing.B) {
 	b.Run("submitter, recorded", func(b *testing.B) { benchmarkDelivery(b, atOnce{}, &idleStore{}) })
 }
 
-// idleStore is a LaneStore and a Journal that do nothing but lock.
+// idleStore is the store of a lane and a Journal that do nothing but lock.
 type idleStore struct{ sync.RWMutex }
 
-func (s *idleStore) Begin()                                               { s.RLock() }
-func (s *idleStore) End()                                                 { s.RUnlock() }
-func (*idleStore) Written(context.Context) error                          { return nil }
-func (*idleStore) Put(uint64, delta.Key, Waiting)                         {}
-func (*idleStore) Delete(uint64, delta.Key)                               {}
-func (*idleStore) Room(int64) bool                                        { return false }
-func (*idleStore) Load(delta.Key, uint64, int, int64) ([]Numbered, error) { return nil, nil }
+func (s *idleStore) Begin()                      { s.RLock() }
+func (s *idleStore) End()                        { s.RUnlock() }
+func (*idleStore) Written(context.Context) error { return nil }
+func (*idleStore) Put(uint64, delta.Key, record) {}
+func (*idleStore) Delete(uint64, delta.Key)      {}
+func (*idleStore) Room(int64) bool               { return false }
+func (*idleStore) Load(delta.Key, uint64, int, int64) ([]queue.Numbered[delivery.Delivery], error) {
+	return nil, nil
+}
 
 // atOnce is a Submitter that answers at once.
 type atOnce struct{ handler.Handler }
@@ -49,11 +53,11 @@ func benchmarkDelivery(b *testing.B, h handler.Handler, store *idleStore) {
 		matches[i] = updated(fmt.Sprint("web", i), fmt.Sprint("u", i), 2)
 	}
 	var ended sync.WaitGroup
-	o, lane := Options{Observer: Observer{Delivered: func(Delivery) { ended.Done() }}}, LaneOptions{Every: true}
+	o, lane := Options{Attempted: func(Attempt) { ended.Done() }}, LaneOptions{Every: true}
 	if store != nil {
 		o.Journal, lane.Store = store, store
 	}
-	d := New(Handler{Handler: h}, NewMemory(MemoryOptions{}), o)
+	d := New(Recipient{Handler: h}, NewLetterBox(LetterBoxOptions{}), o)
 	l := d.Lane("r", pods, lane)
 	ctx, cancel := context.WithCancel(b.Context())
 	stopped := make(chan struct{})
@@ -97,10 +101,10 @@ func BenchmarkAnswer(b *testing.B) {
 			h := handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
 				return handler.Answer{Actions: patch(ev)}, nil
 			})
-			d := New(Handler{Handler: h, Concurrency: concurrency}, NewMemory(MemoryOptions{}), Options{
-				Journal: s, Actor: &actor{}, Observer: Observer{Delivered: func(Delivery) { ended.Done() }},
+			d := New(Recipient{Handler: h, Concurrency: concurrency}, NewLetterBox(LetterBoxOptions{}), Options{
+				Journal: s, Actor: &actor{}, Attempted: func(Attempt) { ended.Done() },
 			})
-			l := d.Lane("r", pods, LaneOptions{Store: onDisk{s.Lane("r", state.LaneOptions{})}, Acts: true})
+			l := d.Lane("r", pods, LaneOptions{Store: s.Lane("r", state.LaneOptions{}), Acts: true})
 			ctx, cancel := context.WithCancel(b.Context())
 			var running sync.WaitGroup
 			running.Go(func() { _ = d.Run(ctx) })

@@ -32,13 +32,16 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Handler is a handler with the limits that its operator set.
-type Handler struct {
+// Recipient is a handler with the limits that its operator set.
+type Recipient struct {
 	Name string
 	// Handler is called in a goroutine of its own for each event, unless it is a Submitter.
 	Handler handler.Handler
@@ -62,8 +65,9 @@ type Submitter interface {
 
 // Options are what a Dispatcher can do without.
 type Options struct {
-	Logger   *slog.Logger
-	Observer Observer
+	Logger *slog.Logger
+	// Attempted is called after each attempt. It is called concurrently, and must not block.
+	Attempted func(Attempt)
 	// Actor carries out what answers ask for. nil allows no actions: an answer with any is rejected.
 	Actor Actor
 	// DrainTimeout is how long deliveries may take to end when Run is to return, before they are cancelled. 0 means 30
@@ -71,15 +75,12 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Journal encloses the records of what an answer changes. nil means that there is none.
 	Journal Journal
+	// Clock says what time it is. nil means the real time. Delays are waited for in real time.
+	Clock clock.PassiveClock
 }
 
-// Observer is told what happens. Its functions may be nil, are called from several goroutines, and must not block.
-type Observer struct {
-	Delivered func(Delivery)
-}
-
-// Delivery is one attempt at delivering an event, after it ended.
-type Delivery struct {
+// Attempt is one attempt at delivering an event, after it ended.
+type Attempt struct {
 	Rule, Handler string
 	Result        Result
 	Duration      time.Duration // of the attempt
@@ -104,10 +105,10 @@ const gateRetry = time.Second
 
 // Dispatcher is made by New.
 type Dispatcher struct {
-	handler Handler
-	dead    DeadLetters
-	opts    Options
-	log     *slog.Logger
+	to   Recipient
+	dead DeadLetters
+	opts Options
+	log  *slog.Logger
 
 	// wake tells Run that there may be something to take. It holds one message; more would say the same.
 	wake chan struct{}
@@ -120,20 +121,22 @@ type Dispatcher struct {
 	suspects suspects
 
 	hungry hungry
+	// crowded are lanes to report on. What it has no room for is not reported.
+	crowded chan *Lane
 }
 
 // job is a delivery that was taken from its lane.
 type job struct {
 	lane *Lane
-	item queue.Item[delta.Key, delivery]
+	item queue.Item[delta.Key, delivery.Delivery]
 }
 
 // New makes a Dispatcher that serves h and leaves to dead what cannot be delivered.
-func New(h Handler, dead DeadLetters, o Options) *Dispatcher {
-	if h.Concurrency <= 0 {
-		h.Concurrency = 8
+func New(to Recipient, dead DeadLetters, o Options) *Dispatcher {
+	if to.Concurrency <= 0 {
+		to.Concurrency = 8
 	}
-	h.Retry = h.Retry.withDefaults()
+	to.Retry = to.Retry.withDefaults()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -143,9 +146,12 @@ func New(h Handler, dead DeadLetters, o Options) *Dispatcher {
 	if o.Journal == nil {
 		o.Journal = noJournal{}
 	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
 	return &Dispatcher{
-		handler: h, dead: dead, opts: o, log: o.Logger.With("handler", h.Name), wake: make(chan struct{}, 1),
-		hungry: hungry{wake: make(chan struct{}, 1)},
+		to: to, dead: dead, opts: o, log: o.Logger.With("handler", to.Name), wake: make(chan struct{}, 1),
+		hungry: hungry{wake: make(chan struct{}, 1)}, crowded: make(chan *Lane, 16),
 	}
 }
 
@@ -156,12 +162,13 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	inFlight, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	d.flights.Go(func() { d.load(ctx) })
+	d.flights.Go(func() { d.reportCrowding(ctx) })
 	for {
 		j, ok := d.next(ctx)
 		if !ok {
 			break
 		}
-		d.deliver(inFlight, ctx, j)
+		d.launch(inFlight, ctx, j)
 	}
 	drained := make(chan struct{})
 	go func() {
@@ -204,10 +211,10 @@ func (d *Dispatcher) next(ctx context.Context) (j job, ok bool) {
 // gate waits until the handler is ready. It returns false if ctx has ended.
 func (d *Dispatcher) gate(ctx context.Context) bool {
 	for complained := false; ctx.Err() == nil; {
-		if d.handler.Ready == nil {
+		if d.to.Ready == nil {
 			return true
 		}
-		err := d.handler.Ready(ctx)
+		err := d.to.Ready(ctx)
 		if ctx.Err() != nil {
 			return false
 		}
@@ -228,9 +235,9 @@ func (d *Dispatcher) gate(ctx context.Context) bool {
 
 // hasRoom tells whether the handler takes another event. When one has landed Run looks again.
 func (d *Dispatcher) hasRoom() bool {
-	limit := d.handler.Concurrency
-	if d.handler.Limit != nil {
-		limit = d.handler.Limit()
+	limit := d.to.Concurrency
+	if d.to.Limit != nil {
+		limit = d.to.Limit()
 	}
 	return d.InFlight() < limit
 }

@@ -24,7 +24,7 @@ func TestParallelism(t *testing.T) {
 			<-release
 			return nil
 		}}
-		d := New(Handler{Handler: &h, Concurrency: 3}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Concurrency: 3}, NewLetterBox(LetterBoxOptions{}), Options{})
 		one, two := d.Lane("one", pods, LaneOptions{Every: true}), d.Lane("two", pods, LaneOptions{Every: true})
 		start(t, d)
 
@@ -65,8 +65,8 @@ func TestHandlerThatTakesFewer(t *testing.T) {
 		}}
 		var limit atomic.Int64
 		limit.Store(1)
-		d := New(Handler{Handler: &h, Concurrency: 8, Limit: func() int { return int(limit.Load()) }},
-			NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Concurrency: 8, Limit: func() int { return int(limit.Load()) }},
+			NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		stop := start(t, d)
 		l.Offer(added("a", "a", 1))
@@ -101,7 +101,7 @@ func TestLatestMergesWhatWaits(t *testing.T) {
 			<-release
 			return nil
 		}}
-		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		l.Offer(added("web", "u", 1))
@@ -127,7 +127,7 @@ func TestEveryKeepsOrderThroughRetries(t *testing.T) {
 			}
 			return nil
 		}}
-		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Concurrency: 1}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{Every: true})
 		start(t, d)
 		l.Offer(added("web", "u", 1))
@@ -144,7 +144,7 @@ func TestEveryKeepsOrderThroughRetries(t *testing.T) {
 func TestLanesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
-		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Concurrency: 1}, NewLetterBox(LetterBoxOptions{}), Options{})
 		busy, quiet := d.Lane("busy", pods, LaneOptions{}), d.Lane("quiet", pods, LaneOptions{})
 		for i := range 1000 {
 			busy.Offer(added(fmt.Sprint("b", i), fmt.Sprint("b", i), 1))
@@ -169,7 +169,7 @@ func TestReady(t *testing.T) {
 		var h recorder
 		open := make(chan struct{})
 		asked := 0
-		d := New(Handler{Handler: &h, Ready: func(ctx context.Context) error {
+		d := New(Recipient{Handler: &h, Ready: func(ctx context.Context) error {
 			if asked++; asked == 1 {
 				return errors.New("cannot even tell")
 			}
@@ -179,7 +179,7 @@ func TestReady(t *testing.T) {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		}}, NewMemory(MemoryOptions{}), Options{})
+		}}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		stop := start(t, d)
 		l.Offer(added("web", "u", 1))
@@ -195,10 +195,10 @@ func TestReady(t *testing.T) {
 
 func TestStopsWhileNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := New(Handler{Handler: &recorder{}, Ready: func(ctx context.Context) error {
+		d := New(Recipient{Handler: &recorder{}, Ready: func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
-		}}, NewMemory(MemoryOptions{}), Options{})
+		}}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		l.Offer(added("web", "u", 1))
 		stop := start(t, d)
@@ -226,9 +226,9 @@ func TestDrain(t *testing.T) {
 			}
 		}}
 		var seen results
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: &h, Concurrency: 2, Retry: Retry{Attempts: 1}}, dead,
-			Options{DrainTimeout: 10 * time.Second, Observer: seen.observer()})
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: &h, Concurrency: 2, Retry: Retry{Attempts: 1}}, dead,
+			Options{DrainTimeout: 10 * time.Second, Attempted: seen.add})
 		l := d.Lane("r", pods, LaneOptions{})
 		stop := start(t, d)
 		for _, name := range []string{"slow", "quick", "late"} {
@@ -240,7 +240,7 @@ func TestDrain(t *testing.T) {
 		equal(t, "ended in time", ended.Load(), 1)
 		equal(t, "events: nothing new was taken", len(h.events), 2)
 		equal(t, "waiting: what was cancelled, and what was never taken", l.Stats().Waiting, 2)
-		equal(t, "dead letters: being cut short is not the event's fault", letters(t, dead), nil)
+		equal(t, "dead letters: being cut short is not the event's fault", letters(dead), nil)
 		equal(t, "result", seen.list()[1].Result, Cancelled)
 	})
 }
@@ -251,7 +251,7 @@ func TestClosedLane(t *testing.T) {
 			time.Sleep(time.Second)
 			return errors.New("again")
 		}}
-		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Concurrency: 1}, NewLetterBox(LetterBoxOptions{}), Options{})
 		gone, stays := d.Lane("gone", pods, LaneOptions{}), d.Lane("stays", pods, LaneOptions{})
 		start(t, d)
 		gone.Offer(added("web", "u", 1))
@@ -274,7 +274,7 @@ func TestObserver(t *testing.T) {
 			return err
 		}}
 		var seen results
-		d := New(Handler{Name: "h", Handler: &h}, NewMemory(MemoryOptions{}), Options{Observer: seen.observer()})
+		d := New(Recipient{Name: "h", Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{Attempted: seen.add})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		for version := range 3 {
@@ -300,7 +300,7 @@ func TestLogOfDifferentFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(_ context.Context, ev handler.Event) error { return errors.New(ev.Name + " may not") }}
 		var log bytes.Buffer
-		d := New(Handler{Name: "h", Handler: &h, Retry: Retry{Backoff: time.Second, MaxBackoff: time.Second}}, NewMemory(MemoryOptions{}),
+		d := New(Recipient{Name: "h", Handler: &h, Retry: Retry{Backoff: time.Second, MaxBackoff: time.Second}}, NewLetterBox(LetterBoxOptions{}),
 			Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		l := d.Lane("r", pods, LaneOptions{})
 		stop := start(t, d)
@@ -329,7 +329,7 @@ func TestLog(t *testing.T) {
 			return errors.New("down")
 		}}
 		var log bytes.Buffer
-		d := New(Handler{Name: "h", Handler: &h, Retry: Retry{MaxBackoff: time.Second}}, NewMemory(MemoryOptions{}),
+		d := New(Recipient{Name: "h", Handler: &h, Retry: Retry{MaxBackoff: time.Second}}, NewLetterBox(LetterBoxOptions{}),
 			Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		l := d.Lane("r", pods, LaneOptions{})
 		stop := start(t, d)
@@ -352,12 +352,18 @@ func TestLog(t *testing.T) {
 func TestLogOfCrowding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		d := New(Handler{Handler: &recorder{}}, NewMemory(MemoryOptions{}), Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		away := func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		d := New(Recipient{Handler: &recorder{}, Ready: away}, NewLetterBox(LetterBoxOptions{}), Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		l := d.Lane("r", pods, LaneOptions{Every: true, MaxItems: 2})
+		stop := start(t, d)
 		for version := 1; version <= 90; version++ {
 			l.Offer(updated("web", "u", version))
 			time.Sleep(time.Second)
 		}
+		stop()
 		equal(t, "lines", strings.Count(log.String(), "more changes wait"), 2)
 		equal(t, "waiting", l.Stats().Waiting, 2)
 		equal(t, "shortened", l.Stats().Shortened, 88)

@@ -43,7 +43,7 @@ func TestEvent(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h recorder
-				d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+				d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
 				l := d.Lane("r", pods, LaneOptions{})
 				start(t, d)
 				l.Offer(test.match)
@@ -103,14 +103,14 @@ func TestPayloadOfMerged(t *testing.T) {
 					}
 					return nil
 				}}
-				d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
-				l := d.Lane("r", pods, LaneOptions{Remerge: func(d delta.Delta) (json.RawMessage, error) {
+				d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
+				l := d.Lane("r", pods, preparer{remerge: func(d delta.Delta) (json.RawMessage, error) {
 					made.Add(1)
 					if test.fail {
 						return nil, errors.New("no such field")
 					}
 					return json.RawMessage(`"remade ` + d.ID("r") + `"`), nil
-				}})
+				}}.lane(LaneOptions{}))
 				for _, m := range test.matches {
 					l.Offer(payload(m))
 				}
@@ -131,11 +131,11 @@ func TestPayloadOfWhatMergedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan error)
 		h := recorder{answer: func(context.Context, handler.Event) error { return <-release }}
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: &h}, dead, Options{})
-		l := d.Lane("r", pods, LaneOptions{Remerge: func(d delta.Delta) (json.RawMessage, error) {
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: &h}, dead, Options{})
+		l := d.Lane("r", pods, preparer{remerge: func(d delta.Delta) (json.RawMessage, error) {
 			return json.RawMessage(`"` + d.Type.String() + `"`), nil
-		}})
+		}}.lane(LaneOptions{}))
 		start(t, d)
 		for _, m := range []rule.Match{synced("web", "u", 1, 7), synced("web", "u", 1, 8), updated("web", "u", 2)} {
 			m.Payload = json.RawMessage(`"` + m.Delta.Type.String() + `"`)
@@ -147,7 +147,7 @@ func TestPayloadOfWhatMergedTwice(t *testing.T) {
 		release <- handler.ErrReject
 		synctest.Wait()
 		equal(t, "payload", string(h.events[1].Payload), `"synced"`)
-		all, _ := dead.List()
-		equal(t, "payload of the letter", string(all[0].Match.Payload), `"synced"`)
+		all := dead.List()
+		equal(t, "payload of the letter", string(all[0].Payload), `"synced"`)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -18,32 +19,32 @@ func TestJudge(t *testing.T) {
 	tests := []struct {
 		name   string
 		retry  Retry
-		d      delivery
+		d      delivery.Delivery
 		answer error
 		want   Result
 		after  time.Duration // the longest or shortest it may be, by up to a fifth
 		reason string
 	}{
-		{"done", retry, delivery{}, nil, Done, 0, ""},
-		{"rejected", retry, delivery{}, handler.Reject(failed), Rejected, 0, "rejected: failed"},
-		{"rejected, wrapped", retry, delivery{}, fmt.Errorf("x: %w", handler.ErrReject), Rejected, 0, "x: rejected"},
-		{"the first failure", retry, delivery{}, failed, Retried, time.Second, "failed"},
-		{"the fourth", retry, delivery{backoff: 3}, failed, Retried, 8 * time.Second, "failed"},
-		{"the backoff ends growing", retry, delivery{backoff: 1 << 40}, failed, Retried, time.Minute, "failed"},
-		{"a time was asked for", retry, delivery{backoff: 9}, handler.RetryAfter(10*time.Second, failed), Retried,
+		{"done", retry, delivery.Delivery{}, nil, Done, 0, ""},
+		{"rejected", retry, delivery.Delivery{}, handler.Reject(failed), Rejected, 0, "rejected: failed"},
+		{"rejected, wrapped", retry, delivery.Delivery{}, fmt.Errorf("x: %w", handler.ErrReject), Rejected, 0, "x: rejected"},
+		{"the first failure", retry, delivery.Delivery{}, failed, Retried, time.Second, "failed"},
+		{"the fourth", retry, delivery.Delivery{Backoff: 3}, failed, Retried, 8 * time.Second, "failed"},
+		{"the backoff ends growing", retry, delivery.Delivery{Backoff: 1 << 40}, failed, Retried, time.Minute, "failed"},
+		{"a time was asked for", retry, delivery.Delivery{Backoff: 9}, handler.RetryAfter(10*time.Second, failed), Retried,
 			10 * time.Second, "failed"},
-		{"one too short", retry, delivery{}, handler.RetryAfter(1, failed), Retried, time.Second, "failed"},
-		{"one too long", retry, delivery{}, handler.RetryAfter(1<<62, failed), Retried, 24 * time.Hour, "failed"},
-		{"none to speak of", retry, delivery{}, handler.RetryAfter(-1, failed), Retried, time.Second, "failed"},
-		{"attempts are left", Retry{3, time.Second, time.Minute}, delivery{failures: 1}, failed, Retried, time.Second, "failed"},
-		{"no attempt is left", Retry{3, time.Second, time.Minute}, delivery{failures: 2}, failed, Dead, 0, "failed"},
-		{"a loss is not one of them", Retry{1, time.Second, time.Minute}, delivery{}, handler.ErrLost, Lost, time.Second,
+		{"one too short", retry, delivery.Delivery{}, handler.RetryAfter(1, failed), Retried, time.Second, "failed"},
+		{"one too long", retry, delivery.Delivery{}, handler.RetryAfter(1<<62, failed), Retried, 24 * time.Hour, "failed"},
+		{"none to speak of", retry, delivery.Delivery{}, handler.RetryAfter(-1, failed), Retried, time.Second, "failed"},
+		{"attempts are left", Retry{3, time.Second, time.Minute}, delivery.Delivery{Failures: 1}, failed, Retried, time.Second, "failed"},
+		{"no attempt is left", Retry{3, time.Second, time.Minute}, delivery.Delivery{Failures: 2}, failed, Dead, 0, "failed"},
+		{"a loss is not one of them", Retry{1, time.Second, time.Minute}, delivery.Delivery{}, handler.ErrLost, Lost, time.Second,
 			"handler lost before it answered"},
-		{"the handler's return does not wait for long backoffs", Retry{0, time.Hour, time.Hour}, delivery{}, handler.ErrLost, Lost,
+		{"the handler's return does not wait for long backoffs", Retry{0, time.Hour, time.Hour}, delivery.Delivery{}, handler.ErrLost, Lost,
 			time.Second, "handler lost before it answered"},
-		{"the third loss", retry, delivery{losses: 2}, handler.ErrLost, Dead, 0, "in flight at three crashes of the handler"},
-		{"losses count in a row", retry, delivery{losses: 2}, failed, Retried, time.Second, "failed"},
-		{"no answer shows nothing", retry, delivery{losses: 2}, handler.ErrNoAnswer, Retried, time.Second, "no answer within the time limit"},
+		{"the third loss", retry, delivery.Delivery{Losses: 2}, handler.ErrLost, Dead, 0, "in flight at three crashes of the handler"},
+		{"losses count in a row", retry, delivery.Delivery{Losses: 2}, failed, Retried, time.Second, "failed"},
+		{"no answer shows nothing", retry, delivery.Delivery{Losses: 2}, handler.ErrNoAnswer, Retried, time.Second, "no answer within the time limit"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -59,8 +60,8 @@ func TestJudge(t *testing.T) {
 				} else if asked && v.after < test.after {
 					t.Errorf("after %v, less than %v", v.after, test.after)
 				}
-				if kept := errors.Is(test.answer, handler.ErrNoAnswer); v.result == Retried && (d.losses == test.d.losses) != (kept || test.d.losses == 0) {
-					t.Errorf("%d losses, of %d before", d.losses, test.d.losses)
+				if kept := errors.Is(test.answer, handler.ErrNoAnswer); v.result == Retried && (d.Losses == test.d.Losses) != (kept || test.d.Losses == 0) {
+					t.Errorf("%d losses, of %d before", d.Losses, test.d.Losses)
 				}
 			}
 		})
@@ -79,7 +80,7 @@ func TestBackoffIsPerObject(t *testing.T) {
 			at = append(at, time.Since(began))
 			return errors.New("down")
 		}}
-		d := New(Handler{Handler: &h, Concurrency: 1, Retry: Retry{MaxBackoff: 8 * time.Second}}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Concurrency: 1, Retry: Retry{MaxBackoff: 8 * time.Second}}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		for version := 1; version <= 60; version++ { // a hot object: a change each second
@@ -111,8 +112,8 @@ func TestBackoffIsPerObject(t *testing.T) {
 func TestAttemptsOfTheSameEventAfterMerging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(context.Context, handler.Event) error { return errors.New("down") }}
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: &h, Retry: Retry{Attempts: 3}}, dead, Options{})
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: &h, Retry: Retry{Attempts: 3}}, dead, Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		l.Offer(added("web", "u", 1))
@@ -120,7 +121,7 @@ func TestAttemptsOfTheSameEventAfterMerging(t *testing.T) {
 		l.Offer(synced("web", "u", 1, 1234))
 		pass(time.Minute)
 		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2", "r/u/added/1 #3"})
-		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: down"})
+		equal(t, "dead", letters(dead), []string{"r/u/added/1: down"})
 	})
 }
 
@@ -134,8 +135,8 @@ func TestLaterChangesGoOnAfterDeadLetter(t *testing.T) {
 					}
 					return nil
 				}}
-				dead := NewMemory(MemoryOptions{})
-				d := New(Handler{Name: "h", Handler: &h, Retry: Retry{Attempts: 1}}, dead, Options{})
+				dead := NewLetterBox(LetterBoxOptions{})
+				d := New(Recipient{Name: "h", Handler: &h, Retry: Retry{Attempts: 1}}, dead, Options{})
 				l := d.Lane("r", pods, LaneOptions{Every: true})
 				start(t, d)
 				offered := time.Now()
@@ -143,13 +144,13 @@ func TestLaterChangesGoOnAfterDeadLetter(t *testing.T) {
 				l.Offer(updated("web", "u", 2))
 				synctest.Wait()
 				equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/updated/2"})
-				all, _ := dead.List()
+				all := dead.List()
 				equal(t, "letters", len(all), 1)
 				want := Letter{
-					ID: "r/u/added/1", Rule: "r", Handler: "h", Resource: pods, Key: all[0].Match.Delta.Key(), Reason: answer.Error(),
+					ID: "r/u/added/1", Rule: "r", Handler: "h", Resource: pods, Key: all[0].Delta.Key(), Reason: answer.Error(),
 					Attempts: 1, Since: offered, Died: offered,
 				}
-				all[0].Match.Delta.Object = nil
+				all[0].Delta.Object = nil
 				equal(t, "letter", all[0], want)
 			})
 		})
@@ -165,14 +166,14 @@ func TestRedrive(t *testing.T) {
 			}
 			return nil
 		}}
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: &h, Retry: Retry{Attempts: 2}}, dead, Options{})
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: &h, Retry: Retry{Attempts: 2}}, dead, Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		redrive := func() {
-			letter, ok, err := dead.Take("r/u/added/1")
-			if err != nil || !ok {
-				t.Fatalf("Take: %v %v", ok, err)
+			letter, ok := dead.Take("r/u/added/1")
+			if !ok {
+				t.Fatal("there is no letter to take")
 			}
 			l.Redrive(letter)
 			pass(time.Minute)
@@ -185,7 +186,7 @@ func TestRedrive(t *testing.T) {
 		equal(t, "events: one id, attempts go on", h.ids(), []string{
 			"r/u/added/1", "r/u/added/1 #2", "r/u/added/1 #3", "r/u/added/1 #4", "r/u/added/1 #5",
 		})
-		equal(t, "dead", letters(t, dead), nil)
+		equal(t, "dead", letters(dead), nil)
 	})
 }
 
@@ -229,8 +230,8 @@ func newCrashing(poison string) *crashing {
 func TestPoisonousObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newCrashing("poison")
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: h, Concurrency: 8}, dead, Options{})
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: h, Concurrency: 8}, dead, Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		for i := range 100 {
@@ -240,7 +241,7 @@ func TestPoisonousObject(t *testing.T) {
 			}
 		}
 		pass(10 * time.Minute)
-		equal(t, "dead", letters(t, dead), []string{"r/p/added/1: in flight at three crashes of the handler"})
+		equal(t, "dead", letters(dead), []string{"r/p/added/1: in flight at three crashes of the handler"})
 		equal(t, "stats", l.Stats().Waiting+l.Stats().InFlight, 0)
 		var attempts []int
 		for _, ev := range h.events {
@@ -255,8 +256,8 @@ func TestPoisonousObject(t *testing.T) {
 func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(context.Context, handler.Event) error { return handler.ErrLost }}
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: &h}, dead, Options{})
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: &h}, dead, Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		for version := 1; version <= 3; version++ {
@@ -264,7 +265,7 @@ func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
 			pass(700 * time.Millisecond) // less than the shortest delay: each retry has the next change
 		}
 		pass(time.Minute)
-		equal(t, "dead", letters(t, dead)[0], "r/u/updated/3: in flight at three crashes of the handler")
+		equal(t, "dead", letters(dead)[0], "r/u/updated/3: in flight at three crashes of the handler")
 		equal(t, "events", len(h.events), 3)
 	})
 }
@@ -273,7 +274,7 @@ func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
 func TestSuspectsOfClosedLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newCrashing("poison")
-		d := New(Handler{Handler: h, Concurrency: 4}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: h, Concurrency: 4}, NewLetterBox(LetterBoxOptions{}), Options{})
 		gone, stays := d.Lane("gone", pods, LaneOptions{}), d.Lane("stays", pods, LaneOptions{})
 		start(t, d)
 		for _, name := range []string{"poison", "a", "b"} {
@@ -292,14 +293,14 @@ func TestSuspectsOfClosedLane(t *testing.T) {
 func TestPanicIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(context.Context, handler.Event) error { panic("oops") }}
-		dead := NewMemory(MemoryOptions{})
-		d := New(Handler{Handler: &h, Retry: Retry{Attempts: 2}}, dead, Options{})
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: &h, Retry: Retry{Attempts: 2}}, dead, Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		l.Offer(added("web", "u", 1))
 		pass(time.Minute)
 		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2"})
-		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: handler panicked: oops"})
+		equal(t, "dead", letters(dead), []string{"r/u/added/1: handler panicked: oops"})
 	})
 }
 
@@ -324,7 +325,7 @@ func TestActions(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var seen results
-				o := Options{Observer: seen.observer()}
+				o := Options{Attempted: seen.add}
 				if test.allowed {
 					o.Actor = &actor{do: func(_ context.Context, ev *handler.Event, actions []handler.Action) error {
 						equal(t, "actions", actions, one)
@@ -332,18 +333,18 @@ func TestActions(t *testing.T) {
 						return test.fail
 					}}
 				}
-				dead := NewMemory(MemoryOptions{})
+				dead := NewLetterBox(LetterBoxOptions{})
 				h := handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
 					return handler.Answer{Actions: test.actions}, nil
 				})
-				d := New(Handler{Handler: h}, dead, o)
+				d := New(Recipient{Handler: h}, dead, o)
 				l := d.Lane("r", pods, LaneOptions{})
 				start(t, d)
 				l.Offer(added("web", "u", 1))
 				synctest.Wait()
 				equal(t, "result", seen.list()[0].Result, test.result)
 				if test.reason != "" {
-					equal(t, "dead", letters(t, dead), []string{"r/u/added/1: " + test.reason})
+					equal(t, "dead", letters(dead), []string{"r/u/added/1: " + test.reason})
 				}
 			})
 		})
@@ -352,28 +353,28 @@ func TestActions(t *testing.T) {
 
 // fullDisk is a DeadLetters that cannot keep anything for a while.
 type fullDisk struct {
-	*Memory
+	*LetterBox
 	until time.Time
 }
 
-func (f *fullDisk) Add(l Letter) error {
+func (f *fullDisk) Add(l Letter) ([]Letter, error) {
 	if time.Now().Before(f.until) {
-		return errors.New("no space left on device")
+		return nil, errors.New("no space left on device")
 	}
-	return f.Memory.Add(l)
+	return f.LetterBox.Add(l)
 }
 
 func TestDeadLetterThatCannotBeKeptIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(context.Context, handler.Event) error { return handler.ErrReject }}
-		dead := &fullDisk{NewMemory(MemoryOptions{}), time.Now().Add(time.Second)}
-		d := New(Handler{Handler: &h, Retry: Retry{MaxBackoff: time.Minute}}, dead, Options{})
+		dead := &fullDisk{NewLetterBox(LetterBoxOptions{}), time.Now().Add(time.Second)}
+		d := New(Recipient{Handler: &h, Retry: Retry{MaxBackoff: time.Minute}}, dead, Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		l.Offer(added("web", "u", 1))
 		pass(2 * time.Minute)
 		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2"})
-		equal(t, "dead", letters(t, dead), []string{"r/u/added/1: rejected"})
+		equal(t, "dead", letters(dead), []string{"r/u/added/1: rejected"})
 	})
 }
 
@@ -386,7 +387,7 @@ func TestLastFailure(t *testing.T) {
 			}
 			return handler.Answer{}, nil
 		})
-		d := New(Handler{Handler: h}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: h}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		if f, ok := l.LastFailure(); ok {

@@ -33,9 +33,9 @@ type process struct {
 }
 
 // begin makes a process that goes on from what s has. again is what was offered before and not written.
-func begin(t *testing.T, s *shelf, h Handler, o LaneOptions, again []rule.Match) *process {
+func begin(t *testing.T, s *shelf, h Recipient, o LaneOptions, again []rule.Match) *process {
 	o.Store = s
-	d := New(h, NewMemory(MemoryOptions{}), Options{Journal: s})
+	d := New(h, NewLetterBox(LetterBoxOptions{}), Options{Journal: s})
 	l := d.Lane("r", pods, o)
 	s.restore(l)
 	stop := start(t, d)
@@ -213,7 +213,7 @@ func witnessed(t *testing.T, changes, answers []byte) {
 	if setup>>5&1 == 1 {
 		implementation = elsewhere{h}
 	}
-	limited := Handler{
+	limited := Recipient{
 		Handler: implementation, Concurrency: int(setup>>1&3) + 1,
 		Retry: Retry{Attempts: int(setup >> 3 & 3), MaxBackoff: 4 * time.Second},
 	}

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -13,8 +14,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -119,34 +122,77 @@ func equal[T any](t *testing.T, what string, got, want T) {
 }
 
 // letters are the ids and reasons of what d's dead letters are.
-func letters(t *testing.T, d DeadLetters) []string {
-	t.Helper()
-	all, err := d.List()
-	if err != nil {
-		t.Fatal(err)
-	}
+func letters(d interface{ List() []Letter }) []string {
 	var out []string
-	for _, l := range all {
+	for _, l := range d.List() {
 		out = append(out, l.ID+": "+l.Reason)
 	}
 	return out
 }
 
-// results collects what an Observer sees.
+// record is a delivery as a lane's store has it.
+type record = queue.Record[delivery.Delivery]
+
+// preparer is a Preparer whose functions may be nil.
+type preparer struct {
+	decide, renew func(delta.Delta) (m rule.Match, ok bool)
+	remerge       func(delta.Delta) (json.RawMessage, error)
+	attach        func(delta.Delta) (map[string][]json.RawMessage, error)
+	actions       func(context.Context, delta.Delta) ([]handler.Action, error)
+	secret        func() bool
+}
+
+// lane is o with p as the Preparer.
+func (p preparer) lane(o LaneOptions) LaneOptions {
+	o.Preparer, o.ReadsChange, o.Attaches, o.ActsItself = p, p.remerge != nil, p.attach != nil, p.actions != nil
+	return o
+}
+
+func (p preparer) IsConfidential() bool { return p.secret != nil && p.secret() }
+
+func (p preparer) Prepare(ctx context.Context, d delivery.Draft) (out delivery.Prepared, err error) {
+	m, ok := rule.Match{Delta: d.Delta, Payload: d.Payload}, true
+	if d.Undecided {
+		if m, ok = p.decide(d.Delta); !ok {
+			return delivery.Prepared{Nothing: true}, nil
+		}
+	}
+	switch {
+	case d.Renew && p.renew != nil:
+		if m, ok = p.renew(m.Delta); !ok {
+			return delivery.Prepared{Nothing: true}, nil
+		}
+	case d.Stale && p.remerge != nil:
+		if payload, err := p.remerge(m.Delta); err == nil {
+			m.Payload = payload
+		}
+	}
+	out = delivery.Prepared{Delta: m.Delta, Payload: m.Payload}
+	if p.actions != nil {
+		out.Actions, err = p.actions(ctx, m.Delta)
+		return out, err
+	}
+	if p.attach != nil {
+		if out.Attached, err = p.attach(m.Delta); err != nil {
+			err = handler.Reject(err)
+		}
+	}
+	return out, err
+}
+
+// results collects the attempts that a Dispatcher tells of.
 type results struct {
 	mu  sync.Mutex
-	all []Delivery
+	all []Attempt
 }
 
-func (r *results) observer() Observer {
-	return Observer{Delivered: func(d Delivery) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.all = append(r.all, d)
-	}}
+func (r *results) add(a Attempt) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, a)
 }
 
-func (r *results) list() []Delivery {
+func (r *results) list() []Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.all)

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -24,19 +23,6 @@ const (
 	killedDir    = "DISPATCH_TEST_DIR"
 	killedSecret = "DISPATCH_TEST_SECRET"
 )
-
-// onDisk is a LaneStore.
-type onDisk struct{ *state.Lane }
-
-func (s onDisk) Put(n uint64, key delta.Key, w Waiting) { s.Lane.Put(n, key, state.Delivery(w)) }
-
-func (s onDisk) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (out []Numbered, err error) {
-	found, err := s.Lane.Load(key, after, maxItems, maxBytes)
-	for _, f := range found {
-		out = append(out, Numbered{N: f.N, Waiting: Waiting(f.Delivery)})
-	}
-	return out, err
-}
 
 // onStore runs a dispatcher with one lane over the store in dir. stop ends both.
 func onStore(dir string, h handler.Handler, a Actor, o LaneOptions) (s *state.Store, l *Lane, stop func(), err error) {
@@ -49,8 +35,8 @@ func onStore(dir string, h handler.Handler, a Actor, o LaneOptions) (s *state.St
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	o.Store = onDisk{lane}
-	d := New(Handler{Handler: h}, NewMemory(MemoryOptions{}), Options{Journal: s, Actor: a})
+	o.Store = lane
+	d := New(Recipient{Handler: h}, NewLetterBox(LetterBoxOptions{}), Options{Journal: s, Actor: a})
 	l = d.Lane("r", pods, o)
 	for _, k := range keys {
 		l.Restore(k.Key, k.N, k.First, k.Last, k.Bytes)
@@ -86,7 +72,7 @@ func actUntilKilled(dir string, secret bool) int {
 		<-ctx.Done()
 		return ctx.Err()
 	}}
-	s, l, _, err := onStore(dir, asked, acts, LaneOptions{Secret: func() bool { return secret }})
+	s, l, _, err := onStore(dir, asked, acts, preparer{secret: func() bool { return secret }}.lane(LaneOptions{}))
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -151,7 +137,7 @@ func TestKilledWhileActing(t *testing.T) {
 				}
 				return nil
 			}}
-			_, l, stop, err := onStore(dir, asked, acts, LaneOptions{Secret: func() bool { return secret }})
+			_, l, stop, err := onStore(dir, asked, acts, preparer{secret: func() bool { return secret }}.lane(LaneOptions{}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,12 +2,13 @@ package dispatch
 
 import (
 	"container/list"
+	"encoding/json"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -21,182 +22,172 @@ type Letter struct {
 	Attempts      int
 	Since         time.Time // when the change was first offered
 	Died          time.Time
-	Match         rule.Match
+	Delta         delta.Delta
+	Payload       json.RawMessage // nil where the rule has none
+	// Confidential says that Reason may quote a Secret. It is decided when the letter is made: such a reason is neither
+	// recorded nor shown.
+	Confidential bool
 }
 
-// DeadLetters keeps dead letters until they are taken. It is safe for concurrent use.
+// DeadLetters keeps dead letters. It is safe for concurrent use.
 type DeadLetters interface {
-	// Add keeps a letter, in the place of an older one of the same ID. Once it returned nil the event is no longer
-	// anybody else's.
-	Add(Letter) error
-	// List has all letters, the oldest first.
-	List() ([]Letter, error)
-	// Len is how many there are. It is cheap.
-	Len() int
-	// Take removes a letter, to be redriven or forgotten. ok is false if there is none of that ID.
-	Take(id string) (letter Letter, ok bool, err error)
+	// Add keeps a letter, in the place of an older one of the same ID, and returns those that it left no room for. When it
+	// has returned nil as its error the event is nobody else's. It is called within the Journal's Begin and End, and logs
+	// nothing.
+	Add(Letter) (evicted []Letter, err error)
 }
 
-// LetterStore keeps a record of each dead letter that a Memory holds. It is called with the Memory locked: it must be
-// quick, and must not call the Memory.
+// LetterStore records the dead letters of a LetterBox, which calls it with its lock held: it must be quick, and must not call
+// the LetterBox.
 type LetterStore interface {
 	// PutLetter records a letter, in the place of an older one of the same ID.
 	PutLetter(Letter)
+	// DeleteLetter drops a record.
 	DeleteLetter(id string)
 }
 
-// MemoryOptions bound a Memory.
-type MemoryOptions struct {
+// LetterBoxOptions bound a LetterBox.
+type LetterBoxOptions struct {
 	MaxLetters int   // 0: 10,000
 	MaxBytes   int64 // 0: 64 MiB
-	Logger     *slog.Logger
-	// Store is told of each letter that comes and goes. Whoever calls Add, Take or Restore sees to it that the record
-	// belongs to the change that it is of, see Journal. nil means that there is none.
+	// Store records each letter that comes and goes. Whoever calls Add, Take or Restore encloses the call in the change that
+	// it belongs to, see Journal. nil records nothing.
 	Store LetterStore
 }
 
-// Memory keeps dead letters in memory. Past its bounds the oldest are dropped, which is counted and logged; the newest is
-// kept however large.
-type Memory struct {
-	opts MemoryOptions
+// LetterBox keeps dead letters in memory. Past its bounds it evicts the oldest, which it counts. It keeps the newest however
+// large. It logs nothing: see LogEvicted. It is safe for concurrent use.
+type LetterBox struct {
+	opts LetterBoxOptions
 
-	mu      sync.Mutex
-	letters *list.List // of Letter, the oldest in front
-	byID    map[string]*list.Element
-	bytes   int64
-	dropped uint64
+	mu      sync.Mutex               // taken within the Journal's Begin and End, before locks of the Store
+	letters *list.List               // of Letter, the oldest in front; guarded by mu
+	byID    map[string]*list.Element // guarded by mu
+	bytes   int64                    // guarded by mu
+	evicted uint64                   // guarded by mu
 }
 
-// MemoryStats tells what a Memory holds.
-type MemoryStats struct {
+// LetterBoxStats says what a LetterBox holds.
+type LetterBoxStats struct {
 	Letters int
 	Bytes   int64
-	Dropped uint64 // ever
+	Dropped uint64 // letters evicted, ever
 }
 
-var _ DeadLetters = (*Memory)(nil)
+var _ DeadLetters = (*LetterBox)(nil)
 
-// NewMemory makes an empty Memory.
-func NewMemory(o MemoryOptions) *Memory {
+// NewLetterBox makes an empty LetterBox.
+func NewLetterBox(o LetterBoxOptions) *LetterBox {
 	if o.MaxLetters <= 0 {
 		o.MaxLetters = 10_000
 	}
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = 64 << 20
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return &Memory{opts: o, letters: list.New(), byID: make(map[string]*list.Element)}
+	return &LetterBox{opts: o, letters: list.New(), byID: make(map[string]*list.Element)}
 }
 
-// Add never fails.
-func (m *Memory) Add(l Letter) error {
-	m.mu.Lock()
-	if m.opts.Store != nil {
-		m.opts.Store.PutLetter(l)
+// Add keeps a letter. It never fails.
+func (b *LetterBox) Add(l Letter) (evicted []Letter, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.opts.Store != nil {
+		b.opts.Store.PutLetter(l)
 	}
-	dropped := m.add(l)
-	m.mu.Unlock()
-	m.logDropped(dropped)
-	return nil
+	return b.add(l), nil
 }
 
-// Restore puts back letters that were recorded, the oldest first, as far as the bounds allow. It is called before all
-// else.
-func (m *Memory) Restore(letters []Letter) {
-	var dropped []Letter
-	m.mu.Lock()
+// Restore puts back letters that were recorded, the oldest first, and returns those that exceed the bounds. It is called
+// before all else.
+func (b *LetterBox) Restore(letters []Letter) (evicted []Letter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	for _, l := range letters {
-		dropped = append(dropped, m.add(l)...)
+		evicted = append(evicted, b.add(l)...)
 	}
-	m.mu.Unlock()
-	m.logDropped(dropped)
+	return evicted
 }
 
-func (m *Memory) logDropped(letters []Letter) {
-	for _, dropped := range letters {
-		m.opts.Logger.Warn("dead letter dropped: there are too many",
-			"rule", dropped.Rule, "handler", dropped.Handler, "key", dropped.Key.String(), "id", dropped.ID)
+// LogEvicted logs that letters were evicted. It is called outside of the Journal's Begin and End.
+func LogEvicted(log *slog.Logger, letters []Letter) {
+	for _, l := range letters {
+		log.Warn("dead letter dropped: there are too many", "rule", l.Rule, "handler", l.Handler, "key", l.Key.String(), "id", l.ID)
 	}
 }
 
-// add keeps l, and drops what is too much then.
-func (m *Memory) add(l Letter) (dropped []Letter) {
-	if e := m.byID[l.ID]; e != nil {
-		m.remove(e)
+// add keeps l, and evicts what is too much then. The caller holds mu.
+func (b *LetterBox) add(l Letter) (evicted []Letter) {
+	if e := b.byID[l.ID]; e != nil {
+		b.remove(e)
 	}
-	m.byID[l.ID] = m.letters.PushBack(l)
-	m.bytes += l.size()
-	for m.letters.Len() > 1 && (m.letters.Len() > m.opts.MaxLetters || m.bytes > m.opts.MaxBytes) {
-		oldest := m.remove(m.letters.Front())
-		m.forget(oldest.ID)
-		dropped = append(dropped, oldest)
-		m.dropped++
+	b.byID[l.ID] = b.letters.PushBack(l)
+	b.bytes += l.size()
+	for b.letters.Len() > 1 && (b.letters.Len() > b.opts.MaxLetters || b.bytes > b.opts.MaxBytes) {
+		oldest := b.remove(b.letters.Front())
+		b.forget(oldest.ID)
+		evicted = append(evicted, oldest)
+		b.evicted++
 	}
-	return dropped
+	return evicted
 }
 
-// List never fails.
-func (m *Memory) List() ([]Letter, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	letters := make([]Letter, 0, m.letters.Len())
-	for e := m.letters.Front(); e != nil; e = e.Next() {
+// List returns all letters, the oldest first.
+func (b *LetterBox) List() []Letter {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	letters := make([]Letter, 0, b.letters.Len())
+	for e := b.letters.Front(); e != nil; e = e.Next() {
 		letters = append(letters, e.Value.(Letter))
 	}
-	return letters, nil
+	return letters
 }
 
-// Get is a letter that stays where it is. ok is false if there is none of that ID.
-func (m *Memory) Get(id string) (letter Letter, ok bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.byID[id]
+// Get returns a letter, which stays where it is. ok is false if there is none of that ID.
+func (b *LetterBox) Get(id string) (letter Letter, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.byID[id]
 	if e == nil {
 		return Letter{}, false
 	}
 	return e.Value.(Letter), true
 }
 
-// Len is how many letters are kept.
-func (m *Memory) Len() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.letters.Len()
-}
-
-// Take never fails.
-func (m *Memory) Take(id string) (letter Letter, ok bool, err error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.byID[id]
+// Take removes a letter, to be redriven or forgotten. ok is false if there is none of that ID.
+func (b *LetterBox) Take(id string) (letter Letter, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	e := b.byID[id]
 	if e == nil {
-		return Letter{}, false, nil
+		return Letter{}, false
 	}
-	m.forget(id)
-	return m.remove(e), true, nil
+	b.forget(id)
+	return b.remove(e), true
 }
 
-// Stats tells what is kept.
-func (m *Memory) Stats() MemoryStats {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return MemoryStats{Letters: m.letters.Len(), Bytes: m.bytes, Dropped: m.dropped}
+// Stats says what is kept.
+func (b *LetterBox) Stats() LetterBoxStats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return LetterBoxStats{Letters: b.letters.Len(), Bytes: b.bytes, Dropped: b.evicted}
 }
 
-func (m *Memory) remove(e *list.Element) Letter {
-	l := m.letters.Remove(e).(Letter)
-	delete(m.byID, l.ID)
-	m.bytes -= l.size()
+// remove takes a letter out. The caller holds mu.
+func (b *LetterBox) remove(e *list.Element) Letter {
+	l := b.letters.Remove(e).(Letter)
+	delete(b.byID, l.ID)
+	b.bytes -= l.size()
 	return l
 }
 
-// forget drops the record of a letter.
-func (m *Memory) forget(id string) {
-	if m.opts.Store != nil {
-		m.opts.Store.DeleteLetter(id)
+// forget drops the record of a letter. The caller holds mu.
+func (b *LetterBox) forget(id string) {
+	if b.opts.Store != nil {
+		b.opts.Store.DeleteLetter(id)
 	}
 }
 
-func (l Letter) size() int64 { return delivery{match: l.Match}.size() + int64(len(l.ID)+len(l.Reason)) }
+// size returns roughly how many bytes a letter holds on to.
+func (l *Letter) size() int64 {
+	return size(&delivery.Delivery{Delta: l.Delta, Payload: l.Payload}) + int64(len(l.ID)+len(l.Reason))
+}

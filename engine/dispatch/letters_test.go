@@ -13,31 +13,32 @@ import (
 func letter(id string, payload int) Letter {
 	m := added("web", "u", 1)
 	m.Payload = []byte(strings.Repeat("x", payload))
-	return Letter{ID: id, Rule: "r", Handler: "h", Key: m.Delta.Key(), Reason: "because", Match: m}
+	return Letter{ID: id, Rule: "r", Handler: "h", Key: m.Delta.Key(), Reason: "because", Delta: m.Delta, Payload: m.Payload}
 }
 
-func TestMemoryBounds(t *testing.T) {
+func TestLetterBoxBounds(t *testing.T) {
 	tests := []struct {
 		name    string
-		o       MemoryOptions
+		o       LetterBoxOptions
 		payload int
 		want    string
 	}{
-		{"letters", MemoryOptions{MaxLetters: 3}, 0, "7 8 9"},
-		{"bytes", MemoryOptions{MaxBytes: 25_000}, 10_000, "8 9"},
-		{"the newest is kept however large", MemoryOptions{MaxBytes: 1}, 10_000, "9"},
+		{"letters", LetterBoxOptions{MaxLetters: 3}, 0, "7 8 9"},
+		{"bytes", LetterBoxOptions{MaxBytes: 25_000}, 10_000, "8 9"},
+		{"the newest is kept however large", LetterBoxOptions{MaxBytes: 1}, 10_000, "9"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			var log bytes.Buffer
-			test.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			m := NewMemory(test.o)
+			m := NewLetterBox(test.o)
 			for i := range 10 {
-				if err := m.Add(letter(fmt.Sprint(i), test.payload)); err != nil {
+				evicted, err := m.Add(letter(fmt.Sprint(i), test.payload))
+				if err != nil {
 					t.Fatal(err)
 				}
+				LogEvicted(slog.New(slog.NewTextHandler(&log, nil)), evicted)
 			}
-			all, _ := m.List()
+			all := m.List()
 			var ids []string
 			for _, l := range all {
 				ids = append(ids, l.ID)
@@ -49,24 +50,24 @@ func TestMemoryBounds(t *testing.T) {
 			for _, id := range ids {
 				m.Take(id)
 			}
-			equal(t, "stats when all are taken", m.Stats(), MemoryStats{Dropped: uint64(dropped)})
+			equal(t, "stats when all are taken", m.Stats(), LetterBoxStats{Dropped: uint64(dropped)})
 		})
 	}
 }
 
-func TestMemoryTakeAndReplace(t *testing.T) {
-	m := NewMemory(MemoryOptions{})
+func TestLetterBoxTakeAndReplace(t *testing.T) {
+	m := NewLetterBox(LetterBoxOptions{})
 	for _, id := range []string{"a", "b", "a"} {
 		m.Add(letter(id, 0))
 	}
-	equal(t, "letters: the same event is there once, by its last death", letters(t, m), []string{"b: because", "a: because"})
-	if _, ok, _ := m.Take("a"); !ok {
+	equal(t, "letters: the same event is there once, by its last death", letters(m), []string{"b: because", "a: because"})
+	if _, ok := m.Take("a"); !ok {
 		t.Error("a is not there")
 	}
-	if _, ok, _ := m.Take("a"); ok {
+	if _, ok := m.Take("a"); ok {
 		t.Error("a is there twice")
 	}
-	equal(t, "letters", letters(t, m), []string{"b: because"})
+	equal(t, "letters", letters(m), []string{"b: because"})
 }
 
 // letterFile is a LetterStore.
@@ -77,9 +78,9 @@ func (f letterFile) DeleteLetter(id string) { delete(f, id) }
 
 func (f letterFile) ids() string { return strings.Join(slices.Sorted(maps.Keys(f)), " ") }
 
-func TestMemoryIsRecorded(t *testing.T) {
+func TestLetterBoxIsRecorded(t *testing.T) {
 	f := letterFile{}
-	m := NewMemory(MemoryOptions{MaxLetters: 3, Store: f})
+	m := NewLetterBox(LetterBoxOptions{MaxLetters: 3, Store: f})
 	for i := range 5 {
 		m.Add(letter(fmt.Sprint(i), 0))
 	}
@@ -91,18 +92,17 @@ func TestMemoryIsRecorded(t *testing.T) {
 	equal(t, "records", f.ids(), "2 4")
 }
 
-func TestMemoryRestore(t *testing.T) {
+func TestLetterBoxRestore(t *testing.T) {
 	f := letterFile{}
 	all := []Letter{letter("1", 0), letter("2", 0), letter("3", 0)}
 	for _, l := range all {
 		f.PutLetter(l)
 	}
-	var log bytes.Buffer
-	m := NewMemory(MemoryOptions{MaxLetters: 2, Store: f, Logger: slog.New(slog.NewTextHandler(&log, nil))}) // fewer than before
-	m.Restore(all)
-	equal(t, "letters", letters(t, m), []string{"2: because", "3: because"})
+	m := NewLetterBox(LetterBoxOptions{MaxLetters: 2, Store: f}) // fewer than before
+	evicted := m.Restore(all)
+	equal(t, "letters", letters(m), []string{"2: because", "3: because"})
 	equal(t, "records", f.ids(), "2 3")
-	equal(t, "lines logged", strings.Count(log.String(), "\n"), 1)
+	equal(t, "evicted", len(evicted), 1)
 	m.Add(letter("4", 0))
-	equal(t, "letters", letters(t, m), []string{"3: because", "4: because"})
+	equal(t, "letters", letters(m), []string{"3: because", "4: because"})
 }

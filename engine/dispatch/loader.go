@@ -58,7 +58,7 @@ func (h *hungry) next(now time.Time) (l *Lane, wait time.Duration) {
 // is slow holds up what else is to be loaded for this handler, and nothing that is in memory.
 func (d *Dispatcher) load(ctx context.Context) {
 	for ctx.Err() == nil {
-		lane, wait := d.hungry.next(time.Now())
+		lane, wait := d.hungry.next(d.opts.Clock.Now())
 		if lane != nil {
 			lane.load()
 			continue
@@ -78,13 +78,14 @@ func (d *Dispatcher) load(ctx context.Context) {
 // load loads for one object of the lane. After an error the lane is left alone for a while.
 func (l *Lane) load() {
 	more, err := l.queue.Refill(l.dispatcher.opts.Journal.Begin, l.dispatcher.opts.Journal.End)
+	now := l.dispatcher.opts.Clock.Now()
 	switch {
 	case errors.Is(err, ErrNotYet):
-		l.loadAfter = time.Now().Add(minLoadPause)
+		l.loadAfter = now.Add(minLoadPause)
 	case err != nil:
-		l.loadAfter = time.Now().Add(min(minLoadPause<<min(l.loadFailures, 10), maxLoadPause))
+		l.loadAfter = now.Add(min(minLoadPause<<min(l.loadFailures, 10), maxLoadPause))
 		l.loadFailures++
-		l.logLoading(err)
+		l.reportLoading(err)
 	case more:
 		l.loadFailures = 0
 	}

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/rule"
 )
 
 const (
@@ -16,9 +16,6 @@ const (
 	// The head of an object's queue is looked at again after a quarter of its age, within these.
 	minSettle = 5 * time.Millisecond
 	maxSettle = 250 * time.Millisecond
-	// renewAfter is how many times in a row a delivery is refused as ErrStale before it is made anew of what the cache has. After
-	// the first time the change that it was refused for is waited for: it is on its way, and brings what changed in order.
-	renewAfter = 2
 )
 
 // owned tells a lane's own changes from others, as LaneOptions.Own has it.
@@ -49,13 +46,13 @@ const (
 func (l *Lane) OwnChanges() uint64 { return l.owned.dropped.Load() }
 
 // whose tells whose change a delivery is.
-func (l *Lane) whose(d delivery) owner {
-	version := d.match.Version
+func (l *Lane) whose(d *delivery.Delivery) owner {
+	version := d.Version
 	if version == "" || l.own == nil {
 		return others
 	}
-	key := d.match.Delta.Key()
-	writing := l.own.Writing(key, d.writes) // asked first: what is not Mine after that, never will be
+	key := d.Delta.Key()
+	writing := l.own.Writing(key, d.Writes) // asked first: what is not Mine after that, never will be
 	switch {
 	case l.own.Mine(key, version):
 		return ours
@@ -66,15 +63,14 @@ func (l *Lane) whose(d delivery) owner {
 }
 
 // admit tells whether a change with a Version is to wait for delivery. It keeps its Version if it is unsettled.
-func (l *Lane) admit(d *delivery) bool {
+func (l *Lane) admit(d *delivery.Delivery) bool {
 	if l.own != nil {
-		d.writes = l.own.Begun()
+		d.Writes = l.own.Begun()
 	}
-	m := &d.match
-	key := m.Delta.Key()
-	switch l.whose(*d) {
+	key := d.Delta.Key()
+	switch l.whose(d) {
 	case ours:
-		if inMemory, away := l.queue.Waiting(key); !ends(m) || inMemory+away == 0 {
+		if inMemory, away := l.queue.Waiting(key); !ends(d) || inMemory+away == 0 {
 			l.owned.dropped.Add(1)
 			return false
 		}
@@ -86,13 +82,13 @@ func (l *Lane) admit(d *delivery) bool {
 			return true
 		}
 	}
-	m.Version = ""
+	d.Version = ""
 	return true
 }
 
 // ends tells whether of an object nothing is there any more. That the rule ended it itself is not told, but ends what waits of it:
 // nobody is to hear of an object, as if it was there, that he has deleted.
-func ends(m *rule.Match) bool { return m.Delta.Type == delta.Deleted }
+func ends(d *delivery.Delivery) bool { return d.Delta.Type == delta.Deleted }
 
 // unsettle counts one more of an object, if there may be.
 func (l *Lane) unsettle(key delta.Key) bool {
@@ -129,27 +125,27 @@ func (l *Lane) vanished(key delta.Key) {
 }
 
 // mergeUnsettled is merge where one or both are unsettled, as far as was known before.
-func (l *Lane) mergeUnsettled(waiting, newer delivery, sent bool) (merged delivery, keep, ok bool) {
-	key := newer.match.Delta.Key()
-	first, second := l.whose(waiting), l.whose(newer)
+func (l *Lane) mergeUnsettled(waiting, newer delivery.Delivery, sent bool) (merged delivery.Delivery, keep, ok bool) {
+	key := newer.Delta.Key()
+	first, second := l.whose(&waiting), l.whose(&newer)
 	switch {
 	case first == ours && second == ours:
 		l.vanished(key)
 		l.vanished(key)
-		return delivery{}, false, true
-	case first == ours && !ends(&waiting.match):
+		return delivery.Delivery{}, false, true
+	case first == ours && !ends(&waiting):
 		l.vanished(key)
 		return newer, true, true
-	case second == ours && !ends(&newer.match):
+	case second == ours && !ends(&newer):
 		l.vanished(key)
 		return waiting, true, true
 	case first == unsettled || second == unsettled:
-		return delivery{}, false, false
+		return delivery.Delivery{}, false, false
 	}
 	n := 0
-	for _, d := range []*delivery{&waiting, &newer} {
-		if d.match.Version != "" {
-			d.match.Version = ""
+	for _, d := range []*delivery.Delivery{&waiting, &newer} {
+		if d.Version != "" {
+			d.Version = ""
 			n++
 		}
 	}

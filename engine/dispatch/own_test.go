@@ -72,7 +72,7 @@ func told(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string
 	synctest.Test(t, func(t *testing.T) {
 		w := newWrites()
 		var h recorder
-		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
 		o.Own = w
 		l := d.Lane("r", pods, o)
 		start(t, d)
@@ -230,7 +230,7 @@ func TestUnsettledChangesAreBounded(t *testing.T) {
 func TestWithoutOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
-		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		l.Offer(versioned(added("web", "u", 1)))
 		l.Offer(versioned(updated("web", "u", 2)))
@@ -245,7 +245,7 @@ func TestUnsettledChangesAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newShelf(t), newWrites()
 		var h recorder
-		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{Own: w})
+		d, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{Own: w})
 		stop := start(t, d)
 		w.begin("web")
 		s.offer(l, versioned(updated("web", "u", 2)), versioned(updated("web", "u", 3)))
@@ -255,7 +255,7 @@ func TestUnsettledChangesAreRecorded(t *testing.T) {
 		l.Close()
 		stop()
 		equal(t, "told", h.ids(), nil)
-		d, l = recorded(next, &h, NewMemory(MemoryOptions{}), LaneOptions{Own: newWrites()})
+		d, l = recorded(next, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{Own: newWrites()})
 		start(t, d)
 		pass(time.Minute)
 		equal(t, "told after the restart", h.ids(), []string{"r/u/updated/3"})
@@ -266,10 +266,10 @@ func TestUnsettledChangesAreRecorded(t *testing.T) {
 // An undecided change is settled before it is decided.
 func TestUnsettledAndUndecided(t *testing.T) {
 	decided := 0
-	got := told(t, LaneOptions{Decide: func(d delta.Delta) (rule.Match, bool) {
+	got := told(t, preparer{decide: func(d delta.Delta) (rule.Match, bool) {
 		decided++
 		return rule.Match{Delta: d}, true
-	}}, func(w *writes, l *Lane) {
+	}}.lane(LaneOptions{}), func(w *writes, l *Lane) {
 		w.begin("web")
 		for v := 1; v < 4; v++ {
 			m := versioned(updated("web", "u", v))
@@ -287,7 +287,7 @@ func TestUnsettledChangesHoldNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWrites()
 		var h recorder
-		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Concurrency: 1}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{Own: w})
 		start(t, d)
 		for n := range 10 {

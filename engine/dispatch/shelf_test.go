@@ -10,11 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/rule"
 )
 
-// shelf is a LaneStore and a Journal, which writes when it is told to, and checks how it is called.
+// shelf is the store of a lane and a Journal, which writes when it is told to, and checks how it is called.
 type shelf struct {
 	t testing.TB
 
@@ -34,7 +36,7 @@ type shelf struct {
 
 type filed struct {
 	key delta.Key
-	Waiting
+	record
 }
 
 func newShelf(t testing.TB) *shelf {
@@ -82,8 +84,16 @@ func (s *shelf) change(n uint64, f *filed) {
 	s.unwritten[n] = f
 }
 
-func (s *shelf) Put(n uint64, key delta.Key, w Waiting) { s.change(n, &filed{key, w}) }
-func (s *shelf) Delete(n uint64, _ delta.Key)           { s.change(n, nil) }
+func (s *shelf) Put(n uint64, key delta.Key, r record) { s.change(n, &filed{key, asWritten(r)}) }
+func (s *shelf) Delete(n uint64, _ delta.Key)          { s.change(n, nil) }
+
+// asWritten is what is left of a record on a disk.
+func asWritten(r record) record {
+	v := &r.Value
+	v.Answer = delivery.Recorded(v.Answer.Record())
+	v.Version, v.Writes, v.Refusals, v.Weighed = "", 0, 0, false
+	return r
+}
 
 func (s *shelf) Room(int64) bool {
 	s.mu.Lock()
@@ -91,7 +101,7 @@ func (s *shelf) Room(int64) bool {
 	return !s.noRoom
 }
 
-func (s *shelf) Load(key delta.Key, after uint64, maxItems int, _ int64) (out []Numbered, _ error) {
+func (s *shelf) Load(key delta.Key, after uint64, maxItems int, _ int64) (out []queue.Numbered[delivery.Delivery], _ error) {
 	s.mu.Lock()
 	slow := s.slow
 	s.mu.Unlock()
@@ -107,7 +117,7 @@ func (s *shelf) Load(key delta.Key, after uint64, maxItems int, _ int64) (out []
 	}
 	for _, n := range slices.SortedFunc(maps.Keys(s.written), cmp.Compare[uint64]) {
 		if f := s.written[n]; f.key == key && n > after && len(out) < maxItems {
-			out = append(out, Numbered{n, f.Waiting})
+			out = append(out, queue.Numbered[delivery.Delivery]{N: n, Record: f.record})
 		}
 	}
 	return out, nil
@@ -132,14 +142,14 @@ func (s *shelf) writeLocked() {
 }
 
 // all is what is recorded, in order, written or not.
-func (s *shelf) all() (out []Waiting) {
+func (s *shelf) all() (out []record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := maps.Clone(s.written)
 	maps.Copy(all, s.unwritten)
 	for _, n := range slices.SortedFunc(maps.Keys(all), cmp.Compare[uint64]) {
 		if all[n] != nil {
-			out = append(out, all[n].Waiting)
+			out = append(out, all[n].record)
 		}
 	}
 	return out
@@ -148,7 +158,7 @@ func (s *shelf) all() (out []Waiting) {
 // ids are those of what is recorded.
 func (s *shelf) ids() (ids []string) {
 	for _, w := range s.all() {
-		ids = append(ids, w.Delta.ID("r"))
+		ids = append(ids, w.Value.Delta.ID("r"))
 	}
 	return ids
 }

@@ -9,13 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
 
 // recorded makes a dispatcher with one lane that is recorded in s, from what s has.
 func recorded(s *shelf, h handler.Handler, dead DeadLetters, o LaneOptions) (*Dispatcher, *Lane) {
-	d := New(Handler{Name: "h", Handler: h, Retry: Retry{MaxBackoff: time.Hour, Backoff: time.Minute}}, dead, Options{Journal: s})
+	d := New(Recipient{Name: "h", Handler: h, Retry: Retry{MaxBackoff: time.Hour, Backoff: time.Minute}}, dead, Options{Journal: s})
 	o.Store = s
 	l := d.Lane("r", pods, o)
 	s.restore(l)
@@ -27,19 +28,19 @@ func TestDeliveryIsRecordedUntilItIsDone(t *testing.T) {
 		s := newShelf(t)
 		answers := make(chan error) // each is one answer
 		h := recorder{answer: func(context.Context, handler.Event) error { return <-answers }}
-		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		d, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{})
 		start(t, d)
 		offered := time.Now()
 		m := added("web", "u", 1)
 		m.Payload = []byte(`{"a":1}`)
 		s.offer(l, m)
 		synctest.Wait()
-		want := Waiting{Delta: m.Delta, Payload: m.Payload, Since: offered}
+		want := record{Value: delivery.Delivery{Delta: m.Delta, Payload: m.Payload}, Since: offered}
 		equalRecords(t, "in flight", s.all(), want)
 
 		answers <- handler.RetryAfter(time.Hour, errors.New("busy"))
 		synctest.Wait()
-		want.Attempts, want.Failures, want.Sent = 1, 1, true
+		want.Value.Attempts, want.Value.Failures, want.Sent = 1, 1, true
 		got := s.all()
 		if due := got[0].Due.Sub(offered); due < time.Hour || due > 72*time.Minute {
 			t.Errorf("it is due after %v", due)
@@ -54,16 +55,16 @@ func TestDeliveryIsRecordedUntilItIsDone(t *testing.T) {
 	})
 }
 
-func equalRecords(t *testing.T, what string, got []Waiting, want ...Waiting) {
+func equalRecords(t *testing.T, what string, got []record, want ...record) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("%s: %d records, want %d", what, len(got), len(want))
 	}
 	for i := range got {
-		if got[i].Delta != want[i].Delta {
-			t.Fatalf("%s: record %d is of %s, want %s", what, i, got[i].Delta.ID("r"), want[i].Delta.ID("r"))
+		if got[i].Value.Delta != want[i].Value.Delta {
+			t.Fatalf("%s: record %d is of %s, want %s", what, i, got[i].Value.Delta.ID("r"), want[i].Value.Delta.ID("r"))
 		}
-		got[i].Delta, want[i].Delta = delta.Delta{}, delta.Delta{}
+		got[i].Value.Delta, want[i].Value.Delta = delta.Delta{}, delta.Delta{}
 		equal(t, what, got[i], want[i])
 	}
 }
@@ -79,7 +80,7 @@ func TestRestart(t *testing.T) {
 			<-ctx.Done() // it is in flight when the process is killed
 			return ctx.Err()
 		}}
-		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{Every: true})
+		d, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{Every: true})
 		stop := start(t, d)
 		s.offer(l, added("failing", "f", 1), added("web", "w", 1), updated("web", "w", 2))
 		pass(time.Second)
@@ -89,7 +90,7 @@ func TestRestart(t *testing.T) {
 		stop()
 
 		var again recorder
-		d, l = recorded(next, &again, NewMemory(MemoryOptions{}), LaneOptions{Every: true})
+		d, l = recorded(next, &again, NewLetterBox(LetterBoxOptions{}), LaneOptions{Every: true})
 		equal(t, "away", l.Stats().Away, 3)
 		start(t, d)
 		next.offer(l, updated("web", "w", 3)) // it is told again
@@ -110,7 +111,7 @@ func TestShutdownKeepsRecords(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}}
-		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		d, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{})
 		stop := start(t, d)
 		m := added("web", "u", 1)
 		offered := time.Now()
@@ -118,7 +119,7 @@ func TestShutdownKeepsRecords(t *testing.T) {
 		synctest.Wait()
 		stop()
 		l.Close()
-		equalRecords(t, "records", s.all(), Waiting{Delta: m.Delta, Since: offered, Sent: true})
+		equalRecords(t, "records", s.all(), record{Value: delivery.Delivery{Delta: m.Delta}, Since: offered, Sent: true})
 	})
 }
 
@@ -128,8 +129,8 @@ func TestDeadLetterAndDeliveryAreOneChange(t *testing.T) {
 		s := newShelf(t)
 		cuts := &cuts{shelf: s, letters: map[string]bool{}}
 		h := recorder{answer: func(context.Context, handler.Event) error { return handler.ErrReject }}
-		dead := NewMemory(MemoryOptions{Store: cuts})
-		d := New(Handler{Handler: &h}, dead, Options{Journal: cuts})
+		dead := NewLetterBox(LetterBoxOptions{Store: cuts})
+		d := New(Recipient{Handler: &h}, dead, Options{Journal: cuts})
 		l := d.Lane("r", pods, LaneOptions{Store: s})
 		start(t, d)
 		cuts.Begin()
@@ -138,7 +139,7 @@ func TestDeadLetterAndDeliveryAreOneChange(t *testing.T) {
 		synctest.Wait()
 		equal(t, "letters", cuts.letters, map[string]bool{"r/u/added/1": true})
 
-		letter, _, _ := dead.Take("r/u/added/1")
+		letter, _ := dead.Take("r/u/added/1")
 		cuts.Begin()
 		l.Redrive(letter)
 		cuts.End()
@@ -170,7 +171,7 @@ func TestBacklogGoesOnInTheStore(t *testing.T) {
 		s := newShelf(t)
 		s.writes = true
 		var h recorder
-		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{Every: true, MaxItems: 10})
+		d, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{Every: true, MaxItems: 10})
 		var want []string
 		for version := 2; version < 300; version++ {
 			m := updated("web", "u", version)
@@ -192,13 +193,13 @@ func TestSlowStoreHoldsUpNobodyElse(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newShelf(t)
 				var h recorder
-				_, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+				_, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{})
 				s.offer(l, added("away", "a", 1))
 				s.write()
 
 				s = s.kill()
 				s.slow, s.failing = time.Hour, fails
-				d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+				d, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{})
 				other := d.Lane("other", pods, LaneOptions{})
 				stop := start(t, d)
 				for version := range 3 {
@@ -223,14 +224,14 @@ func TestFailingStoreIsNotAskedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
 		var h recorder
-		_, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		_, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{})
 		for i := range 1000 {
 			s.offer(l, added(fmt.Sprint(i), fmt.Sprint(i), 1))
 		}
 		s.write()
 		s = s.kill()
 		s.failing = true
-		d, l := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		d, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{})
 		start(t, d)
 		for range 600 {
 			s.offer(l, updated("web", "w", 1)) // whatever comes meanwhile
@@ -250,7 +251,7 @@ func TestFailingStoreIsNotAskedAllTheTime(t *testing.T) {
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
-		d := New(Handler{Handler: &h, Concurrency: 1}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Concurrency: 1}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l, other := d.Lane("r", pods, LaneOptions{}), d.Lane("other", pods, LaneOptions{})
 		l.Offer(added("early", "e", 1))
 		l.Pause()
@@ -273,7 +274,7 @@ func TestPause(t *testing.T) {
 func TestPausedSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newCrashing("poison")
-		d := New(Handler{Handler: h, Concurrency: 4}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: h, Concurrency: 4}, NewLetterBox(LetterBoxOptions{}), Options{})
 		paused, goes := d.Lane("paused", pods, LaneOptions{}), d.Lane("goes", pods, LaneOptions{})
 		start(t, d)
 		goes.Offer(added("poison", "p", 1))
@@ -303,9 +304,9 @@ func TestDueInYears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
 		m := added("web", "u", 1)
-		s.written[1<<62] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta, Sent: true, Due: time.Now().AddDate(30, 0, 0)}}
+		s.written[1<<62] = &filed{m.Delta.Key(), record{Value: delivery.Delivery{Delta: m.Delta}, Sent: true, Due: time.Now().AddDate(30, 0, 0)}}
 		var h recorder
-		d, _ := recorded(s, &h, NewMemory(MemoryOptions{}), LaneOptions{})
+		d, _ := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{})
 		start(t, d)
 		pass(30 * time.Hour)
 		equal(t, "events", h.ids(), []string{"r/u/added/1"})
@@ -319,14 +320,15 @@ func TestRestoredStalePayload(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShelf(t)
 			m := added("web", "u", 1)
-			s.written[1<<62] = &filed{m.Delta.Key(), Waiting{Delta: m.Delta, Payload: []byte(`"old"`), Stale: true}}
+			s.written[1<<62] = &filed{m.Delta.Key(), record{Value: delivery.Delivery{Delta: m.Delta, Payload: []byte(`"old"`), Stale: true}}}
 			var h recorder
 			var o LaneOptions
 			want := `"old"`
 			if remerge != nil {
-				want, o.Remerge = `"new"`, func(d delta.Delta) (json.RawMessage, error) { return remerge(d) }
+				want = `"new"`
+				o = preparer{remerge: func(d delta.Delta) (json.RawMessage, error) { return remerge(d) }}.lane(o)
 			}
-			d, _ := recorded(s, &h, NewMemory(MemoryOptions{}), o)
+			d, _ := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), o)
 			start(t, d)
 			synctest.Wait()
 			equal(t, "payload", string(h.events[0].Payload), want)

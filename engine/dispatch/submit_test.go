@@ -76,7 +76,7 @@ func TestSubmit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h inbox
 		var seen results
-		d := New(Handler{Handler: &h, Concurrency: 2}, NewMemory(MemoryOptions{}), Options{Observer: seen.observer()})
+		d := New(Recipient{Handler: &h, Concurrency: 2}, NewLetterBox(LetterBoxOptions{}), Options{Attempted: seen.add})
 		l := d.Lane("r", pods, LaneOptions{Every: true})
 		start(t, d)
 		for _, name := range []string{"a", "b", "c"} {
@@ -118,7 +118,7 @@ func TestSubmitDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h inbox
 		began := time.Now()
-		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{DrainTimeout: time.Minute})
+		d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{DrainTimeout: time.Minute})
 		l := d.Lane("r", pods, LaneOptions{})
 		stop := start(t, d)
 		l.Offer(added("quick", "q", 1))
@@ -149,10 +149,10 @@ func TestAnswersDoNotBlock(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var h inbox
-				dead := &slowDisk{NewMemory(MemoryOptions{})}
+				dead := &slowDisk{NewLetterBox(LetterBoxOptions{})}
 				var seen results
-				d := New(Handler{Handler: &h}, dead, Options{
-					Observer: seen.observer(),
+				d := New(Recipient{Handler: &h}, dead, Options{
+					Attempted: seen.add,
 					Actor: &actor{do: func(context.Context, *handler.Event, []handler.Action) error {
 						time.Sleep(time.Hour)
 						return nil
@@ -175,22 +175,22 @@ func TestAnswersDoNotBlock(t *testing.T) {
 }
 
 // slowDisk takes its time to keep dead letters.
-type slowDisk struct{ *Memory }
+type slowDisk struct{ *LetterBox }
 
-func (s *slowDisk) Add(l Letter) error {
+func (s *slowDisk) Add(l Letter) ([]Letter, error) {
 	time.Sleep(time.Hour)
-	return s.Memory.Add(l)
+	return s.LetterBox.Add(l)
 }
 
 // A payload that takes long to make anew holds up its own object only.
 func TestSlowRemerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h inbox
-		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
-		l := d.Lane("r", pods, LaneOptions{Remerge: func(delta.Delta) (json.RawMessage, error) {
+		d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
+		l := d.Lane("r", pods, preparer{remerge: func(delta.Delta) (json.RawMessage, error) {
 			time.Sleep(time.Hour)
 			return json.RawMessage(`"new"`), nil
-		}})
+		}}.lane(LaneOptions{}))
 		for version := range 2 { // they merge before they are taken
 			m := updated("slow", "s", version+1)
 			m.Payload = json.RawMessage(`"old"`)
@@ -215,7 +215,7 @@ func TestSuspectsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h inbox
 		limit := 3
-		d := New(Handler{Handler: &h, Limit: func() int { return limit }}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Limit: func() int { return limit }}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		for _, name := range []string{"a", "b"} {

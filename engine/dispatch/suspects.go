@@ -12,7 +12,7 @@ type suspects struct {
 	held []job
 }
 
-func (j job) suspect() bool { return j.item.Value.losses > 0 }
+func (j job) suspect() bool { return j.item.Value.Losses > 0 }
 
 // next is the one that was held the longest, if it may go now.
 func (s *suspects) next() (j job, ok bool) {

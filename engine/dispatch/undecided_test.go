@@ -19,15 +19,15 @@ func undecided(m rule.Match) rule.Match {
 func TestUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
-		d := New(Handler{Handler: &h}, NewMemory(MemoryOptions{}), Options{})
+		d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
 		var mu sync.Mutex
 		var decided []string
-		l := d.Lane("r", pods, LaneOptions{Decide: func(d delta.Delta) (rule.Match, bool) {
+		l := d.Lane("r", pods, preparer{decide: func(d delta.Delta) (rule.Match, bool) {
 			mu.Lock()
 			defer mu.Unlock()
 			decided = append(decided, d.ID("r"))
 			return rule.Match{Delta: d, Payload: json.RawMessage(`"decided"`)}, d.Object.Name() != "no"
-		}})
+		}}.lane(LaneOptions{}))
 		l.Hold(true)
 		start(t, d)
 		l.Offer(added("web", "u", 1)) // from another run, say

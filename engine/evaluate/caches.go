@@ -27,9 +27,9 @@ type Caches struct {
 	Others map[string]Reading // by the source's name: lookup
 }
 
-// Find yields the objects that an index has under a value, each decoded when it is asked for. found,
+// find yields the objects that an index has under a value, each decoded when it is asked for. found,
 // which may be nil, learns which object each tree belongs to.
-func (r Reading) Find(index, value string, found *rule.Found) iter.Seq[any] {
+func (r Reading) find(index, value string, found *rule.Found) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		if r.Cache == nil {
 			return
@@ -56,6 +56,7 @@ type Scope struct {
 	object, old *object.Decoder
 	caches      *Caches
 	now         time.Time
+	found       *rule.Found // learns which object each tree belongs to; nil: nobody asks
 }
 
 // NewScope returns a Scope that decodes objects with current, and old states with old.
@@ -66,6 +67,25 @@ func NewScope(current, old *object.Decoder) *Scope {
 // Enter makes the Scope that of a rule with these caches, at this time.
 func (s *Scope) Enter(caches *Caches, now time.Time) { s.caches, s.now = caches, now }
 
+// Scope returns a Scope of one evaluation with these caches, at this time.
+func (c *Caches) Scope(now time.Time) *Scope {
+	decoder := object.NewDecoder(c.Own.Paths)
+	return &Scope{object: decoder, old: decoder, caches: c, now: now}
+}
+
+// Finder is a Scope that knows which object each of its trees belongs to. It implements [rule.Finder].
+type Finder struct{ *Scope }
+
+// Finder returns a Finder of one evaluation with these caches, at this time.
+func (c *Caches) Finder(now time.Time) Finder {
+	s := c.Scope(now)
+	s.found = new(rule.Found)
+	return Finder{s}
+}
+
+// Object implements rule.Finder.
+func (f Finder) Object(tree map[string]any) *object.Object { return f.found.Object(tree) }
+
 // Forget releases what was decoded.
 func (s *Scope) Forget() {
 	s.object.Forget()
@@ -73,20 +93,28 @@ func (s *Scope) Forget() {
 }
 
 // Tree implements rule.Lookup.
-func (s *Scope) Tree(o *object.Object) any { return s.object.Tree(o) }
+func (s *Scope) Tree(o *object.Object) any { return s.note(s.object.Tree(o), o) }
 
 // Old implements rule.Lookup.
-func (s *Scope) Old(o *object.Object) any { return s.old.Tree(o) }
+func (s *Scope) Old(o *object.Object) any { return s.note(s.old.Tree(o), o) }
+
+// note remembers which object a tree belongs to, if somebody asks.
+func (s *Scope) note(tree any, o *object.Object) any {
+	if s.found != nil && o != nil {
+		s.found.Add(tree, o)
+	}
+	return tree
+}
 
 // Now implements rule.Lookup.
 func (s *Scope) Now() time.Time { return s.now }
 
 // ByIndex implements expr.Cache.
 func (s *Scope) ByIndex(index, value string) iter.Seq[any] {
-	return s.caches.Own.Find(index, value, nil)
+	return s.caches.Own.find(index, value, s.found)
 }
 
 // Lookup implements expr.Cache.
 func (s *Scope) Lookup(source, index, value string) iter.Seq[any] {
-	return s.caches.Others[source].Find(index, value, nil)
+	return s.caches.Others[source].find(index, value, s.found)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 )
 
@@ -250,7 +251,9 @@ func TestDamageMetWhileRunning(t *testing.T) {
 		t.Fatal(err)
 	}
 	put := func(n uint64) {
-		s.recorded(func() { lane.Put(n, key("a"), Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}) })
+		s.recorded(func() {
+			lane.Put(n, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
+		})
 	}
 	put(1)
 	s.written()

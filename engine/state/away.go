@@ -6,15 +6,11 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/queue"
 )
-
-// Numbered is a delivery and its number.
-type Numbered struct {
-	N uint64
-	Delivery
-}
 
 // LaneKey is what waits on disk for one object.
 type LaneKey struct {
@@ -27,13 +23,13 @@ type LaneKey struct {
 // Load gives deliveries of a key that are on disk, those with the lowest numbers behind after, in order: at most maxItems, and
 // no more than fit maxBytes but for the first. What was put and is not yet written is not among them. An error leaves
 // everything as it is; it may be another next time.
-func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]Numbered, error) {
+func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]queue.Numbered[delivery.Delivery], error) {
 	s := l.store
 	d := s.db.Load()
 	if d == nil || after == math.MaxUint64 || s.isDropped(l.owner) {
 		return nil, nil
 	}
-	var found []Numbered
+	var found []queue.Numbered[delivery.Delivery]
 	err := d.read(s.opts.limits.read, func(db *pebble.DB) error {
 		prefix := appendObjectKey(nil, l.owner, key)
 		start := appendDeliveryKey(nil, l.owner, key, after+1)
@@ -48,17 +44,17 @@ func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 			if err != nil {
 				return false, err
 			}
-			delivery, err := readDelivery(value, dictionary)
+			r, err := readDelivery(value, dictionary)
 			if err != nil {
 				return false, err
 			}
-			if !ok || delivery.Delta.Key() != key {
+			if !ok || r.Value.Delta.Key() != key {
 				return false, errRecord
 			}
-			if bytes += sizeOf(&delivery); bytes > maxBytes && len(found) > 0 {
+			if bytes += sizeOf(&r.Value); bytes > maxBytes && len(found) > 0 {
 				return false, nil
 			}
-			found = append(found, Numbered{n, delivery})
+			found = append(found, queue.Numbered[delivery.Delivery]{N: n, Record: r})
 			return true, nil
 		})
 	})
@@ -143,8 +139,8 @@ func (l *Lane) tidy(d *database, empty bool) error {
 	return nil
 }
 
-func sizeOf(d *Delivery) int64 {
-	size := recordCost + len(d.Payload) + len(d.Answer) + d.Delta.Object.Size()
+func sizeOf(d *delivery.Delivery) int64 {
+	size := recordCost + len(d.Payload) + len(d.Answer.Record()) + d.Delta.Object.Size()
 	if d.Delta.Old != nil {
 		size += d.Delta.Old.Size()
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 )
@@ -78,7 +79,7 @@ func BenchmarkChange(b *testing.B) {
 				s.Begin()
 				i.Put(o, []string{"r"})
 				i.Version("1")
-				lane.Put(number, keyOf(o), Delivery{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: o}, Since: start})
+				lane.Put(number, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Updated, Object: o, Old: o}}, Since: start})
 				s.End()
 				if late == 0 || n%late != 0 {
 					s.recorded(func() { lane.Delete(number, keyOf(o)) })
@@ -210,7 +211,7 @@ func BenchmarkFirstList(b *testing.B) {
 			n++
 			s.recorded(func() {
 				i.Put(o, []string{"r"})
-				lane.Put(n, keyOf(o), Delivery{Delta: delta.Delta{Type: delta.Synced, Object: o}})
+				lane.Put(n, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Synced, Object: o}}})
 			})
 		})
 		s.written()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 )
 
@@ -82,7 +83,7 @@ func (l *ledger) change() {
 			l.objs[name] = l.n
 		}
 		l.i.Version(fmt.Sprint(l.n))
-		l.lane.Put(uint64(l.n), key(name), Delivery{Delta: d, Payload: []byte(`"` + name + `"`)})
+		l.lane.Put(uint64(l.n), key(name), laneRecord{Value: delivery.Delivery{Delta: d, Payload: []byte(`"` + name + `"`)}})
 		l.wait[uint64(l.n)] = name
 		for n, name := range l.wait {
 			if l.r.IntN(8) > 0 {
@@ -136,7 +137,7 @@ func read(s *Store) (string, error) {
 			return "", fmt.Errorf("%d of %d wait", len(got), k.N)
 		}
 		for _, n := range got {
-			wait[n.N] = string(n.Payload[1 : len(n.Payload)-1])
+			wait[n.N] = string(n.Value.Payload[1 : len(n.Value.Payload)-1])
 		}
 	}
 	list, err := s.Letters()
@@ -261,7 +262,7 @@ func TestACrashWithinALargeCut(t *testing.T) {
 		for n := range 200 {
 			o := noise(t, r, fmt.Sprint("o", n), 5<<10)
 			i.Put(o, nil)
-			lane.Put(uint64(n+1), keyOf(o), Delivery{Delta: delta.Delta{Object: o}})
+			lane.Put(uint64(n+1), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 		}
 		i.Version("2")
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 )
 
@@ -27,7 +28,7 @@ func TestWhatCancelsOutDoesNotComeBackAlone(t *testing.T) {
 	s.recorded(func() {
 		x := obj(t, "x", 1, "")
 		i.Put(x, nil)
-		lane.Put(1, key("x"), Delivery{Delta: delta.Delta{Type: delta.Added, Object: x}})
+		lane.Put(1, key("x"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: x}}})
 		i.Version("1")
 	})
 	if err := s.flush(s.db.Load()); err != nil {
@@ -85,7 +86,7 @@ func TestWhatIsLoadedHasNoGaps(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{1})
 	s.recorded(func() {
 		for n := range 1000 {
-			lane.Put(uint64(n+1), key("x"), Delivery{Delta: delta.Delta{Object: noise(t, r, "x", 5<<10)}, Payload: []byte(fmt.Sprint(n))})
+			lane.Put(uint64(n+1), key("x"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: noise(t, r, "x", 5<<10)}, Payload: []byte(fmt.Sprint(n))}})
 		}
 	})
 	done := make(chan error)
@@ -121,7 +122,7 @@ func TestWhatIsRedrivenIsAccountedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := run(t, s)
-	d := Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "a", 1, "x")}}
+	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: obj(t, "a", 1, "x")}}}
 	s.recorded(func() {
 		for n := range uint64(100) {
 			lane.Put(inOrder+n, key("a"), d)
@@ -163,7 +164,7 @@ func TestDictionariesOfALaneAreBounded(t *testing.T) {
 		s.recorded(func() {
 			o := obj(t, "a", int(life), "a text that is in all of them")
 			i.Put(o, nil)
-			lane.Put(inOrder+life, key("a"), Delivery{Delta: delta.Delta{Type: delta.Added, Object: o}})
+			lane.Put(inOrder+life, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Added, Object: o}}})
 			if life > 0 {
 				lane.Delete(inOrder+life-1, key("a"))
 			}

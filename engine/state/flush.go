@@ -36,7 +36,7 @@ type informerCut struct {
 
 type laneCut struct {
 	*Lane
-	deliveries map[uint64]*waiting
+	deliveries map[uint64]*unwrittenDelivery
 }
 
 // swap takes the unwritten records. Nothing can be recorded meanwhile, so it only exchanges maps.
@@ -68,7 +68,7 @@ func (s *Store) swap() cut {
 		}
 		c.lanes = append(c.lanes, laneCut{l, l.unwritten})
 		if l.unwritten, l.spare = l.spare, nil; l.unwritten == nil {
-			l.unwritten = make(map[uint64]*waiting)
+			l.unwritten = make(map[uint64]*unwrittenDelivery)
 		}
 		l.numbers.swapped()
 		l.unwrittenTally.take()
@@ -318,7 +318,7 @@ func (w *writer) deliveries(l laneCut, gone bool) {
 			l.left()
 			continue
 		}
-		w.value = appendDelivery(w.value[:0], &d.delivery, l.opts.Secret, refer)
+		w.value = appendDelivery(w.value[:0], &d.record, l.opts.Secret, refer)
 		w.set(w.key, w.value)
 		if !d.again {
 			l.disk.add(1, int64(len(w.key)+len(w.value)))

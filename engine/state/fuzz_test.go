@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 )
@@ -21,10 +22,10 @@ func FuzzDecoding(f *testing.F) {
 	none := func(*object.Dictionary) dictionaryID { return dictionaryID{} }
 	d := delta.Delta{Type: delta.Updated, Object: o, Old: packedOne, Round: 3}
 	now := time.Unix(1, 2)
-	f.Add(appendDelivery(nil, &Delivery{Delta: d, Payload: json.RawMessage(`{"a":1}`), Since: now, Attempts: -1}, false, none))
-	f.Add(appendDelivery(nil, &Delivery{Delta: d, Payload: bytes.Repeat([]byte("a"), 1000), Due: now}, false, none))
-	f.Add(appendDelivery(nil, &Delivery{Delta: d}, true, none))
-	f.Add(appendDelivery(nil, &Delivery{Delta: d, Answer: json.RawMessage(`[{"Verb":"delete"}]`), Sent: true}, false, none))
+	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d, Payload: json.RawMessage(`{"a":1}`), Attempts: -1}, Since: now}, false, none))
+	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d, Payload: bytes.Repeat([]byte("a"), 1000)}, Due: now}, false, none))
+	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d}}, true, none))
+	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d, Answer: delivery.Recorded(json.RawMessage(`[{"Verb":"delete"}]`))}, Sent: true}, false, none))
 	f.Add(appendLetter(nil, &Letter{ID: "i", Delta: d, Reason: "r", Died: now}, none))
 	f.Add(appendRule(nil, &Rule{Name: "r", Resource: "v1/pods", Seen: map[string]string{"a": "", "b": "object.x"}, Paused: true}))
 	f.Add(informerRecord{"a", "b", "c"}.append(nil))

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 )
 
@@ -34,7 +35,7 @@ func TestHammer(t *testing.T) {
 				s.recorded(func() {
 					i.Put(o, []string{id})
 					i.Version(fmt.Sprint(c))
-					lane.Put(c+1, key(name), Delivery{Delta: delta.Delta{Object: o}})
+					lane.Put(c+1, key(name), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 					if c >= 10 {
 						lane.Delete(c-9, key(name))
 					}
@@ -57,7 +58,7 @@ func TestHammer(t *testing.T) {
 				name := fmt.Sprint("short", c, id)
 				s.recorded(func() {
 					s.PutRule(Rule{Name: name})
-					s.Lane(name, LaneOptions{}).Put(1, key("a"), Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}})
+					s.Lane(name, LaneOptions{}).Put(1, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
 				})
 				s.recorded(func() { s.DropRule(name) })
 			}

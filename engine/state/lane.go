@@ -1,11 +1,11 @@
 package state
 
 import (
-	"encoding/json"
 	"sync/atomic"
-	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/queue"
 )
 
 // DefaultMaxBytes is what a lane may have on disk if [LaneOptions] do not say.
@@ -19,23 +19,12 @@ type LaneOptions struct {
 	MaxBytes int64
 }
 
-// Delivery is a change on its way to a handler. Its fields are those of package dispatch, in the same order.
-type Delivery struct {
-	Delta   delta.Delta
-	Payload json.RawMessage
-	Answer  json.RawMessage
-	Stale   bool
+// laneRecord is a delivery as a queue records it.
+type laneRecord = queue.Record[delivery.Delivery]
 
-	Undecided bool
-
-	Attempts, Failures, Backoff, Losses int
-	Sent, Redriven                      bool
-
-	Since, Due time.Time
-}
-
-// Lane keeps the deliveries of one rule that wait. Each has a number, as package queue gives them, which is never given to
-// another. Put and Delete are called between [Store.Begin] and [Store.End], by one goroutine at a time.
+// Lane keeps the deliveries of one rule that wait, and is the store of the rule's queue. Each delivery has a number that the
+// queue gave it, and no other ever has. Put and Delete are called between [Store.Begin] and [Store.End], by one goroutine at
+// a time.
 type Lane struct {
 	store   *Store
 	rule    string
@@ -43,21 +32,23 @@ type Lane struct {
 	opts    LaneOptions
 	dropped atomic.Bool
 
-	unwritten      map[uint64]*waiting
-	spare          map[uint64]*waiting // emptied
+	unwritten      map[uint64]*unwrittenDelivery
+	spare          map[uint64]*unwrittenDelivery // emptied
 	unwrittenTally tally
 	numbers        watermarks
 
 	disk tally // what is on disk, about
 }
 
-// waiting is a delivery that is not written; without one it says that what is on disk must go.
-type waiting struct {
-	key      delta.Key
-	delivery Delivery
-	size     int64
-	gone     bool
-	again    bool // one of that number may be on disk
+var _ queue.Store[delta.Key, delivery.Delivery] = (*Lane)(nil)
+
+// unwrittenDelivery is what is to be written under a number: a record, or that there is none any more.
+type unwrittenDelivery struct {
+	key    delta.Key
+	record laneRecord
+	size   int64
+	gone   bool
+	again  bool // one of that number may be on disk
 }
 
 // Lane gives the Lane of a rule, which it makes the first time. The options count that time. [Lane.Keys]
@@ -73,7 +64,7 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
-	l := &Lane{store: s, rule: rule, owner: owner, opts: o, unwritten: make(map[uint64]*waiting)}
+	l := &Lane{store: s, rule: rule, owner: owner, opts: o, unwritten: make(map[uint64]*unwrittenDelivery)}
 	if !clean {
 		l.numbers.unknown()
 	}
@@ -82,15 +73,15 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 }
 
 // Put records a delivery that waits, or what has become of it.
-func (l *Lane) Put(n uint64, key delta.Key, d Delivery) {
+func (l *Lane) Put(n uint64, key delta.Key, r queue.Record[delivery.Delivery]) {
 	l.numbers.put(n)
-	l.set(n, &waiting{key: key, delivery: d, size: sizeOf(&d), again: l.numbers.mayBeWritten(n)})
+	l.set(n, &unwrittenDelivery{key: key, record: r, size: sizeOf(&r.Value), again: l.numbers.mayBeWritten(n)})
 }
 
 // Delete records that a delivery waits no more. One that was not written yet leaves nothing behind.
 func (l *Lane) Delete(n uint64, key delta.Key) {
 	if l.numbers.mayBeWritten(n) {
-		l.set(n, &waiting{key: key, size: recordCost, gone: true, again: true})
+		l.set(n, &unwrittenDelivery{key: key, size: recordCost, gone: true, again: true})
 		return
 	}
 	if was, ok := l.unwritten[n]; ok {
@@ -99,7 +90,7 @@ func (l *Lane) Delete(n uint64, key delta.Key) {
 	}
 }
 
-func (l *Lane) set(n uint64, w *waiting) {
+func (l *Lane) set(n uint64, w *unwrittenDelivery) {
 	if l.dropped.Load() || l.store.broken.Load() {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 )
 
@@ -30,7 +31,7 @@ func written(t *testing.T, seed uint64) (*vfs.MemFS, *ledger) {
 	s.recorded(func() {
 		s.PutRule(Rule{Name: "r", Resource: "pods"})
 		s.PutRule(Rule{Name: "going"})
-		s.Lane("going", LaneOptions{}).Put(1, key("g"), Delivery{Delta: delta.Delta{Object: obj(t, "g", 1, "")}})
+		s.Lane("going", LaneOptions{}).Put(1, key("g"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "g", 1, "")}}})
 		s.Informer("gone", InformerOptions{}).Put(obj(t, "g", 1, ""), nil)
 	})
 	for n := range 20 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/s2"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 )
@@ -166,47 +167,51 @@ func flag(on bool, bit byte) byte {
 	return 0
 }
 
-func appendDelivery(b []byte, d *Delivery, secret bool, refer references) []byte {
-	answered := d.Answer != nil && !secret
-	b = append(b, recordVersion, flag(d.Stale, isStale)|flag(d.Sent, wasSent)|flag(d.Redriven, wasRedriven)|
+func appendDelivery(b []byte, r *laneRecord, secret bool, refer references) []byte {
+	d, answer := &r.Value, r.Value.Answer.Record()
+	answered := answer != nil && !secret
+	b = append(b, recordVersion, flag(d.Stale, isStale)|flag(r.Sent, wasSent)|flag(r.Redriven, wasRedriven)|
 		flag(d.Undecided, isUndecided)|flag(answered, hasAnswer))
 	for _, n := range [...]int{d.Attempts, d.Failures, d.Backoff, d.Losses} {
 		b = binary.AppendVarint(b, int64(n))
 	}
-	b = appendTime(appendTime(b, d.Since), d.Due)
+	b = appendTime(appendTime(b, r.Since), r.Due)
 	b = appendDelta(b, d.Delta, secret, refer)
 	if secret {
 		return append(b, noPayload)
 	}
 	b = appendPayload(b, d.Payload)
 	if answered {
-		b = appendPayload(b, d.Answer)
+		b = appendPayload(b, answer)
 	}
 	return b
 }
 
-func readDelivery(b []byte, get dictionaryOf) (d Delivery, err error) {
+func readDelivery(b []byte, get dictionaryOf) (out laneRecord, err error) {
 	r := reader{left: b}
 	r.version()
 	flags := r.byte()
-	d.Stale, d.Sent, d.Redriven = flags&isStale != 0, flags&wasSent != 0, flags&wasRedriven != 0
+	d := &out.Value
+	d.Stale, out.Sent, out.Redriven = flags&isStale != 0, flags&wasSent != 0, flags&wasRedriven != 0
 	d.Undecided = flags&isUndecided != 0
 	for _, n := range [...]*int{&d.Attempts, &d.Failures, &d.Backoff, &d.Losses} {
 		*n = int(r.varint())
 	}
-	d.Since, d.Due = r.time(), r.time()
+	out.Since, out.Due = r.time(), r.time()
 	if d.Delta, err = r.delta(get); err != nil {
-		return Delivery{}, err
+		return laneRecord{}, err
 	}
 	if d.Payload, err = r.payload(); err != nil {
-		return Delivery{}, err
+		return laneRecord{}, err
 	}
 	if flags&hasAnswer != 0 {
-		if d.Answer, err = r.payload(); err != nil {
-			return Delivery{}, err
+		answer, err := r.payload()
+		if err != nil {
+			return laneRecord{}, err
 		}
+		d.Answer = delivery.Recorded(answer)
 	}
-	return d, r.end()
+	return out, r.end()
 }
 
 func appendLetter(b []byte, l *Letter, refer references) []byte {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 )
@@ -23,10 +24,12 @@ const oldDelivery = "0123040202020180ee89ab0d050182ee89ab0d000100029201a101f03e7
 
 // What earlier versions have written is read, and one without an answer is written as they did.
 func TestDeliveryOfBeforeAnswers(t *testing.T) {
-	want := Delivery{
-		Delta:   delta.Delta{Type: delta.Updated, Object: obj(t, "web", 7, ""), Old: obj(t, "web", 6, "")},
-		Payload: json.RawMessage(`{"a":1}`), Stale: true, Undecided: true, Sent: true,
-		Attempts: 2, Failures: 1, Backoff: 1, Losses: 1, Since: time.Unix(1790000000, 5), Due: time.Unix(1790000001, 0),
+	want := laneRecord{
+		Value: delivery.Delivery{
+			Delta:   delta.Delta{Type: delta.Updated, Object: obj(t, "web", 7, ""), Old: obj(t, "web", 6, "")},
+			Payload: json.RawMessage(`{"a":1}`), Stale: true, Undecided: true, Attempts: 2, Failures: 1, Backoff: 1, Losses: 1,
+		},
+		Sent: true, Since: time.Unix(1790000000, 5), Due: time.Unix(1790000001, 0),
 	}
 	old, err := hex.DecodeString(oldDelivery)
 	if err != nil {
@@ -40,7 +43,7 @@ func TestDeliveryOfBeforeAnswers(t *testing.T) {
 	if written := hex.EncodeToString(appendDelivery(nil, &want, false, none)); written != oldDelivery {
 		t.Errorf("it is written as %s", written)
 	}
-	want.Answer = json.RawMessage(`[{"Verb":"delete"}]`)
+	want.Value.Answer = delivery.Recorded(json.RawMessage(`[{"Verb":"delete"}]`))
 	got, err = readDelivery(appendDelivery(nil, &want, false, none), nil)
 	if diff := cmp.Diff(want, got, byText); diff != "" || err != nil {
 		t.Errorf("with an answer (-want +got): %s%v", diff, err)

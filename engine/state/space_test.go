@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 )
@@ -61,7 +62,7 @@ func TestSpaceComesBack(t *testing.T) {
 			s.recorded(func() {
 				for _, o := range objects[k : k+200] {
 					n++
-					lane.Put(n, keyOf(o), Delivery{Delta: delta.Delta{Object: o}})
+					lane.Put(n, keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 					i.Put(o, nil)
 				}
 			})
@@ -106,7 +107,9 @@ func TestRoom(t *testing.T) {
 	n := uint64(0)
 	for lane.Room(4000) && n < 100 {
 		n++
-		s.recorded(func() { lane.Put(n, key("a"), Delivery{Delta: delta.Delta{Object: noise(t, r, "a", 4000)}}) })
+		s.recorded(func() {
+			lane.Put(n, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: noise(t, r, "a", 4000)}}})
+		})
 		if n%3 == 0 {
 			s.written()
 		}
@@ -161,7 +164,7 @@ func TestDictionariesDoNotAccumulate(t *testing.T) {
 			want[o.Name()] = string(o.JSON())
 			s.recorded(func() {
 				s.Informer("i", InformerOptions{}).Put(o, nil)
-				s.Lane("r", LaneOptions{}).Put(uint64(start*1000+n+1), keyOf(o), Delivery{Delta: delta.Delta{Object: o}})
+				s.Lane("r", LaneOptions{}).Put(uint64(start*1000+n+1), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 				s.PutLetter(Letter{ID: o.Name(), Delta: delta.Delta{Object: o}})
 			})
 		}

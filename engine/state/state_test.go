@@ -11,8 +11,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/queue"
 )
 
 // comparable compares objects by what they say.
@@ -45,9 +47,12 @@ func TestEverythingComesBack(t *testing.T) {
 	}
 	older := wantLetter
 	older.ID, older.Died = "z", now
-	want := []Delivery{
-		{Delta: delta.Delta{Type: delta.Updated, Object: second, Old: first}, Payload: json.RawMessage(`{"x":"` + strings.Repeat("long", 200) + `"}`), Stale: true, Undecided: true, Attempts: 1, Failures: 2, Backoff: 3, Losses: 4, Sent: true, Since: now, Due: now.Add(time.Hour)},
-		{Delta: delta.Delta{Type: delta.Synced, Object: second, Round: -5}, Redriven: true, Payload: json.RawMessage{}},
+	want := []laneRecord{
+		{Value: delivery.Delivery{
+			Delta: delta.Delta{Type: delta.Updated, Object: second, Old: first}, Payload: json.RawMessage(`{"x":"` + strings.Repeat("long", 200) + `"}`),
+			Stale: true, Undecided: true, Attempts: 1, Failures: 2, Backoff: 3, Losses: 4,
+		}, Sent: true, Since: now, Due: now.Add(time.Hour)},
+		{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Synced, Object: second, Round: -5}, Payload: json.RawMessage{}}, Redriven: true},
 	}
 	rule := Rule{Name: "r", Resource: "v1/pods", Seen: map[string]string{"pods": "object.x", "nodes": ""}, Paused: true}
 	s.recorded(func() {
@@ -96,7 +101,7 @@ func TestEverythingComesBack(t *testing.T) {
 		t.Errorf("keys %+v, %v", keys, err)
 	}
 	got, err := lane.Load(key("a"), 0, 10, 1<<20)
-	if diff := cmp.Diff([]Numbered{{5, want[0]}, {6, want[1]}}, got, byText); diff != "" || err != nil {
+	if diff := cmp.Diff([]queue.Numbered[delivery.Delivery]{{N: 5, Record: want[0]}, {N: 6, Record: want[1]}}, got, byText); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	rules, err := s.Rules()
@@ -118,7 +123,7 @@ func TestLoadOfALaneIsBounded(t *testing.T) {
 	s.recorded(func() {
 		for n := range uint64(20) {
 			name := fmt.Sprint("k", n%2)
-			lane.Put(n+1, key(name), Delivery{Delta: delta.Delta{Object: obj(t, name, int(n), strings.Repeat("x", 1000))}})
+			lane.Put(n+1, key(name), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, name, int(n), strings.Repeat("x", 1000))}}})
 		}
 	})
 	s.written()
@@ -155,13 +160,13 @@ func TestLoadOfALaneIsBounded(t *testing.T) {
 
 func TestWhatIsDroppedIsGone(t *testing.T) {
 	s := run(t, open(t, t.TempDir(), Options{FlushEvery: 5 * time.Millisecond}))
-	d := Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}
+	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}}
 	old := s.Lane("r", LaneOptions{})
 	s.recorded(func() {
 		s.PutRule(Rule{Name: "r"})
 		old.Put(1, key("a"), d)
-		old.Put(2, key("b"), Delivery{Delta: delta.Delta{Object: obj(t, "b", 1, "")}})
-		s.Informer("i", InformerOptions{}).Put(d.Delta.Object, nil)
+		old.Put(2, key("b"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "b", 1, "")}}})
+		s.Informer("i", InformerOptions{}).Put(d.Value.Delta.Object, nil)
 	})
 	s.written()
 	s.recorded(func() {
@@ -276,7 +281,7 @@ func TestNothingOfSecretsIsWritten(t *testing.T) {
 			i.Put(o, []string{"r"})
 			d := delta.Delta{Type: delta.Updated, Object: o, Old: obj(t, name, n-1, secret+coded)}
 			text := json.RawMessage(`"` + secret + coded + `"`)
-			lane.Put(uint64(n+1), key(name), Delivery{Delta: d, Payload: text, Answer: text})
+			lane.Put(uint64(n+1), key(name), laneRecord{Value: delivery.Delivery{Delta: d, Payload: text, Answer: delivery.Recorded(text)}})
 			s.PutLetter(Letter{ID: name, Delta: d, Key: key(name), Reason: secret, Payload: json.RawMessage(`"` + coded + `"`), Secret: true})
 		}
 	})
@@ -312,7 +317,7 @@ func TestNothingOfSecretsIsWritten(t *testing.T) {
 		t.Error(err)
 	}
 	got, err := again.Lane("r", LaneOptions{}).Load(key("s7"), 0, 1, 1)
-	if err != nil || len(got) != 1 || got[0].Payload != nil || got[0].Answer != nil || got[0].Delta.Object.ResourceVersion() != "7" {
+	if err != nil || len(got) != 1 || got[0].Value.Payload != nil || got[0].Value.Answer != nil || got[0].Value.Delta.Object.ResourceVersion() != "7" {
 		t.Errorf("%v, %v", got, err)
 	}
 }
@@ -325,7 +330,7 @@ func TestAcknowledgedBeforeTheFlush(t *testing.T) {
 	if _, err := lane.Keys(); err != nil {
 		t.Fatal(err)
 	}
-	d := Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}
+	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}}
 	n := uint64(0)
 	allocated := testing.AllocsPerRun(100, func() {
 		n++

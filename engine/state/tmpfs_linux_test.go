@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 )
 
@@ -90,7 +91,9 @@ func TestStartOnARealDiskThatCanOnlyBeRead(t *testing.T) {
 			state := filepath.Join(dir, "state")
 			l := live(t, open(t, state, Options{FlushEvery: 5 * time.Millisecond}))
 			l.record(100)
-			l.recorded(func() { l.lane.Put(1000, key("w"), Delivery{Delta: delta.Delta{Object: obj(t, "w", 1, "")}}) })
+			l.recorded(func() {
+				l.lane.Put(1000, key("w"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "w", 1, "")}}})
+			})
 			l.stop()
 			heal := fall(t, dir)
 			s := open(t, state, Options{limits: quick, FlushEvery: 5 * time.Millisecond})

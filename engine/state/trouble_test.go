@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 )
 
@@ -53,7 +54,7 @@ func (l *life) record(changes int) {
 			o := obj(l.t, name, l.n, strings.Repeat("text", 200))
 			l.i.Put(o, nil)
 			l.i.Version(o.ResourceVersion())
-			l.lane.Put(uint64(l.n), key(name), Delivery{Delta: delta.Delta{Object: o}})
+			l.lane.Put(uint64(l.n), key(name), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 			l.lane.Delete(uint64(l.n), key(name))
 			l.want[name] = o.ResourceVersion()
 		})
@@ -285,7 +286,9 @@ func TestReadsDoNotWaitForEver(t *testing.T) {
 	if _, err := lane.Keys(); err != nil {
 		t.Fatal(err)
 	}
-	s.recorded(func() { lane.Put(1, key("a"), Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}) })
+	s.recorded(func() {
+		lane.Put(1, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
+	})
 	s.written()
 	d := s.db.Load()
 	if err := d.read(time.Millisecond, func(*pebble.DB) error { <-release; return nil }); err != errHangs {

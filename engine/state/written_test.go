@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 )
 
@@ -34,7 +35,7 @@ func TestWrittenSurvivesACrash(t *testing.T) {
 		all.Go(func() {
 			for n := range times {
 				name := fmt.Sprint("o", asker, "-", n)
-				d := Delivery{Delta: delta.Delta{Object: obj(t, name, n, "")}, Answer: []byte(`[{}]`)}
+				d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, name, n, "")}, Answer: delivery.Recorded([]byte(`[{}]`))}}
 				s.recorded(func() {
 					mu.Lock()
 					defer mu.Unlock()
@@ -62,7 +63,7 @@ func TestWrittenSurvivesACrash(t *testing.T) {
 	for name, clone := range clones {
 		s := open(t, "/state", onMemory(clone))
 		found, err := s.Lane("r", LaneOptions{}).Load(key(name), 0, 1, 1)
-		if err != nil || len(found) != 1 || string(found[0].Answer) != `[{}]` {
+		if err != nil || len(found) != 1 || string(found[0].Value.Answer.Record()) != `[{}]` {
 			t.Errorf("%s: found %v, %v", name, found, err)
 		}
 		closed(t, s)

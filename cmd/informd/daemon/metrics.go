@@ -58,7 +58,7 @@ func buildInfo(version string) prometheus.Collector {
 }
 
 // delivered counts an attempt.
-func (m *metrics) delivered(d dispatch.Delivery) {
+func (m *metrics) delivered(d dispatch.Attempt) {
 	m.deliveries.WithLabelValues(d.Handler, d.Rule, string(d.Result)).Inc()
 	m.attempts.WithLabelValues(d.Handler).Observe(d.Duration.Seconds())
 	if d.Result == dispatch.Done {

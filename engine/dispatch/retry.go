@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -50,30 +51,30 @@ func (r Retry) withDefaults() Retry {
 }
 
 // judge takes an answer into d's account and decides what becomes of d.
-func (r Retry) judge(d delivery, answer error) (delivery, verdict) {
+func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verdict) {
 	switch {
 	case answer == nil:
 		return d, verdict{result: Done}
 	case errors.Is(answer, handler.ErrReject):
 		return d, verdict{result: Rejected, reason: answer.Error()}
 	case errors.Is(answer, handler.ErrLost):
-		if d.losses++; d.losses >= maxLosses {
+		if d.Losses++; d.Losses >= maxLosses {
 			return d, verdict{result: Dead, reason: "in flight at three crashes of the handler"}
 		}
 		return d, verdict{result: Lost, reason: answer.Error(), after: shortened(min(r.Backoff, maxLostFor))}
 	}
 	if !errors.Is(answer, handler.ErrNoAnswer) {
-		d.losses = 0 // the handler lived to answer
+		d.Losses = 0 // the handler lived to answer
 	}
 	if errors.Is(answer, ErrStale) { // which is nobody's failure
-		v := verdict{result: Retried, reason: answer.Error(), after: shortened(min(staleRetry<<min(d.backoff, 16), r.MaxBackoff))}
-		d.answer = nil
-		d.refusals++
-		d.backoff++
+		v := verdict{result: Retried, reason: answer.Error(), after: shortened(min(staleRetry<<min(d.Backoff, 16), r.MaxBackoff))}
+		d.Answer = nil
+		d.Refusals++
+		d.Backoff++
 		return d, v
 	}
-	d.failures++
-	if r.Attempts > 0 && d.failures >= r.Attempts {
+	d.Failures++
+	if r.Attempts > 0 && d.Failures >= r.Attempts {
 		return d, verdict{result: Dead, reason: answer.Error()}
 	}
 	v := verdict{result: Retried, reason: answer.Error()}
@@ -82,8 +83,8 @@ func (r Retry) judge(d delivery, answer error) (delivery, verdict) {
 		v.after = asked + time.Duration(rand.Int64N(int64(asked)/5+1))
 		return d, v
 	}
-	v.after = shortened(r.backoff(d.backoff))
-	d.backoff++
+	v.after = shortened(r.backoff(d.Backoff))
+	d.Backoff++
 	return d, v
 }
 

@@ -1,0 +1,77 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// whileOpen fails the test if something is logged while a change is being recorded.
+type whileOpen struct {
+	*shelf
+	messages chan string // 64 of them
+}
+
+func (w whileOpen) Enabled(context.Context, slog.Level) bool { return true }
+func (w whileOpen) WithAttrs([]slog.Attr) slog.Handler       { return w }
+func (w whileOpen) WithGroup(string) slog.Handler            { return w }
+
+func (w whileOpen) Handle(_ context.Context, r slog.Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.open > 0 {
+		w.t.Errorf("%q is logged while a change is being recorded", r.Message)
+	}
+	w.messages <- r.Message
+	return nil
+}
+
+// Whatever goes wrong, the log, which may block, is left alone while a change is being recorded, and so is the Preparer.
+func TestNothingIsLoggedWithinAChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf(t)
+		w := whileOpen{s, make(chan string, 64)}
+		h := recorder{answer: func(_ context.Context, ev handler.Event) error {
+			if ev.Attempt == 1 {
+				return errors.New("down")
+			}
+			return handler.ErrReject
+		}}
+		prepares := preparer{attach: nil, secret: func() bool {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.open > 0 {
+				t.Error("the Preparer is asked while a change is being recorded")
+			}
+			return false
+		}}
+		d := New(Recipient{Handler: &h, Concurrency: 1, Retry: Retry{Backoff: time.Millisecond}}, NewLetterBox(LetterBoxOptions{MaxLetters: 1}),
+			Options{Journal: s, Logger: slog.New(w)})
+		s.noRoom = true
+		l := d.Lane("r", pods, prepares.lane(LaneOptions{Store: s, Every: true, MaxItems: 2}))
+		l.Pause()
+		start(t, d)
+		for v := range 5 {
+			s.offer(l, updated("web", "u", v+1))
+			s.offer(l, updated("db", "d", v+1))
+		}
+		l.Resume()
+		pass(time.Minute)
+		close(w.messages)
+		got := map[string]int{}
+		for m := range w.messages {
+			got[m]++
+		}
+		equal(t, "messages", got, map[string]int{
+			"delivery failed and will be repeated":            1,
+			"event became a dead letter":                      2,
+			"dead letter dropped: there are too many":         1,
+			"more changes wait for the handler than are kept": 1,
+		})
+	})
+}

@@ -1,0 +1,90 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/informd/informd/engine/delivery"
+)
+
+// Preparer completes the deliveries of one rule. Its methods are called concurrently.
+type Preparer interface {
+	// Prepare returns what an attempt hands over, made of the caches as they are now. The dispatcher calls it just before
+	// the attempt. It may take its time, and ends early when ctx ends.
+	//
+	// The dispatcher treats an error like a handler's: one that wraps handler.ErrReject makes a dead letter, after any other
+	// the delivery is repeated. If Delta is set beside an error, later attempts begin with what was prepared.
+	Prepare(ctx context.Context, d delivery.Draft) (delivery.Prepared, error)
+	// IsConfidential reports whether answers and reasons of the rule may quote a Secret. They are then neither recorded nor
+	// shown. The result may change from false to true.
+	IsConfidential() bool
+}
+
+// renewAfter is how many refusals in a row as ErrStale have a delivery made anew of what the cache has. After the first one
+// the dispatcher waits for the change that caused it: that change is on its way, and brings what is new in order.
+const renewAfter = 2
+
+// prepare has the lane's Preparer complete f. It ends the attempt if there is nothing to deliver, or no way to.
+func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
+	v := &f.item.Value
+	renews, isPointless := f.lane.renews(f)
+	if isPointless {
+		d.drop(f)
+		return true
+	}
+	isStale := v.Stale && f.lane.opts.ReadsChange // it may be from a run in which the rule was another
+	if f.lane.opts.Preparer == nil || !f.lane.preparesAll && !v.Undecided && !isStale && !renews {
+		return false
+	}
+	p, err := d.prepared(ctx, f, delivery.Draft{
+		Delta: v.Delta, Payload: v.Payload, Undecided: v.Undecided, Stale: isStale, Renew: renews,
+	})
+	if err == nil && p.Nothing {
+		d.drop(f)
+		return true
+	}
+	isAnother := false
+	if p.Delta.Object != nil {
+		isAnother = d.adopt(f, p, renews)
+	}
+	if err != nil {
+		d.settle(run, f, err)
+		return true
+	}
+	return isAnother && d.slow(ctx, run, f)
+}
+
+// prepared calls the Preparer.
+func (d *Dispatcher) prepared(ctx context.Context, f *flight, draft delivery.Draft) (p delivery.Prepared, err error) {
+	defer d.recovered(f.event, &err)
+	return f.lane.opts.Preparer.Prepare(ctx, draft)
+}
+
+// adopt makes p what f hands over, and reports whether it is another event.
+func (d *Dispatcher) adopt(f *flight, p delivery.Prepared, renewed bool) (isAnother bool) {
+	v := &f.item.Value
+	if isAnother = !sameEvent(p.Delta, v.Delta); isAnother {
+		v.Attempts, v.Failures, v.Refusals, v.Weighed = 1, 0, 0, false
+	}
+	isAsBefore := !v.Undecided && !v.Stale && !renewed
+	v.Delta, v.Payload, v.Undecided, v.Stale = p.Delta, p.Payload, false, false
+	if !isAsBefore {
+		f.event = f.lane.event(v)
+	}
+	f.event.Attached, f.actions = p.Attached, p.Actions
+	return isAnother
+}
+
+// renews reports whether f is to be made anew of what the cache has, because its actions were refused for a newer change.
+// A change that waits in memory right behind f was merged with it, or will be. If newer changes are in the store alone, f is
+// pointless: they are delivered in their turn, and the handler has seen f. A dead letter that is delivered again is never
+// merged, and was asked for: it is made anew whatever waits.
+func (l *Lane) renews(f *flight) (renews, isPointless bool) {
+	if f.item.Value.Refusals < renewAfter {
+		return false, false
+	}
+	if f.item.Redriven {
+		return true, false
+	}
+	waiting, away := l.queue.Waiting(f.item.Key)
+	return waiting == 0, away > 0
+}

@@ -1,0 +1,118 @@
+package dispatch
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/internal/seldom"
+)
+
+const (
+	maxReason = 1024 // bytes of a reason that are kept
+	maxLogged = 256  // bytes of a reason that are logged
+)
+
+// reports limits what a lane logs. failing lets through a few different reasons a minute, the others one message.
+type reports struct {
+	failing, crowded, loading, unrecorded seldom.Messages
+}
+
+// Failure is an attempt that failed and is repeated.
+type Failure struct {
+	Key          delta.Key
+	Reason       string // the handler's, or that of an action: at most 256 bytes
+	Confidential bool   // Reason may quote a Secret: it is not shown
+	Attempt      int
+	At           time.Time
+}
+
+// LastFailure returns the last one. If ok is false there was none.
+func (l *Lane) LastFailure() (f Failure, ok bool) {
+	if last := l.failed.Load(); last != nil {
+		return *last, true
+	}
+	return Failure{}, false
+}
+
+// reportFailure notes and logs that an attempt failed and is repeated.
+func (l *Lane) reportFailure(f *flight, o *outcome) {
+	reason, key := bounded(o.reason, maxLogged), f.item.Key
+	l.failed.Store(&Failure{Key: key, Reason: reason, Confidential: l.isConfidential(), Attempt: f.event.Attempt, At: o.at})
+	held, ok := l.reports.failing.Allow(o.at, reason)
+	if !ok {
+		return
+	}
+	l.dispatcher.log.Warn("delivery failed and will be repeated", "rule", l.rule, "key", key.String(), "id", f.event.ID,
+		"attempt", f.event.Attempt, "reason", reason, "after", o.after.Round(time.Millisecond), "unreported", held)
+}
+
+// reportLetter logs that an event became a dead letter, or why it did not.
+func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
+	attrs := []any{
+		"rule", o.letter.Rule, "key", o.letter.Key.String(), "id", o.letter.ID, "attempt", o.letter.Attempts,
+		"reason", bounded(o.letter.Reason, maxLogged),
+	}
+	if o.unkept != nil {
+		d.log.Error("dead letter could not be kept; the event is repeated", append(attrs, "error", bounded(o.unkept.Error(), maxLogged))...)
+		return
+	}
+	d.log.Warn("event became a dead letter", attrs...)
+	LogEvicted(d.opts.Logger, o.evicted)
+}
+
+// noteCrowding is called by the lane's queue when a change cost an older one, or was merged for lack of memory. It leaves the
+// report to Run: whoever offers changes must not wait for a log.
+func (l *Lane) noteCrowding() {
+	if l.isCrowded.Swap(true) {
+		return
+	}
+	select {
+	case l.dispatcher.crowded <- l:
+	default: // sixteen others wait to be reported; a lane that stays crowded is noted again
+		l.isCrowded.Store(false)
+	}
+}
+
+// reportCrowding logs which lanes lose history, until ctx ends.
+func (d *Dispatcher) reportCrowding(ctx context.Context) {
+	for {
+		select {
+		case l := <-d.crowded:
+			l.isCrowded.Store(false)
+			if _, ok := l.reports.crowded.Allow(d.opts.Clock.Now(), ""); ok {
+				stats := l.queue.Stats()
+				d.log.Warn("more changes wait for the handler than are kept", "rule", l.rule, "waiting", stats.Waiting,
+					"bytes", stats.Bytes, "merged", stats.Shortened, "dropped", stats.Dropped)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reportLoading logs that deliveries could not be loaded.
+func (l *Lane) reportLoading(err error) {
+	if held, ok := l.reports.loading.Allow(l.dispatcher.opts.Clock.Now(), ""); ok {
+		l.dispatcher.log.Error("deliveries that wait on disk could not be read", "rule", l.rule,
+			"error", bounded(err.Error(), maxLogged), "unreported", held)
+	}
+}
+
+// reportUnrecorded logs that actions are carried out without a record of them.
+func (l *Lane) reportUnrecorded(err error) {
+	if held, ok := l.reports.unrecorded.Allow(l.dispatcher.opts.Clock.Now(), ""); ok {
+		l.dispatcher.log.Warn("actions are carried out that could not be recorded before: a crash would have the handler asked again",
+			"rule", l.rule, "error", bounded(err.Error(), maxLogged), "unreported", held)
+	}
+}
+
+// bounded returns at most limit bytes of s, as valid UTF-8.
+func bounded(s string, limit int) string {
+	const more = "…"
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit-len(more)], "") + more
+	}
+	return strings.ToValidUTF8(s, "")
+}

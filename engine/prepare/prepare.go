@@ -1,0 +1,270 @@
+// Package prepare completes the deliveries of a rule just before an attempt: it decides what was left undecided, makes the
+// payload of what was merged, attaches objects, and makes the actions of rules that act themselves.
+//
+// It is pure: what it returns depends on the rule, the draft, the caches as they are now, and the time. It logs and counts
+// nothing, and knows neither lanes nor handlers. Whatever goes wrong with a rule is part of the [Result]; a panic of an
+// evaluation too.
+package prepare
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Source holds the objects of a source, as they are now. It is safe for concurrent use.
+type Source interface {
+	evaluate.Cache
+	Name() string
+	// HasSynced reports whether the source has everything that the API server has.
+	HasSynced() bool
+	Get(namespace, name string) (*object.Object, bool)
+}
+
+// Recipe says how the deliveries of one rule are completed. It is immutable and safe for concurrent use.
+type Recipe struct {
+	rule   *plan.Rule
+	own    Source
+	others []Source
+	// What the rule's expressions look into: those of when and payload, of attach, and of actions.
+	Changes              *evaluate.Caches
+	attachments, actions *evaluate.Caches
+	reveals              bool // see Reveals
+}
+
+// New makes the Recipe of a rule. source returns a source of the plan by its name.
+func New(r *plan.Rule, source func(name string) Source) *Recipe {
+	p := &Recipe{rule: r, own: source(r.Source.Name)}
+	for _, s := range r.LooksInto {
+		p.others = append(p.others, source(s.Name))
+	}
+	caches := func(own *object.Paths, lookups rule.Lookups) *evaluate.Caches {
+		c := &evaluate.Caches{Own: evaluate.Reading{Cache: p.own, Paths: own}, Others: make(map[string]evaluate.Reading, len(lookups))}
+		for name, paths := range lookups {
+			c.Others[name] = evaluate.Reading{Cache: source(name), Paths: paths}
+		}
+		return c
+	}
+	p.Changes = caches(r.Paths(), r.Lookups())
+	p.attachments = caches(r.AttachPaths(), r.AttachLookups())
+	p.actions = caches(r.Actions.Paths(), r.Actions.Lookups())
+	p.reveals = r.Payload != nil && !p.IsSecret() && slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool {
+		_, looks := p.Changes.Others[s.Name]
+		return looks && s.Resource == secrets
+	})
+	return p
+}
+
+// Result is what became of a draft.
+type Result struct {
+	delivery.Prepared
+	// PruneBy selects, by labels, what the rule deletes unless Actions apply it; "" deletes nothing.
+	PruneBy string
+	// Selected means that the draft was undecided and the rule selects it.
+	Selected bool
+	// Failures are the expressions that failed. They hold no contents of objects.
+	Failures []error
+	// Err is why nothing can be handed over. If it wraps handler.ErrReject another attempt would not help.
+	Err error
+}
+
+func (r *Result) fail(err error) {
+	if err != nil {
+		r.Failures = append(r.Failures, err)
+	}
+}
+
+// Prepare completes a draft: it decides, renews or makes the payload anew as the draft asks, and then makes what the rule
+// attaches or does.
+func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
+	r.Delta, r.Payload = d.Delta, d.Payload
+	if d.Undecided {
+		p.decide(&r, now)
+	}
+	if d.Renew && !r.Nothing {
+		p.renew(&r, now)
+	} else if d.Stale && !d.Undecided && !r.Nothing {
+		p.remake(&r, now)
+	}
+	switch {
+	case r.Nothing:
+	case p.rule.Actions != nil:
+		p.act(&r, now)
+	case len(p.rule.Attached) > 0:
+		p.attach(&r, now)
+	}
+	return r
+}
+
+// contain turns a panic into an error. It is deferred.
+func contain(at string, err *error) {
+	if cause := recover(); cause != nil {
+		*err = fmt.Errorf("%spanic: %T", at, cause)
+	}
+}
+
+// decide evaluates when and payload.
+func (p *Recipe) decide(r *Result, now time.Time) {
+	isIdentity := p.IsSecret() && r.Delta.Type == delta.Deleted && IsIdentity(r.Delta.Object)
+	p.adopt(r, func() (rule.Match, bool, error) {
+		return evaluate.Decide(&p.rule.Rule, r.Delta, isIdentity, p.Changes.Scope(now))
+	})
+	r.Selected = !r.Nothing
+}
+
+// adopt makes a match what is delivered, or nothing if there is none.
+func (p *Recipe) adopt(r *Result, evaluate func() (rule.Match, bool, error)) {
+	m, ok, err := func() (m rule.Match, ok bool, err error) {
+		defer contain("", &err)
+		return evaluate()
+	}()
+	r.fail(err)
+	if r.Nothing = !ok; ok {
+		r.Delta, r.Payload = m.Delta, m.Payload
+	}
+}
+
+// renew makes the change one of the object as it is now: for a handler, as if the change had been merged with those that
+// made the object so. What a rule does itself is decided anew.
+func (p *Recipe) renew(r *Result, now time.Time) {
+	o := r.Delta.Object
+	if is, ok := p.own.Get(o.Namespace(), o.Name()); ok && r.Delta.Type != delta.Deleted && is.UID() == o.UID() {
+		r.Delta.Object = is
+	}
+	switch {
+	case p.rule.Actions == nil:
+		r.Payload = p.Payload(r.Delta, now, r.fail)
+	case !p.isInside(r.Delta.Object, now, r.fail):
+		r.Nothing = true
+	default:
+		p.adopt(r, func() (rule.Match, bool, error) { return p.rule.Decide(r.Delta, p.Changes.Scope(now)) })
+	}
+}
+
+// isInside reports whether an object satisfies where.
+func (p *Recipe) isInside(o *object.Object, now time.Time, fail func(error)) (inside bool) {
+	if p.rule.Where == nil {
+		return true
+	}
+	var err error
+	func() {
+		defer contain("", &err)
+		inside, err = p.rule.Where.Bool(&expr.Env{Object: p.Changes.Scope(now).Tree(o)})
+	}()
+	fail(err)
+	return inside
+}
+
+// remake makes the payload of a merged change. If that fails, the payload of the newer change stands.
+func (p *Recipe) remake(r *Result, now time.Time) {
+	payload, err := p.payload(r.Delta, now)
+	r.fail(err)
+	if err == nil && payload != nil {
+		r.Payload = payload
+	}
+}
+
+func (p *Recipe) payload(d delta.Delta, now time.Time) (payload json.RawMessage, err error) {
+	defer contain("", &err)
+	return p.rule.Remerge(d, p.Changes.Scope(now))
+}
+
+// Null is the payload of which nothing may be kept, or that cannot be made.
+var Null = json.RawMessage("null")
+
+// Payload makes the payload of a change from the caches as they are now: nil if the rule has none, Null if it cannot be
+// made.
+func (p *Recipe) Payload(d delta.Delta, now time.Time, fail func(error)) json.RawMessage {
+	if p.rule.Payload == nil {
+		return nil
+	}
+	payload, err := p.payload(d, now)
+	fail(err)
+	if err != nil || payload == nil {
+		return Null
+	}
+	return payload
+}
+
+// attach finds what the rule attaches.
+func (p *Recipe) attach(r *Result, now time.Time) {
+	var err error
+	func() {
+		defer contain("attach: ", &err)
+		r.Attached, err = p.rule.Attach(r.Delta, p.attachments.Finder(now))
+	}()
+	if err != nil {
+		r.fail(err)
+		r.Err = handler.Reject(err)
+	}
+}
+
+// Refill fills a change of a Secret, of which only the identity was kept, from the cache: with the object as it is now, and
+// without its old state. An object that is gone was deleted.
+func (p *Recipe) Refill(d delta.Delta, now time.Time, fail func(error)) (delta.Delta, json.RawMessage) {
+	o, ok := p.own.Get(d.Object.Namespace(), d.Object.Name())
+	d.Old = nil
+	switch {
+	case d.Type == delta.Deleted:
+	case ok && o.UID() == d.Object.UID():
+		d.Object = o
+	case p.rule.Events.Has(delta.Deleted):
+		d = delta.Delta{Type: delta.Deleted, Object: d.Object}
+	}
+	return d, p.Payload(d, now, fail)
+}
+
+// AsItIs returns the draft of a change of long ago, of a rule that acts itself: one about the object as it is now, lest what
+// the rule has applied since becomes as it was then. If there is no such object, or it is outside, that is a deletion. ok is
+// false if there is nothing to do: an object of that name that came later has been told of since, and nothing that was
+// applied for it may be pruned.
+func (p *Recipe) AsItIs(d delta.Delta, now time.Time, fail func(error)) (draft delivery.Draft, ok bool) {
+	o, isInside := p.own.Get(d.Object.Namespace(), d.Object.Name())
+	isInside = isInside && p.isInside(o, now, fail)
+	switch {
+	case isInside && d.Type != delta.Deleted && o.UID() == d.Object.UID():
+		r := Result{Prepared: delivery.Prepared{Delta: d}}
+		p.renew(&r, now)
+		for _, err := range r.Failures {
+			fail(err)
+		}
+		return delivery.Draft{Delta: r.Delta, Payload: r.Payload}, !r.Nothing
+	case isInside:
+		return delivery.Draft{}, false
+	}
+	return delivery.Draft{Delta: delta.Delta{Type: delta.Deleted, Object: d.Object}}, p.rule.Events.Has(delta.Deleted)
+}
+
+// secrets is the resource of objects whose text is never written.
+var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+
+// IsSecret reports whether the rule is about Secrets, of which no text may be kept.
+func (p *Recipe) IsSecret() bool { return p.rule.Source.Resource == secrets }
+
+// Reveals reports whether payloads may hold text of Secrets that the rule looks up. No such payload may be kept.
+func (p *Recipe) Reveals() bool { return p.reveals }
+
+// IsMadeOfCaches reports whether what is delivered, or a part of it, may be made of the caches as they are then.
+func (p *Recipe) IsMadeOfCaches() bool {
+	r := p.rule
+	return p.IsSecret() || p.Reveals() || r.Payload.ReadsChange() || len(r.Attached) > 0 || r.Actions != nil
+}
+
+// IsIdentity reports whether nothing but its identity is left of an object.
+func IsIdentity(o *object.Object) bool {
+	alone := object.FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
+	return bytes.Equal(o.JSON(), alone.JSON())
+}

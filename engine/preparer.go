@@ -1,0 +1,124 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/prepare"
+	"github.com/informd/informd/engine/source"
+)
+
+var errNotSynced = fmt.Errorf("the source has not synced: %w", dispatch.ErrNotYet)
+
+// preparer is what a rule needs when its events are delivered: it completes them from the caches. It implements
+// dispatch.Preparer and knows nothing of how changes come in. It is safe for concurrent use.
+type preparer struct {
+	*prepare.Recipe
+	rule     *plan.Rule
+	clock    clock.PassiveClock
+	view     *source.Source   // the rule's own
+	others   []*source.Source // those that its expressions look into
+	failures *failures
+	selected atomic.Uint64 // drafts that were undecided and that the rule selected
+
+	// confidential means that the handler sees text of Secrets, and may quote it. It never becomes false again.
+	confidential atomic.Bool
+}
+
+var _ dispatch.Preparer = (*preparer)(nil)
+
+// newPreparer makes the preparer of a rule whose events h handles.
+func (e *Engine) newPreparer(r *plan.Rule, h config.Handler, failures *failures) *preparer {
+	p := &preparer{
+		Recipe: prepare.New(r, func(name string) prepare.Source {
+			view, _ := e.Source(name)
+			return view
+		}),
+		rule: r, clock: e.clock, view: e.view(r.Source), failures: failures,
+	}
+	for _, s := range r.LooksInto {
+		p.others = append(p.others, e.view(s))
+	}
+	p.confidential.Store(e.seesSecrets(r, h))
+	return p
+}
+
+// seesSecrets reports whether text of a Secret may come to be in an answer of h to an event of the rule, or in a reason.
+func (e *Engine) seesSecrets(r *plan.Rule, h config.Handler) bool {
+	isSecret := func(s *plan.Source) bool { return s.Resource == secrets }
+	if isSecret(r.Source) || slices.ContainsFunc(r.LooksInto, isSecret) {
+		return true
+	}
+	return slices.ContainsFunc(h.Read, func(name config.Text) bool {
+		return slices.ContainsFunc(e.sources, func(s *runningSource) bool { return s.Name == name.String() && isSecret(s.Source) })
+	})
+}
+
+// IsConfidential implements dispatch.Preparer.
+func (p *preparer) IsConfidential() bool { return p.confidential.Load() }
+
+// Prepare implements dispatch.Preparer.
+func (p *preparer) Prepare(_ context.Context, d delivery.Draft) (delivery.Prepared, error) {
+	r := p.Recipe.Prepare(d, p.clock.Now())
+	for _, err := range r.Failures {
+		p.failures.add(err)
+	}
+	if r.Selected {
+		p.selected.Add(1)
+	}
+	if r.PruneBy != "" {
+		for _, resource := range p.rule.Prune {
+			r.Actions = append(r.Actions, action.Prune(resource, r.PruneBy))
+		}
+	}
+	return r.Prepared, r.Err
+}
+
+// payload makes the payload of a change from the caches as they are now.
+func (p *preparer) payload(d delta.Delta) json.RawMessage {
+	return p.Recipe.Payload(d, p.clock.Now(), p.failures.add)
+}
+
+// refill fills a change of a Secret from the cache.
+func (p *preparer) refill(d delta.Delta) (delta.Delta, json.RawMessage) {
+	return p.Recipe.Refill(d, p.clock.Now(), p.failures.add)
+}
+
+// isFresh reports whether deliveries of the key may be made of the caches: the sources that the rule looks into have settled,
+// and the rule's own has what the server has, or is known to have nothing. Of Secrets the latter does not do.
+func (p *preparer) isFresh(key delta.Key) bool {
+	if len(unsettled(p.others)) > 0 {
+		return false
+	}
+	for _, i := range p.view.Informers() {
+		if of := i.Selection().Namespace; of != "" && of != key.Namespace || i.HasSynced() {
+			continue
+		}
+		state, _ := i.State()
+		if p.IsSecret() || state != source.NotServed && state != source.Forbidden {
+			return false
+		}
+	}
+	return true
+}
+
+// unsettled names the sources that have neither synced nor are known to have nothing.
+func unsettled(sources []*source.Source) (names []string) {
+	for _, s := range sources {
+		if slices.ContainsFunc(s.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {
+			names = append(names, s.Name())
+		}
+	}
+	return names
+}
