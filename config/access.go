@@ -8,8 +8,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// access reads what the handler may see of the cluster, and what it may change. Whether there are such sources is known when
-// all files have been read.
+// access reads what the handler may see of the cluster, and what it may change. checkReferences
+// later reports sources that do not exist.
 func (r *reader) access(spec mapping) (read []Text, write []Grant) {
 	f := r.mapping(spec.get("access"), spec.key["access"], "spec.access", "read", "write")
 	if f.has("read") && spec.has("address") && !spec.has("command") && !spec.has("builtin") {
@@ -17,7 +17,7 @@ func (r *reader) access(spec mapping) (read []Text, write []Grant) {
 		return nil, r.grants(f)
 	}
 	r.set(f.get("read"), "spec.access.read", "names of sources", func(string) string { return "" })
-	if list := f.get("read"); list != nil { // it has no fault but in its elements
+	if list := f.get("read"); list != nil { // set reports only its elements
 		for _, item := range list.Content {
 			if !r.reported[item] {
 				read = append(read, r.text(item))
@@ -27,7 +27,7 @@ func (r *reader) access(spec mapping) (read []Text, write []Grant) {
 	return read, r.grants(f)
 }
 
-// maxGrants bounds spec.access.write of one handler: each action is held against all of them.
+// maxGrants bounds the grants of one handler, because each action is checked against all of them.
 const maxGrants = 256
 
 func (r *reader) grants(access mapping) []Grant {

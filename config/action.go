@@ -15,41 +15,42 @@ const maxActions = 64 // of one rule
 // The verbs of actions and grants.
 const (
 	Apply  = "apply"  // server-side apply of an object
-	Create = "create" // of an object that is not there yet
-	Patch  = "patch"  // of what is there
+	Create = "create" // an object that does not exist yet
+	Patch  = "patch"  // an object that exists
 	Delete = "delete"
 	Event  = "event" // a Kubernetes Event about an object
 )
 
 var verbs = []string{Apply, Create, Patch, Delete, Event}
 
-// Action is one thing that a rule does itself, once or for each element of a list.
+// Action is one thing that a rule does itself: once, or for each element of a list.
 type Action struct {
 	ForEach Text // zero: once
 	If      Text // zero: always
 	Verb    string
 	At      Text // the verb
 
-	Resource    schema.GroupVersionResource // zero: that of the rule's source
+	Resource    schema.GroupVersionResource // zero: the resource of the rule's source
 	ResourceAt  Text
 	Subresource string // "" or status
 
-	// Which object, for patch, delete and event; nil: that of the change, and of UID and ResourceVersion whichever there is.
+	// The object of a patch, delete or event; nil: that of the change. A nil UID or ResourceVersion
+	// is not checked.
 	Namespace, Name, UID, ResourceVersion *Value
 
 	Object *Value // for apply and create
 
-	JSONPatch bool // whether Patch is a list of operations (RFC 6902) or what is to be merged (RFC 7396)
+	JSONPatch bool // Patch is a list of operations (RFC 6902), not a merge patch (RFC 7396)
 	Patch     *Value
 
 	Reason, Message *Value // for event; Message may be nil
 	Warning         bool
 }
 
-// eventReason is as plugins/handler has it.
+// eventReason is the rule that plugins/handler applies.
 var eventReason = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,127}$`)
 
-// actionFields are the fields of each verb.
+// actionFields has the fields of each verb.
 var actionFields = map[string][]string{
 	Apply:  {"resource", "object"},
 	Create: {"resource", "object"},
@@ -58,7 +59,8 @@ var actionFields = map[string][]string{
 	Event:  {"resource", "namespace", "name", "uid", "reason", "message", "warning"},
 }
 
-// actions reads spec.actions. It is not nil if they are there, however mistaken.
+// actions reads spec.actions. It returns a non-nil list if the field is there, even if it is
+// mistaken.
 func (r *reader) actions(spec mapping) []Action {
 	r.actionsOnly(spec)
 	if !spec.has("actions") {
@@ -78,7 +80,7 @@ func (r *reader) actions(spec mapping) []Action {
 	return out
 }
 
-// actionsOnly checks that the rule has a handler or actions, and that the other fields go with that.
+// actionsOnly checks that the rule has a handler or actions, and the fields that belong to either.
 func (r *reader) actionsOnly(spec mapping) {
 	if !spec.has("actions") {
 		if spec.has("prune") {
@@ -125,7 +127,7 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 	return a, true
 }
 
-// bareExpression reads an expression where its neighbours are templates.
+// bareExpression reads an expression beside fields that take templates.
 func (r *reader) bareExpression(n *yaml.Node, what string) Text {
 	if n != nil && n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${") {
 		r.mistake(n, "%s is an expression as it is: write it without ${ and }", what)
@@ -134,7 +136,7 @@ func (r *reader) bareExpression(n *yaml.Node, what string) Text {
 	return r.expression(n, what)
 }
 
-// verb reads what is below the verb.
+// verb reads the mapping below the verb.
 func (r *reader) verb(a *Action, f mapping) {
 	field := func(name string) *Value { return r.template(f.get(name), f.path+name) }
 	if a.Verb == Apply || a.Verb == Create {
@@ -156,7 +158,7 @@ func (r *reader) verb(a *Action, f mapping) {
 	}
 }
 
-// target reads the resource, and which part of it.
+// target reads the action's resource and subresource.
 func (a *Action) target(r *reader, n *yaml.Node, what string) {
 	a.Resource, a.Subresource = r.target(n, what, a.Verb == Apply || a.Verb == Patch)
 	if a.Resource != (schema.GroupVersionResource{}) {
@@ -164,7 +166,7 @@ func (a *Action) target(r *reader, n *yaml.Node, what string) {
 	}
 }
 
-// target reads VERSION/RESOURCE or GROUP/VERSION/RESOURCE, and /status behind it.
+// target reads VERSION/RESOURCE or GROUP/VERSION/RESOURCE, with /status behind it if status is set.
 func (r *reader) target(n *yaml.Node, what string, status bool) (gvr schema.GroupVersionResource, subresource string) {
 	s := r.str(n, what)
 	if s == "" {
@@ -189,7 +191,7 @@ func (r *reader) target(n *yaml.Node, what string, status bool) (gvr schema.Grou
 	return gvr, ""
 }
 
-// object reads what is applied or created, and checks what can be told of its identity.
+// object reads the object of an apply or a create, and checks what is known of its identity.
 func (r *reader) object(f mapping) *Value {
 	n := f.need("object")
 	if n == nil || r.reported[n] {
@@ -222,7 +224,7 @@ func (r *reader) object(f mapping) *Value {
 	return r.template(n, what)
 }
 
-// child is the value of a key, or nil.
+// child returns the value of a key, or nil.
 func child(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
@@ -252,7 +254,7 @@ func (r *reader) patch(f mapping) (isJSON bool, patch *Value) {
 	return false, nil
 }
 
-// operations are those of RFC 6902, with what each needs beside its path.
+// operations has the operations of RFC 6902, with the field that each needs beside path.
 var operations = map[string]string{"add": "value", "replace": "value", "test": "value", "remove": "", "move": "from", "copy": "from"}
 
 // operations reads a JSON patch.
@@ -285,7 +287,7 @@ func (r *reader) operations(n *yaml.Node, what string) *Value {
 	return r.template(n, what)
 }
 
-// prune reads whether the rule deletes what it applied and does not any more.
+// prune reads spec.prune: whether the rule deletes what it applied and no longer applies.
 func (r *reader) prune(spec mapping, rule Rule) bool {
 	prune := r.boolean(spec.get("prune"), "spec.prune")
 	switch {
@@ -298,5 +300,5 @@ func (r *reader) prune(spec mapping, rule Rule) bool {
 	return prune
 }
 
-// prunes tells whether prune is about what the action makes.
+// prunes reports whether prune covers what the action makes.
 func (a Action) prunes() bool { return a.Verb == Apply && a.Subresource == "" }

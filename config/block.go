@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// scanBlock is scanScalar for the block scalars, literal (|) and folded (>). The source does not say by itself how far
-// the lines of a block are indented if its header gives the indentation relative to that of the parent, so the
-// possible ones are tried: no two make the same value of a line that is not empty.
+// scanBlock is scanScalar for block scalars, literal (|) and folded (>). If the header gives the
+// indentation relative to the parent, the source alone does not say how far the lines are indented.
+// So scanBlock tries each indentation: no two of them make the same value of a line that is not
+// empty.
 func scanBlock(src string, start int, value string, literal bool) []int {
 	header := start
 	for header < len(src) && !isBreak(src[header]) {
@@ -30,11 +31,11 @@ func scanBlock(src string, start int, value string, literal bool) []int {
 	return nil
 }
 
-// maxBlockIndent bounds the indentations that are tried.
+// maxBlockIndent bounds the indentations that scanBlock tries.
 const maxBlockIndent = 256
 
-// blockIndent returns the indentation of the first line behind header that is not empty, or of the deepest of the empty
-// ones before it if that is more.
+// blockIndent returns the indentation of the first line after header that is not empty, or of the
+// deepest empty line before it, whichever is more.
 func blockIndent(src string, header int) int {
 	indent, column := 0, 0
 	for i := header; i < len(src) && indent < maxBlockIndent; i++ {
@@ -51,8 +52,8 @@ func blockIndent(src string, header int) int {
 	return indent
 }
 
-// block reads the lines of a block scalar. pos is at the break that ends its header. It follows the reference parser
-// step by step: a break is held back until it is known whether it folds.
+// block reads the lines of a block scalar. pos is at the break that ends its header. It follows the
+// reference parser step by step: it holds a break back until it knows whether the break folds.
 func (s *scalarScan) block(indent int, literal bool) {
 	if !s.more() {
 		return
@@ -92,7 +93,7 @@ func (s *scalarScan) block(indent int, literal bool) {
 	s.emitBreaks(breaks)
 }
 
-// rest emits the end of the value if nothing but breaks is left of it: they are what chomping has kept.
+// rest emits the end of the value if only breaks are left of it: those that chomping kept.
 func (s *scalarScan) rest(lastBreak int, breaks []int) bool {
 	if strings.Trim(s.want[len(s.origins):], "\n") != "" {
 		return false
@@ -104,7 +105,7 @@ func (s *scalarScan) rest(lastBreak int, breaks []int) bool {
 	return true
 }
 
-// emitBreaks emits a line break of each of the empty lines, as far as the value has them.
+// emitBreaks emits a break for each empty line, as far as the value has them.
 func (s *scalarScan) emitBreaks(breaks []int) {
 	for _, at := range breaks {
 		if s.more() {
@@ -113,7 +114,8 @@ func (s *scalarScan) emitBreaks(breaks []int) {
 	}
 }
 
-// emptyLines moves to the first column that belongs to the block, over lines that have none, and returns their breaks.
+// emptyLines moves to the first column of the block's next line with text. It returns the breaks of
+// the lines in between.
 func (s *scalarScan) emptyLines(indent int) (breaks []int) {
 	for {
 		for column := 0; column < indent && s.peek() == ' '; column++ {

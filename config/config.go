@@ -19,16 +19,16 @@ const (
 
 // Config is what a set of manifests says, in the order of the files, with every default filled in.
 //
-// A Config that comes with mistakes holds what could be read of every manifest whose kind is known, so that the
-// expressions in it can be checked too: required fields may be zero, names empty or taken twice, and references may
-// lead nowhere. All of that has been reported already. It must not be run.
+// A Config that comes with mistakes has what could be read of every manifest of a known kind, so
+// that its expressions can be checked too. Required fields may be zero, names empty or taken twice,
+// and references may lead nowhere; Parse has reported all of that. Do not run such a Config.
 type Config struct {
 	Sources  []Source
 	Handlers []Handler
 	Rules    []Rule
 }
 
-// Source returns the first source of that name.
+// Source returns the first source with that name.
 func (c *Config) Source(name string) (Source, bool) {
 	i := slices.IndexFunc(c.Sources, func(s Source) bool { return s.Name == name })
 	if i < 0 {
@@ -37,7 +37,7 @@ func (c *Config) Source(name string) (Source, bool) {
 	return c.Sources[i], true
 }
 
-// Handler returns the first handler of that name.
+// Handler returns the first handler with that name.
 func (c *Config) Handler(name string) (Handler, bool) {
 	i := slices.IndexFunc(c.Handlers, func(h Handler) bool { return h.Name == name })
 	if i < 0 {
@@ -46,14 +46,14 @@ func (c *Config) Handler(name string) (Handler, bool) {
 	return c.Handlers[i], true
 }
 
-// Source says what is watched.
+// Source is a Source manifest: what to watch.
 type Source struct {
 	Name          string
-	At            Text // the name, where it is written
+	At            Text // the name, where the manifest has it
 	Resource      schema.GroupVersionResource
 	Namespaces    []string      // nil: all
 	LabelSelector string        // canonical, so that equal selections compare equal; "": everything
-	FieldSelector string        // likewise
+	FieldSelector string        // canonical, too
 	Resync        time.Duration // 0: never
 	Keep          Keep
 	Indexes       []Index // sorted by name
@@ -77,24 +77,25 @@ type Index struct {
 	Expr Text
 }
 
-// Handler says who is told. Exactly one of Builtin, Command and Remote is set.
+// Handler is a Handler manifest: who receives events. Exactly one of Builtin, Command and Remote is
+// set.
 type Handler struct {
 	Name        string
 	At          Text
 	Builtin     string          // log, exec or webhook
-	Command     []string        // a first element with a slash in it is relative to the manifest's folder and joined with it
-	Remote      *Remote         // nil: it is started here
+	Command     []string        // a first element with a slash in it is joined with the manifest's folder
+	Remote      *Remote         // nil: informd starts the handler
 	SHA256      string          // of the binary, 64 hexadecimal digits in lower case; "": any
 	Env         []string        // names of the daemon's environment variables to pass on
 	Config      json.RawMessage // nil: none
 	Concurrency int
 	Timeout     time.Duration
 	Retry       Retry
-	User        string // a name, UID or UID:GID; "": the daemon's
+	User        string // a name, UID or UID:GID; "": the daemon's user
 	Limits      Limits
 	Sandbox     *Sandbox // nil: none
-	Read        []Text   // names of the sources that it may read
-	Write       []Grant  // what it may change in the cluster; nil: nothing
+	Read        []Text   // names of the sources that the handler may read
+	Write       []Grant  // what the handler may change in the cluster; nil: nothing
 }
 
 // Grant allows changes of some objects of one resource.
@@ -102,23 +103,23 @@ type Grant struct {
 	Resource    schema.GroupVersionResource
 	Subresource string   // "" or status
 	Verbs       []string // some of apply, patch, create, delete and event
-	Namespaces  []string // nil: all, and objects that are in none
+	Namespaces  []string // nil: all, and objects without a namespace
 	Names       []string // patterns as path.Match takes them; nil: all
 	At          Text     // the resource
 }
 
-// Remote says where a handler is that runs elsewhere: at each address of Host.
+// Remote is where a handler runs that informd does not start: at each address of Host.
 type Remote struct {
 	Host       string // a name, or an address
 	Port       uint16
-	DNS        string // address and port of the server to ask for Host; "": the system's
-	CA         string // files; a relative one is joined with the manifest's folder
+	DNS        string // address and port of the DNS server that resolves Host; "": the system's
+	CA         string // files; a relative path is joined with the manifest's folder
 	Cert       string
 	Key        string
-	ServerName string // what certificates have to be for
+	ServerName string // the name that certificates must have
 }
 
-// Limits bound what a handler takes; a zero is no limit.
+// Limits bound what a handler takes. Zero is no limit.
 type Limits struct {
 	Memory    int64 // bytes
 	CPU       int64 // thousandths of a core
@@ -126,58 +127,58 @@ type Limits struct {
 	Processes int   // and threads
 }
 
-// Sandbox says what of the file system and the network is left to a handler.
+// Sandbox is what a handler can reach of the file system and the network.
 type Sandbox struct {
 	Read, Write []string // clean; a relative path is joined with the manifest's folder
 	Network     Network
 }
 
-// Network is what can be reached; the zero Network is nothing.
+// Network is what a handler can reach. The zero Network is nothing.
 type Network struct {
 	All   bool
 	Ports []uint16
 }
 
-// Retry says how often and how soon a delivery is tried again.
+// Retry says how often and how soon to try a delivery again.
 type Retry struct {
-	Attempts   int // 0: as long as it takes
+	Attempts   int // 0: without end
 	Backoff    time.Duration
 	MaxBackoff time.Duration // at least Backoff
 }
 
-// Rule says which changes go to whom, or what is done about them.
+// Rule is a Rule manifest: which changes go to a handler, or what to do about them.
 type Rule struct {
 	Name       string
 	At         Text
 	Source     string
 	SourceAt   Text
-	Handler    string // empty if there are Actions
+	Handler    string // empty if the rule has Actions
 	HandlerAt  Text
 	Where      Text     // zero: every object
 	When       Text     // zero: every change
 	Events     []string // added, updated, deleted, synced, or some of them
-	AllEvents  bool     // nothing is said of events, so that they are all
+	AllEvents  bool     // the manifest has no events, so all are selected
 	Delivery   Delivery
 	Resync     *time.Duration // nil: the source's
-	Payload    *Value         // nil: the objects themselves; zero: mistaken
+	Payload    *Value         // nil: the rule sends objects; zero: mistaken
 	Attach     []Attachment   // sorted by name
-	Actions    []Action       // nil: it has a handler
-	Prune      bool           // what was applied and is not any more is deleted
-	OwnChanges bool           // changes that the rule itself made are delivered to it
+	Actions    []Action       // nil: the rule has a handler
+	Prune      bool           // delete what the rule applied and no longer applies
+	OwnChanges bool           // deliver changes that the rule itself made
 }
 
-// Attachment names objects that are sent along.
+// Attachment is a name for objects that a rule sends along.
 type Attachment struct {
 	Name string
 	Expr Text
 }
 
-// Delivery says what happens to changes of an object that wait.
+// Delivery says what happens to an object's changes that wait.
 type Delivery uint8
 
 const (
-	Latest Delivery = iota // they are merged into one
-	Every                  // each is kept
+	Latest Delivery = iota // they merge into one
+	Every                  // each of them stays
 )
 
 var deliveries = []string{"latest", "every"}

@@ -10,9 +10,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Bounds of what a handler is confined to.
+// Bounds of a handler's confinement.
 const (
-	maxID = 1<<32 - 2 // the highest number is nobody's: to the system it means "as it is"
+	maxID = 1<<32 - 2 // the highest number means "as it is" to the system
 
 	minFiles     = 16
 	maxFiles     = 1 << 20
@@ -33,7 +33,8 @@ var (
 	userName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,30}\$?$`)
 )
 
-// user reads a name, UID or UID:GID. A UID may be written as a number. Whether there is such a user the machine knows.
+// user reads a name, UID or UID:GID. A UID may be a number. Only the machine knows whether the user
+// exists.
 func (r *reader) user(n *yaml.Node) string {
 	if n == nil || r.reported[n] {
 		return ""
@@ -73,7 +74,7 @@ func (r *reader) limits(n, at *yaml.Node) Limits {
 	}
 }
 
-// sandbox reads the sandbox and what it leaves; nil if there is none.
+// sandbox reads the sandbox and its exceptions. It returns nil if there is none.
 func (r *reader) sandbox(spec mapping) *Sandbox {
 	n := spec.get("sandbox")
 	wanted := r.boolean(n, "spec.sandbox")
@@ -96,9 +97,9 @@ func (r *reader) sandbox(spec mapping) *Sandbox {
 	return out
 }
 
-// paths reads a list of paths; a relative one is joined with the manifest's folder.
+// paths reads a list of paths. It joins relative ones with the manifest's folder.
 func (r *reader) paths(n *yaml.Node, name string) []string {
-	first := map[string]string{} // by what it comes to
+	first := map[string]string{} // by the resulting path
 	paths := r.set(n, name, "paths", func(s string) string {
 		path := r.path(s)
 		if other, ok := first[path]; ok {
@@ -124,7 +125,7 @@ func (r *reader) path(s string) string {
 	return filepath.Clean(s)
 }
 
-// unexpanded tells whether a shell would make something else of a path.
+// unexpanded reports whether a shell would expand a path.
 func unexpanded(s string) bool {
 	return s == "~" || strings.HasPrefix(s, "~/") || strings.HasPrefix(s, "$")
 }

@@ -10,7 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// decode returns the text of a file, or what forbids to read it at all.
+// decode returns the text of a file, or what prevents reading it at all.
 func decode(in File) (string, *Mistake) {
 	data := in.Data
 	whole := func(format string, args ...any) *Mistake {
@@ -38,7 +38,7 @@ func decode(in File) (string, *Mistake) {
 		default:
 			continue
 		}
-		// Only the valid text before it is indexed; the snippet goes on for a little.
+		// Index only the valid text before it; the snippet goes a little further.
 		m := newFile(in.Path, text[:i]).mistake(i, what)
 		return text, &m
 	}
@@ -53,9 +53,9 @@ type part struct {
 
 func (d part) text() string { return d.file.text[d.start:d.end] }
 
-// split cuts a file at its document markers, so that each document is parsed by itself. A marker is one wherever it
-// stands at the start of a line, also within what would be a scalar. Comments and directives belong to the document
-// they precede.
+// split cuts a file at its document markers, so that each document is parsed by itself. A marker at
+// the start of a line counts even inside a scalar. Comments and directives belong to the document
+// after them.
 func split(f *file) (parts []part) {
 	start, prologue, empty := 0, true, true
 	cut := func(at int) {
@@ -98,8 +98,8 @@ func isMarker(line, marker string) bool {
 	return ok && (rest == "" || isBlank(rest[0]))
 }
 
-// parse returns the root of the document with the lines of its nodes counted from the start of the file, or nil if the
-// document is empty.
+// parse returns the root of the document, or nil if the document is empty. Its nodes count lines
+// from the start of the file.
 func (d part) parse() (root *yaml.Node, bad *Mistake) {
 	document, err := decodeYAML(strings.NewReader(d.text()))
 	if err != nil {
@@ -117,7 +117,7 @@ func (d part) parse() (root *yaml.Node, bad *Mistake) {
 	return root, nil
 }
 
-// shift moves a tree of nodes down by some lines. The parser bounds its depth.
+// shift moves a tree of nodes down by some lines. The parser bounds the tree's depth.
 func shift(n *yaml.Node, lines int) {
 	n.Line += lines
 	for _, child := range n.Content {
@@ -125,8 +125,8 @@ func shift(n *yaml.Node, lines int) {
 	}
 }
 
-// decodeYAML returns the only document that r holds, or nil at its end. The parser is known to panic on some input;
-// that is an error like others.
+// decodeYAML returns the only document in r, or nil at its end. The parser panics on some input;
+// decodeYAML turns that into an error.
 func decodeYAML(r io.Reader) (document *yaml.Node, err error) {
 	defer func() {
 		if v := recover(); v != nil {

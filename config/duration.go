@@ -15,7 +15,8 @@ const (
 
 var bareNumber = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]*)?$`)
 
-// duration reads a duration in Go's syntax from low to high; 0, which needs no unit, where zero is allowed.
+// duration reads a duration from low to high in Go's syntax. If zero is set, it also takes 0, which
+// needs no unit.
 func (r *reader) duration(n *yaml.Node, what string, zero bool, low, high, missing time.Duration) time.Duration {
 	if n == nil || r.reported[n] {
 		return missing
@@ -50,7 +51,7 @@ func (r *reader) duration(n *yaml.Node, what string, zero bool, low, high, missi
 	return missing
 }
 
-// short is d's text without zero units at its end: 5m, not 5m0s.
+// short returns d's text without zero units at its end: 5m, not 5m0s.
 func short(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

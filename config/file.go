@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// file is the text of one file. It converts between lines and columns, as people and the YAML parser count, and byte
-// offsets, in time that depends on neither the length of the file nor that of a line: a hostile file may have
-// a thousand mistakes on one line of a megabyte.
+// file is the text of one file. It converts between byte offsets and the lines and columns that
+// people and the YAML parser use. The time for that depends neither on the file's length nor on
+// that of a line: a hostile file may have a thousand mistakes on one line of a megabyte.
 type file struct {
 	path  string
 	text  string
-	lines []int // the offset of the start of each line
-	runes []int // the number of characters before each block of runeBlock bytes
+	lines []int // offsets at which lines start
+	runes []int // how many characters precede each block of runeBlock bytes
 }
 
 const runeBlock = 1024
@@ -46,7 +46,7 @@ func (f *file) runesBefore(offset int) int {
 	return f.runes[block] + countStarts(f.text[block*runeBlock:offset])
 }
 
-// countStarts counts the characters that start in s, which itself may start in the middle of one.
+// countStarts counts the characters that start in s. s may itself start in the middle of one.
 func countStarts(s string) int {
 	n := 0
 	for i := range len(s) {
@@ -57,7 +57,7 @@ func countStarts(s string) int {
 	return n
 }
 
-// line returns the line, from 0, that offset is in.
+// line returns the line, from 0, that has offset.
 func (f *file) line(offset int) int {
 	i, found := slices.BinarySearch(f.lines, offset)
 	if found {
@@ -66,7 +66,7 @@ func (f *file) line(offset int) int {
 	return i - 1
 }
 
-// bounds returns where the text of a line, from 0, starts and ends, its line break left out.
+// bounds returns where the text of a line, from 0, starts and ends, without its line break.
 func (f *file) bounds(line int) (start, end int) {
 	start, end = f.lines[line], len(f.text)
 	if line+1 < len(f.lines) {
@@ -78,11 +78,13 @@ func (f *file) bounds(line int) (start, end int) {
 	return start, end
 }
 
-// offset returns the byte offset of a line and column, both from 1; what lies outside the file is moved into it.
+// offset returns the byte offset of a line and column, both from 1. It moves positions outside the
+// file into it.
 func (f *file) offset(line, column int) int {
 	start, end := f.bounds(min(max(line, 1), len(f.lines)) - 1)
 	want := f.runesBefore(start) + max(column, 1) - 1
-	// The last block with at most that many characters before it holds the character, or ends right before it.
+	// The last block with at most that many characters before it holds the character, or ends right
+	// before it.
 	block := sort.Search(len(f.runes), func(i int) bool { return f.runes[i] > want }) - 1
 	at, have := start, f.runesBefore(start)
 	if block >= 0 && block*runeBlock > start {

@@ -56,7 +56,8 @@ func (r *reader) handler(n, at *yaml.Node, name Text) {
 	r.config.Handlers = append(r.config.Handlers, h)
 }
 
-// exactlyOne checks that the handler is a command, a builtin or an address, and that the other fields go with that.
+// exactlyOne checks that the handler is a command, a builtin or an address, and the fields that
+// belong to it.
 func (r *reader) exactlyOne(spec mapping) {
 	var ways []string
 	for _, way := range []string{"command", "builtin", "address"} {
@@ -76,8 +77,8 @@ func (r *reader) exactlyOne(spec mapping) {
 	r.remoteFields(spec)
 }
 
-// command reads the program and its arguments. The program is a path, relative to the manifest's folder, if it has
-// a slash, else a name to look up in $PATH.
+// command reads the program and its arguments. A program with a slash is a path relative to the
+// manifest's folder; one without is looked up in $PATH.
 func (r *reader) command(n *yaml.Node) []string {
 	if n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		if words := strings.Fields(n.Value); len(words) > 0 {
@@ -99,7 +100,7 @@ func (r *reader) command(n *yaml.Node) []string {
 	return out
 }
 
-// join is filepath.Join with the slash kept that tells a path from a name to look up.
+// join is filepath.Join, but keeps the slash that distinguishes a path from a name to look up.
 func join(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)
@@ -117,7 +118,7 @@ func (r *reader) sha256(n *yaml.Node) string {
 	if n == nil || r.reported[n] {
 		return ""
 	}
-	digits := strings.ToLower(n.Value) // whatever YAML takes it for: digits alone are a number to it
+	digits := strings.ToLower(n.Value) // YAML reads digits alone as a number
 	if n.Kind != yaml.ScalarNode || !sha256Digits.MatchString(digits) {
 		r.mistake(n, "spec.sha256 must be 64 hexadecimal digits, as sha256sum prints them")
 		return ""

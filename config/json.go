@@ -9,8 +9,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// json turns any YAML value into JSON. Numbers stay as they are written, whatever their size, if that is JSON;
-// dates become strings. Keys keep their order.
+// json turns any YAML value into JSON. Numbers of any size stay as the author wrote them, if that
+// is JSON. Dates become strings. Keys keep their order.
 func (r *reader) json(n *yaml.Node, what string) json.RawMessage {
 	if n == nil || r.reported[n] {
 		return nil
@@ -23,7 +23,7 @@ func (r *reader) json(n *yaml.Node, what string) json.RawMessage {
 	return out
 }
 
-// appendJSON recurses no deeper than vet has let pass.
+// appendJSON recurses no deeper than vet allows.
 func (r *reader) appendJSON(out []byte, n *yaml.Node, what string) []byte {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -51,7 +51,7 @@ func (r *reader) appendJSON(out []byte, n *yaml.Node, what string) []byte {
 		return append(out, "null"...)
 	case "!!bool":
 		var v bool
-		_ = n.Decode(&v) // a value with that tag is one of the parser's own
+		_ = n.Decode(&v) // the parser itself gives that tag
 		return strconv.AppendBool(out, v)
 	case "!!int", "!!float":
 		return r.appendJSONNumber(out, n, what)

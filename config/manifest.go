@@ -10,10 +10,10 @@ import (
 
 var kinds = []string{kindSource, kindHandler, kindRule}
 
-// group is how the apiVersion of every manifest of informd's begins.
+// group begins the apiVersion of every manifest.
 const group = "informd.dev/"
 
-// maxName is the length of a DNS label, after RFC 1123.
+// maxName is the length of a DNS label (RFC 1123).
 const maxName = 63
 
 // manifest reads one manifest and adds it to the config.
@@ -37,8 +37,8 @@ func (r *reader) manifest(root *yaml.Node) {
 	}
 }
 
-// foreign reports a manifest that neither group nor kind make one of informd's, such as a Deployment that lies in the
-// same folder. That is one mistake, whatever its fields are.
+// foreign reports a manifest of another group and kind, such as a Deployment in the same folder.
+// That is one mistake, whatever its fields are.
 func (r *reader) foreign(root *yaml.Node) bool {
 	var apiVersion, kind *yaml.Node
 	if root.Kind == yaml.MappingNode {
@@ -86,8 +86,8 @@ func (r *reader) kind(n *yaml.Node) string {
 	return ""
 }
 
-// metadata reads the name, and notes it as taken by the kind; by every kind, if it is not known which it is, so that
-// references to it are not called dangling.
+// metadata reads the name and records that its kind has it. If the kind is unknown, every kind has
+// it, so that references to it are not called dangling.
 func (r *reader) metadata(kind string, top mapping) Text {
 	n := top.need("metadata")
 	if n == nil {
@@ -115,7 +115,7 @@ func (r *reader) metadata(kind string, top mapping) Text {
 	return at
 }
 
-// notLabel says what is wrong with s as a DNS label, or nothing.
+// notLabel says what is wrong with s as a DNS label, or returns "".
 func notLabel(what, s string) string {
 	ok := s != "" && len(s) <= maxName && s[0] != '-' && s[len(s)-1] != '-'
 	for i := range len(s) {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// maxShown bounds how many mistakes the text of a report spells out.
+// maxShown bounds the mistakes that a report's text lists.
 const maxShown = 100
 
-// Position is a place in a file. Line and Column count from 1, columns in characters. A position without a line is
-// the file as a whole.
+// Position is a place in a file. Line and Column count from 1, columns in characters. A Position
+// without a line is the whole file.
 type Position struct {
 	File   string
 	Line   int
@@ -29,11 +29,12 @@ func (p Position) String() string {
 type Mistake struct {
 	Position
 	Message string
-	Snippet string // the offending line, at most maxSnippet characters around the column, all of them printable or tabs
-	caret   int    // where in Snippet the column is, in bytes
+	// the line, at most maxSnippet characters around the column, all printable or tabs
+	Snippet string
+	caret   int // the column in Snippet, in bytes
 }
 
-// Error returns "FILE:LINE:COL: message" and, where a line is known, that line with a caret beneath.
+// Error returns "FILE:LINE:COL: message" and, if the line is known, that line with a caret below.
 func (m Mistake) Error() string {
 	var b strings.Builder
 	if m.Position != (Position{}) {
@@ -46,10 +47,10 @@ func (m Mistake) Error() string {
 	return b.String()
 }
 
-// Mistakes is a report. It spells out the first 100 of them.
+// Mistakes is a report. Its text lists the first 100.
 type Mistakes []Mistake
 
-// Sort puts the mistakes in order of file, line and column, and drops repetitions.
+// Sort sorts the mistakes by file, line and column, and drops repetitions.
 func (m *Mistakes) Sort() {
 	slices.SortStableFunc(*m, func(a, b Mistake) int {
 		return cmp.Or(

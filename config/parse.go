@@ -12,8 +12,8 @@ import (
 const (
 	maxFile            = 1 << 20 // bytes of one file
 	maxDepth           = 64      // nested mappings and lists of one document
-	maxMistakesPerFile = 1000    // past them the rest of a file is not read
-	maxSuggestions     = 200     // names that are looked for in one Parse: a hostile file may have very many mistakes
+	maxMistakesPerFile = 1000    // beyond it, the rest of a file is not read
+	maxSuggestions     = 200     // suggestions in one Parse: a hostile file may have very many mistakes
 )
 
 // File is the content of one file. Relative commands in it are relative to the folder of Path.
@@ -22,8 +22,9 @@ type File struct {
 	Data []byte
 }
 
-// Parse reads the manifests in files. A path that is given twice is read once. The Config is usable if there are no
-// mistakes; otherwise it is as complete as could be made, see [Config]. The mistakes are sorted.
+// Parse reads the manifests in files. It reads a path that is given twice once. The Config is
+// usable if there are no mistakes; otherwise it is as complete as possible, see [Config]. The
+// mistakes are sorted.
 func Parse(files []File) (*Config, Mistakes) {
 	p := &parser{config: new(Config), names: map[string]*names{
 		kindSource: newNames(), kindHandler: newNames(), kindRule: newNames(),
@@ -63,13 +64,14 @@ type parser struct {
 	suggestions int
 	manifests   int
 	names       map[string]*names // by kind
-	unread      map[string]bool   // words in documents that could not be read: names may be declared there
+	// words in documents that could not be read, which may declare names
+	unread map[string]bool
 }
 
 // names are the names of one kind.
 type names struct {
-	at   map[string]Position // where each is declared first
-	list []string            // in order
+	at   map[string]Position // where each is first declared
+	list []string            // in the order of declaration
 }
 
 func newNames() *names { return &names{at: map[string]Position{}} }
@@ -121,7 +123,7 @@ func (p *parser) parsePart(part part, dir string, limit int) {
 	r.manifest(root)
 }
 
-// markUnread notes the words of text that could be names.
+// markUnread records the words of text that could be names.
 func (p *parser) markUnread(text string) {
 	if p.unread == nil {
 		p.unread = map[string]bool{}
@@ -133,8 +135,8 @@ func (p *parser) markUnread(text string) {
 	}
 }
 
-// checkReferences reports what rules and handlers refer to and nobody declares. A name that occurs in a document that could not be
-// read gets the benefit of the doubt: one mistake is not reported as two.
+// checkReferences reports names that rules and handlers refer to and nobody declares. It accepts a
+// name that occurs in a document that could not be read: one mistake is not reported as two.
 func (p *parser) checkReferences() {
 	for i := range p.config.Rules {
 		r := &p.config.Rules[i]
@@ -161,7 +163,7 @@ func (p *parser) checkReference(at Text, kind string) {
 	p.mistakes = append(p.mistakes, at.Mistake(0, message))
 }
 
-// suggest is nearest.Name within the bound on how often a report may do so.
+// suggest is nearest.Name, bounded by maxSuggestions.
 func (p *parser) suggest(name string, candidates []string) string {
 	if p.suggestions++; p.suggestions > maxSuggestions {
 		return ""

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantityText is the part of Kubernetes' syntax that somebody writes: no signs, and no exponents whose zeros would have to
-// be written out.
+// quantityText is the part of Kubernetes' syntax that people write: no signs, and no exponents
+// whose zeros must be written out.
 var quantityText = regexp.MustCompile(`^[0-9]{1,19}(?:\.[0-9]{1,9})?(?:[munkMGTP]|[KMGTP]i|[eE][0-9])?$`)
 
-// quantityBounds are inclusive, in the unit in which the quantity is kept.
+// quantityBounds are inclusive, in the unit of the result.
 type quantityBounds struct {
 	low, high         int64
 	lowText, highText string
@@ -49,7 +49,7 @@ func (r *reader) cpu(n *yaml.Node, what string) int64 {
 	return r.within(n, what, thousandths, cpuBounds)
 }
 
-// quantity reads a quantity as Kubernetes writes them, quoted or not.
+// quantity reads a quantity as Kubernetes writes them, with or without quotes.
 func (r *reader) quantity(n *yaml.Node, what, form string) (q resource.Quantity, ok bool) {
 	if n == nil || r.reported[n] {
 		return q, false
@@ -70,7 +70,7 @@ func (r *reader) quantity(n *yaml.Node, what, form string) (q resource.Quantity,
 	return q, err == nil
 }
 
-// within reports a value outside of its bounds, and returns 0 for it.
+// within reports a value outside its bounds, and returns 0 for it.
 func (r *reader) within(n *yaml.Node, what string, value int64, b quantityBounds) int64 {
 	if value < b.low || value > b.high {
 		r.mistake(n, "%s must be from %s to %s, not %s", what, b.lowText, b.highText, clip(n.Value, maxQuoted))

@@ -8,14 +8,14 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// reader reads the values of one document. Its methods report what is wrong with a value and return its zero, so that
-// the reading goes on and the mistakes in one field hide none in another. All of them take a nil node, for a field that
-// is absent, and do nothing.
+// reader reads the values of one document. Its methods report what is wrong with a value and return
+// its zero, so that reading goes on and mistakes in one field hide none in another. All of them
+// take a nil node, for an absent field, and do nothing.
 type reader struct {
 	*parser
 	file     *file
 	dir      string
-	limit    int // of len(mistakes): past it nothing more is reported
+	limit    int // of len(mistakes); beyond it, nothing more is reported
 	reported map[*yaml.Node]bool
 }
 
@@ -23,7 +23,7 @@ func (r *reader) full() bool { return len(r.mistakes) >= r.limit }
 
 func (r *reader) offset(n *yaml.Node) int { return r.file.offset(n.Line, n.Column) }
 
-// mistake reports a mistake at n. Of each node one is enough.
+// mistake reports a mistake at n. It reports at most one per node.
 func (r *reader) mistake(n *yaml.Node, format string, args ...any) {
 	if r.reported[n] || r.full() {
 		return
@@ -40,7 +40,7 @@ func (r *reader) text(n *yaml.Node) Text {
 	return Text{value: n.Value, file: r.file, start: r.offset(n), style: n.Style}
 }
 
-// mapping is the fields of one mapping.
+// mapping has the fields of one mapping.
 type mapping struct {
 	reader *reader
 	path   string     // of the mapping, with a dot behind it; "" at the top
@@ -49,7 +49,8 @@ type mapping struct {
 	value  map[string]*yaml.Node
 }
 
-// mapping reads the fields of n and reports those that are not among known. at is where missing ones are reported.
+// mapping reads the fields of n, and reports those that are not among known. at is where to report
+// missing ones.
 func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping {
 	f := mapping{reader: r, at: at, key: map[string]*yaml.Node{}, value: map[string]*yaml.Node{}}
 	if path != "" {
@@ -78,7 +79,7 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 		if s := r.suggest(key.Value, known); s != "" {
 			hint = didYouMean(s)
 			if f.key[s] == nil {
-				f.key[s] = key // so that it is not reported as missing too
+				f.key[s] = key // so that it is not reported as missing as well
 			}
 		}
 		r.mistake(key, "unknown field %s%s", quote(f.path+key.Value), hint)
@@ -86,10 +87,10 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 	return f
 }
 
-// has tells whether the field is there, whatever its value, or was meant to be.
+// has reports whether the manifest has the field, whatever its value, or means to.
 func (f mapping) has(name string) bool { return f.key[name] != nil }
 
-// get returns the value of a field, or nil if it is absent or has been reported.
+// get returns the value of a field, or nil if it is absent or reported.
 func (f mapping) get(name string) *yaml.Node { return f.valueOf(name, ": give it one or leave it out") }
 
 func (f mapping) valueOf(name, advice string) *yaml.Node {
@@ -104,16 +105,16 @@ func (f mapping) valueOf(name, advice string) *yaml.Node {
 	return n
 }
 
-// need is get for a field that must be there.
+// need is get for a required field.
 func (f mapping) need(name string) *yaml.Node {
 	if !f.has(name) && f.at != nil {
-		// Several fields may be missing at one place.
+		// several fields may be missing at one place
 		f.reader.mistakes = append(f.reader.mistakes, f.reader.file.mistake(f.reader.offset(f.at), f.path+name+" is missing"))
 	}
 	return f.valueOf(name, "")
 }
 
-// str reads a string that is not empty.
+// str reads a non-empty string.
 func (r *reader) str(n *yaml.Node, what string) string {
 	switch {
 	case n == nil || r.reported[n]:
@@ -156,7 +157,7 @@ func oneOf(of []string) string {
 	return strings.Join(of[:last], ", ") + " or " + of[last]
 }
 
-// list returns the elements of a list that is not empty; what says what its elements are, as "namespaces".
+// list returns the elements of a non-empty list. what names its elements, as "namespaces".
 func (r *reader) list(n *yaml.Node, name, what string) []*yaml.Node {
 	switch {
 	case n == nil || r.reported[n]:
@@ -173,7 +174,7 @@ func (r *reader) list(n *yaml.Node, name, what string) []*yaml.Node {
 	return nil
 }
 
-// set reads a list of different strings, each of which check, if it finds fault with one, tells why.
+// set reads a list of distinct strings. check returns what is wrong with one, or "".
 func (r *reader) set(n *yaml.Node, name, what string, check func(string) string) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -211,7 +212,7 @@ func (r *reader) boolean(n *yaml.Node, what string) bool {
 	return false
 }
 
-// integer reads a whole number within bounds.
+// integer reads an integer from low to high. It returns missing if n is nil or mistaken.
 func (r *reader) integer(n *yaml.Node, what string, low, high, missing int) int {
 	if n == nil || r.reported[n] {
 		return missing
@@ -228,7 +229,7 @@ func (r *reader) integer(n *yaml.Node, what string, low, high, missing int) int 
 	return int(v)
 }
 
-// expression reads an expression. Scalars that are not strings are taken as their text: 3, true.
+// expression reads an expression. Of scalars that are not strings it takes the text: 3, true.
 func (r *reader) expression(n *yaml.Node, what string) Text {
 	switch {
 	case n == nil || r.reported[n]:

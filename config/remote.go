@@ -10,10 +10,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// startedOnly are the fields that say how informd starts a handler. A remote one it does not start.
+// startedOnly has the fields that say how informd starts a handler. It does not start a remote one.
 var startedOnly = []string{"sha256", "env", "user", "limits", "sandbox", "files", "network"}
 
-// remoteFields checks that what goes with spec.address only is there with it, and what does not is not.
+// remoteFields checks the fields that belong to spec.address, and those that exclude it.
 func (r *reader) remoteFields(spec mapping) {
 	switch {
 	case !spec.has("address") && spec.has("tls"):
@@ -31,7 +31,7 @@ func (r *reader) remoteFields(spec mapping) {
 	}
 }
 
-// remote reads the address and tls; nil if there is none.
+// remote reads the address and tls. It returns nil if there is none.
 func (r *reader) remote(spec mapping) *Remote {
 	out := r.address(spec.get("address"))
 	files := r.mapping(spec.get("tls"), spec.key["tls"], "spec.tls", "ca", "cert", "key", "serverName")
@@ -63,7 +63,7 @@ func (r *reader) tlsFile(n *yaml.Node, what string) string {
 	return r.path(path)
 }
 
-// address reads where a remote handler is.
+// address reads the address of a remote handler.
 func (r *reader) address(n *yaml.Node) Remote {
 	text := r.str(n, "spec.address")
 	if text == "" {
@@ -76,8 +76,8 @@ func (r *reader) address(n *yaml.Node) Remote {
 	return out
 }
 
-// ParseAddress reads a target in gRPC's notation, of its scheme dns, into Host, Port and DNS. The error goes on from the
-// target's name, and has at most some of its text.
+// ParseAddress reads a gRPC target with the scheme dns into Host, Port and DNS. The error continues
+// a sentence that begins with the target's name, and quotes little of its text.
 func ParseAddress(text string) (Remote, error) {
 	rest, ok := strings.CutPrefix(text, "dns://")
 	server, target, found := strings.Cut(rest, "/")
@@ -116,7 +116,7 @@ func hostPort(s string) (host string, port uint16, ok bool) {
 
 var dnsName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?$`)
 
-// isHost tells whether s is an IP address or what DNS can have under a name.
+// isHost reports whether s is an IP address or a DNS name.
 func isHost(s string) bool {
 	if address, err := netip.ParseAddr(s); err == nil {
 		return address.Zone() == ""

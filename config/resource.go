@@ -11,17 +11,18 @@ import (
 )
 
 var (
-	// versionLike is how Kubernetes' own versions look, and nearly all others.
+	// versionLike matches Kubernetes' own versions, and nearly all others.
 	versionLike = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
-	// groupName and resourceName are what a CustomResourceDefinition may use: a DNS subdomain and a DNS label.
+	// groupName and resourceName match what a CustomResourceDefinition may use: a DNS subdomain and
+	// a DNS label.
 	groupName    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	resourceName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 )
 
 const maxGroup = 253
 
-// coreResources are the ones of the core group that can be watched. They tell a forgotten plural, and a resource that
-// is written without its version.
+// coreResources has the resources of the core group that can be watched. With them, reader
+// recognizes a missing plural or version.
 var coreResources = []string{
 	"configmaps", "endpoints", "events", "limitranges", "namespaces", "nodes", "persistentvolumeclaims",
 	"persistentvolumes", "pods", "podtemplates", "replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts",
@@ -42,7 +43,7 @@ func (r *reader) resource(n *yaml.Node) schema.GroupVersionResource {
 	return gvr
 }
 
-// parseResource returns what s says, or what is wrong with it and what to write instead.
+// parseResource returns the resource of s, or what is wrong with it and what to write instead.
 func parseResource(s string) (gvr schema.GroupVersionResource, fault string) {
 	const form = "write VERSION/RESOURCE, as v1/pods, or GROUP/VERSION/RESOURCE, as apps/v1/deployments"
 	parts := strings.Split(s, "/")
@@ -83,7 +84,8 @@ func notResource(gvr schema.GroupVersionResource) string {
 	return ""
 }
 
-// corePlural returns the plural in lower case of a kind of the core group; a plural stays as it is.
+// corePlural returns the plural, in lower case, of a kind of the core group. A plural stays as it
+// is.
 func corePlural(s string) string {
 	s = strings.ToLower(s)
 	if s != "" && !strings.HasSuffix(s, "s") {

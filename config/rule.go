@@ -31,14 +31,15 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 	}
 	rule.Prune = r.prune(spec, rule)
 	if rule.Payload == nil && spec.has("payload") {
-		rule.Payload = new(Value) // its mistake is reported; the rule is not one without a payload
+		rule.Payload = new(Value) // its mistake is reported; the rule still has a payload
 	}
 	rule.Source, rule.SourceAt = r.reference(spec.need("source"), "spec.source")
 	rule.Handler, rule.HandlerAt = r.reference(spec.get("handler"), "spec.handler")
 	r.config.Rules = append(r.config.Rules, rule)
 }
 
-// reference reads the name of another manifest. Whether there is one is known when all files have been read.
+// reference reads the name of another manifest. checkReferences later reports a name that nobody
+// declares.
 func (r *reader) reference(n *yaml.Node, what string) (string, Text) {
 	s := r.str(n, what)
 	if s == "" {

@@ -7,19 +7,21 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// scalarScan reads a scalar from its source and notes where each byte of the value comes from. It is guided by the
-// value that the parser made, stops at its end, and fails where it would make something else of the source. So it need
-// not know what ends a scalar, and cannot be wrong without noticing.
+// scalarScan reads a scalar from its source and records where each byte of the value comes from.
+// The value that the parser made guides it. It stops at that value's end, and fails if the source
+// would make another value. So it need not know what ends a scalar, and it notices when it is
+// wrong.
 type scalarScan struct {
 	src     string
 	pos     int
 	want    string
-	origins []int // of the bytes of want that have been made
+	origins []int // of the bytes of want that are done
 	failed  bool
 }
 
-// scanScalar returns the offset in src of each byte of value, and of its end, or nil if value cannot have come from the
-// scalar of that style at start. The bytes of a character or an escape all come from its start.
+// scanScalar returns the offset in src of each byte of value, and of its end. start is where the
+// scalar begins. It returns nil if a scalar of that style cannot have the value. All bytes of a
+// character or an escape come from its start.
 func scanScalar(src string, start int, style yaml.Style, value string) []int {
 	s := &scalarScan{src: src, pos: start, want: value, origins: make([]int, 0, len(value)+1)}
 	switch style &^ yaml.TaggedStyle {
@@ -52,7 +54,7 @@ func (s *scalarScan) done() bool { return len(s.origins) == len(s.want) }
 
 func (s *scalarScan) more() bool { return !s.failed && !s.done() }
 
-// emit notes that text, which must be what the value goes on with, comes from origin.
+// emit records that text comes from origin. The value must go on with text.
 func (s *scalarScan) emit(text string, origin int) {
 	if !strings.HasPrefix(s.want[len(s.origins):], text) {
 		s.failed = true
@@ -71,7 +73,7 @@ func (s *scalarScan) skip(b byte) {
 	s.pos++
 }
 
-// peek returns the next byte of the source, or 0 at its end: it holds no NUL.
+// peek returns the next byte of the source, or 0 at its end. The source has no NUL.
 func (s *scalarScan) peek() byte {
 	if s.pos >= len(s.src) {
 		return 0
@@ -92,7 +94,7 @@ func (s *scalarScan) lineBreak() int {
 	return at
 }
 
-// flow reads a plain (quote 0) or quoted scalar behind its opening quote.
+// flow reads a plain (quote 0) or quoted scalar, from after its opening quote.
 func (s *scalarScan) flow(quote byte) {
 	for s.more() {
 		switch b := s.peek(); {
@@ -117,7 +119,8 @@ func (s *scalarScan) flow(quote byte) {
 	}
 }
 
-// fold reads white space: as it is within a line; around line breaks, one break makes a space and n make n-1 breaks.
+// fold reads white space. Within a line it stays. Around line breaks, one break becomes a space,
+// and n breaks become n-1.
 func (s *scalarScan) fold() {
 	start := s.pos
 	for isBlank(s.peek()) {
@@ -135,7 +138,8 @@ func (s *scalarScan) fold() {
 	}
 }
 
-// foldedBreaks reads the indentation and empty lines that follow a line break, and returns how many it emitted.
+// foldedBreaks reads the indentation and empty lines after a line break, and returns how many
+// breaks it emitted.
 func (s *scalarScan) foldedBreaks() int {
 	n := 0
 	for {
@@ -153,8 +157,8 @@ func (s *scalarScan) foldedBreaks() int {
 	}
 }
 
-// simpleEscapes is what the characters after a backslash stand for, after section 5.7 of YAML 1.2 (\/ left out, as
-// the parser does).
+// simpleEscapes has what the characters after a backslash stand for (YAML 1.2, section 5.7). Like
+// the parser, it leaves out \/.
 var simpleEscapes = map[byte]string{
 	'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t", 'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b",
 	' ': " ", '"': `"`, '\'': "'", '\\': `\`,

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	maxSnippet = 200 // characters of a line that are shown
-	maxQuoted  = 60  // characters of a value that a message repeats
+	maxSnippet = 200 // characters of a line in a report
+	maxQuoted  = 60  // characters of a value in a message
 )
 
 // window returns the part of line around offset, made printable, and the offset in it.
@@ -37,8 +37,8 @@ func window(line string, offset int) (string, int) {
 	return before + after, len(before)
 }
 
-// printable replaces what a terminal could take for a command or could hide: control characters other than tabs,
-// invalid UTF-8, marks that change the direction of text.
+// printable replaces what a terminal could take for a command or could hide: control characters
+// except tabs, invalid UTF-8, marks that change the direction of text. Columns stay as they are.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\t' || unicode.IsPrint(r) || unicode.Is(unicode.Zs, r) {
@@ -48,7 +48,7 @@ func printable(s string) string {
 	}, s)
 }
 
-// padding returns white space as wide as s is on a terminal.
+// padding returns white space as wide as s on a terminal.
 func padding(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -66,7 +66,7 @@ func padding(s string) string {
 	return b.String()
 }
 
-// wide holds the blocks whose characters take two columns, after Unicode's EastAsianWidth (W and F).
+// wide has the blocks whose characters take two columns (W and F in Unicode's EastAsianWidth).
 var wide = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x1100, Hi: 0x115f, Stride: 1},

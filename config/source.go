@@ -39,7 +39,7 @@ func (r *reader) namespaces(n *yaml.Node) []string {
 	return r.set(n, "spec.namespaces", "names", func(s string) string { return notLabel("namespace", s) })
 }
 
-// selector returns the string that n holds; unlike others it may be empty, which selects everything.
+// selector returns the string in n. It may be empty, which selects everything.
 func (r *reader) selector(n *yaml.Node, what string) string {
 	if n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && n.Value == "" {
 		return ""
@@ -57,8 +57,8 @@ func (r *reader) labelSelector(n *yaml.Node) string {
 	return canonical(selector)
 }
 
-// canonical writes selectors that ask for the same in the same way: in a fixed order, each requirement once, and with
-// one value as tier=web, whether it was tier==web or tier in (web).
+// canonical writes equivalent selectors alike: in a fixed order, each requirement once, and with
+// one value as tier=web, whether the author wrote tier==web or tier in (web).
 func canonical(selector labels.Selector) string {
 	requirements, _ := selector.Requirements() // what Parse makes is selectable
 	texts := make([]string, 0, len(requirements))

@@ -10,16 +10,17 @@ import (
 
 var (
 	yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-	// quotedStart is a line whose value begins with a quoted string and goes on behind it.
+	// quotedStart matches a line whose value begins with a quoted string and goes on after it.
 	quotedStart = regexp.MustCompile(`^[ -]*[A-Za-z0-9_-]+:[ \t]+(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*[^ \t#]`)
 )
 
-// lookAhead is how many characters the parser wants to see before it decides on a token.
+// lookAhead is how many characters the parser reads ahead before it decides on a token.
 const lookAhead = 4
 
-// syntaxError places an error of the parser. What the parser says of lines is about the context, such as the mapping
-// around the error, and may be off by one. So the document is parsed again, this time byte by byte, to see how far the
-// parser got. An empty line is put before it, since the parser does not tell a first line from none.
+// syntaxError places an error of the parser. The parser's own line belongs to the context, such as
+// the mapping around the error, and may be off by one. So syntaxError parses the document again,
+// byte by byte, to see how far the parser gets. It puts an empty line before the document, because
+// the parser does not distinguish a first line from none.
 func (d part) syntaxError() Mistake {
 	r := &byteReader{text: "\n" + d.text()}
 	_, err := decodeYAML(r)
@@ -28,11 +29,12 @@ func (d part) syntaxError() Mistake {
 	}
 	message := yamlPrefix.ReplaceAllString(err.Error(), "")
 	read := strings.TrimPrefix(r.text[:r.pos], "\n")
-	last := cutRunes(strings.TrimRight(read, " \t\r\n"), 1) // up to the last thing that was read
+	// up to the last thing that the parser read
+	last := cutRunes(strings.TrimRight(read, " \t\r\n"), 1)
 	at, hint := d.start+len(last), ""
 	switch {
 	case strings.Contains(message, "unexpected end of stream"), strings.Contains(message, "unexpected document indicator"):
-		// The one error whose context tells more.
+		// the one error whose context says more
 		at, message = d.lastQuote(err), "a quote is not closed"
 	case strings.Contains(message, "mapping values are not allowed"):
 		at = d.start + len(r.current(read, last))
@@ -59,7 +61,7 @@ func (d part) lastQuote(err error) int {
 	if m := yamlPrefix.FindStringSubmatch(err.Error()); m != nil {
 		line, _ = strconv.Atoi(m[1])
 	}
-	line = d.file.line(d.start) + max(0, line-2) // from 0, without the line put before
+	line = d.file.line(d.start) + max(0, line-2) // from 0, without the empty line
 	start, end := d.file.bounds(min(line, len(d.file.lines)-1))
 	return start + max(0, strings.LastIndexAny(d.file.text[start:end], `"'`))
 }
@@ -73,11 +75,11 @@ func cutRunes(s string, n int) string {
 	return s
 }
 
-// byteReader gives out a text byte by byte.
+// byteReader returns a text byte by byte.
 type byteReader struct {
 	text  string
 	pos   int
-	ended bool // its end has been asked for
+	ended bool // somebody read its end
 }
 
 func (r *byteReader) Read(p []byte) (int, error) {
@@ -93,7 +95,8 @@ func (r *byteReader) Read(p []byte) (int, error) {
 	return 1, nil
 }
 
-// current returns the part of read before the token that the parser was at; last if it had no more text to look ahead.
+// current returns the part of read before the parser's current token, or last if the parser had no
+// more text to read ahead.
 func (r *byteReader) current(read, last string) string {
 	if r.ended {
 		return last

@@ -6,25 +6,25 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Text is a scalar that knows where it was written. The zero Text is no text at all.
+// Text is a scalar that knows where it stands. The zero Text is no text.
 type Text struct {
 	value string
 	file  *file
-	start int // the offset of the scalar in the file: of its first character, quote or block indicator
+	start int // offset in the file of the scalar's first character, quote or block indicator
 	style yaml.Style
 }
 
-// NewText returns a Text that was written nowhere, for configurations made by hand.
+// NewText returns a Text without a place, for configurations made by hand.
 func NewText(value string) Text { return Text{value: value} }
 
-// String returns the value, quotes, escapes and folding undone.
+// String returns the value, without quotes, escapes and folding.
 func (t Text) String() string { return t.value }
 
-// IsZero tells whether there is no text.
+// IsZero reports whether there is no text.
 func (t Text) IsZero() bool { return t == Text{} }
 
-// Position returns where byte offset of the value was written. The end of the value, or any offset beyond it, is right
-// behind the last character that is not white space.
+// Position returns the place of byte offset of the value. An offset at the value's end or beyond is
+// after the last character that is not white space.
 func (t Text) Position(offset int) Position {
 	if t.file == nil {
 		return Position{}
@@ -40,8 +40,8 @@ func (t Text) Mistake(offset int, message string) Mistake {
 	return t.file.mistake(t.origin(offset), message)
 }
 
-// origin returns the offset in the file of byte offset of the value. It scans the scalar anew, guided by the value that
-// the YAML parser made of it; should the two disagree, the start of the scalar has to do.
+// origin returns the offset in the file of byte offset of the value. It scans the scalar again,
+// guided by the parser's value. If the two disagree, it returns the start of the scalar.
 func (t Text) origin(offset int) int {
 	origins := scanScalar(t.file.text, t.start, t.style, t.value)
 	if origins == nil {

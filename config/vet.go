@@ -7,9 +7,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// vet checks what holds everywhere in a document: no anchors, aliases, merge keys and tags, keys that are strings and
-// unique, bounded depth. Nodes that fail are remembered, so that nothing more is said about them. It returns false if
-// the document must not be read any further.
+// vet checks what holds everywhere in a document: no anchors, aliases, merge keys and tags; keys
+// that are distinct strings; bounded depth. It marks nodes that fail as reported, so that nothing
+// more is said about them. It returns false if the document must not be read any further.
 func (r *reader) vet(root *yaml.Node) bool {
 	r.reported = map[*yaml.Node]bool{}
 	return r.vetNode(root, 1)
@@ -41,7 +41,7 @@ func (r *reader) vetNode(n *yaml.Node, depth int) bool {
 	return true
 }
 
-// vetMapping vets a mapping, and cuts it down to its good keys.
+// vetMapping checks a mapping, and removes its bad keys.
 func (r *reader) vetMapping(n *yaml.Node, depth int) bool {
 	first := make(map[string]*yaml.Node, len(n.Content)/2)
 	kept := n.Content[:0:0]
