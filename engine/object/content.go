@@ -2,14 +2,14 @@ package object
 
 import "sync"
 
-// content is what an object says: compact and valid JSON, which may be packed. It is immutable; an Object changes from one
-// to another that says the same.
+// content is an object's JSON: compact and valid, and possibly packed. It is immutable. An Object
+// replaces its content only by another of the same JSON.
 type content struct {
 	bytes  []byte
-	packed *Dictionary // what unpacks them; nil if they are the text
+	packed *Dictionary // unpacks bytes; nil if they are the text
 }
 
-// unpack is the text; where it is packed, in buf if that is large enough.
+// unpack returns the text. If it is packed, unpack writes it to buf if buf is large enough.
 func (c *content) unpack(buf []byte) []byte {
 	if c.packed == nil {
 		return c.bytes
@@ -17,7 +17,7 @@ func (c *content) unpack(buf []byte) []byte {
 	return c.packed.unpack(buf, c.bytes)
 }
 
-// borrow is the text for a moment: until giveBack.
+// borrow returns the text until the caller calls giveBack.
 func (c *content) borrow() (text []byte, giveBack *[]byte) {
 	if c.packed == nil {
 		return c.bytes, nil
@@ -27,7 +27,7 @@ func (c *content) borrow() (text []byte, giveBack *[]byte) {
 	return *buf, buf
 }
 
-// buffers hold a text each, for as long as it takes to pack or to read it. None is larger than 1 MiB.
+// buffers hold one text each while somebody packs or reads it. None is larger than 1 MiB.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 func giveBack(buf *[]byte) {

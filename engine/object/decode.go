@@ -2,7 +2,8 @@ package object
 
 import "github.com/informd/informd/engine/object/scan"
 
-// Decode decodes what p covers, and nothing else: the value of a [Tree], which is the caller's.
+// Decode decodes what p covers, and nothing else. It returns the value of a [Tree] that belongs to
+// the caller.
 func (o *Object) Decode(p *Paths) any { return o.decode(p, nil) }
 
 func (o *Object) decode(p *Paths, from *branches) any {
@@ -13,27 +14,27 @@ func (o *Object) decode(p *Paths, from *branches) any {
 	defer giveBack(borrowed)
 	s := scan.New(text)
 	w := walker{s: &s, branches: from}
-	value, _ := w.value(nil, p, elsewhere) // valid
+	value, _ := w.value(nil, p, elsewhere) // the text is valid
 	return value
 }
 
-// Decoder decodes the same paths of one object after another, and remembers what it decoded of the last two: those of a
-// change, which any number of expressions look at. What it gives is part of a [Tree] that ends when two others were asked
-// for, or with [Decoder.Forget]. It is not safe for concurrent use.
+// Decoder decodes the same paths of one object after the other. It remembers its last two trees,
+// which are those of one change, because any number of expressions read them. A tree ends once two
+// others were asked for, or with [Decoder.Forget]. It is not safe for concurrent use.
 type Decoder struct {
 	paths *Paths
 	last  [2]struct {
 		object   *Object
 		value    any
-		branches // of value, unless that is another's
+		branches // of value, unless the Decoder did not decode it
 	}
 	next int
 }
 
-// NewDecoder makes a Decoder of p, which must not change while it is in use.
+// NewDecoder returns a Decoder of p. p must not change while the Decoder is in use.
 func NewDecoder(p *Paths) *Decoder { return &Decoder{paths: p} }
 
-// Tree is what Decode gives, or what it was last time. A nil Object gives nil.
+// Tree returns what Decode returns, or what it returned last time. A nil Object gives nil.
 func (d *Decoder) Tree(o *Object) any {
 	if o == nil {
 		return nil
@@ -51,7 +52,8 @@ func (d *Decoder) Tree(o *Object) any {
 	return last.value
 }
 
-// Remember has Tree give value for o, until Forget: what Decode would give, or more, as a [Parser] has read it.
+// Remember makes Tree return value for o until Forget. value is what Decode would give, or more, as
+// a [Parser] has read it.
 func (d *Decoder) Remember(o *Object, value any) {
 	i := d.next
 	if d.last[1-i].object == o {
@@ -61,7 +63,7 @@ func (d *Decoder) Remember(o *Object, value any) {
 	d.next = 1 - i
 }
 
-// Forget ends everything that the Decoder gave or was given.
+// Forget ends every tree that the Decoder returned or was given.
 func (d *Decoder) Forget() {
 	for i := range d.last {
 		d.last[i].object, d.last[i].value = nil, nil

@@ -4,7 +4,7 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// place is where the walker is, as far as that means anything to it.
+// place is where the walker is, if that place matters.
 type place int
 
 const (
@@ -13,7 +13,7 @@ const (
 	atType
 	atMetadata
 	atManagedFields
-	atNamespace // and the rest of the identity, in its order
+	atNamespace // followed by the rest of the identity, in its order
 	atName
 	atUID
 	atResourceVersion
@@ -21,7 +21,7 @@ const (
 
 var identityFields = [...]string{"namespace", "name", "uid", "resourceVersion"} // within metadata
 
-// below is the place that a key leads to.
+// below returns the place that a key leads to.
 func (p place) below(key []byte) place {
 	switch p {
 	case atRoot:
@@ -48,11 +48,11 @@ func (p place) below(key []byte) place {
 	return elsewhere
 }
 
-// identity is what was read of an object's identity; of what stands there twice, the last.
+// identity is what the walker read of an object's identity. Of repeated members the last counts.
 type identity struct {
-	misplaced bool // metadata is no object
+	misplaced bool // metadata is not an object
 	fields    [len(identityFields)]struct {
-		raw   []byte // part of the text; nil is absent
+		raw   []byte // part of the text; nil if absent
 		plain bool
 	}
 }
@@ -65,7 +65,7 @@ func (id *identity) set(at place, raw []byte, plain bool) {
 	}
 }
 
-// unfit says what is wrong with the identity.
+// unfit returns what is wrong with the identity, or "".
 func (id *identity) unfit() string {
 	if id.misplaced {
 		return "metadata is not an object"
@@ -78,7 +78,7 @@ func (id *identity) unfit() string {
 	return ""
 }
 
-// object is an Object of that identity, which holds no content yet. What is wrong is left empty.
+// object returns an Object with that identity and no content. Mistaken parts are empty.
 func (id *identity) object() *Object {
 	var memory [256]byte
 	all := memory[:0]
@@ -103,7 +103,7 @@ func (id *identity) object() *Object {
 	return o
 }
 
-// alone is an Object of the identity and nothing else; nil where nothing of it is known.
+// alone returns an Object with that identity and nothing else, or nil if nothing of it is known.
 func (id *identity) alone() *Object {
 	o := id.object()
 	if o.identity == "" {
@@ -112,7 +112,7 @@ func (id *identity) alone() *Object {
 	return FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
 }
 
-// Identity is a new set of the paths by which objects are told apart, and their states.
+// Identity returns a new set of the paths that identify objects and their states.
 func Identity() *Paths {
 	p := new(Paths)
 	for _, name := range identityFields {

@@ -12,18 +12,18 @@ var (
 	_ metav1.ObjectMetaAccessor = (*Object)(nil)
 )
 
-// GetObjectKind tells nothing: whoever holds an Object knows its resource.
+// GetObjectKind returns no kind: whoever holds an Object knows its resource.
 func (o *Object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject returns the object itself: it cannot change.
+// DeepCopyObject returns the object itself, which cannot change.
 func (o *Object) DeepCopyObject() runtime.Object { return o }
 
-// GetObjectMeta is what client-go's caches ask of an object's metadata: its identity, labels and annotations. The rest is
-// empty, and the setters do nothing.
+// GetObjectMeta returns the metadata that client-go's caches read: identity, labels and
+// annotations. The rest is empty, and the setters do nothing.
 func (o *Object) GetObjectMeta() metav1.Object { return (*metadata)(o) }
 
-// metadata is an Object as client-go sees its metadata. It is the same memory: client-go asks for it several times per
-// event.
+// metadata is an Object as client-go sees its metadata. It is the same memory, because client-go
+// asks for it several times per event.
 type metadata Object
 
 func (m *metadata) GetNamespace() string              { return (*Object)(m).Namespace() }

@@ -10,46 +10,50 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Packer compresses texts that resemble each other, as those of one resource's objects do: with a dictionary made of a
-// sample of them. What is packed keeps the dictionary that it was packed with; later ones are better.
+// Packer compresses texts that resemble each other, as those of one resource's objects do, with a
+// dictionary made from a sample of them. A packed text keeps the dictionary it was packed with;
+// later dictionaries are better.
 //
-// A Packer holds on to a sample of 128 objects with up to 64 KiB each, and its dictionaries of up to 64 KiB each, of which
-// never more than 16 are in use. It is safe for concurrent use.
+// A Packer holds a sample of 128 objects with up to 64 KiB each, and its dictionaries of up to 64
+// KiB each, of which never more than 16 are in use. It is safe for concurrent use.
 type Packer struct {
 	current atomic.Pointer[packing]
 
-	mu     sync.Mutex // of the rest; never held while a text is packed
+	mu     sync.Mutex // guards the fields below; nobody holds it while packing a text
 	sample sample
-	due    int                        // a dictionary is made when so many objects have been shown to the sample
-	made   []weak.Pointer[Dictionary] // all that may be in use
-	usual  float64                    // share of the text that is left, as the current dictionary began; 0 before that is known
+	due    int                        // a dictionary is due once the sample has seen that many objects
+	made   []weak.Pointer[Dictionary] // all that may still be in use
+	// what share of the texts the current dictionary left at first; 0 until that is known
+	usual  float64
 	latest struct{ texts, plain, packed int }
 }
 
-// packing is how texts are packed for the time being.
+// packing is how the Packer currently packs texts.
 type packing struct {
 	dictionary *Dictionary
 	encoder    *s2.Dict // nil for the zero dictionary
 }
 
 const (
-	firstDictionary = 32 // texts, which are packed without; the next ones are made after four times as many, each
+	// texts, which are packed without; each next dictionary follows after four times as many
+	firstDictionary = 32
 	maxDictionaries = 16
 
-	// Every 1024 texts their size is compared with that of the first 1024 that were packed with a dictionary. If a quarter
-	// more is left of them, other objects have come: another sample is begun.
+	// After every 1024 texts the Packer compares their packed size with that of the first 1024
+	// texts of the dictionary. If a quarter more is left of them, objects have changed, and it
+	// begins a new sample.
 	compared     = 1024
 	clearlyWorse = 1.25
 )
 
-// NewPacker makes a Packer that has seen nothing yet.
+// NewPacker returns a Packer that has seen no object.
 func NewPacker() *Packer {
 	p := &Packer{sample: newSample(), due: firstDictionary}
 	p.current.Store(&packing{dictionary: new(Dictionary)})
 	return p
 }
 
-// Pack has o hold its text packed, unless that is not smaller. Others may read o meanwhile.
+// Pack packs o's text, unless that is not smaller. Others may read o meanwhile.
 func (p *Packer) Pack(o *Object) {
 	plain := o.content.Load()
 	if plain.packed != nil {
@@ -69,7 +73,7 @@ func (p *Packer) Pack(o *Object) {
 	p.learn(o, len(plain.bytes), len(*buf))
 }
 
-// learn takes note of a text and what became of it.
+// learn records a text and its packed size.
 func (p *Packer) learn(o *Object, plain, packed int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +97,7 @@ func (p *Packer) learn(o *Object, plain, packed int) {
 	}
 }
 
-// renew makes a dictionary.
+// renew makes a dictionary. The caller holds mu.
 func (p *Packer) renew() {
 	p.made = slices.DeleteFunc(p.made, func(d weak.Pointer[Dictionary]) bool { return d.Value() == nil })
 	text, beginning := p.sample.text()

@@ -10,16 +10,16 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// Packed is the text as a [Packer] packed it, which the caller must not change, and the dictionary that unpacks it. ok is
-// false while the text is plain.
+// Packed returns the text as a [Packer] packed it, and the dictionary that unpacks it. The caller
+// must not change the text. ok is false if the text is plain.
 func (o *Object) Packed() (packed []byte, with *Dictionary, ok bool) {
 	c := o.content.Load()
 	return c.bytes, c.packed, c.packed != nil
 }
 
-// FromPacked makes an Object of what Packed gave of one, and stays packed. It keeps packed. A nil Dictionary is the zero one.
-// It checks what it is given as FromJSON does: bytes that were not packed with the dictionary, or not of an object, are an
-// error.
+// FromPacked makes an Object of what Packed returned, and leaves it packed. It keeps packed. A nil
+// Dictionary is the zero one. Like FromJSON it checks its input: it returns an error if the bytes
+// were not packed with the dictionary, or are not an object.
 func FromPacked(packed []byte, with *Dictionary) (*Object, error) {
 	if with == nil {
 		with = new(Dictionary)
@@ -44,7 +44,7 @@ func FromPacked(packed []byte, with *Dictionary) (*Object, error) {
 	return o, nil
 }
 
-// readIdentity reads all of an object's text for its identity alone.
+// readIdentity reads an object's text to its end, and returns the identity.
 func readIdentity(s *scan.Scanner) (*identity, error) {
 	kind, err := s.Kind()
 	if err != nil {
@@ -66,7 +66,8 @@ func readIdentity(s *scan.Scanner) (*identity, error) {
 	return &w.id, nil
 }
 
-// FromIdentity makes an Object that has its identity and nothing else. Parts that are empty are left out.
+// FromIdentity makes an Object with an identity and nothing else. It leaves out parts that are
+// empty.
 func FromIdentity(namespace, name, uid, resourceVersion string) *Object {
 	parts := [len(identityFields)]string{namespace, name, uid, resourceVersion}
 	o := new(Object)

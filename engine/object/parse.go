@@ -8,17 +8,18 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// maxDepth is how deep an object may nest, as for the API server and apimachinery. No schema comes near.
+// maxDepth bounds how deep an object may nest, as the API server and apimachinery do. No schema
+// comes near.
 const maxDepth = 10_000
 
 // Parser makes Objects of JSON. It is immutable and safe for concurrent use.
 type Parser struct {
 	keep, view       *Paths
-	apiVersion, kind string // of objects that have neither; may be empty
+	apiVersion, kind string // for objects that have neither; may be empty
 }
 
-// NewParser makes a Parser of Objects that keep what keep covers and their identity, nil for everything, and that decodes
-// view on the way. metadata.managedFields is never kept, nor in the view.
+// NewParser returns a Parser. Its Objects keep what keep covers, and their identity; nil keeps
+// everything. It decodes view on the way. It leaves metadata.managedFields out of both.
 func NewParser(keep, view *Paths) *Parser {
 	p := new(Parser)
 	if p.keep = &everything; keep != nil {
@@ -32,27 +33,30 @@ func NewParser(keep, view *Paths) *Parser {
 	return p
 }
 
-// Typed is a Parser that gives objects which have neither kind nor apiVersion these two: API servers leave them out in the
-// items of lists.
+// Typed returns a Parser that gives apiVersion and kind to objects that have neither: API servers
+// leave them out in the items of lists.
 func (p *Parser) Typed(apiVersion, kind string) *Parser {
 	return &Parser{keep: p.keep, view: p.view, apiVersion: apiVersion, kind: kind}
 }
 
 var everything = pathsOf()
 
-// UnfitError is valid JSON that no Object can be made of: it is none, its identity is of the wrong type, it nests deeper
-// than [maxDepth] or has a number out of float64's range, which apimachinery's decoder refuses too.
+// UnfitError is valid JSON that cannot be an Object: it is not a JSON object, its identity has the
+// wrong type, it nests deeper than 10,000, or it has a number beyond float64's range, which
+// apimachinery's decoder refuses as well.
 type UnfitError struct {
 	Reason   string
-	Identity *Object // what could be told of the identity, and nothing else; nil if nothing could
+	Identity *Object // what is known of the identity, and nothing else; nil if nothing is known
 }
 
 func (e *UnfitError) Error() string { return e.Reason }
 
-// Parse reads the object at s in one pass, and leaves s behind it. It keeps nothing of the text; the Object's is compact
-// and UTF-8. view is what Decode would give for the view's paths on all of the object. Without an object there is no view.
+// Parse reads the object at s in one pass, and leaves s after it. It keeps none of the text: the
+// Object has its own, compact and in UTF-8. view is what Decode would return for the view's paths
+// of the whole object. It is nil if there is no object.
 //
-// Errors are the Scanner's, after which its position is anywhere, and [*UnfitError], when it is behind the value.
+// Parse returns the Scanner's errors, after which the Scanner may be anywhere, and [*UnfitError],
+// with the Scanner after the value.
 func (p *Parser) Parse(s *scan.Scanner) (o *Object, view *Tree, err error) {
 	kind, err := s.Kind()
 	if err != nil {
@@ -88,7 +92,7 @@ func (p *Parser) Parse(s *scan.Scanner) (o *Object, view *Tree, err error) {
 	return o, view, nil
 }
 
-// withType gives an object's text its type, and the view, as far as they have use for it.
+// withType adds the type to an object's text and to the view, if they use it.
 func (p *Parser) withType(text []byte, view *Tree) []byte {
 	typed := []byte{'{'}
 	for _, field := range [...]struct{ name, value string }{{"apiVersion", p.apiVersion}, {"kind", p.kind}} {
@@ -106,8 +110,9 @@ func (p *Parser) withType(text []byte, view *Tree) []byte {
 	return append(typed, text[1:]...)
 }
 
-// FromJSON makes an Object of the JSON of one, which it does not keep. It refuses what is not a valid JSON object, nests
-// deeper than [maxDepth], or has an identity of the wrong type. A missing identity is left empty.
+// FromJSON makes an Object of its JSON, which it does not keep. It refuses text that is not a valid
+// JSON object, nests deeper than 10,000, or has an identity of the wrong type. Missing parts of the
+// identity are empty.
 func FromJSON(b []byte) (*Object, error) {
 	s := scan.New(b)
 	o, _, err := whole.Parse(&s)

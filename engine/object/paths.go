@@ -8,8 +8,9 @@ import (
 // Each, as an element of a path, stands for every element of a list or every value of a map.
 const Each = "[]"
 
-// Paths is a set of paths into an object. A path leads to a whole subtree: with "spec" in the set, "spec", "replicas"
-// is covered. The zero Paths is empty. Reading is safe for concurrent use, changing is not.
+// Paths is a set of paths into an object. A path leads to a whole subtree: with "spec" in the set,
+// "spec", "replicas" is covered. The zero Paths is empty. Any number of goroutines may read it
+// while none changes it.
 type Paths struct {
 	whole  bool    // everything from here on
 	fields []field // sorted by name
@@ -21,7 +22,7 @@ type field struct {
 	below *Paths
 }
 
-// Add adds the subtree that path leads to. No path at all is the whole object.
+// Add adds the subtree that path leads to. An empty path is the whole object.
 func (p *Paths) Add(path ...string) {
 	for _, name := range path {
 		if p.whole {
@@ -50,8 +51,8 @@ func (p *Paths) search(name string) (n int, found bool) {
 	return slices.BinarySearchFunc(p.fields, name, func(f field, name string) int { return strings.Compare(f.name, name) })
 }
 
-// field is the one of that name, or nil. It is asked for each key of each object: most sets have a few fields, which are
-// told apart by their length.
+// field returns the field with that name, or nil. It runs for each key of each object. Most sets
+// have a few fields of different lengths.
 func (p *Paths) field(name []byte) *field {
 	if len(p.fields) > 16 {
 		if n, found := p.search(string(name)); found {
@@ -67,14 +68,14 @@ func (p *Paths) field(name []byte) *field {
 	return nil
 }
 
-// Union adds all of q, which it does not keep.
+// Union adds all paths of q. It does not keep q.
 func (p *Paths) Union(q *Paths) {
 	for _, path := range q.List() {
 		p.Add(path...)
 	}
 }
 
-// Covers tells whether the subtree at path is in the set.
+// Covers reports whether the subtree at path is in the set.
 func (p *Paths) Covers(path ...string) bool {
 	switch {
 	case p == nil:
@@ -91,10 +92,10 @@ func (p *Paths) Covers(path ...string) bool {
 	return path[0] != Each && f != nil && f.below.Covers(path[1:]...)
 }
 
-// IsEmpty tells whether no path is in the set.
+// IsEmpty reports whether the set has no path.
 func (p *Paths) IsEmpty() bool { return p == nil || !p.whole && p.each == nil && len(p.fields) == 0 }
 
-// List is the set's paths, sorted.
+// List returns the set's paths, sorted.
 func (p *Paths) List() [][]string {
 	var out [][]string
 	p.walk(nil, func(path []string) { out = append(out, slices.Clone(path)) })
@@ -116,7 +117,7 @@ func (p *Paths) walk(prefix []string, visit func([]string)) {
 	p.each.walk(append(prefix, Each), visit)
 }
 
-// String lists the paths for people: "metadata.name spec.containers[].image".
+// String returns the paths for people: "metadata.name spec.containers[].image".
 func (p *Paths) String() string {
 	var out []string
 	for _, path := range p.List() {
@@ -129,7 +130,7 @@ func (p *Paths) String() string {
 	return strings.Join(out, " ")
 }
 
-// eachItem is the set as seen from below a list.
+// eachItem returns the set as seen from below a list.
 func (p *Paths) eachItem() *Paths {
 	if p == nil || p.whole {
 		return p
@@ -137,7 +138,8 @@ func (p *Paths) eachItem() *Paths {
 	return p.each
 }
 
-// at is the set as seen from below a map's key. It returns the key as a string too, if it has it.
+// at returns the set as seen from below a map's key. It also returns the key as a string, if it has
+// one.
 func (p *Paths) at(key []byte) (below *Paths, name string) {
 	if p == nil || p.whole {
 		return p, ""

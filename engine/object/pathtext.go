@@ -13,7 +13,8 @@ func PathText(path []string) string {
 	var b strings.Builder
 	for i, key := range path {
 		switch {
-		case key == "" && i == len(path)-1: // a program asks whether the field exists, or how many elements it has
+		case key == "" && i == len(path)-1:
+			// a program asks whether the field exists, or how many elements it has
 			b.WriteString(" (its presence)")
 		case key == Each:
 			b.WriteString("[]")

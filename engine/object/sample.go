@@ -6,14 +6,14 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// sampleSize is how many objects a dictionary is made of, at most, and sampledText how many bytes each may have: a sample
-// never holds on to much.
+// sampleSize bounds the objects that make a dictionary, and sampledText the bytes of each, so that
+// a sample never holds much.
 const (
 	sampleSize  = 128
 	sampledText = 64 << 10
 )
 
-// sample is a uniform one of the objects that it has been shown.
+// sample is a uniform sample of the objects that it was shown.
 type sample struct {
 	objects []*Object
 	seen    int
@@ -23,7 +23,7 @@ type sample struct {
 
 func newSample() sample { return sample{random: rand.New(rand.NewPCG(0, 0))} }
 
-// add shows it an object, whose text has that many bytes.
+// add shows it an object whose text has size bytes.
 func (s *sample) add(o *Object, size int) {
 	s.seen++
 	s.bytes += size
@@ -34,11 +34,11 @@ func (s *sample) add(o *Object, size int) {
 	}
 }
 
-// text is what a dictionary is made of: the objects' beginnings, together at most a quarter of what was seen, and what fits
-// a dictionary. beginning is how they begin.
+// text returns what makes a dictionary: the beginnings of the objects, together at most a quarter
+// of what the sample saw, and no more than fits a dictionary. beginning is how the objects begin.
 func (s *sample) text() (text, beginning []byte) {
 	limit := min(s.bytes/4, s2.MaxDictSize)
-	text = make([]byte, 0, limit+16) // s2 wants 16 bytes beyond the end, or copies the text
+	text = make([]byte, 0, limit+16) // s2 copies the text unless its capacity has 16 more bytes
 	for _, o := range s.objects {
 		from, borrowed := o.content.Load().borrow()
 		n := min(len(from), s2.MaxDictSize/8, limit-len(text))

@@ -2,17 +2,18 @@ package object
 
 import "sync"
 
-// Tree is what was decoded of an object, as far as some paths cover it: map[string]any, []any, string, bool, nil, int64 (an
-// integer that fits) and float64. A list has all of its elements, so that indexes and lengths are right, with nil for those
-// of which nothing is covered; a map only has the keys on covered paths.
+// Tree is the decoded part of an object that some paths cover: map[string]any, []any, string, bool,
+// nil, int64 (an integer that fits) and float64. A list has all of its elements, so that indexes
+// and lengths are right, with nil for those that no path covers. A map has only the keys on covered
+// paths.
 //
-// Its strings share memory, so one that is kept for long should be cloned. Nothing of it may be changed.
+// Its strings share memory: clone one that is kept for long. Nobody may change any of it.
 type Tree struct {
 	value any
 	branches
 }
 
-// Value is the tree's root; of no tree, and of nothing covered, it is nil.
+// Value returns the tree's root. It is nil if there is no tree, or if nothing is covered.
 func (t *Tree) Value() any {
 	if t == nil {
 		return nil
@@ -20,8 +21,8 @@ func (t *Tree) Value() any {
 	return t.value
 }
 
-// Release ends the tree: its memory is for another one. Nobody may look at any part of it any more. A tree that is not
-// released is left to the garbage collector.
+// Release gives the tree's memory to another tree. Nobody may read any part of the tree afterwards.
+// The garbage collector takes a tree that nobody releases.
 func (t *Tree) Release() {
 	if t == nil {
 		return
@@ -33,8 +34,8 @@ func (t *Tree) Release() {
 
 var trees = sync.Pool{New: func() any { return new(Tree) }}
 
-// branches are the maps and lists of one tree, which are the greater part of what decoding allocates: used for one tree
-// and then for the next. nil is none to use again.
+// branches are the maps and lists of one tree, most of what decoding allocates. They serve one tree
+// after the other. A nil branches keeps none.
 type branches struct {
 	maps      []map[string]any // at most keptBranches, of at most keptEntries each
 	lists     [][]any          // likewise
@@ -47,19 +48,20 @@ const (
 	keptEntries  = 16
 )
 
-// newMap is a map for about so many entries.
+// newMap returns a map for about that many entries.
 func (b *branches) newMap(entries int) map[string]any {
 	if b == nil || b.usedMaps == keptBranches {
 		return make(map[string]any, entries)
 	}
 	if b.usedMaps == len(b.maps) {
-		b.maps = append(b.maps, make(map[string]any, max(entries, 8))) // room for eight costs no more
+		// room for eight costs no more
+		b.maps = append(b.maps, make(map[string]any, max(entries, 8)))
 	}
 	b.usedMaps++
 	return b.maps[b.usedMaps-1]
 }
 
-// newList is an empty list. Filled, it goes to endList, with its number.
+// newList returns an empty list and its number. Once it is full, the caller passes both to endList.
 func (b *branches) newList() (list []any, number int) {
 	if b == nil || b.usedLists == keptBranches {
 		return []any{}, -1

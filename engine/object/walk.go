@@ -7,8 +7,8 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// walker reads one value in a single pass: it decodes what view covers, and of what the scanner records it leaves out what
-// keep does not cover. Of both, nil is nothing.
+// walker reads one value in a single pass. It decodes what view covers, and leaves out of the
+// scanner's recording what keep does not cover. nil covers nothing.
 type walker struct {
 	s         *scan.Scanner
 	id        identity
@@ -17,7 +17,8 @@ type walker struct {
 	typed     bool            // the object has a kind or an apiVersion
 }
 
-// value reads the value at hand, which stands at the given place. What nests too deep for an Object is not decoded.
+// value reads the next value, which is at the given place. It does not decode what nests too deep
+// for an Object.
 func (w *walker) value(keep, view *Paths, at place) (any, error) {
 	if at == elsewhere && (view == nil && (keep == nil || keep.whole) || w.s.Deepest() > maxDepth) {
 		_, err := w.s.Skip()
@@ -31,13 +32,14 @@ func (w *walker) value(keep, view *Paths, at place) (any, error) {
 		w.id = identity{misplaced: kind != '{' && kind != 'n'}
 	}
 	switch {
-	case at >= atNamespace: // of the wrong type it makes the object unfit, and what is decoded of it does not matter
+	case at >= atNamespace:
+		// of the wrong type; the object is unfit, so its decoded value does not matter
 	case kind == '{':
 		return w.object(keep, view, at)
 	case kind == '[':
 		return w.list(keep, view)
 	}
-	// Also where a path would go on: the value is what tells that it does not.
+	// even where a path goes on: the value shows that it does not
 	raw, err := w.s.Skip()
 	if err != nil {
 		return nil, err
@@ -157,7 +159,7 @@ func (w *walker) scalar(raw []byte) any {
 	return number(raw)
 }
 
-// text is b as one of the view's strings.
+// text returns b as one of the view's strings.
 func (w *walker) text(b []byte) string {
 	if w.texts.Cap()-w.texts.Len() < len(b) {
 		w.texts = strings.Builder{}
@@ -168,7 +170,8 @@ func (w *walker) text(b []byte) string {
 	return w.texts.String()[from:]
 }
 
-// number is an int64 where the text is an integer that fits, as apimachinery's util/json has it, else a float64.
+// number returns an int64 if the text is an integer that fits, like apimachinery's util/json, or
+// else a float64.
 func number(text []byte) any {
 	if n, err := strconv.ParseInt(string(text), 10, 64); err == nil {
 		return n

@@ -2,35 +2,36 @@ package scan
 
 import "unicode/utf8"
 
-// recording is a copy of what the Scanner moves over. What it takes over unchanged is copied late, in large pieces:
-// what a server sends has no space to leave out.
+// recording is a copy of what the Scanner reads. It copies late, in large pieces, what stays
+// unchanged, because a server's text has no space to leave out.
 type recording struct {
 	on   bool
-	from int // text between here and pos belongs to the recording, but is not in out yet
+	from int // the recording has the text from here to pos, but out does not yet
 	out  []byte
 }
 
-// Record begins to copy what is read, without space, and with U+FFFD for bytes that are not UTF-8. From here on
-// [Scanner.Deepest] and [Scanner.OutOfRange] count.
+// Record starts a copy of what the Scanner reads, without space, and with U+FFFD for bytes that are
+// not UTF-8. [Scanner.Deepest] and [Scanner.OutOfRange] count from here on.
 func (s *Scanner) Record() {
 	s.record = recording{on: true, from: s.pos, out: s.record.out[:0]}
 	s.nesting = nesting{}
 }
 
-// nesting is what was seen since the recording began.
+// nesting is what the Scanner saw since the recording began.
 type nesting struct {
 	depth, deepest int
 	outOfRange     bool
 }
 
-// Deepest is how deep the values nest that were read since [Scanner.Record]; a plain one is 0 deep.
+// Deepest returns how deep the values nest that the Scanner read since [Scanner.Record]. A scalar
+// is 0 deep.
 func (s *Scanner) Deepest() int { return s.deepest }
 
-// OutOfRange tells whether a number was read since [Scanner.Record] that no float64 comes near.
+// OutOfRange reports whether a number since [Scanner.Record] is beyond float64's range.
 func (s *Scanner) OutOfRange() bool { return s.outOfRange }
 
-// Recorded ends the recording and returns it. It is the Scanner's memory, until the next recording. After an error it is
-// anything.
+// Recorded ends the recording and returns it. The Scanner reuses its memory for the next recording.
+// After an error the recording is undefined.
 func (s *Scanner) Recorded() []byte {
 	if s.record.on && s.pos > s.record.from {
 		s.leaveOut(s.pos, s.pos)
@@ -39,7 +40,7 @@ func (s *Scanner) Recorded() []byte {
 	return s.record.out
 }
 
-// Mark is how long the recording is.
+// Mark returns the length of the recording.
 func (s *Scanner) Mark() int {
 	if s.record.on {
 		return len(s.record.out) + s.pos - s.record.from
@@ -47,7 +48,7 @@ func (s *Scanner) Mark() int {
 	return len(s.record.out)
 }
 
-// Pause forgets what was recorded since the recording was as long as mark, and records no more until Resume.
+// Pause drops the recording from mark on, and records no more until Resume.
 func (s *Scanner) Pause(mark int) {
 	if missing := mark - len(s.record.out); missing > 0 {
 		s.leaveOut(s.record.from+missing, s.pos)
@@ -56,21 +57,21 @@ func (s *Scanner) Pause(mark int) {
 	s.record.on = false
 }
 
-// Resume goes on recording, behind insert.
+// Resume appends insert and goes on recording.
 func (s *Scanner) Resume(insert string) {
 	s.record.out = append(s.record.out, insert...)
 	s.record.from = s.pos
 	s.record.on = true
 }
 
-// Unrecord takes the byte at mark out of the recording.
+// Unrecord removes the byte at mark from the recording.
 func (s *Scanner) Unrecord(mark int) {
 	s.leaveOut(s.pos, s.pos)
 	out := s.record.out
 	s.record.out = append(out[:mark], out[mark+1:]...)
 }
 
-// leaveOut records what comes before start, and nothing up to end.
+// leaveOut records what precedes start, and nothing up to end.
 func (s *Scanner) leaveOut(start, end int) {
 	r := &s.record
 	r.out = append(r.out, s.text[r.from:start]...)

@@ -1,7 +1,7 @@
-// Package scan reads JSON text step by step and validates all that it moves over, so that whoever looks for a few fields
-// neither decodes the rest nor has to trust it. It accepts what encoding/json accepts: also bytes in strings that are
-// not UTF-8, which mean U+FFFD. On the way a [Scanner] can copy what it reads, without space and repaired to UTF-8: see
-// [Scanner.Record].
+// Package scan reads JSON text step by step and validates all that it passes, so that whoever looks
+// for a few fields neither decodes the rest nor has to trust it. It accepts what encoding/json
+// accepts, including bytes in strings that are not UTF-8, which mean U+FFFD. A [Scanner] can copy
+// what it reads, without space and repaired to UTF-8: see [Scanner.Record].
 package scan
 
 import (
@@ -9,30 +9,32 @@ import (
 	"io"
 )
 
-// Scanner reads values one after the other. A value that the text ends within is [io.ErrUnexpectedEOF], also a number
-// that reaches the text's end, of which more digits might follow; what is not JSON is a [*SyntaxError]. After an error
-// the position is anywhere: [Scanner.Reset] begins anew. A Scanner is not safe for concurrent use.
+// Scanner reads values one after the other. It returns [io.ErrUnexpectedEOF] if the text ends
+// within a value, or with a number, which might go on. It returns a [*SyntaxError] for what is not
+// JSON. After an error it may be anywhere, and [Scanner.Reset] starts over. It is not safe for
+// concurrent use.
 type Scanner struct {
 	text []byte
 	pos  int
 
-	plain  bool // of the last string read: no escapes, and ASCII
+	plain  bool // the last string read has no escapes, and is ASCII
 	record recording
 	nesting
 }
 
-// SyntaxError is what is not JSON.
+// SyntaxError is an error in the JSON.
 type SyntaxError struct {
-	Offset int // of the byte that cannot stand there
+	Offset int // of the byte that must not stand there
 	msg    string
 }
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("%s at offset %d", e.msg, e.Offset) }
 
-// New makes a Scanner of text, which must not change while it reads. What it returns are parts of text.
+// New returns a Scanner of text, which must not change while the Scanner reads it. Its results are
+// parts of text.
 func New(text []byte) Scanner { return Scanner{text: text} }
 
-// Reset begins another text. It keeps the memory of recordings, up to 1 MiB.
+// Reset starts another text. It keeps the memory of recordings, up to 1 MiB.
 func (s *Scanner) Reset(text []byte) {
 	out := s.record.out[:0]
 	if cap(out) > 1<<20 {
@@ -41,10 +43,11 @@ func (s *Scanner) Reset(text []byte) {
 	*s = Scanner{text: text, record: recording{out: out}}
 }
 
-// Pos is the offset of the next byte to read.
+// Pos returns the offset of the next byte to read.
 func (s *Scanner) Pos() int { return s.pos }
 
-// Kind is the next value's first byte, which is not consumed: one of {["tfn-0123456789, unless the value is none.
+// Kind returns the first byte of the next value without consuming it: one of {["tfn-0123456789 for
+// a valid value.
 func (s *Scanner) Kind() (byte, error) {
 	s.pos = s.space(s.pos)
 	if s.pos == len(s.text) {
@@ -53,7 +56,7 @@ func (s *Scanner) Kind() (byte, error) {
 	return s.text[s.pos], nil
 }
 
-// End is nil where nothing but space is left.
+// End returns nil if only space is left.
 func (s *Scanner) End() error {
 	s.pos = s.space(s.pos)
 	if s.pos < len(s.text) {
@@ -79,8 +82,8 @@ func (s *Scanner) open(bracket byte, where string) error {
 	return nil
 }
 
-// NextKey consumes what stands before an object's next value: the comma but for the first, key and colon; or else the }
-// behind the last one. The key is quoted.
+// NextKey consumes what precedes an object's next value: the comma, unless first is set, the key
+// and the colon. Or it consumes the } after the last value. The key comes with its quotes.
 func (s *Scanner) NextKey(first bool) (quoted []byte, more bool, err error) {
 	i := s.space(s.pos)
 	if i < len(s.text) && s.text[i] == '}' {
@@ -109,7 +112,8 @@ func (s *Scanner) NextKey(first bool) (quoted []byte, more bool, err error) {
 	return s.text[i:end], true, nil
 }
 
-// NextItem consumes what stands before a list's next value: the comma but for the first; or else the ] behind the last.
+// NextItem consumes what precedes a list's next value: the comma, unless first is set. Or it
+// consumes the ] after the last value.
 func (s *Scanner) NextItem(first bool) (more bool, err error) {
 	i := s.space(s.pos)
 	switch {
@@ -142,7 +146,7 @@ func (s *Scanner) String() (quoted []byte, err error) {
 	return s.text[i:s.pos], nil
 }
 
-// space is where the next byte stands that is not space, from i on.
+// space returns where the next byte stands, from i on, that is not space.
 func (s *Scanner) space(i int) int {
 	if i < len(s.text) && s.text[i] > ' ' {
 		return i

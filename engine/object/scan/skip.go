@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// brackets are the open ones, a bit each, as a stack: 1 for an object.
+// brackets is a stack of the open brackets, one bit each: 1 for an object.
 type brackets struct {
 	top   uint64 // the last up to 64
 	below []uint64
@@ -29,7 +29,8 @@ func (b *brackets) pop() {
 	}
 }
 
-// Skip consumes one value and returns it as it stands there. It does not recurse: a value may nest as deep as it likes.
+// Skip consumes one value and returns it as it stands in the text. It does not recurse, so a value
+// may nest to any depth.
 func (s *Scanner) Skip() (raw []byte, err error) {
 	var open brackets
 	deepest := 0
@@ -126,7 +127,7 @@ key:
 	goto value
 }
 
-// scalar is the end of the number, true, false or null at i.
+// scalar returns the end of the number, true, false or null at i.
 func (s *Scanner) scalar(i int) (end int, err error) {
 	switch s.text[i] {
 	case 't':
@@ -151,7 +152,7 @@ func (s *Scanner) literal(i int, word string) (end int, err error) {
 	return i + len(word), nil
 }
 
-// number is the end of the number at i.
+// number returns the end of the number at i.
 func (s *Scanner) number(i int) (end int, err error) {
 	start := i
 	if s.text[i] == '-' {

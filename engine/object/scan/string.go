@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// Plain tells whether the string or key read last means what stands between its quotes, and is ASCII.
+// Plain reports whether the last string or key is ASCII and has no escapes.
 func (s *Scanner) Plain() bool { return s.plain }
 
-// quoted is the end of the string at i, behind its closing quote.
+// quoted returns the end of the string at i, after its closing quote.
 func (s *Scanner) quoted(i int) (end int, err error) {
 	end = plain(s.text, i+1)
 	if end < len(s.text) && s.text[end] == '"' {
@@ -21,13 +21,15 @@ func (s *Scanner) quoted(i int) (end int, err error) {
 	return s.quotedSlowly(i, end)
 }
 
-// plain is where the next byte stands, from i on, that ends a string or makes it something else than its own bytes in
-// ASCII: quote, backslash, control character, or what belongs to a longer character.
+// plain returns where the next byte stands, from i on, that ends a string or stands for something
+// else than itself in ASCII: a quote, a backslash, a control character, or part of a longer
+// character.
 func plain(text []byte, i int) int {
 	const ones = 0x0101010101010101
 	for ; i+8 <= len(text); i += 8 {
-		// Eight bytes at once. A byte's highest bit is set in found if it is one of these. Subtractions borrow from
-		// bytes above only where they found something, and the lowest find is the one that counts.
+		// Look at eight bytes at once. found has a byte's highest bit set if the byte is one of
+		// these. Subtractions borrow from higher bytes only where they found something, and the
+		// lowest find counts.
 		b := binary.LittleEndian.Uint64(text[i : i+8 : i+8])
 		found := (b - ' '*ones) | (b ^ '"'*ones - ones) | (b ^ '\\'*ones - ones) | b
 		if found &= 0x80 * ones; found != 0 {
@@ -40,7 +42,7 @@ func plain(text []byte, i int) int {
 	return i
 }
 
-// quotedSlowly is the end of the string at start, of which what comes before i is plain.
+// quotedSlowly returns the end of the string at start, which is plain before i.
 func (s *Scanner) quotedSlowly(start, i int) (end int, err error) {
 	ascii := true
 	for ; i < len(s.text); i = plain(s.text, i) {
@@ -64,7 +66,7 @@ func (s *Scanner) quotedSlowly(start, i int) (end int, err error) {
 	return 0, s.unexpected(i, "")
 }
 
-// escape is the end of the escape sequence at i.
+// escape returns the end of the escape sequence at i.
 func (s *Scanner) escape(i int) (end int, err error) {
 	i++
 	if i == len(s.text) {
@@ -94,8 +96,8 @@ func hex(c byte) rune {
 	return -1
 }
 
-// Unquote is what a valid JSON string, with its quotes, means. As with encoding/json, lone surrogates and bytes that are
-// not UTF-8 become U+FFFD.
+// Unquote returns what a valid JSON string, with its quotes, means. As in encoding/json, lone
+// surrogates and bytes that are not UTF-8 become U+FFFD.
 func Unquote(quoted []byte) string {
 	in := quoted[1 : len(quoted)-1]
 	n := plain(in, 0)
@@ -126,10 +128,10 @@ func Unquote(quoted []byte) string {
 	return string(out)
 }
 
-// unescaped is what a letter behind a backslash means.
+// unescaped has what a letter after a backslash means.
 var unescaped = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// unit is the UTF-16 unit that text begins with as \uXXXX, or -1.
+// unit returns the UTF-16 unit at the start of text, written \uXXXX, or -1.
 func unit(text []byte) (r rune) {
 	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
 		return -1
