@@ -23,8 +23,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// The scripts are the commands that ask the daemon, as their users meet them. Each has a daemon of its own, which is a
-// pretence, on the control socket $SOCKET.
+// The scripts are the commands that ask the daemon, as their users meet them. Each has a daemon of
+// its own, which is a pretence, on the control socket $SOCKET.
 func TestControlScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/control",
@@ -61,7 +61,8 @@ func pretend(env *testscript.Env) error {
 	return nil
 }
 
-// pretence is a daemon that always stands the same. Its ages are so high that they do not change within a test.
+// pretence is a daemon that always stands the same. Its ages are so high that they do not change
+// within a test.
 type pretence struct {
 	mu      sync.Mutex
 	letters []control.Letter

@@ -1,4 +1,5 @@
-// Command informd runs declarative rules against a Kubernetes cluster. See README.md, or informd --help.
+// Command informd runs declarative rules against a Kubernetes cluster. See README.md, or informd
+// --help.
 package main
 
 import (

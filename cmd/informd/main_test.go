@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"informd": main})
 }
 
-// The scripts are the command line as its users meet it. None needs a cluster. Beside testscript's own commands there
-// are these:
+// The scripts are the command line as its users meet it. None needs a cluster. Beside testscript's
+// own commands there are these:
 //
 //	code N informd …       run informd and want that exit code
 //	random FILE SIZE       fill a file with random bytes, the same each time

@@ -11,11 +11,12 @@ import (
 // MaxPath is the length that the path of a unix socket may have, in bytes: 107 on Linux.
 const MaxPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// Listen makes a socket at path with mode 0600, whatever the umask. It is an error if there is a file at path.
-// Closing the listener does not remove the file: that is up to the caller.
+// Listen makes a socket at path with mode 0600, whatever the umask. It is an error if there is a
+// file at path. Closing the listener does not remove the file: that is up to the caller.
 func Listen(path string) (*net.UnixListener, error) {
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// Linux gives the file the mode of the descriptor, so nobody else can connect before the Chmod below.
+		// Linux gives the file the mode of the descriptor, so nobody else can connect before the
+		// Chmod below.
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
 	}}
 	listener, err := config.Listen(context.Background(), "unix", path)

@@ -70,7 +70,8 @@ func ManifestFlag(cmd *cobra.Command, paths *[]string) {
 	}
 }
 
-// ChoiceFlag adds a flag that completes to one of the choices. It does not check the value: the caller does.
+// ChoiceFlag adds a flag that completes to one of the choices. It does not check the value: the
+// caller does.
 func ChoiceFlag(cmd *cobra.Command, value *string, name, what, standard string, choices ...string) {
 	cmd.Flags().StringVar(value, name, standard, fmt.Sprintf("%s: `%s`", what, strings.Join(choices, "|")))
 	if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)); err != nil {

@@ -1,5 +1,5 @@
-// Package cli holds what informd's commands share: exit codes, signals, arguments, flags, and text for a terminal. It
-// knows no single command.
+// Package cli holds what informd's commands share: exit codes, signals, arguments, flags, and text
+// for a terminal. It knows no single command.
 package cli
 
 import (
@@ -19,7 +19,8 @@ const (
 	ExitUsage  = 2 // the command line is wrong, or run got a configuration with mistakes
 )
 
-// ExitError is an error that ends the process with a code. If Err is nil, the command has printed the reason already.
+// ExitError is an error that ends the process with a code. If Err is nil, the command has printed
+// the reason already.
 type ExitError struct {
 	Code int
 	Err  error
@@ -34,10 +35,12 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Failed makes err end the process with ExitFailed. An error without it is about the command line: ExitUsage.
+// Failed makes err end the process with ExitFailed. An error without it is about the command line:
+// ExitUsage.
 func Failed(err error) error { return &ExitError{ExitFailed, err} }
 
-// Execute runs one command line and returns its exit code. It prints errors to stderr, one line each.
+// Execute runs one command line and returns its exit code. It prints errors to stderr, one line
+// each.
 func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	prepare(root)
 	root.SetArgs(args)
@@ -60,7 +63,8 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, st
 	return failure.Code
 }
 
-// prepare silences cobra, whose words for errors Execute replaces. Our usage lines name the flags themselves.
+// prepare silences cobra, whose words for errors Execute replaces. Our usage lines name the flags
+// themselves.
 func prepare(cmd *cobra.Command) {
 	cmd.SilenceUsage, cmd.SilenceErrors, cmd.DisableFlagsInUseLine = true, true, true
 	for _, sub := range cmd.Commands() {

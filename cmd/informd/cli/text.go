@@ -5,7 +5,8 @@ import (
 	"unicode"
 )
 
-// Printable returns text on one line, without characters that a terminal obeys. Use it for all that others wrote.
+// Printable returns text on one line, without characters that a terminal obeys. Use it for all that
+// others wrote.
 func Printable(text string) string { return strings.TrimSpace(Visible(text)) }
 
 // Visible is Printable for a line whose indentation matters.

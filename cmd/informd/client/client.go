@@ -1,5 +1,5 @@
-// Package client holds the commands that ask the running daemon over its control socket and show the answer. It knows
-// package control, and nothing of the daemon.
+// Package client holds the commands that ask the running daemon over its control socket and show
+// the answer. It knows package control, and nothing of the daemon.
 package client
 
 import (
@@ -63,7 +63,8 @@ func (f *controlFlags) socket() (string, error) {
 	return socket, nil
 }
 
-// ask calls do with a client of the daemon. If nobody listens on the socket, the error says what to do.
+// ask calls do with a client of the daemon. If nobody listens on the socket, the error says what to
+// do.
 func (f *controlFlags) ask(do func(*control.Client) error) error {
 	socket, err := f.socket()
 	if err != nil {
@@ -85,7 +86,8 @@ func (f *controlFlags) ask(do func(*control.Client) error) error {
 // completionTime is how long the shell waits for names at most.
 const completionTime = time.Second
 
-// completer completes up to most names that the daemon knows. Without a daemon it silently completes nothing.
+// completer completes up to most names that the daemon knows. Without a daemon it silently
+// completes nothing.
 func (f *controlFlags) completer(most int, names func(context.Context, *control.Client) ([]string, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {

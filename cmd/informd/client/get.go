@@ -145,8 +145,8 @@ func (g *getFlags) run(cmd *cobra.Command, c *control.Client, q control.Query) e
 	return writeRows(out, rows, g.output == "wide", time.Now())
 }
 
-// explain prints to standard error what the objects themselves do not show. If the query names an object and there is none,
-// that is an error.
+// explain prints to standard error what the objects themselves do not show. If the query names an
+// object and there is none, that is an error.
 func (g *getFlags) explain(cmd *cobra.Command, q control.Query, found control.Header) error {
 	notes := cmd.ErrOrStderr()
 	if found.State != "synced" {

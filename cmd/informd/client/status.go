@@ -133,8 +133,9 @@ func writeHandlers(w io.Writer, handlers []control.HandlerStatus, now time.Time)
 	return nil
 }
 
-// handlerDetails returns what does not fit in the table: a reload under way, the last log lines and next start of a handler
-// in trouble, the endpoints of a remote one, and what enforces its confinement.
+// handlerDetails returns what does not fit in the table: a reload under way, the last log lines and
+// next start of a handler in trouble, the endpoints of a remote one, and what enforces its
+// confinement.
 func handlerDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 	name := cli.Printable(h.Name)
 	if !h.Reloading.IsZero() {

@@ -54,7 +54,8 @@ func (c *Client) Status(ctx context.Context) (status Status, err error) {
 	return status, err
 }
 
-// Letters returns the dead letters of a rule and of a handler, without their events. An empty name stands for all.
+// Letters returns the dead letters of a rule and of a handler, without their events. An empty name
+// stands for all.
 func (c *Client) Letters(ctx context.Context, rule, handler string) ([]Letter, error) {
 	query := url.Values{}
 	set(query, "rule", rule)
@@ -77,7 +78,8 @@ func (c *Client) Letters(ctx context.Context, rule, handler string) ([]Letter, e
 	}
 }
 
-// Letter returns a dead letter with its event. Without showSecrets, what it may hold of Secrets is masked.
+// Letter returns a dead letter with its event. Without showSecrets, what it may hold of Secrets is
+// masked.
 func (c *Client) Letter(ctx context.Context, id string, showSecrets bool) (l Letter, err error) {
 	query := url.Values{"id": {id}}
 	if showSecrets {
@@ -109,8 +111,8 @@ func (c *Client) Resume(ctx context.Context, rule string) error {
 	return c.call(ctx, http.MethodPost, "/v1/rules/resume", nil, map[string]string{"rule": rule}, &struct{}{})
 }
 
-// ReloadHandler replaces a handler's process by one that the current manifests describe, and waits until that is done. The end
-// of ctx calls it off if that is still possible.
+// ReloadHandler replaces a handler's process by one that the current manifests describe, and waits
+// until that is done. The end of ctx calls it off if that is still possible.
 func (c *Client) ReloadHandler(ctx context.Context, name string) (r Reloaded, err error) {
 	patient := Client{socket: c.socket, http: c.patient}
 	err = patient.call(ctx, http.MethodPost, "/v1/handlers/reload", nil, map[string]string{"handler": name}, &r)
@@ -133,7 +135,8 @@ func toRow(line []byte) (r Row, err error) {
 
 func toText(line []byte) (json.RawMessage, error) { return line, nil }
 
-// Names returns the namespaces and names of the objects that a query asks for. It is cheaper than Rows.
+// Names returns the namespaces and names of the objects that a query asks for. It is cheaper than
+// Rows.
 func (c *Client) Names(ctx context.Context, q Query) (*Stream[Row], error) {
 	return open(ctx, c, q, url.Values{"as": {asNames}}, toRow)
 }
@@ -143,7 +146,8 @@ func (c *Client) Rows(ctx context.Context, q Query) (*Stream[Row], error) {
 	return open(ctx, c, q, url.Values{"as": {asRows}}, toRow)
 }
 
-// Objects returns the objects that a query asks for as JSON. Without showSecrets, the values of Secrets are masked.
+// Objects returns the objects that a query asks for as JSON. Without showSecrets, the values of
+// Secrets are masked.
 func (c *Client) Objects(ctx context.Context, q Query, showSecrets bool) (*Stream[json.RawMessage], error) {
 	query := url.Values{"as": {asObjects}}
 	if showSecrets {

@@ -1,13 +1,16 @@
-// Package control is how informd's commands talk to the running daemon: HTTP/1.1 with JSON over a unix socket that only
-// the daemon's user can open. [Server] is the daemon's end, [Client] the commands' end. A [Backend] provides the answers:
-// the package knows no engine, no cluster and no terminal.
+// Package control is how informd's commands talk to the running daemon: HTTP/1.1 with JSON over a
+// unix socket that only the daemon's user can open. [Server] is the daemon's end, [Client] the
+// commands' end. A [Backend] provides the answers: the package knows no engine, no cluster and no
+// terminal.
 //
-// The server answers one request per connection and 32 connections at a time; further ones wait. It streams answers that
-// grow with the cluster, one line of JSON for each item, and holds at most 64 KiB and one object of their text in memory.
-// It breaks an answer off that nobody reads for five minutes. The paths carry a version, because the command and the daemon
-// may be updated one after the other. Programs should use the commands' -o json instead.
+// The server answers one request per connection and 32 connections at a time; further ones wait. It
+// streams answers that grow with the cluster, one line of JSON for each item, and holds at most 64
+// KiB and one object of their text in memory. It breaks an answer off that nobody reads for five
+// minutes. The paths carry a version, because the command and the daemon may be updated one after
+// the other. Programs should use the commands' -o json instead.
 //
-// The server masks the values of Secrets, so that they do not leave the daemon, unless a request asks for them.
+// The server masks the values of Secrets, so that they do not leave the daemon, unless a request
+// asks for them.
 package control
 
 import (
@@ -24,12 +27,13 @@ import (
 // ErrNotFound is wrapped by a Backend's errors if there is nothing of that name.
 var ErrNotFound = errors.New("not found")
 
-// Backend is the daemon. The server calls its methods concurrently. If an error is an *Error, the client gets it unchanged.
+// Backend is the daemon. The server calls its methods concurrently. If an error is an *Error, the
+// client gets it unchanged.
 type Backend interface {
 	// Status must be cheap.
 	Status() Status
-	// Objects returns the objects that a query asks for, in order of their keys. Status lists the query's source, and the
-	// index if the query names one.
+	// Objects returns the objects that a query asks for, in order of their keys. Status lists the
+	// query's source, and the index if the query names one.
 	Objects(Query) (Found, error)
 	// Letters returns the dead letters, oldest first, without their events.
 	Letters() ([]Letter, error)
@@ -41,8 +45,9 @@ type Backend interface {
 	DropLetter(id string) error
 	// SetPaused pauses or resumes the deliveries of a rule.
 	SetPaused(rule string, paused bool) error
-	// ReloadHandler replaces a handler's process by one that the current manifests describe. It may take minutes. The end
-	// of ctx calls it off as long as that is possible. An error changes nothing.
+	// ReloadHandler replaces a handler's process by one that the current manifests describe. It may
+	// take minutes. The end of ctx calls it off as long as that is possible. An error changes
+	// nothing.
 	ReloadHandler(ctx context.Context, name string) (Reloaded, error)
 }
 
@@ -64,7 +69,8 @@ type Status struct {
 	Store       *StateStatus    `json:"store,omitempty"` // nil without a state directory
 }
 
-// SourceStatus is the state of a source. Its many fields are the columns of informd status and its JSON.
+// SourceStatus is the state of a source. Its many fields are the columns of informd status and its
+// JSON.
 type SourceStatus struct {
 	Name            string   `json:"name"`
 	Resource        string   `json:"resource"` // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
@@ -79,7 +85,8 @@ type SourceStatus struct {
 	Indexes         []string `json:"indexes,omitempty"`
 }
 
-// RuleStatus is the state of a rule. Its many fields are the columns of informd status and its JSON.
+// RuleStatus is the state of a rule. Its many fields are the columns of informd status and its
+// JSON.
 type RuleStatus struct {
 	Name          string  `json:"name"`
 	Handler       string  `json:"handler"`
@@ -96,7 +103,8 @@ type RuleStatus struct {
 	Failure       string  `json:"failure,omitempty"` // the last failure, while a delivery waits for a retry
 }
 
-// HandlerStatus is the state of a handler. Its many fields are the columns of informd status and its JSON.
+// HandlerStatus is the state of a handler. Its many fields are the columns of informd status and
+// its JSON.
 type HandlerStatus struct {
 	Name      string    `json:"name"`
 	State     string    `json:"state"`
@@ -157,7 +165,8 @@ type Query struct {
 // Found is what a Query found.
 type Found struct {
 	Secret bool // the objects are Secrets
-	// Kept lists the fields that the cache keeps of each object, beside its identity. nil: whole objects.
+	// Kept lists the fields that the cache keeps of each object, beside its identity. nil: whole
+	// objects.
 	Kept    []string
 	Objects []*object.Object // in order of their keys; the caller may change the slice
 }

@@ -21,7 +21,8 @@ const (
 	turnAwayTime  = time.Second
 )
 
-// door turns the daemon's own descendants away. Its methods are called by Accept, one call at a time.
+// door turns the daemon's own descendants away. Its methods are called by Accept, one call at a
+// time.
 type door struct {
 	daemon int
 	log    *slog.Logger
@@ -37,7 +38,8 @@ func newDoor(daemon int, log *slog.Logger) *door {
 	}
 }
 
-// admits reports whether the process at the other end of conn may ask. If not, admits tells it so and closes conn.
+// admits reports whether the process at the other end of conn may ask. If not, admits tells it so
+// and closes conn.
 func (d *door) admits(conn *net.UnixConn) bool {
 	if d.daemon == 0 {
 		return true

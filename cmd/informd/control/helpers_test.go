@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// askSocket names a socket that the test binary, as another process, is to ask. With an argument it does not wait for the
-// answer.
+// askSocket names a socket that the test binary, as another process, is to ask. With an argument it
+// does not wait for the answer.
 const askSocket = "CONTROL_TEST_SOCKET"
 
 func askAndExit(socket string) {

@@ -26,7 +26,8 @@ func (a answers) letters(w *answer, r *http.Request) error {
 	return out.Flush()
 }
 
-// letter answers with a dead letter and its event. The id is a query parameter because it contains slashes.
+// letter answers with a dead letter and its event. The id is a query parameter because it contains
+// slashes.
 func (a answers) letter(w *answer, r *http.Request) error {
 	values := r.URL.Query()
 	id := values.Get("id")
@@ -47,7 +48,8 @@ func noLetter(id string) *Error {
 	return problem(http.StatusNotFound, "no dead letter %.300q: it was retried or dropped, or made room for newer ones; informd dead list shows the current ones", id)
 }
 
-// matching returns the letters of a rule and of a handler. An empty name stands for all, an unknown one is an error.
+// matching returns the letters of a rule and of a handler. An empty name stands for all, an unknown
+// one is an error.
 func (a answers) matching(rule, handler string) ([]Letter, error) {
 	letters, err := a.backend.Letters()
 	if err != nil {
@@ -68,8 +70,8 @@ func (a answers) matching(rule, handler string) ([]Letter, error) {
 	return nil, nil
 }
 
-// act returns the handler that applies do to each letter of a choice. It goes on after a failure, and stops if the client
-// goes.
+// act returns the handler that applies do to each letter of a choice. It goes on after a failure,
+// and stops if the client goes.
 func (a answers) act(do func(Backend, string) error) func(*answer, *http.Request) error {
 	return func(w *answer, r *http.Request) error {
 		var choice LetterChoice

@@ -17,7 +17,8 @@ import (
 // maxConnections bounds how many connections the server answers at a time. Further ones wait.
 const maxConnections = 32
 
-// listener is the control socket. It accepts maxConnections at a time, from processes that the door admits.
+// listener is the control socket. It accepts maxConnections at a time, from processes that the door
+// admits.
 type listener struct {
 	*net.UnixListener
 	path   string
@@ -28,7 +29,8 @@ type listener struct {
 	door   *door
 }
 
-// listen makes the socket. It replaces one that a dead daemon left. If a process listens on it, that is an error.
+// listen makes the socket. It replaces one that a dead daemon left. If a process listens on it,
+// that is an error.
 func listen(path string, door *door) (*listener, error) {
 	path, err := filepath.Abs(path) // also because "@name" would be an abstract socket, which has no mode
 	if err != nil {
@@ -57,8 +59,8 @@ func listen(path string, door *door) (*listener, error) {
 	return l, nil
 }
 
-// vacate removes a socket that nobody listens on. Two daemons that do so at the same moment could remove each other's socket.
-// In a state directory that cannot happen: one of them holds its lock.
+// vacate removes a socket that nobody listens on. Two daemons that do so at the same moment could
+// remove each other's socket. In a state directory that cannot happen: one of them holds its lock.
 func vacate(path string) error {
 	before, err := os.Lstat(path)
 	switch {

@@ -12,8 +12,9 @@ const masked = "***"
 
 var maskedJSON = json.RawMessage(`"` + masked + `"`)
 
-// maskSecret masks the JSON of a v1 Secret: the values of data and stringData, and of every field that Secrets are not known
-// to have. It does the same in annotations that hold an object, such as kubectl's last-applied-configuration. Keys stay.
+// maskSecret masks the JSON of a v1 Secret: the values of data and stringData, and of every field
+// that Secrets are not known to have. It does the same in annotations that hold an object, such as
+// kubectl's last-applied-configuration. Keys stay.
 func maskSecret(text []byte) json.RawMessage {
 	return eachField(text, func(field string, value json.RawMessage) json.RawMessage {
 		switch field {
@@ -48,7 +49,8 @@ func maskMetadata(field string, value json.RawMessage) json.RawMessage {
 	})
 }
 
-// compressed is the annotation in which Rancher's appliers keep what kubectl keeps in last-applied-configuration.
+// compressed is the annotation in which Rancher's appliers keep what kubectl keeps in
+// last-applied-configuration.
 const compressed = "objectset.rio.cattle.io/applied"
 
 // eachField changes the values of a JSON object. It masks anything else.
@@ -71,7 +73,8 @@ func marshal(v any) json.RawMessage {
 	return text
 }
 
-// maskLetter masks what a letter may hold of Secrets. A payload and a reason may quote them anywhere.
+// maskLetter masks what a letter may hold of Secrets. A payload and a reason may quote them
+// anywhere.
 func maskLetter(l Letter) Letter {
 	if !l.Secret && !l.Quotes {
 		return l

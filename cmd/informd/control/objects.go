@@ -72,7 +72,8 @@ func (a answers) objects(w *answer, r *http.Request) error {
 	return out.Flush()
 }
 
-// source returns the source of a query. It is an error if there is no such source, or it does not have the query's index.
+// source returns the source of a query. It is an error if there is no such source, or it does not
+// have the query's index.
 func (a answers) source(q Query) (SourceStatus, error) {
 	status := a.backend.Status()
 	var names []string

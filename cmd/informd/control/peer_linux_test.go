@@ -31,7 +31,8 @@ func asks(t *testing.T, socket, shell string) string {
 
 const turnedAway = "a handler may not ask informd"
 
-// What the daemon started is turned away, however far down it is; the daemon itself is not, nor anybody else.
+// What the daemon started is turned away, however far down it is; the daemon itself is not, nor
+// anybody else.
 func TestDescendantsAreTurnedAway(t *testing.T) {
 	var log bytes.Buffer
 	c, socket := serveWith(t, newBackend(), Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Daemon: os.Getpid()})

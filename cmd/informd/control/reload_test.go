@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Whoever asks waits for a reload as long as it takes, and gets what the daemon says of it as it is.
+// Whoever asks waits for a reload as long as it takes, and gets what the daemon says of it as it
+// is.
 func TestReload(t *testing.T) {
 	b := newBackend()
 	b.reload = func(_ context.Context, name string) (Reloaded, error) {

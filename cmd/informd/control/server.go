@@ -27,13 +27,15 @@ type Server struct {
 type Options struct {
 	// Logger gets what goes wrong. nil discards.
 	Logger *slog.Logger
-	// Daemon is the id of the daemon's process. The server turns its descendants away: handlers could do through it what
-	// they may not do themselves. 0 turns nobody away. It has an effect on Linux only.
+	// Daemon is the id of the daemon's process. The server turns its descendants away: handlers
+	// could do through it what they may not do themselves. 0 turns nobody away. It has an effect on
+	// Linux only.
 	Daemon int
 }
 
-// New makes the socket, with mode 0600. It is an error if another process listens there, if the path names something other
-// than a socket, or if it is longer than 107 bytes (on Linux). Clients wait until Run. Without Run, the caller must call Close.
+// New makes the socket, with mode 0600. It is an error if another process listens there, if the
+// path names something other than a socket, or if it is longer than 107 bytes (on Linux). Clients
+// wait until Run. Without Run, the caller must call Close.
 func New(socket string, b Backend, opts Options) (*Server, error) {
 	log := opts.Logger
 	if log == nil {
@@ -109,8 +111,8 @@ func (s *Server) mux(b Backend) *http.ServeMux {
 	return mux
 }
 
-// serve answers one request. It sends an error as JSON. If the answer has begun, serve breaks it off instead, and the client
-// notices.
+// serve answers one request. It sends an error as JSON. If the answer has begun, serve breaks it
+// off instead, and the client notices.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, to func(*answer, *http.Request) error) {
 	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), stall: s.stall}
 	defer func() {

@@ -27,8 +27,9 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// newControl returns a server on the control socket that the flags ask for, or nil if they ask for none. It also returns nil if
-// it cannot make the default socket in the state directory: the daemon runs without one.
+// newControl returns a server on the control socket that the flags ask for, or nil if they ask for
+// none. It also returns nil if it cannot make the default socket in the state directory: the daemon
+// runs without one.
 func newControl(asked, stateDir string, b *backend, log *slog.Logger) (*control.Server, error) {
 	socket := locate.SocketPath(asked, stateDir)
 	if socket == "" {
@@ -187,7 +188,8 @@ func find(view *source.Source, q control.Query) ([]*object.Object, error) {
 	return objects, nil
 }
 
-// kept returns the fields that the cache keeps of a source's objects, or nil if it keeps whole objects in some namespace.
+// kept returns the fields that the cache keeps of a source's objects, or nil if it keeps whole
+// objects in some namespace.
 func kept(s *plan.Source) []string {
 	paths := new(object.Paths)
 	for _, informer := range s.Informers {
@@ -228,7 +230,8 @@ func (b *backend) Letter(id string) (control.Letter, error) {
 	return out, nil
 }
 
-// letter returns a dead letter without its event. If the rule is gone, the letter counts as one about a Secret.
+// letter returns a dead letter without its event. If the rule is gone, the letter counts as one
+// about a Secret.
 func (b *backend) letter(l dispatch.Letter) control.Letter {
 	out := control.Letter{
 		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Namespace: l.Key.Namespace, Name: l.Key.Name,
@@ -236,16 +239,11 @@ func (b *backend) letter(l dispatch.Letter) control.Letter {
 	}
 	for _, r := range b.plan.Rules {
 		if r.Name == l.Rule {
-			out.Resource, out.Secret = resourceText(r.Source.Resource), isSecret(r.Source.Resource)
+			out.Resource, out.Secret = object.ResourceName(r.Source.Resource), isSecret(r.Source.Resource)
 			out.Quotes = slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool { return isSecret(s.Resource) })
 		}
 	}
 	return out
-}
-
-// resourceText returns a resource as manifests write it.
-func resourceText(r schema.GroupVersionResource) string {
-	return strings.TrimPrefix(r.Group+"/"+r.Version+"/"+r.Resource, "/")
 }
 
 // RetryLetter implements control.Backend.

@@ -285,8 +285,8 @@ func TestLettersOfAnEngine(t *testing.T) {
 	}
 }
 
-// What is shown of a process is what holds now: it is tried again only where none runs, and its health counts as a reason
-// only if its state has none.
+// What is shown of a process is what holds now: it is tried again only where none runs, and its
+// health counts as a reason only if its state has none.
 func TestHostStatus(t *testing.T) {
 	next := time.Now().Add(time.Minute)
 	for _, c := range []struct {

@@ -19,7 +19,8 @@ var (
 	logLevels  = []string{"debug", "info", "warn", "error"}
 )
 
-// newLogger returns the daemon's logger, which writes one line per record. It also makes client-go log there.
+// newLogger returns the daemon's logger, which writes one line per record. It also makes client-go
+// log there.
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var threshold slog.Level
 	if !slices.Contains(logLevels, strings.ToLower(level)) || threshold.UnmarshalText([]byte(level)) != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// metrics holds what /metrics shows. Engine and handlers keep their own counts, which each scrape reads.
+// metrics holds what /metrics shows. Engine and handlers keep their own counts, which each scrape
+// reads.
 type metrics struct {
 	registry   *prometheus.Registry
 	deliveries *prometheus.CounterVec

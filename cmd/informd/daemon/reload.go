@@ -18,7 +18,8 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// reloader restarts a handler with its current manifest: its process and its rights, nothing else of the plan.
+// reloader restarts a handler with its current manifest: its process and its rights, nothing else
+// of the plan.
 type reloader struct {
 	manifests []string         // paths
 	started   []config.Handler // the handlers that the daemon started with
@@ -38,8 +39,9 @@ type reloadable interface {
 	Status() host.Status
 }
 
-// reload reads the manifests and replaces the handler's process by one that they describe. An error changes nothing. Reloads
-// of one handler run one after the other, and each reads the manifests when its turn comes, so the last one gets the newest.
+// reload reads the manifests and replaces the handler's process by one that they describe. An error
+// changes nothing. Reloads of one handler run one after the other, and each reads the manifests
+// when its turn comes, so the last one gets the newest.
 func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, error) {
 	before, running := handlerNamed(r.started, name)
 	if running {

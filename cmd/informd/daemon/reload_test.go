@@ -70,7 +70,8 @@ spec:
 `
 const asNobody = "  user: nobody\n"
 
-// reloading is a reloader that started with reloadable1, as nobody, in a folder that is the working directory.
+// reloading is a reloader that started with reloadable1, as nobody, in a folder that is the working
+// directory.
 func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) {
 	t.Helper()
 	dir := t.TempDir()
@@ -94,7 +95,8 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 	}, p, write
 }
 
-// A reload takes up what the manifest says by now of the process, and says what it does not take up.
+// A reload takes up what the manifest says by now of the process, and says what it does not take
+// up.
 func TestReload(t *testing.T) {
 	r, p, write := reloading(t)
 	dir, err := os.Getwd()
@@ -225,7 +227,8 @@ func TestReloadCalledOff(t *testing.T) {
 	}
 }
 
-// Of two reloads at once the second takes up what the manifests say when the first has ended, and does not wait for ever.
+// Of two reloads at once the second takes up what the manifests say when the first has ended, and
+// does not wait for ever.
 func TestReloadsAtOnce(t *testing.T) {
 	r, p, write := reloading(t)
 	synctest.Test(t, func(t *testing.T) {

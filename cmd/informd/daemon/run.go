@@ -1,5 +1,5 @@
-// Package daemon is informd run. It wires the engine, the handlers, the control socket and the HTTP server together, runs
-// them until a signal, and stops them in order.
+// Package daemon is informd run. It wires the engine, the handlers, the control socket and the HTTP
+// server together, runs them until a signal, and stops them in order.
 package daemon
 
 import (
@@ -24,8 +24,8 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// drainTimeout bounds how long deliveries in flight take to end after a signal. With the seconds that handlers then get to
-// exit, informd stays within the 30 seconds that Kubernetes gives a Pod.
+// drainTimeout bounds how long deliveries in flight take to end after a signal. With the seconds
+// that handlers then get to exit, informd stays within the 30 seconds that Kubernetes gives a Pod.
 const drainTimeout = 20 * time.Second
 
 type runFlags struct {
@@ -95,8 +95,8 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 	return cmd
 }
 
-// run wires everything together and runs it until ctx ends. Then the engine stops first, after its deliveries in flight. The
-// handlers and both servers outlive it.
+// run wires everything together and runs it until ctx ends. Then the engine stops first, after its
+// deliveries in flight. The handlers and both servers outlive it.
 func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *launch.Folders, log *slog.Logger) error {
 	if err := undumpable(); err != nil {
 		return err
@@ -105,8 +105,8 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *laun
 	if err != nil {
 		return err
 	}
-	// Each informer lists once and then watches, and the engine bounds how many list at a time. A rate limit as well would
-	// only delay the start of many sources.
+	// Each informer lists once and then watches, and the engine bounds how many list at a time. A
+	// rate limit as well would only delay the start of many sources.
 	restConfig.QPS = -1
 	restConfig.UserAgent = fmt.Sprintf("informd/%s (%s/%s)", flags.version, runtime.GOOS, runtime.GOARCH)
 	cluster, err := connect(restConfig)

@@ -1,5 +1,5 @@
-// Package launch turns handler manifests into what package host starts: the specification of each process, the folders
-// that processes use, and the command that serves a builtin handler.
+// Package launch turns handler manifests into what package host starts: the specification of each
+// process, the folders that processes use, and the command that serves a builtin handler.
 package launch
 
 import (
@@ -17,17 +17,20 @@ import (
 	"github.com/informd/informd/plugins/host/shim"
 )
 
-// Folders are the two folders that a daemon makes for its handlers: one for sockets, one for temporary files. The daemon
-// holds a lock in each of them while it lives, so that other daemons can remove the folders of a daemon that was killed.
+// Folders are the two folders that a daemon makes for its handlers: one for sockets, one for
+// temporary files. The daemon holds a lock in each of them while it lives, so that other daemons
+// can remove the folders of a daemon that was killed.
 type Folders struct {
 	run, temp *folder
 	version   string // of informd
 }
 
-// NewFolders makes the folders, and removes those that dead daemons of the same user left. The caller must call Remove.
+// NewFolders makes the folders, and removes those that dead daemons of the same user left. The
+// caller must call Remove.
 //
-// No other user can list the folders. If a handler runs as another user, that user can pass through them to the handler's
-// own folders. Then they are not below $XDG_RUNTIME_DIR, which is closed to other users.
+// No other user can list the folders. If a handler runs as another user, that user can pass through
+// them to the handler's own folders. Then they are not below $XDG_RUNTIME_DIR, which is closed to
+// other users.
 func NewFolders(configured []config.Handler, version string) (*Folders, error) {
 	mode := fs.FileMode(0o700)
 	if OtherUsers(configured) {
@@ -72,8 +75,8 @@ const (
 	folderLock  = "lock"
 )
 
-// makeFolder makes a folder in the first of the parents that allows it. With a mode that lets other users through, every
-// user must be able to reach the parent. The kind is for errors.
+// makeFolder makes a folder in the first of the parents that allows it. With a mode that lets other
+// users through, every user must be able to reach the parent. The kind is for errors.
 func makeFolder(kind string, mode fs.FileMode, parents ...string) (*folder, error) {
 	var failures []error
 	for _, parent := range parents {
@@ -139,8 +142,8 @@ func (f *folder) remove() {
 	}
 }
 
-// sweep removes folders below parent that makeFolderIn made for this user and that no daemon uses any more. It ignores
-// errors: a folder that it cannot remove does not stop a daemon.
+// sweep removes folders below parent that makeFolderIn made for this user and that no daemon uses
+// any more. It ignores errors: a folder that it cannot remove does not stop a daemon.
 func sweep(parent string) {
 	found, _ := filepath.Glob(filepath.Join(parent, folderNames))
 	for _, path := range found {
@@ -165,7 +168,8 @@ func ours(info fs.FileInfo) bool {
 	return ok && int(stat.Uid) == os.Geteuid() && info.Mode().Perm()&^0o011 == 0o700
 }
 
-// flock reports whether it could lock the file. The lock ends when the file is closed. flock does not wait.
+// flock reports whether it could lock the file. The lock ends when the file is closed. flock does
+// not wait.
 func flock(file *os.File) bool {
 	return syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil
 }

@@ -121,8 +121,9 @@ func names(t *testing.T, dir string) map[string]bool {
 	return got
 }
 
-// Where a handler runs as another user the folders can be passed through, and looked into by nobody. They are not below
-// folders that others may not enter. Without such a handler they are closed.
+// Where a handler runs as another user the folders can be passed through, and looked into by
+// nobody. They are not below folders that others may not enter. Without such a handler they are
+// closed.
 func TestFoldersAreWhereHandlersCanReachThem(t *testing.T) {
 	closed, open := passable(t), passable(t)
 	if err := os.Chmod(closed, 0o700); err != nil {

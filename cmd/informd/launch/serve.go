@@ -10,7 +10,8 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// NewServeCommand returns informd handler serve, the command that [Spec] starts a builtin handler with.
+// NewServeCommand returns informd handler serve, the command that [Spec] starts a builtin handler
+// with.
 func NewServeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve NAME",

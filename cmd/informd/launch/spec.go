@@ -25,7 +25,8 @@ func RemoteSpec(h config.Handler) (host.RemoteSpec, error) {
 	}, nil
 }
 
-// Spec returns how to start a handler that is a process. A builtin handler is this binary, executed again.
+// Spec returns how to start a handler that is a process. A builtin handler is this binary, executed
+// again.
 func Spec(h config.Handler) (host.Spec, error) {
 	spec := host.Spec{
 		Name:        h.Name,
@@ -69,8 +70,8 @@ func Spec(h config.Handler) (host.Spec, error) {
 	return spec, nil
 }
 
-// confinement returns what a handler is confined to. The sandbox's paths become absolute: in manifests they are relative to
-// the daemon's working directory.
+// confinement returns what a handler is confined to. The sandbox's paths become absolute: in
+// manifests they are relative to the daemon's working directory.
 func confinement(h config.Handler) (confine.Spec, error) {
 	spec := confine.Spec{User: h.User, Limits: confine.Limits(h.Limits)}
 	if h.Sandbox == nil {

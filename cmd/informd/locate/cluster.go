@@ -1,5 +1,5 @@
-// Package locate finds the cluster, its state directory, and the control socket. The daemon and the commands that ask it
-// use the same rules, so that they meet.
+// Package locate finds the cluster, its state directory, and the control socket. The daemon and the
+// commands that ask it use the same rules, so that they meet.
 package locate
 
 import (
@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// Cluster finds the cluster and its credentials as kubectl does: by kubeconfig if it is not empty, $KUBECONFIG, the default
-// file, or in-cluster. It sends nothing.
+// Cluster finds the cluster and its credentials as kubectl does: by kubeconfig if it is not empty,
+// $KUBECONFIG, the default file, or in-cluster. It sends nothing.
 func Cluster(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig

@@ -16,12 +16,12 @@ const NoState = "none"
 // ControlSocket is the name of the control socket in the state directory.
 const ControlSocket = "control.sock"
 
-// maxClusterName bounds the name of a cluster's folder, in bytes. The folder holds the control socket, whose path may have
-// 107 bytes, and the names of API servers in clouds have 70.
+// maxClusterName bounds the name of a cluster's folder, in bytes. The folder holds the control
+// socket, whose path may have 107 bytes, and the names of API servers in clouds have 70.
 const maxClusterName = 32
 
-// DefaultStateDir returns this user's state directory for an API server: informd/CLUSTER below $XDG_STATE_HOME, else below
-// ~/.local/state. The host is rest.Config's.
+// DefaultStateDir returns this user's state directory for an API server: informd/CLUSTER below
+// $XDG_STATE_HOME, else below ~/.local/state. The host is rest.Config's.
 func DefaultStateDir(host string) (string, error) {
 	base := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(base) { // the XDG Base Directory Specification says to ignore a relative one
@@ -36,8 +36,9 @@ func DefaultStateDir(host string) (string, error) {
 
 var unfitForFile = regexp.MustCompile(`[^a-z0-9.-]`)
 
-// clusterName turns an API server's address into a file name: 10.0.0.1:6443 becomes 10.0.0.1_6443. A name that loses part
-// of the address, such as a path, ends in a hash of the whole address, so that no two clusters share a name.
+// clusterName turns an API server's address into a file name: 10.0.0.1:6443 becomes 10.0.0.1_6443.
+// A name that loses part of the address, such as a path, ends in a hash of the whole address, so
+// that no two clusters share a name.
 func clusterName(host string) string {
 	_, rest, found := strings.Cut(host, "://")
 	if !found {
@@ -56,8 +57,8 @@ func clusterName(host string) string {
 	return strings.TrimLeft(name+"-"+hash, "-")
 }
 
-// SocketPath returns the path of the control socket: control if it is not empty, else a file in the state directory. It
-// returns "" if there is no state directory either.
+// SocketPath returns the path of the control socket: control if it is not empty, else a file in the
+// state directory. It returns "" if there is no state directory either.
 func SocketPath(control, stateDir string) string {
 	switch {
 	case control != "":

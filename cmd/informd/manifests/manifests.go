@@ -14,14 +14,16 @@ import (
 	"github.com/informd/informd/engine/plan"
 )
 
-// Bounds on a configuration. Package config refuses files larger than 1 MiB: it gets one byte more, so that it can tell.
+// Bounds on a configuration. Package config refuses files larger than 1 MiB: it gets one byte more,
+// so that it can tell.
 const (
 	maxManifestBytes = 1<<20 + 1
 	maxManifestFiles = 10_000
 )
 
-// Load reads the manifests at paths, which are files or folders, and compiles them. If manifests have mistakes, Load returns
-// all of them at once as config.Mistakes, together with the configuration as far as it could be read.
+// Load reads the manifests at paths, which are files or folders, and compiles them. If manifests
+// have mistakes, Load returns all of them at once as config.Mistakes, together with the
+// configuration as far as it could be read.
 func Load(paths []string) (*config.Config, *plan.Plan, error) {
 	files, err := readManifests(paths)
 	if err != nil {
@@ -40,8 +42,9 @@ func Load(paths []string) (*config.Config, *plan.Plan, error) {
 	return cfg, compiled, nil
 }
 
-// readManifests reads files, and folders recursively: *.yaml and *.yml in order of path, except names that start with a dot.
-// It reads a file once, under however many names it is given. The error lists everything that cannot be read.
+// readManifests reads files, and folders recursively: *.yaml and *.yml in order of path, except
+// names that start with a dot. It reads a file once, under however many names it is given. The
+// error lists everything that cannot be read.
 func readManifests(paths []string) ([]config.File, error) {
 	m := reader{seen: make(map[string]bool)}
 	for _, path := range paths {
@@ -62,8 +65,8 @@ type reader struct {
 	seen     map[string]bool // by identity
 }
 
-// walk reads the manifests below a folder. It follows links to files, because a mounted ConfigMap consists of them. It does
-// not follow links to folders, which could lead in circles.
+// walk reads the manifests below a folder. It follows links to files, because a mounted ConfigMap
+// consists of them. It does not follow links to folders, which could lead in circles.
 func (m *reader) walk(folder string) {
 	if target, err := filepath.EvalSymlinks(folder); err == nil && target != folder {
 		folder += string(filepath.Separator) // WalkDir does not follow a link otherwise
@@ -140,7 +143,8 @@ func identity(path string) string {
 	return path
 }
 
-// unreadable returns an error for a manifest that cannot be read, without the name of the system call.
+// unreadable returns an error for a manifest that cannot be read, without the name of the system
+// call.
 func unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if info, linkErr := os.Lstat(path); linkErr == nil && info.Mode()&fs.ModeSymlink != 0 {

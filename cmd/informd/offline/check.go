@@ -1,4 +1,5 @@
-// Package offline holds the commands that need neither a cluster nor a running daemon. They check manifests and handlers.
+// Package offline holds the commands that need neither a cluster nor a running daemon. They check
+// manifests and handlers.
 package offline
 
 import (
@@ -72,8 +73,8 @@ Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the com
 	return cmd
 }
 
-// checkHandlers starts each builtin handler, and with commands the others as well, until it has described itself and has
-// accepted or refused its config.
+// checkHandlers starts each builtin handler, and with commands the others as well, until it has
+// described itself and has accepted or refused its config.
 func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folders *launch.Folders) config.Mistakes {
 	var (
 		mu       sync.Mutex
@@ -101,8 +102,8 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folde
 	return mistakes
 }
 
-// checkHandler starts a handler, or connects to it if it is remote. Without confined the handler runs unconfined: this may
-// not be the machine that the manifests are for.
+// checkHandler starts a handler, or connects to it if it is remote. Without confined the handler
+// runs unconfined: this may not be the machine that the manifests are for.
 func checkHandler(ctx context.Context, h config.Handler, confined bool, folders *launch.Folders) error {
 	if h.Remote != nil {
 		spec, err := launch.RemoteSpec(h)

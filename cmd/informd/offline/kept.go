@@ -13,7 +13,8 @@ import (
 // keptWidth is where lists of paths wrap, in bytes.
 const keptWidth = 100
 
-// describeKept returns a line for each source that says what informd keeps of its objects in memory.
+// describeKept returns a line for each source that says what informd keeps of its objects in
+// memory.
 func describeKept(cfg *config.Config, p *plan.Plan) string {
 	var b strings.Builder
 	for _, s := range p.Sources {
@@ -78,8 +79,8 @@ func looksAtWhole(p *plan.Plan, r *plan.Rule, informer *plan.Informer) bool {
 	return false
 }
 
-// pathList returns the paths in the form of expressions, without "object.", separated by commas. It leaves out that a field's
-// presence is read if something below the field is read as well.
+// pathList returns the paths in the form of expressions, without "object.", separated by commas. It
+// leaves out that a field's presence is read if something below the field is read as well.
 func pathList(paths *object.Paths) string {
 	var out []string
 	list := paths.List()

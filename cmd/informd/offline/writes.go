@@ -7,10 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 )
 
-// describeWrites returns a line for each rule and handler that may change the cluster. informd's own user needs these rights.
+// describeWrites returns a line for each rule and handler that may change the cluster. informd's
+// own user needs these rights.
 func describeWrites(cfg *config.Config, p *plan.Plan) string {
 	var b strings.Builder
 	for _, r := range p.Rules {
@@ -48,6 +50,8 @@ func describeWrites(cfg *config.Config, p *plan.Plan) string {
 
 // targetName returns a resource as manifests write it: apps/v1/deployments/status.
 func targetName(resource schema.GroupVersionResource, subresource string) string {
-	parts := []string{resource.Group, resource.Version, resource.Resource, subresource}
-	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "/")
+	if subresource == "" {
+		return object.ResourceName(resource)
+	}
+	return object.ResourceName(resource) + "/" + subresource
 }
