@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -46,7 +47,7 @@ func (c *client) watch(ctx context.Context, o metav1.ListOptions) (watch.Interfa
 }
 
 // list reads a list, or a page of one, as it comes in.
-func (c *client) list(ctx context.Context, o metav1.ListOptions, take func(*entry) bool) (runtime.Object, error) {
+func (c *client) list(ctx context.Context, o metav1.ListOptions, take func(*entry) bool) (*internalversion.List, error) {
 	body, err := c.rest.Get().AbsPath(c.selection.path()...).
 		SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
 		Stream(ctx)

@@ -52,7 +52,7 @@ func TestCodecOfInitialEvents(t *testing.T) {
 			heard: both, from: "nowhere 10", unreadable: 3},
 		{reason: "410 Gone behind the end, and all again",
 			watch: []reply{{body: usual.body + event("ERROR", failure(http.StatusGone, "Expired"))}, {body: event("ADDED", podAt("b", 7, 21)) + strings.Replace(end, `"10"`, `"22"`, 1)}},
-			heard: append(both[:2:2], "deleted a 1", "updated b 2→7"), from: "nowhere 10 22"},
+			heard: append(both[:2:2], "updated b 2→7", "deleted a 1"), from: "nowhere 10 22"},
 
 		// A state that is not complete is none.
 		{reason: "ends before the end", watch: []reply{{body: event("ADDED", podAt("c", 3, 4)) + a}, usual}, heard: both, from: "nowhere nowhere 10"},

@@ -1,10 +1,7 @@
 package source
 
 import (
-	"fmt"
 	"iter"
-	"maps"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -12,9 +9,9 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Consumer takes what one informer sees. Calls for one informer never overlap and are in the
-// server's order. The informer waits while a call runs, so calls must not block for long. They must
-// not call Visit of the same informer. A panic is counted, and the step counts as taken.
+// Consumer takes what one informer sees. Calls for one informer never overlap and are in the server's
+// order. The informer waits while a call runs, so calls must not block for long. They must not call
+// Visit of the same informer, or Stop it. A panic is counted, and the step counts as taken.
 type Consumer interface {
 	// Take takes one step. Whoever records steps records all of a step at once.
 	Take(Step)
@@ -26,8 +23,7 @@ type Consumer interface {
 
 // Step is one step of an informer: a change of one object, a move of its position, or both.
 type Step struct {
-	// Delta is the change. Its Object is nil if the step only moves the position. Of an Added, Updated
-	// or Deleted object, nothing was told in between.
+	// Delta is the change. Its Object is nil if the step only moves the position.
 	Delta delta.Delta
 	// Tree is Delta.Object decoded to at least the informer's view (see Informer.Keep), or nil where
 	// that was not at hand. It is read-only, and its memory is reused after Take returns.
@@ -47,50 +43,26 @@ type Step struct {
 }
 
 // Consume sets the consumer, and the intervals at which it takes every object as Synced. An interval
-// below a second counts as a second. Consume is called at most once, before Run. Without a consumer,
-// or with a nil one, the informer only keeps its cache.
+// below a second counts as a second; 0 is none. Consume is called at most once, before the informer
+// runs. Without a consumer, or with a nil one, the informer only keeps its cache.
 func (i *Informer) Consume(c Consumer, resync ...time.Duration) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.consumer, i.rounds = c, nil
-	if c == nil {
-		return
-	}
-	slices.Sort(resync)
-	for _, interval := range slices.Compact(resync) {
-		if interval > 0 {
-			every := max(interval, time.Second)
-			i.rounds = append(i.rounds, &rounds{interval: interval, every: every, next: i.now().Add(every)})
-		}
+	i.feed.consume(c, resync)
+}
+
+// Restore makes the informer go on from what another run saved: its consumer knows these objects, and
+// takes only what has changed since. Restore is called at most once, before the informer runs.
+//
+// The informer then follows the server from the saved resourceVersion. Where that is not possible (the
+// server has no history that far back, or does not know that resourceVersion yet) it compares a list
+// with what was saved, and tells additions, updates with the old state, and deletions with the last.
+func (i *Informer) Restore(saved Saved) {
+	i.feed.restore(saved)
+	if len(saved.Objects) > 0 || saved.ResourceVersion != "" {
+		saved.Objects = slices.Clone(saved.Objects)
+		i.saved = &saved
 	}
 }
 
 // Visit calls f between two steps, with the objects that the consumer knows of. known is valid until f
 // returns. f must not call Visit, and a consumer must not either.
-func (i *Informer) Visit(f func(known iter.Seq[*object.Object])) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.guard(func() { f(maps.Values(i.known)) })
-}
-
-// take hands a step to the consumer. It is called with i.mu.
-func (i *Informer) take(s Step) {
-	if s.Delta.Object != nil && (s.Saved == nil || s.Delta.Type == delta.Deleted) {
-		i.counts.deltas[s.Delta.Type].Add(1)
-	}
-	if i.consumer != nil {
-		i.guard(func() { i.consumer.Take(s) })
-	}
-}
-
-// guard calls f, and counts a panic of it.
-func (i *Informer) guard(f func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			i.counts.panics.Add(1)
-			i.parent.sayer.warn(i.log, "the consumer of an informer has panicked", i.sel.String(),
-				"panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
-		}
-	}()
-	f()
-}
+func (i *Informer) Visit(f func(known iter.Seq[*object.Object])) { i.feed.visit(f) }

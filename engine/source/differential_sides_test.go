@@ -114,9 +114,13 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 		},
 		values: i.ListIndexFuncValues,
 		keys: func(index, value string) []string {
-			keys, err := i.IndexKeys(index, value)
+			found, err := i.ByIndex(index, value)
 			if err != nil {
 				t.Error(err)
+			}
+			keys := []string{}
+			for _, o := range found {
+				keys = append(keys, o.Key())
 			}
 			return keys
 		},

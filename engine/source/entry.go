@@ -9,17 +9,18 @@ import (
 // entry is an object as client-go's queue and store hold it.
 type entry struct {
 	*object.Object
-	values  [][]string // of the indexes that there were when it came, in their order: an update evaluates the new state only
-	arrival *arrival   // nil once it was evaluated, for the initial state and for bookmarks
+	// values are those of the indexes that existed when the object came, in their order: an update
+	// evaluates the new state only.
+	values [][]string
+	// arrival is nil once the object was told, and for the initial state, saved objects and bookmarks.
+	arrival *arrival
 }
 
-// arrival is what is known of an object on its way from a watch to the listeners.
+// arrival is what is known of an object on its way from a watch to the consumer.
 type arrival struct {
-	tree   *object.Tree // decoded, as far as listeners look at it; released once they have
+	tree   *object.Tree // decoded to the informer's view; released once the consumer has taken it
 	number uint64       // from the gate
-	unfit  error        // why it could not be read: it has no more than its identity, and goes as a deletion
-
-	barrier *barrier // it stands for no object: see there
+	unfit  error        // why it cannot be read: it has its identity only, and is told as a deletion
 }
 
 var _ runtime.Object = (*entry)(nil)

@@ -25,9 +25,7 @@ func TestWhatIsThereIsSyncedAndWhatComesIsAChange(t *testing.T) {
 		server, s, i, e, _ := serving(t, watchList, body("a", 1))
 		run(t, s)
 		e.expect(t, "synced a 1")
-		if err := WaitForCacheSync(t.Context(), i); err != nil {
-			t.Fatal(err)
-		}
+		awaitSynced(t, i)
 		server.AwaitWatches(pods, 1)
 		server.Apply(pods, body("a", 2))
 		server.Apply(pods, body("b", 1))
@@ -181,9 +179,9 @@ func TestRelistKeepsWhatIsKnown(t *testing.T) {
 		lists := i.Stats().Lists
 		server.Expire()
 		await(t, "another list", func() bool { return i.Stats().Lists > lists && i.Stats().Unchanged >= 200 })
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		for key, known := range i.known {
+		i.feed.mu.Lock()
+		defer i.feed.mu.Unlock()
+		for key, known := range i.feed.known {
 			if found, _ := i.Get(key.Namespace, key.Name); found != known {
 				t.Fatalf("%v is held twice", key)
 			}
@@ -308,9 +306,7 @@ func TestServerThatIsNotThereYet(t *testing.T) {
 		}
 	}
 	down.Store(false)
-	if err := WaitForCacheSync(t.Context(), all...); err != nil {
-		t.Fatal(err)
-	}
+	awaitSynced(t, all...)
 	await(t, "the news", func() bool { return lines.count("the API server answers again") == 1 })
 	if said := lines.count("waiting for the API server"); said != 1 {
 		t.Errorf("four informers said %d times that the server is not there:\n%s", said, lines)
@@ -361,13 +357,22 @@ func TestInformersRunOnce(t *testing.T) {
 
 func TestWaitForCacheSyncSaysWhatIsMissing(t *testing.T) {
 	server, s, i, _, _ := serving(t, true)
-	server.Forbid(pods, true)
+	server.Fail(func(*http.Request) *metav1.Status {
+		return &metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "its own fault"}
+	})
 	run(t, s)
-	awaitState(t, i, Forbidden)
+	awaitState(t, i, Failing)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("out of patience"))
-	err := WaitForCacheSync(ctx, i)
-	if err == nil || !strings.HasPrefix(err.Error(), "v1/pods has not synced: forbidden: ") || !strings.HasSuffix(err.Error(), ": out of patience") {
+	err := NewSource("pods", []*Informer{i}, nil).WaitForCacheSync(ctx)
+	if err == nil || !strings.HasPrefix(err.Error(), "v1/pods has not synced: failing: ") || !strings.HasSuffix(err.Error(), ": out of patience") {
+		t.Errorf("the error is %q", err)
+	}
+	server.Fail(nil)
+	server.Forbid(pods, true)
+	awaitState(t, i, Forbidden)
+	err = NewSource("pods", []*Informer{i}, nil).WaitForCacheSync(t.Context()) // at once
+	if err == nil || !strings.HasPrefix(err.Error(), "v1/pods is forbidden: ") {
 		t.Errorf("the error is %q", err)
 	}
 }

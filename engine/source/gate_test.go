@@ -5,14 +5,15 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
-	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/informd/informd/engine/delta"
 )
 
 func TestGateAccountsForAllThatCameBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(3, time.Minute)
+		g := newGate(3)
 		for want := uint64(1); want <= 3; want++ {
 			if number, err := g.enter(t.Context()); err != nil || number != want {
 				t.Fatalf("number %d, %v; want %d", number, err, want)
@@ -29,18 +30,15 @@ func TestGateAccountsForAllThatCameBefore(t *testing.T) {
 			t.Fatal("a fourth has entered")
 		default:
 		}
-		g.begin()
-		g.end(0) // what never entered: it came by a list
+		g.leave(0, nil) // what never entered: it came by a list
 		if g.depth() != 3 {
 			t.Errorf("depth %d", g.depth())
 		}
-		g.begin()
-		g.end(2) // and the first, whatever became of it
+		g.leave(2, nil) // and the first, whatever became of it
 		if number := <-entered; number != 4 || g.depth() != 2 {
 			t.Errorf("number %d, depth %d", number, g.depth())
 		}
-		g.begin()
-		g.end(1) // late: it was accounted for
+		g.leave(1, nil) // late: it was accounted for
 		g.withdraw(4)
 		g.withdraw(4)
 		if g.depth() != 1 {
@@ -51,7 +49,7 @@ func TestGateAccountsForAllThatCameBefore(t *testing.T) {
 
 func TestGateIsLeftWithItsWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(1, time.Hour)
+		g := newGate(1)
 		_, _ = g.enter(t.Context())
 		ctx, cancel := context.WithCancel(t.Context())
 		left := make(chan error)
@@ -67,39 +65,70 @@ func TestGateIsLeftWithItsWatch(t *testing.T) {
 	})
 }
 
-// Should client-go lose what was counted, a source does not stand still for ever. A listener that takes its time is
-// something else.
-func TestGateDoesNotBelieveItselfForEver(t *testing.T) {
+// A mark is reached when all that entered before it has left, and before anything else is.
+func TestMarksAreReachedInOrder(t *testing.T) {
+	g := newGate(10)
+	if m, isReached := g.mark("1", true); !isReached || m.position != "1" || !m.caughtUp {
+		t.Errorf("with nothing in flight: %+v, %v", m, isReached)
+	}
+	first, _ := g.enter(t.Context())
+	for _, position := range []string{"2", "3"} { // the second takes the place of the first
+		if _, isReached := g.mark(position, position == "2"); isReached {
+			t.Errorf("%s is reached before what entered before it has left", position)
+		}
+	}
+	second, _ := g.enter(t.Context())
+	g.mark("4", false)
+	var got []string
+	reach := func(m mark) {
+		got = append(got, fmt.Sprint(m.position, " ", m.caughtUp, " ", g.depth()))
+		if m.position == "4" { // one that comes meanwhile is next
+			g.mark("5", false)
+		}
+	}
+	g.leave(first, reach)
+	g.leave(second, reach)
+	if diff := cmp.Diff([]string{"3 true 2", "4 false 1", "5 false 1"}, got); diff != "" {
+		t.Errorf("position, caught up, in flight: -want +got\n%s", diff)
+	}
+	if err := g.drain(t.Context()); err != nil || g.depth() != 0 {
+		t.Error(err, g.depth())
+	}
+}
+
+// Who drains waits for all that has entered, or for its context.
+func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGate(1, 10*time.Second)
-		slow, _ := g.enter(t.Context())
-		g.begin()
-		began := time.Now()
-		entered := make(chan error)
-		go func() {
-			_, err := g.enter(t.Context())
-			entered <- err
-		}()
-		time.Sleep(time.Minute)
-		g.end(slow)
-		if err := <-entered; err != nil || time.Since(began) != time.Minute {
-			t.Fatalf("it entered after %v, %v", time.Since(began), err)
+		g := newGate(3)
+		number, _ := g.enter(t.Context())
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		drained := make(chan error)
+		for _, c := range []context.Context{ctx, t.Context()} {
+			go func() { drained <- g.drain(c) }()
+			synctest.Wait()
+			if c == ctx {
+				cancel()
+			} else {
+				g.leave(number, nil)
+			}
+			if err := <-drained; (err != nil) != (c == ctx) {
+				t.Error(err)
+			}
 		}
-		began = time.Now() // what has entered is lost
-		if _, err := g.enter(t.Context()); err != nil || time.Since(began) != 10*time.Second {
-			t.Fatalf("it entered after %v, %v", time.Since(began), err)
-		}
-		if g.depth() != 1 {
-			t.Errorf("depth %d", g.depth())
+		_, _ = g.enter(t.Context())
+		g.reset()
+		if err := g.drain(t.Context()); err != nil || g.depth() != 0 {
+			t.Error(err, g.depth())
 		}
 	})
 }
 
-// A listener that does not keep up stops the reading from the wire, and loses nothing.
+// A consumer that does not keep up stops the reading from the wire, and loses nothing.
 func TestSlowConsumer(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)
-		s.tuning.unreviewed = 10
+		i.gate.bound = 10
 		var (
 			heard = make(chan delta.Delta)
 			want  []string
@@ -137,7 +166,7 @@ func TestSlowConsumer(t *testing.T) {
 func TestListsDoNotPassTheGate(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, _ := serving(t, watchList)
-		s.tuning.unreviewed = 1
+		i.gate.bound = 1
 		server.Load(pods, 1200, nil) // more than a page
 		run(t, s)
 		awaitState(t, i, Synced)
@@ -147,10 +176,10 @@ func TestListsDoNotPassTheGate(t *testing.T) {
 	})
 }
 
-// A watch stopped while its listener is stuck ends with the listener's call, and not later.
+// A watch stopped while the consumer is stuck ends with the consumer's call, and not later.
 func TestStuckConsumerAndShutdown(t *testing.T) {
 	server, s, i, _, _ := serving(t, true)
-	s.tuning.unreviewed = 2
+	i.gate.bound = 2
 	stuck, in := make(chan struct{}), make(chan struct{}, 1)
 	i.Consume(consumer(func(delta.Delta, any) {
 		select {

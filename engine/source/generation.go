@@ -10,49 +10,43 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 )
 
-// generation is one client-go informer, from start to end, with the wire that feeds it and the handler that hears it.
+// generation is one client-go shared informer: one list, and the watch that follows it. What client-go
+// calls a relist is the next generation, whose list is compared with what the consumer knows. So the
+// end of every list is what client-go's own HasSynced says of the handler, which it says once.
 type generation struct {
 	informer *Informer
+	arrival  delta.Type // of what the list brings and the consumer does not know: Synced or Added
 	store    cache.Indexer
-	gate     *gate
 
 	shared cache.SharedIndexInformer // nil in an empty generation
 	wire   *wire
-
-	caughtUp chan struct{} // closed when the informer is as fresh as the server was when the generation began
-	catchUp  func()        // closes it, once
+	told   chan struct{} // closed when the consumer has been told the list
 }
 
-// emptyGeneration makes one that never runs, and the present one of it: an empty store with all indexes.
+// emptyGeneration makes the cache empty: one that never runs, and has all indexes.
 func (i *Informer) emptyGeneration() {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
+	i.coming = nil
 	i.present.Store(&generation{
 		informer: i,
 		store:    cache.NewIndexer(cache.DeletionHandlingMetaNamespaceKeyFunc, i.indexers()),
-		gate:     newGate(0, 0),
 	})
 }
 
-// newGeneration makes the next one, and the present one of it. arrival is what the objects of its first list are told
-// as: Synced or Added.
+// newGeneration makes the next generation. Until the store of that has its list, the present one is read.
 func (i *Informer) newGeneration(arrival delta.Type) *generation {
-	s := i.parent
-	saved := i.takeSaved()
+	saved := i.saved
+	i.saved = nil
 	if saved != nil && saved.ResourceVersion != "" { // all that there was then is known
 		arrival = delta.Added
 	}
-	g := &generation{informer: i, gate: newGate(s.tuning.unreviewed, s.tuning.stalled), caughtUp: make(chan struct{})}
-	g.catchUp = sync.OnceFunc(func() { close(g.caughtUp) })
-	g.wire = &wire{
-		client: i.client, sel: i.sel, tuning: s.tuning, slots: s.slots, served: s.served, reach: s.reach,
-		status: i.status, gate: g.gate, counts: &i.counts, skip: i.unreadable,
-		settle: i.settle,
-		log:    i.log, pace: pace{clock: s.clock}, saved: saved, restored: i.restored, compare: i.compare,
-	}
-	// ResyncPeriod stays 0: client-go would hand every object to every listener each time. Resyncs are ours (walk.go).
+	g := &generation{informer: i, arrival: arrival, told: make(chan struct{})}
+	g.wire = &wire{informer: i, saved: saved, told: g.told, floor: i.LastSyncResourceVersion()}
+	// ResyncPeriod stays 0: client-go would hand over every object at once. Resyncs are the feed's.
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc:  g.wire.list,
 		WatchFuncWithContext: g.wire.watch,
@@ -63,48 +57,113 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	g.shared = cache.NewSharedIndexInformerWithOptions(lw, &entry{}, cache.SharedIndexInformerOptions{
 		Indexers: i.indexers(), ObjectDescription: i.sel.String(),
 	})
-	// What goes wrong is told by the wire. Neither error can be: both are about informers that have started.
-	_ = g.shared.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
-	silent := logr.Discard()
-	_, _ = g.shared.AddEventHandlerWithOptions(&handler{g: g, arrival: arrival}, cache.HandlerOptions{Logger: &silent})
 	g.store = g.shared.GetIndexer()
-	i.present.Store(g)
+	i.coming = g
 	return g
 }
 
-// run returns when ctx has ended, or with the reason why the resource is not served; and when every goroutine has ended
-// that it started, client-go's included.
-func (g *generation) run(ctx context.Context) (reason string) {
-	// client-go's own words are about retries that the wire makes, and may carry objects.
-	ctx, end := context.WithCancelCause(klog.NewContext(ctx, logr.Discard()))
-	defer end(nil)
-	g.wire.gone = func(reason string) { end(notServedError(reason)) }
+// show makes the generation the present one: its store has the list.
+func (g *generation) show() {
+	i := g.informer
+	if i.present.Load() == g {
+		return
+	}
+	i.indexing.Lock()
+	defer i.indexing.Unlock()
+	i.present.Store(g)
+	i.coming = nil
+}
 
-	var watching sync.WaitGroup
-	watching.Go(func() {
+// errRelist ends a generation after which the next one lists.
+var errRelist = errors.New("client-go has to list again")
+
+// notServedError ends a generation whose resource the cluster does not serve. It is the reason.
+type notServedError string
+
+func (e notServedError) Error() string { return string(e) }
+
+// run returns when every goroutine has ended that it started, client-go's included. The error is
+// errRelist, a notServedError or ctx's.
+func (g *generation) run(ctx context.Context) error {
+	// client-go's own words are about retries that the wire makes, and may carry objects.
+	silent := logr.Discard()
+	ctx, end := context.WithCancelCause(klog.NewContext(ctx, silent))
+	defer end(nil)
+	g.wire.end = end
+
+	// What goes wrong is told by the wire. Neither call can fail: the informer has not started.
+	_ = g.shared.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
+	handler, _ := g.shared.AddEventHandlerWithOptions(g, cache.HandlerOptions{Logger: &silent})
+
+	var listening sync.WaitGroup
+	listening.Go(func() {
 		select {
-		case <-g.caughtUp:
-			g.informer.status.listed(g.informer.counts.objects.Load())
+		case <-handler.HasSyncedChecker().Done():
+			g.listed()
 		case <-ctx.Done():
 		}
 	})
 	g.shared.RunWithContext(ctx)
 	g.wire.calls.close()
-	watching.Wait()
-
-	var notServed notServedError
-	errors.As(context.Cause(ctx), &notServed)
-	return string(notServed)
+	listening.Wait()
+	g.informer.gate.reset()
+	return context.Cause(ctx)
 }
 
-// notServedError is why a generation ended.
-type notServedError string
+// listed is called when the consumer has been told all that the list has. No watch event is let in
+// before it returns.
+func (g *generation) listed() {
+	g.show()
+	if !g.wire.resumed { // else it has been told nothing yet: the watch catches up
+		g.informer.feed.listed(g.wire.version, len(g.store.ListKeys()), func(key delta.Key) bool {
+			_, ok, _ := g.store.GetByKey(key.String())
+			return ok
+		})
+		g.informer.status.listed(g.informer.counts.objects.Load())
+	}
+	close(g.told)
+}
 
-func (e notServedError) Error() string { return string(e) }
+var _ cache.ResourceEventHandler = (*generation)(nil)
 
-// unreadable counts an object that could not be read, and says so, without its content.
-func (i *Informer) unreadable(e *entry) {
-	i.counts.unreadable.Add(1)
-	i.parent.sayer.warn(i.log, "an object cannot be read, and is taken for absent", i.sel.String(),
-		"key", keyOf(e.Object).String(), "error", e.arrival.unfit)
+// OnAdd implements cache.ResourceEventHandler.
+func (g *generation) OnAdd(obj any, isInInitialList bool) {
+	as := delta.Added
+	if isInInitialList {
+		as = g.arrival
+	}
+	g.take(obj, func(o *object.Object, came arrival) {
+		g.informer.feed.observe(o, as, came.tree.Value(), came.number > 0)
+	})
+}
+
+// OnUpdate implements cache.ResourceEventHandler.
+func (g *generation) OnUpdate(_, obj any) { g.OnAdd(obj, false) }
+
+// OnDelete implements cache.ResourceEventHandler. It is only called for what a watch says: no list
+// follows another one, so no deletion is missed.
+func (g *generation) OnDelete(obj any) {
+	g.take(obj, func(o *object.Object, came arrival) {
+		key, version := keyOf(o), o.ResourceVersion()
+		if came.unfit != nil {
+			o = nil
+		}
+		g.informer.feed.vanished(key, o, came.tree.Value(), version)
+	})
+}
+
+// take hands an object on to the feed, and lets go of what was of use until then.
+func (g *generation) take(obj any, on func(*object.Object, arrival)) {
+	e, ok := obj.(*entry)
+	if !ok {
+		return
+	}
+	g.show()
+	var came arrival
+	if e.arrival != nil {
+		came, e.arrival = *e.arrival, nil
+	}
+	on(e.Object, came)
+	came.tree.Release()
+	g.informer.gate.leave(came.number, g.informer.reached)
 }

@@ -98,7 +98,7 @@ func TestHammer(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)
 		server.SetHistory(100_000)
-		s.tuning.unreviewed, s.tuning.chunk = 50, 7
+		i.gate.bound, i.feed.chunk = 50, 7
 		m := &model{t: t, known: map[delta.Key]*object.Object{}}
 		m.fresh = func(o *object.Object) bool {
 			stored, ok := i.Get(o.Namespace(), o.Name())

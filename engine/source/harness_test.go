@@ -228,6 +228,13 @@ func await(t testing.TB, what string, holds func() bool) {
 	}
 }
 
+func awaitSynced(t testing.TB, informers ...*Informer) {
+	t.Helper()
+	for _, i := range informers {
+		await(t, i.Selection().String()+" has synced", i.HasSynced)
+	}
+}
+
 func awaitState(t testing.TB, i *Informer, want State) {
 	t.Helper()
 	deadline := time.After(patience)

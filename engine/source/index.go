@@ -43,8 +43,13 @@ func (i *Informer) AddIndexers(indexers map[string]Index) error {
 		added[name] = i.indexFunc(len(indexes), index)
 		indexes = append(indexes, index)
 	}
-	if err := i.store().AddIndexers(added); err != nil {
-		return fmt.Errorf("add indexers: %w", err)
+	for _, g := range []*generation{i.present.Load(), i.coming} {
+		if g == nil {
+			continue
+		}
+		if err := g.store.AddIndexers(added); err != nil {
+			return fmt.Errorf("add indexers: %w", err)
+		}
 	}
 	i.indexes = indexes
 	i.shape.Store(newShape(i.keep, i.view, i.indexes))
@@ -105,19 +110,9 @@ func (i *Informer) GetIndexers() map[string]Index {
 
 func (i *Informer) store() cache.Indexer { return i.present.Load().store }
 
-// Index is the objects that share a value of the index with o, sorted by key. The error is that of an unknown index.
-func (i *Informer) Index(name string, o *object.Object) ([]*object.Object, error) {
-	return sorted(i.store().Index(name, &entry{Object: o}))
-}
-
 // ByIndex is the objects that have the value, sorted by key. The error is that of an unknown index.
 func (i *Informer) ByIndex(name, value string) ([]*object.Object, error) {
 	return sorted(i.store().ByIndex(name, value))
-}
-
-// IndexKeys is the keys of the objects that have the value, sorted. The error is that of an unknown index.
-func (i *Informer) IndexKeys(name, value string) ([]string, error) {
-	return i.store().IndexKeys(name, value)
 }
 
 // ListIndexFuncValues is the values that the index has, sorted.

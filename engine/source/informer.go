@@ -2,7 +2,7 @@ package source
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -12,66 +12,65 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Informer keeps the objects of one [Selection]. A client-go informer cannot be started again, so it has one after the
-// other: a generation for each time that the resource is served.
+// Informer keeps the objects of one [Selection]. A client-go informer cannot be started again, so an
+// Informer has one after the other: see generation.
+//
+// It has more fields than most: it is where the wire, the codec, the indexes and the feed of one
+// selection meet, and each of these has its own state.
 type Informer struct {
-	sel    Selection
 	parent *Informers
-	client *client
+	sel    Selection
 	log    *slog.Logger
+	client *client
 	status *status
 	counts counts
+	pace   pace
+	gate   *gate
+	feed   *feed
+	saved  *Saved // what the first generation begins with; not used by others
 
-	shape    atomic.Pointer[shape]      // never nil; how objects are read
-	packer   *object.Packer             // of all texts in the cache
-	present  atomic.Pointer[generation] // never nil; the one whose store is read
-	indexing sync.Mutex                 // no generation begins while indexes are added, and guards what follows
-	keep     *object.Paths              // nil: whole objects
-	view     *object.Paths              // nil: nothing
+	shape   atomic.Pointer[shape]      // never nil; how objects are read
+	present atomic.Pointer[generation] // never nil; the one whose store is read
+
+	// indexing is held while indexes are added and while a generation begins or becomes present. It
+	// guards what follows. It is taken before any lock of client-go's.
+	indexing sync.Mutex
+	coming   *generation   // has begun and is not present yet; or nil
+	keep     *object.Paths // nil: whole objects
+	view     *object.Paths // nil: nothing
 	indexes  []namedIndex
 
-	mu       sync.Mutex                   // serialises all deliveries to listeners, and guards what follows
-	known    map[delta.Key]*object.Object // the state of each object that the listeners were last told of
-	recent   recent
-	consumer Consumer      // nil: nobody
-	rounds   []*rounds     // of resyncs
-	poke     chan struct{} // capacity 1: there is something for walk
-
-	resumable bool                   // the consumer has a position
-	complete  bool                   // the consumer has caught up
-	saved     *Saved                 // what the first generation begins with
-	unseen    map[delta.Key]struct{} // what was saved and not heard of in this run, while it is compared with a list
-	partial   bool                   // of what is unseen only a part was saved
+	end   context.CancelFunc // ends run; nil before that. Informers.mu guards it
+	ended chan struct{}      // closed when run has returned
 }
 
 func newInformer(parent *Informers, sel Selection) *Informer {
 	log := parent.log.With(sel.attrs()...)
 	i := &Informer{
-		sel:    sel,
 		parent: parent,
+		sel:    sel,
 		log:    log,
 		status: newStatus(log, parent.sayer, sel.String()),
-		packer: object.NewPacker(),
-		known:  map[delta.Key]*object.Object{},
-		poke:   make(chan struct{}, 1),
+		pace:   pace{clock: parent.clock},
+		gate:   newGate(parent.tuning.inFlight),
+		ended:  make(chan struct{}),
 	}
+	i.feed = newFeed(parent.clock, log, parent.sayer, sel.String(), &i.counts, parent.tuning.chunk)
 	i.shape.Store(newShape(nil, nil, nil))
 	i.client, _ = newClient(parent.config, parent.http, sel, &reader{i}) // New has tried
 	i.emptyGeneration()
 	return i
 }
 
-// Selection is what the informer watches.
+// Selection returns what the informer watches.
 func (i *Informer) Selection() Selection { return i.sel }
 
-func (i *Informer) now() time.Time { return i.parent.clock.Now() }
+// Packer returns what packs the texts in the cache.
+func (i *Informer) Packer() *object.Packer { return i.feed.packer }
 
-// Packer is what packs the texts in the cache.
-func (i *Informer) Packer() *object.Packer { return i.packer }
-
-// Keep says what of objects is of use, from the next that comes on: called before Run, of all. keep is what the cache
-// keeps beside their identity; nil, the default, keeps them whole. view is what listeners are to be told decoded; nil is
-// nothing. Neither may change any more.
+// Keep says which parts of objects are of use. keep is what the cache keeps beside their identity; nil,
+// the default, keeps them whole. view is what Step.Tree has; nil is nothing. Neither may change any
+// more. Keep takes effect with the next object that comes, so it is called before the informer runs.
 func (i *Informer) Keep(keep, view *object.Paths) {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
@@ -79,45 +78,28 @@ func (i *Informer) Keep(keep, view *object.Paths) {
 	i.shape.Store(newShape(i.keep, i.view, i.indexes))
 }
 
-// State is where the informer stands, and why.
+// State returns where the informer stands, and why.
 func (i *Informer) State() (State, string) {
 	state, reason, _, _, _ := i.status.read()
 	return state, reason
 }
 
-// HasSynced tells whether the listeners have been told of what the server had when the informer began: of the first list, or
-// of what was missed since what was saved. It is false again while the resource is not
-// served.
+// HasSynced reports whether the consumer has been told what the server had when the informer began: the
+// first list, or what was missed since the saved state. It is false again while the cluster does not
+// serve the resource.
 func (i *Informer) HasSynced() bool {
 	_, _, _, synced, _ := i.status.read()
 	return synced
 }
 
-// LastSyncResourceVersion is that of the store: of what can be read, which is at least as fresh as what was delivered.
+// LastSyncResourceVersion returns the resourceVersion of the cache, which is at least as fresh as what
+// was told.
 func (i *Informer) LastSyncResourceVersion() string {
 	return i.store().LastStoreSyncResourceVersion()
 }
 
-// WaitForCacheSync returns when all informers have synced, or with an error that says which have not when ctx ends.
-func WaitForCacheSync(ctx context.Context, informers ...*Informer) error {
-	for _, i := range informers {
-		for {
-			state, reason, _, synced, changed := i.status.read()
-			if synced {
-				break
-			}
-			select {
-			case <-changed:
-			case <-ctx.Done():
-				return fmt.Errorf("%v has not synced: %v%s: %w", i.sel, state, because(reason), context.Cause(ctx))
-			}
-		}
-	}
-	return nil
-}
-
-// IsSettled tells whether the cache is what there is to know: the informer has synced, or its resource is not served or
-// forbidden.
+// IsSettled reports whether the cache has what there is to know: the informer has synced, or its
+// resource is not served or forbidden.
 func (i *Informer) IsSettled() bool {
 	state, _, _, synced, _ := i.status.read()
 	return isSettled(state, synced)
@@ -125,7 +107,7 @@ func (i *Informer) IsSettled() bool {
 
 func isSettled(s State, synced bool) bool { return synced || s == NotServed || s == Forbidden }
 
-// WaitUntilSettled returns when each of the informers has been settled, or false when ctx ends.
+// WaitUntilSettled returns true when each of the informers has been settled, or false when ctx ends.
 func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
 	for _, i := range informers {
 		for {
@@ -147,56 +129,47 @@ func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
 func (i *Informer) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { i.walk(ctx) })
+	running.Go(func() { i.feed.run(ctx) })
 
-	// Objects that are there at first sight are synced. Once the resource was not served there was nothing to be seen, and
-	// what is there later was added.
-	confirmed := true // that the resource is served, as far as it ever is; else its first answer will tell
+	// What the first list brings was there before. Once the cluster did not serve the resource there was
+	// nothing, and what is there later was added.
+	i.status.listing()
 	for arrival := delta.Synced; ; arrival = delta.Added {
-		if confirmed {
-			i.status.listing()
-		}
-		reason := i.newGeneration(arrival).run(ctx)
+		err := i.newGeneration(arrival).run(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		// The store goes first, so that it is as fresh as the deletions.
+		var notServed notServedError
+		if !errors.As(err, &notServed) { // errRelist
+			continue
+		}
+		// The cache goes first, so that it is as fresh as the deletions.
 		i.emptyGeneration()
-		i.status.notServed(reason)
-		i.deleteAll(ctx)
-		confirmed = i.parent.served.wait(ctx, i.sel, i.parent.tuning.poll) == isServed
+		i.status.notServed(string(notServed))
+		i.feed.clear(ctx)
+		isConfirmed := i.parent.served.wait(ctx, i.sel, i.parent.tuning.poll) == isServed
 		if ctx.Err() != nil {
 			return
+		}
+		if isConfirmed { // else its first answer will tell
+			i.status.listing()
 		}
 	}
 }
 
-// deleteAll tells the listeners that everything is gone.
-func (i *Informer) deleteAll(ctx context.Context) {
-	for began := false; ctx.Err() == nil; {
-		i.mu.Lock()
-		if i.resumable || !began {
-			i.take(Step{Moved: true})
-		}
-		i.resumable, began = false, true
-		left := i.parent.tuning.chunk
-		for _, o := range i.known {
-			if left--; left < 0 {
-				break
-			}
-			_, unseen := i.unseen[keyOf(o)]
-			i.take(i.gone(o, o, unseen && i.partial, nil))
-		}
-		done := len(i.known) == 0
-		if done {
-			i.unseen, i.partial = nil, false
-			i.followedUp()
-		}
-		i.mu.Unlock()
-		if done {
-			return
-		}
+// reached is called when a mark was reached.
+func (i *Informer) reached(m mark) {
+	i.feed.reached(m)
+	if m.caughtUp {
+		i.status.listed(i.counts.objects.Load())
 	}
+}
+
+// unreadable counts an object that cannot be read, and says so without its content.
+func (i *Informer) unreadable(e *entry) {
+	i.counts.unreadable.Add(1)
+	i.parent.sayer.warn(i.log, "an object cannot be read, and is taken for absent", i.sel.String(),
+		"key", keyOf(e.Object).String(), "error", e.arrival.unfit)
 }
 
 // Stats are an informer's numbers.
@@ -204,7 +177,7 @@ type Stats struct {
 	State           State
 	Reason          string
 	Since           time.Time // of the state
-	Objects         int       // that listeners know of
+	Objects         int       // that the consumer knows of
 	Deltas          map[delta.Type]uint64
 	Unchanged       uint64 // updates that were dropped because the resourceVersion was the same
 	Unreadable      uint64 // objects that could not be read, each time that one came
@@ -212,11 +185,11 @@ type Stats struct {
 	ConsumerPanics  uint64
 	Lists           uint64 // initial states received, by list or WatchList
 	Watches         uint64 // watches opened
-	Pending         int    // watch deltas taken in and not yet evaluated
-	ResourceVersion string // of the store
+	Pending         int    // watch events that were read and that the consumer has not taken
+	ResourceVersion string // of the cache
 }
 
-// Stats are cheap.
+// Stats returns the numbers as they are now. It is cheap.
 func (i *Informer) Stats() Stats {
 	state, reason, since, _, _ := i.status.read()
 	c := &i.counts
@@ -229,7 +202,7 @@ func (i *Informer) Stats() Stats {
 		Objects: int(c.objects.Load()), Deltas: deltas, Unchanged: c.unchanged.Load(), Unreadable: c.unreadable.Load(),
 		IndexPanics: c.indexPanics.Load(), ConsumerPanics: c.panics.Load(),
 		Lists: c.lists.Load(), Watches: c.watches.Load(),
-		Pending: i.present.Load().gate.depth(), ResourceVersion: i.LastSyncResourceVersion(),
+		Pending: i.gate.depth(), ResourceVersion: i.LastSyncResourceVersion(),
 	}
 }
 

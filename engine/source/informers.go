@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,11 +37,11 @@ type Informers struct {
 	reach  *reach
 	sayer  *sayer
 
-	mu    sync.Mutex
-	ran   bool
-	all   map[Selection]*Informer
-	order []*Informer   // all, in the order in which they were first asked for
-	wake  chan struct{} // capacity 1: there are informers that Run has not started
+	wake chan struct{} // capacity 1: there are informers to start
+
+	mu  sync.Mutex // guards what follows, and Informer.end
+	ran bool
+	all []*Informer // in the order in which they were first asked for
 }
 
 // tuning is what tests make smaller.
@@ -48,9 +49,8 @@ type tuning struct {
 	pause, maxPause  time.Duration // between attempts; doubling
 	unreachablePause time.Duration // the most between attempts to reach an API server that is not there
 	poll             time.Duration // how often discovery is asked for a resource that is not served
-	unreviewed       int           // watch deltas taken in and not yet evaluated, past which the wire is left alone
-	stalled          time.Duration // how long the gate believes its own count while nothing happens
-	chunk            int           // objects handed to a listener at a time, at joins, resyncs and a resource's end
+	inFlight         int           // watch events read and not yet taken, at which the wire is left alone
+	chunk            int           // objects told at a time, in resyncs and at a resource's end
 	hold             time.Duration // how long a list may keep others waiting
 	short            time.Duration // a watch that lasts less delays the next
 	silence          time.Duration // a resumed watch that brings nothing for so long has nothing to bring
@@ -58,7 +58,7 @@ type tuning struct {
 
 var defaultTuning = tuning{
 	pause: 500 * time.Millisecond, maxPause: 30 * time.Second, unreachablePause: 10 * time.Second,
-	poll: 2 * time.Second, unreviewed: 4096, stalled: 10 * time.Second, chunk: 500, hold: 30 * time.Second, short: time.Second,
+	poll: 2 * time.Second, inFlight: 4096, chunk: 500, hold: 30 * time.Second, short: time.Second,
 	silence: time.Second,
 }
 
@@ -90,7 +90,6 @@ func New(config *rest.Config, client *http.Client, disco discovery.ServerResourc
 		served: newServed(discovery.ToServerResourcesInterfaceWithContext(disco), o.Clock),
 		reach:  &reach{sayer: says},
 		sayer:  says,
-		all:    map[Selection]*Informer{},
 		wake:   make(chan struct{}, 1),
 	}, nil
 }
@@ -100,16 +99,22 @@ func New(config *rest.Config, client *http.Client, disco discovery.ServerResourc
 func (s *Informers) Informer(sel Selection) *Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i := s.all[sel]
-	if i == nil {
-		i = newInformer(s, sel)
-		s.all[sel] = i
-		s.order = append(s.order, i)
+	if at := slices.IndexFunc(s.all, func(i *Informer) bool { return i.sel == sel }); at >= 0 {
+		return s.all[at]
 	}
+	i := newInformer(s, sel)
+	s.all = append(s.all, i)
 	return i
 }
 
-// Start starts the informers that were asked for since Run began. It does nothing before Run.
+// All returns the informers, in the order in which they were first asked for.
+func (s *Informers) All() []*Informer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.all)
+}
+
+// Start starts the informers that were asked for since Run began. Before Run it does nothing.
 func (s *Informers) Start() {
 	select {
 	case s.wake <- struct{}{}:
@@ -117,15 +122,22 @@ func (s *Informers) Start() {
 	}
 }
 
-// All are the informers there are, in the order in which they were first asked for.
-func (s *Informers) All() []*Informer {
+// Stop ends an informer and forgets it: when Stop returns, its consumer is not called any more, and
+// Informer makes a new one of its selection. Its cache stays readable. A consumer must not stop its own
+// informer.
+func (s *Informers) Stop(i *Informer) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]*Informer(nil), s.order...)
+	s.all = slices.DeleteFunc(s.all, func(other *Informer) bool { return other == i })
+	end := i.end
+	s.mu.Unlock()
+	if end != nil {
+		end()
+		<-i.ended
+	}
 }
 
-// Run runs every informer until ctx ends, and returns when all of their goroutines have. It can run once: afterwards
-// the caches stay readable, and listeners hear nothing more.
+// Run runs every informer until ctx ends, and returns when all of their goroutines have. It can run
+// once: afterwards the caches stay readable, and no consumer is called any more.
 func (s *Informers) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ran {
@@ -137,18 +149,34 @@ func (s *Informers) Run(ctx context.Context) error {
 
 	var running sync.WaitGroup
 	defer running.Wait()
-	for started := 0; ; {
-		all := s.All()
-		for _, i := range all[started:] {
-			running.Go(func() { i.run(ctx) })
+	for {
+		for _, start := range s.waiting(ctx) {
+			running.Go(start)
 		}
-		started = len(all)
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.wake:
 		}
 	}
+}
+
+// waiting returns what runs each informer that has not been started.
+func (s *Informers) waiting(ctx context.Context) (starts []func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range s.all {
+		if i.end == nil {
+			var own context.Context
+			own, i.end = context.WithCancel(ctx)
+			starts = append(starts, func() {
+				defer close(i.ended)
+				defer i.end()
+				i.run(own)
+			})
+		}
+	}
+	return starts
 }
 
 // slots bound the lists that run at once.

@@ -177,9 +177,7 @@ func TestNoStampede(t *testing.T) {
 			all = append(all, s.Informer(Selection{Resource: gvr}))
 		}
 		run(t, s)
-		if err := WaitForCacheSync(t.Context(), all...); err != nil {
-			t.Fatal(err)
-		}
+		awaitSynced(t, all...)
 		// A slot is free when the client has its answer, which may be before the stub has counted the answer's end.
 		if most := server.Requests().MaxListing; most > 2*3 {
 			t.Errorf("%d lists ran at once", most)
@@ -214,9 +212,7 @@ func TestEqualSelectionsShareOneInformer(t *testing.T) {
 	heard := newEar()
 	narrow.Consume(consumer(heard.hear))
 	s.Start()
-	if err := WaitForCacheSync(t.Context(), narrow); err != nil {
-		t.Fatal(err)
-	}
+	awaitSynced(t, narrow)
 	server.AwaitWatches(pods, 2)
 	server.Apply(pods, body("b", 1))
 	heard.expect(t, "added b 1")

@@ -85,8 +85,8 @@ func TestWhatTheConsumerIsToldOf(t *testing.T) {
 			func(i *Informer, see, _ func(string, string, int)) {
 				see("a", "1", 1)
 				see("a", "1", 2)
-				i.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
-				i.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
+				i.feed.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
+				i.feed.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
 			},
 			[]string{"added a 1", "updated a 1→2", "deleted a 2"},
 		},
@@ -94,9 +94,9 @@ func TestWhatTheConsumerIsToldOf(t *testing.T) {
 		t.Run(c.why, func(t *testing.T) {
 			i, e := idle(t)
 			c.do(i,
-				func(name, uid string, v int) { i.observe(state(t, name, uid, v), delta.Added, nil, true) },
+				func(name, uid string, v int) { i.feed.observe(state(t, name, uid, v), delta.Added, nil, true) },
 				func(name, uid string, v int) {
-					i.vanished(delta.Key{Namespace: "shop", Name: name}, state(t, name, uid, v), nil, "")
+					i.feed.vanished(delta.Key{Namespace: "shop", Name: name}, state(t, name, uid, v), nil, "")
 				})
 			heard, _ := e.all()
 			if diff := cmp.Diff(c.want, words(heard)); diff != "" {
@@ -117,10 +117,10 @@ func (steps) CaughtUp(iter.Seq[*object.Object]) {}
 func TestVisit(t *testing.T) {
 	i, e := idle(t)
 	for n := range 3 {
-		i.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+		i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
 	}
-	i.observe(state(t, "o0", "1", 2), delta.Added, nil, true)
-	i.vanished(delta.Key{Namespace: "shop", Name: "o1"}, nil, nil, "")
+	i.feed.observe(state(t, "o0", "1", 2), delta.Added, nil, true)
+	i.feed.vanished(delta.Key{Namespace: "shop", Name: "o1"}, nil, nil, "")
 	told, _ := e.all()
 	i.Visit(func(known iter.Seq[*object.Object]) {
 		var names []string
@@ -145,7 +145,7 @@ func TestVisit(t *testing.T) {
 // not move the position.
 func TestResync(t *testing.T) {
 	i := unconnected(t).Informer(Selection{Resource: pods})
-	i.parent.tuning.chunk = 2
+	i.feed.chunk = 2
 	const often, rarely = 10 * time.Second, 25 * time.Second
 	heard := map[time.Duration][]delta.Delta{}
 	i.Consume(steps(func(s Step) {
@@ -156,14 +156,14 @@ func TestResync(t *testing.T) {
 	}), rarely, often, rarely, 0)
 	start := time.Now()
 	for n := range 5 {
-		i.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+		i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
 	}
 	const all = 5
 	rounds := map[int64]int{}
 	for second := range 31 {
 		now := start.Add(time.Duration(second)*time.Second + time.Millisecond)
 		for more := true; more; {
-			more, _ = i.step(now)
+			more, _ = i.feed.tick(now)
 		}
 	}
 	for _, d := range heard[often] {
@@ -190,19 +190,19 @@ func TestResync(t *testing.T) {
 // In the middle of a round, an object may change and another go: the rest of the round tells how things are.
 func TestChangesDuringResync(t *testing.T) {
 	i := unconnected(t).Informer(Selection{Resource: pods})
-	i.parent.tuning.chunk = 1
+	i.feed.chunk = 1
 	e := newEar()
 	i.Consume(consumer(e.hear), time.Nanosecond) // no less than a second
-	i.observe(state(t, "a", "1", 1), delta.Added, nil, true)
-	i.observe(state(t, "b", "1", 1), delta.Added, nil, true)
+	i.feed.observe(state(t, "a", "1", 1), delta.Added, nil, true)
+	i.feed.observe(state(t, "b", "1", 1), delta.Added, nil, true)
 	e.expect(t, "added a 1", "added b 1")
 	due := time.Now().Add(2 * time.Second)
-	if more, _ := i.step(due); !more {
+	if more, _ := i.feed.tick(due); !more {
 		t.Fatal("the round is over after one of two")
 	}
-	i.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
-	i.vanished(delta.Key{Namespace: "shop", Name: "b"}, nil, nil, "")
-	if more, next := i.step(due); more || next.Before(due.Add(time.Second)) {
+	i.feed.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
+	i.feed.vanished(delta.Key{Namespace: "shop", Name: "b"}, nil, nil, "")
+	if more, next := i.feed.tick(due); more || next.Before(due.Add(time.Second)) {
 		t.Fatalf("more: %v, next %v", more, next)
 	}
 	if heard, _ := e.all(); len(heard) != 3 {
@@ -217,8 +217,8 @@ func TestConsumerThatPanics(t *testing.T) {
 		after.hear(d, tree)
 		panic("the consumer's own fault")
 	}))
-	i.observe(state(t, "a", "1", 1), delta.Added, nil, true)
-	i.observe(state(t, "a", "1", 2), delta.Added, nil, true)
+	i.feed.observe(state(t, "a", "1", 1), delta.Added, nil, true)
+	i.feed.observe(state(t, "a", "1", 2), delta.Added, nil, true)
 	after.expect(t, "added a 1", "updated a 1→2")
 	if n := i.Stats().ConsumerPanics; n != 2 {
 		t.Errorf("%d panics were counted", n)

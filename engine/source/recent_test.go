@@ -27,16 +27,16 @@ func wordy(t testing.TB, name string, v int) *object.Object {
 func TestRecent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := unconnected(t).Informer(Selection{Resource: pods})
-		go i.walk(t.Context())
+		go i.feed.run(t.Context())
 		var first, second []*object.Object
 		for n := range 2000 { // more than a chunk
 			first = append(first, wordy(t, fmt.Sprint(n), 1))
-			i.observe(first[n], delta.Added, nil, true)
+			i.feed.observe(first[n], delta.Added, nil, true)
 		}
 		time.Sleep(recentFor / 2)
 		for n := range 1000 {
 			second = append(second, wordy(t, fmt.Sprint(n), 2))
-			i.observe(second[n], delta.Added, nil, true)
+			i.feed.observe(second[n], delta.Added, nil, true)
 		}
 		packed := func(all []*object.Object) (n int) {
 			for _, o := range all {
@@ -57,8 +57,8 @@ func TestRecent(t *testing.T) {
 		}
 		time.Sleep(recentFor)
 		synctest.Wait()
-		if n := packed(second); n != 1000 || len(i.recent.all) != 0 || i.recent.bytes != 0 {
-			t.Errorf("%d of 1000 are packed in the end; %d bytes of %d are recent", n, i.recent.bytes, len(i.recent.all))
+		if n := packed(second); n != 1000 || len(i.feed.recent.all) != 0 || i.feed.recent.bytes != 0 {
+			t.Errorf("%d of 1000 are packed in the end; %d bytes of %d are recent", n, i.feed.recent.bytes, len(i.feed.recent.all))
 		}
 	})
 }

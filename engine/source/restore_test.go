@@ -158,9 +158,7 @@ func TestWhatDidNotChangeIsNeitherListedNorTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, s)
-		if err := WaitForCacheSync(t.Context(), i); err != nil {
-			t.Fatal(err)
-		}
+		awaitSynced(t, i)
 		after := server.Requests()
 		if n := after.WatchLists[pods] - before.WatchLists[pods]; n != 0 {
 			t.Errorf("%d WatchLists", n)
@@ -196,9 +194,7 @@ func TestAResumedInformerHasSyncedWhenItCaughtUp(t *testing.T) {
 	s, i, e, _, _ := next(t, server, saved)
 	s.tuning.silence = patience
 	run(t, s)
-	if err := WaitForCacheSync(t.Context(), i); err != nil {
-		t.Fatal(err)
-	}
+	awaitSynced(t, i)
 	if heard, _ := e.all(); len(heard) != 50 {
 		t.Errorf("it has synced after %d of 50 changes", len(heard))
 	}

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -31,9 +30,9 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 			level = slog.LevelWarn
 		}
 		if ctx.Err() == nil {
-			w.log.Log(ctx, level, "the saved state is compared with a list", "reason", reasonOf(err), "objects", len(saved.Objects))
+			w.informer.log.Log(ctx, level, "the saved state is compared with a list", "reason", reasonOf(err), "objects", len(saved.Objects))
 		}
-		w.compare()
+		w.informer.feed.lost()
 		return nil, false
 	}
 	o.SendInitialEvents, o.ResourceVersionMatch = nil, ""
@@ -43,9 +42,11 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 	inner, release, err := w.open(ctx, o)
 	if err != nil { // the server has said that the history is gone, or everything is to end
 		cancel()
-		w.compare()
+		w.informer.feed.lost()
 		return nil, false
 	}
+	w.resumed = true
+	w.listed.Store(true)
 	out = &watching{wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead), current: current, parts: saved.Partial}
 	go func() {
 		defer w.calls.end()
@@ -73,12 +74,12 @@ func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err
 		return "", errors.New("it has not all that is to be kept now")
 	}
 	err = w.persist(ctx, noSuchList, func() error {
-		release, err := w.slots.acquire(ctx, w.tuning.hold)
+		release, err := w.slots().acquire(ctx, w.tuning().hold)
 		if err != nil {
 			return err
 		}
 		defer release()
-		current, err = w.client.current(ctx)
+		current, err = w.informer.client.current(ctx)
 		return err
 	})
 	if err != nil {
@@ -110,18 +111,14 @@ func (c *client) current(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	of, err := meta.ListAccessor(list)
-	if err != nil {
-		return "", err
-	}
-	return of.GetResourceVersion(), nil
+	return list.ResourceVersion, nil
 }
 
 // replay sends what was saved as the initial events of a watch.
 func (w *watching) replay(ctx context.Context, saved *Saved) bool {
 	for n, o := range saved.Objects {
 		saved.Objects[n] = nil // the store has it
-		if !w.send(ctx, watch.Event{Type: watch.Added, Object: w.wire.restored(o)}) {
+		if !w.send(ctx, watch.Event{Type: watch.Added, Object: w.wire.informer.restored(o)}) {
 			return false
 		}
 	}
@@ -156,8 +153,8 @@ func initialEventsEnd(version string) *entry {
 	return e
 }
 
-// fresh sends, after what was handed on, the barrier that tells that a resumed watch has brought all that the server had when
-// it was opened. Where that is followed by the list that fills the parts, it has the reflector list instead.
+// fresh marks that a resumed watch has brought all that the server had when it was opened. Where parts
+// were saved, a list follows that fills them: it makes the reflector list instead, and returns false.
 func (w *watching) fresh(ctx context.Context) bool {
 	w.current = ""
 	if w.parts {
@@ -165,7 +162,8 @@ func (w *watching) fresh(ctx context.Context) bool {
 		w.send(ctx, watch.Event{Type: watch.Error, Object: &expired})
 		return false
 	}
-	return w.pass(ctx, &barrier{version: w.options.ResourceVersion, caughtUp: true})
+	w.mark(true)
+	return true
 }
 
 // reached tells whether a resumed watch is as far now as the server was when it was opened.

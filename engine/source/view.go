@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -17,19 +16,13 @@ import (
 type Source struct {
 	name      string
 	informers []*Informer
-
-	mu      sync.RWMutex
-	indexes map[string]string // from its own names to those of the informers
+	indexes   map[string]string // from its own names to those of the informers
 }
 
 // NewSource makes a view of informers. indexes maps its index names onto those of the informers, which have them or get
 // them by Informer.AddIndexers.
 func NewSource(name string, informers []*Informer, indexes map[string]string) *Source {
-	own := maps.Clone(indexes)
-	if own == nil {
-		own = map[string]string{}
-	}
-	return &Source{name: name, informers: slices.Clone(informers), indexes: own}
+	return &Source{name: name, informers: slices.Clone(informers), indexes: maps.Clone(indexes)}
 }
 
 // Name is the source's name.
@@ -72,32 +65,8 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// AddIndexers adds indexes under the source's own names. A name that the source has is an error, and then none is added.
-func (s *Source) AddIndexers(indexers map[string]Index) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	inner := map[string]Index{}
-	for name, index := range indexers {
-		if _, taken := s.indexes[name]; taken {
-			return fmt.Errorf("source %q has an index %q", s.name, name)
-		}
-		inner[s.name+"/"+name] = index
-	}
-	for _, i := range s.informers {
-		if err := i.AddIndexers(inner); err != nil {
-			return fmt.Errorf("source %q: %w", s.name, err)
-		}
-	}
-	for name := range indexers {
-		s.indexes[name] = s.name + "/" + name
-	}
-	return nil
-}
-
 // GetIndexers are the indexes by the source's own names.
 func (s *Source) GetIndexers() map[string]Index {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	out := map[string]Index{}
 	for _, i := range s.informers {
 		all := i.GetIndexers()
@@ -111,18 +80,11 @@ func (s *Source) GetIndexers() map[string]Index {
 }
 
 func (s *Source) inner(index string) (string, error) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	name, ok := s.indexes[index]
 	if !ok {
 		return "", fmt.Errorf("source %q has no index %q", s.name, index)
 	}
 	return name, nil
-}
-
-// Index is the objects that share a value of the index with o, sorted by key.
-func (s *Source) Index(index string, o *object.Object) ([]*object.Object, error) {
-	return s.objects(index, func(i *Informer, name string) ([]*object.Object, error) { return i.Index(name, o) })
 }
 
 // ByIndex is the objects that have the value, sorted by key.
@@ -135,13 +97,6 @@ func (s *Source) objects(index string, of func(*Informer, string) ([]*object.Obj
 	if len(s.informers) > 1 {
 		slices.SortFunc(out, byKey)
 	}
-	return out, err
-}
-
-// IndexKeys is the keys of the objects that have the value, sorted.
-func (s *Source) IndexKeys(index, value string) ([]string, error) {
-	out, err := gather(s, index, func(i *Informer, name string) ([]string, error) { return i.IndexKeys(name, value) })
-	slices.Sort(out)
 	return out, err
 }
 

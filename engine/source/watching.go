@@ -41,18 +41,21 @@ func (w *watching) Stop() { w.cancel() }
 func (w *watching) run(ctx context.Context, inner watch.Interface, release func()) {
 	defer close(w.events)
 	defer w.cancel()
-	if !w.initial && w.current == "" { // behind the list that this watch follows
-		if !w.pass(ctx, &barrier{version: w.from(), caughtUp: true}) {
+	if !w.initial {
+		if !w.behindList(ctx) {
 			inner.Stop()
 			release()
 			return
+		}
+		if w.wire.resumed && w.current == "" { // by another watch, which ended before it had caught up
+			w.mark(true)
 		}
 	}
 	for {
 		over := w.forward(ctx, inner, release)
 		inner.Stop()
 		release()
-		if over || w.initial || w.from() == "" {
+		if over || w.initial || position(w.options.ResourceVersion) == "" {
 			return
 		}
 		var err error
@@ -64,12 +67,24 @@ func (w *watching) run(ctx context.Context, inner watch.Interface, release func(
 	}
 }
 
-// from is the resourceVersion that can be gone on from. Without one, or from 0, what comes is in no order: it is empty.
-func (w *watching) from() string {
-	if w.options.ResourceVersion == "0" {
-		return ""
+// behindList waits until the consumer has been told the list that the watch follows, so that its
+// position never moves back.
+func (w *watching) behindList(ctx context.Context) bool {
+	select {
+	case <-w.wire.told:
+		return true
+	case <-ctx.Done():
+		return false
 	}
-	return w.options.ResourceVersion
+}
+
+// mark marks how far the watch has come: the consumer's position moves there once it has taken all that
+// came before.
+func (w *watching) mark(caughtUp bool) {
+	i := w.wire.informer
+	if m, isReached := i.gate.mark(position(w.options.ResourceVersion), caughtUp); isReached {
+		i.reached(m)
+	}
 }
 
 // report hands the reflector an error that it would have had from opening the watch.
@@ -92,10 +107,10 @@ func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 
 // forward hands on what inner brings until it ends. It tells whether the whole watch is over.
 func (w *watching) forward(ctx context.Context, inner watch.Interface, release func()) (over bool) {
-	proven := time.NewTimer(w.wire.tuning.short) // a watch that brings nothing is well if it lasts
+	proven := time.NewTimer(w.wire.tuning().short) // a watch that brings nothing is well if it lasts
 	defer proven.Stop()
 	// An idle resource's first bookmark can take a minute: a server that is silent has nothing more to tell.
-	silence := time.NewTimer(w.wire.tuning.silence)
+	silence := time.NewTimer(w.wire.tuning().silence)
 	defer silence.Stop()
 	for first := true; ; {
 		select {
@@ -135,7 +150,7 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 				return true
 			}
 			if w.current != "" {
-				silence.Reset(w.wire.tuning.silence)
+				silence.Reset(w.wire.tuning().silence)
 			}
 		}
 	}
@@ -173,8 +188,10 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 	ended := false
 	if w.initial && o.Annotations()[metav1.InitialEventsAnnotationKey] == "true" {
 		release()
-		w.wire.counts.lists.Add(1)
+		w.wire.informer.counts.lists.Add(1)
 		w.initial, ended = false, true
+		w.wire.version = position(o.ResourceVersion())
+		w.wire.listed.Store(true)
 		w.options.SendInitialEvents, w.options.ResourceVersionMatch = nil, ""
 	}
 	if !w.initial {
@@ -183,10 +200,13 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 	if !w.send(ctx, ev) {
 		return false
 	}
-	if w.initial || w.current != "" {
-		return true
+	switch {
+	case ended:
+		return w.behindList(ctx)
+	case !w.initial && w.current == "":
+		w.mark(false)
 	}
-	return w.pass(ctx, &barrier{version: o.ResourceVersion(), caughtUp: ended})
+	return true
 }
 
 // initially hands on one of the initial events, which are exempt from the gate: the reflector collects them until their
@@ -213,19 +233,19 @@ func (w *watching) change(ctx context.Context, ev watch.Event) bool {
 		return true
 	}
 	if e.arrival.unfit != nil {
-		w.wire.skip(e)
+		w.wire.informer.unreadable(e)
 		if e.Name() == "" {
 			return true
 		}
 		ev.Type = watch.Deleted
 	}
 	var err error
-	if e.arrival.number, err = w.wire.gate.enter(ctx); err != nil {
+	if e.arrival.number, err = w.wire.informer.gate.enter(ctx); err != nil {
 		return false
 	}
 	version, number := e.ResourceVersion(), e.arrival.number // once sent it is no longer ours
 	if !w.send(ctx, ev) {
-		w.wire.gate.withdraw(number)
+		w.wire.informer.gate.withdraw(number)
 		return false
 	}
 	w.options.ResourceVersion = version

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -14,15 +13,17 @@ func TestWatchThatEndsLeavesNothingBehind(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, room := range []int{0, 1} { // it waits to enter the gate, or for the reflector
+		i, _ := idle(t)
+		i.gate.bound = uint64(room)
 		w := &watching{
-			wire:   &wire{gate: newGate(room, time.Hour), skip: func(*entry) {}},
+			wire:   &wire{informer: i},
 			events: make(chan watch.Event),
 		}
 		unreadable := &entry{Object: state(t, "a", "1", 1), arrival: &arrival{unfit: errors.New("its own fault")}}
 		if w.change(ctx, watch.Event{Type: watch.Modified, Object: unreadable}) {
 			t.Fatal("handed on to nobody")
 		}
-		if n := w.wire.gate.depth(); n > 0 {
+		if n := i.gate.depth(); n > 0 {
 			t.Errorf("with room for %d, %d objects are remembered", room, n)
 		}
 	}

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/url"
 	"strings"
@@ -12,84 +11,99 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"github.com/informd/informd/engine/object"
 )
 
-// wire is the API server as one generation's reflector sees it: one that answers in the end. It retries by itself
-// whatever the reflector could only answer with a relist, by which history is lost, or with a pause that no context can
-// interrupt (watchList's, of up to a minute, after a refused connection or a 429). The reflector gets to see what is
-// meant for it: success, a resourceVersion that is too old or too new, and that a server has no WatchList.
+// wire is the API server as one generation's reflector sees it: one that answers in the end. It retries
+// by itself whatever the reflector could only answer with a relist, by which history is lost, or with a
+// pause that no context can interrupt (watchList's, of up to a minute, after a refused connection or a
+// 429). The reflector gets to see what is meant for it: success, a resourceVersion that is too old or
+// too new, and that a server has no WatchList.
+//
+// The reflector's goroutine and those of its watches use a wire one after the other: what is not
+// synchronised here is handed on through client-go.
 type wire struct {
-	client *client
-	sel    Selection
-	tuning tuning
-	slots  slots
-	served *served
-	reach  *reach
-	status *status
-	gate   *gate
-	counts *counts
-	settle func(*entry)        // of what is not evaluated for now
-	skip   func(*entry)        // told of objects that cannot be read
-	gone   func(reason string) // ends the generation: the resource is not served
+	informer *Informer
+	end      context.CancelCauseFunc // ends the generation, for a reason
+	told     <-chan struct{}         // closed when the consumer has been told the list
 
-	log      *slog.Logger
-	saved    *Saved // what the first watch is answered from; nil if there is nothing, or no longer
-	restored func(*object.Object) *entry
-	compare  func() // has what was saved compared with a list
+	saved   *Saved // what the first watch is answered from; nil if there is nothing, or no longer
+	resumed bool   // it was
+	floor   string // a list may not be older than this
 
-	calls   calls
-	pace    pace
+	version string      // of the list; empty if nothing can be gone on from there
+	listed  atomic.Bool // client-go has the whole list
 	garbled atomic.Bool // the last watch ended with something that could not be decoded
+	calls   calls
 }
 
-// list answers the reflector's list.
+// list answers the reflector's list, or a page of it.
 func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if !w.calls.begin() {
 		return nil, context.Canceled
 	}
 	defer w.calls.end()
+	if w.listed.Load() {
+		return nil, w.again(ctx)
+	}
 	if w.saved != nil { // client-go was told to do without WatchList
 		w.saved = nil
-		w.compare()
+		w.informer.feed.lost()
 	}
 	w.narrow(&o)
-	var out runtime.Object
+	if o.ResourceVersion == "0" && w.floor != "" {
+		o.ResourceVersion = w.floor
+	}
+	var list *internalversion.List
 	err := w.persist(ctx, func(err error) bool {
 		return staleVersion(err) || o.Continue != "" && apierrors.IsBadRequest(err)
 	}, func() error {
-		release, err := w.slots.acquire(ctx, w.tuning.hold)
+		release, err := w.slots().acquire(ctx, w.tuning().hold)
 		if err != nil {
 			return err
 		}
 		defer release()
-		out, err = w.client.list(ctx, o, w.initial)
+		list, err = w.informer.client.list(ctx, o, w.initial)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	w.well()
+	w.version = position(list.ResourceVersion)
 	if o.Continue == "" {
-		w.counts.lists.Add(1)
+		w.informer.counts.lists.Add(1)
 	}
-	return out, nil
+	return list, nil
 }
 
-// initial takes in an object of the initial state, and tells whether it could be read. It is not evaluated before all
-// are there.
+// again ends the generation for another one that lists, once the consumer has been told all of this one.
+func (w *wire) again(ctx context.Context) error {
+	select {
+	case <-w.told:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := w.informer.gate.drain(ctx); err != nil {
+		return err
+	}
+	w.end(errRelist)
+	return errRelist
+}
+
+// initial takes in an object of the initial state, and reports whether it can be read. It is not told
+// before all are there.
 func (w *wire) initial(e *entry) (ok bool) {
 	if e.arrival.unfit != nil {
-		w.skip(e)
+		w.informer.unreadable(e)
 		return false
 	}
 	e.arrival.tree.Release()
 	e.arrival = nil
-	w.settle(e)
+	w.informer.feed.settle(e)
 	return true
 }
 
@@ -98,20 +112,35 @@ func (w *wire) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface
 	if !w.calls.begin() {
 		return nil, context.Canceled
 	}
-	if w.saved != nil && sendsInitialEvents(o) {
+	out, err := w.follow(ctx, o)
+	if err != nil {
+		w.calls.end()
+	}
+	return out, err
+}
+
+// follow opens a watch, and starts the goroutine that feeds it to the reflector, which ends w.calls.
+func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	isInitial := sendsInitialEvents(o)
+	if isInitial && w.listed.Load() {
+		return nil, w.again(ctx)
+	}
+	if isInitial && w.saved != nil {
 		if resumed, ok := w.resume(ctx, o); ok {
 			return resumed, nil
 		}
+	}
+	if !isInitial {
+		w.listed.Store(true)
 	}
 	w.narrow(&o)
 	ctx, cancel := context.WithCancel(ctx)
 	inner, release, err := w.open(ctx, o)
 	if err != nil {
 		cancel()
-		w.calls.end()
 		return nil, err
 	}
-	out := &watching{wire: w, options: o, initial: sendsInitialEvents(o), cancel: cancel, events: make(chan watch.Event, readAhead)}
+	out := &watching{wire: w, options: o, initial: isInitial, cancel: cancel, events: make(chan watch.Event, readAhead)}
 	go func() {
 		defer w.calls.end()
 		out.run(ctx, inner, release)
@@ -130,11 +159,11 @@ func (w *wire) open(ctx context.Context, o metav1.ListOptions) (inner watch.Inte
 	}, func() (err error) {
 		release = func() {}
 		if initial {
-			if release, err = w.slots.acquire(ctx, w.tuning.hold); err != nil {
+			if release, err = w.slots().acquire(ctx, w.tuning().hold); err != nil {
 				return err
 			}
 		}
-		if inner, err = w.client.watch(ctx, o); err != nil {
+		if inner, err = w.informer.client.watch(ctx, o); err != nil {
 			release()
 		}
 		return err
@@ -142,33 +171,46 @@ func (w *wire) open(ctx context.Context, o metav1.ListOptions) (inner watch.Inte
 	if err != nil {
 		return nil, nil, err
 	}
-	w.pace.opened()
-	w.counts.watches.Add(1)
+	w.informer.pace.opened()
+	w.informer.counts.watches.Add(1)
 	return inner, release, nil
 }
 
+func (w *wire) slots() slots   { return w.informer.parent.slots }
+func (w *wire) tuning() tuning { return w.informer.parent.tuning }
+func (w *wire) reach() *reach  { return w.informer.parent.reach }
+
+// position returns a resourceVersion that can be gone on from: without one, or from 0, what comes is in
+// no order, and it is empty.
+func position(resourceVersion string) string {
+	if resourceVersion == "0" {
+		return ""
+	}
+	return resourceVersion
+}
+
 func (w *wire) narrow(o *metav1.ListOptions) {
-	o.LabelSelector, o.FieldSelector = w.sel.LabelSelector, w.sel.FieldSelector
+	o.LabelSelector, o.FieldSelector = w.informer.sel.LabelSelector, w.informer.sel.FieldSelector
 }
 
 // hold keeps a server that ends its watches as soon as it has opened them from being asked for the next at network speed.
 func (w *wire) hold(ctx context.Context) error {
-	delay, often := w.pace.next(w.tuning.short, w.tuning.unreachablePause)
+	delay, often := w.informer.pace.next(w.tuning().short, w.tuning().unreachablePause)
 	if often {
-		w.status.trouble(Failing, "watches end as soon as they begin", true)
+		w.informer.status.trouble(Failing, "watches end as soon as they begin", true)
 	}
 	return sleep(ctx, jitter(delay))
 }
 
 // well tells that the server does what it should.
 func (w *wire) well() {
-	w.reach.back()
-	w.status.well()
+	w.reach().back()
+	w.informer.status.well()
 }
 
 // persist tries until it succeeds, the error is one for the reflector, or ctx ends.
 func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try func() error) error {
-	for pause := w.tuning.pause; ; {
+	for pause := w.tuning().pause; ; {
 		err := try()
 		switch {
 		case err == nil:
@@ -176,7 +218,7 @@ func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try f
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case forReflector(err):
-			w.reach.back()
+			w.reach().back()
 			return err
 		}
 		most, gone := w.explain(ctx, err)
@@ -185,12 +227,12 @@ func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try f
 		}
 		delay := min(pause, most)
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-			delay = min(max(delay, time.Duration(seconds)*time.Second), w.tuning.maxPause)
+			delay = min(max(delay, time.Duration(seconds)*time.Second), w.tuning().maxPause)
 		}
 		if err := sleep(ctx, jitter(delay)); err != nil {
 			return err
 		}
-		pause = min(2*pause, w.tuning.maxPause)
+		pause = min(2*pause, w.tuning().maxPause)
 	}
 }
 
@@ -201,32 +243,32 @@ func (w *wire) explain(ctx context.Context, err error) (most time.Duration, gone
 	reason := reasonOf(err)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-		w.reach.back()
-		switch answer, why := w.served.ask(ctx, w.sel); {
+		w.reach().back()
+		switch answer, why := w.informer.parent.served.ask(ctx, w.informer.sel); {
 		case ctx.Err() != nil:
 			return 0, false
 		case answer == isAbsent, answer == isSilent:
-			w.gone(why)
+			w.end(notServedError(why))
 			return 0, true
 		case why != "":
 			reason = why
 		}
-		w.status.trouble(Failing, reason, true)
+		w.informer.status.trouble(Failing, reason, true)
 	case apierrors.IsForbidden(err):
-		w.reach.back()
-		w.status.trouble(Forbidden, reason, true)
+		w.reach().back()
+		w.informer.status.trouble(Forbidden, reason, true)
 	case apierrors.IsUnauthorized(err):
-		w.reach.away("the API server refuses the credentials: " + reason)
-		w.status.trouble(Failing, "the API server refuses the credentials: "+reason, false)
+		w.reach().away("the API server refuses the credentials: " + reason)
+		w.informer.status.trouble(Failing, "the API server refuses the credentials: "+reason, false)
 	case isUnreachable(err):
-		w.reach.away("cannot reach the API server: " + reason)
-		w.status.trouble(Failing, "cannot reach the API server: "+reason, false)
-		return w.tuning.unreachablePause, false
+		w.reach().away("cannot reach the API server: " + reason)
+		w.informer.status.trouble(Failing, "cannot reach the API server: "+reason, false)
+		return w.tuning().unreachablePause, false
 	default:
-		w.reach.back()
-		w.status.trouble(Failing, reason, true)
+		w.reach().back()
+		w.informer.status.trouble(Failing, reason, true)
 	}
-	return w.tuning.maxPause, false
+	return w.tuning().maxPause, false
 }
 
 // staleVersion tells of a resourceVersion that the server no longer has, or does not have yet: the reflector knows what

@@ -32,13 +32,13 @@ func TestResyncsTakeTurns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			i.observe(o, delta.Added, nil, true)
+			i.feed.observe(o, delta.Added, nil, true)
 		}
 		time.Sleep(s0 + 4)
 		for steps := 0; ; steps++ {
-			more, due := i.step(time.Now())
+			more, due := i.feed.tick(time.Now())
 			walking := 0
-			for _, l := range i.rounds {
+			for _, l := range i.feed.rounds {
 				if l.rest != nil {
 					walking++
 				}
