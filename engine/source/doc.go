@@ -1,42 +1,63 @@
-// Package source keeps one shared informer per distinct resource, namespace and selectors, on client-go's own shared
-// index informer, and tells its listeners what changed.
+// Package source keeps one informer per resource, namespace and selectors, and hands each change to the
+// informer's consumer, in order, together with the position from which another run can go on.
 //
-// The way of a change:
+// The way of a change, with its goroutines:
 //
-//	API server ─▶ client ─▶ watching ─▶ gate ─▶ client-go (reflector, queue, store, indexes) ─▶ handler ─▶ listeners
-//	                 │ codec: framer, stream decoder, object decoder
+//	API server ─▶ dynamic client ─▶ watching ─▶ Reflector ─▶ RealFIFO ─▶ processorListener ─▶ Consumer
+//	              codec             wire, gate               Indexer     generation, feed
 //
-// The client (client.go) is client-go's REST client and the dynamic client on top of it, with a serializer of our own in
-// it. That is the seam by which objects are never trees of maps here: the codec (codec.go, framer.go; list.go for lists)
-// reads each object once, from the bytes of the response to an entry (reader.go, entry.go), which is what client-go's
-// queue and store hold: the object as compact JSON with its identity, and the values that indexes have for it. What
-// listeners look at is decoded in the same pass.
+// # What of client-go is used
 //
-// The wire (wire.go, watching.go) is the API server as client-go's reflector sees it: it retries what the reflector
-// could only answer with a relist or with an uninterruptible pause, tells the informer's [State], and lets a bounded
-// number of lists at once. The gate bounds what client-go has taken in and not yet handed on. The handler (handler.go)
-// remembers the state of each object that listeners were last told of; everything that they are told derives from
-// that: previous states, missed deletions, splits of a changed uid, what is there for a late listener, resyncs, and
-// the deletions when a resource goes away.
+// The dynamic client opens watches (client.go). Its serializer is our codec (codec.go, framer.go; list.go
+// for lists): it reads each object once, from the bytes of the response to an entry (reader.go), the
+// object as compact JSON with the values of its indexes. There are no trees of maps.
 //
-// What was told is recorded, if anybody wants to go on from there in another run (restore.go): each change in the same call in
-// which it is told, never from the store, which runs ahead. Such a run begins with what was saved as its cache, and with
-// the server's watch from there (resume.go); or, where the server has no such history, with a list that is compared.
-// How far everything was told is known by barriers (barrier.go), which go through client-go like a change.
+// SharedIndexInformer lists, watches and keeps the cache: its Indexer holds the entries, and IndexFuncs
+// made of expressions maintain the indexes (index.go). Its Reflector sees the API server through the wire
+// (wire.go, watching.go), which retries what the Reflector could only answer with a relist or with an
+// uninterruptible pause, and resumes from a saved state (resume.go).
 //
-// Texts in the cache are packed: objects of one resource resemble each other. What came last is still plain (recent.go),
-// for it is about to be delivered.
+// Three things a SharedIndexInformer does not do, and what this package does about each:
 //
-// What it guarantees
-//   - A listener's calls never overlap, and come in order. What it was told of an object is what the store had, or older:
-//     the store is at least as fresh.
-//   - Each object that a listener was told of and that is gone is told as deleted, once: also when the deletion was
-//     missed, and when the resource itself has gone.
-//   - An informer whose resource is not served, forbidden or failing holds up nothing but itself, says so once, and comes
-//     to life when it can.
-//   - Neither an index function nor a listener that panics, nor an object that cannot be read, stops anything: they are
-//     counted.
-//   - Nothing is buffered without bound but what a list brings, which is the size of the cluster's own state.
+//   - It does not bound what waits for a handler. The gate counts the watch events in flight and stops
+//     reading at the bound (gate.go).
+//   - It does not say when a handler has been told a relist, nor hand on bookmarks. So each client-go
+//     informer gets one list only, whose end HasSynced of its handler tells; a relist is the next
+//     generation (generation.go). A bookmark is a mark in the gate, reached when what was in flight
+//     before it has been told.
+//   - Its store runs ahead of its handlers. The feed keeps the state that the consumer was told last
+//     (feed.go): previous states, splits of a changed uid, resyncs and missed deletions derive from it.
 //
-// It does not know of rules, expressions, deliveries or disks.
+// A Reflector over a store of our own would need none of the three. BenchmarkPath compares the two: on a
+// busy machine with two processors the shared informer costs 2 to 3 µs more of processor time per event
+// at full speed (3.9 to 5.0 µs against 1.4 to 2.2), nothing that can be measured at 1000 events a second,
+// where waking up dominates (60 µs), and 56 bytes more per object. An event of a pod costs ten times
+// that in decoding alone. So the shared informer stays.
+//
+// # What it guarantees
+//
+//   - A consumer's calls never overlap. Per object they are in the server's order, and each state
+//     follows from the one told before.
+//   - The cache is at least as fresh as what the consumer has been told.
+//   - Each object that the consumer knows and that is gone is told as deleted, once: also when a watch
+//     missed the deletion, and when the cluster no longer serves the resource.
+//   - The position never runs ahead of the changes told, and does not move back.
+//   - An informer whose resource is not served, forbidden or failing holds up nothing but itself, says so
+//     once, and comes to life when it can.
+//   - A panic of an index function or a consumer, or an object that cannot be read, stops nothing: each
+//     is counted.
+//   - At most 4096 watch events of an informer are in flight (each at most 16 MiB), and eight lists run at
+//     once. What a list brings is not bounded: it is the cluster's own state.
+//
+// Texts in the cache are packed, for objects of one resource resemble each other. What came last stays
+// plain (recent.go), for it is about to be delivered.
+//
+// # Locks
+//
+// An informer has four of its own, each for short: feed.mu is held while the consumer takes a step, so
+// whatever the consumer locks comes behind it; status.mu and gate.mu are taken alone. Informer.indexing
+// is held while client-go's store takes up an index, and comes before client-go's locks. Informers.mu is
+// taken alone.
+//
+// The package does not know of rules, expressions, deliveries or disks.
 package source

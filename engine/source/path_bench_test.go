@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -184,12 +185,10 @@ func benchPath(b *testing.B, run func(context.Context, cache.ListerWatcher, *inF
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	events := make(chan watch.Event, readAhead)
 	var flight inFlight
-	took := make(chan struct{}, 1<<20)
+	var took atomic.Int64
 	var done sync.WaitGroup
-	done.Go(func() { run(ctx, benchSource(benchObjects, events), &flight, func() { took <- struct{}{} }) })
-	for range benchObjects {
-		<-took
-	}
+	done.Go(func() { run(ctx, benchSource(benchObjects, events), &flight, func() { took.Add(1) }) })
+	await(b, "the list", func() bool { return took.Load() == benchObjects })
 	all := make([]*entry, 20_000)
 	for n := range all {
 		all[n] = benchEntry(n%benchObjects, n+2)
@@ -197,12 +196,10 @@ func benchPath(b *testing.B, run func(context.Context, cache.ListerWatcher, *inF
 	runtime.GC()
 	b.ResetTimer()
 	before := cpu()
-	sent := 0
 	send := func(e *entry) {
 		e.arrival = &arrival{}
 		flight.enter()
 		events <- watch.Event{Type: watch.Modified, Object: e}
-		sent++
 	}
 	if pause == 0 {
 		for n := range b.N {
@@ -216,9 +213,7 @@ func benchPath(b *testing.B, run func(context.Context, cache.ListerWatcher, *inF
 		}
 		tick.Stop()
 	}
-	for range sent {
-		<-took
-	}
+	await(b, "the events", func() bool { return took.Load() == int64(benchObjects+b.N) })
 	b.ReportMetric(float64((cpu()-before).Nanoseconds())/float64(b.N), "cpu-ns/event")
 	cancel()
 	done.Wait()
@@ -232,13 +227,10 @@ func benchMemory(b *testing.B, run func(context.Context, cache.ListerWatcher, *i
 		runtime.ReadMemStats(&before)
 		ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 		var flight inFlight
-		took := make(chan struct{}, objects)
+		var took atomic.Int64
 		var done sync.WaitGroup
-		done.Go(func() { run(ctx, benchSource(objects, make(chan watch.Event)), &flight, func() { took <- struct{}{} }) })
-		for range objects {
-			<-took
-		}
-		time.Sleep(50 * time.Millisecond)
+		done.Go(func() { run(ctx, benchSource(objects, make(chan watch.Event)), &flight, func() { took.Add(1) }) })
+		await(b, "the list", func() bool { return took.Load() == objects })
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/objects, "bytes/object")

@@ -164,6 +164,9 @@ func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
 	if ok && isGarbled(status) && !w.initial && !w.wire.garbled.Swap(true) {
 		return false
 	}
+	if w.initial {
+		w.wire.floor = ""
+	}
 	if ok && w.initial && status.Code == http.StatusTooManyRequests {
 		// watchList would sleep on it, deaf to its context.
 		again := apierrors.NewServiceUnavailable(status.Message).Status()

@@ -32,7 +32,7 @@ type wire struct {
 
 	saved   *Saved // what the first watch is answered from; nil if there is nothing, or no longer
 	resumed bool   // it was
-	floor   string // a list may not be older than this
+	floor   string // the list may not be older than this; empty once the server has refused it
 
 	version string      // of the list; empty if nothing can be gone on from there
 	listed  atomic.Bool // client-go has the whole list
@@ -54,9 +54,7 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		w.informer.feed.lost()
 	}
 	w.narrow(&o)
-	if o.ResourceVersion == "0" && w.floor != "" {
-		o.ResourceVersion = w.floor
-	}
+	w.raise(&o)
 	var list *internalversion.List
 	err := w.persist(ctx, func(err error) bool {
 		return staleVersion(err) || o.Continue != "" && apierrors.IsBadRequest(err)
@@ -70,6 +68,7 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		return err
 	})
 	if err != nil {
+		w.floor = ""
 		return nil, err
 	}
 	w.well()
@@ -134,10 +133,14 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 		w.listed.Store(true)
 	}
 	w.narrow(&o)
+	if isInitial {
+		w.raise(&o)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	inner, release, err := w.open(ctx, o)
 	if err != nil {
 		cancel()
+		w.floor = ""
 		return nil, err
 	}
 	out := &watching{wire: w, options: o, initial: isInitial, cancel: cancel, events: make(chan watch.Event, readAhead)}
@@ -187,6 +190,14 @@ func position(resourceVersion string) string {
 		return ""
 	}
 	return resourceVersion
+}
+
+// raise makes a request for the present state ask for one that is not older than what the consumer has
+// been told. To client-go each generation is the first, and any state will do.
+func (w *wire) raise(o *metav1.ListOptions) {
+	if w.floor != "" && o.Continue == "" && (o.ResourceVersion == "" || o.ResourceVersion == "0") {
+		o.ResourceVersion = w.floor
+	}
 }
 
 func (w *wire) narrow(o *metav1.ListOptions) {
