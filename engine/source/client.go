@@ -12,17 +12,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// client makes one informer's requests. It is client-go's REST client with a [codec] in the place of its serializers:
-// watches go through the dynamic client on top of it; lists are read from the REST client's stream, for the dynamic
-// client would first read all of them into memory.
-type client struct {
+// apiClient makes one informer's requests. It is client-go's REST client with a [codec] in place of its
+// serializers. Watches go through the dynamic client on top of it. Lists are read from the REST client's
+// stream, for the dynamic client would first read each into memory.
+type apiClient struct {
 	rest      *rest.RESTClient
 	resource  dynamic.ResourceInterface
 	selection Selection
-	reader    *reader
+	reader    *entryReader
 }
 
-func newClient(config *rest.Config, over *http.Client, sel Selection, r *reader) (*client, error) {
+func newClient(config *rest.Config, over *http.Client, sel Selection, r *entryReader) (*apiClient, error) {
 	config = dynamic.ConfigFor(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = codec{r}
@@ -32,7 +32,7 @@ func newClient(config *rest.Config, over *http.Client, sel Selection, r *reader)
 	if err != nil {
 		return nil, err
 	}
-	c := &client{rest: rest, selection: sel, reader: r}
+	c := &apiClient{rest: rest, selection: sel, reader: r}
 	resource := dynamic.New(rest).Resource(sel.Resource)
 	c.resource = resource
 	if sel.Namespace != "" {
@@ -41,13 +41,13 @@ func newClient(config *rest.Config, over *http.Client, sel Selection, r *reader)
 	return c, nil
 }
 
-// watch opens a watch, whose events carry *entry and *metav1.Status.
-func (c *client) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+// watch opens a watch. Its events carry *entry or *metav1.Status.
+func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	return c.resource.Watch(ctx, o)
 }
 
-// list reads a list, or a page of one, as it comes in.
-func (c *client) list(ctx context.Context, o metav1.ListOptions, take func(*entry) bool) (*internalversion.List, error) {
+// list reads a list, or a page of one, as it comes in. take decides on each item: see readList.
+func (c *apiClient) list(ctx context.Context, o metav1.ListOptions, take func(*entry) bool) (*internalversion.List, error) {
 	body, err := c.rest.Get().AbsPath(c.selection.path()...).
 		SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
 		Stream(ctx)
@@ -58,7 +58,7 @@ func (c *client) list(ctx context.Context, o metav1.ListOptions, take func(*entr
 	return readList(body, c.reader, take)
 }
 
-// path is where the selection's objects are listed.
+// path returns where the selection's objects are listed.
 func (s Selection) path() []string {
 	path := []string{"api"}
 	if s.Resource.Group != "" {

@@ -69,6 +69,6 @@ func (s *Informers) unreachable(err error) {
 	}
 	s.reach.away(reason)
 	for _, i := range s.All() {
-		i.status.trouble(Failing, reason, false)
+		i.health.trouble(Failing, reason, false)
 	}
 }

@@ -26,7 +26,7 @@ import (
 // Where the raw object ends is not known before it was read. So the stream decoder reads all of the frame, object
 // included, in one pass, and keeps what it made of the object; the object decoder is asked next and hands that out. Both
 // are one [frameDecoder], made anew for each watch.
-type codec struct{ reader *reader }
+type codec struct{ reader *entryReader }
 
 // SupportedMediaTypes is called by client-go for each response.
 func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
@@ -49,7 +49,7 @@ func (codec) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runt
 // frameDecoder reads the frames of one watch.
 type frameDecoder struct {
 	readOnly
-	reader *reader
+	reader *entryReader
 
 	scan   scan.Scanner
 	raw    []byte         // the object of the frame that was read last

@@ -39,7 +39,7 @@ func (r *recorder) take() []told {
 }
 
 // await waits until a resourceVersion was told.
-func (r *recorder) await(t *testing.T, version int64) {
+func (r *recorder) await(t *testing.T, whose string, version int64) {
 	t.Helper()
 	deadline := time.After(2 * patience) // client-go's backoff after the third relist takes up to 13 s
 	for {
@@ -52,7 +52,7 @@ func (r *recorder) await(t *testing.T, version int64) {
 		select {
 		case <-news:
 		case <-deadline:
-			t.Fatalf("waited for resourceVersion %d", version)
+			t.Fatalf("%s: waited for resourceVersion %d", whose, version)
 		}
 	}
 }

@@ -168,7 +168,7 @@ func (d *differential) settle() {
 			`{"metadata":{"namespace":"shop","name":"mark","labels":{"tier":"web"}},"spec":{"n":%d}}`, d.marks))
 		d.truth.applied(u)
 		for _, s := range d.sides() {
-			s.await(d.t, tell(delta.Updated, u).version)
+			s.await(d.t, s.wire.name, tell(delta.Updated, u).version)
 		}
 	}
 }

@@ -55,7 +55,7 @@
 // # Locks
 //
 // An informer has four of its own, each for short: feed.mu is held while the consumer takes a step, so
-// whatever the consumer locks comes behind it; status.mu and gate.mu are taken alone. Informer.indexing
+// whatever the consumer locks comes behind it; health.mu and gate.mu are taken alone. Informer.indexing
 // is held while client-go's store takes up an index, and comes before client-go's locks. Informers.mu is
 // taken alone.
 //

@@ -119,7 +119,7 @@ func (g *generation) listed() {
 			_, ok, _ := g.store.GetByKey(key.String())
 			return ok
 		})
-		g.informer.status.listed(g.informer.counts.objects.Load())
+		g.informer.health.listed(g.informer.counts.objects.Load())
 	}
 	close(g.told)
 }

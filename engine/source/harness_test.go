@@ -239,7 +239,7 @@ func awaitState(t testing.TB, i *Informer, want State) {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
-		state, reason, _, _, changed := i.status.read()
+		state, reason, _, _, changed := i.health.read()
 		if state == want {
 			return
 		}

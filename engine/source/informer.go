@@ -21,8 +21,8 @@ type Informer struct {
 	parent *Informers
 	sel    Selection
 	log    *slog.Logger
-	client *client
-	status *status
+	client *apiClient
+	health *health
 	counts counts
 	pace   pace
 	gate   *gate
@@ -50,14 +50,14 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 		parent: parent,
 		sel:    sel,
 		log:    log,
-		status: newStatus(log, parent.sayer, sel.String()),
+		health: newHealth(log, parent.sayer, sel.String()),
 		pace:   pace{clock: parent.clock},
 		gate:   newGate(parent.tuning.inFlight),
 		ended:  make(chan struct{}),
 	}
 	i.feed = newFeed(parent.clock, log, parent.sayer, sel.String(), &i.counts, parent.tuning.chunk)
 	i.shape.Store(newShape(nil, nil, nil))
-	i.client, _ = newClient(parent.config, parent.http, sel, &reader{i}) // New has tried
+	i.client, _ = newClient(parent.config, parent.http, sel, &entryReader{i}) // New has tried
 	i.emptyGeneration()
 	return i
 }
@@ -80,7 +80,7 @@ func (i *Informer) Keep(keep, view *object.Paths) {
 
 // State returns where the informer stands, and why.
 func (i *Informer) State() (State, string) {
-	state, reason, _, _, _ := i.status.read()
+	state, reason, _, _, _ := i.health.read()
 	return state, reason
 }
 
@@ -88,7 +88,7 @@ func (i *Informer) State() (State, string) {
 // first list, or what was missed since the saved state. It is false again while the cluster does not
 // serve the resource.
 func (i *Informer) HasSynced() bool {
-	_, _, _, synced, _ := i.status.read()
+	_, _, _, synced, _ := i.health.read()
 	return synced
 }
 
@@ -101,7 +101,7 @@ func (i *Informer) LastSyncResourceVersion() string {
 // IsSettled reports whether the cache has what there is to know: the informer has synced, or its
 // resource is not served or forbidden.
 func (i *Informer) IsSettled() bool {
-	state, _, _, synced, _ := i.status.read()
+	state, _, _, synced, _ := i.health.read()
 	return isSettled(state, synced)
 }
 
@@ -111,7 +111,7 @@ func isSettled(s State, synced bool) bool { return synced || s == NotServed || s
 func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
 	for _, i := range informers {
 		for {
-			state, _, _, synced, changed := i.status.read()
+			state, _, _, synced, changed := i.health.read()
 			if isSettled(state, synced) {
 				break
 			}
@@ -133,7 +133,7 @@ func (i *Informer) run(ctx context.Context) {
 
 	// What the first list brings was there before. Once the cluster did not serve the resource there was
 	// nothing, and what is there later was added.
-	i.status.listing()
+	i.health.listing()
 	for arrival := delta.Synced; ; arrival = delta.Added {
 		err := i.newGeneration(arrival).run(ctx)
 		if ctx.Err() != nil {
@@ -145,14 +145,14 @@ func (i *Informer) run(ctx context.Context) {
 		}
 		// The cache goes first, so that it is as fresh as the deletions.
 		i.emptyGeneration()
-		i.status.notServed(string(notServed))
+		i.health.notServed(string(notServed))
 		i.feed.clear(ctx)
 		isConfirmed := i.parent.served.wait(ctx, i.sel, i.parent.tuning.poll) == isServed
 		if ctx.Err() != nil {
 			return
 		}
 		if isConfirmed { // else its first answer will tell
-			i.status.listing()
+			i.health.listing()
 		}
 	}
 }
@@ -161,7 +161,7 @@ func (i *Informer) run(ctx context.Context) {
 func (i *Informer) reached(m mark) {
 	i.feed.reached(m)
 	if m.caughtUp {
-		i.status.listed(i.counts.objects.Load())
+		i.health.listed(i.counts.objects.Load())
 	}
 }
 
@@ -191,7 +191,7 @@ type Stats struct {
 
 // Stats returns the numbers as they are now. It is cheap.
 func (i *Informer) Stats() Stats {
-	state, reason, since, _, _ := i.status.read()
+	state, reason, since, _, _ := i.health.read()
 	c := &i.counts
 	deltas := map[delta.Type]uint64{}
 	for t := range c.deltas {

@@ -21,7 +21,7 @@ const (
 // readList reads a list from the body of a response, item by item: no more of its text is in memory than the buffer
 // holds. take is told of each item, and says whether it belongs into the list. What belongs to the list itself may stand
 // before the items or behind them.
-func readList(body io.Reader, r *reader, take func(*entry) bool) (*internalversion.List, error) {
+func readList(body io.Reader, r *entryReader, take func(*entry) bool) (*internalversion.List, error) {
 	l := &listReader{body: body, buf: make([]byte, 0, listBuffer), reader: r, take: take, list: new(internalversion.List)}
 	if err := l.read(); err != nil {
 		return nil, fmt.Errorf("read the list: %w", err)
@@ -35,7 +35,7 @@ type listReader struct {
 	start  int
 	ended  bool // the body has
 	scan   scan.Scanner
-	reader *reader
+	reader *entryReader
 	take   func(*entry) bool
 	list   *internalversion.List
 

@@ -10,7 +10,7 @@ import (
 
 // reader makes entries of JSON: one pass over the text gives identity, what is kept and what indexes and listeners look
 // at.
-type reader struct{ informer *Informer }
+type entryReader struct{ informer *Informer }
 
 // shape is how an informer reads objects. It is immutable: another index makes another shape.
 type shape struct {
@@ -35,18 +35,18 @@ func newShape(keep, view *object.Paths, indexes []namedIndex) *shape {
 }
 
 // entry reads the object at s, and leaves s behind it. One that is JSON but cannot be kept is no error: see arrival.
-func (r *reader) entry(s *scan.Scanner) (*entry, error) {
+func (r *entryReader) entry(s *scan.Scanner) (*entry, error) {
 	shape := r.informer.shape.Load()
 	return r.read(s, shape, shape.parser)
 }
 
 // item reads the item of a list of that type, as entry does. The API server leaves the type out in lists of its own types.
-func (r *reader) item(s *scan.Scanner, apiVersion, kind string) (*entry, error) {
+func (r *entryReader) item(s *scan.Scanner, apiVersion, kind string) (*entry, error) {
 	shape := r.informer.shape.Load()
 	return r.read(s, shape, shape.parser.Typed(apiVersion, kind))
 }
 
-func (r *reader) read(s *scan.Scanner, shape *shape, parser *object.Parser) (*entry, error) {
+func (r *entryReader) read(s *scan.Scanner, shape *shape, parser *object.Parser) (*entry, error) {
 	o, tree, err := parser.Parse(s)
 	if err == nil && o.Name() == "" {
 		err = &object.UnfitError{Reason: "it has no name", Identity: o}

@@ -105,7 +105,7 @@ func noSuchList(err error) bool {
 const nobody = "informd.dev-no-such-object"
 
 // current asks for the server's resourceVersion, by a list of nothing.
-func (c *client) current(ctx context.Context) (string, error) {
+func (c *apiClient) current(ctx context.Context) (string, error) {
 	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", nobody).String()}
 	list, err := c.list(ctx, o, func(*entry) bool { return false })
 	if err != nil {

@@ -45,19 +45,19 @@ func newServed(disco discovery.ServerResourcesInterfaceWithContext, clock clock.
 	}
 }
 
-// answer is what is known about a selection's resource.
-type answer uint8
+// availability says what is known about a selection's resource.
+type availability uint8
 
 const (
-	isServed   answer = iota // it can be listed and watched, as far as discovery knows
-	isAbsent                 // the cluster does not serve it
-	isUnusable               // it serves it, but not in the way that the selection needs it
-	isUnknown                // discovery fails
-	isSilent                 // discovery may not be asked
+	isServed   availability = iota // it can be listed and watched, as far as discovery knows
+	isAbsent                       // the cluster does not serve it
+	isUnusable                     // it serves it, but not in the way that the selection needs it
+	isUnknown                      // discovery fails
+	isSilent                       // discovery may not be asked
 )
 
 // ask says how the server stands to a selection, and why.
-func (s *served) ask(ctx context.Context, sel Selection) (answer, string) {
+func (s *served) ask(ctx context.Context, sel Selection) (availability, string) {
 	list, err := s.resources(ctx, sel.Resource.GroupVersion())
 	switch {
 	case apierrors.IsNotFound(err):
@@ -114,7 +114,7 @@ func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1
 }
 
 // wait returns when the selection's resource is worth another try: discovery has it, or does not let itself be asked.
-func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) answer {
+func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) availability {
 	s.mu.Lock()
 	s.waiting++
 	s.mu.Unlock()

@@ -37,7 +37,7 @@ func TestWhatDiscoverySays(t *testing.T) {
 	for _, c := range []struct {
 		resource, namespace string
 		err                 error
-		want                answer
+		want                availability
 		why                 string
 	}{
 		{resource: "widgets", want: isServed},

@@ -11,37 +11,38 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Source is what a Source manifest makes visible: one or several informers (one per namespace) as one indexer and
-// lister, with index names of its own. Sources that share an informer do not share names. It is safe for concurrent use.
+// Source is what a Source manifest makes visible: one informer or several (one per namespace), as one
+// lister and indexer with index names of its own. Sources that share an informer do not share names. It
+// is immutable, and safe for concurrent use.
 type Source struct {
 	name      string
 	informers []*Informer
 	indexes   map[string]string // from its own names to those of the informers
 }
 
-// NewSource makes a view of informers. indexes maps its index names onto those of the informers, which have them or get
-// them by Informer.AddIndexers.
+// NewSource returns a view of informers. indexes maps its index names to those of the informers, which
+// have these or get them by Informer.AddIndexers.
 func NewSource(name string, informers []*Informer, indexes map[string]string) *Source {
 	return &Source{name: name, informers: slices.Clone(informers), indexes: maps.Clone(indexes)}
 }
 
-// Name is the source's name.
+// Name returns the source's name.
 func (s *Source) Name() string { return s.name }
 
-// Informers are those that it is a view of.
+// Informers returns the informers of which it is a view.
 func (s *Source) Informers() []*Informer { return slices.Clone(s.informers) }
 
-// HasSynced tells whether all of its informers have.
+// HasSynced reports whether all of its informers have synced.
 func (s *Source) HasSynced() bool {
 	return !slices.ContainsFunc(s.informers, func(i *Informer) bool { return !i.HasSynced() })
 }
 
-// WaitForCacheSync returns when all of its informers have synced. The error says which has not, and why: when ctx ends; and at
-// once where the cluster does not serve the resource, or does not permit it.
+// WaitForCacheSync returns nil when all of its informers have synced. An error says which has not, and
+// why: when ctx ends, and at once if the cluster does not serve the resource or does not permit it.
 func (s *Source) WaitForCacheSync(ctx context.Context) error {
 	for _, i := range s.informers {
 		for {
-			state, reason, _, synced, changed := i.status.read()
+			state, reason, _, synced, changed := i.health.read()
 			if synced {
 				break
 			}
@@ -65,7 +66,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// GetIndexers are the indexes by the source's own names.
+// GetIndexers returns the indexes by the source's own names.
 func (s *Source) GetIndexers() map[string]Index {
 	out := map[string]Index{}
 	for _, i := range s.informers {
@@ -79,42 +80,31 @@ func (s *Source) GetIndexers() map[string]Index {
 	return out
 }
 
-func (s *Source) inner(index string) (string, error) {
-	name, ok := s.indexes[index]
-	if !ok {
-		return "", fmt.Errorf("source %q has no index %q", s.name, index)
-	}
-	return name, nil
-}
-
-// ByIndex is the objects that have the value, sorted by key.
+// ByIndex returns the objects that have the value, sorted by key. An unknown index is an error.
 func (s *Source) ByIndex(index, value string) ([]*object.Object, error) {
-	return s.objects(index, func(i *Informer, name string) ([]*object.Object, error) { return i.ByIndex(name, value) })
-}
-
-func (s *Source) objects(index string, of func(*Informer, string) ([]*object.Object, error)) ([]*object.Object, error) {
-	out, err := gather(s, index, of)
+	out, err := gather(s, index, func(i *Informer, name string) ([]*object.Object, error) { return i.ByIndex(name, value) })
 	if len(s.informers) > 1 {
 		slices.SortFunc(out, byKey)
 	}
 	return out, err
 }
 
-// ListIndexFuncValues is the values that the index has, each once, sorted.
+// ListIndexFuncValues returns the values that the index has, each once, sorted; none if it is unknown.
 func (s *Source) ListIndexFuncValues(index string) []string {
 	out, _ := gather(s, index, func(i *Informer, name string) ([]string, error) { return i.ListIndexFuncValues(name), nil })
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-func gather[T any](s *Source, index string, of func(*Informer, string) ([]T, error)) ([]T, error) {
-	name, err := s.inner(index)
-	if err != nil {
-		return nil, err
+// gather returns what each informer finds under its own name of an index.
+func gather[T any](s *Source, index string, find func(*Informer, string) ([]T, error)) ([]T, error) {
+	name, ok := s.indexes[index]
+	if !ok {
+		return nil, fmt.Errorf("source %q has no index %q", s.name, index)
 	}
 	var out []T
 	for _, i := range s.informers {
-		part, err := of(i, name)
+		part, err := find(i, name)
 		if err != nil {
 			return nil, fmt.Errorf("source %q: %w", s.name, err)
 		}
@@ -123,7 +113,7 @@ func gather[T any](s *Source, index string, of func(*Informer, string) ([]T, err
 	return out, nil
 }
 
-// Get is the object, if the source has it.
+// Get returns the object, if the source has it.
 func (s *Source) Get(namespace, name string) (*object.Object, bool) {
 	for _, i := range s.informers {
 		if o, ok := i.Get(namespace, name); ok {
@@ -133,8 +123,8 @@ func (s *Source) Get(namespace, name string) (*object.Object, bool) {
 	return nil, false
 }
 
-// List is the objects of a namespace, or of all if it is empty, that the selector matches; in no order. A nil selector
-// matches all.
+// List returns the objects of a namespace, or of all namespaces if it is empty, that the selector
+// matches, in no order. A nil selector matches all.
 func (s *Source) List(namespace string, selector labels.Selector) []*object.Object {
 	var out []*object.Object
 	for _, i := range s.informers {

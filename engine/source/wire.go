@@ -208,7 +208,7 @@ func (w *wire) narrow(o *metav1.ListOptions) {
 func (w *wire) hold(ctx context.Context) error {
 	delay, often := w.informer.pace.next(w.tuning().short, w.tuning().unreachablePause)
 	if often {
-		w.informer.status.trouble(Failing, "watches end as soon as they begin", true)
+		w.informer.health.trouble(Failing, "watches end as soon as they begin", true)
 	}
 	return sleep(ctx, jitter(delay))
 }
@@ -216,7 +216,7 @@ func (w *wire) hold(ctx context.Context) error {
 // well tells that the server does what it should.
 func (w *wire) well() {
 	w.reach().back()
-	w.informer.status.well()
+	w.informer.health.well()
 }
 
 // persist tries until it succeeds, the error is one for the reflector, or ctx ends.
@@ -264,20 +264,20 @@ func (w *wire) explain(ctx context.Context, err error) (most time.Duration, gone
 		case why != "":
 			reason = why
 		}
-		w.informer.status.trouble(Failing, reason, true)
+		w.informer.health.trouble(Failing, reason, true)
 	case apierrors.IsForbidden(err):
 		w.reach().back()
-		w.informer.status.trouble(Forbidden, reason, true)
+		w.informer.health.trouble(Forbidden, reason, true)
 	case apierrors.IsUnauthorized(err):
 		w.reach().away("the API server refuses the credentials: " + reason)
-		w.informer.status.trouble(Failing, "the API server refuses the credentials: "+reason, false)
+		w.informer.health.trouble(Failing, "the API server refuses the credentials: "+reason, false)
 	case isUnreachable(err):
 		w.reach().away("cannot reach the API server: " + reason)
-		w.informer.status.trouble(Failing, "cannot reach the API server: "+reason, false)
+		w.informer.health.trouble(Failing, "cannot reach the API server: "+reason, false)
 		return w.tuning().unreachablePause, false
 	default:
 		w.reach().back()
-		w.informer.status.trouble(Failing, reason, true)
+		w.informer.health.trouble(Failing, reason, true)
 	}
 	return w.tuning().maxPause, false
 }
