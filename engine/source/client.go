@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiClient makes one informer's requests. It is client-go's REST client with a [codec] in place of its
-// serializers. Watches go through the dynamic client on top of it. Lists are read from the REST client's
-// stream, for the dynamic client would first read each into memory.
+// apiClient makes one informer's requests. It is client-go's REST client with a [codec] in place of
+// its serializers. Watches go through the dynamic client on top of it. Lists are read from the REST
+// client's stream, for the dynamic client would first read each into memory.
 type apiClient struct {
 	rest      *rest.RESTClient
 	resource  dynamic.ResourceInterface

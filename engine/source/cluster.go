@@ -9,19 +9,20 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// How often the API server says so before it is believed that kube-system may not be read, and that there is none; half a
-// second lies between.
+// How many times in all the API server must refuse kube-system, or say that it does not exist,
+// before ClusterUID believes it. Half a second lies between two requests.
 const (
 	believeRefused = 3
 	believeMissing = 60
 )
 
-// ClusterUID is what tells this cluster from any other, as long as it lives: the uid of its namespace kube-system. It is
-// empty if that may not be read. An API server that cannot be reached is waited for, which is told as the informers' state;
-// the error is ctx's.
+// ClusterUID returns what tells this cluster from any other, as long as it lives: the uid of its
+// namespace kube-system. It is empty if the credentials may not read that. ClusterUID waits for an
+// API server that it cannot reach, and meanwhile shows the reason as the informers' state. The
+// error is ctx's.
 //
-// An API server that has just started says no for a moment to what it allows, and that of a new cluster has no kube-system
-// yet: neither is believed at once.
+// An API server that has just started refuses for a moment what it allows, and that of a new
+// cluster has no kube-system yet: neither is believed at once.
 func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
 	client, err := metadata.NewForConfigAndClient(s.config, s.http)
 	if err != nil {
@@ -58,7 +59,7 @@ func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
 	}
 }
 
-// unreachable tells that the cluster could not be asked who it is.
+// unreachable shows that the cluster could not be asked who it is.
 func (s *Informers) unreachable(err error) {
 	reason := "cannot reach the API server: " + reasonOf(err)
 	switch {

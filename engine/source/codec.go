@@ -16,19 +16,20 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// codec is the runtime.NegotiatedSerializer of an informer's REST client: what client-go reads responses with. For a
-// watch, client-go asks it for three things, and calls them one after the other for each event:
+// codec is the runtime.NegotiatedSerializer of an informer's REST client: client-go reads responses
+// with it. For a watch, client-go asks it for three things, and calls them one after the other for
+// each event:
 //
 //	framer          finds where in the body the event's frame ends      (framer.go)
 //	stream decoder  frame ─▶ metav1.WatchEvent{Type, raw object}
 //	object decoder  raw object ─▶ runtime.Object
 //
-// Where the raw object ends is not known before it was read. So the stream decoder reads all of the frame, object
-// included, in one pass, and keeps what it made of the object; the object decoder is asked next and hands that out. Both
-// are one [frameDecoder], made anew for each watch.
+// Where the raw object ends is known only once it has been read. So the stream decoder reads the
+// whole frame in one pass and keeps what it made of the object. client-go asks the object decoder
+// next, and that returns it. Both share one [frameDecoder], made anew for each watch.
 type codec struct{ reader *entryReader }
 
-// SupportedMediaTypes is called by client-go for each response.
+// SupportedMediaTypes returns the decoders of one response: client-go calls it for each.
 func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
 	d := &frameDecoder{reader: c.reader}
 	return []runtime.SerializerInfo{{
@@ -40,23 +41,24 @@ func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
 	}}
 }
 
-// DecoderToVersion leaves versions as they are.
+// DecoderToVersion returns d: versions stay as they are.
 func (codec) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder { return d }
 
-// EncoderForVersion is not used: nothing is ever sent.
+// EncoderForVersion returns e. It is not used, for nothing is ever sent.
 func (codec) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder { return e }
 
-// frameDecoder reads the frames of one watch.
+// frameDecoder reads the frames of one watch. One goroutine uses it.
 type frameDecoder struct {
 	readOnly
 	reader *entryReader
 
 	scan   scan.Scanner
-	raw    []byte         // the object of the frame that was read last
-	object runtime.Object // what was made of it
+	raw    []byte         // the object in the newest frame
+	object runtime.Object // that, decoded
 }
 
-// read reads a frame. The object may come before its type.
+// read decodes a frame into event, and its object into d.object. The object may come before its
+// type.
 func (d *frameDecoder) read(frame []byte, event *metav1.WatchEvent) error {
 	d.raw, d.object = nil, nil
 	s := &d.scan
@@ -117,13 +119,13 @@ func (d *frameDecoder) read(frame []byte, event *metav1.WatchEvent) error {
 	return err
 }
 
-// streamDecoder makes watch events of frames.
+// streamDecoder decodes frames.
 type streamDecoder struct {
 	readOnly
 	frame *frameDecoder
 }
 
-// Decode fills in into, which client-go has be a *metav1.WatchEvent.
+// Decode decodes a frame into into, for which client-go passes a *metav1.WatchEvent.
 func (d streamDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	event, ok := into.(*metav1.WatchEvent)
 	if !ok {
@@ -135,7 +137,8 @@ func (d streamDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into run
 	return into, nil, nil
 }
 
-// complete is an error about a text that is there to its end: client-go takes an unexpected EOF for that of a connection.
+// complete returns err in other words if it is an unexpected EOF, for the text is whole: client-go
+// would take it for the end of the connection.
 func complete(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it ends too early")
@@ -143,13 +146,13 @@ func complete(err error) error {
 	return err
 }
 
-// objectDecoder decodes the objects of watch events, and what else the server says: the Status of a request that failed.
+// objectDecoder decodes the objects of watch events, and the Status of a request that failed.
 type objectDecoder struct {
 	readOnly
 	frame *frameDecoder
 }
 
-// Decode hands out what the stream decoder has made, if raw is what it made it of.
+// Decode returns the object that the stream decoder has decoded, if raw is its text.
 func (d objectDecoder) Decode(raw []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if f := d.frame; len(raw) > 0 && len(f.raw) > 0 && &raw[0] == &f.raw[0] {
 		return f.object, nil, nil
@@ -164,7 +167,7 @@ func (d objectDecoder) Decode(raw []byte, _ *schema.GroupVersionKind, _ runtime.
 	return status, &schema.GroupVersionKind{Version: "v1", Kind: "Status"}, nil
 }
 
-// statusOf is what an ERROR event says.
+// statusOf returns the Status in an ERROR event.
 func statusOf(raw []byte) *metav1.Status {
 	status := new(metav1.Status)
 	if err := json.Unmarshal(raw, status); err != nil || status.Kind != "Status" {
@@ -176,7 +179,8 @@ func statusOf(raw []byte) *metav1.Status {
 	return status
 }
 
-// bookmark is an object of which the reflector reads the resourceVersion and the annotations. It may have no name.
+// bookmark decodes the object of a BOOKMARK event. It may have no name: the reflector reads its
+// resourceVersion and annotations only.
 func bookmark(raw []byte) (*entry, error) {
 	o, err := object.FromJSON(raw)
 	if err != nil {
@@ -185,7 +189,7 @@ func bookmark(raw []byte) (*entry, error) {
 	return &entry{Object: o}, nil
 }
 
-// readOnly is the half of a runtime.Serializer that is not used.
+// readOnly is the half of a runtime.Serializer that is not used: nothing is ever sent.
 type readOnly struct{}
 
 func (readOnly) Encode(runtime.Object, io.Writer) error {

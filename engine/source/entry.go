@@ -12,7 +12,8 @@ type entry struct {
 	// values are those of the indexes that existed when the object came, in their order: an update
 	// evaluates the new state only.
 	values [][]string
-	// arrival is nil once the object was told, and for the initial state, saved objects and bookmarks.
+	// arrival is nil once the object was told, and for the initial state, saved objects and
+	// bookmarks.
 	arrival *arrival
 }
 
@@ -20,7 +21,7 @@ type entry struct {
 type arrival struct {
 	tree   *object.Tree // decoded to the informer's view; released once the consumer has taken it
 	number uint64       // from the gate
-	unfit  error        // why it cannot be read: it has its identity only, and is told as a deletion
+	unfit  error        // why it cannot be read: only its identity is known
 }
 
 var _ runtime.Object = (*entry)(nil)

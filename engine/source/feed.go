@@ -16,9 +16,9 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// feed is what an informer's consumer knows, and tells it what comes next. client-go's store runs ahead
-// of the consumer, so the state that a change is told against is kept here: the objects are the store's,
-// or were.
+// feed is what an informer's consumer knows, and tells it what comes next. client-go's store runs
+// ahead of the consumer, so the state that a change is told against is kept here: the objects are
+// the store's, or were.
 type feed struct {
 	clock  clock.PassiveClock
 	counts *counts
@@ -83,8 +83,8 @@ func (f *feed) visit(visitor func(known iter.Seq[*object.Object])) {
 	f.guard(func() { visitor(maps.Values(f.known)) })
 }
 
-// observe takes in the state of an object. as is the type of its delta if the object is new; tree is
-// the object decoded, or nil. watched says that it came by a watch.
+// observe takes in the state of an object. as is the type of its delta if the object is new; tree
+// is the object decoded, or nil. watched says that it came by a watch.
 func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -118,8 +118,8 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 	f.take(f.moved(Step{Delta: delta.Delta{Type: as, Object: o, Old: old}, Tree: tree}, version))
 }
 
-// vanished takes in that a watch told of the end of an object. final is its last state, or nil if that
-// cannot be read. version is the resourceVersion of the deletion.
+// vanished takes in that a watch told of the end of an object. final is its last state, or nil if
+// that cannot be read. version is the resourceVersion of the deletion.
 func (f *feed) vanished(key delta.Key, final *object.Object, tree any, version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,8 +141,8 @@ func (f *feed) lost() {
 	f.take(Step{Moved: true})
 }
 
-// listed takes in that all objects of a list have been told, up to version. What is known and not in the
-// list is gone. size is the number of objects in the list.
+// listed takes in that all objects of a list have been told, up to version. What is known and not
+// in the list is gone. size is the number of objects in the list.
 func (f *feed) listed(version string, size int, inList func(delta.Key) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,8 +195,8 @@ func (f *feed) clearSome() bool {
 	return true
 }
 
-// settle packs an object that a list has brought. If the object is known as it is, the known one takes
-// its place, so that it is not held twice.
+// settle packs an object that a list has brought. If the object is known as it is, the known one
+// takes its place, so that it is not held twice.
 func (f *feed) settle(e *entry) {
 	f.mu.Lock()
 	known := f.known[keyOf(e.Object)]
@@ -249,8 +249,8 @@ func (f *feed) gone(final, old *object.Object, tree any) Step {
 	return s
 }
 
-// moved returns a step with the position after it, if the consumer has one: version, which is empty for
-// what comes by a list, in any order.
+// moved returns a step with the position after it, if the consumer has one: version, which is empty
+// for what comes by a list, in any order.
 func (f *feed) moved(s Step, version string) Step {
 	if f.resumable {
 		f.resumable = version != ""

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	frameBuffer = 32 << 10 // bytes; it grows for a larger frame, and shrinks again when that is through
+	frameBuffer = 32 << 10 // bytes; the buffer grows for a larger frame, and shrinks behind it
 	maxFrame    = 16 << 20 // bytes; client-go's streaming decoder takes no larger one
 )
 
@@ -19,29 +19,30 @@ var (
 // framer is the runtime.Framer of watches.
 type framer struct{}
 
-// NewFrameReader cuts a watch's body into frames, each a JSON object. It finds where frames end and checks nothing else.
+// NewFrameReader cuts a watch's body into frames, each a JSON object. It finds where frames end and
+// checks nothing else.
 func (framer) NewFrameReader(body io.ReadCloser) io.ReadCloser {
 	return &frameReader{body: body, buf: make([]byte, 0, frameBuffer), fresh: true}
 }
 
-// NewFrameWriter is not used: nothing is ever sent.
+// NewFrameWriter returns w. It is not used, for nothing is ever sent.
 func (framer) NewFrameWriter(w io.Writer) io.Writer { return w }
 
-// frameReader hands out one frame per Read, as client-go's streaming decoder wants it.
+// frameReader returns one frame per Read, as client-go's streaming decoder expects.
 //
-// API servers send each frame as one line, and no JSON text has a line break within a string; so the end of a frame is
-// found by the line break alone, as soon as one frame of the connection was seen to be a line, whole and by itself.
-// Until then, or for ever if a proxy prints its JSON in another way, brackets are counted.
+// API servers send each frame as one line, and no JSON text has a line break within a string. So
+// once one frame of the connection was a whole line by itself, the reader looks for line breaks
+// only. Until then, or for ever if a proxy prints its JSON in another way, it counts brackets.
 type frameReader struct {
 	body io.ReadCloser
-	err  error // of body, once it came
+	err  error // of body
 
 	buf   []byte // what was read
 	start int    // of the frame at hand
-	seen  int    // how far its end was looked for
-	rest  []byte // of the last frame, within buf: what Read had no room for
+	seen  int    // how far the reader has looked for its end
+	rest  []byte // of the last frame, in buf: what did not fit into the caller's slice
 	fresh bool   // the frame at hand began the body, or a line
-	lines bool   // a frame is a line
+	lines bool   // each frame is a line
 
 	depth             int // of brackets at seen
 	inString, escaped bool
@@ -50,8 +51,9 @@ type frameReader struct {
 // Close closes the body, which ends a Read.
 func (r *frameReader) Close() error { return r.body.Close() }
 
-// Read reads one frame, or so much of it as there is room for, with io.ErrShortBuffer, and then the rest. The end of the
-// body between two frames is io.EOF, within one io.ErrUnexpectedEOF.
+// Read reads one frame. If p is too short it returns io.ErrShortBuffer with what fits, and the rest
+// next. The error is io.EOF if the body ends between two frames, and io.ErrUnexpectedEOF within
+// one.
 func (r *frameReader) Read(p []byte) (int, error) {
 	if len(r.rest) == 0 {
 		frame, err := r.frame()
@@ -91,7 +93,7 @@ func (r *frameReader) frame() ([]byte, error) {
 	}
 }
 
-// ended is the error after all that the body had.
+// ended returns the error once the body is used up.
 func (r *frameReader) ended() error {
 	switch {
 	case r.err != io.EOF:
@@ -117,7 +119,7 @@ func (r *frameReader) skipSpace() {
 	}
 }
 
-// end is where the frame at hand ends, 0 if that has not been read.
+// end returns where the frame at hand ends, or 0 if that has not been read yet.
 func (r *frameReader) end() int {
 	if r.lines {
 		if n := bytes.IndexByte(r.buf[r.seen:], '\n'); n >= 0 {
@@ -150,7 +152,7 @@ func (r *frameReader) end() int {
 	return 0
 }
 
-// fill reads more into the buffer.
+// fill reads more of the body into the buffer.
 func (r *frameReader) fill() error {
 	switch {
 	case r.start == len(r.buf) && cap(r.buf) > 16*frameBuffer:

@@ -5,13 +5,15 @@ import (
 	"sync"
 )
 
-// gate bounds how many watch events are on their way from the wire to the consumer, for client-go's own
-// buffers have no bound. An informer at the bound leaves the wire alone, which the API server notices;
-// should the server lose patience, the watch resumes where it was, or client-go lists again.
+// gate bounds how many watch events are on their way from the wire to the consumer, for client-go's
+// own buffers have no bound. An informer at the bound leaves the wire alone, which the API server
+// notices; should the server lose patience, the watch resumes where it was, or client-go lists
+// again.
 //
-// Events are numbered as they enter. client-go keeps their order, so the one that leaves also accounts
-// for all that entered before it, whatever became of them. That is also how the informer knows when its
-// position moves without a change: a mark is reached when all that entered before it has left.
+// Events are numbered as they enter. client-go keeps their order, so the one that leaves also
+// accounts for all that entered before it, whatever became of them. That is also how the informer
+// knows when its position moves without a change: a mark is reached when all that entered before it
+// has left.
 type gate struct {
 	bound uint64
 	room  chan struct{} // capacity 1: there may be room, or nothing in flight
@@ -31,8 +33,8 @@ type mark struct {
 
 func newGate(bound int) *gate { return &gate{bound: uint64(bound), room: make(chan struct{}, 1)} }
 
-// enter waits until there is room for one more event, and returns its number, from 1. One watch at a
-// time may wait, and one that is ending.
+// enter waits until there is room for one more event, and returns its number, from 1. One watch at
+// a time may wait, and one that is ending.
 func (g *gate) enter(ctx context.Context) (number uint64, err error) {
 	err = g.wait(ctx, func() bool {
 		if g.taken-g.passed >= g.bound {
@@ -77,8 +79,8 @@ func (g *gate) withdraw(number uint64) {
 	g.signal() // whoever withdraws may have taken the signal that the next one waits for
 }
 
-// mark sets a mark behind the newest event. It reports whether that is reached already; if not, leave
-// will report it. Only who lets events enter sets marks.
+// mark sets a mark behind the newest event. It reports whether that is reached already; if not,
+// leave will report it. Only who lets events enter sets marks.
 func (g *gate) mark(position string, caughtUp bool) (m mark, reached bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,8 +97,8 @@ func (g *gate) mark(position string, caughtUp bool) (m mark, reached bool) {
 	return m, false
 }
 
-// leave says that the event with the number has been taken. It calls reach for each mark that is reached
-// by that, before anything else can enter or be marked as reached.
+// leave says that the event with the number has been taken. It calls reach for each mark that is
+// reached by that, before anything else can enter or be marked as reached.
 func (g *gate) leave(number uint64, reach func(mark)) {
 	for {
 		m, ok := g.next(number)
@@ -107,8 +109,8 @@ func (g *gate) leave(number uint64, reach func(mark)) {
 	}
 }
 
-// next returns the next mark that is reached once the event with the number has left. If there is none,
-// the event leaves.
+// next returns the next mark that is reached once the event with the number has left. If there is
+// none, the event leaves.
 func (g *gate) next(number uint64) (m mark, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,9 +13,10 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// generation is one client-go shared informer: one list, and the watch that follows it. What client-go
-// calls a relist is the next generation, whose list is compared with what the consumer knows. So the
-// end of every list is what client-go's own HasSynced says of the handler, which it says once.
+// generation is one client-go shared informer: one list, and the watch that follows it. What
+// client-go calls a relist is the next generation, whose list is compared with what the consumer
+// knows. So the end of every list is what client-go's own HasSynced says of the handler, which it
+// says once.
 type generation struct {
 	informer *Informer
 	arrival  delta.Type // of what the list brings and the consumer does not know: Synced or Added
@@ -37,7 +38,8 @@ func (i *Informer) emptyGeneration() {
 	})
 }
 
-// newGeneration makes the next generation. Until the store of that has its list, the present one is read.
+// newGeneration makes the next generation. Until the store of that has its list, the present one is
+// read.
 func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	saved := i.saved
 	i.saved = nil

@@ -11,13 +11,13 @@ import (
 // State says where an informer stands.
 type State uint8
 
-// The states. An informer that was Synced and is Forbidden or Failing keeps its objects, and HasSynced
-// stays true.
+// The states. An informer that was Synced and is Forbidden or Failing keeps its objects, and
+// HasSynced stays true.
 const (
 	Pending   State = iota // it does not run yet
 	Listing                // the consumer has not been told the first list
 	Synced                 // it follows the server
-	NotServed              // the cluster does not serve the resource; the informer waits until it does
+	NotServed              // the cluster does not serve the resource; the informer waits for it
 	Forbidden              // RBAC does not let it list or watch; it keeps trying
 	Failing                // something else is in the way; it keeps trying
 )
@@ -32,8 +32,8 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// health is an informer's state. It logs each change once, and trouble of one kind once a minute, for it
-// may come and go.
+// health is an informer's state. It logs each change once, and trouble of one kind once a minute,
+// for it may come and go.
 type health struct {
 	log   *slog.Logger
 	clock clock.PassiveClock
@@ -53,8 +53,8 @@ func newHealth(log *slog.Logger, sayer *sayer, name string) *health {
 	return &health{log: log, clock: sayer.clock, sayer: sayer, name: name, since: sayer.clock.Now(), changed: make(chan struct{})}
 }
 
-// read returns the state, why, since when, whether the informer has synced, and a channel that is closed
-// at the next change.
+// read returns the state, why, since when, whether the informer has synced, and a channel that is
+// closed at the next change.
 func (h *health) read() (state State, reason string, since time.Time, synced bool, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,7 +121,8 @@ func (h *health) trouble(state State, reason string, alone bool) {
 	}
 }
 
-// well ends trouble, and the wait for a resource that was tried although discovery did not confirm it.
+// well ends trouble, and the wait for a resource that was tried although discovery did not confirm
+// it.
 func (h *health) well() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

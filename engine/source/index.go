@@ -13,19 +13,21 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Index gives the values under which an object is found.
+// Index says under which values an object is found.
 type Index struct {
 	// Paths are what Values reads. They do not change.
 	Paths *object.Paths
-	// Values depends on nothing but tree: the object, decoded to at least Paths, which it neither changes nor keeps. It
-	// returns a slice of its own. A panic is counted, and gives no values.
+	// Values returns the values of an object, in a new slice. tree is the object decoded to at
+	// least Paths; Values depends on nothing else, and neither changes nor keeps it. A panic is
+	// counted, and gives no values. Values is called concurrently.
 	Values func(tree any) []string
 }
 
-// AddIndexers adds indexes, before Run or at any time during it; what is there is indexed at once. A name that is there
-// stays as it is: the caller sees to it that one name is one function. (A Source's own names are mapped onto the
-// informer's by NewSource, so an expression's text is a good name here.) Indexes cannot be removed. Where Keep leaves out
-// what an index reads, it does not see that of objects that are there.
+// AddIndexers adds indexes, before the informer runs or at any time, and indexes the cached objects
+// at once. It skips a name that exists: the caller sees to it that one name is one function.
+// (NewSource maps a Source's own names to the informer's, so an expression's text is a good name
+// here.) Indexes cannot be removed. An index does not see what Keep has left out of objects that
+// are cached already.
 func (i *Informer) AddIndexers(indexers map[string]Index) error {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
@@ -56,7 +58,8 @@ func (i *Informer) AddIndexers(indexers map[string]Index) error {
 	return nil
 }
 
-// indexers, with i.indexing, are all indexes as client-go wants them: a map of its own, which it changes.
+// indexers returns all indexes as client-go wants them, in a map that client-go may change. It is
+// called with i.indexing.
 func (i *Informer) indexers() cache.Indexers {
 	all := cache.Indexers{}
 	for n, index := range i.indexes {
@@ -65,8 +68,9 @@ func (i *Informer) indexers() cache.Indexers {
 	return all
 }
 
-// indexFunc is the n-th index as client-go wants it. client-go calls it for the new and for the old state of each update,
-// with the store's lock held: the values are there already, but of objects that came before the index did.
+// indexFunc returns the n-th index as client-go wants it. client-go calls it for the new and for
+// the old state of each update, with the store's lock held. The values exist already, except those
+// of objects that came before the index did.
 func (i *Informer) indexFunc(n int, index namedIndex) cache.IndexFunc {
 	return func(obj any) ([]string, error) {
 		e, ok := obj.(*entry)
@@ -80,7 +84,8 @@ func (i *Informer) indexFunc(n int, index namedIndex) cache.IndexFunc {
 	}
 }
 
-// evaluate never fails: client-go ends the process if an index function does.
+// evaluate returns the values of an index. It never fails: client-go ends the process if an index
+// function does.
 func (i *Informer) evaluate(index namedIndex, tree any) (values []string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -92,12 +97,12 @@ func (i *Informer) evaluate(index namedIndex, tree any) (values []string) {
 	}()
 	values = index.Values(tree)
 	for n, value := range values {
-		values[n] = strings.Clone(value) // it may be part of a text that is not to be kept for it
+		values[n] = strings.Clone(value) // else it would keep a long text in memory
 	}
 	return values
 }
 
-// GetIndexers are the indexes by their names.
+// GetIndexers returns the indexes by their names.
 func (i *Informer) GetIndexers() map[string]Index {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
@@ -110,19 +115,19 @@ func (i *Informer) GetIndexers() map[string]Index {
 
 func (i *Informer) store() cache.Indexer { return i.present.Load().store }
 
-// ByIndex is the objects that have the value, sorted by key. The error is that of an unknown index.
+// ByIndex returns the objects that have the value, sorted by key. An unknown index is an error.
 func (i *Informer) ByIndex(name, value string) ([]*object.Object, error) {
 	return sorted(i.store().ByIndex(name, value))
 }
 
-// ListIndexFuncValues is the values that the index has, sorted.
+// ListIndexFuncValues returns the values that the index has, sorted.
 func (i *Informer) ListIndexFuncValues(name string) []string {
 	values := i.store().ListIndexFuncValues(name)
 	slices.Sort(values)
 	return values
 }
 
-// Get is the object, if there is one. namespace is empty for a resource that has none.
+// Get returns the object, if there is one. namespace is empty for a resource that has none.
 func (i *Informer) Get(namespace, name string) (*object.Object, bool) {
 	found, _, _ := i.store().GetByKey(cache.NewObjectName(namespace, name).String())
 	if e, ok := found.(*entry); ok {
@@ -131,8 +136,8 @@ func (i *Informer) Get(namespace, name string) (*object.Object, bool) {
 	return nil, false
 }
 
-// List is the objects of a namespace, or of all if it is empty, that the selector matches; in no order. A nil selector
-// matches all.
+// List returns the objects of a namespace, or of all namespaces if it is empty, that the selector
+// matches, in no order. A nil selector matches all.
 func (i *Informer) List(namespace string, selector labels.Selector) []*object.Object {
 	if selector == nil {
 		selector = labels.Everything()
@@ -150,14 +155,14 @@ func (i *Informer) List(namespace string, selector labels.Selector) []*object.Ob
 	return out
 }
 
-// sorted takes objects out of what client-go's indexer returns.
+// sorted returns the objects in what client-go's indexer returns, by key.
 func sorted(found []any, err error) ([]*object.Object, error) {
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*object.Object, 0, len(found))
 	for _, f := range found {
-		if e, ok := f.(*entry); ok { // an index function that is not a function of the object leaves nils behind
+		if e, ok := f.(*entry); ok { // an impure index function leaves nils behind
 			out = append(out, e.Object)
 		}
 	}

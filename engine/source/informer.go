@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Informer keeps the objects of one [Selection]. A client-go informer cannot be started again, so an
-// Informer has one after the other: see generation.
+// Informer keeps the objects of one [Selection]. A client-go informer cannot be started again, so
+// an Informer has one after the other: see generation.
 //
 // It has more fields than most: it is where the wire, the codec, the indexes and the feed of one
 // selection meet, and each of these has its own state.
@@ -68,9 +68,10 @@ func (i *Informer) Selection() Selection { return i.sel }
 // Packer returns what packs the texts in the cache.
 func (i *Informer) Packer() *object.Packer { return i.feed.packer }
 
-// Keep says which parts of objects are of use. keep is what the cache keeps beside their identity; nil,
-// the default, keeps them whole. view is what Step.Tree has; nil is nothing. Neither may change any
-// more. Keep takes effect with the next object that comes, so it is called before the informer runs.
+// Keep says which parts of objects are of use. keep is what the cache keeps beside their identity;
+// nil, the default, keeps them whole. view is what Step.Tree has; nil is nothing. Neither may
+// change any more. Keep takes effect with the next object that comes, so it is called before the
+// informer runs.
 func (i *Informer) Keep(keep, view *object.Paths) {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
@@ -84,16 +85,16 @@ func (i *Informer) State() (State, string) {
 	return state, reason
 }
 
-// HasSynced reports whether the consumer has been told what the server had when the informer began: the
-// first list, or what was missed since the saved state. It is false again while the cluster does not
-// serve the resource.
+// HasSynced reports whether the consumer has been told what the server had when the informer began:
+// the first list, or what was missed since the saved state. It is false again while the cluster
+// does not serve the resource.
 func (i *Informer) HasSynced() bool {
 	_, _, _, synced, _ := i.health.read()
 	return synced
 }
 
-// LastSyncResourceVersion returns the resourceVersion of the cache, which is at least as fresh as what
-// was told.
+// LastSyncResourceVersion returns the resourceVersion of the cache, which is at least as fresh as
+// what was told.
 func (i *Informer) LastSyncResourceVersion() string {
 	return i.store().LastStoreSyncResourceVersion()
 }
@@ -107,7 +108,8 @@ func (i *Informer) IsSettled() bool {
 
 func isSettled(s State, synced bool) bool { return synced || s == NotServed || s == Forbidden }
 
-// WaitUntilSettled returns true when each of the informers has been settled, or false when ctx ends.
+// WaitUntilSettled returns true when each of the informers has been settled, or false when ctx
+// ends.
 func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
 	for _, i := range informers {
 		for {
@@ -131,8 +133,8 @@ func (i *Informer) run(ctx context.Context) {
 	defer running.Wait()
 	running.Go(func() { i.feed.run(ctx) })
 
-	// What the first list brings was there before. Once the cluster did not serve the resource there was
-	// nothing, and what is there later was added.
+	// What the first list brings was there before. Once the cluster did not serve the resource
+	// there was nothing, and what is there later was added.
 	i.health.listing()
 	for arrival := delta.Synced; ; arrival = delta.Added {
 		err := i.newGeneration(arrival).run(ctx)

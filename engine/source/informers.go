@@ -20,8 +20,8 @@ type Options struct {
 	Logger *slog.Logger // nil: none
 	// Clock tells the time that is logged, compared and shown. nil: the computer's.
 	Clock clock.PassiveClock
-	// Starts is how many lists may run at once, over all informers: a hundred sources must not stampede the API server.
-	// Watches that resume do not count. Default 8.
+	// Starts is how many lists may run at once, over all informers, so that a hundred sources do
+	// not stampede the API server. Watches that resume do not count. Default 8.
 	Starts int
 }
 
@@ -44,16 +44,16 @@ type Informers struct {
 	all []*Informer // in the order in which they were first asked for
 }
 
-// tuning is what tests make smaller.
+// tuning is what tests change.
 type tuning struct {
-	pause, maxPause  time.Duration // between attempts; doubling
-	unreachablePause time.Duration // the most between attempts to reach an API server that is not there
-	poll             time.Duration // how often discovery is asked for a resource that is not served
-	inFlight         int           // watch events read and not yet taken, at which the wire is left alone
+	pause, maxPause  time.Duration // between attempts: the first, doubled up to the second
+	unreachablePause time.Duration // the longest while the API server cannot be reached
+	poll             time.Duration // between questions to discovery about what is not served
+	inFlight         int           // watch events read and not taken, at which reading stops
 	chunk            int           // objects told at a time, in resyncs and at a resource's end
-	hold             time.Duration // how long a list may keep others waiting
-	short            time.Duration // a watch that lasts less delays the next
-	silence          time.Duration // a resumed watch that brings nothing for so long has nothing to bring
+	hold             time.Duration // how long a list may keep its slot
+	short            time.Duration // a watch that ends sooner delays the next one
+	silence          time.Duration // a resumed watch that is silent for so long has caught up
 }
 
 var defaultTuning = tuning{
@@ -62,10 +62,11 @@ var defaultTuning = tuning{
 	silence: time.Second,
 }
 
-// New makes Informers of the cluster that config describes, over client, which has config's credentials (see
-// rest.HTTPClientFor). It starts nothing and asks nothing. disco is asked only whether a resource is served; its answers
-// must be the server's, not a cache's. Limits of requests per second in config do not count: what may run at once is
-// bounded. The error is that of a config without a usable host.
+// New returns the Informers of the cluster that config describes. client has config's credentials:
+// see rest.HTTPClientFor. New starts nothing and asks nothing. The informers ask disco only whether
+// a resource is served; its answers must be the server's, not a cache's. They ignore config's
+// limits of requests per second, and bound what runs at once instead. A config without a usable
+// host is an error.
 func New(config *rest.Config, client *http.Client, disco discovery.ServerResourcesInterface, o Options) (*Informers, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -94,8 +95,9 @@ func New(config *rest.Config, client *http.Client, disco discovery.ServerResourc
 	}, nil
 }
 
-// Informer returns the informer of sel: a new one the first time, the same one from then on. Run starts
-// the informers that exist when it begins; a later one is made ready first, and then started by Start.
+// Informer returns the informer of sel: a new one the first time, the same one from then on. Run
+// starts the informers that exist when it begins; a later one is made ready first, and then started
+// by Start.
 func (s *Informers) Informer(sel Selection) *Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +125,8 @@ func (s *Informers) Start() {
 }
 
 // Stop ends an informer and forgets it: when Stop returns, its consumer is not called any more, and
-// Informer makes a new one of its selection. Its cache stays readable. A consumer must not stop its own
-// informer.
+// Informer makes a new one of its selection. Its cache stays readable. A consumer must not stop its
+// own informer.
 func (s *Informers) Stop(i *Informer) {
 	s.mu.Lock()
 	s.all = slices.DeleteFunc(s.all, func(other *Informer) bool { return other == i })
@@ -182,8 +184,8 @@ func (s *Informers) waiting(ctx context.Context) (starts []func()) {
 // slots bound the lists that run at once.
 type slots chan struct{}
 
-// acquire waits for a slot. It is given back by release, once, or after hold: one slow list must not keep the others
-// from ever starting.
+// acquire waits for a slot. release gives it back, and does nothing the second time. After hold it
+// is given back anyway: one slow list must not keep the others from ever starting.
 func (s slots) acquire(ctx context.Context, hold time.Duration) (release func(), err error) {
 	select {
 	case s <- struct{}{}:

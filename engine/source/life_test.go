@@ -220,3 +220,38 @@ func TestEqualSelectionsShareOneInformer(t *testing.T) {
 		t.Errorf("%d watches for two selections", watches)
 	}
 }
+
+// An informer that was stopped is forgotten: its watch ends, its consumer hears nothing more, and its
+// cache stays readable. The others go on, and a new one of its selection begins anew.
+func TestStop(t *testing.T) {
+	server, s, i, e, _ := serving(t, true, body("a", 1))
+	other := s.Informer(Selection{Resource: pods, Namespace: "shop"})
+	heard := newEar()
+	other.Consume(consumer(heard.hear))
+	unborn := s.Informer(Selection{Resource: widgets})
+	s.Stop(unborn) // before it ran
+	run(t, s)
+	e.expect(t, "synced a 1")
+	heard.expect(t, "synced a 1")
+	server.AwaitWatches(pods, 2)
+	s.Stop(i)
+	s.Stop(i)
+	server.AwaitWatches(pods, 1)
+	server.Apply(pods, body("a", 2))
+	heard.expect(t, "updated a 1→2")
+	e.silent(t)
+	if o, ok := i.Get("shop", "a"); !ok || version(o) != "1" {
+		t.Error("the cache of what was stopped is not readable")
+	}
+	if all := s.All(); len(all) != 1 || all[0] != other {
+		t.Errorf("%d informers are left", len(all))
+	}
+	again := s.Informer(Selection{Resource: pods})
+	if again == i {
+		t.Fatal("what was stopped is not forgotten")
+	}
+	anew := newEar()
+	again.Consume(consumer(anew.hear))
+	s.Start()
+	anew.expect(t, "synced a 2")
+}

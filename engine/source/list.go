@@ -18,9 +18,9 @@ const (
 	maxItem    = 64 << 20 // bytes; etcd takes 1.5 MiB by default
 )
 
-// readList reads a list from the body of a response, item by item: no more of its text is in memory than the buffer
-// holds. take is told of each item, and says whether it belongs into the list. What belongs to the list itself may stand
-// before the items or behind them.
+// readList reads a list from the body of a response, item by item: no more of its text is in memory
+// than the buffer holds. It calls take with each item, and puts those into the list for which take
+// returns true. The list's own members may stand before the items or behind them.
 func readList(body io.Reader, r *entryReader, take func(*entry) bool) (*internalversion.List, error) {
 	l := &listReader{body: body, buf: make([]byte, 0, listBuffer), reader: r, take: take, list: new(internalversion.List)}
 	if err := l.read(); err != nil {
@@ -31,17 +31,17 @@ func readList(body io.Reader, r *entryReader, take func(*entry) bool) (*internal
 
 type listReader struct {
 	body   io.Reader
-	buf    []byte // what was read, from start on not taken in yet
+	buf    []byte // of the body; what comes before start has been parsed
 	start  int
-	ended  bool // the body has
+	ended  bool // the body is
 	scan   scan.Scanner
 	reader *entryReader
 	take   func(*entry) bool
 	list   *internalversion.List
 
 	kind, apiVersion string // of the list
-	hasItems         bool   // it has the member, which may be null
-	early            bool   // its items came before its type
+	hasItems         bool   // it has the member "items", which may be null
+	early            bool   // the items came before the type
 }
 
 func (l *listReader) read() error {
@@ -70,7 +70,8 @@ func (l *listReader) read() error {
 	}
 }
 
-// finish is called at the list's end; whatever comes behind is not the list's. What is none must not pass for an empty one.
+// finish checks the list at its end: what is no list must not pass for an empty one. Whatever comes
+// behind the end is ignored.
 func (l *listReader) finish() error {
 	switch {
 	case !l.hasItems && !strings.HasSuffix(l.kind, "List"):
@@ -92,7 +93,7 @@ func (l *listReader) finish() error {
 	return nil
 }
 
-// item reads an item, which has the list's type, once that is known, if it has none.
+// item reads an item. If it has no type it gets that of the list, once that is known.
 func (l *listReader) item(s *scan.Scanner) (*entry, error) {
 	kind, ok := strings.CutSuffix(l.kind, "List")
 	if !ok || l.early {
@@ -118,7 +119,7 @@ func (l *listReader) member(key string) error {
 		case "apiVersion":
 			return json.Unmarshal(value, &l.apiVersion)
 		case "metadata":
-			l.list.ListMeta = metav1.ListMeta{} // of what is there twice the last counts
+			l.list.ListMeta = metav1.ListMeta{} // of two the last counts
 			return json.Unmarshal(value, &l.list.ListMeta)
 		}
 		return nil
@@ -161,7 +162,8 @@ func (l *listReader) items() error {
 	}
 }
 
-// try reads something that may not have come in whole yet. It reads it again from where it began when more has.
+// try calls read on what has come in. If that ends too early, try waits for more and calls read
+// again, from where it began.
 func (l *listReader) try(read func(*scan.Scanner) error) error {
 	for {
 		s := &l.scan
@@ -177,7 +179,7 @@ func (l *listReader) try(read func(*scan.Scanner) error) error {
 	}
 }
 
-// fill fills the buffer, so that what is longer is not tried again for every few bytes.
+// fill fills the buffer, so that a long item is not tried again for every few bytes.
 func (l *listReader) fill() error {
 	if l.start > 0 {
 		l.buf = l.buf[:copy(l.buf, l.buf[l.start:])]

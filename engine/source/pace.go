@@ -7,24 +7,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// pace remembers how long watches last.
+// pace slows down watches that end as soon as they begin.
 type pace struct {
 	clock clock.PassiveClock
 
-	mu    sync.Mutex
-	last  time.Time // when the last watch was opened
+	mu    sync.Mutex // guards what follows; no other lock is taken while it is held
+	last  time.Time  // when the last watch was opened
 	delay time.Duration
 	short int // how many in a row ended as soon as they began
 }
 
+// opened says that a watch was opened.
 func (p *pace) opened() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = p.clock.Now()
 }
 
-// next is how long to wait before the next watch, and whether that many have ended early that it is worth a word. It is
-// called when one has ended: what lasted at least short starts anew.
+// next returns how long to wait before the next watch, at most most, and whether so many ended
+// early that it is worth a word. It is called when a watch has ended. One that lasted at least
+// short ends the delays.
 func (p *pace) next(short, most time.Duration) (delay time.Duration, often bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

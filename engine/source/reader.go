@@ -8,11 +8,11 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// reader makes entries of JSON: one pass over the text gives identity, what is kept and what indexes and listeners look
-// at.
+// entryReader makes entries of JSON. One pass over the text gives the identity, what is kept, the
+// values of the indexes and what the consumer sees decoded.
 type entryReader struct{ informer *Informer }
 
-// shape is how an informer reads objects. It is immutable: another index makes another shape.
+// shape says how an informer reads objects. It is immutable: another index makes another shape.
 type shape struct {
 	parser  *object.Parser
 	indexes []namedIndex
@@ -34,13 +34,15 @@ func newShape(keep, view *object.Paths, indexes []namedIndex) *shape {
 	return &shape{parser: object.NewParser(keep, all), indexes: indexes}
 }
 
-// entry reads the object at s, and leaves s behind it. One that is JSON but cannot be kept is no error: see arrival.
+// entry reads the object at s, and leaves s behind it. An object that is JSON and cannot be kept is
+// no error: see arrival.unfit.
 func (r *entryReader) entry(s *scan.Scanner) (*entry, error) {
 	shape := r.informer.shape.Load()
 	return r.read(s, shape, shape.parser)
 }
 
-// item reads the item of a list of that type, as entry does. The API server leaves the type out in lists of its own types.
+// item reads the item of a list of that type, as entry does. The API server leaves the type out of
+// items of its own types.
 func (r *entryReader) item(s *scan.Scanner, apiVersion, kind string) (*entry, error) {
 	shape := r.informer.shape.Load()
 	return r.read(s, shape, shape.parser.Typed(apiVersion, kind))

@@ -11,8 +11,8 @@ const (
 	recentBytes = 64 << 20
 )
 
-// recent are the objects that came last: of the last recentFor, and no more than recentBytes of them. They are kept as
-// plain text: they are about to be delivered, to whomever; and what changes again and again need never be packed.
+// recent holds the objects that came within recentFor, up to recentBytes. They stay plain text, for
+// they are about to be delivered, and an object that changes all the time is never packed.
 type recent struct {
 	all   []arrived // the oldest first
 	bytes int
@@ -24,8 +24,8 @@ type arrived struct {
 	size   int
 }
 
-// add adds the newest, and gives some of what is old to pack: more than one, so that the old become fewer. It tells whether
-// the newest is the only one.
+// add adds the newest object. It calls pack with some that are old: more than one, so that they
+// become fewer. It reports whether the newest is the only one.
 func (r *recent) add(o *object.Object, now time.Time, pack func(*object.Object)) (only bool) {
 	size := o.Size()
 	r.all = append(r.all, arrived{o, now, size})
@@ -34,8 +34,8 @@ func (r *recent) add(o *object.Object, now time.Time, pack func(*object.Object))
 	return len(r.all) == 1
 }
 
-// expire gives what is too much to pack, and of what is old at most so many, and says when there is more to do; never, if
-// that is zero.
+// expire calls pack with what exceeds recentBytes, and with at most most of what is old. It returns
+// when there is more to do; a zero time means never.
 func (r *recent) expire(now time.Time, most int, pack func(*object.Object)) (next time.Time) {
 	n := 0
 	for n < len(r.all) && (r.bytes > recentBytes || n < most && now.Sub(r.all[n].at) >= recentFor) {

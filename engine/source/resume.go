@@ -16,10 +16,11 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// resume answers the reflector's first watch, which asks for all objects, from what was saved: the objects as initial events,
-// their end, and then the server's own watch, from the saved resourceVersion on. That watch is opened first; should the
-// server turn out to have no history that far back, the reflector lists, and finds what has changed. ok is false if there is
-// nothing that can be resumed from: then a list is compared with what was saved.
+// resume answers the reflector's first watch, which asks for all objects, from the saved state: the
+// objects as initial events, the bookmark that ends these, and then the server's own watch from the
+// saved resourceVersion on. It opens that watch first. If the server then turns out to have no
+// history that far back, the reflector lists. ok is false if there is nothing to resume from: then
+// a list is compared with the saved state.
 func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching, ok bool) {
 	saved := w.saved
 	w.saved = nil
@@ -62,10 +63,11 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 	return out, true
 }
 
-// errAhead is a saved resourceVersion that the server has not come to.
+// errAhead says that the server has not reached the saved resourceVersion.
 var errAhead = errors.New("the server is at an earlier resourceVersion than the saved state: was it restored from a backup?")
 
-// mayResume tells from the server's present resourceVersion whether the saved one can be gone on from.
+// mayResume returns the server's current resourceVersion, or why the informer cannot go on from the
+// saved one.
 func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err error) {
 	switch {
 	case saved.ResourceVersion == "":
@@ -95,8 +97,8 @@ func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err
 	return current, nil
 }
 
-// noSuchList tells of answers by which a server, or its administrator, does not allow a list of nothing. A list of what is
-// there says better what is wrong, if anything is.
+// noSuchList reports whether err says that the server, or its administrator, does not allow a list
+// of nothing. A real list then says better what is wrong, if anything is.
 func noSuchList(err error) bool {
 	return staleVersion(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotAcceptable(err)
 }
@@ -104,7 +106,7 @@ func noSuchList(err error) bool {
 // nobody is a name that no object has.
 const nobody = "informd.dev-no-such-object"
 
-// current asks for the server's resourceVersion, by a list of nothing.
+// current returns the server's resourceVersion, from a list of nothing.
 func (c *apiClient) current(ctx context.Context) (string, error) {
 	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", nobody).String()}
 	list, err := c.list(ctx, o, func(*entry) bool { return false })
@@ -114,10 +116,10 @@ func (c *apiClient) current(ctx context.Context) (string, error) {
 	return list.ResourceVersion, nil
 }
 
-// replay sends what was saved as the initial events of a watch.
+// replay sends the saved state as the initial events of a watch.
 func (w *watching) replay(ctx context.Context, saved *Saved) bool {
 	for n, o := range saved.Objects {
-		saved.Objects[n] = nil // the store has it
+		saved.Objects[n] = nil // the store keeps it
 		if !w.send(ctx, watch.Event{Type: watch.Added, Object: w.wire.informer.restored(o)}) {
 			return false
 		}
@@ -125,7 +127,7 @@ func (w *watching) replay(ctx context.Context, saved *Saved) bool {
 	return w.send(ctx, watch.Event{Type: watch.Bookmark, Object: initialEventsEnd(saved.ResourceVersion)})
 }
 
-// restored makes an entry of an object that was saved.
+// restored makes an entry of a saved object.
 func (i *Informer) restored(o *object.Object) *entry {
 	e := &entry{Object: o}
 	if indexes := i.shape.Load().indexes; len(indexes) > 0 {
@@ -137,7 +139,7 @@ func (i *Informer) restored(o *object.Object) *entry {
 	return e
 }
 
-// initialEventsEnd is the bookmark behind initial events.
+// initialEventsEnd returns the bookmark that ends initial events.
 func initialEventsEnd(version string) *entry {
 	var o metav1.PartialObjectMetadata
 	o.ResourceVersion = version
@@ -148,13 +150,14 @@ func initialEventsEnd(version string) *entry {
 	}
 	e, err := bookmark(text)
 	if err != nil {
-		panic(err) // it was just made
+		panic(err) // it is well-formed
 	}
 	return e
 }
 
-// fresh marks that a resumed watch has brought all that the server had when it was opened. Where parts
-// were saved, a list follows that fills them: it makes the reflector list instead, and returns false.
+// fresh marks that a resumed watch has brought all that the server had when it was opened. Where
+// parts were saved, a list follows that fills them: it makes the reflector list instead, and
+// returns false.
 func (w *watching) fresh(ctx context.Context) bool {
 	w.current = ""
 	if w.parts {
@@ -166,7 +169,7 @@ func (w *watching) fresh(ctx context.Context) bool {
 	return true
 }
 
-// reached tells whether a resumed watch is as far now as the server was when it was opened.
+// reached reports whether a resumed watch is now as far as the server was when it was opened.
 func (w *watching) reached() bool {
 	if w.current == "" {
 		return false

@@ -31,8 +31,8 @@ func newRounds(intervals []time.Duration, now time.Time) []*rounds {
 	return all
 }
 
-// run does what is due at a time, until ctx ends: it tells the consumer its resyncs, and packs what has
-// not changed for a while.
+// run does what is due at a time, until ctx ends: it tells the consumer its resyncs, and packs what
+// has not changed for a while.
 func (f *feed) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		more, due := f.tick(f.clock.Now())
@@ -51,8 +51,8 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// tick does a chunk of what is due. It reports whether more is due at once, and when something will be
-// due again; a zero time means never.
+// tick does a chunk of what is due. It reports whether more is due at once, and when something will
+// be due again; a zero time means never.
 func (f *feed) tick(now time.Time) (more bool, due time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,9 +69,9 @@ func (f *feed) tick(now time.Time) (more bool, due time.Time) {
 	return more, due
 }
 
-// resync tells some of a round, at most left objects, and returns how many it leaves. A round that is
-// due begins when those before it are through: each holds the keys of all objects. It is called with
-// f.mu.
+// resync tells some of a round, at most left objects, and returns how many it leaves. A round that
+// is due begins when those before it are through: each holds the keys of all objects. It is called
+// with f.mu.
 func (f *feed) resync(r *rounds, now time.Time, left int) int {
 	if left == 0 {
 		return 0

@@ -8,31 +8,33 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// sayer says things at most once a minute each: what goes wrong with one object goes wrong with a thousand.
+// sayer logs each message at most once a minute: what goes wrong with one object goes wrong with a
+// thousand.
 type sayer struct {
 	log   *slog.Logger
 	clock clock.PassiveClock
 
-	mu   sync.Mutex
-	said map[string]time.Time // at most maxSaid
+	mu   sync.Mutex           // guards said; no other lock is taken while it is held
+	said map[string]time.Time // when each message was logged; at most maxSaid
 }
 
 const (
 	sayEvery = time.Minute
-	maxSaid  = 1000 // past it, all are forgotten: some are then said twice in a minute
+	maxSaid  = 1000 // beyond it all are forgotten, so that some are logged twice in a minute
 )
 
 func newSayer(log *slog.Logger, clock clock.PassiveClock) *sayer {
 	return &sayer{log: log, clock: clock, said: map[string]time.Time{}}
 }
 
-// warn says message about subject, which identify what is said, if it was not said in the last minute.
+// warn logs message about subject, unless it has logged the same about it within a minute.
 func (s *sayer) warn(log *slog.Logger, message, subject string, attrs ...any) {
 	if s.may(message + "\x00" + subject) {
 		log.Warn(message, attrs...)
 	}
 }
 
+// may reports whether something may be logged now, and notes that it was.
 func (s *sayer) may(what string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,17 +49,18 @@ func (s *sayer) may(what string) bool {
 	return true
 }
 
-// reach is about the API server as a whole: that it cannot be reached, or refuses the credentials, is told once and
-// not once per informer.
+// reach logs that the API server cannot be reached, or refuses the credentials: once, and not once
+// per informer.
 type reach struct {
 	*sayer
 
-	mu   sync.Mutex
+	mu   sync.Mutex // guards what follows; sayer.mu is taken behind it
 	lost bool
-	told bool // that it is lost
+	told bool // that was logged
 	when time.Time
 }
 
+// away says that the API server does not serve anybody, and why.
 func (r *reach) away(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -70,6 +73,7 @@ func (r *reach) away(reason string) {
 	}
 }
 
+// back says that it has answered.
 func (r *reach) back() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,12 +11,13 @@ type Selection struct {
 	Resource schema.GroupVersionResource
 	// Namespace is empty for all namespaces, and for a resource that has none.
 	Namespace string
-	// LabelSelector and FieldSelector are evaluated by the API server. They are in canonical form: equality is that of
-	// the text.
+	// The API server evaluates LabelSelector and FieldSelector. They are in canonical form: they
+	// are equal if their texts are.
 	LabelSelector, FieldSelector string
 }
 
-// String is the resource as manifests have it, VERSION/RESOURCE or GROUP/VERSION/RESOURCE, and what narrows it.
+// String returns the resource as manifests write it, VERSION/RESOURCE or GROUP/VERSION/RESOURCE,
+// and what narrows it.
 func (s Selection) String() string {
 	text := resourceName(s.Resource)
 	if s.Namespace != "" {
@@ -38,7 +39,7 @@ func resourceName(r schema.GroupVersionResource) string {
 	return r.Group + "/" + r.Version + "/" + r.Resource
 }
 
-// attrs are the selection in a log line.
+// attrs returns the selection as attributes of a log line.
 func (s Selection) attrs() []any {
 	attrs := []any{slog.String("resource", resourceName(s.Resource))}
 	for _, more := range []slog.Attr{

@@ -15,27 +15,27 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// served knows whether resources are served. It asks discovery, one request at a time and at most one a second per group
-// version, however many informers want to know.
+// served knows whether the cluster serves resources. It asks discovery, one request at a time and
+// at most one a second per group version, however many informers want to know.
 type served struct {
 	disco   discovery.ServerResourcesInterfaceWithContext
 	clock   clock.PassiveClock
-	fresh   time.Duration // an answer holds for so long
-	silence time.Duration // where discovery may not be asked, the resource itself is tried so often
+	fresh   time.Duration // how long an answer holds
+	silence time.Duration // between tries of the resource itself, if discovery may not be asked
 
-	mu       sync.Mutex
-	versions map[schema.GroupVersion]*groupVersion // those ever asked for: at most one per distinct source
-	waiting  int
+	mu       sync.Mutex                            // guards what follows; no other lock is taken while it is held
+	versions map[schema.GroupVersion]*groupVersion // those ever asked for: at most one per informer
+	waiting  int                                   // informers whose resource is not served
 }
 
 type groupVersion struct {
-	turn      chan struct{} // capacity 1: whoever asks holds it
+	turn      chan struct{} // capacity 1: whoever asks holds it, and may use the rest
 	asked     time.Time
 	resources *metav1.APIResourceList
 	err       error
 }
 
-// discoveryTimeout makes of a discovery that hangs one that fails.
+// discoveryTimeout ends a request to a discovery that hangs.
 const discoveryTimeout = 10 * time.Second
 
 func newServed(disco discovery.ServerResourcesInterfaceWithContext, clock clock.PassiveClock) *served {
@@ -56,7 +56,7 @@ const (
 	isSilent                       // discovery may not be asked
 )
 
-// ask says how the server stands to a selection, and why.
+// ask returns whether the cluster serves a selection, and why not.
 func (s *served) ask(ctx context.Context, sel Selection) (availability, string) {
 	list, err := s.resources(ctx, sel.Resource.GroupVersion())
 	switch {
@@ -104,7 +104,7 @@ func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1
 	defer cancel()
 	list, err := s.disco.ServerResourcesForGroupVersionWithContext(limited, gv.String())
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // who asked has gone, which says nothing to the others
+		return nil, ctx.Err() // who asked has gone: that is no answer for the others
 	}
 	if err == nil && list == nil {
 		list = &metav1.APIResourceList{}
@@ -113,7 +113,8 @@ func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1
 	return list, err
 }
 
-// wait returns when the selection's resource is worth another try: discovery has it, or does not let itself be asked.
+// wait returns when the selection's resource is worth another try: discovery has it, or may not be
+// asked.
 func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) availability {
 	s.mu.Lock()
 	s.waiting++
@@ -139,11 +140,13 @@ func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) av
 	}
 }
 
-// jitter is between three quarters of d and d, so that what started together does not stay together.
+// jitter returns a duration between three quarters of d and d, so that what started together does
+// not stay together.
 func jitter(d time.Duration) time.Duration {
 	return d - rand.N(d/4+1)
 }
 
+// sleep returns after d, or with ctx's error when that ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

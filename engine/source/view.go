@@ -11,17 +11,17 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Source is what a Source manifest makes visible: one informer or several (one per namespace), as one
-// lister and indexer with index names of its own. Sources that share an informer do not share names. It
-// is immutable, and safe for concurrent use.
+// Source is what a Source manifest makes visible: one informer or several (one per namespace), as
+// one lister and indexer with index names of its own. Sources that share an informer do not share
+// names. It is immutable, and safe for concurrent use.
 type Source struct {
 	name      string
 	informers []*Informer
 	indexes   map[string]string // from its own names to those of the informers
 }
 
-// NewSource returns a view of informers. indexes maps its index names to those of the informers, which
-// have these or get them by Informer.AddIndexers.
+// NewSource returns a view of informers. indexes maps its index names to those of the informers,
+// which have these or get them by Informer.AddIndexers.
 func NewSource(name string, informers []*Informer, indexes map[string]string) *Source {
 	return &Source{name: name, informers: slices.Clone(informers), indexes: maps.Clone(indexes)}
 }
@@ -37,8 +37,9 @@ func (s *Source) HasSynced() bool {
 	return !slices.ContainsFunc(s.informers, func(i *Informer) bool { return !i.HasSynced() })
 }
 
-// WaitForCacheSync returns nil when all of its informers have synced. An error says which has not, and
-// why: when ctx ends, and at once if the cluster does not serve the resource or does not permit it.
+// WaitForCacheSync returns nil when all of its informers have synced. An error says which has not,
+// and why: when ctx ends, and at once if the cluster does not serve the resource or does not permit
+// it.
 func (s *Source) WaitForCacheSync(ctx context.Context) error {
 	for _, i := range s.informers {
 		for {
@@ -89,7 +90,8 @@ func (s *Source) ByIndex(index, value string) ([]*object.Object, error) {
 	return out, err
 }
 
-// ListIndexFuncValues returns the values that the index has, each once, sorted; none if it is unknown.
+// ListIndexFuncValues returns the values that the index has, each once, sorted; none if it is
+// unknown.
 func (s *Source) ListIndexFuncValues(index string) []string {
 	out, _ := gather(s, index, func(i *Informer, name string) ([]string, error) { return i.ListIndexFuncValues(name), nil })
 	slices.Sort(out)

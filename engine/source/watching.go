@@ -12,24 +12,24 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// readAhead is how many events may wait for the reflector; past it the wire is left alone.
+// readAhead is how many events may wait for the reflector. Beyond it the watch is not read.
 const readAhead = 64
 
-// watching is one watch as the reflector sees it. Its goroutine, which ends with the watch, lets what comes through the
-// gate.
+// watching is one watch as the reflector sees it. Its goroutine lets events through the gate, and
+// ends with the watch.
 //
-// A watch of the server's that ends is followed by the next one from where it was: the reflector would take one that
-// ended soon for a reason to list again. What the reflector sees end is a watch whose initial events were cut short, one
-// that it stopped, or one with an ERROR event.
+// When the server's watch ends, the next one goes on from where it was: the reflector would take
+// one that ended soon for a reason to list again. The reflector sees a watch end only if its
+// initial events were cut short, if the reflector stopped it, or after an ERROR event.
 type watching struct {
 	wire   *wire
 	cancel context.CancelFunc
-	events chan watch.Event // what is sent will be taken by the reflector, unless it stops the watch for good
+	events chan watch.Event // the reflector takes all that is sent, unless the generation ends
 
-	options metav1.ListOptions // of the next one; its resourceVersion moves on with what was handed on
-	initial bool               // initial events are coming
-	parts   bool               // initial events were parts of objects
-	current string             // of a resumed watch: where the server was when it was opened; empty once that was reached
+	options metav1.ListOptions // of the server's next watch; the resourceVersion moves on
+	initial bool               // the initial events have not ended
+	parts   bool               // it is resumed, from parts of objects
+	current string             // where the server was when a watch was resumed; empty once reached
 }
 
 // ResultChan is closed when the watch ends.
@@ -38,6 +38,7 @@ func (w *watching) ResultChan() <-chan watch.Event { return w.events }
 // Stop ends the watch. It may be called more than once.
 func (w *watching) Stop() { w.cancel() }
 
+// run feeds the reflector until the watch is over. release ends inner's share in the slots.
 func (w *watching) run(ctx context.Context, inner watch.Interface, release func()) {
 	defer close(w.events)
 	defer w.cancel()
@@ -47,7 +48,7 @@ func (w *watching) run(ctx context.Context, inner watch.Interface, release func(
 			release()
 			return
 		}
-		if w.wire.resumed && w.current == "" { // by another watch, which ended before it had caught up
+		if w.wire.resumed && w.current == "" { // by a watch that ended before it caught up
 			w.mark(true)
 		}
 	}
@@ -78,8 +79,8 @@ func (w *watching) behindList(ctx context.Context) bool {
 	}
 }
 
-// mark marks how far the watch has come: the consumer's position moves there once it has taken all that
-// came before.
+// mark marks how far the watch has come: the consumer's position moves there once it has taken all
+// that came before.
 func (w *watching) mark(caughtUp bool) {
 	i := w.wire.informer
 	if m, isReached := i.gate.mark(position(w.options.ResourceVersion), caughtUp); isReached {
@@ -87,7 +88,7 @@ func (w *watching) mark(caughtUp bool) {
 	}
 }
 
-// report hands the reflector an error that it would have had from opening the watch.
+// report sends the reflector an error that it would have had from opening the watch.
 func (w *watching) report(ctx context.Context, err error) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && ctx.Err() == nil {
@@ -96,6 +97,7 @@ func (w *watching) report(ctx context.Context, err error) {
 	}
 }
 
+// send sends an event to the reflector, and returns false if ctx ends before that takes it.
 func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 	select {
 	case w.events <- ev:
@@ -105,11 +107,12 @@ func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 	}
 }
 
-// forward hands on what inner brings until it ends. It tells whether the whole watch is over.
+// forward sends on what inner brings until that ends. It reports whether the whole watch is over.
 func (w *watching) forward(ctx context.Context, inner watch.Interface, release func()) (over bool) {
-	proven := time.NewTimer(w.wire.tuning().short) // a watch that brings nothing is well if it lasts
+	proven := time.NewTimer(w.wire.tuning().short) // a watch without events is well if it lasts
 	defer proven.Stop()
-	// An idle resource's first bookmark can take a minute: a server that is silent has nothing more to tell.
+	// An idle resource's first bookmark can take a minute: a server that is silent has nothing more
+	// to tell.
 	silence := time.NewTimer(w.wire.tuning().silence)
 	defer silence.Stop()
 	for first := true; ; {
@@ -156,9 +159,10 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 	}
 }
 
-// fail hands on an ERROR event, unless it says that what the server sent could not be decoded. That is what a
-// connection that broke within a frame looks like: the first time, the watch is resumed. The second time in a row it is
-// not the connection, and the reflector lists.
+// fail sends on an ERROR event, and reports whether the watch is over. An ERROR event that says
+// that a frame cannot be decoded is what a connection that broke within the frame looks like: the
+// first time, the watch resumes. The second time in a row it is not the connection, and the
+// reflector lists.
 func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
 	status, ok := ev.Object.(*metav1.Status)
 	if ok && isGarbled(status) && !w.initial && !w.wire.garbled.Swap(true) {
@@ -168,7 +172,7 @@ func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
 		w.wire.floor = ""
 	}
 	if ok && w.initial && status.Code == http.StatusTooManyRequests {
-		// watchList would sleep on it, deaf to its context.
+		// The reflector's watchList would sleep on it, and ignore its context.
 		again := apierrors.NewServiceUnavailable(status.Message).Status()
 		ev.Object = &again
 	}
@@ -176,13 +180,15 @@ func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
 	return true
 }
 
-// isGarbled knows the Status by which rest.Request's watches report what they could not decode.
+// isGarbled reports whether a Status is the one by which rest.Request's watches report a frame that
+// they cannot decode.
 func isGarbled(s *metav1.Status) bool {
 	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool {
 		return c.Type == "ClientWatchDecoding"
 	})
 }
 
+// bookmark sends on a bookmark, and marks the position that it tells.
 func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func()) bool {
 	o, ok := ev.Object.(*entry)
 	if !ok {
@@ -212,8 +218,8 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 	return true
 }
 
-// initially hands on one of the initial events, which are exempt from the gate: the reflector collects them until their
-// end, and only then are they evaluated.
+// initially sends on one of the initial events. They bypass the gate: the reflector collects them
+// until their end, and only then are they told.
 func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
 	e, ok := ev.Object.(*entry)
 	if !ok {
@@ -228,8 +234,8 @@ func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
 	return w.send(ctx, ev)
 }
 
-// change hands on a change of an object, when there is room for it. An object that cannot be read does not exist, as in
-// a list, where it is left out; so what becomes one is deleted.
+// change sends on a change of an object, when the gate has room for it. An object that cannot be
+// read counts as absent, in a list and here: one that becomes unreadable is deleted.
 func (w *watching) change(ctx context.Context, ev watch.Event) bool {
 	e, ok := ev.Object.(*entry)
 	if !ok {

@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// wire is the API server as one generation's reflector sees it: one that answers in the end. It retries
-// by itself whatever the reflector could only answer with a relist, by which history is lost, or with a
-// pause that no context can interrupt (watchList's, of up to a minute, after a refused connection or a
-// 429). The reflector gets to see what is meant for it: success, a resourceVersion that is too old or
-// too new, and that a server has no WatchList.
+// wire is the API server as one generation's reflector sees it: one that answers in the end. It
+// retries by itself whatever the reflector could only answer with a relist, by which history is
+// lost, or with a pause that no context can interrupt (watchList's, of up to a minute, after a
+// refused connection or a 429). The reflector gets to see what is meant for it: success, a
+// resourceVersion that is too old or too new, and that a server has no WatchList.
 //
 // The reflector's goroutine and those of its watches use a wire one after the other: what is not
 // synchronised here is handed on through client-go.
@@ -79,7 +79,8 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 	return list, nil
 }
 
-// again ends the generation for another one that lists, once the consumer has been told all of this one.
+// again ends the generation for another one that lists, once the consumer has been told all of this
+// one.
 func (w *wire) again(ctx context.Context) error {
 	select {
 	case <-w.told:
@@ -93,8 +94,8 @@ func (w *wire) again(ctx context.Context) error {
 	return errRelist
 }
 
-// initial takes in an object of the initial state, and reports whether it can be read. It is not told
-// before all are there.
+// initial takes in an object of the initial state, and reports whether it can be read. It is not
+// told before all are there.
 func (w *wire) initial(e *entry) (ok bool) {
 	if e.arrival.unfit != nil {
 		w.informer.unreadable(e)
@@ -118,7 +119,8 @@ func (w *wire) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface
 	return out, err
 }
 
-// follow opens a watch, and starts the goroutine that feeds it to the reflector, which ends w.calls.
+// follow opens a watch, and starts the goroutine that feeds it to the reflector, which ends
+// w.calls.
 func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	isInitial := sendsInitialEvents(o)
 	if isInitial && w.listed.Load() {
@@ -151,7 +153,7 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	return out, nil
 }
 
-// open opens a watch. release ends its share in the slots; it does no harm to call it late or twice.
+// open opens a watch. release ends its share in the slots, and may be called late or twice.
 func (w *wire) open(ctx context.Context, o metav1.ListOptions) (inner watch.Interface, release func(), err error) {
 	if err := w.hold(ctx); err != nil {
 		return nil, nil, err
@@ -183,8 +185,8 @@ func (w *wire) slots() slots   { return w.informer.parent.slots }
 func (w *wire) tuning() tuning { return w.informer.parent.tuning }
 func (w *wire) reach() *reach  { return w.informer.parent.reach }
 
-// position returns a resourceVersion that can be gone on from: without one, or from 0, what comes is in
-// no order, and it is empty.
+// position returns a resourceVersion that can be gone on from: without one, or from 0, what comes
+// is in no order, and it is empty.
 func position(resourceVersion string) string {
 	if resourceVersion == "0" {
 		return ""
@@ -192,19 +194,20 @@ func position(resourceVersion string) string {
 	return resourceVersion
 }
 
-// raise makes a request for the present state ask for one that is not older than what the consumer has
-// been told. To client-go each generation is the first, and any state will do.
+// raise makes a request for the present state ask for one that is not older than what the consumer
+// has been told. To client-go each generation is the first, and any state will do.
 func (w *wire) raise(o *metav1.ListOptions) {
 	if w.floor != "" && o.Continue == "" && (o.ResourceVersion == "" || o.ResourceVersion == "0") {
 		o.ResourceVersion = w.floor
 	}
 }
 
+// narrow adds the informer's selectors to a request.
 func (w *wire) narrow(o *metav1.ListOptions) {
 	o.LabelSelector, o.FieldSelector = w.informer.sel.LabelSelector, w.informer.sel.FieldSelector
 }
 
-// hold keeps a server that ends its watches as soon as it has opened them from being asked for the next at network speed.
+// hold waits before the next watch, if the server ends watches as soon as they begin.
 func (w *wire) hold(ctx context.Context) error {
 	delay, often := w.informer.pace.next(w.tuning().short, w.tuning().unreachablePause)
 	if often {
@@ -213,13 +216,13 @@ func (w *wire) hold(ctx context.Context) error {
 	return sleep(ctx, jitter(delay))
 }
 
-// well tells that the server does what it should.
+// well says that the server does what it should.
 func (w *wire) well() {
 	w.reach().back()
 	w.informer.health.well()
 }
 
-// persist tries until it succeeds, the error is one for the reflector, or ctx ends.
+// persist calls try until that succeeds, its error is one for the reflector, or ctx ends.
 func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try func() error) error {
 	for pause := w.tuning().pause; ; {
 		err := try()
@@ -247,9 +250,10 @@ func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try f
 	}
 }
 
-// explain puts an error into the informer's state, and says how long to pause at most. A resource that is not served
-// ends the generation. A server that says "not found" is believed only if its discovery agrees: one of several API
-// servers may be behind, and to take the resource for gone means to tell that all of its objects are.
+// explain shows an error as the informer's state, and returns the longest pause before the next
+// try. If the cluster does not serve the resource, it ends the generation and gone is true. It
+// believes a server that says "not found" only if discovery agrees: one of several API servers may
+// be behind, and if the resource is gone, all of its objects are told as deleted.
 func (w *wire) explain(ctx context.Context, err error) (most time.Duration, gone bool) {
 	reason := reasonOf(err)
 	switch {
@@ -282,15 +286,15 @@ func (w *wire) explain(ctx context.Context, err error) (most time.Duration, gone
 	return w.tuning().maxPause, false
 }
 
-// staleVersion tells of a resourceVersion that the server no longer has, or does not have yet: the reflector knows what
-// to do.
+// staleVersion reports whether err is about a resourceVersion that the server no longer has, or
+// does not have yet. The reflector knows what to do.
 func staleVersion(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// noWatchList tells of an answer that may be about initial events, which older servers refuse in several ways: the
-// reflector then lists.
+// noWatchList reports whether err may be about initial events, which older servers refuse in
+// several ways. The reflector then lists.
 func noWatchList(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
@@ -306,7 +310,7 @@ func isUnreachable(err error) bool {
 	return errors.As(err, &u) || errors.As(err, &n)
 }
 
-// reasonOf is an error for people: without the URL, and not long.
+// reasonOf returns the text of an error without the URL, and at most 300 bytes of it.
 func reasonOf(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -323,14 +327,15 @@ func sendsInitialEvents(o metav1.ListOptions) bool {
 	return o.SendInitialEvents != nil && *o.SendInitialEvents
 }
 
-// calls are the requests that are under way. The reflector does not wait for a list that it gives up, so the
-// generation's end does.
+// calls counts the requests under way. The reflector does not wait for a list that it gives up, so
+// the generation's end does.
 type calls struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards closed, and open.Add
 	closed bool
 	open   sync.WaitGroup
 }
 
+// begin returns false if none may begin any more.
 func (c *calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -342,7 +347,7 @@ func (c *calls) begin() bool {
 
 func (c *calls) end() { c.open.Done() }
 
-// close lets no more begin, and waits for those that have.
+// close lets no more begin, and waits for those that have begun.
 func (c *calls) close() {
 	c.mu.Lock()
 	c.closed = true
