@@ -88,10 +88,7 @@ func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err
 	if err != nil {
 		return nil, errors.Join(err, d.closeListeners())
 	}
-	if s.handler.Away == "" {
-		err = d.meet()
-	}
-	if err != nil {
+	if err := d.meet(); err != nil {
 		return nil, errors.Join(err, d.stop())
 	}
 	return d, nil

@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -32,7 +30,6 @@ type acknowledger struct {
 	timing bool
 	took   []time.Duration // from sending to Handle, of updates
 
-	order *order // nil: it is not looked at
 	cache handler.Cache
 	echo  string
 }
@@ -40,12 +37,8 @@ type acknowledger struct {
 // handlerConfig is what a manifest configures it with.
 type handlerConfig struct {
 	Socket string `json:",omitempty"`
-	// Away is a file: as long as it is there, the handler does not come up.
-	Away string `json:",omitempty"`
 	// Echo is a socket where empty calls are answered.
 	Echo string `json:",omitempty"`
-	// Ordered has it look whether each object's events come in order.
-	Ordered bool `json:",omitempty"`
 }
 
 func (a *acknowledger) UseCache(c handler.Cache) { a.cache = c }
@@ -54,17 +47,6 @@ func (a *acknowledger) Configure(ctx context.Context, text json.RawMessage) erro
 	var c handlerConfig
 	if err := json.Unmarshal(text, &c); err != nil {
 		return err
-	}
-	for c.Away != "" {
-		if _, err := os.Stat(c.Away); errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	if c.Ordered {
-		a.order = newOrder()
 	}
 	a.echo = c.Echo
 	conn, err := net.Dial("unix", c.Socket)
@@ -80,9 +62,6 @@ func (a *acknowledger) Handle(_ context.Context, ev handler.Event) (handler.Answ
 	if ev.Event == handler.Synced {
 		a.objects.add(ev.ResourceVersion)
 		return handler.Answer{}, nil
-	}
-	if err := a.order.next(ev); err != nil {
-		return handler.Answer{}, handler.Reject(err)
 	}
 	a.updates.add(ev.ResourceVersion)
 	a.mu.Lock()

@@ -47,7 +47,7 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 	}
 
 	sections := []section{newRows(at, s), newListing(at, s), newRules(at, s), newLookups(at, s), newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
-		newBacklogs(at, s), newNeighbours(at, s), newCostly(at, s), newLaunches(at, s), newReads(at, s)}
+		newNeighbours(at, s), newCostly(at, s), newLaunches(at, s), newReads(at, s)}
 	if s.full {
 		sections = append(sections, newSizes(at, s), newHandlers(at, s))
 	}
