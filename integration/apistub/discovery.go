@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// discover answers the paths that are about no resource. It knows no aggregated discovery: clients
-// take the plain answer and ask on.
+// discover answers the paths that are not about a resource. It has no aggregated discovery; clients
+// go on from the plain answer.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request) {
 	served := s.discoverable()
 	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -39,7 +39,7 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// discoverable is a copy of what is served, in order.
+// discoverable returns a sorted copy of what is served.
 func (s *Server) discoverable() []resource {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +80,7 @@ func groups(served []resource) metav1.APIGroupList {
 	return list
 }
 
-// resources is what a group and version has: nil, as an answer, if nothing. v1 always has an
-// answer.
+// resources returns the list of a group and version, or nil if there is none. v1 always has one.
 func resources(served []resource, gv schema.GroupVersion) any {
 	list := metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},

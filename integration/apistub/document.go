@@ -20,7 +20,7 @@ type document struct {
 	top, meta map[string]json.RawMessage // until it is finished
 }
 
-// parse reads an object, and keeps its values as they are written.
+// parse reads an object and keeps its values as they are written.
 func parse(raw []byte, namespaced bool) (*document, error) {
 	d := &document{}
 	if err := json.Unmarshal(raw, &d.top); err != nil {
@@ -70,7 +70,7 @@ func (d *document) finish(uid, created string, rv int64) {
 	d.top, d.meta = nil, nil
 }
 
-// as is the document with another resourceVersion, as the last state is in a DELETED event.
+// as returns the document with another resourceVersion, as a DELETED event shows the last state.
 func (d *document) as(rv int64) *document {
 	again, err := parse(d.body, d.namespace != "")
 	if err != nil {
@@ -82,9 +82,8 @@ func (d *document) as(rv int64) *document {
 
 func (d *document) key() string { return d.namespace + "/" + d.name }
 
-// matches tells whether the selectors, either of them nil or not, select the document. Field
-// selectors may name any field that holds a string, number or boolean; real resources know a few
-// each.
+// matches reports whether the selectors select the document; each may be nil. Field selectors may
+// name any field with a string, number or boolean. A real resource accepts a few fields only.
 func (d *document) matches(label labels.Selector, field fields.Selector) bool {
 	if label != nil && !label.Matches(d.labels) {
 		return false
@@ -118,7 +117,7 @@ func (d *document) matches(label labels.Selector, field fields.Selector) bool {
 
 func quote(s string) json.RawMessage { return encode(s) }
 
-// encode is compact JSON without HTML's escapes. v always can be encoded.
+// encode returns compact JSON without HTML escapes. v must be encodable.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

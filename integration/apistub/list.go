@@ -22,9 +22,9 @@ func (s *Server) get(w http.ResponseWriter, res *resource, q request) error {
 	return nil
 }
 
-// list answers with the objects of one moment: the present; that of resourceVersion if it must
-// match exactly; that of the first page for later ones. As behind kube-apiserver's cache,
-// resourceVersion 0 means no pages.
+// list answers with the objects of one moment: now, or at resourceVersion for an exact match, or
+// that of the first page for later pages. As in kube-apiserver's cache, resourceVersion 0 means no
+// pages.
 func (s *Server) list(w http.ResponseWriter, r *http.Request, res *resource, q request) error {
 	end, err := s.beginListing(r)
 	if err != nil {
@@ -95,8 +95,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request, res *resource, q r
 	return nil
 }
 
-// builtIn tells the groups of Kubernetes itself: the items of their lists have no apiVersion and
-// kind. Those of custom resources have.
+// builtIn reports whether a group belongs to Kubernetes itself. The items of its lists have no
+// apiVersion and kind; those of custom resources have.
 func builtIn(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }

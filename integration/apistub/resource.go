@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// resource is one served GVR. The server's mu guards it.
+// resource is a served GVR. The server's mu guards it.
 type resource struct {
 	gvr        schema.GroupVersionResource
 	kind       string
@@ -25,32 +25,32 @@ type resource struct {
 // they return.
 type contents interface {
 	get(namespace, name string) *document
-	// at is what a request sees of the objects as they were at rv, in the order of their places,
-	// from the one after a place on ("": from the first), or false if that is forgotten.
+	// at returns what a request sees of the objects at rv, in the order of their places, after a
+	// place; "" means from the first. It returns false if that moment is forgotten.
 	at(rv int64, after string, q *request) (snapshot, bool)
-	// since is what happened after rv, oldest first, or false if that is forgotten. A document is
-	// valid until the next step.
+	// since returns the events after rv, oldest first, or false if they are forgotten. A document
+	// is valid until the next step.
 	since(rv int64) (iter.Seq[event], bool)
-	// oldest is from which resourceVersion on all is remembered.
+	// oldest returns the first resourceVersion from which everything is remembered.
 	oldest() int64
 	expire(rv int64)
 	trim(history int)
 }
 
-// event is one change: an addition if prev is nil, a deletion if doc is nil.
+// event is a change: an addition if prev is nil, a deletion if doc is nil.
 type event struct {
 	rv        int64
 	prev, doc *document
 }
 
-// snapshot is objects of one moment, each with its place, for at. A document is valid until the
-// next step.
+// snapshot yields the objects of one moment with their places. A document is valid until the next
+// step.
 type snapshot struct {
 	docs  iter.Seq2[string, *document]
 	count int // -1: not known
 }
 
-// page is the place of the last of n objects, and whether there are more.
+// page returns the place of the last of n objects, and whether there are more.
 func (s snapshot) page(n int) (last string, more bool) {
 	for place := range s.docs {
 		if n == 0 {
@@ -69,7 +69,8 @@ func newResource(gvr schema.GroupVersionResource, kind string, namespaced bool) 
 	}
 }
 
-// Serve serves a resource from now on, without objects. It does nothing if it is served already.
+// Serve serves a resource from now on, without objects. It does nothing if the resource is served
+// already.
 func (s *Server) Serve(gvr schema.GroupVersionResource, kind string, namespaced bool) {
 	s.set(func() {
 		if s.resources[gvr] == nil {
@@ -81,9 +82,9 @@ func (s *Server) Serve(gvr schema.GroupVersionResource, kind string, namespaced 
 	})
 }
 
-// Withdraw stops serving a resource: its objects are gone without an event, its watches end,
-// requests for it get 404 and discovery does not list it. Delete the objects first to have it as
-// when a CRD is deleted in good order.
+// Withdraw stops serving a resource. Its objects are gone without an event, its watches end,
+// requests get 404, and discovery does not list it. To imitate the deletion of a CRD, delete the
+// objects first.
 func (s *Server) Withdraw(gvr schema.GroupVersionResource) {
 	s.set(func() {
 		if res := s.resources[gvr]; res != nil {
@@ -113,7 +114,7 @@ func (s *Server) Apply(gvr schema.GroupVersionResource, obj any) *unstructured.U
 }
 
 // Load applies n objects at once: no list shows some of them without the others. object makes the
-// i-th of them; nil makes small ones that are called load-000000, load-000001, ….
+// i-th. With nil they are small and have the names load-000000, load-000001, ….
 func (s *Server) Load(gvr schema.GroupVersionResource, n int, object func(i int) any) {
 	s.tb.Helper()
 	if object == nil {
@@ -185,7 +186,7 @@ func marshal(obj any) ([]byte, error) {
 	}
 }
 
-// json is an object as get and watches send it.
+// json returns an object as get and watches send it.
 func (r *resource) json(d *document) json.RawMessage {
 	return append([]byte(r.head), d.body[1:]...)
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// request is what a path and its query ask of a resource.
+// request is a parsed path and query for a resource.
 type request struct {
 	gvr             schema.GroupVersionResource
 	namespace, name string
@@ -51,8 +51,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Every cluster has the namespace kube-system, by whose uid clusters are told apart. Unless a
-// Server serves namespaces, this is all that there is of them.
+// Every cluster has the namespace kube-system, whose uid tells clusters apart. A Server that does
+// not serve namespaces has only this one.
 const system = "kube-system"
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -64,7 +64,7 @@ func (s *Server) serves(gvr schema.GroupVersionResource) bool {
 }
 
 // parsePath reads PREFIX/RESOURCE[/NAME] and PREFIX/namespaces/NAMESPACE/RESOURCE[/NAME], where
-// PREFIX is /api/VERSION or /apis/GROUP/VERSION. Other paths are discovery's, or nobody's.
+// PREFIX is /api/VERSION or /apis/GROUP/VERSION. It returns false for other paths.
 func parsePath(path string) (request, bool) {
 	var q request
 	p := strings.Split(strings.Trim(path, "/"), "/")
@@ -86,7 +86,7 @@ func parsePath(path string) (request, bool) {
 	return q, len(p) < 3
 }
 
-// resource answers a get, list or watch. An error is returned before anything is written.
+// resource answers a get, list or watch. It returns an error only before it has written anything.
 func (s *Server) resource(w http.ResponseWriter, r *http.Request, q request) error {
 	if r.Method != http.MethodGet {
 		return apierrors.NewMethodNotSupported(q.gvr.GroupResource(), strings.ToLower(r.Method))
@@ -141,13 +141,13 @@ func (s *Server) count(q request) (verb string) {
 	}
 }
 
-// sees tells which documents a request is about.
+// sees returns which documents a request selects.
 func (q *request) sees(d *document) bool {
 	return d != nil && (q.namespace == "" || q.namespace == d.namespace) &&
 		d.matches(q.opts.LabelSelector, q.opts.FieldSelector)
 }
 
-// beginListing counts an initial state, and holds it back for as long as the switches say.
+// beginListing counts an initial state and holds it back as long as the switches say.
 func (s *Server) beginListing(r *http.Request) (end func(), err error) {
 	s.mu.Lock()
 	s.listing++
@@ -176,7 +176,7 @@ func (s *Server) beginListing(r *http.Request) (end func(), err error) {
 	return end, nil
 }
 
-// parseVersion is the resourceVersion asked for; none is 0.
+// parseVersion returns the resourceVersion of a request, or 0 without one.
 func parseVersion(text string) (int64, error) {
 	var rv int64
 	if text == "" {
@@ -188,8 +188,8 @@ func parseVersion(text string) (int64, error) {
 	return rv, nil
 }
 
-// tooLarge answers a request for a state that the server has not come to, as kube-apiserver does
-// when its patience ends.
+// tooLarge answers a request for a resourceVersion in the future, as kube-apiserver does after a
+// while.
 func tooLarge(rv, current int64) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", rv, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
@@ -223,5 +223,5 @@ func withKind(status metav1.Status) metav1.Status {
 func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // the client may have gone
+	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }

@@ -28,11 +28,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// DefaultHistory is how many changes of a resource a Server remembers, unless SetHistory says
-// otherwise.
+// DefaultHistory is how many changes of a resource a Server remembers without SetHistory.
 const DefaultHistory = 1000
 
-// TB is what a Server needs of a testing.TB. A program that is no test has one of its own; its
+// TB is the part of testing.TB that a Server needs. A program that is not a test implements it; its
 // Fatalf must not return.
 type TB interface {
 	Helper()
@@ -40,8 +39,9 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Server is made by New. Its methods are safe for concurrent use, but those that take objects fail
-// the test if these are wrong, and so belong on the test's goroutine.
+// Server is a stub of an API server; New makes one. Its methods are safe for concurrent use.
+// Methods that take objects fail the test if an object is wrong, so call them on the test's
+// goroutine. Its fields are the switches and counts of one fake server, hence their number.
 type Server struct {
 	tb   TB
 	uid  string // of the namespace kube-system
@@ -64,19 +64,20 @@ type Server struct {
 	fail        func(*http.Request) *metav1.Status
 }
 
-// Requests is what a Server was asked, whether it complied or not, by resource, served or not.
+// Requests counts the requests for resources, also refused ones and those for resources that are
+// not served.
 type Requests struct {
 	Gets       map[schema.GroupVersionResource]int
 	Lists      map[schema.GroupVersionResource]int // each page of a list counts
 	Watches    map[schema.GroupVersionResource]int // WatchLists included
 	WatchLists map[schema.GroupVersionResource]int // watches that asked for initial events
 
-	// MaxListing is the most initial states that were served at once: lists, and WatchLists until
-	// their initial events end.
+	// MaxListing returns the most initial states that the Server ever served at once: lists, and
+	// WatchLists until their initial events end.
 	MaxListing int
 }
 
-// New starts a Server that serves no resource yet and is closed with the test.
+// New starts a Server without resources. The end of the test closes it.
 func New(tb TB) *Server {
 	s := &Server{
 		tb:        tb,
@@ -110,7 +111,7 @@ func (s *Server) Close() {
 	s.http.Close()
 }
 
-// Config is how to reach the server, without a limit on the client's side.
+// Config returns a client configuration for the Server, without a rate limit.
 func (s *Server) Config() *rest.Config {
 	return &rest.Config{
 		Host:          s.http.URL,
@@ -119,7 +120,7 @@ func (s *Server) Config() *rest.Config {
 	}
 }
 
-// Requests is a copy of the counts so far.
+// Requests returns a copy of the counts so far.
 func (s *Server) Requests() Requests {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +130,8 @@ func (s *Server) Requests() Requests {
 	return r
 }
 
-// Watches is how many watches of a resource are open. A watch counts from when changes reach it on:
-// a change made after Watches has counted it is sent to it.
+// Watches returns how many watches of a resource are open. The Server sends a watch every change
+// made after Watches has counted it.
 func (s *Server) Watches(gvr schema.GroupVersionResource) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,16 +144,15 @@ func (s *Server) Watches(gvr schema.GroupVersionResource) int {
 	return n
 }
 
-// ResourceVersion is the newest one.
+// ResourceVersion returns the newest resourceVersion.
 func (s *Server) ResourceVersion() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return format(s.rv)
 }
 
-// Await blocks until cond holds. It looks again whenever something about the server changes, a
-// request's arrival included, and fails the test after 30 s without success. cond may call the
-// server's methods.
+// Await blocks until cond returns true, and fails the test after 30 s. It calls cond again whenever
+// the Server changes or gets a request. cond may call the Server's methods.
 func (s *Server) Await(what string, cond func() bool) {
 	s.tb.Helper()
 	deadline := time.NewTimer(30 * time.Second)
@@ -178,7 +178,7 @@ func (s *Server) AwaitWatches(gvr schema.GroupVersionResource, n int) {
 	s.Await(format(int64(n))+" open watches of "+gvr.String(), func() bool { return s.Watches(gvr) == n })
 }
 
-// signal wakes watches and Await. The caller holds mu.
+// signal wakes watches and Await. The caller must hold mu.
 func (s *Server) signal() {
 	close(s.changed)
 	s.changed = make(chan struct{})

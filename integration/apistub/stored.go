@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// stored are objects that are kept. A place is an object's key.
+// stored keeps objects. A place is an object's key.
 type stored struct {
 	objects map[string]*document // by key
 
-	// events are changes in order of resourceVersion. All since floor are among them.
+	// events has the changes after floor, in the order of their resourceVersions.
 	events []event
 	floor  int64
 }
@@ -23,8 +23,8 @@ func (r *stored) record(e event, bound int) {
 	r.trim(bound)
 }
 
-// trim forgets all but the newest bound events. The slice is cut when a quarter of it is forgotten,
-// to be cheap.
+// trim forgets all but the newest bound events. To be cheap, it cuts the slice only when a quarter
+// of it is forgotten.
 func (r *stored) trim(bound int) {
 	drop := len(r.events) - bound
 	if drop <= 0 {

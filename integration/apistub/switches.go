@@ -17,13 +17,13 @@ func (s *Server) set(change func()) {
 	s.signal()
 }
 
-// DropWatches ends all open watches, without an error and after a whole frame, as a server does at
-// a watch's timeout. What they had not sent yet they do not send.
+// DropWatches ends all open watches after a whole frame and without an error, as a server does at a
+// watch's timeout. They do not send what they have not sent yet.
 func (s *Server) DropWatches() {
 	s.set(func() { s.drop(nil) })
 }
 
-// drop ends the open watches of one resource, or of all. The caller holds mu.
+// drop ends the open watches of one resource, or of all. The caller must hold mu.
 func (s *Server) drop(res *resource) {
 	for w := range s.watches {
 		if res == nil || w.res == res {
@@ -45,8 +45,8 @@ func (s *Server) Expire() {
 	})
 }
 
-// SetHistory bounds how many changes of each resource are remembered from now on. It must be set
-// above what is loaded at once beneath open watches if they are to see it all.
+// SetHistory sets how many changes of each resource the Server remembers from now on. An open watch
+// misses changes if a Load exceeds that.
 func (s *Server) SetHistory(n int) {
 	s.set(func() {
 		s.history = max(n, 0)
@@ -63,8 +63,8 @@ func (s *Server) SetWatchList(on bool) {
 	s.set(func() { s.noWatchList = !on })
 }
 
-// Bookmark sends a bookmark of the newest resourceVersion to every open watch that allows them. No
-// others are sent, except the one that ends a WatchList's initial events.
+// Bookmark sends a bookmark with the newest resourceVersion to every open watch that allows them.
+// The Server sends no others, except the one that ends a WatchList's initial events.
 func (s *Server) Bookmark() {
 	s.set(func() {
 		for w := range s.watches {
@@ -73,7 +73,7 @@ func (s *Server) Bookmark() {
 	})
 }
 
-// Garbage writes bytes, as they are, into every open watch of a resource.
+// Garbage writes bytes into every open watch of a resource.
 func (s *Server) Garbage(gvr schema.GroupVersionResource, frame string) {
 	s.set(func() {
 		for w := range s.watches {
@@ -103,8 +103,8 @@ func (s *Server) Forbid(gvr schema.GroupVersionResource, forbid bool) {
 	s.set(func() { s.forbidden[gvr] = forbid })
 }
 
-// Fail has every request ask f first: a Status is the answer, nil goes on as usual. A nil f turns
-// it off.
+// Fail calls f for every request from now on. A Status from f is the answer; with nil the request
+// goes on as usual. A nil f turns this off.
 func (s *Server) Fail(f func(*http.Request) *metav1.Status) {
 	s.set(func() { s.fail = f })
 }

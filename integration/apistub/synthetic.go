@@ -10,22 +10,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Synthetic makes the objects of a synthetic resource, which are computed whenever they are sent.
-// Its methods are called concurrently, and give the same for the same arguments as far as clients
-// care.
+// Synthetic computes the objects of a synthetic resource whenever the Server sends them. Its
+// methods must be safe for concurrent use and return the same object for the same arguments.
 type Synthetic interface {
-	// Len is how many objects there are, fewer than 2³¹-1.
+	// Len returns how many objects there are, fewer than 2³¹-1.
 	Len() int
-	// Identity is what selects object i, whatever becomes of it. The labels are not changed.
+	// Identity returns the namespace, name and labels of object i, which updates do not change. The
+	// Server does not modify the labels.
 	Identity(i int) (namespace, name string, labels labels.Set)
-	// Append appends object i as it is after so many updates: compact JSON with that
-	// resourceVersion, without kind and apiVersion.
+	// Append appends object i after so many updates: compact JSON with that resourceVersion,
+	// without kind and apiVersion.
 	Append(b []byte, i, updates int, resourceVersion int64) []byte
 }
 
-// Synthesize serves a synthetic resource from now on, in place of whatever was served under that
-// name. Object i gets the resourceVersion first+i. There are no additions and deletions, all
-// history is there until Expire, and lists are in the order of i.
+// Synthesize serves a synthetic resource from now on and replaces what was served under that name.
+// Object i has the resourceVersion first+i. Nothing is added or deleted, the history is complete
+// until Expire, and lists are in the order of i.
 func (s *Server) Synthesize(gvr schema.GroupVersionResource, kind string, namespaced bool, objects Synthetic) (first int64) {
 	s.set(func() {
 		if old := s.resources[gvr]; old != nil {
@@ -40,8 +40,8 @@ func (s *Server) Synthesize(gvr schema.GroupVersionResource, kind string, namesp
 	return first
 }
 
-// Update makes n updates of a synthetic resource's objects, each in its turn ([Turn]). They have
-// the resourceVersions from first on.
+// Update updates n objects of a synthetic resource, each in its turn (see [Turn]). Their
+// resourceVersions count up from first.
 func (s *Server) Update(gvr schema.GroupVersionResource, n int) (first int64) {
 	s.tb.Helper()
 	s.set(func() {
@@ -61,8 +61,8 @@ func (s *Server) Update(gvr schema.GroupVersionResource, n int) (first int64) {
 	return first
 }
 
-// Turn tells which of n objects the k-th update is of, from 0, and how many the object has had with
-// it. All objects take turns, neighbours not one after the other.
+// Turn returns which of n objects the k-th update changes, counted from 0, and how many updates
+// that object has had with it. All objects take turns, but not in the order of their numbers.
 func Turn(n, k int) (i, updates int) {
 	return k % n * (stride % n) % n, k/n + 1
 }
@@ -70,8 +70,8 @@ func Turn(n, k int) (i, updates int) {
 // stride is a prime greater than any n, so that multiples of it meet every object.
 const stride = 1<<31 - 1
 
-// synthetic are the contents of a synthetic resource: its history is a function of how many updates
-// there were. A place is a number.
+// synthetic has the contents of a synthetic resource. Its history is a function of the number of
+// updates. A place is a number.
 type synthetic struct {
 	Synthetic
 	n       int
@@ -106,19 +106,19 @@ func (s *synthetic) begin(rv int64) {
 	s.runs = append(s.runs, run{s.updates, rv})
 }
 
-// history is the synthetic as it is now, for use without the lock: runs only grows.
+// history returns a copy for use without the lock: runs only grows.
 func (s *synthetic) history() *synthetic {
 	now := *s
 	return &now
 }
 
-// version is the resourceVersion of an update.
+// version returns the resourceVersion of an update.
 func (s *synthetic) version(update int) int64 {
 	r := s.runs[sort.Search(len(s.runs), func(i int) bool { return s.runs[i].update > update })-1]
 	return r.rv + int64(update-r.update)
 }
 
-// upTo is how many updates there were at a resourceVersion.
+// upTo returns how many updates there were at a resourceVersion.
 func (s *synthetic) upTo(rv int64) int {
 	i := sort.Search(len(s.runs), func(i int) bool { return s.runs[i].rv > rv })
 	if i == 0 {
@@ -131,7 +131,7 @@ func (s *synthetic) upTo(rv int64) int {
 	return min(s.runs[i-1].update+int(rv-s.runs[i-1].rv)+1, end)
 }
 
-// state is how many updates object i has had after so many in all, and its resourceVersion.
+// state returns how many updates object i has had after so many in all, and its resourceVersion.
 func (s *synthetic) state(i, updates int) (own int, rv int64) {
 	turn := i * s.back % s.n
 	if updates <= turn {

@@ -12,13 +12,13 @@ import (
 	kwatch "k8s.io/apimachinery/pkg/watch"
 )
 
-// watch is an open one. The server's mu guards what changes.
+// watch is an open watch. The server's mu guards what changes.
 type watch struct {
 	request
 	res    *resource
 	cancel context.CancelFunc
 
-	cursor   int64  // the resourceVersion up to which it has been told
+	cursor   int64  // it has got the events up to this resourceVersion
 	bookmark bool   // one is due
 	garbage  string // to be sent
 }
@@ -104,13 +104,13 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 	return nil
 }
 
-// next writes what is new to a watch. more is false after an ERROR event. changed is closed when
+// next writes what is new for a watch. more is false after an ERROR event. changed is closed when
 // there is more to write.
 func (s *Server) next(ctx context.Context, me *watch, out *frames) (changed <-chan struct{}, more bool) {
 	s.mu.Lock()
 	events, ok := me.res.since(me.cursor)
 	cursor, floor, current := me.cursor, me.res.oldest(), s.rv
-	me.cursor = max(me.cursor, current) // one from the future waits for its time
+	me.cursor = max(me.cursor, current) // a resourceVersion from the future waits for its time
 	bookmark, garbage := me.bookmark, me.garbage
 	me.bookmark, me.garbage = false, ""
 	changed = s.changed

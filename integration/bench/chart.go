@@ -35,7 +35,7 @@ func barOf[T any](name string, ours bool, all []T, of func(T) float64) bar {
 	}
 }
 
-// The drawing's measures, in pixels.
+// The measures of a drawing, in pixels.
 const (
 	chartWidth = 760
 	barsBegin  = 290 // behind the names
@@ -99,7 +99,7 @@ func (c chart) svg() string {
 	return s.String()
 }
 
-// rounded is a value with as many digits as a reader needs, and commas between thousands.
+// rounded returns a value with as many digits as a reader needs, and commas between thousands.
 func rounded(value float64) string {
 	switch {
 	case value < 1:

@@ -12,21 +12,21 @@ import (
 type site struct {
 	self    string        // this program
 	informd string        // the binary
-	dir     string        // for what they need; its path is short, for sockets
+	dir     string        // for their files; its path is short enough for sockets
 	rest    time.Duration // see measurement
 }
 
-// contestant is something to be measured.
+// contestant is something to measure.
 type contestant struct {
 	row, name string
 	start     func(ctx context.Context, at site, l *load) (subject, error)
-	// updates is how many it gets, of those asked for: the fast ones more and the slow ones fewer,
-	// to take as long.
+	// updates returns how many updates it gets. Fast contestants get more than asked for and slow
+	// ones fewer, so that all take about as long.
 	updates func(asked int) int
-	// rate is how many updates it gets per second; 0: as many as it takes.
+	// rate is how many updates it gets per second; 0 means as many as it can take.
 	rate int
-	// handled is how many of its handlers' deliveries a change makes; nil: it has no handlers that
-	// count by themselves.
+	// handled returns how many deliveries a change makes. It is nil if the contestant has no
+	// handlers that count by themselves.
 	handled func(change) int
 }
 
@@ -35,20 +35,20 @@ type subject interface {
 	pid() int
 	begin() error // to watch
 	seen() (seen, error)
-	// verify looks, when all is seen, for proof that is too dear to be asked for all the time.
+	// verify checks at the end what would cost too much to check all the time.
 	verify(ctx context.Context, l *ledger, want due) error
 	stop() error
 }
 
-// measuring is a subject that can tell its heap.
+// measuring is a subject that can report its heap.
 type measuring interface{ heap() (uint64, error) }
 
-// explaining is a subject that can tell why something is missing.
+// explaining is a subject that can report why something is missing.
 type explaining interface{ explain(context.Context) string }
 
 func times(n int) func(int) int { return func(asked int) int { return n * asked } }
 
-// How many times as many updates as the stock informers contestants get, so that each runs for as
+// By how much contestants get more updates than the stock informers, so that each runs for about as
 // long.
 const (
 	moreInProcess = 10
@@ -94,7 +94,7 @@ func inProcess(row, name string, rules []rule, keep string) contestant {
 	}}
 }
 
-// delivered is informd, and its handlers that acknowledge everything.
+// delivered is informd with handlers that acknowledge everything.
 func delivered(row, name string, how setup) contestant {
 	how.events = []string{"synced", "updated"}
 	return contestant{row: row, name: name, updates: times(moreDelivered), start: func(ctx context.Context, at site, l *load) (subject, error) {

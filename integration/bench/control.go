@@ -11,19 +11,20 @@ import (
 	"time"
 )
 
-// question is what a process of the benchmark is asked, as a line of JSON on its standard input. It
-// answers on its standard output, and ends with its input. A handler, whose standard input is
-// informd's, is asked through a socket.
+// question is a line of JSON on the standard input of a process of the benchmark. The process
+// answers on its standard output and ends with its input. A handler's standard input belongs to
+// informd, so a handler reads questions from a socket.
 type question struct {
 	Ask string
 
-	// Of the load: so many updates of a resource, so many per second; 0: at full speed.
+	// For the load: how many updates of a resource to make, and how many per second; 0 means at
+	// full speed.
 	Resource string `json:",omitempty"`
 	N        int    `json:",omitempty"`
 	Rate     int    `json:",omitempty"`
 }
 
-// What can be asked.
+// The questions.
 const (
 	askReady   = "ready"   // of the load: where it is served; of others: whether they have come up
 	askUpdate  = "update"  // of the load; answered when all updates are made, if at a rate, and else at once
@@ -68,7 +69,7 @@ func answerQuestions(in io.Reader, out io.Writer, reply func(question) (answer, 
 	}
 }
 
-// asked is the other side.
+// asked is the asking side of a process.
 type asked struct {
 	name      string
 	questions *json.Encoder
@@ -92,14 +93,14 @@ func (p *asked) ask(q question) (a answer, err error) {
 	return a, err
 }
 
-// child is another process of this program, in one of its roles.
+// child is a process of this program in one of its roles.
 type child struct {
 	*asked
 	cmd   *exec.Cmd
 	input io.Closer
 }
 
-// start starts a role and waits until it can be asked. It is killed when ctx ends.
+// start starts a role and waits until it answers questions. The end of ctx kills it.
 func (at site) start(ctx context.Context, role string, args ...string) (*child, error) {
 	cmd := exec.CommandContext(ctx, at.self, append([]string{role}, args...)...)
 	cmd.Stderr = os.Stderr
@@ -127,9 +128,9 @@ func (at site) start(ctx context.Context, role string, args ...string) (*child, 
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// stop ends the process. One that does not end with its input is killed.
+// stop ends the process. It kills one that does not end with its input.
 func (c *child) stop() error {
-	_ = c.input.Close() // it has ended if this fails, and Wait says how
+	_ = c.input.Close() // if this fails, the process has ended, and Wait says how
 	defer time.AfterFunc(patience, func() { _ = c.cmd.Process.Kill() }).Stop()
 	if err := c.cmd.Wait(); err != nil {
 		return fmt.Errorf("%s: %w", c.name, err)

@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// costly is about what one informer does to another: a source whose rules take long and whose
-// objects come again and again by a resync, and a source that changes a little all the time.
+// costly measures what one informer does to another. One source has costly rules and a resync every
+// second. The other changes a little all the time; its latencies count.
 type costly struct {
 	scale scale
 	runs  []*costlyRun
 	err   bool
 }
 
-// costlyRun is one informd, alone with the source that trickles and beside the costly one.
+// costlyRun is one informd, measured without and with the costly source.
 type costlyRun struct {
-	name          string // of the informd
+	name          string // which informd
 	at            site
 	alone, beside []trickle
-	worse         []float64 // p99 beside the costly source to that alone, directly before
+	worse         []float64 // p99 with the costly source to p99 in the turn without it before
 }
 
-// trickle is what became of the updates of the source that trickles.
+// trickle is one measurement of the source that changes a little.
 type trickle struct {
 	latency
 	cores float64 // processor time that informd and its handler used meanwhile, per second
@@ -36,9 +36,9 @@ const (
 	// event late, too.
 	trickleObjects = 4
 	trickleRate    = 500
-	// costlyTurns is how often each informd is measured in a round.
+	// costlyTurns is how often a round measures each informd.
 	costlyTurns = 2
-	// costlyWhen takes some 0.1 ms for an object, and selects none.
+	// costlyWhen takes some 0.1 ms for an object and selects none.
 	costlyWhen = `sum(map(1..300, # % 7)) < 0 or any(1..300, # == len(object.metadata.name) + 1000)`
 )
 
@@ -77,7 +77,7 @@ func (c *costly) measure(ctx context.Context) error {
 	return nil
 }
 
-// manifests are those of the costly source, whose rule looks at every object once a second.
+// manifests returns the costly source and its rule, which looks at every object once a second.
 func (c *costly) manifests() string {
 	return fmt.Sprintf(`---
 {apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: pods}, spec: {resource: v1/pods, resync: 1s}}
@@ -86,7 +86,8 @@ func (c *costly) manifests() string {
 `, costlyWhen)
 }
 
-// trickle runs an informd with more manifests and measures updates of the source that trickles.
+// trickle runs an informd with more manifests and measures the updates of the source that changes a
+// little.
 func (c *costly) trickle(ctx context.Context, at site, more string) (took trickle, err error) {
 	l, err := startLoad(ctx, at, population{c.objects(), 0, trickleObjects})
 	if err != nil {
@@ -104,7 +105,7 @@ func (c *costly) trickle(ctx context.Context, at site, more string) (took trickl
 		return took, err
 	}
 	trickling := l.resources[len(l.resources)-1]
-	for _, n := range []int{min(c.updates(), trickleRate), c.updates()} { // the first are for warming up
+	for _, n := range []int{min(c.updates(), trickleRate), c.updates()} { // the first warm up
 		if _, err := d.handler().ask(question{Ask: askTime}); err != nil {
 			return took, err
 		}
@@ -150,7 +151,7 @@ func (c *costly) wantResyncs(ctx context.Context, d *daemon) error {
 	for line := range strings.Lines(body) {
 		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if strings.HasPrefix(series, "informd_source_deltas_total{") && strings.Contains(series, `source="pods"`) {
-			n, _ := strconv.ParseFloat(value, 64) // what Prometheus writes is a number
+			n, _ := strconv.ParseFloat(value, 64) // Prometheus writes numbers
 			handed += int(n)
 		}
 	}

@@ -20,11 +20,10 @@ import (
 	"github.com/informd/informd/integration/address"
 )
 
-// concurrency is how many events are with a handler process at once: a manifest's `concurrency`,
-// and the echo's.
+// concurrency is how many events a handler process has at once, from informd and from the echo.
 const concurrency = 32
 
-// daemon is informd as its users run it, with handlers that are processes of this program.
+// daemon is informd as its users run it. Its handlers are processes of this program.
 type daemon struct {
 	cmd      *exec.Cmd
 	address  string // where its metrics are
@@ -34,7 +33,7 @@ type daemon struct {
 	err      error
 	log      bytes.Buffer
 
-	listeners []*net.UnixListener // of handlers that are to be met
+	listeners []*net.UnixListener // where handlers connect that have not come up yet
 }
 
 // setup is how a daemon is run.
@@ -53,7 +52,7 @@ func (s setup) wants(e *entries) bool {
 }
 
 // startDaemon runs informd on the load, with one rule for each handler and each of the load's
-// resources. Handlers that are away at first are to be met.
+// resources, and waits for the handlers.
 func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err error) {
 	dir, err := os.MkdirTemp(at.dir, "d")
 	if err != nil {
@@ -149,8 +148,8 @@ func (d *daemon) start(ctx context.Context, at site, dir, kubeconfig, manifests,
 	d.cmd = exec.CommandContext(ctx, at.informd, "run", "-f", rules, "--kubeconfig", kubeconfig,
 		"--listen", d.address, "--state-dir", state, "--log-level", "warn")
 	d.cmd.Stderr = &d.log
-	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(os.Interrupt) } // it has handlers to end
-	d.cmd.WaitDelay = 10 * time.Second                                        // should one outlive it with the log in its hands
+	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(os.Interrupt) } // so that it can end its handlers
+	d.cmd.WaitDelay = 10 * time.Second                                        // in case a handler outlives it and holds its log
 	if err := d.cmd.Start(); err != nil {
 		return err
 	}
@@ -161,7 +160,7 @@ func (d *daemon) start(ctx context.Context, at site, dir, kubeconfig, manifests,
 	return nil
 }
 
-// meet waits for the handlers to connect, which they do when they are configured.
+// meet waits until the handlers connect, which they do when they get their config.
 func (d *daemon) meet() error {
 	for h, listener := range d.listeners {
 		conn, err := accept(listener, d.ended)
@@ -174,7 +173,7 @@ func (d *daemon) meet() error {
 	return d.closeListeners()
 }
 
-// accept waits for a connection, but not for ever, nor when nobody is left to connect.
+// accept waits for a connection, up to patience and until ended is closed.
 func accept(l *net.UnixListener, ended <-chan struct{}) (net.Conn, error) {
 	accepted := make(chan struct{})
 	defer close(accepted)
@@ -194,10 +193,10 @@ func accept(l *net.UnixListener, ended <-chan struct{}) (net.Conn, error) {
 
 func (d *daemon) pid() int { return d.cmd.Process.Pid }
 
-// begin does nothing: it has begun by itself.
+// begin does nothing, because informd begins by itself.
 func (d *daemon) begin() error { return nil }
 
-// seen is what has come to all handlers: of several, the one that has seen the least.
+// seen returns what the handler has seen that has seen the least.
 func (d *daemon) seen() (least seen, err error) {
 	for h, handler := range d.handlers {
 		a, err := handler.ask(question{Ask: askSeen})
@@ -237,7 +236,7 @@ func (d *daemon) verify(ctx context.Context, l *ledger, want due) error {
 	return nil
 }
 
-// explain is what informd says that may be why something is missing.
+// explain returns the metrics that may show why something is missing.
 func (d *daemon) explain(ctx context.Context) string {
 	body, err := d.metrics(ctx)
 	if err != nil {
@@ -268,11 +267,11 @@ func (d *daemon) metrics(ctx context.Context) (body string, err error) {
 	return string(b), err
 }
 
-// metric is one series' value, and 0 for one that is not there.
+// metric returns the value of a series, or 0 if there is none.
 func metric(body, series string) int {
 	for line := range strings.Lines(body) {
 		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
-			f, _ := strconv.ParseFloat(value, 64) // what Prometheus writes is a number
+			f, _ := strconv.ParseFloat(value, 64) // Prometheus writes numbers
 			return int(f)
 		}
 	}

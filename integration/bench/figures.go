@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// figures are what several contestants have come to, over all rounds.
+// figures has the results of several contestants over all rounds.
 type figures struct {
 	at      site
 	updates int
@@ -84,7 +84,7 @@ func (f *figures) table(title, of string, columns ...column) table {
 	return table{title, rows}
 }
 
-// ratio is one figure to another, each of the contestant of that row or name, as a target.
+// ratio returns the ratio of two contestants' figures as a target. row and to are rows or names.
 func (f *figures) ratio(what string, least bool, limit float64, c column, row, to string) target {
 	a, okA := f.figure(c, row)
 	b, okB := f.figure(c, to)
@@ -94,8 +94,8 @@ func (f *figures) ratio(what string, least bool, limit float64, c column, row, t
 	}
 }
 
-// more is what one figure is above another, each of the contestant of that row or name, as a
-// target.
+// more returns the difference of two contestants' figures as a target. row and than are rows or
+// names.
 func (f *figures) more(what string, limit float64, c column, row, than string) target {
 	t := f.ratio(what, false, limit, c, row, than)
 	a, _ := f.figure(c, row)
@@ -104,7 +104,7 @@ func (f *figures) more(what string, limit float64, c column, row, than string) t
 	return t
 }
 
-// figure is the median of the contestant of that row or name, and whether there is one.
+// figure returns the median of the contestant with that row or name, and whether there is one.
 func (f *figures) figure(c column, row string) (float64, bool) {
 	i := slices.IndexFunc(f.entries, func(e *entry) bool { return e.row == row || e.name == row })
 	r := f.entries[i].results

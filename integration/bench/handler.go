@@ -16,8 +16,8 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// serveHandler is a handler process of informd's: it acknowledges every event at once. Its config
-// names a socket, where it is asked what it has seen.
+// serveHandler is a handler process that acknowledges every event at once. Its config names a
+// socket, on which it answers what it has seen.
 func serveHandler(context.Context, []string) error {
 	serve.Main(&acknowledger{})
 	return nil
@@ -34,10 +34,10 @@ type acknowledger struct {
 	echo  string
 }
 
-// handlerConfig is what a manifest configures it with.
+// handlerConfig is the config in the handler's manifest.
 type handlerConfig struct {
 	Socket string `json:",omitempty"`
-	// Echo is a socket where empty calls are answered.
+	// Echo is a socket of a server that answers empty calls.
 	Echo string `json:",omitempty"`
 }
 
@@ -53,7 +53,7 @@ func (a *acknowledger) Configure(ctx context.Context, text json.RawMessage) erro
 	if err != nil {
 		return err
 	}
-	go func() { _ = answerQuestions(conn, conn, a.reply) }() // until the asker is gone, or this process
+	go func() { _ = answerQuestions(conn, conn, a.reply) }() // until one side is gone
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (a *acknowledger) reply(q question) (answer, error) {
 
 var sentMark = []byte(fleet.SentAnnotation + `":"`)
 
-// sentAt is when an object, or a frame with one, was sent.
+// sentAt returns when the load sent an object or a frame.
 func sentAt(text []byte) (time.Time, error) {
 	i := bytes.Index(text, sentMark)
 	if i < 0 {
@@ -110,7 +110,7 @@ func sentAt(text []byte) (time.Time, error) {
 	return time.Unix(0, n), err
 }
 
-// latency is microseconds, of so many changes at that rate per second.
+// latency is in microseconds, over N changes at a rate per second.
 type latency struct {
 	N                    int
 	P50, P99, P999, Most float64

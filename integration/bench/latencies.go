@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// latencies is from the load's sending a frame to the handler's Handle.
+// latencies measures the time from the load's sending of a frame to the handler's Handle.
 type latencies struct {
 	at     site
 	scale  scale
@@ -88,7 +88,7 @@ func (l *latencies) charts() []chart {
 	return []chart{drawing}
 }
 
-// ratio is informd's median at a rate to the echo's.
+// ratio returns the ratio of informd's median to the echo's, at a rate.
 func (l *latencies) ratio(rate int) target {
 	own := slices.IndexFunc(l.series, func(s series) bool { return s.rate == rate })
 	informd, echo := l.series[own], l.series[own+1]

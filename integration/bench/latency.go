@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// waiter is what latencies are measured through: informd, or the echo.
+// waiter is what stands between the load and the handler: informd, or the echo.
 type waiter interface {
 	subject
 	handler() *asked
@@ -17,8 +17,8 @@ type waiter interface {
 
 func (d *daemon) handler() *asked { return d.handlers[0] }
 
-// measureLatency sends n updates of pods at a rate per second, and tells how long they took from
-// being sent by the load to the handler process's Handle.
+// measureLatency makes n updates of pods at a rate per second. It returns how long they took from
+// the load to the handler process's Handle.
 func measureLatency(ctx context.Context, at site, start func(context.Context, site, *load) (waiter, error), objects, n, rate int) (took latency, err error) {
 	l, err := startLoad(ctx, at, onlyPods(objects))
 	if err != nil {
@@ -34,7 +34,7 @@ func measureLatency(ctx context.Context, at site, start func(context.Context, si
 		return took, err
 	}
 	m := &measurement{subject: w, load: l}
-	// The first are for warming up; they also tell that it is synced.
+	// The first updates warm up. They also show that the waiter has synced.
 	for _, n := range []int{max(1, min(n, rate)), n} {
 		made, err := l.updateOne(l.resources[0], n, rate)
 		if err != nil {
@@ -66,7 +66,7 @@ func measureLatency(ctx context.Context, at site, start func(context.Context, si
 	return took, err
 }
 
-// startWaiting is informd whose handler gets no more than updates.
+// startWaiting starts an informd whose handler gets updates only.
 func startWaiting(ctx context.Context, at site, l *load) (waiter, error) {
 	return startDaemon(ctx, at, l, setup{handlers: 1, events: []string{"updated"}})
 }
@@ -108,7 +108,7 @@ func (e *echoing) seen() (seen, error) {
 	return a.Seen, err
 }
 
-// verify has nothing to look at beside.
+// verify has nothing more to check.
 func (e *echoing) verify(context.Context, *ledger, due) error { return nil }
 
 func (e *echoing) stop() error {

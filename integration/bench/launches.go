@@ -11,7 +11,7 @@ import (
 	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
-// launches are about what a handler's process costs beside itself.
+// launches measures what it costs to launch a handler's process.
 type launches struct {
 	at    site
 	ready []float64 // ms from a launch until the process takes events: the check of the file, shim, handshake, describe, configure
@@ -46,7 +46,7 @@ func (l *launches) measure(ctx context.Context) error {
 	return l.weighShims(ctx)
 }
 
-// weighShims looks at those of an informd with a few handlers.
+// weighShims measures the shims of an informd with a few handlers.
 func (l *launches) weighShims(ctx context.Context) (err error) {
 	load, err := startLoad(ctx, l.at, onlyPods(1))
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *launches) weighShims(ctx context.Context) (err error) {
 	return nil
 }
 
-// timeLaunch runs a log handler of informd's for a moment, hosted by this process.
+// timeLaunch hosts informd's log handler in this process for a moment.
 func timeLaunch(ctx context.Context, at site) (took time.Duration, err error) {
 	dir, err := os.MkdirTemp(at.dir, "l")
 	if err != nil {

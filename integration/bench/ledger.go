@@ -7,8 +7,8 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// tally is how many there were of something, and the sum of their resourceVersions: two that are
-// equal are of the same changes, as far as chance allows.
+// tally is a number of changes and the sum of their resourceVersions. Equal tallies almost
+// certainly mean the same changes.
 type tally struct {
 	N   int
 	Sum int64
@@ -19,8 +19,8 @@ func (t *tally) add(n int, resourceVersion int64) {
 	t.Sum += int64(n) * resourceVersion
 }
 
-// seen is what a contestant has come to see: the objects of the first list, the updates after it,
-// and what its handlers were given of both.
+// seen is what a contestant has seen: the objects of the first list, the updates after it, and the
+// deliveries to its handlers.
 type seen struct {
 	Objects, Updates, Handled tally
 }
@@ -29,8 +29,8 @@ func (s seen) String() string {
 	return fmt.Sprintf("%d objects, %d updates, %d deliveries", s.Objects.N, s.Updates.N, s.Handled.N)
 }
 
-// meets tells whether all that is due has been seen. More, or something else, is an error. What is
-// not due is not looked at.
+// meets reports whether everything due has been seen. It returns an error if more was seen, or
+// something else. It ignores parts that are nil in due.
 func (s seen) meets(due due) (bool, error) {
 	all := true
 	for _, part := range []struct {
@@ -51,10 +51,10 @@ func (s seen) meets(due due) (bool, error) {
 	return all, nil
 }
 
-// unsummed is the sum of who can only count.
+// unsummed is the sum of a contestant that can only count.
 const unsummed = -1
 
-// due is what is to be seen; nil where that is not known yet, or never seen.
+// due is what a contestant must see; nil where that is not known, or not seen at all.
 type due struct {
 	objects, updates, handled *tally
 }
@@ -72,13 +72,13 @@ func (d due) String() string {
 	return strings.TrimSpace(text)
 }
 
-// ledger is what the load has made.
+// ledger records what the load has made.
 type ledger struct {
 	resources []*entries
 }
 
-// entries are the objects of one resource and their updates, whose resourceVersions go up by one
-// from each batch's first on.
+// entries has the objects of one resource and their updates. The resourceVersions of a batch count
+// up from its first.
 type entries struct {
 	resource string
 	objects  int
@@ -91,14 +91,14 @@ type batch struct {
 	first int64
 }
 
-// change is one of the ledger's: the object's state after so many updates, 0 for the first list.
+// change is an object's state after so many updates; 0 means the first list.
 type change struct {
 	resource        string
 	i, updates      int
 	resourceVersion int64
 }
 
-// objects is the first list, as long as there were no updates before it.
+// objects returns the tally of the first list. There must be no updates before it.
 func (l *ledger) objects() *tally {
 	var t tally
 	for _, e := range l.resources {
@@ -109,12 +109,12 @@ func (l *ledger) objects() *tally {
 	return &t
 }
 
-// updated is all updates.
+// updated returns the tally of all updates.
 func (l *ledger) updated() *tally {
 	return l.selected(func(change) int { return 1 })
 }
 
-// selected is the updates, each as often as f says.
+// selected returns the tally of the updates, each as often as f says.
 func (l *ledger) selected(f func(change) int) *tally {
 	var t tally
 	for _, e := range l.resources {
@@ -125,7 +125,7 @@ func (l *ledger) selected(f func(change) int) *tally {
 	return &t
 }
 
-// cached is the objects as they are in the end.
+// cached returns the tally of the objects in their final state.
 func (l *ledger) cached() tally {
 	var t tally
 	for _, e := range l.resources {
@@ -143,7 +143,7 @@ func (l *ledger) cached() tally {
 	return t
 }
 
-// changes are the updates, in order.
+// changes yields the updates in order.
 func (e *entries) changes(yield func(change) bool) {
 	k := 0
 	for _, b := range e.batches {

@@ -20,7 +20,7 @@ const (
 	configmaps  = "configmaps"
 )
 
-// resources are what the load serves, in this order.
+// resources has what the load serves, in this order.
 var resources = []struct {
 	gvr     schema.GroupVersionResource
 	kind    string
@@ -34,15 +34,15 @@ var resources = []struct {
 // population is how many objects there are of each resource.
 type population [3]int
 
-// mixed is a population of n of which eight in ten are pods.
+// mixed returns a population of n objects, of which eight in ten are pods.
 func mixed(n int) population { return population{n - n/10 - n/10, n / 10, n / 10} }
 
 func onlyPods(n int) population { return population{n, 0, 0} }
 
 func (p population) total() int { return p[0] + p[1] + p[2] }
 
-// serveLoad is the process that contestants watch: the API server's role. Its arguments are a
-// population.
+// serveLoad is the process that contestants watch, in the role of the API server. Its arguments are
+// a population.
 func serveLoad(_ context.Context, args []string) error {
 	if len(args) != len(resources) {
 		return fmt.Errorf("arguments %q", args)
@@ -73,8 +73,9 @@ func serveLoad(_ context.Context, args []string) error {
 	})
 }
 
-// update makes n updates, evenly at a rate per second if that is not 0; what it is late with, at
-// once. It returns the first resourceVersion, and how long that took.
+// update makes n updates, evenly at a rate per second; 0 means at full speed. If it is late, it
+// makes the missing ones at once. It returns the first resourceVersion and how long the updates
+// took.
 func update(server *apistub.Server, gvr schema.GroupVersionResource, n, rate int) (first int64, took time.Duration) {
 	start := time.Now()
 	if rate == 0 {
@@ -95,7 +96,7 @@ func update(server *apistub.Server, gvr schema.GroupVersionResource, n, rate int
 	return first, time.Since(start)
 }
 
-// fatal is what apistub wants of a test, in a program.
+// fatal stands in for the test that apistub reports errors to.
 type fatal struct{}
 
 func (fatal) Helper()        {}
@@ -105,7 +106,7 @@ func (fatal) Fatalf(format string, args ...any) {
 	os.Exit(1)
 }
 
-// load is a running load, and what it has made so far.
+// load is a running load with a ledger of what it has made.
 type load struct {
 	*child
 	ledger
@@ -145,8 +146,8 @@ func (l *load) update(n int) error {
 	return err
 }
 
-// updateOne makes n updates of one resource and tells how long that took. It waits until they are
-// made.
+// updateOne makes n updates of one resource, waits until they are made, and returns how long that
+// took.
 func (l *load) updateOne(e *entries, n, rate int) (took time.Duration, err error) {
 	if n == 0 {
 		return 0, nil

@@ -6,7 +6,7 @@ import (
 	"github.com/informd/informd/integration/bench/fleet"
 )
 
-// lookups is what it costs a rule to look something up in another source.
+// lookups measures what a lookup in another source costs a rule.
 type lookups struct {
 	*figures
 	scale scale

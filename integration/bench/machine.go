@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// conditions are what figures depend on: the machine, the versions, the time and how busy it was.
+// conditions describes what figures depend on: the machine, the versions, the time and the load
+// average.
 func conditions(ctx context.Context, at site, command string) (string, error) {
 	version, err := exec.CommandContext(ctx, at.informd, "version").Output()
 	if err != nil {
@@ -35,7 +36,7 @@ func conditions(ctx context.Context, at site, command string) (string, error) {
 		strings.TrimSpace(string(version)), clientGoIn(built), built.GoVersion, clientGoIn(own), own.GoVersion), nil
 }
 
-// field is the first of that name in a file of the system's.
+// field returns the first field of that name in a file of the system.
 func field(path, name, separator string) string {
 	text, _ := os.ReadFile(path)
 	for l := range strings.Lines(string(text)) {
@@ -59,7 +60,7 @@ func line(path string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// loadAverage is that of the last 1, 5 and 15 minutes.
+// loadAverage returns the load average of the last 1, 5 and 15 minutes.
 func loadAverage() string {
 	fields := strings.Fields(line("/proc/loadavg"))
 	return strings.Join(fields[:min(3, len(fields))], " ")

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// roles are what else this program is, by its first argument.
+// roles has what this program does instead if its first argument names a role.
 var roles = map[string]func(ctx context.Context, args []string) error{
 	"load":      serveLoad,
 	"stock":     serveStock,
@@ -114,7 +114,7 @@ func command(ctx context.Context) error {
 	return errors.Join(err, written)
 }
 
-// asTyped is the command line with those arguments.
+// asTyped returns the command line with those arguments.
 func asTyped(args []string) string {
 	line := "go run ./integration/bench"
 	for _, arg := range args {

@@ -23,7 +23,7 @@ type sample struct {
 	written    float64 // bytes sent to the disk per update
 }
 
-// results are all rounds of one contestant.
+// results has all rounds of one contestant.
 type results struct {
 	samples []sample
 	err     error

@@ -2,12 +2,12 @@ package ledger
 
 import "fmt"
 
-// claim is what an event says, found in the history.
+// claim is what an event says, as places in the history.
 type claim struct {
 	step, life, state, old int
 }
 
-// locate finds what an event is about. It reports what is not true of it.
+// locate finds an event's claim in the history. It reports whatever is not true.
 func (w *walk) locate(ev Event) (claim, bool) {
 	c := claim{step: -1, life: -1, old: -1}
 	name := fmt.Sprintf("%s %s", ev.Kind, ev.ID)
@@ -60,7 +60,7 @@ func (w *walk) locate(ev Event) (claim, bool) {
 	return c, true
 }
 
-// find is the step that a claim is about: the one that brought the state, or the one that ended it.
+// find returns the step of a claim: the one that brought the state, or the one that ended it.
 func (w *walk) find(c claim, kind string, deletion bool) int {
 	for i, s := range w.steps {
 		if s.life != c.life {

@@ -6,7 +6,9 @@ import (
 	"time"
 )
 
-// walk follows one object under one rule through what the handler was told.
+// walk follows one object under one rule through the events that the handler got. Its fields are
+// what the laws in the package comment refer to: the history, what the handler knows, and what it
+// got when.
 type walk struct {
 	trial  *Trial
 	report *Report
@@ -15,14 +17,14 @@ type walk struct {
 	lives  []Life
 	steps  []step
 
-	at      int            // the step that was told last; -1: none
+	at      int            // the step of the last event; -1: none
 	present bool           // what the handler knows: the object of life, in state
 	life    int            //
 	state   int            //
-	since   time.Time      // when it was told that the object is there
+	since   time.Time      // when the handler first got this life of the object
 	last    time.Time      // when the last event came
-	byID    map[string]ran // what was told
-	highest int            // the furthest step ever told
+	byID    map[string]ran // the events so far
+	highest int            // the furthest step of any event
 	when    map[int]time.Time
 }
 
@@ -45,7 +47,7 @@ func (w *walk) problem(format string, args ...any) {
 	w.report.Problems = append(w.report.Problems, Problem{w.rule.Name, w.key, fmt.Sprintf(format, args...)})
 }
 
-// take is the next event.
+// take checks the next event.
 func (w *walk) take(ev Event) {
 	c, ok := w.locate(ev)
 	if !ok {
@@ -70,8 +72,8 @@ func (w *walk) take(ev Event) {
 	w.settle(ev, c)
 }
 
-// first is the step whose synced an event of a step may be: under latest an update that merges into
-// one stays one.
+// first returns the step to which a synced belongs. Under latest an update that merges into a
+// synced stays a synced.
 func (w *walk) first(at int) step {
 	for !w.rule.Every && w.steps[at].kind == "updated" {
 		at--
@@ -79,7 +81,7 @@ func (w *walk) first(at int) step {
 	return w.steps[at]
 }
 
-// settle notes what the handler knows now.
+// settle records what the handler knows now.
 func (w *walk) settle(ev Event, c claim) {
 	if !w.present || w.life != c.life {
 		w.since = ev.At
@@ -88,7 +90,7 @@ func (w *walk) settle(ev Event, c claim) {
 	w.present, w.life, w.state = ev.Kind != "deleted", c.life, c.state
 }
 
-// repeat is an event whose id was there before.
+// repeat checks an event whose id came before.
 func (w *walk) repeat(ev Event, c claim, before ran) {
 	w.report.Repeats++
 	if ev.Kind != before.Kind || ev.UID != before.UID || ev.Version != before.Version {
@@ -106,8 +108,8 @@ func (w *walk) repeat(ev Event, c claim, before ran) {
 	}
 }
 
-// retell is an event that goes back without having been there: merged with what was waiting, or
-// found by comparison.
+// retell checks an event that goes back to an earlier step under a new id: one that merged with a
+// waiting event, or one that a comparison found.
 func (w *walk) retell(ev Event, c claim) {
 	w.report.Retold++
 	if w.rule.Every && !w.gap(c.step) {
@@ -123,8 +125,8 @@ func (w *walk) retell(ev Event, c claim) {
 	w.wantCrash(ev, first)
 }
 
-// wantCrash checks that a crash is to blame for a repeat of what was told at a time, and close
-// enough behind it.
+// wantCrash checks that a crash explains a repeat, and that it came soon enough after the first
+// event.
 func (w *walk) wantCrash(ev Event, told time.Time) {
 	crash, ok := w.trial.crash(told)
 	if !ok || crash.From.After(ev.At) {
@@ -138,26 +140,25 @@ func (w *walk) wantCrash(ev Event, told time.Time) {
 	}
 }
 
-// gap tells whether a change at or behind a step may have been lost with the server's history.
+// gap reports whether a change at or after a step may be lost with the server's history.
 func (w *walk) gap(from int) bool { return w.lost(from, len(w.steps)) }
 
-// lost tells it of the steps from one to another.
+// lost reports the same for the steps from one to another.
 func (w *walk) lost(from, to int) bool {
 	return slices.ContainsFunc(w.steps[max(from, 0):to], func(s step) bool { return w.trial.lost(s.Write) })
 }
 
-// noticing is how long events may still be handed to a handler that was killed, by a daemon that
-// has not noticed.
+// noticing is how long a daemon may still send events to a killed handler before it notices.
 const noticing = time.Second
 
-// advance is an event of something newer.
+// advance checks an event about a newer step.
 func (w *walk) advance(ev Event, c claim) {
 	skipped := w.skip(ev, c)
 	step := w.steps[c.step]
 	known := w.present && w.life == c.life
 	crashed := w.trial.crashed(w.last, ev.At)
 	if crashed && w.lost(c.step, c.step+1) {
-		skipped = true // it was found by comparison with what the disk knew, which may be less than was told
+		skipped = true // a comparison with the disk found it, and the disk may know less than the handler
 	}
 	switch ev.Kind {
 	case "added", "synced":
@@ -169,16 +170,16 @@ func (w *walk) advance(ev Event, c claim) {
 		}
 	case "updated":
 		switch {
-		case skipped: // old is an earlier state, as was seen; what else could be demanded
+		case skipped: // locate has checked that old is an earlier state; there is no more to demand
 		case w.rule.Every && (step.kind != "updated" || c.old != step.old):
 			w.problem("%s: its old is version %d, want %s", ev.ID, ev.Old.Version, w.version(step))
 		case !w.rule.Every && !crashed && (!known || c.old != w.state):
 			w.problem("%s: its old is version %d, which is not what was told before", ev.ID, ev.Old.Version)
 		}
 	case "deleted":
-		// Under latest the rule may have been told without the handler's having written it down, if
-		// it was killed then, or just before and nobody had noticed; and of what a daemon hears
-		// after a crash until it has caught up it cannot know whether it was told.
+		// Under latest, a handler that was killed may have got the object without writing that
+		// down. And after a crash, until it has caught up, a daemon cannot know whether the handler
+		// got the object.
 		created := w.lives[c.life].States[0].Sent
 		unheard := !w.rule.Every && (w.trial.crashed(created.Add(-noticing), ev.At) || w.trial.doubted(ev.Run, created))
 		if !known && !skipped && !unheard {
@@ -195,7 +196,7 @@ func (w *walk) advance(ev Event, c claim) {
 	}
 }
 
-// skip accounts for what lies between the last event and this one.
+// skip accounts for the steps between the last event and this one.
 func (w *walk) skip(ev Event, c claim) (skipped bool) {
 	present := w.present
 	for i := w.at + 1; i < c.step; i++ {
@@ -212,8 +213,8 @@ func (w *walk) skip(ev Event, c claim) (skipped bool) {
 		if s.kind != "deleted" {
 			continue
 		}
-		// An update tells that the object left the rule and came back meanwhile, a deletion that it
-		// left in the end.
+		// An update shows that the object left the rule and came back; a deletion, that it left in
+		// the end.
 		same := s.life == c.life && (ev.Kind == "updated" || ev.Kind == "deleted")
 		if present && s.life == w.life && !same {
 			w.untold(i)
@@ -226,19 +227,19 @@ func (w *walk) skip(ev Event, c claim) (skipped bool) {
 	return skipped
 }
 
-// untold is a deletion of which the rule heard nothing, though it knew the object.
+// untold reports a deletion that the rule did not get although it knew the object.
 func (w *walk) untold(step int) {
 	if w.trial.lost(w.steps[step].Write) && w.trial.fresh(w.since) {
 		w.report.Unknowable++
 		return
 	}
 	if w.rule.Every && !w.trial.lost(w.steps[step].Write) {
-		return // said already
+		return // reported already
 	}
 	w.problem("%s was never told, though the rule knew of the object", w.name(step))
 }
 
-// end checks that the rule knows what became of the object.
+// end checks that the rule got the final state of the object.
 func (w *walk) end() {
 	last := len(w.steps) - 1
 	if w.at == last {
