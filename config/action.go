@@ -115,7 +115,7 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 	}
 	if a.Verb == "" {
 		if fields.at != nil {
-			r.mistake(n, "%s says nothing to do: %s is missing", what, oneOf(verbs))
+			r.mistake(n, "%s has no verb: %s is missing", what, oneOf(verbs))
 		}
 		return a, false
 	}

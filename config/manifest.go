@@ -54,7 +54,7 @@ func (r *reader) foreign(root *yaml.Node) bool {
 	if !isString(apiVersion) || strings.HasPrefix(apiVersion.Value, group) || !isString(kind) || slices.Contains(kinds, kind.Value) {
 		return false
 	}
-	r.mistake(apiVersion, "a %s of %s is no manifest of informd's: it reads %s of %s",
+	r.mistake(apiVersion, "a %s of %s is not a manifest of informd, which reads %s of %s",
 		quote(kind.Value), quote(apiVersion.Value), strings.Join(kinds, ", "), manifestVersion)
 	return true
 }

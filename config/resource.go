@@ -73,7 +73,7 @@ func notResource(gvr schema.GroupVersionResource) string {
 	plural := corePlural(gvr.Resource)
 	switch {
 	case gvr.Group == "" && plural != gvr.Resource && slices.Contains(coreResources, plural):
-		return fmt.Sprintf("it is the resource's plural name that is asked for: write %s/%s", gvr.Version, plural)
+		return fmt.Sprintf("use the resource's plural name: write %s/%s", gvr.Version, plural)
 	case !resourceName.MatchString(gvr.Resource) || len(gvr.Resource) > maxName:
 		return fmt.Sprintf("%s must be the resource's plural name in lower case, as `kubectl api-resources` shows it", quote(gvr.Resource))
 	case !resourceName.MatchString(gvr.Version) || len(gvr.Version) > maxName:

@@ -28,7 +28,7 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 	case there.UID == "":
 		return o, f // it is gone again
 	case there.DeletionTimestamp != nil:
-		return o, errors.New("one of the same name is being deleted: when that is gone, it is created")
+		return o, errors.New("an object of the same name is being deleted: when that is gone, informd creates this one")
 	case !createdBy(there, fieldManager(t.by.Rule)):
 		return o, handler.Reject(errors.New("it exists already, and the rule did not create it"))
 	}

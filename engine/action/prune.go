@@ -85,7 +85,7 @@ func isPruned(a handler.Action, actions []handler.Action) bool {
 }
 
 // errNotOurs is the error of an apply whose prune would delete somebody else's object in the end.
-var errNotOurs = errors.New("there is one already that the rule did not apply, and that prune would delete in the end: give it another name, or delete it")
+var errNotOurs = errors.New("the object exists and the rule did not apply it, and prune would delete it in the end: choose another name, or delete the object")
 
 // takesOver reports whether an apply with prune concerns an object that somebody else made.
 func (t task) takesOver(there metadata) bool {

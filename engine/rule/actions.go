@@ -246,7 +246,7 @@ func (e *evaluation) object(t *ActionTemplate, out *handler.Action) (err error) 
 		return at("metadata", errors.New("it must be a map with a name"))
 	}
 	if _, ok := metadata["generateName"]; ok {
-		return at("metadata", at("generateName", errors.New("it would make another object each time that the action is repeated: give the object a name")))
+		return at("metadata", at("generateName", errors.New("it would make another object at each repeat: give the object a name")))
 	}
 	for _, field := range []struct {
 		name string

@@ -209,7 +209,7 @@ func TestWhatCannotBeDone(t *testing.T) {
 		{applying(t, `"${object.s}"`), "actions[0].apply.object: it must give a map"},
 		{applying(t, `"${object.l}"`), "actions[0].apply.object: it must give a map"},
 		{applying(t, `"${object.no}"`), "actions[0].apply.object: it is nil"},
-		{applying(t, `"${ {metadata: {generateName: \"a\"}} }"`), "actions[0].apply.object.metadata.generateName: it would make another object each time"},
+		{applying(t, `"${ {metadata: {generateName: \"a\"}} }"`), "actions[0].apply.object.metadata.generateName: it would make another object at each repeat"},
 		{applying(t, `{"metadata":{"name":"a"},"a":{"b":[0,{"c":"${object.s + 1}"}]}}`), "actions[0].apply.object.a.b[1].c: "},
 		{applying(t, `{"metadata":{"name":"a"},"a":"x${object.m}"}`), "actions[0].apply.object.a: ${object.m} is a map within a longer string: use toJSON"},
 		{applying(t, `{"metadata":{"name":"a"},"":{"":"${object.s.x}"}}`), "actions[0].apply.object..: "},

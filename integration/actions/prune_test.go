@@ -64,7 +64,7 @@ func TestPruneTakesOverNothing(t *testing.T) {
 	}
 	pruned := action.Prune(schema.GroupVersionResource(configMaps), "of="+x.ns)
 	err := x.does(ev, list(apply("theirs"), apply("source"), apply("ours"), pruned), handler.ErrReject, action.Rejected, action.Rejected, action.Created)
-	if err == nil || !strings.Contains(err.Error(), "theirs: rejected: there is one already that the rule did not apply") {
+	if err == nil || !strings.Contains(err.Error(), "theirs: rejected: the object exists and the rule did not apply it") {
 		t.Errorf("somebody else's: %v", err)
 	}
 	x.does(ev, list(pruned), nil, action.Changed)
