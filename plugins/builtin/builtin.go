@@ -21,7 +21,7 @@ var builtins = map[string]func() handler.Handler{
 // Names lists the builtins, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(builtins)) }
 
-// New makes the named builtin; false says that there is none of that name.
+// New returns a new handler of the named builtin; false if there is no such builtin.
 func New(name string) (handler.Handler, bool) {
 	construct, ok := builtins[name]
 	if !ok {

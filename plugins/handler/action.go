@@ -18,8 +18,8 @@ const (
 // maxObject is the size in bytes that the API server's store allows one object by default.
 const maxObject = 3 << 19
 
-// Validate returns what is wrong with the action itself: an unknown verb, a target without a name, a
-// missing object, an object that contradicts the target. informd rejects an answer with such an
+// Validate returns what is wrong with the action itself: an unknown verb, a target without a name,
+// a missing object, an object that contradicts the target. informd rejects an answer with such an
 // action. Validate does not know whether the operator allows the action, or the API server accepts
 // it.
 func (a Action) Validate() error {

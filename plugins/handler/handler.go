@@ -4,8 +4,8 @@
 // A handler implements [Handler]; plugins/serve turns it into an executable that informd runs. To
 // say or do more, it implements an optional interface: [Describer], [Configurer], [HealthChecker],
 // [Drainer], or [CacheUser] to read informd's cache. The package imports only the standard library
-// and knows nothing of Kubernetes clients, transports or processes. It stays compatible: it grows by
-// optional interfaces, never by a method.
+// and knows nothing of Kubernetes clients, transports or processes. It stays compatible: it grows
+// by optional interfaces, never by a method.
 //
 // What informd guarantees to a handler:
 //
@@ -27,12 +27,12 @@ import (
 
 // Handler answers events.
 type Handler interface {
-	// Handle answers one event. A nil error acknowledges it. An error wrapping [ErrReject] makes it a
-	// dead letter. After any other error informd sends the event again: after the time that
-	// [RetryAfter] asks for, or with growing delays. Calls for one object of one rule never overlap;
-	// other calls do. Delivery is at least once: Handle must tolerate a repeat, which carries the same
-	// Event.ID. The context ends at the event's time limit, and when informd no longer wants the
-	// answer; Handle must then return soon.
+	// Handle answers one event. A nil error acknowledges it. An error wrapping [ErrReject] makes it
+	// a dead letter. After any other error informd sends the event again: after the time that
+	// [RetryAfter] asks for, or with growing delays. Calls for one object of one rule never
+	// overlap; other calls do. Delivery is at least once: Handle must tolerate a repeat, which
+	// carries the same Event.ID. The context ends at the event's time limit, and when informd no
+	// longer wants the answer; Handle must then return soon.
 	Handle(ctx context.Context, ev Event) (Answer, error)
 }
 
@@ -70,17 +70,17 @@ type Event struct {
 	UID       string `json:"uid"`
 	// ResourceVersion is that of Object. Compare it for equality only.
 	ResourceVersion string `json:"resourceVersion"`
-	// Object is the object's new state, or its last known state if it was deleted. It is JSON as the
-	// API server sends it, without metadata.managedFields. Absent if the rule has a payload.
+	// Object is the object's new state, or its last known state if it was deleted. It is JSON as
+	// the API server sends it, without metadata.managedFields. Absent if the rule has a payload.
 	Object json.RawMessage `json:"object,omitempty"`
 	// Old is the object's previous state. Only an Updated event has it, and only if the rule has no
 	// payload.
 	Old json.RawMessage `json:"old,omitempty"`
 	// Payload is the result of the rule's payload expressions; absent if the rule has none.
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// Attached are other objects, by the names in the rule's attach. informd reads them from its cache
-	// just before each attempt, so they are never older than the event. A name for which it finds
-	// nothing has an empty list. nil if the rule attaches nothing.
+	// Attached are other objects, by the names in the rule's attach. informd reads them from its
+	// cache just before each attempt, so they are never older than the event. A name for which it
+	// finds nothing has an empty list. nil if the rule attaches nothing.
 	Attached map[string][]json.RawMessage `json:"attached,omitempty"`
 }
 
@@ -94,9 +94,9 @@ type Resource struct {
 
 // Answer acknowledges an event. The zero Answer asks for nothing more.
 type Answer struct {
-	// Actions are changes that the handler asks informd to make in the cluster, at most 64. The event
-	// is done when all of them are. If the operator does not allow one of them, the event becomes a
-	// dead letter.
+	// Actions are changes that the handler asks informd to make in the cluster, at most 64. The
+	// event is done when all of them are. If the operator does not allow one of them, the event
+	// becomes a dead letter.
 	Actions []Action
 }
 
@@ -118,9 +118,9 @@ type Action struct {
 	// UID, if set, limits the action to this very object, not a later one of the same name.
 	UID string `json:"uid,omitempty"`
 	// ResourceVersion, if set, limits the action to this version of the object. If the object has
-	// changed since, informd delivers the event again. If the action is on the event's own object and
-	// leaves both empty, informd fills in the event's, unless the event is Deleted: so it changes the
-	// object that the answer was computed from.
+	// changed since, informd delivers the event again. If the action is on the event's own object
+	// and leaves both empty, informd fills in the event's, unless the event is Deleted: so it
+	// changes the object that the answer was computed from.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Subresource, for apply and patch, is empty for the object itself, or "status".
 	Subresource string `json:"subresource,omitempty"`
@@ -140,7 +140,8 @@ type Action struct {
 // dead letter and goes on with the object's later changes. See [Reject].
 var ErrReject = errors.New("rejected")
 
-// Reject returns an error that wraps ErrReject and err. The operator sees err's text. err may be nil.
+// Reject returns an error that wraps ErrReject and err. The operator sees err's text. err may be
+// nil.
 func Reject(err error) error {
 	if err == nil {
 		return ErrReject
@@ -149,8 +150,8 @@ func Reject(err error) error {
 }
 
 // RetryAfter returns an error that asks informd to send the event again no sooner than d from now,
-// at most 24 hours, instead of after its own backoff. A d of zero or less leaves the time to informd.
-// The operator sees err's text. err may be nil.
+// at most 24 hours, instead of after its own backoff. A d of zero or less leaves the time to
+// informd. The operator sees err's text. err may be nil.
 func RetryAfter(d time.Duration, err error) error { return &retryAfter{d: d, err: err} }
 
 type retryAfter struct {
@@ -180,7 +181,7 @@ func RetryDelay(err error) (d time.Duration, ok bool) {
 // higher Attempt.
 var ErrLost = errors.New("handler lost before it answered")
 
-// ErrNoAnswer says that a handler did not answer an event within its time limit. Only informd's side
-// of the contract returns it. It counts as a retry, but does not show whether the handler survives
-// the event.
+// ErrNoAnswer says that a handler did not answer an event within its time limit. Only informd's
+// side of the contract returns it. It counts as a retry, but does not show whether the handler
+// survives the event.
 var ErrNoAnswer = errors.New("no answer within the time limit")

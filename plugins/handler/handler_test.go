@@ -35,7 +35,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// The names and their order are what commands of the exec builtin and readers of the log builtin see.
+// The names and their order are what commands of the exec builtin and readers of the log builtin
+// see.
 func TestEventAsJSON(t *testing.T) {
 	for want, ev := range map[string]Event{
 		`{"id":"i","rule":"r","event":"updated","attempt":1,"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"shop","name":"web-0","uid":"u","resourceVersion":"7","object":{"a":9007199254740993},"old":{}}`: {

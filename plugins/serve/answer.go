@@ -13,8 +13,9 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// answer puts what Handle returned into the protocol's words; nil is done without actions. What cannot be expressed (a
-// verb that does not exist, too many actions) is a fault of the handler that a retry would not mend: a reject.
+// answer returns what Handle returned as the protocol has it; nil is done without actions. An
+// answer that the protocol does not allow (an unknown verb, too many actions) becomes a reject,
+// because a retry would not mend the handler.
 func answer(a handler.Answer, err error) *handlerpb.Answer {
 	switch {
 	case err != nil && errors.Is(err, handler.ErrReject):
@@ -46,7 +47,7 @@ func answer(a handler.Answer, err error) *handlerpb.Answer {
 	return out
 }
 
-// maxAnswer leaves room in a message for what is sent along.
+// maxAnswer leaves room in a message for other answers.
 const maxAnswer = handlerpb.MaxResponseBytes / 2
 
 func retry(reason string) *handlerpb.Answer {
@@ -59,8 +60,8 @@ func reject(reason string) *handlerpb.Answer {
 	}}
 }
 
-// panicReason says that Handle panicked, in words that carry nothing of the event: a runtime error's text is made of
-// numbers and types, any other value could hold anything.
+// panicReason says that Handle panicked, without anything of the event: a runtime error's text
+// consists of numbers and types, but any other value could contain anything.
 func panicReason(v any) string {
 	if err, ok := v.(runtime.Error); ok {
 		return wire.Text("panic: "+err.Error(), handlerpb.MaxReasonBytes)

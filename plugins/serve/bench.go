@@ -16,8 +16,8 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// bench delivers events as informd does: several at once, never two of one object, each with its time limit. But it
-// delivers each once, and tells what became of it instead of acting on it.
+// bench delivers events as informd does: several at once, never two of one object, each with its
+// time limit. But it delivers each event once, and reports the answer instead of acting on it.
 type bench struct {
 	handler handler.Handler
 	limit   time.Duration // of an event; 0: none
@@ -26,8 +26,8 @@ type bench struct {
 
 	mu      sync.Mutex
 	out     *json.Encoder
-	objects map[object]*trial // the last of each object that is not over
-	failed  bool              // some event was not done
+	objects map[object]*trial // the last trial of each object, until it is over
+	failed  bool              // an event was not done
 }
 
 // trial is one event on its way.
@@ -39,7 +39,7 @@ type trial struct {
 	returned chan struct{} // closed when Handle has returned
 }
 
-// verdict is what became of an event: a line of the output.
+// verdict is the outcome of an event: a line of the output.
 type verdict struct {
 	Line       int              `json:"line"` // of the input that the event begins on
 	ID         string           `json:"id"`
@@ -52,7 +52,7 @@ type verdict struct {
 	Seconds    float64          `json:"seconds"` // that Handle took
 }
 
-// newBench makes a bench for a handler that takes so many events at once; 0: it has no limit of its own.
+// newBench returns a bench for a handler that takes so many events at once; 0: no limit of its own.
 func newBench(h handler.Handler, limit time.Duration, concurrency int, out io.Writer) *bench {
 	if concurrency <= 0 || concurrency > handConcurrency {
 		concurrency = handConcurrency
@@ -62,8 +62,8 @@ func newBench(h handler.Handler, limit time.Duration, concurrency int, out io.Wr
 	}
 }
 
-// deliverAll delivers events until there are no more, or ctx ends: then some were not done, for all that is known. An error
-// is one of the input; what came before it is delivered.
+// deliverAll delivers events until there are no more or ctx ends, which counts as a failure. An
+// error is about the input; the events before it are delivered.
 func (b *bench) deliverAll(ctx context.Context, in *events) error {
 	type next struct {
 		event handler.Event
@@ -102,8 +102,8 @@ func (b *bench) deliverAll(ctx context.Context, in *events) error {
 	}
 }
 
-// deliver has one event handled, once there is room for it and the object's last one is over. It returns when the call of
-// Handle has begun; or when ctx has ended, without that.
+// deliver handles one event, once there is room for it and the object's last one is over. It
+// returns when Handle was called or ctx has ended.
 func (b *bench) deliver(ctx context.Context, t *trial) {
 	o := object{t.event.Rule, t.event.Namespace, t.event.Name, t.event.Resource}
 	b.mu.Lock()
@@ -132,7 +132,7 @@ func (b *bench) deliver(ctx context.Context, t *trial) {
 		defer close(t.told)
 		b.handle(ctx, t)
 	}()
-	go func() { // not waited for: Handle may never return
+	go func() { // nobody waits for it: Handle may never return
 		<-t.returned
 		<-t.told
 		b.mu.Lock()
@@ -146,7 +146,8 @@ func (b *bench) deliver(ctx context.Context, t *trial) {
 // grace is how long Handle may take to return after its context ended.
 const grace = time.Second
 
-// over waits for the end of an event, and tells whether Handle has returned from it, or will soon.
+// over waits for the verdict on an event, and reports whether Handle has returned or does so within
+// grace.
 func (t *trial) over(ctx context.Context) bool {
 	select {
 	case <-t.told:
@@ -162,7 +163,7 @@ func (t *trial) over(ctx context.Context) bool {
 	return false
 }
 
-// handle calls the handler and tells its answer, or why there is none.
+// handle calls the handler and reports its answer, or why there is none.
 func (b *bench) handle(ctx context.Context, t *trial) {
 	c := &callContext{parent: ctx}
 	var limit <-chan time.Time
@@ -195,7 +196,7 @@ func (b *bench) handle(ctx context.Context, t *trial) {
 	b.tell(t, actions, answer)
 }
 
-// wait waits for the verdicts on all that was delivered, and reports whether some of it was not done.
+// wait waits for the verdicts on all events, and reports whether an event was not done.
 func (b *bench) wait() (failed bool) {
 	b.working.Wait()
 	b.mu.Lock()
@@ -229,7 +230,7 @@ func (b *bench) tell(t *trial, actions []handler.Action, a *handlerpb.Answer) {
 	}
 }
 
-// fail notes that some event was not done.
+// fail records that an event was not done.
 func (b *bench) fail() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

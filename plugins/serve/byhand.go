@@ -19,14 +19,14 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// What a handler that is run by hand takes from its environment, for its arguments are its own.
+// The variables of a handler that is run by hand. Its arguments are its own.
 const (
 	envEvents  = "INFORMD_EVENTS"  // the file to read events from; - is standard input
 	envConfig  = "INFORMD_CONFIG"  // the file with the config, as JSON; none: no config
 	envTimeout = "INFORMD_TIMEOUT" // the time limit of an event; 0 is none
 )
 
-// The statuses that a handler that is run by hand ends with.
+// The exit statuses of a handler that is run by hand.
 const (
 	allDone   = 0
 	notDone   = 1 // of some events
@@ -38,8 +38,9 @@ const (
 	handTimeout     = 30 * time.Second
 )
 
-// handleByHand runs h without informd: it plays informd's part for the events of a file, and writes what becomes of each to
-// out. It returns the status to exit with, when all that it began has ended but for calls of Handle that do not return.
+// handleByHand runs h without informd. It plays informd's part for the events of a file, and writes
+// the verdict on each to out. It returns the exit status once everything that it began has ended,
+// except for calls of Handle that do not return.
 func handleByHand(ctx context.Context, h handler.Handler, name string, out io.Writer) int {
 	s := &service{handler: h, name: name}
 	failed, err := runByHand(ctx, s, out)
@@ -56,7 +57,8 @@ func handleByHand(ctx context.Context, h handler.Handler, name string, out io.Wr
 
 // mainByHand is handleByHand for a whole process, which it ends.
 func mainByHand(h handler.Handler, name string) {
-	// What the handler prints belongs to its log, as it does under informd; standard output is for the answers alone.
+	// What the handler prints belongs to its log, as it does under informd; standard output is for
+	// the answers alone.
 	out := os.Stdout
 	os.Stdout = os.Stderr
 	slog.SetDefault(slog.New(readableLog(os.Stderr)))
@@ -65,7 +67,7 @@ func mainByHand(h handler.Handler, name string) {
 	os.Exit(handleByHand(ctx, h, name, out))
 }
 
-// runByHand tells whether some events were not done. An error is one of the input.
+// runByHand reports whether an event was not done. An error is about the input.
 func runByHand(ctx context.Context, s *service, out io.Writer) (failed bool, err error) {
 	limit := handTimeout
 	if text := os.Getenv(envTimeout); text != "" {

@@ -166,8 +166,8 @@ func TestByHandStatus(t *testing.T) {
 	}
 }
 
-// An interrupt ends what is being handled, drains, and does not wait for more input. Events that were not read are not
-// done, whatever became of the others.
+// An interrupt ends what is being handled, drains, and does not wait for more input. Events that
+// were not read are not done, whatever became of the others.
 func TestByHandInterrupt(t *testing.T) {
 	t.Run("while an event is being handled", func(t *testing.T) {
 		interruptByHand(t, `{"event":"added","name":"wait"} {"event":"added","name":"a"} `, `"object":"wait","result":"retry","reason":"context canceled"`)
@@ -177,8 +177,8 @@ func TestByHandInterrupt(t *testing.T) {
 	})
 }
 
-// interruptByHand interrupts a handler that has events, a among them and no end, once a is done; then follows one more answer
-// if some is wanted.
+// interruptByHand interrupts a handler that has events, a among them and no end, once a is done;
+// then follows one more answer if some is wanted.
 func interruptByHand(t *testing.T, events, want string) {
 	c := byHandProcess(t, "")
 	c.Stdin = nil
@@ -221,8 +221,8 @@ func interruptByHand(t *testing.T, events, want string) {
 	}
 }
 
-// What holds under informd holds by hand: as many at once as the handler described, in order and one at a time for an
-// object, and a limit for each.
+// What holds under informd holds by hand: as many at once as the handler described, in order and
+// one at a time for an object, and a limit for each.
 func TestBench(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -263,7 +263,8 @@ func TestBench(t *testing.T) {
 	})
 }
 
-// A call that does not return holds up its object's next event, but only so long, and no other object's.
+// A call that does not return holds up its object's next event, but only so long, and no other
+// object's.
 func TestBenchStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

@@ -19,7 +19,7 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// newCache is the cache as the environment has it. It is connected with at the first call.
+// newCache returns the cache that the environment names. The first call connects to it.
 func newCache() handler.Cache {
 	address := os.Getenv(handlerpb.EnvCacheSocket)
 	switch {
@@ -42,7 +42,7 @@ func newCache() handler.Cache {
 	return &cache{handlerpb.NewCacheClient(conn)}
 }
 
-// Fixed flow control windows: two pages of one answer, and more of several.
+// Fixed flow control windows: two pages of one answer, and more for several answers.
 const (
 	pageWindow = 2 * handlerpb.MaxPageBytes
 	connWindow = 4 << 20
@@ -84,7 +84,7 @@ func (c *cache) GetMany(ctx context.Context, source string, keys ...string) ([]j
 	return out, nil
 }
 
-// atOnce is how many of the keys fit into one request.
+// atOnce returns how many of the keys fit into one request.
 func atOnce(keys []string) int {
 	const room = handlerpb.MaxReadBytes - 1<<10 // for the rest
 	n, size := 0, 0
@@ -100,7 +100,7 @@ func atOnce(keys []string) int {
 
 func (c *cache) List(ctx context.Context, source string, o handler.ListOptions) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
-		ctx, cancel := context.WithCancel(ctx) // who stops early ends the call
+		ctx, cancel := context.WithCancel(ctx) // ends the call if the caller stops early
 		defer cancel()
 		pages, err := c.api.List(ctx, &handlerpb.ListRequest{
 			Source: source, Namespace: o.Namespace, LabelSelector: o.Selector, Limit: limitOf(o.Limit), After: o.After,
@@ -130,7 +130,7 @@ func (c *cache) IndexValues(ctx context.Context, source, index string) ([]string
 	return collect(elements(ctx, pages, err, (*handlerpb.ValuePage).GetValues))
 }
 
-// elements are what the pages of an answer hold. err is that of the call.
+// elements yields what the pages of an answer hold. err is the call's.
 func elements[P, E any](ctx context.Context, pages grpc.ServerStreamingClient[P], err error, of func(*P) []E) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		var none E
@@ -150,7 +150,7 @@ func elements[P, E any](ctx context.Context, pages grpc.ServerStreamingClient[P]
 	}
 }
 
-// collect is all of them, or an error.
+// collect returns all of them, or an error.
 func collect[E any](all iter.Seq2[E, error]) (out []E, err error) {
 	for e, err := range all {
 		if err != nil {
@@ -161,7 +161,7 @@ func collect[E any](all iter.Seq2[E, error]) (out []E, err error) {
 	return out, nil
 }
 
-// objects are the JSON of a page.
+// objects returns the JSON of a page's objects.
 func objects(p *handlerpb.ObjectPage) []json.RawMessage {
 	out := make([]json.RawMessage, len(p.GetObjects()))
 	for i, object := range p.GetObjects() {
@@ -170,7 +170,7 @@ func objects(p *handlerpb.ObjectPage) []json.RawMessage {
 	return out
 }
 
-// readError makes an error of package handler, or the context's, of one of gRPC.
+// readError returns gRPC's error as one of package handler's, or as the context's.
 func readError(ctx context.Context, err error) error {
 	s := status.Convert(err)
 	switch {
@@ -188,7 +188,7 @@ func readError(ctx context.Context, err error) error {
 	return fmt.Errorf("read the cache: %w", err)
 }
 
-// noCache is a cache that cannot be read, and says why.
+// noCache is a cache that cannot be read; every call returns why.
 type noCache struct{ err error }
 
 func (c noCache) Get(context.Context, string, string, string) (json.RawMessage, bool, error) {

@@ -177,7 +177,8 @@ type user struct {
 
 func (u *user) UseCache(c handler.Cache) { u.given = append(u.given, c) }
 
-// A handler is given a cache once, before its config, whether there is anything to read or not; and then told why not.
+// A handler is given a cache once, before its config, whether there is anything to read or not; and
+// then told why not.
 func TestUseCache(t *testing.T) {
 	for _, test := range []struct {
 		why, cookie, want string

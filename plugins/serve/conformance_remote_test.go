@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/informd/informd/plugins/handler/handlertest/testca"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
+	"github.com/informd/informd/plugins/handler/handlertest/testca"
 )
 
 // serveRemote is a handler that runs elsewhere: a writer that reads no cache.
@@ -65,7 +65,8 @@ func startRemote(t *testing.T) *handlertest.RemoteHandler {
 	}
 }
 
-// A remote handler is checked where it runs, as far as it is about more than starting and ending a process.
+// A remote handler is checked where it runs, as far as it is about more than starting and ending a
+// process.
 func TestRemoteSuite(t *testing.T) {
 	spec := startRemote(t)
 	config, err := json.Marshal(map[string]string{"file": filepath.Join(t.TempDir(), "out")})

@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/plugins/handler/handlertest"
 )
 
-// writer writes the last object that it was given to the file that its config names. Its answer has an Event on the object,
-// which tells what the cache has of its kind.
+// writer writes the last object that it was given to the file that its config names. Its answer has
+// an Event on the object, which tells what the cache has of its kind.
 type writer struct {
 	file  string
 	cache handler.Cache

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// callContext is the context of one call of Handle. Many handlers never look at theirs, so what costs something, a timer
-// and a place among the children of the stream's context, is made at the first look.
+// callContext is the context of one call of Handle. Many handlers never use theirs, so its costs, a
+// timer and a place among the children of the stream's context, arise at the first use.
 type callContext struct {
 	parent   context.Context
 	deadline time.Time // zero: none
 
 	mu     sync.Mutex
 	ended  bool
-	inner  context.Context // nil until the first look
+	inner  context.Context // nil until the first use
 	cancel context.CancelFunc
 }
 
@@ -25,7 +25,7 @@ func (c *callContext) Done() <-chan struct{}       { return c.context().Done() }
 func (c *callContext) Err() error                  { return c.context().Err() }
 func (c *callContext) Value(key any) any           { return c.context().Value(key) }
 
-// String is for those who print contexts: nothing of what is behind the lock.
+// String keeps those who print contexts away from what mu guards.
 func (c *callContext) String() string { return "serve.callContext" }
 
 func (c *callContext) context() context.Context {

@@ -18,58 +18,62 @@ import (
 )
 
 const (
-	// maxRunning bounds the events that are with the handler at once. informd keeps to its window, which is far smaller;
-	// what comes beyond the bound is answered with a retry.
+	// maxRunning bounds the events that are with the handler at once. informd's window is far
+	// smaller. Events beyond the bound are answered with a retry.
 	maxRunning = 4096
-	// patience is how long an answer waits for others to go with it, while calls of Handle end faster than that.
+	// patience is how long an answer waits for others to share its message, as long as calls of
+	// Handle end faster than that.
 	patience = 100 * time.Microsecond
 )
 
 // Deliver runs one stream of events.
-func (s *service) Deliver(stream handlerpb.Handler_DeliverServer) error {
-	if !s.configured.Load() || !s.shared.begin(stream.Context()) {
+func (s *service) Deliver(server handlerpb.Handler_DeliverServer) error {
+	if !s.configured.Load() || !s.shared.begin(server.Context()) {
 		return status.Error(codes.FailedPrecondition, "events before a config was accepted, or after another one was")
 	}
 	defer s.shared.end()
-	d := &delivery{
+	d := &stream{
 		handler: s.handler,
 		shared:  s.shared,
-		stream:  stream,
+		wire:    server,
 		wake:    make(chan struct{}),
 		ended:   make(chan struct{}),
 		running: map[object]*call{},
 	}
 	err := d.receive()
 	close(d.ended)
-	d.workers.Wait() // a stream that broke has cancelled their calls; one that ended lets them finish
+	d.workers.Wait() // if the stream broke, their calls are cancelled; if it ended, they finish
 	return err
 }
 
-// delivery is the state of one stream.
+// stream is the state of one stream of events.
 //
-// Workers call Handle, for one event after the other, and send the answers. Before a worker calls Handle, which may take
-// long, it sees to it that another one, the spare, is about to look what else there is to do. So no event and no answer
-// waits for a call that takes long, as if each event had a goroutine of its own; but a batch of events that take no time
-// costs one or two switches between goroutines, not one for each, and is answered with one message.
-type delivery struct {
+// Workers call Handle, for one event after the other, and send the answers. Before a worker calls
+// Handle, which may take long, it makes sure that another worker, the spare, will look for what
+// else there is to do. So no event and no answer waits for a long call, as if each event had its
+// own goroutine. But a batch of quick events costs one or two switches between goroutines instead
+// of one for each event, and is answered with one message.
+type stream struct {
 	handler handler.Handler
 	shared  *shared
-	stream  handlerpb.Handler_DeliverServer
+	wire    handlerpb.Handler_DeliverServer
 	workers sync.WaitGroup // as many as calls of Handle have run at once, and a spare
 	wake    chan struct{}  // wakes a worker that has nothing to do
 	ended   chan struct{}  // closed when no more events come
 
-	mu      sync.Mutex
-	running map[object]*call    // events that are not answered; at most maxRunning
-	waiting []*call             // of these, those that Handle has not been called for
-	done    []uint64            // answers that are not sent: at most one for each event that was running, and for each
-	answers []*handlerpb.Answer // that was turned away, which stops at the transport's flow control
-	since   time.Time           // when the first of them came
-	sending bool                // a worker sends answers, and looks for more after that
-	spare   bool                // a worker is about to look what there is to do
+	mu      sync.Mutex       // guards the rest
+	running map[object]*call // events that are not answered; at most maxRunning
+	waiting []*call          // events of running for which Handle has not been called
+	// done and answers are answers that are not sent: at most one for each event that was running,
+	// and one for each that was turned away, which the transport's flow control bounds.
+	done     []uint64
+	answers  []*handlerpb.Answer
+	since    time.Time // when the first of them came
+	sending  bool      // a worker sends answers, and will look for more afterwards
+	hasSpare bool      // a worker is about to look for work
 }
 
-// object is what events must not overlap on.
+// object identifies the events that must not overlap.
 type object struct {
 	rule, namespace, name string
 	resource              handler.Resource
@@ -79,18 +83,19 @@ type object struct {
 type call struct {
 	wire.Attempt
 	ctx   callContext
-	taken bool // see shared.take
+	taken bool // shared.take succeeded
 }
 
 func (c *call) object() object {
 	return object{c.Event.Rule, c.Event.Namespace, c.Event.Name, c.Event.Resource}
 }
 
-// receive takes events and cancels until informd ends its side (nil) or the stream breaks.
-func (d *delivery) receive() error {
+// receive takes events and cancels. It returns nil when informd ends its side, and an error when
+// the stream breaks.
+func (d *stream) receive() error {
 	var req wire.Request
 	for {
-		err := d.stream.RecvMsg(&req)
+		err := d.wire.RecvMsg(&req)
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -98,17 +103,18 @@ func (d *delivery) receive() error {
 			return err
 		}
 		d.begin(req.Attempts, time.Now())
-		clear(req.Attempts) // what they hold is the calls' alone, and goes with them
+		clear(req.Attempts) // the calls own what they hold
 		d.cancel(req.Cancel)
 	}
 }
 
-// begin lets events wait for a worker, or answers why they cannot be handled. Time limits count from now.
-func (d *delivery) begin(attempts []wire.Attempt, now time.Time) {
+// begin queues events for a worker, or answers why they cannot be handled. Time limits count from
+// now.
+func (d *stream) begin(attempts []wire.Attempt, now time.Time) {
 	d.mu.Lock()
 	for i := range attempts {
 		c := &call{Attempt: attempts[i]}
-		c.ctx.parent = d.stream.Context()
+		c.ctx.parent = d.wire.Context()
 		if limit, ok := c.Limit(); ok {
 			c.ctx.deadline = now.Add(limit)
 		}
@@ -116,7 +122,8 @@ func (d *delivery) begin(attempts []wire.Attempt, now time.Time) {
 		case len(d.running) >= maxRunning:
 			d.reply(c, retry("the handler has too many events at once"))
 		case d.running[c.object()] != nil:
-			// informd gave up on an earlier event of this object and sent the next, but Handle has not returned from it.
+			// informd gave up on an earlier event of this object and sent the next, but Handle has
+			// not returned from it.
 			d.reply(c, retry("the handler still has an earlier event of this object, past its time limit"))
 		default:
 			d.running[c.object()] = c
@@ -126,7 +133,7 @@ func (d *delivery) begin(attempts []wire.Attempt, now time.Time) {
 	d.unlock()
 }
 
-func (d *delivery) cancel(seqs []uint64) {
+func (d *stream) cancel(seqs []uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, seq := range seqs {
@@ -138,10 +145,10 @@ func (d *delivery) cancel(seqs []uint64) {
 	}
 }
 
-// unlock gives d.mu back, and has a worker see to what there is to do.
-func (d *delivery) unlock() {
-	wanted := !d.spare && (len(d.waiting) > 0 || d.maySend())
-	d.spare = d.spare || wanted
+// unlock unlocks d.mu, and wakes or starts a worker if there is something to do.
+func (d *stream) unlock() {
+	wanted := !d.hasSpare && (len(d.waiting) > 0 || d.maySend())
+	d.hasSpare = d.hasSpare || wanted
 	d.mu.Unlock()
 	if !wanted {
 		return
@@ -154,11 +161,11 @@ func (d *delivery) unlock() {
 	}
 }
 
-// work is the life of a worker, which begins as the spare one.
-func (d *delivery) work() {
+// work is the life of a worker, which begins as the spare.
+func (d *stream) work() {
 	defer d.workers.Done()
 	d.mu.Lock()
-	d.spare = false
+	d.hasSpare = false
 	for {
 		switch {
 		case d.maySend() && (len(d.waiting) == 0 || time.Since(d.since) > patience):
@@ -173,20 +180,20 @@ func (d *delivery) work() {
 				return
 			}
 			d.mu.Lock()
-			d.spare = false
+			d.hasSpare = false
 		}
 	}
 }
 
-// handleNext handles an event that waits. d.mu is held, and given up meanwhile.
-func (d *delivery) handleNext() {
+// handleNext handles the first event that waits. d.mu is held, but not during the call.
+func (d *stream) handleNext() {
 	c := d.waiting[0]
 	d.waiting = slices.Delete(d.waiting, 0, 1)
 	d.unlock()
 
 	returned := false
 	defer func() {
-		if !returned { // Handle ended the goroutine, which is left to die; others see to the answer
+		if !returned { // Handle ended this goroutine; another worker sends the answer
 			d.finish(c, retry(goexit))
 			d.unlock()
 		}
@@ -197,8 +204,8 @@ func (d *delivery) handleNext() {
 	switch {
 	case err != nil:
 		a = retry(err.Error())
-	case d.shared != nil && d.stream.Context().Err() != nil:
-		a = retry("the connection broke") // nobody hears it; another endpoint may have the event by now
+	case d.shared != nil && d.wire.Context().Err() != nil:
+		a = retry("the connection broke") // nobody receives it; another endpoint may have the event by now
 	default:
 		a = d.handle(c)
 	}
@@ -206,15 +213,16 @@ func (d *delivery) handleNext() {
 	d.finish(c, a)
 }
 
-// handle has one event handled. A cancelled event is answered too: it tells informd that the handler has let go of it.
-func (d *delivery) handle(c *call) *handlerpb.Answer {
+// handle handles one event. It answers a cancelled event too: the answer tells informd that the
+// handler no longer works on it.
+func (d *stream) handle(c *call) *handlerpb.Answer {
 	defer c.ctx.end()
 	_, a := handle(&c.ctx, d.handler, c.Event)
 	return a
 }
 
-// handle calls the handler for one event and has an answer in every case, also when the call panics; and the actions in
-// it, if it is done.
+// handle calls the handler for one event and returns an answer in every case, even if the call
+// panics. If the event is done, it returns the actions too.
 func handle(ctx context.Context, h handler.Handler, ev handler.Event) (actions []handler.Action, a *handlerpb.Answer) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -226,12 +234,12 @@ func handle(ctx context.Context, h handler.Handler, ev handler.Event) (actions [
 	return said.Actions, answer(said, err)
 }
 
-// goexit is why an event is retried whose call of Handle never returned.
+// goexit is the reason of a retry if Handle ended its goroutine.
 const goexit = "the handler ended the goroutine that it was called in"
 
-// finish answers an event that was handled, and locks d.mu. The object is free before informd can hear of it and send
-// the next of its events.
-func (d *delivery) finish(c *call, a *handlerpb.Answer) {
+// finish answers an event that was handled, and locks d.mu. It frees the object before informd can
+// get the answer and send the object's next event.
+func (d *stream) finish(c *call, a *handlerpb.Answer) {
 	d.mu.Lock()
 	delete(d.running, c.object())
 	if c.taken {
@@ -241,7 +249,7 @@ func (d *delivery) finish(c *call, a *handlerpb.Answer) {
 }
 
 // reply answers an event; a nil answer is done. d.mu is held.
-func (d *delivery) reply(c *call, a *handlerpb.Answer) {
+func (d *stream) reply(c *call, a *handlerpb.Answer) {
 	if len(d.done) == 0 && len(d.answers) == 0 {
 		d.since = time.Now()
 	}
@@ -253,23 +261,23 @@ func (d *delivery) reply(c *call, a *handlerpb.Answer) {
 	d.answers = append(d.answers, a)
 }
 
-// maySend tells whether there are answers that nobody is about to send. d.mu is held.
-func (d *delivery) maySend() bool {
+// maySend reports whether there are answers that nobody is sending. d.mu is held.
+func (d *stream) maySend() bool {
 	return !d.sending && len(d.done)+len(d.answers) > 0
 }
 
-// send sends a batch of answers. d.mu is held, and given up meanwhile.
-func (d *delivery) send() {
+// send sends a batch of answers. d.mu is held, but not while it sends.
+func (d *stream) send() {
 	resp := d.take()
 	d.sending = true
 	d.mu.Unlock()
-	err := d.stream.Send(resp)
+	err := d.wire.Send(resp)
 	d.mu.Lock()
-	d.sending = err != nil // the stream is broken, which ends receive, and nobody sends any more
+	d.sending = err != nil // after an error the stream is broken: receive ends, and nobody sends again
 }
 
 // take returns the next batch of answers. d.mu is held.
-func (d *delivery) take() *handlerpb.DeliverResponse {
+func (d *stream) take() *handlerpb.DeliverResponse {
 	resp := &handlerpb.DeliverResponse{Done: d.done}
 	d.done = nil
 	n, size := 0, 0
@@ -278,7 +286,7 @@ func (d *delivery) take() *handlerpb.DeliverResponse {
 		n++
 	}
 	if n > 1 && size > handlerpb.MaxBatchBytes {
-		n-- // the one that crossed the bound goes with the next
+		n-- // the one that crossed the bound goes with the next batch
 	}
 	resp.Answers, d.answers = d.answers[:n:n], d.answers[n:]
 	if len(d.answers) == 0 {

@@ -185,7 +185,8 @@ func TestTimeLimitAndCancel(t *testing.T) {
 	}
 }
 
-// Events of one object never overlap, even when informd has given up on one that Handle does not return from.
+// Events of one object never overlap, even when informd has given up on one that Handle does not
+// return from.
 func TestNoOverlap(t *testing.T) {
 	release := make(chan struct{})
 	stream := deliver(t, handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
@@ -214,7 +215,8 @@ func TestNoOverlap(t *testing.T) {
 	}
 }
 
-// A call that takes long holds up neither what came with it, before or behind, nor what comes later, nor any answer.
+// A call that takes long holds up neither what came with it, before or behind, nor what comes
+// later, nor any answer.
 func TestLongCalls(t *testing.T) {
 	release := make(chan struct{})
 	stream := deliver(t, handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
@@ -241,7 +243,8 @@ func TestLongCalls(t *testing.T) {
 	answersOf(t, stream, 5)
 }
 
-// However many events come, no more than the bound are with the handler; the others are answered at once.
+// However many events come, no more than the bound are with the handler; the others are answered at
+// once.
 func TestTooManyEvents(t *testing.T) {
 	release := make(chan struct{})
 	stream := deliver(t, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
@@ -263,7 +266,8 @@ func TestTooManyEvents(t *testing.T) {
 	answersOf(t, stream, maxRunning)
 }
 
-// When informd closes its side, what is being handled is finished and answered before the stream ends.
+// When informd closes its side, what is being handled is finished and answered before the stream
+// ends.
 func TestEndOfStream(t *testing.T) {
 	stream := deliver(t, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
 		time.Sleep(200 * time.Millisecond) // the stream has time to end too early

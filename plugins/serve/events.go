@@ -11,7 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// events reads events as JSON: what the log builtin writes, one per line, or spread over lines for people.
+// events reads events as JSON: what the log builtin writes, one per line, or spread over lines for
+// people.
 type events struct {
 	path    string
 	file    *os.File
@@ -43,8 +44,8 @@ func (e *events) read(r io.Reader) {
 
 func (e *events) close() error { return e.file.Close() }
 
-// next returns the next event and the line that it begins on; io.EOF after the last. What a person leaves out of an
-// event is filled in: that it is the first attempt, and an id.
+// next returns the next event and the line that it begins on, and io.EOF after the last. It fills
+// in an attempt of 1 and an id if the event has none.
 func (e *events) next() (ev handler.Event, line int, err error) {
 	var value json.RawMessage
 	switch err := e.decoder.Decode(&value); {
@@ -73,7 +74,7 @@ func (e *events) next() (ev handler.Event, line int, err error) {
 	return ev, line, nil
 }
 
-// lineOf is the line, from 1, of text that an error of its decoding is about.
+// lineOf returns the line of text, from 1, that a decoding error is about.
 func lineOf(text []byte, err error) int {
 	var (
 		offset int64
@@ -89,12 +90,12 @@ func lineOf(text []byte, err error) int {
 	return 1 + bytes.Count(text[:min(max(0, offset-1), int64(len(text)))], []byte("\n"))
 }
 
-// lineCounter tells the lines of offsets in what is read through it. Offsets that are asked for ascend, so it keeps the
-// line breaks of what the decoder holds, and no others.
+// lineCounter finds the lines of offsets in what is read through it. The offsets must ascend, so it
+// keeps only the line breaks after the last one.
 type lineCounter struct {
 	r      io.Reader
 	read   int64
-	breaks []int64 // offsets of line breaks past the last that was asked for
+	breaks []int64 // offsets of line breaks after the last offset
 	passed int     // line breaks before
 }
 
@@ -109,7 +110,7 @@ func (c *lineCounter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// at is the line, from 1, of an offset.
+// at returns the line, from 1, of an offset.
 func (c *lineCounter) at(offset int64) int {
 	n := 0
 	for n < len(c.breaks) && c.breaks[n] < offset {

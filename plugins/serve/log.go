@@ -9,8 +9,9 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// logHandler writes one JSON object per line in the shape of hclog, which informd (and any other go-plugin host) reads:
-// {"@level":"info","@message":"…","@timestamp":"…", …}. Below the level that informd shows, nothing is written.
+// logHandler writes one JSON object per line, as hclog does and informd, like any go-plugin host,
+// reads: {"@level":"info","@message":"…","@timestamp":"…", …}. Below the level that informd shows,
+// nothing is written.
 func logHandler(w io.Writer) slog.Handler {
 	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: logLevel(), ReplaceAttr: hclogShape})
 }
@@ -24,12 +25,14 @@ func logLevel() slog.Level {
 	return level
 }
 
-// readableLog writes text for a person who runs the handler by hand: slog's, with stacks below their lines.
+// readableLog writes slog's text for a person who runs the handler by hand, with stacks below their
+// lines.
 func readableLog(w io.Writer) slog.Handler {
 	return stacksBelow{slog.NewTextHandler(w, &slog.HandlerOptions{Level: logLevel()}), w}
 }
 
-// stacksBelow is a slog.Handler that writes the stack of a panic as it is, instead of within the line.
+// stacksBelow is a slog.Handler that writes the stack of a panic as it is, instead of within the
+// line.
 type stacksBelow struct {
 	slog.Handler
 	w io.Writer
@@ -61,8 +64,8 @@ func (h stacksBelow) WithGroup(name string) slog.Handler {
 	return stacksBelow{h.Handler.WithGroup(name), h.w}
 }
 
-// hclogShape renames slog's own attributes. One of the handler's that happens to have the same name keeps it where its
-// value tells the two apart.
+// hclogShape renames slog's own attributes. An attribute of the handler's with the same name keeps
+// it if its value tells the two apart.
 func hclogShape(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a
@@ -82,7 +85,7 @@ func hclogShape(groups []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// levelName names a level as hclog does; what lies between two levels counts as the lower.
+// levelName returns hclog's name of a level. A level between two counts as the lower.
 func levelName(level slog.Level) string {
 	switch {
 	case level < slog.LevelInfo:

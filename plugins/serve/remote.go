@@ -29,40 +29,46 @@ import (
 type RemoteOptions struct {
 	// Address to listen on, as ":8443".
 	Address string
-	// CertFile and KeyFile are PEM files with the certificate that informd is shown, for the name that its manifest has.
+	// CertFile and KeyFile are PEM files with the certificate that Remote shows informd. It must be
+	// for the name that informd's manifest has.
 	CertFile, KeyFile string
-	// ClientCAFile is a PEM file with the authorities one of which must have signed informd's certificate. Whoever has a
-	// certificate of theirs can do what informd does: let them sign nothing else.
+	// ClientCAFile is a PEM file with authorities. One of them must have signed informd's
+	// certificate. Whoever has a certificate of theirs can do what informd does, so let them sign
+	// nothing else.
 	ClientCAFile string
 }
 
 // How long Remote's parts may take.
 const (
-	// remoteDrain is what events that are with the handler have to end, when the process is to; with lastDrain it fits into
-	// the 30 seconds that Kubernetes gives a Pod.
+	// remoteDrain is how long running events may take when the process is to end. With lastDrain it
+	// fits into the 30 seconds that Kubernetes gives a Pod.
 	remoteDrain = 20 * time.Second
-	// An informd that is silent for remoteSilence is asked for a sign of life, and has as long to give it. Its events are
-	// given up on before it can know that the connection is lost, and send them to another endpoint.
+	// Remote pings an informd that is silent for remoteSilence, which then has as long to answer.
+	// So the handler gives up on its events before informd can notice a lost connection and send
+	// them to another endpoint.
 	remoteSilence = 3 * time.Second
-	// remoteHandshake bounds what a connection may take until it is one.
+	// remoteHandshake bounds the TLS and HTTP/2 handshakes of a connection.
 	remoteHandshake = 10 * time.Second
 )
 
-// remoteStreams bounds the calls that are under way on one connection; informd has three at the most.
+// remoteStreams bounds the concurrent calls of one connection; informd has three at most.
 const remoteStreams = 64
 
-// Remote serves h over TCP with mutual TLS to any informd whose manifest has this process among the addresses of its handler,
-// until SIGTERM or SIGINT. Then it takes nothing new, lets events end that are with it, calls Drain and returns nil; a second
-// signal ends the process at once. An error says why it cannot serve. The files are read again for each connection, so that
-// they can be replaced at any time.
+// Remote serves h over TCP with mutual TLS to any informd whose manifest has this process among its
+// handler's addresses, until SIGTERM or SIGINT. Then it takes no new events, lets running ones end,
+// calls Drain and returns nil. A second signal ends the process at once. An error says why it
+// cannot serve. Remote reads the files again for each connection, so they can be replaced at any
+// time.
 //
-// Beside what package handler promises: over all connections, events of one object do not overlap, nor are there more than
-// Description.Concurrency at once; what is too much waits, as long as its time limit allows. Other processes may have been
-// given the same event when a connection broke, whose context has ended then. Configure is called again when an
-// informd comes with another config while no event is with the handler; with the same config it is not, and while another
-// informd uses the handler another config is refused. Drain is called at the end of the process only.
+// Besides what package handler promises, this holds over all connections: events of one object do
+// not overlap, and at most Description.Concurrency events run at once. Further events wait, as long
+// as their time limits allow. When a connection breaks, the contexts of its events end, and another
+// process may get the same events. Configure is called again when an informd brings another config
+// and no stream of events is open. While another informd uses the handler, Remote refuses another
+// config. Drain is called only at the end of the process.
 //
-// Logs are the program's own: Remote changes neither slog's default logger nor the standard streams.
+// Logs are the program's own: Remote changes neither slog's default logger nor the standard
+// streams.
 func Remote(h handler.Handler, o RemoteOptions) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -111,7 +117,8 @@ func remote(ctx context.Context, h handler.Handler, o RemoteOptions) error {
 	return err
 }
 
-// forClient reads the files for each connection. That they cannot be used is logged at most once a minute.
+// forClient reads the files for each connection. It logs at most once a minute that it cannot use
+// them.
 func (o RemoteOptions) forClient() func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	var mu sync.Mutex
 	var logged time.Time
@@ -130,7 +137,7 @@ func (o RemoteOptions) forClient() func(*tls.ClientHelloInfo) (*tls.Config, erro
 	}
 }
 
-// tls reads the files.
+// tls returns the configuration that the files make.
 func (o RemoteOptions) tls() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
 	if err != nil {

@@ -93,7 +93,8 @@ func called(t *testing.T) context.Context {
 	return peer.NewContext(t.Context(), &peer.Peer{AuthInfo: &caller{}})
 }
 
-// Who configured the handler does not get to use it with another config, which somebody brought since.
+// Who configured the handler does not get to use it with another config, which somebody brought
+// since.
 func TestSharedConfigIsTheCallers(t *testing.T) {
 	s := &service{handler: &configured{}, shared: newShared()}
 	one, two := called(t), called(t)
@@ -145,7 +146,8 @@ func (b *busy) add(n int) {
 	b.top = max(b.top, b.now)
 }
 
-// However many connections there are, the handler gets no more events at once than it takes, and never two of one object.
+// However many connections there are, the handler gets no more events at once than it takes, and
+// never two of one object.
 func TestSharedEventsWait(t *testing.T) {
 	for _, c := range []struct {
 		what     string
@@ -269,8 +271,8 @@ func client(t *testing.T, address string, config *tls.Config) handlerpb.HandlerC
 	return handlerpb.NewHandlerClient(conn)
 }
 
-// Who has no certificate of the authority's for a client gets nowhere, whatever else is tried; and what is trusted is what is
-// in the files by then.
+// Who has no certificate of the authority's for a client gets nowhere, whatever else is tried; and
+// what is trusted is what is in the files by then.
 func TestRemoteTurnsAway(t *testing.T) {
 	dir := t.TempDir()
 	ca := testca.New(t, dir, "ca")

@@ -7,18 +7,18 @@
 //		}))
 //	}
 //
-// It speaks plugins/handlerpb over gRPC and does what every handler needs: it batches answers, turns
-// time limits and cancels into contexts, recovers panics, sends logs to informd's with their level,
-// and ends with informd. It gives the handler what package handler promises, and calls Handle only
-// after Configure has accepted the config.
+// It speaks plugins/handlerpb over gRPC and does what every handler needs: it batches answers,
+// turns time limits and cancels into contexts, recovers panics, sends logs to informd's with their
+// level, and ends with informd. It gives the handler what package handler promises, and calls
+// Handle only after Configure has accepted the config.
 //
 // [Remote] serves a handler that informd does not start but connects to.
 //
 // Of go-plugin it uses plugin.Serve with a gRPC server: the magic cookie, the handshake line, TLS
 // over the handshake (AutoMTLS), grpc.health.v1, and the controller's Shutdown. So any go-plugin
 // client can start and drive the handler, not only informd. It uses neither the broker, because a
-// handler needs no second service, nor go-plugin's copies of the standard streams, which lose what a
-// handler writes before it exits. Remote uses nothing of go-plugin.
+// handler needs no second service, nor go-plugin's copies of the standard streams, which lose what
+// a handler writes before it exits. Remote uses nothing of go-plugin.
 //
 // The package knows nothing of Kubernetes, of rules or of the daemon behind the connection.
 package serve
@@ -43,17 +43,20 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// Main serves h to the informd that started this process, until informd ends it. It returns when the process is to
-// end; a main has nothing left to do then. It sets slog's default logger to one whose lines arrive in informd's log
-// with their level and the handler's name; log and standard error arrive there too.
+// Main serves h to the informd that started this process. It returns when the process is to end,
+// and the caller has nothing left to do then. Main sets slog's default logger to one whose lines
+// reach informd's log with their level and the handler's name. What goes to package log or to
+// standard error reaches it too.
 //
 // Standard output belongs to the protocol until Main has begun: do not print before.
 //
-// Started by hand, by anything but informd, Main explains what the program is and exits with status 1; unless
-// INFORMD_EVENTS names a file of events, or is - for standard input: then it handles these as it would under informd,
-// writes what becomes of each to standard output, one JSON object per line, and logs to standard error as text.
-// INFORMD_CONFIG names a file with the config as JSON, INFORMD_TIMEOUT is the time limit of an event (default 30s; 0 is
-// none). The exit status is 0 if all events were done, 1 if some were not, 2 if the input or the config is wrong.
+// If something other than informd starts the process, Main explains what the program is and exits
+// with status 1. If INFORMD_EVENTS is set, Main handles events from that file instead, or from
+// standard input if it is -, as it would under informd. It writes the answer to each event to
+// standard output, one JSON object per line, and logs to standard error as text. INFORMD_CONFIG
+// names a file with the config as JSON. INFORMD_TIMEOUT is the time limit of an event (default 30s;
+// 0 is none). The exit status is 0 if all events were done, 1 if some were not, and 2 if the input
+// or the config is wrong.
 func Main(h handler.Handler) {
 	name := filepath.Base(os.Args[0])
 	if !Hosted() && os.Getenv(envEvents) != "" {
@@ -63,8 +66,8 @@ func Main(h handler.Handler) {
 		fmt.Fprintf(os.Stderr, byHand, name)
 		os.Exit(1)
 	}
-	// go-plugin replaces the variables of the standard streams by pipes that it copies over the connection, and loses what a
-	// handler writes before it exits. informd reads the streams themselves.
+	// go-plugin replaces os.Stdout and os.Stderr by pipes, copies them over the connection, and
+	// loses what a handler writes just before it exits. informd reads the streams themselves.
 	stdout, stderr := os.Stdout, os.Stderr
 	slog.SetDefault(slog.New(logHandler(stderr)))
 
@@ -85,10 +88,11 @@ func Main(h handler.Handler) {
 	})
 }
 
-// ballast is memory that nobody touches, so that the kernel never provides it; but the garbage collector counts it.
-// Events are garbage as soon as they are handled, and in a heap of 4 MB, Go's smallest, a handler that keeps little spends
-// two fifths of its CPU time on collections. With the ballast its heap grows to some 20 MB. Who sets GOGC or GOMEMLIMIT
-// has chosen otherwise.
+// ballast returns memory that nobody touches. The kernel never provides it, but the garbage
+// collector counts it. Events are garbage as soon as they are handled, so in Go's smallest heap of
+// 4 MB a handler that keeps little spends two fifths of its CPU time on collections. With the
+// ballast its heap grows to some 20 MB. GOGC or GOMEMLIMIT in the environment is a choice to do
+// without.
 func ballast() []byte {
 	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
@@ -96,7 +100,8 @@ func ballast() []byte {
 	return make([]byte, 8<<20)
 }
 
-// Hosted tells whether informd started this process. A main that is more than a handler asks before it calls Main.
+// Hosted reports whether informd started this process. A program that is more than a handler calls
+// it before Main.
 func Hosted() bool { return os.Getenv(handlerpb.CookieKey) == handlerpb.CookieValue }
 
 const byHand = `%[1]s is a handler for informd. informd starts it and sends it changes in a Kubernetes cluster; it does nothing by
@@ -117,13 +122,13 @@ To try or debug it without informd, give it events (what informd's log builtin w
 INFORMD_EVENTS=- reads standard input. INFORMD_TIMEOUT=0 takes away the time limit, for a debugger.
 `
 
-// newServer makes go-plugin's gRPC server, with room for the largest event and without an author's panic ending the
-// process.
+// newServer returns the gRPC server for go-plugin. It accepts the largest event, and recovers
+// panics of the handler.
 func newServer(opts []grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append(opts,
 		grpc.MaxRecvMsgSize(handlerpb.MaxRequestBytes),
 		grpc.MaxSendMsgSize(handlerpb.MaxResponseBytes),
-		// Fixed flow control windows: large enough for a batch and more, and no probing for a better size.
+		// Fixed flow control windows, larger than a batch, spare the probing for a better size.
 		grpc.InitialWindowSize(flowWindow),
 		grpc.InitialConnWindowSize(flowWindow),
 		grpc.ForceServerCodecV2(wire.Codec()),
@@ -133,8 +138,9 @@ func newServer(opts []grpc.ServerOption) *grpc.Server {
 
 const flowWindow = 4 << 20
 
-// ignoreSignals keeps signals that are meant for informd, and reach the whole group or cgroup, from ending the process
-// before informd has drained it. Once drained, SIGTERM is informd's own and means what it says.
+// ignoreSignals keeps signals that are meant for informd, but reach its whole process group or
+// cgroup, from ending the process before informd has drained it. After the drain, SIGTERM comes
+// from informd and ends the process.
 func ignoreSignals(s *service) {
 	signals := make(chan os.Signal, 1) // further ones that come meanwhile add nothing
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -145,8 +151,8 @@ func ignoreSignals(s *service) {
 	}
 }
 
-// followHost ends the process when informd is gone. informd holds the other end of standard input and never writes to
-// it; the kernel closes it however informd ends.
+// followHost ends the process when informd is gone. informd holds the other end of standard input
+// and never writes to it. The kernel closes it however informd ends.
 func followHost(s *service) {
 	if info, err := os.Stdin.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		return // not started by informd's host; nothing to follow
@@ -156,7 +162,7 @@ func followHost(s *service) {
 	exit(0)
 }
 
-// exit ends the process and leaves nothing in the socket directory, which is this process's own.
+// exit ends the process and empties its socket directory, which no other process uses.
 func exit(status int) {
 	if dir := os.Getenv(plugin.EnvUnixSocketDir); dir != "" {
 		sockets, _ := filepath.Glob(filepath.Join(dir, "plugin*"))

@@ -21,13 +21,13 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// service answers informd's calls with what the handler implements.
+// service answers informd's calls by those interfaces that the handler implements.
 type service struct {
 	handlerpb.UnimplementedHandlerServer
 	handler handler.Handler
 	name    string  // for a handler that does not describe itself
 	shared  *shared // of a remote handler; nil: informd runs this one
-	begun   func()  // called by informd's first call, after which nothing of go-plugin's start is to come; may be nil
+	begun   func()  // called at informd's first call, when go-plugin has finished starting; may be nil
 
 	cache      sync.Once   // the handler was given the cache
 	configured atomic.Bool // a config was accepted; events may come
@@ -95,7 +95,7 @@ func (s *service) configure(ctx context.Context, req *handlerpb.ConfigureRequest
 	return &handlerpb.ConfigureResponse{Problems: problems}, nil
 }
 
-// emptyConfig tells whether a config says nothing: none at all, null or {}.
+// emptyConfig reports whether a config is empty: no text, null or {}.
 func emptyConfig(config []byte) bool {
 	config = bytes.TrimSpace(config)
 	if len(config) == 0 || bytes.Equal(config, []byte("null")) {
@@ -104,10 +104,10 @@ func emptyConfig(config []byte) bool {
 	return config[0] == '{' && len(bytes.TrimSpace(config[1:])) == 1 && config[len(config)-1] == '}'
 }
 
-// maxProblems bounds what is said of one config.
+// maxProblems bounds the problems of one config.
 const maxProblems = 100
 
-// problems makes one problem of each error that errors.Join put together.
+// problems returns one problem for each error that errors.Join has joined.
 func problems(err error) []*handlerpb.Problem {
 	if err == nil {
 		return nil
@@ -123,7 +123,8 @@ func problems(err error) []*handlerpb.Problem {
 	return out
 }
 
-// isJoin tells errors.Join from a fmt.Errorf with several %w, whose own words would be lost.
+// isJoin reports whether err comes from errors.Join. A fmt.Errorf with several %w has words of its
+// own, which would be lost.
 func isJoin(err error, parts []error) bool {
 	return len(parts) > 0 && err.Error() == errors.Join(parts...).Error()
 }
@@ -148,7 +149,7 @@ func (s *service) Drain(ctx context.Context, _ *handlerpb.DrainRequest) (*handle
 	return &handlerpb.DrainResponse{}, nil
 }
 
-// drain calls the handler's Drain, once in the process's life.
+// drain calls the handler's Drain once in the life of the process.
 func (s *service) drain(ctx context.Context) error {
 	s.once.Do(func() {
 		if d, ok := s.handler.(handler.Drainer); ok && s.configured.Load() {
@@ -159,10 +160,11 @@ func (s *service) drain(ctx context.Context) error {
 	return s.drainErr
 }
 
-// lastDrain is how long a handler has to let go when informd went away without asking.
+// lastDrain is how long a handler has to drain when informd is gone.
 const lastDrain = 5 * time.Second
 
-// drainOnce drains for an informd that is gone. It returns in bounded time, whatever the handler does.
+// drainOnce drains the handler when informd is gone. It returns within lastDrain, whatever the
+// handler does.
 func (s *service) drainOnce() {
 	ctx, cancel := context.WithTimeout(context.Background(), lastDrain)
 	defer cancel()
@@ -184,7 +186,7 @@ func (s *service) drainOnce() {
 	}
 }
 
-// recoverUnary answers a call in which the handler panicked with an error, instead of ending the process.
+// recoverUnary turns a handler's panic into an error of the call.
 func recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -203,7 +205,7 @@ func logPanic(in string, v any) {
 
 const (
 	stackKey = "stack"
-	// maxStack keeps a panic's line below the 8 KiB at which informd cuts lines: one that is cut is no JSON any more, and
-	// loses its level. The innermost calls come first.
+	// maxStack keeps a panic's line below the 8 KiB at which informd cuts lines: a line that was
+	// cut is not JSON, and loses its level. The innermost calls come first.
 	maxStack = 6 << 10
 )

@@ -15,29 +15,29 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// shared is what the connections to one remote handler have in common. A handler that informd runs has one connection and
-// none of this: the methods of the nil shared let everything pass.
+// shared is the state that all connections to one remote handler share. A handler that informd runs
+// has one connection and a nil shared, whose methods let everything pass.
 type shared struct {
-	configuring sync.Mutex // held during a call of Configure, and while a stream begins
+	configuring sync.Mutex // held during a call of Configure and while a stream begins; taken before mu
 
-	mu      sync.Mutex
-	config  []byte // that was accepted
-	taken   bool   // one was
-	round   int    // how many were
+	mu      sync.Mutex // guards the rest
+	config  []byte     // the config that was accepted
+	taken   bool       // a config was accepted
+	round   int        // how many configs were accepted
 	streams int
 	running map[object]chan struct{} // events that the handler has, over all streams; closed at the end of each
-	slots   chan struct{}            // has room for as many as the handler takes at once; nil: any number
+	slots   chan struct{}            // has room for as many events as the handler takes at once; nil: any number
 }
 
 func newShared() *shared { return &shared{running: make(map[object]chan struct{})} }
 
-// caller is who is at the other end of a connection. It is found in the context of its calls.
+// caller identifies a connection. The contexts of its calls hold it.
 type caller struct {
 	credentials.TLSInfo
-	round int // of the config that it brought; guarded by shared
+	round int // of the config that it brought; guarded by shared.mu
 }
 
-// callers are credentials that tell connections apart.
+// callers are credentials that give each connection its caller.
 type callers struct {
 	credentials.TransportCredentials
 }
@@ -67,7 +67,7 @@ func callerOf(ctx context.Context) *caller {
 	return &caller{}
 }
 
-// configure hands a config to the handler, if it is another one than it has.
+// configure gives a config to the handler, unless the handler already has it.
 func (s *shared) configure(ctx context.Context, req *handlerpb.ConfigureRequest,
 	configure func(context.Context, *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error),
 ) (*handlerpb.ConfigureResponse, error) {
@@ -98,7 +98,8 @@ func (s *shared) configure(ctx context.Context, req *handlerpb.ConfigureRequest,
 	return resp, err
 }
 
-// begin notes a stream, and says whether it may begin: the handler has the config that the same caller brought.
+// begin reports whether a stream may begin, and counts it: the handler must have the config that
+// the same caller brought.
 func (s *shared) begin(ctx context.Context) bool {
 	if s == nil {
 		return true
@@ -123,7 +124,8 @@ func (s *shared) end() {
 	s.streams--
 }
 
-// bound notes how many events the handler takes at once, over all streams; 0: any number. The first call counts.
+// bound sets how many events the handler takes at once, over all streams; 0: any number. Only the
+// first call counts.
 func (s *shared) bound(n int) {
 	if s == nil || n <= 0 {
 		return
@@ -135,8 +137,9 @@ func (s *shared) bound(n int) {
 	}
 }
 
-// take waits until the handler may have an event of o: it has no other one, whichever stream that came on, and takes
-// another one at all. The event is given back by free, unless there is an error, which says what ctx ended the wait for.
+// take waits until the handler may have an event of o: it has no other event of o, from any stream,
+// and it has room for one more. The caller calls free afterwards. An error says what take was
+// waiting for when ctx ended.
 func (s *shared) take(ctx context.Context, o object) error {
 	if s == nil {
 		return nil
@@ -148,7 +151,7 @@ func (s *shared) take(ctx context.Context, o object) error {
 	select {
 	case slots <- struct{}{}:
 		return nil
-	default: // ctx costs something
+	default: // only now is ctx worth its cost
 	}
 	select {
 	case slots <- struct{}{}:

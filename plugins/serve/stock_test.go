@@ -19,7 +19,8 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// stockPlugin is how a program that uses go-plugin, and nothing of informd's host, reaches a handler.
+// stockPlugin is how a program that uses go-plugin, and nothing of informd's host, reaches a
+// handler.
 type stockPlugin struct{ plugin.NetRPCUnsupportedPlugin }
 
 func (stockPlugin) GRPCServer(*plugin.GRPCBroker, *grpc.Server) error {

@@ -1,7 +1,9 @@
-// Command remote is a handler for informd that runs as a Deployment of its own, any number of times. It writes a line for
-// each change. kubernetes.yaml has all that a cluster needs for it, and informd.yaml what informd does.
+// Command remote is a handler for informd that runs as a Deployment of its own, any number of
+// times. It writes a line for each change. kubernetes.yaml has all that a cluster needs for it, and
+// informd.yaml what informd does.
 //
-// It is an example of a handler by a third party: it imports plugins/handler and plugins/serve and nothing else of informd.
+// It is an example of a handler by a third party: it imports plugins/handler and plugins/serve and
+// nothing else of informd.
 package main
 
 import (
@@ -35,8 +37,9 @@ func main() {
 	}
 }
 
-// handle is called for different objects at once, and never twice at once for one. Work that takes time has to stop when ctx
-// ends: the connection broke, or the time is over, and another Pod may be given the same event.
+// handle is called for different objects at once, and never twice at once for one. Work that takes
+// time has to stop when ctx ends: the connection broke, or the time is over, and another Pod may be
+// given the same event.
 func handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	slog.Info("changed", "rule", ev.Rule, "event", ev.Event, "namespace", ev.Namespace, "name", ev.Name, "attempt", ev.Attempt)
 	return handler.Answer{}, nil

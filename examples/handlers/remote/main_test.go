@@ -23,7 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The files are where cert-manager has them; the handler keeps the contract, and ends when it is told to.
+// The files are where cert-manager has them; the handler keeps the contract, and ends when it is
+// told to.
 func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	ca := testca.New(t, dir, "ca")

@@ -1,8 +1,9 @@
-// Command surge is a handler for informd that notices when many objects of one namespace are in trouble at once. Which
-// objects are in trouble, the rule says; surge counts them, and appends an alert to a file when there are too many.
+// Command surge is a handler for informd that notices when many objects of one namespace are in
+// trouble at once. Which objects are in trouble, the rule says; surge counts them, and appends an
+// alert to a file when there are too many.
 //
-// It is an example of a complete handler by a third party: it imports plugins/handler and plugins/serve and nothing
-// else of informd.
+// It is an example of a complete handler by a third party: it imports plugins/handler and
+// plugins/serve and nothing else of informd.
 package main
 
 import (
@@ -34,7 +35,8 @@ func (s *surge) Configure(_ context.Context, raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	// One write per line in append mode: other programs may write to the file, or rotate it, at the same time.
+	// One write per line in append mode: other programs may write to the file, or rotate it, at the
+	// same time.
 	s.file, err = os.OpenFile(c.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("file: %w", err)

@@ -1,12 +1,16 @@
-// Package exec is the builtin that runs a command for each event, with the event as JSON on its standard input.
+// Package exec is the builtin that runs a command for each event, with the event as JSON on its
+// standard input.
 //
-// The command's exit status is the answer: 0 is done, 64 to 78 (the range of sysexits.h) reject, anything else, a signal
-// and a command that cannot be started included, is a retry. It runs in a process group of its own, of which nothing is
-// left when the event is answered: the group is asked to end (SIGTERM) when the event's time is over, and killed two
-// seconds later; what the command left behind when it exited is killed too. Its output goes to the log, line by line and
-// bounded, and never into the answer: it may hold what the event held.
+// The command's exit status is the answer: 0 is done, 64 to 78 (the range of sysexits.h) reject.
+// Any other status is a retry, and so are a signal and a command that cannot be started.
 //
-// It knows nothing of shells, and does not look for processes that left the group.
+// The command runs in a process group of its own. When the event's time is over, the group gets
+// SIGTERM, and two seconds later SIGKILL. When the command exits, the rest of its group is killed.
+// So nothing of the group is left when the event is answered. The command's output goes to the log,
+// line by line and bounded, and never into the answer, because it may contain what the event
+// contains.
+//
+// The package knows nothing of shells, and does not look for processes that left the group.
 package exec
 
 import (
@@ -27,14 +31,14 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Handler is the exec builtin. New makes one.
+// Handler is the exec builtin. New returns one.
 type Handler struct {
 	command     []string // as configured
 	path        string   // of command[0], absolute
 	environment []string // what every command gets
 }
 
-// New makes an exec builtin, which takes events once it is configured.
+// New returns an exec builtin. It takes events once it is configured.
 func New() *Handler { return new(Handler) }
 
 // The bounds of command, well inside what the kernel takes.
@@ -51,8 +55,8 @@ func (*Handler) Describe() handler.Description {
 	return handler.Description{Name: "exec", ConfigSchema: json.RawMessage(schema)}
 }
 
-// Configure implements handler.Configurer. It refuses a command that is not there, not executable, or closed to
-// the sandbox that it runs in.
+// Configure implements handler.Configurer. It refuses a command that does not exist, that is not
+// executable, or that the handler's sandbox keeps closed.
 func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	var command []string
 	if err := strict.Decode(config, strict.Fields{"command": &command}); err != nil {
@@ -67,10 +71,11 @@ func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	return nil
 }
 
-// keepDescriptors keeps what this process itself inherited (the daemon's standard output, the open executable) from
-// commands, which could hold it open for longer. Descriptors that Go opens are kept from them anyway.
+// keepDescriptors keeps commands from inheriting what this process itself inherited: the daemon's
+// standard output and the open executable. A command could hold them open for longer. It never
+// inherits what Go opens.
 func keepDescriptors() {
-	entries, _ := os.ReadDir("/dev/fd") // where there is none, there is nothing to be done
+	entries, _ := os.ReadDir("/dev/fd") // without it there is nothing to do
 	for _, entry := range entries {
 		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
 			syscall.CloseOnExec(fd)
@@ -78,7 +83,7 @@ func keepDescriptors() {
 	}
 }
 
-// check tells where the command's executable is, or everything that is wrong with it.
+// check returns the path of the command's executable, or everything that is wrong with the command.
 func check(command []string) (path string, err error) {
 	if len(command) == 0 {
 		return "", errors.New(`command: required, a list such as ["./notify", "--verbose"]`)
@@ -129,8 +134,9 @@ func find(name string) (string, error) {
 	return "", fmt.Errorf("command[0]: %w", err)
 }
 
-// openable tells of an executable that a sandbox keeps from being opened, and thereby from being executed, although its
-// mode allows it. What may be executed and not be read by its mode is taken for executable.
+// openable returns an error if the sandbox keeps an executable closed although its mode allows
+// reading it. A sandbox that keeps a file closed does not execute it either. A file whose mode
+// allows executing but not reading counts as executable.
 func openable(path string) error {
 	const read = 0x4 // R_OK of access(2), which knows nothing of sandboxes
 	if syscall.Access(path, read) != nil {
@@ -177,12 +183,12 @@ const (
 	rejectLast  = 78
 )
 
-// verdict is the answer that a command's end gives.
+// verdict returns the answer that a command's end means.
 func verdict(ctx context.Context, status *os.ProcessState) error {
 	switch code := status.ExitCode(); {
 	case code == 0:
 		return nil
-	case ctx.Err() != nil: // whatever it said when it was told to end, it was not given the time to handle the event
+	case ctx.Err() != nil: // it was told to end before it could handle the event, whatever its status
 		return fmt.Errorf("command was ended (%v): %w", status, context.Cause(ctx))
 	case code >= rejectFirst && code <= rejectLast:
 		return handler.Reject(fmt.Errorf("command: %v", status))
@@ -206,7 +212,7 @@ func key(ev handler.Event) string {
 	return ev.Namespace + "/" + ev.Name
 }
 
-// about tells the command of ev what a script would otherwise parse JSON for.
+// about returns variables with what a script would otherwise have to parse JSON for.
 func about(ev handler.Event) []string {
 	return []string{
 		"INFORMD_EVENT=" + ev.Event,
@@ -216,8 +222,8 @@ func about(ev handler.Event) []string {
 	}
 }
 
-// inherited is what of the handler's own environment a command gets: all but what informd and go-plugin tell their own
-// process.
+// inherited returns the handler's own environment without the variables that informd and go-plugin
+// set for the handler alone.
 func inherited(environment []string) []string {
 	own := map[string]bool{
 		"PLUGIN_CLIENT_CERT": true, "PLUGIN_MAX_PORT": true, "PLUGIN_MIN_PORT": true, "PLUGIN_MULTIPLEX_GRPC": true,

@@ -22,8 +22,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// asHandler names the environment variable that makes the test binary a process with one event in its hands: its value
-// is the FIFO for the command to open.
+// asHandler names the environment variable that makes the test binary a process with one event in
+// its hands: its value is the FIFO for the command to open.
 const asHandler = "EXEC_TEST_FIFO"
 
 func TestMain(m *testing.M) {
@@ -179,8 +179,8 @@ func TestInputNeedNotBeRead(t *testing.T) {
 	}
 }
 
-// gone returns a FIFO for a script to open, a channel that says when it was opened, and one that says when every
-// process that has it open is gone.
+// gone returns a FIFO for a script to open, a channel that says when it was opened, and one that
+// says when every process that has it open is gone.
 func gone(t *testing.T) (path string, opened, closed <-chan struct{}) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fifo")
@@ -420,7 +420,8 @@ func TestOutputIsBounded(t *testing.T) {
 	})
 }
 
-// TestLinesDoNotDependOnWrites holds the splitting of lines to what one write gives, wherever the writes are cut.
+// TestLinesDoNotDependOnWrites holds the splitting of lines to what one write gives, wherever the
+// writes are cut.
 func TestLinesDoNotDependOnWrites(t *testing.T) {
 	text := "a\n\nbb\r\n" + strings.Repeat("c", maxLine) + "\n" + strings.Repeat("d", maxLine+1) + "\ne"
 	split := func(size int) string {

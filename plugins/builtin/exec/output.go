@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// The bounds of what one command may say.
+// Bounds of what one command may print.
 const (
 	maxLine  = 8 << 10 // bytes of a line; the rest of it is left out
 	maxLines = 100     // of both streams together; the rest is counted
 )
 
-// output logs what a command says.
+// output logs what a command prints.
 type output struct {
 	log     *slog.Logger
 	lines   atomic.Int64
@@ -23,14 +23,15 @@ type output struct {
 
 func newOutput(log *slog.Logger) *output { return &output{log: log} }
 
-// stream makes the writer for one of the command's streams. Streams are written to concurrently, one by one goroutine.
+// stream returns the writer for one of the command's streams. Each stream has one goroutine that
+// writes to it; streams are written to concurrently.
 func (o *output) stream(name string) io.Writer {
 	s := &stream{output: o, name: name}
 	o.streams = append(o.streams, s)
 	return s
 }
 
-// end logs lines that were not ended, and how much was left out. Nothing may be written any more.
+// end logs lines without an end, and how much was left out. No write may follow.
 func (o *output) end() {
 	for _, s := range o.streams {
 		if len(s.line) > 0 {
@@ -50,7 +51,8 @@ type stream struct {
 	cut    bool // line has reached its bound, and lost what followed
 }
 
-// Write implements io.Writer. It takes everything and never fails, so that the command is not held up.
+// Write implements io.Writer. It accepts everything and never fails, so it never blocks the
+// command.
 func (s *stream) Write(p []byte) (int, error) {
 	written := len(p)
 	for len(p) > 0 {

@@ -21,14 +21,16 @@ type process struct {
 	stdout, stderr io.Writer
 }
 
-// grace is how long a command may take to end after SIGTERM, and how long its output is read after it exited while
-// something that it started keeps it open.
+// grace is how long a command may take to end after SIGTERM. It is also how long its output is read
+// after its exit, if a process that it started keeps the output open.
 const grace = 2 * time.Second
 
-// run runs p to its end, or to ctx's and the grace, and returns how it ended. Nothing of its process group is left
-// then, and nothing is written to stdout and stderr any more. The error tells why it could not be started.
+// run runs p until it ends, or until ctx ends and the grace is over, and returns how it ended.
+// Afterwards nothing of its process group is left, and nothing writes to stdout and stderr. An
+// error says why p could not be started.
 func run(ctx context.Context, p process) (*os.ProcessState, error) {
-	// To the kernel, a child's parent is the thread that started it: this one must not end before the command does.
+	// To the kernel, a child's parent is the thread that started it: this one must not end before
+	// the command does.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, p.path)
@@ -42,15 +44,15 @@ func run(ctx context.Context, p process) (*os.ProcessState, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start command: %w", err)
 	}
-	// What Wait says beyond the process's state is of pipes: input that was not read, output that a grandchild kept
-	// open past the grace. Neither changes what the command said.
+	// Beyond the process's state, Wait reports on pipes: input that nobody read, or output that a
+	// grandchild kept open past the grace. Neither changes the command's answer.
 	_ = cmd.Wait()
-	// The group outlives its leader, and the kernel does not give its number to another as long as anyone is in it.
+	// The group outlives its leader, and the kernel does not reuse its number while it has members.
 	_ = signalGroup(cmd, syscall.SIGKILL)
 	return cmd.ProcessState, nil
 }
 
-// signalGroup signals the command and all that it started, as far as that stayed in its group.
+// signalGroup signals the command and everything it started that is still in its group.
 func signalGroup(cmd *exec.Cmd, signal syscall.Signal) error {
 	if err := syscall.Kill(-cmd.Process.Pid, signal); err == syscall.ESRCH {
 		return os.ErrProcessDone

@@ -4,5 +4,5 @@ package exec
 
 import "syscall"
 
-// attributes gives a command a process group of its own. Only Linux can have it killed with its parent.
+// attributes gives a command a process group of its own. Only Linux can kill it with its parent.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// StdoutEnv names the environment variable that tells the number of the descriptor that is the daemon's standard
-// output. A handler process has its own in use for the protocol.
+// StdoutEnv names the environment variable with the number of a descriptor: the daemon's standard
+// output. The handler's own standard output belongs to the protocol.
 const StdoutEnv = "INFORMD_STDOUT_FD"
 
-// standardOutput opens the daemon's standard output: the descriptor that StdoutEnv names, or where it is not set, as
-// outside of informd, that of the process.
+// standardOutput opens the daemon's standard output, whose descriptor StdoutEnv names. Outside of
+// informd, where StdoutEnv is not set, it opens the process's own.
 func standardOutput() (*os.File, error) {
 	var fd int
 	if text, ok := os.LookupEnv(StdoutEnv); ok {
@@ -28,7 +28,7 @@ func standardOutput() (*os.File, error) {
 	} else {
 		fd = int(os.Stdout.Fd())
 	}
-	// A duplicate belongs to this output alone, to be closed without harm to another.
+	// This output owns the duplicate, and closes it without harm to others.
 	syscall.ForkLock.RLock()
 	dup, err := syscall.Dup(fd)
 	if err == nil {
@@ -41,12 +41,12 @@ func standardOutput() (*os.File, error) {
 	return os.NewFile(uintptr(dup), "standard output"), nil
 }
 
-// flags: reading is for the last byte alone. O_NONBLOCK keeps open(2) from waiting at a FIFO or a device, and changes
-// nothing for a file.
+// flags allow reading for the last byte only. O_NONBLOCK keeps open(2) from waiting for a FIFO or a
+// device, and changes nothing for a file.
 const flags = os.O_RDWR | os.O_APPEND | syscall.O_NONBLOCK
 
-// open opens the file at path to append to it, creating it if it is not there, and tells whether it ends within a line,
-// as it does when its last writer was killed.
+// open opens the file at path for appending, and creates it if it does not exist. torn reports that
+// the file ends within a line, as it does when its last writer was killed.
 func open(path string) (file *os.File, torn bool, err error) {
 	file, err = os.OpenFile(path, flags|os.O_CREATE, 0o600)
 	if err != nil {
@@ -69,7 +69,7 @@ func open(path string) (file *os.File, torn bool, err error) {
 	return file, torn, nil
 }
 
-// isAt tells whether path still leads to file.
+// isAt reports whether path still leads to file.
 func isAt(file *os.File, path string) bool {
 	there, err := os.Stat(path)
 	if err != nil {
@@ -79,7 +79,7 @@ func isAt(file *os.File, path string) bool {
 	return err == nil && os.SameFile(here, there)
 }
 
-// checkPath tells whether open would succeed. It leaves no file that was not there.
+// checkPath returns the error that open would return. It leaves no new file behind.
 func checkPath(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +108,7 @@ func checkFolder(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("path: %s is not a folder", dir)
 	}
-	// Access(2) knows nothing of sandboxes.
+	// access(2) knows nothing of sandboxes.
 	file, err := os.CreateTemp(dir, ".informd-*")
 	if err == nil {
 		err = errors.Join(file.Close(), os.Remove(file.Name()))
@@ -119,7 +119,7 @@ func checkFolder(dir string) error {
 	return nil
 }
 
-// cause leaves out operation and path, which the message around it names.
+// cause returns err without its operation and path, which the message around it names.
 func cause(err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err
@@ -127,8 +127,8 @@ func cause(err error) error {
 	return err
 }
 
-// checkKind lets files and character devices (/dev/null) pass. A pipe or socket at a path could hang its opening, and
-// loses what it holds with its reader.
+// checkKind accepts files and character devices (/dev/null). Opening a pipe or a socket could hang,
+// and what is in it is lost with its reader.
 func checkKind(path string, info fs.FileInfo) error {
 	if mode := info.Mode(); !mode.IsRegular() && mode&fs.ModeCharDevice == 0 {
 		return fmt.Errorf("%s is no regular file; for the daemon's standard output leave path out", path)

@@ -1,12 +1,14 @@
-// Package log is the builtin that writes each event as a line of JSON, to a file or to the daemon's standard output.
+// Package log is the builtin that writes each event as a line of JSON, to a file or to the daemon's
+// standard output.
 //
-// An event is done when write(2) has taken its whole line, in one call; nothing is flushed to the disk (fsync) and
-// nothing is buffered here. A write that fails is retried, as any handler's error is, so that no event is lost: a line
-// may then be there twice, and a line that was cut short is ended before the next one begins. A file that was rotated
-// away is opened anew within a second.
+// An event is done when write(2) has taken its whole line, in one call. The builtin buffers
+// nothing, and does not flush the disk (fsync). If a write fails, informd retries the event, so no
+// event is lost, but a line may be there twice. A line that was cut short is ended before the next
+// one begins. When the file is rotated away, the builtin opens a new one within a second.
 //
-// It does not know of rotation by itself, of sizes, or of other writers: lines of several of them do not mix in a file,
-// but may in a pipe, where the kernel keeps only 4096 bytes together.
+// It does not rotate files, and knows nothing of their sizes or of other writers. The lines of
+// several writers do not mix in a file. They may mix in a pipe, where the kernel keeps only 4096
+// bytes together.
 package log
 
 import (
@@ -20,12 +22,12 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Handler is the log builtin. New makes one.
+// Handler is the log builtin. New returns one.
 type Handler struct {
 	out *output // set by Configure
 }
 
-// New makes a log builtin, which takes events once it is configured.
+// New returns a log builtin. It takes events once it is configured.
 func New() *Handler { return new(Handler) }
 
 const schema = `{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string","minLength":1}}}`
@@ -35,8 +37,8 @@ func (*Handler) Describe() handler.Description {
 	return handler.Description{Name: "log", ConfigSchema: json.RawMessage(schema)}
 }
 
-// Configure implements handler.Configurer. It makes sure that lines can be written, but creates no file: that is left
-// to the first event, because configs are also checked where nothing runs.
+// Configure implements handler.Configurer. It checks that lines can be written, but creates no
+// file: the first event does, because configs are also checked where nothing runs.
 func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	var path string
 	if err := strict.Decode(config, strict.Fields{"path": &path}); err != nil {
@@ -56,12 +58,12 @@ func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	return nil
 }
 
-// buffers holds lines between events; one that grew past maxBuffer is let go.
+// buffers holds lines between events; a buffer that grew past maxBuffer is dropped.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxBuffer = 64 << 10
 
-// Handle writes ev's line. It returns when the context ends, even where the write hangs.
+// Handle writes ev's line. It returns when the context ends, even if the write hangs.
 func (h *Handler) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 	if h.out == nil {
 		return handler.Answer{}, errors.New("log is not configured")
@@ -81,7 +83,8 @@ func (h *Handler) Handle(ctx context.Context, ev handler.Event) (handler.Answer,
 	return handler.Answer{}, h.out.write(ctx, *buf, release)
 }
 
-// Health implements handler.HealthChecker: it tells why the last write failed, until one succeeds.
+// Health implements handler.HealthChecker: it returns why the last write failed,
+// until one succeeds.
 func (h *Handler) Health(context.Context) error {
 	if h.out == nil {
 		return nil

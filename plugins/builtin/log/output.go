@@ -13,27 +13,27 @@ import (
 type output struct {
 	path string // empty: file is inherited and never reopened
 
-	// turn is held, by filling its only place, by whoever writes. What follows belongs to its holder.
+	// turn has one place. Whoever fills it may write, and guards the fields below with it.
 	turn    chan struct{}
 	file    *os.File
 	torn    bool // the file ends within a line
 	looked  time.Time
 	closed  bool
 	now     func() time.Time
-	failure atomic.Pointer[error] // why the last write failed; nil when it succeeded
+	failure atomic.Pointer[error] // why the last write failed; nil if it succeeded
 }
 
 func newOutput(path string) *output {
 	return &output{path: path, turn: make(chan struct{}, 1), now: time.Now}
 }
 
-// lookEvery is how often, at most, the path is compared with the open file before a write. It bounds how long lines
-// still go to a file that was rotated away.
+// lookEvery is the least time between two comparisons of the path with the open file. It bounds how
+// long lines still go to a file that was rotated away.
 const lookEvery = time.Second
 
-// write writes line, which ends in a newline, and calls release when line is free again: at the latest when the write
-// returns, which may be after ctx ended and write with it. At most one write hangs at a time; later ones wait their
-// turn, as long as their contexts last.
+// write writes line, which ends in a newline. It returns when ctx ends, even if the write(2) hangs;
+// it calls release when line is free again, which may be later. At most one write hangs at a time.
+// Others wait for their turn until their contexts end.
 func (o *output) write(ctx context.Context, line []byte, release func()) error {
 	select {
 	case o.turn <- struct{}{}:
@@ -73,7 +73,8 @@ func (o *output) name() string {
 	return o.path
 }
 
-// append writes line in one write(2), and before it, in the same one, the newline that an earlier failure owes.
+// append writes line in one write(2). If an earlier line was cut short, the same write ends it
+// first.
 func (o *output) append(line []byte) error {
 	if err := o.reopen(); err != nil {
 		return err
@@ -86,12 +87,12 @@ func (o *output) append(line []byte) error {
 		o.torn = line[n-1] != '\n'
 	}
 	if err != nil && o.path != "" {
-		o.drop() // a file that failed is opened anew: it may be gone, or on a filesystem that went
+		o.drop() // open a new file next time: this one, or its file system, may be gone
 	}
 	return err
 }
 
-// reopen sees to it that o.file is open, and is the file that path names.
+// reopen makes sure that o.file is open and is the file that path names.
 func (o *output) reopen() error {
 	if o.closed {
 		return errors.New("log is drained")
@@ -118,7 +119,7 @@ func (o *output) reopen() error {
 }
 
 func (o *output) drop() {
-	_ = o.file.Close() // nothing is held back that closing could lose
+	_ = o.file.Close() // nothing is buffered that closing could lose
 	o.file = nil
 }
 

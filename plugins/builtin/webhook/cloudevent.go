@@ -10,8 +10,9 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// encode makes a CloudEvent of ev, in the JSON format (https://github.com/cloudevents/spec, v1.0.2). It carries no time:
-// Kubernetes does not tell when an object changed, and any other time would differ from one attempt to the next.
+// encode returns ev as a CloudEvent in the JSON format (https://github.com/cloudevents/spec,
+// v1.0.2). It has no time: Kubernetes does not say when an object changed, and any other time would
+// differ from one attempt to the next.
 func encode(ev handler.Event) ([]byte, error) {
 	data, err := eventjson.Append(nil, ev)
 	if err != nil {
@@ -30,7 +31,7 @@ func encode(ev handler.Event) ([]byte, error) {
 	return ce.MarshalJSON()
 }
 
-// subject names the object: its resource as a manifest does, then namespace and name, as in
+// subject names the object by its resource, namespace and name, as in
 // apps/v1/deployments/shop/web or v1/nodes/node-1.
 func subject(ev handler.Event) string {
 	s := ev.Resource.Version + "/" + ev.Resource.Resource + "/"

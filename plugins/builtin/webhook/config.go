@@ -15,7 +15,7 @@ import (
 	"github.com/informd/informd/plugins/builtin/internal/strict"
 )
 
-// config is what a manifest configures, checked.
+// config is a manifest's config, checked.
 type config struct {
 	url        *url.URL
 	headers    http.Header    // sent with every request, in canonical form
@@ -44,7 +44,8 @@ const (
 	maxTimeout       = time.Hour
 )
 
-// parse checks a config and the files that it names. The error tells everything that is wrong, and no value.
+// parse checks a config and the files that it names. The error lists everything that is wrong,
+// without any value.
 func parse(raw json.RawMessage) (*config, error) {
 	var c config
 	var address, caFile, secretFile, signature string
@@ -76,13 +77,14 @@ func parse(raw json.RawMessage) (*config, error) {
 	return &c, nil
 }
 
-// has tells whether a config has a member, other than null.
+// has reports whether a config has a member that is not null.
 func has(raw json.RawMessage, name string) bool {
 	var members map[string]*json.RawMessage
 	return json.Unmarshal(raw, &members) == nil && members[name] != nil
 }
 
-// setURL sets the URL. net/url's errors quote it, and it may hold a secret: they are not passed on.
+// setURL sets the URL. It does not pass on net/url's errors: they quote the URL, which may contain
+// a secret.
 func (c *config) setURL(address string) error {
 	switch {
 	case address == "":
@@ -174,7 +176,7 @@ func checkHeaderName(at, name string) error {
 	return nil
 }
 
-// isToken tells whether s is a token of RFC 9110, section 5.6.2.
+// isToken reports whether s is a token of RFC 9110, section 5.6.2.
 func isToken(s string) bool {
 	return s != "" && len(s) <= 256 && !strings.ContainsFunc(s, func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
@@ -182,7 +184,8 @@ func isToken(s string) bool {
 	})
 }
 
-// isHeaderValue tells whether s can be sent as a header's value: no control characters, and so no other header in it.
+// isHeaderValue reports whether s can be a header's value: it has no control characters, so it cannot
+// smuggle in another header.
 func isHeaderValue(s string) bool {
 	for i := range len(s) {
 		if b := s[i]; b < ' ' && b != '\t' || b == 0x7f {

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// newClient makes a client that trusts roots, the system's where they are nil. The bounds beside it are those of a
-// server that is there; the request's context bounds the whole.
+// newClient returns a client that trusts roots, or the system's if they are nil. Its timeouts suit
+// a server that is up; the request's context bounds the whole.
 func newClient(roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -30,7 +30,7 @@ func newClient(roots *x509.CertPool) *http.Client {
 			ForceAttemptHTTP2:      true,
 			DisableCompression:     true, // the body is not read
 			MaxResponseHeaderBytes: 64 << 10,
-			MaxIdleConnsPerHost:    64, // beyond these, connections are closed after their event
+			MaxIdleConnsPerHost:    64, // further connections are closed after their event
 			IdleConnTimeout:        90 * time.Second,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -39,7 +39,8 @@ func newClient(roots *x509.CertPool) *http.Client {
 
 var errProxy = errors.New("the proxy that the environment names is not a valid URL")
 
-// proxy is http.ProxyFromEnvironment, whose errors quote the variable, which may hold a password.
+// proxy is http.ProxyFromEnvironment with an error of its own: the original quotes the variable,
+// which may contain a password.
 func proxy(request *http.Request) (*url.URL, error) {
 	u, err := http.ProxyFromEnvironment(request)
 	if err != nil {
@@ -48,8 +49,8 @@ func proxy(request *http.Request) (*url.URL, error) {
 	return u, nil
 }
 
-// request makes the request that posts body. Its errors are those of the files that it reads, which may be right at the
-// next attempt.
+// request returns the request that posts body. It fails if a file cannot be read, which the next
+// attempt may be able to.
 func (c *config) request(ctx context.Context, body []byte) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
 	if err != nil {
@@ -79,7 +80,7 @@ func (c *config) request(ctx context.Context, body []byte) (*http.Request, error
 	return request, nil
 }
 
-// failure tells why there was no response.
+// failure says why there was no response.
 func (c *config) failure(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("post to %s: no answer in time: %w", c.url.Host, cause)
@@ -87,9 +88,9 @@ func (c *config) failure(ctx context.Context, err error) error {
 	return fmt.Errorf("post to %s: %s", c.url.Host, reason(err))
 }
 
-// reason is the text of a failure of which it is known that it holds addresses and names of certificates at most. That
-// of http.Client begins with the URL, and that of a response which is not HTTP quotes it: a server can put into it what
-// it was sent, the token for one.
+// reason returns the text of a failure only if it can contain nothing but addresses and names of
+// certificates. http.Client's errors begin with the URL. An error about a response that is not HTTP
+// quotes the response, into which a server can put what it was sent, such as the token.
 func reason(err error) string {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		return e.Error()

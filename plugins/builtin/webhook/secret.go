@@ -12,13 +12,13 @@ import (
 	"syscall"
 )
 
-// The bounds of the files that a config names.
+// Bounds of the files that a config names.
 const (
 	maxSecret = 64 << 10
 	maxRoots  = 1 << 20
 )
 
-// readToken reads a bearer token: a line of printable ASCII, of which surrounding white space is no part.
+// readToken reads a bearer token: a line of printable ASCII, without the white space around it.
 func readToken(path string) (string, error) {
 	content, err := readFile("tokenFile", path, maxSecret)
 	if err != nil {
@@ -36,7 +36,7 @@ func readToken(path string) (string, error) {
 	return token, nil
 }
 
-// readSecret reads an HMAC key: the file's bytes, without a newline at their end.
+// readSecret reads an HMAC key: the file's bytes, without a final newline.
 func readSecret(path string) ([]byte, error) {
 	content, err := readFile("hmac.secretFile", path, maxSecret)
 	if err != nil {
@@ -49,7 +49,7 @@ func readSecret(path string) ([]byte, error) {
 	return secret, nil
 }
 
-// readRoots reads the certificates that a server's may be signed by.
+// readRoots reads the certificates of the authorities that may have signed a server's.
 func readRoots(path string) (*x509.CertPool, error) {
 	content, err := readFile("caFile", path, maxRoots)
 	if err != nil {
@@ -62,7 +62,7 @@ func readRoots(path string) (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// readFile reads a small file for the named field. A pipe in its place does not hang it.
+// readFile reads a small file for the named field. It does not hang if the file is a pipe.
 func readFile(field, path string, most int64) ([]byte, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,11 +1,13 @@
-// Package webhook is the builtin that posts each event as a CloudEvent 1.0 over HTTP, in structured mode.
+// Package webhook is the builtin that posts each event as a CloudEvent 1.0 over HTTP, in structured
+// mode.
 //
-// The response's status is the answer: 2xx is done; 429 and 503 are a retry, after the time that Retry-After asks for;
-// any other 4xx rejects; everything else is a retry, redirects, which are not followed, and failures to get a response
-// included. The body is signed if so configured, and a token is read from its file for every request, so that a rotated
-// one is used at once.
+// The response's status is the answer: 2xx is done. 429 and 503 are a retry, after the time that
+// Retry-After asks for. Any other 4xx rejects. Everything else is a retry: redirects, which are not
+// followed, and failures to get a response. The body is signed if the config asks for it. The token
+// is read from its file for every request, so a rotated one takes effect at once.
 //
-// What it reports names the host and nothing else of the URL, and never a token, a secret or a header's value.
+// Reports name the host and nothing else of the URL, and never a token, a secret or a header's
+// value.
 package webhook
 
 import (
@@ -22,14 +24,14 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Handler is the webhook builtin. New makes one.
+// Handler is the webhook builtin. New returns one.
 type Handler struct {
 	config  *config // set by Configure
 	client  *http.Client
-	failure atomic.Pointer[error] // why the last request got no final answer; nil when it did
+	failure atomic.Pointer[error] // why the last request got no final answer; nil if it did
 }
 
-// New makes a webhook builtin, which takes events once it is configured.
+// New returns a webhook builtin. It takes events once it is configured.
 func New() *Handler { return new(Handler) }
 
 // Describe implements handler.Describer.
@@ -37,7 +39,8 @@ func (*Handler) Describe() handler.Description {
 	return handler.Description{Name: "webhook", ConfigSchema: json.RawMessage(schema)}
 }
 
-// Configure implements handler.Configurer. Files that the config names must be there and readable; nothing is sent.
+// Configure implements handler.Configurer. The files that the config names must be
+// readable. It sends nothing.
 func (h *Handler) Configure(_ context.Context, raw json.RawMessage) error {
 	c, err := parse(raw)
 	if err != nil {
@@ -87,7 +90,7 @@ func (h *Handler) post(ctx context.Context, body []byte) error {
 	return verdict(h.config.url.Host, response, time.Now())
 }
 
-// verdict is the answer that a response gives.
+// verdict returns the answer that a response means.
 func verdict(host string, response *http.Response, now time.Time) error {
 	code := response.StatusCode
 	if code >= 200 && code <= 299 {
@@ -105,13 +108,14 @@ func verdict(host string, response *http.Response, now time.Time) error {
 	return err
 }
 
-// longest is the longest delay that is asked of informd, which honours no more.
+// longest is the longest delay that informd honours.
 const longest = 24 * time.Hour
 
-// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, section 10.2.3). 0 means that it asks for nothing.
+// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, section 10.2.3). 0 means
+// none.
 func retryAfter(value string, now time.Time) time.Duration {
 	seconds, err := strconv.ParseUint(value, 10, 64)
-	if err == nil || errors.Is(err, strconv.ErrRange) { // out of range it is the greatest number
+	if err == nil || errors.Is(err, strconv.ErrRange) { // out of range, n is the greatest number
 		return time.Duration(min(seconds, uint64(longest/time.Second))) * time.Second
 	}
 	date, err := http.ParseTime(value)
@@ -126,15 +130,16 @@ const (
 	discardTime = time.Second
 )
 
-// discard reads a body that nobody wants, as far and as long as keeping the connection is worth it. The answer is known
-// by now: no failure matters.
+// discard reads a body that nobody needs, within the bounds at which keeping the connection is
+// worth it. The answer is known by now, so no failure matters.
 func discard(body io.ReadCloser, cancel context.CancelFunc) {
 	defer body.Close()
 	defer time.AfterFunc(discardTime, cancel).Stop()
 	_, _ = io.Copy(io.Discard, io.LimitReader(body, maxDiscard))
 }
 
-// Health implements handler.HealthChecker: it tells why the last event could not be posted, until one can.
+// Health implements handler.HealthChecker: it returns why the last event could not
+// be posted, until one can.
 func (h *Handler) Health(context.Context) error {
 	if failure := h.failure.Load(); failure != nil {
 		return *failure
@@ -142,7 +147,7 @@ func (h *Handler) Health(context.Context) error {
 	return nil
 }
 
-// Drain implements handler.Drainer: it closes the connections that are kept for the next event.
+// Drain implements handler.Drainer: it closes the connections kept for the next event.
 func (h *Handler) Drain(context.Context) error {
 	if h.client != nil {
 		h.client.CloseIdleConnections()

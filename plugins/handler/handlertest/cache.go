@@ -11,11 +11,11 @@ import (
 
 // Source is one source of the cache that the handler reads.
 type Source struct {
-	// Objects are as the API server has them: JSON with metadata.name, and metadata.namespace where it has one. Their
-	// order does not matter.
+	// Objects are as the API server has them: JSON with metadata.name, and metadata.namespace where
+	// it has one. Their order does not matter.
 	Objects []json.RawMessage
-	// Indexes are functions, by the names of the indexes, that return the values under which an index
-	// has an object.
+	// Indexes are functions, by the names of the indexes, that return the values under which an
+	// index has an object.
 	Indexes map[string]func(object json.RawMessage) []string
 }
 

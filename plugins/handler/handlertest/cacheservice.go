@@ -14,8 +14,8 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// cacheService answers the calls of one clause's processes out of a made-up cache. Without one every
-// call fails, as when informd has nothing to read yet.
+// cacheService answers the calls of one clause's processes out of a made-up cache. Without one
+// every call fails, as when informd has nothing to read yet.
 type cacheService struct {
 	handlerpb.UnimplementedCacheServer
 	sources madeUp

@@ -35,8 +35,8 @@ func (r Result) Holds() bool { return len(r.Problems) == 0 && r.NotChecked == ""
 
 // Check checks one clause after the other and yields each result as it comes. If the first clause
 // does not hold, because the handler does not start, the others are not checked. There must be a
-// Command or a Remote. When ctx ends, so does the sequence, without the result at hand. Check leaves
-// behind no file, and no process of the handler's process group.
+// Command or a Remote. When ctx ends, so does the sequence, without the result at hand. Check
+// leaves behind no file, and no process of the handler's process group.
 func Check(ctx context.Context, o Options) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		s := newSuite(o)

@@ -17,11 +17,11 @@
 // nothing of informd's daemon. It knows nothing of what the handler does with an event: that is for
 // the handler's own tests.
 //
-// The files: check.go runs the clauses one after the other. events.go, reads.go, life.go and wire.go
-// hold them: clauses about events, about what a handler reads and asks for, about processes, and
-// about the wire. process.go and remote.go start a handler or connect to one, session.go sends it
-// events within its window, keeper.go starts it again where it must, and cache.go, cacheservice.go
-// and selector.go let it read a made-up cache.
+// The files: check.go runs the clauses one after the other. events.go, reads.go, life.go and
+// wire.go hold them: clauses about events, about what a handler reads and asks for, about
+// processes, and about the wire. process.go and remote.go start a handler or connect to one,
+// session.go sends it events within its window, keeper.go starts it again where it must, and
+// cache.go, cacheservice.go and selector.go let it read a made-up cache.
 package handlertest
 
 import (
@@ -41,13 +41,14 @@ type Options struct {
 	Remote *RemoteHandler
 	// Dir is the handler's working directory; default: the test's.
 	Dir string
-	// Env is the handler's environment, as KEY=VALUE. The suite adds PATH, HOME and TMPDIR, unless Env
-	// has them, and what the protocol needs; nothing else.
+	// Env is the handler's environment, as KEY=VALUE. The suite adds PATH, HOME and TMPDIR, unless
+	// Env has them, and what the protocol needs; nothing else.
 	Env []string
 	// Config is a config that the handler accepts; empty if it takes none.
 	Config json.RawMessage
-	// BadConfig is a config that the handler must refuse. The default, {"handlertest-unknown-field": 1},
-	// is one that every handler should refuse: an operator may misspell a field.
+	// BadConfig is a config that the handler must refuse. The default,
+	// {"handlertest-unknown-field": 1}, is one that every handler should refuse: an operator may
+	// misspell a field.
 	BadConfig json.RawMessage
 	// Event returns the nth event that the suite sends, one that the handler answers with done.
 	// Different n are different objects. Default: an update of a ConfigMap.
@@ -70,8 +71,8 @@ type RemoteHandler struct {
 	Port uint16
 	// DNS is the address and port of the server that resolves Host; empty: the system's.
 	DNS string
-	// CA is a PEM file with the authorities that may have signed the handler's certificate. Cert and
-	// Key are PEM files with the certificate that the handler is shown.
+	// CA is a PEM file with the authorities that may have signed the handler's certificate. Cert
+	// and Key are PEM files with the certificate that the handler is shown.
 	CA, Cert, Key string
 	// ServerName is the name that the handler's certificate must be for. Default: Host.
 	ServerName string

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// offer is informd's offer to speak TLS over the handler's socket, as go-plugin's AutoMTLS makes it: a
-// handler that takes it up puts a certificate of its own into its handshake line.
+// offer is informd's offer to speak TLS over the handler's socket, as go-plugin's AutoMTLS makes
+// it: a handler that takes it up puts a certificate of its own into its handshake line.
 type offer struct {
 	tls      *tls.Config // without RootCAs, which are the handler's certificate
 	variable string      // the content of PLUGIN_CLIENT_CERT

@@ -2,7 +2,8 @@ package handlertest
 
 import "testing"
 
-// What a selector selects is what k8s.io/apimachinery/pkg/labels says; the table was compared with it.
+// What a selector selects is what k8s.io/apimachinery/pkg/labels says; the table was compared with
+// it.
 func TestSelector(t *testing.T) {
 	for _, c := range []struct {
 		text   string

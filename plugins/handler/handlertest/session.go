@@ -358,8 +358,8 @@ func (s *session) checkHealth(ctx context.Context) {
 // drainPatience bounds the handler's last answers and its drain together.
 const drainPatience = 5 * time.Second
 
-// end ends the stream, drains the handler, and ends its process within grace. It reports whether the
-// process exited by itself or at SIGTERM.
+// end ends the stream, drains the handler, and ends its process within grace. It reports whether
+// the process exited by itself or at SIGTERM.
 func (s *session) end(grace time.Duration) (exited bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainPatience)
 	defer cancel()

@@ -1,6 +1,6 @@
-// Package eventjson encodes a handler.Event as JSON, as docs/reference/events.md shows it. The encoding is that of
-// encoding/json without HTML escaping, on one line; objects are copied as they are instead of being scanned again,
-// which is most of the cost of an event. It does not check that they are valid JSON: informd made them.
+// Package eventjson encodes a handler.Event as JSON, as docs/reference/events.md shows it: on one
+// line, as encoding/json does without HTML escaping. It copies objects as they are. Scanning them
+// again would be most of the cost of an event, and informd has made sure that they are valid JSON.
 package eventjson
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Append appends ev as JSON to dst, without a newline anywhere in it. It fails only where a raw member holds a newline
-// and is no JSON that could be compacted; dst is then returned as it was.
+// Append appends ev as JSON to dst, without any newline. It fails, and returns dst as it was, only
+// if a raw member contains a newline and cannot be compacted because it is not JSON.
 func Append(dst []byte, ev handler.Event) ([]byte, error) {
 	// The raw members are the last ones of an Event, so they can be cut off, and appended again.
 	raw := []struct {
@@ -49,7 +49,8 @@ func Append(dst []byte, ev handler.Event) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// write writes JSON on one line. Its error names a character of an object: it is left out of what is said.
+// write writes JSON on one line. The error leaves out json's own text, which quotes a character of
+// an object.
 func write(out *bytes.Buffer, value json.RawMessage) error {
 	if bytes.ContainsAny(value, "\n\r") {
 		return json.Compact(out, value)

@@ -1,5 +1,6 @@
-// Package strict decodes the config of a builtin: JSON in which every member must be known and of the right type, and
-// of which everything that is wrong is reported at once, by the member's name. It knows nothing of what values mean.
+// Package strict decodes the config of a builtin: JSON in which every member must be known and of
+// the right type. It reports everything that is wrong at once, by the members' names. It knows
+// nothing of what values mean.
 package strict
 
 import (
@@ -15,15 +16,16 @@ import (
 	"github.com/informd/informd/internal/nearest"
 )
 
-// Fields are the members that a mapping may have, and where their values go: a *string (which must not be empty), a
-// *time.Duration (a string such as "10s"), a *[]string, a *map[string]string, or Fields for a mapping inside.
+// Fields are the members that a mapping may have, and where their values go: a *string (which must
+// not be empty), a *time.Duration (a string such as "10s"), a *[]string, a *map[string]string, or
+// Fields for a mapping inside.
 type Fields map[string]any
 
-// maxProblems bounds how many mistakes are told; what is beyond is counted.
+// maxProblems is how many mistakes are listed; further ones are counted.
 const maxProblems = 20
 
-// Decode decodes config into fields. Members that are absent or null leave their field as it is, as does an empty
-// config. The error lists what is wrong, a line each, and never holds a value.
+// Decode decodes config into fields. A member that is absent or null leaves its field as it is. The
+// error lists what is wrong, one line each, and never contains a value.
 func Decode(config json.RawMessage, fields Fields) error {
 	if len(bytes.TrimSpace(config)) == 0 {
 		return nil
@@ -68,7 +70,7 @@ func decodeFields(raw json.RawMessage, path string, fields Fields, fail report) 
 		case *[]string:
 			items, _ := decodeAs[[]json.RawMessage](members[name], member, "a list of strings", fail)
 			for i, item := range items {
-				// Each is decoded by itself, null included, so that the mistake has its place.
+				// Each one is decoded by itself, even null, so that a mistake has its place.
 				s, ok := decodeAs[string](item, fmt.Sprintf("%s[%d]", member, i), "a string", fail)
 				if !ok && isNull(item) {
 					fail("%s[%d]: must be a string, not null", member, i)
@@ -91,8 +93,8 @@ func decodeFields(raw json.RawMessage, path string, fields Fields, fail report) 
 	}
 }
 
-// decodeAs decodes raw as a T. It is false for null, of which nothing is said, and for anything that is no T, of which
-// fail is told.
+// decodeAs decodes raw as a T. ok is false for null and for anything that is not a T; for the
+// latter it calls fail.
 func decodeAs[T any](raw json.RawMessage, path, want string, fail report) (value T, ok bool) {
 	if isNull(raw) {
 		return value, false
@@ -113,7 +115,7 @@ func decodeAs[T any](raw json.RawMessage, path, want string, fail report) (value
 
 func isNull(raw json.RawMessage) bool { return string(bytes.TrimSpace(raw)) == "null" }
 
-// kind names the type of a JSON value.
+// kind returns the name of a JSON value's type.
 func kind(raw json.RawMessage) string {
 	if !json.Valid(raw) {
 		return "something that is not JSON"
@@ -140,7 +142,7 @@ func join(path, name string) string {
 	return path + "." + shorten(name)
 }
 
-// shorten keeps a name that was read from growing the report without bound.
+// shorten bounds a name from the config, so that the report stays bounded.
 func shorten(name string) string {
 	const most = 64
 	if len(name) > most {

@@ -41,8 +41,8 @@ func New(t testing.TB, dir, name string) *CA {
 	return ca
 }
 
-// Issue writes a certificate for the names and addresses, and its key: NAME.pem and NAME.key. It replaces both in place of
-// what is there.
+// Issue writes a certificate for the names and addresses, and its key: NAME.pem and NAME.key. It
+// replaces both in place of what is there.
 func (ca *CA) Issue(t testing.TB, name string, hosts ...string) (cert, key string) {
 	t.Helper()
 	return ca.IssueAs(t, name, func(*x509.Certificate) {}, hosts...)
