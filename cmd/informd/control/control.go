@@ -176,7 +176,7 @@ type Letter struct {
 	ID        string         `json:"id"`
 	Rule      string         `json:"rule"`
 	Handler   string         `json:"handler"`
-	Resource  string         `json:"resource,omitempty"` // empty if the rule is gone
+	Resource  string         `json:"resource"`
 	Namespace string         `json:"namespace,omitempty"`
 	Name      string         `json:"name"`
 	Attempts  int            `json:"attempts"`
@@ -184,8 +184,10 @@ type Letter struct {
 	Died      time.Time      `json:"died"`
 	Reason    string         `json:"reason"`          // why the last attempt failed
 	Event     *handler.Event `json:"event,omitempty"` // as the handler received it
-	Secret    bool           `json:"-"`               // it is about a Secret, or may be
-	Quotes    bool           `json:"-"`               // its payload and its reason may quote other Secrets
+	Secret    bool           `json:"-"`               // it is about a Secret
+
+	// Confidential letters may quote Secrets in Reason and in the event's payload.
+	Confidential bool `json:"-"`
 }
 
 // LetterChoice chooses dead letters in exactly one of these ways.

@@ -76,7 +76,7 @@ func marshal(v any) json.RawMessage {
 // maskLetter masks what a letter may hold of Secrets. A payload and a reason may quote them
 // anywhere.
 func maskLetter(l Letter) Letter {
-	if !l.Secret && !l.Quotes {
+	if !l.Secret && !l.Confidential {
 		return l
 	}
 	if l.Reason != "" {

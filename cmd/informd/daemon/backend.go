@@ -214,7 +214,7 @@ func (b *backend) Letters() ([]control.Letter, error) {
 	letters, err := b.engine.Letters()
 	out := make([]control.Letter, 0, len(letters))
 	for _, l := range letters {
-		out = append(out, b.letter(l))
+		out = append(out, shownLetter(l))
 	}
 	return out, err
 }
@@ -225,25 +225,20 @@ func (b *backend) Letter(id string) (control.Letter, error) {
 	if err != nil {
 		return control.Letter{}, notFound(err)
 	}
-	out, event := b.letter(l), l.Event()
+	out, event := shownLetter(l), l.Event()
 	out.Event = &event
 	return out, nil
 }
 
-// letter returns a dead letter without its event. If the rule is gone, the letter counts as one
-// about a Secret.
-func (b *backend) letter(l dispatch.Letter) control.Letter {
-	out := control.Letter{
-		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Namespace: l.Key.Namespace, Name: l.Key.Name,
-		Attempts: l.Attempts, Since: l.Since, Died: l.Died, Reason: l.Reason, Secret: true,
+// shownLetter returns a dead letter without its event. The engine has decided whether it may quote
+// a Secret.
+func shownLetter(l dispatch.Letter) control.Letter {
+	resource := schema.GroupVersionResource(l.Resource)
+	return control.Letter{
+		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: object.ResourceName(resource),
+		Namespace: l.Key.Namespace, Name: l.Key.Name, Attempts: l.Attempts, Since: l.Since, Died: l.Died, Reason: l.Reason,
+		Secret: isSecret(resource), Confidential: l.Confidential,
 	}
-	for _, r := range b.plan.Rules {
-		if r.Name == l.Rule {
-			out.Resource, out.Secret = object.ResourceName(r.Source.Resource), isSecret(r.Source.Resource)
-			out.Quotes = slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool { return isSecret(s.Resource) })
-		}
-	}
-	return out
 }
 
 // RetryLetter implements control.Backend.

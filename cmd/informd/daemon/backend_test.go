@@ -51,6 +51,11 @@ metadata: {name: refuse}
 spec: {builtin: log}
 ---
 apiVersion: informd.dev/v1alpha1
+kind: Handler
+metadata: {name: reader}
+spec: {command: [./reader], access: {read: [secrets]}}
+---
+apiVersion: informd.dev/v1alpha1
 kind: Source
 metadata: {name: pods}
 spec: {resource: v1/pods, indexes: {byNode: object.spec.node}}
@@ -74,6 +79,11 @@ apiVersion: informd.dev/v1alpha1
 kind: Rule
 metadata: {name: all-secrets}
 spec: {source: secrets, handler: refuse}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: read-secrets}
+spec: {source: pods, handler: reader, when: object.metadata.name == "web-1"}
 ---
 apiVersion: informd.dev/v1alpha1
 kind: Rule
@@ -114,7 +124,7 @@ func startDaemon(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	d := &daemon{handler: new(refusing), cached: new(cached)}
-	hosts := &handlers{byName: map[string]engine.Handler{"refuse": d.handler}}
+	hosts := &handlers{byName: map[string]engine.Handler{"refuse": d.handler, "reader": d.handler}}
 	eng, err := engine.New(compiled, cluster, hosts.byName, engine.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +210,7 @@ func contains(text string) func(string) bool {
 // What the commands show is what the engine has.
 func TestCommandsOnAnEngine(t *testing.T) {
 	d := startDaemon(t)
-	d.await(t, contains(`"deadLetters": 6`), "status", "-o", "json")
+	d.await(t, contains(`"deadLetters": 7`), "status", "-o", "json")
 	if out := d.informd(t, "status"); !strings.Contains(out, "dry run") || !strings.Contains(out, "none is kept") {
 		t.Errorf("status shows\n%s", out)
 	}
@@ -236,12 +246,12 @@ func TestCommandsOnAnEngine(t *testing.T) {
 
 func TestLettersOfAnEngine(t *testing.T) {
 	d := startDaemon(t)
-	d.await(t, contains(`"deadLetters": 6`), "status", "-o", "json")
+	d.await(t, contains(`"deadLetters": 7`), "status", "-o", "json")
 	var list struct{ Items []control.Letter }
 	if err := json.Unmarshal([]byte(d.informd(t, "dead", "list", "-o", "json")), &list); err != nil {
 		t.Fatal(err)
 	}
-	var secret, pod, payload string
+	var secret, pod, payload, read string
 	for _, l := range list.Items {
 		switch l.Rule {
 		case "all-secrets":
@@ -250,6 +260,8 @@ func TestLettersOfAnEngine(t *testing.T) {
 			pod = l.ID
 		case "passwords":
 			payload = l.ID
+		case "read-secrets":
+			read = l.ID
 		}
 	}
 	if out := d.informd(t, "dead", "show", secret) + d.informd(t, "dead", "list", "--rule", "all-secrets"); strings.Contains(out, "hunter2") || strings.Contains(out, "aHVudGVyMg") {
@@ -257,6 +269,12 @@ func TestLettersOfAnEngine(t *testing.T) {
 	}
 	if out := d.informd(t, "dead", "show", payload) + d.informd(t, "dead", "list", "--rule", "passwords"); strings.Contains(out, "hunter2") || strings.Contains(out, "aHVudGVyMg") {
 		t.Errorf("a letter of a rule that looks a Secret up: %s", out)
+	}
+	if out := d.informd(t, "dead", "show", read) + d.informd(t, "dead", "list", "--rule", "read-secrets"); strings.Contains(out, "hunter2") {
+		t.Errorf("a letter of a handler that reads Secrets: %s", out)
+	}
+	if out := d.informd(t, "dead", "show", read, "--show-secrets"); !strings.Contains(out, "hunter2") {
+		t.Errorf("a letter that is to be shown: %s", out)
 	}
 	if out := d.informd(t, "dead", "show", payload, "--show-secrets"); !strings.Contains(out, "hunter2") || !strings.Contains(out, "aHVudGVyMg") {
 		t.Errorf("a letter that is to be shown: %s", out)
@@ -272,7 +290,7 @@ func TestLettersOfAnEngine(t *testing.T) {
 	if out := d.informd(t, "dead", "drop", "--rule", "all-secrets"); out != "1 dead letter dropped\n" {
 		t.Error(out)
 	}
-	if out := d.informd(t, "dead", "retry", "--all"); out != "4 dead letters to be delivered again\n" {
+	if out := d.informd(t, "dead", "retry", "--all"); out != "5 dead letters to be delivered again\n" {
 		t.Error(out)
 	}
 	d.informd(t, "rule", "pause", "all-pods")
