@@ -24,40 +24,44 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Handler is who a Handler manifest stands for.
+// Handler delivers the events of one Handler manifest.
 type Handler interface {
 	handler.Handler
 	// Ready blocks until the handler can take an event, or ctx ends.
 	Ready(ctx context.Context) error
-	// Limit is how many events it takes at once, at least 1. It may change.
+	// Limit returns how many events the handler takes at once, at least 1. It may change.
 	Limit() int
 }
 
-// Cluster is how to reach one.
+// Cluster says how to reach the API server.
 type Cluster struct {
 	Config    *rest.Config
-	HTTP      *http.Client // with Config's credentials: see rest.HTTPClientFor
+	HTTP      *http.Client // authenticates with Config's credentials: see rest.HTTPClientFor
 	Discovery discovery.DiscoveryInterface
 }
 
-// Options are what an Engine can do without.
+// Options configure an Engine. The zero Options work.
 type Options struct {
 	Logger *slog.Logger
 	// Clock tells the time: what is recorded, compared and shown. nil: the system's.
 	Clock clock.PassiveClock
-	// Delivered is told of every attempt at a delivery, concurrently.
+	// Delivered, if not nil, is called after every attempt at a delivery, concurrently. It must not
+	// block.
 	Delivered func(dispatch.Attempt)
-	// Acted is told of every action that ended, concurrently.
+	// Acted, if not nil, is called after every action, concurrently. It must not block.
 	Acted func(action.Done)
-	// DryRun has actions be logged and not carried out.
+	// DryRun logs actions instead of performing them.
 	DryRun bool
-	// State keeps what was seen and what is owed over restarts. The Engine runs it, to its end. nil keeps nothing.
+	// State keeps objects and deliveries over restarts. Run runs it, and closes it at the end. nil
+	// keeps nothing.
 	State *state.Store
-	// DrainTimeout is how long deliveries in flight may take to end at shutdown. 0 means the dispatcher's default.
+	// DrainTimeout is how long deliveries in flight may take to end at shutdown. 0 means the
+	// dispatcher's default, 30 seconds.
 	DrainTimeout time.Duration
 }
 
-// Engine runs one plan.
+// Engine runs one plan. It has more than a dozen fields because all parts of the engine meet here;
+// none of them changes after New, except restored.
 type Engine struct {
 	log         *slog.Logger
 	clock       clock.PassiveClock
@@ -70,14 +74,14 @@ type Engine struct {
 	waiting     []*waiting
 	dead        *dispatch.LetterBox
 	store       *state.Store // nil: nothing is kept
-	server      string       // the API server's address
-	restored    atomic.Bool  // what was kept has been loaded, if anything is kept
+	server      string // the API server's address
+	restored    atomic.Bool // what was kept has been loaded
 }
 
 type runningSource struct {
 	*plan.Source
 	view     *source.Source
-	failures []*failures // of its indexes, which it may share with other sources
+	failures []*failures // of its indexes, which other sources may share
 }
 
 type dispatcher struct {
@@ -85,8 +89,9 @@ type dispatcher struct {
 	name string
 }
 
-// New prepares a plan to run: nothing is asked of the cluster, and no handler called, before Run. handlers has one for
-// each of the plan's.
+// New prepares a plan to run. It asks nothing of the cluster and calls no handler; Run does.
+// handlers has one Handler for each of the plan's. The errors name what is missing or cannot be
+// used.
 func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) (*Engine, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -126,7 +131,7 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	return e, nil
 }
 
-// addInformers makes the informers with their indexes, and the sources as views over them.
+// addInformers makes the informers with their indexes, and the sources as views of them.
 func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer, error) {
 	informers := make(map[*plan.Informer]*source.Informer, len(p.Informers))
 	indexed := make(map[*plan.Informer]map[string]*failures, len(p.Informers))
@@ -149,7 +154,8 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 					}
 					indexed[planned][name] = failures
 				}
-				if f := indexed[planned][name]; !slices.Contains(running.failures, f) { // two names may be of one index
+				// two names may belong to one index
+				if f := indexed[planned][name]; !slices.Contains(running.failures, f) {
 					running.failures = append(running.failures, f)
 				}
 			}
@@ -178,10 +184,11 @@ func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Opt
 	return byName, nil
 }
 
-// OwnActions is the name under which deliveries are told of that are rules' own actions: no manifest can have it.
+// OwnActions is the handler name that reports use for the actions a rule performs itself. No
+// manifest can have it.
 const OwnActions = "(actions)"
 
-// ownActions is how many of them there are at once.
+// ownActions is how many rules' own actions run at once.
 const ownActions = 16
 
 func (e *Engine) addDispatcher(h dispatch.Recipient, a *actor, o Options) *dispatch.Dispatcher {
@@ -200,7 +207,8 @@ func retry(h config.Handler) dispatch.Retry {
 	return dispatch.Retry{Attempts: h.Retry.Attempts, Backoff: h.Retry.Backoff, MaxBackoff: h.Retry.MaxBackoff}
 }
 
-// configured is a handler of the plan. The zero Handler, of rules with actions, has no name.
+// configured returns a handler of the plan. Rules with actions have no handler: theirs is the zero
+// Handler.
 func configured(p *plan.Plan, name string) config.Handler {
 	for _, h := range p.Handlers {
 		if h.Name == name {
@@ -236,11 +244,12 @@ func (e *Engine) view(of *plan.Source) *source.Source {
 	return nil
 }
 
-// Run watches, evaluates and delivers until ctx ends. Then it takes in no more changes, lets what is in flight end
-// within Options.DrainTimeout, and returns nil when every goroutine that it started has ended.
-//
-// With a state it first waits for the API server, to know whose state it is, and goes on from there. It returns an error
-// if that cannot be told.
+// Run watches, evaluates and delivers until ctx ends. Then it takes no more changes, lets
+// deliveries in flight end within Options.DrainTimeout, and returns nil when every goroutine that
+// it started has ended.
+// With a state, Run first waits for the API server to identify the cluster, and resumes from the
+// state if it belongs to that cluster. It returns an error if the cluster cannot be identified. Run
+// is called once.
 func (e *Engine) Run(ctx context.Context) error {
 	err := e.restore(ctx)
 	stop := e.write(ctx)
@@ -254,7 +263,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return errors.Join(err, stop())
 }
 
-// write has the state written until stop, which waits until all of it is.
+// write runs the state until stop is called. stop returns when everything is written.
 func (e *Engine) write(ctx context.Context) (stop func() error) {
 	if e.store == nil {
 		return func() error { return nil }
@@ -268,7 +277,7 @@ func (e *Engine) write(ctx context.Context) (stop func() error) {
 	}
 }
 
-// changed are the intakes with rules whose where has changed since the state was saved.
+// changed returns the intakes with rules whose where has changed since the state was saved.
 func (e *Engine) changed() (out []*intake) {
 	for _, in := range e.intakes {
 		if in.resuming != nil && len(in.resuming.changed) > 0 {
@@ -278,7 +287,7 @@ func (e *Engine) changed() (out []*intake) {
 	return out
 }
 
-// follow is Run between the state's beginning and its end.
+// follow is the part of Run after the state was restored.
 func (e *Engine) follow(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, in := range e.changed() {
@@ -314,7 +323,7 @@ func (e *Engine) follow(ctx context.Context) error {
 	return err
 }
 
-// Source gives the cache of a source, with its indexes.
+// Source returns the cache of a source, with its indexes.
 func (e *Engine) Source(name string) (view *source.Source, ok bool) {
 	for _, s := range e.sources {
 		if s.Name == name {

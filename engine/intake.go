@@ -36,7 +36,7 @@ type intake struct {
 func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *intake {
 	in := &intake{informer: informer, clock: e.clock, unseen: make(map[int]bool)}
 	old := new(object.Paths)
-	var rules []evaluate.Rule
+	var rules []evaluate.Binding
 	for _, r := range e.rules {
 		if !slices.Contains(planned.Rules, r.Rule) {
 			continue
@@ -44,7 +44,7 @@ func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *i
 		old.Union(r.OldPaths())
 		in.rules = append(in.rules, r)
 		in.knowsOwn = in.knowsOwn || r.knowsOwn
-		rules = append(rules, evaluate.Rule{Rule: &r.Rule.Rule, Resync: r.Resync, Caches: r.caches, KnowsOwn: r.knowsOwn})
+		rules = append(rules, evaluate.Binding{Rule: &r.Rule.Rule, Resync: r.Resync, Caches: r.caches, KnowsOwn: r.knowsOwn})
 	}
 	scope := evaluate.NewScope(object.NewDecoder(planned.View), object.NewDecoder(old))
 	in.evaluator = evaluate.New(rules, in.standing, scope)

@@ -86,7 +86,7 @@ func (m *memory) pause(paused bool, lane *dispatch.Lane) {
 // put records the rule. It is called with mu held.
 func (m *memory) put() {
 	if m.store != nil {
-		m.store.PutRule(state.Rule{Name: m.rule, Resource: m.resource, Seen: maps.Clone(m.seen), Paused: m.paused})
+		m.store.PutRule(state.RuleMemory{Name: m.rule, Resource: m.resource, Seen: maps.Clone(m.seen), Paused: m.paused})
 	}
 }
 

@@ -19,7 +19,7 @@ var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 type record struct {
 	store    *state.Store
 	id       string
-	informer *state.Informer
+	informer *state.Objects
 	keep     *object.Paths
 	isSecret bool
 }
@@ -30,7 +30,7 @@ func (e *Engine) newRecord(planned *plan.Informer, of *source.Informer) *record 
 		return nil
 	}
 	r := &record{store: e.store, id: informerID(planned), keep: planned.Keep, isSecret: planned.Resource == secrets}
-	r.informer = e.store.Informer(r.id, state.InformerOptions{Packer: of.Packer(), Kept: kept(planned.Keep), Secret: r.isSecret})
+	r.informer = e.store.Objects(r.id, state.ObjectsOptions{Packer: of.Packer(), Kept: kept(planned.Keep), Secret: r.isSecret})
 	return r
 }
 

@@ -53,7 +53,7 @@ func (e *Engine) restore(ctx context.Context) error {
 // load reads everything before anything is used.
 func (e *Engine) load() (from loaded, err error) {
 	from = loaded{
-		cut:    resume.Cut{Rules: make(map[string]resume.Rule)},
+		cut:    resume.Cut{Rules: make(map[string]resume.Memory)},
 		paused: make(map[string]bool), snapshots: make(map[*intake]state.Snapshot), waiting: make(map[string][]state.LaneKey),
 	}
 	rules, err := e.store.Rules()
@@ -61,7 +61,7 @@ func (e *Engine) load() (from loaded, err error) {
 		return loaded{}, err
 	}
 	for _, r := range rules {
-		from.cut.Rules[r.Name] = resume.Rule{Name: r.Name, Resource: r.Resource, Seen: r.Seen}
+		from.cut.Rules[r.Name] = resume.Memory{Name: r.Name, Resource: r.Resource, Seen: r.Seen}
 		from.paused[r.Name] = r.Paused
 	}
 	if from.letters, err = e.store.Letters(); err != nil {
@@ -129,12 +129,12 @@ func (e *Engine) resume(from loaded) {
 }
 
 // planned is the plan as resume.Decide takes it.
-func (e *Engine) planned() []resume.Rule {
+func (e *Engine) planned() []resume.Memory {
 	at := make(map[*runningRule]map[string]string, len(e.rules))
-	rules := make([]resume.Rule, 0, len(e.rules))
+	rules := make([]resume.Memory, 0, len(e.rules))
 	for _, r := range e.rules {
 		at[r] = make(map[string]string)
-		rules = append(rules, resume.Rule{Name: r.Name, Resource: r.resource(), Seen: at[r]})
+		rules = append(rules, resume.Memory{Name: r.Name, Resource: r.resource(), Seen: at[r]})
 	}
 	for _, in := range e.intakes {
 		for _, r := range in.rules {

@@ -21,8 +21,8 @@ type Standing struct {
 	Undecided bool
 }
 
-// Rule is a rule as an informer's evaluation needs it.
-type Rule struct {
+// Binding is a rule bound to what its expressions look into.
+type Binding struct {
 	*rule.Rule
 	Resync time.Duration // of which resync rounds it is told; 0: of none
 	Caches *Caches
@@ -49,7 +49,7 @@ type Step struct {
 // however many rules read it, and looks only at rules that may select the step. It evaluates one step
 // at a time and is not safe for concurrent use.
 type Evaluator struct {
-	rules    []Rule
+	rules    []Binding
 	set      *rule.Set
 	standing func(rule int) Standing
 	scope    *Scope
@@ -57,7 +57,7 @@ type Evaluator struct {
 
 // New returns an Evaluator of rules. standing says how a rule takes part; it is asked once for each
 // rule that may select a step.
-func New(rules []Rule, standing func(rule int) Standing, scope *Scope) *Evaluator {
+func New(rules []Binding, standing func(rule int) Standing, scope *Scope) *Evaluator {
 	set := make([]*rule.Rule, len(rules))
 	for i := range rules {
 		set[i] = rules[i].Rule
@@ -105,7 +105,7 @@ func (e *Evaluator) match(i int, undecided bool, s Step, c *Change) {
 
 // prunes reports whether the event makes the rule delete what it applied. Such an event is delivered
 // whoever made the change.
-func (r *Rule) prunes(d delta.Delta) bool {
+func (r *Binding) prunes(d delta.Delta) bool {
 	return r.Actions != nil && r.Actions.Prune && d.Type == delta.Deleted
 }
 

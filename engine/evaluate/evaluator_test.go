@@ -42,9 +42,9 @@ func evaluator(t *testing.T, cache evaluate.Cache, standing map[string]evaluate.
 		t.Fatal(mistakes)
 	}
 	informer := p.Informers[0]
-	var rules []evaluate.Rule
+	var rules []evaluate.Binding
 	for _, r := range informer.Rules {
-		rules = append(rules, evaluate.Rule{
+		rules = append(rules, evaluate.Binding{
 			Rule: &r.Rule, Resync: r.Resync, KnowsOwn: true,
 			Caches: &evaluate.Caches{Own: evaluate.Reading{Cache: cache, Paths: r.Paths()}},
 		})

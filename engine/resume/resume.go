@@ -28,18 +28,19 @@ const (
 	Changed
 )
 
-// Rule is what a plan, or a cut, says of a rule.
-type Rule struct {
+// Memory is what a rule remembers of informers: in a cut, those that it has seen; in a plan, those
+// that it has to see.
+type Memory struct {
 	Name     string
 	Resource string // VERSION/RESOURCE or GROUP/VERSION/RESOURCE of its source
-	// Seen has, by informer, the text of the rule's where when it saw the informer's objects; "" is
-	// no where. In a plan it names the informers of the rule's source, with its where as it is now.
+	// Seen has, by informer, the text of the rule's where when it saw the informer's objects, and in a
+	// plan the where as it is now; "" is no where.
 	Seen map[string]string
 }
 
 // Cut is what was recorded.
 type Cut struct {
-	Rules     map[string]Rule // by name
+	Rules     map[string]Memory // by name
 	Informers []string
 }
 
@@ -50,8 +51,8 @@ type Decision struct {
 	// Unwatched are the informers of the cut that no source has any more.
 	Unwatched []string
 
-	planned map[string]Rule
-	cut     map[string]Rule
+	planned map[string]Memory
+	cut     map[string]Memory
 }
 
 // Gone is a rule of the cut that the plan does not go on with.
@@ -62,8 +63,8 @@ type Gone struct {
 }
 
 // Decide compares a cut with a plan. planned are the plan's rules, informers the ids of its informers.
-func Decide(planned []Rule, informers []string, cut Cut) Decision {
-	d := Decision{planned: make(map[string]Rule, len(planned)), cut: maps.Clone(cut.Rules)}
+func Decide(planned []Memory, informers []string, cut Cut) Decision {
+	d := Decision{planned: make(map[string]Memory, len(planned)), cut: maps.Clone(cut.Rules)}
 	for _, r := range planned {
 		d.planned[r.Name] = r
 	}

@@ -12,7 +12,7 @@ const pods, nodes = "v1/pods", "v1/nodes"
 
 func TestDecide(t *testing.T) {
 	cut := Cut{
-		Rules: map[string]Rule{
+		Rules: map[string]Memory{
 			"kept":    {Name: "kept", Resource: pods, Seen: map[string]string{"all pods": ""}},
 			"edited":  {Name: "edited", Resource: pods, Seen: map[string]string{"all pods": `object.kind == "a"`}},
 			"widened": {Name: "widened", Resource: pods, Seen: map[string]string{"pods in shop": ""}},
@@ -22,7 +22,7 @@ func TestDecide(t *testing.T) {
 		},
 		Informers: []string{"all pods", "pods in shop", "all nodes"},
 	}
-	planned := []Rule{
+	planned := []Memory{
 		{Name: "kept", Resource: pods, Seen: map[string]string{"all pods": ""}},
 		{Name: "edited", Resource: pods, Seen: map[string]string{"all pods": `object.kind == "b"`}},
 		{Name: "widened", Resource: pods, Seen: map[string]string{"all pods": ""}},
@@ -65,7 +65,7 @@ func TestMembership(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := Decide(nil, nil, Cut{Rules: map[string]Rule{}})
+	d := Decide(nil, nil, Cut{Rules: map[string]Memory{}})
 	if d.At("any", "all pods").Before.Has(o, false, nil) {
 		t.Error("a rule that has seen nothing had an object inside")
 	}

@@ -19,7 +19,7 @@ import (
 func made(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	s := open(t, dir, Options{})
-	s.recorded(func() { s.PutRule(Rule{Name: "r"}) })
+	s.recorded(func() { s.PutRule(RuleMemory{Name: "r"}) })
 	closed(t, s)
 	return dir
 }
@@ -182,10 +182,10 @@ func TestDamageMetWhileLoading(t *testing.T) {
 			}
 			p := newPods(1)
 			s.recorded(func() {
-				s.PutRule(Rule{Name: "r"})
-				s.Informer("one", InformerOptions{}).Put(obj(t, "a", 1, ""), nil)
+				s.PutRule(RuleMemory{Name: "r"})
+				s.Objects("one", ObjectsOptions{}).Put(obj(t, "a", 1, ""), nil)
 				for n := range 100 {
-					s.Informer("two", InformerOptions{}).Put(p.pod(t, n, n, 2000), nil)
+					s.Objects("two", ObjectsOptions{}).Put(p.pod(t, n, n, 2000), nil)
 				}
 			})
 			closed(t, s)
@@ -197,7 +197,7 @@ func TestDamageMetWhileLoading(t *testing.T) {
 			if got := s.mustLoad(t, "one"); len(got.Objects) != 1 {
 				t.Fatal("not loaded")
 			}
-			_, err1 := s.Informer("two", InformerOptions{}).Load()
+			_, err1 := s.Objects("two", ObjectsOptions{}).Load()
 			_, err2 := s.Rules()
 			_, err3 := s.Letters()
 			_, err4 := s.Lane("r", LaneOptions{}).Keys()

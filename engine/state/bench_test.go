@@ -46,7 +46,7 @@ func BenchmarkChange(b *testing.B) {
 			p := newPods(1)
 			s := run(b, open(b, b.TempDir(), Options{}))
 			packer := object.NewPacker()
-			i, lane := s.Informer("pods", InformerOptions{Packer: packer}), s.Lane("r", LaneOptions{})
+			i, lane := s.Objects("pods", ObjectsOptions{Packer: packer}), s.Lane("r", LaneOptions{})
 			if _, err := i.Load(); err != nil {
 				b.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func BenchmarkLoad(b *testing.B) {
 	dir := b.TempDir()
 	p := newPods(1)
 	s := run(b, open(b, dir, Options{}))
-	i := s.Informer("pods", InformerOptions{})
+	i := s.Objects("pods", ObjectsOptions{})
 	if _, err := i.Load(); err != nil {
 		b.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func BenchmarkLoad(b *testing.B) {
 func BenchmarkIdle(b *testing.B) {
 	before := rss()
 	s := run(b, open(b, b.TempDir(), Options{}))
-	s.recorded(func() { s.PutRule(Rule{Name: strings.Repeat("r", 60)}) })
+	s.recorded(func() { s.PutRule(RuleMemory{Name: strings.Repeat("r", 60)}) })
 	s.written()
 	from := cpu()
 	for b.Loop() {
@@ -199,7 +199,7 @@ func BenchmarkFirstList(b *testing.B) {
 	for b.Loop() {
 		alone, making := list(func(*object.Object) {})
 		s := run(b, open(b, b.TempDir(), Options{}))
-		i, lane := s.Informer("pods", InformerOptions{}), s.Lane("r", LaneOptions{})
+		i, lane := s.Objects("pods", ObjectsOptions{}), s.Lane("r", LaneOptions{})
 		if _, err := i.Load(); err != nil {
 			b.Fatal(err)
 		}

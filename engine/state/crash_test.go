@@ -22,7 +22,7 @@ import (
 type ledger struct {
 	t     testing.TB
 	s     *Store
-	i     *Informer
+	i     *Objects
 	lane  *Lane
 	r     *rand.Rand
 	n     int
@@ -34,7 +34,7 @@ type ledger struct {
 
 func newLedger(t testing.TB, s *Store, seed uint64) *ledger {
 	l := &ledger{
-		t: t, s: s, i: s.Informer("i", InformerOptions{}), lane: s.Lane("r", LaneOptions{}), r: rand.New(rand.NewPCG(seed, 9)),
+		t: t, s: s, i: s.Objects("i", ObjectsOptions{}), lane: s.Lane("r", LaneOptions{}), r: rand.New(rand.NewPCG(seed, 9)),
 		known: map[string]int{}, objs: map[string]int{}, wait: map[uint64]string{}, dead: map[string]bool{},
 	}
 	_, err := l.i.Load()
@@ -53,7 +53,7 @@ func newLedger(t testing.TB, s *Store, seed uint64) *ledger {
 
 // on has the ledger go on with another Store of the same directory, from which everything was loaded.
 func (l *ledger) on(s *Store) {
-	l.s, l.i, l.lane = s, s.Informer("i", InformerOptions{}), s.Lane("r", LaneOptions{})
+	l.s, l.i, l.lane = s, s.Objects("i", ObjectsOptions{}), s.Lane("r", LaneOptions{})
 }
 
 func describe(version string, objects map[string]int, wait map[uint64]string, dead map[string]bool) string {
@@ -108,7 +108,7 @@ func (l *ledger) change() {
 
 // read describes what is on disk. It fails on what was never recorded.
 func read(s *Store) (string, error) {
-	i := s.Informer("i", InformerOptions{})
+	i := s.Objects("i", ObjectsOptions{})
 	snapshot, err := i.Load()
 	if err != nil {
 		return "", err
@@ -249,7 +249,7 @@ func TestACrashWithinALargeCut(t *testing.T) {
 	o := onMemory(watching)
 	o.limits.batch = 256 << 10
 	s := open(t, "/state", o)
-	i, lane := s.Informer("i", InformerOptions{}), s.Lane("r", LaneOptions{})
+	i, lane := s.Objects("i", ObjectsOptions{}), s.Lane("r", LaneOptions{})
 	if _, err := i.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestDamage(t *testing.T) {
 		if trouble := s.Status().Trouble; trouble != "" {
 			t.Errorf("seed %d (%s): %s", seed, what, trouble)
 		}
-		s.recorded(func() { s.PutRule(Rule{Name: "works"}) })
+		s.recorded(func() { s.PutRule(RuleMemory{Name: "works"}) })
 		closed(t, s)
 		s = open(t, damagedDir, Options{})
 		if rules, err := s.Rules(); err != nil || len(rules) != 1 {

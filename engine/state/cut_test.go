@@ -21,7 +21,7 @@ func TestWhatCancelsOutDoesNotComeBackAlone(t *testing.T) {
 	o := onMemory(watching)
 	o.limits.batch = 64 << 10
 	s := open(t, "/state", o)
-	i, lane := s.Informer("i", InformerOptions{}), s.Lane("r", LaneOptions{})
+	i, lane := s.Objects("i", ObjectsOptions{}), s.Lane("r", LaneOptions{})
 	if _, err := i.Load(); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestDictionariesOfALaneAreBounded(t *testing.T) {
 	dir := t.TempDir() + "/state"
 	for life := range uint64(2 * maxLoaded) {
 		s := open(t, dir, Options{FlushEvery: time.Millisecond})
-		i, lane := s.Informer("i", InformerOptions{}), s.Lane("r", LaneOptions{})
+		i, lane := s.Objects("i", ObjectsOptions{}), s.Lane("r", LaneOptions{})
 		if _, err := i.Load(); err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,7 @@
 // disk. A restart resumes from it, however the last process ended.
 //
 // While the daemon runs, memory is the truth and the [Store] is written behind it. The Store takes
-// records of what memory holds: known objects ([Informer]), deliveries that wait ([Lane]), rules and
+// records of what memory holds: the objects of informers ([Objects]), deliveries that wait ([Lane]), rules and
 // dead letters. A record that is not written yet is replaced by a newer one, so a delivery that is
 // acknowledged before it was written costs no write. The Store is read at the start, and for
 // deliveries that memory has left to the disk ([Lane.Load]). It knows no queue and no rule, and
@@ -42,7 +42,7 @@
 // disk allows it. So is a store that can neither be written nor read, or whose opening takes longer
 // than 20 seconds; everything recorded since the start is then written instead.
 //
-// No text of a Secret reaches the disk: see [InformerOptions], [LaneOptions] and [Letter].
+// No text of a Secret reaches the disk: see [ObjectsOptions], [LaneOptions] and [Letter].
 //
 // One process at a time uses a directory: see [LockedError]. The directory has mode 0700, its files
 // 0600.

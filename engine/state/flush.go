@@ -28,7 +28,7 @@ type cut struct {
 }
 
 type informerCut struct {
-	*Informer
+	*Objects
 	objects map[delta.Key]objectRecord
 	version string
 	told    bool
@@ -240,7 +240,7 @@ func (w *writer) references(o owner) references {
 
 // drop removes everything that belongs to an owner, and the record without which the rule or
 // informer counts as new.
-func (w *writer) drop(o owner, rules map[string]*Rule) {
+func (w *writer) drop(o owner, rules map[string]*RuleMemory) {
 	w.db.dictionaries.keep(o, nil)
 	if w.err == nil {
 		w.err = w.batch.DeleteRange(o[:], after(o[:]), nil)

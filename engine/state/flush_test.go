@@ -5,7 +5,7 @@ import "testing"
 // Only what is told in first lists may be written in small transactions.
 func TestTransactionsOfFirstLists(t *testing.T) {
 	informer := func(was, is string) informerCut {
-		return informerCut{Informer: &Informer{written: informerRecord{resourceVersion: was}}, version: is}
+		return informerCut{Objects: &Objects{written: informerRecord{resourceVersion: was}}, version: is}
 	}
 	for _, c := range []struct {
 		name      string

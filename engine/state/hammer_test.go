@@ -21,7 +21,7 @@ func TestHammer(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range informers {
 		id := fmt.Sprint("i", n)
-		i, lane := s.Informer(id, InformerOptions{}), s.Lane(id, LaneOptions{})
+		i, lane := s.Objects(id, ObjectsOptions{}), s.Lane(id, LaneOptions{})
 		if _, err := i.Load(); err != nil {
 			t.Fatal(err)
 		}
@@ -43,7 +43,7 @@ func TestHammer(t *testing.T) {
 					if c >= 20 {
 						s.DeleteLetter(fmt.Sprint(id, "-", c-20))
 					}
-					s.PutRule(Rule{Name: id, Paused: c%2 == 0})
+					s.PutRule(RuleMemory{Name: id, Paused: c%2 == 0})
 				})
 				if lane.Room(100); c%20 == 0 {
 					if _, err := lane.Load(key(name), 0, 100, 1<<20); err != nil {
@@ -57,7 +57,7 @@ func TestHammer(t *testing.T) {
 			for c := range 30 {
 				name := fmt.Sprint("short", c, id)
 				s.recorded(func() {
-					s.PutRule(Rule{Name: name})
+					s.PutRule(RuleMemory{Name: name})
 					s.Lane(name, LaneOptions{}).Put(1, key("a"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}})
 				})
 				s.recorded(func() { s.DropRule(name) })

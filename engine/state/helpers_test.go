@@ -172,7 +172,7 @@ func versions(s Snapshot) map[string]string {
 
 func (s *Store) mustLoad(t testing.TB, id string) Snapshot {
 	t.Helper()
-	snapshot, err := s.Informer(id, InformerOptions{}).Load()
+	snapshot, err := s.Objects(id, ObjectsOptions{}).Load()
 	if err != nil {
 		t.Fatal(err)
 	}

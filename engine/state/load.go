@@ -25,7 +25,7 @@ var ErrSetAside = errors.New("the state could not be read and is set aside")
 type Snapshot struct {
 	Objects         []*object.Object // packed, in no order; of Secrets, identities
 	ResourceVersion string           // what to go on from; "" if that cannot be
-	Kept            string           // InformerOptions.Kept when they were recorded, or KeptMixed
+	Kept            string           // ObjectsOptions.Kept when they were recorded, or KeptMixed
 	Inside          map[delta.Key][]string
 }
 
@@ -38,7 +38,7 @@ const maxLoaded = 8
 // Snapshot is empty if nothing is on disk. Load uses all processors, for about 20 µs per object.
 // Before Run the only error is [ErrSetAside]. Later it is any error of reading: then nothing is
 // loaded, and the next write replaces what is on disk.
-func (i *Informer) Load() (Snapshot, error) {
+func (i *Objects) Load() (Snapshot, error) {
 	s := i.store
 	d := s.db.Load()
 	if d == nil || s.isDropped(i.owner) {
@@ -74,7 +74,7 @@ func (s *Store) unreadable(d *database, err error) error {
 
 // loader loads one informer. mu guards the fields that follow it: several goroutines decode.
 type loader struct {
-	informer *Informer
+	informer *Objects
 	db       *database
 	record   informerRecord
 

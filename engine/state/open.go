@@ -21,7 +21,7 @@ func Open(dir string, o Options) (*Store, error) {
 		opts:      o,
 		health:    &health{logger: o.Logger, dir: dir},
 		wake:      make(chan struct{}, 1),
-		informers: make(map[string]*Informer),
+		informers: make(map[string]*Objects),
 		lanes:     make(map[string]*Lane),
 		records:   newRecords(),
 	}

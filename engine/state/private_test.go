@@ -17,7 +17,7 @@ func TestModes(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := open(t, dir, Options{})
-	s.recorded(func() { s.PutRule(Rule{Name: "r"}) })
+	s.recorded(func() { s.PutRule(RuleMemory{Name: "r"}) })
 	if err := s.flush(s.db.Load()); err != nil {
 		t.Fatal(err)
 	}

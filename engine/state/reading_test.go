@@ -29,10 +29,10 @@ func written(t *testing.T, seed uint64) (*vfs.MemFS, *ledger) {
 	}
 	l := newLedger(t, s, seed)
 	s.recorded(func() {
-		s.PutRule(Rule{Name: "r", Resource: "pods"})
-		s.PutRule(Rule{Name: "going"})
+		s.PutRule(RuleMemory{Name: "r", Resource: "pods"})
+		s.PutRule(RuleMemory{Name: "going"})
 		s.Lane("going", LaneOptions{}).Put(1, key("g"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "g", 1, "")}}})
-		s.Informer("gone", InformerOptions{}).Put(obj(t, "g", 1, ""), nil)
+		s.Objects("gone", ObjectsOptions{}).Put(obj(t, "g", 1, ""), nil)
 	})
 	for n := range 20 {
 		for range l.r.IntN(20) {

@@ -246,7 +246,7 @@ func readLetter(b []byte, get dictionaryOf) (l Letter, err error) {
 	return l, r.end()
 }
 
-func appendRule(b []byte, r *Rule) []byte {
+func appendRule(b []byte, r *RuleMemory) []byte {
 	b = append(b, recordVersion, flag(r.Paused, isPaused))
 	b = appendName(appendName(b, r.Name), r.Resource)
 	seen := make([]string, 0, 2*len(r.Seen))
@@ -256,14 +256,14 @@ func appendRule(b []byte, r *Rule) []byte {
 	return appendStrings(b, seen)
 }
 
-func readRule(b []byte) (rule Rule, err error) {
+func readRule(b []byte) (rule RuleMemory, err error) {
 	r := reader{left: b}
 	r.version()
 	rule.Paused = r.byte()&isPaused != 0
 	rule.Name, rule.Resource = r.string(), r.string()
 	seen := r.strings()
 	if len(seen)%2 != 0 {
-		return Rule{}, errRecord
+		return RuleMemory{}, errRecord
 	}
 	for ; len(seen) > 0; seen = seen[2:] {
 		if rule.Seen == nil {

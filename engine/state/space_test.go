@@ -45,7 +45,7 @@ func noise(t testing.TB, r *rand.ChaCha8, name string, size int) *object.Object 
 func TestSpaceComesBack(t *testing.T) {
 	dir := t.TempDir()
 	s := run(t, open(t, dir, Options{FlushEvery: time.Millisecond}))
-	lane, i := s.Lane("r", LaneOptions{}), s.Informer("i", InformerOptions{})
+	lane, i := s.Lane("r", LaneOptions{}), s.Objects("i", ObjectsOptions{})
 	if _, err := lane.Keys(); err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestDictionariesDoNotAccumulate(t *testing.T) {
 			o := p.pod(t, start*1000+n, n, 2000)
 			want[o.Name()] = string(o.JSON())
 			s.recorded(func() {
-				s.Informer("i", InformerOptions{}).Put(o, nil)
+				s.Objects("i", ObjectsOptions{}).Put(o, nil)
 				s.Lane("r", LaneOptions{}).Put(uint64(start*1000+n+1), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
 				s.PutLetter(Letter{ID: o.Name(), Delta: delta.Delta{Object: o}})
 			})

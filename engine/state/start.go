@@ -85,8 +85,8 @@ func (s *Store) Informers() ([]string, error) {
 }
 
 // Rules returns the rules that are on disk, by name. It is called before anything is recorded.
-func (s *Store) Rules() ([]Rule, error) {
-	var rules []Rule
+func (s *Store) Rules() ([]RuleMemory, error) {
+	var rules []RuleMemory
 	err := s.all([]byte{rulePrefix}, func(value []byte, _ dictionaryOf) error {
 		r, err := readRule(value)
 		rules = append(rules, r)

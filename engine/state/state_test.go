@@ -31,7 +31,7 @@ func TestEverythingComesBack(t *testing.T) {
 	if err := s.Bind(Cluster{UID: "u", Server: "https://api"}); err != nil {
 		t.Fatal(err)
 	}
-	pods := s.Informer("pods", InformerOptions{Kept: "whole"})
+	pods := s.Objects("pods", ObjectsOptions{Kept: "whole"})
 	if got := s.mustLoad(t, "pods"); len(got.Objects) != 0 || got.ResourceVersion != "" {
 		t.Fatalf("a new store has %v", got)
 	}
@@ -54,7 +54,7 @@ func TestEverythingComesBack(t *testing.T) {
 		}, Sent: true, Since: now, Due: now.Add(time.Hour)},
 		{Value: delivery.Delivery{Delta: delta.Delta{Type: delta.Synced, Object: second, Round: -5}, Payload: json.RawMessage{}}, Redriven: true},
 	}
-	rule := Rule{Name: "r", Resource: "v1/pods", Seen: map[string]string{"pods": "object.x", "nodes": ""}, Paused: true}
+	rule := RuleMemory{Name: "r", Resource: "v1/pods", Seen: map[string]string{"pods": "object.x", "nodes": ""}, Paused: true}
 	s.recorded(func() {
 		pods.Put(first, nil)
 		pods.Put(second, []string{"r", "other"})
@@ -68,7 +68,7 @@ func TestEverythingComesBack(t *testing.T) {
 		lane.Put(7, key("a"), want[0])
 		lane.Delete(7, key("a"))
 		s.PutRule(rule)
-		s.PutRule(Rule{Name: "dropped"})
+		s.PutRule(RuleMemory{Name: "dropped"})
 		s.DropRule("dropped")
 		s.PutLetter(wantLetter)
 		s.PutLetter(older)
@@ -105,7 +105,7 @@ func TestEverythingComesBack(t *testing.T) {
 		t.Error(diff, err)
 	}
 	rules, err := s.Rules()
-	if diff := cmp.Diff([]Rule{rule}, rules); diff != "" || err != nil {
+	if diff := cmp.Diff([]RuleMemory{rule}, rules); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	list, err := s.Letters()
@@ -163,10 +163,10 @@ func TestWhatIsDroppedIsGone(t *testing.T) {
 	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}}
 	old := s.Lane("r", LaneOptions{})
 	s.recorded(func() {
-		s.PutRule(Rule{Name: "r"})
+		s.PutRule(RuleMemory{Name: "r"})
 		old.Put(1, key("a"), d)
 		old.Put(2, key("b"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "b", 1, "")}}})
-		s.Informer("i", InformerOptions{}).Put(d.Value.Delta.Object, nil)
+		s.Objects("i", ObjectsOptions{}).Put(d.Value.Delta.Object, nil)
 	})
 	s.written()
 	s.recorded(func() {
@@ -197,9 +197,9 @@ func TestWhatIsDroppedIsGone(t *testing.T) {
 
 func TestKept(t *testing.T) {
 	dir := t.TempDir()
-	start := func(kept string) (*Store, *Informer, string) {
+	start := func(kept string) (*Store, *Objects, string) {
 		s := open(t, dir, Options{})
-		i := s.Informer("i", InformerOptions{Kept: kept})
+		i := s.Objects("i", ObjectsOptions{Kept: kept})
 		snapshot, err := i.Load()
 		if err != nil {
 			t.Fatal(err)
@@ -208,15 +208,15 @@ func TestKept(t *testing.T) {
 	}
 	for _, c := range []struct {
 		kept, found string
-		record      func(i *Informer)
+		record      func(i *Objects)
 	}{
-		{"a", "", func(i *Informer) { i.Put(obj(t, "x", 1, ""), nil); i.Version("1") }},
-		{"b", "a", func(i *Informer) {}},
-		{"b", "a", func(i *Informer) { i.Version("") }},
-		{"b", "a", func(i *Informer) { i.Version("2") }},
-		{"c", "b", func(i *Informer) { i.Version(""); i.Put(obj(t, "x", 2, ""), nil) }},
-		{"c", KeptMixed, func(i *Informer) { i.Put(obj(t, "x", 3, ""), nil); i.Version("3") }},
-		{"c", "c", func(i *Informer) {}},
+		{"a", "", func(i *Objects) { i.Put(obj(t, "x", 1, ""), nil); i.Version("1") }},
+		{"b", "a", func(i *Objects) {}},
+		{"b", "a", func(i *Objects) { i.Version("") }},
+		{"b", "a", func(i *Objects) { i.Version("2") }},
+		{"c", "b", func(i *Objects) { i.Version(""); i.Put(obj(t, "x", 2, ""), nil) }},
+		{"c", KeptMixed, func(i *Objects) { i.Put(obj(t, "x", 3, ""), nil); i.Version("3") }},
+		{"c", "c", func(i *Objects) {}},
 	} {
 		s, i, found := start(c.kept)
 		if found != c.found {
@@ -244,7 +244,7 @@ func TestClusters(t *testing.T) {
 		if err := s.Bind(c.was); err != nil {
 			t.Fatal(err)
 		}
-		s.recorded(func() { s.PutRule(Rule{Name: "r"}) })
+		s.recorded(func() { s.PutRule(RuleMemory{Name: "r"}) })
 		closed(t, s)
 
 		var log journal
@@ -273,7 +273,7 @@ func TestNothingOfSecretsIsWritten(t *testing.T) {
 	dir := t.TempDir()
 	s := run(t, open(t, dir, Options{FlushEvery: 5 * time.Millisecond}))
 	const secret, coded = "hunter2-hunter2", "aHVudGVyMi1odW50ZXIy"
-	i, lane := s.Informer("secrets", InformerOptions{Secret: true}), s.Lane("r", LaneOptions{Secret: true})
+	i, lane := s.Objects("secrets", ObjectsOptions{Secret: true}), s.Lane("r", LaneOptions{Secret: true})
 	s.recorded(func() {
 		for n := range 300 {
 			name := fmt.Sprint("s", n)

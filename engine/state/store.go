@@ -94,7 +94,7 @@ func (o Options) withDefaults() Options {
 
 // Store is made by [Open]. Its methods, and those of its Informers and Lanes, are safe for
 // concurrent use unless they say otherwise.
-// Locks are taken in this order: cut, then mu. A Lane's or Informer's own records are guarded by
+// Locks are taken in this order: cut, then mu. The records of a Lane or of Objects are guarded by
 // cut and by its single caller.
 type Store struct {
 	dir    string
@@ -120,7 +120,7 @@ type Store struct {
 	rounds    rounds
 
 	mu        sync.Mutex // guards what follows
-	informers map[string]*Informer
+	informers map[string]*Objects
 	lanes     map[string]*Lane
 	records            // those that belong to no informer and no lane
 	dropping  []owner  // owners that the current write drops
@@ -134,13 +134,13 @@ type Store struct {
 // records are those of the store as a whole. A nil value means that the rule or letter is gone.
 type records struct {
 	dropped []owner // owners all of whose records are removed before anything is written
-	rules   map[string]*Rule
+	rules   map[string]*RuleMemory
 	letters map[string]*Letter
 	cluster *Cluster
 }
 
 func newRecords() records {
-	return records{rules: make(map[string]*Rule), letters: make(map[string]*Letter)}
+	return records{rules: make(map[string]*RuleMemory), letters: make(map[string]*Letter)}
 }
 
 // tally counts records and, roughly, their bytes.
@@ -179,8 +179,8 @@ func (s *Store) Pace() {
 	}
 }
 
-// Rule is the record of a rule.
-type Rule struct {
+// RuleMemory is what is recorded of a rule beside its deliveries.
+type RuleMemory struct {
 	Name     string
 	Resource string            // of the rule's objects
 	Seen     map[string]string // the rule's where when it last saw an informer's objects, by the informer's id
@@ -188,7 +188,7 @@ type Rule struct {
 }
 
 // PutRule records a rule. It replaces one with the same name. It is called between Begin and End.
-func (s *Store) PutRule(r Rule) {
+func (s *Store) PutRule(r RuleMemory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken.Load() {

@@ -24,14 +24,14 @@ import (
 // life is a store whose content a test knows.
 type life struct {
 	*running
-	i    *Informer
+	i    *Objects
 	lane *Lane
 	n    int
 	want map[string]string
 }
 
 func live(t testing.TB, s *Store) *life {
-	l := &life{running: run(t, s), i: s.Informer("i", InformerOptions{}), lane: s.Lane("r", LaneOptions{}), want: make(map[string]string)}
+	l := &life{running: run(t, s), i: s.Objects("i", ObjectsOptions{}), lane: s.Lane("r", LaneOptions{}), want: make(map[string]string)}
 	snapshot, err := l.i.Load()
 	if err != nil {
 		t.Fatal(err)
@@ -204,7 +204,7 @@ func TestStartOnASickDisk(t *testing.T) {
 				disk := newSickFS(memory)
 				if before {
 					s := open(t, "/state", onMemory(memory))
-					s.recorded(func() { s.Informer("i", InformerOptions{}).Put(obj(t, "old", 1, ""), nil) })
+					s.recorded(func() { s.Objects("i", ObjectsOptions{}).Put(obj(t, "old", 1, ""), nil) })
 					closed(t, s)
 				}
 				fall(disk)

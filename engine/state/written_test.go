@@ -125,7 +125,7 @@ func TestWrittenOfAStoreThatCannot(t *testing.T) {
 	}
 	running := run(t, s)
 	disk.hang()
-	running.recorded(func() { running.PutRule(Rule{Name: "r"}) })
+	running.recorded(func() { running.PutRule(RuleMemory{Name: "r"}) })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := running.Written(ctx); !errors.Is(err, context.Canceled) {

@@ -11,9 +11,9 @@ import (
 // other value.
 const KeptMixed = "?"
 
-// InformerOptions configure an Informer.
-type InformerOptions struct {
-	// Packer packs objects in place when they are written. nil: the Informer makes its own.
+// ObjectsOptions configure [Store.Objects].
+type ObjectsOptions struct {
+	// Packer packs objects in place when they are written. nil: one is made.
 	Packer *object.Packer
 	// Kept names the paths that recorded objects have. A Snapshot reports it once Version was
 	// called with a version, which says that all objects have these paths.
@@ -22,16 +22,16 @@ type InformerOptions struct {
 	Secret bool
 }
 
-// Informer records what one informer has seen: its objects, which rules have them inside, and the
+// Objects records what one informer has seen: its objects, which rules have them inside, and the
 // resourceVersion to go on from. Load must be called before anything is recorded; otherwise the
 // store drops what is on disk, because it does not belong to what is recorded. Put, Delete and
 // Version are called between [Store.Begin] and [Store.End], by one goroutine at a time; that and
 // Store.cut guard the fields below.
-type Informer struct {
+type Objects struct {
 	store   *Store
 	id      string
 	owner   owner
-	opts    InformerOptions
+	opts    ObjectsOptions
 	loaded  atomic.Bool
 	dropped atomic.Bool
 
@@ -54,9 +54,9 @@ type objectRecord struct {
 // recordCost is roughly how many bytes a record takes beside its object.
 const recordCost = 128
 
-// Informer returns the Informer with this id, and makes it on the first call. Later calls ignore
+// Objects returns the record of the informer with this id, and makes it on the first call. Later calls ignore
 // the options.
-func (s *Store) Informer(id string, o InformerOptions) *Informer {
+func (s *Store) Objects(id string, o ObjectsOptions) *Objects {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i := s.informers[id]; i != nil {
@@ -65,18 +65,18 @@ func (s *Store) Informer(id string, o InformerOptions) *Informer {
 	if o.Packer == nil {
 		o.Packer = object.NewPacker()
 	}
-	i := &Informer{store: s, id: id, owner: newOwner(objectPrefix, id), opts: o, unwritten: make(map[delta.Key]objectRecord)}
+	i := &Objects{store: s, id: id, owner: newOwner(objectPrefix, id), opts: o, unwritten: make(map[delta.Key]objectRecord)}
 	s.informers[id] = i
 	return i
 }
 
 // Put records an object and the names of the rules that have it inside. The Store keeps both.
-func (i *Informer) Put(o *object.Object, inside []string) {
+func (i *Objects) Put(o *object.Object, inside []string) {
 	i.set(keyOf(o), objectRecord{o, inside, int64(o.Size()) + recordCost})
 }
 
 // Delete records that the object is gone.
-func (i *Informer) Delete(key delta.Key) {
+func (i *Objects) Delete(key delta.Key) {
 	if i.store.db.Load() == nil { // nothing on disk has to be removed
 		if was, ok := i.unwritten[key]; ok {
 			delete(i.unwritten, key)
@@ -87,7 +87,7 @@ func (i *Informer) Delete(key delta.Key) {
 	i.set(key, objectRecord{size: recordCost})
 }
 
-func (i *Informer) set(key delta.Key, r objectRecord) {
+func (i *Objects) set(key delta.Key, r objectRecord) {
 	if i.store.broken.Load() || i.dropped.Load() {
 		return
 	}
@@ -102,7 +102,7 @@ func (i *Informer) set(key delta.Key, r objectRecord) {
 
 // Version records the resourceVersion that the recorded objects belong to. "" means that another
 // run cannot resume from them: a list is under way.
-func (i *Informer) Version(rv string) {
+func (i *Objects) Version(rv string) {
 	if i.store.broken.Load() || i.dropped.Load() {
 		return
 	}
@@ -114,8 +114,8 @@ func (i *Informer) Version(rv string) {
 	i.told = i.told || rv != ""
 }
 
-// forget drops everything that the Informer has loaded or recorded.
-func (i *Informer) forget() {
+// forget drops everything that was loaded or recorded.
+func (i *Objects) forget() {
 	clear(i.unwritten)
 	i.version, i.told, i.touched, i.written = "", false, false, informerRecord{}
 	i.loaded.Store(false)
