@@ -74,8 +74,8 @@ type Engine struct {
 	waiting     []*waiting
 	dead        *dispatch.LetterBox
 	store       *state.Store // nil: nothing is kept
-	server      string // the API server's address
-	restored    atomic.Bool // what was kept has been loaded
+	server      string       // the API server's address
+	restored    atomic.Bool  // what was kept has been loaded
 }
 
 type runningSource struct {
