@@ -40,7 +40,7 @@ type health struct {
 	sayer *sayer
 	name  string
 
-	mu      sync.Mutex // guards what follows; sayer.mu is taken behind it
+	mu      sync.Mutex // guards what follows; the sayer's is taken behind it
 	state   State
 	reason  string
 	since   time.Time

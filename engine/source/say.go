@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/informd/informd/internal/seldom"
 )
 
 // sayer logs each message at most once a minute: what goes wrong with one object goes wrong with a
@@ -13,18 +15,14 @@ import (
 type sayer struct {
 	log   *slog.Logger
 	clock clock.PassiveClock
-
-	mu   sync.Mutex           // guards said; no other lock is taken while it is held
-	said map[string]time.Time // when each message was logged; at most maxSaid
+	said  seldom.Messages
 }
 
-const (
-	sayEvery = time.Minute
-	maxSaid  = 1000 // beyond it all are forgotten, so that some are logged twice in a minute
-)
+// maxSaid is how many different messages are logged in a minute. The others are held back.
+const maxSaid = 1000
 
 func newSayer(log *slog.Logger, clock clock.PassiveClock) *sayer {
-	return &sayer{log: log, clock: clock, said: map[string]time.Time{}}
+	return &sayer{log: log, clock: clock, said: seldom.Messages{Max: maxSaid}}
 }
 
 // warn logs message about subject, unless it has logged the same about it within a minute.
@@ -34,19 +32,10 @@ func (s *sayer) warn(log *slog.Logger, message, subject string, attrs ...any) {
 	}
 }
 
-// may reports whether something may be logged now, and notes that it was.
-func (s *sayer) may(what string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.clock.Now()
-	if last, ok := s.said[what]; ok && now.Sub(last) < sayEvery {
-		return false
-	}
-	if len(s.said) >= maxSaid {
-		clear(s.said)
-	}
-	s.said[what] = now
-	return true
+// may reports whether a message may be logged now, and notes that it was.
+func (s *sayer) may(message string) bool {
+	_, ok := s.said.Allow(s.clock.Now(), message)
+	return ok
 }
 
 // reach logs that the API server cannot be reached, or refuses the credentials: once, and not once
@@ -54,7 +43,7 @@ func (s *sayer) may(what string) bool {
 type reach struct {
 	*sayer
 
-	mu   sync.Mutex // guards what follows; sayer.mu is taken behind it
+	mu   sync.Mutex // guards what follows; that of seldom.Messages is taken behind it
 	lost bool
 	told bool // that was logged
 	when time.Time
