@@ -1,17 +1,18 @@
-// Package nearest finds the name that somebody probably meant, for "did you mean …?" in reports. It is pure, and its work
-// is bounded whatever it is given.
+// Package nearest finds the name that somebody probably meant, for "did you mean …?" in reports. It
+// is pure, and bounds its work whatever its input.
 package nearest
 
 import "strings"
 
 const (
-	// maxCandidates bounds the names that are compared for one suggestion.
+	// maxCandidates bounds the names that one suggestion compares.
 	maxCandidates = 1000
-	// maxName is how many bytes a name may have to be like another. Handlers send what they like.
+	// maxName is the most bytes of a name that gets a suggestion: names may come from handlers.
 	maxName = 1 << 10
 )
 
-// Name returns the candidate that name was probably meant to be, or "" if none is close. At most 1000 are looked at.
+// Name returns the candidate that name was probably meant to be, or "" if none is close. It
+// compares at most the first 1000.
 func Name(name string, candidates []string) string {
 	if len(name) > maxName {
 		return ""
@@ -28,8 +29,8 @@ func Name(name string, candidates []string) string {
 	return best
 }
 
-// distance returns the number of single bytes to insert, delete, change or swap with their neighbour to get from a to
-// b, or limit if there are at least so many.
+// distance returns how many single bytes must be inserted, deleted, changed or swapped with their
+// neighbours to get from a to b. It returns limit if there are at least so many.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

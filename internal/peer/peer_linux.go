@@ -1,4 +1,5 @@
-// Package peer tells which process is at the other end of a unix socket: whether it belongs to a handler. Linux only.
+// Package peer finds out which process is at the other end of a unix socket, and whether it belongs
+// to a handler. It works on Linux only.
 package peer
 
 import (
@@ -12,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descends tells whether the process at the other end of conn, as it was when it connected, is a descendant of the process
-// ancestor, at whatever distance. A process that is gone may have been one: that is an error.
+// Descends reports whether the process that connected to conn is a descendant of the process
+// ancestor, at whatever distance. It returns an error if the process has ended, because it may have
+// been one.
 func Descends(conn *net.UnixConn, ancestor int) (pid int, is bool, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -47,11 +49,12 @@ func Descends(conn *net.UnixConn, ancestor int) (pid int, is bool, err error) {
 	return pid, is, nil
 }
 
-// ErrGone says that the process has ended: nobody can tell any more whose it was.
+// ErrGone says that the process has ended, so nobody knows whose it was.
 var ErrGone = errors.New("the process that asks is gone")
 
-// descendant follows the parents of a process. One in a PID namespace above this one, which a descendant cannot get to, has the
-// number 0, and so has the parent of one that came in from there.
+// descendant follows the parents of a process. A process in a PID namespace above this one has the
+// number 0, and so has the parent of a process that came in from there. A descendant cannot get
+// there.
 func descendant(pid, ancestor int) (bool, error) {
 	const tries = 5 // a parent may end between two steps, and another takes its place
 	for range tries {
@@ -59,7 +62,7 @@ func descendant(pid, ancestor int) (bool, error) {
 		for at > 1 && at != ancestor {
 			parent, ok := parentOf(at)
 			if !ok && errors.Is(unix.Kill(at, 0), unix.EPERM) {
-				return false, nil // /proc hides other users' processes (hidepid), and the daemon's own are not among them
+				return false, nil // /proc hides other users' processes (hidepid), but not the daemon's own
 			}
 			if !ok {
 				break
@@ -69,7 +72,7 @@ func descendant(pid, ancestor int) (bool, error) {
 			}
 		}
 		if at <= 1 || at == ancestor {
-			return false, nil // it is no descendant of its own
+			return false, nil // no process descends from itself
 		}
 		if at == pid {
 			break
@@ -78,7 +81,8 @@ func descendant(pid, ancestor int) (bool, error) {
 	return false, ErrGone
 }
 
-// parentOf reads /proc/PID/stat: the parent is the second field behind the name, which is in parentheses and may hold some.
+// parentOf reads /proc/PID/stat. The parent is the second field after the name, which is in
+// parentheses and may contain parentheses.
 func parentOf(pid int) (int, bool) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

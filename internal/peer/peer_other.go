@@ -1,9 +1,10 @@
 //go:build !linux
 
-// Package peer tells which process is at the other end of a unix socket: whether it belongs to a handler. Linux only.
+// Package peer finds out which process is at the other end of a unix socket, and whether it belongs
+// to a handler. It works on Linux only.
 package peer
 
 import "net"
 
-// Descends has no portable form: nobody is known to be a descendant.
+// Descends reports false: there is no portable way to know.
 func Descends(*net.UnixConn, int) (pid int, is bool, err error) { return 0, false, nil }

@@ -35,7 +35,7 @@ type trial struct {
 	event    handler.Event
 	line     int
 	began    time.Time
-	told     chan struct{} // closed when its verdict is told
+	reported chan struct{} // closed when its verdict is written
 	returned chan struct{} // closed when Handle has returned
 }
 
@@ -116,9 +116,9 @@ func (b *bench) deliver(ctx context.Context, t *trial) {
 		b.fail()
 		return
 	}
-	t.began, t.told, t.returned = time.Now(), make(chan struct{}), make(chan struct{})
+	t.began, t.reported, t.returned = time.Now(), make(chan struct{}), make(chan struct{})
 	if stuck {
-		b.tell(t, nil, retry("the handler still has an earlier event of this object, past its time limit"))
+		b.report(t, nil, retry("the handler still has an earlier event of this object, past its time limit"))
 		<-b.room
 		return
 	}
@@ -129,12 +129,12 @@ func (b *bench) deliver(ctx context.Context, t *trial) {
 	go func() {
 		defer b.working.Done()
 		defer func() { <-b.room }()
-		defer close(t.told)
+		defer close(t.reported)
 		b.handle(ctx, t)
 	}()
 	go func() { // nobody waits for it: Handle may never return
 		<-t.returned
-		<-t.told
+		<-t.reported
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.objects[o] == t {
@@ -150,7 +150,7 @@ const grace = time.Second
 // grace.
 func (t *trial) over(ctx context.Context) bool {
 	select {
-	case <-t.told:
+	case <-t.reported:
 	case <-ctx.Done():
 		return false
 	}
@@ -183,17 +183,17 @@ func (b *bench) handle(ctx context.Context, t *trial) {
 	select {
 	case <-t.returned:
 	case <-limit:
-		b.tell(t, nil, retry(fmt.Sprintf("no answer within the time limit of %v", b.limit)))
+		b.report(t, nil, retry(fmt.Sprintf("no answer within the time limit of %v", b.limit)))
 		return
 	case <-ctx.Done():
 		select {
 		case <-t.returned:
 		case <-time.After(grace):
-			b.tell(t, nil, retry("interrupted, and Handle did not return although its context had ended"))
+			b.report(t, nil, retry("interrupted, and Handle did not return although its context had ended"))
 			return
 		}
 	}
-	b.tell(t, actions, answer)
+	b.report(t, actions, answer)
 }
 
 // wait waits for the verdicts on all events, and reports whether an event was not done.
@@ -204,8 +204,8 @@ func (b *bench) wait() (failed bool) {
 	return b.failed
 }
 
-// tell writes the verdict on an event.
-func (b *bench) tell(t *trial, actions []handler.Action, a *handlerpb.Answer) {
+// report writes the verdict on an event.
+func (b *bench) report(t *trial, actions []handler.Action, a *handlerpb.Answer) {
 	ev := t.event
 	v := verdict{
 		Line: t.line, ID: ev.ID, Event: ev.Event, Object: objectName(ev), Result: "done", Seconds: time.Since(t.began).Seconds(),

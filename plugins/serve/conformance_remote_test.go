@@ -117,7 +117,7 @@ func TestRemoteSuite(t *testing.T) {
 	}
 }
 
-// What is wrong with its config is told as the handler says it.
+// The suite reports what is wrong with the config in the handler's own words.
 func TestRemoteRefuses(t *testing.T) {
 	spec := startRemote(t)
 	for r := range handlertest.Check(t.Context(), handlertest.Options{Remote: spec}) {

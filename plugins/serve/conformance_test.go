@@ -13,7 +13,7 @@ import (
 )
 
 // writer writes the last object that it was given to the file that its config names. Its answer has
-// an Event on the object, which tells what the cache has of its kind.
+// an Event on the object, if it may read the cache.
 type writer struct {
 	file  string
 	cache handler.Cache

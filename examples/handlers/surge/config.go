@@ -28,7 +28,7 @@ const schema = `{
   }
 }`
 
-// parseConfig reads a config strictly and tells everything that is wrong with it, one error each.
+// parseConfig reads a config strictly and returns everything that is wrong with it, one error each.
 func parseConfig(raw json.RawMessage) (config, error) {
 	c := config{Threshold: 3, Window: duration(10 * time.Minute), Repeat: duration(time.Hour)}
 	if len(raw) > 0 {

@@ -7,8 +7,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// counter keeps which objects are in trouble and decides when that is worth an alert. It is told
-// the time and does nothing but count. Handle calls it from many goroutines.
+// counter keeps which objects are in trouble and decides when that is worth an alert. It takes the
+// time as an argument and does nothing but count. Handle calls it from many goroutines.
 type counter struct {
 	threshold int
 	window    time.Duration
@@ -54,8 +54,8 @@ func newCounter(threshold int, window, repeat time.Duration) *counter {
 	}
 }
 
-// see notes that an object is in trouble, or is not any more, and tells whether that calls for an
-// alert. An event that was seen before changes nothing.
+// see records whether an object is in trouble, and reports whether that calls for an alert. An event
+// that it has seen before changes nothing.
 func (c *counter) see(o object, id string, inTrouble bool, now time.Time) (alert, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 )
 
 // session sends events to one handler, over one stream, and collects the answers. It keeps to the
-// handler's window, sends what waits in batches, tells of events that it has given up on, and asks
+// handler's window, sends what waits in batches, cancels events that it has given up on, and asks
 // for the handler's health: all as informd does.
 type session struct {
 	t      *trial
@@ -133,7 +133,7 @@ func (s *session) wakeUp() {
 	}
 }
 
-// giveUp stops waiting for a call. The handler is told if it has the event.
+// giveUp stops waiting for a call, and cancels the event if the handler has it.
 func (s *session) giveUp(c *call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -59,7 +59,7 @@ const (
 	maxVarint = 10
 )
 
-// Begin begins a message of about so many events and cancels.
+// Begin begins a message. The numbers of its events and cancels are estimates of its size.
 func (e *Encoder) Begin(events, cancels int) {
 	e.pooled = mem.DefaultBufferPool().Get(events*textBytes + cancels*maxVarint)
 	e.text = (*e.pooled)[:0]
