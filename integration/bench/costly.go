@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // costly measures what one informer does to another. One source has costly rules and a resync every
@@ -138,27 +139,34 @@ func (c *costly) trickle(ctx context.Context, at site, more string) (took trickl
 	if more == "" {
 		return took, nil
 	}
-	return took, c.wantResyncs(ctx, d)
+	return took, c.awaitResync(ctx, d)
 }
 
-// wantResyncs returns an error if the costly source has not been at work.
-func (c *costly) wantResyncs(ctx context.Context, d *daemon) error {
-	body, err := d.metrics(ctx)
-	if err != nil {
-		return err
-	}
-	handed := 0
-	for line := range strings.Lines(body) {
-		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if strings.HasPrefix(series, "informd_source_deltas_total{") && strings.Contains(series, `source="pods"`) {
-			n, _ := strconv.ParseFloat(value, 64) // Prometheus writes numbers
-			handed += int(n)
+// awaitResync waits until the costly source has been at work. It returns an error if nothing comes.
+func (c *costly) awaitResync(ctx context.Context, d *daemon) error {
+	due := 2 * c.objects() // the first list, and a resync
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		body, err := d.metrics(ctx)
+		if err != nil {
+			return err
+		}
+		handed := 0
+		for line := range strings.Lines(body) {
+			series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if strings.HasPrefix(series, "informd_source_deltas_total{") && strings.Contains(series, `source="pods"`) {
+				n, _ := strconv.ParseFloat(value, 64) // Prometheus writes numbers
+				handed += int(n)
+			}
+		}
+		if handed >= due {
+			return nil
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("the costly rule has seen %d objects, want %d or more: there is nothing to compare with", handed, due)
 		}
 	}
-	if due := 2 * c.objects(); handed < due { // the first list, and a resync
-		return fmt.Errorf("the costly rule has seen %d objects, want %d or more: there is nothing to compare with", handed, due)
-	}
-	return nil
 }
 
 func (c *costly) report() (table, []target) {

@@ -41,13 +41,13 @@ const (
 // not overlap.
 type Cluster struct {
 	dir     string
-	process *process // the last one; it may have ended
+	process *process // the latest; it may have ended
 	config  *rest.Config
 }
 
-// Start runs a control plane in dir, where one may have lived before, and returns when it is ready.
-// The context bounds the start only. The caller stops it, and owns dir; the name must be short,
-// since it will hold a socket.
+// Start runs a control plane in dir, which may hold the data of an earlier one, and returns when it
+// is ready. ctx bounds the start only. The caller stops the control plane and owns dir. The path
+// must be short, because a socket goes into it.
 func Start(ctx context.Context, dir string) (*Cluster, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -60,18 +60,19 @@ func Start(ctx context.Context, dir string) (*Cluster, error) {
 	return c, nil
 }
 
-// Dir is the folder that the control plane keeps its data in.
+// Dir returns the folder with the control plane's data.
 func (c *Cluster) Dir() string { return c.dir }
 
-// Kubeconfig is the path of an administrator's kubeconfig. The file survives a restart, and with it
-// the address.
+// Kubeconfig returns the path of an administrator's kubeconfig. A restart changes neither the file
+// nor the address.
 func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// LimitedKubeconfig is the path of a kubeconfig for the user "limited", who may do what a test
-// allows by RBAC, and nothing else.
+// LimitedKubeconfig returns the path of a kubeconfig for the user "limited", who may do only what a
+// test allows by RBAC.
 func (c *Cluster) LimitedKubeconfig() string { return filepath.Join(c.dir, "kubeconfig-limited") }
 
-// RESTConfig is the administrator's, without a limit on requests. The caller may change it.
+// RESTConfig returns the administrator's configuration, without a rate limit. The caller may change
+// it.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
 // Stop ends the control plane as an operator would, which takes some two seconds. It does nothing
@@ -139,8 +140,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// report is what a person needs who reads that it failed: what it said, and the end of its log. The
-// process has ended.
+// report returns the standard error and the end of the log, for an error message. The process must
+// have ended.
 func (c *Cluster) report() string {
 	var log tail
 	if content, err := os.ReadFile(filepath.Join(c.dir, "controlplane.log")); err == nil {
@@ -149,7 +150,7 @@ func (c *Cluster) report() string {
 	return fmt.Sprintf("\n--- its standard error:\n%s\n--- the end of its log:\n%s", c.process.stderr.kept, log.kept)
 }
 
-// findBinary does as the package comment says.
+// findBinary finds the binary as the package comment describes.
 func findBinary() (string, error) {
 	binary := os.Getenv("INFORMD_CONTROLPLANE")
 	if binary == "" {
@@ -165,8 +166,8 @@ func findBinary() (string, error) {
 	return binary, nil
 }
 
-// moduleRoot is the nearest folder above the working directory, which for a test is its package,
-// with a go.mod.
+// moduleRoot returns the nearest folder with a go.mod, from the working directory up. A test's
+// working directory is its package.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 // process is a child that says "ready" on its standard output.
 type process struct {
 	cmd    *exec.Cmd
-	ready  chan struct{} // closed when it has said so
+	ready  chan struct{} // closed when it says so
 	done   chan struct{} // closed when it has ended; err and stderr are complete then
 	err    error         // nil after exit code 0
 	asked  bool          // to end
 	stderr tail
 }
 
-// launch starts a child in a process group of its own, so that a terminal's Ctrl-C reaches the
-// tests alone, and binds its life to this process's.
+// launch starts a child in a process group of its own, so that Ctrl-C in a terminal reaches the
+// tests alone. The child dies with this process.
 func launch(binary string, args ...string) (*process, error) {
 	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), done: make(chan struct{})}
 	p.cmd.Stdout = &lineWatch{line: []byte("ready\n"), seen: p.ready}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.SysProcAttr = ownGroupDyingWithParent()
-	p.cmd.WaitDelay = 10 * time.Second // should somebody have inherited its output
+	p.cmd.WaitDelay = 10 * time.Second // in case another process has inherited its output
 	started := make(chan error, 1)
 	go func() {
 		// Linux ties a parent death signal to the thread that forked: it must live as long as the
@@ -60,7 +60,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// exit is why it ended; to end was wrong, also with exit code 0.
+// exit returns why the process ended. To end at all was wrong, also with exit code 0.
 func (p *process) exit() error {
 	if p.err == nil {
 		return errors.New("exit status 0")
@@ -68,9 +68,9 @@ func (p *process) exit() error {
 	return p.err
 }
 
-// lineWatch closes seen when the output begins with line. It keeps no more than it compares.
+// lineWatch closes seen when the output begins with line. It keeps only what it compares.
 type lineWatch struct {
-	line []byte // what has yet to come; nothing once that is decided
+	line []byte // the rest to compare; empty once that is decided
 	seen chan struct{}
 }
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// shared is the control plane of this test binary. It is started at most once: a second attempt
-// would fail as slowly.
+// shared is the control plane of this test binary. Shared starts it at most once, because a second
+// attempt would fail as slowly.
 var shared struct {
 	sync.Mutex
 	dir     string // made by Main
@@ -17,8 +17,8 @@ var shared struct {
 	err     error
 }
 
-// Main runs a package's tests, stops the control plane that Shared may have started, removes its
-// data, and returns the exit code for TestMain.
+// Main runs a package's tests, stops the control plane of Shared, removes its data, and returns the
+// exit code for TestMain.
 func Main(m interface{ Run() int }) int {
 	dir, err := os.MkdirTemp("", "informd")
 	if err != nil {
@@ -37,8 +37,8 @@ func Main(m interface{ Run() int }) int {
 	return code
 }
 
-// Shared is the control plane that all tests of a package use. They must leave it running and keep
-// out of each other's way, best by a namespace each. TestMain must call Main.
+// Shared returns the control plane that all tests of a package share. They must leave it running
+// and must not disturb each other, best with a namespace each. TestMain must call Main.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
 	shared.Lock()
@@ -47,7 +47,7 @@ func Shared(t testing.TB) *Cluster {
 		t.Fatal("cluster.Shared needs a TestMain that calls cluster.Main")
 	}
 	if shared.cluster == nil && shared.err == nil {
-		// Not the test's context: the control plane is to outlive the test.
+		// Without the test's context, because the control plane outlives the test.
 		shared.cluster, shared.err = Start(context.Background(), shared.dir)
 	}
 	if shared.err != nil {
@@ -56,7 +56,7 @@ func Shared(t testing.TB) *Cluster {
 	return shared.cluster
 }
 
-// New starts a control plane for one test, which may do with it as it likes.
+// New starts a control plane for one test, which may stop or break it.
 func New(t testing.TB) *Cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "informd") // t.TempDir puts the test's name into it: too long for a socket

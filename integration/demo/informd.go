@@ -19,11 +19,11 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// informd is the daemon, and what it delivers.
+// informd is the daemon and its deliveries.
 type informd struct {
 	cmd        *exec.Cmd
 	address    string
-	deliveries chan handler.Event // 64; a full one makes the log handler wait, as a slow reader of a pipe does
+	deliveries chan handler.Event // 64 fit; if it is full, the log handler waits, as for a slow reader of a pipe
 	ended      chan struct{}
 	delivered  int
 	reached    map[string]bool
@@ -50,7 +50,7 @@ func startInformd(kubeconfig, stateDir string, deliveries chan handler.Event) (*
 	reader.Go(func() { d.read(stdout) })
 	go func() {
 		reader.Wait()
-		_ = d.cmd.Wait() // stop looks at the exit code
+		_ = d.cmd.Wait() // stop reads the exit code
 		close(d.ended)
 	}()
 	return d, nil
@@ -93,7 +93,7 @@ func (d *informd) awaitReady(ctx context.Context) error {
 	}
 }
 
-// awaitDelivery shows what is delivered until the rule has had something since it was awaited last.
+// awaitDelivery shows deliveries until the rule has one that no call has awaited before.
 func (d *informd) awaitDelivery(ctx context.Context, rule string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -122,7 +122,7 @@ func (d *informd) show(ev handler.Event) {
 	fmt.Printf("   %-28s %-8s %-28s %s\n", ev.Rule, ev.Event, ev.Resource.Resource+" "+object, what)
 }
 
-// stop ends the daemon and tells whether it ended cleanly.
+// stop ends the daemon. It returns an error unless the exit code is 0.
 func (d *informd) stop() error {
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
@@ -142,5 +142,5 @@ func (d *informd) stop() error {
 	}
 }
 
-// kill is for a demo that failed; after stop it does nothing.
+// kill kills the daemon after a failure. After stop it does nothing.
 func (d *informd) kill() { _ = d.cmd.Process.Kill() }

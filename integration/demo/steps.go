@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// step is one change in the cluster, the rules of examples/rules that it must reach, and what those
-// of examples/actions must make of it.
+// step is a change in the cluster, with the rules of examples/rules that must deliver it and the
+// objects that examples/actions must make.
 type step struct {
 	does    string
 	do      func(context.Context) error
@@ -70,7 +70,7 @@ func newSteps(c changer) []step {
 			if err := c.file(ctx, "apiextensions.k8s.io/v1/customresourcedefinitions", "examples/manifests/backup-crd.yaml"); err != nil {
 				return err
 			}
-			// The API server takes a moment to serve what was defined.
+			// The API server takes a moment to serve a new resource.
 			return wait.PollUntilContextTimeout(ctx, 100e6, patience, true, func(ctx context.Context) (bool, error) {
 				return c.file(ctx, "example.com/v1/backups", "examples/manifests/backup.yaml") == nil, nil
 			})
@@ -88,7 +88,7 @@ func newChanger(cfg *rest.Config) (changer, error) {
 	return changer{client}, err
 }
 
-// await waits until informd has made what it is to make.
+// await waits until informd has made an object.
 func (c changer) await(ctx context.Context, m made) error {
 	err := wait.PollUntilContextTimeout(ctx, 20e6, patience, true, func(ctx context.Context) (bool, error) {
 		_, err := c.resource(m.resource, m.namespace).Get(ctx, m.name, metav1.GetOptions{})

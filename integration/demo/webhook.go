@@ -13,8 +13,8 @@ import (
 // webhookAddress is where examples/rules sends its CloudEvents.
 const webhookAddress = "127.0.0.1:8787"
 
-// webhooks is the other end of the webhook example. What it receives joins what the log handlers
-// print.
+// webhooks receives the CloudEvents of the webhook example. They join the deliveries that the log
+// handlers print.
 type webhooks struct {
 	server     *http.Server
 	deliveries chan handler.Event

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// place is one object as one rule sees it.
+// place is an object as a rule sees it.
 type place struct {
 	rule string
 	key  Key
 }
 
-// Check compares the two ledgers.
+// Check compares the two ledgers and reports every problem.
 func Check(t Trial) Report {
 	report := Report{Events: len(t.Events)}
 	rules := make(map[string]Rule, len(t.Rules))
@@ -21,7 +21,7 @@ func Check(t Trial) Report {
 		rules[r.Name] = r
 	}
 
-	// A handler may outlive its daemon for a moment, and write while the next one begins.
+	// A handler may outlive its daemon for a moment, and write while the next one starts.
 	events := slices.Clone(t.Events)
 	slices.SortStableFunc(events, func(a, b Event) int { return cmp.Compare(a.Run, b.Run) })
 	told := make(map[place][]Event)
@@ -56,12 +56,12 @@ func compareKeys(a, b Key) int {
 	return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Name, b.Name))
 }
 
-// lost tells whether a change may have been made while nobody could know of it.
+// lost reports whether a change may have happened while nobody could know of it.
 func (t *Trial) lost(w Write) bool {
 	return slices.ContainsFunc(t.Lost, func(l Window) bool { return l.touches(w) })
 }
 
-// crash is the one that ended what was told at a time: the first that was not over then.
+// crash returns the first crash that was not over at a time.
 func (t *Trial) crash(told time.Time) (Crash, bool) {
 	i, _ := slices.BinarySearchFunc(t.Crashes, told, func(c Crash, at time.Time) int { return c.To.Compare(at) })
 	if i == len(t.Crashes) {
@@ -70,19 +70,19 @@ func (t *Trial) crash(told time.Time) (Crash, bool) {
 	return t.Crashes[i], true
 }
 
-// crashed tells whether there was a crash between two times.
+// crashed reports whether there was a crash between two times.
 func (t *Trial) crashed(from, to time.Time) bool {
 	c, ok := t.crash(from)
 	return ok && !c.From.After(to)
 }
 
-// fresh tells whether what was told at a time was perhaps unknown to the disk when a crash came.
+// fresh reports whether an event at a time may have been missing on disk when a crash came.
 func (t *Trial) fresh(told time.Time) bool {
 	c, ok := t.crash(told)
 	return ok && c.From.Sub(told) <= t.Unwritten
 }
 
-// doubted tells whether a run heard of what was made at a time while it caught up after the run
+// doubted reports whether a run may have got a change of that time while it caught up after the run
 // before.
 func (t *Trial) doubted(run int, made time.Time) bool {
 	caught, known := t.Caught[run]

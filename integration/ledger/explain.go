@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Explain is what a person needs who reads of a problem: all that both ledgers have of the object,
-// and the crashes, by the time of day.
+// Explain returns what a person needs to understand a problem: everything that both ledgers have
+// about the object, and the crashes, by the time of day.
 func (t Trial) Explain(p Problem) string {
 	type line struct {
 		at   time.Time

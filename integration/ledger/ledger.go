@@ -26,33 +26,33 @@ import (
 	"time"
 )
 
-// Key names the place that objects take turns in.
+// Key is the name that objects have, one after the other.
 type Key struct{ Resource, Name string }
 
 func (k Key) String() string { return k.Resource + "/" + k.Name }
 
-// Write is the time that a write took: the server did it in between.
+// Write is the time that a write took. The server did it in between.
 type Write struct{ Sent, Answered time.Time }
 
-// State is an object between two writes.
+// State is the state of an object between two writes.
 type State struct {
 	Write
 	Version int64  // resourceVersion
 	Digest  string // of the content; see Digest
-	Team    string // what rules may ask for in their where
+	Team    string // rules may select by it
 }
 
 // Life is an object under one uid.
 type Life struct {
 	UID     string
-	States  []State // in their order; at least one
-	Deleted *Write  // nil: it is still there
+	States  []State // in order; at least one
+	Deleted *Write  // nil: the object still exists
 }
 
-// History is all that the server did, as its answers told. The lives of a key are in their order.
+// History is everything that the server did, by its responses. The lives of a key are in order.
 type History map[Key][]Life
 
-// Rule is one whose events are in the handler's ledger.
+// Rule is a rule with events in the handler's ledger.
 type Rule struct {
 	Name, Resource string
 	Every          bool
@@ -61,7 +61,7 @@ type Rule struct {
 
 func (r Rule) inside(s State) bool { return r.Team == "" || r.Team == s.Team }
 
-// Seen is a state as an event shows it.
+// Seen is the state that an event shows.
 type Seen struct {
 	UID     string `json:"uid"`
 	Version int64  `json:"version"`
@@ -84,9 +84,9 @@ type Event struct {
 	Old     *Seen     `json:"old,omitempty"`
 }
 
-// Window is a time whose changes nobody may have been able to know of: from the last moment that
-// the daemon is sure to have remembered, over the loss of the server's history, to the moment when
-// it had caught up again.
+// Window is a time whose changes may be unknowable. It begins with the last moment that the daemon
+// certainly remembers, includes the loss of the server's history, and ends when the daemon has
+// caught up again.
 type Window struct{ From, To time.Time }
 
 func (w Window) touches(x Write) bool { return !x.Answered.Before(w.From) && !x.Sent.After(w.To) }
@@ -95,20 +95,19 @@ func (w Window) touches(x Write) bool { return !x.Answered.Before(w.From) && !x.
 // handler was gone.
 type Crash struct{ From, To time.Time }
 
-// Trial is what is compared.
+// Trial is what Check compares.
 type Trial struct {
 	History History
 	Rules   []Rule
-	Events  []Event // in the order in which they were written down
-	// Ready is when the daemon was ready for the first time. What was made before may come as
+	Events  []Event // in the order in which the handler wrote them
+	// Ready is when the daemon was ready for the first time. Objects from before may come as
 	// synced.
 	Ready time.Time
-	// Caught is when a run of the daemon is known to have caught up with what happened since the
-	// one before.
+	// Caught has, by run, when the daemon had caught up with what happened since the run before.
 	Caught  map[int]time.Time
-	Crashes []Crash // in their order
+	Crashes []Crash // in order
 	Lost    []Window
-	// Unwritten is for how long what was acknowledged may be unknown to the disk.
+	// Unwritten is how long an acknowledgement may be missing on disk.
 	Unwritten time.Duration
 }
 
@@ -117,19 +116,18 @@ type Report struct {
 	Problems []Problem
 	Events   int
 	Steps    int // changes as the rules see them
-	// Repeats came again with the id of before; Retold came again otherwise: merged with what came
-	// behind, or found by comparison when the history was gone.
+	// Repeats came again with the same id. Retold came again under another id: merged with a later
+	// change, or found by comparison after the history was lost.
 	Repeats, Retold int
-	// Oldest is the longest time between a telling that was repeated and the crash that was to
-	// blame.
+	// Oldest is the longest time between an event that was repeated and the crash that explains it.
 	Oldest time.Duration
 	Missed int // changes that only a lost history had, of rules with every
-	// Unknowable are deletions that nothing was left to tell of: the object had come within
-	// Unwritten before a crash, and with the history gone neither disk nor server knew of it.
+	// Unknowable counts deletions that nobody could know: the object came within Unwritten before a
+	// crash, and the server lost its history, so neither disk nor server had it.
 	Unknowable int
 }
 
-// Problem is one thing that must not be.
+// Problem is a violation of a law.
 type Problem struct {
 	Rule string
 	Key  Key
@@ -138,8 +136,8 @@ type Problem struct {
 
 func (p Problem) String() string { return fmt.Sprintf("%s %s: %s", p.Rule, p.Key, p.What) }
 
-// Look makes of an object's JSON what both ledgers note of it. Its digest is that of all content
-// but the resourceVersion, which a deletion changes, and managedFields, which are not delivered.
+// Look returns what both ledgers record of an object's JSON. The digest covers everything except
+// the resourceVersion, which a deletion changes, and managedFields, which informd does not deliver.
 func Look(object []byte) (seen Seen, team, name string, err error) {
 	var tree map[string]any
 	if err := json.Unmarshal(object, &tree); err != nil {

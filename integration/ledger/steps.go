@@ -10,7 +10,7 @@ type step struct {
 	gone  bool // a deletion because the object went, not because it left the rule's where
 }
 
-// steps are all changes of a key under a rule.
+// steps returns all changes of a key under a rule.
 func steps(rule Rule, lives []Life) []step {
 	var out []step
 	for l, life := range lives {
@@ -37,7 +37,7 @@ func steps(rule Rule, lives []Life) []step {
 	return out
 }
 
-// find is the state of a life that an event shows, or -1.
+// find returns the state of a life that an event shows, or -1.
 func (life Life) find(seen Seen) int {
 	for i, s := range life.States {
 		if s.Version == seen.Version && s.Digest == seen.Digest {
@@ -47,8 +47,8 @@ func (life Life) find(seen Seen) int {
 	return -1
 }
 
-// last tells whether seen is the last state of a life that is over, with the resourceVersion of its
-// deletion, which the server tells watches alone.
+// last reports whether seen is the last state of a life that is over, with the resourceVersion of
+// its deletion, which only watches see.
 func (life Life) isDeletion(seen Seen) bool {
 	last := life.States[len(life.States)-1]
 	return life.Deleted != nil && seen.Version > last.Version && seen.Digest == last.Digest

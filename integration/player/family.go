@@ -10,9 +10,9 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// family has children once it is configured: one in its process group; one in a session of its own;
-// and a grandchild in another session, whose parent has ended. Each holds all of its descriptors
-// and sleeps for a day.
+// family starts processes when it gets its config: a child in its process group, a child in a
+// session of its own, and a grandchild in another session whose parent has ended. Each holds
+// family's descriptors and sleeps for a day.
 type family struct{}
 
 func newFamily([]string) (handler.Handler, error) { return family{}, nil }

@@ -1,5 +1,5 @@
 // Command player is a handler for tests. It plays the part that its first argument names, well or
-// badly; what is appended to its executable, behind a mark, is its version and may be a vice.
+// badly. The text behind a mark at the end of its executable is its version and may be a vice.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// parts are what can be played, by name. Each gets the arguments behind its own.
+// parts has the parts by name. Each gets the arguments after its name.
 var parts = map[string]func(args []string) (handler.Handler, error){
 	"steady": newSteady,
 	"victim": newVictim,
@@ -48,11 +48,11 @@ func cast(args []string) (handler.Handler, error) {
 	return parts[args[0]](args[1:])
 }
 
-// mark begins what is appended to an executable, which the kernel does not mind: a version and,
-// perhaps, a vice.
+// mark begins the text appended to an executable, which the kernel ignores: a version and, perhaps,
+// a vice.
 const mark = "\nplayer "
 
-// self reads what is appended to this process's executable, whatever has become of its path.
+// self reads the text appended to this process's executable, even if its path is gone.
 func self() (version, vice string, err error) {
 	file, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -73,7 +73,7 @@ func self() (version, vice string, err error) {
 	return version, vice, nil
 }
 
-// plain is a handler that takes any config.
+// plain is a handler that accepts any config.
 type plain struct{}
 
 func (plain) Configure(context.Context, json.RawMessage) error { return nil }

@@ -23,9 +23,9 @@ import (
 
 func init() { parts["probe"] = newProbe }
 
-// probe tries what it has no business with. Of each event it writes what came of it into the folder
-// that its first argument names, as NAME.json, where NAME is the second: by name of the attempt, an
-// error, or nothing if it went well.
+// probe tries what a confined handler must not do. For each event it writes the results to
+// NAME.json in the folder that its first argument names; NAME is the second. For each attempt the
+// file has an error, or nothing for success.
 type probe struct {
 	plain
 	dir, name string
@@ -38,7 +38,7 @@ func newProbe(args []string) (handler.Handler, error) {
 	return &probe{dir: args[0], name: args[1]}, nil
 }
 
-// targets are the data of the event's object.
+// targets is the data of the event's object.
 type targets struct {
 	PID, State, Kubeconfig, Control, Socket, Address, Allowed, Granted string
 }
@@ -111,7 +111,7 @@ func readMemory(pid int) error {
 	return err
 }
 
-// readMemoryOf reads where nothing is: that this is what is wrong with it says that it may read.
+// readMemoryOf reads an unmapped address. The error for that shows that it may read.
 func readMemoryOf(pid int) error {
 	buf := make([]byte, 1)
 	_, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &buf[0], Len: 1}}, []unix.RemoteIovec{{Base: 16, Len: 1}}, 0)
@@ -159,7 +159,7 @@ func dial(network, address string) error {
 	return conn.Close()
 }
 
-// greet begins HTTP/2 without TLS, as gRPC does, and looks whether the other side does so, too.
+// greet begins HTTP/2 without TLS, as gRPC does, and checks that the other side answers so.
 func greet(socket string) error {
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
@@ -199,7 +199,7 @@ func listen() error {
 	return l.Close()
 }
 
-// setHostname sets the name that is there.
+// setHostname sets the host's present name.
 func setHostname() error {
 	name, err := os.Hostname()
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// steady does its work: for each event it appends a line to the file that its argument names, with
-// one write, before it acknowledges. The line is the name, the resourceVersion, the attempt, the
-// version of this executable, the process's number and the time in nanoseconds.
+// steady appends a line for each event to the file that its argument names, with one write, before
+// it acknowledges. The line has the name, the resourceVersion, the attempt, the version of this
+// executable, the process id and the time in nanoseconds.
 type steady struct {
 	file          *os.File
 	version, vice string

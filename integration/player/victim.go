@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// victim is well, and gives in to its vice as long as a file is there; if the name of an object is
-// in the file, at events of that object only. Its arguments are the vice and the file.
+// victim is healthy, and gives in to its vice as long as a file exists. If the file contains the
+// name of an object, only events of that object count. Its arguments are the vice and the file.
 type victim struct {
 	plain
 	vice, file string
@@ -47,7 +47,7 @@ func (v *victim) Handle(ctx context.Context, ev handler.Event) (handler.Answer, 
 		slog.Error("these are my last words")
 		os.Exit(3)
 	case "faults":
-		go func() { _ = *(*int)(nil) }() // nobody can recover that
+		go func() { _ = *(*int)(nil) }() // nothing can recover from that
 		<-ctx.Done()
 	case "freezes":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
@@ -55,8 +55,8 @@ func (v *victim) Handle(ctx context.Context, ev handler.Event) (handler.Answer, 
 	return handler.Answer{}, nil
 }
 
-// flood writes without end to where the log comes from. serve.Main has another standard error,
-// which this is not.
+// flood writes without end to the descriptor from which informd reads the log. serve.Main replaces
+// os.Stderr, which is another one.
 func (v *victim) flood() {
 	stderr := os.NewFile(2, "stderr")
 	line := make([]byte, 512)
