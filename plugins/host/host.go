@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -22,16 +21,10 @@ type Host struct {
 
 var _ handler.Handler = (*Host)(nil)
 
-// errStopped is the outcome of events that were never sent when Run returns.
-var errStopped = errors.New("handler is stopped")
-
 // New returns a Host. Run starts it. A spec that cannot work shows in Status once it runs.
 func New(spec Spec, opts Options) *Host {
 	return newHost(spec, opts, launch)
 }
-
-// launcher begins a session with a new process, or over a new connection.
-type launcher func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session.Session, error)
 
 // launch is the launcher of processes. After an error nothing is left.
 func launch(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session.Session, error) {

@@ -163,6 +163,16 @@ func (r *Remote) Run(ctx context.Context) error {
 	return nil
 }
 
+// sleep waits for d or for the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 // lookUpTimeout bounds one look-up.
 const lookUpTimeout = 10 * time.Second
 

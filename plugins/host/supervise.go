@@ -13,6 +13,12 @@ import (
 	"github.com/informd/informd/plugins/host/session"
 )
 
+// launcher begins a session with a new process, or over a new connection.
+type launcher func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session.Session, error)
+
+// errStopped is the outcome of events that were never sent when Run returns.
+var errStopped = errors.New("handler is stopped")
+
 // supervisor runs one session after the other, so that a consumer's events are delivered: with the
 // processes of a local handler, or over connections to one endpoint of a remote one.
 type supervisor struct {
@@ -281,15 +287,5 @@ func (s *supervisor) set(change func(*Status)) {
 	}
 	if now != BackingOff && now != Refused {
 		s.status.Next = time.Time{}
-	}
-}
-
-// sleep waits for d or for the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

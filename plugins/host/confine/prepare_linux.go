@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is what Prepare decides from.
+// machine is what this machine offers, from which Prepare decides.
 type machine struct {
-	uid      int                   // the daemon's
-	may      uint64                // its effective capabilities, a bit for each
+	uid      int                   // of the daemon
+	may      uint64                // the daemon's effective capabilities, one bit each
 	landlock func() (int, error)   // the kernel's version
-	seccomp  func() error          // whether this package's filter can be loaded
-	tree     func() (*tree, error) // where cgroups can be made
+	seccomp  func() error          // returns why this package's filter cannot be loaded
+	tree     func() (*tree, error) // where the daemon can create cgroups
 }
 
 func thisMachine() machine {
@@ -59,7 +59,7 @@ func (m machine) prepare(s Spec, name string, own Own) (*Confinement, error) {
 	return c, nil
 }
 
-// Versions of landlock by what they brought. https://docs.kernel.org/userspace-api/landlock.html
+// Versions of landlock, by what they added. https://docs.kernel.org/userspace-api/landlock.html
 const (
 	abiTruncate = 3 // Linux 6.2: no truncation of files that may not be written
 	abiTCP      = 4 // 6.7: TCP bind and connect
@@ -67,7 +67,7 @@ const (
 	abiScopes   = 6 // 6.12: abstract sockets and signals
 )
 
-// connects tells whether anything can be connected to at all.
+// connects reports whether n allows any connection at all.
 func connects(n Network) bool { return n.All || len(n.Ports) > 0 }
 
 func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
@@ -104,7 +104,7 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	for _, list := range []struct {
 		what  string
 		paths []string
-		whole string // what to do about the whole file system
+		whole string // what to do if the path is the root; empty: the root is allowed
 	}{
 		{"files.read", s.Read, ""},
 		{"files.write", s.Write, ""},
@@ -131,7 +131,8 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	}, nil
 }
 
-// refusal is one error for all that cannot be enforced, or for as many as a person reads; nil for none.
+// refusal returns one error for everything that cannot be enforced, at most as much as a person reads; nil for
+// nothing.
 func refusal(all []*Error) error {
 	const most = 8
 	if len(all) == 0 {
@@ -147,7 +148,7 @@ func refusal(all []*Error) error {
 	return &e
 }
 
-// usable tells whether a path can be given to a sandbox.
+// usable returns why a sandbox cannot grant a path, or nil.
 func usable(path string) error {
 	if !filepath.IsAbs(path) {
 		return fmt.Errorf("%q is not an absolute path", path)

@@ -10,70 +10,72 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rule denies a system call with errno: unless one of the cases holds, or if one does. Without any it is always denied.
-type rule struct {
+// denial denies a system call with errno: always; unless a match holds; or only when a match holds. At most one
+// of unless and when is set.
+type denial struct {
 	call         uint32
 	errno        unix.Errno
-	unless, when []match // one of them at most
+	unless, when []match
 }
 
-// match holds if all its conditions do.
+// match holds if all its conditions hold.
 type match []condition
 
-// condition is that an argument, as far as the mask goes, has a value. The kernel's own view of these arguments is 32
-// bits wide, and so is this.
+// condition says that the masked bits of an argument have a value. The kernel uses 32 bits of these arguments, and
+// so does this.
 type condition struct {
 	arg         int
 	mask, value uint32
 }
 
-const whole = ^uint32(0) // mask
+const whole = ^uint32(0) // a mask of all bits
 
-// lastCall is the highest system call that this filter was made in view of. Those that came later are denied as on a
-// kernel without them.
+// lastCall is the highest system call that this filter considers. Later ones are denied, as on a kernel that does
+// not have them.
 const lastCall = unix.SYS_RSEQ_SLICE_YIELD
 
-// seccompRules are what a sandbox denies by system call. connect lets unix sockets be connected in any case.
-func seccompRules(n Network, connect bool) []rule {
-	var all []rule
+// seccompRules returns the system calls that a sandbox denies. connect allows connections to unix sockets whatever n
+// says.
+func seccompRules(n Network, connect bool) []denial {
+	var all []denial
 	deny := func(errno unix.Errno, calls ...uint32) {
 		for _, call := range calls {
-			all = append(all, rule{call: call, errno: errno})
+			all = append(all, denial{call: call, errno: errno})
 		}
 	}
 	denyUnless := func(errno unix.Errno, unless []match, calls ...uint32) {
 		for _, call := range calls {
-			all = append(all, rule{call: call, errno: errno, unless: unless})
+			all = append(all, denial{call: call, errno: errno, unless: unless})
 		}
 	}
 
-	// Rings do the work of system calls without making them.
+	// io_uring does the work of system calls without making them.
 	deny(unix.ENOSYS, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER)
 
-	// A user namespace gives every capability within itself. clone3's flags cannot be seen from here; every libc does
-	// without it.
+	// A user namespace grants all capabilities within itself. A filter cannot see the flags of clone3, and every
+	// libc can do without it.
 	noUserNamespace := []match{{{0, unix.CLONE_NEWUSER, 0}}}
 	deny(unix.ENOSYS, unix.SYS_CLONE3)
 	denyUnless(unix.EPERM, noUserNamespace, unix.SYS_CLONE, unix.SYS_UNSHARE)
 	deny(unix.EPERM, unix.SYS_SETNS)
 
-	// Landlock does not know keyrings and System V's and POSIX's shared memory and queues, which other processes of the
-	// user have, too; nor who owns a file, its mode, attributes and times.
+	// Landlock does not cover keyrings, nor the shared memory and queues of System V and POSIX, which other processes
+	// of the user can reach; nor the owner, mode, attributes and times of files.
 	deny(unix.EPERM, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
 		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMCTL,
 		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK)
 	deny(unix.EPERM, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
 		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
 		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR)
-	all = append(all, rule{call: unix.SYS_IOCTL, errno: unix.EPERM, when: changingRequests})
+	all = append(all, denial{call: unix.SYS_IOCTL, errno: unix.EPERM, when: changingRequests})
 	deny(unix.EPERM, archCalls...)
 
-	// Nor does it know watches, which tell the names of files that may not be listed, and who uses them. Programs have to
-	// get by without inotify on some kernels anyway, and look from time to time then.
+	// Nor does it cover watches, which reveal the names of files that may not be listed, and their use. Programs poll
+	// on kernels without inotify.
 	deny(unix.ENOSYS, unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH)
 	deny(unix.EPERM, unix.SYS_FANOTIFY_INIT, unix.SYS_FANOTIFY_MARK)
 
-	// Large parts of the kernel that handlers have no use for, and its log.
+	// Large parts of the kernel that handlers do not need, and the kernel's log.
 	deny(unix.EPERM, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_SYSLOG)
 
 	// Limits and priorities of other processes of the user.
@@ -88,17 +90,17 @@ func seccompRules(n Network, connect bool) []rule {
 	}
 	denyUnless(unix.EACCES, sockets(n), unix.SYS_SOCKET)
 	denyUnless(unix.EACCES, localSockets, unix.SYS_SOCKETPAIR)
-	if len(n.Ports) == 0 && !connect { // with connect there are still no sockets but local ones
+	if len(n.Ports) == 0 && !connect { // with connect, there are only local sockets anyway
 		deny(unix.EACCES, unix.SYS_CONNECT)
 	}
-	// TCP's fast open connects without connect.
+	// TCP fast open makes a connection without the call connect.
 	denyUnless(unix.EOPNOTSUPP, []match{{{3, unix.MSG_FASTOPEN, 0}}}, unix.SYS_SENDTO, unix.SYS_SENDMMSG)
 	denyUnless(unix.EOPNOTSUPP, []match{{{2, unix.MSG_FASTOPEN, 0}}}, unix.SYS_SENDMSG)
 	return all
 }
 
-// changingRequests are those of ioctl that change files, and make folders, through a descriptor that is open for reading
-// only: landlock knows devices' requests, and no file system's.
+// changingRequests match the ioctl requests that change files or create folders through a descriptor that is open for
+// reading only. Landlock covers the requests of devices only.
 var changingRequests = requests(
 	// linux/fs.h, ext4, fsverity.h, fscrypt.h: SETFLAGS, FSSETXATTR, SETVERSION, ext4's SETVERSION, ENABLE_VERITY,
 	// SET_ENCRYPTION_POLICY
@@ -108,7 +110,7 @@ var changingRequests = requests(
 	0x94<<8|1, 0x94<<8|14, 0x94<<8|15, 0x94<<8|23, 0x94<<8|24, 0x94<<8|26, 0x94<<8|37, 0x94<<8|63,
 )
 
-// requests are those of ioctl with one of these types and numbers, whatever the size of what they carry.
+// requests match ioctl requests with one of these types and numbers, whatever the size of their argument.
 func requests(numbers ...uint32) (all []match) {
 	for _, n := range numbers {
 		all = append(all, match{{1, 0xffff, n}})
@@ -116,15 +118,16 @@ func requests(numbers ...uint32) (all []match) {
 	return all
 }
 
-const socketType = 0xf // mask; the flags are above
+const socketType = 0xf // mask; the higher bits are flags
 
-// localSockets are those that have to be connected. A datagram can be sent to any other socket without.
+// localSockets match the unix sockets that must be connected. A datagram socket could send to any other one without
+// that.
 var localSockets = []match{
 	{{0, whole, unix.AF_UNIX}, {1, socketType, unix.SOCK_STREAM}},
 	{{0, whole, unix.AF_UNIX}, {1, socketType, unix.SOCK_SEQPACKET}},
 }
 
-// sockets are those that may be made. Landlock knows the ports of TCP itself, and of no other kind of socket.
+// sockets match the sockets that may be created. Landlock checks the ports of TCP, and of no other kind of socket.
 func sockets(n Network) []match {
 	if len(n.Ports) == 0 {
 		return localSockets
@@ -144,8 +147,8 @@ func sockets(n Network) []match {
 	return may
 }
 
-// filter is the rules as a program for the kernel (struct seccomp_data, little endian).
-func filter(rules []rule) []unix.SockFilter {
+// filter compiles the rules to a program for the kernel (struct seccomp_data, little endian).
+func filter(rules []denial) []unix.SockFilter {
 	const (
 		offsetCall = 0
 		offsetArch = 4
@@ -166,7 +169,7 @@ func filter(rules []rule) []unix.SockFilter {
 		jump(unix.BPF_JEQ, auditArch, 1, 0),
 		end(unix.SECCOMP_RET_KILL_PROCESS),
 		load(offsetCall),
-		jump(unix.BPF_JGT, lastCall, 0, 1), // on amd64 the calls of x32, too
+		jump(unix.BPF_JGT, lastCall, 0, 1), // on amd64 this denies the calls of x32, too
 		end(unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)),
 	}
 	for _, r := range rules {
@@ -178,7 +181,7 @@ func filter(rules []rule) []unix.SockFilter {
 		var body []unix.SockFilter
 		for _, m := range matches {
 			var test []unix.SockFilter
-			for i := len(m) - 1; i >= 0; i-- { // backwards: jumps know how far the end is
+			for i := len(m) - 1; i >= 0; i-- { // backwards, so that jumps know the distance to the end
 				c := m[i]
 				rest := uint8(len(test))
 				test = append([]unix.SockFilter{
@@ -195,7 +198,7 @@ func filter(rules []rule) []unix.SockFilter {
 	return append(program, end(unix.SECCOMP_RET_ALLOW))
 }
 
-// seccompAvailable tells whether the filter can be loaded here.
+// seccompAvailable returns why the filter cannot be loaded here, or nil.
 func seccompAvailable() error {
 	if auditArch == 0 {
 		return fmt.Errorf("the sandbox knows the system calls of amd64 and arm64, not those of %s", runtime.GOARCH)

@@ -15,19 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is the cgroup v2 in which the daemon makes cgroups: its own, or the one above if it moved itself out of the way.
+// tree is the cgroup v2 in which the daemon creates cgroups: its own, or the one above it once the daemon has moved
+// itself into the leaf.
 type tree struct {
 	dir string
 }
 
-// treeMu serializes what is done to the tree: enabling controllers and moving processes is not atomic.
+// treeMu serializes changes of the tree: the kernel does not enable controllers and move processes atomically. No
+// other lock is taken under it.
 var treeMu sync.Mutex
 
-// leaf is the cgroup that the daemon moves itself and its children into: in cgroup v2, one that bounds others holds no
-// process itself.
+// leaf is the cgroup into which the daemon moves itself and its children. In cgroup v2, a cgroup that limits others
+// holds no process itself.
 const leaf = "informd.daemon"
 
-// ownTree finds the tree of this process.
+// ownTree returns the tree of this process.
 func ownTree() (*tree, error) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -44,8 +46,8 @@ func ownTree() (*tree, error) {
 	return &tree{dir: dir}, nil
 }
 
-// treeDir finds the tree's directory from /proc/self/mountinfo and /proc/self/cgroup. Beside it there may be hierarchies
-// of cgroup v1, which are no use here.
+// treeDir finds the tree's directory from /proc/self/mountinfo and /proc/self/cgroup. It ignores hierarchies of
+// cgroup v1.
 func treeDir(mounts, own string) (string, error) {
 	path := ""
 	for line := range strings.Lines(own) {
@@ -79,7 +81,7 @@ func treeDir(mounts, own string) (string, error) {
 	return "", fmt.Errorf("no mounted cgroup v2 hierarchy shows this process's cgroup %s", path)
 }
 
-// unescape undoes the octal escapes of mountinfo.
+// unescape decodes the octal escapes of mountinfo.
 func unescape(s string) string {
 	for _, c := range []string{" ", "\t", "\n", `\`} {
 		s = strings.ReplaceAll(s, fmt.Sprintf(`\%03o`, c[0]), c)
@@ -87,7 +89,7 @@ func unescape(s string) string {
 	return s
 }
 
-// enable has the tree's children bounded by a controller.
+// enable enables a controller for the children of the tree.
 func (t *tree) enable(controller string) error {
 	treeMu.Lock()
 	defer treeMu.Unlock()
@@ -98,7 +100,7 @@ func (t *tree) enable(controller string) error {
 	if !slices.Contains(there, controller) {
 		return fmt.Errorf("cgroup v2 has no %s controller in %s", controller, t.dir)
 	}
-	// The root, which has no type, may hold processes beside cgroups that are bounded.
+	// Only the root, which has no type, may hold processes beside limited cgroups.
 	if _, err := os.Stat(filepath.Join(t.dir, "cgroup.type")); err == nil {
 		if err := t.evacuate(); err != nil {
 			return err
@@ -112,10 +114,11 @@ func (t *tree) enable(controller string) error {
 	return write(control, "+"+controller)
 }
 
-// evacuate moves the daemon and what it started into the leaf. Other processes are not its to move. The kernel would let
-// the controllers cpu and pids be enabled beside processes, but then no process into the cgroups below.
+// evacuate moves the daemon and its descendants into the leaf. It is an error if other processes are in the tree: the
+// daemon must not move those. The kernel would enable the controllers cpu and pids beside processes, but then it
+// would admit no process to the cgroups below.
 func (t *tree) evacuate() error {
-	for range 10 { // what is forked meanwhile is born in here, too
+	for range 10 { // processes forked meanwhile start in here, too
 		pids, err := processes(t.dir)
 		if err != nil || len(pids) == 0 {
 			return err
@@ -126,7 +129,8 @@ func (t *tree) evacuate() error {
 			}
 		}
 		dir := filepath.Join(t.dir, leaf)
-		// One that an earlier daemon was killed in, by cgroup.kill, would kill what is cloned from it into another.
+		// Remove a leaf in which cgroup.kill killed an earlier daemon: it would kill processes that are cloned from it
+		// into another cgroup.
 		_ = unix.Rmdir(dir)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -156,7 +160,7 @@ func (t *tree) sweep() {
 	}
 }
 
-// descends tells whether pid is ancestor, or was started by it or by what it started. A process that is gone does.
+// descends reports whether pid is ancestor or a descendant of it. It returns true for a process that is gone.
 func descends(pid, ancestor int) bool {
 	for range 100 {
 		if pid == ancestor {
@@ -178,7 +182,7 @@ func descends(pid, ancestor int) bool {
 	return false
 }
 
-// processes are the numbers of those in the cgroup itself.
+// processes returns the ids of the processes in the cgroup itself, not below.
 func processes(dir string) ([]int, error) {
 	f, err := os.Open(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
@@ -200,7 +204,7 @@ func words(path string) ([]string, error) {
 	return strings.Fields(string(b)), err
 }
 
-// write writes to a file that the kernel made.
+// write writes to an existing file of the kernel.
 func write(path, value string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -15,7 +15,8 @@ type Consumer struct {
 	box  *Outbox
 	wake chan struct{} // see Wake
 
-	// The fields below are guarded by box.mu.
+	// The fields below are guarded by box.mu. They are one struct because each method changes several of
+	// them together.
 	attached bool             // a session sends what is taken
 	held     chan struct{}    // not nil: nothing more is sent; closed once nothing is with the handler
 	window   Window           // of the current session

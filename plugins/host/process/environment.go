@@ -11,25 +11,24 @@ import (
 
 // environment returns all variables of the process: the manifest's; PATH, HOME and TMPDIR, unless the
 // manifest sets them; and the protocol's, which win. PATH is the daemon's. HOME is the daemon's, or that
-// of the user that the process runs as, or the temporary directory if there is no such home. p.mu is
-// held.
+// of the user that the process runs as, or the temporary directory if there is no such home.
 func (p *Process) environment() []string {
 	home := os.Getenv("HOME")
-	if _, _, ok := p.confinement.Owner(); ok {
-		home = p.confinement.Home()
+	if _, _, ok := p.made.confinement.Owner(); ok {
+		home = p.made.confinement.Home()
 	}
 	if info, err := os.Stat(home); err != nil || !info.IsDir() {
-		home = p.tempDir
+		home = p.made.tempDir
 	}
 	var env variables
 	env.set("PATH", os.Getenv("PATH"))
 	env.set("HOME", home)
-	env.set("TMPDIR", p.tempDir)
+	env.set("TMPDIR", p.made.tempDir)
 	env.add(p.command.Env)
 	env.add(p.pluginEnvironment())
 	env.add([]string{handlerpb.EnvLogLevel + "=" + leastLevel(p.log)})
-	if p.cache != nil {
-		env.add([]string{handlerpb.EnvCacheSocket + "=" + p.cache.Address()})
+	if p.made.cache != nil {
+		env.add([]string{handlerpb.EnvCacheSocket + "=" + p.made.cache.Address()})
 	}
 	if p.command.Stdout != nil {
 		env.add([]string{handlerpb.EnvStdoutFD + "=3"})

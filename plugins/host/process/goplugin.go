@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"time"
 
@@ -31,7 +30,7 @@ func (p *Process) pluginEnvironment() []string {
 		handlerpb.CookieKey + "=" + handlerpb.CookieValue,
 		"PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000", // for handlers on TCP, which the handshake refuses
 		"PLUGIN_PROTOCOL_VERSIONS=" + strconv.Itoa(handlerpb.ProtocolVersion),
-		plugin.EnvUnixSocketDir + "=" + p.socketDir,
+		plugin.EnvUnixSocketDir + "=" + p.made.socketDir,
 	}
 	if p.offer != "" {
 		env = append(env, p.offer)
@@ -172,13 +171,4 @@ func (p *Process) disconnect(grace time.Duration) {
 	}
 	_ = conn.Close()
 	p.syncing.Wait()
-}
-
-// makeSocketDir makes the directory for the process's sockets, with mode 0700.
-func (p *Process) makeSocketDir() (err error) {
-	p.socketDir, err = os.MkdirTemp(p.runDir, "plugin-dir")
-	if err != nil {
-		return fmt.Errorf("make a directory for its sockets: %w", err)
-	}
-	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,28 +48,21 @@ type Surroundings struct {
 	LogLinesRate  int
 }
 
-// Process is one process of a handler.
+// Process is one process of a handler: what it is made from, what was made for it, and its state.
 type Process struct {
 	command      Command
 	surroundings Surroundings
 	log          *slog.Logger
 	program      *executable.Program
 	output       *output.Log
-	runDir       string
+	shaken       chan error // delivers the handshake's result once
+	syncing      sync.WaitGroup
 
-	shaken  chan error // delivers the handshake's result once
-	syncing sync.WaitGroup
+	// Set by Connect before the process starts, and not changed afterwards.
+	offer string // the variable that offers TLS; empty: TLS is not offered
+	made  provisions
 
-	// Set by start, which runs once; empty or nil if it does not get that far.
-	offer       string // the variable that offers TLS
-	socketDir   string
-	tempDir     string
-	confinement *confine.Confinement
-	cache       *cache.Server // nil if the process may read nothing
-	cacheEnds   sync.WaitGroup
-
-	// mu guards the fields below, and those above while start sets them. No other lock is taken under it.
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below; no other lock is taken under it
 	child     *child
 	handshake handshake
 	grpc      *grpc.ClientConn
@@ -89,8 +81,9 @@ func New(ctx context.Context, command Command, surroundings Surroundings, log *s
 	if err != nil {
 		return nil, err
 	}
+	surroundings.RunDir = dir
 	p := &Process{
-		command: command, surroundings: surroundings, log: log, program: program, runDir: dir,
+		command: command, surroundings: surroundings, log: log, program: program,
 		output: output.New(log, surroundings.LogLinesBurst, surroundings.LogLinesRate),
 		shaken: make(chan error, 1),
 	}
@@ -105,42 +98,16 @@ func (p *Process) Connect() (handlerpb.HandlerClient, error) {
 
 // start launches the process, confined as asked.
 func (p *Process) start() error {
+	if err := p.made.make(p.command, p.surroundings, p.program.Path, p.log); err != nil {
+		p.fail(err)
+		return err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.why == nil {
-		p.why = p.startLocked()
+	if p.why != nil {
+		return p.why
 	}
-	return p.why
-}
-
-// startLocked is called with p.mu held.
-func (p *Process) startLocked() (err error) {
-	if err := p.makeSocketDir(); err != nil {
-		return err
-	}
-	if p.tempDir, err = makeTempDir(p.surroundings.TempDir); err != nil {
-		return err
-	}
-	own, err := p.own()
-	if err != nil {
-		return err
-	}
-	if p.confinement, err = confine.Prepare(p.command.Confine, p.command.Name, own); err != nil {
-		return err
-	}
-	if p.cache, err = p.listen(); err != nil {
-		return err
-	}
-	if uid, gid, ok := p.confinement.Owner(); ok {
-		if p.cache != nil {
-			if err := os.Chown(p.cache.Path(), uid, gid); err != nil {
-				return fmt.Errorf("give a socket to the user that the handler runs as: %w", err)
-			}
-		}
-		if err := giveTo(uid, gid, p.socketDir, p.tempDir); err != nil {
-			return err
-		}
-	}
+	var err error
 	p.child, err = startChild(childSpec{
 		name:        p.command.Name,
 		program:     p.program,
@@ -148,51 +115,27 @@ func (p *Process) startLocked() (err error) {
 		env:         p.environment(),
 		dir:         p.command.Dir,
 		extra:       p.command.Stdout,
-		confinement: p.confinement,
-		remove:      []string{p.socketDir, p.tempDir},
+		confinement: p.made.confinement,
+		remove:      p.made.directories(),
 		limit:       p.surroundings.StartTimeout,
 		stdout:      p.readStdout,
 		stderr:      p.output.ReadStderr,
 	})
-	switch {
-	case errors.Is(err, fs.ErrPermission):
+	if errors.Is(err, fs.ErrPermission) {
 		c := p.command.Confine
-		return fmt.Errorf("%w%s", err, suspects(confine.Spec{User: c.User, Sandbox: c.Sandbox}))
-	case err == nil && p.cache != nil:
-		p.cacheEnds.Go(func() { p.cache.Serve(p.child.os.root()) })
+		err = fmt.Errorf("%w%s", err, suspects(confine.Spec{User: c.User, Sandbox: c.Sandbox}))
 	}
-	return err
-}
-
-// listen makes the socket on which the process reads the cache, if it may.
-func (p *Process) listen() (*cache.Server, error) {
-	if len(p.command.Read) == 0 {
-		return nil, nil
+	if err != nil {
+		p.why = err
+		return err
 	}
-	reader := cache.Reader{Handler: p.command.Name, Sources: p.command.Read, Counts: p.surroundings.Reads}
-	return cache.Listen(filepath.Join(p.socketDir, cacheSocket), p.surroundings.Cache, reader, p.log)
-}
-
-// cacheSocket stands beside the process's own sockets, to whose names go-plugin adds a number.
-const cacheSocket = "cache"
-
-// own returns what the process needs of the file system to be a handler at all. The daemon's own
-// working directory, which may be the root, is not part of it.
-func (p *Process) own() (confine.Own, error) {
-	own := confine.Own{Read: []string{p.program.Path}, Write: []string{p.socketDir, p.tempDir}, Connect: len(p.command.Read) > 0}
-	if p.command.Dir != "" {
-		dir, err := filepath.Abs(p.command.Dir)
-		if err != nil {
-			return own, err
-		}
-		own.Read = append(own.Read, dir)
-	}
-	return own, nil
+	p.made.serve(p.child.os.root())
+	return nil
 }
 
 // readStdout reads the handshake and, after it, whatever the process prints.
 func (p *Process) readStdout(f *os.File) {
-	h, rest, err := readHandshake(f, p.socketDir)
+	h, rest, err := readHandshake(f, p.made.socketDir)
 	if err == nil && h.certificate != nil && p.offer == "" {
 		err = errors.New("it answers with a certificate although it was not offered TLS")
 	}
@@ -257,12 +200,8 @@ func (p *Process) PID() int { return p.running().pid }
 // LastLines returns the last lines on standard error, oldest first.
 func (p *Process) LastLines() []string { return p.output.LastLines() }
 
-// Confined says what the process is confined to; empty for nothing.
-func (p *Process) Confined() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.confinement.String()
-}
+// Confined says what the process is confined to; empty for nothing. Connect has succeeded.
+func (p *Process) Confined() string { return p.made.confinement.String() }
 
 // socket returns the path that the process listens on; empty before the handshake.
 func (p *Process) socket() string {
@@ -304,19 +243,9 @@ func (p *Process) End(grace time.Duration) {
 		p.log.Error("handler process cannot be killed", "pid", strconv.Itoa(child.pid))
 	}
 	p.output.End()
-	if err := p.tidy(); err != nil {
+	if err := p.made.remove(); err != nil {
 		p.log.Warn("handler left something behind", "error", err)
 	}
-}
-
-// tidy removes what was made for the process, once that is gone.
-func (p *Process) tidy() error {
-	p.mu.Lock()
-	dirs, confinement, server := []string{p.socketDir, p.tempDir}, p.confinement, p.cache
-	p.mu.Unlock() // removing may take its time
-	server.Close()
-	p.cacheEnds.Wait()
-	return errors.Join(removeDirs(dirs...), confinement.Close())
 }
 
 // exitNews is how long the news of a process's end may take after its connection broke.
