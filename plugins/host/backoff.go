@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// backoff counts failures for the pause before the next try: min after the first one, doubled for each
-// further one, up to max. For each decay without a failure it forgets one. So a handler that crashes
-// once a day is back at once each time, and one that crashes every few seconds is not.
+// backoff counts failures for the pause before the next try: min after the first one, doubled for
+// each further one, up to max. For each decay without a failure it forgets one. So a handler that
+// crashes once a day is back at once each time, and one that crashes every few seconds is not.
 type backoff struct {
 	min, max time.Duration
 	decay    time.Duration
@@ -20,8 +20,8 @@ func newBackoff(least, most, decay time.Duration) backoff {
 	return backoff{min: least, max: most, decay: decay}
 }
 
-// next counts one more failure and returns the pause. It is up to a fifth shorter or longer, so that
-// handlers that fail together do not come back together.
+// next counts one more failure and returns the pause. It is up to a fifth shorter or longer, so
+// that handlers that fail together do not come back together.
 func (f *backoff) next() time.Duration {
 	if f.pause() < f.max {
 		f.n++

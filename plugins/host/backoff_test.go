@@ -75,8 +75,8 @@ func (s *lifeStream) Recv() (*handlerpb.DeliverResponse, error) {
 // errUnlucky is the failure of a life, in a launch.
 var errUnlucky = errors.New("deliver failed: out of luck")
 
-// live runs a host whose nth launch fails if lasts says zero of it, and otherwise lives so long. It returns what
-// stops the host and tells when the launches were.
+// live runs a host whose nth launch fails if lasts says zero of it, and otherwise lives so long. It
+// returns what stops the host and tells when the launches were.
 func live(opts Options, lasts func(n int) time.Duration) (h *Host, stop func() []time.Time) {
 	var launches []time.Time
 	h = newHost(Spec{Name: "h"}, opts, func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session.Session, error) {
@@ -107,7 +107,8 @@ func (c *complaintCount) Write(line []byte) (int, error) {
 
 func about(got, want time.Duration) bool { return got >= want*8/10 && got <= want*12/10 }
 
-// What cannot be launched is tried again after pauses that double, up to the longest, and then at that for ever.
+// What cannot be launched is tried again after pauses that double, up to the longest, and then at
+// that for ever.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, stop := live(Options{BackoffMin: 100 * time.Millisecond, BackoffMax: time.Second}, func(int) time.Duration { return 0 })
@@ -131,8 +132,8 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// Failures count less after a time in which it ran, and are a new matter to the log then; time in which it did not run
-// is no such time.
+// Failures count less after a time in which it ran, and are a new matter to the log then; time in
+// which it did not run is no such time.
 func TestDecay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log complaintCount

@@ -47,7 +47,8 @@ func TestAccomplice(t *testing.T) {
 	}
 }
 
-// What a handler says of itself or of its config takes little of the daemon's memory, however much it says.
+// What a handler says of itself or of its config takes little of the daemon's memory, however much
+// it says.
 func TestInflates(t *testing.T) {
 	for _, call := range []string{"describe", "configure"} {
 		s := spec("inflates")

@@ -22,9 +22,9 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// BenchmarkCacheRead tells what a handler's reading of the cache by an index takes, one after the other: of 1, 10 and 100
-// objects of 2 KB. Beside it, how many times an empty call takes as long, from the same process over the same kind of
-// connection.
+// BenchmarkCacheRead tells what a handler's reading of the cache by an index takes, one after the
+// other: of 1, 10 and 100 objects of 2 KB. Beside it, how many times an empty call takes as long,
+// from the same process over the same kind of connection.
 func BenchmarkCacheRead(b *testing.B) {
 	for _, objects := range []int{1, 10, 100} {
 		b.Run(fmt.Sprint("objects=", objects), func(b *testing.B) { benchmarkCacheRead(b, objects) })

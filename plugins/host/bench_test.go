@@ -15,15 +15,17 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// BenchmarkHandle tells what one event of 3 KB costs with a handler that does nothing: how long it takes on its own, there
-// and back; and, with so many in flight, the CPU time of both processes, and how many events share a message.
+// BenchmarkHandle tells what one event of 3 KB costs with a handler that does nothing: how long it
+// takes on its own, there and back; and, with so many in flight, the CPU time of both processes,
+// and how many events share a message.
 func BenchmarkHandle(b *testing.B) {
 	for _, inFlight := range []int{1, 8, 32} {
 		b.Run(fmt.Sprint("inflight=", inFlight), func(b *testing.B) { benchmarkProcess(b, inFlight) })
 	}
 }
 
-// BenchmarkRemoteHandle tells the same of a handler behind TCP and mutual TLS, on the same machine, that has one endpoint.
+// BenchmarkRemoteHandle tells the same of a handler behind TCP and mutual TLS, on the same machine,
+// that has one endpoint.
 func BenchmarkRemoteHandle(b *testing.B) {
 	for _, inFlight := range []int{1, 8, 32} {
 		b.Run(fmt.Sprint("inflight=", inFlight), func(b *testing.B) {
@@ -135,7 +137,8 @@ func cpuTime(b *testing.B, pid int) time.Duration {
 	if err != nil {
 		b.Skip("no /proc: ", err)
 	}
-	// The fields utime and stime, in ticks of 10 ms, are the 12th and 13th after the command's closing parenthesis.
+	// The fields utime and stime, in ticks of 10 ms, are the 12th and 13th after the command's
+	// closing parenthesis.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	var ticks int64
 	for _, f := range fields[11:13] {

@@ -18,7 +18,8 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// cached is a cache whose sources all have the same objects: a thousand pods on ten nodes, by key in order.
+// cached is a cache whose sources all have the same objects: a thousand pods on ten nodes, by key
+// in order.
 type cached []string // the sources' names
 
 const cachedPods = 1000

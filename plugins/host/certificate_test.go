@@ -57,7 +57,8 @@ func init() {
 	}
 }
 
-// A handler may make its certificate as it likes, as long as it is one of localhost. What is wrong with it is said.
+// A handler may make its certificate as it likes, as long as it is one of localhost. What is wrong
+// with it is said.
 func TestCertificates(t *testing.T) {
 	for name, want := range map[string]string{
 		"localhost":       "",

@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/plugins/host/session"
 )
 
-// complaints logs failures: a new one at once, the same one again only after a while, which doubles from
-// a minute to an hour. What it leaves out is counted, and stands in the status.
+// complaints logs failures: a new one at once, the same one again only after a while, which doubles
+// from a minute to an hour. What it leaves out is counted, and stands in the status.
 type complaints struct {
 	log   *slog.Logger
 	last  string

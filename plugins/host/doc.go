@@ -1,22 +1,24 @@
-// Package host is informd's side of a handler: it runs the handler's process, or connects to a remote one,
-// delivers events to it, and keeps it from doing harm.
+// Package host is informd's side of a handler: it runs the handler's process, or connects to a
+// remote one, delivers events to it, and keeps it from doing harm.
 //
-// A [Host] stands for one Handler manifest. Run supervises one process at a time: launch, handshake,
-// describe, configure, then one stream of deliveries beside regular health checks, and a drain at the
-// end. A process that crashes, hangs, breaks the protocol or never answers is ended, with everything that
-// it started, and launched again with growing pauses, for ever. Reload puts a process of another
-// executable or config in its place, without a gap. Handle delivers an event to whichever process runs.
-// It satisfies handler.Handler: its caller cannot tell a process from a function. Submit does the same
-// without waiting. No Host waits for another.
+// A [Host] stands for one Handler manifest. Run supervises one process at a time: launch,
+// handshake, describe, configure, then one stream of deliveries beside regular health checks, and a
+// drain at the end. A process that crashes, hangs, breaks the protocol or never answers is ended,
+// with everything that it started, and launched again with growing pauses, for ever. Reload puts a
+// process of another executable or config in its place, without a gap. Handle delivers an event to
+// whichever process runs. It satisfies handler.Handler: its caller cannot tell a process from a
+// function. Submit does the same without waiting. No Host waits for another.
 //
-// A [Remote] stands for a Handler manifest with an address: a handler that runs elsewhere, any number of
-// times. What a remote process still does after its connection was lost, nobody here can know.
+// A [Remote] stands for a Handler manifest with an address: a handler that runs elsewhere, any
+// number of times. What a remote process still does after its connection was lost, nobody here can
+// know.
 //
-// What the package guarantees, whatever a handler does: every call has a deadline; every buffer has a
-// bound; nothing that the process writes can crash, fill or block the daemon; each event is either
-// answered, or reported ([handler.ErrLost], or an error about its time limit) for the caller to send it
-// again; when Run returns, no process, socket, file or goroutine of it is left. No process outlives a
-// daemon that was killed. What the spec confines a process to is enforced, or the process is not started.
+// What the package guarantees, whatever a handler does: every call has a deadline; every buffer has
+// a bound; nothing that the process writes can crash, fill or block the daemon; each event is
+// either answered, or reported ([handler.ErrLost], or an error about its time limit) for the caller
+// to send it again; when Run returns, no process, socket, file or goroutine of it is left. No
+// process outlives a daemon that was killed. What the spec confines a process to is enforced, or
+// the process is not started.
 //
 // It does not know what a rule, a queue or a retry is, and logs no contents of events.
 //
@@ -41,11 +43,11 @@
 // go-plugin: plugin.Serve serves informd, and plugin.NewClient drives a handler that is built with
 // package serve. Tests show both. On the handler's side, package serve runs plugin.Serve.
 //
-// On this side, package process speaks the protocol itself: the environment, the handshake line with the
-// handler's certificate, one gRPC connection, GRPCStdio and GRPCController.Shutdown. It takes names and
-// versions from go-plugin, and does not use plugin.Client, which answers other questions than the daemon
-// asks. That client owns the process's pipes, parses standard error in a way that a handler can make
-// panic, waits without a bound in Start and Kill, reports the end of a process only to itself, and keeps
-// a goroutine for each connection that a process announces to its broker. informd has no use for the
-// broker: a handler reads the cache on a socket of its own.
+// On this side, package process speaks the protocol itself: the environment, the handshake line
+// with the handler's certificate, one gRPC connection, GRPCStdio and GRPCController.Shutdown. It
+// takes names and versions from go-plugin, and does not use plugin.Client, which answers other
+// questions than the daemon asks. That client owns the process's pipes, parses standard error in a
+// way that a handler can make panic, waits without a bound in Start and Kill, reports the end of a
+// process only to itself, and keeps a goroutine for each connection that a process announces to its
+// broker. informd has no use for the broker: a handler reads the cache on a socket of its own.
 package host

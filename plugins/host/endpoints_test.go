@@ -25,7 +25,8 @@ func TestRemoteHasABound(t *testing.T) {
 	}
 }
 
-// An address that came back while its endpoint was being let go of is used again as soon as that is gone.
+// An address that came back while its endpoint was being let go of is used again as soon as that is
+// gone.
 func TestRemoteAddressComesBack(t *testing.T) {
 	r := NewRemote(RemoteSpec{Name: "flapping"}, Options{})
 	address := netip.MustParseAddrPort("127.0.0.1:1")

@@ -19,8 +19,8 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// cacheRogues misuse what they may read. The daemon's cost is bounded: so many goroutines per call and connection, so much
-// memory, and what it takes to read their requests at the bounded pace.
+// cacheRogues misuse what they may read. The daemon's cost is bounded: so many goroutines per call
+// and connection, so much memory, and what it takes to read their requests at the bounded pace.
 func cacheRogues() []rogue {
 	const calls = 16 * 32
 	mayRead := func(_ *testing.T, s *host.Spec) { s.Read = []string{"pods"} }

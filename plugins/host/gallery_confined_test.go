@@ -16,8 +16,8 @@ import (
 // rogueUser runs nothing on any machine but rogues: limits on processes count all that a user runs.
 const rogueUser = "61234:61234"
 
-// confinedRogues are those that are held by what is between them and the daemon: the shim, the temporary directory and
-// limits.
+// confinedRogues are those that are held by what is between them and the daemon: the shim, the
+// temporary directory and limits.
 func confinedRogues() []rogue {
 	return []rogue{
 		{does: "stops its parent", mode: "stops-parent", opts: impatient, acts: running},

@@ -30,7 +30,8 @@ type target struct {
 	Port    int
 }
 
-// probe looks at what is not its own. What it found is the object of an action; what kept it from that, a retry.
+// probe looks at what is not its own. What it found is the object of an action; what kept it from
+// that, a retry.
 func probe(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	var to target
 	if err := json.Unmarshal(ev.Payload, &to); err != nil {
@@ -118,7 +119,8 @@ var probes = map[string]func(target) (string, error){
 	},
 }
 
-// inherited is what the process was born with, beside its standard streams. A probe notes it before it opens anything.
+// inherited is what the process was born with, beside its standard streams. A probe notes it before
+// it opens anything.
 var inherited []string
 
 func noteInherited() {

@@ -142,7 +142,8 @@ func wedged(t *testing.T, s *scene) {
 	s.waitFor(t, "its end", func() bool { return s.host.Status().Restarts >= 1 })
 }
 
-// bounded does what acts does, and checks all the while that the daemon has not many more goroutines, nor much more memory.
+// bounded does what acts does, and checks all the while that the daemon has not many more
+// goroutines, nor much more memory.
 func bounded(acts func(*testing.T, *scene), goroutines int) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		before := takeStock()

@@ -38,10 +38,10 @@ type scene struct {
 	results *results
 }
 
-// TestGallery shows that whatever one handler does, the daemon and the other handlers go on as if it were not there. The
-// test is the daemon; a neighbour takes a steady stream of events all the while. Each rogue is a real process, and
-// when it is gone nothing may be left of it: no event of its own without an answer, no goroutine, descriptor, process or
-// file, and no memory to speak of.
+// TestGallery shows that whatever one handler does, the daemon and the other handlers go on as if
+// it were not there. The test is the daemon; a neighbour takes a steady stream of events all the
+// while. Each rogue is a real process, and when it is gone nothing may be left of it: no event of
+// its own without an answer, no goroutine, descriptor, process or file, and no memory to speak of.
 func TestGallery(t *testing.T) {
 	n := newNeighbour(t)
 	for _, r := range slices.Concat(rogues(), confinedRogues(), cacheRogues()) {
@@ -113,7 +113,8 @@ type results struct {
 	errs map[string]int // by what they say
 }
 
-// submit keeps a few events with a handler until ctx ends; the group ends when each has its outcome.
+// submit keeps a few events with a handler until ctx ends; the group ends when each has its
+// outcome.
 func (r *results) submit(ctx context.Context, h *host.Host) *sync.WaitGroup {
 	var customers sync.WaitGroup
 	for customer := range 6 {
@@ -253,7 +254,8 @@ func takeStock() stock {
 // heapRoom is how much more memory may be in use afterwards: caches and pools breathe.
 const heapRoom = 8 << 20
 
-// checkNow checks that all is as it was before, within a few seconds, and that no process has the mark.
+// checkNow checks that all is as it was before, within a few seconds, and that no process has the
+// mark.
 func (before stock) checkNow(t *testing.T, mark string) {
 	t.Helper()
 	var wrong []string
@@ -292,7 +294,8 @@ func stacks() []byte {
 	return buf[:runtime.Stack(buf, true)]
 }
 
-// descendants are the processes that come from one, dead ones that nobody has reaped included, in ascending order.
+// descendants are the processes that come from one, dead ones that nobody has reaped included, in
+// ascending order.
 func descendants(of int) []int {
 	parent := map[int]int{}
 	for _, pid := range processes() {

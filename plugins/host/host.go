@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/plugins/host/session"
 )
 
-// Host runs one handler on this machine. It is itself a [handler.Handler]. All methods may be called
-// concurrently.
+// Host runs one handler on this machine. It is itself a [handler.Handler]. All methods may be
+// called concurrently.
 type Host struct {
 	box       *outbox.Outbox
 	processes *supervisor
@@ -45,20 +45,20 @@ func newHost(spec Spec, opts Options, launch launcher) *Host {
 	}
 }
 
-// Run keeps the handler running until ctx ends. Then it drains and ends the process. It returns when
-// nothing of it is left, and always nil: whatever goes wrong with a handler is a state of it. Run is
-// called once.
+// Run keeps the handler running until ctx ends. Then it drains and ends the process. It returns
+// when nothing of it is left, and always nil: whatever goes wrong with a handler is a state of it.
+// Run is called once.
 func (h *Host) Run(ctx context.Context) error {
 	h.processes.run(ctx)
 	h.box.Stop(h.processes.stoppedError())
 	return nil
 }
 
-// Handle delivers ev and returns the handler's answer. It blocks while no process is ready or the window
-// is full. The spec's time limit counts from the sending on. After it, and when ctx ends, the handler is
-// told that nobody wants its answer any more. The error wraps [handler.ErrLost] if the process went away
-// with the event. The handler may have handled it then, and the caller sends it again with a higher
-// Attempt. ev's JSON is not copied and must never be changed.
+// Handle delivers ev and returns the handler's answer. It blocks while no process is ready or the
+// window is full. The spec's time limit counts from the sending on. After it, and when ctx ends,
+// the handler is told that nobody wants its answer any more. The error wraps [handler.ErrLost] if
+// the process went away with the event. The handler may have handled it then, and the caller sends
+// it again with a higher Attempt. ev's JSON is not copied and must never be changed.
 func (h *Host) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 	return h.box.Handle(ctx, ev)
 }
@@ -84,8 +84,9 @@ func (h *Host) Status() Status {
 	return s
 }
 
-// Try launches a handler, lets it describe itself and check its config, and ends it again. The error is
-// a *RefusedError if the handler refuses the config, and otherwise says why it does not work.
+// Try launches a handler, lets it describe itself and check its config, and ends it again. The
+// error is a *RefusedError if the handler refuses the config, and otherwise says why it does not
+// work.
 func Try(ctx context.Context, spec Spec, opts Options) (Description, error) {
 	spec, opts = spec.withDefaults(), opts.withDefaults()
 	s, err := launch(ctx, spec, opts, opts.Logger.With("handler", spec.Name))

@@ -23,8 +23,8 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// An event that is never answered costs its caller the time limit and nobody else anything; a handler that answers none
-// is ended.
+// An event that is never answered costs its caller the time limit and nobody else anything; a
+// handler that answers none is ended.
 func TestNeverAnswers(t *testing.T) {
 	s := spec("never")
 	s.Concurrency, s.Timeout = 4, 50*time.Millisecond
@@ -46,8 +46,8 @@ func TestNeverAnswers(t *testing.T) {
 	waitFor(t, "a restart", func() bool { return h.Status().Restarts > 0 })
 }
 
-// A handler that does not even read its stream, and is well otherwise, is ended before it has kept callers waiting for
-// ever: gRPC's flow control lets nothing more through.
+// A handler that does not even read its stream, and is well otherwise, is ended before it has kept
+// callers waiting for ever: gRPC's flow control lets nothing more through.
 func TestDeaf(t *testing.T) {
 	s := spec("deaf")
 	s.Concurrency, s.Timeout = 2, 50*time.Millisecond
@@ -130,7 +130,8 @@ func TestStrayAnswers(t *testing.T) {
 	}
 }
 
-// A handler that answers nothing that was asked, without end, is read slowly, instead of keeping the daemon busy.
+// A handler that answers nothing that was asked, without end, is read slowly, instead of keeping
+// the daemon busy.
 func TestChatter(t *testing.T) {
 	began := time.Now()
 	h := start(t, spec("chatter"), host.Options{DrainTimeout: 10 * time.Millisecond})
@@ -209,7 +210,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Killed with -9 in the middle: what was with it is lost, what was not sent goes to the next process.
+// Killed with -9 in the middle: what was with it is lost, what was not sent goes to the next
+// process.
 func TestKilled(t *testing.T) {
 	s := spec("echo")
 	s.Concurrency = 2
@@ -493,7 +495,8 @@ func stop(t *testing.T, pid int) {
 	})
 }
 
-// state is the letter that the kernel gives a process or thread; empty if there is none of that number.
+// state is the letter that the kernel gives a process or thread; empty if there is none of that
+// number.
 func state(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -502,7 +505,8 @@ func state(pid int) string {
 	return string(stat[bytes.LastIndexByte(stat, ')')+2:][:1])
 }
 
-// An object of the largest size that a cluster holds, twice; it is larger than gRPC's default and than a small window.
+// An object of the largest size that a cluster holds, twice; it is larger than gRPC's default and
+// than a small window.
 func TestLargeEvents(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{})
 	ready(t, h)
@@ -546,8 +550,8 @@ func TestComplainsOnce(t *testing.T) {
 	}
 }
 
-// A call that never returns keeps one object from being handled, while everything else goes on: the process is ended
-// when the event's time has long been over.
+// A call that never returns keeps one object from being handled, while everything else goes on: the
+// process is ended when the event's time has long been over.
 func TestOneNeverAnswered(t *testing.T) {
 	s := spec("never-one")
 	s.Timeout = 50 * time.Millisecond

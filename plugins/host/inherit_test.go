@@ -21,8 +21,8 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// A process's ways to end and not to start are told in the same words, whether it is confined or not; what it is confined to
-// may be added.
+// A process's ways to end and not to start are told in the same words, whether it is confined or
+// not; what it is confined to may be added.
 func TestEndings(t *testing.T) {
 	dir := t.TempDir()
 	script := func(name, content string) host.Spec {
@@ -181,7 +181,8 @@ func TestNoHome(t *testing.T) {
 	}
 }
 
-// A program that is its owner's alone: the daemon's user may execute it, the handler's may not, and that is said.
+// A program that is its owner's alone: the daemon's user may execute it, the handler's may not, and
+// that is said.
 func TestProgramOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can run a handler as another user")
@@ -205,7 +206,8 @@ func dirExists(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// The temporary directory is the process's alone, and goes with it, whatever is in it; nothing outside does.
+// The temporary directory is the process's alone, and goes with it, whatever is in it; nothing
+// outside does.
 func TestTempDir(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.MkdirAll(filepath.Join(outside, "dir"), 0o700); err != nil {
@@ -279,8 +281,8 @@ echo $(id -u) $(stat -c %u:%g:%a "$TMPDIR" "$PLUGIN_UNIX_SOCKET_DIR") $(touch "$
 	}
 }
 
-// A system that executes no files in memory starts no handler with a digest, and says why. In a process id namespace of
-// its own, this one can be such a system.
+// A system that executes no files in memory starts no handler with a digest, and says why. In a
+// process id namespace of its own, this one can be such a system.
 func TestNoExecutableMemory(t *testing.T) {
 	const sysctl = "/proc/sys/vm/memfd_noexec"
 	if _, err := os.Stat(sysctl); err != nil || os.Getuid() != 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// What is wrong with a handler is said in words that tell the operator what to do, and nothing of it stays.
+// What is wrong with a handler is said in words that tell the operator what to do, and nothing of
+// it stays.
 func TestLaunchFailures(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string, mode os.FileMode) string {
@@ -81,8 +82,8 @@ func TestLaunchFailures(t *testing.T) {
 	}
 }
 
-// A process that does not come to start may have too little of something, and need not say so itself. Where it fails later,
-// its limits are no more suspect than anything else.
+// A process that does not come to start may have too little of something, and need not say so
+// itself. Where it fails later, its limits are no more suspect than anything else.
 func TestStartUnderLimits(t *testing.T) {
 	const hint = "; what it is confined to may keep it from starting: limits.files"
 	for mode, want := range map[string]string{

@@ -17,7 +17,8 @@ import (
 	_ "github.com/informd/informd/plugins/host/shim/install"
 )
 
-// TestMain re-executes the test binary as the handler that MODE names: real processes without a build step.
+// TestMain re-executes the test binary as the handler that MODE names: real processes without a
+// build step.
 func TestMain(m *testing.M) {
 	if mode := os.Getenv("MODE"); mode != "" {
 		if run := modes[mode]; run != nil {
@@ -132,7 +133,8 @@ func try(t *testing.T, s host.Spec, o host.Options) error {
 	return err
 }
 
-// hostMain is a daemon that runs one handler and prints its process id, for others to see whether it survives.
+// hostMain is a daemon that runs one handler and prints its process id, for others to see whether
+// it survives.
 func hostMain() {
 	s := host.Spec{Name: "child", Path: os.Args[0], Env: []string{"MODE=" + os.Getenv("CHILD"), race}}
 	h := host.New(s, host.Options{RunDir: os.Getenv("RUNDIR")})

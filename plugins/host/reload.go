@@ -8,17 +8,18 @@ import (
 	"github.com/informd/informd/plugins/host/session"
 )
 
-// Reload replaces the process by one of another spec, or of a changed executable. No event is lost, sent
-// twice or out of order. The new process is launched beside the old one, described, configured and
-// checked for its health. Then the old one gets no more events. Once it has answered those that it has,
-// within their time limit, and has drained, the new one takes events, and the old one is ended. If the
-// old one fails meanwhile, the new one takes its place at once. So it does while no process runs,
-// because the handler is backing off or refused. Before Run is called, Reload waits for it.
+// Reload replaces the process by one of another spec, or of a changed executable. No event is lost,
+// sent twice or out of order. The new process is launched beside the old one, described, configured
+// and checked for its health. Then the old one gets no more events. Once it has answered those that
+// it has, within their time limit, and has drained, the new one takes events, and the old one is
+// ended. If the old one fails meanwhile, the new one takes its place at once. So it does while no
+// process runs, because the handler is backing off or refused. Before Run is called, Reload waits
+// for it.
 //
-// It returns nil when the new process takes events. The error says why it does not: the old process, and
-// the old spec, stay then. The end of ctx aborts the reload until the new process is ready; from then on
-// it is completed in any case. The spec's Name, Concurrency and Timeout stay as they were. Reloads happen
-// one after the other.
+// It returns nil when the new process takes events. The error says why it does not: the old
+// process, and the old spec, stay then. The end of ctx aborts the reload until the new process is
+// ready; from then on it is completed in any case. The spec's Name, Concurrency and Timeout stay as
+// they were. Reloads happen one after the other.
 func (h *Host) Reload(ctx context.Context, spec Spec) error {
 	select {
 	case h.reloading <- struct{}{}:

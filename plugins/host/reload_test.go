@@ -19,7 +19,8 @@ import (
 )
 
 func init() {
-	// It keeps a journal of what it begins and ends, in the file that JOURNAL names, under the version in VERSION.
+	// It keeps a journal of what it begins and ends, in the file that JOURNAL names, under the
+	// version in VERSION.
 	modes["journal"] = func() { serve.Main(&journal{version: os.Getenv("VERSION")}) }
 	modes["not-well"] = func() { serve.Main(&journal{problem: "no disk"}) }
 }
@@ -113,8 +114,8 @@ func ofVersion(s host.Spec, version string) host.Spec {
 	return s
 }
 
-// The old process answers what is with it, and drains, before the new one takes an event; nobody hears of the change. It is
-// the new spec that is launched from then on.
+// The old process answers what is with it, and drains, before the new one takes an event; nobody
+// hears of the change. It is the new spec that is launched from then on.
 func TestReload(t *testing.T) {
 	s, read := journalSpec(t, "1")
 	h := start(t, s, host.Options{})
@@ -208,7 +209,8 @@ func TestReloadOfWhatFails(t *testing.T) {
 	}
 }
 
-// A new process that goes away while the old one still works is not taken: the old one goes on, and its spec stays.
+// A new process that goes away while the old one still works is not taken: the old one goes on, and
+// its spec stays.
 func TestReloadToWhatGoesAway(t *testing.T) {
 	s, read := journalSpec(t, "1")
 	h := start(t, s, host.Options{})
@@ -236,8 +238,8 @@ func TestReloadToWhatGoesAway(t *testing.T) {
 	}
 }
 
-// An event whose time is over holds the change up no longer, and the new process takes no event before the old one, which
-// may still be busy with it, has ended.
+// An event whose time is over holds the change up no longer, and the new process takes no event
+// before the old one, which may still be busy with it, has ended.
 func TestReloadPastTimeLimit(t *testing.T) {
 	s, read := journalSpec(t, "1")
 	s.Timeout = 200 * time.Millisecond
@@ -258,7 +260,8 @@ func TestReloadPastTimeLimit(t *testing.T) {
 	}
 }
 
-// When the old process crashes during the change its events are lost to it, and the new one is there at once.
+// When the old process crashes during the change its events are lost to it, and the new one is
+// there at once.
 func TestReloadDuringCrash(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})
 	ready(t, h)
@@ -284,7 +287,8 @@ func TestReloadDuringCrash(t *testing.T) {
 	}
 }
 
-// Reloads at once come one after the other; each event is answered once, and those of one object in order.
+// Reloads at once come one after the other; each event is answered once, and those of one object in
+// order.
 func TestReloadUnderLoad(t *testing.T) {
 	s, read := journalSpec(t, "0")
 	h := start(t, s, host.Options{})

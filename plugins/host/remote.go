@@ -21,25 +21,27 @@ import (
 	"github.com/informd/informd/plugins/host/session"
 )
 
-// RemoteSpec says where a remote handler is and how to treat it. It is not modified after NewRemote.
+// RemoteSpec says where a remote handler is and how to treat it. It is not modified after
+// NewRemote.
 type RemoteSpec struct {
 	// Name is the Handler manifest's name, for the log and for errors.
 	Name string
-	// Host is an address, or a name all of whose addresses are endpoints. Port is that of all of them.
+	// Host is an address, or a name all of whose addresses are endpoints. Port is that of all of
+	// them.
 	Host string
 	Port uint16
 	// DNS is the address and port of the server that is asked for Host; empty: as the system does.
 	DNS string
-	// CA is a PEM file with the certificates of the authorities that may have signed an endpoint's. Cert
-	// and Key are PEM files with the certificate that informd shows it. All are read for each connection,
-	// so they can be replaced at any time.
+	// CA is a PEM file with the certificates of the authorities that may have signed an endpoint's.
+	// Cert and Key are PEM files with the certificate that informd shows it. All are read for each
+	// connection, so they can be replaced at any time.
 	CA, Cert, Key string
 	// ServerName is what the certificate of each endpoint must be for. Default: Host.
 	ServerName string
 	// Config is the manifest's config as JSON; empty where it has none.
 	Config json.RawMessage
-	// Concurrency is how many events may be with one endpoint at once, if it does not ask for fewer.
-	// Default 8.
+	// Concurrency is how many events may be with one endpoint at once, if it does not ask for
+	// fewer. Default 8.
 	Concurrency int
 	// Timeout is how long an endpoint has for one event, from its sending on. Default 30 s.
 	Timeout time.Duration
@@ -62,17 +64,19 @@ func (s RemoteSpec) spec() Spec {
 // maxEndpoints bounds the endpoints of one handler. Of more addresses, the lowest are used.
 const maxEndpoints = 128
 
-// Remote is a handler that runs elsewhere: any number of endpoints behind one name. It is to the daemon
-// what a [Host] is, and a handler.Handler. All methods may be called concurrently.
+// Remote is a handler that runs elsewhere: any number of endpoints behind one name. It is to the
+// daemon what a [Host] is, and a handler.Handler. All methods may be called concurrently.
 //
 // A supervisor of its own keeps a connection to each address of the name. A connection that breaks,
-// hangs or is refused is made again with growing pauses, and concerns no other. The name is looked up
-// regularly, and soon after an endpoint was lost. An endpoint that left the name's addresses gets nothing
-// new, and is let go when it has answered. A look-up that fails, or finds nothing, changes nothing.
+// hangs or is refused is made again with growing pauses, and concerns no other. The name is looked
+// up regularly, and soon after an endpoint was lost. An endpoint that left the name's addresses
+// gets nothing new, and is let go when it has answered. A look-up that fails, or finds nothing,
+// changes nothing.
 //
-// Each event goes to the endpoint that has the least to do. Events that were with an endpoint that is
-// lost end with [handler.ErrLost], and the caller sends them again. A caller that never has two events of
-// one object under way, as handler.Handler asks, keeps the object's order over all endpoints.
+// Each event goes to the endpoint that has the least to do. Events that were with an endpoint that
+// is lost end with [handler.ErrLost], and the caller sends them again. A caller that never has two
+// events of one object under way, as handler.Handler asks, keeps the object's order over all
+// endpoints.
 type Remote struct {
 	spec   RemoteSpec
 	opts   Options
@@ -124,14 +128,14 @@ func (r *Remote) Submit(ctx context.Context, ev *handler.Event, answered func(ha
 func (r *Remote) Ready(ctx context.Context) error { return r.box.Ready(ctx) }
 
 // Limit returns how many events the present endpoints take at once: of each the least of what the
-// operator and it itself allow, or less of one that failed or is wedged; and what is still with those
-// that are going away. While there is none, it is what the operator allows one.
+// operator and it itself allow, or less of one that failed or is wedged; and what is still with
+// those that are going away. While there is none, it is what the operator allows one.
 func (r *Remote) Limit() int {
 	return cmp.Or(r.box.Room(), r.spec.spec().Concurrency)
 }
 
-// Run keeps sessions with all endpoints until ctx ends. Then it drains and ends them. It returns when
-// nothing of them is left, and always nil. Run is called once.
+// Run keeps sessions with all endpoints until ctx ends. Then it drains and ends them. It returns
+// when nothing of them is left, and always nil. Run is called once.
 func (r *Remote) Run(ctx context.Context) error {
 	r.set(Starting, nil)
 	var running sync.WaitGroup
@@ -178,8 +182,8 @@ const lookUpTimeout = 10 * time.Second
 
 var errNoAddress = errors.New("there is no address")
 
-// look returns the addresses to use, or an error that says why there are none. If there are too many, it
-// returns both.
+// look returns the addresses to use, or an error that says why there are none. If there are too
+// many, it returns both.
 func (r *Remote) look(ctx context.Context) ([]netip.AddrPort, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
@@ -273,8 +277,8 @@ func (r *Remote) set(state State, trouble error) {
 	r.trouble = trouble
 }
 
-// Status describes the handler: it runs if one of its endpoints does, and otherwise is in the best state
-// of any endpoint. The endpoints' own status is part of it.
+// Status describes the handler: it runs if one of its endpoints does, and otherwise is in the best
+// state of any endpoint. The endpoints' own status is part of it.
 func (r *Remote) Status() Status {
 	r.mu.Lock()
 	s := Status{State: r.state, Since: r.since, Counts: r.past, Restarts: r.restarts}
@@ -297,8 +301,9 @@ func (r *Remote) Status() Status {
 	return s
 }
 
-// TryRemote connects to all endpoints and lets them describe themselves. It hands them no config, because
-// they may be at work with another one. The error says of each endpoint what is wrong with it.
+// TryRemote connects to all endpoints and lets them describe themselves. It hands them no config,
+// because they may be at work with another one. The error says of each endpoint what is wrong with
+// it.
 func TryRemote(ctx context.Context, spec RemoteSpec, opts Options) error {
 	r := NewRemote(spec, opts)
 	addresses, err := r.look(ctx)

@@ -30,7 +30,8 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// rogue listens where an endpoint should be, and leaves each connection to serve, until the test ends.
+// rogue listens where an endpoint should be, and leaves each connection to serve, until the test
+// ends.
 func (f *farm) rogue(n int, serve func(net.Conn)) (connections *atomic.Int64) {
 	f.t.Helper()
 	l, err := net.Listen("tcp", f.address(n).String())
@@ -118,8 +119,8 @@ func (f *farm) rogueHandler(n int, r *raw, opts ...grpc.ServerOption) {
 	})
 }
 
-// Endpoints that do whatever they like do it to nobody but themselves: the one that is well does all the work, no event is
-// lost three times, and what is wrong is said.
+// Endpoints that do whatever they like do it to nobody but themselves: the one that is well does
+// all the work, no event is lost three times, and what is wrong is said.
 func TestRemoteHostileEndpoints(t *testing.T) {
 	f := newFarm(t)
 	f.spec.Timeout = 2 * time.Second
@@ -220,7 +221,8 @@ func TestRemoteHostileEndpoints(t *testing.T) {
 	}
 }
 
-// A server that has its clients connect again every now and then does not fail by that, and no event is lost.
+// A server that has its clients connect again every now and then does not fail by that, and no
+// event is lost.
 func TestRemoteConnectsAgain(t *testing.T) {
 	f := newFarm(t)
 	f.rogueHandler(1, &raw{stream: func(s handlerpb.Handler_DeliverServer) error {

@@ -239,8 +239,8 @@ func runs(t *testing.T, r *host.Remote, n int) {
 	})
 }
 
-// pour keeps r busy with events from several callers, which send again what is lost, until stop is called: that tells how many
-// were done.
+// pour keeps r busy with events from several callers, which send again what is lost, until stop is
+// called: that tells how many were done.
 func pour(t *testing.T, r *host.Remote, name string) (stop func() int) {
 	var done atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
@@ -271,7 +271,8 @@ func pour(t *testing.T, r *host.Remote, name string) (stop func() int) {
 	}
 }
 
-// Two endpoints share the events; one that is killed has what was with it sent to the other, and works again once it is back.
+// Two endpoints share the events; one that is killed has what was with it sent to the other, and
+// works again once it is back.
 func TestRemoteEndpointKilled(t *testing.T) {
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
@@ -299,7 +300,8 @@ func TestRemoteEndpointKilled(t *testing.T) {
 	}
 }
 
-// An endpoint that is told to end, as in a rolling update, answers what it has, gets nothing more, and loses nothing.
+// An endpoint that is told to end, as in a rolling update, answers what it has, gets nothing more,
+// and loses nothing.
 func TestRemoteEndpointEnds(t *testing.T) {
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
@@ -322,8 +324,8 @@ func TestRemoteEndpointEnds(t *testing.T) {
 	}
 }
 
-// The name's addresses change: an endpoint that is new gets events, one that is gone none, and what it has is answered. A
-// look-up that fails changes nothing.
+// The name's addresses change: an endpoint that is new gets events, one that is gone none, and what
+// it has is answered. A look-up that fails changes nothing.
 func TestRemoteAddressesChange(t *testing.T) {
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2, "CONCURRENCY=1")
@@ -417,7 +419,8 @@ func TestRemoteEndpointsInTrouble(t *testing.T) {
 	waitFor(t, "all to be handled where they should be", func() bool { return good.did("did") == 20 })
 }
 
-// Certificates are replaced while everything runs: what connects from then on is asked for, and shows, the new ones.
+// Certificates are replaced while everything runs: what connects from then on is asked for, and
+// shows, the new ones.
 func TestRemoteRotation(t *testing.T) {
 	f := newFarm(t)
 	first := f.process(1)
@@ -435,7 +438,8 @@ func TestRemoteRotation(t *testing.T) {
 	waitFor(t, "a connection by the new certificates", func() bool { s := r.Status(); return s.Restarts > 0 && s.State == host.Running })
 }
 
-// An endpoint that hangs is given up, and its events go elsewhere, where nobody else handles them at the same time.
+// An endpoint that hangs is given up, and its events go elsewhere, where nobody else handles them
+// at the same time.
 func TestRemoteEndpointHangs(t *testing.T) {
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
@@ -451,7 +455,8 @@ func TestRemoteEndpointHangs(t *testing.T) {
 	stop()
 }
 
-// Who uses a handler beside another informd has to have the same config, and events of one object wait for each other.
+// Who uses a handler beside another informd has to have the same config, and events of one object
+// wait for each other.
 func TestRemoteShared(t *testing.T) {
 	f := newFarm(t)
 	p := f.process(1)
@@ -488,7 +493,8 @@ func TestRemoteShared(t *testing.T) {
 	}
 }
 
-// While an endpoint is going away, with an event that takes its time, there is nothing to say of its health.
+// While an endpoint is going away, with an event that takes its time, there is nothing to say of
+// its health.
 func TestRemoteEndpointEndsSlowly(t *testing.T) {
 	f := newFarm(t)
 	f.spec.Timeout = 2 * time.Second

@@ -187,7 +187,8 @@ var rogueModes = map[string]func(){
 					fmt.Fprintln(realStderr, "no more memory:", err)
 					os.Exit(4)
 				}
-				// The kernel writes: the race detector, which would take twice as much again, does not see it.
+				// The kernel writes: the race detector, which would take twice as much again, does
+				// not see it.
 				_, _, _ = syscall.Syscall(syscall.SYS_READ, zero.Fd(), uintptr(unsafe.Pointer(&b[0])), size)
 			}
 		}()

@@ -21,7 +21,8 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// soakedMode is a handler that ends at its start while there is a file that SOAKED names, and otherwise as an event says.
+// soakedMode is a handler that ends at its start while there is a file that SOAKED names, and
+// otherwise as an event says.
 const soakedMode = "soaked"
 
 func init() {
@@ -48,8 +49,9 @@ func init() {
 	}
 }
 
-// A handler crashes a thousand times, as fast as it is started, while another takes a steady stream: none of the other's is
-// lost or late, and nothing is left of any crash. `make soak` has them all.
+// A handler crashes a thousand times, as fast as it is started, while another takes a steady
+// stream: none of the other's is lost or late, and nothing is left of any crash. `make soak` has
+// them all.
 func TestSoakCrashes(t *testing.T) {
 	crashes := 30
 	if os.Getenv("INFORMD_SOAK") != "" {
@@ -132,8 +134,8 @@ type stream struct {
 
 func newStream(t *testing.T, h *host.Host) *stream { return &stream{t: t, h: h} }
 
-// during streams for a time, or for as long as do takes, and tells how long answers took. Each event must be answered, the
-// first time that it is sent.
+// during streams for a time, or for as long as do takes, and tells how long answers took. Each
+// event must be answered, the first time that it is sent.
 func (s *stream) during(d time.Duration, do func()) string {
 	s.took = nil
 	stop := make(chan struct{})

@@ -20,12 +20,12 @@ type Spec struct {
 	Path string
 	// Args are the arguments after the program's name.
 	Args []string
-	// SHA256, if set, is the hexadecimal digest that the executable must have, of at most 1 GiB. The
-	// process executes a sealed copy of it in memory, whatever happens to the path meanwhile. Its own path
-	// is /memfd:handler then. Linux only: elsewhere a digest is an error.
+	// SHA256, if set, is the hexadecimal digest that the executable must have, of at most 1 GiB.
+	// The process executes a sealed copy of it in memory, whatever happens to the path meanwhile.
+	// Its own path is /memfd:handler then. Linux only: elsewhere a digest is an error.
 	SHA256 string
-	// Env is the process's environment as KEY=VALUE. informd adds PATH, HOME and TMPDIR, unless they are in
-	// it, and what the protocol needs. It adds nothing else.
+	// Env is the process's environment as KEY=VALUE. informd adds PATH, HOME and TMPDIR, unless
+	// they are in it, and what the protocol needs. It adds nothing else.
 	Env []string
 	// Dir is the working directory; empty: the daemon's.
 	Dir string
@@ -36,18 +36,18 @@ type Spec struct {
 	Concurrency int
 	// Timeout is how long the handler has for one event, from its sending on. Default 30 s.
 	Timeout time.Duration
-	// DisableTLS withholds the offer of a certificate. A handler that does not answer the offer with a
-	// certificate of its own is spoken to without TLS in any case. Only the daemon's user can reach its
-	// socket.
+	// DisableTLS withholds the offer of a certificate. A handler that does not answer the offer
+	// with a certificate of its own is spoken to without TLS in any case. Only the daemon's user
+	// can reach its socket.
 	DisableTLS bool
-	// Read names the sources of Options.Cache that the process may read. It gets a socket of its own for
-	// that, which INFORMD_CACHE_SOCKET names. Without a source there is no socket.
+	// Read names the sources of Options.Cache that the process may read. It gets a socket of its
+	// own for that, which INFORMD_CACHE_SOCKET names. Without a source there is no socket.
 	Read []string
-	// Confine is what the process is confined to. If something of it cannot be enforced here, the process
-	// is not started.
+	// Confine is what the process is confined to. If something of it cannot be enforced here, the
+	// process is not started.
 	Confine confine.Spec
-	// Stdout, if set, is inherited by the process as file descriptor 3, which INFORMD_STDOUT_FD names. The
-	// caller closes it.
+	// Stdout, if set, is inherited by the process as file descriptor 3, which INFORMD_STDOUT_FD
+	// names. The caller closes it.
 	Stdout *os.File
 }
 
@@ -55,11 +55,12 @@ type Spec struct {
 type Options struct {
 	// Logger receives what happens to the process, and what it writes. nil discards it.
 	Logger *slog.Logger
-	// RunDir is the directory in which each process gets a private directory for sockets. It is created
-	// with mode 0700 if it does not exist. Default: $XDG_RUNTIME_DIR, or the directory for temporary files.
+	// RunDir is the directory in which each process gets a private directory for sockets. It is
+	// created with mode 0700 if it does not exist. Default: $XDG_RUNTIME_DIR, or the directory for
+	// temporary files.
 	RunDir string
-	// TempDir is the directory in which each process gets a private directory for temporary files, which
-	// is removed after it. It must exist. Default: the directory for temporary files.
+	// TempDir is the directory in which each process gets a private directory for temporary files,
+	// which is removed after it. It must exist. Default: the directory for temporary files.
 	TempDir string
 	// Cache holds the sources that Spec.Read names. nil answers every call with an error.
 	Cache cache.Sources

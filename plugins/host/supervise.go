@@ -98,14 +98,15 @@ func (s *supervisor) run(ctx context.Context) {
 	close(s.ended)
 }
 
-// goodAge is how long a session must last that the peer ends in good order, so that it does not count as
-// a failure. It is a multiple of the pause after a first failure. Some servers make their clients
-// connect again regularly.
+// goodAge is how long a session must last that the peer ends in good order, so that it does not
+// count as a failure. It is a multiple of the pause after a first failure. Some servers make their
+// clients connect again regularly.
 const goodAge = 10
 
 func (s *supervisor) stoppedError() error { return fmt.Errorf("%s: %w", s.name, errStopped) }
 
-// isRefusal reports whether a handler will not run as it is configured, as opposed to one that fails.
+// isRefusal reports whether a handler will not run as it is configured, as opposed to one that
+// fails.
 func isRefusal(err error) bool {
 	if _, ok := errors.AsType[*RefusedError](err); ok {
 		return true
@@ -114,8 +115,8 @@ func isRefusal(err error) bool {
 	return ok
 }
 
-// runOnce runs one session: from, if it is not nil, or a new one. It returns nil when ctx ended or a
-// successor takes over, which it returns; otherwise why the session ended.
+// runOnce runs one session: from, if it is not nil, or a new one. It returns nil when ctx ended or
+// a successor takes over, which it returns; otherwise why the session ended.
 func (s *supervisor) runOnce(
 	ctx context.Context, from *session.Successor, complaints *complaints,
 ) (next *session.Successor, err error) {
@@ -218,7 +219,8 @@ func (s *supervisor) health(problem string) {
 	}
 }
 
-// wedged records that the handler leaves health checks unanswered, or, with no reason, that it answers.
+// wedged records that the handler leaves health checks unanswered, or, with no reason, that it
+// answers.
 func (s *supervisor) wedged(reason string) {
 	was := Running
 	s.set(func(st *Status) {

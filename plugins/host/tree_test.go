@@ -62,7 +62,8 @@ func brood(context.Context, handler.Event) (handler.Answer, error) {
 	return handler.Answer{}, exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 100 ]; do true & i=$((i+1)); done").Run()
 }
 
-// However a process ends, what it started ends with it, though it fled to a session of its own and is nobody's child.
+// However a process ends, what it started ends with it, though it fled to a session of its own and
+// is nobody's child.
 func TestOrphans(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, h *host.Host, pid int){
 		"killed":       func(t *testing.T, _ *host.Host, pid int) { kill(t, pid) },
@@ -116,8 +117,8 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// A daemon that is killed with -9 leaves nothing behind, not even handlers that do not heed anything, and what fled from
-// them.
+// A daemon that is killed with -9 leaves nothing behind, not even handlers that do not heed
+// anything, and what fled from them.
 func TestHostDies(t *testing.T) {
 	for _, child := range []string{"echo", "stubborn", "orphans"} {
 		t.Run(child, func(t *testing.T) {
@@ -208,7 +209,8 @@ func TestZombies(t *testing.T) {
 	waitFor(t, "one child", func() bool { return slices.Equal(family(shim), []int{pid}) })
 }
 
-// Signals that are meant for all that informd started end no shim: it goes on to take leave of orphans.
+// Signals that are meant for all that informd started end no shim: it goes on to take leave of
+// orphans.
 func TestShimSignalled(t *testing.T) {
 	h := start(t, spec("brood"), host.Options{})
 	ready(t, h)
@@ -228,7 +230,8 @@ func TestShimSignalled(t *testing.T) {
 	}
 }
 
-// Processes that replace each other faster than they can be looked at, each in a session of its own, end all the same.
+// Processes that replace each other faster than they can be looked at, each in a session of its
+// own, end all the same.
 func TestChains(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "link")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nsetsid \"$0\" </dev/null >/dev/null 2>&1 &\n"), 0o700); err != nil {

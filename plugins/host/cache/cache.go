@@ -1,10 +1,11 @@
-// Package cache lets one handler process read the daemon's cache: it serves plugins/handlerpb's service Cache
-// on a unix socket, for the sources that the handler's manifest names.
+// Package cache lets one handler process read the daemon's cache: it serves plugins/handlerpb's
+// service Cache on a unix socket, for the sources that the handler's manifest names.
 //
-// What it guarantees, whatever the process does with the socket: it answers only the process and its
-// descendants; it reads only sources that the manifest names; and it bounds the memory and the work that the
-// process can cause, by the constants in limits.go. A process that asks for more than it reads has to wait.
-// The package does not know what a source is made of: the daemon provides [Sources].
+// What it guarantees, whatever the process does with the socket: it answers only the process and
+// its descendants; it reads only sources that the manifest names; and it bounds the memory and the
+// work that the process can cause, by the constants in limits.go. A process that asks for more than
+// it reads has to wait. The package does not know what a source is made of: the daemon provides
+// [Sources].
 package cache
 
 import (
@@ -28,23 +29,25 @@ import (
 type Sources interface {
 	// Names returns the names of all sources.
 	Names() []string
-	// Open returns a source that can be read at once. If the source has not synced, Open waits for that until
-	// ctx ends. The error says why the source cannot be read now. It wraps ErrNoSource if there is no such
-	// source.
+	// Open returns a source that can be read at once. If the source has not synced, Open waits for
+	// that until ctx ends. The error says why the source cannot be read now. It wraps ErrNoSource
+	// if there is no such source.
 	Open(ctx context.Context, name string) (Source, error)
 }
 
 // ErrNoSource says that there is no source of a name.
 var ErrNoSource = errors.New("there is no such source")
 
-// Source is the cache of one source. Objects are in the order of their namespaces, then of their names.
+// Source is the cache of one source. Objects are in the order of their namespaces, then of their
+// names.
 type Source interface {
 	// Get returns an object as JSON, which must never change.
 	Get(namespace, name string) (json []byte, ok bool)
-	// List returns the objects of a namespace, or of all namespaces if it is empty, whose labels match the
-	// selector; empty: all match. The error says what is wrong with the selector.
+	// List returns the objects of a namespace, or of all namespaces if it is empty, whose labels
+	// match the selector; empty: all match. The error says what is wrong with the selector.
 	List(namespace, selector string) (Objects, error)
-	// ByIndex returns the objects that an index has under a value; ok is false if there is no such index.
+	// ByIndex returns the objects that an index has under a value; ok is false if there is no such
+	// index.
 	ByIndex(index, value string) (all Objects, ok bool)
 	// IndexValues returns the values of an index, sorted; ok is false if there is no such index.
 	IndexValues(index string) (values []string, ok bool)
@@ -80,8 +83,8 @@ type Server struct {
 	close    func()
 }
 
-// Listen makes a socket at path that only the daemon's user may use. Serve answers there. With nil Sources,
-// every call gets an error that says so. A nil logger discards.
+// Listen makes a socket at path that only the daemon's user may use. Serve answers there. With nil
+// Sources, every call gets an error that says so. A nil logger discards.
 func Listen(path string, sources Sources, reader Reader, log *slog.Logger) (*Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -111,21 +114,22 @@ func Listen(path string, sources Sources, reader Reader, log *slog.Logger) (*Ser
 	return s, nil
 }
 
-// Address returns the address of the service, in the form that gRPC libraries of all languages understand.
+// Address returns the address of the service, in the form that gRPC libraries of all languages
+// understand.
 func (s *Server) Address() string { return "unix:" + s.path }
 
 // Path returns the socket's path.
 func (s *Server) Path() string { return s.path }
 
-// Serve answers until Close. It answers only the process ancestor and its descendants; with 0, every process
-// that the socket's mode admits.
+// Serve answers until Close. It answers only the process ancestor and its descendants; with 0,
+// every process that the socket's mode admits.
 func (s *Server) Serve(ancestor int) {
 	s.listener.ancestor = ancestor
 	_ = s.grpc.Serve(s.listener) // ends with Close, as the listener has no other error
 }
 
-// Close ends all connections and calls. The socket's file stays. Close may be called more than once, and
-// without Serve. A nil Server is legal.
+// Close ends all connections and calls. The socket's file stays. Close may be called more than
+// once, and without Serve. A nil Server is legal.
 func (s *Server) Close() {
 	if s != nil {
 		s.close()

@@ -47,8 +47,8 @@ func limited(n int, limit uint32) int {
 	return int(min(int64(n), int64(limit)))
 }
 
-// compareKeys orders keys by namespace, then by name. That is not the order of their bytes: a-b/c comes after
-// a/c.
+// compareKeys orders keys by namespace, then by name. That is not the order of their bytes: a-b/c
+// comes after a/c.
 func compareKeys(a, b string) int {
 	aSpace, aName := splitKey(a)
 	bSpace, bName := splitKey(b)

@@ -30,8 +30,8 @@ func large() *fake {
 	return &fake{sources: map[string]fakeSource{"large": all, "pods": pods}}
 }
 
-// A process that asks for much and takes nothing costs the daemon no more than so many pages, and harms itself alone: once it
-// lets go, or takes what it asked for, all is well.
+// A process that asks for much and takes nothing costs the daemon no more than so many pages, and
+// harms itself alone: once it lets go, or takes what it asked for, all is well.
 func TestSlowReader(t *testing.T) {
 	s := served(t, large(), "large", "pods")
 	var before, after runtime.MemStats
@@ -80,7 +80,8 @@ func TestSlowReader(t *testing.T) {
 	s.untaken(t, 0)
 }
 
-// Pages of calls that ended are still there if the process does not read its connection; they go with it.
+// Pages of calls that ended are still there if the process does not read its connection; they go
+// with it.
 func TestDeafConnection(t *testing.T) {
 	s := served(t, large(), "large", "pods")
 	conn := raw(t, s)
@@ -96,7 +97,8 @@ func TestDeafConnection(t *testing.T) {
 	s.untaken(t, 0)
 }
 
-// A process that makes call after call, takes no answer and gives all of them up is not read from any more.
+// A process that makes call after call, takes no answer and gives all of them up is not read from
+// any more.
 func TestAnswersThatNobodyTakes(t *testing.T) {
 	s := served(t, large(), "pods")
 	heap := func() int64 {
@@ -125,7 +127,8 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// Nobody holds on to an answer for ever: who reads slowly is told, who does not read at all loses the connection.
+// Nobody holds on to an answer for ever: who reads slowly is told, who does not read at all loses
+// the connection.
 func TestLongAnswersEnd(t *testing.T) {
 	was := longTimeout
 	longTimeout = 300 * time.Millisecond

@@ -95,9 +95,9 @@ func (l *listener) admits(conn *net.UnixConn) bool {
 	return false
 }
 
-// connection is one connection of a process. Reads from all of them together are paced, and nothing is read
-// while the process does not read what is written to it: gRPC would keep up to ten thousand answers of
-// cancelled calls, and as many ends of them.
+// connection is one connection of a process. Reads from all of them together are paced, and nothing
+// is read while the process does not read what is written to it: gRPC would keep up to ten thousand
+// answers of cancelled calls, and as many ends of them.
 type connection struct {
 	*net.UnixConn
 	listener *listener

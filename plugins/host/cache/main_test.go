@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// fake is a cache: of each source its objects, by key in order. The index "byLetter" has an object under its name's first
-// letter.
+// fake is a cache: of each source its objects, by key in order. The index "byLetter" has an object
+// under its name's first letter.
 type fake struct {
 	mu       sync.Mutex
 	sources  map[string]fakeSource

@@ -15,8 +15,9 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// account tracks the pages that were made for a connection and not written to it yet. gRPC keeps what the
-// process does not read, even after the call has ended, and forgets it when the connection ends.
+// account tracks the pages that were made for a connection and not written to it yet. gRPC keeps
+// what the process does not read, even after the call has ended, and forgets it when the connection
+// ends.
 type account struct {
 	net.Addr
 	pages places
@@ -37,8 +38,8 @@ func accountOf(ctx context.Context) *account {
 	return a
 }
 
-// page waits for room and returns an empty page. The caller fills it and passes it to gRPC, or calls drop.
-// The error is a gRPC status.
+// page waits for room and returns an empty page. The caller fills it and passes it to gRPC, or
+// calls drop. The error is a gRPC status.
 func (a *account) page(ctx context.Context) (*page, error) {
 	if err := a.pages.enter(ctx, takeTimeout, "pages of answers waiting to be read"); err != nil {
 		return nil, err
@@ -74,8 +75,8 @@ func (a *account) end() {
 	clear(a.out)
 }
 
-// page is one message of an answer. It is also the pool to which gRPC returns the page's memory once it is
-// written, which is how the page learns of that.
+// page is one message of an answer. It is also the pool to which gRPC returns the page's memory
+// once it is written, which is how the page learns of that.
 type page struct {
 	account *account
 	message mem.BufferSlice
@@ -105,12 +106,12 @@ func (p *page) release() {
 // drop gives up a page that was not passed to gRPC.
 func (p *page) drop() { p.account.done(p) }
 
-// maxCopied bounds the bytes of elements that are copied. gRPC does not return memory up to this threshold to
-// a pool, so a page would not learn when it is written.
+// maxCopied bounds the bytes of elements that are copied. gRPC does not return memory up to this
+// threshold to a pool, so a page would not learn when it is written.
 const maxCopied = 1 << 10
 
-// fill fills the page with elements from index from on, and returns the index of the first one that it did
-// not take. Large elements are not copied and must never be changed.
+// fill fills the page with elements from index from on, and returns the index of the first one that
+// it did not take. Large elements are not copied and must never be changed.
 func (p *page) fill(all elements, from int) (to int) {
 	p.held.Store(1)
 	defer p.release()

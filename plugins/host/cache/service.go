@@ -149,9 +149,9 @@ func (s *service) count(err error) {
 	}
 }
 
-// answer sends what find returns, in pages. An answer of several pages needs one of few places. If only the
-// first page shows that there are several, answer starts again with a place: it calls find again, because it
-// retains no objects while it waits.
+// answer sends what find returns, in pages. An answer of several pages needs one of few places. If
+// only the first page shows that there are several, answer starts again with a place: it calls find
+// again, because it retains no objects while it waits.
 func (s *service) answer(to grpc.ServerStream, name string, long bool, find func(Source) (elements, error)) error {
 	ctx := to.Context()
 	source, err := s.open(ctx, name)
@@ -180,7 +180,8 @@ func (s *service) answer(to grpc.ServerStream, name string, long bool, find func
 	}
 	began := time.Now()
 	if next < all.n {
-		// A process that does not read blocks SendMsg until it cancels the call or the connection ends.
+		// A process that does not read blocks SendMsg until it cancels the call or the connection
+		// ends.
 		overdue := time.AfterFunc(longTimeout+takeTimeout, account.abort)
 		defer overdue.Stop()
 	}
@@ -203,7 +204,8 @@ func (s *service) answer(to grpc.ServerStream, name string, long bool, find func
 	}
 }
 
-// begin calls find and fills the first page. next is where the second page begins; 0: there is nothing.
+// begin calls find and fills the first page. next is where the second page begins; 0: there is
+// nothing.
 func (s *service) begin(ctx context.Context, p *page, source Source, find func(Source) (elements, error)) (all elements, next int, err error) {
 	if err := s.turn.enter(ctx, takeTimeout, "readings"); err != nil {
 		return all, 0, err

@@ -13,13 +13,14 @@ type Confinement struct {
 	text  string
 }
 
-// Prepare decides how s is enforced on this machine, for one process of the handler name. It leaves out no
-// demand: what cannot be enforced here is an *Error that says why, and what to do. The caller calls Close once
-// the process is gone. The zero Spec gives nil. Prepare may be called concurrently.
+// Prepare decides how s is enforced on this machine, for one process of the handler name. It leaves
+// out no demand: what cannot be enforced here is an *Error that says why, and what to do. The
+// caller calls Close once the process is gone. The zero Spec gives nil. Prepare may be called
+// concurrently.
 //
-// Paths are resolved when the process is launched. Symbolic links are followed then. A file that replaces
-// another one later, under the same name, is not covered. A link in a writable folder that leads out of what
-// may be written is an error of Enter.
+// Paths are resolved when the process is launched. Symbolic links are followed then. A file that
+// replaces another one later, under the same name, is not covered. A link in a writable folder that
+// leads out of what may be written is an error of Enter.
 func Prepare(s Spec, name string, own Own) (*Confinement, error) {
 	if s.zero() {
 		return nil, nil
@@ -35,8 +36,8 @@ func (c *Confinement) Order() *Order {
 	return &c.order
 }
 
-// Owner returns the user that the process runs as, if the Spec names one. That user must own what the process
-// is to write.
+// Owner returns the user that the process runs as, if the Spec names one. That user must own what
+// the process is to write.
 func (c *Confinement) Owner() (uid, gid int, ok bool) {
 	if c == nil || c.order.User == nil {
 		return 0, 0, false
@@ -44,8 +45,8 @@ func (c *Confinement) Owner() (uid, gid int, ok bool) {
 	return c.order.User.UID, c.order.User.GID, true
 }
 
-// Home returns the home directory of that user, which need not exist; empty if the Spec names no user, or the
-// system knows no home.
+// Home returns the home directory of that user, which need not exist; empty if the Spec names no
+// user, or the system knows no home.
 func (c *Confinement) Home() string {
 	if c == nil {
 		return ""
@@ -53,8 +54,8 @@ func (c *Confinement) Home() string {
 	return c.home
 }
 
-// Cgroup returns the open cgroup to start the process in (syscall.SysProcAttr.CgroupFD); nil: there is none.
-// Close closes it.
+// Cgroup returns the open cgroup to start the process in (syscall.SysProcAttr.CgroupFD); nil: there
+// is none. Close closes it.
 func (c *Confinement) Cgroup() *os.File {
 	if c == nil || c.group == nil {
 		return nil
@@ -62,7 +63,8 @@ func (c *Confinement) Cgroup() *os.File {
 	return c.group.file
 }
 
-// Kill kills every process in the cgroup, and does not wait for their end. Without a cgroup it does nothing.
+// Kill kills every process in the cgroup, and does not wait for their end. Without a cgroup it does
+// nothing.
 func (c *Confinement) Kill() error {
 	if c == nil || c.group == nil {
 		return nil
@@ -70,14 +72,15 @@ func (c *Confinement) Kill() error {
 	return c.group.kill()
 }
 
-// OutOfMemory reports whether the kernel killed processes of the cgroup because they reached limits.memory.
-// Without a cgroup that is unknown, and it returns false. It must be called before Close.
+// OutOfMemory reports whether the kernel killed processes of the cgroup because they reached
+// limits.memory. Without a cgroup that is unknown, and it returns false. It must be called before
+// Close.
 func (c *Confinement) OutOfMemory() bool {
 	return c != nil && c.group != nil && c.group.outOfMemory()
 }
 
-// Close removes the cgroup and those below it. Its processes must have been killed; Close waits up to
-// removeTimeout for their end. Without a cgroup it does nothing.
+// Close removes the cgroup and those below it. Its processes must have been killed; Close waits up
+// to removeTimeout for their end. Without a cgroup it does nothing.
 func (c *Confinement) Close() error {
 	if c == nil || c.group == nil {
 		return nil

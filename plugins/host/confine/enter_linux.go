@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Enter applies the order to the calling thread, and locks the goroutine to it. The caller executes the handler
-// next, in the same goroutine: then the other threads end, and what the kernel keeps per thread holds for the
-// whole process. After an error the process is half confined, and must exit. A parent-death signal stays set. A
-// nil Order does nothing.
+// Enter applies the order to the calling thread, and locks the goroutine to it. The caller executes
+// the handler next, in the same goroutine: then the other threads end, and what the kernel keeps
+// per thread holds for the whole process. After an error the process is half confined, and must
+// exit. A parent-death signal stays set. A nil Order does nothing.
 func (o *Order) Enter() error {
 	if o == nil {
 		return nil
@@ -68,7 +68,8 @@ func (o *Order) Enter() error {
 		}
 		program = filter(seccompRules(o.Sandbox.Network, o.Sandbox.Connect))
 	}
-	// From here on this process may exceed its limits already. It must not need more memory or threads.
+	// From here on this process may exceed its limits already. It must not need more memory or
+	// threads.
 	for _, l := range o.Rlimits {
 		if err := l.set(); err != nil {
 			return err
@@ -108,8 +109,8 @@ func (id *identity) become() error {
 	return nil
 }
 
-// dropBoundingSet empties the set of capabilities that programs can gain. A process that may not do so cannot
-// gain any with no_new_privs.
+// dropBoundingSet empties the set of capabilities that programs can gain. A process that may not do
+// so cannot gain any with no_new_privs.
 func dropBoundingSet() error {
 	for c := uintptr(0); ; c++ {
 		switch err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); {

@@ -63,7 +63,8 @@ func safe(name string) string {
 	return name[:min(len(name), 63)]
 }
 
-// apply writes the setting and reads it back, because the kernel rounds some values and clips others.
+// apply writes the setting and reads it back, because the kernel rounds some values and clips
+// others.
 func (s setting) apply(dir string) error {
 	path := filepath.Join(dir, s.file)
 	err := write(path, s.value)
@@ -150,8 +151,8 @@ func (g *group) outOfMemory() bool {
 	return false
 }
 
-// remove removes a cgroup and those below. The error is EBUSY if one holds a process. A cgroup that is gone is no
-// error.
+// remove removes a cgroup and those below. The error is EBUSY if one holds a process. A cgroup that
+// is gone is no error.
 func remove(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

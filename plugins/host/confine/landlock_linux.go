@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The rights to files and folders that landlock can deny, and the sets of them that the sandbox grants.
+// The rights to files and folders that landlock can deny, and the sets of them that the sandbox
+// grants.
 const (
 	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
@@ -25,8 +26,9 @@ const (
 		unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// system lists the paths that programs need on any system, with the rights to them. Paths that do not exist are
-// skipped. /proc, /home, /root, /sys, /tmp, /var and the rest of /etc, /dev and /run are not among them.
+// system lists the paths that programs need on any system, with the rights to them. Paths that do
+// not exist are skipped. /proc, /home, /root, /sys, /tmp, /var and the rest of /etc, /dev and /run
+// are not among them.
 var system = []struct {
 	rights uint64
 	paths  []string
@@ -44,8 +46,8 @@ var system = []struct {
 	{toDevice, []string{"/dev/null", "/dev/zero", "/dev/full"}},
 }
 
-// landlockABI returns the kernel's version of landlock. The error is ENOSYS if it has none, and EOPNOTSUPP if
-// landlock is switched off.
+// landlockABI returns the kernel's version of landlock. The error is ENOSYS if it has none, and
+// EOPNOTSUPP if landlock is switched off.
 func landlockABI() (int, error) {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {

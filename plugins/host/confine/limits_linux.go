@@ -30,8 +30,8 @@ func (e *enforcement) says() []string {
 	return says
 }
 
-// limits decides how to enforce l: with cgroup v2 where the daemon may create cgroups with the right controller,
-// and with rlimits otherwise. The handler runs as uid.
+// limits decides how to enforce l: with cgroup v2 where the daemon may create cgroups with the
+// right controller, and with rlimits otherwise. The handler runs as uid.
 func (m machine) limits(l Limits, uid int, name string) (*enforcement, error) {
 	refuse := func(what, format string, args ...any) (*enforcement, error) {
 		return nil, &Error{"limits." + what, fmt.Errorf(format, args...)}
@@ -124,8 +124,8 @@ func groupSettings(l Limits) map[string][]setting {
 	return s
 }
 
-// group creates a cgroup with the settings of all controllers that are available. For each other controller it
-// returns why it is not. The group is nil if none is available.
+// group creates a cgroup with the settings of all controllers that are available. For each other
+// controller it returns why it is not. The group is nil if none is available.
 func (m machine) group(name string, settings map[string][]setting) (*group, map[string]error) {
 	why := make(map[string]error)
 	t, err := m.tree()

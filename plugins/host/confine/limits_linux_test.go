@@ -36,7 +36,8 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// A daemon that is not root, but was given capabilities for all that it starts, keeps them from a sandbox.
+// A daemon that is not root, but was given capabilities for all that it starts, keeps them from a
+// sandbox.
 func TestAmbientCapabilities(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start another user's process with capabilities")
@@ -56,8 +57,8 @@ func TestAmbientCapabilities(t *testing.T) {
 	}
 }
 
-// A program that belongs to root and has the set-user-ID bit makes another user root again, unless that user is in a
-// sandbox.
+// A program that belongs to root and has the set-user-ID bit makes another user root again, unless
+// that user is in a sandbox.
 func TestSetUserID(t *testing.T) {
 	c := prepare(t, Spec{User: "64999:64999"}, Own{})
 	dir := folder(t)
@@ -107,7 +108,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// TestGroup starts processes without end, and computes without end, where the daemon may bound that without a user.
+// TestGroup starts processes without end, and computes without end, where the daemon may bound that
+// without a user.
 func TestGroup(t *testing.T) {
 	c, err := Prepare(Spec{Limits: Limits{CPU: 100, Processes: 64}}, "test", Own{})
 	if err != nil {

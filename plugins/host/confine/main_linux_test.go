@@ -11,7 +11,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// stage is what the re-executed test binary does: it enters an order, if there is one, and executes a program.
+// stage is what the re-executed test binary does: it enters an order, if there is one, and executes
+// a program.
 type stage struct {
 	Order *Order
 	Args  []string

@@ -1,7 +1,7 @@
 package confine
 
-// Order is what a process applies to itself, as Prepare decided in the daemon. It is sent to that process as
-// JSON. Only this package uses its fields.
+// Order is what a process applies to itself, as Prepare decided in the daemon. It is sent to that
+// process as JSON. Only this package uses its fields.
 type Order struct {
 	User    *identity    `json:"user,omitempty"`
 	Rlimits []rlimit     `json:"rlimits,omitempty"`

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// paths opens the paths that a sandbox grants. An earlier process of the handler, or one that still runs, may have
-// made links where it may write. Such a link must not grant what it leads to.
+// paths opens the paths that a sandbox grants. An earlier process of the handler, or one that still
+// runs, may have made links where it may write. Such a link must not grant what it leads to.
 type paths struct {
 	writable folders // all folders that may be written
 	given    folders // those that were reached without a link in another one

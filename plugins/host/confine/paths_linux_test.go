@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What may be written may be made a link, which the sandbox of the next process must not follow to where it may not go.
+// What may be written may be made a link, which the sandbox of the next process must not follow to
+// where it may not go.
 func TestLinkMadeInASandbox(t *testing.T) {
 	for kind, add := range map[string]func(*Spec, string){
 		"read":  func(s *Spec, path string) { s.Read = []string{path} },

@@ -131,8 +131,8 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	}, nil
 }
 
-// refusal returns one error for everything that cannot be enforced, at most as much as a person reads; nil for
-// nothing.
+// refusal returns one error for everything that cannot be enforced, at most as much as a person
+// reads; nil for nothing.
 func refusal(all []*Error) error {
 	const most = 8
 	if len(all) == 0 {

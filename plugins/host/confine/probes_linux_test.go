@@ -331,7 +331,8 @@ const (
 	ipcStatus = 2 // IPC_STAT
 )
 
-// ipcStat asks for the state of something of System V's; whoever may, may mostly change and remove it, too.
+// ipcStat asks for the state of something of System V's; whoever may, may mostly change and remove
+// it, too.
 func ipcStat(call uintptr, id int) error {
 	var state [256]byte
 	args := [2]uintptr{ipcStatus, uintptr(unsafe.Pointer(&state))}

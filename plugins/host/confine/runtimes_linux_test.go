@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What handlers in these languages do as a matter of course: temporary files, threads, child processes, and a server on
-// a socket, which sends back the first line that it gets.
+// What handlers in these languages do as a matter of course: temporary files, threads, child
+// processes, and a server on a socket, which sends back the first line that it gets.
 const (
 	pythonServer = `
 import asyncio, os, ssl, subprocess, sys, tempfile, threading
@@ -96,8 +96,8 @@ func TestRuntimes(t *testing.T) {
 	}
 }
 
-// A program that is executed by an open file, as one is whose digest was checked: here a script, which its interpreter
-// opens once more.
+// A program that is executed by an open file, as one is whose digest was checked: here a script,
+// which its interpreter opens once more.
 func TestExecuteDescriptor(t *testing.T) {
 	dir := folder(t)
 	path := filepath.Join(dir, "script")

@@ -180,8 +180,8 @@ func explore(t *testing.T, c *Confinement, s scene) []map[string]string {
 	return all
 }
 
-// refused tells whether a probe failed as the kernel says no, or a program that it said no to; otherwise the probe is
-// broken.
+// refused tells whether a probe failed as the kernel says no, or a program that it said no to;
+// otherwise the probe is broken.
 func refused(result string) bool {
 	for _, e := range []unix.Errno{unix.EACCES, unix.EPERM, unix.ENOSYS, unix.EXDEV, unix.EOPNOTSUPP} {
 		if strings.Contains(result, e.Error()) {
@@ -191,8 +191,8 @@ func refused(result string) bool {
 	return result == noCapability || strings.HasPrefix(result, "exit status")
 }
 
-// TestSandbox tries everything that a sandbox promises to refuse, and what it promises to leave, in each kind of sandbox
-// and in several threads; and unconfined, where all of it works.
+// TestSandbox tries everything that a sandbox promises to refuse, and what it promises to leave, in
+// each kind of sandbox and in several threads; and unconfined, where all of it works.
 func TestSandbox(t *testing.T) {
 	free := outside(t)
 	free.Threads = 1

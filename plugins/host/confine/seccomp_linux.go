@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denial denies a system call with errno: always; unless a match holds; or only when a match holds. At most one
-// of unless and when is set.
+// denial denies a system call with errno: always; unless a match holds; or only when a match holds.
+// At most one of unless and when is set.
 type denial struct {
 	call         uint32
 	errno        unix.Errno
@@ -21,8 +21,8 @@ type denial struct {
 // match holds if all its conditions hold.
 type match []condition
 
-// condition says that the masked bits of an argument have a value. The kernel uses 32 bits of these arguments, and
-// so does this.
+// condition says that the masked bits of an argument have a value. The kernel uses 32 bits of these
+// arguments, and so does this.
 type condition struct {
 	arg         int
 	mask, value uint32
@@ -30,12 +30,12 @@ type condition struct {
 
 const whole = ^uint32(0) // a mask of all bits
 
-// lastCall is the highest system call that this filter considers. Later ones are denied, as on a kernel that does
-// not have them.
+// lastCall is the highest system call that this filter considers. Later ones are denied, as on a
+// kernel that does not have them.
 const lastCall = unix.SYS_RSEQ_SLICE_YIELD
 
-// seccompRules returns the system calls that a sandbox denies. connect allows connections to unix sockets whatever n
-// says.
+// seccompRules returns the system calls that a sandbox denies. connect allows connections to unix
+// sockets whatever n says.
 func seccompRules(n Network, connect bool) []denial {
 	var all []denial
 	deny := func(errno unix.Errno, calls ...uint32) {
@@ -52,15 +52,16 @@ func seccompRules(n Network, connect bool) []denial {
 	// io_uring does the work of system calls without making them.
 	deny(unix.ENOSYS, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER)
 
-	// A user namespace grants all capabilities within itself. A filter cannot see the flags of clone3, and every
-	// libc can do without it.
+	// A user namespace grants all capabilities within itself. A filter cannot see the flags of
+	// clone3, and every libc can do without it.
 	noUserNamespace := []match{{{0, unix.CLONE_NEWUSER, 0}}}
 	deny(unix.ENOSYS, unix.SYS_CLONE3)
 	denyUnless(unix.EPERM, noUserNamespace, unix.SYS_CLONE, unix.SYS_UNSHARE)
 	deny(unix.EPERM, unix.SYS_SETNS)
 
-	// Landlock does not cover keyrings, nor the shared memory and queues of System V and POSIX, which other processes
-	// of the user can reach; nor the owner, mode, attributes and times of files.
+	// Landlock does not cover keyrings, nor the shared memory and queues of System V and POSIX,
+	// which other processes of the user can reach; nor the owner, mode, attributes and times of
+	// files.
 	deny(unix.EPERM, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
 		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMCTL,
 		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK)
@@ -70,8 +71,8 @@ func seccompRules(n Network, connect bool) []denial {
 	all = append(all, denial{call: unix.SYS_IOCTL, errno: unix.EPERM, when: changingRequests})
 	deny(unix.EPERM, archCalls...)
 
-	// Nor does it cover watches, which reveal the names of files that may not be listed, and their use. Programs poll
-	// on kernels without inotify.
+	// Nor does it cover watches, which reveal the names of files that may not be listed, and their
+	// use. Programs poll on kernels without inotify.
 	deny(unix.ENOSYS, unix.SYS_INOTIFY_INIT1, unix.SYS_INOTIFY_ADD_WATCH)
 	deny(unix.EPERM, unix.SYS_FANOTIFY_INIT, unix.SYS_FANOTIFY_MARK)
 
@@ -99,18 +100,19 @@ func seccompRules(n Network, connect bool) []denial {
 	return all
 }
 
-// changingRequests match the ioctl requests that change files or create folders through a descriptor that is open for
-// reading only. Landlock covers the requests of devices only.
+// changingRequests match the ioctl requests that change files or create folders through a
+// descriptor that is open for reading only. Landlock covers the requests of devices only.
 var changingRequests = requests(
-	// linux/fs.h, ext4, fsverity.h, fscrypt.h: SETFLAGS, FSSETXATTR, SETVERSION, ext4's SETVERSION, ENABLE_VERITY,
-	// SET_ENCRYPTION_POLICY
+	// linux/fs.h, ext4, fsverity.h, fscrypt.h: SETFLAGS, FSSETXATTR, SETVERSION, ext4's SETVERSION,
+	// ENABLE_VERITY, SET_ENCRYPTION_POLICY
 	'f'<<8|2, 'X'<<8|32, 'v'<<8|2, 'f'<<8|4, 'f'<<8|133, 'f'<<8|19,
-	// linux/btrfs.h: SNAP_CREATE, SUBVOL_CREATE, SNAP_DESTROY, SNAP_CREATE_V2, SUBVOL_CREATE_V2, SUBVOL_SETFLAGS,
-	// SET_RECEIVED_SUBVOL, SNAP_DESTROY_V2
+	// linux/btrfs.h: SNAP_CREATE, SUBVOL_CREATE, SNAP_DESTROY, SNAP_CREATE_V2, SUBVOL_CREATE_V2,
+	// SUBVOL_SETFLAGS, SET_RECEIVED_SUBVOL, SNAP_DESTROY_V2
 	0x94<<8|1, 0x94<<8|14, 0x94<<8|15, 0x94<<8|23, 0x94<<8|24, 0x94<<8|26, 0x94<<8|37, 0x94<<8|63,
 )
 
-// requests match ioctl requests with one of these types and numbers, whatever the size of their argument.
+// requests match ioctl requests with one of these types and numbers, whatever the size of their
+// argument.
 func requests(numbers ...uint32) (all []match) {
 	for _, n := range numbers {
 		all = append(all, match{{1, 0xffff, n}})
@@ -120,14 +122,15 @@ func requests(numbers ...uint32) (all []match) {
 
 const socketType = 0xf // mask; the higher bits are flags
 
-// localSockets match the unix sockets that must be connected. A datagram socket could send to any other one without
-// that.
+// localSockets match the unix sockets that must be connected. A datagram socket could send to any
+// other one without that.
 var localSockets = []match{
 	{{0, whole, unix.AF_UNIX}, {1, socketType, unix.SOCK_STREAM}},
 	{{0, whole, unix.AF_UNIX}, {1, socketType, unix.SOCK_SEQPACKET}},
 }
 
-// sockets match the sockets that may be created. Landlock checks the ports of TCP, and of no other kind of socket.
+// sockets match the sockets that may be created. Landlock checks the ports of TCP, and of no other
+// kind of socket.
 func sockets(n Network) []match {
 	if len(n.Ports) == 0 {
 		return localSockets

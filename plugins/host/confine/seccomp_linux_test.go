@@ -132,8 +132,8 @@ func TestForeignArchitecture(t *testing.T) {
 	}
 	dir := folder(t)
 	path := filepath.Join(dir, "program")
-	// An ELF file with one segment: mov eax, 1 (exit); mov ebx, 42; int 0x80; and if that did nothing, exit with 7:
-	// mov eax, 60; mov edi, 7; syscall.
+	// An ELF file with one segment: mov eax, 1 (exit); mov ebx, 42; int 0x80; and if that did
+	// nothing, exit with 7: mov eax, 60; mov edi, 7; syscall.
 
 	elf := []byte("\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00" + "\x02\x00\x3e\x00\x01\x00\x00\x00" + "\x78\x00\x40\x00\x00\x00\x00\x00" +
 		"\x40\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x00\x00\x40\x00\x38\x00\x01\x00\x00\x00\x00\x00\x00\x00" +

@@ -15,18 +15,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is the cgroup v2 in which the daemon creates cgroups: its own, or the one above it once the daemon has moved
-// itself into the leaf.
+// tree is the cgroup v2 in which the daemon creates cgroups: its own, or the one above it once the
+// daemon has moved itself into the leaf.
 type tree struct {
 	dir string
 }
 
-// treeMu serializes changes of the tree: the kernel does not enable controllers and move processes atomically. No
-// other lock is taken under it.
+// treeMu serializes changes of the tree: the kernel does not enable controllers and move processes
+// atomically. No other lock is taken under it.
 var treeMu sync.Mutex
 
-// leaf is the cgroup into which the daemon moves itself and its children. In cgroup v2, a cgroup that limits others
-// holds no process itself.
+// leaf is the cgroup into which the daemon moves itself and its children. In cgroup v2, a cgroup
+// that limits others holds no process itself.
 const leaf = "informd.daemon"
 
 // ownTree returns the tree of this process.
@@ -46,8 +46,8 @@ func ownTree() (*tree, error) {
 	return &tree{dir: dir}, nil
 }
 
-// treeDir finds the tree's directory from /proc/self/mountinfo and /proc/self/cgroup. It ignores hierarchies of
-// cgroup v1.
+// treeDir finds the tree's directory from /proc/self/mountinfo and /proc/self/cgroup. It ignores
+// hierarchies of cgroup v1.
 func treeDir(mounts, own string) (string, error) {
 	path := ""
 	for line := range strings.Lines(own) {
@@ -114,9 +114,9 @@ func (t *tree) enable(controller string) error {
 	return write(control, "+"+controller)
 }
 
-// evacuate moves the daemon and its descendants into the leaf. It is an error if other processes are in the tree: the
-// daemon must not move those. The kernel would enable the controllers cpu and pids beside processes, but then it
-// would admit no process to the cgroups below.
+// evacuate moves the daemon and its descendants into the leaf. It is an error if other processes
+// are in the tree: the daemon must not move those. The kernel would enable the controllers cpu and
+// pids beside processes, but then it would admit no process to the cgroups below.
 func (t *tree) evacuate() error {
 	for range 10 { // processes forked meanwhile start in here, too
 		pids, err := processes(t.dir)
@@ -129,8 +129,8 @@ func (t *tree) evacuate() error {
 			}
 		}
 		dir := filepath.Join(t.dir, leaf)
-		// Remove a leaf in which cgroup.kill killed an earlier daemon: it would kill processes that are cloned from it
-		// into another cgroup.
+		// Remove a leaf in which cgroup.kill killed an earlier daemon: it would kill processes that
+		// are cloned from it into another cgroup.
 		_ = unix.Rmdir(dir)
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -160,7 +160,8 @@ func (t *tree) sweep() {
 	}
 }
 
-// descends reports whether pid is ancestor or a descendant of it. It returns true for a process that is gone.
+// descends reports whether pid is ancestor or a descendant of it. It returns true for a process
+// that is gone.
 func descends(pid, ancestor int) bool {
 	for range 100 {
 		if pid == ancestor {

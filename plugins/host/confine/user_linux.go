@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// user returns the user that s names, and the home directory, which is empty if the system knows none. Root is an
-// error, and so is root's group unless s names it.
+// user returns the user that s names, and the home directory, which is empty if the system knows
+// none. Root is an error, and so is root's group unless s names it.
 func (m machine) user(s string) (identity, string, error) {
 	id, home, err := m.anyUser(s)
 	switch {
@@ -66,8 +66,8 @@ func (m machine) anyUser(s string) (identity, string, error) {
 	return identity{uid, gid}, u.HomeDir, nil
 }
 
-// missing returns the capabilities that are not in effective and that the daemon needs for another user's process:
-// to start it, to give it its folders, to end it and to remove what it left.
+// missing returns the capabilities that are not in effective and that the daemon needs for another
+// user's process: to start it, to give it its folders, to end it and to remove what it left.
 func missing(effective uint64) []string {
 	var missing []string
 	for _, c := range []struct {
@@ -97,7 +97,8 @@ func capabilities() uint64 {
 	return uint64(data[1].Effective)<<32 | uint64(data[0].Effective)
 }
 
-// id parses the number of a user or group. The highest one means "unchanged" to the kernel and is an error.
+// id parses the number of a user or group. The highest one means "unchanged" to the kernel and is
+// an error.
 func id(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 32)
 	if err != nil || n == 1<<32-1 {

@@ -1,5 +1,5 @@
-// Package connect makes the gRPC connections to handlers, local and remote, and says in words for an
-// operator why TLS failed.
+// Package connect makes the gRPC connections to handlers, local and remote, and says in words for
+// an operator why TLS failed.
 package connect
 
 import (
@@ -24,7 +24,8 @@ import (
 const flowWindow = 4 << 20
 
 // New returns a connection that dial makes when it is first used. gRPC neither repeats calls, nor
-// closes the connection while it is idle, nor heeds proxies. Messages have the bounds of the protocol.
+// closes the connection while it is idle, nor heeds proxies. Messages have the bounds of the
+// protocol.
 func New(creds credentials.TransportCredentials, dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///handler",
 		grpc.WithTransportCredentials(creds),
@@ -41,8 +42,8 @@ func New(creds credentials.TransportCredentials, dial func(context.Context) (net
 	)
 }
 
-// TLS returns credentials that call failed with the reason when a handshake fails. gRPC itself reports
-// the reason only within words of its own.
+// TLS returns credentials that call failed with the reason when a handshake fails. gRPC itself
+// reports the reason only within words of its own.
 func TLS(config *tls.Config, failed func(error)) credentials.TransportCredentials {
 	return watched{credentials.NewTLS(config), failed}
 }
@@ -66,8 +67,8 @@ func (w watched) Clone() credentials.TransportCredentials {
 	return watched{w.TransportCredentials.Clone(), w.failed}
 }
 
-// ExplainTLS says what is wrong with the certificates of a remote handler, and what to do. The words of
-// the other side's certificate are made fit for a log.
+// ExplainTLS says what is wrong with the certificates of a remote handler, and what to do. The
+// words of the other side's certificate are made fit for a log.
 func ExplainTLS(err error) error {
 	text := WithoutPort(printable.Line(err.Error(), handlerpb.MaxReasonBytes))
 	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {

@@ -1,9 +1,9 @@
-// Package executable finds the program of a handler, and makes sure that what is executed is what was
-// checked.
+// Package executable finds the program of a handler, and makes sure that what is executed is what
+// was checked.
 //
-// [Open] says in words for an operator what is wrong with a path. With a digest, it returns a sealed
-// copy of the program in memory: whatever happens to the path or the file afterwards, the process
-// executes the bytes that have the digest.
+// [Open] says in words for an operator what is wrong with a path. With a digest, it returns a
+// sealed copy of the program in memory: whatever happens to the path or the file afterwards, the
+// process executes the bytes that have the digest.
 package executable
 
 import (
@@ -105,8 +105,8 @@ func digested(ctx context.Context, path, digest string) (_ *os.File, size int64,
 	return file, size, nil
 }
 
-// copyDigested copies a program to w and returns its size. It is an error if the program does not have
-// the digest.
+// copyDigested copies a program to w and returns its size. It is an error if the program does not
+// have the digest.
 func copyDigested(ctx context.Context, w io.Writer, r io.Reader, digest string) (size int64, err error) {
 	const piece = 4 << 20 // bytes between two looks at ctx
 	h := sha256.New()

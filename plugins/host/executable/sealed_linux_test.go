@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nobody can change the copy that is executed, not even a process that has it open, such as a script's
-// interpreter.
+// Nobody can change the copy that is executed, not even a process that has it open, such as a
+// script's interpreter.
 func TestCopyIsSealed(t *testing.T) {
 	content := []byte("#!/bin/sh\nexit 0\n")
 	path := filepath.Join(t.TempDir(), "script")

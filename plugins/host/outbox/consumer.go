@@ -9,14 +9,15 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// Consumer takes events from an outbox for one process, or one endpoint, and for whatever replaces it.
-// A session attaches to it, and detaches from it at its end. All methods may be called concurrently.
+// Consumer takes events from an outbox for one process, or one endpoint, and for whatever replaces
+// it. A session attaches to it, and detaches from it at its end. All methods may be called
+// concurrently.
 type Consumer struct {
 	box  *Outbox
 	wake chan struct{} // see Wake
 
-	// The fields below are guarded by box.mu. They are one struct because each method changes several of
-	// them together.
+	// The fields below are guarded by box.mu. They are one struct because each method changes
+	// several of them together.
 	attached bool             // a session sends what is taken
 	held     chan struct{}    // not nil: nothing more is sent; closed once nothing is with the handler
 	window   Window           // of the current session
@@ -36,8 +37,8 @@ type Consumer struct {
 type Window struct {
 	Events int
 	Bytes  int64 // of the events' JSON; a larger event goes alone
-	// A handler is beyond hope once it leaves more than Abandoned late events unanswered, or one for
-	// longer than Patience after its time limit.
+	// A handler is beyond hope once it leaves more than Abandoned late events unanswered, or one
+	// for longer than Patience after its time limit.
 	Abandoned int
 	Patience  time.Duration
 }
@@ -187,9 +188,9 @@ func (c *Consumer) Resume() {
 	c.kick()
 }
 
-// Fail is Detach for a handler that failed. An object that had a late event here gets an outcome that
-// says so with its next event: one that was sent, by Detach; one that waits, now; one that is still to
-// come, when it is submitted.
+// Fail is Detach for a handler that failed. An object that had a late event here gets an outcome
+// that says so with its next event: one that was sent, by Detach; one that waits, now; one that is
+// still to come, when it is submitted.
 func (c *Consumer) Fail(err error) {
 	o := c.box
 	o.mu.Lock()
@@ -223,9 +224,9 @@ func (c *Consumer) Fail(err error) {
 	report(append(ended, lost...))
 }
 
-// Detach ends the session. Events that were sent and not answered end with err. It returns the numbers
-// of those events, and of the abandoned ones that the handler was not told about. What was not sent
-// goes back to the outbox.
+// Detach ends the session. Events that were sent and not answered end with err. It returns the
+// numbers of those events, and of the abandoned ones that the handler was not told about. What was
+// not sent goes back to the outbox.
 func (c *Consumer) Detach(err error) (seqs []uint64) {
 	c.box.mu.Lock()
 	ended, seqs := c.detach(err)
@@ -339,7 +340,8 @@ func (c *Consumer) Expire(now time.Time) (next time.Time) {
 	return next
 }
 
-// Overdue returns an error if the handler leaves too many late events unanswered, or one for too long.
+// Overdue returns an error if the handler leaves too many late events unanswered, or one for too
+// long.
 func (c *Consumer) Overdue(now time.Time) error {
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()

@@ -14,7 +14,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// call puts n events of the given sizes into d, each from a caller of its own, and leaves them waiting, in order.
+// call puts n events of the given sizes into d, each from a caller of its own, and leaves them
+// waiting, in order.
 func waitingCalls(t *testing.T, d *Consumer, results chan<- string, sizes ...int) {
 	t.Helper()
 	for i, size := range sizes {
@@ -190,7 +191,8 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-// An event whose time was over when its process was ended may be why. Its object hears of it with what comes next, once.
+// An event whose time was over when its process was ended may be why. Its object hears of it with
+// what comes next, once.
 func TestEndedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(time.Minute).NewConsumer()

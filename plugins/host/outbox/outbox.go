@@ -1,14 +1,16 @@
-// Package outbox holds the events on their way to one handler, from Submit until each has an outcome.
+// Package outbox holds the events on their way to one handler, from Submit until each has an
+// outcome.
 //
 // An [Outbox] belongs to a handler, local or remote. A [Consumer] takes events from it: a local
-// handler has one, a remote handler one for each endpoint. A session attaches to its consumer, takes
-// batches of events, sends them, and reports the answers. What a consumer has not sent when it leaves
-// goes back to the outbox; what it has sent is lost with it, and the callers get handler.ErrLost.
+// handler has one, a remote handler one for each endpoint. A session attaches to its consumer,
+// takes batches of events, sends them, and reports the answers. What a consumer has not sent when
+// it leaves goes back to the outbox; what it has sent is lost with it, and the callers get
+// handler.ErrLost.
 //
-// An event goes to the consumer with the least of its window taken. While none has room, it waits for
-// whichever has room first. A consumer that gave reason for doubt gets less, as long as there is
-// another one. An object whose last event timed out at a consumer stays with that consumer until the
-// event is answered: only that endpoint knows when it has let go of the object.
+// An event goes to the consumer with the least of its window taken. While none has room, it waits
+// for whichever has room first. A consumer that gave reason for doubt gets less, as long as there
+// is another one. An object whose last event timed out at a consumer stays with that consumer until
+// the event is answered: only that endpoint knows when it has let go of the object.
 //
 // The package is bookkeeping only. It sends nothing, starts no goroutine but the callbacks of
 // contexts, and is told the time. It knows nothing of processes, connections and messages.
@@ -26,8 +28,8 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// Outbox holds a handler's events. All methods may be called concurrently. It holds as many events as
-// callers submit: the callers bound them.
+// Outbox holds a handler's events. All methods may be called concurrently. It holds as many events
+// as callers submit: the callers bound them.
 type Outbox struct {
 	limit time.Duration // time limit of every event
 	left  chan struct{} // see Left
@@ -44,21 +46,22 @@ type Outbox struct {
 	owed    map[object]bool // objects whose next event gets errEndedWith; at most maxOwed
 }
 
-// maxOwed bounds the objects that the outbox remembers as parties to a failure. The rest is forgotten.
+// maxOwed bounds the objects that the outbox remembers as parties to a failure. The rest is
+// forgotten.
 const maxOwed = 1024
 
 // maxEventBytes bounds the JSON of one event. It leaves room for the other fields of a message.
 const maxEventBytes = handlerpb.MaxRequestBytes - 1<<20
 
-// errEndedWith is the outcome of an object's next event after a process failed while an event of the
-// object was overdue. That event may be the reason.
+// errEndedWith is the outcome of an object's next event after a process failed while an event of
+// the object was overdue. That event may be the reason.
 var errEndedWith = errors.New("the process was ended with an earlier attempt, past its time limit")
 
 // Lost returns why as the reason for a handler.ErrLost.
 func Lost(why error) error { return fmt.Errorf("%w: %w", handler.ErrLost, why) }
 
-// New returns an empty Outbox without consumers. limit is the time that a handler has for one event,
-// from its sending on.
+// New returns an empty Outbox without consumers. limit is the time that a handler has for one
+// event, from its sending on.
 func New(limit time.Duration) *Outbox {
 	return &Outbox{limit: limit, left: make(chan struct{}, 1), ready: make(chan struct{}), owed: map[object]bool{}}
 }
@@ -110,8 +113,8 @@ func (o *Outbox) enter(ctx context.Context, c *call) error {
 	return nil
 }
 
-// keeper returns the consumer that timed out on an event of the object and has not answered it yet, or
-// nil. o.mu is held.
+// keeper returns the consumer that timed out on an event of the object and has not answered it yet,
+// or nil. o.mu is held.
 func (o *Outbox) keeper(obj object) *Consumer {
 	for _, c := range o.open {
 		if c.keeps(obj) {
@@ -138,8 +141,9 @@ func (o *Outbox) hasTrusted() bool {
 	return slices.ContainsFunc(o.open, func(c *Consumer) bool { return c.standing(0).isTrusted() })
 }
 
-// pick returns the consumer with the least of its window taken that has room for c, or nil. An event
-// that was sent before, and may have been lost, goes to the highest rank that has room. o.mu is held.
+// pick returns the consumer with the least of its window taken that has room for c, or nil. An
+// event that was sent before, and may have been lost, goes to the highest rank that has room. o.mu
+// is held.
 func (o *Outbox) pick(c *call) (best *Consumer) {
 	trusted := o.hasTrusted()
 	again := c.event.Attempt > 1
@@ -185,11 +189,12 @@ func (o *Outbox) giveUp(c *call, why error) {
 	}
 }
 
-// Left returns a channel that delivers a token soon after consumers left the outbox. Tokens are merged.
+// Left returns a channel that delivers a token soon after consumers left the outbox. Tokens are
+// merged.
 func (o *Outbox) Left() <-chan struct{} { return o.left }
 
-// Stop ends all waiting events with err, and every event that is submitted later. All consumers have
-// detached.
+// Stop ends all waiting events with err, and every event that is submitted later. All consumers
+// have detached.
 func (o *Outbox) Stop(err error) {
 	var ended []Outcome
 	o.mu.Lock()

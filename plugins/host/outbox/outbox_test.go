@@ -28,7 +28,8 @@ func joined(p *Outbox, events int) *Consumer {
 	return d
 }
 
-// Events go where the least of what can be taken is, wait while nobody takes them, and go on when they had not been sent.
+// Events go where the least of what can be taken is, wait while nobody takes them, and go on when
+// they had not been sent.
 func TestOutbox(t *testing.T) {
 	p := New(time.Minute)
 	ended := make(map[string]int)

@@ -27,9 +27,9 @@ func (s standing) isTrusted() bool { return !s.failed && !s.wedged }
 // count, because the handler may still work on them.
 func (s standing) load(other standing) int { return (s.has + s.late) * other.events }
 
-// limit returns how many events the consumer may have. While there is a trusted consumer, a wedged one
-// gets none, and a failed one gets one at a time until it has answered an event. So an endpoint that
-// fails again and again harms few events, and seldom the same one twice.
+// limit returns how many events the consumer may have. While there is a trusted consumer, a wedged
+// one gets none, and a failed one gets one at a time until it has answered an event. So an endpoint
+// that fails again and again harms few events, and seldom the same one twice.
 func (s standing) limit(thereIsTrusted bool) int {
 	switch {
 	case !thereIsTrusted || s.isTrusted():

@@ -112,8 +112,8 @@ func TestOutboxGoesOn(t *testing.T) {
 	}
 }
 
-// An endpoint that still has an event of an object, past its time limit, is the only one that may have the next: it knows
-// when it has let go of it.
+// An endpoint that still has an event of an object, past its time limit, is the only one that may
+// have the next: it knows when it has let go of it.
 func TestOutboxKeepsLateObjectsWhereTheyAre(t *testing.T) {
 	p := New(time.Millisecond)
 	a := joined(p, 4)
@@ -138,8 +138,8 @@ func TestOutboxKeepsLateObjectsWhereTheyAre(t *testing.T) {
 	}
 }
 
-// An endpoint that failed gets one event at a time until it has answered one, and none that was sent before as long as one
-// that did not fail has room for it.
+// An endpoint that failed gets one event at a time until it has answered one, and none that was
+// sent before as long as one that did not fail has room for it.
 func TestOutboxDoubtsWhoFailed(t *testing.T) {
 	p := New(time.Minute)
 	a, b := joined(p, 4), joined(p, 4)
@@ -178,7 +178,8 @@ func TestOutboxDoubtsWhoFailed(t *testing.T) {
 	}
 }
 
-// What was lost is sent again by an endpoint that has answered something, rather than by another new one.
+// What was lost is sent again by an endpoint that has answered something, rather than by another
+// new one.
 func TestOutboxPrefersTheProven(t *testing.T) {
 	p := New(time.Minute)
 	a, b := joined(p, 4), joined(p, 4)

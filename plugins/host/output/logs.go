@@ -1,9 +1,9 @@
 // Package output turns what a handler process writes into lines of the daemon's log.
 //
 // Every line keeps its level, and passes at a bounded rate with a bounded size. Nothing in it is
-// trusted: a line cannot forge the daemon's own, crash the daemon or fill its log, and a process that
-// floods its output is slowed down. The last lines on standard error are kept for the error that says
-// why the process failed.
+// trusted: a line cannot forge the daemon's own, crash the daemon or fill its log, and a process
+// that floods its output is slowed down. The last lines on standard error are kept for the error
+// that says why the process failed.
 //
 // go-plugin's own parser of such lines is never used: one line can make it panic.
 package output
@@ -135,8 +135,8 @@ func (l *Log) LastLines() []string {
 // Hurry stops slowing down the process, because it is to end. It is called once.
 func (l *Log) Hurry() { close(l.pace.over) }
 
-// End logs what is left, once the process is gone: last lines without a line break, and the number of
-// dropped ones.
+// End logs what is left, once the process is gone: last lines without a line break, and the number
+// of dropped ones.
 func (l *Log) End() {
 	l.syncStdout.end()
 	l.syncStderr.end()
@@ -149,8 +149,8 @@ func (l *Log) reportMissed(n int) {
 	}
 }
 
-// viaKey is the attribute that marks a line as the handler's own, as opposed to the daemon's about the
-// handler. It names the stream that the line came on. No handler can set it or leave it out.
+// viaKey is the attribute that marks a line as the handler's own, as opposed to the daemon's about
+// the handler. It names the stream that the line came on. No handler can set it or leave it out.
 const viaKey = "via"
 
 // emitTo returns a function that logs one line to log.
@@ -221,8 +221,8 @@ func isPanic(line string) bool {
 // maxAttrs bounds the attributes of one line.
 const maxAttrs = 32
 
-// parseJSONLine parses one JSON object as hclog ("@level", "@message"), slog ("level", "msg") or zap
-// ("level", "message") write it. Any bytes are legal input.
+// parseJSONLine parses one JSON object as hclog ("@level", "@message"), slog ("level", "msg") or
+// zap ("level", "message") write it. Any bytes are legal input.
 func parseJSONLine(line []byte) (entry, bool) {
 	if len(line) < 2 || line[0] != '{' || line[len(line)-1] != '}' {
 		return entry{}, false

@@ -41,8 +41,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A process that writes more than is looked at is slowed down, whatever it writes and wherever; one that writes much at
-// once, now and then, is not.
+// A process that writes more than is looked at is slowed down, whatever it writes and wherever; one
+// that writes much at once, now and then, is not.
 func TestPace(t *testing.T) {
 	line := strings.Repeat("x", 63) + "\n"
 	for name, text := range map[string]string{
@@ -73,7 +73,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// What a process said last is kept: lines, or the beginning of a runtime's last words, which end in stacks and registers.
+// What a process said last is kept: lines, or the beginning of a runtime's last words, which end in
+// stacks and registers.
 func TestLastWords(t *testing.T) {
 	numbered := func(format string, from, to int) (lines []string) {
 		for i := from; i <= to; i++ {
@@ -105,7 +106,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// What a structured line says fits into one line of the log, forges nothing of the daemon's own, and has an end.
+// What a structured line says fits into one line of the log, forges nothing of the daemon's own,
+// and has an end.
 func TestStructuredLines(t *testing.T) {
 	many := `{"msg":"many"`
 	for i := range 2 * maxAttrs {

@@ -59,7 +59,8 @@ func newValve(burst, perSecond int) *valve {
 	}
 }
 
-// isFull reports whether no line can pass at present, whatever it says. It then counts one as dropped.
+// isFull reports whether no line can pass at present, whatever it says. It then counts one as
+// dropped.
 func (v *valve) isFull() bool {
 	full := v.limiter.Tokens() < 1
 	if full {

@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// offerTLS makes what go-plugin calls AutoMTLS: a certificate for one connection, the configuration that
-// uses it, and the variable that offers it to the handler. It uses the curve P-256: go-plugin's client
-// takes P-521, which costs each launch 14 ms of CPU more and which some gRPC libraries refuse. The
-// handler's certificate, from the handshake, is still to be added to the configuration.
+// offerTLS makes what go-plugin calls AutoMTLS: a certificate for one connection, the configuration
+// that uses it, and the variable that offers it to the handler. It uses the curve P-256:
+// go-plugin's client takes P-521, which costs each launch 14 ms of CPU more and which some gRPC
+// libraries refuse. The handler's certificate, from the handshake, is still to be added to the
+// configuration.
 func offerTLS() (_ *tls.Config, variable string, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

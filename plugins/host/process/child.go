@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/plugins/host/executable"
 )
 
-// child is a handler's process, everything that it started, and its pipes. All of it ends together: no
-// descendant stays, holds a pipe or keeps a port.
+// child is a handler's process, everything that it started, and its pipes. All of it ends together:
+// no descendant stays, holds a pipe or keeps a port.
 type child struct {
 	pid    int           // of the handler, and of its process group
 	exited chan struct{} // closed when the process and all that it started are gone, and its output is read
@@ -26,18 +26,18 @@ type child struct {
 
 // osProcess is how each system starts and ends processes.
 type osProcess interface {
-	// signal sends a signal to the process's group. SIGKILL ends everything that it started, too. It does
-	// nothing once the process is gone.
+	// signal sends a signal to the process's group. SIGKILL ends everything that it started, too.
+	// It does nothing once the process is gone.
 	signal(syscall.Signal)
-	// root returns the process whose descendants are the handler's process and all that it started; 0 if
-	// there is none.
+	// root returns the process whose descendants are the handler's process and all that it started;
+	// 0 if there is none.
 	root() int
 	// wait returns when the process is gone, and says how it ended. It is called once.
 	wait() error
 }
 
-// childSpec says what to start. The functions read the process's output to its end, each in a goroutine
-// of its own. The files are closed after they have returned.
+// childSpec says what to start. The functions read the process's output to its end, each in a
+// goroutine of its own. The files are closed after they have returned.
 type childSpec struct {
 	name        string // of the handler
 	program     *executable.Program
@@ -99,8 +99,8 @@ func startChild(s childSpec) (*child, error) {
 	return c, nil
 }
 
-// outputGrace is how long output is still read after the process ended. A process that cannot be killed
-// may hold the pipes open for ever.
+// outputGrace is how long output is still read after the process ended. A process that cannot be
+// killed may hold the pipes open for ever.
 const outputGrace = 500 * time.Millisecond
 
 func (c *child) ended(how error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/informd/informd/plugins/host/executable"
 )
 
-// group is a process and its process group. Descendants that leave the group are out of reach. When the
-// daemon is killed, the end of standard input is all that tells the handler.
+// group is a process and its process group. Descendants that leave the group are out of reach. When
+// the daemon is killed, the end of standard input is all that tells the handler.
 type group struct {
 	cmd *exec.Cmd
 
@@ -48,8 +48,8 @@ func (g *group) signal(sig syscall.Signal) {
 
 func (g *group) root() int { return 0 }
 
-// wait waits for the process to end, and kills what is left of its group. There is no portable way to
-// kill first and reap then.
+// wait waits for the process to end, and kills what is left of its group. There is no portable way
+// to kill first and reap then.
 func (g *group) wait() error {
 	_ = g.cmd.Wait() // the state says it all
 	_ = syscall.Kill(-g.cmd.Process.Pid, syscall.SIGKILL)

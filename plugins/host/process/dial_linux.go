@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dialSocket connects to a socket that a process made. The error is errNoSocket if the path is anything
-// else, above all a link to another socket, even if it was put there a moment ago.
+// dialSocket connects to a socket that a process made. The error is errNoSocket if the path is
+// anything else, above all a link to another socket, even if it was put there a moment ago.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

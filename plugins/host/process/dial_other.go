@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// dialSocket connects to a socket that a process made. The error is errNoSocket if the path is anything
-// else.
+// dialSocket connects to a socket that a process made. The error is errNoSocket if the path is
+// anything else.
 func dialSocket(ctx context.Context, path string) (net.Conn, error) {
 	info, err := os.Lstat(path)
 	if err != nil {

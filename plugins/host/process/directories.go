@@ -10,12 +10,12 @@ import (
 	"github.com/informd/informd/plugins/host/shim"
 )
 
-// maxRunDir bounds the path of the run directory. A socket plugin-dir<number>/plugin<number> below it must
-// fit into the 108 bytes of a unix socket's path.
+// maxRunDir bounds the path of the run directory. A socket plugin-dir<number>/plugin<number> below
+// it must fit into the 108 bytes of a unix socket's path.
 const maxRunDir = 107 - len("/plugin-dir4294967295/plugin4294967295")
 
-// findRunDir returns the directory in which socket directories are made, each with mode 0700. It creates
-// a configured one if it does not exist.
+// findRunDir returns the directory in which socket directories are made, each with mode 0700. It
+// creates a configured one if it does not exist.
 func findRunDir(configured string) (string, error) {
 	if configured != "" {
 		dir, err := filepath.Abs(configured)
@@ -54,8 +54,8 @@ func makeTempDir(parent string) (string, error) {
 	return dir, nil
 }
 
-// giveTo changes the owner of directories, which keep their mode 0700. It is an error if the new owner
-// cannot reach them.
+// giveTo changes the owner of directories, which keep their mode 0700. It is an error if the new
+// owner cannot reach them.
 func giveTo(uid, gid int, dirs ...string) error {
 	for _, dir := range dirs {
 		if err := os.Chown(dir, uid, gid); err != nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// environment returns all variables of the process: the manifest's; PATH, HOME and TMPDIR, unless the
-// manifest sets them; and the protocol's, which win. PATH is the daemon's. HOME is the daemon's, or that
-// of the user that the process runs as, or the temporary directory if there is no such home.
+// environment returns all variables of the process: the manifest's; PATH, HOME and TMPDIR, unless
+// the manifest sets them; and the protocol's, which win. PATH is the daemon's. HOME is the
+// daemon's, or that of the user that the process runs as, or the temporary directory if there is no
+// such home.
 func (p *Process) environment() []string {
 	home := os.Getenv("HOME")
 	if _, _, ok := p.made.confinement.Owner(); ok {

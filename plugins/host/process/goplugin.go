@@ -23,8 +23,8 @@ import (
 	"github.com/informd/informd/plugins/host/connect"
 )
 
-// pluginEnvironment returns the variables by which go-plugin's server learns what it needs. go-plugin
-// exports no constants for the names that stand here as text.
+// pluginEnvironment returns the variables by which go-plugin's server learns what it needs.
+// go-plugin exports no constants for the names that stand here as text.
 func (p *Process) pluginEnvironment() []string {
 	env := []string{
 		handlerpb.CookieKey + "=" + handlerpb.CookieValue,
@@ -75,8 +75,8 @@ func (p *Process) connect() (handlerpb.HandlerClient, error) {
 	return handlerpb.NewHandlerClient(conn), nil
 }
 
-// credentials returns TLS with the certificate of the handshake. A handler without one did not take the
-// offer; it is spoken to without TLS, in a directory that only the daemon's user may enter.
+// credentials returns TLS with the certificate of the handshake. A handler without one did not take
+// the offer; it is spoken to without TLS, in a directory that only the daemon's user may enter.
 func (p *Process) credentials(config *tls.Config) credentials.TransportCredentials {
 	p.mu.Lock()
 	certificate := p.handshake.certificate
@@ -105,8 +105,8 @@ func (p *Process) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// distrust ends a process whose certificate is not accepted. If a handshake fails in another way, the
-// process's end says more.
+// distrust ends a process whose certificate is not accepted. If a handshake fails in another way,
+// the process's end says more.
 func (p *Process) distrust(err error) {
 	e, ok := errors.AsType[*tls.CertificateVerificationError](err)
 	if !ok {
@@ -119,8 +119,8 @@ func (p *Process) distrust(err error) {
 	p.Kill(fmt.Errorf("TLS with the certificate in its handshake, which has to be one of a server called localhost: %w", why))
 }
 
-// syncOutput logs what go-plugin's server redirects from the process's own standard output and error.
-// Other handlers need not implement the service. It returns once the connection is there.
+// syncOutput logs what go-plugin's server redirects from the process's own standard output and
+// error. Other handlers need not implement the service. It returns once the connection is there.
 func (p *Process) syncOutput(conn *grpc.ClientConn) error {
 	stream, err := conn.NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true},
 		"/plugin.GRPCStdio/StreamStdio", grpc.ForceCodecV2(stdioCodec{}))
@@ -148,8 +148,8 @@ func (p *Process) syncOutput(conn *grpc.ClientConn) error {
 	return nil
 }
 
-// disconnect asks the handler to exit, by go-plugin's Shutdown, if it has grace to do so, and closes the
-// connection.
+// disconnect asks the handler to exit, by go-plugin's Shutdown, if it has grace to do so, and
+// closes the connection.
 func (p *Process) disconnect(grace time.Duration) {
 	p.mu.Lock()
 	conn, child := p.grpc, p.child

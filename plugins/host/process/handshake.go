@@ -53,7 +53,8 @@ func readHandshake(stdout *os.File, socketDir string) (h handshake, rest []byte,
 // errNoSocket says that the path in the handshake is something else, such as a link.
 var errNoSocket = errors.New("what it says it listens on is no socket")
 
-// errNoHandshake says that the process closed its standard output before it wrote a line. Often it ended.
+// errNoHandshake says that the process closed its standard output before it wrote a line. Often it
+// ended.
 var errNoHandshake = errors.New("it closed its standard output without a handshake: is it a handler?")
 
 func notHandshake(seen []byte) error {

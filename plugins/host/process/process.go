@@ -70,8 +70,8 @@ type Process struct {
 	why       error    // the first reason why the process is of no use any more
 }
 
-// New finds the program and the directory for sockets. It launches nothing. The caller calls Connect,
-// and End in any case.
+// New finds the program and the directory for sockets. It launches nothing. The caller calls
+// Connect, and End in any case.
 func New(ctx context.Context, command Command, surroundings Surroundings, log *slog.Logger) (*Process, error) {
 	dir, err := findRunDir(surroundings.RunDir)
 	if err != nil {
@@ -159,8 +159,8 @@ func (p *Process) fail(why error) {
 	}
 }
 
-// Kill ends the process, everything that it started, and the connection, which another process may hold
-// open. The first reason counts.
+// Kill ends the process, everything that it started, and the connection, which another process may
+// hold open. The first reason counts.
 func (p *Process) Kill(why error) {
 	p.fail(why)
 	p.mu.Lock()
@@ -213,9 +213,9 @@ func (p *Process) socket() string {
 // endGrace is how long End waits for a process that was killed.
 const endGrace = 10 * time.Second
 
-// End ends the process and removes what was made for it. For grace the process is asked to exit, by the
-// end of its standard input and by go-plugin's Shutdown; at half of it, by SIGTERM. Then it is killed
-// with everything that it started. End is called once.
+// End ends the process and removes what was made for it. For grace the process is asked to exit, by
+// the end of its standard input and by go-plugin's Shutdown; at half of it, by SIGTERM. Then it is
+// killed with everything that it started. End is called once.
 func (p *Process) End(grace time.Duration) {
 	p.output.Hurry()
 	child := p.running()
@@ -239,7 +239,8 @@ func (p *Process) End(grace time.Duration) {
 	select {
 	case <-ended:
 	case <-time.After(grace + endGrace):
-		// A process that SIGKILL does not end sleeps in the kernel. The daemon does not wait for it.
+		// A process that SIGKILL does not end sleeps in the kernel. The daemon does not wait for
+		// it.
 		p.log.Error("handler process cannot be killed", "pid", strconv.Itoa(child.pid))
 	}
 	p.output.End()
@@ -291,8 +292,8 @@ func (e *ExitError) Error() string {
 	return e.Ending.Error() + "; its last line on standard error: " + strconv.Quote(strings.TrimSpace(e.last)) + e.suspects
 }
 
-// suspects names the limits that may keep a process from starting. A program that has too little memory
-// may well end by a segmentation fault, or hang.
+// suspects names the limits that may keep a process from starting. A program that has too little
+// memory may well end by a segmentation fault, or hang.
 func suspects(c confine.Spec) string {
 	var fields []string
 	for _, f := range []struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// provisions are what is made for one process and removed after it. Fields are empty or nil until make
-// gets that far.
+// provisions are what is made for one process and removed after it. Fields are empty or nil until
+// make gets that far.
 type provisions struct {
 	socketDir   string
 	tempDir     string
@@ -22,7 +22,8 @@ type provisions struct {
 	serving     sync.WaitGroup
 }
 
-// make makes the directories, the confinement and the cache socket. The caller calls remove in any case.
+// make makes the directories, the confinement and the cache socket. The caller calls remove in any
+// case.
 func (v *provisions) make(command Command, s Surroundings, program string, log *slog.Logger) (err error) {
 	if v.socketDir, err = os.MkdirTemp(s.RunDir, "plugin-dir"); err != nil { // the name that go-plugin gives it
 		return fmt.Errorf("make a directory for its sockets: %w", err)

@@ -1,9 +1,9 @@
-// Package remote reaches the endpoints of a remote handler: it looks up their addresses ([Location]),
-// and holds one connection to one endpoint ([Connection]).
+// Package remote reaches the endpoints of a remote handler: it looks up their addresses
+// ([Location]), and holds one connection to one endpoint ([Connection]).
 //
 // A Connection is a session.Peer, with a connection in the place of a process. It is never made a
-// second time: behind the same address there may be another process by then. A process that loses its
-// connection stops what it was doing, if it notices; informd cannot know.
+// second time: behind the same address there may be another process by then. A process that loses
+// its connection stops what it was doing, if it notices; informd cannot know.
 package remote
 
 import (
@@ -41,8 +41,8 @@ type Connection struct {
 	why    error // the first reason why the connection is of no use any more
 }
 
-// New prepares a connection to one endpoint. It reads the certificates and sends nothing. The caller
-// calls Connect, and End in any case.
+// New prepares a connection to one endpoint. It reads the certificates and sends nothing. The
+// caller calls Connect, and End in any case.
 func New(location Location, address netip.AddrPort, limit time.Duration) (*Connection, error) {
 	config, err := location.TLS()
 	if err != nil {
@@ -79,8 +79,8 @@ func (c *Connection) Connect() (handlerpb.HandlerClient, error) {
 	return handlerpb.NewHandlerClient(c.conn), nil
 }
 
-// awaitLeaving returns once a connection that accepted a call accepts no more. gRPC lets calls through a
-// moment before it calls the connection ready.
+// awaitLeaving returns once a connection that accepted a call accepts no more. gRPC lets calls
+// through a moment before it calls the connection ready.
 func awaitLeaving(conn interface {
 	GetState() connectivity.State
 	WaitForStateChange(context.Context, connectivity.State) bool

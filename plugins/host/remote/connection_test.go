@@ -19,7 +19,8 @@ func (s *states) WaitForStateChange(_ context.Context, from connectivity.State) 
 	return true
 }
 
-// A connection that is not said to be ready yet, although it is, is not taken for one that was left.
+// A connection that is not said to be ready yet, although it is, is not taken for one that was
+// left.
 func TestAwaitLeaving(t *testing.T) {
 	for _, s := range []states{
 		{connectivity.Connecting, connectivity.Ready, connectivity.Idle},

@@ -32,8 +32,8 @@ func answerResult(a *handlerpb.Answer) (handler.Answer, error) {
 // maxRetryAfter is the bound that handler.RetryAfter documents.
 const maxRetryAfter = 24 * 60 * 60 * 1e9
 
-// reason returns the handler's reason as an error, or otherwise if there is none. It strips the words
-// that handler.Reject puts before a reason, because ours adds them again.
+// reason returns the handler's reason as an error, or otherwise if there is none. It strips the
+// words that handler.Reject puts before a reason, because ours adds them again.
 func reason(said, otherwise string) error {
 	said = strings.TrimPrefix(said, handler.ErrReject.Error()+": ")
 	if said = printable.Line(said, handlerpb.MaxReasonBytes); said == "" {

@@ -18,7 +18,8 @@ import (
 	"github.com/informd/informd/plugins/host/outbox"
 )
 
-// Observer is told how the handler is. Its functions are called from one goroutine and must not block.
+// Observer is told how the handler is. Its functions are called from one goroutine and must not
+// block.
 type Observer struct {
 	Health func(problem string) // what the handler reports; empty: it is well
 	Wedged func(reason string)  // why it counts as wedged; empty: it answers again
@@ -96,8 +97,8 @@ func (s *delivering) run(ctx context.Context, successors <-chan *Successor) (nex
 	return next, drain.Err() == nil, nil
 }
 
-// makeWay waits until the handler has answered what it has, and sends it nothing more. It returns next,
-// or nil if next ends meanwhile: deliveries go on then.
+// makeWay waits until the handler has answered what it has, and sends it nothing more. It returns
+// next, or nil if next ends meanwhile: deliveries go on then.
 func (s *delivering) makeWay(working context.Context, next *Successor) *Successor {
 	select {
 	case <-s.consumer.Hold(): // every event has an answer, or is past its time limit
@@ -121,7 +122,8 @@ var (
 	errSuperseded = errors.New("another process took over")
 )
 
-// window returns what may be with the handler: the least of what the operator and the handler allow.
+// window returns what may be with the handler: the least of what the operator and the handler
+// allow.
 func (s *Session) window() outbox.Window {
 	w := outbox.Window{Events: s.description.Limit(s.terms.Concurrency), Bytes: s.description.WindowBytes, Patience: s.terms.LateTimeout}
 	if w.Patience == 0 {
@@ -139,11 +141,12 @@ func (d Description) Limit(concurrency int) int {
 	return concurrency
 }
 
-// send sends events as long as the window has room. What arrives while a message is being sent goes out
-// together. At the end it cancels what is not answered.
+// send sends events as long as the window has room. What arrives while a message is being sent goes
+// out together. At the end it cancels what is not answered.
 //
-// A handler that does not read its stream would block send for ever, and may look healthy otherwise.
-// It is ended after twice the time limit, when everything that was sent has long expired.
+// A handler that does not read its stream would block send for ever, and may look healthy
+// otherwise. It is ended after twice the time limit, when everything that was sent has long
+// expired.
 func (s *delivering) send(ctx, working context.Context) error {
 	enc := wire.NewEncoder(s.terms.Timeout)
 	patience := 2 * s.terms.Timeout

@@ -24,14 +24,16 @@ type Peer interface {
 	Connect() (handlerpb.HandlerClient, error)
 	// Kill ends the peer at once. The first reason counts.
 	Kill(why error)
-	// Explain returns a better reason for err, which came from the connection, if the peer knows one.
+	// Explain returns a better reason for err, which came from the connection, if the peer knows
+	// one.
 	Explain(err error) error
 	// Exited is closed once the peer is gone.
 	Exited() <-chan struct{}
-	// Leaving is closed once the peer asks for no more events, before it is gone. nil: it never does.
+	// Leaving is closed once the peer asks for no more events, before it is gone. nil: it never
+	// does.
 	Leaving() <-chan struct{}
-	// End ends the peer in good order within grace, then at once, and removes what belonged to it. It is
-	// called once.
+	// End ends the peer in good order within grace, then at once, and removes what belonged to it.
+	// It is called once.
 	End(grace time.Duration)
 	// PID is the process id; 0 if there is no process on this machine.
 	PID() int
@@ -148,8 +150,8 @@ func (s *Session) explain(call string, limit time.Duration, err error) error {
 	return fmt.Errorf("%s failed: %s", call, printable.Line(status.Convert(err).Message(), handlerpb.MaxReasonBytes))
 }
 
-// Open opens the stream of deliveries. A handler can fail to accept it without an error, so that has a
-// time limit, too.
+// Open opens the stream of deliveries. A handler can fail to accept it without an error, so that
+// has a time limit, too.
 func (s *Session) Open(ctx context.Context) (err error) {
 	s.whole, s.abort = context.WithCancel(context.WithoutCancel(ctx))
 	late := time.AfterFunc(s.terms.HealthTimeout, s.abort)

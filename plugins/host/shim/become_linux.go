@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enter confines this process and executes the handler in it. It reports a failure to the shim. Success
-// shows in the end of the connection, which the execution closes.
+// enter confines this process and executes the handler in it. It reports a failure to the shim.
+// Success shows in the end of the connection, which the execution closes.
 func enter(control *os.File, files int) {
 	debug.SetGCPercent(-1) // limits may leave no room for the collector's threads
 	var o Order
@@ -30,7 +30,8 @@ func become(o Order, files int) *failed {
 			return failure(stepConfine, err)
 		}
 	}
-	// When a process becomes another user, the kernel clears the signal that ends it with its parent.
+	// When a process becomes another user, the kernel clears the signal that ends it with its
+	// parent.
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
 		return failure(stepConfine, err)
 	}

@@ -8,19 +8,20 @@ import (
 	"syscall"
 )
 
-// Daemon and shim exchange frames: a length of four bytes, most significant first, and JSON. The daemon sends
-// an Order and, after that, signals. The shim sends reports: one when the handler was started or could not
-// be, and one when it has ended.
+// Daemon and shim exchange frames: a length of four bytes, most significant first, and JSON. The
+// daemon sends an Order and, after that, signals. The shim sends reports: one when the handler was
+// started or could not be, and one when it has ended.
 
-// Sizes of frames in bytes. An environment and arguments of 2 MiB, the kernel's own limit, fit an order as base64.
+// Sizes of frames in bytes. An environment and arguments of 2 MiB, the kernel's own limit, fit an
+// order as base64.
 const (
 	maxOrder = 16 << 20
 	maxFrame = 4 << 10
 	maxText  = 512 // of an error; as JSON it may become six times as much
 )
 
-// signalled asks for a signal to the handler's process group. SIGKILL goes to everything that the handler
-// started.
+// signalled asks for a signal to the handler's process group. SIGKILL goes to everything that the
+// handler started.
 type signalled struct{ Signal syscall.Signal }
 
 // report is what the shim sends.

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// killLimit is how long the shim waits for processes that do not end. A process that sleeps in the
-	// kernel may never end. As long as some end, or others appear, the shim continues.
+	// killLimit is how long the shim waits for processes that do not end. A process that sleeps in
+	// the kernel may never end. As long as some end, or others appear, the shim continues.
 	killLimit = 5 * time.Second
 	// freezeLimit is how long freeze chases processes that keep forking.
 	freezeLimit = 300 * time.Millisecond
@@ -22,9 +22,9 @@ const (
 
 // killAll kills every descendant and returns how many it could not kill.
 //
-// It kills the handler's process group at once, which mostly is all. It stops the others before it kills
-// them: processes that start new ones as fast as they are killed, or that restart each other, cannot do so
-// once all of them are stopped.
+// It kills the handler's process group at once, which mostly is all. It stops the others before it
+// kills them: processes that start new ones as fast as they are killed, or that restart each other,
+// cannot do so once all of them are stopped.
 func (s *supervisor) killAll() (left int) {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // to get a processor among many busy processes; only root may
 	if s.order.Cgroup {
@@ -66,9 +66,9 @@ func (s *supervisor) killAll() (left int) {
 	return 0
 }
 
-// chase kills children as long as new ones take their place at once. An orphan becomes a child of the shim,
-// and each process of a chain of forks lives for less time than a look at all processes takes. A child keeps
-// its number until it is reaped, so the signal reaches no other process.
+// chase kills children as long as new ones take their place at once. An orphan becomes a child of
+// the shim, and each process of a chain of forks lives for less time than a look at all processes
+// takes. A child keeps its number until it is reaped, so the signal reaches no other process.
 func chase() {
 	self := os.Getpid()
 	killed := map[int]bool{}
@@ -114,8 +114,8 @@ func freeze() []proc {
 	}
 }
 
-// killCgroup makes the kernel kill everything in a cgroup, if it can (Linux 5.14 and later), and lifts the
-// limit on processor time: processes need some to end.
+// killCgroup makes the kernel kill everything in a cgroup, if it can (Linux 5.14 and later), and
+// lifts the limit on processor time: processes need some to end.
 func killCgroup(dir int) {
 	write(dir, "cgroup.kill", "1")
 	write(dir, "cpu.max", "max")

@@ -15,9 +15,9 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// Where the kernel cannot close many descriptors at once, or not on execution (before Linux 5.11), or a container's seccomp
-// profile hides that it can, the handler has no other descriptors than it was ordered either: the shim's connection to the
-// daemon above all.
+// Where the kernel cannot close many descriptors at once, or not on execution (before Linux 5.11),
+// or a container's seccomp profile hides that it can, the handler has no other descriptors than it
+// was ordered either: the shim's connection to the daemon above all.
 func TestNoCloseRange(t *testing.T) {
 	for name, o := range map[string]Order{"unconfined": {}, "confined": {Confine: new(confine.Order)}} {
 		t.Run(name, func(t *testing.T) {

@@ -14,15 +14,15 @@ type Order struct {
 	Env     []Text         // the whole environment
 	Dir     Text           // working directory; empty: the daemon's
 	Confine *confine.Order // how the process confines itself before it becomes the handler; nil: not at all
-	// Remove lists directories that are useless without the process. The shim removes them if the daemon
-	// is gone. A living daemon removes them itself.
+	// Remove lists directories that are useless without the process. The shim removes them if the
+	// daemon is gone. A living daemon removes them itself.
 	Remove []string
 
 	Cgroup bool // set by Start
 }
 
-// Text is a string of any bytes, as the system allows them in paths. JSON strings cannot hold any bytes, so
-// it is encoded as base64.
+// Text is a string of any bytes, as the system allows them in paths. JSON strings cannot hold any
+// bytes, so it is encoded as base64.
 type Text string
 
 // Texts converts strings.

@@ -10,9 +10,10 @@ import (
 	"strconv"
 )
 
-// RemoveAll removes a directory and everything in it, whatever a handler made of it: directories without
-// permissions, directories nested deeper than a process may have files open, and more names than memory
-// should hold. It follows no symbolic link. A directory that does not exist is no error.
+// RemoveAll removes a directory and everything in it, whatever a handler made of it: directories
+// without permissions, directories nested deeper than a process may have files open, and more names
+// than memory should hold. It follows no symbolic link. A directory that does not exist is no
+// error.
 func RemoveAll(path string) error {
 	was, err := os.Lstat(path)
 	switch {
@@ -54,8 +55,8 @@ func RemoveAll(path string) error {
 	}
 }
 
-// removeEach removes at most a batch of the entries of a directory, and returns how many. It does not descend
-// into a directory in it: it moves that to the top of root, where RemoveAll finds it.
+// removeEach removes at most a batch of the entries of a directory, and returns how many. It does
+// not descend into a directory in it: it moves that to the top of root, where RemoveAll finds it.
 func removeEach(root *os.Root, dir string) (removed int, first error) {
 	d, err := root.Open(dir)
 	if err != nil {

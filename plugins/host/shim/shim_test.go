@@ -35,7 +35,8 @@ func TestNotInstalled(t *testing.T) {
 	}
 }
 
-// Without the name, the variable alone makes no shim of a program, nor does the name without a sensible variable.
+// Without the name, the variable alone makes no shim of a program, nor does the name without a
+// sensible variable.
 func TestNoShim(t *testing.T) {
 	for _, c := range []struct{ name, value string }{
 		{"test", "supervise:3"}, {title + "x", ""}, {title + "x", "supervise"}, {title + "x", "supervise:x"}, {title + "x", "supervise:2"},
@@ -293,8 +294,8 @@ func TestRemoveAllFails(t *testing.T) {
 	}
 }
 
-// asNobody runs f as another user, if it is root who runs the test: modes mean nothing to root. Only f's thread, which ends
-// with it, changes.
+// asNobody runs f as another user, if it is root who runs the test: modes mean nothing to root.
+// Only f's thread, which ends with it, changes.
 func asNobody(t *testing.T, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -341,8 +342,9 @@ func nest(dir string, depth int, mode uint32) error {
 	return errors.Join(err, unix.Close(fd))
 }
 
-// leaderless is a program whose first thread ends, while another goes on and writes its process's number to a file again
-// and again; with "flees" it does so in a session of its own, as an orphan, and else it leaves an orphan that ends.
+// leaderless is a program whose first thread ends, while another goes on and writes its process's
+// number to a file again and again; with "flees" it does so in a session of its own, as an orphan,
+// and else it leaves an orphan that ends.
 const leaderless = `#define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -455,8 +457,8 @@ func TestRemoveAllOfLink(t *testing.T) {
 	}
 }
 
-// A fork bomb of its own user, which is as many processes as its user may have, all running and trying for more, each in
-// a session of its own, is ended all the same.
+// A fork bomb of its own user, which is as many processes as its user may have, all running and
+// trying for more, each in a session of its own, is ended all the same.
 func TestBomb(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can have a process run as another user, whose processes are bounded")
@@ -529,8 +531,8 @@ func perl(t *testing.T, code string, args ...string) *Process {
 	return p
 }
 
-// What /proc does not show, mounted as it is on hardened systems, is ended all the same: here a process that fled from
-// the handler's group, is orphaned, and lets itself be traced by nobody.
+// What /proc does not show, mounted as it is on hardened systems, is ended all the same: here a
+// process that fled from the handler's group, is orphaned, and lets itself be traced by nobody.
 func TestHidden(t *testing.T) {
 	const user = 61_297
 	if os.Getenv("HIDDEN") == "" {

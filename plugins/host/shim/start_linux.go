@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stuckLimit is how long a shim may take to end, from the order to kill everything or from the handler's
-// end on.
+// stuckLimit is how long a shim may take to end, from the order to kill everything or from the
+// handler's end on.
 const stuckLimit = killLimit + 2*time.Second
 
 // Process is a handler's process behind its shim, as the daemon sees it.
@@ -33,7 +33,8 @@ type End struct {
 	Left   int  // processes that could not be killed
 }
 
-// StepError says why a process did not become the handler. It wraps the system's error, if there is one.
+// StepError says why a process did not become the handler. It wraps the system's error, if there is
+// one.
 type StepError struct {
 	Confining bool // the system does not allow to confine the process as ordered
 	Dir       bool // the process cannot enter its working directory
@@ -50,13 +51,14 @@ func (e *StepError) Unwrap() error {
 	return e.errno
 }
 
-// Start starts a shim, which starts the handler. The handler gets the files as its descriptors 0, 1, 2 and
-// so on; the caller closes its own. cgroup is an open directory: the handler starts in that cgroup, the
-// shim does not; nil: there is none. The program must be executed within limit. That takes milliseconds,
-// unless the working directory is on a file system that does not answer. The caller calls Wait.
+// Start starts a shim, which starts the handler. The handler gets the files as its descriptors 0,
+// 1, 2 and so on; the caller closes its own. cgroup is an open directory: the handler starts in
+// that cgroup, the shim does not; nil: there is none. The program must be executed within limit.
+// That takes milliseconds, unless the working directory is on a file system that does not answer.
+// The caller calls Wait.
 //
-// The error is a *StepError if the shim could be started and the handler could not. Nothing runs after an
-// error.
+// The error is a *StepError if the shim could be started and the handler could not. Nothing runs
+// after an error.
 func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Process, error) {
 	if !installed {
 		return nil, errNotInstalled
@@ -119,14 +121,16 @@ func (p *Process) order(o Order, limit time.Duration) error {
 	return p.control.SetReadDeadline(time.Time{})
 }
 
-// PID returns the process id of the handler, and of its process group. Once Wait has returned, another
-// process may have the number.
+// PID returns the process id of the handler, and of its process group. Once Wait has returned,
+// another process may have the number.
 func (p *Process) PID() int { return p.pid }
 
-// Supervisor returns the process id of the shim. Everything that the handler starts stays its descendant.
+// Supervisor returns the process id of the shim. Everything that the handler starts stays its
+// descendant.
 func (p *Process) Supervisor() int { return p.shim.Pid }
 
-// Signal sends a signal to the handler's process group. SIGKILL ends everything that the handler started.
+// Signal sends a signal to the handler's process group. SIGKILL ends everything that the handler
+// started.
 func (p *Process) Signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -148,8 +152,8 @@ func (p *Process) expectEnd() {
 	}
 }
 
-// Wait returns when the shim has ended, and with it the handler and everything that it started. It is
-// called once.
+// Wait returns when the shim has ended, and with it the handler and everything that it started. It
+// is called once.
 func (p *Process) Wait() End {
 	var end End
 	for {
@@ -183,8 +187,8 @@ func (p *Process) Wait() End {
 	return end
 }
 
-// pair returns the ends of a connection. Processes inherit an end only if it is passed to them. Deadlines
-// work on the near end.
+// pair returns the ends of a connection. Processes inherit an end only if it is passed to them.
+// Deadlines work on the near end.
 func pair() (near, far *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // comm is the name of the process where only 15 bytes are shown. Without it the kernel shows exe.
 var comm = []byte("informd-shim\x00")
 
-// supervisor is a shim's state. The main goroutine owns it, locked to its thread: the kernel kills the handler
-// when that thread ends.
+// supervisor is a shim's state. The main goroutine owns it, locked to its thread: the kernel kills
+// the handler when that thread ends.
 type supervisor struct {
 	control  *os.File
 	order    Order
@@ -48,8 +48,9 @@ func supervise(control *os.File, files int) {
 	exit(0)
 }
 
-// makeThreads makes all threads that the shim will ever need. Later there may be no room for another one: a
-// fork bomb of the same user takes it, and the Go runtime ends a process that gets no thread.
+// makeThreads makes all threads that the shim will ever need. Later there may be no room for
+// another one: a fork bomb of the same user takes it, and the Go runtime ends a process that gets
+// no thread.
 func makeThreads() {
 	const enough = 8
 	runtime.GOMAXPROCS(2)
@@ -69,8 +70,9 @@ func makeThreads() {
 	gone.Wait()
 }
 
-// notify catches every signal that can be caught, so that none ends or stops the shim, and returns those that
-// say that children ended. Ignoring signals would not do: the handler would inherit that.
+// notify catches every signal that can be caught, so that none ends or stops the shim, and returns
+// those that say that children ended. Ignoring signals would not do: the handler would inherit
+// that.
 func notify() <-chan os.Signal {
 	signal.Notify(make(chan os.Signal, 1)) // nobody receives them
 	children := make(chan os.Signal, 1)    // one is enough: reap looks at all children
@@ -127,8 +129,8 @@ func (s *supervisor) run() {
 	}
 }
 
-// start starts the handler's process. The channel delivers once: nil when the process became the handler, or
-// why it did not.
+// start starts the handler's process. The channel delivers once: nil when the process became the
+// handler, or why it did not.
 func (s *supervisor) start() (<-chan *failed, *failed) {
 	started := make(chan *failed, 1)
 	attr := &syscall.ProcAttr{
@@ -186,7 +188,8 @@ func (s *supervisor) start() (<-chan *failed, *failed) {
 	return started, nil
 }
 
-// letGo closes the handler's descriptors, so that the daemon notices when the handler closes its own.
+// letGo closes the handler's descriptors, so that the daemon notices when the handler closes its
+// own.
 func (s *supervisor) letGo() {
 	if null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0); err == nil {
 		for fd := range 3 {
@@ -202,12 +205,12 @@ func (s *supervisor) letGo() {
 // cgroup returns the descriptor of the cgroup, if there is one.
 func (s *supervisor) cgroup() int { return s.files + 1 }
 
-// reap reaps all children that have ended, and reports the handler's end. It returns whether any child is left.
-// Orphans become children of the shim, so without a child there is no descendant.
+// reap reaps all children that have ended, and reports the handler's end. It returns whether any
+// child is left. Orphans become children of the shim, so without a child there is no descendant.
 func (s *supervisor) reap() (left bool) {
 	if s.handler != 0 && ended(s.handler) {
-		// Kill the rest of its group now. Once the handler is reaped, its number, which is also the group's,
-		// may belong to others.
+		// Kill the rest of its group now. Once the handler is reaped, its number, which is also the
+		// group's, may belong to others.
 		_ = syscall.Kill(-s.handler, syscall.SIGKILL)
 	}
 	for {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A process becomes a shim if argv[0] begins with title and the environment has variable, whose value
-// is ROLE:FD. The shim reads its order from descriptor FD, the connection to the process that started
-// it. The handler inherits the descriptors below FD.
+// A process becomes a shim if argv[0] begins with title and the environment has variable, whose
+// value is ROLE:FD. The shim reads its order from descriptor FD, the connection to the process that
+// started it. The handler inherits the descriptors below FD.
 const (
 	title    = "informd-shim: " // followed by the handler's name; ps shows it
 	variable = "INFORMD_SHIM"
@@ -29,8 +29,8 @@ var installed bool
 // TakeOver turns this process into a shim if Start executed it as one, and does not return then.
 // Otherwise it returns at once, and Start may be used from then on.
 //
-// It must be called before the program starts goroutines or reads its arguments: from an init function,
-// as package install does, or as the first statement of main or TestMain.
+// It must be called before the program starts goroutines or reads its arguments: from an init
+// function, as package install does, or as the first statement of main or TestMain.
 func TakeOver() {
 	installed = true
 	if len(os.Args) == 0 || !strings.HasPrefix(os.Args[0], title) || privileged() {
@@ -44,8 +44,8 @@ func TakeOver() {
 	if err != nil || fd < 3 {
 		return
 	}
-	// The thread must not end: the kernel kills a child when the thread that created it ends, and it
-	// confines each thread by itself.
+	// The thread must not end: the kernel kills a child when the thread that created it ends, and
+	// it confines each thread by itself.
 	runtime.LockOSThread()
 	// The shim's memory holds the handler's environment: no process of the same user may read it.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -62,8 +62,8 @@ func TakeOver() {
 	exit(2)
 }
 
-// keepDescriptors marks every descriptor from 3 on as close-on-exec, so that the handler inherits neither
-// the connection nor a descriptor that a library of the daemon failed to mark.
+// keepDescriptors marks every descriptor from 3 on as close-on-exec, so that the handler inherits
+// neither the connection nor a descriptor that a library of the daemon failed to mark.
 func keepDescriptors() error {
 	err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
 	if err == nil {
@@ -78,8 +78,9 @@ func keepDescriptors() error {
 	return err
 }
 
-// privileged reports whether this program's file gives it rights that the user who executed it does not
-// have (set-user-ID, set-group-ID or capabilities). Such a program must not start others on request.
+// privileged reports whether this program's file gives it rights that the user who executed it does
+// not have (set-user-ID, set-group-ID or capabilities). Such a program must not start others on
+// request.
 func privileged() bool {
 	const secure = 23 // AT_SECURE of getauxval(3)
 	auxv, err := unix.Auxv()

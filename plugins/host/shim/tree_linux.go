@@ -26,13 +26,13 @@ func (p proc) dead() bool { return bytes.IndexByte([]byte("ZXx"), p.state) >= 0 
 // still reports whether the whole process has ended or is stopped.
 func (p proc) still() bool { return p.state == 'T' || p.dead() }
 
-// waits reports whether the first thread does nothing until it gets a signal, because it waits for a device
-// (D) or for its tracer (t). Other threads, and hidden processes, cannot be judged; a hidden one counts as
-// waiting.
+// waits reports whether the first thread does nothing until it gets a signal, because it waits for
+// a device (D) or for its tracer (t). Other threads, and hidden processes, cannot be judged; a
+// hidden one counts as waiting.
 func (p proc) waits() bool { return p.state == 'D' || p.state == 't' || p.state == hidden }
 
-// hidden is the state of a child that /proc does not show: mount options can hide processes of other users,
-// and those that are not dumpable. A child keeps its number until it is reaped.
+// hidden is the state of a child that /proc does not show: mount options can hide processes of
+// other users, and those that are not dumpable. A child keeps its number until it is reaped.
 const hidden = '?'
 
 // signal sends a signal to this process, and never to another one that got its number since.
@@ -51,8 +51,8 @@ func (p proc) signal(sig syscall.Signal) {
 	}
 }
 
-// descendants returns the visible processes below root. It may miss one whose parent ends meanwhile; that
-// one is among root's children the next time.
+// descendants returns the visible processes below root. It may miss one whose parent ends
+// meanwhile; that one is among root's children the next time.
 func descendants(root int) []proc {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -84,8 +84,8 @@ func descendants(root int) []proc {
 	return found
 }
 
-// knownChildren returns the children that the kernel lists for a process, including hidden ones; none if the
-// kernel has no such list.
+// knownChildren returns the children that the kernel lists for a process, including hidden ones;
+// none if the kernel has no such list.
 func knownChildren(pid int) (pids []int) {
 	lists, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/children")
 	for _, list := range lists {
@@ -107,8 +107,8 @@ func readProc(pid int) (proc, bool) {
 	return parseStat(pid, b)
 }
 
-// parseStat parses what proc_pid_stat(5) describes. The program's name in it, in parentheses, may contain any
-// bytes.
+// parseStat parses what proc_pid_stat(5) describes. The program's name in it, in parentheses, may
+// contain any bytes.
 func parseStat(pid int, stat []byte) (proc, bool) {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	if len(fields) < 20 || len(fields[0]) != 1 {
