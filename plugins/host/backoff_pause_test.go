@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The pause doubles with each failure, up to a bound, and time without one makes good for them one
-// by one.
+// The pause doubles with each failure, up to a bound. Time without a failure forgets them one by
+// one.
 func TestFailures(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	f := newBackoff(100*time.Millisecond, time.Second, time.Minute)

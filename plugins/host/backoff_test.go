@@ -17,7 +17,7 @@ import (
 	"github.com/informd/informd/plugins/host/session"
 )
 
-// life is a handler that runs for a time and fails then.
+// life is a handler that runs for a time and then fails.
 type life struct {
 	handlerpb.HandlerClient // what is not here is not called
 	lasts                   time.Duration
@@ -54,7 +54,7 @@ func (l *life) Deliver(ctx context.Context, _ ...grpc.CallOption) (handlerpb.Han
 	return &lifeStream{ctx: ctx, end: time.After(l.lasts)}, nil
 }
 
-// lifeStream has no answers.
+// lifeStream delivers no answers.
 type lifeStream struct {
 	handlerpb.Handler_DeliverClient
 	ctx context.Context
@@ -72,11 +72,11 @@ func (s *lifeStream) Recv() (*handlerpb.DeliverResponse, error) {
 	}
 }
 
-// errUnlucky is the failure of a life, in a launch.
+// errUnlucky is the error of a launch that fails.
 var errUnlucky = errors.New("deliver failed: out of luck")
 
-// live runs a host whose nth launch fails if lasts says zero of it, and otherwise lives so long. It
-// returns what stops the host and tells when the launches were.
+// live runs a host whose nth launch fails if lasts(n) is 0, and otherwise runs for that time. stop
+// stops the host and returns the times of the launches.
 func live(opts Options, lasts func(n int) time.Duration) (h *Host, stop func() []time.Time) {
 	var launches []time.Time
 	h = newHost(Spec{Name: "h"}, opts, func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session.Session, error) {
@@ -107,8 +107,8 @@ func (c *complaintCount) Write(line []byte) (int, error) {
 
 func about(got, want time.Duration) bool { return got >= want*8/10 && got <= want*12/10 }
 
-// What cannot be launched is tried again after pauses that double, up to the longest, and then at
-// that for ever.
+// A handler that cannot be launched is tried again for ever, after pauses that double up to the
+// longest.
 func TestBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, stop := live(Options{BackoffMin: 100 * time.Millisecond, BackoffMax: time.Second}, func(int) time.Duration { return 0 })
@@ -132,8 +132,8 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// Failures count less after a time in which it ran, and are a new matter to the log then; time in
-// which it did not run is no such time.
+// While a handler runs, its failures are forgotten one by one, and the log reports the next one
+// again. Time in which it does not run does not count.
 func TestDecay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log complaintCount

@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// A connection that does not end with the process holds nobody up.
+// A connection that outlives the process delays nobody.
 func TestAccomplice(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
 	l, err := net.Listen("unix", path)
@@ -47,8 +47,8 @@ func TestAccomplice(t *testing.T) {
 	}
 }
 
-// What a handler says of itself or of its config takes little of the daemon's memory, however much
-// it says.
+// However large a handler's description or its problems with the config are, they take little of
+// the daemon's memory.
 func TestInflates(t *testing.T) {
 	for _, call := range []string{"describe", "configure"} {
 		s := spec("inflates")

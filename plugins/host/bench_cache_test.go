@@ -22,9 +22,9 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// BenchmarkCacheRead tells what a handler's reading of the cache by an index takes, one after the
-// other: of 1, 10 and 100 objects of 2 KB. Beside it, how many times an empty call takes as long,
-// from the same process over the same kind of connection.
+// BenchmarkCacheRead measures reads of the cache by an index, one after the other, of 1, 10 and 100
+// objects of 2 KB. It also reports the ratio to an empty call from the same process over the same
+// kind of connection.
 func BenchmarkCacheRead(b *testing.B) {
 	for _, objects := range []int{1, 10, 100} {
 		b.Run(fmt.Sprint("objects=", objects), func(b *testing.B) { benchmarkCacheRead(b, objects) })
@@ -86,7 +86,7 @@ func benchmarkCacheRead(b *testing.B, objects int) {
 
 type benchResult struct{ Read, Echo time.Duration }
 
-// benchReader does so many readings, and as many empty calls.
+// benchReader makes a number of reads, and as many empty calls.
 type benchReader struct{ cache handler.Cache }
 
 func (r *benchReader) UseCache(c handler.Cache) { r.cache = c }
@@ -128,7 +128,7 @@ func (r *benchReader) Handle(ctx context.Context, ev handler.Event) (handler.Ans
 	return handler.Answer{Actions: []handler.Action{{Verb: handler.ActionApply, Object: object}}}, err
 }
 
-// sameObjects are a cache that finds the same for every question.
+// sameObjects is a cache that returns the same objects for every query.
 type sameObjects struct {
 	n    int
 	json []byte

@@ -15,17 +15,17 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// BenchmarkHandle tells what one event of 3 KB costs with a handler that does nothing: how long it
-// takes on its own, there and back; and, with so many in flight, the CPU time of both processes,
-// and how many events share a message.
+// BenchmarkHandle measures an event of 3 KB with a handler that does nothing: the time of one
+// alone, there and back; and with several in flight, the CPU time of both processes and the events
+// per message.
 func BenchmarkHandle(b *testing.B) {
 	for _, inFlight := range []int{1, 8, 32} {
 		b.Run(fmt.Sprint("inflight=", inFlight), func(b *testing.B) { benchmarkProcess(b, inFlight) })
 	}
 }
 
-// BenchmarkRemoteHandle tells the same of a handler behind TCP and mutual TLS, on the same machine,
-// that has one endpoint.
+// BenchmarkRemoteHandle measures the same with one endpoint behind TCP and mutual TLS, on the same
+// machine.
 func BenchmarkRemoteHandle(b *testing.B) {
 	for _, inFlight := range []int{1, 8, 32} {
 		b.Run(fmt.Sprint("inflight=", inFlight), func(b *testing.B) {
@@ -124,7 +124,7 @@ func benchmarkHandle(b *testing.B, inFlight int, h benched, pid int) {
 	b.ReportMetric(float64(now.Sent-counts.Sent)/float64(now.Batches-counts.Batches), "events/batch")
 }
 
-// cpuTime is what a process has used of the CPU so far.
+// cpuTime returns the CPU time that a process has used so far.
 func cpuTime(b *testing.B, pid int) time.Duration {
 	if pid == os.Getpid() {
 		var u syscall.Rusage

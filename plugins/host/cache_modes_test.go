@@ -71,16 +71,16 @@ func (o cachedObjects) Len() int          { return o.n }
 func (o cachedObjects) Key(i int) string  { return fmt.Sprintf("shop/pod-%04d", o.first+i*o.step) }
 func (o cachedObjects) JSON(i int) []byte { return cachedObject(o.first + i*o.step) }
 
-// reader is a handler that reads what events ask for, and answers with it.
+// reader is a handler that makes the reads that events ask for, and answers with the results.
 type reader struct{ cache handler.Cache }
 
-// reading is the payload of such an event.
+// reading is the payload of an event for reader.
 type reading struct {
 	Source string
 	Path   string // of another socket; empty: the own
 }
 
-// found is what such an event is answered with.
+// found is reader's answer.
 type found struct {
 	Socket      string // the address in the environment
 	Error       string
@@ -203,7 +203,7 @@ func (r *reader) read(ctx context.Context, to reading, out *found) (err error) {
 	return nil
 }
 
-// number is which object of the cache it is.
+// number returns the index of an object in the cache.
 func number(object json.RawMessage) int {
 	var o struct{ N int }
 	if err := json.Unmarshal(object, &o); err != nil {

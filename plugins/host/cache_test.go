@@ -16,7 +16,7 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// readBy has a reader read.
+// readBy makes a reader read.
 func readBy(t *testing.T, h *host.Host, r reading) (out found) {
 	t.Helper()
 	payload, err := json.Marshal(r)
@@ -44,7 +44,7 @@ func readerSpec(read ...string) host.Spec {
 
 var allSources = host.Options{Cache: cached{"nodes", "pods", "secrets"}}
 
-// wantAll is what a reader finds.
+// wantAll checks what a reader found.
 var wantAll = found{
 	Get: `{"metadata":{"namespace":"shop","name":"pod-0007"},"n":7,"x":`, Gone: true, Many: []int{999, 550}, Listed: 1000,
 	Part: []int{501, 502}, ByIndex: []int{3, 103, 203, 303, 403, 503, 603, 703, 803, 903},
@@ -75,7 +75,8 @@ func TestCache(t *testing.T) {
 	waitFor(t, "the counts", func() bool { s := h.Status(); return s.Reads >= 12 && s.Refused == 3 })
 }
 
-// Without access.read there is no socket, and a handler is told what would give it one.
+// Without access.read there is no socket, and the error names the field that would give the handler
+// one.
 func TestNoAccess(t *testing.T) {
 	h := start(t, readerSpec(), allSources)
 	ready(t, h)
@@ -85,7 +86,7 @@ func TestNoAccess(t *testing.T) {
 	}
 }
 
-// Where a handler is only tried there is nothing to read, and it learns that at once.
+// Try gives a handler nothing to read, and its calls fail at once.
 func TestTryWithoutCache(t *testing.T) {
 	s := readerSpec("pods")
 	s.Config = json.RawMessage(`"read"`)
@@ -97,7 +98,7 @@ func TestTryWithoutCache(t *testing.T) {
 	}
 }
 
-// A socket is its process's own: another handler of the same user is turned away.
+// Only its own process may use a socket: another handler of the same user is refused.
 func TestOtherHandlersCache(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("who is at a socket is known on Linux only")
@@ -127,7 +128,7 @@ func TestOtherHandlersCache(t *testing.T) {
 	}
 }
 
-// A reload takes up what may be read. Either process has a socket of its own, as long as it lives.
+// A reload changes what may be read. Each process has its own socket for as long as it lives.
 func TestReloadAccess(t *testing.T) {
 	h := start(t, readerSpec("pods"), allSources)
 	ready(t, h)
@@ -149,7 +150,7 @@ func TestReloadAccess(t *testing.T) {
 	})
 }
 
-// What confines a handler lets it come to its socket, and opens no more than it has to.
+// A confined handler can reach its socket, and nothing more than that requires.
 func TestConfinedCache(t *testing.T) {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		t.Skip("handlers are confined on Linux only, and only root can run one as another user")
@@ -187,7 +188,7 @@ func TestConfinedCache(t *testing.T) {
 	}
 }
 
-// The socket goes with the process, however that ends.
+// The socket is removed with the process, however that ends.
 func TestCacheOfACrashedProcess(t *testing.T) {
 	h := start(t, readerSpec("pods"), host.Options{Cache: allSources.Cache, BackoffMin: time.Millisecond})
 	ready(t, h)

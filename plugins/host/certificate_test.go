@@ -57,8 +57,7 @@ func init() {
 	}
 }
 
-// A handler may make its certificate as it likes, as long as it is one of localhost. What is wrong
-// with it is said.
+// Any certificate for localhost will do. Otherwise the error says what is wrong with it.
 func TestCertificates(t *testing.T) {
 	for name, want := range map[string]string{
 		"localhost":       "",

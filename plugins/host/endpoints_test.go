@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Of more addresses than that, maxEndpoints are taken.
+// Of more addresses, maxEndpoints are used.
 func TestRemoteHasABound(t *testing.T) {
 	r := NewRemote(RemoteSpec{Name: "many"}, Options{})
 	r.SetLookUp(func(context.Context) (all []netip.AddrPort, err error) {
@@ -25,8 +25,7 @@ func TestRemoteHasABound(t *testing.T) {
 	}
 }
 
-// An address that came back while its endpoint was being let go of is used again as soon as that is
-// gone.
+// An address that comes back while its endpoint is leaving is used again as soon as that is gone.
 func TestRemoteAddressComesBack(t *testing.T) {
 	r := NewRemote(RemoteSpec{Name: "flapping"}, Options{})
 	address := netip.MustParseAddrPort("127.0.0.1:1")

@@ -19,8 +19,8 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// cacheRogues misuse what they may read. The daemon's cost is bounded: so many goroutines per call
-// and connection, so much memory, and what it takes to read their requests at the bounded pace.
+// cacheRogues misuse the cache. The daemon's cost is bounded: goroutines per call and connection,
+// memory, and the pace at which it reads requests.
 func cacheRogues() []rogue {
 	const calls = 16 * 32
 	mayRead := func(_ *testing.T, s *host.Spec) { s.Read = []string{"pods"} }
@@ -35,7 +35,7 @@ func cacheRogues() []rogue {
 	}
 }
 
-// greedy reads as much as it can, by several connections, and handles events once it is at it.
+// greedy reads as much as it can over several connections, and then handles events beside that.
 func greedy(read func(context.Context, handlerpb.CacheClient) error) func() {
 	return func() {
 		var reads atomic.Int64
@@ -96,7 +96,7 @@ func init() {
 	})
 }
 
-// handlerRefused tells whether an error is the daemon's answer.
+// handlerRefused reports whether an error is a refusal by the daemon.
 func handlerRefused(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "there is no source")
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// rogueUser runs nothing on any machine but rogues: limits on processes count all that a user runs.
+// rogueUser is a user who runs nothing but rogues: limits on processes count all processes of a
+// user.
 const rogueUser = "61234:61234"
 
-// confinedRogues are those that are held by what is between them and the daemon: the shim, the
-// temporary directory and limits.
+// confinedRogues are contained by the shim, the temporary directory or limits.
 func confinedRogues() []rogue {
 	return []rogue{
 		{does: "stops its parent", mode: "stops-parent", opts: impatient, acts: running},
@@ -74,7 +74,7 @@ func root(t *testing.T) {
 	}
 }
 
-// smallDisk has the rogue's temporary files on a file system of 16 MB.
+// smallDisk puts the rogue's temporary files on a file system of 16 MB.
 func smallDisk(t *testing.T, o *host.Options) {
 	if err := syscall.Mount("rogue", o.TempDir, "tmpfs", 0, "size=16m"); err != nil {
 		t.Skip("this root may not mount a file system: ", err)
@@ -86,7 +86,7 @@ func smallDisk(t *testing.T, o *host.Options) {
 	})
 }
 
-// zombies are dead descendants whom nobody has reaped.
+// zombies returns dead descendants that nobody has reaped.
 func zombies() []int {
 	return slices.DeleteFunc(descendants(os.Getpid()), func(pid int) bool { return state(pid) != "Z" })
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// target is where a probe is to look: an event's payload.
+// target is the payload of an event: where a probe looks.
 type target struct {
 	PID     int     // of the daemon
 	Address uintptr // in its memory
@@ -30,8 +30,8 @@ type target struct {
 	Port    int
 }
 
-// probe looks at what is not its own. What it found is the object of an action; what kept it from
-// that, a retry.
+// probe is a handler that tries to reach what is not its own. It answers with an action whose
+// object is what it found, or with a retry that says what stopped it.
 func probe(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	var to target
 	if err := json.Unmarshal(ev.Payload, &to); err != nil {
@@ -119,8 +119,8 @@ var probes = map[string]func(target) (string, error){
 	},
 }
 
-// inherited is what the process was born with, beside its standard streams. A probe notes it before
-// it opens anything.
+// inherited lists the descriptors that the process inherited beside its standard streams. A probe
+// records them before it opens anything.
 var inherited []string
 
 func noteInherited() {
@@ -153,7 +153,7 @@ func connected(network, address string) (string, error) {
 	return "connected", c.Close()
 }
 
-// ownFiles tells whether a handler can do what every handler may.
+// ownFiles checks that a handler can use what every handler may use.
 func ownFiles() error {
 	for _, dir := range []string{os.Getenv("TMPDIR"), os.TempDir()} {
 		f, err := os.CreateTemp(dir, "own")

@@ -114,14 +114,14 @@ func rogues() []rogue {
 	}
 }
 
-// restarts is over when the rogue was started so many times again.
+// restarts returns when the rogue was restarted that many times.
 func restarts(n int) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		s.waitFor(t, "restarts", func() bool { return s.host.Status().Restarts >= n })
 	}
 }
 
-// failures is over when it has failed so many times without ever running.
+// failures returns when the rogue has failed that many times without ever running.
 func failures(n int) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		restarts(n)(t, s)
@@ -131,19 +131,19 @@ func failures(n int) func(*testing.T, *scene) {
 	}
 }
 
-// running is over when the rogue has answered a few events.
+// running returns when the rogue has answered a few events.
 func running(t *testing.T, s *scene) {
 	s.waitFor(t, "events", func() bool { return s.results.answered() >= 10 })
 }
 
-// wedged is over when it was found to be, and was ended.
+// wedged returns when the rogue was found wedged, and was ended.
 func wedged(t *testing.T, s *scene) {
 	s.waitFor(t, "the state", func() bool { return s.log.count("handler is wedged") >= 1 })
 	s.waitFor(t, "its end", func() bool { return s.host.Status().Restarts >= 1 })
 }
 
-// bounded does what acts does, and checks all the while that the daemon has not many more
-// goroutines, nor much more memory.
+// bounded runs acts, and checks meanwhile that the daemon has neither many more goroutines nor much
+// more memory.
 func bounded(acts func(*testing.T, *scene), goroutines int) func(*testing.T, *scene) {
 	return func(t *testing.T, s *scene) {
 		before := takeStock()
@@ -194,7 +194,7 @@ func timeLimit(d time.Duration) func(*testing.T, *host.Spec) {
 	return func(_ *testing.T, s *host.Spec) { s.Timeout, s.Concurrency = d, 4 }
 }
 
-// impatient finds out soon who hangs.
+// impatient makes health checks frequent, so that a hang shows soon.
 func impatient(_ *testing.T, o *host.Options) {
 	o.HealthInterval, o.HealthTimeout = 20*time.Millisecond, 300*time.Millisecond
 }

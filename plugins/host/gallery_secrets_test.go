@@ -17,9 +17,9 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// TestSecrets shows what a handler can get hold of that is not its own: everything, if it has the
-// daemon's power; what is everybody's, as another user; nothing, in a sandbox. What it gets at
-// without confinement shows that the probes work.
+// TestSecrets shows what a handler can reach that is not its own: everything with the daemon's
+// rights, public things as another user, and nothing in a sandbox. The unconfined case shows that
+// the probes work.
 func TestSecrets(t *testing.T) {
 	const secret = "the daemon's secret"
 	inMemory := []byte(secret)
@@ -185,7 +185,7 @@ func accept(l net.Listener) {
 	}
 }
 
-// publicDir is a temporary directory whose path everybody may follow.
+// publicDir returns a temporary directory that every user can reach.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir := shortDir(t)
@@ -195,8 +195,8 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// publicBinary is a copy of this binary that every user may execute: the folder that it is built in
-// is private.
+// publicBinary returns a copy of this binary that every user may execute. The folder of the
+// original is private.
 func publicBinary(t *testing.T) string {
 	t.Helper()
 	from, err := os.Open("/proc/self/exe")

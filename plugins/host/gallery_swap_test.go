@@ -13,9 +13,9 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// A handler's file that is swapped between the check of its digest and its execution is either what
-// was checked, or not executed: however it is swapped, and although a script is read by its
-// interpreter long after.
+// If a file is swapped between the check of its digest and its execution, then the checked bytes
+// run, or nothing. That holds for any kind of swap, and for scripts, which an interpreter reads
+// long after.
 func TestSwappedBinary(t *testing.T) {
 	n := newNeighbour(t)
 	const good, evil = "#!/bin/sh\necho good >> \"$RAN\"\n", "#!/bin/sh\necho evil >> \"$RAN\"\n"

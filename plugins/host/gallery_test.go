@@ -19,7 +19,7 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// rogue is a handler that means no good, or might as well.
+// rogue is a handler that does harm, on purpose or not.
 type rogue struct {
 	does  string // for people
 	mode  string // what the test binary is then
@@ -38,10 +38,10 @@ type scene struct {
 	results *results
 }
 
-// TestGallery shows that whatever one handler does, the daemon and the other handlers go on as if
-// it were not there. The test is the daemon; a neighbour takes a steady stream of events all the
-// while. Each rogue is a real process, and when it is gone nothing may be left of it: no event of
-// its own without an answer, no goroutine, descriptor, process or file, and no memory to speak of.
+// TestGallery shows that whatever one handler does, the daemon and the other handlers continue as
+// if it did not exist. The test is the daemon. A neighbour takes a steady stream of events all the
+// time. Each rogue is a real process. Nothing of it may remain when it is gone: no unanswered
+// event, no goroutine, descriptor, process or file, and no significant memory.
 func TestGallery(t *testing.T) {
 	n := newNeighbour(t)
 	for _, r := range slices.Concat(rogues(), confinedRogues(), cacheRogues()) {
@@ -143,14 +143,14 @@ func (r *results) note(err error) {
 	}
 }
 
-// answered is how many were done.
+// answered returns how many events were done.
 func (r *results) answered() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.done
 }
 
-// said tells whether some event ended with an error that has this in it.
+// said reports whether an event ended with an error that contains this text.
 func (r *results) said(text string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -210,7 +210,7 @@ func (n *neighbour) traffic(t *testing.T) *traffic {
 	return st
 }
 
-// end ends the stream, and checks that nothing of it was lost and nothing stalled.
+// end ends the stream, and checks that no event was lost or delayed.
 func (st *traffic) end(t *testing.T) (longest time.Duration) {
 	t.Helper()
 	st.cancel()
@@ -227,7 +227,7 @@ func (st *traffic) end(t *testing.T) (longest time.Duration) {
 	return st.longest
 }
 
-// stock is what the daemon has.
+// stock is what the daemon holds: goroutines, descriptors, processes, memory.
 type stock struct {
 	goroutines int
 	files      []string // what its descriptors are of
@@ -235,7 +235,7 @@ type stock struct {
 	heap       uint64   // bytes in use, garbage apart
 }
 
-// takeStock counts what is there once it has settled.
+// takeStock counts what the daemon holds, once it has settled.
 func takeStock() stock {
 	runtime.GC()
 	runtime.GC() // what pools hold goes with the second
@@ -251,10 +251,10 @@ func takeStock() stock {
 	return s
 }
 
-// heapRoom is how much more memory may be in use afterwards: caches and pools breathe.
+// heapRoom is how much the heap may grow: caches and pools vary.
 const heapRoom = 8 << 20
 
-// checkNow checks that all is as it was before, within a few seconds, and that no process has the
+// checkNow checks that within a few seconds everything is as before, and that no process has the
 // mark.
 func (before stock) checkNow(t *testing.T, mark string) {
 	t.Helper()
@@ -294,8 +294,7 @@ func stacks() []byte {
 	return buf[:runtime.Stack(buf, true)]
 }
 
-// descendants are the processes that come from one, dead ones that nobody has reaped included, in
-// ascending order.
+// descendants returns the descendants of a process, including zombies, in ascending order.
 func descendants(of int) []int {
 	parent := map[int]int{}
 	for _, pid := range processes() {
@@ -314,7 +313,7 @@ func descendants(of int) []int {
 	return out
 }
 
-// parentOf is 0 if there is no such process.
+// parentOf returns a process's parent, or 0 if there is no such process.
 func parentOf(pid int) int {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -325,7 +324,7 @@ func parentOf(pid int) int {
 	return ppid
 }
 
-// marked are the processes whose environment has a variable.
+// marked returns the processes whose environment contains a variable.
 func marked(variable string) []int {
 	var out []int
 	for _, pid := range processes() {

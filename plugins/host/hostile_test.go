@@ -23,8 +23,8 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// An event that is never answered costs its caller the time limit and nobody else anything; a
-// handler that answers none is ended.
+// An event that is never answered costs its caller the time limit, and others nothing. A handler
+// that answers no event is ended.
 func TestNeverAnswers(t *testing.T) {
 	s := spec("never")
 	s.Concurrency, s.Timeout = 4, 50*time.Millisecond
@@ -46,8 +46,8 @@ func TestNeverAnswers(t *testing.T) {
 	waitFor(t, "a restart", func() bool { return h.Status().Restarts > 0 })
 }
 
-// A handler that does not even read its stream, and is well otherwise, is ended before it has kept
-// callers waiting for ever: gRPC's flow control lets nothing more through.
+// A handler that does not read its stream is ended, although it is healthy otherwise: gRPC's flow
+// control would block its callers for ever.
 func TestDeaf(t *testing.T) {
 	s := spec("deaf")
 	s.Concurrency, s.Timeout = 2, 50*time.Millisecond
@@ -82,7 +82,7 @@ func TestTimeLimitCancels(t *testing.T) {
 	}
 }
 
-// The caller's own end cancels the event too, whether it waits or was sent.
+// The end of the caller's context cancels the event, whether it waits or was sent.
 func TestCallerGivesUp(t *testing.T) {
 	s := spec("echo")
 	s.Concurrency = 1
@@ -130,8 +130,8 @@ func TestStrayAnswers(t *testing.T) {
 	}
 }
 
-// A handler that answers nothing that was asked, without end, is read slowly, instead of keeping
-// the daemon busy.
+// A handler that sends endless answers to events that it does not have is read slowly. It does not
+// keep the daemon busy.
 func TestChatter(t *testing.T) {
 	began := time.Now()
 	h := start(t, spec("chatter"), host.Options{DrainTimeout: 10 * time.Millisecond})
@@ -143,7 +143,7 @@ func TestChatter(t *testing.T) {
 	}
 }
 
-// As the end comes, a handler that answers what was taken back does as it should.
+// At the end, a handler may answer events that were cancelled.
 func TestAnswersAtTheEnd(t *testing.T) {
 	log := &recorder{}
 	h := host.New(spec("echo"), host.Options{RunDir: shortDir(t), Logger: log.logger()})
@@ -183,7 +183,7 @@ func TestOddAnswers(t *testing.T) {
 	}
 }
 
-// A stream that breaks takes the process with it, and whoever waited for an answer hears of it.
+// When a stream breaks, its process is ended, and callers that wait for answers get an error.
 func TestLost(t *testing.T) {
 	for mode, want := range map[string]string{
 		"echo": "it exited with status 3",
@@ -210,8 +210,8 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// Killed with -9 in the middle: what was with it is lost, what was not sent goes to the next
-// process.
+// If a process is killed with -9, the events that it has are lost to it, and the others go to the
+// next process.
 func TestKilled(t *testing.T) {
 	s := spec("echo")
 	s.Concurrency = 2
@@ -238,7 +238,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// A process that is stopped answers no health check. It is killed although it cannot notice.
+// A stopped process (SIGSTOP) answers no health check, and is killed.
 func TestStopped(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{
 		HealthInterval: 100 * time.Millisecond, HealthTimeout: 200 * time.Millisecond, BackoffMin: time.Millisecond,
@@ -259,7 +259,8 @@ func TestHangsInHealth(t *testing.T) {
 	waitFor(t, "the failure", func() bool { return strings.Contains(h.Status().Reason, "it hangs") })
 }
 
-// A status is an answer, whatever its code: the handler lives and says that it is not well.
+// A health check that returns a gRPC status was answered, whatever the code: the handler lives and
+// reports a problem.
 func TestHealthStatus(t *testing.T) {
 	h := start(t, spec("health-status"), host.Options{HealthInterval: 10 * time.Millisecond})
 	ready(t, h)
@@ -272,7 +273,8 @@ func TestHealthStatus(t *testing.T) {
 	}
 }
 
-// The end has its time, whatever the process makes of it: start's cleanup waits for it.
+// The end of a process takes bounded time, whatever the process does. The cleanup of start waits
+// for it.
 func TestUnwillingToEnd(t *testing.T) {
 	for _, mode := range []string{"hang-drain", "stubborn"} {
 		t.Run(mode, func(t *testing.T) {
@@ -294,7 +296,7 @@ func TestUnwillingToEnd(t *testing.T) {
 	}
 }
 
-// At the end of Run, those who still wait are told.
+// At the end of Run, callers that still wait get an error.
 func TestEndOfRun(t *testing.T) {
 	s := spec("echo")
 	s.Concurrency = 1
@@ -360,7 +362,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// Whatever a process prints, it cannot fill, block or crash the daemon, and it goes on.
+// Whatever a process prints cannot fill, block or crash the daemon, and the process continues.
 func TestFlood(t *testing.T) {
 	log := &recorder{}
 	h := start(t, spec("flood"), host.Options{Logger: log.logger(), LogLinesBurst: 10, LogLinesRate: 1})
@@ -425,7 +427,8 @@ func TestHandlersLog(t *testing.T) {
 	}
 }
 
-// What a handler started ends with it; what fled from its group at least holds nothing up.
+// Processes that a handler started end with it. Those that left its process group at least delay
+// nothing.
 func TestGrandchildren(t *testing.T) {
 	h := start(t, spec("grandchild"), host.Options{BackoffMin: time.Hour})
 	ready(t, h)
@@ -474,10 +477,10 @@ func TestStdout(t *testing.T) {
 	}
 }
 
-// gone tells whether a process has ended; one that nobody has reaped yet counts as ended.
+// gone reports whether a process has ended. A zombie has.
 func gone(pid int) bool { s := state(pid); return s == "" || s == "Z" }
 
-// stop stops a process, and returns when all of its threads have.
+// stop stops a process, and returns when all its threads have stopped.
 func stop(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -495,8 +498,8 @@ func stop(t *testing.T, pid int) {
 	})
 }
 
-// state is the letter that the kernel gives a process or thread; empty if there is none of that
-// number.
+// state returns the kernel's letter for the state of a process or thread; empty if there is none of
+// that number.
 func state(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -505,8 +508,8 @@ func state(pid int) string {
 	return string(stat[bytes.LastIndexByte(stat, ')')+2:][:1])
 }
 
-// An object of the largest size that a cluster holds, twice; it is larger than gRPC's default and
-// than a small window.
+// The event holds two objects of the largest size that a cluster allows. It exceeds gRPC's default
+// limit, and a small window.
 func TestLargeEvents(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{})
 	ready(t, h)
@@ -537,7 +540,7 @@ func TestLargeEvents(t *testing.T) {
 	}
 }
 
-// The same failure again and again is one line in the log.
+// A failure that repeats is logged once.
 func TestComplainsOnce(t *testing.T) {
 	log := &recorder{}
 	h := start(t, host.Spec{Name: "gone", Path: "/no/such/handler"}, host.Options{Logger: log.logger(), BackoffMin: time.Millisecond, BackoffMax: time.Millisecond})
@@ -550,8 +553,8 @@ func TestComplainsOnce(t *testing.T) {
 	}
 }
 
-// A call that never returns keeps one object from being handled, while everything else goes on: the
-// process is ended when the event's time has long been over.
+// A call that never returns delays only its own object. The process is ended long after the event's
+// time limit.
 func TestOneNeverAnswered(t *testing.T) {
 	s := spec("never-one")
 	s.Timeout = 50 * time.Millisecond

@@ -21,8 +21,8 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// A process's ways to end and not to start are told in the same words, whether it is confined or
-// not; what it is confined to may be added.
+// Errors about a process's end, or its failure to start, read the same whether it is confined or
+// not. They may add what it is confined to.
 func TestEndings(t *testing.T) {
 	dir := t.TempDir()
 	script := func(name, content string) host.Spec {
@@ -72,7 +72,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-// The process's variables and open files are those that it is to have, and none of the daemon's.
+// The process gets its own variables and open files, and none of the daemon's.
 func TestInheritance(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "x")
 	home := filepath.Join(t.TempDir(), "home\xffless") // the system's strings are any bytes
@@ -150,7 +150,7 @@ func TestInheritance(t *testing.T) {
 	}
 }
 
-// A home that is not there is no home.
+// A home directory that does not exist is not used.
 func TestNoHome(t *testing.T) {
 	t.Setenv("HOME", filepath.Join(t.TempDir(), "nowhere"))
 	script := filepath.Join(t.TempDir(), "script")
@@ -181,8 +181,7 @@ func TestNoHome(t *testing.T) {
 	}
 }
 
-// A program that is its owner's alone: the daemon's user may execute it, the handler's may not, and
-// that is said.
+// If the daemon's user may execute a program and the handler's user may not, the error says so.
 func TestProgramOfAnotherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can run a handler as another user")
@@ -206,8 +205,8 @@ func dirExists(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// The temporary directory is the process's alone, and goes with it, whatever is in it; nothing
-// outside does.
+// The temporary directory is private to the process and is removed with it, whatever is in it.
+// Nothing outside is removed.
 func TestTempDir(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.MkdirAll(filepath.Join(outside, "dir"), 0o700); err != nil {
@@ -238,7 +237,8 @@ name" && ln -s "$OUTSIDE" a/b/link && ln -s "$OUTSIDE" link && chmod 0 a/b/c a/b
 	}
 }
 
-// Another user has the directories to himself, and a home; one that he cannot come to is said.
+// Another user owns the directories and has a home. If he cannot reach a directory, the error says
+// so.
 func TestOwner(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can run a process as another user")
@@ -281,8 +281,8 @@ echo $(id -u) $(stat -c %u:%g:%a "$TMPDIR" "$PLUGIN_UNIX_SOCKET_DIR") $(touch "$
 	}
 }
 
-// A system that executes no files in memory starts no handler with a digest, and says why. In a
-// process id namespace of its own, this one can be such a system.
+// A system that forbids to execute files in memory starts no handler with a digest, and the error
+// says why. The test sets that up in a process id namespace.
 func TestNoExecutableMemory(t *testing.T) {
 	const sysctl = "/proc/sys/vm/memfd_noexec"
 	if _, err := os.Stat(sysctl); err != nil || os.Getuid() != 0 {

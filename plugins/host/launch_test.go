@@ -16,8 +16,7 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// What is wrong with a handler is said in words that tell the operator what to do, and nothing of
-// it stays.
+// Errors about a handler tell the operator what to do, and nothing of the handler remains.
 func TestLaunchFailures(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string, mode os.FileMode) string {
@@ -82,8 +81,8 @@ func TestLaunchFailures(t *testing.T) {
 	}
 }
 
-// A process that does not come to start may have too little of something, and need not say so
-// itself. Where it fails later, its limits are no more suspect than anything else.
+// If a confined process fails to start, the error names its limits, which may be the reason. If it
+// fails later, it does not.
 func TestStartUnderLimits(t *testing.T) {
 	const hint = "; what it is confined to may keep it from starting: limits.files"
 	for mode, want := range map[string]string{
@@ -158,7 +157,7 @@ func TestTry(t *testing.T) {
 	}
 }
 
-// What a handler does not say of itself is not in the log either.
+// The log omits what a handler does not say about itself.
 func TestReadyLine(t *testing.T) {
 	for mode, want := range map[string]string{
 		"echo":  "INFO handler ready handler=echo name=echo version=1.2.3 pid=",
@@ -172,7 +171,7 @@ func TestReadyLine(t *testing.T) {
 	}
 }
 
-// With a digest, the file that was digested is the one that runs, scripts included.
+// With a digest, exactly the file that was checked runs. That includes scripts.
 func TestDigest(t *testing.T) {
 	s := spec("echo")
 	s.SHA256 = digestOf(t, os.Args[0])
@@ -199,7 +198,7 @@ func digestOf(t *testing.T, path string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// A handler that does not take up the offer of TLS, or is not made one, is spoken to without.
+// A handler that ignores the offer of TLS, or gets none, is spoken to without TLS.
 func TestWithoutTLS(t *testing.T) {
 	if err := try(t, spec("notls"), host.Options{}); err != nil {
 		t.Error(err)

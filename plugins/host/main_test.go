@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// echo answers by what the event is called, and takes a config.
+// echo answers as the event's name says, and takes a config.
 type echo struct{ config struct{ Greeting string } }
 
 func (e *echo) Describe() handler.Description {
@@ -70,7 +70,8 @@ func (e *echo) Handle(ctx context.Context, ev handler.Event) (handler.Answer, er
 	return handler.Answer{}, nil
 }
 
-// race has a handler that was built with the race detector end at once: at its end, and at a race.
+// race makes a handler that was built with the race detector end without a delay, and at the first
+// race.
 const race = "GORACE=atexit_sleep_ms=0 halt_on_error=1"
 
 // spec runs this binary in a mode.
@@ -78,7 +79,7 @@ func spec(mode string) host.Spec {
 	return host.Spec{Name: mode, Path: os.Args[0], Env: []string{"MODE=" + mode, race}, Timeout: 10 * time.Second}
 }
 
-// start runs a host until the test ends, and checks that nothing of it is left then.
+// start runs a host until the test ends, and then checks that nothing of it is left.
 func start(t *testing.T, s host.Spec, o host.Options) *host.Host {
 	t.Helper()
 	if o.RunDir == "" {
@@ -146,7 +147,7 @@ func hostMain() {
 	select {}
 }
 
-// waitFor polls what has no other way to tell of itself.
+// waitFor polls a condition that nothing announces.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {

@@ -23,7 +23,7 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// modes are the programs that the test binary can be. First the good, then the bad.
+// modes are the handlers that the test binary can be: first the good ones, then the bad ones.
 var modes = map[string]func(){
 	"echo": func() { serve.Main(&echo{}) },
 	"host": hostMain,
@@ -206,7 +206,7 @@ var modes = map[string]func(){
 	},
 }
 
-// The streams as they are before go-plugin replaces the variables.
+// The original streams, before go-plugin replaces the variables.
 var realStdout, realStderr = os.Stdout, os.Stderr
 
 const oddLines = `{"@message":5}
@@ -231,7 +231,7 @@ func names(env []string) []string {
 	return out
 }
 
-// pidTeller tells a process id in the reason of a retry.
+// pidTeller answers with a retry whose reason is a process id.
 type pidTeller struct{ pid int }
 
 func (p *pidTeller) Handle(context.Context, handler.Event) (handler.Answer, error) {
@@ -247,7 +247,7 @@ func hang() { select {} }
 
 func done(seqs ...uint64) *handlerpb.DeliverResponse { return &handlerpb.DeliverResponse{Done: seqs} }
 
-// raw is the service without serve's good manners; what is nil behaves.
+// raw implements the service without package serve. Functions that are nil behave well.
 type raw struct {
 	handlerpb.UnimplementedHandlerServer
 	name         string

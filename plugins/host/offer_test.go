@@ -20,8 +20,8 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// Whoever comes to a handler's socket, as a process of the same user may, is let in only with the
-// certificate of the host that launched it.
+// Processes of the same user can reach a handler's socket, but they need the certificate of the
+// host that launched it.
 func TestTLS(t *testing.T) {
 	dir := shortDir(t)
 	h := start(t, spec("echo"), host.Options{RunDir: dir})

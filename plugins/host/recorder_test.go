@@ -21,7 +21,7 @@ func (r *recorder) lines() []string {
 	return append([]string(nil), r.all...)
 }
 
-// count tells how many lines have this message.
+// count returns how many lines have this message.
 func (r *recorder) count(message string) int {
 	n := 0
 	for _, line := range r.lines() {

@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/plugins/host/session"
 )
 
-// endCounted is a peer whose end is counted, and waits.
+// endCounted counts the calls of End, and blocks the first one.
 type endCounted struct {
 	session.Peer
 	ends   atomic.Int32
@@ -31,7 +31,7 @@ func (p *endCounted) End(grace time.Duration) {
 	p.Peer.End(grace)
 }
 
-// A new process that goes away before it takes over is ended once, although all is ended meanwhile.
+// A new process that exits before it takes over is ended once, even if the host stops meanwhile.
 func TestReloadEndsOnce(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "ih") // short enough for a socket
 	if err != nil {

@@ -114,8 +114,8 @@ func ofVersion(s host.Spec, version string) host.Spec {
 	return s
 }
 
-// The old process answers what is with it, and drains, before the new one takes an event; nobody
-// hears of the change. It is the new spec that is launched from then on.
+// The old process answers its events and drains before the new one takes an event. Callers do not
+// notice. From then on the new spec is launched.
 func TestReload(t *testing.T) {
 	s, read := journalSpec(t, "1")
 	h := start(t, s, host.Options{})
@@ -155,7 +155,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// A new process that does not work, or is not well, leaves everything as it is.
+// If the new process does not work, or is not healthy, everything stays as it is.
 func TestReloadInVain(t *testing.T) {
 	s, _ := journalSpec(t, "1")
 	h := start(t, s, host.Options{StartTimeout: 5 * time.Second})
@@ -186,7 +186,7 @@ func TestReloadInVain(t *testing.T) {
 	}
 }
 
-// A handler that backs off, or is refused, is taken up at once.
+// A reload ends the pause of a handler that backs off or is refused.
 func TestReloadOfWhatFails(t *testing.T) {
 	for mode, state := range map[string]host.State{"exits": host.BackingOff, "refuses": host.Refused} {
 		t.Run(mode, func(t *testing.T) {
@@ -209,8 +209,7 @@ func TestReloadOfWhatFails(t *testing.T) {
 	}
 }
 
-// A new process that goes away while the old one still works is not taken: the old one goes on, and
-// its spec stays.
+// If the new process exits before the old one is done, the old one continues, and its spec stays.
 func TestReloadToWhatGoesAway(t *testing.T) {
 	s, read := journalSpec(t, "1")
 	h := start(t, s, host.Options{})
@@ -238,8 +237,8 @@ func TestReloadToWhatGoesAway(t *testing.T) {
 	}
 }
 
-// An event whose time is over holds the change up no longer, and the new process takes no event
-// before the old one, which may still be busy with it, has ended.
+// An event past its time limit does not delay the change. The new process takes no event before the
+// old one has ended, which may still work on it.
 func TestReloadPastTimeLimit(t *testing.T) {
 	s, read := journalSpec(t, "1")
 	s.Timeout = 200 * time.Millisecond
@@ -260,8 +259,8 @@ func TestReloadPastTimeLimit(t *testing.T) {
 	}
 }
 
-// When the old process crashes during the change its events are lost to it, and the new one is
-// there at once.
+// If the old process crashes during the change, its events are lost to it, and the new one takes
+// over at once.
 func TestReloadDuringCrash(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})
 	ready(t, h)
@@ -287,8 +286,8 @@ func TestReloadDuringCrash(t *testing.T) {
 	}
 }
 
-// Reloads at once come one after the other; each event is answered once, and those of one object in
-// order.
+// Concurrent reloads happen one after the other. Each event is answered once, and the events of an
+// object in order.
 func TestReloadUnderLoad(t *testing.T) {
 	s, read := journalSpec(t, "0")
 	h := start(t, s, host.Options{})
@@ -337,7 +336,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// One that is stopped is wedged first, and says so; nothing more is handed to it.
+// A stopped process is reported as wedged first, and gets no more events.
 func TestWedged(t *testing.T) {
 	log := &recorder{}
 	h := start(t, spec("echo"), host.Options{Logger: log.logger(),
@@ -368,7 +367,7 @@ func TestWedged(t *testing.T) {
 	}
 }
 
-// That a reload is under way can be seen, for as long as it is.
+// The status shows a reload while it is under way.
 func TestReloadShows(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{StartTimeout: time.Minute})
 	ready(t, h)

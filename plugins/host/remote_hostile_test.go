@@ -30,8 +30,7 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// rogue listens where an endpoint should be, and leaves each connection to serve, until the test
-// ends.
+// rogue listens at an endpoint's address and passes each connection to serve, until the test ends.
 func (f *farm) rogue(n int, serve func(net.Conn)) (connections *atomic.Int64) {
 	f.t.Helper()
 	l, err := net.Listen("tcp", f.address(n).String())
@@ -73,7 +72,7 @@ func (f *farm) rogue(n int, serve func(net.Conn)) (connections *atomic.Int64) {
 	return connections
 }
 
-// tls is what an endpoint serves with, without a look at who comes.
+// tls returns an endpoint's configuration that accepts any client.
 func (f *farm) tls() *tls.Config {
 	cert, err := tls.LoadX509KeyPair(f.cert, f.key)
 	if err != nil {
@@ -82,7 +81,7 @@ func (f *farm) tls() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2"}}
 }
 
-// frames has say speak HTTP/2 once the handshakes are done, and then reads what comes.
+// frames calls say to write HTTP/2 frames once the handshakes are done, and then reads.
 func (f *farm) frames(say func(*http2.Framer) error) func(net.Conn) {
 	config := f.tls()
 	return func(raw net.Conn) {
@@ -119,8 +118,8 @@ func (f *farm) rogueHandler(n int, r *raw, opts ...grpc.ServerOption) {
 	})
 }
 
-// Endpoints that do whatever they like do it to nobody but themselves: the one that is well does
-// all the work, no event is lost three times, and what is wrong is said.
+// Hostile endpoints harm only themselves: the healthy one does all the work, no event is lost three
+// times, and the status says what is wrong.
 func TestRemoteHostileEndpoints(t *testing.T) {
 	f := newFarm(t)
 	f.spec.Timeout = 2 * time.Second
@@ -221,8 +220,8 @@ func TestRemoteHostileEndpoints(t *testing.T) {
 	}
 }
 
-// A server that has its clients connect again every now and then does not fail by that, and no
-// event is lost.
+// A server that makes its clients reconnect regularly does not count as failing, and no event is
+// lost.
 func TestRemoteConnectsAgain(t *testing.T) {
 	f := newFarm(t)
 	f.rogueHandler(1, &raw{stream: func(s handlerpb.Handler_DeliverServer) error {
@@ -251,7 +250,7 @@ func TestRemoteConnectsAgain(t *testing.T) {
 	}
 }
 
-// However often an endpoint comes and goes, nothing of it is left.
+// However often an endpoint comes and goes, nothing of it remains.
 func TestRemoteReconnectsLeaveNothing(t *testing.T) {
 	f := newFarm(t)
 	f.rogueHandler(1, &raw{stream: func(handlerpb.Handler_DeliverServer) error { return nil }})

@@ -13,8 +13,8 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// wire carries bytes between two connections until it is cut: then it carries none, and neither
-// side hears of it.
+// wire forwards bytes between two connections until it is cut. Then it forwards none, and neither
+// side is told.
 type wire struct {
 	mu  sync.Mutex
 	cut chan struct{} // closed while it is
@@ -63,8 +63,8 @@ func (w *wire) heal() {
 	w.cut = make(chan struct{})
 }
 
-// A connection that is cut without either side hearing of it: informd gives the endpoint up, the
-// endpoint what it does, and another one has the events. It works again once the network does.
+// A connection is cut without notice to either side. informd gives up on the endpoint, the endpoint
+// stops its work, and another one gets the events. It works again once the network does.
 func TestRemotePartition(t *testing.T) {
 	f := newFarm(t)
 	near, far := f.process(1), f.process(9)
@@ -102,8 +102,8 @@ func TestRemotePartition(t *testing.T) {
 	}
 }
 
-// Two addresses are those of one process: it never has two events of one object, and it does not
-// hurt when one of the two connections is cut.
+// Two addresses belong to one process. It never has two events of one object, and a cut of one
+// connection does no harm.
 func TestRemoteSameProcessTwice(t *testing.T) {
 	f := newFarm(t)
 	p := f.process(1, "CONCURRENCY=3")

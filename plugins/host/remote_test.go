@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -42,7 +43,7 @@ func init() {
 	}
 }
 
-// far is the echo of a remote process: it prints what it does.
+// far is the remote process's handler: an echo that prints what it does.
 type far struct {
 	*echo
 	concurrency string
@@ -73,7 +74,7 @@ func (f *far) Drain(context.Context) error {
 	return nil
 }
 
-// farm is where remote processes are: certificates, and the addresses that the handler's name has.
+// farm runs remote processes: it has their certificates, and the addresses of the handler's name.
 type farm struct {
 	t         testing.TB
 	dir       string
@@ -100,21 +101,30 @@ func newFarm(t testing.TB) *farm {
 	return f
 }
 
-// freePort is free on 127.0.0.1, and most likely on its neighbours.
+// freePort returns a port that the test has to itself until it ends, on 127.0.0.1 and its neighbours.
+// It lies below the ports that the kernel picks by itself. Tests in other processes leave it alone
+// because a listener on an address that no endpoint uses marks it as taken.
 func freePort(t testing.TB) uint16 {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 20000 + rand.IntN(10000)
+		mark, err := net.Listen("tcp", fmt.Sprintf("127.77.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		t.Cleanup(func() { _ = mark.Close() })
+		if _, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err != nil { // nobody listens
+			return uint16(port)
+		}
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).AddrPort().Port()
+	t.Fatal("no port is free")
+	return 0
 }
 
 func (f *farm) address(n int) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(n)}), f.port)
 }
 
-// resolve has the name have the addresses of these.
+// resolve sets the name's addresses.
 func (f *farm) resolve(ns ...int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -146,7 +156,7 @@ type remoteProcess struct {
 	lines []string
 }
 
-// process starts one, and waits until it listens.
+// process starts an endpoint, and waits until it listens.
 func (f *farm) process(n int, env ...string) *remoteProcess {
 	f.t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -192,7 +202,7 @@ func (p *remoteProcess) said() []string {
 	return slices.Clone(p.lines)
 }
 
-// did is how many lines begin so.
+// did returns how many lines begin with this text.
 func (p *remoteProcess) did(prefix string) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +235,7 @@ func (f *farm) remote(opts host.Options) *host.Remote {
 	return r
 }
 
-// runs waits until so many endpoints run, and no other is there.
+// runs waits until that many endpoints run and there is no other.
 func runs(t *testing.T, r *host.Remote, n int) {
 	t.Helper()
 	waitFor(t, fmt.Sprintf("%d endpoints to run", n), func() bool {
@@ -239,8 +249,8 @@ func runs(t *testing.T, r *host.Remote, n int) {
 	})
 }
 
-// pour keeps r busy with events from several callers, which send again what is lost, until stop is
-// called: that tells how many were done.
+// pour keeps r busy with events from several callers, which send lost ones again, until stop is
+// called. stop returns how many were done.
 func pour(t *testing.T, r *host.Remote, name string) (stop func() int) {
 	var done atomic.Int64
 	ctx, cancel := context.WithCancel(context.Background())
@@ -271,8 +281,8 @@ func pour(t *testing.T, r *host.Remote, name string) (stop func() int) {
 	}
 }
 
-// Two endpoints share the events; one that is killed has what was with it sent to the other, and
-// works again once it is back.
+// Two endpoints share the events. When one is killed, its events go to the other one. It works
+// again once it is back.
 func TestRemoteEndpointKilled(t *testing.T) {
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
@@ -300,8 +310,8 @@ func TestRemoteEndpointKilled(t *testing.T) {
 	}
 }
 
-// An endpoint that is told to end, as in a rolling update, answers what it has, gets nothing more,
-// and loses nothing.
+// An endpoint that shuts down, as in a rolling update, answers its events, gets no more, and loses
+// none.
 func TestRemoteEndpointEnds(t *testing.T) {
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
@@ -324,8 +334,8 @@ func TestRemoteEndpointEnds(t *testing.T) {
 	}
 }
 
-// The name's addresses change: an endpoint that is new gets events, one that is gone none, and what
-// it has is answered. A look-up that fails changes nothing.
+// When the name's addresses change, a new endpoint gets events, and one that left gets none but
+// answers those that it has. A look-up that fails changes nothing.
 func TestRemoteAddressesChange(t *testing.T) {
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2, "CONCURRENCY=1")
@@ -368,7 +378,7 @@ func TestRemoteAddressesChange(t *testing.T) {
 	}
 }
 
-// What is wrong with one endpoint is said of it, and no event goes there.
+// An endpoint with a mistake shows that in its status, and gets no event.
 func TestRemoteEndpointsInTrouble(t *testing.T) {
 	f := newFarm(t)
 	other := testca.New(t, t.TempDir(), "other")
@@ -419,8 +429,7 @@ func TestRemoteEndpointsInTrouble(t *testing.T) {
 	waitFor(t, "all to be handled where they should be", func() bool { return good.did("did") == 20 })
 }
 
-// Certificates are replaced while everything runs: what connects from then on is asked for, and
-// shows, the new ones.
+// Certificates can be replaced while everything runs. New connections use and demand the new ones.
 func TestRemoteRotation(t *testing.T) {
 	f := newFarm(t)
 	first := f.process(1)
@@ -438,8 +447,8 @@ func TestRemoteRotation(t *testing.T) {
 	waitFor(t, "a connection by the new certificates", func() bool { s := r.Status(); return s.Restarts > 0 && s.State == host.Running })
 }
 
-// An endpoint that hangs is given up, and its events go elsewhere, where nobody else handles them
-// at the same time.
+// informd gives up on an endpoint that hangs. Its events go to another one, and no two endpoints
+// work on an event at the same time.
 func TestRemoteEndpointHangs(t *testing.T) {
 	f := newFarm(t)
 	first, second := f.process(1), f.process(2)
@@ -455,8 +464,8 @@ func TestRemoteEndpointHangs(t *testing.T) {
 	stop()
 }
 
-// Who uses a handler beside another informd has to have the same config, and events of one object
-// wait for each other.
+// Two informds that share a handler need the same config, and events of one object wait for each
+// other.
 func TestRemoteShared(t *testing.T) {
 	f := newFarm(t)
 	p := f.process(1)
@@ -493,8 +502,7 @@ func TestRemoteShared(t *testing.T) {
 	}
 }
 
-// While an endpoint is going away, with an event that takes its time, there is nothing to say of
-// its health.
+// An endpoint that leaves with a slow event reports no problem with its health.
 func TestRemoteEndpointEndsSlowly(t *testing.T) {
 	f := newFarm(t)
 	f.spec.Timeout = 2 * time.Second

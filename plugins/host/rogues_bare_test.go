@@ -21,7 +21,7 @@ import (
 
 func init() { addModes(bareModes) }
 
-// bareModes are rogues that do without go-plugin, to do what it would not.
+// bareModes are rogues without go-plugin, which would prevent what they do.
 var bareModes = map[string]func(){
 	"broker": func() { // announces connections without end, each of which go-plugin's client waits for
 		serveBare(func(s *grpc.Server) {
@@ -91,7 +91,7 @@ var bareModes = map[string]func(){
 	},
 }
 
-// inflating answers a call with what takes little to say and much to keep.
+// inflating answers a call with messages that are small on the wire and large in memory.
 type inflating struct {
 	raw
 	call string
@@ -113,12 +113,12 @@ func (i *inflating) Configure(context.Context, *handlerpb.ConfigureRequest) (*ha
 	return r, nil
 }
 
-// inflate adds to m so many empty elements of a field as a message may have.
+// inflate adds as many empty elements of a field to m as a message may have.
 func inflate(m proto.Message, field byte) {
 	m.ProtoReflect().SetUnknown(bytes.Repeat([]byte{field<<3 | 2, 0}, handlerpb.MaxResponseBytes/2))
 }
 
-// trailing ends its stream of deliveries with as much as HTTP/2 lets it say.
+// trailing ends its stream of deliveries with the largest trailers that HTTP/2 allows.
 type trailing struct{ raw }
 
 func (*trailing) Deliver(stream handlerpb.Handler_DeliverServer) error {

@@ -37,7 +37,7 @@ func addModes(more map[string]func()) {
 	}
 }
 
-// rogueModes are the rogues of the gallery, as far as the bad modes do not have them.
+// rogueModes are the rogues of the gallery that are not among the bad modes.
 var rogueModes = map[string]func(){
 	"crash-ready": func() { // as soon as it is up
 		serveRaw(raw{deliver: func() error { os.Exit(3); return nil }})
@@ -235,7 +235,7 @@ func cgroupLimitsProcesses() bool {
 	return false
 }
 
-// shimPID is the process between the daemon and the rogue.
+// shimPID returns the process id of the rogue's shim.
 func shimPID() int {
 	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", os.Getppid()))
 	if !bytes.HasPrefix(name, []byte("informd-shim")) {
@@ -244,7 +244,7 @@ func shimPID() int {
 	return os.Getppid()
 }
 
-// onNth answers events, until the nth.
+// onNth answers events, and calls act at the nth.
 func onNth(n int, act func()) {
 	seen := 0
 	serveRaw(raw{answer: func(seq uint64) *handlerpb.DeliverResponse {
@@ -255,7 +255,7 @@ func onNth(n int, act func()) {
 	}})
 }
 
-// onEach answers with what an act came to.
+// onEach calls act for each event, and answers with its result.
 func onEach(act func() error) {
 	turn := make(chan struct{}, 1)
 	serve.Main(handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
@@ -265,7 +265,7 @@ func onEach(act func() error) {
 	}))
 }
 
-// boundless describes itself without any measure.
+// boundless returns a description that exceeds every bound.
 type boundless struct{ raw }
 
 func (*boundless) Describe(context.Context, *handlerpb.DescribeRequest) (*handlerpb.DescribeResponse, error) {
@@ -280,7 +280,7 @@ func (*boundless) Deliver(stream handlerpb.Handler_DeliverServer) error {
 	}
 }
 
-// serveRogue serves what is no raw.
+// serveRogue serves a service that is not a raw.
 func serveRogue(service handlerpb.HandlerServer) {
 	plugin.Serve(&plugin.ServeConfig{
 		HandshakeConfig: plugin.HandshakeConfig{MagicCookieKey: handlerpb.CookieKey, MagicCookieValue: handlerpb.CookieValue},

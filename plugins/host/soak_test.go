@@ -21,7 +21,7 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// soakedMode is a handler that ends at its start while there is a file that SOAKED names, and
+// soakedMode is a handler that exits at its start while the file that SOAKED names exists, and
 // otherwise as an event says.
 const soakedMode = "soaked"
 
@@ -49,9 +49,9 @@ func init() {
 	}
 }
 
-// A handler crashes a thousand times, as fast as it is started, while another takes a steady
-// stream: none of the other's is lost or late, and nothing is left of any crash. `make soak` has
-// them all.
+// A handler crashes a thousand times, as fast as it is started, while another one takes a steady
+// stream of events. No event of the other one is lost or late, and nothing remains of a crash. Only
+// `make soak` runs all thousand.
 func TestSoakCrashes(t *testing.T) {
 	crashes := 30
 	if os.Getenv("INFORMD_SOAK") != "" {
@@ -95,7 +95,7 @@ func TestSoakCrashes(t *testing.T) {
 	t.Logf("held before: %+v; after: %+v", before, after)
 }
 
-// crash has a handler that runs crash once, in one way or another, and waits until it runs again.
+// crash makes a running handler crash once, in one of several ways, and waits until it runs again.
 func crash(t *testing.T, h *host.Host, n int, file string) {
 	t.Helper()
 	ready(t, h)
@@ -123,7 +123,7 @@ func crash(t *testing.T, h *host.Host, n int, file string) {
 	waitFor(t, "it to run again", func() bool { s := h.Status(); return s.PID != 0 && s.PID != before.PID })
 }
 
-// stream hands events to a host, a thousand per second, each of an object of its own.
+// stream submits a thousand events per second to a host, each of another object.
 type stream struct {
 	t *testing.T
 	h *host.Host
@@ -134,8 +134,8 @@ type stream struct {
 
 func newStream(t *testing.T, h *host.Host) *stream { return &stream{t: t, h: h} }
 
-// during streams for a time, or for as long as do takes, and tells how long answers took. Each
-// event must be answered, the first time that it is sent.
+// during streams events for a time, or until do returns, and returns how long answers took. Each
+// event must be answered at its first attempt.
 func (s *stream) during(d time.Duration, do func()) string {
 	s.took = nil
 	stop := make(chan struct{})
@@ -177,13 +177,13 @@ func (s *stream) during(d time.Duration, do func()) string {
 	return fmt.Sprintf("of %d: median %v, p99 %v, most %v", len(s.took), at(0.5), at(0.99), at(1))
 }
 
-// holding is what this process holds.
+// holding counts what this process holds.
 type holding struct {
 	goroutines, descriptors, processes, files int
 	heap                                      uint64
 }
 
-// hold looks; files are those in dirs.
+// hold counts what this process holds. Files are counted in dirs.
 func hold(t *testing.T, dirs []string) (h holding) {
 	t.Helper()
 	list := func(dir string) int {
@@ -205,13 +205,13 @@ func hold(t *testing.T, dirs []string) (h holding) {
 	return h
 }
 
-// within tells whether it is no more than another; of the heap, a little more.
+// within reports whether h is at most another count. The heap may be a little larger.
 func (h holding) within(other holding) bool {
 	return h.goroutines <= other.goroutines && h.descriptors <= other.descriptors && h.processes <= other.processes &&
 		h.files <= other.files && h.heap <= other.heap+4<<20
 }
 
-// below are the processes below one that are alive or not waited for, at any depth.
+// below returns the descendants of a process, including zombies.
 func below(t *testing.T, pid int) (all []int) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))

@@ -46,8 +46,8 @@ type closingConn struct {
 	said   atomic.Bool
 }
 
-// Write writes a SETTINGS frame with MAX_CONCURRENT_STREAMS 0 first, once: before the answer to
-// Configure, to which the stream of deliveries is opened.
+// Write writes one SETTINGS frame with MAX_CONCURRENT_STREAMS 0 ahead of the answer to Configure.
+// The stream of deliveries is opened after that answer.
 func (c *closingConn) Write(p []byte) (int, error) {
 	if c.closed.Load() && !c.said.Swap(true) {
 		if _, err := c.Conn.Write([]byte{0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0}); err != nil {
@@ -57,8 +57,7 @@ func (c *closingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A process that takes no stream is of no use, and holds nobody up: neither its supervisor nor its
-// end.
+// A process that allows no streams is ended. It blocks neither its supervisor nor its end.
 func TestNoStreams(t *testing.T) {
 	log := &recorder{}
 	options := host.Options{Logger: log.logger(), HealthTimeout: 200 * time.Millisecond, BackoffMin: time.Hour}

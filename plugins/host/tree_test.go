@@ -57,13 +57,13 @@ func (o *orphans) Handle(_ context.Context, ev handler.Event) (handler.Answer, e
 	return handler.Answer{}, fmt.Errorf("%d", o.first)
 }
 
-// brood leaves a hundred orphans behind, which end at once.
+// brood starts a hundred orphans, which end at once.
 func brood(context.Context, handler.Event) (handler.Answer, error) {
 	return handler.Answer{}, exec.Command("/bin/sh", "-c", "i=0; while [ $i -lt 100 ]; do true & i=$((i+1)); done").Run()
 }
 
-// However a process ends, what it started ends with it, though it fled to a session of its own and
-// is nobody's child.
+// However a process ends, everything that it started ends with it, even orphans in a session of
+// their own.
 func TestOrphans(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, h *host.Host, pid int){
 		"killed":       func(t *testing.T, _ *host.Host, pid int) { kill(t, pid) },
@@ -99,7 +99,7 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// fled is the process id that the handler orphans tells.
+// fled returns the process id that the handler orphans reports.
 func fled(t *testing.T, h *host.Host) int {
 	t.Helper()
 	_, err := h.Handle(t.Context(), pod("x"))
@@ -117,8 +117,8 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// A daemon that is killed with -9 leaves nothing behind, not even handlers that do not heed
-// anything, and what fled from them.
+// A daemon that is killed with -9 leaves nothing behind: no handlers that ignore signals, and no
+// orphans of theirs.
 func TestHostDies(t *testing.T) {
 	for _, child := range []string{"echo", "stubborn", "orphans"} {
 		t.Run(child, func(t *testing.T) {
@@ -156,7 +156,8 @@ func TestHostDies(t *testing.T) {
 	}
 }
 
-// One whose shim is killed in the same moment, as by pkill -9 informd, leaves no handler either.
+// If the daemon and its shims are killed at the same moment, as by pkill -9 informd, no handler
+// remains either.
 func TestHostDiesWithShim(t *testing.T) {
 	dir := shortDir(t)
 	c := exec.Command(os.Args[0])
@@ -179,7 +180,7 @@ func TestHostDiesWithShim(t *testing.T) {
 	waitFor(t, "the handler's end", func() bool { return gone(pid) })
 }
 
-// A shim that is killed takes the handler with it; the next one is as the first.
+// A handler ends with its shim, and is started again.
 func TestShimKilled(t *testing.T) {
 	log := &recorder{}
 	h := start(t, spec("grandchild"), host.Options{Logger: log.logger(), BackoffMin: time.Millisecond})
@@ -195,7 +196,7 @@ func TestShimKilled(t *testing.T) {
 	}
 }
 
-// Orphans that end do not stay as zombies.
+// Orphans that end do not remain as zombies.
 func TestZombies(t *testing.T) {
 	h := start(t, spec("brood"), host.Options{})
 	ready(t, h)
@@ -209,8 +210,7 @@ func TestZombies(t *testing.T) {
 	waitFor(t, "one child", func() bool { return slices.Equal(family(shim), []int{pid}) })
 }
 
-// Signals that are meant for all that informd started end no shim: it goes on to take leave of
-// orphans.
+// Signals to everything that informd started do not end a shim. It continues to reap orphans.
 func TestShimSignalled(t *testing.T) {
 	h := start(t, spec("brood"), host.Options{})
 	ready(t, h)
@@ -230,8 +230,8 @@ func TestShimSignalled(t *testing.T) {
 	}
 }
 
-// Processes that replace each other faster than they can be looked at, each in a session of its
-// own, end all the same.
+// Processes that replace each other faster than anyone can look at them, each in a session of its
+// own, are ended, too.
 func TestChains(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "link")
 	if err := os.WriteFile(script, []byte("#!/bin/sh\nsetsid \"$0\" </dev/null >/dev/null 2>&1 &\n"), 0o700); err != nil {
@@ -250,7 +250,7 @@ func TestChains(t *testing.T) {
 	}
 }
 
-// What the operator's ps shows.
+// ps shows the operator what a shim is.
 func TestShimsName(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{})
 	ready(t, h)
@@ -265,7 +265,7 @@ func TestShimsName(t *testing.T) {
 	}
 }
 
-// family are the processes, zombies too, that descend from one.
+// family returns the descendants of a process, including zombies.
 func family(root int) []int {
 	children := map[int][]int{}
 	for _, pid := range processes() {
@@ -279,7 +279,7 @@ func family(root int) []int {
 	return found
 }
 
-// having are the processes that have an argument.
+// having returns the processes that have an argument.
 func having(arg string) []int {
 	return slices.DeleteFunc(processes(), func(pid int) bool {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))

@@ -171,7 +171,7 @@ func elementsOf[P any, E ~[]byte | ~string](t *testing.T, pages grpc.ServerStrea
 	return all, sizes
 }
 
-// waitFor polls what has no other way to tell of itself.
+// waitFor polls a condition that nothing announces.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What fails for the same reason is said in the same words: the log has it once.
+// A failure that repeats reads the same each time, so that it is logged once.
 func TestReasonsStayTheSame(t *testing.T) {
 	for said, want := range map[string]string{
 		"read tcp 127.0.0.1:49546->127.0.0.4:39351: read: connection reset by peer":     "read tcp 127.0.0.4:39351: read: connection reset by peer",

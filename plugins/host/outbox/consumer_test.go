@@ -14,8 +14,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// call puts n events of the given sizes into d, each from a caller of its own, and leaves them
-// waiting, in order.
+// waitingCalls submits events of the given sizes, in order, each from a caller of its own.
 func waitingCalls(t *testing.T, d *Consumer, results chan<- string, sizes ...int) {
 	t.Helper()
 	for i, size := range sizes {
@@ -24,7 +23,7 @@ func waitingCalls(t *testing.T, d *Consumer, results chan<- string, sizes ...int
 	}
 }
 
-// taken names the events of a message.
+// taken returns the names of a message's events.
 func taken(b *Batch) []string {
 	var names []string
 	for _, c := range b.Events {
@@ -71,7 +70,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// An answer makes room; what waits goes on in the order in which it came.
+// An answer makes room. Events are sent in the order in which they were submitted.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(time.Minute).NewConsumer()
@@ -111,7 +110,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Time limits count from the sending on, in the order of sending, and free the place.
+// Time limits count from the sending on. At the limit, an event's place is free.
 func TestExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(time.Minute).NewConsumer()
@@ -155,7 +154,7 @@ func TestExpire(t *testing.T) {
 	})
 }
 
-// A caller that gives up leaves nothing behind, wherever its event is.
+// Nothing remains of an event whose caller gives up, wherever it is.
 func TestGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(time.Minute).NewConsumer()
@@ -191,8 +190,8 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-// An event whose time was over when its process was ended may be why. Its object hears of it with
-// what comes next, once.
+// An event past its time limit may be the reason why its process was ended. The next event of its
+// object, and only that one, gets an error that says so.
 func TestEndedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := New(time.Minute).NewConsumer()

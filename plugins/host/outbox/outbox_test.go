@@ -28,8 +28,8 @@ func joined(p *Outbox, events int) *Consumer {
 	return d
 }
 
-// Events go where the least of what can be taken is, wait while nobody takes them, and go on when
-// they had not been sent.
+// Events go to the consumer with the least of its window taken, wait while there is none, and go to
+// another one if they were not sent.
 func TestOutbox(t *testing.T) {
 	p := New(time.Minute)
 	ended := make(map[string]int)
@@ -103,7 +103,8 @@ func waits(c *Consumer) int {
 	return c.box.Waiting() + assigned
 }
 
-// An object with whose late event one endpoint went away is told of it wherever it goes next.
+// If an endpoint fails with a late event, the next event of that object gets an error, wherever it
+// would go.
 func TestOutboxOwes(t *testing.T) {
 	p := New(time.Millisecond)
 	ended := make(map[string]int)

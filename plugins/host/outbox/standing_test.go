@@ -11,7 +11,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// one submits an event of that name and size, and returns how it ends.
+// one submits an event of that name and size, and returns its outcome.
 func one(t *testing.T, p *Outbox, name string, attempt, size int) *error {
 	t.Helper()
 	end := errors.New("not yet")
@@ -19,7 +19,7 @@ func one(t *testing.T, p *Outbox, name string, attempt, size int) *error {
 	return &end
 }
 
-// sends has d send what it has, and returns the names.
+// sends takes all that d may send, and returns the names.
 func sends(d *Consumer) (names []string) {
 	for b := d.Take(time.Now()); b != nil; b = d.Take(time.Now()) {
 		for _, c := range b.Events {
@@ -29,7 +29,7 @@ func sends(d *Consumer) (names []string) {
 	return names
 }
 
-// What is still with an endpoint that is going away does not keep the others from their work.
+// Events that are still with a leaving consumer take no place from the others.
 func TestOutboxLimitWhileOneLeaves(t *testing.T) {
 	p := New(time.Minute)
 	a, b := joined(p, 4), joined(p, 4)
@@ -53,7 +53,7 @@ func TestOutboxLimitWhileOneLeaves(t *testing.T) {
 	}
 }
 
-// An event that one endpoint has no room for is sent by whichever has it first.
+// An event that one consumer has no room for goes to whichever has room first.
 func TestOutboxDoesNotWaitForOne(t *testing.T) {
 	p := New(time.Minute)
 	a, b := joined(p, 8), joined(p, 8)
@@ -76,7 +76,7 @@ func TestOutboxDoesNotWaitForOne(t *testing.T) {
 	}
 }
 
-// What waits goes on when somebody comes, or when what takes the room is given up.
+// Waiting events are sent when a consumer attaches, or when an abandoned event makes room.
 func TestOutboxGoesOn(t *testing.T) {
 	p := New(time.Second)
 	a := joined(p, 1)
@@ -112,8 +112,8 @@ func TestOutboxGoesOn(t *testing.T) {
 	}
 }
 
-// An endpoint that still has an event of an object, past its time limit, is the only one that may
-// have the next: it knows when it has let go of it.
+// While a consumer has a late event of an object, only that consumer gets the object's next event:
+// it knows when it has let go of the object.
 func TestOutboxKeepsLateObjectsWhereTheyAre(t *testing.T) {
 	p := New(time.Millisecond)
 	a := joined(p, 4)
@@ -138,8 +138,8 @@ func TestOutboxKeepsLateObjectsWhereTheyAre(t *testing.T) {
 	}
 }
 
-// An endpoint that failed gets one event at a time until it has answered one, and none that was
-// sent before as long as one that did not fail has room for it.
+// A consumer that failed gets one event at a time until it has answered one. It gets no event that
+// was sent before, as long as another one has room.
 func TestOutboxDoubtsWhoFailed(t *testing.T) {
 	p := New(time.Minute)
 	a, b := joined(p, 4), joined(p, 4)
@@ -178,8 +178,7 @@ func TestOutboxDoubtsWhoFailed(t *testing.T) {
 	}
 }
 
-// What was lost is sent again by an endpoint that has answered something, rather than by another
-// new one.
+// A lost event goes to a consumer that has answered one, rather than to a new one.
 func TestOutboxPrefersTheProven(t *testing.T) {
 	p := New(time.Minute)
 	a, b := joined(p, 4), joined(p, 4)
@@ -195,7 +194,7 @@ func TestOutboxPrefersTheProven(t *testing.T) {
 	}
 }
 
-// One that is wedged gets nothing new, if there are others; what it has left unanswered counts.
+// A wedged consumer gets no new events if there are others. Its late events count as load.
 func TestOutboxSparesTheWedged(t *testing.T) {
 	p := New(time.Millisecond)
 	a, b := joined(p, 4), joined(p, 4)

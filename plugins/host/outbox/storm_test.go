@@ -13,8 +13,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Whatever members do, and whoever gives up, each event has one outcome, no member has more than
-// its window, and nothing waits while there is room.
+// Whatever consumers do, and whoever gives up, each event has one outcome, no consumer exceeds its
+// window, and no event waits while there is room.
 func TestOutboxStorm(t *testing.T) {
 	const window = 3
 	p := New(time.Hour)

@@ -41,8 +41,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A process that writes more than is looked at is slowed down, whatever it writes and wherever; one
-// that writes much at once, now and then, is not.
+// A process that writes too much is slowed down, whatever it writes on which stream. One that
+// writes a burst now and then is not.
 func TestPace(t *testing.T) {
 	line := strings.Repeat("x", 63) + "\n"
 	for name, text := range map[string]string{
@@ -73,7 +73,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// What a process said last is kept: lines, or the beginning of a runtime's last words, which end in
+// The last lines of a process are kept. Of a runtime's last words it is the beginning: they end in
 // stacks and registers.
 func TestLastWords(t *testing.T) {
 	numbered := func(format string, from, to int) (lines []string) {
@@ -106,8 +106,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// What a structured line says fits into one line of the log, forges nothing of the daemon's own,
-// and has an end.
+// A structured line becomes one line of the log, of bounded length, and forges none of the daemon's
+// attributes.
 func TestStructuredLines(t *testing.T) {
 	many := `{"msg":"many"`
 	for i := range 2 * maxAttrs {
@@ -165,7 +165,7 @@ func TestValve(t *testing.T) {
 	}
 }
 
-// Anything may stand on standard error; what comes of it is fit for a log.
+// Any bytes on standard error become lines that are fit for a log.
 func FuzzLogLine(f *testing.F) {
 	f.Add([]byte(`{"@message":5}`))
 	f.Add([]byte(`{"@level":"warn","@message":"x","a":{"b":[1,2.5e400]},"@timestamp":null}`))

@@ -19,8 +19,7 @@ func (s *states) WaitForStateChange(_ context.Context, from connectivity.State) 
 	return true
 }
 
-// A connection that is not said to be ready yet, although it is, is not taken for one that was
-// left.
+// A connection that gRPC does not call ready yet, although it is, does not count as left.
 func TestAwaitLeaving(t *testing.T) {
 	for _, s := range []states{
 		{connectivity.Connecting, connectivity.Ready, connectivity.Idle},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A DNS server that gives no answer is named by what it fails at, each time alike.
+// A DNS server that does not answer is reported in the same words each time.
 func TestLookUpFails(t *testing.T) {
 	// A socket that is connected elsewhere keeps its port, and refuses what others send to it.
 	busy, err := net.Dial("udp", "127.0.0.1:9")

@@ -10,7 +10,7 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// What a handler asks for arrives whole.
+// An answer's actions arrive complete.
 func TestActionsOfAnAnswer(t *testing.T) {
 	target := &handlerpb.Target{
 		Resource:  &handlerpb.Resource{Group: "apps", Version: "v1", Resource: "deployments"},

@@ -112,7 +112,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// What does not come to be executed is given up.
+// A program that is not executed within the limit is given up.
 func TestStartLimit(t *testing.T) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
