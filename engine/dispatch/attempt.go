@@ -12,9 +12,8 @@ import (
 // flight is one attempt at a delivery, from when it is taken from its lane until it lands.
 type flight struct {
 	job
-	event   handler.Event    // never changed once the handler has it
-	actions []handler.Action // the rule's own, once they are prepared
-	began   time.Time
+	event handler.Event // never changed once the handler has it
+	began time.Time
 }
 
 // launch begins the attempt at j, and does not block. run is the context of Run, which ends before ctx.
@@ -24,8 +23,8 @@ type flight struct {
 //	isForeign   a change that the rule made itself is not delivered; one that may be waits
 //	repeat      an answer that was recorded and not carried out is carried out again
 //	slow        an event of rules that chase each other waits
-//	prepare     the Preparer decides, and makes payload, attachments and actions
-//	perform     the rule's own actions are carried out: no handler is asked
+//	prepare     the Preparer decides, and makes payload and attachments; or the actions of a rule
+//	            that acts itself, which are carried out
 //	hand        the handler gets the event, and the actions of its answer are carried out
 //
 // The last ones settle what came of it.
@@ -40,7 +39,7 @@ func (d *Dispatcher) launch(ctx, run context.Context, j job) {
 		return
 	}
 	d.flights.Go(func() { // what is evaluated takes as long as its rule lets it
-		for _, stage := range []func(ctx, run context.Context, f *flight) (ended bool){d.repeat, d.slow, d.prepare, d.perform, d.hand} {
+		for _, stage := range []func(ctx, run context.Context, f *flight) (ended bool){d.repeat, d.slow, d.prepare, d.hand} {
 			if stage(ctx, run, f) {
 				return
 			}
@@ -114,15 +113,6 @@ func (d *Dispatcher) drop(f *flight) {
 	f.lane.queue.Done(f.item.Key)
 	d.opts.Journal.End()
 	d.land(f.job)
-}
-
-// perform carries out the rule's own actions, if the rule acts itself.
-func (d *Dispatcher) perform(ctx, run context.Context, f *flight) (ended bool) {
-	if !f.lane.opts.ActsItself {
-		return false
-	}
-	d.settle(run, f, d.act(ctx, f, f.actions, nil))
-	return true
 }
 
 // hand hands f to the handler, which settles it. It does not block.

@@ -13,15 +13,15 @@ const (
 	maxLoadPause = 5 * time.Second
 )
 
-// hungry are the lanes that have something to load from their stores, each at most once, in turn.
+// hungry holds the lanes that have something to load from their stores, each at most once, in turn.
 type hungry struct {
-	mu    sync.Mutex
-	lanes []*Lane
-	// wake tells the loader that there is one. It holds one message; more would say the same.
+	mu    sync.Mutex // may be taken with other locks held; takes nothing itself
+	lanes []*Lane    // guarded by mu
+	// wake tells the loader that there is a lane. It holds one message; more would say the same.
 	wake chan struct{}
 }
 
-// offer notes that a lane has something to load. It is called with other locks held, and takes none but its own.
+// offer notes that a lane has something to load. It does not block.
 func (h *hungry) offer(l *Lane) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -36,7 +36,8 @@ func (h *hungry) offer(l *Lane) {
 	}
 }
 
-// next takes the first lane that may be loaded for now. If there is none, wait is when there will be one, or 0.
+// next takes the first lane that may be loaded for now. If there is none, wait is how long it takes until
+// there is one; 0 if none is known.
 func (h *hungry) next(now time.Time) (l *Lane, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,8 +55,9 @@ func (h *hungry) next(now time.Time) (l *Lane, wait time.Duration) {
 	return nil, wait
 }
 
-// load loads what is in the lanes' stores alone, as far as it is needed next, until ctx ends. Lanes take turns. A store that
-// is slow holds up what else is to be loaded for this handler, and nothing that is in memory.
+// load loads deliveries that are in the lanes' stores alone, as they are needed, until ctx ends. Lanes
+// take turns. A slow store delays what else is to be loaded for this handler, and nothing that is in
+// memory.
 func (d *Dispatcher) load(ctx context.Context) {
 	for ctx.Err() == nil {
 		lane, wait := d.hungry.next(d.opts.Clock.Now())
@@ -76,6 +78,7 @@ func (d *Dispatcher) load(ctx context.Context) {
 }
 
 // load loads for one object of the lane. After an error the lane is left alone for a while.
+// The loader alone calls it.
 func (l *Lane) load() {
 	more, err := l.queue.Refill(l.dispatcher.opts.Journal.Begin, l.dispatcher.opts.Journal.End)
 	now := l.dispatcher.opts.Clock.Now()

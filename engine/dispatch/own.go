@@ -10,30 +10,33 @@ import (
 )
 
 const (
-	// maxUnsettled is how many changes of one object may wait until it is known whose they are. What comes on top is taken for
-	// somebody else's.
+	// maxUnsettled bounds the changes of one object that wait until it is known whose they are. Those
+	// beyond it are taken for somebody else's.
 	maxUnsettled = 64
-	// The head of an object's queue is looked at again after a quarter of its age, within these.
+	// An unsettled change is looked at again after a quarter of its age, within these bounds.
 	minSettle = 5 * time.Millisecond
 	maxSettle = 250 * time.Millisecond
 )
 
-// owned tells a lane's own changes from others, as LaneOptions.Own has it.
+// owned tells a lane's own changes from others, by LaneOptions.Own.
 //
-// As long as writes of the rule's to an object are under way that began before a change of it came, it is not known whose that
-// change is. It is then unsettled: such changes wait in the queue, in order, recorded like all others, and are merged with nothing. Whose they are is asked again when another one
-// comes and when they are to be delivered. Those that turn out to be the rule's own vanish, the others are ordinary changes from
-// then on. That they were unsettled is not recorded: a change of the rule's own may come back to it after a restart, and
-// under Every where it was left to the store for lack of memory.
+// A change is unsettled as long as a write of the rule to the object is under way that began before the
+// change came: nobody knows then whose it is. Unsettled changes wait in the queue, in order, and are
+// recorded like all others. They are merged with nothing. The lane asks again when another change of the
+// object comes, and before it delivers one. Changes that the rule made vanish; the others are ordinary
+// from then on.
+//
+// It is not recorded that a change is unsettled. So the rule may be told of a change of its own after a
+// restart, and under Every if there was no memory for it.
 type owned struct {
 	own     Own
 	dropped atomic.Uint64
 
-	mu        sync.Mutex // taken with the queue locked, and takes nothing
-	unsettled map[delta.Key]int
+	mu        sync.Mutex        // taken with the queue locked; takes nothing itself
+	unsettled map[delta.Key]int // guarded by mu
 }
 
-// owner is whose a change is.
+// owner says who made a change.
 type owner int
 
 const (
@@ -42,17 +45,17 @@ const (
 	unsettled
 )
 
-// OwnChanges is how many changes were not delivered, ever, as the rule made them itself.
+// OwnChanges returns how many changes were not delivered, ever, because the rule made them.
 func (l *Lane) OwnChanges() uint64 { return l.owned.dropped.Load() }
 
-// whose tells whose change a delivery is.
+// whose returns who made the change of a delivery.
 func (l *Lane) whose(d *delivery.Delivery) owner {
 	version := d.Version
 	if version == "" || l.own == nil {
 		return others
 	}
 	key := d.Delta.Key()
-	writing := l.own.Writing(key, d.Writes) // asked first: what is not Mine after that, never will be
+	writing := l.own.Writing(key, d.Writes) // asked first: a change that is not Mine after that never will be
 	switch {
 	case l.own.Mine(key, version):
 		return ours
@@ -62,7 +65,8 @@ func (l *Lane) whose(d *delivery.Delivery) owner {
 	return others
 }
 
-// admit tells whether a change with a Version is to wait for delivery. It keeps its Version if it is unsettled.
+// admit reports whether a change with a Version is to be queued. It clears the Version unless the change
+// is unsettled.
 func (l *Lane) admit(d *delivery.Delivery) bool {
 	if l.own != nil {
 		d.Writes = l.own.Begun()
@@ -86,17 +90,18 @@ func (l *Lane) admit(d *delivery.Delivery) bool {
 	return true
 }
 
-// ends tells whether of an object nothing is there any more. That the rule ended it itself is not told, but ends what waits of it:
-// nobody is to hear of an object, as if it was there, that he has deleted.
+// ends reports whether the object is gone. A rule is not told of a deletion that it made itself, unless
+// something of the object waits: the rule must not be told of that as if the object was still there.
 func ends(d *delivery.Delivery) bool { return d.Delta.Type == delta.Deleted }
 
-// unsettle counts one more of an object, if there may be.
+// unsettle counts one more unsettled change of an object, and reports whether there is room for it.
 func (l *Lane) unsettle(key delta.Key) bool {
 	waiting, _ := l.queue.Waiting(key)
 	o := &l.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// Some may have been dropped, or left to the store, since they were counted. Beside those that wait one may be looked at.
+	// Some may have been dropped, or left to the store, since they were counted. One more than those that
+	// wait may be in flight.
 	n := min(o.unsettled[key], waiting+1)
 	if n >= maxUnsettled {
 		return false
@@ -108,7 +113,7 @@ func (l *Lane) unsettle(key delta.Key) bool {
 	return true
 }
 
-// settled counts fewer.
+// settled counts n fewer.
 func (l *Lane) settled(key delta.Key, n int) {
 	o := &l.owned
 	o.mu.Lock()
@@ -118,13 +123,13 @@ func (l *Lane) settled(key delta.Key, n int) {
 	}
 }
 
-// vanished is called when an unsettled change turned out to be the rule's own.
+// vanished counts an unsettled change that turned out to be the rule's own.
 func (l *Lane) vanished(key delta.Key) {
 	l.settled(key, 1)
 	l.owned.dropped.Add(1)
 }
 
-// mergeUnsettled is merge where one or both are unsettled, as far as was known before.
+// mergeUnsettled merges two deliveries of which one or both were unsettled when they were last looked at.
 func (l *Lane) mergeUnsettled(waiting, newer delivery.Delivery, sent bool) (merged delivery.Delivery, keep, ok bool) {
 	key := newer.Delta.Key()
 	first, second := l.whose(&waiting), l.whose(&newer)

@@ -23,7 +23,8 @@ type Preparer interface {
 // the dispatcher waits for the change that caused it: that change is on its way, and brings what is new in order.
 const renewAfter = 2
 
-// prepare has the lane's Preparer complete f. It ends the attempt if there is nothing to deliver, or no way to.
+// prepare has the lane's Preparer complete f. It ends the attempt if there is nothing to deliver, or no
+// way to, or if the rule acts itself.
 func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	renews, isPointless := f.lane.renews(f)
@@ -50,7 +51,14 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		d.settle(run, f, err)
 		return true
 	}
-	return isAnother && d.slow(ctx, run, f)
+	if isAnother && d.slow(ctx, run, f) {
+		return true
+	}
+	if f.lane.opts.ActsItself {
+		d.settle(run, f, d.act(ctx, f, p.Actions, nil))
+		return true
+	}
+	return false
 }
 
 // prepared calls the Preparer.
@@ -70,7 +78,7 @@ func (d *Dispatcher) adopt(f *flight, p delivery.Prepared, renewed bool) (isAnot
 	if !isAsBefore {
 		f.event = f.lane.event(v)
 	}
-	f.event.Attached, f.actions = p.Attached, p.Actions
+	f.event.Attached = p.Attached
 	return isAnother
 }
 

@@ -11,12 +11,12 @@ import (
 
 // Retry says when, and how often, a delivery that failed is repeated.
 type Retry struct {
-	// Attempts is how often a handler may answer one event with an error before it becomes a dead letter. 0 means
-	// without end.
+	// Attempts is how often a handler may answer one event with an error before the event becomes a dead
+	// letter. 0 means without end.
 	Attempts int
-	// Backoff is the first delay (0: 1 second). It doubles with each further failure of the object, up to MaxBackoff (0:
-	// 5 minutes), and is shortened by up to a fifth at random. A delay that the handler asks for takes its place where
-	// it is longer than the first, is lengthened by up to a fifth, and is at most 24 hours.
+	// Backoff is the first delay (0: 1 second). It doubles with each further failure of the object, up to
+	// MaxBackoff (0: 5 minutes), and is shortened by up to a fifth at random. A delay that the handler
+	// asks for takes its place: at least Backoff, at most 24 hours, and lengthened by up to a fifth.
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 }
@@ -25,8 +25,10 @@ const (
 	maxAsked   = 24 * time.Hour
 	maxDelay   = maxAsked + maxAsked/5
 	maxLosses  = 3
-	staleRetry = 50 * time.Millisecond // the delay after the first ErrStale; it doubles, up to MaxBackoff
-	maxLostFor = time.Second           // the delay after a loss is Backoff, and at most this: readiness is waited for anyway
+	staleRetry = 50 * time.Millisecond // after the first ErrStale; it doubles, up to MaxBackoff
+	// maxLostFor bounds the delay after a loss, which is Backoff: the dispatcher waits for the handler to
+	// be ready anyway.
+	maxLostFor = time.Second
 )
 
 // verdict is what becomes of a delivery after an attempt.
@@ -36,7 +38,7 @@ type verdict struct {
 	after  time.Duration // when it is repeated
 }
 
-// repeats tells whether the event is delivered again.
+// repeats reports whether the event is delivered again.
 func (r Result) repeats() bool { return r == Retried || r == Lost || r == Cancelled }
 
 func (r Retry) withDefaults() Retry {
@@ -50,7 +52,7 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// judge takes an answer into d's account and decides what becomes of d.
+// judge adds an answer to d's account, and decides what becomes of d.
 func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verdict) {
 	switch {
 	case answer == nil:
@@ -67,7 +69,8 @@ func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verd
 		d.Losses = 0 // the handler lived to answer
 	}
 	if errors.Is(answer, ErrStale) { // which is nobody's failure
-		v := verdict{result: Retried, reason: answer.Error(), after: shortened(min(staleRetry<<min(d.Backoff, 16), r.MaxBackoff))}
+		after := shortened(min(staleRetry<<min(d.Backoff, 16), r.MaxBackoff))
+		v := verdict{result: Retried, reason: answer.Error(), after: after}
 		d.Answer = nil
 		d.Refusals++
 		d.Backoff++
@@ -88,7 +91,7 @@ func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verd
 	return d, v
 }
 
-// backoff is the delay after n delays before it.
+// backoff returns the delay that follows n delays.
 func (r Retry) backoff(n int) time.Duration {
 	delay := r.Backoff
 	for ; n > 0 && delay < r.MaxBackoff; n-- {
@@ -97,5 +100,7 @@ func (r Retry) backoff(n int) time.Duration {
 	return delay
 }
 
-// shortened is d less up to a fifth, so that what failed together does not come back together.
-func shortened(d time.Duration) time.Duration { return d - time.Duration(rand.Int64N(int64(d)/5+1)) }
+// shortened takes up to a fifth off d, so that what failed together does not come back together.
+func shortened(d time.Duration) time.Duration {
+	return d - time.Duration(rand.Int64N(int64(d)/5+1))
+}
