@@ -69,7 +69,7 @@ func (t *trial) newSession(p *process, d *handlerpb.DescribeResponse) (*session,
 	stream, err := p.api.Deliver(ctx, grpc.CallContentSubtype("proto"))
 	if err != nil {
 		cancel()
-		return nil, p.explain(fmt.Errorf("Deliver fails: %w", err))
+		return nil, p.explain(fmt.Errorf("its call Deliver fails: %w", err))
 	}
 	s := &session{
 		t: t, p: p, stream: stream, cancel: cancel, wake: make(chan struct{}, 1), ended: make(chan struct{}),
