@@ -17,6 +17,7 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -106,7 +107,7 @@ func (a *acting) ofRules(named func(string) *runningRule) *actor {
 		r := named(by.Rule)
 		for _, one := range actions {
 			if r == nil || !r.asksFor(one) {
-				return handler.Reject(fmt.Errorf("rule %s does not ask for %s of %s", by.Rule, one.Verb, resourceName(schema.GroupVersionResource(one.Resource))))
+				return handler.Reject(fmt.Errorf("rule %s does not ask for %s of %s", by.Rule, one.Verb, object.ResourceName(schema.GroupVersionResource(one.Resource))))
 			}
 		}
 		return action.ValidateOwn(actions)
@@ -137,7 +138,7 @@ func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Act
 	if a.dryRun {
 		for _, one := range actions {
 			a.log.Info("would act", "rule", ev.Rule, "handler", cmp.Or(a.handler, OwnActions), "verb", one.Verb,
-				"resource", resourceName(schema.GroupVersionResource(one.Resource)),
+				"resource", object.ResourceName(schema.GroupVersionResource(one.Resource)),
 				"namespace", one.Namespace, "name", one.Name, "id", ev.ID)
 		}
 		return nil

@@ -11,7 +11,7 @@ import (
 
 // informerID returns the name under which the state keeps an informer.
 func informerID(i *plan.Informer) string {
-	return fmt.Sprintf("%s %q %q %q", resourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
+	return fmt.Sprintf("%s %q %q %q", object.ResourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
 }
 
 // kept returns, for the state, which paths of its objects the informer keeps: "" is the whole object.

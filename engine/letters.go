@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/prepare"
 )
 
@@ -54,7 +55,7 @@ func (e *Engine) RetryLetter(id string) error {
 		return fmt.Errorf("dead letter %q: there is no rule %q any more: drop the letter, or bring the rule back", id, letter.Rule)
 	case r.Source.Resource != schema.GroupVersionResource(letter.Resource):
 		return fmt.Errorf("dead letter %q: it is of %s, and rule %q is about %s now: drop it", id,
-			resourceName(schema.GroupVersionResource(letter.Resource)), letter.Rule, r.resource())
+			object.ResourceName(schema.GroupVersionResource(letter.Resource)), letter.Rule, r.resource())
 	}
 	again, err := r.preparer.again(letter)
 	if err != nil {

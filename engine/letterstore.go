@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/prepare"
 	"github.com/informd/informd/engine/state"
 	"github.com/informd/informd/plugins/handler"
@@ -22,7 +23,7 @@ type letterStore struct {
 func (s letterStore) PutLetter(l dispatch.Letter) {
 	resource := schema.GroupVersionResource(l.Resource)
 	letter := state.Letter{
-		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: resourceName(resource),
+		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: object.ResourceName(resource),
 		Key: l.Key, Reason: l.Reason, Attempts: l.Attempts, Since: l.Since, Died: l.Died,
 		Delta: l.Delta, Payload: l.Payload, Secret: resource == secrets,
 	}
@@ -51,7 +52,7 @@ func letterOf(l state.Letter) dispatch.Letter {
 	return letter
 }
 
-// resourceOf is the inverse of resourceName.
+// resourceOf is the inverse of object.ResourceName.
 func resourceOf(name string) (r handler.Resource) {
 	parts := strings.Split(name, "/")
 	if len(parts) == 3 {

@@ -6,6 +6,7 @@ import (
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
 )
@@ -34,7 +35,7 @@ func (r *runningRule) whereText() string {
 	return r.Where.Text()
 }
 
-func (r *runningRule) resource() string { return resourceName(r.Source.Resource) }
+func (r *runningRule) resource() string { return object.ResourceName(r.Source.Resource) }
 
 // index makes an index of an expression.
 func index(program *expr.Program, failures *failures) source.Index {

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/engine/source"
 	"github.com/informd/informd/engine/state"
@@ -106,7 +106,7 @@ var remoteness = map[source.State]int{
 
 func (s *runningSource) status() SourceStatus {
 	status := SourceStatus{Name: s.Name, State: source.Synced, Ready: true, Deltas: make(map[delta.Type]uint64)}
-	status.Resource = resourceName(s.Resource)
+	status.Resource = object.ResourceName(s.Resource)
 	for _, f := range s.failures {
 		status.IndexErrors += f.count.Load()
 	}
@@ -136,11 +136,4 @@ func isBehind(a, b string) bool {
 	}
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
-}
-
-func resourceName(r schema.GroupVersionResource) string {
-	if r.Group == "" {
-		return r.Version + "/" + r.Resource
-	}
-	return r.Group + "/" + r.Version + "/" + r.Resource
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -75,7 +76,7 @@ func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 			continue
 		}
 		if a.Object, err = labelled(a.Object, map[string]string{ruleLabel: p.rule.Name, sourceLabel: p.mark(key)}); err != nil {
-			return fmt.Errorf("%s of %s %s: %w", a.Verb, resourceText(schema.GroupVersionResource(a.Resource)), a.Name, err)
+			return fmt.Errorf("%s of %s %s: %w", a.Verb, object.ResourceName(schema.GroupVersionResource(a.Resource)), a.Name, err)
 		}
 	}
 	return nil
@@ -83,13 +84,8 @@ func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 
 // mark returns a label's value that stands for an object of the rule's source.
 func (p *Recipe) mark(key delta.Key) string {
-	digest := sha256.Sum256([]byte(resourceText(p.rule.Source.Resource) + " " + key.String()))
+	digest := sha256.Sum256([]byte(object.ResourceName(p.rule.Source.Resource) + " " + key.String()))
 	return hex.EncodeToString(digest[:16])
-}
-
-// resourceText returns VERSION/RESOURCE or GROUP/VERSION/RESOURCE.
-func resourceText(r schema.GroupVersionResource) string {
-	return strings.TrimPrefix(r.Group+"/"+r.Version+"/"+r.Resource, "/")
 }
 
 // labelled returns an object with more labels.
