@@ -15,7 +15,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// made makes a state with a rule in it, closed.
+// made returns the directory of a closed state that holds one rule.
 func made(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	s := open(t, dir, Options{})
@@ -24,7 +24,7 @@ func made(t *testing.T) (dir string) {
 	return dir
 }
 
-// meddle changes a state behind its back.
+// meddle changes a state on disk without the Store.
 func meddle(t *testing.T, dir string, f func(db *pebble.DB) error) {
 	t.Helper()
 	db, err := pebble.Open(filepath.Join(dir, storeName), &pebble.Options{FormatMajorVersion: pebble.FormatNewest, Logger: &failure{logger: Options{}.withDefaults().Logger}})
@@ -159,7 +159,7 @@ func TestThreeAreKept(t *testing.T) {
 	}
 }
 
-// Damage that only a Load meets has all Loads give nothing, those of what was already loaded too.
+// After a Load meets damage, every Load returns nothing, also for objects that were loaded before.
 func TestDamageMetWhileLoading(t *testing.T) {
 	for name, harm := range map[string]func(db *pebble.DB) error{
 		"object": func(db *pebble.DB) error {
@@ -225,7 +225,7 @@ func TestDamageMetWhileLoading(t *testing.T) {
 	}
 }
 
-// swapValues has two objects change places.
+// swapValues exchanges the values of two objects.
 func swapValues(db *pebble.DB, o owner) error {
 	var keys, values [][]byte
 	err := scan(db, o[:], o[:], func(key []byte, it *pebble.Iterator) (bool, error) {
@@ -241,7 +241,8 @@ func swapValues(db *pebble.DB, o owner) error {
 	return db.Set(keys[1], values[0], nil)
 }
 
-// Damage that is met while the daemon runs ends durability, not the daemon, until the next start.
+// Damage that the running daemon meets ends durability until the next start. It does not end the
+// daemon.
 func TestDamageMetWhileRunning(t *testing.T) {
 	dir := t.TempDir()
 	var log journal

@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/engine/queue"
 )
 
-// LaneKey is what waits on disk for one object.
+// LaneKey summarizes the deliveries on disk of one object.
 type LaneKey struct {
 	Key         delta.Key
 	N           int
@@ -20,9 +20,10 @@ type LaneKey struct {
 	Bytes       int64 // as written
 }
 
-// Load gives deliveries of a key that are on disk, those with the lowest numbers behind after, in order: at most maxItems, and
-// no more than fit maxBytes but for the first. What was put and is not yet written is not among them. An error leaves
-// everything as it is; it may be another next time.
+// Load returns deliveries of a key from disk, in the order of their numbers, starting after the
+// number after. It returns at most maxItems, and stops before it exceeds maxBytes, but returns at
+// least one if there is one. It leaves out deliveries that were put and not yet written. An error
+// changes nothing, and the next call may succeed.
 func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]queue.Numbered[delivery.Delivery], error) {
 	s := l.store
 	d := s.db.Load()
@@ -64,9 +65,9 @@ func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 	return found, nil
 }
 
-// Keys tells what waits on disk, by object, without reading the deliveries. It is called at the start, before anything is
-// put, and is what tells the Lane where it stands. The error is [ErrSetAside], or what reading may have once the
-// Store runs.
+// Keys summarizes the waiting deliveries on disk by object, without reading the deliveries. Call it
+// at the start, before any Put: the Lane learns from it what is on disk. The error is
+// [ErrSetAside], or any read error once the Store runs.
 func (l *Lane) Keys() ([]LaneKey, error) {
 	s := l.store
 	d := s.db.Load()
@@ -110,8 +111,9 @@ func (l *Lane) Keys() ([]LaneKey, error) {
 	return keys, nil
 }
 
-// tidy drops dictionaries that nothing refers to. To know which, all that waits has to be read; that is worth while where
-// there are many of them: a lane that is never empty at a start collects one or two each time.
+// tidy drops dictionaries that no record refers to. To find them it must read all waiting
+// deliveries, so it does that only for a lane with many dictionaries. A lane that is never empty at
+// a start gains one or two dictionaries with each start.
 func (l *Lane) tidy(d *database, empty bool) error {
 	used := make(map[dictionaryID]struct{})
 	if !empty {

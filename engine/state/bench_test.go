@@ -23,7 +23,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// rss is the resident memory in MiB, after what is free was given back.
+// rss returns the resident memory in MiB, after the runtime has returned free memory to the system.
 func rss() float64 {
 	runtime.GC()
 	text, err := os.ReadFile("/proc/self/statm")
@@ -37,9 +37,10 @@ func rss() float64 {
 
 const benchObjects, benchSize = 100_000, 2400
 
-// BenchmarkChange records changes of 2.4 KB at 5,000 a second over 100,000 objects, each with a delivery that is
-// acknowledged before (or, away, half of them after) the flush. µs-cpu/change has everything that the process did: making the objects is
-// measured apart, and taken off.
+// BenchmarkChange records changes of 2.4 KB at 5,000 a second over 100,000 objects. Each change has
+// a delivery, which is acknowledged before the flush. With late=1in2, half of the deliveries are
+// acknowledged after it. µs-cpu/change counts the CPU time of the whole process, less the time to
+// make the objects, which is measured separately.
 func BenchmarkChange(b *testing.B) {
 	for _, late := range []int{0, 2} {
 		b.Run(fmt.Sprintf("late=1in%d", late), func(b *testing.B) {
@@ -70,7 +71,7 @@ func BenchmarkChange(b *testing.B) {
 					before := cpu()
 					for k := range made {
 						made[k] = p.pod(b, p.IntN(benchObjects), n+k+benchObjects, benchSize)
-						packer.Pack(made[k]) // so does the source
+						packer.Pack(made[k]) // the source packs too
 					}
 					making += cpu() - before
 				}
@@ -149,7 +150,7 @@ func BenchmarkLoad(b *testing.B) {
 	b.ReportMetric(float64(opening.Milliseconds())/float64(b.N), "ms-open")
 }
 
-// BenchmarkIdle is what an open store costs that nobody uses.
+// BenchmarkIdle measures what an idle open store costs.
 func BenchmarkIdle(b *testing.B) {
 	before := rss()
 	s := run(b, open(b, b.TempDir(), Options{}))
@@ -163,8 +164,9 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(rss()-before, "MiB-rss")
 }
 
-// BenchmarkFirstList records 100,000 objects of 2.4 KB, each with a delivery that waits, as fast as they are made. MiB-more is
-// the most resident memory that it takes beside that of making and keeping the objects.
+// BenchmarkFirstList records 100,000 objects of 2.4 KB as fast as it makes them, each with a
+// waiting delivery. MiB-more is the peak resident memory beyond what making and keeping the objects
+// takes.
 func BenchmarkFirstList(b *testing.B) {
 	objects, texts := make([]*object.Object, benchObjects), make([]string, 500)
 	for n, p := 0, newPods(1); n < len(texts); n++ {
@@ -184,7 +186,7 @@ func BenchmarkFirstList(b *testing.B) {
 				b.Fatal(err)
 			}
 			tell(objects[n])
-			packer.Pack(objects[n]) // so does the source, behind the callback
+			packer.Pack(objects[n]) // the source packs too, after the callback
 		}
 		used = cpu() - from
 		runtime.KeepAlive(objects)

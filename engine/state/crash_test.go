@@ -17,8 +17,9 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// ledger is a workload of changes, each of which puts an object or deletes it, and leaves a delivery that waits; some
-// deliveries are acknowledged or become dead letters. What is on disk must be what it was after one of the changes.
+// ledger is a workload of changes. Each change puts or deletes an object and leaves a waiting
+// delivery. Some deliveries are acknowledged or become dead letters. The disk must always hold the
+// state after one of the changes.
 type ledger struct {
 	t     testing.TB
 	s     *Store
@@ -26,7 +27,7 @@ type ledger struct {
 	lane  *Lane
 	r     *rand.Rand
 	n     int
-	known map[string]int // every state so far, and when it was
+	known map[string]int // every state so far, by its description; the value numbers the change
 	objs  map[string]int
 	wait  map[uint64]string
 	dead  map[string]bool
@@ -51,13 +52,13 @@ func newLedger(t testing.TB, s *Store, seed uint64) *ledger {
 	return l
 }
 
-// on has the ledger go on with another Store of the same directory, from which everything was loaded.
+// on makes the ledger go on with another Store of the same directory, which has loaded everything.
 func (l *ledger) on(s *Store) {
 	l.s, l.i, l.lane = s, s.Objects("i", ObjectsOptions{}), s.Lane("r", LaneOptions{})
 }
 
 func describe(version string, objects map[string]int, wait map[uint64]string, dead map[string]bool) string {
-	return fmt.Sprint(version, objects, wait, dead) // maps are printed in order
+	return fmt.Sprint(version, objects, wait, dead) // fmt prints maps in order
 }
 
 func (l *ledger) describe() string {
@@ -106,7 +107,7 @@ func (l *ledger) change() {
 	})
 }
 
-// read describes what is on disk. It fails on what was never recorded.
+// read describes the state on disk. It returns an error for anything that was never recorded.
 func read(s *Store) (string, error) {
 	i := s.Objects("i", ObjectsOptions{})
 	snapshot, err := i.Load()
@@ -151,7 +152,7 @@ func read(s *Store) (string, error) {
 	return describe(snapshot.ResourceVersion, objects, wait, dead), nil
 }
 
-// readOnly describes what is on a disk, as long as that takes no writes.
+// readOnly describes the state on a disk that accepts no writes.
 func readOnly(t *testing.T, dir string, o Options) string {
 	t.Helper()
 	disk := newSickFS(o.disk)
@@ -169,12 +170,12 @@ func readOnly(t *testing.T, dir string, o Options) string {
 	return found
 }
 
-// A crash is tried at any operation of the disk, whoever of Pebble's goroutines it is of. What was not synced may be there or
-// not, block by block.
+// The test crashes at any operation on the disk, in any of Pebble's goroutines. Each unsynced block
+// may or may not survive.
 func TestACrashLeavesACut(t *testing.T) {
 	type crash struct {
 		disk   *vfs.MemFS
-		latest int // change that was written before
+		latest int // the newest change written before the crash
 	}
 	for seed := range uint64(6) {
 		disk := vfs.NewCrashableMem()
@@ -185,7 +186,7 @@ func TestACrashLeavesACut(t *testing.T) {
 			latest  atomic.Int64
 			crashes []crash
 		)
-		watching.fall(func(op, name string) error { // with the disk locked
+		watching.fall(func(op, name string) error { // called with the disk's lock held
 			if r := watching.random; r.IntN(4) == 0 {
 				latest := int(latest.Load())
 				crashes = append(crashes, crash{disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(3) * 50, RNG: r}), latest})
@@ -215,7 +216,7 @@ func TestACrashLeavesACut(t *testing.T) {
 		}
 		for _, crash := range crashes {
 			o := onMemory(crash.disk)
-			o.limits.read = time.Minute // the disk is well; a machine with much else to do may not read in time
+			o.limits.read = time.Minute // the disk is well, but a busy machine may not read in time
 			onlyRead := readOnly(t, "/state", o)
 			again := open(t, "/state", o)
 			found, err := read(again)
@@ -240,8 +241,8 @@ func TestACrashLeavesACut(t *testing.T) {
 	}
 }
 
-// What is too large for one transaction is never found with objects whose deliveries are missing, nor with a
-// resourceVersion before all of it is there.
+// Changes may be too large for one transaction. Even then a crash never leaves objects without
+// their deliveries, nor a resourceVersion before everything that belongs to it.
 func TestACrashWithinALargeCut(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var clones []*vfs.MemFS
@@ -266,7 +267,7 @@ func TestACrashWithinALargeCut(t *testing.T) {
 		}
 		i.Version("2")
 	})
-	watching.fall(func(op, name string) error { // with every sync of the log
+	watching.fall(func(op, name string) error { // at every sync of the log
 		if op == "sync" && strings.HasSuffix(name, ".log") {
 			clones = append(clones, disk.CrashClone(vfs.CrashCloneCfg{}))
 		}
@@ -309,7 +310,8 @@ func TestACrashWithinALargeCut(t *testing.T) {
 	}
 }
 
-// A state that is damaged in any place is found as it was at some time, or is set aside, and the daemon starts.
+// A state with damage in any place loads as an earlier state or is set aside. Either way the daemon
+// starts.
 func TestDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "good")
 	s := open(t, dir, Options{})
@@ -327,7 +329,7 @@ func TestDamage(t *testing.T) {
 			}
 		}
 	}
-	image := filepath.Join(t.TempDir(), "image") // as kill -9 leaves it
+	image := filepath.Join(t.TempDir(), "image") // as after kill -9
 	if err := os.CopyFS(image, os.DirFS(dir)); err != nil {
 		t.Fatal(err)
 	}
@@ -386,7 +388,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// harm truncates, flips bits in, overwrites or removes a file.
+// harm truncates, overwrites or removes a file, or flips bits in it.
 func harm(t *testing.T, r *rand.Rand, dir string) string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// An object that came and went, and whose two deliveries cancelled each other out, in a cut of several transactions.
+// An object came and went, and its two deliveries cancelled each other out. The cut takes several
+// transactions.
 func TestWhatCancelsOutDoesNotComeBackAlone(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var clones []*vfs.MemFS
@@ -75,7 +76,7 @@ func TestWhatCancelsOutDoesNotComeBackAlone(t *testing.T) {
 	}
 }
 
-// What is loaded while a cut of several transactions is written has no gaps.
+// A Load during the write of a cut of several transactions returns deliveries without gaps.
 func TestWhatIsLoadedHasNoGaps(t *testing.T) {
 	s := open(t, t.TempDir()+"/state", Options{limits: limits{batch: 256 << 10}})
 	lane := s.Lane("r", LaneOptions{})
@@ -114,7 +115,8 @@ func TestWhatIsLoadedHasNoGaps(t *testing.T) {
 	}
 }
 
-// Letters that are delivered again have numbers of their own, and leave the account of what is on disk as it was.
+// Dead letters that are retried have a number range of their own. They leave the count of records
+// on disk as it was.
 func TestWhatIsRedrivenIsAccountedFor(t *testing.T) {
 	s := open(t, t.TempDir()+"/state", Options{FlushEvery: time.Millisecond})
 	lane := s.Lane("r", LaneOptions{})
@@ -142,7 +144,7 @@ func TestWhatIsRedrivenIsAccountedFor(t *testing.T) {
 	}
 }
 
-// A lane that is never empty at a start does not collect dictionaries for ever.
+// A lane that is never empty at a start does not collect dictionaries forever.
 func TestDictionariesOfALaneAreBounded(t *testing.T) {
 	dir := t.TempDir() + "/state"
 	for life := range uint64(2 * maxLoaded) {
@@ -160,7 +162,7 @@ func TestDictionariesOfALaneAreBounded(t *testing.T) {
 				i.Put(obj(t, fmt.Sprint("o", n), int(life)*1000+n, fmt.Sprintf("life %d, a text that is in all of them %d", life, n%7)), nil)
 			}
 		})
-		r.written() // and the packer has a dictionary
+		r.written() // from here on the packer has a dictionary
 		s.recorded(func() {
 			o := obj(t, "a", int(life), "a text that is in all of them")
 			i.Put(o, nil)

@@ -2,7 +2,7 @@ package state
 
 import "testing"
 
-// Only what is told in first lists may be written in small transactions.
+// Only changes from first lists may be written in small transactions.
 func TestTransactionsOfFirstLists(t *testing.T) {
 	informer := func(was, is string) informerCut {
 		return informerCut{Objects: &Objects{written: informerRecord{resourceVersion: was}}, version: is}

@@ -13,8 +13,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// FuzzDecoding: whatever bytes a record has, decoding them ends in a value or in an error, and a value is written and read
-// again as the same.
+// FuzzDecoding checks that decoding any bytes returns a value or an error, and that a decoded value
+// survives writing and reading.
 func FuzzDecoding(f *testing.F) {
 	o := obj(f, "a", 1, "text")
 	packer, packedOne := object.NewPacker(), obj(f, "b", 2, "text and text and text and text")

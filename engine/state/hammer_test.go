@@ -10,7 +10,8 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// Many record at once, as informers and dispatchers do, while the store writes and others read.
+// Many goroutines record at once, as informers and dispatchers do, while the store writes and
+// others read.
 func TestHammer(t *testing.T) {
 	dir := t.TempDir()
 	s := run(t, open(t, dir, Options{FlushEvery: time.Millisecond}))

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// quick are limits for tests in which the disk misbehaves.
+// quick returns limits for tests with a misbehaving disk.
 var quick = limits{
 	pause: time.Millisecond, patience: 100 * time.Millisecond, grace: time.Minute, retry: 20 * time.Millisecond,
 	opening: time.Minute, read: 500 * time.Millisecond, size: 50 * time.Millisecond,
@@ -51,7 +51,7 @@ func open(t testing.TB, dir string, o Options) *Store {
 	return s
 }
 
-// run runs s until close, or the test's end.
+// run runs s until close, or until the test ends.
 func run(t testing.TB, s *Store) *running {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -66,7 +66,7 @@ func run(t testing.TB, s *Store) *running {
 	return r
 }
 
-// closed runs s just to write and to close it.
+// closed runs s only to write and close it.
 func closed(t testing.TB, s *Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -100,7 +100,7 @@ func (s *Store) recorded(f func()) {
 	f()
 }
 
-// onMemory are Options for a disk in memory.
+// onMemory returns Options for a disk in memory.
 func onMemory(disk vfs.FS) Options {
 	return Options{disk: disk, limits: quick, FlushEvery: 5 * time.Millisecond, lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil }}
 }
@@ -116,7 +116,7 @@ func obj(t testing.TB, name string, version int, more string) *object.Object {
 
 func key(name string) delta.Key { return delta.Key{Namespace: "shop", Name: name} }
 
-// pods are texts that resemble each other, and hold some entropy, as those of a real cluster.
+// pods returns texts that resemble each other and hold some entropy, like those of a real cluster.
 type pods struct{ *rand.Rand }
 
 func newPods(seed uint64) pods { return pods{rand.New(rand.NewPCG(seed, 1))} }
@@ -142,7 +142,7 @@ func (p pods) pod(t testing.TB, n, version, size int) *object.Object {
 	return o
 }
 
-// journal is a log that tests read.
+// journal is a log that tests can read.
 type journal struct {
 	mu sync.Mutex
 	b  strings.Builder

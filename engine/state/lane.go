@@ -8,23 +8,25 @@ import (
 	"github.com/informd/informd/engine/queue"
 )
 
-// DefaultMaxBytes is what a lane may have on disk if [LaneOptions] do not say.
+// DefaultMaxBytes limits a lane on disk if [LaneOptions] set no limit.
 const DefaultMaxBytes = 1 << 30
 
-// LaneOptions are what a Lane is made with.
+// LaneOptions configure a Lane.
 type LaneOptions struct {
-	// Secret has deliveries be written without payload and answer, and their objects as their identity alone.
+	// Secret makes the Lane write deliveries without payload and answer. Of their objects it writes
+	// only the identity.
 	Secret bool
-	// MaxBytes is how much may be on disk, as written, for Room to say yes. 0: DefaultMaxBytes.
+	// MaxBytes limits the lane on disk, in bytes as written. Room returns false beyond it. 0 means
+	// DefaultMaxBytes.
 	MaxBytes int64
 }
 
-// laneRecord is a delivery as a queue records it.
+// laneRecord is a delivery as the queue records it.
 type laneRecord = queue.Record[delivery.Delivery]
 
-// Lane keeps the deliveries of one rule that wait, and is the store of the rule's queue. Each delivery has a number that the
-// queue gave it, and no other ever has. Put and Delete are called between [Store.Begin] and [Store.End], by one goroutine at
-// a time.
+// Lane keeps the waiting deliveries of one rule on disk. It is the store of the rule's queue. The
+// queue gives each delivery a number and never reuses it. One goroutine at a time may call Put and
+// Delete, between [Store.Begin] and [Store.End].
 type Lane struct {
 	store   *Store
 	rule    string
@@ -33,29 +35,29 @@ type Lane struct {
 	dropped atomic.Bool
 
 	unwritten      map[uint64]*unwrittenDelivery
-	spare          map[uint64]*unwrittenDelivery // emptied
+	spare          map[uint64]*unwrittenDelivery // an empty map for reuse
 	unwrittenTally tally
 	numbers        watermarks
 
-	disk tally // what is on disk, about
+	disk tally // what is on disk, approximately
 }
 
 var _ queue.Store[delta.Key, delivery.Delivery] = (*Lane)(nil)
 
-// unwrittenDelivery is what is to be written under a number: a record, or that there is none any more.
+// unwrittenDelivery is what the next flush writes under a number: a record, or its removal.
 type unwrittenDelivery struct {
 	key    delta.Key
 	record laneRecord
 	size   int64
 	gone   bool
-	again  bool // one of that number may be on disk
+	again  bool // the disk may hold a record with this number
 }
 
-// Lane gives the Lane of a rule, which it makes the first time. The options count that time. [Lane.Keys]
-// should be called before anything else: until then the Lane does not know what is on disk.
+// Lane returns the Lane of a rule. The first call makes it and fixes its options. Call [Lane.Keys]
+// before anything else: until then the Lane does not know what is on disk.
 func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 	owner := newOwner(deliveryPrefix, rule)
-	clean := s.db.Load() == nil || s.isDropped(owner) // nothing that is on disk counts
+	clean := s.db.Load() == nil || s.isDropped(owner) // nothing on disk counts
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if l := s.lanes[rule]; l != nil {
@@ -72,13 +74,14 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 	return l
 }
 
-// Put records a delivery that waits, or what has become of it.
+// Put records a waiting delivery, or replaces its record.
 func (l *Lane) Put(n uint64, key delta.Key, r queue.Record[delivery.Delivery]) {
 	l.numbers.put(n)
 	l.set(n, &unwrittenDelivery{key: key, record: r, size: sizeOf(&r.Value), again: l.numbers.mayBeWritten(n)})
 }
 
-// Delete records that a delivery waits no more. One that was not written yet leaves nothing behind.
+// Delete records that a delivery no longer waits. A delivery that was never written leaves nothing
+// behind.
 func (l *Lane) Delete(n uint64, key delta.Key) {
 	if l.numbers.mayBeWritten(n) {
 		l.set(n, &unwrittenDelivery{key: key, size: recordCost, gone: true, again: true})
@@ -108,15 +111,15 @@ func (l *Lane) count(records, bytes int64) {
 	l.store.unwritten.add(records, bytes)
 }
 
-// Room tells whether a delivery of so many bytes may be left to the disk alone: the disk does its work and keeps up, and
-// there is room on it for this lane.
+// Room reports whether the disk alone may hold a delivery of size bytes. It returns false if the
+// disk is in trouble or too slow, or if the lane has reached its limit.
 func (l *Lane) Room(size int64) bool {
 	s := l.store
 	return s.db.Load() != nil && !s.broken.Load() && s.health.isWell() && s.unwrittenBytes()+size < maxUnwritten &&
 		l.disk.bytes.Load()+l.unwrittenTally.bytes.Load()+size <= l.opts.MaxBytes
 }
 
-// forget empties the lane of what it has learned of a store that is no more.
+// forget clears what the lane knows about a store that no longer exists.
 func (l *Lane) forget() {
 	clear(l.unwritten)
 	l.unwrittenTally.take()

@@ -11,7 +11,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// outrun records more than Pace lets pass.
+// outrun records more than Pace lets through at once.
 func outrun(t *testing.T, s *Store) {
 	t.Helper()
 	lane := s.Lane("r", LaneOptions{})
@@ -23,7 +23,7 @@ func outrun(t *testing.T, s *Store) {
 	})
 }
 
-// paces tells whether Pace waits, and whether it returns in the end.
+// paces returns whether Pace waits. It fails the test if Pace never returns.
 func paces(t *testing.T, s *Store, until func()) {
 	t.Helper()
 	returned := make(chan struct{})
@@ -41,9 +41,9 @@ func paces(t *testing.T, s *Store, until func()) {
 
 func TestPaceWaitsForTheDisk(t *testing.T) {
 	o := onMemory(vfs.NewMem())
-	o.limits.patience = time.Minute // a slow machine is no sick disk
+	o.limits.patience = time.Minute // a slow machine must not pass for a sick disk
 	s := open(t, "state", o)
-	s.Pace() // nobody writes yet
+	s.Pace() // returns: nobody writes yet
 	outrun(t, s)
 	s.Pace()
 	r := run(t, s)

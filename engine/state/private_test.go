@@ -13,7 +13,8 @@ import (
 func TestModes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	closed(t, open(t, dir, Options{}))
-	if err := os.Chmod(filepath.Join(dir, storeName, "LOCK"), 0o644); err != nil { // as others may have made it
+	// as another tool may have left it
+	if err := os.Chmod(filepath.Join(dir, storeName, "LOCK"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, dir, Options{})
@@ -40,7 +41,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// No file ever has another mode, not even while it is made.
+// No file ever has another mode, not even while it is being made.
 func TestModesFromTheBeginning(t *testing.T) {
 	disk := privateFS{watchedFS{vfs.Default, t}}
 	dir := t.TempDir()
@@ -70,7 +71,7 @@ func TestModesFromTheBeginning(t *testing.T) {
 	}
 }
 
-// watchedFS is told of no file to make that is not its owner's alone already.
+// watchedFS fails the test unless each file that Pebble makes already exists with mode 0600.
 type watchedFS struct {
 	vfs.FS
 	t *testing.T

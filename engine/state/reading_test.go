@@ -19,7 +19,7 @@ import (
 
 var here = Cluster{UID: "u", Server: "a"}
 
-// written is a disk in memory with a state of many changes on it, and the ledger of them.
+// written returns a disk in memory with a state of many changes, and the ledger of those changes.
 func written(t *testing.T, seed uint64) (*vfs.MemFS, *ledger) {
 	t.Helper()
 	memory := vfs.NewMem()
@@ -73,8 +73,8 @@ func mustTrace(t *testing.T, disk vfs.FS) trace {
 	return now
 }
 
-// What a disk has that takes no writes at the start is loaded, and changes meanwhile are written on top of it later. If the
-// process ends before, it is as it was.
+// If a disk accepts no writes at the start, informd loads its state and later writes the changes on
+// top of it. If the process ends before that, the state on disk is as it was.
 func TestStartOnADiskThatCanOnlyBeRead(t *testing.T) {
 	for seed := range uint64(12) {
 		reason := []syscall.Errno{syscall.ENOSPC, syscall.EROFS, syscall.EACCES, syscall.EIO}[seed%4]
@@ -159,7 +159,7 @@ func TestStartOnADiskThatCanOnlyBeRead(t *testing.T) {
 	}
 }
 
-// Large transactions are in Pebble's log in another way than small ones.
+// Pebble logs large transactions in another form than small ones.
 func TestReadingOfLargeTransactions(t *testing.T) {
 	memory := vfs.NewMem()
 	l := live(t, open(t, "/state", onMemory(memory)))
@@ -183,7 +183,8 @@ func TestReadingOfLargeTransactions(t *testing.T) {
 	closed(t, s)
 }
 
-// What is on a disk that takes no writes, and cannot be used, is set aside as soon as it can be.
+// If a disk accepts no writes and its state is unusable, the state is set aside as soon as that is
+// possible.
 func TestUselessOnADiskThatCanOnlyBeRead(t *testing.T) {
 	version := func(t *testing.T, disk vfs.FS, value []byte) {
 		db, err := pebble.Open("/state/store", &pebble.Options{FS: disk, FormatMajorVersion: pebble.FormatNewest, Logger: &failure{logger: Options{}.withDefaults().Logger}})
@@ -250,7 +251,8 @@ func TestUselessOnADiskThatCanOnlyBeRead(t *testing.T) {
 	}
 }
 
-// What was loaded must be on disk still when the disk takes writes again: there is nothing else that changes belong to.
+// When the disk accepts writes again, it must still hold the state that was loaded: the later
+// changes belong to that state only.
 func TestAnotherStateAfterReading(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, memory *vfs.MemFS){
 		"changed": func(t *testing.T, memory *vfs.MemFS) {
@@ -287,13 +289,13 @@ func TestAnotherStateAfterReading(t *testing.T) {
 	}
 }
 
-// A disk that is well at one moment and not at the next has what was loaded be read from it meanwhile.
+// The disk works at first and then fails. Meanwhile the Store reads from it what was loaded.
 func TestReadingGoesOnWhenOpeningFails(t *testing.T) {
 	memory, l := written(t, 3)
 	disk := newSickFS(memory)
 	tried := make(chan struct{}, 1)
 	disk.fall(func(op, name string) error {
-		if op == "sync" && name == "/state" { // between the probe and Pebble
+		if op == "sync" && name == "/state" { // between the probe and opening Pebble
 			select {
 			case tried <- struct{}{}:
 			default:
@@ -326,7 +328,8 @@ func TestReadingGoesOnWhenOpeningFails(t *testing.T) {
 	l.found(again)
 }
 
-// Too little room for Pebble to open is no room: it would wait for more before anything can be read.
+// A disk with too little room for Pebble to open counts as full. Pebble would wait for more room
+// before it can read anything.
 func TestStartOnANearlyFullDisk(t *testing.T) {
 	memory, l := written(t, 1)
 	memory.TestingSetDiskUsage(vfs.DiskUsage{TotalBytes: 1 << 30, AvailBytes: 100 << 10})

@@ -16,21 +16,22 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// recordVersion is what each record begins with. Another meaning of its bytes takes another version.
+// recordVersion is the first byte of each record. A new meaning of the bytes needs a new version.
 const recordVersion = 1
 
-// How an object is written.
+// These are the forms of an object on disk.
 const (
 	noObject   = iota
-	byIdentity // namespace, name, uid, resourceVersion: a secret's
-	packed     // by s2
-	packedWith // by s2 with the dictionary whose id comes first
+	byIdentity // namespace, name, uid, resourceVersion; used for Secrets
+	packed     // with s2
+	packedWith // with s2 and the dictionary whose id comes first
 )
 
-// maxText bounds, in bytes, what a text is unpacked to: no API server takes one of that size.
+// maxText bounds an unpacked text, in bytes. No API server accepts an object of that size.
 const maxText = 64 << 20
 
-// references tells which dictionary a text is written with, and that it now is. The zero one is of that without text.
+// references returns the id of a dictionary and notes that a record uses it. It returns the zero id
+// for a dictionary without text.
 type references func(*object.Dictionary) dictionaryID
 
 func appendObject(b []byte, o *object.Object, secret bool, refer references) []byte {
@@ -56,10 +57,10 @@ func appendObject(b []byte, o *object.Object, secret bool, refer references) []b
 	return appendBytes(append(b, packed), text)
 }
 
-// dictionaryOf gives what was written under an id.
+// dictionaryOf returns the dictionary with an id.
 type dictionaryOf func(dictionaryID) (*object.Dictionary, error)
 
-// object reads one, which stays packed. id is of the dictionary that it is packed with, or zero.
+// object reads an object and leaves it packed. id names the dictionary that packs it, or is zero.
 func (r *reader) object(get dictionaryOf) (o *object.Object, id dictionaryID, err error) {
 	var with *object.Dictionary
 	switch r.byte() {
@@ -112,14 +113,14 @@ func appendDelta(b []byte, d delta.Delta, secret bool, refer references) []byte 
 	return appendObject(appendObject(b, d.Object, secret, refer), d.Old, secret, refer)
 }
 
-// How a payload is written.
+// These are the forms of a payload on disk.
 const (
 	noPayload = iota
 	plainPayload
-	packedPayload // by s2
+	packedPayload // with s2
 )
 
-// smallPayload is how many bytes are not worth packing.
+// smallPayload is the size in bytes below which packing does not pay.
 const smallPayload = 256
 
 func appendPayload(b []byte, payload json.RawMessage) []byte {
@@ -157,7 +158,7 @@ const (
 	isPaused
 	isSecret
 	isUndecided
-	hasAnswer // behind the payload; records of before there were answers have none
+	hasAnswer // the answer follows the payload; records from before answers existed lack this flag
 )
 
 func flag(on bool, bit byte) byte {
@@ -274,7 +275,7 @@ func readRule(b []byte) (rule RuleMemory, err error) {
 	return rule, r.end()
 }
 
-// informerRecord is what is written of an informer beside its objects.
+// informerRecord is the record of an informer, without its objects.
 type informerRecord struct{ id, kept, resourceVersion string }
 
 func (i informerRecord) append(b []byte) []byte {
@@ -307,7 +308,7 @@ func appendFormat(b []byte) []byte {
 
 var errForeign = errors.New("it is not a state of informd's")
 
-// versionError is a state in another format.
+// versionError reports a state in a format of another version.
 type versionError struct{ found uint64 }
 
 func (e *versionError) Error() string {

@@ -13,7 +13,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// oldDelivery is a delivery as it was written before there were answers.
+// oldDelivery is a delivery as versions before answers existed wrote it.
 const oldDelivery = "0123040202020180ee89ab0d050182ee89ab0d000100029201a101f03e7b2261706956657273696f6e223a227631222c226b696e" +
 	"64223a22506f64222c226d65746164617461223a7b226e616d657370616365223a2273686f70222c051328223a22776562222c22" +
 	"75690138187569642d6f662d09131c7265736f7572636519634437222c226c6162656c73223a7b22746965720d401c7d7d2c2273" +
@@ -22,7 +22,8 @@ const oldDelivery = "0123040202020180ee89ab0d050182ee89ab0d000100029201a101f03e7
 	"642d6f662d09131c7265736f7572636519634436222c226c6162656c73223a7b22746965720d401c7d7d2c227370656305172065" +
 	"7874223a22227d7d01077b2261223a317d"
 
-// What earlier versions have written is read, and one without an answer is written as they did.
+// Records of earlier versions are readable. A delivery without an answer is written as those
+// versions wrote it.
 func TestDeliveryOfBeforeAnswers(t *testing.T) {
 	want := laneRecord{
 		Value: delivery.Delivery{

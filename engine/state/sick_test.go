@@ -9,13 +9,13 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// sickFS is a disk whose health tests decide on. While it is sick, what changes it fails, or does not return. While it is
-// blind, what reads fails.
+// sickFS is a disk whose health the test controls. While it is sick, operations that change it fail
+// or hang. While it is blind, reads fail.
 type sickFS struct {
 	vfs.FS
 	mu      sync.Mutex
 	healthy sync.Cond
-	sick    func(op, name string) error // nil: healthy
+	sick    func(op, name string) error // nil if healthy
 	hangs   bool
 	blind   error
 	random  *rand.Rand
@@ -129,7 +129,7 @@ func (s *sickFS) Rename(old, name string) error {
 
 func (s *sickFS) MkdirAll(name string, mode os.FileMode) error {
 	if info, err := s.FS.Stat(name); err == nil && info.IsDir() {
-		return nil // nothing is to be made
+		return nil // there is no file to make
 	}
 	if err := s.may("mkdir", name); err != nil {
 		return err
@@ -145,7 +145,7 @@ type sickFile struct {
 	name string
 }
 
-// WriteAt writes part of it where it fails.
+// WriteAt writes only a part where it fails.
 func (f *sickFile) WriteAt(p []byte, offset int64) (int, error) {
 	if err := f.fs.may("write", f.name); err != nil {
 		f.fs.mu.Lock()

@@ -18,7 +18,7 @@ func diskUsage(t testing.TB, dir string) (size int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
 		if os.IsNotExist(err) {
-			return nil // Pebble cleans up meanwhile
+			return nil // Pebble removed the file meanwhile
 		}
 		if err != nil || e.IsDir() {
 			return err
@@ -34,14 +34,15 @@ func diskUsage(t testing.TB, dir string) (size int64) {
 	return size
 }
 
-// noise is an object of so many bytes that cannot be packed.
+// noise returns an object of the given size that does not compress.
 func noise(t testing.TB, r *rand.ChaCha8, name string, size int) *object.Object {
 	bytes := make([]byte, size*3/4)
-	_, _ = r.Read(bytes) // has no errors
+	_, _ = r.Read(bytes) // never fails
 	return obj(t, name, 1, base64.StdEncoding.EncodeToString(bytes))
 }
 
-// However much passes through a lane, what was delivered does not stay on disk; nor do former states of objects.
+// However many deliveries pass through a lane, delivered ones do not stay on disk. Neither do
+// former states of objects.
 func TestSpaceComesBack(t *testing.T) {
 	dir := t.TempDir()
 	s := run(t, open(t, dir, Options{FlushEvery: time.Millisecond}))
@@ -50,7 +51,7 @@ func TestSpaceComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rand.NewChaCha8([32]byte{1})
-	const rounds, each, size = 12, 2000, 4000 // 200 MB are written, 16 MB of them live
+	const rounds, each, size = 12, 2000, 4000 // writes 200 MB, of which 16 MB are live
 	n, largest := uint64(0), int64(0)
 	var objects []*object.Object
 	for k := range each {
@@ -83,14 +84,14 @@ func TestSpaceComesBack(t *testing.T) {
 		t.Errorf("the empty lane believes to have %d bytes", onDisk)
 	}
 	t.Logf("at most %d MB, in the end %d MB", largest/1e6, diskUsage(t, dir)/1e6)
-	if largest > 150e6 { // about half of it is Pebble's log, and files that are not merged yet
+	if largest > 150e6 { // about half of it is Pebble's log and files that are not merged yet
 		t.Errorf("%d MB are on disk, of 16 MB", largest/1e6)
 	}
 	s.recorded(func() { s.DropInformer("i"); s.DropRule("r") })
 	s.written()
 	s.stop()
 	s = run(t, open(t, dir, Options{FlushEvery: time.Millisecond}))
-	// When Pebble merges its files is up to Pebble; nothing of what was dropped is kept by that.
+	// Pebble decides when it merges its files. A merge must not keep anything that was dropped.
 	if err := s.db.Load().pebble.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +125,7 @@ func TestRoom(t *testing.T) {
 	}
 }
 
-// Start after start makes dictionaries of its own, while most objects stay the same.
+// Every start makes its own dictionaries, while most objects stay the same.
 func TestDictionariesDoNotAccumulate(t *testing.T) {
 	dir := t.TempDir()
 	count := func(s *Store) int {

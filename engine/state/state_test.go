@@ -17,7 +17,7 @@ import (
 	"github.com/informd/informd/engine/queue"
 )
 
-// comparable compares objects by what they say.
+// comparable compares objects by their content.
 var byText = cmp.Transformer("JSON", func(o *object.Object) string {
 	if o == nil {
 		return ""
@@ -172,7 +172,7 @@ func TestWhatIsDroppedIsGone(t *testing.T) {
 	s.recorded(func() {
 		s.DropRule("r")
 		s.DropInformer("i")
-		old.Put(3, key("a"), d) // of no avail
+		old.Put(3, key("a"), d) // has no effect
 		again := s.Lane("r", LaneOptions{})
 		if again == old {
 			t.Error("a dropped rule's lane goes on")
@@ -322,7 +322,7 @@ func TestNothingOfSecretsIsWritten(t *testing.T) {
 	}
 }
 
-// A delivery that is acknowledged before it is written costs no write, and nothing in memory.
+// A delivery that is acknowledged before it is written costs no write and leaves nothing in memory.
 func TestAcknowledgedBeforeTheFlush(t *testing.T) {
 	s := open(t, t.TempDir(), Options{})
 	defer closed(t, s)

@@ -13,7 +13,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// tmpfs is a small real disk.
+// tmpfs mounts a small real disk.
 func tmpfs(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
@@ -27,7 +27,7 @@ func tmpfs(t *testing.T) (dir string) {
 	return dir
 }
 
-// fill makes a disk full until what it returns is called.
+// fill makes a disk full until the returned function is called.
 func fill(t *testing.T, dir string) (empty func()) {
 	ballast := filepath.Join(dir, "ballast")
 	f, err := os.Create(ballast)
@@ -49,7 +49,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// A small disk that is really full.
+// A small real disk is really full.
 func TestFullTmpfs(t *testing.T) {
 	dir := tmpfs(t)
 	state := filepath.Join(dir, "state")

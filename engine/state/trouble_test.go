@@ -21,7 +21,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// life is a store whose content a test knows.
+// life is a store whose content the test knows.
 type life struct {
 	*running
 	i    *Objects
@@ -45,7 +45,7 @@ func live(t testing.TB, s *Store) *life {
 	return l
 }
 
-// record records changes.
+// record records the given number of changes.
 func (l *life) record(changes int) {
 	for range changes {
 		l.n++
@@ -68,9 +68,9 @@ func (l *life) found(t testing.TB, s *Store) {
 	}
 }
 
-// A disk that falls ill in whatever way delays what is written, and nothing else.
+// A disk that fails, in any way, delays writes and nothing else.
 func TestSickDisk(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 6)) // used with the disk locked
+	random := rand.New(rand.NewPCG(5, 6)) // used with the disk's lock held
 	lying := func() func(op, name string) error {
 		return func(op, name string) error {
 			if random.IntN(3) == 0 {
@@ -83,7 +83,7 @@ func TestSickDisk(t *testing.T) {
 		name    string
 		fall    func(*sickFS)
 		reason  string
-		durable bool // all the same
+		durable bool // the changes become durable despite the trouble
 	}{
 		{"full", func(f *sickFS) { f.fall(failing(syscall.ENOSPC)) }, "no space left", false},
 		{"over quota", func(f *sickFS) { f.fall(failing(syscall.EDQUOT)) }, "quota", false},
@@ -144,7 +144,8 @@ func TestSickDisk(t *testing.T) {
 	}
 }
 
-// lyingFile loses what was written and not synced when a sync fails, and says that the next one succeeded, as Linux does.
+// lyingFile loses unsynced writes when a sync fails, and reports that the next sync succeeded.
+// Linux does the same.
 type lyingFile struct {
 	vfs.File
 	good, now []byte
@@ -191,7 +192,7 @@ func TestFailedSyncsAreNotBelieved(t *testing.T) {
 	}
 }
 
-// What can be neither written nor read at the start is set aside.
+// A state that can be neither written nor read at the start is set aside.
 func TestStartOnASickDisk(t *testing.T) {
 	for name, fall := range map[string]func(*sickFS){
 		"full":      func(f *sickFS) { f.fall(failing(syscall.ENOSPC)); f.goBlind(syscall.EIO) },
@@ -230,7 +231,7 @@ func TestStartOnASickDisk(t *testing.T) {
 				}
 				disk.heal()
 				l.written()
-				// An attempt that hung may have made a store after all.
+				// An attempt that hung may still have made a store.
 				if aside := l.Status().SetAside; (len(aside) == 1) != before && name != "hanging" {
 					t.Errorf("set aside: %v", aside)
 				}
@@ -254,11 +255,11 @@ func TestShutdownWithASickDisk(t *testing.T) {
 	l.written()
 	disk.hang()
 	l.record(10)
-	l.stop() // returns
+	l.stop() // must return
 	if log.count("could not be written to its end") != 1 {
 		t.Errorf("logged %s", log.b.String())
 	}
-	disk.heal() // whoever waits for the disk ends now, or goleak tells
+	disk.heal() // goroutines that wait for the disk end now, or goleak reports them
 	eventually(t, "it is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
 	again := open(t, "/state", onMemory(memory))
 	defer closed(t, again)

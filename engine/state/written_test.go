@@ -16,8 +16,8 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// Whatever was recorded before Written returned nil, a crash leaves there. Who asks does not wait for the next time that all is
-// written anyway, and many who ask at once share the writes.
+// A crash keeps everything that was recorded before Written returned nil. Written does not wait for
+// the next regular flush, and concurrent callers share writes.
 func TestWrittenSurvivesACrash(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	o := onMemory(disk)
@@ -27,7 +27,7 @@ func TestWrittenSurvivesACrash(t *testing.T) {
 	const askers, times = 8, 20
 	var (
 		all    sync.WaitGroup
-		mu     sync.Mutex // Put and Delete are one goroutine's at a time
+		mu     sync.Mutex // Put and Delete need one goroutine at a time
 		clones = make(map[string]*vfs.MemFS)
 		began  = time.Now()
 	)
@@ -70,7 +70,7 @@ func TestWrittenSurvivesACrash(t *testing.T) {
 	}
 }
 
-// Nothing to write is written at once.
+// With nothing to write, Written returns at once.
 func TestWrittenOfNothing(t *testing.T) {
 	s := run(t, open(t, "/state", onMemory(vfs.NewMem())))
 	s.written()
@@ -81,7 +81,8 @@ func TestWrittenOfNothing(t *testing.T) {
 	}
 }
 
-// A disk that does not do its work is waited for once, and not any more while it is known to be in trouble.
+// Written waits once for a disk that does not respond. While the disk is known to be in trouble, it
+// does not wait again.
 func TestWrittenInTrouble(t *testing.T) {
 	for name, fall := range map[string]func(*sickFS){
 		"full":    func(f *sickFS) { f.fall(failing(syscall.ENOSPC)) },
