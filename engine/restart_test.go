@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/engine/queue"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -320,4 +322,43 @@ func TestWhatARuleMissedInARunThatNeverCaughtUp(t *testing.T) {
 	l.attempt(rule("2"), new(teller), 20*time.Second, func(_ *Engine, told []string) bool { return len(told) >= 2 })
 	l.server.Fail(nil)
 	l.expect(l.run(rule("1"), new(teller), n(2)), "r deleted a →", "r synced b →1")
+}
+
+// gated is a teller that is not ready before the gate is open.
+type gated struct {
+	*teller
+	gate chan struct{}
+}
+
+func (g gated) Ready(ctx context.Context) error {
+	select {
+	case <-g.gate:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Nobody can have been told of an object before the first start: if it goes before its turn comes, nobody hears of it.
+func TestAtTheFirstStartNobodyHearsOfWhatIsGoneAlready(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	l.put("b", "1")
+	h := gated{new(teller), make(chan struct{})}
+	e, stop := l.startWith(mapSource+aRule("r", ""), h)
+	await := func(what string, holds func(queue.Stats) bool) {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); !holds(e.Status().Rules[0].Queue) || !e.Status().Sources[0].Ready; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("waited in vain until " + what)
+			}
+		}
+	}
+	await("both wait", func(s queue.Stats) bool { return s.Waiting == 2 })
+	l.delete("a")
+	await("one waits", func(s queue.Stats) bool { return s.Waiting == 1 })
+	close(h.gate)
+	await("it is delivered", func(s queue.Stats) bool { return s.Waiting+s.InFlight == 0 })
+	stop()
+	l.expect(h.told, "r synced b →1")
 }

@@ -46,8 +46,10 @@ type resuming struct {
 
 // resume makes the informer go on from what was saved of it.
 func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
-	for _, r := range in.rules {
-		r.memory.beginCatchUp(r.lane)
+	if !in.record.store.IsNew() {
+		for _, r := range in.rules {
+			r.memory.beginCatchUp(r.lane)
+		}
 	}
 	if len(snapshot.Objects) == 0 && snapshot.ResourceVersion == "" {
 		return

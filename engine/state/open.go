@@ -131,6 +131,7 @@ func (s *Store) openToWrite() (*database, error) {
 	if s.doomed == "" {
 		s.doomed = unfit(disk, store)
 	}
+	s.isNew.Store(s.doomed == "" && isUnused(disk, s.dir))
 	for fresh := false; ; fresh = true {
 		if s.doomed != "" {
 			if err := s.putAside(s.doomed, cause); err != nil {
@@ -147,6 +148,13 @@ func (s *Store) openToWrite() (*database, error) {
 		}
 		s.doomed, cause = reason(err), err
 	}
+}
+
+// isUnused reports whether no process has had a store in dir before.
+func isUnused(disk vfs.FS, dir string) bool {
+	_, err := disk.Stat(disk.PathJoin(dir, storeName))
+	aside, failed := asideIn(disk, dir)
+	return isNotExist(err) && failed == nil && len(aside) == 0
 }
 
 func unusable(err error) error {

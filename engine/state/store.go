@@ -108,6 +108,7 @@ type Store struct {
 	// nil: nothing could be opened yet, and what is on disk does not count. It may be open for
 	// reading only.
 	db      atomic.Pointer[database]
+	isNew   atomic.Bool // no process has had a store in dir before this one
 	running atomic.Bool
 	broken  atomic.Bool // nothing is recorded or written any more
 
@@ -168,6 +169,9 @@ func (s *Store) End() {
 		}
 	}
 }
+
+// IsNew reports whether this process made the store: no other can have delivered anything for it.
+func (s *Store) IsNew() bool { return s.isNew.Load() }
 
 // Pace waits while more than about 32 MiB are recorded that the disk has had no time to write.
 // Whoever records what the API server can hold back calls it first, outside of Begin and End.
