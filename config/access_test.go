@@ -13,7 +13,7 @@ const accessSources = `
 {apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: nodes}, spec: {resource: v1/nodes}}
 `
 
-// reads is what a handler may read, or the mistakes.
+// reads returns the names of what a handler with these fields may read, and the mistakes.
 func reads(t *testing.T, fields string) (names []string, mistakes Mistakes) {
 	t.Helper()
 	got, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(

@@ -61,7 +61,7 @@ spec: {builtin: log, access: {}}
 	}
 }
 
-// A rule with actions needs no handler; what is mistaken in one action hides nothing of the others.
+// A rule with actions needs no handler. A mistake in one action does not hide the other actions.
 func TestActions(t *testing.T) {
 	got, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(`
 apiVersion: informd.dev/v1alpha1
@@ -113,7 +113,7 @@ patch patch    |||[{op:'test',path:'/a',value:null}{op:'remove',path:'${object.a
 	}
 }
 
-// written is what a template says, in short.
+// written abbreviates a template.
 func written(t *Value) string {
 	switch {
 	case t == nil:

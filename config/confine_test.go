@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// confined reads a handler with more fields of its spec.
+// confined parses a handler with extra fields in its spec.
 func confined(t *testing.T, file, fields string) (Handler, Mistakes) {
 	t.Helper()
 	got, mistakes := Parse([]File{{Path: file, Data: []byte(
@@ -25,9 +25,9 @@ func TestConfinement(t *testing.T) {
 		{"user: nobody", Handler{User: "nobody"}},
 		{"user: _apt", Handler{User: "_apt"}},
 		{`user: "65534"`, Handler{User: "65534"}},
-		{"user: 65534", Handler{User: "65534"}}, // to YAML a number
+		{"user: 65534", Handler{User: "65534"}}, // YAML reads a number
 		{"user: 65534:65534", Handler{User: "65534:65534"}},
-		{"user: 1000:0", Handler{User: "1000:0"}}, // images that any user may run give their files to this group
+		{"user: 1000:0", Handler{User: "1000:0"}}, // images that any user may run give their files to group 0
 		{"limits: {}", Handler{}},
 		{"limits: {memory: 256Mi, cpu: 500m, files: 256, processes: 64}", Handler{Limits: Limits{Memory: 256 << 20, CPU: 500, Files: 256, Processes: 64}}},
 		{"limits: {memory: 16Mi, cpu: 10m, files: 16, processes: 8}", Handler{Limits: Limits{Memory: 16 << 20, CPU: 10, Files: 16, Processes: 8}}},
@@ -59,7 +59,8 @@ func TestConfinement(t *testing.T) {
 	}
 }
 
-// What is mistaken confines to nothing that somebody could take for what was meant.
+// A mistaken field confines nothing: Parse keeps no value that somebody could take for the intended
+// one.
 func TestMistakenConfinement(t *testing.T) {
 	for _, fields := range []string{
 		"user: root", "user: 0:65534", "user: +1", "user: -1", "user: 0x10", "user: 1_000", "user: 010", "user: 4294967295",
@@ -75,10 +76,10 @@ func TestMistakenConfinement(t *testing.T) {
 	} {
 		got, mistakes := confined(t, "a.yaml", fields)
 		if len(mistakes) != 1 {
-			t.Errorf("%s: %d mistakes: %v", fields, len(mistakes), mistakes)
+			t.Errorf("%s: got %d mistakes, want one: %v", fields, len(mistakes), mistakes)
 		}
 		if got.User != "" || got.Limits != (Limits{}) || got.Sandbox != nil && (len(got.Sandbox.Read)+len(got.Sandbox.Write)+len(got.Sandbox.Network.Ports) > 0 || got.Sandbox.Network.All) {
-			t.Errorf("%s is read as %+v", fields, got)
+			t.Errorf("%s is a mistake, yet Parse keeps %+v", fields, got)
 		}
 	}
 }

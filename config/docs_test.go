@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDocs keeps the reference of manifests true: its examples have no mistake, and it has every field.
+// TestDocs checks the reference of manifests: its examples parse without a mistake, and its tables
+// have a row for every field.
 func TestDocs(t *testing.T) {
 	var pages [2]string
 	for i, page := range []string{"configuration.md", "actions.md"} {
@@ -24,13 +25,13 @@ func TestDocs(t *testing.T) {
 		manifests = append(manifests, block[1])
 	}
 	if len(manifests) < 4 {
-		t.Fatalf("%d manifests", len(manifests))
+		t.Fatalf("docs/reference has only %d blocks of manifests", len(manifests))
 	}
 	if _, mistakes := Parse([]File{{Path: "configuration.md", Data: []byte(strings.Join(manifests, "---\n"))}}); len(mistakes) > 0 {
 		t.Error(mistakes)
 	}
 
-	// An unknown field that is close to none makes the report list those that there are.
+	// For an unknown field that resembles none, the report lists all fields.
 	const unknown = `
 {kind: Source, spec: {xxxxxxxxxxxxxxxx: 1}, xxxxxxxxxxxxxxxx: 1, metadata: {xxxxxxxxxxxxxxxx: 1}}
 ---
@@ -48,11 +49,11 @@ func TestDocs(t *testing.T) {
 		if match == nil {
 			continue
 		}
-		// Tables leave out "spec." and name the members of a mapping with their parent.
+		// Tables leave out "spec.". They write the members of a mapping with their parent.
 		parent := strings.Replace(strings.TrimPrefix(match[1], "spec."), "write[0]", "write", 1)
 		for name := range strings.SplitSeq(match[2], ", ") {
 			found++
-			if strings.HasPrefix(parent, "actions[") { // of several verbs in one table
+			if strings.HasPrefix(parent, "actions[") { // one table covers several verbs
 				if !regexp.MustCompile("(?m)^\\|[^|]*`" + name + "`").MatchString(actions) {
 					t.Errorf("docs/reference has no row for %s%s", match[1], name)
 				}
@@ -64,6 +65,6 @@ func TestDocs(t *testing.T) {
 		}
 	}
 	if found < 75 {
-		t.Errorf("only %d fields were looked up", found)
+		t.Errorf("the mistakes list only %d fields", found)
 	}
 }

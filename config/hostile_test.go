@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// TestHostileInput: whatever the bytes, Parse returns, and says in few words what is wrong.
+// TestHostileInput checks that Parse returns, whatever the bytes, and reports the mistakes in few
+// words.
 func TestHostileInput(t *testing.T) {
 	random := make([]byte, maxFile)
 	source := rand.NewChaCha8([32]byte{1})
@@ -21,7 +22,7 @@ func TestHostileInput(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		data string
-		want string // part of the report
+		want string // the report must contain it
 	}{
 		"random bytes":        {string(random), "a.yaml:1:"},
 		"too long":            {strings.Repeat("a", maxFile+1), "a.yaml: the file has more than 1048576 bytes"},
@@ -80,7 +81,7 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// actingOn is a rule that applies an object.
+// actingOn returns a rule that applies an object.
 func actingOn(object string) string {
 	return "{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: s}, spec: {resource: v1/pods}}\n---\n" +
 		"{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: a}, spec: {source: s, actions: [{apply: {resource: v1/configmaps, object: " + object + "}}]}}\n"
@@ -90,12 +91,12 @@ func handlerWith(fields string) string {
 	return "{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: a}, spec: {builtin: log, " + fields + "}}\n"
 }
 
-// checkPositions fails for a mistake that is outside the file.
+// checkPositions fails t if a mistake lies outside the file.
 func checkPositions(t *testing.T, mistakes Mistakes, data string) {
 	t.Helper()
 	text := strings.TrimPrefix(data, "\ufeff")
 	lines := strings.Split(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n"), "\n")
-	widths := map[int]int{} // of the lines that are asked for
+	widths := map[int]int{} // per line that a mistake points to
 	for _, m := range mistakes {
 		if m.Line == 0 {
 			continue

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// manifests is one of everything, with every field given.
+// manifests has one manifest of each kind, with every field set.
 const manifests = `
 apiVersion: informd.dev/v1alpha1
 kind: Source                        # what is watched
@@ -126,7 +126,7 @@ func TestEveryField(t *testing.T) {
 	}
 }
 
-// sameText compares values and leaves out where they were written.
+// sameText compares the values of two Texts, not their positions.
 var sameText = cmp.Comparer(func(a, b Text) bool { return a.String() == b.String() })
 
 func TestDefaults(t *testing.T) {
@@ -164,7 +164,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("Source: %v %v", s, ok)
 	}
 	if _, ok := got.Handler("none"); ok {
-		t.Error("Handler finds what is not there")
+		t.Error("Handler returns a handler named none, which the file does not have")
 	}
 }
 
@@ -175,19 +175,19 @@ func TestMaxBackoffFollowsBackoff(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := got.Handlers[0].Retry; r.MaxBackoff != 10*time.Minute {
-		t.Errorf("a default must not contradict what is written: %+v", r)
+		t.Errorf("the default maxBackoff must not be below the backoff that the file sets: %+v", r)
 	}
 }
 
 func TestCommandIsRelativeToItsFile(t *testing.T) {
 	absolute := filepath.Join(t.TempDir(), "h")
 	for _, c := range []struct{ file, command, want string }{
-		{"all.yaml", "./oncall", "./oncall"}, // the slash stays: without it $PATH would be searched
+		{"all.yaml", "./oncall", "./oncall"}, // without the slash, exec would search $PATH
 		{"rules/all.yaml", "./oncall", "rules/oncall"},
 		{"rules/all.yaml", "../bin/oncall", "bin/oncall"},
 		{"rules/all.yaml", "../oncall", "./oncall"},
 		{"/etc/informd/all.yaml", "bin/oncall", "/etc/informd/bin/oncall"},
-		{"/etc/informd/all.yaml", "oncall", "oncall"}, // looked up in $PATH
+		{"/etc/informd/all.yaml", "oncall", "oncall"}, // exec searches $PATH
 		{"rules/all.yaml", absolute, absolute},
 	} {
 		got, mistakes := Parse([]File{{Path: c.file, Data: []byte(
@@ -201,8 +201,9 @@ func TestCommandIsRelativeToItsFile(t *testing.T) {
 	}
 }
 
-// TestBrokenManifestsAreKept: what compiles expressions adds its mistakes to the same report, so it must get all of
-// them, whatever else is wrong.
+// TestBrokenManifestsAreKept checks that Parse also returns what it could read of a broken
+// manifest. The expression compiler adds its mistakes to the same report, so it needs every
+// expression.
 func TestBrokenManifestsAreKept(t *testing.T) {
 	got, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(`
 {apiVersion: v1, kind: Source, metadata: {name: A}, spec: {resource: x, indexes: {i: object.a}}}

@@ -9,8 +9,8 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// TestTextPosition marks one character of an expression with ^ in front of it, in every way to write one, and looks the
-// character up.
+// TestTextPosition marks one character of an expression with a preceding ^, in every YAML style,
+// and looks up its position.
 func TestTextPosition(t *testing.T) {
 	for name, source := range map[string]string{
 		"plain":                        `where: object.^X`,
@@ -42,7 +42,7 @@ func TestTextPosition(t *testing.T) {
 		"folded, tab":                  "where: >\n  a\n  \tb\n  ^X\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			// The mark comes out of the source before it is parsed.
+			// The YAML parser must not see the mark.
 			mark := strings.Index(source, "^")
 			source := source[:mark] + source[mark+1:]
 			var document yaml.Node
@@ -100,12 +100,12 @@ func TestTextOutsideAFile(t *testing.T) {
 		t.Errorf("got %q at %v", got, text.Position(3))
 	}
 	if !(Text{}).IsZero() || text.IsZero() {
-		t.Error("only the zero Text is zero")
+		t.Error("IsZero must be true of the zero Text and false of any other")
 	}
 }
 
-// FuzzTextPosition parses any YAML and scans each of its scalars. The value of the YAML parser is the oracle: the scan
-// must make the same, of bytes that are there, in order.
+// FuzzTextPosition parses any YAML and scans each of its scalars. The YAML parser's value is the
+// oracle: the scan must find an origin for each byte of it, inside the file and in order.
 func FuzzTextPosition(f *testing.F) {
 	for _, s := range []string{
 		manifests,
@@ -154,7 +154,8 @@ func checkScalars(t *testing.T, f *file, n *yaml.Node) {
 		if i == len(n.Value) || !utf8.RuneStart(n.Value[i]) {
 			continue
 		}
-		// Each character comes from itself, an escape, or, where white space is folded, a line break.
+		// A character comes from itself or an escape. Where YAML folds white space, it comes from a
+		// line break.
 		switch r, _ := utf8.DecodeRuneInString(n.Value[i:]); {
 		case strings.HasPrefix(f.text[at:], string(r)), f.text[at] == '\\' && n.Style&yaml.DoubleQuotedStyle != 0:
 		case (r == ' ' || r == '\n') && (f.text[at] == '\n' || f.text[at] == '\r'):
@@ -171,7 +172,7 @@ func TestFilePositions(t *testing.T) {
 	line, column := 1, 1
 	for i, r := range text {
 		if got := f.position(i); got.Line != line || got.Column != column {
-			// The second half of CRLF counts as the end of its line.
+			// The second byte of CRLF counts as the end of its line.
 			if r != '\n' || text[i-1] != '\r' {
 				t.Fatalf("offset %d: got %v, want %d:%d", i, got, line, column)
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What a rule's evaluation of one change costs once the trees are there.
+// BenchmarkBool measures how a rule evaluates one change whose trees are already decoded.
 func BenchmarkBool(b *testing.B) {
 	for _, test := range []struct{ name, text string }{
 		{"field", `object.status.phase == "Failed"`},
@@ -37,7 +37,7 @@ func BenchmarkCompile(b *testing.B) {
 	}
 }
 
-// The race detector watches.
+// TestProgramsAreShared lets the race detector watch goroutines that share a program and a tree.
 func TestProgramsAreShared(t *testing.T) {
 	p := mustCompile(t, `[quantity("1.5Gi") + quantity("100000000000000000000"), quantity("0.5") == "500m", sum(object.spec.containers, quantity(.resources.requests.cpu)), object.status.phase in ["Failed"]]`, payload)
 	now := mustObject(t, pod).Decode(p.Paths())
@@ -57,14 +57,14 @@ func TestProgramsAreShared(t *testing.T) {
 	wg.Wait()
 }
 
-// What is evaluated must not stay alive in the pool.
+// A run in the pool must not keep values alive.
 func TestRunsForgetTheirValues(t *testing.T) {
 	r := new(run)
 	r.slots, r.args = []any{1, 2}, append(make([]any, 0, 4), 3)
 	r.release()
 	for _, v := range append(r.slots[:cap(r.slots)], r.args[:cap(r.args)]...) {
 		if v != nil {
-			t.Errorf("%v is still there", v)
+			t.Errorf("the released run still holds %v", v)
 		}
 	}
 }

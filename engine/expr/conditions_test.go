@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// written is a condition as the tests have it.
+// written renders conditions as the tests write them.
 func written(conditions []Condition) string {
 	var out []string
 	for _, c := range conditions {
@@ -61,7 +61,8 @@ func TestRequires(t *testing.T) {
 	}
 }
 
-// checkRequires checks that what p requires holds of a tree on which it is true. It tells whether it is.
+// checkRequires checks that a tree for which p is true meets every condition in p.Requires. It
+// reports whether p is true.
 func checkRequires(t testing.TB, p *Program, object, old any) bool {
 	t.Helper()
 	ok, err := p.Bool(&Env{Object: object, Old: old, Event: "updated", Now: testTime})
@@ -78,12 +79,12 @@ func checkRequires(t testing.TB, p *Program, object, old any) bool {
 		}
 	}
 	if !slices.IsSortedFunc(p.Requires(), byPath) {
-		t.Errorf("%s: %s", p.Text(), written(p.Requires()))
+		t.Errorf("%s: the conditions are not sorted by path: %s", p.Text(), written(p.Requires()))
 	}
 	return true
 }
 
-// FuzzRequires writes conditions that are often true of the object that it writes.
+// FuzzRequires builds conditions and objects from the bytes. The conditions are often true.
 func FuzzRequires(f *testing.F) {
 	for seed := range uint64(200) {
 		f.Add(randomBytes(seed))
@@ -92,13 +93,14 @@ func FuzzRequires(f *testing.F) {
 		w := &writer{data: data}
 		p, err := Compile(w.condition(3), Options{Scope: When})
 		if err != nil {
-			return // of constants that do not go together
+			return // the condition combines constants of the wrong kinds
 		}
 		checkRequires(t, p, w.fields(2), w.fields(2))
 	})
 }
 
-// Most of what FuzzRequires writes must be of use to it.
+// FuzzRequires is useful only if most of its conditions require something and enough of them are
+// true.
 func TestWrittenConditions(t *testing.T) {
 	required, holding := 0, 0
 	for seed := range uint64(500) {
@@ -113,7 +115,7 @@ func TestWrittenConditions(t *testing.T) {
 		}
 	}
 	if required < 200 || holding < 30 {
-		t.Errorf("of 500 conditions %d require something, and %d of these are true", required, holding)
+		t.Errorf("%d of 500 conditions require something, want 200; %d of those are true, want 30", required, holding)
 	}
 }
 
@@ -167,7 +169,7 @@ func (w *writer) field() string {
 	return w.pick(append(w.names, `object["a"]`, "object?.m?.a", "object.m.m.b", "object.m[object.a]", "object.l[0]", "old.a", "old.m.a", "object.m", "(object.m).b", "(object.a ?? object.b)")...)
 }
 
-// fields are an object that is mostly strings.
+// fields returns an object whose fields are mostly strings.
 func (w *writer) fields(depth int) any {
 	out := dict{"yes": true, "l": list{"a"}}
 	for _, name := range []string{"a", "b", "a", "b"} {

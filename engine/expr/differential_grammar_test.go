@@ -7,12 +7,16 @@ import (
 	"strings"
 )
 
-// grammar is how each kind of value can be made, for generate. In it <int> stands for any expression of that kind. K is
-// the kind that is wanted, or that of its elements under []K; J is any. In <bool#K>, # is a K; in <K#> there is no #.
-// <acc:K#J> makes a new #acc, a K, of the old. <let:K> is a K after a variable. Rules without <> end what has become large.
+// grammar says how generate can make each kind of value:
+//   - <int> stands for any expression of kind int. So does every other kind.
+//   - K is the wanted kind. Under []K it is the kind of the elements. J is any kind.
+//   - In <bool#K>, # is a K. In <K#>, there is no #.
+//   - <acc:K#J> makes a new #acc, a K, from the old one.
+//   - <let:K> is a K that follows a variable.
+//   - Rules without <> end an expression that has grown large.
 //
-// findLast and findLastIndex are missing: in expr-lang 1.17.8 they leave a value too many on the stack, and what is around
-// them goes wrong (https://github.com/expr-lang/expr/pull/954).
+// findLast and findLastIndex are missing. In expr-lang 1.17.8 they leave an extra value on the
+// stack, which breaks the surrounding expression (https://github.com/expr-lang/expr/pull/954).
 var grammar = map[string][]string{
 	"bool": {
 		`true`, `false`, `object.yes`, `object.no`, `object.items[0].on`, `event == "updated"`,
@@ -72,18 +76,19 @@ var grammar = map[string][]string{
 		`{a: <K>}.a`, `{"a b": <K>}["a b"]`, `fromPairs([["k", <K>]]).k`, `reduce(<[]J>, <acc:K#J>, <K#>)`, `reduce([<K>, <K>], <acc:K#K>)`, `<let:K>`, `<J>; <K>`,
 	},
 	"place": {`0`, `0`, `-1`, `<int> % 2`},
-	// A new #acc mentions the old once, or else it could grow without bound.
+	// A new #acc mentions the old one only once, so that it cannot grow without bound.
 	"acc": {`#acc`, `<bool> ? #acc : <K>`, `[#acc, <K>][<place>]`},
 }
 
-// kinds are what is asked for.
+// kinds are the kinds of the expressions that generate makes.
 var kinds = []string{"int", "text", "bool", "item", "float", "labels", "[]int", "[]text", "[]item", "[]bool", "[]float", "[][]int"}
 
-// fields are what .name can be where # is an item.
+// fields names, by kind, the fields of #, if # is an item.
 var fields = map[string]string{"text": ".name", "int": ".n", "bool": ".on", "[]text": ".tags"}
 
-// generate makes an expression of bytes: plausible, so that most give a value, and bounded, because expr-lang's machine
-// does not bound what it does. Each byte is a choice; missing ones are zero.
+// generate makes an expression from bytes. It is plausible, so that most expressions give a value.
+// It is bounded, because expr-lang's machine does not bound its work. Each byte is one choice;
+// missing bytes count as zero.
 func generate(data []byte) string {
 	g := &generator{data: data, parts: 25}
 	return g.expression(g.any(kinds), 0)
@@ -91,7 +96,7 @@ func generate(data []byte) string {
 
 type generator struct {
 	data    []byte
-	parts   int    // that it may still have
+	parts   int    // how many more it may have
 	pointer string // the kind of #; "" where there is none
 	names   []named
 }
@@ -111,7 +116,8 @@ func (g *generator) any(of []string) string { return of[g.number(len(of))] }
 
 const maxGenerated = 5 // levels
 
-// expression makes one of a kind, or at times of another, for what is not plausible.
+// expression makes an expression of the given kind. Now and then it makes one of another kind, to
+// cover implausible expressions too.
 func (g *generator) expression(kind string, level int) string {
 	if g.number(64) == 63 {
 		kind = g.any(kinds)
@@ -126,7 +132,8 @@ func (g *generator) expression(kind string, level int) string {
 	return g.apply(rules, level)
 }
 
-// atHand is what there is of a kind, twice, as it makes the more interesting expressions.
+// atHand returns the variables and pointers of a kind. It returns each twice, because they make
+// more interesting expressions.
 func (g *generator) atHand(kind string) (out []string) {
 	if g.pointer == kind {
 		out = append(out, "#", "#")
@@ -144,7 +151,7 @@ func (g *generator) atHand(kind string) (out []string) {
 
 var hole = regexp.MustCompile(`<[\[\]a-zA-Z#:]+>`)
 
-// set puts a kind in the place of a letter.
+// set replaces a letter in the holes of rules by a kind.
 func set(letter, kind string, rules []string) []string {
 	out := make([]string, len(rules))
 	for i, rule := range rules {
@@ -153,7 +160,7 @@ func set(letter, kind string, rules []string) []string {
 	return out
 }
 
-// closed is a rule that needs no parentheses around it.
+// closed matches rules that need no parentheses around them.
 var closed = regexp.MustCompile(`^(\w+\([^|]*\)|\(.*\)|\[.*\]|\{.*\}|<let:.*>|[^<]*)$`)
 
 func (g *generator) apply(rules []string, level int) string {
@@ -187,7 +194,8 @@ func (g *generator) part(kind string, level int) string {
 	if result, ok := strings.CutPrefix(kind, "acc:"); ok {
 		return g.apply(set("K", result, grammar["acc"]), level)
 	}
-	if text := g.expression(kind, level); !strings.HasPrefix(text, "{") { // braces around a predicate are no map
+	// braces around a predicate are no map
+	if text := g.expression(kind, level); !strings.HasPrefix(text, "{") {
 		return text
 	} else {
 		return "(" + text + ")"

@@ -6,8 +6,8 @@ import (
 	"github.com/informd/informd/engine/expr/value"
 )
 
-// likeExamples are evaluated here and by expr-lang, with the same result. Most are of expr-lang's own description of the
-// language, in its order.
+// likeExamples give the same result here and in expr-lang. Most come from expr-lang's own
+// description of the language, in its order.
 const likeExamples = `
 	// literals
 	[true, false, 42, 0x2A, 0o52, 0b101010, 1_000, 0.5, .5, 1e3, 2.5e-3]
@@ -146,8 +146,9 @@ const likeExamples = `
 	[get([1, 2, 3], 1), get([1, 2, 3], -1), get({"name": "John", "age": 30}, "name"), get([1], 9) ?? "none", get({}, "a") ?? "none", get(object.labels, "tier")]
 `
 
-// differences are all that is not as in expr-lang: there and here, a value or why there is none. Why it is so stands under
-// What differs in docs/reference/expressions.md, of which these are the words.
+// differences lists every difference from expr-lang. there and here are each a value or an error.
+// documented quotes the section "What differs" of docs/reference/expressions.md, which gives the
+// reasons.
 var differences = []struct {
 	documented, text string
 	there, here      any

@@ -22,9 +22,9 @@ import (
 	"github.com/informd/informd/engine/expr/value"
 )
 
-// The language is to be what users of expr-lang know, so expr-lang's own machine is asked: wherever it gives a value in
-// which nil has no part, the value here is the same. What differs on purpose stands in differences, and in the
-// documentation.
+// Users of expr-lang must find the language that they know, so these tests ask expr-lang's own
+// machine. Wherever it gives a value without meeting nil, this package must give the same value.
+// The table differences and the documentation list the intended differences.
 
 const differentialObject = `{
 	"n": 3, "m": -7, "f": 0.5, "s": "web-0", "t": " a,b,,c ", "yes": true, "no": false,
@@ -50,7 +50,7 @@ func here(env *Env, text string) (any, error) {
 	return p.Value(env)
 }
 
-// there evaluates text as expr-lang does, except that the time stands still.
+// there evaluates text with expr-lang itself, with now() fixed to env.Now.
 func there(env *Env, text string, o ...upstream.Option) (any, error) {
 	variables := map[string]any{"object": withInts(env.Object), "old": withInts(env.Old), "event": env.Event}
 	o = append(o, upstream.Env(variables), upstream.DisableBuiltin("now"),
@@ -62,7 +62,8 @@ func there(env *Env, text string, o ...upstream.Option) (any, error) {
 	return upstream.Run(program, variables)
 }
 
-// withInts has int for int64, as expr-lang's own integers are: to it maps with one and the other are different.
+// withInts turns int64 into int, which expr-lang uses for its own integers. To expr-lang, a map
+// that holds one differs from a map that holds the other.
 func withInts(v any) any {
 	switch v := v.(type) {
 	case int64:
@@ -83,7 +84,8 @@ func withInts(v any) any {
 	return v
 }
 
-// plain has for a value of expr-lang, which has more kinds of lists, maps and integers, what Value would give.
+// plain converts a value of expr-lang to what Value would return. expr-lang has more kinds of
+// lists, maps and integers.
 func plain(v any) any {
 	switch v := v.(type) {
 	case nil, bool, float64, string:
@@ -115,7 +117,8 @@ func plain(v any) any {
 	return fmt.Sprintf("%T", v)
 }
 
-// compare fails t where text gives another value than expr-lang does. It tells whether there was anything to compare.
+// compare fails t if text gives another value here than in expr-lang. It reports whether there was
+// a value to compare.
 func compare(t *testing.T, env *Env, text string, o ...upstream.Option) bool {
 	t.Helper()
 	want, err := there(env, text, o...)
@@ -141,7 +144,7 @@ func compare(t *testing.T, env *Env, text string, o ...upstream.Option) bool {
 	return true
 }
 
-// expected are the errors that belong to documented differences and that random expressions run into.
+// expected matches errors of documented differences that random expressions run into.
 var expected = regexp.MustCompile(`^(` + strings.Join([]string{
 	value.ErrOverflow.Error(), `division by zero`, `(step|memory) budget of .* exceeded`,
 	`an? (string|bool|int|float) cannot be indexed with .*`, `"\w+" needs a list, not .*`, `"(first|last|sort)" cannot take .*`,
@@ -150,10 +153,10 @@ var expected = regexp.MustCompile(`^(` + strings.Join([]string{
 	`"string" cannot take a (list|map)`,
 }, "|") + `)$`)
 
-// mistaken are constants that cannot work, as mistakes in the text.
+// mistaken matches the mistakes that Compile reports for constants that cannot work.
 var mistaken = regexp.MustCompile(`cannot|must be|needs|the pattern is wrong`)
 
-// meetsNil tells whether anything is nil while expr-lang evaluates text.
+// meetsNil reports whether expr-lang meets nil anywhere while it evaluates text.
 func meetsNil(env *Env, text string) (met bool) {
 	look := func(args ...any) (any, error) {
 		met = met || args[0] == nil || reflect.ValueOf(args[0]).Kind() == reflect.Slice && reflect.ValueOf(args[0]).IsNil()
@@ -173,7 +176,8 @@ func (looker) Visit(node *ast.Node) {
 	}
 }
 
-// exampleLines are likeExamples without comments, and what cannot stand there.
+// exampleLines returns likeExamples without comments, and two examples that likeExamples cannot
+// hold: one with backquotes, and one of two lines.
 func exampleLines() (out []string) {
 	for line := range strings.Lines(likeExamples) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "//") {
@@ -226,8 +230,8 @@ func TestDifferencesFromExprLang(t *testing.T) {
 	}
 }
 
-// Every function, operator and piece of syntax of expr-lang is in one of the tables, so that a new version of it that has
-// more cannot go unnoticed.
+// The tables use every function, operator and piece of syntax of expr-lang. So a new version that
+// adds one cannot go unnoticed.
 func TestAllOfExprLangIsCompared(t *testing.T) {
 	used := make(map[string]bool)
 	texts := exampleLines()
@@ -251,7 +255,7 @@ func TestAllOfExprLangIsCompared(t *testing.T) {
 	}
 	for _, name := range names {
 		if !used[name] {
-			t.Errorf("%s is not compared", name)
+			t.Errorf("neither likeExamples nor differences uses %s", name)
 		}
 	}
 }
@@ -261,7 +265,7 @@ func FuzzLikeExprLang(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(randomBytes(seed))
 	}
-	// The optimizer makes findLast of what is written otherwise; see grammar.
+	// The optimizer turns other expressions into findLast; see grammar.
 	f.Fuzz(func(t *testing.T, data []byte) { compare(t, env, generate(data), upstream.Optimize(false)) })
 }
 
@@ -274,8 +278,8 @@ func randomBytes(seed uint64) []byte {
 	return data
 }
 
-// Most of what is generated gives a value, or else the fuzzing would compare nothing; and together it has most of the
-// language.
+// The fuzzing compares something only if most generated expressions give a value. Together they
+// must use most of the language.
 func TestGeneratedExpressions(t *testing.T) {
 	env := differentialEnv(t)
 	var all strings.Builder
@@ -288,12 +292,12 @@ func TestGeneratedExpressions(t *testing.T) {
 		}
 	}
 	if values < 400 {
-		t.Errorf("%d of 500 expressions give a value", values)
+		t.Errorf("only %d of 500 expressions give a value in expr-lang", values)
 	}
 	apart := []string{"now", "duration", "findLast", "findLastIndex"}
 	for _, name := range builtin.Names {
 		if _, left := absent[name]; !left && !slices.Contains(apart, name) && !strings.Contains(all.String(), name+"(") {
-			t.Errorf("%s is not generated", name)
+			t.Errorf("no generated expression calls %s", name)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/engine/expr/value"
 )
 
-// Every example of docs/reference/expressions.md gives what it says.
+// Every example in docs/reference/expressions.md gives the documented result.
 func TestDocumentation(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/reference/expressions.md")
 	if err != nil {
@@ -53,7 +53,7 @@ func normalize(t *testing.T, text string) (v any) {
 	return v
 }
 
-// Every function is in the documentation.
+// docs/reference/expressions.md mentions every function.
 func TestDocumentationIsComplete(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/reference/expressions.md")
 	if err != nil {
@@ -75,7 +75,7 @@ func TestDocumentationIsComplete(t *testing.T) {
 	}
 }
 
-// What docs/reference/expressions.md says about which rules can be looked up is so.
+// docs/reference/expressions.md says correctly which rules informd can look up.
 func TestDocumentationOfLookups(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/reference/expressions.md")
 	if err != nil {
@@ -90,7 +90,7 @@ func TestDocumentationOfLookups(t *testing.T) {
 	for _, example := range examples {
 		requires := mustCompile(t, example[1], Options{Scope: Where}).Requires()
 		if want := example[2] == "the"; want != (len(requires) == 1) {
-			t.Errorf("%s requires %q", example[1], written(requires))
+			t.Errorf("%s: the documentation says looked up: %v, but it requires %q", example[1], want, written(requires))
 		}
 	}
 }

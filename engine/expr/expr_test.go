@@ -11,7 +11,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// pod is what most tests evaluate on.
+// pod is the object that most tests evaluate.
 const pod = `{
 	"apiVersion": "v1", "kind": "Pod",
 	"metadata": {
@@ -43,7 +43,8 @@ func tree(t testing.TB, text string) any {
 	return o.Decode(&everything)
 }
 
-// testEnv sees a change of pod, and finds pod itself under every value of every index but those of nodes.
+// testEnv holds a change of pod. The indexes of nodes find one node, all others both states of pod,
+// under every value but "nothing".
 func testEnv(t testing.TB) *Env {
 	now := tree(t, pod)
 	old := tree(t, `{"metadata":{"name":"web-0"},"status":{"phase":"Running"}}`)

@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/engine/expr/value"
 )
 
-// hostileEnv has a long string, a long list and a deep value for expressions to make more of.
+// hostileEnv has a long string, a long list and a deep value, from which expressions can make more.
 func hostileEnv(t testing.TB) *Env {
 	long := strings.Repeat("a", 1<<20)
 	items := strings.TrimSuffix(strings.Repeat(`{"name":"x","n":1},`, 5000), ",")
@@ -20,7 +20,7 @@ func hostileEnv(t testing.TB) *Env {
 	return &Env{Object: tree(t, fmt.Sprintf(`{"text":%q,"items":[%s],"deep":%s,"huge":"1e999"}`, long, items, deep)), Now: testTime}
 }
 
-// allocated is how many bytes f allocates.
+// allocated returns how many bytes f allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -154,7 +154,7 @@ func TestHostileText(t *testing.T) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 			if e != nil && (e.Offset < 0 || e.Offset > len(test.text)) {
-				t.Errorf("offset %d of %d", e.Offset, len(test.text))
+				t.Errorf("the offset %d is outside the text of %d bytes", e.Offset, len(test.text))
 			}
 			if bytes > 4*MaxMemory {
 				t.Errorf("allocated %d MiB", bytes>>20)
@@ -163,7 +163,7 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// A program that is as large as the text can be has to compile in bounded time, whatever it is made of.
+// A program as large as the text allows must compile in bounded time, whatever it consists of.
 func TestLargestTexts(t *testing.T) {
 	fill := func(part string) string { return strings.Repeat(part, (maxText-100)/len(part)) }
 	for _, test := range []struct{ why, text string }{
@@ -205,7 +205,7 @@ func TestLargestTexts(t *testing.T) {
 	}
 }
 
-// numbered repeats part with the numbers up to n in it.
+// numbered repeats part with each number below n inserted.
 func numbered(n int, part string) string {
 	var b strings.Builder
 	for i := range n {
@@ -214,7 +214,7 @@ func numbered(n int, part string) string {
 	return b.String()
 }
 
-// doubling derives each of n variables from two places in the last.
+// doubling derives each of n variables from two fields of the one before.
 func doubling(n int) string {
 	var b strings.Builder
 	b.WriteString("let v0=object;")
@@ -225,7 +225,8 @@ func doubling(n int) string {
 	return b.String()
 }
 
-// nested has chains of comparisons in chains of comparisons, which the parser makes share their operands.
+// nested returns n chains of comparisons inside each other. The parser lets the comparisons of a
+// chain share their middle operand.
 func nested(n int) string {
 	text := "object.a"
 	for range n {
@@ -237,14 +238,15 @@ func nested(n int) string {
 func TestPathsAreBounded(t *testing.T) {
 	p := mustCompile(t, doubling(90), payload)
 	if n := len(p.Paths().List()); n > 10_000 {
-		t.Errorf("%d paths", n)
+		t.Errorf("the program reads %d paths, want at most 10000", n)
 	}
 	if !p.Paths().Covers("x") || !p.Paths().Covers("b", "c", "b", "x") {
 		t.Errorf("paths are missing: %.200s", p.Paths())
 	}
 }
 
-// An index that has everything under one value ends the evaluation long before everything has been decoded.
+// If an index holds everything under one value, the budgets end the evaluation long before it has
+// decoded everything.
 func TestByIndexStopsAtTheBudgets(t *testing.T) {
 	for _, text := range []string{`len(byIndex("byNode", "n1")) > 0`, `len(lookup("pods.byNode", "n1")) > 0`} {
 		stopsAtTheBudgets(t, text)
@@ -262,6 +264,6 @@ func stopsAtTheBudgets(t *testing.T, text string) {
 	}
 	p := mustCompile(t, text, payload)
 	if _, err := p.Value(&Env{Cache: cache(endless)}); err == nil || decoded > MaxSteps {
-		t.Errorf("%s: %d objects were decoded, error %v", text, decoded, err)
+		t.Errorf("%s: the lookup yielded %d objects, want at most %d and an error; got error %v", text, decoded, MaxSteps, err)
 	}
 }

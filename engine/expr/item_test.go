@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// forEach compiles a list, and what is made of each item.
+// forEach compiles a list, and an expression that is evaluated for each of its items.
 func forEach(t testing.TB, list, of string) (*Program, *Program) {
 	t.Helper()
 	each := payload
@@ -51,7 +51,8 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// itemsOf is what of gives of each item, as JSON, or the failure.
+// itemsOf evaluates the second program for each item. It returns the values as JSON, or the
+// failure.
 func itemsOf(t testing.TB, items, of *Program, env *Env) string {
 	t.Helper()
 	list, err := items.Elements(env)
@@ -115,8 +116,8 @@ func union(to map[string]*object.Paths, name string, paths *object.Paths) {
 	to[name].Union(paths)
 }
 
-// FuzzItems writes a list and two objects out of the bytes: what is made of each item is the same of whole objects and of what
-// the two programs say that they read.
+// FuzzItems builds a list and two objects from the bytes. Each item gives the same on whole objects
+// as on only the paths that the two programs report.
 func FuzzItems(f *testing.F) {
 	for i := range 200 {
 		seed := make([]byte, 300)
@@ -189,7 +190,7 @@ func TestMistakesOfItems(t *testing.T) {
 		}
 	}
 	if v, err := mustCompile(t, "let item = 1; item", payload).Value(&Env{}); v != int64(1) || err != nil {
-		t.Errorf("where there is no item, it is a name like others: %v, %v", v, err)
+		t.Errorf("outside forEach, item must be a name like any other: got %v, %v", v, err)
 	}
 }
 
@@ -211,7 +212,7 @@ func TestListsThatAreNone(t *testing.T) {
 	}
 }
 
-// A Budget bounds what evaluations take together, and each is still bounded by itself.
+// A Budget bounds several evaluations together. Each evaluation also keeps its own bounds.
 func TestBudget(t *testing.T) {
 	long, short := mustCompile(t, "all(1..20000, true)", payload), mustCompile(t, "1 + object.a", payload)
 	env := &Env{Budget: &Budget{Steps: 2*MaxSteps - 50_000, Memory: 8 * MaxMemory}}
@@ -223,17 +224,17 @@ func TestBudget(t *testing.T) {
 		}
 	}
 	if err != errBudget || done < 2 || done > 7 {
-		t.Errorf("%v after %d evaluations, with %d steps left", err, done, env.Budget.Steps)
+		t.Errorf("got %v after %d evaluations with %d steps left, want %v after 2 to 7", err, done, env.Budget.Steps, errBudget)
 	}
 	if _, err := short.Value(env); err != errBudget {
-		t.Errorf("%v: there is nothing left", err)
+		t.Errorf("got %v, want %v, because the budget is used up", err, errBudget)
 	}
 	env.Budget = &Budget{Steps: 100 * MaxSteps, Memory: 100 * MaxMemory}
 	if _, err := mustCompile(t, "all(1..200000, true)", payload).Value(env); err != value.ErrSteps {
-		t.Errorf("%v: each is bounded by itself", err)
+		t.Errorf("got %v, want %v, because one evaluation has its own bound", err, value.ErrSteps)
 	}
 	env.Budget = &Budget{Steps: MaxSteps, Memory: 1000}
 	if _, err := long.Value(env); err != errBudget || env.Budget.Memory < 0 {
-		t.Errorf("%v, with %d bytes left", err, env.Budget.Memory)
+		t.Errorf("got %v with %d bytes left, want %v", err, env.Budget.Memory, errBudget)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// found are the trees that lookup and byIndex give in these tests.
+// found returns the trees that lookup and byIndex yield in these tests.
 func found() []any {
 	named := func(name string, ready bool) any {
 		return map[string]any{"metadata": map[string]any{"name": name}, "ready": ready}
@@ -22,9 +22,9 @@ func TestObjects(t *testing.T) {
 	attach.Scope = Attach
 	for _, test := range []struct {
 		why, text string
-		want      []int // places in found
+		want      []int // indexes into found
 		gives     []string
-		reads     string // of the source nodes
+		reads     string // paths of the source nodes
 	}{
 		{"a list", `lookup("nodes.byName", "x")`, []int{0, 1}, []string{"nodes"}, "."},
 		{"some of them", `filter(lookup("nodes.byName", "x"), .ready)`, []int{0}, []string{"nodes"}, "ready"},
@@ -43,12 +43,12 @@ func TestObjects(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(trees) != len(test.want) {
-				t.Fatalf("%d objects, want %v", len(trees), test.want)
+				t.Fatalf("got %d objects, want those at %v", len(trees), test.want)
 			}
 			for i, tree := range trees {
-				all[test.want[i]].(map[string]any)["seen"] = i // so that it is that very map
+				all[test.want[i]].(map[string]any)["seen"] = i // shows that Objects returned this very map
 				if tree["seen"] != i {
-					t.Errorf("object %d is %v", i, tree)
+					t.Errorf("object %d is a copy, not the map that lookup yielded: %v", i, tree)
 				}
 			}
 			if diff := cmp.Diff(test.gives, p.Gives()); diff != "" {
@@ -58,7 +58,7 @@ func TestObjects(t *testing.T) {
 				t.Errorf("reads %q, want %q", got, test.reads)
 			}
 			if p.Lookups()["nodes"].IsEmpty() {
-				t.Error("the objects' places are not kept: their trees would be nil")
+				t.Error("the program reads no path of nodes, so the objects would decode to nil")
 			}
 		})
 	}

@@ -10,7 +10,7 @@ func TestMistakesInTheText(t *testing.T) {
 	for _, test := range []struct {
 		why     string
 		scope   Scope
-		text    string // up to | in front of what is wrong
+		text    string // | stands in front of the mistake
 		message string
 	}{
 		{"unknown name", When, "true and |objekt.spec", `unknown name "objekt"; did you mean object?`},

@@ -98,7 +98,8 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// outcome evaluates p on trees of some paths of two objects.
+// outcome evaluates p with both objects decoded to the given paths. It returns the value as JSON,
+// or the failure.
 func outcome(t testing.TB, p *Program, now, old *object.Object, paths *object.Paths, lookups map[string]*object.Paths) string {
 	v, err := p.Value(&Env{
 		Object: now.Decode(paths), Old: old.Decode(paths), Event: "updated", Now: testTime,
@@ -123,7 +124,8 @@ func outcome(t testing.TB, p *Program, now, old *object.Object, paths *object.Pa
 	return string(out)
 }
 
-// checkPaths checks that p comes out the same on whole objects, on its own paths, and on its own paths and some more.
+// checkPaths checks that p has the same outcome on whole objects, on exactly its own paths, and on
+// a superset of them.
 func checkPaths(t testing.TB, p *Program, now, old *object.Object) {
 	t.Helper()
 	var everything, more object.Paths
@@ -135,7 +137,7 @@ func checkPaths(t testing.TB, p *Program, now, old *object.Object) {
 	want := outcome(t, p, now, old, &everything, nil)
 	for _, paths := range []*object.Paths{p.Paths(), &more} {
 		if diff := cmp.Diff(want, outcome(t, p, now, old, paths, p.Lookups())); diff != "" {
-			t.Fatalf("%s\non %s\nand %s\ncomes out differently on its paths %q: (-whole +paths)\n%s", p.Text(), now.JSON(), old.JSON(), paths, diff)
+			t.Fatalf("%s\non %s\nand %s\ndiffers if only its paths %q are decoded: (-whole +paths)\n%s", p.Text(), now.JSON(), old.JSON(), paths, diff)
 		}
 	}
 }
@@ -148,8 +150,8 @@ func mustObject(t testing.TB, text string) *object.Object {
 	return o
 }
 
-// FuzzCompile compiles any text: it must never panic, and give either a mistake inside of the text or a program that keeps
-// to its paths.
+// FuzzCompile compiles any text. Compile must never panic. It must return either a mistake inside
+// the text or a program that keeps to its paths.
 func FuzzCompile(f *testing.F) {
 	for _, test := range valueTests {
 		f.Add(test.text)
@@ -170,13 +172,13 @@ func FuzzCompile(f *testing.F) {
 				if _, err := p.Objects(testEnv(t)); err == errInternal {
 					t.Fatal(err)
 				}
-				continue // its result is not looked at, so Value may be another on its paths alone
+				continue // the paths leave out the contents of the result, so Value may differ on them
 			}
 			if scope == ForEach {
 				if _, err := p.Elements(testEnv(t)); err == errInternal {
 					t.Fatal(err)
 				}
-				continue // likewise
+				continue // for the same reason
 			}
 			checkPaths(t, p, now, old)
 			checkRequires(t, p, tree(t, pod), nil)
@@ -190,7 +192,7 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// FuzzPaths writes an expression and two objects out of the bytes.
+// FuzzPaths builds an expression and two objects from the bytes.
 func FuzzPaths(f *testing.F) {
 	for i := range 200 {
 		seed := make([]byte, 300)
@@ -205,18 +207,18 @@ func FuzzPaths(f *testing.F) {
 		now, old := mustObject(t, w.object(3)), mustObject(t, w.object(3))
 		p, err := Compile(text, payload)
 		if err != nil {
-			return // of constants that do not go together
+			return // the expression combines constants of the wrong kinds
 		}
 		checkPaths(t, p, now, old)
 		checkRequires(t, p, tree(t, string(now.JSON())), tree(t, string(old.JSON())))
 	})
 }
 
-// writer makes choices by the bytes of data.
+// writer builds texts. Each choice consumes bytes of data.
 type writer struct {
 	data  []byte
-	depth int      // of predicates
-	names []string // variables
+	depth int      // how many predicates enclose this place
+	names []string // variables in scope
 }
 
 func (w *writer) choose(n int) int {

@@ -142,12 +142,12 @@ func TestWhatATemplateReads(t *testing.T) {
 		t.Error(diff)
 	}
 	if !p.ReadsOld() || !p.ReadsEvent() {
-		t.Error("it reads old and event")
+		t.Error("ReadsOld or ReadsEvent is false, but the template reads both")
 	}
 }
 
-// FuzzSplitTemplate splits any text: the parts are all of it, in order, and an expression ends where expr-lang's lexer finds
-// all of its brackets, strings and comments closed.
+// FuzzSplitTemplate splits any text. The parts are the whole text, in order. An expression ends
+// where expr-lang's lexer finds all its brackets, strings and comments closed.
 func FuzzSplitTemplate(f *testing.F) {
 	for _, text := range []string{
 		"", "$", "${", "$${", "${}", "a ${b} c", "$${a}${b}", "${\"}\"}", "${'\\'}'}", "${`}`}", "${/*}*/1}", "${1//}\n}", "${{a:1}}",
@@ -167,19 +167,19 @@ func FuzzSplitTemplate(f *testing.F) {
 		for i, p := range parts {
 			if !p.isExpr {
 				if p.text == "" || i > 0 && !parts[i-1].isExpr {
-					t.Fatalf("%q: part %d is empty, or two in one", text, i)
+					t.Fatalf("%q: part %d is empty or continues the text part before it", text, i)
 				}
 				again.WriteString(strings.ReplaceAll(p.text, "${", "$${"))
 				continue
 			}
 			if p.offset+len(p.text) >= len(text) || text[p.offset-2:p.offset] != "${" || text[p.offset:p.offset+len(p.text)+1] != p.text+"}" {
-				t.Fatalf("%q: part %d is not at %d", text, i, p.offset)
+				t.Fatalf("%q: the expression of part %d does not stand at its offset %d", text, i, p.offset)
 			}
 			again.WriteString("${" + p.text + "}")
 			checkClosed(t, p.text)
 		}
 		if again.String() != text {
-			t.Fatalf("%q became %q", text, again.String())
+			t.Fatalf("the parts of %q make %q", text, again.String())
 		}
 		if len(text) < 200 {
 			checkTemplate(t, text)
@@ -187,11 +187,12 @@ func FuzzSplitTemplate(f *testing.F) {
 	})
 }
 
-// checkClosed checks that the lexer reads the same brackets as the splitter: that they are closed at the end, and } not before.
+// checkClosed checks that the lexer and the splitter agree on brackets: all are closed at the end
+// of the expression, and no } closes it earlier.
 func checkClosed(t *testing.T, text string) {
 	tokens, err := lexer.Lex(file.NewSource(text))
 	if err != nil {
-		return // a mistake in any case
+		return // a mistake wherever it ends
 	}
 	depth := 0
 	for _, token := range tokens {
@@ -201,13 +202,13 @@ func checkClosed(t *testing.T, text string) {
 			depth++
 		default:
 			if depth == 0 && token.Value == "}" {
-				t.Fatalf("%q ends too late", text)
+				t.Fatalf("the expression %q ends too late, after its closing brace", text)
 			}
 			depth--
 		}
 	}
 	if depth > 0 {
-		t.Fatalf("%q ends too early", text)
+		t.Fatalf("the expression %q ends too early, with brackets open", text)
 	}
 }
 
@@ -221,7 +222,7 @@ func checkTemplate(t *testing.T, text string) {
 	}
 	if p == nil {
 		if strings.ReplaceAll(literal, "${", "$${") != text {
-			t.Fatalf("%q became %q", text, literal)
+			t.Fatalf("%q without expressions becomes the literal %q", text, literal)
 		}
 		return
 	}
