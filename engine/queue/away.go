@@ -5,37 +5,40 @@ import (
 	"time"
 )
 
-// away is what of a key is in the store alone, between what waits in memory in front of it and what waits behind it, and
-// the account of what was loaded of that.
+// away describes the values of one key that only the store holds. In the key's order they come
+// between two parts that wait in memory: one before them, one behind. away also accounts for the
+// values that were loaded from the store.
 //
-// What is away is read back as it was first put: the store may not have written yet that a record has changed or gone. So
-// only records that never changed go away, and none was deleted between them.
+// The queue expects to read such values back exactly as it first put them, because the store may
+// not have written later changes or deletions yet. So a value goes away only if its record never
+// changed, and no record between two of them was deleted. Queue.mu guards all fields.
 type away[V any] struct {
 	count  int
 	bytes  int64
-	after  uint64    // all of their numbers are above it,
-	last   uint64    // and none above this
-	rest   time.Time // none of them was added before; of what was restored, when it was
-	misses int       // how often in a row nothing could be loaded
+	after  uint64    // all of their numbers are above after
+	last   uint64    // and none is above last
+	rest   time.Time // none of them was added earlier; for restored values, when they were restored
+	misses int       // loads in a row that found nothing
 
-	redriven []uint64 // numbers between those that are away of what was redriven since; as many as were asked for
-	restored uint64   // what is up to here may have been handed out before the program was killed
-	sealed   bool     // a record behind them has changed or gone, so that nothing more can go away
+	redriven []uint64 // numbers in their range of values redriven since
+	restored uint64   // up to here, values may have been handed out before a kill
+	sealed   bool     // a record behind them has changed or gone, so no more values can go away
 
-	behind *element[*value[V]] // the first of what waits in memory behind them, or nil
+	behind *element[*value[V]] // the first value that waits in memory behind them, or nil
 
-	here   int   // how many that were loaded wait or are in flight
-	loaded int64 // bytes of those that wait
+	here   int   // loaded values that wait or are in flight
+	loaded int64 // bytes of the loaded values that wait
 
-	oldest time.Time // none, of what is away or was loaded, was added before
-	index  int       // in Queue.past
+	oldest time.Time // no value that is away or was loaded was added earlier
+	index  int       // position in Queue.past
 }
 
-// open tells whether anything is away. a may be nil.
+// open reports whether any value is away. a may be nil.
 func (a *away[V]) open() bool { return a != nil && a.count > 0 }
 
-// Restore says that count values of key, with numbers from first to last and of so many bytes, are in the store alone.
-// It is called once for a key, before the queue is used otherwise, and does nothing without a Store.
+// Restore tells the queue that only the store holds count values of key. Their numbers lie between
+// first and last, and they take the given bytes in all. The caller restores each key once, before
+// any other use of the queue. Without a Store, Restore does nothing.
 func (q *Queue[K, V]) Restore(key K, count int, first, last uint64, bytes int64) {
 	q.notify(q.restore(key, count, first, last, bytes))
 }
@@ -54,7 +57,8 @@ func (q *Queue[K, V]) restore(key K, count int, first, last uint64, bytes int64)
 	return q.news(q.settle(e))
 }
 
-// leaving finds or makes the account of what is away of e. since is when the first of what goes away was added.
+// leaving returns e's account of what is away, and makes it if necessary. since is when the first
+// value that goes away was added.
 func (q *Queue[K, V]) leaving(e *entry[K, V], since time.Time) *away[V] {
 	if e.away == nil {
 		e.away = &away[V]{oldest: since}
@@ -66,7 +70,7 @@ func (q *Queue[K, V]) leaving(e *entry[K, V], since time.Time) *away[V] {
 	return e.away
 }
 
-// count accounts for more, or fewer, that are away.
+// count adjusts the totals for values that go away or come back.
 func (q *Queue[K, V]) count(a *away[V], count int, bytes int64) {
 	a.count += count
 	a.bytes += bytes
@@ -74,8 +78,8 @@ func (q *Queue[K, V]) count(a *away[V], count int, bytes int64) {
 	q.awayBytes += bytes
 }
 
-// leaveToStore adds v behind all of e's values, in the store alone, if there is room. What waits in memory behind what is
-// away goes as well.
+// leaveToStore appends v to e's values in the store alone, and reports whether the store had room.
+// Values in memory behind those that are away go away as well.
 func (q *Queue[K, V]) leaveToStore(e *entry[K, V], v V, size int64) bool {
 	if q.opts.Store == nil || e.away.open() && e.away.sealed || !q.opts.Store.Room(size) {
 		return false
@@ -98,8 +102,8 @@ func (q *Queue[K, V]) leaveToStore(e *entry[K, V], v V, size int64) bool {
 	return true
 }
 
-// unload has what was loaded of e go away again, while e waits for a retry: what keys that fail hold up would otherwise fill
-// the memory.
+// unload sends e's loaded values back to the store while e waits for a retry. Otherwise the values
+// held up by failing keys would fill the memory.
 func (q *Queue[K, V]) unload(e *entry[K, V]) {
 	if e.away == nil || !q.opts.Every {
 		return
@@ -121,7 +125,8 @@ func (q *Queue[K, V]) unload(e *entry[K, V]) {
 	}
 }
 
-// close ends what is away of e: what waits behind comes next. Those that were not found are counted as dropped.
+// close ends what is away of e: the values behind come next. Values that the store did not return
+// count as dropped.
 func (q *Queue[K, V]) close(e *entry[K, V]) {
 	a := e.away
 	q.dropped += uint64(a.count)
@@ -134,7 +139,7 @@ func (q *Queue[K, V]) close(e *entry[K, V]) {
 	q.dropAway(e)
 }
 
-// dropAway drops the account of what is away of e, if there is one and it is over.
+// dropAway removes e's account of what is away, if e has one and no longer needs it.
 func (q *Queue[K, V]) dropAway(e *entry[K, V]) {
 	if e.away == nil || e.away.open() || e.away.here > 0 {
 		return

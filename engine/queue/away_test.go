@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// drain takes all that can be taken, and says what that was.
+// drain takes everything that can be taken, and returns it as text.
 func drain(t *testing.T, q *Queue[string, change]) (states map[string][]int) {
 	t.Helper()
 	states = map[string][]int{}
@@ -52,7 +52,8 @@ func TestEveryGoesOnInTheStore(t *testing.T) {
 	}
 }
 
-// What comes while a key has values in the store alone stays behind them, and in memory if there is room.
+// While a key has values in the store alone, new values stay behind them, and in memory if there is
+// room.
 func TestWhatComesBehindWhatIsAway(t *testing.T) {
 	d := newDisk(t)
 	q := newChanges(Options[string, change]{Every: true, MaxItems: 2, Size: sizeOf, Store: d})
@@ -68,14 +69,14 @@ func TestWhatComesBehindWhatIsAway(t *testing.T) {
 	equal(t, "stats", [2]int{q.Stats().Waiting, q.Stats().Away}, [2]int{1, 2})
 	takeNone(t, q)
 	q.Add("web", change{"updated", "1", 5})
-	q.Add("web", change{"updated", "1", 6}) // there is no memory for it: what is behind goes as well
+	q.Add("web", change{"updated", "1", 6}) // memory is full: the values behind go away as well
 	equal(t, "stats", [2]int{q.Stats().Waiting, q.Stats().Away}, [2]int{0, 5})
 	d.noRoom = true
 	q.Add("web", change{"updated", "1", 7})
 	q.Add("web", change{"updated", "1", 8})
-	q.Add("web", change{"updated", "1", 9}) // there is room nowhere: it is merged
+	q.Add("web", change{"updated", "1", 9}) // neither memory nor store has room: it is merged
 	d.noRoom = false
-	q.Add("web", change{"updated", "1", 10}) // what was merged cannot be told from what is written
+	q.Add("web", change{"updated", "1", 10}) // the written record may not show the merge
 	equal(t, "stats", [2]int{q.Stats().Waiting, q.Stats().Away}, [2]int{2, 5})
 	d.write()
 	equal(t, "taken", drain(t, q), map[string][]int{"web": {2, 3, 4, 5, 6, 7, 10}})
@@ -109,7 +110,8 @@ func TestRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, "age", q.Stats().OldestAge, time.Minute)
-		equal(t, "delayed", q.Stats().Delayed, 1) // as before, and the others wait with the one that is retried
+		// as before, and the others wait with the value that is retried
+		equal(t, "delayed", q.Stats().Delayed, 1)
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		var got []string
@@ -128,7 +130,7 @@ func TestRestore(t *testing.T) {
 	})
 }
 
-// A retry that was due in an hour still is, and so is what merges with it.
+// A restart changes neither the due time of a retry nor that of a value that merges with it.
 func TestRestoredDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
@@ -156,8 +158,8 @@ func TestRestoredDelay(t *testing.T) {
 	})
 }
 
-// Nothing is written when a value is taken. What was in flight when the process was killed may have been handled, and its
-// deletion must not cancel it out.
+// Taking a value writes nothing. A value in flight when the process was killed may have been
+// handled, so its deletion must not cancel it out.
 func TestRestoredWhileInFlight(t *testing.T) {
 	d := newDisk(t)
 	o := Options[string, change]{Size: sizeOf, Store: d}
@@ -175,7 +177,8 @@ func TestRestoredWhileInFlight(t *testing.T) {
 	equal(t, "records", len(d.all()), 0)
 }
 
-// What went away before a change of mode is merged as it is loaded, and with what came behind when all of it is.
+// If the mode changes, values that went away before are merged as they are loaded. Once all are
+// loaded, they merge with the values behind them.
 func TestLatestMergesWhatWasAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
@@ -206,7 +209,7 @@ func TestLatestMergesWhatWasAway(t *testing.T) {
 	})
 }
 
-// What was redriven before a restart and what is after it come once each, the first to be asked for first.
+// Values redriven before and after a restart come once each, in the order of the requests.
 func TestRedriveBesideRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
@@ -223,7 +226,7 @@ func TestRedriveBesideRestored(t *testing.T) {
 		equal(t, "at once", take(t, q).state, 2)
 		q.Redrive("web", change{"updated", "1", 3})
 		d.write()
-		q.Done("web") // which is not written
+		q.Done("web") // the store does not write this
 		equal(t, "taken", drain(t, q), map[string][]int{"web": {3, 1, 5}})
 		equal(t, "records", len(d.all()), 0)
 	})
@@ -249,7 +252,8 @@ func TestDoubt(t *testing.T) {
 	equal(t, "records", len(d.all()), 0)
 }
 
-// A Merge may have what is due for a retry and what came meanwhile cancel each other out: then there is no record of either.
+// Merge may cancel out a value due for a retry and one that came meanwhile. Then neither has a
+// record.
 func TestRetryThatIsCancelledOut(t *testing.T) {
 	d := newDisk(t)
 	q := New(Options[string, change]{
@@ -310,7 +314,7 @@ func TestOldestAge(t *testing.T) {
 		}
 		d.write()
 		q.opts.MaxItems = 100
-		for range 1 + loadItems { // the one in memory, and one load
+		for range 1 + loadItems { // the value in memory, and one load
 			if err := refill(q); err != nil {
 				t.Fatal(err)
 			}

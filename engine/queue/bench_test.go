@@ -19,7 +19,7 @@ func BenchmarkAddTakeDone(b *testing.B) {
 	}
 }
 
-// The same with 10,000 keys waiting all the time.
+// The same, while 10,000 keys always wait.
 func BenchmarkAddTakeDoneBehindBacklog(b *testing.B) {
 	keys := benchKeys()
 	q := newChanges(Options[string, change]{})
@@ -75,7 +75,7 @@ func BenchmarkAddTakeDoneRecorded(b *testing.B) {
 	}
 }
 
-// ledger is a Store that has numbers only.
+// ledger is a Store that holds numbers only.
 type ledger struct {
 	keys map[string]*ledgerKey
 }
@@ -108,8 +108,8 @@ func (l *ledger) Load(key string, after uint64, maxItems int, _ int64) (out []Nu
 	return out, nil
 }
 
-// A million values of 100,000 keys are added, of which 100,000 fit into memory, and then taken, in order. The bytes are what
-// the queue holds of those that are away.
+// The benchmark adds a million values of 100,000 keys, of which 100,000 fit into memory, and then
+// takes them in order. It reports the bytes that the queue holds for those that are away.
 func BenchmarkBacklog(b *testing.B) {
 	const keys, each = 100_000, 10
 	names := make([]string, keys)
@@ -168,7 +168,7 @@ func BenchmarkBacklog(b *testing.B) {
 	}
 }
 
-// A million values of 100,000 keys are found in the store.
+// The queue finds a million values of 100,000 keys in the store.
 func BenchmarkRestore(b *testing.B) {
 	const keys, each = 100_000, 10
 	names := make([]string, keys)

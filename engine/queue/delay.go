@@ -8,8 +8,8 @@ import (
 // notDelayed is the index of an entry that is not among the delays.
 const notDelayed = -1
 
-// delays are the keys that wait for a retry, or to be loaded after that failed, the one that is due first in front; equal
-// times in the order in which they were asked for.
+// delays is a heap of the keys that wait for a retry, or for another load after one failed. The key
+// due first is in front. Keys due at the same time keep the order in which they were delayed.
 type delays[K comparable, V any] []*entry[K, V]
 
 func (d delays[K, V]) Len() int { return len(d) }
@@ -44,7 +44,7 @@ func (d *delays[K, V]) Pop() any {
 	return e
 }
 
-// delay keeps e from being ready for a while.
+// delay keeps e from becoming ready for the given time.
 func (q *Queue[K, V]) delay(e *entry[K, V], after time.Duration) {
 	q.turn++
 	e.due, e.turn = q.opts.Now().Add(after), q.turn
@@ -52,7 +52,7 @@ func (q *Queue[K, V]) delay(e *entry[K, V], after time.Duration) {
 	q.arm()
 }
 
-// arm sets the timer to when the first delayed key is due.
+// arm sets the timer to the time when the first delayed key is due.
 func (q *Queue[K, V]) arm() {
 	switch {
 	case len(q.delays) == 0:
@@ -69,10 +69,11 @@ func (q *Queue[K, V]) arm() {
 	}
 }
 
-// until returns how long it is until t.
+// until returns the time that is left until t.
 func (q *Queue[K, V]) until(t time.Time) time.Duration { return t.Sub(q.opts.Now()) }
 
-// expire runs when the timer fires. One that was stopped or set anew too late finds nothing due, which does no harm.
+// expire runs when the timer fires. If the timer was stopped or reset too late, expire finds
+// nothing due and does no harm.
 func (q *Queue[K, V]) expire() { q.notify(q.release()) }
 
 // release ends the delays that are over.

@@ -6,37 +6,38 @@ import (
 	"time"
 )
 
-// entry is a key with its values. It is kept while it has any, and then is one of five: ready, delayed, in flight, hungry
-// or being loaded.
+// entry is a key with its values. The queue keeps it while the key has values. It is then in one of
+// five states: ready, delayed, in flight, hungry or being loaded.
 type entry[K comparable, V any] struct {
 	key      K
-	waiting  list[*value[V]] // in memory: first what goes before what is away, then what goes behind that
-	length   int             // of waiting
-	away     *away[V]        // nil if nothing is in the store alone, and nothing here was loaded from it
+	waiting  list[*value[V]] // in memory: those before what is away, then those behind
+	length   int             // number of elements in waiting
+	away     *away[V]        // nil if none is away, and none here was loaded
 	inFlight *value[V]
 
 	isReady, isHungry bool
-	place             element[*entry[K, V]] // among the ready or the hungry
+	place             element[*entry[K, V]] // in the ready or the hungry list
 
-	delayed int // index among the delays, or notDelayed
+	delayed int // index in Queue.delays, or notDelayed
 	due     time.Time
 	turn    uint64
 }
 
 type value[V any] struct {
 	v         V
-	n         uint64 // that its record has
+	n         uint64 // number of its record
 	size      int64
 	since     time.Time
-	sent      bool // handed out before
-	redriven  bool // goes as it is, see Redrive
-	loaded    bool // read from the store: it has no place in age
+	sent      bool // it was handed out before
+	redriven  bool // it is never merged, see Redrive
+	loaded    bool // it was read from the store, and is not in Queue.age
 	rewritten bool // its record has changed since it was first put
 	place     element[*value[V]]
 	age       element[*value[V]]
 }
 
-// entry finds or makes the entry of key. Who makes one gives it a value.
+// entry returns the entry of key, and makes it if there is none. The caller must then give a new
+// entry a value.
 func (q *Queue[K, V]) entry(key K) *entry[K, V] {
 	e := q.keys[key]
 	if e == nil {
@@ -55,7 +56,7 @@ func (q *Queue[K, V]) newValue(v V, n uint64, size int64) *value[V] {
 	return val
 }
 
-// wait puts val before another place among what waits, or last.
+// wait makes val wait in front of before, or last if before is nil.
 func (q *Queue[K, V]) wait(e *entry[K, V], val *value[V], before *element[*value[V]]) {
 	e.waiting.insertBefore(&val.place, before)
 	e.length++
@@ -64,7 +65,7 @@ func (q *Queue[K, V]) wait(e *entry[K, V], val *value[V], before *element[*value
 	q.stock(e, val, val.size+overhead)
 }
 
-// leave takes val out of what waits.
+// leave removes val from the values that wait.
 func (q *Queue[K, V]) leave(e *entry[K, V], val *value[V]) {
 	if e.away != nil && e.away.behind == &val.place {
 		e.away.behind = val.place.next
@@ -76,7 +77,7 @@ func (q *Queue[K, V]) leave(e *entry[K, V], val *value[V]) {
 	q.stock(e, val, -val.size-overhead)
 }
 
-// stock accounts for more, or fewer, bytes that val takes, if that was loaded.
+// stock adjusts the byte counts of loaded values, if val was loaded.
 func (q *Queue[K, V]) stock(e *entry[K, V], val *value[V], by int64) {
 	if !val.loaded {
 		return
@@ -95,21 +96,22 @@ func (q *Queue[K, V]) land(e *entry[K, V]) *value[V] {
 	return val
 }
 
-// nextNumber is the number of a value that goes behind all others of its key.
+// nextNumber returns a number for a value that goes behind all others of its key.
 func (q *Queue[K, V]) nextNumber() uint64 {
 	q.number++
 	return q.number
 }
 
-// nextRedriven is the number of a value that goes before all that are not redriven, also after a restart. It is made of the
-// time: what is left of the redriven is not told by Restore, and has lower ones.
+// nextRedriven returns a number for a value that goes ahead of all that are not redriven, also
+// after a restart. The number derives from the time. Restore does not tell the queue about redriven
+// values that are left, so new numbers must exceed theirs.
 func (q *Queue[K, V]) nextRedriven() uint64 {
-	now := min(max(q.opts.Now().UnixNano(), 0), firstNumber-1) // which it reaches in 2116
+	now := min(max(q.opts.Now().UnixNano(), 0), firstNumber-1) // reached in 2116
 	q.redriven = max(q.redriven+1, uint64(now))
 	return q.redriven
 }
 
-// record records val, which waits.
+// record writes the record of val, which waits or is in flight.
 func (q *Queue[K, V]) record(e *entry[K, V], val *value[V]) {
 	if q.opts.Store == nil {
 		return
@@ -121,7 +123,7 @@ func (q *Queue[K, V]) record(e *entry[K, V], val *value[V]) {
 	q.opts.Store.Put(val.n, e.key, r)
 }
 
-// end forgets val, which neither waits any more nor is in flight, and its record.
+// end forgets val and deletes its record. val neither waits nor is in flight any more.
 func (q *Queue[K, V]) end(e *entry[K, V], val *value[V]) {
 	q.retire(e, val)
 	if q.opts.Store != nil {
@@ -129,7 +131,7 @@ func (q *Queue[K, V]) end(e *entry[K, V], val *value[V]) {
 	}
 }
 
-// retire forgets val, which neither waits any more nor is in flight.
+// retire forgets val but keeps its record. val neither waits nor is in flight any more.
 func (q *Queue[K, V]) retire(e *entry[K, V], val *value[V]) {
 	if val.loaded {
 		e.away.here--
@@ -139,7 +141,7 @@ func (q *Queue[K, V]) retire(e *entry[K, V], val *value[V]) {
 	q.age.remove(&val.age)
 }
 
-// front is the first of what waits that may be handed out, or nil.
+// front returns the first waiting value that may be handed out, or nil.
 func (e *entry[K, V]) front() *element[*value[V]] {
 	if e.away.open() && e.waiting.front == e.away.behind {
 		return nil
@@ -147,7 +149,7 @@ func (e *entry[K, V]) front() *element[*value[V]] {
 	return e.waiting.front
 }
 
-// back is the last of what waits that a newer value comes right behind, or nil.
+// back returns the waiting value that a new one would come right behind, or nil.
 func (e *entry[K, V]) back() *element[*value[V]] {
 	if e.away.open() && e.away.behind == nil {
 		return nil
@@ -155,7 +157,8 @@ func (e *entry[K, V]) back() *element[*value[V]] {
 	return e.waiting.back
 }
 
-// beforeAway is the last of what waits in front of what is away, which there is, or nil.
+// beforeAway returns the last waiting value in front of those that are away, or nil. Some must be
+// away.
 func (e *entry[K, V]) beforeAway() *element[*value[V]] {
 	if e.away.behind != nil {
 		return e.away.behind.prev
@@ -163,7 +166,7 @@ func (e *entry[K, V]) beforeAway() *element[*value[V]] {
 	return e.waiting.back
 }
 
-// afterRedriven is the first of what waits that is not redriven.
+// afterRedriven returns the first waiting value that is not redriven, or nil.
 func (e *entry[K, V]) afterRedriven() *element[*value[V]] {
 	at := e.waiting.front
 	for at != nil && at.item.redriven {
@@ -172,7 +175,7 @@ func (e *entry[K, V]) afterRedriven() *element[*value[V]] {
 	return at
 }
 
-// settle brings e to where it belongs after a change, and tells whether it became ready.
+// settle moves e to the list where it belongs after a change, and reports whether it became ready.
 func (q *Queue[K, V]) settle(e *entry[K, V]) (becameReady bool) {
 	if e.inFlight != nil {
 		return false
@@ -201,7 +204,7 @@ func (q *Queue[K, V]) settle(e *entry[K, V]) (becameReady bool) {
 	return true
 }
 
-// unready takes e from among the ready, if it is there.
+// unready removes e from the ready list, if it is there.
 func (q *Queue[K, V]) unready(e *entry[K, V]) {
 	if !e.isReady {
 		return
@@ -213,7 +216,7 @@ func (q *Queue[K, V]) unready(e *entry[K, V]) {
 	}
 }
 
-// sate takes e from among the hungry, if it is there.
+// sate removes e from the hungry list, if it is there.
 func (q *Queue[K, V]) sate(e *entry[K, V]) {
 	if e.isHungry {
 		e.isHungry = false
@@ -221,7 +224,7 @@ func (q *Queue[K, V]) sate(e *entry[K, V]) {
 	}
 }
 
-// forget drops e, which has no values.
+// forget drops e, which has no values left.
 func (q *Queue[K, V]) forget(e *entry[K, V]) {
 	q.unready(e)
 	q.sate(e)
@@ -230,7 +233,7 @@ func (q *Queue[K, V]) forget(e *entry[K, V]) {
 		q.arm()
 	}
 	delete(q.keys, e.key)
-	if q.peak > minShrink && len(q.keys) < q.peak/4 { // a map keeps the room of all that it ever held
+	if q.peak > minShrink && len(q.keys) < q.peak/4 { // a map never shrinks by itself
 		smaller := make(map[K]*entry[K, V], len(q.keys))
 		maps.Copy(smaller, q.keys)
 		q.keys, q.peak = smaller, len(smaller)

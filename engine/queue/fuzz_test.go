@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// oracle is the queue as one would write it without regard to cost.
+// oracle is the queue as one would write it if cost did not matter.
 type oracle struct {
 	every              bool
 	maxItems, maxBytes int
 	maxPerKey          int
 	keys               map[string]*oracleKey
-	ready              []string // those that can be taken, in turn
+	ready              []string // keys that can be taken, in turn
 	shortened, dropped uint64
 	turn               int
 }
@@ -60,7 +60,7 @@ func (o *oracle) stats() (s Stats) {
 	return s
 }
 
-// settle lists key among the ready, or not, as its state has it.
+// settle puts key on the ready list, or takes it off, according to its state.
 func (o *oracle) settle(key string) {
 	k := o.keys[key]
 	if len(k.waiting) == 0 {
@@ -177,7 +177,8 @@ func (o *oracle) expire() {
 	}
 }
 
-// FuzzQueue does the same to a Queue and to the oracle, and compares all that can be seen of either.
+// FuzzQueue applies the same operations to a Queue and to the oracle, and compares everything that
+// is visible of them.
 func FuzzQueue(f *testing.F) {
 	f.Add([]byte{0, 0, 8, 1, 2, 0, 3, 8, 4, 0, 2, 5, 6})
 	f.Add([]byte{1, 0, 0, 8, 0, 16, 2, 0, 1, 3, 0, 9, 0, 17, 7, 0, 4, 0, 6, 6, 6})
@@ -212,7 +213,7 @@ func compare(t *testing.T, program []byte) {
 	}
 	d := newDisk(t)
 	if setup&2 == 2 {
-		d.noRoom, options.Store = true, d // a store that has no room changes nothing
+		d.noRoom, options.Store = true, d // a store without room changes nothing
 	}
 	q := newChanges(options)
 	defer q.Close()

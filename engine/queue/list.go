@@ -1,12 +1,13 @@
 package queue
 
-// list is a doubly linked list whose elements are parts of what they link, so that moving something between lists, or
-// out of the middle of one, costs no allocation and no search. The zero list is empty.
+// list is a doubly linked list whose elements are embedded in the values that they link. Moving a
+// value between lists, or out of the middle of one, needs no allocation and no search. The zero
+// list is empty.
 type list[T any] struct {
 	front, back *element[T]
 }
 
-// element is a place in one list.
+// element is a value's place in one list.
 type element[T any] struct {
 	prev, next *element[T]
 	item       T

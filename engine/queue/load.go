@@ -8,22 +8,25 @@ import (
 )
 
 const (
-	// maxSupply is how many bytes of what was loaded may wait to be taken; loading goes on below that.
+	// maxSupply bounds the bytes of loaded values that wait to be taken. Loading goes on while
+	// there are fewer.
 	maxSupply = 1 << 20
-	// One load has at most loadItems, and about loadBytes. When the queue's memory is full it has one.
+	// One load returns at most loadItems values and about loadBytes. When the queue's memory is
+	// full, it returns one value.
 	loadItems = 32
 	loadBytes = 256 << 10
-	// overhead is what a value that was loaded takes beside its size.
+	// overhead is the memory that a loaded value takes besides its size.
 	overhead = 512
 
-	// What could not be loaded is tried again after minLoadDelay, which doubles up to maxLoadDelay. What a store that is
-	// well has not had for maxMisses times in a row, about two minutes, it has lost.
+	// After a load that found nothing, the queue tries again after minLoadDelay, which doubles up
+	// to maxLoadDelay. If a healthy store lacks a value more than maxMisses times in a row, which
+	// takes about two minutes, the value is lost.
 	minLoadDelay = 100 * time.Millisecond
 	maxLoadDelay = 5 * time.Second
 	maxMisses    = 30
 )
 
-// request is what to load.
+// request says what to load.
 type request[K comparable] struct {
 	key      K
 	after    uint64
@@ -31,10 +34,13 @@ type request[K comparable] struct {
 	maxBytes int64
 }
 
-// Refill loads values of the key that has waited for that the longest, unless enough of what was loaded waits to be taken.
-// begin and end enclose what it changes. more tells whether there was anything to do. An error is that of the store, or
-// tells that the store lost something; the key is tried again later, and others can be loaded meanwhile. Refill is called
-// from one goroutine at a time, which need not be quick: the queue is not locked while the store reads.
+// Refill loads values of the key that has waited longest for it. It does nothing while enough
+// loaded values wait to be taken. more reports whether there was anything to do. Refill calls begin
+// before it changes the queue and end after that.
+//
+// An error comes from the store, or says that the store lost values. The queue tries that key again
+// later, and can load others meanwhile. One goroutine at a time may call Refill. It may be slow:
+// the queue is not locked while the store reads.
 func (q *Queue[K, V]) Refill(begin, end func()) (more bool, err error) {
 	r, ok := q.next()
 	if !ok {
@@ -48,7 +54,7 @@ func (q *Queue[K, V]) Refill(begin, end func()) (more bool, err error) {
 	return true, err
 }
 
-// next is what to load next. Its key is not hungry while that goes on.
+// next returns what to load next. Its key is not hungry during the load.
 func (q *Queue[K, V]) next() (r request[K], ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -64,7 +70,7 @@ func (q *Queue[K, V]) next() (r request[K], ok bool) {
 	return r, true
 }
 
-// feed takes in what was loaded.
+// feed adds the loaded values to the queue.
 func (q *Queue[K, V]) feed(r request[K], loaded []Numbered[V], err error) (news, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,7 +106,7 @@ func (q *Queue[K, V]) feed(r request[K], loaded []Numbered[V], err error) (news,
 	return q.news(q.settle(e)), err
 }
 
-// insert puts v, which was away, behind all that waits in front of what is away.
+// insert puts v, which was away, behind all values that wait in front of those still away.
 func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
 	a := e.away
 	if v.Since.Before(a.oldest) {
@@ -108,7 +114,7 @@ func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
 		heap.Fix(&q.past, a.index)
 	}
 	a.rest = v.Since
-	v.Sent = v.Sent || v.N <= a.restored // that it was taken, or done, may not have been written
+	v.Sent = v.Sent || v.N <= a.restored // the store may not know yet that it was taken or done
 	if last := e.beforeAway(); last != nil && !q.opts.Every && !v.Redriven && q.merge(e, last.item, v.Value) {
 		q.opts.Store.Delete(v.N, e.key)
 		return
@@ -126,12 +132,13 @@ func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
 	}
 }
 
-// missed is called when nothing could be loaded of e.
+// missed notes that a load found nothing for e. After too many such loads it gives the values up as
+// lost.
 func (q *Queue[K, V]) missed(e *entry[K, V], err error) error {
 	a := e.away
 	a.misses++
 	if err != nil || !q.opts.Store.Room(0) {
-		a.misses = min(a.misses, maxMisses/2) // it may be there, once the store is well
+		a.misses = min(a.misses, maxMisses/2) // the values may be there once the store is well
 	} else if a.misses > maxMisses {
 		a.after = a.last
 		return nil

@@ -25,7 +25,7 @@ func TestWhatIsNotWrittenYetIsWaitedFor(t *testing.T) {
 		}
 		takeNone(t, q)
 		equal(t, "loads", d.loads, 1)
-		d.noRoom = true // it is not well: that it does not come is no wonder, however long
+		d.noRoom = true // the store is not well, so no value counts as lost, however long it takes
 		for range 100 {
 			time.Sleep(maxLoadDelay)
 			synctest.Wait()
@@ -55,7 +55,7 @@ func TestWhatTheStoreFailsToLoad(t *testing.T) {
 		q.Done("web")
 		d.write()
 		d.failing = true
-		for range 1000 { // it is never given up
+		for range 1000 { // the queue never gives up
 			if _, err := q.Refill(nothing, nothing); err == nil && d.loads == 0 {
 				t.Fatal("no error")
 			}
@@ -69,9 +69,11 @@ func TestWhatTheStoreFailsToLoad(t *testing.T) {
 	})
 }
 
-// What a store that is well does not have is lost, and does not hold up the rest of its key for ever.
+// A value that a healthy store does not have is lost. It does not hold up the rest of its key for
+// ever.
 func TestWhatTheStoreLost(t *testing.T) {
-	for _, lost := range []int{1, 4, 5} { // the first, the last but one, and the last that went away
+	// the first, the last but one, and the last that went away
+	for _, lost := range []int{1, 4, 5} {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := newDisk(t)
@@ -81,7 +83,7 @@ func TestWhatTheStoreLost(t *testing.T) {
 				}
 				equal(t, "first", take(t, q).state, 0)
 				q.Done("web")
-				q.Add("web", change{"updated", "1", 6}) // behind
+				q.Add("web", change{"updated", "1", 6}) // comes behind those that are away
 				d.write()
 				delete(d.written, firstNumber+uint64(lost))
 				var got []int
@@ -108,7 +110,7 @@ func TestWhatTheStoreLost(t *testing.T) {
 	}
 }
 
-// Keys that fail hold one value each, not all that was loaded for them, and others go on.
+// Failing keys hold one value each, not everything that was loaded for them, and other keys go on.
 func TestKeysThatFailDoNotFillTheMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
@@ -139,7 +141,7 @@ func TestKeysThatFailDoNotFillTheMemory(t *testing.T) {
 			}
 			q.Retry(item.Key, item.Value, time.Hour)
 			if waiting := q.Stats().Waiting; waiting > keys+maxSupply>>10 {
-				t.Fatalf("%d are in memory", waiting)
+				t.Fatalf("%d values are in memory", waiting)
 			}
 		}
 		equal(t, "states of the key that does not fail", done, states)
@@ -148,7 +150,7 @@ func TestKeysThatFailDoNotFillTheMemory(t *testing.T) {
 	})
 }
 
-// What nobody takes is not loaded.
+// The queue loads nothing while nobody takes what was loaded.
 func TestSupply(t *testing.T) {
 	d := newDisk(t)
 	size := int64(16 << 10)
@@ -178,7 +180,7 @@ func TestSupply(t *testing.T) {
 	equal(t, "supply", q.supply, 0)
 }
 
-// lockedDisk is a disk for several goroutines, that writes whenever it is read.
+// lockedDisk is a disk that several goroutines may use. It writes everything before each read.
 type lockedDisk struct {
 	mu sync.Mutex
 	disk
@@ -203,7 +205,7 @@ func (d *lockedDisk) Load(key string, after uint64, maxItems int, maxBytes int64
 	return d.disk.Load(key, after, maxItems, maxBytes)
 }
 
-// Producers, consumers and who loads at once: per key, each value comes, in order.
+// Producers, consumers and the loader run at once. Each value of a key comes, in order.
 func TestConcurrentLoading(t *testing.T) {
 	const keys, states = 8, 300
 	wake := func(c chan struct{}) func() {
@@ -277,7 +279,7 @@ func TestConcurrentLoading(t *testing.T) {
 	equal(t, "records", len(d.all()), 0)
 }
 
-// A queue that is closed while it is loaded takes nothing in.
+// A queue that is closed during a load adds nothing.
 func TestCloseWhileLoading(t *testing.T) {
 	d := newDisk(t)
 	o := Options[string, change]{Every: true, Size: sizeOf, Store: d}
@@ -293,7 +295,7 @@ func TestCloseWhileLoading(t *testing.T) {
 	equal(t, "records", len(d.all()), 1)
 }
 
-// Where the memory is full already, a key gets what it needs to go on, and no more.
+// When the memory is already full, a key gets what it needs to go on, and no more.
 func TestLoadsWhenMemoryIsFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)

@@ -1,7 +1,7 @@
 package queue
 
-// merge merges newer into val, which waits, and tells whether that was possible. If the two cancelled each other out, val
-// is gone.
+// merge merges newer into val, which waits, and reports whether that was possible. If the two
+// cancelled each other out, merge has removed val.
 func (q *Queue[K, V]) merge(e *entry[K, V], val *value[V], newer V) bool {
 	if val.redriven {
 		return false
@@ -26,8 +26,8 @@ func (q *Queue[K, V]) merge(e *entry[K, V], val *value[V], newer V) bool {
 	return true
 }
 
-// mergeBehind merges into val what waits right behind it, if it may, as far as that can be merged, and tells whether val still
-// waits.
+// mergeBehind merges into val the values right behind it, as many as can be merged, if may is true.
+// It reports whether val still waits.
 func (q *Queue[K, V]) mergeBehind(e *entry[K, V], val *value[V], may bool) (waits bool) {
 	for next := val.place.next; next != nil && may; next = val.place.next {
 		if e.away.open() && next == e.away.behind {
@@ -40,7 +40,7 @@ func (q *Queue[K, V]) mergeBehind(e *entry[K, V], val *value[V], may bool) (wait
 		if q.opts.Every {
 			q.shortened++
 		}
-		waits = e.length == length // else they cancelled each other out
+		waits = e.length == length // otherwise they cancelled each other out
 		q.leave(e, newer)
 		q.end(e, newer)
 		if !waits {
@@ -50,8 +50,8 @@ func (q *Queue[K, V]) mergeBehind(e *entry[K, V], val *value[V], may bool) (wait
 	return true
 }
 
-// dropOldest drops the oldest of what waits for e in memory. What is redriven stays: it was asked for, and is bounded by
-// who asks.
+// dropOldest drops the oldest value of e that waits in memory. It spares redriven values: callers of
+// Redrive asked for each of them, which bounds their number.
 func (q *Queue[K, V]) dropOldest(e *entry[K, V]) {
 	oldest := e.afterRedriven()
 	if oldest == nil {

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// past are the keys of which something is away or was loaded, by a time before which none of that was added. Values that
-// come back from the store have no place in the order of those that never left; this tells their age. A key's time is
-// brought up to date only when it is in front, and asked for.
+// past is a heap of the keys with values that are away or were loaded. It is ordered by a time
+// before which none of these values was added. Loaded values have no place in Queue.age, so past
+// tells their age. The queue corrects a key's time only when it needs the oldest and that key is in
+// front.
 type past[K comparable, V any] []*entry[K, V]
 
 func (p past[K, V]) Len() int           { return len(p) }
@@ -35,7 +36,7 @@ func (p *past[K, V]) Pop() any {
 	return e
 }
 
-// oldest is when the first of all values was added. It is zero if there is none.
+// oldest returns when the first of all values was added, or zero if there is none.
 func (q *Queue[K, V]) oldest() (since time.Time) {
 	if q.age.front != nil {
 		since = q.age.front.item.since
@@ -55,7 +56,7 @@ func (q *Queue[K, V]) oldest() (since time.Time) {
 	return since
 }
 
-// oldest is a time before which nothing was added of what is away or was loaded of e.
+// oldest returns a time before which no value of e that is away or was loaded was added.
 func (e *entry[K, V]) oldest() time.Time {
 	if e.inFlight != nil && e.inFlight.loaded {
 		return e.inFlight.since
@@ -64,7 +65,7 @@ func (e *entry[K, V]) oldest() time.Time {
 		switch {
 		case at.item.loaded:
 			return at.item.since
-		case !at.item.redriven: // what was loaded goes before what never left
+		case !at.item.redriven: // loaded values come before those that never left memory
 			return e.away.rest
 		}
 	}

@@ -1,29 +1,37 @@
-// Package queue holds values until they have been dealt with: in order and one at a time per key, keys in parallel, with
-// merging of what waits, retries after a delay, and bounds.
+// Package queue holds values until their user has dealt with them. Each key's values come in order
+// and one at a time; different keys proceed in parallel. The queue merges waiting values, delays
+// retries, and bounds what it holds.
 //
-// A key's values are handed out by [Queue.Take] in the order in which they were added. The key is then in flight, and
-// nothing more of it is handed out, until [Queue.Done] or [Queue.Retry]. Keys that are ready come first in, first out; a
-// key that had its turn goes behind the others.
+// [Queue.Take] hands out a key's values in the order in which they were added. The key is then in
+// flight: the queue hands out nothing more of it until [Queue.Done] or [Queue.Retry]. Ready keys
+// come first in, first out. A key that had its turn goes behind the others.
 //
-// Values that wait for one key are merged by [Options.Merge], a newer one into the last that waits; what is in flight
-// never is. A value that is due for a retry waits in front of its key's others and merges with them. It keeps its place
-// and its delay, so that a key that fails does not come back sooner because it changes often. How many values wait is
-// thus bounded by the number of keys, times as many as Merge leaves side by side, times MaxPerKey at the very worst. With
-// [Options.Every] each value is kept instead, up to bounds over the whole queue; past them newer values are merged all
-// the same. That shortens history but never loses the last value of a key, and is counted.
+// [Options.Merge] merges a new value into the last one that waits for the key, never into one in
+// flight. A value due for a retry waits in front of its key's others and merges with them. It keeps
+// its place and its delay, so a failing key does not come back sooner because it changes often. In
+// the worst case, the number of waiting values is the number of keys, times the values that Merge
+// leaves side by side, times MaxPerKey.
 //
-// With a [Store] there is a record of each value that waits or is in flight, under its number. Taking a value writes
-// nothing: what is in flight is recorded as it waits. Under Every a value that there is no memory for goes away, to the store
-// alone, if that has room, and is merged only if it has not. What is away of a key is what [Queue.Restore] told of, or went
-// away since; of it the queue holds a few numbers for each key. It comes between what waits in memory in front of it and what
-// waits behind, and [Queue.Refill] loads it, a few values at a time, when nothing is left in front: for the keys that need it,
-// in turn, and no more than is soon taken. A key that waits for a retry holds one value that was loaded, so that keys that fail
-// do not fill the memory. Past the bounds of Every the memory thus has at most one value for each key, and about a megabyte.
+// With [Options.Every] the queue keeps each value instead, up to bounds over the whole queue.
+// Beyond them it merges newer values. That shortens history, which the queue counts, but never
+// loses the last value of a key.
 //
-// The queue knows nothing of what values mean: what an attempt is, how long to back off and when to give up is its user's
-// affair, and kept within the values. It starts no goroutine; one timer serves all delays. Its memory follows what it
-// holds: values and keys are linked, not kept in slices, and the map and the heap move to smaller ones when they have
-// emptied to a quarter.
+// With a [Store] each value that waits or is in flight has a record under its number. Taking a
+// value writes nothing: a value in flight is recorded as if it waited. Under Every, a value that
+// does not fit into memory goes away: only the store holds it. If the store has no room either, the
+// queue merges the value.
+//
+// The values of a key that are away are those that [Queue.Restore] named and those that went away
+// since. The queue holds a few numbers for them. In the key's order they come between two parts
+// that wait in memory. When nothing is left in front, [Queue.Refill] loads them, a few at a time.
+// It serves the keys that need values in turn, and loads no more than is soon taken. A key that
+// waits for a retry holds one loaded value, so failing keys do not fill the memory. Beyond the
+// bounds of Every the memory thus holds at most one value for each key, and about a megabyte.
+//
+// The queue does not know what values mean. Its user defines what an attempt is, how long to back
+// off and when to give up, and keeps that within the values. The queue starts no goroutine; one
+// timer serves all delays. Its memory follows what it holds. Values and keys are linked, not kept
+// in slices, and the map and the heap move to smaller ones when they are three quarters empty.
 package queue
 
 import (
@@ -32,34 +40,36 @@ import (
 	"time"
 )
 
-// firstNumber is the first number of a value that is not redriven.
+// firstNumber is the lowest number of a value that is not redriven.
 const firstNumber = 1 << 62
 
-// minShrink is below how many elements memory is not worth giving back.
+// minShrink is the number of elements below which giving memory back is not worth it.
 const minShrink = 1024
 
-// Queue is made by New. It is safe for concurrent use.
+// Queue is a queue made by New. It is safe for concurrent use.
 type Queue[K comparable, V any] struct {
 	opts Options[K, V]
 
+	// mu guards everything below. The queue calls Options.Merge, and the Store except Load, with mu
+	// held. So mu is taken before their locks.
 	mu     sync.Mutex
 	closed bool
 	doubt  bool               // see Doubt
-	keys   map[K]*entry[K, V] // those with a value that waits or is in flight
+	keys   map[K]*entry[K, V] // entries of the keys that have values
 	peak   int                // the most keys since the map was made
 	ready  list[*entry[K, V]]
-	hungry list[*entry[K, V]] // keys whose next values are in the store alone
-	supply int64              // bytes of what was loaded and waits, of the keys that are ready
+	hungry list[*entry[K, V]] // keys whose next values only the store holds
+	supply int64              // bytes of loaded values that wait, over the ready keys
 	delays delays[K, V]
-	turn   uint64      // counts delays
+	turn   uint64      // counts delays, to order those due at the same time
 	timer  *time.Timer // made at the first delay
-	armed  time.Time   // when the timer fires; zero if it does not
+	armed  time.Time   // when the timer fires; zero if it is not set
 
-	number   uint64 // the last that was given to a value
-	redriven uint64 // the last that was given to one that is redriven
+	number   uint64 // the last number of a value that is not redriven
+	redriven uint64 // the last number of a redriven value
 
-	age       list[*value[V]] // what waits or is in flight and was never away, in the order in which it was added
-	past      past[K, V]      // the rest
+	age       list[*value[V]] // waiting and in flight, if never away; the oldest in front
+	past      past[K, V]      // keys with other values
 	waiting   int
 	bytes     int64
 	awayItems int
@@ -69,30 +79,30 @@ type Queue[K comparable, V any] struct {
 	dropped   uint64
 }
 
-// Item is a value that was handed out.
+// Item is a value that Take handed out.
 type Item[K comparable, V any] struct {
 	Key   K
 	Value V
-	// Since is when the value was added; of a merged one, when the first was.
+	// Since is when the value was added. For a merged value, it is when the first of them was.
 	Since time.Time
-	// Redriven says that Redrive added it, in this life of the program or an earlier one.
+	// Redriven reports that Redrive added the value, in this run of the program or an earlier one.
 	Redriven bool
 }
 
-// Stats tells what a Queue holds.
+// Stats describes what a Queue holds.
 type Stats struct {
 	Waiting   int           // values that wait in memory, for their turn or for a retry
 	Bytes     int64         // their size
-	Away      int           // values beside them that are in the store alone
+	Away      int           // further values, which only the store holds
 	AwayBytes int64         // their size
 	InFlight  int           // keys in flight
-	Delayed   int           // keys that wait for a retry, or to be loaded after that failed
-	OldestAge time.Duration // of the oldest value that waits or is in flight
-	Shortened uint64        // values merged under Every, because of its bounds or by Shorten, ever
-	Dropped   uint64        // values lost because of MaxPerKey, or because the store lost them, ever
+	Delayed   int           // keys that wait for a retry, or for another load after one failed
+	OldestAge time.Duration // age of the oldest value that waits or is in flight
+	Shortened uint64        // total merged under Every, because of its bounds or by Shorten
+	Dropped   uint64        // total of values lost because of MaxPerKey, or by the store
 }
 
-// New makes an empty Queue.
+// New returns an empty Queue.
 func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
 	if o.Merge == nil {
 		o.Merge = func(_, newer V, _ bool) (V, bool, bool) { return newer, true, false }
@@ -118,7 +128,8 @@ func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
 	return &Queue[K, V]{opts: o, keys: make(map[K]*entry[K, V]), number: firstNumber - 1}
 }
 
-// Add puts v behind what waits for key, or merges it with the last of that. It never blocks.
+// Add puts v behind the values that wait for key, or merges it with the last of them. It never
+// blocks.
 func (q *Queue[K, V]) Add(key K, v V) { q.notify(q.add(key, v)) }
 
 func (q *Queue[K, V]) add(key K, v V) (n news) {
@@ -156,16 +167,18 @@ func (q *Queue[K, V]) add(key K, v V) (n news) {
 	return q.news(q.settle(e))
 }
 
-// Doubt says whether what is added from now on may have been handed out before, by a program that was killed before that was
-// recorded. It is merged accordingly.
+// Doubt tells the queue whether values added from now on may have been handed out before, by a
+// program that was killed before it recorded that. While it is on, the queue merges them as if they
+// had been.
 func (q *Queue[K, V]) Doubt(on bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.doubt = on
 }
 
-// Redrive hands out v, which was given up before, once more: as it is, never merged, and before all that waits for key.
-// Whether newer values have been dealt with in the meantime is for the caller to know. ok is false if the queue is closed.
+// Redrive hands out v once more after its user gave it up. The queue never merges v, and hands it
+// out ahead of all other values of key. The caller must know whether newer values have been dealt
+// with meanwhile. ok is false if the queue is closed.
 func (q *Queue[K, V]) Redrive(key K, v V) (ok bool) {
 	news, ok := q.redrive(key, v)
 	q.notify(news)
@@ -189,8 +202,9 @@ func (q *Queue[K, V]) redrive(key K, v V) (_ news, ok bool) {
 	return q.news(q.settle(e)), true
 }
 
-// Take hands out the first value of the key that has been ready the longest. The key is in flight until Done or Retry is
-// called. If ok is false nothing is ready; Options.Ready will tell.
+// Take hands out the first value of the key that has been ready longest. The key is in flight until
+// Done, Retry, Shorten or Postpone. If ok is false, no key is ready, and the queue calls
+// Options.Ready when one is.
 func (q *Queue[K, V]) Take() (item Item[K, V], ok bool) {
 	item, ok, news := q.take()
 	q.notify(news)
@@ -212,7 +226,8 @@ func (q *Queue[K, V]) take() (item Item[K, V], ok bool, _ news) {
 	return Item[K, V]{Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven}, true, q.news(false)
 }
 
-// Done says that what is in flight for key has been dealt with. For a key that is not in flight it does nothing.
+// Done ends the value in flight for key and deletes its record. If key is not in flight, Done does
+// nothing.
 func (q *Queue[K, V]) Done(key K) { q.notify(q.done(key)) }
 
 func (q *Queue[K, V]) done(key K) news {
@@ -226,20 +241,20 @@ func (q *Queue[K, V]) done(key K) news {
 	return q.news(q.settle(e))
 }
 
-// Retry puts what is in flight for key back in front of what waits for it, as v, to be handed out again after a delay.
-// For a key that is not in flight it does nothing.
+// Retry puts the value in flight for key back as v, in front of the values that wait. The queue
+// hands v out again after the delay. If key is not in flight, Retry does nothing.
 func (q *Queue[K, V]) Retry(key K, v V, after time.Duration) {
 	q.notify(q.putBack(key, v, after, true, false))
 }
 
-// Shorten is Retry, but what waits behind is merged under Every as well, and counted as Shortened: for a value that cannot be
-// dealt with any more for what came after it.
+// Shorten does what Retry does, but merges the values behind v under Every as well, and counts them
+// as Shortened. It is for a value that can no longer be dealt with because of what came after it.
 func (q *Queue[K, V]) Shorten(key K, v V, after time.Duration) {
 	q.notify(q.putBack(key, v, after, true, true))
 }
 
-// Postpone is Retry for what was taken and not used: it counts as handed out only if it was before, and its record stays as it
-// is unless something is merged into it.
+// Postpone does what Retry does, for a value that was taken and not used. The value counts as
+// handed out only if it was so before. Its record changes only if something merges into it.
 func (q *Queue[K, V]) Postpone(key K, v V, after time.Duration) {
 	q.notify(q.putBack(key, v, after, false, false))
 }
@@ -270,8 +285,8 @@ func (q *Queue[K, V]) putBack(key K, v V, after time.Duration, used, shorten boo
 	return q.news(q.settle(e))
 }
 
-// Rewrite puts v in the place of what is in flight for key, and records it, so that it is v that is found after a restart. For
-// a key that is not in flight it does nothing.
+// Rewrite replaces the value in flight for key with v and records it, so that a restart finds v. If
+// key is not in flight, Rewrite does nothing.
 func (q *Queue[K, V]) Rewrite(key K, v V) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -284,7 +299,7 @@ func (q *Queue[K, V]) Rewrite(key K, v V) {
 	q.record(e, val)
 }
 
-// Waiting is how many values wait for key, in memory and in the store alone.
+// Waiting returns how many values wait for key: in memory, and in the store alone.
 func (q *Queue[K, V]) Waiting(key K) (here, away int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -298,7 +313,7 @@ func (q *Queue[K, V]) Waiting(key K) (here, away int) {
 	return e.length, e.away.count
 }
 
-// Stats tells what the queue holds.
+// Stats returns what the queue holds.
 func (q *Queue[K, V]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -312,8 +327,8 @@ func (q *Queue[K, V]) Stats() Stats {
 	return s
 }
 
-// Close forgets all values, but not their records, and stops the timer. Nothing is taken from a closed queue, and nothing
-// enters it.
+// Close forgets all values but keeps their records, and stops the timer. A closed queue hands out
+// and accepts nothing.
 func (q *Queue[K, V]) Close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -326,7 +341,7 @@ func (q *Queue[K, V]) Close() {
 	q.waiting, q.bytes, q.awayItems, q.awayBytes, q.inFlight, q.supply = 0, 0, 0, 0, 0, 0
 }
 
-// news is what there is to tell after a change, once the queue is unlocked.
+// news is what the queue reports after a change, once it is unlocked.
 type news struct{ ready, hungry, crowded bool }
 
 func (q *Queue[K, V]) news(ready bool) news {

@@ -15,14 +15,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// change is a value as the engine has it: what happened to an object of that uid, and which of its states came last.
+// change is a value as the engine has it: what happened to the object of that uid, and its latest
+// state.
 type change struct {
 	kind  string // added, updated, deleted, synced
 	uid   string
 	state int
 }
 
-// mergeChanges follows the laws that the engine merges by.
+// mergeChanges merges by the rules that the engine uses.
 func mergeChanges(waiting, newer change, sent bool) (change, bool, bool) {
 	merged := change{waiting.kind, waiting.uid, newer.state}
 	switch {
@@ -129,7 +130,8 @@ func TestMergingOfWhatWaits(t *testing.T) {
 	}
 }
 
-// What a key holds is bounded however often its object is replaced: one in flight, and two that wait.
+// What a key holds is bounded however often its object is replaced: one value in flight, and two
+// that wait.
 func TestAtMostTwoWaitPerKey(t *testing.T) {
 	for _, flight := range []string{"nothing", "in flight", "retried"} {
 		t.Run(flight, func(t *testing.T) {
@@ -147,7 +149,7 @@ func TestAtMostTwoWaitPerKey(t *testing.T) {
 				for _, kind := range []string{"added", "updated", "synced", "deleted"} {
 					q.Add("web", change{kind, uid, life})
 					if waiting := q.Stats().Waiting; waiting > 2 {
-						t.Fatalf("%d wait after %s of life %d", waiting, kind, life)
+						t.Fatalf("%d values wait after %s of life %d", waiting, kind, life)
 					}
 				}
 			}
@@ -156,7 +158,8 @@ func TestAtMostTwoWaitPerKey(t *testing.T) {
 	}
 }
 
-// What cannot be merged is bounded as well: deletions of one name again and again, in a rule that hears of nothing else.
+// Values that cannot be merged are bounded as well, such as repeated deletions of one name in a
+// rule that selects nothing else.
 func TestMaxPerKey(t *testing.T) {
 	synctest.Test(t, testMaxPerKey)
 }
@@ -207,7 +210,8 @@ func TestEveryPastItsBounds(t *testing.T) {
 			for state := range 10 {
 				q.Add("web", change{"updated", "1", state})
 			}
-			q.Add("api", change{"added", "2", 1}) // there is nothing to merge it with: it is kept
+			// there is nothing to merge it with, so it is kept
+			q.Add("api", change{"added", "2", 1})
 			stats := q.Stats()
 			equal(t, "waiting", stats.Waiting, 4)
 			equal(t, "shortened", stats.Shortened, 7)
@@ -219,7 +223,8 @@ func TestEveryPastItsBounds(t *testing.T) {
 				}
 				q.Done(item.Key)
 			}
-			equal(t, "states", states, []int{0, 1, 9}) // history is shortened, the last state is not lost
+			// the queue shortens history but keeps the last state
+			equal(t, "states", states, []int{0, 1, 9})
 			equal(t, "bytes", q.Stats().Bytes, 0)
 		})
 	}
@@ -248,7 +253,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// The room that a burst took is given back once it is over, even while a few keys are never done.
+// The queue gives back the memory of a burst once it is over, even while a few keys are never done.
 func TestMemoryReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newChanges(Options[string, change]{})
@@ -278,10 +283,11 @@ func TestMemoryReturns(t *testing.T) {
 	})
 }
 
-// Producers and consumers at once: per key, values come in order and never overlap, and the last arrives.
+// Producers and consumers run at once. The values of a key come in order and never overlap, and the
+// last one arrives.
 func TestConcurrentUse(t *testing.T) {
 	const keys, states = 8, 500
-	wake := make(chan struct{}, 1) // one wake-up is as good as many: the consumers take all there is
+	wake := make(chan struct{}, 1) // one wake-up is enough: a consumer takes everything
 	q := newChanges(Options[string, change]{Ready: func() {
 		select {
 		case wake <- struct{}{}:

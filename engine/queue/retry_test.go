@@ -18,7 +18,7 @@ func TestRetry(t *testing.T) {
 		q.Retry("web", take(t, q), time.Minute)
 		takeNone(t, q)
 
-		// A newer change neither overtakes the one that is due for a retry nor brings it forward.
+		// A newer change neither overtakes the value due for a retry nor brings it forward.
 		time.Sleep(30 * time.Second)
 		q.Add("web", change{"updated", "1", 2})
 		takeNone(t, q)
@@ -42,14 +42,15 @@ func TestRetryMergesWithWhatCameWhileInFlight(t *testing.T) {
 	q.Add("web", change{"deleted", "1", 2})
 	q.Add("web", change{"added", "2", 3})
 	q.Retry("web", c, 0)
-	// The addition was handed out, so its handler may know the object: the deletion stays.
+	// The addition was handed out, so its handler may know the object, and the deletion stays.
 	equal(t, "waiting", q.Stats().Waiting, 2)
 	equal(t, "first", take(t, q), change{"deleted", "1", 2})
 	q.Done("web")
 	equal(t, "second", take(t, q), change{"added", "2", 3})
 }
 
-// What is postponed was never handed out, so that what undoes it leaves nothing; but it keeps its place, and merges.
+// A postponed value was never handed out, so a change that undoes it leaves nothing. It still keeps
+// its place and merges.
 func TestPostpone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newChanges(Options[string, change]{})
@@ -70,7 +71,7 @@ func TestPostpone(t *testing.T) {
 	})
 }
 
-// Under every too, what waits behind a value that came to nothing is merged into it where that is asked for.
+// Under Every too, Shorten merges what waits behind a value into it.
 func TestShorten(t *testing.T) {
 	q := newChanges(Options[string, change]{Every: true})
 	for state := range 3 {
@@ -83,7 +84,7 @@ func TestShorten(t *testing.T) {
 	takeNone(t, q)
 }
 
-// A restart finds what the value in flight was rewritten to, also where that was taken as it is and put back since.
+// A restart finds what the value in flight was rewritten to, even if it is then postponed.
 func TestRewrite(t *testing.T) {
 	d := newDisk(t)
 	q := newChanges(Options[string, change]{Store: d})

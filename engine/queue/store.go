@@ -2,33 +2,34 @@ package queue
 
 import "time"
 
-// Store keeps a record of each value that a queue holds, under the value's number, from when it is added until it has
-// been dealt with. The queue calls it while it is locked, except for Load: the others must be quick, and nothing may call
-// the queue.
+// Store keeps a record of each value that a queue holds, under the value's number, from Add until
+// the value has been dealt with. The queue calls it while it is locked, except for Load. So the
+// other methods must be quick, and none may call the queue.
 type Store[K comparable, V any] interface {
-	// Put records a value, in the place of what was recorded under that number and key before.
+	// Put records a value. It replaces what that number and key had before.
 	Put(n uint64, key K, r Record[V])
-	// Delete drops the record of a value that is no more.
+	// Delete drops the record of a value that has been dealt with.
 	Delete(n uint64, key K)
-	// Room tells whether values of that size in all may be left to the store alone.
+	// Room reports whether the store alone may hold further values of that size in all.
 	Room(size int64) bool
-	// Load reads values of key with numbers above after, in ascending order: at most maxItems of them, and no more than
-	// about maxBytes, but one at least if there is one. What was put and cannot be read yet is left out, and everything
-	// above it too. It is called from one goroutine at a time, with the queue unlocked.
+	// Load returns values of key with numbers above after, in ascending order. It returns at most
+	// maxItems values and about maxBytes, but at least one if there is one. If a value that was put
+	// cannot be read yet, Load leaves it out, and everything above it. The queue calls Load from
+	// one goroutine at a time, and is unlocked meanwhile.
 	Load(key K, after uint64, maxItems int, maxBytes int64) ([]Numbered[V], error)
 }
 
-// Record is a value with what the queue knows of it.
+// Record is a value with what the queue knows about it.
 type Record[V any] struct {
 	Value    V
-	Since    time.Time // when it was added; of a merged one, when the first was
-	Due      time.Time // not to be handed out before; zero if there is no such time
+	Since    time.Time // when it was added; for a merged value, when the first of them was
+	Due      time.Time // it must not be handed out earlier; zero if it is due at once
 	Sent     bool      // it was handed out before
-	Redriven bool      // it goes as it is, and first: see Queue.Redrive
+	Redriven bool      // it comes first and is never merged: see Queue.Redrive
 }
 
-// Numbered is a Record under its number. Numbers are unique in a queue, and ascend per key in the order in which the
-// values are handed out.
+// Numbered is a Record with its number. Numbers are unique in a queue. Within a key they ascend in
+// the order in which the queue hands the values out.
 type Numbered[V any] struct {
 	N uint64
 	Record[V]

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// lives is a program that is killed again and again: a queue over a disk, objects that change, and who takes the changes
-// and remembers what it heard.
+// lives is a program that is killed again and again: a queue over a disk, changing objects, and a
+// consumer that takes the changes and remembers what it heard.
 type lives struct {
 	t *testing.T
 	o Options[string, change]
@@ -18,14 +18,15 @@ type lives struct {
 
 	state     int
 	objects   map[string]*life
-	unwritten []told // what is told again after a crash
+	unwritten []told // what the source tells again after a crash
 	inFlight  map[string]Item[string, change]
 	lastTaken map[string]int             // state, in this life
-	heard     map[string]map[string]bool // by key and uid: whether it should be there
+	heard     map[string]map[string]bool // by key and uid: whether the object should be there
 	heardLast map[string]int             // state
 	all       map[string][]int           // states that were done, each once
-	redriven  map[int]bool               // those that are recorded, and whether they were done
-	merged    bool                       // because memory and store had no room
+	// redriven states that are recorded, and whether they were done
+	redriven map[int]bool
+	merged   bool // because memory and store had no room
 }
 
 type life struct {
@@ -40,9 +41,10 @@ type told struct {
 	redriven bool
 }
 
-// FuzzStore has objects change and a queue be killed, with a store that writes late, fails or has no room. However that is,
-// the final state of each object is heard, and the deletion of each that was heard of; under Every each change is heard; per
-// key and life they come in order; and what is recorded is what the queue holds.
+// FuzzStore changes objects and kills a queue whose store writes late, fails or has no room. In
+// every case the consumer hears the final state of each object, and the deletion of each object
+// that it heard of. Under Every it hears each change. Within a key and life, changes come in order.
+// The records always match what the queue holds.
 func FuzzStore(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 8, 2, 4, 2, 4, 12, 12, 11, 12, 2, 4})
 	f.Add([]byte{0, 0, 0, 2, 8, 11, 0, 16, 32, 12, 2, 5, 11, 12})
@@ -115,7 +117,7 @@ func live(t *testing.T, program []byte) {
 	w.finish()
 }
 
-// start begins a life. What was told and not written is told again.
+// start begins a life. The source tells everything again that was told and not written.
 func (w *lives) start() {
 	if w.q != nil {
 		w.merged = w.merged || w.q.Stats().Shortened > 0
@@ -147,7 +149,7 @@ func (w *lives) write() {
 	w.unwritten = nil
 }
 
-// change makes the next change of an object, of a kind that is possible.
+// change makes the next possible change of an object.
 func (w *lives) change(key string, kind byte) {
 	l := w.objects[key]
 	if l == nil {
@@ -225,7 +227,8 @@ func (w *lives) postpone(after time.Duration) {
 	}
 }
 
-// finish has all go well until nothing is left, and compares what was heard with what is so.
+// finish lets everything succeed until nothing is left, and compares what the consumer heard with
+// the objects.
 func (w *lives) finish() {
 	w.d.noRoom, w.d.failing = false, false
 	for range 3 {
@@ -252,11 +255,11 @@ func (w *lives) finish() {
 	for key, l := range w.objects {
 		for uid, thinks := range w.heard[key] {
 			if is := uid == l.uid && l.inside; thinks != is {
-				w.t.Errorf("%s: uid %s should be there: %v, and is: %v", key, uid, thinks, is)
+				w.t.Errorf("%s: the consumer thinks uid %s exists: %v, want %v", key, uid, thinks, is)
 			}
 		}
 		if last := l.states[len(l.states)-1]; l.inside && w.heardLast[key] != last {
-			w.t.Errorf("%s: heard of %d last, and it is at %d", key, w.heardLast[key], last)
+			w.t.Errorf("%s: heard of state %d last, want %d", key, w.heardLast[key], last)
 		}
 		if w.o.Every && !w.merged {
 			slices.Sort(w.all[key])
@@ -265,12 +268,12 @@ func (w *lives) finish() {
 	}
 	for state, done := range w.redriven {
 		if !done {
-			w.t.Errorf("%d was to be redriven, and was not", state)
+			w.t.Errorf("state %d was not redriven", state)
 		}
 	}
 }
 
-// check compares what the queue holds with what is recorded, and with what it counts.
+// check compares what the queue holds with the records and with its own counts.
 func (w *lives) check() {
 	t, q, records := w.t, w.q, w.d.all()
 	t.Helper()
@@ -302,7 +305,7 @@ func (w *lives) check() {
 			if n := at.item.n; n <= lastN && !at.item.redriven {
 				t.Fatalf("%s: %d behind %d", e.key, n, lastN)
 			} else if a.open() && !at.item.redriven && behind != (n > a.last) {
-				t.Fatalf("%s: %d waits behind what is away: %v, and that ends at %d", e.key, n, behind, a.last)
+				t.Fatalf("%s: number %d waits behind those away: %v, but they end at %d", e.key, n, behind, a.last)
 			} else {
 				lastN = n
 			}
@@ -338,7 +341,7 @@ func (w *lives) check() {
 		equal(t, e.key+": places", places, 1)
 	}
 	if len(records) > 0 {
-		t.Fatalf("recorded and not held: %v", records)
+		t.Fatalf("recorded but not held: %v", records)
 	}
 	equal(t, "counts", []int{s.Waiting, s.Away, len(q.past)}, []int{waiting, isAway, tracked})
 	equal(t, "supply", q.supply, supply)

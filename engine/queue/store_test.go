@@ -8,10 +8,11 @@ import (
 	"testing"
 )
 
-// disk is a Store that writes when it is told to. Only what is written can be loaded, as it was written.
+// disk is a Store that writes when a test says so. Load returns only what is written, as it was
+// written.
 type disk struct {
 	t         testing.TB
-	unwritten map[uint64]*recordOf // nil: deleted
+	unwritten map[uint64]*recordOf // nil value: deleted
 	written   map[uint64]*recordOf
 	noRoom    bool
 	failing   bool
@@ -36,7 +37,7 @@ func (d *disk) Put(n uint64, key string, r Record[change]) {
 
 func (d *disk) Delete(n uint64, key string) {
 	if r := d.latest(n); r == nil || r.key != key {
-		d.t.Errorf("%d of %s is deleted, and is not there", n, key)
+		d.t.Errorf("%d of %s is deleted but was never there", n, key)
 	}
 	d.unwritten[n] = nil
 }
@@ -50,7 +51,7 @@ func (d *disk) latest(n uint64) *recordOf {
 	return d.written[n]
 }
 
-// write writes all.
+// write writes everything.
 func (d *disk) write() {
 	for n, r := range d.unwritten {
 		if r == nil {
@@ -76,7 +77,7 @@ func (d *disk) Load(key string, after uint64, maxItems int, maxBytes int64) (out
 	return out, nil
 }
 
-// numbers are those of a key's records, in order.
+// numbers returns the numbers of a key's records, in order.
 func (d *disk) numbers(key string, of map[uint64]*recordOf) (numbers []uint64) {
 	for n, r := range of {
 		if r != nil && r.key == key {
@@ -87,7 +88,7 @@ func (d *disk) numbers(key string, of map[uint64]*recordOf) (numbers []uint64) {
 	return numbers
 }
 
-// all is what is recorded, written or not.
+// all returns everything that is recorded, written or not.
 func (d *disk) all() map[uint64]*recordOf {
 	all := maps.Clone(d.written)
 	maps.Copy(all, d.unwritten)
@@ -95,7 +96,7 @@ func (d *disk) all() map[uint64]*recordOf {
 	return all
 }
 
-// crash is what a new process finds: what was written, told to a new queue.
+// crash returns a new queue that was told what the disk has written, as a new process would be.
 func (d *disk) crash(o Options[string, change]) *Queue[string, change] {
 	clear(d.unwritten)
 	o.Store = d
