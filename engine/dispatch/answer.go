@@ -12,19 +12,21 @@ import (
 )
 
 const (
-	// maxActions bounds the actions of one answer, as handler.Answer says. maxOwnActions bounds those of a rule that acts
-	// itself: what it prunes comes on top of what it may yield.
+	// maxActions bounds the actions of one answer, as handler.Answer documents. maxOwnActions
+	// bounds those of a rule that acts itself: the rule may prune in addition to the actions that
+	// it yields.
 	maxActions    = 64
 	maxOwnActions = 1024 + 64
-	// maxAnswer bounds the memory of an answer's actions, in bytes. actionOverhead is what an action takes beside its texts.
+	// maxAnswer bounds the memory of an answer's actions, in bytes. actionOverhead is the memory of
+	// an action besides its texts.
 	maxAnswer      = 8 << 20
 	actionOverhead = 256
 )
 
-// secrets is the resource of objects whose text is never recorded.
+// secrets is the resource whose objects' text is never recorded.
 var secrets = handler.Resource{Version: "v1", Resource: "secrets"}
 
-// sizeOfAnswer returns roughly how many bytes of memory an answer takes; 0 for nil.
+// sizeOfAnswer returns roughly how many bytes of memory an answer takes, and 0 for nil.
 func sizeOfAnswer(a *delivery.Answer) int {
 	if a == nil {
 		return 0
@@ -39,7 +41,7 @@ func sizeOf(actions []handler.Action) (size int) {
 	return size
 }
 
-// answer makes an answer of actions, as JSON if it may be recorded.
+// answer makes an answer of actions. It encodes them as JSON if they may be recorded.
 func (l *Lane) answer(actions []handler.Action) (*delivery.Answer, error) {
 	if size := sizeOf(actions); size > maxAnswer {
 		return nil, handler.Reject(fmt.Errorf("the answer's actions have %d bytes, more than %d", size, maxAnswer))
@@ -51,12 +53,14 @@ func (l *Lane) answer(actions []handler.Action) (*delivery.Answer, error) {
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(actions); err != nil {
-		return nil, handler.Reject(errors.New("the answer's actions hold what is not JSON")) // err would quote it
+		// err would quote the text
+		return nil, handler.Reject(errors.New("an action of the answer is not valid JSON"))
 	}
 	return &delivery.Answer{Text: bytes.TrimSpace(text.Bytes())}, nil
 }
 
-// mayRecord reports whether actions may be recorded: not if they may hold text of a Secret.
+// mayRecord reports whether actions may be recorded. They may not if they may hold text of a
+// Secret.
 func (l *Lane) mayRecord(actions []handler.Action) bool {
 	for _, a := range actions {
 		if a.Resource == secrets {
@@ -71,8 +75,8 @@ func (l *Lane) isConfidential() bool {
 	return l.opts.Preparer != nil && l.opts.Preparer.IsConfidential()
 }
 
-// act carries out the actions that f was answered with, and returns failure if it was answered with that. The actions are
-// recorded before the first of them is carried out.
+// act performs the actions that answer f, and returns the first error. If the answer is failure,
+// act returns that instead. It records the actions before it performs the first.
 func (d *Dispatcher) act(ctx context.Context, f *flight, actions []handler.Action, failure error) (err error) {
 	defer d.recovered(f.event, &err)
 	n, most := len(actions), maxActions
@@ -99,8 +103,9 @@ func (d *Dispatcher) act(ctx context.Context, f *flight, actions []handler.Actio
 	return d.opts.Actor.Do(ctx, &f.event, actions)
 }
 
-// record records the answer of f, and returns when it is on disk. A store in trouble holds nothing up: the trouble is
-// reported, and after a crash the handler is asked again.
+// record records the answer of f, and returns when it is on disk. A store in trouble does not stop
+// the actions: record logs the trouble, and after a crash the dispatcher asks the handler again.
+// The only error is that of ctx.
 func (d *Dispatcher) record(ctx context.Context, f *flight) error {
 	if f.item.Value.Answer.Text == nil {
 		return nil
@@ -114,14 +119,15 @@ func (d *Dispatcher) record(ctx context.Context, f *flight) error {
 	return ctx.Err()
 }
 
-// repeat carries out once more what f was answered with in an earlier attempt. If that cannot be read or is not allowed any
-// more, the attempt goes on, and the handler is asked.
+// repeat performs the actions again that answered f in an earlier attempt. If they cannot be read
+// or are no longer allowed, the attempt continues with the next stage, and the handler is asked.
 func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	if v.Answer == nil {
 		return false
 	}
-	if v.Stale && d.prepare(ctx, run, f) { // a dead letter of it would have the payload of another event
+	// a dead letter would otherwise have the payload of another event
+	if v.Stale && d.prepare(ctx, run, f) {
 		return true
 	}
 	ended, err := d.redo(ctx, f)
@@ -133,13 +139,13 @@ func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
 	return false
 }
 
-// redo carries out the answer of f. If ok is false that cannot be done.
+// redo performs the actions of f's answer. ok is false if they cannot be read or are not allowed.
 func (d *Dispatcher) redo(ctx context.Context, f *flight) (ok bool, err error) {
 	defer d.recovered(f.event, &err)
 	actions, err := f.item.Value.Answer.Read()
 	if err != nil || d.opts.Actor == nil || d.opts.Actor.Check(&f.event, actions) != nil {
 		return false, nil
 	}
-	ok = true // whatever happens now
+	ok = true // from here on the actions count as performed, even if Do panics
 	return ok, d.opts.Actor.Do(ctx, &f.event, actions)
 }

@@ -400,7 +400,7 @@ func TestRefusedAnswers(t *testing.T) {
 	}{
 		{"not allowed", patch(handler.Event{}), handler.Reject(errors.New("patch of v1/pods is not allowed")), "rejected: patch of v1/pods is not allowed"},
 		{"too large", []handler.Action{{Object: large}}, nil, "rejected: the answer's actions have 8388864 bytes, more than 8388608"},
-		{"not JSON", []handler.Action{{Object: []byte("hunter2")}}, nil, "rejected: the answer's actions hold what is not JSON"},
+		{"not JSON", []handler.Action{{Object: []byte("hunter2")}}, nil, "rejected: an action of the answer is not valid JSON"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -588,7 +588,8 @@ func TestDelay(t *testing.T) {
 		slices.Sort(asked)
 		equal(t, "asked", asked, []string{"r/g/added/1", "r/q/added/1", "r/s/added/1", "r/s/added/2"})
 		fails.Store(true)
-		pass(55*time.Second + 500*time.Millisecond) // the merged one's delay is over, and its first attempt
+		// the merged one's delay is over, and its first attempt
+		pass(55*time.Second + 500*time.Millisecond)
 		fails.Store(false)
 		pass(2 * time.Second)
 		equal(t, "events", h.ids(), []string{"r/q/added/1", "r/q/added/1 #2", "r/s/added/2", "r/s/added/2 #2"})

@@ -9,25 +9,26 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// flight is one attempt at a delivery, from when it is taken from its lane until it lands.
+// flight is one attempt at a delivery, from the time it is taken from its lane until it lands.
 type flight struct {
 	job
-	event handler.Event // never changed once the handler has it
+	event handler.Event // not changed once the handler has it
 	began time.Time
 }
 
-// launch begins the attempt at j, and does not block. run is the context of Run, which ends before ctx.
+// launch begins the attempt at j, and does not block. run is the context of Run, which ends before
+// ctx.
 //
 // An attempt goes through these stages, and each of them may end it:
 //
-//	isForeign   a change that the rule made itself is not delivered; one that may be waits
-//	repeat      an answer that was recorded and not carried out is carried out again
-//	slow        an event of rules that chase each other waits
-//	prepare     the Preparer decides, and makes payload and attachments; or the actions of a rule
-//	            that acts itself, which are carried out
-//	hand        the handler gets the event, and the actions of its answer are carried out
+//	isForeign   drops a change that the rule made itself, and postpones one that it may have made
+//	repeat      performs an answer again that was recorded and not completed
+//	slow        delays an event of rules that chase each other
+//	prepare     has the Preparer decide and make payload and attachments; if the rule acts
+//	            itself, performs its actions
+//	hand        gives the event to the handler, and performs the actions of its answer
 //
-// The last ones settle what came of it.
+// The last two settle the result.
 func (d *Dispatcher) launch(ctx, run context.Context, j job) {
 	f := &flight{job: j}
 	if f.item.Value.Version != "" && !d.isForeign(f) {
@@ -38,7 +39,7 @@ func (d *Dispatcher) launch(ctx, run context.Context, j job) {
 		d.hand(ctx, run, f)
 		return
 	}
-	d.flights.Go(func() { // what is evaluated takes as long as its rule lets it
+	d.flights.Go(func() { // the evaluation takes as long as its rule allows
 		for _, stage := range []func(ctx, run context.Context, f *flight) (ended bool){d.repeat, d.slow, d.prepare, d.hand} {
 			if stage(ctx, run, f) {
 				return
@@ -54,8 +55,8 @@ func (d *Dispatcher) begin(f *flight) {
 	f.began = d.opts.Clock.Now()
 }
 
-// isForeign reports whether somebody else made the change of f, and clears its Version. If the rule made it, f ends. If that
-// is not known yet, f waits.
+// isForeign reports whether somebody else made the change of f, and then clears its Version. If the
+// rule made it, isForeign drops f. If nobody knows yet, it postpones f.
 func (d *Dispatcher) isForeign(f *flight) bool {
 	lane, v := f.lane, &f.item.Value
 	switch lane.whose(v) {
@@ -69,14 +70,15 @@ func (d *Dispatcher) isForeign(f *flight) bool {
 	}
 	lane.settled(f.item.Key, 1)
 	v.Version = ""
-	if waiting, _ := lane.queue.Waiting(f.item.Key); waiting > 0 { // what came behind it could not be merged before
+	// later changes could not be merged with it before
+	if waiting, _ := lane.queue.Waiting(f.item.Key); waiting > 0 {
 		d.postpone(f, 0)
 		return false
 	}
 	return true
 }
 
-// slow puts f back for a while if the Actor asks for that. Each event is slowed once at most.
+// slow postpones f if the Actor asks for that. It slows each event at most once.
 func (d *Dispatcher) slow(ctx, _ context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	if d.opts.Actor == nil || !f.lane.acts || v.Weighed {
@@ -92,14 +94,14 @@ func (d *Dispatcher) slow(ctx, _ context.Context, f *flight) (ended bool) {
 	return true
 }
 
-// delay asks the Actor. It returns 0 if that panics, which is logged.
+// delay asks the Actor. If that panics, delay logs the panic and returns 0.
 func (d *Dispatcher) delay(ctx context.Context, f *flight) (wait time.Duration) {
 	var err error
 	defer d.recovered(f.event, &err)
 	return min(d.opts.Actor.Delay(ctx, &f.event), maxDelay)
 }
 
-// postpone puts f back. It counts as not handed out.
+// postpone puts f back. The attempt counts as not handed out.
 func (d *Dispatcher) postpone(f *flight, wait time.Duration) {
 	d.opts.Journal.Begin()
 	f.lane.queue.Postpone(f.item.Key, f.item.Value, wait)
@@ -107,7 +109,7 @@ func (d *Dispatcher) postpone(f *flight, wait time.Duration) {
 	d.land(f.job)
 }
 
-// drop ends f, which is not delivered.
+// drop ends f without delivering it.
 func (d *Dispatcher) drop(f *flight) {
 	d.opts.Journal.Begin()
 	f.lane.queue.Done(f.item.Key)
@@ -115,14 +117,14 @@ func (d *Dispatcher) drop(f *flight) {
 	d.land(f.job)
 }
 
-// hand hands f to the handler, which settles it. It does not block.
+// hand gives f to the handler, and settles it when the handler answers. It does not block.
 func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 	answered := func(answer handler.Answer, err error) {
 		if err == nil && len(answer.Actions) == 0 {
 			d.settle(run, f, nil)
 			return
 		}
-		d.flights.Go(func() { // actions, dead letters and the log take time that is not the handler's
+		d.flights.Go(func() { // the handler does not wait for actions, dead letters and the log
 			d.settle(run, f, d.act(ctx, f, answer.Actions, err))
 		})
 	}
@@ -140,10 +142,10 @@ func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (answer handl
 	return d.to.Handler.Handle(ctx, ev)
 }
 
-// recovered turns a panic into an error, and logs it. It is deferred.
+// recovered turns a panic into an error, and logs it. The caller defers it.
 func (d *Dispatcher) recovered(ev handler.Event, err *error) {
 	if p := recover(); p != nil {
-		d.log.Error("panic of a handler, or of what prepares or carries out its work", "rule", ev.Rule, "id", ev.ID,
+		d.log.Error("a handler, or informd's work before or after it, panicked", "rule", ev.Rule, "id", ev.ID,
 			"stack", bounded(string(debug.Stack()), 4096))
 		*err = fmt.Errorf("handler panicked: %v", p)
 	}

@@ -1,28 +1,34 @@
-// Package dispatch brings matches to a handler until they have been answered.
+// Package dispatch delivers matches to a handler until the handler has answered them.
 //
-// There is one [Dispatcher] per handler and one [Lane] per rule. A match that is offered to a lane waits in the lane's
-// queue, merged with others of its object or not, as the rule's delivery says. The dispatcher takes from its lanes in
-// turn, so that a busy rule does not starve the others, has up to Handler.Concurrency deliveries at once, and never two
-// at once for one object of one rule. It takes nothing while the handler is not ready, so that merging goes on.
+// There is one [Dispatcher] per handler and one [Lane] per rule. A lane queues the matches that it
+// is offered, and merges those of one object if the rule's delivery says so. The dispatcher takes
+// from its lanes in turn, so a busy rule does not starve the others. It makes up to
+// Recipient.Concurrency deliveries at once, and never two at once for one object of one rule. While
+// the handler is not ready, it takes nothing, so merging goes on.
 //
-// What is offered is delivered at least once, in order per rule and object. A delivery ends when the handler has answered
-// it: with done; or with a rejection, with its last attempt, or after the handler was lost three times with it, and then
-// it becomes a dead letter, and later changes of the object go on. Everything else is retried with backoff, which holds
-// up that object only.
+// The dispatcher delivers each match at least once, in order per rule and object. A delivery ends
+// when the handler answers with done. It becomes a dead letter when the handler rejects it, when
+// its last attempt fails, or when the handler was lost with it three times. Later changes of the
+// object then go on. The dispatcher retries everything else with backoff, which holds up that
+// object only.
 //
-// The package knows a handler as a handler.Handler, or as a [Submitter] where a goroutine for each event would be a waste,
-// and cannot tell a process from a function. It does not know where matches come from, and applies no time limit of its own.
+// To this package a handler is a handler.Handler, or a [Submitter] where a goroutine for each event
+// would be a waste. It cannot tell a process from a function. It does not know where matches come
+// from, and sets no time limits of its own.
 //
-// An answer may ask for actions, which an [Actor] carries out before the delivery is done; a lane may make them itself, and then
-// no handler is asked. All of them are checked before the first is done, and recorded and on disk before that, so that a crash in
-// between has the same done again. What could not be done is repeated as it is as long as nothing newer has been merged with the
-// change; what is refused because it was made of an older state ([ErrStale]) is not, and the handler is asked again, soon, with
-// what came meanwhile. Changes that the rule made itself that way are not delivered to it: see LaneOptions.Own.
+// An answer may ask for actions, which an [Actor] performs before the delivery is done. A lane may
+// also make them itself, and then calls no handler. The dispatcher first checks all actions, then
+// records them on disk, and then performs them. After a crash in between it performs the same
+// actions again. It repeats failed actions unchanged until a newer change is merged with theirs.
+// Actions that are refused because they were made of an older state ([ErrStale]) are not repeated:
+// the dispatcher soon asks the handler again, with the changes that came meanwhile. It does not
+// deliver changes to a rule that the rule made itself this way: see LaneOptions.Own.
 //
-// With a [LaneStore] there is a record of each delivery until it has been dealt with, in flight or not. What is in flight
-// when the program is killed is thus delivered again after a restart, with the same id. Under every, what there is no memory
-// for is left to the store alone. It is loaded when its turn comes, in order, by one goroutine of Run: a store that is slow
-// or fails holds up what it has, and nothing else.
+// With a store (LaneOptions.Store) each delivery has a record until it is done, in flight or not. So a
+// delivery that is in flight when the program is killed comes again after a restart, with the same
+// id. Under every, only the store holds the deliveries that do not fit into memory. One goroutine of
+// Run loads them in order, when their turn comes. A store that is slow or fails holds up those
+// deliveries and nothing else.
 package dispatch
 
 import (
@@ -45,83 +51,92 @@ type Recipient struct {
 	Name string
 	// Handler is called in a goroutine of its own for each event, unless it is a Submitter.
 	Handler handler.Handler
-	// Ready blocks until the handler can take an event, or ctx ends. It is asked before each event is taken, from one
-	// goroutine. nil means always. An error, which is logged, asks to try again later.
+	// Ready blocks until the handler can take an event, or ctx ends. One goroutine calls it before
+	// it takes each event. After an error, which it logs, it calls Ready again later. nil means
+	// that the handler is always ready.
 	Ready func(ctx context.Context) error
-	// Concurrency is how many deliveries there may be at once, where the handler has no Limit. 0 means 8.
+	// Concurrency bounds the deliveries at once if Limit is nil. 0 means 8.
 	Concurrency int
-	// Limit is how many the handler takes at once, in the place of Concurrency; it may change. What it has no room for stays
-	// in the lanes, where it is merged.
+	// Limit, if set, returns how many deliveries the handler takes at once; the number may change.
+	// The rest stays in the lanes, where it is merged.
 	Limit func() int
 	Retry Retry
 }
 
-// Submitter is implemented by handlers that do their work elsewhere, and need no goroutine that waits for each answer.
+// Submitter is implemented by handlers that work elsewhere, and need no goroutine that waits for
+// each answer.
 type Submitter interface {
-	// Submit does what Handle does and returns at once. answered is called once, with what Handle would return, from any
-	// goroutine, perhaps before Submit returns; it does not block. ev is never changed. Submit must not panic.
+	// Submit does what Handle does, but returns at once. It calls answered once with what Handle
+	// would return. It may do so from any goroutine, even before Submit returns; answered does not
+	// block. Nobody changes ev. Submit must not panic.
 	Submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error))
 }
 
-// Options are what a Dispatcher can do without.
+// Options are optional settings of a Dispatcher.
 type Options struct {
 	Logger *slog.Logger
-	// Attempted is called after each attempt. It is called concurrently, and must not block.
+	// Attempted is called after each attempt, concurrently. It must not block.
 	Attempted func(Attempt)
-	// Actor carries out what answers ask for. nil allows no actions: an answer with any is rejected.
+	// Actor performs the actions of answers. nil allows none: the dispatcher rejects an answer with
+	// any.
 	Actor Actor
-	// DrainTimeout is how long deliveries may take to end when Run is to return, before they are cancelled. 0 means 30
-	// seconds.
+	// DrainTimeout is how long deliveries in flight may take when Run ends, before it cancels them.
+	// 0 means 30 seconds.
 	DrainTimeout time.Duration
-	// Journal encloses the records of what an answer changes. nil means that there is none.
+	// Journal makes the records of one change a unit. nil means that nothing is recorded.
 	Journal Journal
-	// Clock says what time it is. nil means the real time. Delays are waited for in real time.
+	// Clock tells the time. nil means the real time. The dispatcher waits for delays in real time.
 	Clock clock.PassiveClock
 }
 
-// Attempt is one attempt at delivering an event, after it ended.
+// Attempt describes one attempt at delivering an event, after it ended.
 type Attempt struct {
 	Rule, Handler string
 	Result        Result
-	Duration      time.Duration // of the attempt
-	Latency       time.Duration // from when the change was first offered, over all attempts
+	Duration      time.Duration // of this attempt
+	Latency       time.Duration // since the change was first offered, over all attempts
 }
 
-// Result is what came of an attempt.
+// Result is the result of an attempt.
 type Result string
 
 // The results of an attempt.
 const (
-	Done      Result = "done"
-	Retried   Result = "retry"     // it failed, and will be repeated
-	Lost      Result = "lost"      // the handler went away meanwhile; it will be repeated
-	Rejected  Result = "reject"    // the handler refused it for good: a dead letter
-	Dead      Result = "dead"      // out of attempts, or lost too often: a dead letter
-	Cancelled Result = "cancelled" // it failed when the dispatcher was to end, which says nothing; it waits again
+	Done     Result = "done"
+	Retried  Result = "retry"  // it failed, and the dispatcher will repeat it
+	Lost     Result = "lost"   // the handler went away; the dispatcher will repeat it
+	Rejected Result = "reject" // the handler refused the event for good: a dead letter
+	Dead     Result = "dead"   // out of attempts, or lost too often: a dead letter
+	// it failed while the dispatcher was ending, which proves nothing; the event waits again
+	Cancelled Result = "cancelled"
 )
 
-// gateRetry is how long to wait after Handler.Ready failed.
+// gateRetry is the pause after Recipient.Ready failed.
 const gateRetry = time.Second
 
-// Dispatcher is made by New.
+// Dispatcher delivers the events of its lanes to one handler. New makes it. It is safe for
+// concurrent use.
 type Dispatcher struct {
 	to   Recipient
 	dead DeadLetters
 	opts Options
 	log  *slog.Logger
 
-	// wake tells Run that there may be something to take. It holds one message; more would say the same.
+	// wake tells Run that there may be something to take. One message is enough for all.
 	wake chan struct{}
-	// flights are the deliveries that have not ended, the goroutines that some of them need, and the loader.
+	// flights counts the deliveries that have not ended, the goroutines that some of them need, and
+	// the loader.
 	flights sync.WaitGroup
 
+	// mu is taken after the Journal's Begin and before the lanes' queues are locked. It guards ready,
+	// inFlight, suspects and the lanes' isReady, isPaused and isHeld.
 	mu       sync.Mutex
-	ready    []*Lane // those that may have something to take, each at most once, in turn
+	ready    []*Lane // lanes that may have something to take, each at most once, in turn
 	inFlight int
 	suspects suspects
 
 	hungry hungry
-	// crowded are lanes to report on. What it has no room for is not reported.
+	// crowded holds lanes to report on. A lane that finds it full is not reported.
 	crowded chan *Lane
 }
 
@@ -131,7 +146,7 @@ type job struct {
 	item queue.Item[delta.Key, delivery.Delivery]
 }
 
-// New makes a Dispatcher that serves h and leaves to dead what cannot be delivered.
+// New returns a Dispatcher that serves to, and gives dead the events that cannot be delivered.
 func New(to Recipient, dead DeadLetters, o Options) *Dispatcher {
 	if to.Concurrency <= 0 {
 		to.Concurrency = 8
@@ -155,9 +170,9 @@ func New(to Recipient, dead DeadLetters, o Options) *Dispatcher {
 	}
 }
 
-// Run delivers until ctx ends. Then it takes nothing more and waits for the deliveries in flight, which have
-// Options.DrainTimeout before their contexts end as well. What waits stays in the lanes. When Run returns, always nil,
-// every goroutine that it started has ended. It is called once.
+// Run delivers until ctx ends. Then it takes nothing more and waits for the deliveries in flight.
+// After Options.DrainTimeout it cancels their contexts as well. What waits stays in the lanes. When
+// Run returns, always with nil, every goroutine that it started has ended. It is called once.
 func (d *Dispatcher) Run(ctx context.Context) error {
 	inFlight, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -178,21 +193,22 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	select {
 	case <-drained:
 	case <-time.After(d.opts.DrainTimeout):
-		d.log.Warn("deliveries did not end in time and are cancelled", "deliveries", d.InFlight())
+		d.log.Warn("deliveries did not end in time: cancelling them", "deliveries", d.InFlight())
 		cancel()
 		<-drained
 	}
 	return nil
 }
 
-// InFlight is how many deliveries are with the handler.
+// InFlight returns the number of deliveries that were taken from their lanes and have not ended.
 func (d *Dispatcher) InFlight() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.inFlight
 }
 
-// next waits until the handler is ready and there is something for it, and takes that. If ok is false ctx has ended.
+// next waits until the handler is ready and there is a job for it, and takes that. If ok is false,
+// ctx has ended.
 func (d *Dispatcher) next(ctx context.Context) (j job, ok bool) {
 	for d.gate(ctx) {
 		if d.hasRoom() {
@@ -233,7 +249,8 @@ func (d *Dispatcher) gate(ctx context.Context) bool {
 	return false
 }
 
-// hasRoom tells whether the handler takes another event. When one has landed Run looks again.
+// hasRoom reports whether the handler takes another event. Run asks again whenever a job has
+// landed.
 func (d *Dispatcher) hasRoom() bool {
 	limit := d.to.Concurrency
 	if d.to.Limit != nil {
@@ -242,7 +259,7 @@ func (d *Dispatcher) hasRoom() bool {
 	return d.InFlight() < limit
 }
 
-// take takes what is next, from each lane in turn.
+// take takes the next job, from each lane in turn.
 func (d *Dispatcher) take() (j job, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -273,7 +290,7 @@ func (d *Dispatcher) take() (j job, ok bool) {
 	return j, true
 }
 
-// land is called when a job has ended.
+// land notes that a job has ended, and wakes Run if there is more to take.
 func (d *Dispatcher) land(j job) {
 	defer d.flights.Done()
 	d.mu.Lock()
@@ -285,7 +302,7 @@ func (d *Dispatcher) land(j job) {
 	}
 }
 
-// offer notes that a lane has something to take.
+// offer notes that a lane may have something to take.
 func (d *Dispatcher) offer(lane *Lane) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -8,17 +8,17 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// event returns what the handler sees of a delivery.
+// event returns the event of a delivery as the handler sees it.
 func (l *Lane) event(d *delivery.Delivery) handler.Event {
 	return eventOf(d.Delta, d.Payload, l.rule, l.resource, d.Attempts)
 }
 
-// Event returns the event as the handler saw it at the last attempt, but without what was attached.
+// Event returns the event as the handler saw it at the last attempt, without attachments.
 func (l *Letter) Event() handler.Event {
 	return eventOf(l.Delta, l.Payload, l.Rule, l.Resource, l.Attempts)
 }
 
-// eventOf makes an event, which shares the bytes of the objects and of the payload.
+// eventOf makes an event. It shares the bytes of the objects and of the payload.
 func eventOf(change delta.Delta, payload json.RawMessage, rule string, resource handler.Resource, attempt int) handler.Event {
 	o := change.Object
 	ev := handler.Event{

@@ -100,7 +100,8 @@ func TestBackoffIsPerObject(t *testing.T) {
 		for _, ev := range h.events {
 			if ev.Name == "well" {
 				well++
-			} else if ev.Attempt != 1 && ev.ResourceVersion != "1" { // the first retry may come before the second change
+				// the first retry may come before the second change
+			} else if ev.Attempt != 1 && ev.ResourceVersion != "1" {
 				t.Errorf("%s is attempt %d of an event that is new", ev.ID, ev.Attempt)
 			}
 		}
@@ -262,7 +263,8 @@ func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
 		start(t, d)
 		for version := 1; version <= 3; version++ {
 			l.Offer(updated("web", "u", version))
-			pass(700 * time.Millisecond) // less than the shortest delay: each retry has the next change
+			// less than the shortest delay: each retry has the next change
+			pass(700 * time.Millisecond)
 		}
 		pass(time.Minute)
 		equal(t, "dead", letters(dead)[0], "r/u/updated/3: in flight at three crashes of the handler")
@@ -281,7 +283,8 @@ func TestSuspectsOfClosedLane(t *testing.T) {
 			gone.Offer(added(name, name, 1))
 		}
 		stays.Offer(added("c", "c", 1))
-		pass(1600 * time.Millisecond) // the crash, and the longest delay behind it: one is out, three are held
+		// the crash, and the longest delay behind it: one is out, three are held
+		pass(1600 * time.Millisecond)
 		gone.Close()
 		pass(time.Minute)
 		ids := h.ids()

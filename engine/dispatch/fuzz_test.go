@@ -89,14 +89,15 @@ func (w *world) change(name string, kind byte) rule.Match {
 
 // witness is a handler that answers as a program says, and checks what it is promised.
 type witness struct {
-	t     *testing.T
-	mu    sync.Mutex
-	next  func() byte
-	busy  map[string]bool            // by name
-	last  map[string]handler.Event   // by name
-	heard map[string]map[string]bool // by name, uid: whether the handler should think that it is there
-	ids   map[string][]string        // by name, without repeats
-	again map[string]bool            // by name: the process is another since the last
+	t    *testing.T
+	mu   sync.Mutex
+	next func() byte
+	busy map[string]bool          // by name
+	last map[string]handler.Event // by name
+	// by name, uid: whether the handler should think that it is there
+	heard map[string]map[string]bool
+	ids   map[string][]string // by name, without repeats
+	again map[string]bool     // by name: the process is another since the last
 }
 
 // killed is called when the process was killed: everything may come again that was not recorded as done.
@@ -183,7 +184,8 @@ func FuzzLane(f *testing.F) {
 	f.Add([]byte{38, 8, 2, 16, 3, 24, 1, 7, 8, 0, 8, 1, 8, 0}, []byte{13, 21, 29, 5, 13, 4, 12})
 	f.Add([]byte{71, 8, 2, 16, 6, 24, 16, 7, 8, 5, 8, 16, 8, 5, 7, 6, 5, 16}, []byte{13, 21, 29, 5, 13, 4, 12})
 	f.Add([]byte{70, 8, 2, 6, 3, 24, 15, 8, 5, 8, 1, 5, 8, 6, 5}, []byte{13, 21, 29, 5, 13, 4, 12})
-	f.Add([]byte("0CC%C&7%C"), []byte("0")) // done and not written as such, then deleted: the deletion is to be heard
+	// done and not written as such, then deleted: the deletion is to be heard
+	f.Add([]byte("0CC%C&7%C"), []byte("0"))
 	f.Fuzz(func(t *testing.T, changes, answers []byte) {
 		if len(changes)+len(answers) > 500 {
 			t.Skip("longer programs only take longer")

@@ -5,16 +5,18 @@ import (
 	"errors"
 )
 
-// Journal encloses the records of one change, so that all of them are kept or none. The dispatcher encloses what an answer
-// changes, and what merging changes when it loads what was left to the store alone.
+// Journal makes the records of one change a unit, so that either all of them are kept or none. The
+// dispatcher encloses the records of an answer in Begin and End, and those of merging during a
+// load.
 //
-// Between Begin and End the dispatcher only moves values: it evaluates, encodes, logs and waits for nothing. Begin is never
-// called within another Begin. Begin is taken before all locks of this package.
+// Between Begin and End the dispatcher only moves values: it evaluates, encodes and logs nothing,
+// and does not wait. It never nests Begin. It calls Begin before it takes any lock of this package.
 type Journal interface {
 	Begin()
 	End()
-	// Written has everything that was recorded before written, and returns when it would survive a crash. If it cannot be
-	// written, or not within a few seconds, the error says why. It is not called between Begin and End.
+	// Written writes everything recorded so far, and returns when that would survive a crash. The
+	// error says why that failed, or did not happen within a few seconds. Written is not called
+	// between Begin and End.
 	Written(ctx context.Context) error
 }
 
@@ -24,5 +26,6 @@ func (noJournal) Begin()                        {}
 func (noJournal) End()                          {}
 func (noJournal) Written(context.Context) error { return nil }
 
-// ErrNotYet is wrapped by errors of LaneOptions.Store.Load if nothing is wrong and the store is to be asked again soon.
+// ErrNotYet is wrapped by errors of the Load of LaneOptions.Store when nothing is wrong and the
+// lane should soon ask again.
 var ErrNotYet = errors.New("not yet")

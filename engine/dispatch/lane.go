@@ -12,67 +12,70 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Lane holds what one rule has for the handler. It is safe for concurrent use.
+// Lane holds the deliveries of one rule for the handler. It is safe for concurrent use.
 type Lane struct {
 	dispatcher *Dispatcher
 	rule       string
 	resource   handler.Resource
 	opts       LaneOptions
-	queue      *queue.Queue[delta.Key, delivery.Delivery] // its lock is taken before those of this package
+	// its lock: after Dispatcher.mu, before owned.mu
+	queue *queue.Queue[delta.Key, delivery.Delivery]
 
-	acts        bool // what is delivered may change the cluster
+	acts        bool // its deliveries may change the cluster
 	preparesAll bool // the Preparer completes each attempt
-	isPlain     bool // nothing is prepared or slowed, unless a delivery asks for it
+	isPlain     bool // deliveries need neither preparing nor slowing unless they ask for it
 
-	isReady  bool // is among Dispatcher.ready; guarded by Dispatcher.mu
+	isReady  bool // is in Dispatcher.ready; guarded by Dispatcher.mu
 	isPaused bool // guarded by Dispatcher.mu
 	isHeld   bool // guarded by Dispatcher.mu
 
-	isHungry     bool      // is among Dispatcher.hungry; guarded by its mu
-	loadAfter    time.Time // when the lane may be loaded for again; guarded by Dispatcher.hungry.mu
-	loadFailures int       // the loader's alone
+	isHungry     bool      // is in Dispatcher.hungry; guarded by Dispatcher.hungry.mu
+	loadAfter    time.Time // when the lane may load again; only the loader uses it
+	loadFailures int       // load errors in a row; only the loader uses it
 
 	owned
 
-	failed    atomic.Pointer[Failure] // the last
-	isCrowded atomic.Bool             // waits to be reported
+	failed    atomic.Pointer[Failure] // the last failure
+	isCrowded atomic.Bool             // is in Dispatcher.crowded
 	reports   reports
 }
 
-// LaneOptions are what a rule says of its delivery.
+// LaneOptions describe how a rule's events are delivered.
 type LaneOptions struct {
-	// Every keeps each change, up to MaxItems and MaxBytes (0: the defaults of package queue), instead of merging what waits
-	// for one object.
+	// Every keeps each change, instead of merging those that wait for one object. MaxItems and
+	// MaxBytes bound that; 0 means the defaults of package queue.
 	Every    bool
 	MaxItems int
 	MaxBytes int64
 
-	// Preparer completes deliveries. nil hands over what was offered; nothing Undecided may be offered then.
+	// Preparer completes deliveries. nil delivers matches as they were offered, and then none may
+	// be Undecided.
 	Preparer Preparer
-	// ReadsChange means that the payload depends on more than the object's new state. If a change is merged, its payload is
-	// then prepared anew, unless it became that of the newer change.
+	// ReadsChange means that the payload depends on more than the object's new state. The Preparer
+	// then remakes the payload of a merged change, unless the result is just the newer change.
 	ReadsChange bool
-	// Attaches has the Preparer complete each attempt, because it attaches objects.
+	// Attaches means that the rule attaches objects, so the Preparer completes each attempt.
 	Attaches bool
-	// ActsItself means that the Preparer makes the actions, in the place of a handler's answer. The handler is not called,
-	// and may be nil. The Preparer completes each attempt.
+	// ActsItself means that the Preparer makes the actions, in place of a handler's answer. The
+	// dispatcher does not call the handler, which may be nil. The Preparer completes each attempt.
 	ActsItself bool
-	// Acts means that answers to the rule's events may change the cluster: the Actor is asked for a Delay. ActsItself
-	// implies it.
+	// Acts means that answers to the rule's events may change the cluster, so the dispatcher asks
+	// the Actor for a Delay. ActsItself implies it.
 	Acts bool
 
-	// Own tells which changes the rule made itself, through the Actor: those are not delivered. nil delivers them.
+	// Own recognizes changes that the rule made itself through the Actor. The lane drops those. If
+	// nil, the lane delivers them.
 	Own Own
 
-	// Store records what waits and, under Every, holds what there is no memory for. Errors of its Load that wrap ErrNotYet
-	// are no failure. nil records nothing.
+	// Store records what waits. Under Every it also holds what does not fit into memory. Errors of
+	// its Load that wrap ErrNotYet do not count as failures. nil records nothing.
 	Store queue.Store[delta.Key, delivery.Delivery]
 }
 
-// maxReasons is how many different reasons of failures a lane logs per minute.
+// maxReasons bounds the different failure reasons that a lane logs per minute.
 const maxReasons = 4
 
-// Lane makes the lane of a rule, before or during Run. resource is what its matches are of.
+// Lane makes the lane of a rule, before or during Run. resource is the resource of its matches.
 func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions) *Lane {
 	l := &Lane{
 		dispatcher: d, rule: rule, resource: resource, opts: o,
@@ -89,19 +92,20 @@ func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions)
 	return l
 }
 
-// Restore says what of one object is in the store alone: count deliveries, with numbers from first to last, of so many
-// bytes. They are loaded when their turn comes, and delivered in order, before what is offered later. Restore is called
-// before the lane is offered anything, and before Run.
+// Restore tells the lane that only the store holds count deliveries of one object. Their numbers
+// lie between first and last, and they take the given bytes in all. The lane loads them when their
+// turn comes, and delivers them in order, before later offers. It must be called before Run and
+// before the lane is offered anything.
 func (l *Lane) Restore(key delta.Key, count int, first, last uint64, bytes int64) {
 	l.queue.Restore(key, count, first, last, bytes)
 }
 
-// Doubt says whether what is offered from now on may have been delivered already. That is so after a restart, for what the
-// API server tells once more because the program was killed before it was recorded. A deletion is then delivered, and
-// cancels nothing out.
+// Doubt tells the lane whether matches offered from now on may have been delivered already. After a
+// restart, the API server may repeat changes that the program delivered but did not record before
+// it was killed. While Doubt is on, the lane delivers a deletion and lets it cancel nothing out.
 func (l *Lane) Doubt(on bool) { l.queue.Doubt(on) }
 
-// Offer hands over a match. It is called within the Journal's Begin and End, and never blocks.
+// Offer queues a match. It is called within the Journal's Begin and End, and never blocks.
 func (l *Lane) Offer(m rule.Match) {
 	d := delivery.Delivery{Delta: m.Delta, Payload: m.Payload, Undecided: m.Undecided, Version: m.Version}
 	if m.Version != "" && !l.admit(&d) {
@@ -110,16 +114,18 @@ func (l *Lane) Offer(m rule.Match) {
 	l.queue.Add(m.Delta.Key(), d)
 }
 
-// Redrive delivers a dead letter of this lane's rule once more: as it was, before what waits for its object, and with as
-// many attempts as if it were new. Later changes of the object may have been delivered by then: that is up to whoever asks.
-// Redrive is called within the Journal's Begin and End. If ok is false the lane is closed, and the letter not the lane's.
+// Redrive delivers a dead letter of this lane's rule once more, unchanged and ahead of what waits
+// for its object. It has as many attempts as a new event. The caller must accept that later changes
+// of the object may have been delivered by then. Redrive is called within the Journal's Begin and
+// End. If ok is false, the lane is closed and the caller keeps the letter.
 func (l *Lane) Redrive(letter Letter) (ok bool) {
 	return l.queue.Redrive(letter.Delta.Key(), delivery.Delivery{
 		Delta: letter.Delta, Payload: letter.Payload, Attempts: letter.Attempts,
 	})
 }
 
-// Pause keeps what waits from being delivered until Resume. What is in flight goes on, and what waits is merged as ever.
+// Pause keeps the dispatcher from taking what waits until Resume. What is in flight goes on, and
+// what waits is merged as usual.
 func (l *Lane) Pause() {
 	l.dispatcher.mu.Lock()
 	defer l.dispatcher.mu.Unlock()
@@ -141,8 +147,8 @@ func (l *Lane) Paused() bool {
 	return l.isPaused
 }
 
-// Hold keeps what waits from being delivered, beside any Pause, until it is called with false. It is for whoever offers
-// matches that cannot be decided yet.
+// Hold keeps the dispatcher from taking what waits, independently of Pause, until it is called with
+// false. It is for matches that cannot be decided yet.
 func (l *Lane) Hold(on bool) {
 	l.dispatcher.mu.Lock()
 	l.isHeld = on
@@ -150,14 +156,15 @@ func (l *Lane) Hold(on bool) {
 	l.dispatcher.offer(l)
 }
 
-// stands reports whether nothing is delivered. The caller holds Dispatcher.mu.
+// stands reports whether the lane is paused or held. The caller holds Dispatcher.mu.
 func (l *Lane) stands() bool { return l.isPaused || l.isHeld }
 
-// Stats returns what waits.
+// Stats returns what the lane holds.
 func (l *Lane) Stats() queue.Stats { return l.queue.Stats() }
 
-// Close forgets what waits and takes nothing more. What is in flight is neither interrupted nor repeated. Records stay, also
-// of what is in flight: so Close is called after Run has returned, or when the rule is gone.
+// Close forgets what waits, and the lane takes nothing more. What is in flight is neither
+// interrupted nor repeated. All records stay, also those of deliveries in flight. So Close is
+// called after Run has returned, or when the rule is gone.
 func (l *Lane) Close() {
 	l.queue.Close()
 	l.dispatcher.mu.Lock()

@@ -18,29 +18,29 @@ type Letter struct {
 	Rule, Handler string
 	Resource      handler.Resource
 	Key           delta.Key
-	Reason        string // at most 1 KiB; what the handler said
+	Reason        string // what the handler said, at most 1 KiB
 	Attempts      int
 	Since         time.Time // when the change was first offered
 	Died          time.Time
 	Delta         delta.Delta
-	Payload       json.RawMessage // nil where the rule has none
-	// Confidential says that Reason may quote a Secret. It is decided when the letter is made: such a reason is neither
-	// recorded nor shown.
+	Payload       json.RawMessage // nil if the rule has none
+	// Confidential means that Reason may quote a Secret. It is decided when the letter is made.
+	// Such a reason is neither recorded nor shown.
 	Confidential bool
 }
 
 // DeadLetters keeps dead letters. It is safe for concurrent use.
 type DeadLetters interface {
-	// Add keeps a letter, in the place of an older one of the same ID, and returns those that it left no room for. When it
-	// has returned nil as its error the event is nobody else's. It is called within the Journal's Begin and End, and logs
-	// nothing.
+	// Add keeps a letter, in place of an older one with the same ID. It returns the letters that it
+	// evicted to make room. If the error is nil, DeadLetters alone is responsible for the event.
+	// Add is called within the Journal's Begin and End, and logs nothing.
 	Add(Letter) (evicted []Letter, err error)
 }
 
-// LetterStore records the dead letters of a LetterBox, which calls it with its lock held: it must be quick, and must not call
-// the LetterBox.
+// LetterStore records the dead letters of a LetterBox. The LetterBox calls it with its lock held.
+// So its methods must be quick, and must not call the LetterBox.
 type LetterStore interface {
-	// PutLetter records a letter, in the place of an older one of the same ID.
+	// PutLetter records a letter, in place of an older one with the same ID.
 	PutLetter(Letter)
 	// DeleteLetter drops a record.
 	DeleteLetter(id string)
@@ -50,33 +50,34 @@ type LetterStore interface {
 type LetterBoxOptions struct {
 	MaxLetters int   // 0: 10,000
 	MaxBytes   int64 // 0: 64 MiB
-	// Store records each letter that comes and goes. Whoever calls Add, Take or Restore encloses the call in the change that
-	// it belongs to, see Journal. nil records nothing.
+	// Store records each letter that comes and goes. The caller of Add, Take or Restore encloses
+	// the call in the change that it belongs to, see Journal. nil records nothing.
 	Store LetterStore
 }
 
-// LetterBox keeps dead letters in memory. Past its bounds it evicts the oldest, which it counts. It keeps the newest however
-// large. It logs nothing: see LogEvicted. It is safe for concurrent use.
+// LetterBox keeps dead letters in memory. Beyond its bounds it evicts the oldest and counts that,
+// but it always keeps the newest, however large. It logs nothing: see LogEvicted. It is safe for
+// concurrent use.
 type LetterBox struct {
 	opts LetterBoxOptions
 
-	mu      sync.Mutex               // taken within the Journal's Begin and End, before locks of the Store
+	mu      sync.Mutex               // after the Journal's Begin, before locks of the Store
 	letters *list.List               // of Letter, the oldest in front; guarded by mu
 	byID    map[string]*list.Element // guarded by mu
 	bytes   int64                    // guarded by mu
 	evicted uint64                   // guarded by mu
 }
 
-// LetterBoxStats says what a LetterBox holds.
+// LetterBoxStats describes what a LetterBox holds.
 type LetterBoxStats struct {
 	Letters int
 	Bytes   int64
-	Dropped uint64 // letters evicted, ever
+	Dropped uint64 // total of evicted letters
 }
 
 var _ DeadLetters = (*LetterBox)(nil)
 
-// NewLetterBox makes an empty LetterBox.
+// NewLetterBox returns an empty LetterBox.
 func NewLetterBox(o LetterBoxOptions) *LetterBox {
 	if o.MaxLetters <= 0 {
 		o.MaxLetters = 10_000
@@ -87,7 +88,7 @@ func NewLetterBox(o LetterBoxOptions) *LetterBox {
 	return &LetterBox{opts: o, letters: list.New(), byID: make(map[string]*list.Element)}
 }
 
-// Add keeps a letter. It never fails.
+// Add keeps a letter, as DeadLetters says. The error is always nil.
 func (b *LetterBox) Add(l Letter) (evicted []Letter, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,8 +98,8 @@ func (b *LetterBox) Add(l Letter) (evicted []Letter, err error) {
 	return b.add(l), nil
 }
 
-// Restore puts back letters that were recorded, the oldest first, and returns those that exceed the bounds. It is called
-// before all else.
+// Restore puts back recorded letters, the oldest first, and returns those that exceed the bounds.
+// It is called before all other methods.
 func (b *LetterBox) Restore(letters []Letter) (evicted []Letter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -108,14 +109,14 @@ func (b *LetterBox) Restore(letters []Letter) (evicted []Letter) {
 	return evicted
 }
 
-// LogEvicted logs that letters were evicted. It is called outside of the Journal's Begin and End.
+// LogEvicted logs evicted letters. It is called outside of the Journal's Begin and End.
 func LogEvicted(log *slog.Logger, letters []Letter) {
 	for _, l := range letters {
 		log.Warn("dead letter dropped: there are too many", "rule", l.Rule, "handler", l.Handler, "key", l.Key.String(), "id", l.ID)
 	}
 }
 
-// add keeps l, and evicts what is too much then. The caller holds mu.
+// add keeps l, and returns the letters that it evicted. The caller holds mu.
 func (b *LetterBox) add(l Letter) (evicted []Letter) {
 	if e := b.byID[l.ID]; e != nil {
 		b.remove(e)
@@ -142,7 +143,7 @@ func (b *LetterBox) List() []Letter {
 	return letters
 }
 
-// Get returns a letter, which stays where it is. ok is false if there is none of that ID.
+// Get returns a letter and leaves it in place. ok is false if there is none with that ID.
 func (b *LetterBox) Get(id string) (letter Letter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -153,7 +154,7 @@ func (b *LetterBox) Get(id string) (letter Letter, ok bool) {
 	return e.Value.(Letter), true
 }
 
-// Take removes a letter, to be redriven or forgotten. ok is false if there is none of that ID.
+// Take removes a letter, to redrive or forget it. ok is false if there is none with that ID.
 func (b *LetterBox) Take(id string) (letter Letter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,14 +166,14 @@ func (b *LetterBox) Take(id string) (letter Letter, ok bool) {
 	return b.remove(e), true
 }
 
-// Stats says what is kept.
+// Stats returns what the LetterBox holds.
 func (b *LetterBox) Stats() LetterBoxStats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return LetterBoxStats{Letters: b.letters.Len(), Bytes: b.bytes, Dropped: b.evicted}
 }
 
-// remove takes a letter out. The caller holds mu.
+// remove removes a letter from memory. The caller holds mu.
 func (b *LetterBox) remove(e *list.Element) Letter {
 	l := b.letters.Remove(e).(Letter)
 	delete(b.byID, l.ID)
@@ -180,14 +181,14 @@ func (b *LetterBox) remove(e *list.Element) Letter {
 	return l
 }
 
-// forget drops the record of a letter. The caller holds mu.
+// forget deletes the record of a letter. The caller holds mu.
 func (b *LetterBox) forget(id string) {
 	if b.opts.Store != nil {
 		b.opts.Store.DeleteLetter(id)
 	}
 }
 
-// size returns roughly how many bytes a letter holds on to.
+// size returns roughly how many bytes of memory a letter takes.
 func (l *Letter) size() int64 {
 	return size(&delivery.Delivery{Delta: l.Delta, Payload: l.Payload}) + int64(len(l.ID)+len(l.Reason))
 }

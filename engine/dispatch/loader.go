@@ -15,9 +15,9 @@ const (
 
 // hungry holds the lanes that have something to load from their stores, each at most once, in turn.
 type hungry struct {
-	mu    sync.Mutex // may be taken with other locks held; takes nothing itself
+	mu    sync.Mutex // a leaf: may be taken with other locks held
 	lanes []*Lane    // guarded by mu
-	// wake tells the loader that there is a lane. It holds one message; more would say the same.
+	// wake tells the loader that there is a lane. One message is enough for all.
 	wake chan struct{}
 }
 
@@ -36,8 +36,8 @@ func (h *hungry) offer(l *Lane) {
 	}
 }
 
-// next takes the first lane that may be loaded for now. If there is none, wait is how long it takes until
-// there is one; 0 if none is known.
+// next takes the first lane that may load now. If there is none, wait is the time until there is
+// one, or 0 if no lane has anything to load.
 func (h *hungry) next(now time.Time) (l *Lane, wait time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -55,9 +55,8 @@ func (h *hungry) next(now time.Time) (l *Lane, wait time.Duration) {
 	return nil, wait
 }
 
-// load loads deliveries that are in the lanes' stores alone, as they are needed, until ctx ends. Lanes
-// take turns. A slow store delays what else is to be loaded for this handler, and nothing that is in
-// memory.
+// load loads deliveries that only the stores hold, as they are needed, until ctx ends. Lanes take
+// turns. A slow store delays the other loads for this handler, but nothing that is in memory.
 func (d *Dispatcher) load(ctx context.Context) {
 	for ctx.Err() == nil {
 		lane, wait := d.hungry.next(d.opts.Clock.Now())
@@ -77,8 +76,8 @@ func (d *Dispatcher) load(ctx context.Context) {
 	}
 }
 
-// load loads for one object of the lane. After an error the lane is left alone for a while.
-// The loader alone calls it.
+// load loads deliveries of one object. After an error it leaves the lane alone for a while. Only
+// the loader calls it.
 func (l *Lane) load() {
 	more, err := l.queue.Refill(l.dispatcher.opts.Journal.Begin, l.dispatcher.opts.Journal.End)
 	now := l.dispatcher.opts.Clock.Now()

@@ -5,10 +5,12 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// merge merges as delta.Merge says, and keeps the account of attempts. The queue calls it with its lock held.
+// merge merges as delta.Merge does, and carries the counts of attempts over. The queue calls it
+// with its lock held.
 //
-// What is decided and what is not stay apart, as it is not known whether there will be anything to merge. But what was
-// refused because of what came after it takes that in, as renewing it would.
+// Decided and undecided deliveries do not merge, because nobody knows yet whether the undecided one
+// will be delivered. There is one exception. A delivery refused because of what came after it takes
+// that in, as renewing would.
 func (l *Lane) merge(waiting, newer delivery.Delivery, sent bool) (merged delivery.Delivery, keep, ok bool) {
 	if waiting.Version != "" || newer.Version != "" {
 		return l.mergeUnsettled(waiting, newer, sent)
@@ -23,7 +25,7 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (merged
 	}
 	if takesIn {
 		newer.Payload, newer.Stale = waiting.Payload, true
-		newer.Undecided = l.opts.ActsItself // what a rule does itself is decided anew
+		newer.Undecided = l.opts.ActsItself // a rule's own actions are decided anew
 	}
 	d, keep, ok := delta.Merge(waiting.Delta, newer.Delta, sent)
 	if !ok || !keep {
@@ -38,17 +40,18 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (merged
 		merged.Attempts, merged.Failures, merged.Refusals = waiting.Attempts, waiting.Failures, waiting.Refusals
 		merged.Answer, merged.Weighed = waiting.Answer, waiting.Weighed
 	} else if takesIn {
-		merged.Refusals = waiting.Refusals // more of them may wait
+		merged.Refusals = waiting.Refusals // more undecided deliveries may wait
 	}
 	return merged, true, true
 }
 
-// isPlain reports whether nothing of a delivery is to be made before it is handed over.
+// isPlain reports whether a delivery can go to the handler without any preparation.
 func isPlain(d *delivery.Delivery) bool {
 	return !d.Stale && !d.Undecided && d.Answer == nil && d.Refusals == 0
 }
 
-// size returns roughly how many bytes a delivery holds on to. Objects that it shares with others count for each.
+// size returns roughly how many bytes of memory a delivery takes. It counts objects in full, even
+// if others share them.
 func size(d *delivery.Delivery) int64 {
 	const overhead = 512 // the delivery itself and its place in a queue
 	size := overhead + d.Delta.Object.Size() + len(d.Payload) + sizeOfAnswer(d.Answer)

@@ -10,29 +10,30 @@ import (
 )
 
 const (
-	// maxUnsettled bounds the changes of one object that wait until it is known whose they are. Those
-	// beyond it are taken for somebody else's.
+	// maxUnsettled bounds the unsettled changes of one object. Further ones count as somebody
+	// else's.
 	maxUnsettled = 64
-	// An unsettled change is looked at again after a quarter of its age, within these bounds.
+	// The dispatcher checks an unsettled change again after a quarter of its age, within these
+	// bounds.
 	minSettle = 5 * time.Millisecond
 	maxSettle = 250 * time.Millisecond
 )
 
-// owned tells a lane's own changes from others, by LaneOptions.Own.
+// owned tells a lane's own changes from others, with LaneOptions.Own.
 //
-// A change is unsettled as long as a write of the rule to the object is under way that began before the
-// change came: nobody knows then whose it is. Unsettled changes wait in the queue, in order, and are
-// recorded like all others. They are merged with nothing. The lane asks again when another change of the
-// object comes, and before it delivers one. Changes that the rule made vanish; the others are ordinary
-// from then on.
+// A change is unsettled while the rule has a write to the object under way that began before the
+// change came. Until that write ends, nobody knows who made the change. Unsettled changes wait in
+// the queue, in order. They are recorded like all others, but merged with nothing. The lane checks
+// them again when another change of the object comes, and before it delivers one. It drops changes
+// that the rule made; the others become ordinary changes.
 //
-// It is not recorded that a change is unsettled. So the rule may be told of a change of its own after a
-// restart, and under Every if there was no memory for it.
+// The record does not say that a change is unsettled. So the rule may receive a change of its own
+// after a restart. Under Every, the same may happen to a change that did not fit into memory.
 type owned struct {
 	own     Own
 	dropped atomic.Uint64
 
-	mu        sync.Mutex        // taken with the queue locked; takes nothing itself
+	mu        sync.Mutex        // a leaf: may be taken with the queue locked
 	unsettled map[delta.Key]int // guarded by mu
 }
 
@@ -45,7 +46,7 @@ const (
 	unsettled
 )
 
-// OwnChanges returns how many changes were not delivered, ever, because the rule made them.
+// OwnChanges returns how many changes the lane has dropped because the rule made them.
 func (l *Lane) OwnChanges() uint64 { return l.owned.dropped.Load() }
 
 // whose returns who made the change of a delivery.
@@ -55,7 +56,8 @@ func (l *Lane) whose(d *delivery.Delivery) owner {
 		return others
 	}
 	key := d.Delta.Key()
-	writing := l.own.Writing(key, d.Writes) // asked first: a change that is not Mine after that never will be
+	// asked first: if the change is not Mine after that, it never will be
+	writing := l.own.Writing(key, d.Writes)
 	switch {
 	case l.own.Mine(key, version):
 		return ours
@@ -65,8 +67,8 @@ func (l *Lane) whose(d *delivery.Delivery) owner {
 	return others
 }
 
-// admit reports whether a change with a Version is to be queued. It clears the Version unless the change
-// is unsettled.
+// admit reports whether a change with a Version is to be queued. It clears the Version unless the
+// change is unsettled.
 func (l *Lane) admit(d *delivery.Delivery) bool {
 	if l.own != nil {
 		d.Writes = l.own.Begun()
@@ -90,8 +92,9 @@ func (l *Lane) admit(d *delivery.Delivery) bool {
 	return true
 }
 
-// ends reports whether the object is gone. A rule is not told of a deletion that it made itself, unless
-// something of the object waits: the rule must not be told of that as if the object was still there.
+// ends reports whether the object is gone. A rule does not receive a deletion that it made itself,
+// unless something of the object waits. Otherwise it would receive that as if the object still
+// existed.
 func ends(d *delivery.Delivery) bool { return d.Delta.Type == delta.Deleted }
 
 // unsettle counts one more unsettled change of an object, and reports whether there is room for it.
@@ -100,8 +103,8 @@ func (l *Lane) unsettle(key delta.Key) bool {
 	o := &l.owned
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// Some may have been dropped, or left to the store, since they were counted. One more than those that
-	// wait may be in flight.
+	// Some may have been dropped, or left to the store, since they were counted. Besides those that
+	// wait, one may be in flight.
 	n := min(o.unsettled[key], waiting+1)
 	if n >= maxUnsettled {
 		return false
@@ -113,7 +116,7 @@ func (l *Lane) unsettle(key delta.Key) bool {
 	return true
 }
 
-// settled counts n fewer.
+// settled lowers the count of an object's unsettled changes by n.
 func (l *Lane) settled(key delta.Key, n int) {
 	o := &l.owned
 	o.mu.Lock()
@@ -123,13 +126,13 @@ func (l *Lane) settled(key delta.Key, n int) {
 	}
 }
 
-// vanished counts an unsettled change that turned out to be the rule's own.
+// vanished notes that an unsettled change turned out to be the rule's own.
 func (l *Lane) vanished(key delta.Key) {
 	l.settled(key, 1)
 	l.owned.dropped.Add(1)
 }
 
-// mergeUnsettled merges two deliveries of which one or both were unsettled when they were last looked at.
+// mergeUnsettled merges two deliveries if one or both were unsettled at the last check.
 func (l *Lane) mergeUnsettled(waiting, newer delivery.Delivery, sent bool) (merged delivery.Delivery, keep, ok bool) {
 	key := newer.Delta.Key()
 	first, second := l.whose(&waiting), l.whose(&newer)

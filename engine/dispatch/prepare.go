@@ -8,23 +8,26 @@ import (
 
 // Preparer completes the deliveries of one rule. Its methods are called concurrently.
 type Preparer interface {
-	// Prepare returns what an attempt hands over, made of the caches as they are now. The dispatcher calls it just before
-	// the attempt. It may take its time, and ends early when ctx ends.
+	// Prepare returns what an attempt delivers, made from the caches as they are now. The
+	// dispatcher calls it just before the attempt. It may take its time, and ends early when ctx
+	// ends.
 	//
-	// The dispatcher treats an error like a handler's: one that wraps handler.ErrReject makes a dead letter, after any other
-	// the delivery is repeated. If Delta is set beside an error, later attempts begin with what was prepared.
+	// The dispatcher treats an error like a handler's. If it wraps handler.ErrReject, the event
+	// becomes a dead letter; otherwise the dispatcher repeats the delivery. If Prepared.Delta is
+	// set besides an error, later attempts begin with what was prepared.
 	Prepare(ctx context.Context, d delivery.Draft) (delivery.Prepared, error)
-	// IsConfidential reports whether answers and reasons of the rule may quote a Secret. They are then neither recorded nor
-	// shown. The result may change from false to true.
+	// IsConfidential reports whether answers and reasons of the rule may quote a Secret. They are
+	// then neither recorded nor shown. The result may change from false to true, but not back.
 	IsConfidential() bool
 }
 
-// renewAfter is how many refusals in a row as ErrStale have a delivery made anew of what the cache has. After the first one
-// the dispatcher waits for the change that caused it: that change is on its way, and brings what is new in order.
+// renewAfter is the number of refusals in a row as ErrStale after which a delivery is remade from
+// the cache. After the first one the dispatcher waits for the change that caused it. That change is
+// on its way, and brings the news in order.
 const renewAfter = 2
 
-// prepare has the lane's Preparer complete f. It ends the attempt if there is nothing to deliver, or no
-// way to, or if the rule acts itself.
+// prepare lets the lane's Preparer complete f. It ends the attempt if there is nothing to deliver,
+// if the Preparer fails, or if the rule acts itself.
 func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	renews, isPointless := f.lane.renews(f)
@@ -32,7 +35,8 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		d.drop(f)
 		return true
 	}
-	isStale := v.Stale && f.lane.opts.ReadsChange // it may be from a run in which the rule was another
+	// it may come from a run in which the rule was different
+	isStale := v.Stale && f.lane.opts.ReadsChange
 	if f.lane.opts.Preparer == nil || !f.lane.preparesAll && !v.Undecided && !isStale && !renews {
 		return false
 	}
@@ -61,13 +65,13 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	return false
 }
 
-// prepared calls the Preparer.
+// prepared calls the Preparer, and turns a panic into an error.
 func (d *Dispatcher) prepared(ctx context.Context, f *flight, draft delivery.Draft) (p delivery.Prepared, err error) {
 	defer d.recovered(f.event, &err)
 	return f.lane.opts.Preparer.Prepare(ctx, draft)
 }
 
-// adopt makes p what f hands over, and reports whether it is another event.
+// adopt makes p what f delivers, and reports whether it is another event.
 func (d *Dispatcher) adopt(f *flight, p delivery.Prepared, renewed bool) (isAnother bool) {
 	v := &f.item.Value
 	if isAnother = !sameEvent(p.Delta, v.Delta); isAnother {
@@ -82,10 +86,11 @@ func (d *Dispatcher) adopt(f *flight, p delivery.Prepared, renewed bool) (isAnot
 	return isAnother
 }
 
-// renews reports whether f is to be made anew of what the cache has, because its actions were refused for a newer change.
-// A change that waits in memory right behind f was merged with it, or will be. If newer changes are in the store alone, f is
-// pointless: they are delivered in their turn, and the handler has seen f. A dead letter that is delivered again is never
-// merged, and was asked for: it is made anew whatever waits.
+// renews reports whether f must be remade from the cache, because its actions were refused for a
+// newer change. A change that waits in memory right behind f was merged with it, or will be. If
+// only the store holds newer changes, f is pointless: they come in their turn, and the handler has
+// seen f. A dead letter that is delivered again never merges, and somebody asked for it. So it is
+// remade whatever waits.
 func (l *Lane) renews(f *flight) (renews, isPointless bool) {
 	if f.item.Value.Refusals < renewAfter {
 		return false, false

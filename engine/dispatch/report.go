@@ -14,21 +14,22 @@ const (
 	maxLogged = 256  // bytes of a reason that are logged
 )
 
-// reports limits what a lane logs. failing lets through a few different reasons a minute, the others one message.
+// reports limits what a lane logs. failing lets a few different reasons through each minute, the
+// others one message.
 type reports struct {
 	failing, crowded, loading, unrecorded seldom.Messages
 }
 
-// Failure is an attempt that failed and is repeated.
+// Failure is a failed attempt that the dispatcher will repeat.
 type Failure struct {
 	Key          delta.Key
-	Reason       string // the handler's, or that of an action: at most 256 bytes
-	Confidential bool   // Reason may quote a Secret: it is not shown
+	Reason       string // from the handler or from an action, at most 256 bytes
+	Confidential bool   // Reason may quote a Secret, and must not be shown
 	Attempt      int
 	At           time.Time
 }
 
-// LastFailure returns the last one. If ok is false there was none.
+// LastFailure returns the last failure. If ok is false, there was none.
 func (l *Lane) LastFailure() (f Failure, ok bool) {
 	if last := l.failed.Load(); last != nil {
 		return *last, true
@@ -36,7 +37,7 @@ func (l *Lane) LastFailure() (f Failure, ok bool) {
 	return Failure{}, false
 }
 
-// reportFailure notes and logs that an attempt failed and is repeated.
+// reportFailure remembers and logs an attempt that failed and will be repeated.
 func (l *Lane) reportFailure(f *flight, o *outcome) {
 	reason, key := bounded(o.reason, maxLogged), f.item.Key
 	l.failed.Store(&Failure{Key: key, Reason: reason, Confidential: l.isConfidential(), Attempt: f.event.Attempt, At: o.at})
@@ -62,15 +63,16 @@ func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
 	LogEvicted(d.opts.Logger, o.evicted)
 }
 
-// noteCrowding is called by the lane's queue when a change cost an older one, or was merged for lack of memory. It leaves the
-// report to Run: whoever offers changes must not wait for a log.
+// noteCrowding notes that a change made the lane drop an older one, or that two were merged because
+// memory is full. The lane's queue calls it. Run writes the log, because callers of Offer must not
+// wait for it.
 func (l *Lane) noteCrowding() {
 	if l.isCrowded.Swap(true) {
 		return
 	}
 	select {
 	case l.dispatcher.crowded <- l:
-	default: // sixteen others wait to be reported; a lane that stays crowded is noted again
+	default: // sixteen other lanes wait; a lane that stays crowded comes again
 		l.isCrowded.Store(false)
 	}
 }
@@ -95,15 +97,15 @@ func (d *Dispatcher) reportCrowding(ctx context.Context) {
 // reportLoading logs that deliveries could not be loaded.
 func (l *Lane) reportLoading(err error) {
 	if held, ok := l.reports.loading.Allow(l.dispatcher.opts.Clock.Now(), ""); ok {
-		l.dispatcher.log.Error("deliveries that wait on disk could not be read", "rule", l.rule,
+		l.dispatcher.log.Error("could not read deliveries that wait on disk", "rule", l.rule,
 			"error", bounded(err.Error(), maxLogged), "unreported", held)
 	}
 }
 
-// reportUnrecorded logs that actions are carried out without a record of them.
+// reportUnrecorded logs that actions are performed without a record of them.
 func (l *Lane) reportUnrecorded(err error) {
 	if held, ok := l.reports.unrecorded.Allow(l.dispatcher.opts.Clock.Now(), ""); ok {
-		l.dispatcher.log.Warn("actions are carried out that could not be recorded before: a crash would have the handler asked again",
+		l.dispatcher.log.Warn("performing actions without a record of them: after a crash informd asks the handler again",
 			"rule", l.rule, "error", bounded(err.Error(), maxLogged), "unreported", held)
 	}
 }

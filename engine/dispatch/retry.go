@@ -9,14 +9,15 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Retry says when, and how often, a delivery that failed is repeated.
+// Retry says when, and how often, a failed delivery is repeated.
 type Retry struct {
-	// Attempts is how often a handler may answer one event with an error before the event becomes a dead
-	// letter. 0 means without end.
+	// Attempts is how many errors a handler may return for one event before the event becomes a
+	// dead letter. 0 means no bound.
 	Attempts int
-	// Backoff is the first delay (0: 1 second). It doubles with each further failure of the object, up to
-	// MaxBackoff (0: 5 minutes), and is shortened by up to a fifth at random. A delay that the handler
-	// asks for takes its place: at least Backoff, at most 24 hours, and lengthened by up to a fifth.
+	// Backoff is the first delay (0: 1 second). It doubles with each further failure of the object,
+	// up to MaxBackoff (0: 5 minutes). A random part of up to a fifth is taken off. A delay that
+	// the handler asks for replaces it: at least Backoff, at most 24 hours, and lengthened by up to
+	// a fifth.
 	Backoff    time.Duration
 	MaxBackoff time.Duration
 }
@@ -26,19 +27,19 @@ const (
 	maxDelay   = maxAsked + maxAsked/5
 	maxLosses  = 3
 	staleRetry = 50 * time.Millisecond // after the first ErrStale; it doubles, up to MaxBackoff
-	// maxLostFor bounds the delay after a loss, which is Backoff: the dispatcher waits for the handler to
-	// be ready anyway.
+	// maxLostFor bounds the delay after a loss, which is Backoff. It can be short, because the
+	// dispatcher waits for the handler to be ready anyway.
 	maxLostFor = time.Second
 )
 
-// verdict is what becomes of a delivery after an attempt.
+// verdict says what becomes of a delivery after an attempt.
 type verdict struct {
 	result Result
 	reason string        // why it is repeated or dead
-	after  time.Duration // when it is repeated
+	after  time.Duration // delay until it is repeated
 }
 
-// repeats reports whether the event is delivered again.
+// repeats reports whether the dispatcher delivers the event again.
 func (r Result) repeats() bool { return r == Retried || r == Lost || r == Cancelled }
 
 func (r Retry) withDefaults() Retry {
@@ -52,7 +53,7 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
-// judge adds an answer to d's account, and decides what becomes of d.
+// judge adds an answer to d's counts, and decides what becomes of d.
 func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verdict) {
 	switch {
 	case answer == nil:
@@ -66,7 +67,7 @@ func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verd
 		return d, verdict{result: Lost, reason: answer.Error(), after: shortened(min(r.Backoff, maxLostFor))}
 	}
 	if !errors.Is(answer, handler.ErrNoAnswer) {
-		d.Losses = 0 // the handler lived to answer
+		d.Losses = 0 // the handler survived to answer
 	}
 	if errors.Is(answer, ErrStale) { // which is nobody's failure
 		after := shortened(min(staleRetry<<min(d.Backoff, 16), r.MaxBackoff))
@@ -100,7 +101,8 @@ func (r Retry) backoff(n int) time.Duration {
 	return delay
 }
 
-// shortened takes up to a fifth off d, so that what failed together does not come back together.
+// shortened takes up to a fifth off d, at random, so that events that failed together do not come
+// back together.
 func shortened(d time.Duration) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/5+1))
 }

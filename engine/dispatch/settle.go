@@ -9,19 +9,20 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// outcome is what becomes of a delivery after an attempt. It is decided before the journal is opened, carried out in one
-// step, and reported after that.
+// outcome is what becomes of a delivery after an attempt. The dispatcher decides it before it opens
+// the journal, applies it in one step, and then reports it.
 type outcome struct {
 	verdict
-	delivery delivery.Delivery // as it goes back, if the attempt is repeated
+	delivery delivery.Delivery // what goes back to the lane, if the attempt is repeated
 	letter   *Letter           // nil unless the event is dead
 	at       time.Time         // when the attempt ended
 
-	unkept  error    // why the letter was not kept: the event is repeated rather than lost
-	evicted []Letter // for which the letter left no room
+	// why the letter was not kept; the dispatcher then repeats the event rather than lose it
+	unkept  error
+	evicted []Letter // letters that were dropped to make room
 }
 
-// settle ends f, which was answered with err.
+// settle ends the attempt f, which the handler answered with err.
 func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
 	o := d.outcome(f, err, run.Err() != nil)
 	d.commit(f, &o)
@@ -29,7 +30,8 @@ func (d *Dispatcher) settle(run context.Context, f *flight, err error) {
 	d.land(f.job)
 }
 
-// outcome decides what becomes of f. isEnding says that Run is to return: an error may have no other reason then.
+// outcome decides what becomes of f. isEnding reports that Run is ending, which may be the only
+// reason for an error.
 func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 	o := outcome{at: d.opts.Clock.Now(), delivery: f.item.Value}
 	if isEnding && err != nil && !errors.Is(err, handler.ErrReject) {
@@ -47,7 +49,7 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 	return o
 }
 
-// letter makes the dead letter of f. Here, and nowhere else, it is decided whether the letter is confidential.
+// letter makes the dead letter of f. Only letter decides whether it is confidential.
 func (d *Dispatcher) letter(f *flight, o *outcome) *Letter {
 	ev := &f.event
 	return &Letter{
@@ -57,7 +59,7 @@ func (d *Dispatcher) letter(f *flight, o *outcome) *Letter {
 	}
 }
 
-// commit carries the outcome out, as one change of the journal. Nothing is evaluated or logged meanwhile.
+// commit applies the outcome as one change of the journal. It evaluates and logs nothing.
 func (d *Dispatcher) commit(f *flight, o *outcome) {
 	d.opts.Journal.Begin()
 	defer d.opts.Journal.End()
@@ -70,19 +72,20 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 	switch {
 	case !o.result.repeats():
 		queue.Done(key)
-	case o.delivery.Refusals >= renewAfter: // it is merged with what came after it, under Every too
+	case o.delivery.Refusals >= renewAfter: // merges it with what came after it, under Every too
 		queue.Shorten(key, o.delivery, o.after)
 	default:
 		queue.Retry(key, o.delivery, o.after)
 	}
 }
 
-// report logs what was carried out, and tells the observer.
+// report logs the outcome, and tells the observer.
 func (d *Dispatcher) report(f *flight, o *outcome) {
 	if o.letter != nil {
 		d.reportLetter(f, o)
 	}
-	isStale := o.delivery.Refusals > 0 && o.delivery.Refusals <= renewAfter // which is nobody's failure
+	// which is nobody's failure
+	isStale := o.delivery.Refusals > 0 && o.delivery.Refusals <= renewAfter
 	if o.result.repeats() && o.result != Cancelled && !isStale {
 		f.lane.reportFailure(f, o)
 	}

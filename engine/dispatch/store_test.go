@@ -281,7 +281,8 @@ func TestPausedSuspects(t *testing.T) {
 		paused.Offer(added("a", "a", 1))
 		paused.Offer(added("b", "b", 1))
 		goes.Offer(added("c", "c", 1))
-		pass(1600 * time.Millisecond) // the crash, and the longest delay behind it: one is out, three are held
+		// the crash, and the longest delay behind it: one is out, three are held
+		pass(1600 * time.Millisecond)
 		paused.Pause()
 		before := len(h.ids())
 		pass(time.Minute)

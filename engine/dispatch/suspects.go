@@ -2,22 +2,22 @@ package dispatch
 
 import "slices"
 
-// suspects are deliveries with which the handler was lost. Any delivery in flight at a crash may have
-// caused it. So suspects go one at a time, beside others that are not suspect, until each has been
-// answered. The next crash then counts against one of them only, and the innocent are cleared before
-// they have been in flight at three crashes.
+// suspects are deliveries during which the handler was lost. Any delivery in flight at a crash may
+// have caused it. So suspects go one at a time, next to deliveries that are not suspect, until each
+// has been answered. The next crash then counts against only one of them. Innocent ones are cleared
+// before they have been in flight at three crashes.
 //
 // Dispatcher.mu guards suspects.
 type suspects struct {
-	out bool // one is in flight
-	// held were taken from their lanes, and wait for the one in flight to land. There are at most as many
-	// as objects that were in flight at a crash and have not been answered since.
+	out bool // a suspect is in flight
+	// held were taken from their lanes, and wait for the suspect in flight to land. There are at
+	// most as many as the objects that were in flight at a crash and have not been answered since.
 	held []job
 }
 
 func (j job) suspect() bool { return j.item.Value.Losses > 0 }
 
-// next takes the one that was held the longest, if one may go now.
+// next takes the suspect that was held longest, if one may go now.
 func (s *suspects) next() (j job, ok bool) {
 	i := s.first()
 	if i < 0 {
@@ -29,7 +29,7 @@ func (s *suspects) next() (j job, ok bool) {
 	return j, true
 }
 
-// first returns the index of the one that was held the longest, or -1 if none may go now.
+// first returns the index of the suspect that was held longest, or -1 if none may go now.
 func (s *suspects) first() int {
 	if s.out {
 		return -1
@@ -37,7 +37,7 @@ func (s *suspects) first() int {
 	return slices.IndexFunc(s.held, func(j job) bool { return !j.lane.stands() })
 }
 
-// pass reports whether j, just taken, may go now. If not it is held.
+// pass reports whether j, just taken, may go now. If not, pass holds it.
 func (s *suspects) pass(j job) bool {
 	if j.suspect() && s.out {
 		s.held = append(s.held, j)
@@ -54,10 +54,10 @@ func (s *suspects) landed(j job) {
 	}
 }
 
-// wait reports whether one waits that may go now.
+// wait reports whether a held suspect may go now.
 func (s *suspects) wait() bool { return s.first() >= 0 }
 
-// forget drops what is held of a lane.
+// forget drops the held suspects of a lane.
 func (s *suspects) forget(lane *Lane) {
 	s.held = slices.DeleteFunc(s.held, func(j job) bool { return j.lane == lane })
 }
