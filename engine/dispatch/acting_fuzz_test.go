@@ -19,27 +19,29 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// cluster is an API server: objects that somebody changes, and a rule's actions change, and the watch of all that.
+// cluster is an API server with its watch. A rule's actions change its objects, and so does
+// somebody else.
 type cluster struct {
 	t       *testing.T
 	mu      sync.Mutex
 	version int
 	things  map[string]*thing
 	watch   []watched
-	writers map[string]*life // of versions that a rule's writes made and were answered
+	// by version: the process whose rule wrote it, once the write was answered
+	writers map[string]*life
 
 	conflicts int
 }
 
-// thing is an object. What somebody else does to it counts its foreign; a rule sees to it that seen is the same, and deletes it
-// at every fifth.
+// thing is an object. foreign counts what somebody else does to it. The rule sets seen to the same
+// value, and deletes the object at every fifth.
 type thing struct {
 	uid           string
 	foreign, seen int
-	last          *object.Object // nil if there is none of the name
+	last          *object.Object // nil if there is no object of the name
 }
 
-// watched is one watch event; hidden is what the rule does not select.
+// watched is one watch event. hidden means that the rule does not select it.
 type watched struct {
 	match  rule.Match
 	hidden bool
@@ -52,7 +54,7 @@ func (c *cluster) thing(name string) *thing {
 	return c.things[name]
 }
 
-// change makes the next version of an object, and gives the version that the change is known by.
+// change makes the next version of an object, and returns the version by which the change is known.
 func (c *cluster) change(name string, kind delta.Type, hidden bool) string {
 	o := c.thing(name)
 	c.version++
@@ -100,10 +102,10 @@ type life struct {
 	own     *writes
 	cluster *cluster
 	next    func() byte
-	renewed sync.Map // versions that Renew gave
+	renewed sync.Map // versions that Renew returned
 }
 
-// Do carries actions out as an executor does, with responses that come late, or not at all.
+// Do performs actions as an executor does. Its responses come late, or not at all.
 func (l *life) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
 	for _, a := range actions {
 		if err := l.act(ctx, ev, a); err != nil {
@@ -137,14 +139,14 @@ func (l *life) act(ctx context.Context, ev *handler.Event, a handler.Action) err
 	c.mu.Lock()
 	o, made := c.thing(a.Name), ""
 	switch {
-	case o.last == nil, a.UID != "" && o.uid != a.UID: // nothing to change any more
+	case o.last == nil, a.UID != "" && o.uid != a.UID: // there is nothing to change any more
 	case a.UID != "" && o.last.ResourceVersion() != ev.ResourceVersion:
 		c.conflicts++
 		c.mu.Unlock()
 		return fmt.Errorf("conflict: %w", ErrStale)
 	case a.Verb == handler.ActionDelete:
 		made = c.change(a.Name, delta.Deleted, false)
-	case a.UID == "": // another object, whatever its state
+	case a.UID == "": // it would change the object in any state
 		made = c.change(a.Name, delta.Updated, false)
 	default:
 		if seen, err := strconv.Atoi(string(a.Patch)); err != nil {
@@ -167,7 +169,7 @@ func (l *life) act(ctx context.Context, ev *handler.Event, a handler.Action) err
 	return nil
 }
 
-// renew gives what the watch has brought by now.
+// renew returns what the watch has brought by now.
 func (l *life) renew(d delta.Delta) (rule.Match, bool) {
 	l.s.mu.Lock()
 	at := l.s.at
@@ -194,7 +196,7 @@ type reconciler struct {
 	next    func() byte
 	busy    map[string]bool
 	last    map[string]handler.Event
-	heard   map[string]bool // by uid: whether it should be there
+	heard   map[string]bool // by uid: whether the object should exist
 	life    *life
 }
 
@@ -213,7 +215,7 @@ func (r *reconciler) Handle(_ context.Context, ev handler.Event) (answer handler
 	}
 	r.cluster.mu.Lock()
 	if _, renewed := r.life.renewed.Load(known); r.cluster.writers[known] == r.life && !renewed {
-		r.t.Errorf("%s is the rule's own", ev.ID)
+		r.t.Errorf("%s is the rule's own change", ev.ID)
 	}
 	r.cluster.mu.Unlock()
 	r.last[ev.Name] = ev
@@ -240,7 +242,8 @@ func (r *reconciler) Handle(_ context.Context, ev handler.Event) (answer handler
 	switch {
 	case state.Foreign%5 == 4:
 		self.Verb, self.Patch = handler.ActionDelete, nil
-	case state.Seen == state.Foreign && b&7 != 5: // if it is, a patch that changes nothing
+	// if so, the answer is a patch that changes nothing
+	case state.Seen == state.Foreign && b&7 != 5:
 		return answer, nil
 	}
 	answer.Actions = []handler.Action{self}
@@ -253,10 +256,11 @@ func (r *reconciler) Handle(_ context.Context, ev handler.Event) (answer handler
 
 var names = []string{"web", "db", "api", "job"}
 
-// FuzzActing has a rule change the objects that it hears of, and others, beside somebody else who changes them, with a watch that
-// overtakes responses and falls behind them, conflicts, responses that are lost, and crashes. However that is: what the process
-// made itself it does not hear of; events of an object come in order and one at a time; and in the end everybody's last change of
-// each object was seen to, with a bounded number of conflicts.
+// FuzzActing lets a rule change the objects that it hears of, and others, while somebody else
+// changes them too. The watch overtakes responses and falls behind them. There are conflicts, lost
+// responses and crashes. In every case the rule does not hear of what its process made itself.
+// Events of an object come in order and one at a time. In the end the rule has seen to everybody's
+// last change of each object, with a bounded number of conflicts.
 func FuzzActing(f *testing.F) {
 	f.Add([]byte{0, 8, 24, 4, 8, 24, 12, 8, 24, 4, 8, 24, 7, 5, 8, 24, 4}, []byte{1, 2, 3, 0, 1, 2})
 	f.Add([]byte{1, 0, 24, 0, 24, 0, 24, 4, 0, 9, 12, 0, 24, 5, 0, 24, 4, 1, 24, 6, 1, 8, 12}, []byte{97, 3, 2, 225, 1, 0, 3, 255, 3})
@@ -304,7 +308,7 @@ func acted(t *testing.T, changes, answers []byte) {
 		return l
 	}
 	l := begin(newShelf(t))
-	// hear has the watch bring what there is, up to so many.
+	// hear lets the watch bring up to most of the events that there are.
 	hear := func(most int) {
 		for range most {
 			c.mu.Lock()
@@ -360,7 +364,7 @@ func acted(t *testing.T, changes, answers []byte) {
 			break
 		}
 		if rounds > 20_000 {
-			t.Fatalf("it does not end: %+v", stats)
+			t.Fatalf("deliveries still wait or fly: %+v", stats)
 		}
 		hear(all)
 		pass(100 * time.Millisecond)
@@ -376,10 +380,10 @@ func acted(t *testing.T, changes, answers []byte) {
 		case o.last == nil:
 			deleted := "gone " + o.uid
 			if c.writers[deleted] == nil && h.heard[o.uid] && !slices.ContainsFunc(c.watch, func(w watched) bool { return w.match.Version == deleted && w.hidden }) {
-				t.Errorf("%s was deleted, and the handler does not know", name)
+				t.Errorf("%s was deleted, but the handler was not told", name)
 			}
 		case o.foreign%5 == 4:
-			t.Errorf("%s is still there at %d", name, o.foreign)
+			t.Errorf("%s still exists at %d; the rule deletes every fifth", name, o.foreign)
 		case o.seen != o.foreign:
 			t.Errorf("%s is at %d, and was seen at %d", name, o.foreign, o.seen)
 		case !h.heard[o.uid]:

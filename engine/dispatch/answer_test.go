@@ -31,7 +31,7 @@ func patch(ev handler.Event) []handler.Action {
 	}}
 }
 
-// patching is a handler that answers with patch, and notes what it was given.
+// patching is a handler that answers with patch, and records its events.
 func patching(r *recorder) handler.Handler {
 	return handler.Func(func(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 		if _, err := r.Handle(ctx, ev); err != nil {
@@ -41,11 +41,12 @@ func patching(r *recorder) handler.Handler {
 	})
 }
 
-// deeds notes what an Actor is to do, each as the event's id, the attempt and the patch, and fails as it is told to.
+// deeds is an Actor that records each action, as the event's id, the attempt and the patch, and
+// fails as a test says.
 type deeds struct {
 	mu   sync.Mutex
 	all  []string
-	fail []error // of the next ones
+	fail []error // errors of the next calls
 }
 
 func (a *deeds) do(_ context.Context, ev *handler.Event, actions []handler.Action) (err error) {
@@ -62,7 +63,7 @@ func (a *deeds) do(_ context.Context, ev *handler.Event, actions []handler.Actio
 	return err
 }
 
-// list are those that were done, without the patches' frame.
+// list returns the actions that were performed, without the patches' frame.
 func (a *deeds) list() (all []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -72,7 +73,7 @@ func (a *deeds) list() (all []string) {
 	return all
 }
 
-// What is to be done is on disk before any of it is, and gone when it is done.
+// The actions are on disk before the first is performed, and gone when they are done.
 func TestAnswerIsWrittenBeforeItsFirstAction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
@@ -100,7 +101,8 @@ func TestAnswerIsWrittenBeforeItsFirstAction(t *testing.T) {
 	})
 }
 
-// A crash between the record and the acknowledgement has the same be done again, whatever the handler would say by then.
+// After a crash between the record and the acknowledgement, the same actions are performed again,
+// whatever the handler would say by then.
 func TestCrashAmidActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
@@ -131,7 +133,7 @@ func TestCrashAmidActions(t *testing.T) {
 	})
 }
 
-// The handler is not asked again for what could not be done for a while, unless the object has changed since.
+// If actions fail temporarily, the handler is not asked again unless the object has changed since.
 func TestAnswerIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("the API server is away")
@@ -152,7 +154,7 @@ func TestAnswerIsKept(t *testing.T) {
 	})
 }
 
-// That the object is not what an answer was made of is nobody's failure, and soon asked again.
+// An answer that was made of an older object is nobody's failure. The handler is soon asked again.
 func TestStaleActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conflict := fmt.Errorf("conflict: %w", ErrStale)
@@ -170,8 +172,8 @@ func TestStaleActions(t *testing.T) {
 	})
 }
 
-// An object that has changed in a way that the rule does not select is not fought over for ever: the handler is shown what there
-// is, or nothing more.
+// The rule does not fight for ever over an object that has changed in a way that it does not
+// select. The handler sees the object as it is, or nothing more.
 func TestRenew(t *testing.T) {
 	for _, selected := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -204,8 +206,9 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// What came while the rule waited for another source is undecided. If that is what a delivery is refused for, it is taken in:
-// nobody else would tell what there is by now, as there is something that waits.
+// Changes that came while the rule waited for another source are undecided. If a delivery is
+// refused because of one, it takes that in. Nobody else would report the current state, because
+// something waits.
 func TestStaleBeforeUndecided(t *testing.T) {
 	for _, every := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -225,7 +228,7 @@ func TestStaleBeforeUndecided(t *testing.T) {
 			}}.lane(LaneOptions{Every: every}))
 			l.Hold(true)
 			start(t, d)
-			l.Offer(added("web", "u", 1)) // from another run, say
+			l.Offer(added("web", "u", 1)) // as if from another run
 			for v := 2; v < 5; v++ {
 				l.Offer(undecided(updated("web", "u", v)))
 			}
@@ -233,7 +236,7 @@ func TestStaleBeforeUndecided(t *testing.T) {
 			pass(time.Minute)
 			want := []string{"r/u/added/1", "r/u/added/4"}
 			payload := `"merged"`
-			if every { // is shortened at the second refusal
+			if every { // the second refusal shortens it
 				want, payload = []string{"r/u/added/1", "r/u/added/1 #2", "r/u/added/4"}, `"renewed"`
 			}
 			equal(t, "asked", h.ids(), want)
@@ -244,8 +247,8 @@ func TestStaleBeforeUndecided(t *testing.T) {
 	}
 }
 
-// Under every, what is refused for what came after it makes way for that: merged with what is in memory, and given up where
-// what came after it is still on disk. Nothing newer is told before it.
+// Under every, a delivery that is refused because of later changes makes way for them. It merges
+// with those in memory, and is dropped if they are still on disk. Nothing newer comes before it.
 func TestStaleUnderEvery(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -287,8 +290,9 @@ func TestStaleUnderEvery(t *testing.T) {
 	}
 }
 
-// Dead letters of one object that are delivered again go as they are, and nothing is merged with them. One that the state of the
-// object refuses is made anew of what there is, whatever waits behind it: else it would hold up its object for ever.
+// Dead letters of one object are delivered again unchanged, and nothing merges with them. If the
+// state of the object refuses one, it is remade from the current state, whatever waits behind it.
+// Otherwise it would hold up its object for ever.
 func TestStaleLetters(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -332,7 +336,7 @@ func TestStaleLetters(t *testing.T) {
 	}
 }
 
-// Nothing of what may be a secret is recorded. Then the handler is asked again after a crash.
+// Nothing that may be a secret is recorded. After a crash the handler is asked again.
 func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -389,7 +393,7 @@ func TestAnswersWithSecretsAreNotRecorded(t *testing.T) {
 	}
 }
 
-// An answer is refused as a whole, before any of it is recorded or done.
+// An answer is refused as a whole, before any of it is recorded or performed.
 func TestRefusedAnswers(t *testing.T) {
 	large := make(json.RawMessage, maxAnswer)
 	for _, test := range []struct {
@@ -428,7 +432,8 @@ func TestRefusedAnswers(t *testing.T) {
 	}
 }
 
-// What was recorded and is not allowed any more, cannot be read, or has nobody to do it any more, is asked for again.
+// The handler is asked again if recorded actions are no longer allowed, cannot be read, or have no
+// Actor any more.
 func TestRecordedAnswerOfNoUse(t *testing.T) {
 	good, err := (&Lane{opts: LaneOptions{Store: newShelf(t)}}).answer(patch(handler.Event{Name: "old"}))
 	if err != nil {
@@ -477,7 +482,7 @@ func TestRecordedAnswerOfNoUse(t *testing.T) {
 	}
 }
 
-// A store in trouble does not hold automation up, and is told of.
+// A store in trouble does not stop automation, but the log says so.
 func TestActionsWithoutAStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
@@ -498,14 +503,15 @@ func TestActionsWithoutAStore(t *testing.T) {
 	})
 }
 
-// A lane that makes its actions itself calls no handler, and makes them anew whenever they could not be carried out.
+// A lane that makes its actions itself calls no handler. It makes them again whenever they could
+// not be performed.
 func TestLaneActions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := deeds{fail: []error{errors.New("the API server is away"), ErrStale}}
 		dead := NewLetterBox(LetterBoxOptions{})
 		d := New(Recipient{Name: "none"}, dead, Options{Actor: &actor{do: a.do}})
 		made := 0
-		var results []any // of the next ones: an error, or a number of actions
+		var results []any // of the next calls: an error, or a number of actions
 		l := d.Lane("r", pods, preparer{actions: func(_ context.Context, d delta.Delta) ([]handler.Action, error) {
 			made++
 			if len(results) > 0 {
@@ -547,8 +553,8 @@ func TestLaneActions(t *testing.T) {
 	})
 }
 
-// What is delayed has not been attempted: it merges with what comes, undone changes are never heard of, and each version of an
-// object waits once.
+// A delayed event has not been attempted. It merges with later changes, undone changes are never
+// delivered, and each version of an object waits once.
 func TestDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var fails atomic.Bool
@@ -588,7 +594,7 @@ func TestDelay(t *testing.T) {
 		slices.Sort(asked)
 		equal(t, "asked", asked, []string{"r/g/added/1", "r/q/added/1", "r/s/added/1", "r/s/added/2"})
 		fails.Store(true)
-		// the merged one's delay is over, and its first attempt
+		// the merged event's delay is over, and its first attempt
 		pass(55*time.Second + 500*time.Millisecond)
 		fails.Store(false)
 		pass(2 * time.Second)

@@ -15,7 +15,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// What is attached is made for each attempt, and is no part of what waits or is dead.
+// Attachments are made for each attempt, and are no part of what waits or is dead.
 func TestAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0
@@ -48,7 +48,7 @@ func TestAttach(t *testing.T) {
 	})
 }
 
-// What cannot be attached is not delivered, and holds up nothing.
+// An event whose attachments cannot be made is not delivered, and holds up nothing.
 func TestAttachFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
@@ -77,7 +77,7 @@ func TestAttachFails(t *testing.T) {
 	})
 }
 
-// An attachment that takes its time holds up nobody else.
+// A slow attachment holds up no other object.
 func TestSlowAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder

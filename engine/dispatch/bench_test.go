@@ -16,8 +16,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// One operation is a change of an object on its way from Offer to Done, of 10,000 objects, with a handler that does
-// nothing.
+// One operation is a change of one of 10,000 objects on its way from Offer to Done, with a handler
+// that does nothing.
 func BenchmarkDelivery(b *testing.B) {
 	b.Run("handler", func(b *testing.B) {
 		benchmarkDelivery(b, handler.Func(func(context.Context, handler.Event) (handler.Answer, error) { return handler.Answer{}, nil }), nil)
@@ -26,7 +26,7 @@ func BenchmarkDelivery(b *testing.B) {
 	b.Run("submitter, recorded", func(b *testing.B) { benchmarkDelivery(b, atOnce{}, &idleStore{}) })
 }
 
-// idleStore is the store of a lane and a Journal that do nothing but lock.
+// idleStore is a lane's store and a Journal. It does nothing but lock.
 type idleStore struct{ sync.RWMutex }
 
 func (s *idleStore) Begin()                      { s.RLock() }
@@ -80,7 +80,7 @@ func benchmarkDelivery(b *testing.B, h handler.Handler, store *idleStore) {
 	<-stopped
 }
 
-// cpuTime is what the process has used of the CPU so far.
+// cpuTime returns the CPU time that the process has used so far.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -89,7 +89,8 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// One operation is an answer that is recorded, written by a real store, and carried out by an Actor that does nothing.
+// One operation is an answer that a real store records and writes, and that an Actor performs by
+// doing nothing.
 func BenchmarkAnswer(b *testing.B) {
 	for _, concurrency := range []int{1, 8, 64} {
 		b.Run(fmt.Sprint("concurrency ", concurrency), func(b *testing.B) {

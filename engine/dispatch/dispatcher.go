@@ -24,11 +24,11 @@
 // the dispatcher soon asks the handler again, with the changes that came meanwhile. It does not
 // deliver changes to a rule that the rule made itself this way: see LaneOptions.Own.
 //
-// With a store (LaneOptions.Store) each delivery has a record until it is done, in flight or not. So a
-// delivery that is in flight when the program is killed comes again after a restart, with the same
-// id. Under every, only the store holds the deliveries that do not fit into memory. One goroutine of
-// Run loads them in order, when their turn comes. A store that is slow or fails holds up those
-// deliveries and nothing else.
+// With a store (LaneOptions.Store) each delivery has a record until it is done, in flight or not.
+// So a delivery that is in flight when the program is killed comes again after a restart, with the
+// same id. Under every, only the store holds the deliveries that do not fit into memory. One
+// goroutine of Run loads them in order, when their turn comes. A store that is slow or fails holds
+// up those deliveries and nothing else.
 package dispatch
 
 import (
@@ -128,8 +128,8 @@ type Dispatcher struct {
 	// the loader.
 	flights sync.WaitGroup
 
-	// mu is taken after the Journal's Begin and before the lanes' queues are locked. It guards ready,
-	// inFlight, suspects and the lanes' isReady, isPaused and isHeld.
+	// mu guards ready, inFlight, suspects and the lanes' isReady, isPaused and isHeld. It is taken
+	// after the Journal's Begin and before the locks of the lanes' queues.
 	mu       sync.Mutex
 	ready    []*Lane // lanes that may have something to take, each at most once, in turn
 	inFlight int

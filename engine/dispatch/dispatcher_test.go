@@ -16,7 +16,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Objects go in parallel up to Concurrency, also over several rules; one object of one rule never does.
+// Objects proceed in parallel up to Concurrency, also over several rules. Events of one object of
+// one rule never do.
 func TestParallelism(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -55,7 +56,8 @@ func TestParallelism(t *testing.T) {
 	})
 }
 
-// What the handler has no room for stays in the lane: there it is merged, and not delivered after the end was asked for.
+// Events for which the handler has no room stay in the lane. There they merge, and are not
+// delivered after the test asked for the end.
 func TestHandlerThatTakesFewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -163,7 +165,7 @@ func TestLanesTakeTurns(t *testing.T) {
 	})
 }
 
-// While the handler is not ready nothing is taken, so what waits goes on merging.
+// While the handler is not ready, the dispatcher takes nothing, so what waits goes on merging.
 func TestReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
@@ -289,13 +291,13 @@ func TestObserver(t *testing.T) {
 		}
 		equal(t, "results", got, []Result{Retried, Done, Rejected, Lost, Done})
 		if latency := seen.list()[1].Latency; latency < 62*time.Second || latency > 74*time.Second {
-			t.Errorf("latency of a change that was retried after a minute: %v", latency)
+			t.Errorf("latency of a change retried after a minute: %v", latency)
 		}
 	})
 }
 
-// Of failures for different reasons, as of permissions that are missing here and there, a few are logged each minute: the first
-// does not hide the others.
+// If failures have different reasons, such as several missing permissions, a few are logged each
+// minute. The first does not hide the others.
 func TestLogOfDifferentFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(_ context.Context, ev handler.Event) error { return errors.New(ev.Name + " may not") }}
@@ -319,7 +321,7 @@ func TestLogOfDifferentFailures(t *testing.T) {
 	})
 }
 
-// Failures are logged, but neither each of them nor what is in the objects.
+// Failures are logged, but not each of them, and without the contents of objects.
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(_ context.Context, ev handler.Event) error {
@@ -348,7 +350,7 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// That history is shortened is logged, also while the handler takes nothing, but not each time.
+// The log says that history is shortened, even while the handler takes nothing, but not each time.
 func TestLogOfCrowding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -72,7 +72,7 @@ func normal(t *testing.T, b []byte) (v any) {
 	return v
 }
 
-// The payload of a merged change is made anew where it could have come out otherwise, once, when it is delivered.
+// The payload of a merged change is remade if it could differ, once, when it is delivered.
 func TestPayloadOfMerged(t *testing.T) {
 	payload := func(m rule.Match) rule.Match {
 		m.Payload = json.RawMessage(`"` + m.Delta.ID("r") + `"`)
@@ -126,7 +126,8 @@ func TestPayloadOfMerged(t *testing.T) {
 	}
 }
 
-// A payload that waits to be made anew still does after merging once more, and a dead letter has it as it was delivered.
+// A payload that waits to be remade still does after another merge. A dead letter has the payload
+// that was delivered.
 func TestPayloadOfWhatMergedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan error)

@@ -22,7 +22,7 @@ func TestJudge(t *testing.T) {
 		d      delivery.Delivery
 		answer error
 		want   Result
-		after  time.Duration // the longest or shortest it may be, by up to a fifth
+		after  time.Duration // the longest or shortest delay, give or take a fifth
 		reason string
 	}{
 		{"done", retry, delivery.Delivery{}, nil, Done, 0, ""},
@@ -61,14 +61,15 @@ func TestJudge(t *testing.T) {
 					t.Errorf("after %v, less than %v", v.after, test.after)
 				}
 				if kept := errors.Is(test.answer, handler.ErrNoAnswer); v.result == Retried && (d.Losses == test.d.Losses) != (kept || test.d.Losses == 0) {
-					t.Errorf("%d losses, of %d before", d.Losses, test.d.Losses)
+					t.Errorf("%d losses, after %d before", d.Losses, test.d.Losses)
 				}
 			}
 		})
 	}
 }
 
-// An object that fails is retried at growing intervals, changes or not, and holds up no other.
+// A failing object is retried at growing intervals, whether it changes or not, and holds up no
+// other.
 func TestBackoffIsPerObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -102,14 +103,14 @@ func TestBackoffIsPerObject(t *testing.T) {
 				well++
 				// the first retry may come before the second change
 			} else if ev.Attempt != 1 && ev.ResourceVersion != "1" {
-				t.Errorf("%s is attempt %d of an event that is new", ev.ID, ev.Attempt)
+				t.Errorf("%s is new, but its attempt is %d", ev.ID, ev.Attempt)
 			}
 		}
 		equal(t, "events of the other object", well, 60)
 	})
 }
 
-// A resync of an object that waits for a retry makes no new event of it, so attempts go on counting.
+// A resync of an object that waits for a retry makes no new event, so attempts go on counting.
 func TestAttemptsOfTheSameEventAfterMerging(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(context.Context, handler.Event) error { return errors.New("down") }}
@@ -181,7 +182,7 @@ func TestRedrive(t *testing.T) {
 		}
 		l.Offer(added("web", "u", 1))
 		pass(time.Minute)
-		redrive() // in vain: it has its attempts, and is dead again
+		redrive() // in vain: it uses up its attempts, and is dead again
 		broken = false
 		redrive()
 		equal(t, "events: one id, attempts go on", h.ids(), []string{
@@ -191,7 +192,7 @@ func TestRedrive(t *testing.T) {
 	})
 }
 
-// crashing is a handler process of which each crash takes with it all that is in flight.
+// crashing is a handler process whose crashes take everything in flight with them.
 type crashing struct {
 	recorder
 	poison string
@@ -227,7 +228,7 @@ func newCrashing(poison string) *crashing {
 	return c
 }
 
-// An object that crashes its handler is set aside; those that were in flight beside it are not.
+// An object that crashes its handler becomes a dead letter. Those in flight next to it do not.
 func TestPoisonousObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newCrashing("poison")
@@ -263,7 +264,7 @@ func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
 		start(t, d)
 		for version := 1; version <= 3; version++ {
 			l.Offer(updated("web", "u", version))
-			// less than the shortest delay: each retry has the next change
+			// less than the shortest delay, so each retry has the next change
 			pass(700 * time.Millisecond)
 		}
 		pass(time.Minute)
@@ -272,7 +273,7 @@ func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
 	})
 }
 
-// What was held as a suspect of a rule that is gone goes too, and does not keep others from being let through.
+// When a rule goes away, its held suspects go too. They do not keep others from being delivered.
 func TestSuspectsOfClosedLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newCrashing("poison")
@@ -283,7 +284,7 @@ func TestSuspectsOfClosedLane(t *testing.T) {
 			gone.Offer(added(name, name, 1))
 		}
 		stays.Offer(added("c", "c", 1))
-		// the crash, and the longest delay behind it: one is out, three are held
+		// the crash, and the longest delay after it: one is in flight, three are held
 		pass(1600 * time.Millisecond)
 		gone.Close()
 		pass(time.Minute)
@@ -354,7 +355,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// fullDisk is a DeadLetters that cannot keep anything for a while.
+// fullDisk is a DeadLetters that can keep nothing for a while.
 type fullDisk struct {
 	*LetterBox
 	until time.Time
@@ -381,7 +382,7 @@ func TestDeadLetterThatCannotBeKeptIsRepeated(t *testing.T) {
 	})
 }
 
-// The last failure can be asked for, with what failed and why.
+// LastFailure says what failed last, and why.
 func TestLastFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
@@ -394,7 +395,7 @@ func TestLastFailure(t *testing.T) {
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		if f, ok := l.LastFailure(); ok {
-			t.Errorf("there was none yet: %+v", f)
+			t.Errorf("LastFailure before any failure: %+v", f)
 		}
 		began := time.Now()
 		l.Offer(added("web", "u", 1))

@@ -17,12 +17,13 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// world is what objects there are, as a rule sees them: each name is some uid's, inside of the rule or outside.
+// world holds the objects as a rule sees them. Each name belongs to one uid, inside or outside of
+// the rule.
 type world struct {
 	version int
 	round   int64
 	names   map[string]*resident
-	offered map[string][]string // ids of all changes, by name, in order
+	offered map[string][]string // by name: ids of all changes, in order
 }
 
 // process is a dispatcher with its lane, over what is recorded.
@@ -32,7 +33,8 @@ type process struct {
 	stop func()
 }
 
-// begin makes a process that goes on from what s has. again is what was offered before and not written.
+// begin returns a process that continues from what s holds. again was offered before and not
+// written.
 func begin(t *testing.T, s *shelf, h Recipient, o LaneOptions, again []rule.Match) *process {
 	o.Store = s
 	d := New(h, NewLetterBox(LetterBoxOptions{}), Options{Journal: s})
@@ -45,7 +47,7 @@ func begin(t *testing.T, s *shelf, h Recipient, o LaneOptions, again []rule.Matc
 	return &process{s, l, stop}
 }
 
-// kill ends p at once, and gives what the next one finds.
+// kill ends p at once, and returns what the next process finds.
 func (p *process) kill() *shelf {
 	s := p.s.kill()
 	p.l.Close()
@@ -59,7 +61,7 @@ type resident struct {
 	object *object.Object
 }
 
-// change makes the next change of a name, of a kind that is possible.
+// change makes the next possible change of a name.
 func (w *world) change(name string, kind byte) rule.Match {
 	r := w.names[name]
 	if r == nil {
@@ -72,7 +74,7 @@ func (w *world) change(name string, kind byte) rule.Match {
 	case !r.inside && (r.uid == "" || kind&1 == 0): // another object of that name
 		r.uid = fmt.Sprint("u", w.version)
 		d.Type, d.Object, d.Old, r.inside = delta.Added, pod(name, r.uid, w.version), nil, true
-	case !r.inside: // the same comes back inside
+	case !r.inside: // the same object comes back inside
 		d.Type, d.Old, r.inside = delta.Added, nil, true
 	case kind&3 == 0:
 		d.Type, r.inside = delta.Deleted, false
@@ -87,20 +89,20 @@ func (w *world) change(name string, kind byte) rule.Match {
 	return rule.Match{Delta: d}
 }
 
-// witness is a handler that answers as a program says, and checks what it is promised.
+// witness is a handler that answers as a program says, and checks the promises made to handlers.
 type witness struct {
 	t    *testing.T
 	mu   sync.Mutex
 	next func() byte
 	busy map[string]bool          // by name
 	last map[string]handler.Event // by name
-	// by name, uid: whether the handler should think that it is there
+	// by name, uid: whether the handler should think that the object exists
 	heard map[string]map[string]bool
 	ids   map[string][]string // by name, without repeats
-	again map[string]bool     // by name: the process is another since the last
+	again map[string]bool     // by name: another process has started since the last event
 }
 
-// killed is called when the process was killed: everything may come again that was not recorded as done.
+// killed notes that the process was killed. Everything not recorded as done may come again.
 func (w *witness) killed() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -173,10 +175,11 @@ func version(t *testing.T, ev handler.Event) int {
 	return n
 }
 
-// FuzzLane has objects change and the handler answer in every way. However that is, per object events come in order and
-// one at a time; in the end the handler has heard the final state of each object, and of the deletion of each object that
-// it ever heard of; and under every it has heard each change. So it is too where the process is killed, what was not written
-// then is told again, and most of what waits has no room in memory.
+// FuzzLane changes objects while the handler answers in every way. In every case, events of an
+// object come in order and one at a time. In the end the handler has heard the final state of each
+// object, and the deletion of each object that it ever heard of. Under every it has heard each
+// change. That also holds if the process is killed, changes that were not written are offered
+// again, and most of what waits does not fit into memory.
 func FuzzLane(f *testing.F) {
 	f.Add([]byte{0, 0, 8, 2, 8, 0, 8, 0}, []byte{4, 4, 5, 0})
 	f.Add([]byte{1, 0, 8, 2, 8, 0, 8, 0, 9, 1, 9, 2, 3}, []byte{7, 4, 5, 5, 5, 6})
@@ -184,7 +187,7 @@ func FuzzLane(f *testing.F) {
 	f.Add([]byte{38, 8, 2, 16, 3, 24, 1, 7, 8, 0, 8, 1, 8, 0}, []byte{13, 21, 29, 5, 13, 4, 12})
 	f.Add([]byte{71, 8, 2, 16, 6, 24, 16, 7, 8, 5, 8, 16, 8, 5, 7, 6, 5, 16}, []byte{13, 21, 29, 5, 13, 4, 12})
 	f.Add([]byte{70, 8, 2, 6, 3, 24, 15, 8, 5, 8, 1, 5, 8, 6, 5}, []byte{13, 21, 29, 5, 13, 4, 12})
-	// done and not written as such, then deleted: the deletion is to be heard
+	// done but not written as done, then deleted: the handler must hear of the deletion
 	f.Add([]byte("0CC%C&7%C"), []byte("0"))
 	f.Fuzz(func(t *testing.T, changes, answers []byte) {
 		if len(changes)+len(answers) > 500 {
@@ -246,9 +249,9 @@ func witnessed(t *testing.T, changes, answers []byte) {
 		m := there.change(name, b>>3)
 		unwritten = append(unwritten, m)
 		p.s.offer(p.l, m)
-		// Of one name two wait at most, beside one in flight.
+		// At most two changes of one name wait, next to one in flight.
 		if stats := p.l.Stats(); !every && !killed && stats.Waiting > 2*len(there.names) {
-			t.Fatalf("%d wait of %d names", stats.Waiting, len(there.names))
+			t.Fatalf("%d changes wait for %d names", stats.Waiting, len(there.names))
 		}
 	}
 	p.s.mu.Lock()
@@ -256,17 +259,17 @@ func witnessed(t *testing.T, changes, answers []byte) {
 	p.s.mu.Unlock()
 	pass(time.Hour)
 	if stats := p.l.Stats(); stats.Waiting+stats.InFlight+stats.Away > 0 {
-		t.Fatalf("it does not end: %+v", stats)
+		t.Fatalf("deliveries still wait or fly: %+v", stats)
 	}
 	equal(t, "records", p.s.ids(), nil)
 	for name, r := range there.names {
 		for uid, thinks := range h.heard[name] {
 			if is := uid == r.uid && r.inside; thinks != is {
-				t.Errorf("%s: handler thinks that %s is there: %v, and it is: %v", name, uid, thinks, is)
+				t.Errorf("%s: the handler thinks that %s exists: %v, want %v", name, uid, thinks, is)
 			}
 		}
 		if last, seen := h.last[name]; r.inside && (!seen || last.ResourceVersion != r.object.ResourceVersion()) {
-			t.Errorf("%s: the last that was heard is %s, and it is at %s", name, last.ID, r.object.ResourceVersion())
+			t.Errorf("%s: the last event is %s, but the object is at %s", name, last.ID, r.object.ResourceVersion())
 		}
 		if every {
 			equal(t, "events of "+name, h.ids[name], there.offered[name])

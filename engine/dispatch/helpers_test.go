@@ -61,7 +61,7 @@ func synced(name, uid string, version int, round int64) rule.Match {
 	return rule.Match{Delta: delta.Delta{Type: delta.Synced, Object: pod(name, uid, version), Round: round}}
 }
 
-// recorder is a handler that notes what it was given and answers as answer says, if set.
+// recorder is a handler that records its events, and answers as answer says, if set.
 type recorder struct {
 	mu     sync.Mutex
 	events []handler.Event
@@ -78,7 +78,8 @@ func (r *recorder) Handle(ctx context.Context, ev handler.Event) (handler.Answer
 	return handler.Answer{}, r.answer(ctx, ev)
 }
 
-// ids are the events' ids in the order of their coming, with the attempt behind them if it is not the first.
+// ids returns the events' ids in the order in which they came. The attempt follows if it is not the
+// first.
 func (r *recorder) ids() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +94,7 @@ func (r *recorder) ids() []string {
 	return ids
 }
 
-// start runs d until the test ends or stop is called, which returns when Run has.
+// start runs d until the test ends or stop is called. stop returns when Run has.
 func start(t *testing.T, d *Dispatcher) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1) // Run returns once
@@ -108,7 +109,7 @@ func start(t *testing.T, d *Dispatcher) (stop func()) {
 	return stop
 }
 
-// pass has d go by, and everything happen that is due.
+// pass lets the time d pass, and everything happen that is due.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -121,7 +122,7 @@ func equal[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// letters are the ids and reasons of what d's dead letters are.
+// letters returns the ids and reasons of the dead letters.
 func letters(d interface{ List() []Letter }) []string {
 	var out []string
 	for _, l := range d.List() {
@@ -130,7 +131,7 @@ func letters(d interface{ List() []Letter }) []string {
 	return out
 }
 
-// record is a delivery as a lane's store has it.
+// record is a delivery as a lane's store holds it.
 type record = queue.Record[delivery.Delivery]
 
 // preparer is a Preparer whose functions may be nil.
@@ -142,7 +143,7 @@ type preparer struct {
 	secret        func() bool
 }
 
-// lane is o with p as the Preparer.
+// lane returns o with p as the Preparer.
 func (p preparer) lane(o LaneOptions) LaneOptions {
 	o.Preparer, o.ReadsChange, o.Attaches, o.ActsItself = p, p.remerge != nil, p.attach != nil, p.actions != nil
 	return o
@@ -180,7 +181,7 @@ func (p preparer) Prepare(ctx context.Context, d delivery.Draft) (out delivery.P
 	return out, err
 }
 
-// results collects the attempts that a Dispatcher tells of.
+// results collects the attempts that a Dispatcher reports.
 type results struct {
 	mu  sync.Mutex
 	all []Attempt

@@ -31,7 +31,8 @@ func (w whileOpen) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// Whatever goes wrong, the log, which may block, is left alone while a change is being recorded, and so is the Preparer.
+// Whatever goes wrong, the dispatcher does not use the log, which may block, nor the Preparer while
+// it records a change.
 func TestNothingIsLoggedWithinAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)

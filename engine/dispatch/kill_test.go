@@ -18,7 +18,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// What a process of its own is told by.
+// The environment variables that configure the child process.
 const (
 	killedDir    = "DISPATCH_TEST_DIR"
 	killedSecret = "DISPATCH_TEST_SECRET"
@@ -57,14 +57,14 @@ func onStore(dir string, h handler.Handler, a Actor, o LaneOptions) (s *state.St
 
 const hunted = "hunter2-hunter2"
 
-// hunting is an answer with what must not be found on disk where it may be a secret's.
+// hunting is an answer with a text that must not be on disk if it may be a secret's.
 func hunting(ev handler.Event) handler.Answer {
 	actions := patch(ev)
 	actions[0].Patch = json.RawMessage(`{"data":{"password":"` + hunted + `"}}`)
 	return handler.Answer{Actions: actions}
 }
 
-// actUntilKilled is a process that says when it begins to act, and never ends that.
+// actUntilKilled is a process that reports when it begins to act, and never finishes.
 func actUntilKilled(dir string, secret bool) int {
 	asked := handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) { return hunting(ev), nil })
 	acts := &actor{do: func(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
@@ -86,8 +86,9 @@ func actUntilKilled(dir string, secret bool) int {
 	return 1
 }
 
-// A process that is killed while it acts has all of what it was about to do on disk, and the next one does that, without asking
-// anybody; but where it may be a secret's there is nothing of it on disk, and the handler is asked.
+// A process that is killed while it acts has all of its actions on disk. The next process performs
+// them without asking anybody. If the actions may hold a secret, nothing of them is on disk, and
+// the next process asks the handler.
 func TestKilledWhileActing(t *testing.T) {
 	for _, secret := range []bool{false, true} {
 		t.Run(fmt.Sprint("secret ", secret), func(t *testing.T) {
@@ -111,7 +112,8 @@ func TestKilledWhileActing(t *testing.T) {
 				}
 			}
 			if secret {
-				time.Sleep(2 * state.DefaultFlushEvery) // whatever would be written, has been
+				// whatever is to be written is written by then
+				time.Sleep(2 * state.DefaultFlushEvery)
 			}
 			if err := child.Process.Kill(); err != nil {
 				t.Fatal(err)
@@ -119,7 +121,7 @@ func TestKilledWhileActing(t *testing.T) {
 			_ = child.Wait() // it was killed
 
 			if found := grep(t, dir, hunted); found == secret {
-				t.Errorf("what was answered is found on disk: %v", found)
+				t.Errorf("the answer is on disk: %v", found)
 			}
 			var h recorder
 			var mu sync.Mutex
@@ -146,7 +148,7 @@ func TestKilledWhileActing(t *testing.T) {
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("it does not end: %+v", l.Stats())
+					t.Fatalf("deliveries still wait or fly: %+v", l.Stats())
 				}
 			}
 			stop()
@@ -167,14 +169,14 @@ func TestKilledWhileActing(t *testing.T) {
 				t.Fatal(err)
 			}
 			if stats := l.Stats(); stats.Away > 0 {
-				t.Errorf("%d are left", stats.Away)
+				t.Errorf("%d deliveries are left in the store", stats.Away)
 			}
 			stop()
 		})
 	}
 }
 
-// grep tells whether any file in dir has a text.
+// grep reports whether any file in dir holds a text.
 func grep(t *testing.T, dir, text string) (found bool) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {

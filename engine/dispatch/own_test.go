@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/engine/rule"
 )
 
-// writes is an Own that is told what is so.
+// writes is an Own that knows what a test tells it.
 type writes struct {
 	mu      sync.Mutex
 	mine    map[string]bool     // versions
@@ -50,7 +50,7 @@ func (w *writes) begin(name string) (n uint64) {
 	return w.begun
 }
 
-// end ends the oldest write of an object, of which the versions came.
+// end ends the oldest write to an object, which made the given versions.
 func (w *writes) end(name string, versions ...int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -60,13 +60,14 @@ func (w *writes) end(name string, versions ...int) {
 	w.writing[name] = w.writing[name][1:]
 }
 
-// versioned is a match that says which version its change came to.
+// versioned returns the match with the version of its object as Version.
 func versioned(m rule.Match) rule.Match {
 	m.Version = m.Delta.Object.ResourceVersion()
 	return m
 }
 
-// told runs f with a lane of a rule that writes, and returns what the handler was told in the end.
+// told runs f with a lane of a rule that writes, and returns the ids of the events that the handler
+// received.
 func told(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -85,7 +86,7 @@ func told(t *testing.T, o LaneOptions, f func(w *writes, l *Lane)) (ids []string
 	return ids
 }
 
-// A response that comes before the change itself settles it at once.
+// A response that comes before the change itself settles the change at once.
 func TestOwnChangeIsDropped(t *testing.T) {
 	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
@@ -94,13 +95,14 @@ func TestOwnChangeIsDropped(t *testing.T) {
 			l.Offer(versioned(m))
 			synctest.Wait()
 		}
-		l.Offer(synced("web", "v", 6, 60)) // nobody's change
+		l.Offer(synced("web", "v", 6, 60)) // the rule made none of these
 		equal(t, "own", l.OwnChanges(), 3)
 	})
 	equal(t, "told", got, []string{"r/u/updated/3", "r/v/synced/6/60"})
 }
 
-// What waits of an object that the rule deletes itself is not told as if the object was there.
+// If the rule itself deletes an object, its waiting changes are not delivered as if the object
+// still existed.
 func TestOwnDeletionEndsWhatWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after []rule.Match // the deletion
@@ -135,7 +137,8 @@ func TestOwnDeletionEndsWhatWaits(t *testing.T) {
 	}
 }
 
-// What comes while the rule writes waits, in order, and only of that object. Then own changes vanish and others are merged.
+// Changes that come while the rule writes wait, in order, and only those of that object. Then own
+// changes vanish and others merge.
 func TestUnsettledChangesWait(t *testing.T) {
 	for _, every := range []bool{false, true} {
 		got := told(t, LaneOptions{Every: every}, func(w *writes, l *Lane) {
@@ -159,7 +162,7 @@ func TestUnsettledChangesWait(t *testing.T) {
 	}
 }
 
-// A write that changes nothing, or fails, makes nothing the rule's own.
+// A write that changes nothing, or fails, makes no change the rule's own.
 func TestUnsettledChangeOfSomebodyElse(t *testing.T) {
 	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
@@ -172,13 +175,15 @@ func TestUnsettledChangeOfSomebodyElse(t *testing.T) {
 	equal(t, "told: the first was never heard of", got, []string{"r/v/added/3"})
 }
 
-// A change waits for the writes alone that may have made it: a rule that writes all the time is told of others' changes, too.
+// A change waits only for the writes that may have made it. So a rule that writes all the time
+// still hears of others' changes.
 func TestUnsettledChangesWaitForWritesBeforeThem(t *testing.T) {
 	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
 		l.Offer(versioned(updated("web", "u", 2))) // somebody else's
 		w.begin("web")
-		l.Offer(versioned(updated("web", "u", 3))) // made by the second write, whose answer is late
+		// made by the second write, whose response is late
+		l.Offer(versioned(updated("web", "u", 3)))
 		w.end("web")
 		pass(time.Second)
 		equal(t, "waiting", l.Stats().Waiting, 1)
@@ -191,7 +196,7 @@ func TestUnsettledChangesWaitForWritesBeforeThem(t *testing.T) {
 	equal(t, "told", got, []string{"r/u/updated/2"})
 }
 
-// What waits when the rule begins to write, or is in flight, stays what it was.
+// Changes that wait, or are in flight, when the rule begins to write stay what they were.
 func TestOrdinaryChangeBeforeUnsettledOnes(t *testing.T) {
 	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
 		l.Hold(true)
@@ -201,14 +206,15 @@ func TestOrdinaryChangeBeforeUnsettledOnes(t *testing.T) {
 		l.Offer(versioned(updated("web", "u", 3)))
 		equal(t, "waiting", l.Stats().Waiting, 3)
 		w.end("web", 2, 3)
-		l.Offer(versioned(updated("web", "u", 4))) // 3 is replaced, and 2 still there
+		l.Offer(versioned(updated("web", "u", 4))) // this replaces 3, and 2 is still there
 		equal(t, "waiting", l.Stats().Waiting, 3)
 		l.Hold(false)
 	})
 	equal(t, "told", got, []string{"r/u/added/1", "r/u/updated/4"})
 }
 
-// There is a bound to what waits unmerged of an object. What is past it is merged, and perhaps told.
+// The number of unmerged changes that wait for one object is bounded. Further ones merge, and may
+// be delivered.
 func TestUnsettledChangesAreBounded(t *testing.T) {
 	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
@@ -219,14 +225,14 @@ func TestUnsettledChangesAreBounded(t *testing.T) {
 			}
 		}
 		if waiting := l.Stats().Waiting; waiting > maxUnsettled+1 {
-			t.Errorf("%d wait", waiting)
+			t.Errorf("%d changes wait", waiting)
 		}
 		w.end("web", 1, 2, 3)
 	})
 	equal(t, "told", got, []string{"r/u/updated/500"})
 }
 
-// A lane that nobody asked to look at whose a change is, does not.
+// A lane without Own does not look at who made a change.
 func TestWithoutOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
@@ -240,7 +246,7 @@ func TestWithoutOwn(t *testing.T) {
 	})
 }
 
-// After a restart it is not known any more whose a change is.
+// After a restart nobody knows any more who made a change.
 func TestUnsettledChangesAreRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, w := newShelf(t), newWrites()
@@ -282,7 +288,7 @@ func TestUnsettledAndUndecided(t *testing.T) {
 	equal(t, "decided", decided, 1)
 }
 
-// A slot of the handler's is not held by what is not known yet.
+// A change that is not settled yet does not occupy a slot of the handler.
 func TestUnsettledChangesHoldNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWrites()
@@ -296,7 +302,7 @@ func TestUnsettledChangesHoldNobodyUp(t *testing.T) {
 		}
 		pass(time.Minute)
 		w.mu.Lock()
-		if w.asked > 10*300 { // four times a second each, in the end
+		if w.asked > 10*300 { // four times a second for each, in the end
 			t.Errorf("asked %d times in a minute", w.asked)
 		}
 		w.mu.Unlock()

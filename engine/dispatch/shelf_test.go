@@ -16,22 +16,23 @@ import (
 	"github.com/informd/informd/engine/rule"
 )
 
-// shelf is the store of a lane and a Journal, which writes when it is told to, and checks how it is called.
+// shelf is a lane's store and a Journal. It writes when a test says so, and checks how it is
+// called.
 type shelf struct {
 	t testing.TB
 
 	mu        sync.Mutex
-	open      int // changes that are being recorded
+	open      int // nesting of Begin
 	unwritten map[uint64]*filed
 	written   map[uint64]*filed
 	noRoom    bool
 	failing   bool
 	dead      bool          // the process that used it was killed
-	writes    bool          // everything is written before it is read
-	slow      time.Duration // that a load takes
+	writes    bool          // it writes everything before each read
+	slow      time.Duration // time that a load takes
 	loads     int
 
-	at, writtenAt int // how far a watch has come, and what of that is written
+	at, writtenAt int // how far a watch has come, and how much of that is written
 }
 
 type filed struct {
@@ -55,7 +56,7 @@ func (s *shelf) End() {
 	s.open--
 }
 
-// Written writes all, once no change is being recorded.
+// Written writes everything, once no change is being recorded.
 func (s *shelf) Written(context.Context) error {
 	for {
 		s.mu.Lock()
@@ -71,7 +72,7 @@ func (s *shelf) Written(context.Context) error {
 	}
 }
 
-// change files or unfiles a record, within Begin and End.
+// change adds or deletes a record, within Begin and End.
 func (s *shelf) change(n uint64, f *filed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *shelf) change(n uint64, f *filed) {
 func (s *shelf) Put(n uint64, key delta.Key, r record) { s.change(n, &filed{key, asWritten(r)}) }
 func (s *shelf) Delete(n uint64, _ delta.Key)          { s.change(n, nil) }
 
-// asWritten is what is left of a record on a disk.
+// asWritten returns what a disk keeps of a record.
 func asWritten(r record) record {
 	v := &r.Value
 	v.Answer = delivery.Recorded(v.Answer.Record())
@@ -123,7 +124,7 @@ func (s *shelf) Load(key delta.Key, after uint64, maxItems int, _ int64) (out []
 	return out, nil
 }
 
-// write writes all, if no change is being recorded, and tells whether it did.
+// write writes everything if no change is being recorded, and reports whether it did.
 func (s *shelf) write() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +142,7 @@ func (s *shelf) writeLocked() {
 	clear(s.unwritten)
 }
 
-// all is what is recorded, in order, written or not.
+// all returns everything that is recorded, in order, written or not.
 func (s *shelf) all() (out []record) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +156,7 @@ func (s *shelf) all() (out []record) {
 	return out
 }
 
-// ids are those of what is recorded.
+// ids returns the ids of what is recorded.
 func (s *shelf) ids() (ids []string) {
 	for _, w := range s.all() {
 		ids = append(ids, w.Value.Delta.ID("r"))
@@ -163,7 +164,7 @@ func (s *shelf) ids() (ids []string) {
 	return ids
 }
 
-// kill has the process that uses s end at once, and gives what the next one finds.
+// kill ends the process that uses s, and returns what the next one finds.
 func (s *shelf) kill() *shelf {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +174,7 @@ func (s *shelf) kill() *shelf {
 	return next
 }
 
-// restore tells a new lane what s has.
+// restore tells a new lane what s holds.
 func (s *shelf) restore(l *Lane) {
 	type span struct {
 		count       int
@@ -192,7 +193,7 @@ func (s *shelf) restore(l *Lane) {
 	}
 }
 
-// offer offers as a source does.
+// offer offers matches as a source does.
 func (s *shelf) offer(l *Lane, matches ...rule.Match) {
 	for _, m := range matches {
 		s.Begin()

@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// recorded makes a dispatcher with one lane that is recorded in s, from what s has.
+// recorded returns a dispatcher with one lane that s records, and starts from what s holds.
 func recorded(s *shelf, h handler.Handler, dead DeadLetters, o LaneOptions) (*Dispatcher, *Lane) {
 	d := New(Recipient{Name: "h", Handler: h, Retry: Retry{MaxBackoff: time.Hour, Backoff: time.Minute}}, dead, Options{Journal: s})
 	o.Store = s
@@ -26,7 +26,7 @@ func recorded(s *shelf, h handler.Handler, dead DeadLetters, o LaneOptions) (*Di
 func TestDeliveryIsRecordedUntilItIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
-		answers := make(chan error) // each is one answer
+		answers := make(chan error) // each message is one answer
 		h := recorder{answer: func(context.Context, handler.Event) error { return <-answers }}
 		d, l := recorded(s, &h, NewLetterBox(LetterBoxOptions{}), LaneOptions{})
 		start(t, d)
@@ -69,7 +69,7 @@ func equalRecords(t *testing.T, what string, got []record, want ...record) {
 	}
 }
 
-// After a restart what waited comes with the ids, attempts and delays that it had.
+// After a restart, waiting events come with the ids, attempts and delays that they had.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
@@ -85,7 +85,7 @@ func TestRestart(t *testing.T) {
 		s.offer(l, added("failing", "f", 1), added("web", "w", 1), updated("web", "w", 2))
 		pass(time.Second)
 		s.write()
-		s.offer(l, updated("web", "w", 3)) // not written
+		s.offer(l, updated("web", "w", 3)) // this is not written
 		next := s.kill()
 		stop()
 
@@ -93,7 +93,7 @@ func TestRestart(t *testing.T) {
 		d, l = recorded(next, &again, NewLetterBox(LetterBoxOptions{}), LaneOptions{Every: true})
 		equal(t, "away", l.Stats().Away, 3)
 		start(t, d)
-		next.offer(l, updated("web", "w", 3)) // it is told again
+		next.offer(l, updated("web", "w", 3)) // the source repeats it
 		pass(time.Second)
 		equal(t, "at once", again.ids(), []string{"r/w/added/1", "r/w/updated/2", "r/w/updated/3"})
 		equal(t, "delayed", l.Stats().Delayed, 1)
@@ -103,7 +103,7 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// What is cancelled at shutdown is as it was, and is delivered again.
+// A delivery that is cancelled at shutdown is unchanged, and comes again.
 func TestShutdownKeepsRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
@@ -123,7 +123,7 @@ func TestShutdownKeepsRecords(t *testing.T) {
 	})
 }
 
-// A dead letter is recorded as such in the same change in which its delivery goes.
+// One change records the dead letter and deletes its delivery.
 func TestDeadLetterAndDeliveryAreOneChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
@@ -149,7 +149,8 @@ func TestDeadLetterAndDeliveryAreOneChange(t *testing.T) {
 	})
 }
 
-// cuts is a Journal that looks at what there is after each change: the event is with the lane or with the dead letters.
+// cuts is a Journal that checks after each change that the event is either with the lane or with
+// the dead letters.
 type cuts struct {
 	*shelf
 	letters map[string]bool
@@ -160,12 +161,12 @@ func (c *cuts) DeleteLetter(id string) { delete(c.letters, id) }
 
 func (c *cuts) End() {
 	if waiting := len(c.ids()); waiting+len(c.letters) != 1 {
-		c.t.Errorf("after a change %d wait and %d are dead", waiting, len(c.letters))
+		c.t.Errorf("after a change %d deliveries wait and %d are dead, want 1 in all", waiting, len(c.letters))
 	}
 	c.shelf.End()
 }
 
-// A handler that is away costs bounded memory; all is delivered when it is back, in order.
+// A handler that is away costs bounded memory. When it is back, it receives everything in order.
 func TestBacklogGoesOnInTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
@@ -186,7 +187,7 @@ func TestBacklogGoesOnInTheStore(t *testing.T) {
 	})
 }
 
-// A store that is slow, or fails, holds up what it has, and nothing else.
+// A store that is slow or fails holds up what it holds, and nothing else.
 func TestSlowStoreHoldsUpNobodyElse(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		t.Run(fmt.Sprint("fails ", fails), func(t *testing.T) {
@@ -219,7 +220,7 @@ func TestSlowStoreHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-// A lane whose store fails is left alone for a while.
+// The loader leaves a lane alone for a while after its store failed.
 func TestFailingStoreIsNotAskedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
@@ -270,7 +271,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// Suspects of a lane that is paused wait with it, and let those of others through.
+// Suspects of a paused lane wait with it, and let those of other lanes through.
 func TestPausedSuspects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newCrashing("poison")
@@ -281,7 +282,7 @@ func TestPausedSuspects(t *testing.T) {
 		paused.Offer(added("a", "a", 1))
 		paused.Offer(added("b", "b", 1))
 		goes.Offer(added("c", "c", 1))
-		// the crash, and the longest delay behind it: one is out, three are held
+		// the crash, and the longest delay after it: one is in flight, three are held
 		pass(1600 * time.Millisecond)
 		paused.Pause()
 		before := len(h.ids())
@@ -300,7 +301,7 @@ func TestPausedSuspects(t *testing.T) {
 	})
 }
 
-// A clock that was years ahead when a retry was recorded does not hold it up for years.
+// If the clock was years ahead when a retry was recorded, the retry does not wait for years.
 func TestDueInYears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
@@ -314,8 +315,8 @@ func TestDueInYears(t *testing.T) {
 	})
 }
 
-// The payload of a merged change may not have been made anew when the process was killed, nor can it if the rule is
-// another since.
+// The payload of a merged change may not have been remade when the process was killed. If the rule
+// is different by now, it cannot be remade either.
 func TestRestoredStalePayload(t *testing.T) {
 	for _, remerge := range []func(delta.Delta) ([]byte, error){nil, func(delta.Delta) ([]byte, error) { return []byte(`"new"`), nil }} {
 		synctest.Test(t, func(t *testing.T) {

@@ -30,7 +30,7 @@ func (e elsewhere) Submit(ctx context.Context, ev *handler.Event, answered func(
 	}()
 }
 
-// inbox is a Submitter that keeps what it is given for a test to answer.
+// inbox is a Submitter that keeps its events for a test to answer.
 type inbox struct {
 	handler.Handler
 	mu   sync.Mutex
@@ -62,7 +62,7 @@ func (b *inbox) ids() (ids []string) {
 	return ids
 }
 
-// answer answers the event of an id.
+// answer answers the event with that id.
 func (b *inbox) answer(id string, a handler.Answer, err error) {
 	b.mu.Lock()
 	i := slices.IndexFunc(b.open, func(s submission) bool { return s.ID == id })
@@ -113,7 +113,7 @@ func TestSubmit(t *testing.T) {
 	})
 }
 
-// What is not answered in time when Run is to return is told by its context.
+// When Run ends, events that are not answered in time learn that from their context.
 func TestSubmitDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h inbox
@@ -135,7 +135,7 @@ func TestSubmitDrain(t *testing.T) {
 	})
 }
 
-// Who answers is not held up by what an answer brings about.
+// An answer's consequences do not hold up whoever answers.
 func TestAnswersDoNotBlock(t *testing.T) {
 	one := handler.Answer{Actions: []handler.Action{{Verb: handler.ActionDelete, Name: "web"}}}
 	for _, test := range []struct {
@@ -174,7 +174,7 @@ func TestAnswersDoNotBlock(t *testing.T) {
 	}
 }
 
-// slowDisk takes its time to keep dead letters.
+// slowDisk is a DeadLetters that is slow.
 type slowDisk struct{ *LetterBox }
 
 func (s *slowDisk) Add(l Letter) ([]Letter, error) {
@@ -182,7 +182,7 @@ func (s *slowDisk) Add(l Letter) ([]Letter, error) {
 	return s.LetterBox.Add(l)
 }
 
-// A payload that takes long to make anew holds up its own object only.
+// A payload that takes long to remake holds up its own object only.
 func TestSlowRemerge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h inbox
@@ -210,7 +210,7 @@ func TestSlowRemerge(t *testing.T) {
 	})
 }
 
-// A suspect that had to wait for room goes when there is some, whoever makes it.
+// A held suspect goes when there is room, whatever made it.
 func TestSuspectsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h inbox

@@ -15,7 +15,8 @@ func undecided(m rule.Match) rule.Match {
 	return m
 }
 
-// What is undecided waits while the lane is held, merged with its like alone, and is decided when it is delivered.
+// Undecided changes wait while the lane is held. They merge only with each other, and are decided
+// when they are delivered.
 func TestUndecided(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
@@ -30,7 +31,7 @@ func TestUndecided(t *testing.T) {
 		}}.lane(LaneOptions{}))
 		l.Hold(true)
 		start(t, d)
-		l.Offer(added("web", "u", 1)) // from another run, say
+		l.Offer(added("web", "u", 1)) // as if from another run
 		l.Offer(undecided(updated("web", "u", 2)))
 		l.Offer(undecided(updated("web", "u", 3)))
 		l.Offer(undecided(added("no", "n", 1)))
