@@ -12,9 +12,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiClient makes one informer's requests. It is client-go's REST client with a [codec] in place of
-// its serializers. Watches go through the dynamic client on top of it. Lists are read from the REST
-// client's stream, for the dynamic client would first read each into memory.
+// apiClient makes one informer's requests. It is client-go's REST client with a [codec] instead of
+// its serializers. Watches go through the dynamic client on top of it. Lists come from the REST
+// client's stream, because the dynamic client would first read each list into memory.
 type apiClient struct {
 	rest      *rest.RESTClient
 	resource  dynamic.ResourceInterface
@@ -26,7 +26,7 @@ func newClient(config *rest.Config, over *http.Client, sel Selection, r *entryRe
 	config = dynamic.ConfigFor(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = codec{r}
-	config.APIPath, config.GroupVersion = "/", nil // each request has its whole path
+	config.APIPath, config.GroupVersion = "/", nil // each request has its full path
 	config.QPS, config.RateLimiter = -1, nil
 	rest, err := rest.UnversionedRESTClientForConfigAndClient(config, over)
 	if err != nil {
@@ -46,7 +46,8 @@ func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 	return c.resource.Watch(ctx, o)
 }
 
-// list reads a list, or a page of one, as it comes in. take decides on each item: see readList.
+// list reads a list, or one page of it, while it arrives. It keeps the items for which take returns
+// true: see readList.
 func (c *apiClient) list(ctx context.Context, o metav1.ListOptions, take func(*entry) bool) (*internalversion.List, error) {
 	body, err := c.rest.Get().AbsPath(c.selection.path()...).
 		SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
@@ -58,7 +59,7 @@ func (c *apiClient) list(ctx context.Context, o metav1.ListOptions, take func(*e
 	return readList(body, c.reader, take)
 }
 
-// path returns where the selection's objects are listed.
+// path returns the path of the request that lists the selection's objects.
 func (s Selection) path() []string {
 	path := []string{"api"}
 	if s.Resource.Group != "" {

@@ -9,20 +9,20 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// How many times in all the API server must refuse kube-system, or say that it does not exist,
-// before ClusterUID believes it. Half a second lies between two requests.
+// These limits say how many answers in all ClusterUID needs before it believes that kube-system is
+// refused or missing. Half a second passes between two requests.
 const (
 	believeRefused = 3
 	believeMissing = 60
 )
 
-// ClusterUID returns what tells this cluster from any other, as long as it lives: the uid of its
-// namespace kube-system. It is empty if the credentials may not read that. ClusterUID waits for an
-// API server that it cannot reach, and meanwhile shows the reason as the informers' state. The
-// error is ctx's.
+// ClusterUID returns the uid of the namespace kube-system, which identifies the cluster as long as
+// it lives. It returns "" if the credentials may not read that namespace. ClusterUID waits for an
+// API server that it cannot reach, and shows the reason as the informers' state meanwhile. It
+// returns ctx's error if ctx ends.
 //
-// An API server that has just started refuses for a moment what it allows, and that of a new
-// cluster has no kube-system yet: neither is believed at once.
+// An API server that has just started may refuse requests that it allows later, and a new cluster
+// has no kube-system yet. So ClusterUID does not believe the first such answer.
 func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
 	client, err := metadata.NewForConfigAndClient(s.config, s.http)
 	if err != nil {
@@ -59,7 +59,8 @@ func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
 	}
 }
 
-// unreachable shows that the cluster could not be asked who it is.
+// unreachable shows in the informers' state why the API server could not be asked for the cluster's
+// uid.
 func (s *Informers) unreachable(err error) {
 	reason := "cannot reach the API server: " + reasonOf(err)
 	switch {

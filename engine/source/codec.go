@@ -17,19 +17,18 @@ import (
 )
 
 // codec is the runtime.NegotiatedSerializer of an informer's REST client: client-go reads responses
-// with it. For a watch, client-go asks it for three things, and calls them one after the other for
-// each event:
+// with it. For each event of a watch, client-go calls three parts of it in turn:
 //
 //	framer          finds where in the body the event's frame ends      (framer.go)
 //	stream decoder  frame ─▶ metav1.WatchEvent{Type, raw object}
 //	object decoder  raw object ─▶ runtime.Object
 //
-// Where the raw object ends is known only once it has been read. So the stream decoder reads the
-// whole frame in one pass and keeps what it made of the object. client-go asks the object decoder
-// next, and that returns it. Both share one [frameDecoder], made anew for each watch.
+// The end of the raw object is known only after reading it. So the stream decoder reads the whole
+// frame in one pass and keeps the decoded object. The object decoder, which client-go calls next,
+// returns that object. Both share one [frameDecoder], which is new for each watch.
 type codec struct{ reader *entryReader }
 
-// SupportedMediaTypes returns the decoders of one response: client-go calls it for each.
+// SupportedMediaTypes returns the decoders of one response. client-go calls it for each response.
 func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
 	d := &frameDecoder{reader: c.reader}
 	return []runtime.SerializerInfo{{
@@ -44,7 +43,7 @@ func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
 // DecoderToVersion returns d: versions stay as they are.
 func (codec) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder { return d }
 
-// EncoderForVersion returns e. It is not used, for nothing is ever sent.
+// EncoderForVersion returns e. It is unused, because informers never send objects.
 func (codec) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder { return e }
 
 // frameDecoder reads the frames of one watch. One goroutine uses it.
@@ -53,12 +52,11 @@ type frameDecoder struct {
 	reader *entryReader
 
 	scan   scan.Scanner
-	raw    []byte         // the object in the newest frame
-	object runtime.Object // that, decoded
+	raw    []byte         // the object in the newest frame; part of the frame
+	object runtime.Object // the decoded raw
 }
 
-// read decodes a frame into event, and its object into d.object. The object may come before its
-// type.
+// read decodes a frame into event, and its object into d.object. The object may precede its type.
 func (d *frameDecoder) read(frame []byte, event *metav1.WatchEvent) error {
 	d.raw, d.object = nil, nil
 	s := &d.scan
@@ -86,7 +84,7 @@ func (d *frameDecoder) read(frame []byte, event *metav1.WatchEvent) error {
 			}
 			event.Type = scan.Unquote(quoted)
 		case `"object"`:
-			if _, err := s.Kind(); err != nil { // at the object, behind any space
+			if _, err := s.Kind(); err != nil { // skips space before the object
 				return err
 			}
 			start := s.Pos()
@@ -125,7 +123,7 @@ type streamDecoder struct {
 	frame *frameDecoder
 }
 
-// Decode decodes a frame into into, for which client-go passes a *metav1.WatchEvent.
+// Decode decodes a frame into into. client-go passes a *metav1.WatchEvent there.
 func (d streamDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	event, ok := into.(*metav1.WatchEvent)
 	if !ok {
@@ -137,8 +135,8 @@ func (d streamDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into run
 	return into, nil, nil
 }
 
-// complete returns err in other words if it is an unexpected EOF, for the text is whole: client-go
-// would take it for the end of the connection.
+// complete replaces an unexpected EOF by another error. The frame is complete, so its text is at
+// fault, but client-go would take such an EOF for the end of the connection.
 func complete(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("it ends too early")
@@ -152,7 +150,8 @@ type objectDecoder struct {
 	frame *frameDecoder
 }
 
-// Decode returns the object that the stream decoder has decoded, if raw is its text.
+// Decode returns the object that the stream decoder has decoded if raw is the text of that object.
+// It decodes any other text as a Status.
 func (d objectDecoder) Decode(raw []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if f := d.frame; len(raw) > 0 && len(f.raw) > 0 && &raw[0] == &f.raw[0] {
 		return f.object, nil, nil
@@ -179,8 +178,8 @@ func statusOf(raw []byte) *metav1.Status {
 	return status
 }
 
-// bookmark decodes the object of a BOOKMARK event. It may have no name: the reflector reads its
-// resourceVersion and annotations only.
+// bookmark decodes the object of a BOOKMARK event. The object may have no name: the reflector reads
+// only its resourceVersion and annotations.
 func bookmark(raw []byte) (*entry, error) {
 	o, err := object.FromJSON(raw)
 	if err != nil {
@@ -189,7 +188,7 @@ func bookmark(raw []byte) (*entry, error) {
 	return &entry{Object: o}, nil
 }
 
-// readOnly is the half of a runtime.Serializer that is not used: nothing is ever sent.
+// readOnly is the unused half of a runtime.Serializer, because informers never send objects.
 type readOnly struct{}
 
 func (readOnly) Encode(runtime.Object, io.Writer) error {

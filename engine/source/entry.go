@@ -6,25 +6,25 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// entry is an object as client-go's queue and store hold it.
+// entry is an object in client-go's queue and store.
 type entry struct {
 	*object.Object
-	// values are those of the indexes that existed when the object came, in their order: an update
-	// evaluates the new state only.
+	// values are the values of the indexes that existed when the object came, in the order of the
+	// indexes. Because of them an update evaluates only the new state.
 	values [][]string
-	// arrival is nil once the object was told, and for the initial state, saved objects and
-	// bookmarks.
+	// arrival is nil once the consumer has taken the object. It is also nil for initial states,
+	// saved objects and bookmarks.
 	arrival *arrival
 }
 
-// arrival is what is known of an object on its way from a watch to the consumer.
+// arrival is what the informer knows about an object on its way from a watch to the consumer.
 type arrival struct {
 	tree   *object.Tree // decoded to the informer's view; released once the consumer has taken it
-	number uint64       // from the gate
-	unfit  error        // why it cannot be read: only its identity is known
+	number uint64       // the event's number in the gate
+	unfit  error        // why the object is unreadable; then only its identity is known
 }
 
 var _ runtime.Object = (*entry)(nil)
 
-// DeepCopyObject returns the entry itself: client-go changes nothing of it.
+// DeepCopyObject returns the entry itself, because client-go never changes it.
 func (e *entry) DeepCopyObject() runtime.Object { return e }

@@ -16,26 +16,27 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// feed is what an informer's consumer knows, and tells it what comes next. client-go's store runs
-// ahead of the consumer, so the state that a change is told against is kept here: the objects are
-// the store's, or were.
+// feed hands steps to an informer's consumer and remembers the objects that the consumer knows. It
+// keeps them itself because client-go's store runs ahead of the consumer. The objects are those of
+// the store, or were until the store replaced them.
 type feed struct {
 	clock  clock.PassiveClock
 	counts *counts
-	packer *object.Packer  // of all texts in the cache
-	warn   func(panic any) // says that the consumer has panicked
-	chunk  int             // objects at a time, between which changes have their turn
-	poke   chan struct{}   // capacity 1: there is something due, see tick
+	packer *object.Packer  // packs all texts in the cache
+	warn   func(panic any) // logs that the consumer has panicked
+	chunk  int             // objects per turn of a resync or clear; changes come in between
+	poke   chan struct{}   // capacity 1; signals that tick has work
 
-	mu       sync.Mutex // held during each call of the consumer; guards what follows
-	consumer Consumer   // nil: nobody
-	rounds   []*rounds  // of resyncs
+	mu       sync.Mutex // held during each call of the consumer; guards the fields below
+	consumer Consumer   // nil if the informer only maintains its cache
+	rounds   []*rounds  // of resyncs, one per interval
 	known    map[delta.Key]*object.Object
 	recent   recent
-	caughtUp bool // the consumer was told so
+	caughtUp bool // the consumer's CaughtUp was called
 	// resumable says that the consumer has a position.
 	resumable bool
-	// parts are the known objects of which another run saved only a part, until they come back.
+	// parts are the keys of known objects that another run saved only in part, until they come
+	// back.
 	parts map[delta.Key]struct{}
 }
 
@@ -59,7 +60,7 @@ func (f *feed) consume(c Consumer, intervals []time.Duration) {
 	}
 }
 
-// restore takes in what another run saved.
+// restore adopts what another run saved.
 func (f *feed) restore(saved Saved) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,19 +84,20 @@ func (f *feed) visit(visitor func(known iter.Seq[*object.Object])) {
 	f.guard(func() { visitor(maps.Values(f.known)) })
 }
 
-// observe takes in the state of an object. as is the type of its delta if the object is new; tree
-// is the object decoded, or nil. watched says that it came by a watch.
+// observe takes the new state of an object. as is the type of its delta if the object is new. tree
+// is the decoded object, or nil. watched says that it came from a watch.
 func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := keyOf(o)
 	old, isPart := f.known[key], f.isPart(key)
 	if isPart && old == o {
-		return // on its way into the store
+		return // a saved part on its way into the store
 	}
 	switch {
 	case old == nil:
-	case old.UID() != o.UID(): // deleted and created again, and only the outcome was seen
+	// the object was deleted and created again, and the informer missed the deletion
+	case old.UID() != o.UID():
 		f.take(f.gone(old, old, nil))
 		as, old = delta.Added, nil
 	case isPart:
@@ -105,7 +107,7 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 		return
 	case old.ResourceVersion() == o.ResourceVersion():
 		f.counts.unchanged.Add(1)
-		f.packer.Pack(o) // the store has it now
+		f.packer.Pack(o) // the store holds this copy now
 		return
 	default:
 		as = delta.Updated
@@ -118,8 +120,8 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 	f.take(f.moved(Step{Delta: delta.Delta{Type: as, Object: o, Old: old}, Tree: tree}, version))
 }
 
-// vanished takes in that a watch told of the end of an object. final is its last state, or nil if
-// that cannot be read. version is the resourceVersion of the deletion.
+// vanished handles a deletion that a watch reported. final is the last state, or nil if that is
+// unreadable. version is the resourceVersion of the deletion.
 func (f *feed) vanished(key delta.Key, final *object.Object, tree any, version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -133,7 +135,7 @@ func (f *feed) vanished(key delta.Key, final *object.Object, tree any, version s
 	f.take(f.moved(f.gone(final, old, tree), version))
 }
 
-// lost takes in that nothing follows the restored position: a list is compared with what was saved.
+// lost withdraws the restored position: the informer will compare a list with the saved objects.
 func (f *feed) lost() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,14 +143,14 @@ func (f *feed) lost() {
 	f.take(Step{Moved: true})
 }
 
-// listed takes in that all objects of a list have been told, up to version. What is known and not
-// in the list is gone. size is the number of objects in the list.
+// listed handles the end of a list: the consumer has taken all its objects, up to version. Objects
+// that are known and not in the list are gone. size is the number of objects in the list.
 func (f *feed) listed(version string, size int, inList func(delta.Key) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for key, old := range f.known {
 		if len(f.known) == size {
-			break // all in the list are known
+			break // the list holds all known objects
 		}
 		if !inList(key) {
 			f.take(f.moved(f.gone(old, old, nil), ""))
@@ -159,7 +161,7 @@ func (f *feed) listed(version string, size int, inList func(delta.Key) bool) {
 	f.followedUp()
 }
 
-// reached takes in that a mark was reached.
+// reached handles a mark that was reached.
 func (f *feed) reached(m mark) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -169,7 +171,7 @@ func (f *feed) reached(m mark) {
 	}
 }
 
-// clear tells that everything is gone, for the cluster does not serve the resource.
+// clear reports all objects as deleted, because the cluster does not serve the resource.
 func (f *feed) clear(ctx context.Context) {
 	f.mu.Lock()
 	f.resumable = false
@@ -179,7 +181,7 @@ func (f *feed) clear(ctx context.Context) {
 	}
 }
 
-// clearSome tells a chunk of that, and reports whether nothing is left.
+// clearSome reports a chunk of them as deleted. It returns true if no object is left.
 func (f *feed) clearSome() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -195,8 +197,8 @@ func (f *feed) clearSome() bool {
 	return true
 }
 
-// settle packs an object that a list has brought. If the object is known as it is, the known one
-// takes its place, so that it is not held twice.
+// settle packs an object of a list. If the consumer knows the same state already, the entry shares
+// that copy, so that memory holds it once.
 func (f *feed) settle(e *entry) {
 	f.mu.Lock()
 	known := f.known[keyOf(e.Object)]
@@ -210,7 +212,7 @@ func (f *feed) settle(e *entry) {
 	f.packer.Pack(e.Object)
 }
 
-// The methods below are called with f.mu.
+// The methods below are called with f.mu held.
 
 func (f *feed) isPart(key delta.Key) bool {
 	_, ok := f.parts[key]
@@ -229,7 +231,7 @@ func (f *feed) remember(o *object.Object) {
 	}
 }
 
-// pack packs an object that has not changed meanwhile.
+// pack packs an object unless a newer state has replaced it.
 func (f *feed) pack(o *object.Object) {
 	if f.known[keyOf(o)] == o {
 		f.packer.Pack(o)
@@ -249,8 +251,8 @@ func (f *feed) gone(final, old *object.Object, tree any) Step {
 	return s
 }
 
-// moved returns a step with the position after it, if the consumer has one: version, which is empty
-// for what comes by a list, in any order.
+// moved adds the position after the step, if the consumer has one. version is empty for objects of
+// a list, which come in any order.
 func (f *feed) moved(s Step, version string) Step {
 	if f.resumable {
 		f.resumable = version != ""
@@ -259,7 +261,7 @@ func (f *feed) moved(s Step, version string) Step {
 	return s
 }
 
-// move tells a position without a change.
+// move hands over a position without a change.
 func (f *feed) move(version string) {
 	if version != "" {
 		f.resumable = true
@@ -267,7 +269,7 @@ func (f *feed) move(version string) {
 	}
 }
 
-// followedUp tells the consumer once that it has caught up.
+// followedUp calls the consumer's CaughtUp, once.
 func (f *feed) followedUp() {
 	if f.caughtUp {
 		return
@@ -288,7 +290,7 @@ func (f *feed) take(s Step) {
 	}
 }
 
-// guard calls a function of the consumer's, and counts a panic of it.
+// guard calls a function of the consumer, and counts and logs its panic.
 func (f *feed) guard(call func()) {
 	defer func() {
 		if p := recover(); p != nil {

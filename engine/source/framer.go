@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	frameBuffer = 32 << 10 // bytes; the buffer grows for a larger frame, and shrinks behind it
-	maxFrame    = 16 << 20 // bytes; client-go's streaming decoder takes no larger one
+	frameBuffer = 32 << 10 // bytes; the buffer grows for a larger frame, and shrinks afterwards
+	maxFrame    = 16 << 20 // bytes; client-go's streaming decoder accepts no larger frame
 )
 
 var (
@@ -19,29 +19,29 @@ var (
 // framer is the runtime.Framer of watches.
 type framer struct{}
 
-// NewFrameReader cuts a watch's body into frames, each a JSON object. It finds where frames end and
-// checks nothing else.
+// NewFrameReader cuts a watch's body into frames, each a JSON object. It finds where frames end,
+// and checks nothing else.
 func (framer) NewFrameReader(body io.ReadCloser) io.ReadCloser {
 	return &frameReader{body: body, buf: make([]byte, 0, frameBuffer), fresh: true}
 }
 
-// NewFrameWriter returns w. It is not used, for nothing is ever sent.
+// NewFrameWriter returns w. It is unused, because informers never send objects.
 func (framer) NewFrameWriter(w io.Writer) io.Writer { return w }
 
 // frameReader returns one frame per Read, as client-go's streaming decoder expects.
 //
-// API servers send each frame as one line, and no JSON text has a line break within a string. So
-// once one frame of the connection was a whole line by itself, the reader looks for line breaks
-// only. Until then, or for ever if a proxy prints its JSON in another way, it counts brackets.
+// API servers send each frame as one line, and JSON has no line break within a string. So after one
+// frame that was a whole line by itself, the reader only looks for line breaks. Until then it
+// counts brackets. It counts them forever if a proxy formats its JSON in another way.
 type frameReader struct {
 	body io.ReadCloser
-	err  error // of body
+	err  error // the error that ended body
 
-	buf   []byte // what was read
-	start int    // of the frame at hand
-	seen  int    // how far the reader has looked for its end
-	rest  []byte // of the last frame, in buf: what did not fit into the caller's slice
-	fresh bool   // the frame at hand began the body, or a line
+	buf   []byte // bytes read from body
+	start int    // start of the current frame in buf
+	seen  int    // how far the reader has searched for the frame's end
+	rest  []byte // the part of the last frame that did not fit; part of buf
+	fresh bool   // the current frame begins the body or a line
 	lines bool   // each frame is a line
 
 	depth             int // of brackets at seen
@@ -51,9 +51,9 @@ type frameReader struct {
 // Close closes the body, which ends a Read.
 func (r *frameReader) Close() error { return r.body.Close() }
 
-// Read reads one frame. If p is too short it returns io.ErrShortBuffer with what fits, and the rest
-// next. The error is io.EOF if the body ends between two frames, and io.ErrUnexpectedEOF within
-// one.
+// Read reads one frame. If p is too short, Read fills it and returns io.ErrShortBuffer; the next
+// Read returns the rest. The error is io.EOF if the body ends between two frames, and
+// io.ErrUnexpectedEOF if it ends within one.
 func (r *frameReader) Read(p []byte) (int, error) {
 	if len(r.rest) == 0 {
 		frame, err := r.frame()
@@ -93,7 +93,7 @@ func (r *frameReader) frame() ([]byte, error) {
 	}
 }
 
-// ended returns the error once the body is used up.
+// ended returns the error for the end of the body.
 func (r *frameReader) ended() error {
 	switch {
 	case r.err != io.EOF:
@@ -119,7 +119,7 @@ func (r *frameReader) skipSpace() {
 	}
 }
 
-// end returns where the frame at hand ends, or 0 if that has not been read yet.
+// end returns the end of the current frame in buf, or 0 if the frame is not complete yet.
 func (r *frameReader) end() int {
 	if r.lines {
 		if n := bytes.IndexByte(r.buf[r.seen:], '\n'); n >= 0 {
@@ -129,7 +129,7 @@ func (r *frameReader) end() int {
 		if r.err == nil {
 			return 0
 		}
-		r.lines, r.seen = false, r.start // the last one, which may have no line break
+		r.lines, r.seen = false, r.start // the last frame may have no line break
 	}
 	for i := r.seen; i < len(r.buf); i++ {
 		c := r.buf[i]

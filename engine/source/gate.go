@@ -5,36 +5,36 @@ import (
 	"sync"
 )
 
-// gate bounds how many watch events are on their way from the wire to the consumer, for client-go's
-// own buffers have no bound. An informer at the bound leaves the wire alone, which the API server
-// notices; should the server lose patience, the watch resumes where it was, or client-go lists
-// again.
+// gate bounds how many watch events are on their way from the wire to the consumer, because
+// client-go's own buffers have no bound. At the bound, an informer stops reading from the wire,
+// which the API server notices. If the server loses patience and ends the watch, the watch resumes
+// where it was, or client-go lists again.
 //
-// Events are numbered as they enter. client-go keeps their order, so the one that leaves also
-// accounts for all that entered before it, whatever became of them. That is also how the informer
-// knows when its position moves without a change: a mark is reached when all that entered before it
-// has left.
+// The gate numbers events as they enter. client-go keeps their order, so an event that leaves also
+// accounts for all events that entered before it, whatever became of them. Marks use the
+// same numbers to move the position without a change. A mark is reached when all events that
+// entered before it have left.
 type gate struct {
 	bound uint64
-	room  chan struct{} // capacity 1: there may be room, or nothing in flight
+	room  chan struct{} // capacity 1; signals that there may be room, or nothing in flight
 
-	mu     sync.Mutex // guards what follows; no other lock is taken while it is held
+	mu     sync.Mutex // guards the fields below; no other lock is taken while it is held
 	taken  uint64     // the number of the newest event
 	passed uint64     // the number of the newest event that has left
 	marks  []mark     // not reached yet, in order; at most one per number
 }
 
-// mark says what holds once everything that entered before it has left.
+// mark says what holds once all events before it have left.
 type mark struct {
-	number   uint64 // of the newest event before it
-	position string // where another run can go on
-	caughtUp bool   // the informer is then as fresh as the server was when it began
+	number   uint64 // the number of the newest event before the mark
+	position string // the resourceVersion from which another run can go on
+	caughtUp bool   // then the informer is as fresh as the server was when the informer began
 }
 
 func newGate(bound int) *gate { return &gate{bound: uint64(bound), room: make(chan struct{}, 1)} }
 
-// enter waits until there is room for one more event, and returns its number, from 1. One watch at
-// a time may wait, and one that is ending.
+// enter waits until there is room for one more event, and returns its number, which begins at 1. At
+// most one watch may wait at a time, besides one that is ending.
 func (g *gate) enter(ctx context.Context) (number uint64, err error) {
 	err = g.wait(ctx, func() bool {
 		if g.taken-g.passed >= g.bound {
@@ -52,7 +52,7 @@ func (g *gate) drain(ctx context.Context) error {
 	return g.wait(ctx, func() bool { return g.taken == g.passed })
 }
 
-// wait returns when holds does, which is called with g.mu.
+// wait returns when holds returns true. It calls holds with g.mu held.
 func (g *gate) wait(ctx context.Context, holds func() bool) error {
 	for {
 		g.mu.Lock()
@@ -69,18 +69,19 @@ func (g *gate) wait(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// withdraw takes back the event that entered last and was not sent on.
+// withdraw removes the event that entered last, if that was not sent on.
 func (g *gate) withdraw(number uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if number == g.taken && g.passed < g.taken {
 		g.taken--
 	}
-	g.signal() // whoever withdraws may have taken the signal that the next one waits for
+	g.signal() // the withdrawn watch may have consumed the signal that the next one needs
 }
 
-// mark sets a mark behind the newest event. It reports whether that is reached already; if not,
-// leave will report it. Only who lets events enter sets marks.
+// mark sets a mark after the newest event and returns it. If reached is true, the mark is reached
+// already; otherwise leave reports it later. Only the goroutine that lets events enter may set
+// marks.
 func (g *gate) mark(position string, caughtUp bool) (m mark, reached bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,8 +98,8 @@ func (g *gate) mark(position string, caughtUp bool) (m mark, reached bool) {
 	return m, false
 }
 
-// leave says that the event with the number has been taken. It calls reach for each mark that is
-// reached by that, before anything else can enter or be marked as reached.
+// leave notes that the consumer has taken the event with the number. It calls reach for each mark
+// that is reached thereby, before the event frees its place, and before any later mark is reached.
 func (g *gate) leave(number uint64, reach func(mark)) {
 	for {
 		m, ok := g.next(number)
@@ -110,7 +111,7 @@ func (g *gate) leave(number uint64, reach func(mark)) {
 }
 
 // next returns the next mark that is reached once the event with the number has left. If there is
-// none, the event leaves.
+// none, next lets the event leave and returns false.
 func (g *gate) next(number uint64) (m mark, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +120,7 @@ func (g *gate) next(number uint64) (m mark, ok bool) {
 		return m, true
 	}
 	if len(g.marks) == 0 {
-		g.marks = nil // and its memory
+		g.marks = nil // frees its memory
 	}
 	if number > g.passed {
 		g.passed = number
@@ -128,7 +129,7 @@ func (g *gate) next(number uint64) (m mark, ok bool) {
 	return mark{}, false
 }
 
-// reset forgets what is in flight: the client-go informer that had it has ended.
+// reset forgets the events in flight, because their client-go informer has ended.
 func (g *gate) reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -136,7 +137,7 @@ func (g *gate) reset() {
 	g.signal()
 }
 
-// signal is called with g.mu.
+// signal wakes a waiting goroutine. It is called with g.mu held.
 func (g *gate) signal() {
 	select {
 	case g.room <- struct{}{}:

@@ -15,19 +15,19 @@ import (
 
 // generation is one client-go shared informer: one list, and the watch that follows it. What
 // client-go calls a relist is the next generation, whose list is compared with what the consumer
-// knows. So the end of every list is what client-go's own HasSynced says of the handler, which it
-// says once.
+// knows. client-go's HasSynced reports only the first list of a handler. With one list per
+// generation, it marks the end of every list.
 type generation struct {
 	informer *Informer
-	arrival  delta.Type // of what the list brings and the consumer does not know: Synced or Added
+	arrival  delta.Type // of new objects in the list: Synced or Added
 	store    cache.Indexer
 
 	shared cache.SharedIndexInformer // nil in an empty generation
 	wire   *wire
-	told   chan struct{} // closed when the consumer has been told the list
+	told   chan struct{} // closed when the consumer has taken the list
 }
 
-// emptyGeneration makes the cache empty: one that never runs, and has all indexes.
+// emptyGeneration empties the cache. It presents a generation that never runs and has all indexes.
 func (i *Informer) emptyGeneration() {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
@@ -38,17 +38,18 @@ func (i *Informer) emptyGeneration() {
 	})
 }
 
-// newGeneration makes the next generation. Until the store of that has its list, the present one is
-// read.
+// newGeneration makes the next generation. Readers use the present one until the new store has its
+// list.
 func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	saved := i.saved
 	i.saved = nil
-	if saved != nil && saved.ResourceVersion != "" { // all that there was then is known
+	if saved != nil && saved.ResourceVersion != "" { // it has all that existed then
 		arrival = delta.Added
 	}
 	g := &generation{informer: i, arrival: arrival, told: make(chan struct{})}
 	g.wire = &wire{informer: i, saved: saved, told: g.told, floor: i.LastSyncResourceVersion()}
-	// ResyncPeriod stays 0: client-go would hand over every object at once. Resyncs are the feed's.
+	// ResyncPeriod stays 0, because client-go would hand over every object at once. The feed does
+	// the resyncs.
 	lw := cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc:  g.wire.list,
 		WatchFuncWithContext: g.wire.watch,
@@ -64,7 +65,7 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 	return g
 }
 
-// show makes the generation the present one: its store has the list.
+// show makes the generation the present one, because its store has the list.
 func (g *generation) show() {
 	i := g.informer
 	if i.present.Load() == g {
@@ -76,24 +77,26 @@ func (g *generation) show() {
 	i.coming = nil
 }
 
-// errRelist ends a generation after which the next one lists.
+// errRelist ends a generation. The next generation lists.
 var errRelist = errors.New("client-go has to list again")
 
-// notServedError ends a generation whose resource the cluster does not serve. It is the reason.
+// notServedError ends a generation whose resource the cluster does not serve. Its text is the
+// reason.
 type notServedError string
 
 func (e notServedError) Error() string { return string(e) }
 
-// run returns when every goroutine has ended that it started, client-go's included. The error is
-// errRelist, a notServedError or ctx's.
+// run runs the generation. It returns when every goroutine that it started has ended, client-go's
+// included. The error is errRelist, a notServedError or ctx's.
 func (g *generation) run(ctx context.Context) error {
-	// client-go's own words are about retries that the wire makes, and may carry objects.
+	// client-go logs about retries that the wire makes, and its messages may carry objects.
 	silent := logr.Discard()
 	ctx, end := context.WithCancelCause(klog.NewContext(ctx, silent))
 	defer end(nil)
 	g.wire.end = end
 
-	// What goes wrong is told by the wire. Neither call can fail: the informer has not started.
+	// The wire reports what goes wrong. Neither call can fail, because the informer has not
+	// started.
 	_ = g.shared.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})
 	handler, _ := g.shared.AddEventHandlerWithOptions(g, cache.HandlerOptions{Logger: &silent})
 
@@ -112,11 +115,11 @@ func (g *generation) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// listed is called when the consumer has been told all that the list has. No watch event is let in
+// listed is called when the consumer has taken all objects of the list. No watch event enters
 // before it returns.
 func (g *generation) listed() {
 	g.show()
-	if !g.wire.resumed { // else it has been told nothing yet: the watch catches up
+	if !g.wire.resumed { // a resumed consumer took nothing yet; the watch lets it catch up
 		g.informer.feed.listed(g.wire.version, len(g.store.ListKeys()), func(key delta.Key) bool {
 			_, ok, _ := g.store.GetByKey(key.String())
 			return ok
@@ -142,8 +145,8 @@ func (g *generation) OnAdd(obj any, isInInitialList bool) {
 // OnUpdate implements cache.ResourceEventHandler.
 func (g *generation) OnUpdate(_, obj any) { g.OnAdd(obj, false) }
 
-// OnDelete implements cache.ResourceEventHandler. It is only called for what a watch says: no list
-// follows another one, so no deletion is missed.
+// OnDelete implements cache.ResourceEventHandler. client-go calls it only for deletions that a
+// watch reports: a generation has one list, so no later list can reveal a missed deletion.
 func (g *generation) OnDelete(obj any) {
 	g.take(obj, func(o *object.Object, came arrival) {
 		key, version := keyOf(o), o.ResourceVersion()
@@ -154,7 +157,7 @@ func (g *generation) OnDelete(obj any) {
 	})
 }
 
-// take hands an object on to the feed, and lets go of what was of use until then.
+// take hands an object to the feed, and then releases its decoded tree and its place in the gate.
 func (g *generation) take(obj any, on func(*object.Object, arrival)) {
 	e, ok := obj.(*entry)
 	if !ok {

@@ -8,18 +8,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// State says where an informer stands.
+// State is the condition of an informer.
 type State uint8
 
-// The states. An informer that was Synced and is Forbidden or Failing keeps its objects, and
-// HasSynced stays true.
+// These are the states. An informer that was Synced and becomes Forbidden or Failing keeps its
+// objects, and HasSynced stays true.
 const (
-	Pending   State = iota // it does not run yet
-	Listing                // the consumer has not been told the first list
-	Synced                 // it follows the server
+	Pending   State = iota // the informer does not run yet
+	Listing                // the consumer has not taken the first list
+	Synced                 // the informer follows the server
 	NotServed              // the cluster does not serve the resource; the informer waits for it
-	Forbidden              // RBAC does not let it list or watch; it keeps trying
-	Failing                // something else is in the way; it keeps trying
+	Forbidden              // RBAC denies list or watch; the informer keeps trying
+	Failing                // another error is in the way; the informer keeps trying
 )
 
 var stateNames = [...]string{"pending", "listing", "synced", "not served", "forbidden", "failing"}
@@ -32,36 +32,36 @@ func (s State) String() string {
 	return "unknown"
 }
 
-// health is an informer's state. It logs each change once, and trouble of one kind once a minute,
-// for it may come and go.
+// health holds an informer's state. It logs each change of state once, and trouble of one kind once
+// a minute, because trouble may come and go.
 type health struct {
 	log   *slog.Logger
 	clock clock.PassiveClock
 	sayer *sayer
 	name  string
 
-	mu      sync.Mutex // guards what follows; the sayer's is taken behind it
+	mu      sync.Mutex // guards the fields below; comes before the sayer's lock
 	state   State
 	reason  string
 	since   time.Time
-	synced  bool          // the consumer has been told what the server had
-	told    bool          // the trouble at hand was logged
-	changed chan struct{} // closed and replaced with each change
+	synced  bool          // the consumer has taken what the server had when the informer began
+	told    bool          // the current trouble was logged
+	changed chan struct{} // closed and replaced at each change
 }
 
 func newHealth(log *slog.Logger, sayer *sayer, name string) *health {
 	return &health{log: log, clock: sayer.clock, sayer: sayer, name: name, since: sayer.clock.Now(), changed: make(chan struct{})}
 }
 
-// read returns the state, why, since when, whether the informer has synced, and a channel that is
-// closed at the next change.
+// read returns the state, its reason and its start. It also returns whether the informer has
+// synced, and a channel that is closed at the next change.
 func (h *health) read() (state State, reason string, since time.Time, synced bool, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state, h.reason, h.since, h.synced, h.changed
 }
 
-// set sets the state, and reports whether it is another one. It is called with h.mu.
+// set sets the state. It returns true if the state is another one. It is called with h.mu held.
 func (h *health) set(state State, reason string) bool {
 	news := h.state != state
 	h.state, h.reason = state, reason
@@ -73,14 +73,14 @@ func (h *health) set(state State, reason string) bool {
 	return news
 }
 
-// listing says that the informer lists.
+// listing notes that the informer lists.
 func (h *health) listing() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.list()
 }
 
-// list is listing, called with h.mu.
+// list does the work of listing. It is called with h.mu held.
 func (h *health) list() {
 	if h.state == NotServed {
 		h.log.Info("the cluster serves the resource now")
@@ -88,12 +88,12 @@ func (h *health) list() {
 	h.set(Listing, "")
 }
 
-// listed says that the informer has synced, with so many objects.
+// listed notes that the informer has synced, and how many objects it has.
 func (h *health) listed(objects int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.synced = true
-	if h.state != Listing { // in trouble again: it becomes Synced when that is over
+	if h.state != Listing { // there is new trouble; the state becomes Synced when that ends
 		return
 	}
 	took := h.clock.Since(h.since).Round(time.Millisecond)
@@ -101,7 +101,7 @@ func (h *health) listed(objects int64) {
 	h.log.Info("source has synced", "objects", objects, "took", took)
 }
 
-// notServed says that the cluster does not serve the resource, and why.
+// notServed notes that the cluster does not serve the resource, and why.
 func (h *health) notServed(reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,7 +111,8 @@ func (h *health) notServed(reason string) {
 	}
 }
 
-// trouble sets Forbidden or Failing. If it is not this informer's trouble alone, reach logs it.
+// trouble sets Forbidden or Failing. It logs the trouble only if this informer alone has it;
+// otherwise reach logs it.
 func (h *health) trouble(state State, reason string, alone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,8 +122,8 @@ func (h *health) trouble(state State, reason string, alone bool) {
 	}
 }
 
-// well ends trouble, and the wait for a resource that was tried although discovery did not confirm
-// it.
+// well ends trouble. It also ends the wait for a resource that the informer tried although
+// discovery did not confirm it.
 func (h *health) well() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -13,21 +13,22 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Index says under which values an object is found.
+// Index computes the values under which an object is found.
 type Index struct {
-	// Paths are what Values reads. They do not change.
+	// Paths are the paths that Values reads. They must not change.
 	Paths *object.Paths
 	// Values returns the values of an object, in a new slice. tree is the object decoded to at
-	// least Paths; Values depends on nothing else, and neither changes nor keeps it. A panic is
-	// counted, and gives no values. Values is called concurrently.
+	// least Paths. Values must depend on nothing else, and must neither change nor keep tree. A
+	// panic is counted, and the object then has no values. Several goroutines may call Values at
+	// once.
 	Values func(tree any) []string
 }
 
-// AddIndexers adds indexes, before the informer runs or at any time, and indexes the cached objects
-// at once. It skips a name that exists: the caller sees to it that one name is one function.
-// (NewSource maps a Source's own names to the informer's, so an expression's text is a good name
-// here.) Indexes cannot be removed. An index does not see what Keep has left out of objects that
-// are cached already.
+// AddIndexers adds indexes, before the informer runs or at any time later, and indexes the cached
+// objects at once. It skips a name that exists, so the caller must use one name for one function.
+// An expression's text is a good name, because NewSource maps a Source's own names to the
+// informer's. Indexes cannot be removed. An index does not see parts of cached objects that Keep
+// has dropped.
 func (i *Informer) AddIndexers(indexers map[string]Index) error {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
@@ -58,8 +59,8 @@ func (i *Informer) AddIndexers(indexers map[string]Index) error {
 	return nil
 }
 
-// indexers returns all indexes as client-go wants them, in a map that client-go may change. It is
-// called with i.indexing.
+// indexers returns all indexes in client-go's form, in a new map that client-go may change. It is
+// called with i.indexing held.
 func (i *Informer) indexers() cache.Indexers {
 	all := cache.Indexers{}
 	for n, index := range i.indexes {
@@ -68,9 +69,9 @@ func (i *Informer) indexers() cache.Indexers {
 	return all
 }
 
-// indexFunc returns the n-th index as client-go wants it. client-go calls it for the new and for
-// the old state of each update, with the store's lock held. The values exist already, except those
-// of objects that came before the index did.
+// indexFunc returns the n-th index in client-go's form. client-go calls it for the new and the old
+// state of each update, with the store's lock held. The values are computed already, except for
+// objects that came before the index.
 func (i *Informer) indexFunc(n int, index namedIndex) cache.IndexFunc {
 	return func(obj any) ([]string, error) {
 		e, ok := obj.(*entry)
@@ -84,8 +85,8 @@ func (i *Informer) indexFunc(n int, index namedIndex) cache.IndexFunc {
 	}
 }
 
-// evaluate returns the values of an index. It never fails: client-go ends the process if an index
-// function does.
+// evaluate returns the values of an index. It recovers from a panic, because client-go ends the
+// process if an index function fails.
 func (i *Informer) evaluate(index namedIndex, tree any) (values []string) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -97,7 +98,7 @@ func (i *Informer) evaluate(index namedIndex, tree any) (values []string) {
 	}()
 	values = index.Values(tree)
 	for n, value := range values {
-		values[n] = strings.Clone(value) // else it would keep a long text in memory
+		values[n] = strings.Clone(value) // a substring would keep a long text in memory
 	}
 	return values
 }
@@ -127,7 +128,8 @@ func (i *Informer) ListIndexFuncValues(name string) []string {
 	return values
 }
 
-// Get returns the object, if there is one. namespace is empty for a resource that has none.
+// Get returns the object, if the cache has it. namespace is empty for a resource without
+// namespaces.
 func (i *Informer) Get(namespace, name string) (*object.Object, bool) {
 	found, _, _ := i.store().GetByKey(cache.NewObjectName(namespace, name).String())
 	if e, ok := found.(*entry); ok {
@@ -136,8 +138,8 @@ func (i *Informer) Get(namespace, name string) (*object.Object, bool) {
 	return nil, false
 }
 
-// List returns the objects of a namespace, or of all namespaces if it is empty, that the selector
-// matches, in no order. A nil selector matches all.
+// List returns the objects of a namespace that the selector matches, in no order. An empty
+// namespace means all namespaces, and a nil selector matches all objects.
 func (i *Informer) List(namespace string, selector labels.Selector) []*object.Object {
 	if selector == nil {
 		selector = labels.Everything()
@@ -155,14 +157,14 @@ func (i *Informer) List(namespace string, selector labels.Selector) []*object.Ob
 	return out
 }
 
-// sorted returns the objects in what client-go's indexer returns, by key.
+// sorted converts the result of client-go's indexer to objects, sorted by key.
 func sorted(found []any, err error) ([]*object.Object, error) {
 	if err != nil {
 		return nil, err
 	}
 	out := make([]*object.Object, 0, len(found))
 	for _, f := range found {
-		if e, ok := f.(*entry); ok { // an impure index function leaves nils behind
+		if e, ok := f.(*entry); ok { // an impure index function leaves nils in the result
 			out = append(out, e.Object)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Informer keeps the objects of one [Selection]. A client-go informer cannot be started again, so
-// an Informer has one after the other: see generation.
+// Informer caches the objects of one [Selection]. A client-go informer cannot be started again, so
+// an Informer runs one after the other: see generation.
 //
-// It has more fields than most: it is where the wire, the codec, the indexes and the feed of one
-// selection meet, and each of these has its own state.
+// It has more fields than most types. The wire, the codec, the indexes and the feed of one
+// selection meet here, and each has its own state.
 type Informer struct {
 	parent *Informers
 	sel    Selection
@@ -27,20 +27,20 @@ type Informer struct {
 	pace   pace
 	gate   *gate
 	feed   *feed
-	saved  *Saved // what the first generation begins with; not used by others
+	saved  *Saved // the start of the first generation; only run uses it later
 
 	shape   atomic.Pointer[shape]      // never nil; how objects are read
-	present atomic.Pointer[generation] // never nil; the one whose store is read
+	present atomic.Pointer[generation] // never nil; the generation whose store is read
 
-	// indexing is held while indexes are added and while a generation begins or becomes present. It
-	// guards what follows. It is taken before any lock of client-go's.
+	// indexing is held while indexes are added, and while a generation begins or becomes present.
+	// It guards the fields below. It comes before any lock of client-go.
 	indexing sync.Mutex
 	coming   *generation   // has begun and is not present yet; or nil
-	keep     *object.Paths // nil: whole objects
-	view     *object.Paths // nil: nothing
+	keep     *object.Paths // nil keeps whole objects
+	view     *object.Paths // nil decodes nothing
 	indexes  []namedIndex
 
-	end   context.CancelFunc // ends run; nil before that. Informers.mu guards it
+	end   context.CancelFunc // ends run; nil before run begins; guarded by Informers.mu
 	ended chan struct{}      // closed when run has returned
 }
 
@@ -57,7 +57,7 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 	}
 	i.feed = newFeed(parent.clock, log, parent.sayer, sel.String(), &i.counts, parent.tuning.chunk)
 	i.shape.Store(newShape(nil, nil, nil))
-	i.client, _ = newClient(parent.config, parent.http, sel, &entryReader{i}) // New has tried
+	i.client, _ = newClient(parent.config, parent.http, sel, &entryReader{i}) // New has tried it
 	i.emptyGeneration()
 	return i
 }
@@ -65,13 +65,13 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 // Selection returns what the informer watches.
 func (i *Informer) Selection() Selection { return i.sel }
 
-// Packer returns what packs the texts in the cache.
+// Packer returns the packer of the texts in the cache.
 func (i *Informer) Packer() *object.Packer { return i.feed.packer }
 
-// Keep says which parts of objects are of use. keep is what the cache keeps beside their identity;
-// nil, the default, keeps them whole. view is what Step.Tree has; nil is nothing. Neither may
-// change any more. Keep takes effect with the next object that comes, so it is called before the
-// informer runs.
+// Keep limits which parts of objects the informer holds. keep lists what the cache keeps beside the
+// identity; nil, the default, keeps whole objects. view lists what Step.Tree contains; nil means
+// nothing. Neither may change afterwards. Keep affects only objects that come later, so call it
+// before the informer runs.
 func (i *Informer) Keep(keep, view *object.Paths) {
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
@@ -79,28 +79,28 @@ func (i *Informer) Keep(keep, view *object.Paths) {
 	i.shape.Store(newShape(i.keep, i.view, i.indexes))
 }
 
-// State returns where the informer stands, and why.
+// State returns the state of the informer, and the reason for it.
 func (i *Informer) State() (State, string) {
 	state, reason, _, _, _ := i.health.read()
 	return state, reason
 }
 
-// HasSynced reports whether the consumer has been told what the server had when the informer began:
-// the first list, or what was missed since the saved state. It is false again while the cluster
-// does not serve the resource.
+// HasSynced reports whether the consumer has taken what the server had when the informer began: the
+// first list, or the changes since the saved state. It becomes false while the cluster does not
+// serve the resource.
 func (i *Informer) HasSynced() bool {
 	_, _, _, synced, _ := i.health.read()
 	return synced
 }
 
-// LastSyncResourceVersion returns the resourceVersion of the cache, which is at least as fresh as
-// what was told.
+// LastSyncResourceVersion returns the resourceVersion of the cache. The cache is at least as fresh
+// as the steps that the consumer has taken.
 func (i *Informer) LastSyncResourceVersion() string {
 	return i.store().LastStoreSyncResourceVersion()
 }
 
-// IsSettled reports whether the cache has what there is to know: the informer has synced, or its
-// resource is not served or forbidden.
+// IsSettled reports whether the cache is as complete as it can be now. That is so if the informer
+// has synced, or if its resource is not served or forbidden.
 func (i *Informer) IsSettled() bool {
 	state, _, _, synced, _ := i.health.read()
 	return isSettled(state, synced)
@@ -108,8 +108,8 @@ func (i *Informer) IsSettled() bool {
 
 func isSettled(s State, synced bool) bool { return synced || s == NotServed || s == Forbidden }
 
-// WaitUntilSettled returns true when each of the informers has been settled, or false when ctx
-// ends.
+// WaitUntilSettled returns true once each informer has been settled at least once, or false if ctx
+// ends first.
 func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
 	for _, i := range informers {
 		for {
@@ -127,14 +127,14 @@ func WaitUntilSettled(ctx context.Context, informers ...*Informer) bool {
 	return true
 }
 
-// run is the informer's life.
+// run runs the informer until ctx ends.
 func (i *Informer) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { i.feed.run(ctx) })
 
-	// What the first list brings was there before. Once the cluster did not serve the resource
-	// there was nothing, and what is there later was added.
+	// Objects of the first list existed before. If the cluster did not serve the resource
+	// meanwhile, there were no objects, and later ones count as added.
 	i.health.listing()
 	for arrival := delta.Synced; ; arrival = delta.Added {
 		err := i.newGeneration(arrival).run(ctx)
@@ -145,7 +145,8 @@ func (i *Informer) run(ctx context.Context) {
 		if !errors.As(err, &notServed) { // errRelist
 			continue
 		}
-		// The cache goes first, so that it is as fresh as the deletions.
+		// Empty the cache before reporting the deletions, so that it is at least as fresh as they
+		// are.
 		i.emptyGeneration()
 		i.health.notServed(string(notServed))
 		i.feed.clear(ctx)
@@ -153,13 +154,13 @@ func (i *Informer) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if isConfirmed { // else its first answer will tell
+		if isConfirmed { // otherwise the server's first answer decides
 			i.health.listing()
 		}
 	}
 }
 
-// reached is called when a mark was reached.
+// reached handles a mark that was reached.
 func (i *Informer) reached(m mark) {
 	i.feed.reached(m)
 	if m.caughtUp {
@@ -167,31 +168,31 @@ func (i *Informer) reached(m mark) {
 	}
 }
 
-// unreadable counts an object that cannot be read, and says so without its content.
+// unreadable counts an unreadable object, and logs it without its content.
 func (i *Informer) unreadable(e *entry) {
 	i.counts.unreadable.Add(1)
 	i.parent.sayer.warn(i.log, "an object cannot be read, and is taken for absent", i.sel.String(),
 		"key", keyOf(e.Object).String(), "error", e.arrival.unfit)
 }
 
-// Stats are an informer's numbers.
+// Stats are counters and the current state of an informer.
 type Stats struct {
 	State           State
 	Reason          string
-	Since           time.Time // of the state
-	Objects         int       // that the consumer knows of
+	Since           time.Time // when the state began
+	Objects         int       // known to the consumer
 	Deltas          map[delta.Type]uint64
-	Unchanged       uint64 // updates that were dropped because the resourceVersion was the same
-	Unreadable      uint64 // objects that could not be read, each time that one came
+	Unchanged       uint64 // updates dropped because the resourceVersion was the same
+	Unreadable      uint64 // objects that could not be read, counted each time they came
 	IndexPanics     uint64
 	ConsumerPanics  uint64
 	Lists           uint64 // initial states received, by list or WatchList
 	Watches         uint64 // watches opened
-	Pending         int    // watch events that were read and that the consumer has not taken
+	Pending         int    // watch events that were read and not yet taken by the consumer
 	ResourceVersion string // of the cache
 }
 
-// Stats returns the numbers as they are now. It is cheap.
+// Stats returns the current numbers. It is cheap.
 func (i *Informer) Stats() Stats {
 	state, reason, since, _, _ := i.health.read()
 	c := &i.counts

@@ -15,17 +15,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Options of Informers. The zero Options work.
+// Options configure Informers. The zero Options work.
 type Options struct {
-	Logger *slog.Logger // nil: none
-	// Clock tells the time that is logged, compared and shown. nil: the computer's.
+	Logger *slog.Logger // nil logs nothing
+	// Clock tells the time that informers log, compare and show. nil means the computer's clock.
 	Clock clock.PassiveClock
 	// Starts is how many lists may run at once, over all informers, so that a hundred sources do
-	// not stampede the API server. Watches that resume do not count. Default 8.
+	// not overload the API server. Watches that resume do not count. The default is 8.
 	Starts int
 }
 
-// Informers are the informers of one cluster, one per [Selection].
+// Informers holds the informers of one cluster, one per [Selection].
 type Informers struct {
 	config *rest.Config
 	http   *http.Client
@@ -37,23 +37,23 @@ type Informers struct {
 	reach  *reach
 	sayer  *sayer
 
-	wake chan struct{} // capacity 1: there are informers to start
+	wake chan struct{} // capacity 1; signals that there are informers to start
 
-	mu  sync.Mutex // guards what follows, and Informer.end
+	mu  sync.Mutex // guards the fields below, and Informer.end
 	ran bool
-	all []*Informer // in the order in which they were first asked for
+	all []*Informer // in the order in which they were first requested
 }
 
-// tuning is what tests change.
+// tuning holds what tests change.
 type tuning struct {
-	pause, maxPause  time.Duration // between attempts: the first, doubled up to the second
-	unreachablePause time.Duration // the longest while the API server cannot be reached
-	poll             time.Duration // between questions to discovery about what is not served
-	inFlight         int           // watch events read and not taken, at which reading stops
-	chunk            int           // objects told at a time, in resyncs and at a resource's end
-	hold             time.Duration // how long a list may keep its slot
+	pause, maxPause  time.Duration // between attempts: first, and longest after doubling
+	unreachablePause time.Duration // the longest pause while the API server cannot be reached
+	poll             time.Duration // between questions to discovery
+	inFlight         int           // watch events read and not taken at which reading stops
+	chunk            int           // objects per turn, in resyncs and when a resource is gone
+	hold             time.Duration // how long a list may hold its slot
 	short            time.Duration // a watch that ends sooner delays the next one
-	silence          time.Duration // a resumed watch that is silent for so long has caught up
+	silence          time.Duration // a resumed watch that is silent for this long has caught up
 }
 
 var defaultTuning = tuning{
@@ -62,11 +62,11 @@ var defaultTuning = tuning{
 	silence: time.Second,
 }
 
-// New returns the Informers of the cluster that config describes. client has config's credentials:
-// see rest.HTTPClientFor. New starts nothing and asks nothing. The informers ask disco only whether
-// a resource is served; its answers must be the server's, not a cache's. They ignore config's
-// limits of requests per second, and bound what runs at once instead. A config without a usable
-// host is an error.
+// New returns the Informers of the cluster that config describes. client must carry config's
+// credentials: see rest.HTTPClientFor. New starts nothing and sends no request. The informers use
+// disco only to learn whether a resource is served; its answers must come from the server, not from
+// a cache. They ignore config's rate limits, and bound concurrent lists instead. New returns an
+// error if config has no usable host.
 func New(config *rest.Config, client *http.Client, disco discovery.ServerResourcesInterface, o Options) (*Informers, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -95,9 +95,8 @@ func New(config *rest.Config, client *http.Client, disco discovery.ServerResourc
 	}, nil
 }
 
-// Informer returns the informer of sel: a new one the first time, the same one from then on. Run
-// starts the informers that exist when it begins; a later one is made ready first, and then started
-// by Start.
+// Informer returns the informer of sel. The first call makes it. Run starts the informers that
+// exist when it begins. A later informer must be configured first and then started with Start.
 func (s *Informers) Informer(sel Selection) *Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,14 +108,14 @@ func (s *Informers) Informer(sel Selection) *Informer {
 	return i
 }
 
-// All returns the informers, in the order in which they were first asked for.
+// All returns the informers, in the order in which they were first requested.
 func (s *Informers) All() []*Informer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all)
 }
 
-// Start starts the informers that were asked for since Run began. Before Run it does nothing.
+// Start starts the informers that were requested since Run began. Before Run it does nothing.
 func (s *Informers) Start() {
 	select {
 	case s.wake <- struct{}{}:
@@ -124,9 +123,9 @@ func (s *Informers) Start() {
 	}
 }
 
-// Stop ends an informer and forgets it: when Stop returns, its consumer is not called any more, and
-// Informer makes a new one of its selection. Its cache stays readable. A consumer must not stop its
-// own informer.
+// Stop ends an informer and forgets it. After Stop returns, its consumer is not called any more,
+// and Informer makes a new one for its selection. Its cache stays readable. A consumer must not
+// stop its own informer.
 func (s *Informers) Stop(i *Informer) {
 	s.mu.Lock()
 	s.all = slices.DeleteFunc(s.all, func(other *Informer) bool { return other == i })
@@ -138,8 +137,9 @@ func (s *Informers) Stop(i *Informer) {
 	}
 }
 
-// Run runs every informer until ctx ends, and returns when all of their goroutines have. It can run
-// once: afterwards the caches stay readable, and no consumer is called any more.
+// Run runs every informer until ctx ends, and returns when all of their goroutines have ended.
+// Informers can run only once. Afterwards the caches stay readable, and no consumer is called any
+// more.
 func (s *Informers) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ran {
@@ -163,7 +163,7 @@ func (s *Informers) Run(ctx context.Context) error {
 	}
 }
 
-// waiting returns what runs each informer that has not been started.
+// waiting returns a function for each informer that has not been started, which runs it.
 func (s *Informers) waiting(ctx context.Context) (starts []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +184,8 @@ func (s *Informers) waiting(ctx context.Context) (starts []func()) {
 // slots bound the lists that run at once.
 type slots chan struct{}
 
-// acquire waits for a slot. release gives it back, and does nothing the second time. After hold it
-// is given back anyway: one slow list must not keep the others from ever starting.
+// acquire waits for a slot. release returns the slot, and does nothing the second time. After hold
+// the slot is free anyway, so that slow lists cannot block the others forever.
 func (s slots) acquire(ctx context.Context, hold time.Duration) (release func(), err error) {
 	select {
 	case s <- struct{}{}:

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	listBuffer = 64 << 10 // bytes; it grows for a larger item
-	maxItem    = 64 << 20 // bytes; etcd takes 1.5 MiB by default
+	listBuffer = 64 << 10 // bytes; the buffer grows for a larger item
+	maxItem    = 64 << 20 // bytes; by default etcd accepts 1.5 MiB
 )
 
-// readList reads a list from the body of a response, item by item: no more of its text is in memory
-// than the buffer holds. It calls take with each item, and puts those into the list for which take
-// returns true. The list's own members may stand before the items or behind them.
+// readList reads a list from the body of a response, item by item. Only the buffer's part of the
+// text is in memory. readList calls take with each item, and adds the item to the list if take
+// returns true. The list's own members may come before or after the items.
 func readList(body io.Reader, r *entryReader, take func(*entry) bool) (*internalversion.List, error) {
 	l := &listReader{body: body, buf: make([]byte, 0, listBuffer), reader: r, take: take, list: new(internalversion.List)}
 	if err := l.read(); err != nil {
@@ -31,9 +31,9 @@ func readList(body io.Reader, r *entryReader, take func(*entry) bool) (*internal
 
 type listReader struct {
 	body   io.Reader
-	buf    []byte // of the body; what comes before start has been parsed
+	buf    []byte // text of the body; the part before start has been parsed
 	start  int
-	ended  bool // the body is
+	ended  bool // the body has ended
 	scan   scan.Scanner
 	reader *entryReader
 	take   func(*entry) bool
@@ -41,7 +41,7 @@ type listReader struct {
 
 	kind, apiVersion string // of the list
 	hasItems         bool   // it has the member "items", which may be null
-	early            bool   // the items came before the type
+	early            bool   // the items came before the list's type
 }
 
 func (l *listReader) read() error {
@@ -70,8 +70,8 @@ func (l *listReader) read() error {
 	}
 }
 
-// finish checks the list at its end: what is no list must not pass for an empty one. Whatever comes
-// behind the end is ignored.
+// finish checks the list at its end, because another JSON text must not pass for an empty list. It
+// ignores everything after the end.
 func (l *listReader) finish() error {
 	switch {
 	case !l.hasItems && !strings.HasSuffix(l.kind, "List"):
@@ -93,7 +93,7 @@ func (l *listReader) finish() error {
 	return nil
 }
 
-// item reads an item. If it has no type it gets that of the list, once that is known.
+// item reads an item. An item without a type gets the type from the list, once that is known.
 func (l *listReader) item(s *scan.Scanner) (*entry, error) {
 	kind, ok := strings.CutSuffix(l.kind, "List")
 	if !ok || l.early {
@@ -119,7 +119,7 @@ func (l *listReader) member(key string) error {
 		case "apiVersion":
 			return json.Unmarshal(value, &l.apiVersion)
 		case "metadata":
-			l.list.ListMeta = metav1.ListMeta{} // of two the last counts
+			l.list.ListMeta = metav1.ListMeta{} // the last of two counts
 			return json.Unmarshal(value, &l.list.ListMeta)
 		}
 		return nil
@@ -162,8 +162,8 @@ func (l *listReader) items() error {
 	}
 }
 
-// try calls read on what has come in. If that ends too early, try waits for more and calls read
-// again, from where it began.
+// try calls read on the buffered text. If the text ends too early, try waits for more and calls
+// read again from the same place.
 func (l *listReader) try(read func(*scan.Scanner) error) error {
 	for {
 		s := &l.scan
@@ -179,7 +179,7 @@ func (l *listReader) try(read func(*scan.Scanner) error) error {
 	}
 }
 
-// fill fills the buffer, so that a long item is not tried again for every few bytes.
+// fill fills the whole buffer, so that a long item is not parsed again for every few bytes.
 func (l *listReader) fill() error {
 	if l.start > 0 {
 		l.buf = l.buf[:copy(l.buf, l.buf[l.start:])]

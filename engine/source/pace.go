@@ -11,22 +11,22 @@ import (
 type pace struct {
 	clock clock.PassiveClock
 
-	mu    sync.Mutex // guards what follows; no other lock is taken while it is held
+	mu    sync.Mutex // guards the fields below; no other lock is taken while it is held
 	last  time.Time  // when the last watch was opened
 	delay time.Duration
-	short int // how many in a row ended as soon as they began
+	short int // how many watches in a row ended as soon as they began
 }
 
-// opened says that a watch was opened.
+// opened notes that a watch was opened.
 func (p *pace) opened() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = p.clock.Now()
 }
 
-// next returns how long to wait before the next watch, at most most, and whether so many ended
-// early that it is worth a word. It is called when a watch has ended. One that lasted at least
-// short ends the delays.
+// next returns how long to wait before the next watch, at most most. often is true if more than
+// three watches in a row ended early. It is called when a watch has ended. A watch that lasted at
+// least short resets the delay.
 func (p *pace) next(short, most time.Duration) (delay time.Duration, often bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,11 +8,11 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// entryReader makes entries of JSON. One pass over the text gives the identity, what is kept, the
-// values of the indexes and what the consumer sees decoded.
+// entryReader makes entries from JSON. One pass over the text yields the identity, the kept parts,
+// the values of the indexes and the decoded tree for the consumer.
 type entryReader struct{ informer *Informer }
 
-// shape says how an informer reads objects. It is immutable: another index makes another shape.
+// shape says how an informer reads objects. It is immutable: a new index makes a new shape.
 type shape struct {
 	parser  *object.Parser
 	indexes []namedIndex
@@ -34,14 +34,14 @@ func newShape(keep, view *object.Paths, indexes []namedIndex) *shape {
 	return &shape{parser: object.NewParser(keep, all), indexes: indexes}
 }
 
-// entry reads the object at s, and leaves s behind it. An object that is JSON and cannot be kept is
+// entry reads the object at s, and leaves s after it. An object that is valid JSON but unusable is
 // no error: see arrival.unfit.
 func (r *entryReader) entry(s *scan.Scanner) (*entry, error) {
 	shape := r.informer.shape.Load()
 	return r.read(s, shape, shape.parser)
 }
 
-// item reads the item of a list of that type, as entry does. The API server leaves the type out of
+// item reads an item of a list with that type, as entry does. The API server omits the type from
 // items of its own types.
 func (r *entryReader) item(s *scan.Scanner, apiVersion, kind string) (*entry, error) {
 	shape := r.informer.shape.Load()
