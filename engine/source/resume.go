@@ -16,11 +16,11 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// resume answers the reflector's first watch, which asks for all objects, from the saved state: the
-// objects as initial events, the bookmark that ends these, and then the server's own watch from the
-// saved resourceVersion on. It opens that watch first. If the server then turns out to have no
-// history that far back, the reflector lists. ok is false if there is nothing to resume from: then
-// a list is compared with the saved state.
+// resume answers the reflector's first watch, which asks for all objects, from the saved state. It
+// sends the saved objects as initial events, then the bookmark that ends these, and then the events
+// of the server's own watch from the saved resourceVersion. It opens the server's watch first. If
+// the server then reports that it has no history that far back, the reflector lists. ok is false if
+// nothing can be resumed: then the informer compares a list with the saved state.
 func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching, ok bool) {
 	saved := w.saved
 	w.saved = nil
@@ -41,7 +41,7 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 	w.narrow(&o)
 	ctx, cancel := context.WithCancel(ctx)
 	inner, release, err := w.open(ctx, o)
-	if err != nil { // the server has said that the history is gone, or everything is to end
+	if err != nil { // the server has lost the history, or ctx has ended
 		cancel()
 		w.informer.feed.lost()
 		return nil, false
@@ -63,11 +63,11 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 	return out, true
 }
 
-// errAhead says that the server has not reached the saved resourceVersion.
+// errAhead reports that the server has not reached the saved resourceVersion.
 var errAhead = errors.New("the server is at an earlier resourceVersion than the saved state: was it restored from a backup?")
 
-// mayResume returns the server's current resourceVersion, or why the informer cannot go on from the
-// saved one.
+// mayResume returns the server's current resourceVersion. The error says why the informer cannot go
+// on from the saved one.
 func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err error) {
 	switch {
 	case saved.ResourceVersion == "":
@@ -97,8 +97,8 @@ func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err
 	return current, nil
 }
 
-// noSuchList reports whether err says that the server, or its administrator, does not allow a list
-// of nothing. A real list then says better what is wrong, if anything is.
+// noSuchList reports whether the server, or its administrator, does not allow an empty list. A real
+// list then gives a better reason, if anything is wrong.
 func noSuchList(err error) bool {
 	return staleVersion(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotAcceptable(err)
 }
@@ -106,7 +106,7 @@ func noSuchList(err error) bool {
 // nobody is a name that no object has.
 const nobody = "informd.dev-no-such-object"
 
-// current returns the server's resourceVersion, from a list of nothing.
+// current returns the server's resourceVersion, which it reads from an empty list.
 func (c *apiClient) current(ctx context.Context) (string, error) {
 	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", nobody).String()}
 	list, err := c.list(ctx, o, func(*entry) bool { return false })
@@ -116,10 +116,11 @@ func (c *apiClient) current(ctx context.Context) (string, error) {
 	return list.ResourceVersion, nil
 }
 
-// replay sends the saved state as the initial events of a watch.
+// replay sends the saved state as the initial events of a watch. It returns false if ctx ends
+// first.
 func (w *watching) replay(ctx context.Context, saved *Saved) bool {
 	for n, o := range saved.Objects {
-		saved.Objects[n] = nil // the store keeps it
+		saved.Objects[n] = nil // from here on the store holds it
 		if !w.send(ctx, watch.Event{Type: watch.Added, Object: w.wire.informer.restored(o)}) {
 			return false
 		}
@@ -127,7 +128,7 @@ func (w *watching) replay(ctx context.Context, saved *Saved) bool {
 	return w.send(ctx, watch.Event{Type: watch.Bookmark, Object: initialEventsEnd(saved.ResourceVersion)})
 }
 
-// restored makes an entry of a saved object.
+// restored makes an entry for a saved object.
 func (i *Informer) restored(o *object.Object) *entry {
 	e := &entry{Object: o}
 	if indexes := i.shape.Load().indexes; len(indexes) > 0 {
@@ -146,18 +147,18 @@ func initialEventsEnd(version string) *entry {
 	o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
 	text, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // strings have no errors
+		panic(err) // strings always marshal
 	}
 	e, err := bookmark(text)
 	if err != nil {
-		panic(err) // it is well-formed
+		panic(err) // the text is well-formed
 	}
 	return e
 }
 
-// fresh marks that a resumed watch has brought all that the server had when it was opened. Where
-// parts were saved, a list follows that fills them: it makes the reflector list instead, and
-// returns false.
+// fresh marks that a resumed watch has delivered everything that the server had when it was opened.
+// If only parts of objects were saved, a list must complete them: fresh then makes the reflector
+// list, and returns false.
 func (w *watching) fresh(ctx context.Context) bool {
 	w.current = ""
 	if w.parts {
@@ -169,7 +170,8 @@ func (w *watching) fresh(ctx context.Context) bool {
 	return true
 }
 
-// reached reports whether a resumed watch is now as far as the server was when it was opened.
+// reached reports whether a resumed watch has come as far as the server was when the watch was
+// opened.
 func (w *watching) reached() bool {
 	if w.current == "" {
 		return false

@@ -8,16 +8,16 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// rounds are the resyncs of one interval. feed.mu guards them.
+// rounds are the resyncs of one interval, guarded by feed.mu.
 type rounds struct {
-	interval time.Duration // as the consumer asked for it
-	every    time.Duration // at least a second
+	interval time.Duration // as the consumer requested it
+	every    time.Duration // the interval, but at least a second
 	next     time.Time     // when the next round is due
-	number   int64         // of the round at hand
-	rest     []delta.Key   // what is left of it
+	number   int64         // of the current round; its start in Unix seconds
+	rest     []delta.Key   // objects that the current round has yet to hand over
 }
 
-// newRounds returns the rounds of each interval, once.
+// newRounds returns one rounds for each distinct interval above 0.
 func newRounds(intervals []time.Duration, now time.Time) []*rounds {
 	intervals = slices.Clone(intervals)
 	slices.Sort(intervals)
@@ -31,8 +31,8 @@ func newRounds(intervals []time.Duration, now time.Time) []*rounds {
 	return all
 }
 
-// run does what is due at a time, until ctx ends: it tells the consumer its resyncs, and packs what
-// has not changed for a while.
+// run hands the consumer its resyncs, and packs objects that have not changed for a while, until
+// ctx ends.
 func (f *feed) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		more, due := f.tick(f.clock.Now())
@@ -51,8 +51,8 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// tick does a chunk of what is due. It reports whether more is due at once, and when something will
-// be due again; a zero time means never.
+// tick does a chunk of the work that is due. more is true if more work is due at once. due says
+// when work will be due again; a zero time means never.
 func (f *feed) tick(now time.Time) (more bool, due time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,9 +69,9 @@ func (f *feed) tick(now time.Time) (more bool, due time.Time) {
 	return more, due
 }
 
-// resync tells some of a round, at most left objects, and returns how many it leaves. A round that
-// is due begins when those before it are through: each holds the keys of all objects. It is called
-// with f.mu.
+// resync hands over at most left objects of a round, and returns how many of left remain. A round
+// that is due begins only when the rounds before it are done, because each holds the keys of all
+// objects. resync is called with f.mu held.
 func (f *feed) resync(r *rounds, now time.Time, left int) int {
 	if left == 0 {
 		return 0
@@ -85,7 +85,8 @@ func (f *feed) resync(r *rounds, now time.Time, left int) int {
 	}
 	n := min(left, len(r.rest))
 	for _, key := range r.rest[:n] {
-		// An object may have gone meanwhile, and a part is told when it comes back.
+		// Skip an object that has gone meanwhile, and all objects while some are parts: a part is
+		// handed over when it comes back.
 		if o := f.known[key]; o != nil && len(f.parts) == 0 {
 			f.take(Step{Delta: delta.Delta{Type: delta.Synced, Object: o, Round: r.number}, Resync: r.interval})
 		}

@@ -10,15 +10,15 @@ import (
 	"github.com/informd/informd/internal/seldom"
 )
 
-// sayer logs each message at most once a minute: what goes wrong with one object goes wrong with a
-// thousand.
+// sayer logs each message at most once a minute, because a fault of one object is often the fault
+// of a thousand.
 type sayer struct {
 	log   *slog.Logger
 	clock clock.PassiveClock
 	said  seldom.Messages
 }
 
-// maxSaid is how many different messages are logged in a minute. The others are held back.
+// maxSaid is how many different messages a minute may log. The sayer holds back the others.
 const maxSaid = 1000
 
 func newSayer(log *slog.Logger, clock clock.PassiveClock) *sayer {
@@ -32,24 +32,24 @@ func (s *sayer) warn(log *slog.Logger, message, subject string, attrs ...any) {
 	}
 }
 
-// may reports whether a message may be logged now, and notes that it was.
+// may reports whether a message may be logged now, and counts it as logged.
 func (s *sayer) may(message string) bool {
 	_, ok := s.said.Allow(s.clock.Now(), message)
 	return ok
 }
 
-// reach logs that the API server cannot be reached, or refuses the credentials: once, and not once
-// per informer.
+// reach logs that the API server cannot be reached or refuses the credentials. It logs that once,
+// not once per informer.
 type reach struct {
 	*sayer
 
-	mu   sync.Mutex // guards what follows; that of seldom.Messages is taken behind it
+	mu   sync.Mutex // guards the fields below; comes before the lock of seldom.Messages
 	lost bool
-	told bool // that was logged
+	told bool // the loss was logged
 	when time.Time
 }
 
-// away says that the API server does not serve anybody, and why.
+// away notes that the API server serves no informer, and why.
 func (r *reach) away(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -62,7 +62,7 @@ func (r *reach) away(reason string) {
 	}
 }
 
-// back says that it has answered.
+// back notes that the API server has answered.
 func (r *reach) back() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,15 +9,15 @@ import (
 // Selection is what one informer watches. Equal Selections share one informer.
 type Selection struct {
 	Resource schema.GroupVersionResource
-	// Namespace is empty for all namespaces, and for a resource that has none.
+	// Namespace is empty for all namespaces, and for a resource without namespaces.
 	Namespace string
-	// The API server evaluates LabelSelector and FieldSelector. They are in canonical form: they
-	// are equal if their texts are.
+	// The API server evaluates LabelSelector and FieldSelector. They are in canonical form, so two
+	// selectors are equal if their texts are.
 	LabelSelector, FieldSelector string
 }
 
 // String returns the resource as manifests write it, VERSION/RESOURCE or GROUP/VERSION/RESOURCE,
-// and what narrows it.
+// followed by the namespace and the selectors.
 func (s Selection) String() string {
 	text := resourceName(s.Resource)
 	if s.Namespace != "" {

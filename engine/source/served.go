@@ -15,27 +15,27 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// served knows whether the cluster serves resources. It asks discovery, one request at a time and
-// at most one a second per group version, however many informers want to know.
+// served finds out whether the cluster serves a resource. It asks discovery, with one request at a
+// time and at most one a second per group version, however many informers ask.
 type served struct {
 	disco   discovery.ServerResourcesInterfaceWithContext
 	clock   clock.PassiveClock
-	fresh   time.Duration // how long an answer holds
-	silence time.Duration // between tries of the resource itself, if discovery may not be asked
+	fresh   time.Duration // how long an answer is valid
+	silence time.Duration // between attempts on the resource itself if discovery is forbidden
 
-	mu       sync.Mutex                            // guards what follows; no other lock is taken while it is held
-	versions map[schema.GroupVersion]*groupVersion // those ever asked for: at most one per informer
+	mu       sync.Mutex                            // guards the fields below; taken alone
+	versions map[schema.GroupVersion]*groupVersion // all ever requested: at most one per informer
 	waiting  int                                   // informers whose resource is not served
 }
 
 type groupVersion struct {
-	turn      chan struct{} // capacity 1: whoever asks holds it, and may use the rest
+	turn      chan struct{} // capacity 1; the holder asks discovery, and may use the fields below
 	asked     time.Time
 	resources *metav1.APIResourceList
 	err       error
 }
 
-// discoveryTimeout ends a request to a discovery that hangs.
+// discoveryTimeout ends a discovery request that hangs.
 const discoveryTimeout = 10 * time.Second
 
 func newServed(disco discovery.ServerResourcesInterfaceWithContext, clock clock.PassiveClock) *served {
@@ -45,18 +45,18 @@ func newServed(disco discovery.ServerResourcesInterfaceWithContext, clock clock.
 	}
 }
 
-// availability says what is known about a selection's resource.
+// availability is what served knows about a selection's resource.
 type availability uint8
 
 const (
-	isServed   availability = iota // it can be listed and watched, as far as discovery knows
+	isServed   availability = iota // discovery says that it can be listed and watched
 	isAbsent                       // the cluster does not serve it
-	isUnusable                     // it serves it, but not in the way that the selection needs it
+	isUnusable                     // the cluster serves it, but not as the selection needs it
 	isUnknown                      // discovery fails
-	isSilent                       // discovery may not be asked
+	isSilent                       // discovery is forbidden
 )
 
-// ask returns whether the cluster serves a selection, and why not.
+// ask returns whether the cluster serves a selection. If it does not, the text says why.
 func (s *served) ask(ctx context.Context, sel Selection) (availability, string) {
 	list, err := s.resources(ctx, sel.Resource.GroupVersion())
 	switch {
@@ -104,7 +104,7 @@ func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1
 	defer cancel()
 	list, err := s.disco.ServerResourcesForGroupVersionWithContext(limited, gv.String())
 	if ctx.Err() != nil {
-		return nil, ctx.Err() // who asked has gone: that is no answer for the others
+		return nil, ctx.Err() // the asker has gone, which is no answer for the others
 	}
 	if err == nil && list == nil {
 		list = &metav1.APIResourceList{}
@@ -113,8 +113,8 @@ func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1
 	return list, err
 }
 
-// wait returns when the selection's resource is worth another try: discovery has it, or may not be
-// asked.
+// wait returns when the selection's resource is worth another attempt: discovery has it, or
+// discovery is forbidden.
 func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) availability {
 	s.mu.Lock()
 	s.waiting++
@@ -127,7 +127,7 @@ func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) av
 	began := s.clock.Now()
 	for {
 		s.mu.Lock()
-		// Four requests a second at most, if each waits for a version of its own.
+		// At most four requests a second, even if each informer waits for another version.
 		pause := max(poll, time.Duration(s.waiting)*time.Second/4)
 		s.mu.Unlock()
 		if sleep(ctx, jitter(pause)) != nil {
@@ -140,13 +140,13 @@ func (s *served) wait(ctx context.Context, sel Selection, poll time.Duration) av
 	}
 }
 
-// jitter returns a duration between three quarters of d and d, so that what started together does
-// not stay together.
+// jitter returns a random duration between three quarters of d and d, so that informers that
+// started together drift apart.
 func jitter(d time.Duration) time.Duration {
 	return d - rand.N(d/4+1)
 }
 
-// sleep returns after d, or with ctx's error when that ends.
+// sleep waits for d. It returns ctx's error if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -11,17 +11,17 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Source is what a Source manifest makes visible: one informer or several (one per namespace), as
-// one lister and indexer with index names of its own. Sources that share an informer do not share
-// names. It is immutable, and safe for concurrent use.
+// Source is the view that a Source manifest gives of one informer, or of several (one per
+// namespace). It is one lister and indexer with index names of its own. Sources that share an
+// informer do not share these names. A Source is immutable and safe for concurrent use.
 type Source struct {
 	name      string
 	informers []*Informer
-	indexes   map[string]string // from its own names to those of the informers
+	indexes   map[string]string // from its own index names to those of the informers
 }
 
-// NewSource returns a view of informers. indexes maps its index names to those of the informers,
-// which have these or get them by Informer.AddIndexers.
+// NewSource returns a view of informers. indexes maps the view's index names to those of the
+// informers. The informers have these indexes, or get them through Informer.AddIndexers.
 func NewSource(name string, informers []*Informer, indexes map[string]string) *Source {
 	return &Source{name: name, informers: slices.Clone(informers), indexes: maps.Clone(indexes)}
 }
@@ -29,7 +29,7 @@ func NewSource(name string, informers []*Informer, indexes map[string]string) *S
 // Name returns the source's name.
 func (s *Source) Name() string { return s.name }
 
-// Informers returns the informers of which it is a view.
+// Informers returns the informers of the view.
 func (s *Source) Informers() []*Informer { return slices.Clone(s.informers) }
 
 // HasSynced reports whether all of its informers have synced.
@@ -37,9 +37,9 @@ func (s *Source) HasSynced() bool {
 	return !slices.ContainsFunc(s.informers, func(i *Informer) bool { return !i.HasSynced() })
 }
 
-// WaitForCacheSync returns nil when all of its informers have synced. An error says which has not,
-// and why: when ctx ends, and at once if the cluster does not serve the resource or does not permit
-// it.
+// WaitForCacheSync returns nil when all informers of the source have synced. It returns an error
+// that says which one has not and why if ctx ends. It returns such an error at once if the cluster
+// does not serve the resource or denies access to it.
 func (s *Source) WaitForCacheSync(ctx context.Context) error {
 	for _, i := range s.informers {
 		for {
@@ -67,7 +67,7 @@ func because(reason string) string {
 	return ": " + reason
 }
 
-// GetIndexers returns the indexes by the source's own names.
+// GetIndexers returns the indexes under the source's own names.
 func (s *Source) GetIndexers() map[string]Index {
 	out := map[string]Index{}
 	for _, i := range s.informers {
@@ -90,15 +90,16 @@ func (s *Source) ByIndex(index, value string) ([]*object.Object, error) {
 	return out, err
 }
 
-// ListIndexFuncValues returns the values that the index has, each once, sorted; none if it is
-// unknown.
+// ListIndexFuncValues returns the values that the index has, each once and sorted. An unknown index
+// has none.
 func (s *Source) ListIndexFuncValues(index string) []string {
 	out, _ := gather(s, index, func(i *Informer, name string) ([]string, error) { return i.ListIndexFuncValues(name), nil })
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// gather returns what each informer finds under its own name of an index.
+// gather collects what find returns for each informer. It passes the informer's own name of the
+// index.
 func gather[T any](s *Source, index string, find func(*Informer, string) ([]T, error)) ([]T, error) {
 	name, ok := s.indexes[index]
 	if !ok {
@@ -125,8 +126,8 @@ func (s *Source) Get(namespace, name string) (*object.Object, bool) {
 	return nil, false
 }
 
-// List returns the objects of a namespace, or of all namespaces if it is empty, that the selector
-// matches, in no order. A nil selector matches all.
+// List returns the objects of a namespace that the selector matches, in no order. An empty
+// namespace means all namespaces, and a nil selector matches all objects.
 func (s *Source) List(namespace string, selector labels.Selector) []*object.Object {
 	var out []*object.Object
 	for _, i := range s.informers {

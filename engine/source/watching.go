@@ -12,24 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// readAhead is how many events may wait for the reflector. Beyond it the watch is not read.
+// readAhead is how many events may wait for the reflector. Beyond that, the informer stops reading
+// the watch.
 const readAhead = 64
 
-// watching is one watch as the reflector sees it. Its goroutine lets events through the gate, and
+// watching is one watch as the reflector sees it. Its goroutine passes events through the gate, and
 // ends with the watch.
 //
-// When the server's watch ends, the next one goes on from where it was: the reflector would take
-// one that ended soon for a reason to list again. The reflector sees a watch end only if its
-// initial events were cut short, if the reflector stopped it, or after an ERROR event.
+// When the server's watch ends, watching opens the next one from the same position. It hides the
+// end because a reflector lists again if a watch ends soon. The reflector sees a watch end only in
+// three cases: its initial events were cut short, the reflector stopped it, or an ERROR event came.
 type watching struct {
 	wire   *wire
 	cancel context.CancelFunc
-	events chan watch.Event // the reflector takes all that is sent, unless the generation ends
+	events chan watch.Event // the reflector receives every event, unless the generation ends
 
-	options metav1.ListOptions // of the server's next watch; the resourceVersion moves on
+	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
 	initial bool               // the initial events have not ended
-	parts   bool               // it is resumed, from parts of objects
-	current string             // where the server was when a watch was resumed; empty once reached
+	parts   bool               // the watch is resumed, and only parts of objects were saved
+	current string             // the server's position at resume; empty once reached
 }
 
 // ResultChan is closed when the watch ends.
@@ -38,7 +39,7 @@ func (w *watching) ResultChan() <-chan watch.Event { return w.events }
 // Stop ends the watch. It may be called more than once.
 func (w *watching) Stop() { w.cancel() }
 
-// run feeds the reflector until the watch is over. release ends inner's share in the slots.
+// run feeds the reflector until the watch is over. release frees the slot that inner holds.
 func (w *watching) run(ctx context.Context, inner watch.Interface, release func()) {
 	defer close(w.events)
 	defer w.cancel()
@@ -48,7 +49,7 @@ func (w *watching) run(ctx context.Context, inner watch.Interface, release func(
 			release()
 			return
 		}
-		if w.wire.resumed && w.current == "" { // by a watch that ended before it caught up
+		if w.wire.resumed && w.current == "" { // its watch ended before it caught up
 			w.mark(true)
 		}
 	}
@@ -68,8 +69,8 @@ func (w *watching) run(ctx context.Context, inner watch.Interface, release func(
 	}
 }
 
-// behindList waits until the consumer has been told the list that the watch follows, so that its
-// position never moves back.
+// behindList waits until the consumer has taken the list that the watch follows, so that the
+// position never moves back. It returns false if ctx ends first.
 func (w *watching) behindList(ctx context.Context) bool {
 	select {
 	case <-w.wire.told:
@@ -79,8 +80,8 @@ func (w *watching) behindList(ctx context.Context) bool {
 	}
 }
 
-// mark marks how far the watch has come: the consumer's position moves there once it has taken all
-// that came before.
+// mark marks the position that the watch has reached. The consumer's position moves there once it
+// has taken all earlier events.
 func (w *watching) mark(caughtUp bool) {
 	i := w.wire.informer
 	if m, isReached := i.gate.mark(position(w.options.ResourceVersion), caughtUp); isReached {
@@ -88,7 +89,7 @@ func (w *watching) mark(caughtUp bool) {
 	}
 }
 
-// report sends the reflector an error that it would have had from opening the watch.
+// report sends the reflector an error of opening the server's next watch, as an ERROR event.
 func (w *watching) report(ctx context.Context, err error) {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) && ctx.Err() == nil {
@@ -97,7 +98,8 @@ func (w *watching) report(ctx context.Context, err error) {
 	}
 }
 
-// send sends an event to the reflector, and returns false if ctx ends before that takes it.
+// send sends an event to the reflector. It returns false if ctx ends before the reflector receives
+// it.
 func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 	select {
 	case w.events <- ev:
@@ -107,12 +109,12 @@ func (w *watching) send(ctx context.Context, ev watch.Event) bool {
 	}
 }
 
-// forward sends on what inner brings until that ends. It reports whether the whole watch is over.
+// forward forwards the events of inner until inner ends. over is true if the whole watch is over.
 func (w *watching) forward(ctx context.Context, inner watch.Interface, release func()) (over bool) {
-	proven := time.NewTimer(w.wire.tuning().short) // a watch without events is well if it lasts
+	proven := time.NewTimer(w.wire.tuning().short) // a watch without events proves well by lasting
 	defer proven.Stop()
-	// An idle resource's first bookmark can take a minute: a server that is silent has nothing more
-	// to tell.
+	// An idle resource's first bookmark can take a minute. So a server that stays silent has sent
+	// everything.
 	silence := time.NewTimer(w.wire.tuning().silence)
 	defer silence.Stop()
 	for first := true; ; {
@@ -159,10 +161,9 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 	}
 }
 
-// fail sends on an ERROR event, and reports whether the watch is over. An ERROR event that says
-// that a frame cannot be decoded is what a connection that broke within the frame looks like: the
-// first time, the watch resumes. The second time in a row it is not the connection, and the
-// reflector lists.
+// fail forwards an ERROR event. over is true if the watch is over. A connection that breaks within
+// a frame shows as an ERROR event about a frame that cannot be decoded. The first time, the watch
+// resumes. The second time in a row, the connection is not to blame, and the reflector lists.
 func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
 	status, ok := ev.Object.(*metav1.Status)
 	if ok && isGarbled(status) && !w.initial && !w.wire.garbled.Swap(true) {
@@ -172,7 +173,7 @@ func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
 		w.wire.floor = ""
 	}
 	if ok && w.initial && status.Code == http.StatusTooManyRequests {
-		// The reflector's watchList would sleep on it, and ignore its context.
+		// The reflector's watchList would sleep on a 429, and ignore its context.
 		again := apierrors.NewServiceUnavailable(status.Message).Status()
 		ev.Object = &again
 	}
@@ -180,7 +181,7 @@ func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
 	return true
 }
 
-// isGarbled reports whether a Status is the one by which rest.Request's watches report a frame that
+// isGarbled reports whether the Status is the one that rest.Request's watches send for a frame that
 // they cannot decode.
 func isGarbled(s *metav1.Status) bool {
 	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool {
@@ -188,7 +189,7 @@ func isGarbled(s *metav1.Status) bool {
 	})
 }
 
-// bookmark sends on a bookmark, and marks the position that it tells.
+// bookmark forwards a bookmark, and marks its position. It returns false if ctx ends first.
 func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func()) bool {
 	o, ok := ev.Object.(*entry)
 	if !ok {
@@ -218,8 +219,8 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 	return true
 }
 
-// initially sends on one of the initial events. They bypass the gate: the reflector collects them
-// until their end, and only then are they told.
+// initially forwards an initial event. Initial events bypass the gate: the reflector collects them,
+// and the consumer gets them only after the last one. initially returns false if ctx ends first.
 func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
 	e, ok := ev.Object.(*entry)
 	if !ok {
@@ -229,13 +230,14 @@ func (w *watching) initially(ctx context.Context, ev watch.Event) bool {
 		if ev.Type == watch.Added || e.Name() == "" {
 			return true
 		}
-		ev.Type, e.arrival = watch.Deleted, nil // it became unreadable meanwhile
+		ev.Type, e.arrival = watch.Deleted, nil // the object became unreadable meanwhile
 	}
 	return w.send(ctx, ev)
 }
 
-// change sends on a change of an object, when the gate has room for it. An object that cannot be
-// read counts as absent, in a list and here: one that becomes unreadable is deleted.
+// change forwards a change of an object, once the gate has room for it. It returns false if ctx
+// ends first. An unreadable object counts as absent, as in a list, so an object that becomes
+// unreadable is deleted.
 func (w *watching) change(ctx context.Context, ev watch.Event) bool {
 	e, ok := ev.Object.(*entry)
 	if !ok {
@@ -252,7 +254,7 @@ func (w *watching) change(ctx context.Context, ev watch.Event) bool {
 	if e.arrival.number, err = w.wire.informer.gate.enter(ctx); err != nil {
 		return false
 	}
-	version, number := e.ResourceVersion(), e.arrival.number // once sent it is no longer ours
+	version, number := e.ResourceVersion(), e.arrival.number // not ours after send
 	if !w.send(ctx, ev) {
 		w.wire.informer.gate.withdraw(number)
 		return false

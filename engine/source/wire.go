@@ -17,30 +17,30 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// wire is the API server as one generation's reflector sees it: one that answers in the end. It
-// retries by itself whatever the reflector could only answer with a relist, by which history is
-// lost, or with a pause that no context can interrupt (watchList's, of up to a minute, after a
-// refused connection or a 429). The reflector gets to see what is meant for it: success, a
-// resourceVersion that is too old or too new, and that a server has no WatchList.
+// wire is the API server as one generation's reflector sees it: a server that answers in the end.
+// It retries all errors that the reflector could answer only with a relist, which loses history, or
+// with a pause that ignores its context. (watchList pauses for up to a minute after a refused
+// connection or a 429.) The reflector sees only what it can handle: success, a resourceVersion that
+// is too old or too new, and a server without WatchList.
 //
-// The reflector's goroutine and those of its watches use a wire one after the other: what is not
-// synchronised here is handed on through client-go.
+// The reflector's goroutine and those of its watches use a wire one after the other. client-go
+// synchronizes the hand-over of the fields that have no lock here.
 type wire struct {
 	informer *Informer
-	end      context.CancelCauseFunc // ends the generation, for a reason
-	told     <-chan struct{}         // closed when the consumer has been told the list
+	end      context.CancelCauseFunc // ends the generation, with a reason
+	told     <-chan struct{}         // closed when the consumer has taken the list
 
-	saved   *Saved // what the first watch is answered from; nil if there is nothing, or no longer
-	resumed bool   // it was
-	floor   string // the list may not be older than this; empty once the server has refused it
+	saved   *Saved // the answer to the first watch; nil if there is none, or once it is used
+	resumed bool   // the first watch was answered from saved
+	floor   string // the list may not be older; empty once the server has refused it
 
-	version string      // of the list; empty if nothing can be gone on from there
+	version string      // of the list; empty if no watch can go on from it
 	listed  atomic.Bool // client-go has the whole list
-	garbled atomic.Bool // the last watch ended with something that could not be decoded
+	garbled atomic.Bool // the last watch ended with a frame that could not be decoded
 	calls   calls
 }
 
-// list answers the reflector's list, or a page of it.
+// list answers the reflector's request for a list, or for one page of it.
 func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	if !w.calls.begin() {
 		return nil, context.Canceled
@@ -49,7 +49,7 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 	if w.listed.Load() {
 		return nil, w.again(ctx)
 	}
-	if w.saved != nil { // client-go was told to do without WatchList
+	if w.saved != nil { // client-go runs without WatchList
 		w.saved = nil
 		w.informer.feed.lost()
 	}
@@ -79,8 +79,8 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 	return list, nil
 }
 
-// again ends the generation for another one that lists, once the consumer has been told all of this
-// one.
+// again ends the generation once the consumer has taken all of its events. The next generation
+// lists.
 func (w *wire) again(ctx context.Context) error {
 	select {
 	case <-w.told:
@@ -94,8 +94,8 @@ func (w *wire) again(ctx context.Context) error {
 	return errRelist
 }
 
-// initial takes in an object of the initial state, and reports whether it can be read. It is not
-// told before all are there.
+// initial prepares an object of the initial state. It returns false if the object is unreadable.
+// The consumer gets the objects only when all of them have come.
 func (w *wire) initial(e *entry) (ok bool) {
 	if e.arrival.unfit != nil {
 		w.informer.unreadable(e)
@@ -107,7 +107,7 @@ func (w *wire) initial(e *entry) (ok bool) {
 	return true
 }
 
-// watch answers the reflector's watch, with initial events or without.
+// watch answers the reflector's request for a watch, with or without initial events.
 func (w *wire) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	if !w.calls.begin() {
 		return nil, context.Canceled
@@ -119,8 +119,8 @@ func (w *wire) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface
 	return out, err
 }
 
-// follow opens a watch, and starts the goroutine that feeds it to the reflector, which ends
-// w.calls.
+// follow opens a watch and starts the goroutine that feeds it to the reflector. That goroutine
+// calls w.calls.end.
 func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	isInitial := sendsInitialEvents(o)
 	if isInitial && w.listed.Load() {
@@ -153,7 +153,7 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	return out, nil
 }
 
-// open opens a watch. release ends its share in the slots, and may be called late or twice.
+// open opens a watch. release frees the slot of the watch, and may be called late or twice.
 func (w *wire) open(ctx context.Context, o metav1.ListOptions) (inner watch.Interface, release func(), err error) {
 	if err := w.hold(ctx); err != nil {
 		return nil, nil, err
@@ -185,8 +185,8 @@ func (w *wire) slots() slots   { return w.informer.parent.slots }
 func (w *wire) tuning() tuning { return w.informer.parent.tuning }
 func (w *wire) reach() *reach  { return w.informer.parent.reach }
 
-// position returns a resourceVersion that can be gone on from: without one, or from 0, what comes
-// is in no order, and it is empty.
+// position returns resourceVersion, or "" if no watch can go on from it. Without a resourceVersion,
+// or from 0, events come in no order.
 func position(resourceVersion string) string {
 	if resourceVersion == "0" {
 		return ""
@@ -194,8 +194,8 @@ func position(resourceVersion string) string {
 	return resourceVersion
 }
 
-// raise makes a request for the present state ask for one that is not older than what the consumer
-// has been told. To client-go each generation is the first, and any state will do.
+// raise makes a request for the current state ask for one that is not older than what the consumer
+// has taken. Each generation is client-go's first, so client-go itself would accept any state.
 func (w *wire) raise(o *metav1.ListOptions) {
 	if w.floor != "" && o.Continue == "" && (o.ResourceVersion == "" || o.ResourceVersion == "0") {
 		o.ResourceVersion = w.floor
@@ -207,7 +207,7 @@ func (w *wire) narrow(o *metav1.ListOptions) {
 	o.LabelSelector, o.FieldSelector = w.informer.sel.LabelSelector, w.informer.sel.FieldSelector
 }
 
-// hold waits before the next watch, if the server ends watches as soon as they begin.
+// hold waits before the next watch if the server ends watches as soon as they begin.
 func (w *wire) hold(ctx context.Context) error {
 	delay, often := w.informer.pace.next(w.tuning().short, w.tuning().unreachablePause)
 	if often {
@@ -216,13 +216,14 @@ func (w *wire) hold(ctx context.Context) error {
 	return sleep(ctx, jitter(delay))
 }
 
-// well says that the server does what it should.
+// well notes that the server answers as it should.
 func (w *wire) well() {
 	w.reach().back()
 	w.informer.health.well()
 }
 
-// persist calls try until that succeeds, its error is one for the reflector, or ctx ends.
+// persist calls try until it succeeds, until its error is one for the reflector, or until ctx ends.
+// It pauses longer after each failure.
 func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try func() error) error {
 	for pause := w.tuning().pause; ; {
 		err := try()
@@ -250,10 +251,10 @@ func (w *wire) persist(ctx context.Context, forReflector func(error) bool, try f
 	}
 }
 
-// explain shows an error as the informer's state, and returns the longest pause before the next
-// try. If the cluster does not serve the resource, it ends the generation and gone is true. It
-// believes a server that says "not found" only if discovery agrees: one of several API servers may
-// be behind, and if the resource is gone, all of its objects are told as deleted.
+// explain shows an error in the informer's state, and returns the longest pause before the next
+// attempt. If the cluster does not serve the resource, explain ends the generation, and gone is
+// true. It believes a "not found" only if discovery agrees. One of several API servers may be
+// behind, and the end of a resource deletes all of its objects.
 func (w *wire) explain(ctx context.Context, err error) (most time.Duration, gone bool) {
 	reason := reasonOf(err)
 	switch {
@@ -287,7 +288,7 @@ func (w *wire) explain(ctx context.Context, err error) (most time.Duration, gone
 }
 
 // staleVersion reports whether err is about a resourceVersion that the server no longer has, or
-// does not have yet. The reflector knows what to do.
+// does not have yet. The reflector handles such errors.
 func staleVersion(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
@@ -310,7 +311,7 @@ func isUnreachable(err error) bool {
 	return errors.As(err, &u) || errors.As(err, &n)
 }
 
-// reasonOf returns the text of an error without the URL, and at most 300 bytes of it.
+// reasonOf returns the text of an error, without the URL and cut to 300 bytes.
 func reasonOf(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -327,15 +328,15 @@ func sendsInitialEvents(o metav1.ListOptions) bool {
 	return o.SendInitialEvents != nil && *o.SendInitialEvents
 }
 
-// calls counts the requests under way. The reflector does not wait for a list that it gives up, so
-// the generation's end does.
+// calls counts the running requests. The reflector does not wait for a list that it gives up, so
+// the end of the generation waits instead.
 type calls struct {
 	mu     sync.Mutex // guards closed, and open.Add
 	closed bool
 	open   sync.WaitGroup
 }
 
-// begin returns false if none may begin any more.
+// begin counts a request. It returns false, and counts nothing, after close.
 func (c *calls) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -347,7 +348,7 @@ func (c *calls) begin() bool {
 
 func (c *calls) end() { c.open.Done() }
 
-// close lets no more begin, and waits for those that have begun.
+// close refuses new requests, and waits until the running ones end.
 func (c *calls) close() {
 	c.mu.Lock()
 	c.closed = true
