@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What the initial events of a WatchList may be, and what becomes of them. Behind each case comes a watch that brings pod
-// end.
+// The cases are initial events of a WatchList, and what the informer makes of them. After each case
+// a watch brings pod end.
 func TestCodecOfInitialEvents(t *testing.T) {
 	a, b := event("ADDED", podAt("a", 1, 5)), event("ADDED", podAt("b", 2, 6))
 	end := event("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"10","annotations":{"k8s.io/initial-events-end":"true"}}}`)
@@ -24,7 +24,7 @@ func TestCodecOfInitialEvents(t *testing.T) {
 		watch      []reply
 		list       []reply
 		heard      []string
-		from       string // where each watch begins
+		from       string // the position at which each watch begins
 		unreadable int
 	}{
 		{reason: "a line for each", watch: []reply{usual}, heard: both, from: "nowhere 10"},
@@ -54,7 +54,7 @@ func TestCodecOfInitialEvents(t *testing.T) {
 			watch: []reply{{body: usual.body + event("ERROR", failure(http.StatusGone, "Expired"))}, {body: event("ADDED", podAt("b", 7, 21)) + strings.Replace(end, `"10"`, `"22"`, 1)}},
 			heard: append(both[:2:2], "updated b 2→7", "deleted a 1"), from: "nowhere 10 22"},
 
-		// A state that is not complete is none.
+		// An incomplete initial state does not count.
 		{reason: "ends before the end", watch: []reply{{body: event("ADDED", podAt("c", 3, 4)) + a}, usual}, heard: both, from: "nowhere nowhere 10"},
 		{reason: "breaks before the end",
 			watch: []reply{{body: event("ADDED", podAt("c", 3, 4)) + a + b[:50], end: breaks}, usual},
@@ -78,7 +78,7 @@ func TestCodecOfInitialEvents(t *testing.T) {
 			watch: []reply{{body: "<html>Bad Gateway</html>", contentType: "text/html", status: http.StatusBadGateway}},
 			list:  list, heard: []string{"synced a 3"}, from: "nowhere 30"},
 	}
-	var running sync.WaitGroup // after 410 they wait for client-go's backoff
+	var running sync.WaitGroup // after a 410 cases wait for client-go's backoff
 	defer running.Wait()
 	for _, c := range cases {
 		running.Go(func() {
@@ -95,10 +95,10 @@ func TestCodecOfInitialEvents(t *testing.T) {
 					}
 					e.expect(t, append(slices.Clone(c.heard[synced:]), "added end 1")...)
 					if diff := cmp.Diff(strings.Fields(c.from), s.asked()); diff != "" {
-						t.Errorf("watches began elsewhere (-want +got):\n%s", diff)
+						t.Errorf("watches began at other positions (-want +got):\n%s", diff)
 					}
 					if n := i.Stats().Unreadable; n != uint64(c.unreadable) {
-						t.Errorf("%d objects are counted that could not be read, want %d", n, c.unreadable)
+						t.Errorf("%d unreadable objects were counted, want %d", n, c.unreadable)
 					}
 				})
 			}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// What a list may look like, and what becomes of it. Where client-go can read it too, what is in the cache is what it
-// reads.
+// The cases are forms of a list, and what the informer makes of them. If client-go can read the
+// list too, the cache must hold what client-go reads.
 func TestCodecOfLists(t *testing.T) {
 	const at10 = `"resourceVersion":"10"`
 	a, b := podAt("a", 1, 5), podAt("b", 2, 6)
@@ -32,7 +32,7 @@ func TestCodecOfLists(t *testing.T) {
 
 	for _, c := range []struct {
 		reason     string
-		lists      []reply // the last is the one that counts, or its pages are
+		lists      []reply // only the last one counts, or its pages
 		heard      []string
 		unreadable int
 		ours       bool // client-go cannot read it
@@ -96,7 +96,7 @@ func TestCodecOfLists(t *testing.T) {
 			lists: []reply{{body: podList(`"resourceVersion":"10","continue":"2"`)}, {body: podList(at10, a, b)}},
 			heard: both},
 
-		// An item that is no object of ours is left out and counted.
+		// The informer leaves out and counts an item that is no object.
 		{reason: "items of several kinds",
 			lists: []reply{{body: podList(at10, "null", a, "7", `"a"`, "[]", "{}", "true", b)}},
 			heard: both, unreadable: 6, ours: true},
@@ -111,7 +111,7 @@ func TestCodecOfLists(t *testing.T) {
 			heard: both, unreadable: 1, ours: true},
 		{reason: "an item deep enough", lists: []reply{{body: podList(at10, a, deep(b, 9_000))}}, heard: both},
 
-		// What is no list is tried again, and none of it is taken.
+		// The informer requests the list again if the answer is no list, and takes no part of it.
 		{reason: "pages of HTML",
 			lists: []reply{{body: "<html>Please log in</html>", contentType: "text/html"}, {body: "<html></html>", contentType: "text/html", status: http.StatusBadGateway}, {body: "", status: http.StatusServiceUnavailable, contentType: "none"}, {body: usual}},
 			heard: both, ours: true},
@@ -155,10 +155,10 @@ func TestCodecOfLists(t *testing.T) {
 				}
 				e.expect(t, "added end 1")
 				if diff := cmp.Diff([]string{"10"}, s.asked()); diff != "" {
-					t.Errorf("watches began elsewhere (-want +got):\n%s", diff)
+					t.Errorf("watches began at other positions (-want +got):\n%s", diff)
 				}
 				if n := i.Stats().Unreadable; n != uint64(c.unreadable) {
-					t.Errorf("%d objects are counted that could not be read, want %d", n, c.unreadable)
+					t.Errorf("%d unreadable objects were counted, want %d", n, c.unreadable)
 				}
 				if c.ours {
 					return
@@ -183,7 +183,7 @@ func TestCodecOfLists(t *testing.T) {
 	}
 }
 
-// readByClientGo is what the dynamic client reads.
+// readByClientGo returns what the dynamic client reads.
 func readByClientGo(t *testing.T, s *script) map[string]*unstructured.Unstructured {
 	t.Helper()
 	client, err := dynamic.NewForConfig(s.serve(t))
@@ -207,7 +207,8 @@ func readByClientGo(t *testing.T, s *script) map[string]*unstructured.Unstructur
 	}
 }
 
-// However far a list has come when its connection ends, in good order or not, nothing is made of it.
+// If the connection of a list ends early, in good order or not and at any byte, the informer takes
+// no part of the list.
 func TestListsCutAnywhere(t *testing.T) {
 	whole := spaced(podList(`"resourceVersion":"10"`, podAt("a", 1, 5), podAt("b", 2, 6)))
 	var running sync.WaitGroup
@@ -228,7 +229,7 @@ func TestListsCutAnywhere(t *testing.T) {
 	}
 }
 
-// deep has the object nest so many levels deep.
+// deep makes the object nest levels deep.
 func deep(object string, levels int) string {
 	return strings.TrimSuffix(object, "}") + `,"deep":` + strings.Repeat("[", levels-1) + strings.Repeat("]", levels-1) + "}"
 }

@@ -17,24 +17,24 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// script is an API server that serves pods byte by byte as it was told: what it answers lists and watches with, in their
-// order. More watches than that stay open and bring nothing; another list is a failure.
+// script is an API server that serves pods from a script: the answers to lists and to watches, each
+// in order. Further watches stay open and bring nothing. A further list fails the test.
 type script struct {
 	t         *testing.T
 	by        way
-	watchList bool // watches may ask for initial events
+	watchList bool // the server supports initial events
 
 	mu             sync.Mutex
 	lists, watches []reply
-	listed         []string // the continue tokens that lists asked for
-	watched        []string // the resourceVersions that watches began from, or nowhere
+	listed         []string // the continue tokens of the lists
+	watched        []string // the resourceVersions from which watches began, or nowhere
 }
 
 // reply is one answer.
 type reply struct {
 	body        string
 	end         ending
-	status      int    // 0: 200
+	status      int    // 0 means 200
 	contentType string // "": application/json; "none": none
 }
 
@@ -42,15 +42,15 @@ type ending int
 
 const (
 	ends   ending = iota // in good order
-	breaks               // without the end that HTTP marks
-	stays                // open
+	breaks               // without HTTP's end marker
+	stays                // leaves the response open
 )
 
-// way is how answers travel.
+// way is how the bytes of answers travel.
 type way struct {
 	name string
 	gzip bool
-	size func(random *rand.Rand) int // of the next piece
+	size func(random *rand.Rand) int // returns the size of the next piece
 }
 
 var (
@@ -61,7 +61,7 @@ var (
 	ways       = []way{atOnce, byteByByte, inPieces, compressed}
 )
 
-// suits tells whether answers can travel that way in a test's time.
+// suits reports whether the answers can travel that way in the time of a test.
 func (w way) suits(answers []reply) bool {
 	large := slices.ContainsFunc(answers, func(a reply) bool { return len(a.body) > 1<<20 })
 	return !large || w.name == atOnce.name
@@ -83,7 +83,7 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case !q.Has("watch"):
 		next, ok := s.next(&s.lists, &s.listed, q.Get("continue"))
 		if !ok {
-			s.t.Error("a list too many")
+			s.t.Error("the informer listed once too often")
 			next = reply{body: podList(`"resourceVersion":"1"`)}
 		}
 		s.send(w, r, next)
@@ -142,7 +142,7 @@ func (s *script) send(w http.ResponseWriter, r *http.Request, a reply) {
 			n = min(len(body), 1000*n)
 		}
 		if _, err := io.WriteString(out, body[:n]); err != nil {
-			return // the client has gone
+			return // the client is gone
 		}
 		_ = flush()
 		body = body[n:]
@@ -155,14 +155,14 @@ func (s *script) send(w http.ResponseWriter, r *http.Request, a reply) {
 	}
 }
 
-// asked are the resourceVersions that watches were opened from.
+// asked returns the resourceVersions from which watches were opened.
 func (s *script) asked() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.watched)
 }
 
-// follow runs an informer of pods over the script, which is not slowed down by what goes wrong.
+// follow runs an informer of pods against the script. Failures do not slow the informer down.
 func (s *script) follow(t *testing.T) (*Informer, *ear) {
 	informers, _ := newInformers(t, s.serve(t), Options{})
 	informers.tuning.pause, informers.tuning.maxPause, informers.tuning.short = time.Millisecond, time.Millisecond, time.Nanosecond
@@ -173,7 +173,7 @@ func (s *script) follow(t *testing.T) (*Informer, *ear) {
 	return i, e
 }
 
-// podAt is a pod in state v. Its name is its identity.
+// podAt returns a pod in state v. Its name is its identity.
 func podAt(name string, v, resourceVersion int) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":%q,"uid":"u-%[1]s","resourceVersion":"%d"},"spec":{"v":%d}}`,
 		name, resourceVersion, v)

@@ -13,8 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What a watch may bring, and what becomes of it. Before each there is a list with pod a in state 1, at resourceVersion
-// 10; behind each comes a watch that brings pod end. So a case is told in full when end has been.
+// The cases are contents of a watch, and what the informer makes of them. Before each case a list
+// brings pod a in state 1, at resourceVersion 10. After each case a watch brings pod end, so the
+// case is over when end arrives.
 func TestCodecOfWatches(t *testing.T) {
 	updated := event("MODIFIED", podAt("a", 2, 11))
 	all := updated + event("ADDED", podAt("b", 1, 12)) + event("DELETED", podAt("b", 1, 13))
@@ -24,13 +25,13 @@ func TestCodecOfWatches(t *testing.T) {
 
 	cases := []struct {
 		reason     string
-		watch      []reply // until there is pod end
+		watch      []reply // what watches bring before pod end
 		relist     []reply
 		heard      []string
-		from       string // where each watch behind the first begins
+		from       string // the position at which each later watch begins
 		unreadable int
 	}{
-		// As servers and proxies send it.
+		// Forms that servers and proxies send.
 		{reason: "a line for each", watch: []reply{{body: all}}, heard: allHeard, from: "13"},
 		{reason: "no line break at the end", watch: []reply{{body: strings.TrimSpace(all)}}, heard: allHeard, from: "13"},
 		{reason: "lines end as on Windows", watch: []reply{{body: strings.ReplaceAll(all, "\n", "\r\n")}}, heard: allHeard, from: "13"},
@@ -57,7 +58,8 @@ func TestCodecOfWatches(t *testing.T) {
 			heard: allHeard, from: "13"},
 		{reason: "it has no type", watch: []reply{{body: all, contentType: "none"}}, heard: allHeard, from: "13"},
 
-		// Bookmarks move on where the next watch begins, and are no news.
+		// A bookmark moves the position of the next watch, and the consumer gets no step with an
+		// object.
 		{reason: "a bookmark", watch: []reply{{body: event("BOOKMARK", bookmarkAt(20))}}, from: "20"},
 		{reason: "a bookmark with annotations",
 			watch: []reply{{body: spaced(event("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"21","annotations":{"k8s.io/initial-events-end":"true","x":"y"}}}`))}},
@@ -69,7 +71,7 @@ func TestCodecOfWatches(t *testing.T) {
 			watch: []reply{{body: updated + event("BOOKMARK", bookmarkAt(23))}},
 			heard: allHeard[:1], from: "23"},
 
-		// What is no object of ours is counted, and the watch goes on.
+		// The informer counts what is no object, and the watch goes on.
 		{reason: "no object at all, of several kinds",
 			watch: []reply{{body: event("ADDED", "null") + event("ADDED", "7") + event("MODIFIED", `"a"`) + event("DELETED", "[]") + event("ADDED", "{}") + updated}},
 			heard: allHeard[:1], from: "11", unreadable: 5},
@@ -86,7 +88,7 @@ func TestCodecOfWatches(t *testing.T) {
 			watch: []reply{{body: event("MODIFIED", strings.Replace(podAt("a", 2, 11), `"v":2`, `"v":1e999`, 1)) + event("MODIFIED", podAt("a", 3, 12))}},
 			heard: []string{"deleted a 1", "added a 3"}, from: "12", unreadable: 1},
 
-		// What is no watch event ends the watch, and the next one begins behind what was good.
+		// What is no watch event ends the watch. The next watch begins after the last good event.
 		{reason: "not JSON", watch: []reply{{body: updated + "no JSON\n" + all}}, heard: allHeard[:1], from: "11"},
 		{reason: "not JSON within an object",
 			watch: []reply{{body: updated + `{"type":"MODIFIED","object":{"metadata":{]}}` + "\n" + all}},
@@ -129,7 +131,7 @@ func TestCodecOfWatches(t *testing.T) {
 			watch: []reply{{body: updated + strings.ReplaceAll(all, "\n", "")}},
 			heard: allHeard, from: "13"},
 
-		// A second time in a row it is not the connection: a list is what helps.
+		// A second failure in a row is not the connection's fault, so the informer lists.
 		{reason: "not JSON, again",
 			watch:  []reply{{body: "<html>"}, {body: "<html>"}},
 			relist: []reply{gone}, heard: []string{"updated a 1→5"}, from: "10 50"},
@@ -143,7 +145,7 @@ func TestCodecOfWatches(t *testing.T) {
 			watch:  []reply{{body: event("MODIFIED", `{"x":"`+strings.Repeat("x", maxFrame)+`"}`)}, {body: `{"x":"` + strings.Repeat("x", maxFrame)}},
 			relist: []reply{gone}, heard: []string{"updated a 1→5"}, from: "10 50"},
 
-		// Connections that end within an event: as if it had not begun.
+		// A connection ends within an event: the informer behaves as if the event had not begun.
 		{reason: "ends within an event",
 			watch: []reply{{body: updated + event("MODIFIED", podAt("a", 3, 12))[:100]}},
 			heard: allHeard[:1], from: "11"},
@@ -155,7 +157,7 @@ func TestCodecOfWatches(t *testing.T) {
 			from:  "10 10 10 10"},
 		{reason: "breaks between two", watch: []reply{{body: updated, end: breaks}}, heard: allHeard[:1], from: "11"},
 
-		// What the server has to say.
+		// Errors that the server reports.
 		{reason: "410 Gone",
 			watch:  []reply{{body: updated + event("ERROR", failure(http.StatusGone, "Expired")) + all}},
 			relist: []reply{gone}, heard: []string{"updated a 1→2", "updated a 2→5"}, from: "50"},
@@ -175,7 +177,7 @@ func TestCodecOfWatches(t *testing.T) {
 			watch:  []reply{{body: updated + event("ERROR", "null")}},
 			relist: []reply{gone}, heard: []string{"updated a 1→2", "updated a 2→5"}, from: "50"},
 
-		// Answers that are no watch are tried again.
+		// The informer retries if an answer is no watch.
 		{reason: "a page of HTML",
 			watch: []reply{{body: "<html>Service Unavailable</html>", status: http.StatusServiceUnavailable, contentType: "text/html"}},
 			from:  "10"},
@@ -188,7 +190,7 @@ func TestCodecOfWatches(t *testing.T) {
 			from:  "10"},
 		{reason: "a Status of 200", watch: []reply{{body: failure(http.StatusServiceUnavailable, "ServiceUnavailable")}}, from: "10"},
 	}
-	var running sync.WaitGroup // those with an error wait for client-go's backoff
+	var running sync.WaitGroup // cases with an error wait for client-go's backoff
 	defer running.Wait()
 	for _, c := range cases {
 		running.Go(func() {
@@ -205,10 +207,10 @@ func TestCodecOfWatches(t *testing.T) {
 					i, e := s.follow(t)
 					e.expect(t, append(append([]string{"synced a 1"}, c.heard...), "added end 1")...)
 					if diff := cmp.Diff(strings.Fields("10 "+c.from), s.asked()); diff != "" {
-						t.Errorf("watches began elsewhere (-want +got):\n%s", diff)
+						t.Errorf("watches began at other positions (-want +got):\n%s", diff)
 					}
 					if n := i.Stats().Unreadable; n != uint64(c.unreadable) {
-						t.Errorf("%d objects are counted that could not be read, want %d", n, c.unreadable)
+						t.Errorf("%d unreadable objects were counted, want %d", n, c.unreadable)
 					}
 				})
 			}
@@ -216,8 +218,8 @@ func TestCodecOfWatches(t *testing.T) {
 	}
 }
 
-// However far an event has come when its connection ends, in good order or not, it is told only by the watch that brings
-// all of it; and nothing is listed again.
+// If a connection ends within an event, at any byte and in good order or not, the consumer gets the
+// event only from the watch that delivers all of it. The informer does not list again.
 func TestWatchesCutAnywhere(t *testing.T) {
 	modified, added, deleted := event("MODIFIED", podAt("a", 2, 11)), spaced(event("ADDED", podAt("b", 1, 12))), pretty(event("DELETED", podAt("b", 1, 13)))
 	for _, by := range []way{atOnce, compressed} {
@@ -237,7 +239,7 @@ func TestWatchesCutAnywhere(t *testing.T) {
 			_, e := s.follow(t)
 			e.expect(t, "synced a 1", "updated a 1→2", "added b 1", "deleted b 1", "added end 1")
 			if diff := cmp.Diff(from, s.asked()[:len(from)]); diff != "" {
-				t.Errorf("watches began elsewhere (-want +got):\n%s", diff)
+				t.Errorf("watches began at other positions (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -270,7 +272,7 @@ func spaced(lines string) string {
 	return eachFrame(lines, strings.NewReplacer("{", " {\r\n ", "}", "\t} ", ":", " : ", ",", "\n, ", "]", " ]").Replace)
 }
 
-// swapped has the object before its type.
+// swapped puts the object before its type.
 func swapped(lines string) string {
 	return eachFrame(lines, func(line string) string {
 		var e struct {

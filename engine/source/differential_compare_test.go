@@ -63,7 +63,7 @@ func (d *differential) compare(s *side) {
 	d.read(s, cached)
 }
 
-// read compares what a side's lister finds.
+// read compares the results of a side's lister.
 func (d *differential) read(s *side, cached map[string]runtime.Object) {
 	namespace := pick(d.random, []string{"", "shop", "pay", "nowhere"})
 	selector := pick(d.random, []string{"", "tier=web", "tier!=web", selected, "app.kubernetes.io/name", "hidden notin (yes)", "tier=nothing"})

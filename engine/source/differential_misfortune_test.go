@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// misfortune is what befalls the server and its connections while changes are made.
+// misfortune is a fault of the server or of its connections while changes are made.
 type misfortune struct {
 	name         string
 	losesHistory bool

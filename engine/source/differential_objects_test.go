@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// scribe writes the JSON of custom resources in every form that JSON has, which only text can tell: 1.0 and 1, \ud834\udd1e
-// and the letter itself, a key that is there twice.
+// scribe writes custom resources in all forms of JSON, including differences that only the text
+// shows. Examples are 1.0 and 1, \ud834\udd1e and the letter itself, and duplicate keys.
 type scribe struct{ *rand.Rand }
 
 func pick[T any](r *rand.Rand, of []T) T { return of[r.IntN(len(of))] }
 
-// What may stand between quotes, in strings and keys alike.
+// hostileText holds texts for strings and keys alike.
 var hostileText = []string{
 	``, ` `, `plain`, `with space`, `a.b/c`, `a/b`, `x\"y`, `back\\slash`, `\\\"`, `sl\/ash`, `'`, `<b>&amp;</b>`, `[]`, `{}`, `]}`, `,`, `:`,
 	`null`, `true`, `0`, `-1`, `1e3`, `name`, `\u006eame`, `metadata`, `managedFields`, `items`, `type`, `object`, `kind`,
@@ -50,7 +50,7 @@ func (s scribe) number() string {
 	return pick(s.Rand, hostileNumbers)
 }
 
-// value is one that nests at most depth levels, with one exception in a thousand.
+// value returns a value that nests at most depth levels, except for one in a thousand.
 func (s scribe) value(depth int) string {
 	if s.IntN(1000) == 0 {
 		levels := 1 + s.IntN(400)
@@ -88,7 +88,7 @@ func (s scribe) list(depth int) string {
 	return `[` + strings.Join(items, `,`) + `]`
 }
 
-// object may have a key twice.
+// object returns an object, which may have duplicate keys.
 func (s scribe) object(depth int) string {
 	fields := make([]string, s.IntN(5))
 	for i := range fields {
@@ -97,7 +97,7 @@ func (s scribe) object(depth int) string {
 	return `{` + strings.Join(fields, `,`) + `}`
 }
 
-// tags is what is indexed: a list of strings most of the time.
+// tags returns the value that is indexed, mostly a list of strings.
 func (s scribe) tags() string {
 	if s.IntN(8) == 0 {
 		return s.value(1)
@@ -112,7 +112,7 @@ func (s scribe) tags() string {
 	return `[` + strings.Join(items, `,`) + `]`
 }
 
-// labels has the label that decides who is selected: see selected.
+// labels returns labels. They decide whether the informers select the object: see selected.
 func (s scribe) labels() string {
 	return pick(s.Rand, []string{
 		`null`, `{}`, `{"tier":"db"}`, `{"tier":"web"}`, `{"tier":"\u0077eb"}`, `{"tier":"cache","tier":"web"}`, `{"tier":"web","tier":"db"}`,
@@ -122,7 +122,7 @@ func (s scribe) labels() string {
 
 const selected = "tier in (web,cache),!hidden"
 
-// custom is one custom resource that changes, a few fields at a time.
+// custom is a custom resource of which a few fields change at a time.
 type custom struct {
 	namespace, name, uid                       string
 	labels, annotations, tags, spec, data, top string
@@ -154,7 +154,7 @@ func (s scribe) custom(namespace, name string) *custom {
 	}
 }
 
-// json is the object as it is sent to the server. Its managedFields change each time.
+// json returns the object as it goes to the server. Its managedFields differ each time.
 func (s scribe) json(c *custom) string {
 	uid := ""
 	if c.uid != "" {

@@ -12,11 +12,11 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-// recorder writes down what an informer tells.
+// recorder records what an informer reports.
 type recorder struct {
 	mu    sync.Mutex
 	heard []told
-	news  chan struct{} // closed and replaced with each
+	news  chan struct{} // closed and replaced at each change
 }
 
 func newRecorder() *recorder { return &recorder{news: make(chan struct{})} }
@@ -29,7 +29,7 @@ func (r *recorder) hear(all ...told) {
 	r.news = make(chan struct{})
 }
 
-// take is what was told since the last take.
+// take returns what the informer has reported since the last take.
 func (r *recorder) take() []told {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +38,7 @@ func (r *recorder) take() []told {
 	return heard
 }
 
-// await waits until a resourceVersion was told.
+// await waits until the informer has reported a resourceVersion.
 func (r *recorder) await(t *testing.T, whose string, version int64) {
 	t.Helper()
 	deadline := time.After(2 * patience) // client-go's backoff after the third relist takes up to 13 s
@@ -57,8 +57,8 @@ func (r *recorder) await(t *testing.T, whose string, version int64) {
 	}
 }
 
-// handler reads client-go's notifications as any listener of its has to: what a relist finds unchanged is no news, and a
-// change of uid is a deletion and an addition.
+// handler interprets client-go's notifications as any listener must. An object that a relist finds
+// unchanged is no news, and a change of uid is a deletion and an addition.
 func (r *recorder) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(o any, initially bool) {

@@ -21,7 +21,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// side is one of the two informers: what it tells, and how its cache is read.
+// side is one of the two informers: what it reports, and how to read its cache.
 type side struct {
 	wire *fickle
 	*recorder
@@ -39,7 +39,7 @@ var indexValues = map[string]func(tree any) []string{
 	"tags":               func(tree any) []string { return stringsAt(tree, "spec", "tags") },
 }
 
-// indexPaths are what indexValues read.
+// indexPaths are the paths that indexValues read.
 var indexPaths = func() *object.Paths {
 	p := new(object.Paths)
 	p.Add("metadata", "namespace")
@@ -47,7 +47,7 @@ var indexPaths = func() *object.Paths {
 	return p
 }()
 
-// viewPaths are what the listener asks for, and seenPaths what it gets decoded for it.
+// viewPaths are the paths that the consumer requests, and seenPaths those that it gets decoded.
 var viewPaths, seenPaths = func() (view, seen *object.Paths) {
 	view, seen = new(object.Paths), new(object.Paths)
 	view.Add("metadata", "labels")
@@ -57,7 +57,7 @@ var viewPaths, seenPaths = func() (view, seen *object.Paths) {
 	return view, seen
 }()
 
-// stringsAt is the string at a path, or all strings of the list there.
+// stringsAt returns the string at a path, or all strings of the list there.
 func stringsAt(tree any, path ...string) (out []string) {
 	for _, name := range path {
 		m, _ := tree.(map[string]any)
@@ -76,7 +76,7 @@ func stringsAt(tree any, path ...string) (out []string) {
 	return out
 }
 
-// ours runs an informer of informd's. keep is what it keeps of objects.
+// ours runs an informer of informd. keep lists what it keeps of objects.
 func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, wire *fickle) *side {
 	s, _ := newInformers(t, wire.under(config), Options{})
 	i := s.Informer(sel)
@@ -92,11 +92,11 @@ func ours(t *testing.T, config *rest.Config, sel Selection, keep *object.Paths, 
 	last := map[delta.Key]*object.Object{}
 	i.Consume(consumer(func(d delta.Delta, tree any) {
 		if d.Old != last[d.Key()] {
-			t.Errorf("%v: its old state is another one than was told", tell(d.Type, d.Object))
+			t.Errorf("%v: its old state is not the last one reported", tell(d.Type, d.Object))
 		}
 		if tree != nil {
 			if diff := difference(d.Object.Decode(seenPaths), tree); diff != "" {
-				t.Errorf("%v: decoded along the way: %s", tell(d.Type, d.Object), diff)
+				t.Errorf("%v: the decoded tree differs: %s", tell(d.Type, d.Object), diff)
 			}
 		}
 		last[d.Key()] = d.Object
@@ -176,7 +176,7 @@ func stock(t *testing.T, config *rest.Config, sel Selection, wire *fickle) *side
 
 func objects[T any](found []T, err error) []runtime.Object {
 	if err != nil {
-		panic(err) // an index that there is not
+		panic(err) // no such index
 	}
 	out := make([]runtime.Object, len(found))
 	for i, f := range found {

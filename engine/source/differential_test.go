@@ -18,14 +18,16 @@ import (
 
 var seed = flag.Uint64("differential.seed", 1, "of TestDifferential's changes")
 
-// TestDifferential changes custom resources at random, of every form that JSON has, and has client-go's dynamic informer
-// and ours follow the same server. At quiet points both must have in their caches and indexes what is there, to the
-// last number. Of what they tell in between:
+// TestDifferential makes random changes of custom resources in all forms of JSON. client-go's
+// dynamic informer and ours follow the same server. At quiet points both caches and indexes must
+// equal the server's state, to the last number. What the informers report in between must obey
+// these rules:
 //
-//   - as long as the server keeps its history, everything, in its order, across watches that are dropped, that break within
-//     a frame or that are refused for a while; ours without listing again, client-go's unless it lists again;
-//   - where history is lost, a legal history: forward, through states that there were, nothing twice, every final state and
-//     every deletion.
+//   - While the server keeps its history, they report every change in order, even if watches are
+//     dropped, refused for a while, or break within a frame. Ours does not list again. The rule
+//     holds for client-go's informer unless it lists again.
+//   - Where history is lost, they report a legal history. It moves forward through states that
+//     existed, repeats nothing, and has every final state and every deletion.
 func TestDifferential(t *testing.T) {
 	n := howMany()
 	t.Logf("%d changes, -differential.seed=%d", n, *seed)
@@ -39,7 +41,8 @@ func TestDifferential(t *testing.T) {
 		{"the resource goes away and comes back", true, "", selected, nil, []misfortune{withdraw}},
 		{"the resource goes away and comes back, by lists, and little is kept", false, "", "", keptPaths, []misfortune{withdraw}},
 	}
-	var running sync.WaitGroup // not t.Parallel: they mostly wait, and there are more of them than processors
+	// not t.Parallel: the cases mostly wait, and there are more of them than processors
+	var running sync.WaitGroup
 	defer running.Wait()
 	for i, c := range courses {
 		running.Go(func() {
@@ -55,10 +58,10 @@ type course struct {
 	watchList           bool
 	namespace, selector string
 	keep                *object.Paths
-	misfortunes         []misfortune // in equal distances
+	misfortunes         []misfortune // at equal distances
 }
 
-// howMany changes fit into the time that a test may take.
+// howMany returns how many changes fit into the time of a test.
 func howMany() int {
 	if testing.Short() {
 		return 5_000
@@ -71,7 +74,7 @@ func howMany() int {
 
 var gadgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
 
-// differential is one server, and both informers that follow it.
+// differential is one server and the two informers that follow it.
 type differential struct {
 	t         *testing.T
 	random    *rand.Rand
@@ -79,11 +82,11 @@ type differential struct {
 	server    *apistub.Server
 	watchList bool
 	truth     *truth
-	objects   map[string]*custom // by key: what is on the server, but for the mark
+	objects   map[string]*custom // by key: the objects on the server, except the mark
 	marks     int
 	stock     *side
 	ours      *side
-	exact     int // stretches over which client-go's informer told everything
+	exact     int // stretches in which client-go's informer reported every change
 }
 
 func newDifferential(t *testing.T, c course, random *rand.Rand) *differential {
@@ -115,7 +118,8 @@ func (d *differential) sides() []*side { return []*side{d.stock, d.ours} }
 func (d *differential) drive(n int, misfortunes []misfortune) {
 	everyday := []misfortune{calm, calm, dropped, broken}
 	for done, next := 0, 0; done < n && !d.t.Failed(); {
-		size := 1 + d.random.IntN(300) // misfortunes make up to twice as many: less than apistub.DefaultHistory
+		// a misfortune makes up to twice as many: fewer than apistub.DefaultHistory
+		size := 1 + d.random.IntN(300)
 		m := pick(d.random, everyday)
 		if next < len(misfortunes) && done >= n*(next+1)/(len(misfortunes)+1) {
 			m = misfortunes[next]
@@ -125,11 +129,11 @@ func (d *differential) drive(n int, misfortunes []misfortune) {
 		done += size
 	}
 	if d.exact == 0 {
-		d.t.Error("client-go's informer has not once told everything: nothing was compared step by step")
+		d.t.Error("client-go's informer never reported every change, so nothing was compared step by step")
 	}
 }
 
-// stretch makes changes from one quiet point to the next, and compares.
+// stretch makes changes until the next quiet point, and compares.
 func (d *differential) stretch(m misfortune, size int) {
 	d.truth.begin()
 	before := map[*side]int{}
@@ -143,7 +147,7 @@ func (d *differential) stretch(m misfortune, size int) {
 		heard, listed := s.take(), s.wire.listed() > before[s]
 		switch {
 		case s == d.ours && listed != m.losesHistory:
-			d.t.Errorf("informd has listed: %v", listed)
+			d.t.Errorf("informd listed again: %v", listed)
 		case listed:
 			d.truth.legally(d.t, heard)
 		default:
@@ -154,13 +158,14 @@ func (d *differential) stretch(m misfortune, size int) {
 		}
 		d.compare(s)
 		if d.t.Failed() {
-			d.t.Fatalf("of %s, after %d changes: %s", s.wire.name, size, m.name)
+			d.t.Fatalf("%s failed after %d changes (misfortune: %s)", s.wire.name, size, m.name)
 		}
 	}
 }
 
-// settle waits until both sides have told everything. They tell in order: what comes through a watch comes after all
-// that the list before it has brought, so the second mark is the last that there is to tell.
+// settle waits until both sides have reported everything. They report in order, and a watch's
+// changes come after those of the list before it. So the second mark is the last thing to be
+// reported.
 func (d *differential) settle() {
 	for range 2 {
 		d.marks++
@@ -173,7 +178,7 @@ func (d *differential) settle() {
 	}
 }
 
-// change makes one change of some object, and now and then has the server send bookmarks.
+// change changes one object, and now and then makes the server send bookmarks.
 func (d *differential) change() {
 	if d.random.IntN(50) == 0 {
 		d.server.Bookmark()
@@ -190,10 +195,10 @@ func (d *differential) change() {
 		delete(d.objects, key)
 		d.truth.deleted(key, d.server.ResourceVersion())
 		return
-	case d.random.IntN(30) == 0: // deleted and created again, and a watch sees an update
+	case d.random.IntN(30) == 0: // deleted and created again; a watch sees an update
 		d.scribe.change(c)
 		c.uid = fmt.Sprintf("again-%d", d.random.Uint64())
-	case d.random.IntN(20) == 0: // nothing but managedFields
+	case d.random.IntN(20) == 0: // only managedFields change
 	default:
 		d.scribe.change(c)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// tree is everything in an object but metadata.managedFields.
+// tree returns the object without metadata.managedFields.
 func tree(o runtime.Object) any {
 	switch o := o.(type) {
 	case *object.Object:
@@ -39,8 +39,8 @@ var wholeTree = func() *object.Paths {
 	return p
 }()
 
-// difference is where two trees of JSON differ first, and how; empty if they are the same. Not by go-cmp, which takes
-// minutes over some of them.
+// difference describes the first difference between two trees of JSON, or returns "" if they are
+// equal. It does not use go-cmp, which takes minutes for some of them.
 func difference(want, got any) string {
 	switch w := want.(type) {
 	case map[string]any:
@@ -67,7 +67,7 @@ func difference(want, got any) string {
 		}
 		return ""
 	case float64:
-		if g, ok := got.(float64); ok && math.Float64bits(w) == math.Float64bits(g) { // the two zeros differ
+		if g, ok := got.(float64); ok && math.Float64bits(w) == math.Float64bits(g) { // 0 is not -0
 			return ""
 		}
 	default:
@@ -85,7 +85,7 @@ var keptPaths = func() *object.Paths {
 	return p
 }()
 
-// kept is what is left of a tree by keptPaths and an object's identity.
+// kept reduces a tree to keptPaths and the object's identity.
 func kept(tree any) any {
 	whole := tree.(map[string]any)
 	metadata := map[string]any{}

@@ -16,8 +16,9 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// told is one change, as it happened or as an informer has told it. A change of uid behind an update is two, a deletion
-// and an addition: that is how informd tells it, and how a listener of client-go's has to read it.
+// told is one change, as it happened or as an informer reported it. An update that changes the uid
+// is two changes, a deletion and an addition. informd reports it that way, and a listener of
+// client-go must read it that way.
 type told struct {
 	kind     delta.Type
 	key, uid string
@@ -32,7 +33,7 @@ func tell(kind delta.Type, o runtime.Object) told {
 	}
 	version, err := strconv.ParseInt(m.GetResourceVersion(), 10, 64)
 	if err != nil {
-		panic(err) // the server's are numbers
+		panic(err) // the server's resourceVersions are numbers
 	}
 	key := cache.NewObjectName(m.GetNamespace(), m.GetName()).String()
 	return told{kind: kind, key: key, uid: string(m.GetUID()), version: version, object: o}
@@ -40,23 +41,23 @@ func tell(kind delta.Type, o runtime.Object) told {
 
 func (t told) String() string { return fmt.Sprintf("%v %s %s at %d", t.kind, t.key, t.uid, t.version) }
 
-// truth is what happened on the server to the objects that the informers select, as a watch that misses nothing tells
-// it, and what is there now.
+// truth holds what happened on the server to the objects that the informers select, as a perfect
+// watch would report it. It also holds the current objects.
 type truth struct {
 	selects func(*unstructured.Unstructured) bool
-	keeps   bool // informd no more than keptPaths
+	keeps   bool // informd keeps only keptPaths
 
-	before map[string]told // what was there when changes began, by key
+	before map[string]told // the objects when the stretch began, by key
 	now    map[string]told
-	steps  []told                               // how it came from before to now
-	states map[int64]*unstructured.Unstructured // all of before and steps, by resourceVersion
+	steps  []told                               // the changes from before to now
+	states map[int64]*unstructured.Unstructured // of before and steps, by resourceVersion
 }
 
 func newTruth(selects func(*unstructured.Unstructured) bool) *truth {
 	return &truth{selects: selects, now: map[string]told{}}
 }
 
-// begin forgets how it came to now.
+// begin starts a stretch: it forgets the earlier changes.
 func (t *truth) begin() {
 	t.before, t.states, t.steps = map[string]told{}, map[int64]*unstructured.Unstructured{}, nil
 	for key, o := range t.now {
@@ -65,7 +66,7 @@ func (t *truth) begin() {
 	}
 }
 
-// applied takes in that an object was made or changed to u.
+// applied records that an object was created or changed to u.
 func (t *truth) applied(u *unstructured.Unstructured) {
 	added := tell(delta.Added, u)
 	was, known := t.now[added.key]
@@ -82,21 +83,22 @@ func (t *truth) applied(u *unstructured.Unstructured) {
 	}
 }
 
-// deleted takes in that an object was deleted at a resourceVersion.
+// deleted records that an object was deleted at a resourceVersion.
 func (t *truth) deleted(key, version string) {
 	if was, known := t.now[key]; known {
 		t.step(lastState(was, version))
 	}
 }
 
-// withdrawn takes in that everything is gone, without an event.
+// withdrawn records that all objects are gone, without an event.
 func (t *truth) withdrawn() {
 	for _, was := range t.now {
 		t.step(tell(delta.Deleted, was.object))
 	}
 }
 
-// lastState is what a watch tells as deleted: the state before, at the resourceVersion of the deletion.
+// lastState returns the deletion that a watch reports: the last state, at the resourceVersion of
+// the deletion.
 func lastState(was told, version string) told {
 	u := was.object.(*unstructured.Unstructured).DeepCopy()
 	u.SetResourceVersion(version)
@@ -113,11 +115,11 @@ func (t *truth) step(s told) {
 	}
 }
 
-// exactly checks that everything that happened was told, once, in its order.
+// exactly checks that the informer reported every change once and in order.
 func (t *truth) exactly(tb testing.TB, heard []told) {
 	tb.Helper()
 	if diff := cmp.Diff(lines(t.steps), lines(heard)); diff != "" {
-		tb.Errorf("not what happened (-happened +told):\n%s", diff)
+		tb.Errorf("reported other changes than happened (-happened +reported):\n%s", diff)
 		return
 	}
 	for _, h := range heard {
@@ -125,8 +127,8 @@ func (t *truth) exactly(tb testing.TB, heard []told) {
 	}
 }
 
-// legally checks that what was told, by one that may have missed something, leads from what was there to what is there,
-// forward, through states that there were, and telling nothing twice.
+// legally checks the report of an informer that may have missed changes. The report must lead from
+// the objects before to those now, forward, through states that existed, and must repeat nothing.
 func (t *truth) legally(tb testing.TB, heard []told) {
 	tb.Helper()
 	known := map[string]told{}
@@ -137,13 +139,13 @@ func (t *truth) legally(tb testing.TB, heard []told) {
 		was, there := known[h.key]
 		switch {
 		case h.kind == delta.Synced && len(t.before) > 0:
-			tb.Errorf("told %v, which is for what was there at first sight", h)
+			tb.Errorf("reported %v, but only the first list may report Synced", h)
 		case there != (h.kind == delta.Updated || h.kind == delta.Deleted):
-			tb.Errorf("told %v, of what was: %v, %v", h, there, was)
+			tb.Errorf("reported %v, but the object existed before: %v (%v)", h, there, was)
 		case there && h.uid != was.uid:
-			tb.Errorf("told %v of another object: %v", h, was)
+			tb.Errorf("reported %v of another object than %v", h, was)
 		case there && h.version <= was.version && (h.kind != delta.Deleted || h.version < was.version):
-			tb.Errorf("told %v, which is not new after %v", h, was)
+			tb.Errorf("reported %v, which is not newer than %v", h, was)
 		}
 		t.faithful(tb, h)
 		if h.kind == delta.Deleted {
@@ -154,28 +156,28 @@ func (t *truth) legally(tb testing.TB, heard []told) {
 	}
 	for key, o := range t.now {
 		if known[key].version != o.version {
-			tb.Errorf("%s is at %d, and was told at %d", key, o.version, known[key].version)
+			tb.Errorf("%s is at %d, but was last reported at %d", key, o.version, known[key].version)
 		}
 	}
 	for key := range known {
 		if _, there := t.now[key]; !there {
-			tb.Errorf("%s is gone, and that was not told", key)
+			tb.Errorf("%s is gone, but its deletion was not reported", key)
 		}
 	}
 }
 
-// faithful checks that the object was told as it was at that resourceVersion.
+// faithful checks that the reported object equals the server's state at that resourceVersion.
 func (t *truth) faithful(tb testing.TB, h told) {
 	tb.Helper()
 	state := t.states[h.version]
 	if state == nil {
-		tb.Errorf("told %v, and there was no such state", h)
+		tb.Errorf("reported %v, but there was no such state", h)
 		return
 	}
 	t.same(tb, h.String(), state, h.object)
 }
 
-// same checks that got is what there was, as far as its side keeps it.
+// same checks that got equals want, as far as the side keeps it.
 func (t *truth) same(tb testing.TB, what string, want, got runtime.Object) {
 	tb.Helper()
 	was := tree(want)

@@ -9,14 +9,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// fickle is a transport that brings answers in pieces of random sizes, breaks a watch within a frame when told to, and
-// counts the initial states that it has brought.
+// fickle is a transport that delivers answers in pieces of random sizes and counts the initial
+// states that it delivered. On request it breaks a watch within a frame.
 type fickle struct {
-	name   string // the side's, and what the server knows it by
+	name   string // of the side; the server knows the side by this name
 	mu     sync.Mutex
 	random *rand.Rand
 	states int
-	left   int // bytes until a watch breaks; negative: it does not
+	left   int // bytes until a watch breaks; negative if none is to break
 }
 
 func newFickle(name string, random *rand.Rand) *fickle {
@@ -45,7 +45,7 @@ func (f *fickle) under(config *rest.Config) *rest.Config {
 	return config
 }
 
-// breakAfter has the watch break when so many more bytes have come.
+// breakAfter makes the watch break after the given number of further bytes.
 func (f *fickle) breakAfter(bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -58,7 +58,8 @@ func (f *fickle) listed() int {
 	return f.states
 }
 
-// size is how much of at most most may be read now, and whether nothing more is to come.
+// size returns how many bytes of at most most may be read now. broken is true if the connection
+// breaks here.
 func (f *fickle) size(most int, breaks bool) (n int, broken bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -36,7 +36,7 @@ func TestWhatIsThereIsSyncedAndWhatComesIsAChange(t *testing.T) {
 		}
 		want := Requests{WatchLists: 1}
 		if !watchList {
-			want = Requests{WatchLists: 1, Lists: 1} // asked for in vain, then listed
+			want = Requests{WatchLists: 1, Lists: 1} // requested in vain, then a list
 		}
 		r := server.Requests()
 		if got := (Requests{r.Lists[pods], r.WatchLists[pods]}); got != want {
@@ -45,7 +45,7 @@ func TestWhatIsThereIsSyncedAndWhatComesIsAChange(t *testing.T) {
 	})
 }
 
-// Requests are those that matter here.
+// Requests counts the requests that matter here.
 type Requests struct{ Lists, WatchLists int }
 
 func TestDeletedHasTheFinalStateAndTheOneBefore(t *testing.T) {
@@ -61,7 +61,8 @@ func TestDeletedHasTheFinalStateAndTheOneBefore(t *testing.T) {
 	}
 }
 
-// While a watch is down nothing is lost that the server remembers: the watch goes on from where it was, without a list.
+// While a watch is down, the informer loses nothing that the server remembers: the next watch goes
+// on from the same position, without a list.
 func TestDroppedWatchResumes(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, lines := serving(t, watchList, body("a", 1), body("b", 1))
@@ -69,7 +70,7 @@ func TestDroppedWatchResumes(t *testing.T) {
 		e.expectAll(t, "synced a 1", "synced b 1")
 		awaitState(t, i, Synced)
 		server.AwaitWatches(pods, 1)
-		for round := range 3 { // also when nothing came through a watch
+		for round := range 3 { // also if the watch before brought nothing
 			server.Fail(func(*http.Request) *metav1.Status {
 				return &metav1.Status{Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "down"}
 			})
@@ -93,12 +94,12 @@ func TestDroppedWatchResumes(t *testing.T) {
 			t.Errorf("listed %d times", lists)
 		}
 		if said := lines.count("source is failing"); said != 1 {
-			t.Errorf("three outages within a minute were told %d times", said)
+			t.Errorf("three outages within a minute were logged %d times", said)
 		}
 	})
 }
 
-// When the server no longer has the history, a list is compared with what listeners know.
+// If the server has lost the history, the informer compares a list with what the consumer knows.
 func TestExpiredHistoryIsComparedWithAList(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, _ := serving(t, watchList, body("changed", 1), body("deleted", 1), body("recreated", 1), body("same", 1))
@@ -161,14 +162,14 @@ func TestOpenWatchThatExpiresIsComparedWithAList(t *testing.T) {
 	awaitState(t, i, Synced)
 	server.AwaitWatches(pods, 1)
 	server.SetHistory(1)
-	server.Load(pods, 3, func(n int) any { return body("a", n+2) }) // more at once than is remembered
+	server.Load(pods, 3, func(n int) any { return body("a", n+2) }) // more than the server remembers
 	e.expect(t, "updated a 1→4")
 	if state, _ := i.State(); state != Synced || lines.count("failing") > 0 {
 		t.Errorf("an expired watch is no failure, but: %v", state)
 	}
 }
 
-// What a list finds again is what is known already: it is not held twice.
+// An object that a list finds again is known already, and memory holds it once.
 func TestRelistKeepsWhatIsKnown(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)
@@ -191,11 +192,12 @@ func TestRelistKeepsWhatIsKnown(t *testing.T) {
 
 func TestObjectsThatCannotBeReadDoNotExist(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
-		tooLarge := func(name string) string { // a number that is JSON, and fits nothing
+		tooLarge := func(name string) string { // valid JSON, but the number fits no type
 			return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":{"v":1e400}}`, name)
 		}
 		server, s, i, e, lines := serving(t, watchList, body("good", 1), body("fine", 1))
-		apply := func(o string) { server.Load(pods, 1, func(int) any { return o }) } // Apply would read it
+		// unlike Apply, Load does not decode it
+		apply := func(o string) { server.Load(pods, 1, func(int) any { return o }) }
 		apply(tooLarge("bad"))
 		run(t, s)
 		e.expectAll(t, "synced fine 1", "synced good 1")
@@ -211,13 +213,13 @@ func TestObjectsThatCannotBeReadDoNotExist(t *testing.T) {
 			t.Errorf("%d unreadable objects were counted", n)
 		}
 		if said := lines.count("cannot be read"); said != 1 {
-			t.Errorf("said %d times in a minute", said)
+			t.Errorf("logged %d times in a minute", said)
 		}
 	})
 }
 
-// A frame that cannot be decoded looks as a connection does that broke within one. The first time, the watch goes on from
-// where it was; where that does not help, a list does.
+// A frame that cannot be decoded looks like a connection that broke within a frame. The first time,
+// the watch goes on from the same position. If that does not help, the informer lists.
 func TestGarbageOnTheWire(t *testing.T) {
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	run(t, s)
@@ -258,13 +260,13 @@ func TestForbiddenIsSaidOnceAndHeals(t *testing.T) {
 		e.expect(t, "synced a 1")
 		awaitState(t, i, Synced)
 
-		// Once known, objects stay.
+		// Objects that the informer knows stay in the cache.
 		server.AwaitWatches(pods, 1)
 		server.Forbid(pods, true)
 		server.DropWatches()
 		awaitState(t, i, Forbidden)
 		if _, ok := i.Get("shop", "a"); !ok || !i.HasSynced() {
-			t.Error("what was known is gone")
+			t.Error("the known objects are gone")
 		}
 		server.Apply(pods, body("a", 2))
 		server.Forbid(pods, false)
@@ -272,7 +274,7 @@ func TestForbiddenIsSaidOnceAndHeals(t *testing.T) {
 		awaitState(t, i, Synced)
 		for text, want := range map[string]int{"source is forbidden": 1, "source works again": 1, "source has synced": 1} {
 			if got := lines.count(text); got != want {
-				t.Errorf("%q was said %d times, want %d", text, got, want)
+				t.Errorf("%q was logged %d times, want %d", text, got, want)
 			}
 		}
 	})
@@ -309,10 +311,11 @@ func TestServerThatIsNotThereYet(t *testing.T) {
 	awaitSynced(t, all...)
 	await(t, "the news", func() bool { return lines.count("the API server answers again") == 1 })
 	if said := lines.count("waiting for the API server"); said != 1 {
-		t.Errorf("four informers said %d times that the server is not there:\n%s", said, lines)
+		t.Errorf("four informers logged %d times that the server cannot be reached:\n%s", said, lines)
 	}
 
-	// Shutdown does not wait for anything, not even here, where client-go's reflector would sleep for up to a minute.
+	// Shutdown waits for nothing, not even here, where client-go's reflector would sleep for up to
+	// a minute.
 	down.Store(true)
 	server.DropWatches()
 	for _, i := range all {
@@ -371,13 +374,14 @@ func TestWaitForCacheSyncSaysWhatIsMissing(t *testing.T) {
 	server.Fail(nil)
 	server.Forbid(pods, true)
 	awaitState(t, i, Forbidden)
-	err = NewSource("pods", []*Informer{i}, nil).WaitForCacheSync(t.Context()) // at once
+	err = NewSource("pods", []*Informer{i}, nil).WaitForCacheSync(t.Context()) // returns at once
 	if err == nil || !strings.HasPrefix(err.Error(), "v1/pods is forbidden: ") {
 		t.Errorf("the error is %q", err)
 	}
 }
 
-// client-go's watchList sleeps on a 429 for up to a minute, deaf to its context: it is told something else.
+// client-go's watchList sleeps up to a minute on a 429 and ignores its context. So the wire passes
+// on another error.
 func TestTooManyRequestsAmongInitialEvents(t *testing.T) {
 	for _, initial := range []bool{true, false} {
 		w := &watching{wire: &wire{}, initial: initial, events: make(chan watch.Event, 1)}

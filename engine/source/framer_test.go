@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// chunks delivers a body in pieces of the given sizes, the last one repeated.
+// chunks delivers a body in pieces of the given sizes, and repeats the last size.
 type chunks struct {
 	body  io.Reader
 	sizes []byte
@@ -28,7 +28,7 @@ func (c *chunks) Read(p []byte) (int, error) {
 
 func (*chunks) Close() error { return nil }
 
-// framesOf reads a body to its end, into a buffer of a few bytes at first, as client-go does.
+// framesOf reads a body to its end as client-go does, at first into a buffer of a few bytes.
 func framesOf(body io.ReadCloser) (frames []string, err error) {
 	r := framer{}.NewFrameReader(body)
 	for {
@@ -74,7 +74,7 @@ func TestFrames(t *testing.T) {
 	} {
 		for _, one := range []bool{false, true} {
 			if one && len(c.body) > maxFrame {
-				continue // byte by byte it takes its time
+				continue // too slow byte by byte
 			}
 			body := io.Reader(strings.NewReader(c.body))
 			if one {
@@ -88,8 +88,9 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// However a body arrives, its frames are the values that encoding/json finds in it. What is cut off is an error, or a
-// frame that is none. (A server that prints one frame on a line and the next on several is not thought of.)
+// In whatever pieces a body arrives, its frames are the values that encoding/json finds. A
+// truncated frame is an error, or no valid frame. (The reader does not support a server that prints
+// one frame on a line and the next on several.)
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte(`{"a":"\"}{"}`+"\n"+`{"b":[{}]}`+"\n"+`{}`), []byte{0, 200})
 	f.Add([]byte("{\n\"a\": 1\n}\n{\"b\":2}\n{\n}"), []byte{5})
@@ -104,7 +105,7 @@ func FuzzFrames(f *testing.F) {
 			var value json.RawMessage
 			if err := decoder.Decode(&value); err != nil {
 				if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-					return // what is not JSON is found when the frame is read
+					return // invalid JSON is found when the frame is decoded
 				}
 				break
 			}
@@ -121,7 +122,7 @@ func FuzzFrames(f *testing.F) {
 			t.Fatal(err)
 		}
 		for i := range got {
-			got[i] = strings.TrimRight(got[i], " \t\r") // of a line
+			got[i] = strings.TrimRight(got[i], " \t\r") // the end of a line
 		}
 		if len(got) > len(want) && !json.Valid([]byte(got[len(want)])) {
 			got = got[:len(want)]

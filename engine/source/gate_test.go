@@ -30,15 +30,15 @@ func TestGateAccountsForAllThatCameBefore(t *testing.T) {
 			t.Fatal("a fourth has entered")
 		default:
 		}
-		g.leave(0, nil) // what never entered: it came by a list
+		g.leave(0, nil) // an object of a list, which never entered
 		if g.depth() != 3 {
 			t.Errorf("depth %d", g.depth())
 		}
-		g.leave(2, nil) // and the first, whatever became of it
+		g.leave(2, nil) // the first event leaves too
 		if number := <-entered; number != 4 || g.depth() != 2 {
 			t.Errorf("number %d, depth %d", number, g.depth())
 		}
-		g.leave(1, nil) // late: it was accounted for
+		g.leave(1, nil) // late: it has left already
 		g.withdraw(4)
 		g.withdraw(4)
 		if g.depth() != 1 {
@@ -65,14 +65,14 @@ func TestGateIsLeftWithItsWatch(t *testing.T) {
 	})
 }
 
-// A mark is reached when all that entered before it has left, and before anything else is.
+// A mark is reached when all earlier events have left, and before any later event leaves.
 func TestMarksAreReachedInOrder(t *testing.T) {
 	g := newGate(10)
 	if m, isReached := g.mark("1", true); !isReached || m.position != "1" || !m.caughtUp {
 		t.Errorf("with nothing in flight: %+v, %v", m, isReached)
 	}
 	first, _ := g.enter(t.Context())
-	for _, position := range []string{"2", "3"} { // the second takes the place of the first
+	for _, position := range []string{"2", "3"} { // the second mark replaces the first
 		if _, isReached := g.mark(position, position == "2"); isReached {
 			t.Errorf("%s is reached before what entered before it has left", position)
 		}
@@ -82,7 +82,7 @@ func TestMarksAreReachedInOrder(t *testing.T) {
 	var got []string
 	reach := func(m mark) {
 		got = append(got, fmt.Sprint(m.position, " ", m.caughtUp, " ", g.depth()))
-		if m.position == "4" { // one that comes meanwhile is next
+		if m.position == "4" { // a mark set meanwhile comes next
 			g.mark("5", false)
 		}
 	}
@@ -96,7 +96,7 @@ func TestMarksAreReachedInOrder(t *testing.T) {
 	}
 }
 
-// Who drains waits for all that has entered, or for its context.
+// drain waits until all events have left, or until its context ends.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(3)
@@ -124,7 +124,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// A consumer that does not keep up stops the reading from the wire, and loses nothing.
+// With a slow consumer, the informer stops reading from the wire and loses nothing.
 func TestSlowConsumer(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)
@@ -148,7 +148,7 @@ func TestSlowConsumer(t *testing.T) {
 			if got := words([]delta.Delta{d})[0]; got != want[n] {
 				t.Fatalf("heard %q, want %q", got, want[n])
 			}
-			if n == 150 { // the watch ends while it is held up: what was not taken comes with the next one
+			if n == 150 { // the watch ends while it waits: the next watch brings the rest
 				server.DropWatches()
 			}
 			if pending := i.Stats().Pending; pending > 10 {
@@ -162,7 +162,7 @@ func TestSlowConsumer(t *testing.T) {
 	})
 }
 
-// The objects of a list are exempt, however many they are.
+// Objects of a list do not count, however many they are.
 func TestListsDoNotPassTheGate(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, _ := serving(t, watchList)
@@ -176,7 +176,7 @@ func TestListsDoNotPassTheGate(t *testing.T) {
 	})
 }
 
-// A watch stopped while the consumer is stuck ends with the consumer's call, and not later.
+// If a watch is stopped while the consumer is stuck, it ends with the consumer's call, not later.
 func TestStuckConsumerAndShutdown(t *testing.T) {
 	server, s, i, _, _ := serving(t, true)
 	i.gate.bound = 2

@@ -13,13 +13,14 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// model believes what it is told, and complains of what does not follow from what it was told before.
+// model follows the steps of an informer, and fails the test if a step does not follow from the one
+// before.
 type model struct {
 	t     *testing.T
 	calls atomic.Int32
 	mu    sync.Mutex
 	known map[delta.Key]*object.Object
-	fresh func(*object.Object) bool // whether the store is as fresh as an object
+	fresh func(*object.Object) bool // returns whether the store is as fresh as an object
 }
 
 func (m *model) hear(d delta.Delta, _ any) {
@@ -34,7 +35,7 @@ func (m *model) hear(d delta.Delta, _ any) {
 	switch d.Type {
 	case delta.Added:
 		if old != nil {
-			complain("added, and was there")
+			complain("added, but it existed already")
 		}
 	case delta.Synced:
 		if d.Round == 0 && old != nil {
@@ -48,7 +49,7 @@ func (m *model) hear(d delta.Delta, _ any) {
 		}
 	case delta.Deleted:
 		if old == nil || d.Old != old || old.UID() != o.UID() {
-			complain("deleted, and was not there")
+			complain("deleted, but it did not exist")
 		}
 		delete(m.known, d.Key())
 	}
@@ -60,22 +61,22 @@ func (m *model) hear(d delta.Delta, _ any) {
 	}
 }
 
-// same complains if what a visit shows is not what was told.
+// same fails the test if a visit shows anything else than the last steps.
 func (m *model) same(known iter.Seq[*object.Object]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
 	for o := range known {
 		if n++; m.known[keyOf(o)] != o {
-			m.t.Errorf("a visit shows %s in a state that was not told last", keyOf(o))
+			m.t.Errorf("a visit shows %s in another state than the last step", keyOf(o))
 		}
 	}
 	if n != len(m.known) {
-		m.t.Errorf("a visit shows %d objects, %d were told", n, len(m.known))
+		m.t.Errorf("a visit shows %d objects, but the consumer knows %d", n, len(m.known))
 	}
 }
 
-// agrees tells whether what m believes is what the informer's store has.
+// agrees returns whether the informer's store holds what the model knows.
 func (m *model) agrees(i *Informer, objects int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,8 +93,8 @@ func number(o *object.Object) int64 {
 	return n
 }
 
-// TestHammer changes objects at full speed, drops watches, forgets history and adds listeners and indexes, and compares:
-// each step of what every listener was told follows from the one before, and in the end each knows what the server has.
+// TestHammer changes objects at full speed, drops watches, expires history and adds indexes. Each
+// step must follow from the one before. In the end the consumer must know what the server has.
 func TestHammer(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)

@@ -30,15 +30,15 @@ var (
 	widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 )
 
-// patience is how long a test waits for what must come. It is only used up by a failure.
+// patience is how long a test waits for something that must happen. Only a failing test uses it up.
 const patience = 30 * time.Second
 
-// body is a namespaced object in state v.
+// body returns a namespaced object in state v.
 func body(name string, v int) string {
 	return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":{"v":%d}}`, name, v)
 }
 
-// newInformers makes Informers of a server, impatient ones, and tells its log.
+// newInformers returns Informers of a server with short pauses, and their log.
 func newInformers(t testing.TB, config *rest.Config, o Options) (*Informers, *log) {
 	t.Helper()
 	client, err := rest.HTTPClientFor(config)
@@ -65,7 +65,8 @@ func newInformers(t testing.TB, config *rest.Config, o Options) (*Informers, *lo
 	return s, lines
 }
 
-// run runs Informers until the test ends, or stop is called, which returns when Run has.
+// run runs Informers until the test ends, or until stop is called. stop returns when Run has
+// returned.
 func run(t testing.TB, s *Informers) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -86,7 +87,7 @@ func run(t testing.TB, s *Informers) (stop func()) {
 	return stop
 }
 
-// log is a log to read.
+// log is a log that tests can read.
 type log struct {
 	mu    sync.Mutex
 	lines bytes.Buffer
@@ -106,7 +107,8 @@ func (l *log) String() string {
 
 func (l *log) count(text string) int { return strings.Count(l.String(), text) }
 
-// consumer is a Consumer that hears of changes alone, and of what came back only if it changed.
+// consumer is a Consumer that gets only changes. It gets an object that came back only if that has
+// changed.
 type consumer func(d delta.Delta, tree any)
 
 func (c consumer) Take(s Step) {
@@ -119,11 +121,11 @@ func (c consumer) Take(s Step) {
 
 func (consumer) CaughtUp(iter.Seq[*object.Object]) {}
 
-// ear is a consumer that writes down what it hears.
+// ear is a consumer that records its deltas.
 type ear struct {
 	mu    sync.Mutex
 	heard []delta.Delta
-	news  chan struct{} // closed and replaced with each
+	news  chan struct{} // closed and replaced at each delta
 }
 
 func newEar() *ear { return &ear{news: make(chan struct{})} }
@@ -142,7 +144,7 @@ func (e *ear) all() ([]delta.Delta, <-chan struct{}) {
 	return append([]delta.Delta(nil), e.heard...), e.news
 }
 
-// expectAll is expect of deltas in any order.
+// expectAll is expect for deltas in any order.
 func (e *ear) expectAll(t testing.TB, want ...string) {
 	t.Helper()
 	await(t, strings.Join(want, ", "), func() bool { heard, _ := e.all(); return len(heard) >= len(want) })
@@ -155,7 +157,7 @@ func (e *ear) expectAll(t testing.TB, want ...string) {
 	e.expect(t, want...)
 }
 
-// expect waits for as many more deltas, and compares.
+// expect waits for as many further deltas as want has, and compares them.
 func (e *ear) expect(t testing.TB, want ...string) {
 	t.Helper()
 	deadline := time.After(patience)
@@ -179,7 +181,7 @@ func (e *ear) expect(t testing.TB, want ...string) {
 	}
 }
 
-// silent checks that nothing more was heard.
+// silent checks that there are no further deltas.
 func (e *ear) silent(t testing.TB) {
 	t.Helper()
 	if heard, _ := e.all(); len(heard) > 0 {
@@ -187,7 +189,7 @@ func (e *ear) silent(t testing.TB) {
 	}
 }
 
-// words are deltas for people: type, name, v of the old state and of the new one, and whether it is a resync.
+// words describes deltas: type, name, v of the old and the new state, and whether it is a resync.
 func words(all []delta.Delta) []string {
 	out := []string{}
 	for _, d := range all {
@@ -218,7 +220,7 @@ func versionIn(tree any) string {
 	return fmt.Sprint(spec["v"])
 }
 
-// await waits for a state of things that changes without a delta.
+// await waits for a condition that comes true without a delta.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
@@ -251,7 +253,7 @@ func awaitState(t testing.TB, i *Informer, want State) {
 	}
 }
 
-// serving is a server of pods that an informer with an ear follows.
+// serving returns a server of pods and an informer that follows it, with an ear.
 func serving(t testing.TB, watchList bool, objects ...string) (*apistub.Server, *Informers, *Informer, *ear, *log) {
 	t.Helper()
 	server := apistub.New(t)
@@ -267,7 +269,7 @@ func serving(t testing.TB, watchList bool, objects ...string) (*apistub.Server, 
 	return server, s, i, e, lines
 }
 
-// modes runs a test against a server with WatchList and one without.
+// modes runs a test against a server with WatchList, and against one without.
 func modes(t *testing.T, test func(t *testing.T, watchList bool)) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) { test(t, watchList) })

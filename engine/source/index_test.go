@@ -43,14 +43,15 @@ func TestIndexer(t *testing.T) {
 	run(t, s)
 	awaitSynced(t, i)
 	server.AwaitWatches(pods, 1)
-	// Added late, an index knows what is there; and a name that is there stays what it is.
+	// An index that is added late covers the objects that exist, and a name that exists keeps its
+	// function.
 	if err := i.AddIndexers(map[string]Index{"letter": byLetter, "version": everything}); err != nil {
 		t.Fatal(err)
 	}
 	e.expectAll(t, "synced ab 1", "synced bc 1", "synced cd 2")
 	server.Apply(pods, body("cd", 1))
 	server.Delete(pods, "shop", "ab")
-	e.expect(t, "updated cd 2→1", "deleted ab 1") // by when the store has them
+	e.expect(t, "updated cd 2→1", "deleted ab 1") // by now the store has them
 
 	for _, c := range []struct {
 		what      string
@@ -81,7 +82,7 @@ func TestIndexer(t *testing.T) {
 	}
 }
 
-// client-go ends the process when an index function fails, with the store's lock held.
+// If an index function fails, client-go ends the process, with the store's lock held.
 func TestIndexFunctionThatPanics(t *testing.T) {
 	server, s, i, e, lines := serving(t, true, body("a", 1), body("b", 2))
 	panicky := Index{Paths: specV, Values: func(tree any) []string {
@@ -106,11 +107,12 @@ func TestIndexFunctionThatPanics(t *testing.T) {
 		t.Errorf("%d panics were counted", n)
 	}
 	if said := lines.count("an index function has panicked"); said != 1 {
-		t.Errorf("said %d times in a minute", said)
+		t.Errorf("logged %d times in a minute", said)
 	}
 }
 
-// Two sources with one informer may call different indexes the same; a source of several namespaces is as one.
+// Two sources that share an informer may give one name to different indexes. A source of several
+// namespaces reads as one.
 func TestSourceIsAView(t *testing.T) {
 	server := apistub.New(t)
 	server.Serve(pods, "Pod", true)

@@ -12,8 +12,9 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// A resource that is not served yet is waited for. Its objects were not there when the source was first looked at, so
-// they are added. When it goes, they are deleted, once each, whether the server says so of each or not.
+// The informer waits for a resource that is not served yet. Its objects did not exist when the
+// informer first looked, so they are added. When the resource goes, each object is deleted once,
+// whether or not the server reports the deletion.
 func TestResourceThatComesAndGoes(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server := apistub.New(t)
@@ -32,7 +33,7 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 			t.Errorf("the reason is %q", reason)
 		}
 		view := NewSource("widgets", []*Informer{i}, nil)
-		if err := view.WaitForCacheSync(t.Context()); err == nil || // without waiting
+		if err := view.WaitForCacheSync(t.Context()); err == nil || // returns at once
 			err.Error() != "example.com/v1/widgets is not served: the cluster does not serve example.com/v1" {
 			t.Errorf("the wait for it: %v", err)
 		}
@@ -43,13 +44,13 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 		server.AwaitWatches(widgets, 1)
 		server.Apply(widgets, body("b", 1))
 		server.Apply(widgets, body("c", 1))
-		server.Delete(widgets, "shop", "b") // as when a CRD is deleted: some deletions are seen,
+		server.Delete(widgets, "shop", "b") // like a deleted CRD: the informer sees some deletions,
 		e.expect(t, "added b 1", "added c 1", "deleted b 1")
-		server.Withdraw(widgets) // and some are not
+		server.Withdraw(widgets) // and misses others
 		e.expectAll(t, "deleted a 1", "deleted c 1")
 		awaitState(t, i, NotServed)
 		if i.HasSynced() || len(i.List("", nil)) > 0 {
-			t.Error("the cache still has what is gone")
+			t.Error("the cache still has deleted objects")
 		}
 		if found, err := i.ByIndex("all", "yes"); err != nil || len(found) > 0 {
 			t.Errorf("the index has %d objects, %v", len(found), err)
@@ -65,14 +66,14 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 		e.silent(t)
 		for text, want := range map[string]int{"does not serve the resource": 2, "serves the resource now": 2, "failing": 0} {
 			if got := lines.count(text); got != want {
-				t.Errorf("%q was said %d times, want %d", text, got, want)
+				t.Errorf("%q was logged %d times, want %d", text, got, want)
 			}
 		}
 	})
 }
 
-// A resource that is missing holds up nobody else, and costs the API server little: informers that wait for the same
-// group version ask once for all.
+// A missing resource blocks no other informer and costs the API server little. Informers that wait
+// for the same group version share one request.
 func TestMissingResourceHoldsUpNobody(t *testing.T) {
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	missing := s.Informer(Selection{Resource: widgets})
@@ -85,8 +86,8 @@ func TestMissingResourceHoldsUpNobody(t *testing.T) {
 	e.expect(t, "updated a 1→2")
 }
 
-// One API server of several may be behind. A 404 alone, from one that serves the resource as far as its discovery
-// knows, is not taken for the end of all objects.
+// One of several API servers may be behind. A 404 from a server whose discovery has the resource
+// does not delete the objects.
 func TestNotFoundAloneIsNotBelieved(t *testing.T) {
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	run(t, s)
@@ -106,8 +107,8 @@ func TestNotFoundAloneIsNotBelieved(t *testing.T) {
 	e.expect(t, "updated a 1→2")
 }
 
-// Where discovery may not be asked, the resource's own answer has to do. That it is tried again and again is not told
-// each time.
+// If discovery is forbidden, the resource's own answer must do. The informer does not log each
+// attempt.
 func TestForbiddenDiscovery(t *testing.T) {
 	server := apistub.New(t)
 	server.Fail(func(r *http.Request) *metav1.Status {
@@ -130,7 +131,7 @@ func TestForbiddenDiscovery(t *testing.T) {
 	awaitState(t, i, Synced)
 	for _, text := range []string{"does not serve the resource", "serves the resource now"} {
 		if got := lines.count(text); got != 1 {
-			t.Errorf("%q was said %d times, want once", text, got)
+			t.Errorf("%q was logged %d times, want once", text, got)
 		}
 	}
 }
@@ -162,12 +163,12 @@ func TestResourceThatCannotBeUsed(t *testing.T) {
 	run(t, s)
 }
 
-// A hundred sources start with as many lists at once as Starts says.
+// Of a hundred sources, only as many as Starts list at once.
 func TestNoStampede(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server := apistub.New(t)
 		server.SetWatchList(watchList)
-		server.SlowLists(20 * time.Millisecond) // so that they would be seen to overlap
+		server.SlowLists(20 * time.Millisecond) // long enough to see them overlap
 		s, _ := newInformers(t, server.Config(), Options{Starts: 3})
 		var all []*Informer
 		for n := range 100 {
@@ -178,14 +179,15 @@ func TestNoStampede(t *testing.T) {
 		}
 		run(t, s)
 		awaitSynced(t, all...)
-		// A slot is free when the client has its answer, which may be before the stub has counted the answer's end.
+		// A slot is free when the client has its answer. The stub may count the end of the answer
+		// only later.
 		if most := server.Requests().MaxListing; most > 2*3 {
 			t.Errorf("%d lists ran at once", most)
 		}
 	})
 }
 
-// A list that takes for ever keeps its slot only for so long.
+// A list that never ends keeps its slot only for a limited time.
 func TestSlowListsDoNotKeepOthersFromStarting(t *testing.T) {
 	server, s, i, _, _ := serving(t, true)
 	server.Serve(widgets, "Widget", true)
@@ -207,7 +209,7 @@ func TestEqualSelectionsShareOneInformer(t *testing.T) {
 	if again := s.Informer(Selection{Resource: pods}); again != i {
 		t.Fatal("a second informer")
 	}
-	// One asked for while Run runs waits for Start, and selects as the server does.
+	// An informer requested while Run runs waits for Start, and selects as the server does.
 	narrow := s.Informer(Selection{Resource: pods, Namespace: "shop", FieldSelector: "metadata.name=b"})
 	heard := newEar()
 	narrow.Consume(consumer(heard.hear))
@@ -221,15 +223,15 @@ func TestEqualSelectionsShareOneInformer(t *testing.T) {
 	}
 }
 
-// An informer that was stopped is forgotten: its watch ends, its consumer hears nothing more, and its
-// cache stays readable. The others go on, and a new one of its selection begins anew.
+// Stop forgets an informer. Its watch ends, its consumer gets nothing more, and its cache stays
+// readable. The other informers go on, and a new informer of the same selection starts afresh.
 func TestStop(t *testing.T) {
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	other := s.Informer(Selection{Resource: pods, Namespace: "shop"})
 	heard := newEar()
 	other.Consume(consumer(heard.hear))
 	unborn := s.Informer(Selection{Resource: widgets})
-	s.Stop(unborn) // before it ran
+	s.Stop(unborn) // before it runs
 	run(t, s)
 	e.expect(t, "synced a 1")
 	heard.expect(t, "synced a 1")
@@ -241,14 +243,14 @@ func TestStop(t *testing.T) {
 	heard.expect(t, "updated a 1→2")
 	e.silent(t)
 	if o, ok := i.Get("shop", "a"); !ok || version(o) != "1" {
-		t.Error("the cache of what was stopped is not readable")
+		t.Error("the cache of the stopped informer is not readable")
 	}
 	if all := s.All(); len(all) != 1 || all[0] != other {
 		t.Errorf("%d informers are left", len(all))
 	}
 	again := s.Informer(Selection{Resource: pods})
 	if again == i {
-		t.Fatal("what was stopped is not forgotten")
+		t.Fatal("Stop did not forget the informer")
 	}
 	anew := newEar()
 	again.Consume(consumer(anew.hear))

@@ -15,7 +15,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// state is a state of an object of the namespace "shop".
+// state returns a state of an object in the namespace shop.
 func state(t testing.TB, name, uid string, v int) *object.Object {
 	t.Helper()
 	o, err := object.FromJSON(fmt.Appendf(nil,
@@ -26,7 +26,7 @@ func state(t testing.TB, name, uid string, v int) *object.Object {
 	return o
 }
 
-// unconnected are Informers of a cluster that nobody asks.
+// unconnected returns Informers of a cluster that they never contact.
 func unconnected(t testing.TB) *Informers {
 	t.Helper()
 	s, err := New(new(rest.Config), http.DefaultClient, nil, Options{})
@@ -36,7 +36,7 @@ func unconnected(t testing.TB) *Informers {
 	return s
 }
 
-// idle is an informer that does not run: the test is its handler and its clock.
+// idle returns an informer that does not run. The test plays its handler and its clock.
 func idle(t testing.TB) (*Informer, *ear) {
 	t.Helper()
 	i := unconnected(t).Informer(Selection{Resource: pods})
@@ -113,7 +113,7 @@ func (take steps) Take(s Step) { take(s) }
 
 func (steps) CaughtUp(iter.Seq[*object.Object]) {}
 
-// Who comes late is shown what the consumer was told of, between two steps.
+// A visit sees the objects that the consumer knows, between two steps.
 func TestVisit(t *testing.T) {
 	i, e := idle(t)
 	for n := range 3 {
@@ -133,7 +133,7 @@ func TestVisit(t *testing.T) {
 		}
 	})
 	if after, _ := e.all(); len(after) != len(told) {
-		t.Errorf("the visit was told as %v", words(after[len(told):]))
+		t.Errorf("the visit produced the deltas %v", words(after[len(told):]))
 	}
 	i.Visit(func(iter.Seq[*object.Object]) { panic("the visitor's own fault") })
 	if n := i.Stats().ConsumerPanics; n != 1 {
@@ -141,8 +141,8 @@ func TestVisit(t *testing.T) {
 	}
 }
 
-// Each interval has rounds of its own. A round tells every object once, in its newest state, and does
-// not move the position.
+// Each interval has its own rounds. A round hands over every object once, in its newest state, and
+// does not move the position.
 func TestResync(t *testing.T) {
 	i := unconnected(t).Informer(Selection{Resource: pods})
 	i.feed.chunk = 2
@@ -187,12 +187,12 @@ func TestResync(t *testing.T) {
 	}
 }
 
-// In the middle of a round, an object may change and another go: the rest of the round tells how things are.
+// If an object changes or goes in the middle of a round, the rest of the round shows the new state.
 func TestChangesDuringResync(t *testing.T) {
 	i := unconnected(t).Informer(Selection{Resource: pods})
 	i.feed.chunk = 1
 	e := newEar()
-	i.Consume(consumer(e.hear), time.Nanosecond) // no less than a second
+	i.Consume(consumer(e.hear), time.Nanosecond) // counts as a second
 	i.feed.observe(state(t, "a", "1", 1), delta.Added, nil, true)
 	i.feed.observe(state(t, "b", "1", 1), delta.Added, nil, true)
 	e.expect(t, "added a 1", "added b 1")

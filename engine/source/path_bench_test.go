@@ -21,15 +21,15 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// BenchmarkPath compares the ways from a watch to the consumer that client-go offers, without a server
-// and without decoding:
+// BenchmarkPath compares the ways that client-go offers from a watch to the consumer, without a
+// server and without decoding:
 //
-//	shared      Reflector, RealFIFO, SharedIndexInformer, processorListener; in-flight events bounded
-//	controller  Reflector, RealFIFO, a Controller that updates an Indexer; in-flight events bounded
+//	shared      Reflector, RealFIFO, SharedIndexInformer, processorListener; bounded
+//	controller  Reflector, RealFIFO, Controller that updates an Indexer; bounded
 //	direct      Reflector, and a ReflectorStore that updates an Indexer
 //
-// It reports the processor's time per event at full speed and at 1000 events a second, and the memory
-// per object of a list.
+// "Bounded" paths bound the events in flight. The benchmark reports the CPU time per event at full
+// speed and at 1000 events a second, and the memory per object of a list.
 func BenchmarkPath(b *testing.B) {
 	for _, path := range []struct {
 		name string
@@ -41,7 +41,7 @@ func BenchmarkPath(b *testing.B) {
 	}
 }
 
-// inFlight bounds what is on its way.
+// inFlight bounds the events in flight.
 type inFlight struct{ slots chan struct{} }
 
 func (f *inFlight) enter() {
@@ -145,7 +145,7 @@ func benchEntry(n, version int) *entry {
 	}
 }
 
-// benchSource lists so many objects, and watches what is sent on events.
+// benchSource lists a given number of objects, and watches the channel events.
 func benchSource(objects int, events <-chan watch.Event) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(context.Context, metav1.ListOptions) (apiruntime.Object, error) {
@@ -163,7 +163,7 @@ func benchSource(objects int, events <-chan watch.Event) cache.ListerWatcher {
 	}, lister{})
 }
 
-// lister tells client-go to list.
+// lister makes client-go list.
 type lister struct{}
 
 func (lister) IsWatchListSemanticsUnSupported() bool { return true }

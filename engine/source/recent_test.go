@@ -11,7 +11,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// wordy is a state of an object that is worth packing.
+// wordy returns a state of an object that is large enough to pack.
 func wordy(t testing.TB, name string, v int) *object.Object {
 	t.Helper()
 	o, err := object.FromJSON(fmt.Appendf(nil,
@@ -23,13 +23,14 @@ func wordy(t testing.TB, name string, v int) *object.Object {
 	return o
 }
 
-// What is recent is plain; what has not changed for a while is packed, all of it; what has changed is not worth it.
+// Recent objects stay plain. Objects that have not changed for a while are all packed. Replaced
+// states are not packed.
 func TestRecent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := unconnected(t).Informer(Selection{Resource: pods})
 		go i.feed.run(t.Context())
 		var first, second []*object.Object
-		for n := range 2000 { // more than a chunk
+		for n := range 2000 { // more than one chunk
 			first = append(first, wordy(t, fmt.Sprint(n), 1))
 			i.feed.observe(first[n], delta.Added, nil, true)
 		}
@@ -53,7 +54,7 @@ func TestRecent(t *testing.T) {
 		time.Sleep(recentFor * 3 / 4)
 		synctest.Wait()
 		if old, changed, young := packed(first[1000:]), packed(first[:1000]), packed(second); old != 1000 || changed+young != 0 {
-			t.Errorf("of 1000 that are old %d are packed, of those that have changed %d, of the young %d", old, changed, young)
+			t.Errorf("packed: %d of 1000 old, %d replaced, %d young", old, changed, young)
 		}
 		time.Sleep(recentFor)
 		synctest.Wait()
@@ -63,7 +64,7 @@ func TestRecent(t *testing.T) {
 	})
 }
 
-// However fast objects come, no more than so much of them is plain.
+// However fast objects come, only a bounded number of bytes stays plain.
 func TestRecentIsBounded(t *testing.T) {
 	var r recent
 	o, now, packed := wordy(t, "a", 1), time.Now(), 0
@@ -81,7 +82,7 @@ func TestRecentIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // each takes the place of many
+	for range 3 { // each displaces many
 		if r.add(large, now, func(*object.Object) {}); r.bytes > recentBytes {
 			t.Fatalf("%d bytes", r.bytes)
 		}

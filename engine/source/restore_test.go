@@ -17,7 +17,7 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// cut is a consumer that records in memory, and everything that it was at the end of a step.
+// cut is a consumer that records in memory. It also remembers its state after each step.
 type cut struct {
 	told Consumer
 
@@ -26,7 +26,7 @@ type cut struct {
 	version  string
 	complete bool
 	past     []Saved
-	history  bool // keep past
+	history  bool // remember past
 }
 
 func newCut(told Consumer) *cut { return &cut{told: told, objects: map[delta.Key]*object.Object{}} }
@@ -67,24 +67,24 @@ func (c *cut) state() Saved {
 	return Saved{Objects: slices.Collect(maps.Values(c.objects)), ResourceVersion: c.version}
 }
 
-// saved is what another run is given.
+// saved returns what the next run restores.
 func (c *cut) saved() Saved {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.state()
 }
 
-// awaitVersion waits until it can be gone on from where the server is.
+// awaitVersion waits until the recorded position is the server's.
 func (c *cut) awaitVersion(t testing.TB, server *apistub.Server) {
 	t.Helper()
 	await(t, "a cut at the server's resourceVersion", func() bool { return c.saved().ResourceVersion == server.ResourceVersion() })
 }
 
-// next makes the informer of another run, restored and not running.
+// next returns the informer of another run, restored but not running.
 func next(t testing.TB, server *apistub.Server, saved Saved) (*Informers, *Informer, *ear, *cut, *log) {
 	t.Helper()
 	s, lines := newInformers(t, server.Config(), Options{})
-	s.tuning.silence = 1 // nothing is to be waited for
+	s.tuning.silence = 1 // do not wait for silence
 	i := s.Informer(Selection{Resource: pods})
 	e := newEar()
 	c := newCut(consumer(e.hear))
@@ -97,7 +97,7 @@ func next(t testing.TB, server *apistub.Server, saved Saved) (*Informers, *Infor
 	return s, i, e, c, lines
 }
 
-// firstRun is a run that saw a, b and c at 1, and what it has saved.
+// firstRun runs an informer that sees a, b and c in state 1, and returns what it has saved.
 func firstRun(t *testing.T, watchList bool) (*apistub.Server, Saved) {
 	t.Helper()
 	server, s, i, e, _ := serving(t, watchList, body("a", 1), body("b", 1), body("c", 1))
@@ -108,7 +108,7 @@ func firstRun(t *testing.T, watchList bool) (*apistub.Server, Saved) {
 	c.awaitVersion(t, server)
 	stop()
 	if !c.complete {
-		t.Error("a list that was told is not complete")
+		t.Error("CaughtUp was not called")
 	}
 	return server, c.saved()
 }
@@ -132,7 +132,7 @@ func TestARestartTellsWhatWasMissed(t *testing.T) {
 				run(t, s)
 				added := "added d 1"
 				if name == "saved within a list" {
-					added = "synced d 1" // it may have been there before
+					added = "synced d 1" // it may have existed before
 				}
 				e.expectAll(t, "updated a 1→2", "deleted b 1", added)
 				c.awaitVersion(t, server)
@@ -163,7 +163,7 @@ func TestWhatDidNotChangeIsNeitherListedNorTold(t *testing.T) {
 		if n := after.WatchLists[pods] - before.WatchLists[pods]; n != 0 {
 			t.Errorf("%d WatchLists", n)
 		}
-		if n := after.Lists[pods] - before.Lists[pods]; n != 1 { // of nothing
+		if n := after.Lists[pods] - before.Lists[pods]; n != 1 { // the empty one
 			t.Errorf("%d lists", n)
 		}
 		if found, err := i.ByIndex("byName", "b"); err != nil || len(found) != 1 || version(found[0]) != "1" {
@@ -185,7 +185,8 @@ var nameIn = func() *object.Paths {
 	return p
 }()
 
-// An informer that follows is as fresh as the server was, not as the saved state.
+// A resumed informer has synced when it is as fresh as the server was, not when it has the saved
+// state.
 func TestAResumedInformerHasSyncedWhenItCaughtUp(t *testing.T) {
 	server, saved := firstRun(t, true)
 	for v := range 50 {
@@ -246,7 +247,7 @@ func TestOfPartsOnlyWhatChangedIsTold(t *testing.T) {
 			if returned[o.Name()] = "gone"; s.Delta.Type != delta.Deleted {
 				returned[o.Name()] = fmt.Sprint(version(saved), "→", version(o), " ", o.ResourceVersion() == saved.ResourceVersion())
 			} else if o != saved {
-				t.Errorf("%s is gone, and told with another state than was saved", o.Name())
+				t.Errorf("%s is gone, but its last state is not the saved one", o.Name())
 			}
 		})
 		run(t, s)
@@ -254,7 +255,7 @@ func TestOfPartsOnlyWhatChangedIsTold(t *testing.T) {
 		c.awaitVersion(t, server)
 		for _, o := range c.saved().Objects {
 			if version(o) == "<nil>" {
-				t.Errorf("of %s a part is recorded still", o.Name())
+				t.Errorf("the record still has only a part of %s", o.Name())
 			}
 		}
 		mu.Lock()
@@ -264,13 +265,13 @@ func TestOfPartsOnlyWhatChangedIsTold(t *testing.T) {
 			t.Errorf("returned (-want +got)\n%s", diff)
 		}
 		if o, ok := i.Get("shop", "c"); !ok || version(o) != "1" {
-			t.Error("the cache has a part of c")
+			t.Error("the cache has only a part of c")
 		}
 	})
 }
 
-// Whenever a run ends, what the listeners of all runs were told adds up to what the server has, and the last of an object is
-// its last.
+// Whenever a run ends, the steps of all runs together yield the server's objects, each in its last
+// state.
 func TestAnyCutCanBeGoneOnFrom(t *testing.T) {
 	const rounds, changes, names = 12, 30, 6
 	seed := rand.Uint64()
@@ -316,7 +317,7 @@ func TestAnyCutCanBeGoneOnFrom(t *testing.T) {
 			was, there := told[d.Key()]
 			switch {
 			case d.Type == delta.Updated && was != version(d.Old):
-				t.Fatalf("%s is updated from %s, and was %s", d.Key(), version(d.Old), was)
+				t.Fatalf("%s is updated from %s, but was at %s", d.Key(), version(d.Old), was)
 			case d.Type == delta.Added && there:
 				t.Fatalf("%s is added again", d.Key())
 			case d.Type == delta.Deleted && !there:
@@ -331,8 +332,8 @@ func TestAnyCutCanBeGoneOnFrom(t *testing.T) {
 			have[keyOf(o)] = version(o)
 		}
 		if diff := cmp.Diff(have, told); diff != "" {
-			t.Fatalf("the cache, and what was told:\n%s\n%s", diff, strings.Join(words(heard), "\n"))
+			t.Fatalf("the cache and the steps differ (-cache +steps):\n%s\n%s", diff, strings.Join(words(heard), "\n"))
 		}
-		saved = c.past[random.IntN(len(c.past))] // killed at any time
+		saved = c.past[random.IntN(len(c.past))] // as if killed after any step
 	}
 }

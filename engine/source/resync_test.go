@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Resyncs that fall due together take place one after the other: of a million objects, a hundred lists of what is left
-// would be gigabytes.
+// Resync rounds that fall due together run one after the other. With a million objects, a hundred
+// lists of their keys would take gigabytes.
 func TestResyncsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := unconnected(t)

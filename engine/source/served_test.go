@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// directory is a discovery that answers as a function does.
+// directory is a discovery client whose answers come from a function.
 type directory struct {
 	discovery.ServerResourcesInterfaceWithContext
 	asked  atomic.Int32
@@ -60,7 +60,7 @@ func TestWhatDiscoverySays(t *testing.T) {
 	}
 }
 
-// Informers that wait for one group version ask for it together, and a discovery that hangs fails.
+// Informers that wait for one group version share a request. A discovery request that hangs fails.
 func TestDiscoveryIsAskedOnceForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var here atomic.Bool
@@ -100,7 +100,8 @@ func TestDiscoveryIsAskedOnceForAll(t *testing.T) {
 	})
 }
 
-// A server that ends each watch as soon as it has begun is asked at a slower and slower pace.
+// If a server ends each watch as soon as it begins, the informer opens watches at longer and longer
+// intervals.
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := pace{clock: clock.RealClock{}}

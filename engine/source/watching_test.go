@@ -8,11 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// What a watch that ends did not hand on is not remembered: watches come and go as long as the informer lives.
+// A watch that ends remembers no event that it could not forward. Watches come and go as long as
+// the informer lives.
 func TestWatchThatEndsLeavesNothingBehind(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for _, room := range []int{0, 1} { // it waits to enter the gate, or for the reflector
+	for _, room := range []int{0, 1} { // the event waits for the gate, or for the reflector
 		i, _ := idle(t)
 		i.gate.bound = uint64(room)
 		w := &watching{

@@ -231,7 +231,7 @@ func TestACrashLeavesACut(t *testing.T) {
 				t.Fatalf("seed %d: never was %s", seed, found)
 			}
 			if n < crash.latest {
-				t.Fatalf("seed %d: found the state of %d, after %d were written", seed, n, crash.latest)
+				t.Fatalf("seed %d: found the state after change %d, but %d were written", seed, n, crash.latest)
 			}
 			if status := again.Status(); status.Trouble != "" || len(status.SetAside) > 0 {
 				t.Fatalf("%+v", status)

@@ -70,7 +70,7 @@ func TestWhatCancelsOutDoesNotComeBackAlone(t *testing.T) {
 			known = known || o.Name() == "x"
 		}
 		if !known && len(keys) > 0 {
-			t.Errorf("crash %d: x is not known any more, and its addition waits: nobody will tell of its deletion (%d objects)", n, len(snapshot.Objects))
+			t.Errorf("crash %d: x is no longer recorded, but its addition waits: its deletion would never be delivered (%d objects)", n, len(snapshot.Objects))
 		}
 		closed(t, s)
 	}
@@ -107,7 +107,7 @@ func TestWhatIsLoadedHasNoGaps(t *testing.T) {
 		}
 		for i, d := range got {
 			if d.N != uint64(i+1) {
-				t.Errorf("the first %d that are loaded: number %d is %d; what was before is skipped for good (queue.feed: after = N)", len(got), i+1, d.N)
+				t.Errorf("%d deliveries loaded: number %d of them is %d, so earlier ones are skipped forever (queue.feed: after = N)", len(got), i+1, d.N)
 				over = true
 				break
 			}

@@ -66,7 +66,7 @@ func TestPaceDoesNotWaitForASickDisk(t *testing.T) {
 	outrun(t, r.Store)
 	paces(t, r.Store, func() {})
 	if r.Status().Trouble == "" {
-		t.Error("the disk hangs, and nobody knows")
+		t.Error("the disk hangs, but the status shows no trouble")
 	}
 	disk.heal()
 	r.written()

@@ -70,7 +70,7 @@ func TestSpaceComesBack(t *testing.T) {
 			s.written()
 		}
 		if onDisk := lane.disk.bytes.Load(); onDisk < each*size*8/10 || onDisk > each*size*13/10 {
-			t.Errorf("the lane believes to have %d bytes", onDisk)
+			t.Errorf("the lane counts %d bytes on disk", onDisk)
 		}
 		s.recorded(func() {
 			for k := from + 1; k <= n; k++ {
@@ -81,11 +81,11 @@ func TestSpaceComesBack(t *testing.T) {
 		largest = max(largest, diskUsage(t, dir))
 	}
 	if onDisk := lane.disk.bytes.Load(); onDisk != 0 {
-		t.Errorf("the empty lane believes to have %d bytes", onDisk)
+		t.Errorf("the empty lane counts %d bytes on disk", onDisk)
 	}
 	t.Logf("at most %d MB, in the end %d MB", largest/1e6, diskUsage(t, dir)/1e6)
 	if largest > 150e6 { // about half of it is Pebble's log and files that are not merged yet
-		t.Errorf("%d MB are on disk, of 16 MB", largest/1e6)
+		t.Errorf("%d MB are on disk, but only 16 MB are live", largest/1e6)
 	}
 	s.recorded(func() { s.DropInformer("i"); s.DropRule("r") })
 	s.written()
@@ -151,7 +151,7 @@ func TestDictionariesDoNotAccumulate(t *testing.T) {
 		}
 		for name, text := range want {
 			if got[name] != text {
-				t.Fatalf("start %d: %s is another", start, name)
+				t.Fatalf("start %d: %s differs", start, name)
 			}
 		}
 		if _, err := s.Lane("r", LaneOptions{}).Keys(); err != nil {
@@ -190,7 +190,7 @@ func TestDictionariesDoNotAccumulate(t *testing.T) {
 	defer closed(t, s)
 	for _, o := range s.mustLoad(t, "i").Objects {
 		if string(o.JSON()) != want[o.Name()] {
-			t.Errorf("%s is another", o.Name())
+			t.Errorf("%s differs", o.Name())
 		}
 	}
 }
