@@ -117,10 +117,14 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 // commit applies a change: lanes take their matches, the state its records, all in one cut. Nothing is
 // evaluated, logged or waited for meanwhile. What there is to report is reported afterwards.
 func (in *intake) commit(c *evaluate.Change) {
-	if !c.IsEmpty() {
-		end := in.record.begin()
+	switch {
+	case c.IsEmpty():
+	case in.record == nil:
 		in.apply(c)
-		end()
+	default:
+		in.record.store.Begin()
+		in.apply(c)
+		in.record.store.End()
 	}
 	in.report(c)
 }
