@@ -277,7 +277,7 @@ func TestSomebodyElseListens(t *testing.T) {
 	tests := []struct{ name, answer, want string }{
 		{"no HTTP", "220 mail.example ESMTP\r\n", "malformed HTTP"},
 		{"another server", "HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno\n", "answers 403 Forbidden: is it informd's control socket?"},
-		{"another server's JSON", "HTTP/1.1 404 Not Header\r\nContent-Length: 14\r\n\r\n{\"status\":404}", "is it informd's control socket?"},
+		{"another server's JSON", "HTTP/1.1 404 Not Found\r\nContent-Length: 14\r\n\r\n{\"status\":404}", "is it informd's control socket?"},
 		{"no JSON", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", "broke off"},
 		{"half an answer", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"version\":", "broke off: unexpected EOF"},
 		{"nothing", "", "closed the connection without an answer"},
