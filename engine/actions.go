@@ -7,8 +7,8 @@ import (
 	"github.com/informd/informd/engine/dispatch"
 )
 
-// addActions sets what a rule with actions, or with a handler that may change the cluster, needs of its lane. Unless the rule
-// asks for its own changes, it then recognizes them.
+// addActions sets what a lane needs if the rule has actions, or a handler that may change the
+// cluster. The lane then recognizes the rule's own changes, unless the rule asks for them.
 func (e *Engine) addActions(r *runningRule, h config.Handler, o *dispatch.LaneOptions) {
 	if r.Actions == nil && len(h.Write) == 0 {
 		return
@@ -20,7 +20,8 @@ func (e *Engine) addActions(r *runningRule, h config.Handler, o *dispatch.LaneOp
 	}
 }
 
-// versionOf names a change as action.Writes.Made knows it; "" if nobody made it.
+// versionOf returns the version of a change as action.Writes.Made knows it, or "" if no write can
+// have made it.
 func versionOf(d delta.Delta) string {
 	switch d.Type {
 	case delta.Synced:

@@ -22,14 +22,15 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// acting is what changes the cluster, for all handlers and rules.
+// acting performs actions in the cluster, for all handlers and rules.
 type acting struct {
 	executor *action.Executor
 	writes   *action.Writes
 	breaker  *action.Breaker
 	dryRun   bool
 	log      *slog.Logger
-	policies map[string]*atomic.Pointer[action.Policy] // of the handlers that could change something when the engine was made
+	// by handler: those with a spec.access.write when the engine was made
+	policies map[string]*atomic.Pointer[action.Policy]
 }
 
 func newActing(cluster Cluster, o Options) (*acting, error) {
@@ -49,11 +50,12 @@ func newActing(cluster Cluster, o Options) (*acting, error) {
 // actor implements dispatch.Actor for one handler, or for the rules' own actions.
 type actor struct {
 	*acting
-	handler string // empty: rules act themselves
+	handler string // empty if rules act themselves
 	check   func(by action.By, ev *handler.Event, actions []handler.Action) error
 }
 
-// of gives the actor of a handler. One that may change nothing is told which line would allow what it asks for.
+// of returns the actor of a handler. If the handler lacks a permission, the error names the
+// manifest line that would grant it.
 func (a *acting) of(h config.Handler) *actor {
 	policy := new(atomic.Pointer[action.Policy])
 	policy.Store(policyOf(h))
@@ -75,12 +77,15 @@ func policyOf(h config.Handler) *action.Policy {
 	return policy
 }
 
-// Allow has a handler of the plan, which may have been given another manifest since, change in the cluster what h.Write says. Until
-// done is called it may do what it could before as well; with false, that is what it may do afterwards. From now on no answer is
-// recorded that may have text of a secret which it may read by h.Read. For one handler it is called by one goroutine at a time. A
-// handler that had no Write when the engine was made cannot get one: nothing changes.
+// Allow applies a new manifest h of a handler of the plan: the handler may change in the cluster
+// what h.Write grants. Until done is called, the old permissions hold as well. done(true) keeps the
+// new ones alone, done(false) the old ones alone.
+//
+// From now on, no answer is recorded that may hold text of a secret which the handler may read by
+// h.Read. Only one goroutine at a time may call Allow for one handler. A handler that had no Write
+// when the engine was made cannot get one: Allow then changes no permission.
 func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
-	for _, r := range e.rules { // what the old process answers, or its manifest said before, makes nothing less secret
+	for _, r := range e.rules { // the old manifest or process makes nothing less secret
 		if r.Handler == h.Name && e.seesSecrets(r.Rule, h) {
 			r.preparer.confidential.Store(true)
 		}
@@ -100,8 +105,8 @@ func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
 	}
 }
 
-// ofRules gives the actor of rules' own actions. What they may do is what they say by now: what was recorded before a restart
-// is of the rules as they were then.
+// ofRules returns the actor of rules' own actions. It allows what the rules say now, because
+// actions recorded before a restart may come from older rules.
 func (a *acting) ofRules(named func(string) *runningRule) *actor {
 	return &actor{acting: a, check: func(by action.By, _ *handler.Event, actions []handler.Action) error {
 		r := named(by.Rule)
@@ -114,7 +119,7 @@ func (a *acting) ofRules(named func(string) *runningRule) *actor {
 	}}
 }
 
-// asksFor tells whether one of the rule's own actions may yield this one.
+// asksFor reports whether one of the rule's own actions may yield this one.
 func (r *runningRule) asksFor(a handler.Action) bool {
 	resource := schema.GroupVersionResource(a.Resource)
 	if r.Actions == nil {

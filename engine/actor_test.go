@@ -13,7 +13,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// A rule writes onto what somebody else wrote, and the list after a watch that broke has the outcome alone: it is to hear of it.
+// A rule overwrites what somebody else wrote. After a broken watch the list holds the result alone,
+// and the rule must hear of it.
 func TestAnOwnChangeHidesNobodyElses(t *testing.T) {
 	at := func(version int) delta.Delta {
 		o := configMap(t, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"%d"}}`, version))
@@ -41,7 +42,8 @@ func TestAnOwnChangeHidesNobodyElses(t *testing.T) {
 	}
 }
 
-// An answer that was recorded before a restart is of the rules as they were: what they do not say any more is not done.
+// An answer recorded before a restart belongs to the rules of that time. Actions that the rules no
+// longer contain are not performed.
 func TestRulesDoWhatTheySayByNow(t *testing.T) {
 	e, _, _ := idle(t, mapSource+`---
 apiVersion: informd.dev/v1alpha1
@@ -72,10 +74,10 @@ spec: {source: maps, prune: true, actions: [{apply: {resource: v1/secrets, objec
 	}
 }
 
-// What a handler may do is what its manifest says since it was reloaded, and while it is being reloaded what either says. A
-// reload that fails changes nothing.
+// After a reload a handler may do what its manifest says. During the reload it may do what either
+// manifest says. A failed reload changes nothing.
 func TestAllow(t *testing.T) {
-	e, _, _ := idle(t, mapSource+aRule("tells", "")) // of the handler "to", which may change nothing
+	e, _, _ := idle(t, mapSource+aRule("tells", "")) // handler "to" may change nothing
 	for _, c := range []struct {
 		name          string
 		before, after []string // verbs
@@ -104,17 +106,17 @@ func TestAllow(t *testing.T) {
 			}
 			done := e.Allow(writing(c.after))
 			if got := may(); !slices.Equal(got, c.under) {
-				t.Errorf("under the reload it may %q, want %q", got, c.under)
+				t.Errorf("during the reload the handler may %q, want %q", got, c.under)
 			}
 			done(!c.fails)
 			if got := may(); !slices.Equal(got, c.then) {
-				t.Errorf("then it may %q, want %q", got, c.then)
+				t.Errorf("after the reload the handler may %q, want %q", got, c.then)
 			}
 		})
 	}
 }
 
-// writing is a handler that may do this to ConfigMaps.
+// writing is a handler that may use the given verbs on ConfigMaps.
 func writing(verbs []string) config.Handler {
 	h := config.Handler{Name: "to"}
 	if verbs != nil {
@@ -123,7 +125,8 @@ func writing(verbs []string) config.Handler {
 	return h
 }
 
-// What a handler may read since it was reloaded counts for what may be kept of its answers, also if the reload fails.
+// What a handler may read after a reload decides what may be kept of its answers, even if the
+// reload fails.
 func TestAllowSeesSecrets(t *testing.T) {
 	e, _, _ := idle(t, mapSource+`---
 apiVersion: informd.dev/v1alpha1

@@ -40,7 +40,7 @@ func (k *keeper) Handle(_ context.Context, ev handler.Event) (handler.Answer, er
 	return handler.Answer{}, k.answer(ev)
 }
 
-// await waits for an event that suits.
+// await waits for an event that satisfies the condition.
 func (k *keeper) await(t *testing.T, what string, suits func(handler.Event) bool) handler.Event {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -56,7 +56,7 @@ func (k *keeper) await(t *testing.T, what string, suits func(handler.Event) bool
 	}
 }
 
-// attached are the values at a place in the attached objects, by name.
+// attached returns the values at a path of the attached objects, by name.
 func attached(t *testing.T, ev handler.Event, at ...string) map[string][]string {
 	t.Helper()
 	out := make(map[string][]string)
@@ -89,7 +89,7 @@ func (l *life) putSecret(name, value string) {
 	l.server.Apply(secrets, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"value":%q}}`, name, value))
 }
 
-// What is attached is as fresh as each attempt, whole, and does not depend on the payload.
+// Attachments are as fresh as each attempt, whole, and independent of the payload.
 func TestAttach(t *testing.T) {
 	l := newLife(t)
 	l.putSecret("a", "one")
@@ -128,7 +128,8 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// What waits over a restart has attached what there is then; nothing of it was on disk meanwhile, of secrets least of all.
+// An event that waits over a restart gets attachments of the time after it. Meanwhile nothing of
+// them was on disk, least of all of secrets.
 func TestWhatIsAttachedIsNotKept(t *testing.T) {
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	l := newLife(t)
@@ -150,7 +151,7 @@ func TestWhatIsAttachedIsNotKept(t *testing.T) {
 		}
 		text, err := os.ReadFile(path)
 		if bytes.Contains(text, []byte(value)) {
-			t.Errorf("%s has the secret", path)
+			t.Errorf("%s holds the secret", path)
 		}
 		return err
 	})
@@ -163,14 +164,15 @@ func TestWhatIsAttachedIsNotKept(t *testing.T) {
 	defer stop()
 	again := k.await(t, "that waited", func(handler.Event) bool { return true })
 	if again.ID != ev.ID || again.Attempt < 2 {
-		t.Errorf("%s for the %d. time, not %s", again.ID, again.Attempt, ev.ID)
+		t.Errorf("%s, attempt %d; want %s, attempt 2 or later", again.ID, again.Attempt, ev.ID)
 	}
 	if diff := cmp.Diff(map[string][]string{"secrets": {"another"}}, attached(t, again, "data", "value")); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// What cannot be attached is no reason to deliver less, or to hold up what comes: the event becomes a dead letter.
+// If attaching fails, the event becomes a dead letter. informd delivers neither less of it nor
+// holds up later ones.
 func TestWhatCannotBeAttached(t *testing.T) {
 	l := newLife(t)
 	l.putSecret("a", "x")
@@ -184,7 +186,7 @@ func TestWhatCannotBeAttached(t *testing.T) {
 			letters, err := e.Letters()
 			if err == nil && len(letters) == 1 {
 				if reason := letters[0].Reason; !strings.Contains(reason, "attach secrets: attach gives a string, not objects") {
-					t.Errorf("dead of %s", reason)
+					t.Errorf("the reason is %s", reason)
 				}
 				return letters[0].ID
 			}
@@ -203,7 +205,7 @@ func TestWhatCannotBeAttached(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := letter(); again != id {
-		t.Errorf("%s is dead, not %s", again, id)
+		t.Errorf("letter %s, want %s", again, id)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -212,7 +214,8 @@ func TestWhatCannotBeAttached(t *testing.T) {
 	}
 }
 
-// A letter is delivered once more with what there is then, and not before there is anything.
+// A dead letter is delivered again with the attachments of that time, but not before the sources
+// have caught up.
 func TestALetterHasAttachedWhatThereIs(t *testing.T) {
 	l := newLooking(t)
 	l.put("a", "1")
@@ -253,7 +256,7 @@ func TestALetterHasAttachedWhatThereIs(t *testing.T) {
 	}
 }
 
-// An event of which much is attached is as large as allowed, and no larger.
+// An event with many attachments is as large as allowed, and no larger.
 func TestTooMuchIsAttached(t *testing.T) {
 	l := newLife(t)
 	for i := range 10 {

@@ -28,8 +28,8 @@ func benchPod(b *testing.B, name, version, node string) *object.Object {
 	return o
 }
 
-// BenchmarkDelta is one change of a 3 KB object on its way from the informer's callback to the lanes of the five rules that
-// select it, of however many there are.
+// BenchmarkDelta is one change of a 3 KB object on its way from the informer's callback to the
+// lanes of the five rules that select it, out of the given number of rules.
 func BenchmarkDelta(b *testing.B) {
 	for _, rules := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("rules=%d", rules), func(b *testing.B) { benchmarkDelta(b, rules) })
@@ -65,7 +65,8 @@ spec:
 	}
 	e, informer, in := idle(b, manifests.String())
 
-	// Pods change in turn, so that no old state is decoded already. Of each a lane holds one change at most: they merge.
+	// Pods change in turn, so that no old state is decoded already. A lane holds at most one change
+	// of each: they merge.
 	type change struct {
 		delta.Delta
 		tree any
@@ -90,8 +91,8 @@ spec:
 	}
 }
 
-// BenchmarkLookup is a change of a pod in a rule that looks its node up, of 1,000 that there are, by a where of its own: nodes of
-// about 10 KB, packed as they are in the cache.
+// BenchmarkLookup is a change of a pod in a rule whose own where looks its node up. There are 1,000
+// nodes of about 10 KB, packed as they are in the cache.
 func BenchmarkLookup(b *testing.B) {
 	const objects = 1000
 	server := apistub.New(b)

@@ -24,7 +24,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// life is one daemon's after the other on one state directory.
+// life is a series of daemons, one after the other, on one state directory.
 type life struct {
 	t      *testing.T
 	server *apistub.Server
@@ -44,7 +44,7 @@ func (l *life) put(name, size string) {
 
 func (l *life) delete(name string) { l.server.Delete(configMaps, "shop", name) }
 
-// teller is a handler that writes down what it is told, and answers as a test says.
+// teller is a handler that records its events, and answers as a test says.
 type teller struct {
 	mu     sync.Mutex
 	told   []string
@@ -79,7 +79,8 @@ func sizeIn(o []byte) string {
 	return size
 }
 
-// start starts a daemon. stop ends it, with everything on disk, and returns what was told, sorted.
+// start starts a daemon. stop ends it, with everything on disk, and returns the recorded events,
+// sorted.
 func (l *life) start(manifests string, h *teller) (e *Engine, stop func() []string) {
 	l.t.Helper()
 	e, end := l.startWith(manifests, h)
@@ -129,7 +130,8 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 	}
 }
 
-// run runs a daemon until all sources are ready and until holds. It returns what was told, sorted.
+// run runs a daemon until all sources are ready and until returns true. It returns the recorded
+// events, sorted.
 func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bool) []string {
 	l.t.Helper()
 	told, held := l.attempt(manifests, h, 20*time.Second, func(e *Engine, told []string) bool {
@@ -141,12 +143,12 @@ func (l *life) run(manifests string, h *teller, until func(*Engine, []string) bo
 		return until(e, told)
 	})
 	if !held {
-		l.t.Errorf("waited in vain; told %q", told)
+		l.t.Errorf("the condition never held; told %q", told)
 	}
 	return told
 }
 
-// attempt runs a daemon until until holds, or for so long.
+// attempt runs a daemon until until returns true, or until the time is over.
 func (l *life) attempt(manifests string, h *teller, atMost time.Duration, until func(*Engine, []string) bool) (told []string, held bool) {
 	l.t.Helper()
 	e, stop := l.start(manifests, h)
@@ -166,7 +168,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// n waits for so many events.
+// n waits for that many events.
 func n(n int) func(*Engine, []string) bool {
 	return func(_ *Engine, told []string) bool { return len(told) >= n }
 }
@@ -220,8 +222,8 @@ func TestRulesThatAreNewOrChanged(t *testing.T) {
 	l.put("c", "3")
 	before := mapSource + aRule("all", "") + aRule("some", `, where: object.data.size != "3"`)
 	l.expect(l.run(before, new(teller), n(5)), "all synced a →1", "all synced b →2", "all synced c →3", "some synced a →1", "some synced b →2")
-	l.put("a", "4") // it stays inside of some, whatever that means
-	l.put("d", "1") // which never was
+	l.put("a", "4") // it stays inside of some rules, whatever that means
+	l.put("d", "1") // this never existed
 	after := mapSource + aRule("all", "") + aRule("some", `, where: object.data.size != "2"`) + aRule("other", `, where: object.data.size == "3"`)
 	l.expect(l.run(after, new(teller), n(7)),
 		"all updated a 1→4", "all added d →1",
@@ -231,7 +233,7 @@ func TestRulesThatAreNewOrChanged(t *testing.T) {
 	l.expect(l.run(after, new(teller), n(3)), "all updated c 3→2", "some deleted c →3", "other deleted c →3")
 }
 
-// What fell out of a rule because the object is gone, or another, is deleted too.
+// An object that left a rule because it is gone, or replaced, also counts as deleted.
 func TestAChangedRuleHearsOfWhatIsGone(t *testing.T) {
 	l := newLife(t)
 	l.put("a", "1")
@@ -266,7 +268,7 @@ func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 	}
 	ids, err := store.Informers()
 	if err != nil || len(ids) != 1 || !strings.Contains(ids[0], "secrets") {
-		t.Errorf("there is %q, %v", ids, err)
+		t.Errorf("the state has informers %q, %v; want one of secrets", ids, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -283,7 +285,8 @@ func TestDeliveriesThatWaitSurvive(t *testing.T) {
 	l.run(rules, busy, n(4)) // two attempts of each
 	l.put("a", "2")
 	busy.told = nil
-	l.run(rules, busy, func(e *Engine, told []string) bool { // of all, what waits has come to be the newer state
+	// in rule all, each waiting event has become the newer state
+	l.run(rules, busy, func(e *Engine, told []string) bool {
 		return n(4)(e, told) && slices.ContainsFunc(told, func(text string) bool { return strings.HasPrefix(text, "all synced a →2") })
 	})
 	slices.Sort(busy.ids)
@@ -295,7 +298,8 @@ func TestDeliveriesThatWaitSurvive(t *testing.T) {
 	}
 	l.expect(told, "all synced a →2", "each synced a →1", "each updated a 1→2")
 	for _, id := range h.ids {
-		if !slices.Contains(ids, id) && !strings.HasPrefix(id, "each/") { // of each, the second never had its turn
+		// in rule each, the second event of each object has never had its turn
+		if !slices.Contains(ids, id) && !strings.HasPrefix(id, "each/") {
 			t.Errorf("%s is new: %q", id, ids)
 		}
 	}
@@ -318,7 +322,7 @@ func TestDeadLettersSurvive(t *testing.T) {
 		for _, letter := range letters {
 			if letter.Key.Name == "b" {
 				if letter.Reason != "rejected: never b" || letter.Attempts != 1 {
-					t.Errorf("it is %+v", letter)
+					t.Errorf("the letter of b is %+v", letter)
 				}
 				continue
 			}
@@ -435,7 +439,7 @@ func TestOfSecretsNothingIsWritten(t *testing.T) {
 	}), "all synced d →1 #2")
 }
 
-// What rules have of secrets is told by what was kept, also after a rule has changed.
+// A rule's deliveries of secrets come from what was kept, even after the rule has changed.
 func TestMembershipOfSecretsSurvivesChangesOfRules(t *testing.T) {
 	l := newLife(t)
 	put := func(name, size string) {
@@ -454,7 +458,7 @@ func TestMembershipOfSecretsSurvivesChangesOfRules(t *testing.T) {
 	l.expect(l.run(rule("2"), new(teller), n(3)), "r deleted b →", "every deleted a →", "every deleted b →")
 }
 
-// nowhere checks that no file of the state has the text.
+// nowhere checks that no file of the state holds the text.
 func (l *life) nowhere(text string) {
 	l.t.Helper()
 	files := 0
@@ -465,7 +469,7 @@ func (l *life) nowhere(text string) {
 		files++
 		content, err := os.ReadFile(path)
 		if err == nil && strings.Contains(string(content), text) {
-			l.t.Errorf("%s has it", path)
+			l.t.Errorf("%s holds the text", path)
 		}
 		return err
 	})

@@ -29,7 +29,7 @@ type Handler interface {
 	handler.Handler
 	// Ready blocks until the handler can take an event, or ctx ends.
 	Ready(ctx context.Context) error
-	// Limit returns how many events the handler takes at once, at least 1. It may change.
+	// Limit returns how many events the handler takes at once, at least 1. The number may change.
 	Limit() int
 }
 
@@ -43,7 +43,7 @@ type Cluster struct {
 // Options configure an Engine. The zero Options work.
 type Options struct {
 	Logger *slog.Logger
-	// Clock tells the time: what is recorded, compared and shown. nil: the system's.
+	// Clock tells the time that is recorded, compared and shown. nil means the system's.
 	Clock clock.PassiveClock
 	// Delivered, if not nil, is called after every attempt at a delivery, concurrently. It must not
 	// block.
@@ -52,16 +52,16 @@ type Options struct {
 	Acted func(action.Done)
 	// DryRun logs actions instead of performing them.
 	DryRun bool
-	// State keeps objects and deliveries over restarts. Run runs it, and closes it at the end. nil
-	// keeps nothing.
+	// State keeps objects and deliveries over restarts. Run runs it, and closes it at the end. If
+	// nil, nothing is kept.
 	State *state.Store
 	// DrainTimeout is how long deliveries in flight may take to end at shutdown. 0 means the
 	// dispatcher's default, 30 seconds.
 	DrainTimeout time.Duration
 }
 
-// Engine runs one plan. It has more than a dozen fields because all parts of the engine meet here;
-// none of them changes after New, except restored.
+// Engine runs one plan. It has more than a dozen fields because all parts of the engine meet here.
+// New sets them all; later only restored changes.
 type Engine struct {
 	log         *slog.Logger
 	clock       clock.PassiveClock
@@ -73,15 +73,15 @@ type Engine struct {
 	intakes     []*intake
 	waiting     []*waiting
 	dead        *dispatch.LetterBox
-	store       *state.Store // nil: nothing is kept
+	store       *state.Store // nil if nothing is kept
 	server      string       // the API server's address
-	restored    atomic.Bool  // what was kept has been loaded
+	restored    atomic.Bool  // the saved state has been loaded
 }
 
 type runningSource struct {
 	*plan.Source
 	view     *source.Source
-	failures []*failures // of its indexes, which other sources may share
+	failures []*failures // of its indexes; other sources may share them
 }
 
 type dispatcher struct {
@@ -89,9 +89,9 @@ type dispatcher struct {
 	name string
 }
 
-// New prepares a plan to run. It asks nothing of the cluster and calls no handler; Run does.
-// handlers has one Handler for each of the plan's. The errors name what is missing or cannot be
-// used.
+// New prepares a plan to run. It asks the cluster for nothing and calls no handler; Run does.
+// handlers has one Handler for each handler of the plan. An error names what is missing or cannot
+// be used.
 func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) (*Engine, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -171,7 +171,7 @@ func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Opt
 	for _, h := range p.Handlers {
 		implementation := handlers[h.Name]
 		if implementation == nil {
-			return nil, fmt.Errorf("handler %q: none was given", h.Name)
+			return nil, fmt.Errorf("handler %q: no Handler was given", h.Name)
 		}
 		byName[h.Name] = e.addDispatcher(dispatch.Recipient{
 			Name: h.Name, Handler: implementation, Ready: implementation.Ready, Limit: implementation.Limit,
@@ -188,7 +188,7 @@ func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Opt
 // manifest can have it.
 const OwnActions = "(actions)"
 
-// ownActions is how many rules' own actions run at once.
+// ownActions bounds how many rules' own actions run at once.
 const ownActions = 16
 
 func (e *Engine) addDispatcher(h dispatch.Recipient, a *actor, o Options) *dispatch.Dispatcher {
@@ -207,8 +207,8 @@ func retry(h config.Handler) dispatch.Retry {
 	return dispatch.Retry{Attempts: h.Retry.Attempts, Backoff: h.Retry.Backoff, MaxBackoff: h.Retry.MaxBackoff}
 }
 
-// configured returns a handler of the plan. Rules with actions have no handler: theirs is the zero
-// Handler.
+// configured returns a handler of the plan. A rule with actions has no handler; for it, configured
+// returns the zero Handler.
 func configured(p *plan.Plan, name string) config.Handler {
 	for _, h := range p.Handlers {
 		if h.Name == name {
@@ -244,12 +244,13 @@ func (e *Engine) view(of *plan.Source) *source.Source {
 	return nil
 }
 
-// Run watches, evaluates and delivers until ctx ends. Then it takes no more changes, lets
-// deliveries in flight end within Options.DrainTimeout, and returns nil when every goroutine that
-// it started has ended.
-// With a state, Run first waits for the API server to identify the cluster, and resumes from the
-// state if it belongs to that cluster. It returns an error if the cluster cannot be identified. Run
-// is called once.
+// Run watches, evaluates and delivers until ctx ends. Then it takes no more changes, and lets
+// deliveries in flight end within Options.DrainTimeout. It returns nil when every goroutine that it
+// started has ended.
+//
+// With a state, Run first waits until the API server has identified the cluster. If the state
+// belongs to that cluster, Run resumes from it. It returns an error if the cluster cannot be
+// identified. Run is called once.
 func (e *Engine) Run(ctx context.Context) error {
 	err := e.restore(ctx)
 	stop := e.write(ctx)
@@ -316,9 +317,9 @@ func (e *Engine) follow(ctx context.Context) error {
 	}
 	switch {
 	case undelivered > 0 && e.store != nil:
-		e.log.Info("what waits for delivery is kept for the next start", "undelivered", undelivered)
+		e.log.Info("waiting deliveries are kept for the next start", "undelivered", undelivered)
 	case undelivered > 0:
-		e.log.Warn("what waited for delivery is forgotten: there is no state directory", "undelivered", undelivered)
+		e.log.Warn("waiting deliveries are lost: there is no state directory", "undelivered", undelivered)
 	}
 	return err
 }

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// recorder is a handler that is a function of this test.
+// recorder is a handler that is a function of the test.
 type recorder struct {
 	mu      sync.Mutex
 	events  []string
@@ -71,7 +71,7 @@ func (r *recorder) await(t *testing.T, n int) []string {
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// run starts an engine on manifests and stops it at the end of the test.
+// run starts an engine on the manifests, and stops it at the end of the test.
 func run(t testing.TB, server *apistub.Server, manifests string, handlers map[string]Handler) *Engine {
 	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
@@ -141,7 +141,8 @@ spec:
 		`sizes synced a ["synced",null,"1",["a"]]`,
 		`sizes added b ["added",null,"1",["a","b"]]`,
 		`sizes updated b ["updated","1","2",["b"]]`,
-		`sizes deleted b ["deleted",null,"2",[]]`, // its last state inside; the cache is fresher
+		// its last state inside the rule; the cache is fresher
+		`sizes deleted b ["deleted",null,"2",[]]`,
 	}
 	if diff := cmp.Diff(want, record.await(t, 4)); diff != "" {
 		t.Error(diff)
@@ -189,9 +190,10 @@ spec: {source: maps, handler: record, payload: object.data.text}
 	record.await(t, 2)
 	status := e.Status()
 	for deadline := time.Now().Add(30 * time.Second); status.DeadLetters.Letters == 0 && time.Now().Before(deadline); status = e.Status() {
-		time.Sleep(time.Millisecond) // the letter is written after the handler has answered, and nobody is told
+		// the letter is recorded after the handler has answered, and nothing announces that
+		time.Sleep(time.Millisecond)
 	}
-	for _, s := range status.Sources { // the second shares the informer, and its index
+	for _, s := range status.Sources { // the second source shares the informer and its index
 		if !s.Ready || s.Objects != 2 || s.IndexErrors == 0 {
 			t.Errorf("source %+v", s)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// idle is an engine that does not run, and the intake of its one informer.
+// idle returns an engine that does not run, and the intake of its one informer.
 func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, *intake) {
 	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
@@ -93,7 +93,7 @@ func TestAResyncIsForTheRulesWithItsInterval(t *testing.T) {
 func TestWhatComesDecodedIsNotDecodedAgain(t *testing.T) {
 	e, _, in := idle(t, fourRules)
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
-	other := map[string]any{"data": map[string]any{"size": "2"}} // which nobody would give
+	other := map[string]any{"data": map[string]any{"size": "2"}} // nobody would yield this
 	in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: o}, Tree: other})
 	want := map[string]uint64{"all": 1, "hourly": 0, "small": 0, "large": 1}
 	if diff := cmp.Diff(want, matches(e)); diff != "" {
@@ -101,7 +101,7 @@ func TestWhatComesDecodedIsNotDecodedAgain(t *testing.T) {
 	}
 }
 
-// brokenCache stands for a fault in what an expression looks into.
+// brokenCache simulates a fault in a source that an expression looks into.
 type brokenCache struct{}
 
 func (brokenCache) ByIndex(string, string) ([]*object.Object, error) { panic("broken") }
@@ -131,7 +131,8 @@ spec: {source: maps, handler: record, when: 'len(byIndex("size", "1")) > 0'}
 	}
 }
 
-// Rules of two sources that share an informer are evaluated in turn: each must look into its own source.
+// Rules of two sources that share an informer are evaluated in turn. Each must look into its own
+// source.
 func TestARuleSeesTheIndexesOfItsOwnSource(t *testing.T) {
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)

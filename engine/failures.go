@@ -9,8 +9,8 @@ import (
 	"github.com/informd/informd/internal/seldom"
 )
 
-// failures counts the evaluations that failed for one rule or index, and logs each message at most once a minute. It is safe
-// for concurrent use.
+// failures counts the failed evaluations of one rule or index, and logs each message at most once a
+// minute. It is safe for concurrent use.
 type failures struct {
 	log    *slog.Logger
 	clock  clock.PassiveClock

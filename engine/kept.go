@@ -14,20 +14,21 @@ func informerID(i *plan.Informer) string {
 	return fmt.Sprintf("%s %q %q %q", object.ResourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
 }
 
-// kept returns, for the state, which paths of its objects the informer keeps: "" is the whole object.
+// kept describes, for the state, which paths of its objects the informer keeps. "" means the whole
+// object.
 func kept(p *object.Paths) string {
 	if p == nil {
 		return ""
 	}
 	text, err := json.Marshal(p.List())
 	if err != nil {
-		panic(err) // strings can be marshalled
+		panic(err) // cannot happen: strings can always be marshalled
 	}
 	return string(text)
 }
 
-// covers reports whether objects that were saved with the paths in saved have everything that is to be
-// kept now.
+// covers reports whether objects saved with the paths in saved hold everything that must be kept
+// now.
 func covers(saved string, now *object.Paths) bool {
 	if saved == "" {
 		return true

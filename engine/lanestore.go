@@ -8,8 +8,8 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// laneStore records the deliveries of one rule. It keeps text of Secrets from being written, and makes what is missing
-// therefore from the caches when deliveries are loaded.
+// laneStore records the deliveries of one rule. It never writes text of Secrets. When it loads
+// deliveries, it remakes the missing text from the caches.
 type laneStore struct {
 	lane     *state.Lane
 	preparer *preparer
@@ -31,8 +31,9 @@ func (s *laneStore) Delete(n uint64, key delta.Key) { s.lane.Delete(n, key) }
 // Room implements queue.Store.
 func (s *laneStore) Room(size int64) bool { return s.lane.Room(size) }
 
-// Load implements queue.Store. It returns nothing before the caches are fresh, if deliveries are made of them: Secrets are
-// filled from them, when and payloads may look into them, and attachments and actions are made of them.
+// Load implements queue.Store. It returns errNotSynced until the caches are fresh if deliveries are
+// made from them. They fill Secrets, when and payload may look into them, and attachments and
+// actions are made from them.
 func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]queue.Numbered[delivery.Delivery], error) {
 	if s.preparer.IsMadeOfCaches() && !s.preparer.isFresh(key) {
 		return nil, errNotSynced
@@ -51,7 +52,7 @@ func (s *laneStore) Load(key delta.Key, after uint64, maxItems int, maxBytes int
 	return found, nil
 }
 
-// fill fills in what could not be written.
+// fill restores what could not be written.
 func (s *laneStore) fill(d *delivery.Delivery) {
 	switch {
 	case s.preparer.IsSecret():

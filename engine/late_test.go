@@ -10,8 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// While a rule that is new, or has another where, has not been told what that makes, informd may end, and the server lose its
-// history: those beside it hear of the end of all that they were told of.
+// A rule is new, or has another where, and has not yet received the resulting events. Meanwhile
+// informd may end and the server may lose its history. The rules next to it still hear of the end
+// of everything that they heard of.
 func TestALateRuleCostsOthersNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		rule string
@@ -33,13 +34,15 @@ func TestALateRuleCostsOthersNothing(t *testing.T) {
 			}
 			l.expect(l.run(before, new(teller), n(3)), "all synced a →1", "all synced b →2", "late synced a →1")
 			l.put("c", "3")
-			putNode(l.server, "1", "north") // as long as no bookmark comes, the server may have more to tell of maps
+			// until a bookmark comes, the server may have more events of maps
+			putNode(l.server, "1", "north")
 			told, _ := l.attempt(after, new(teller), 20*time.Second, n(1))
 			l.expect(told, "all added c →3")
 			l.server.Expire()
 			l.delete("c")
 			want := append(c.told, "all deleted c →3")
-			lasting := func(told []string) []string { // that c came may be told, or merged with its end
+			// c's arrival may come, or be merged with its end
+			lasting := func(told []string) []string {
 				return slices.DeleteFunc(slices.Clone(told), func(s string) bool { return s == "late added c →3" })
 			}
 			told = l.run(after, new(teller), func(_ *Engine, told []string) bool { return len(lasting(told)) >= len(want) })
@@ -49,7 +52,8 @@ func TestALateRuleCostsOthersNothing(t *testing.T) {
 	}
 }
 
-// Of secrets there are only their identities to go on from, so that such a rule hears nothing until all of them are known again.
+// Only the identities of secrets were saved. So such a rule hears nothing until all secrets are
+// known again.
 func TestALateRuleOnSecretsCostsOthersNothing(t *testing.T) {
 	l := newLife(t)
 	l.server.Serve(nodes, "Node", false)
@@ -63,7 +67,8 @@ func TestALateRuleOnSecretsCostsOthersNothing(t *testing.T) {
 	l.secret("c", "3")
 	l.secret("d", "2")
 	l.server.Delete(secrets, "shop", "e")
-	putNode(l.server, "1", "north") // as long as no bookmark comes, the server may have more to tell of secrets
+	// until a bookmark comes, the server may have more events of secrets
+	putNode(l.server, "1", "north")
 	told, _ := l.attempt(rules("2"), new(teller), 20*time.Second, n(4))
 	l.expect(told, "all added c →3", "all synced d →2", "all deleted e →", "twos synced d →2")
 	l.server.Expire()
@@ -74,12 +79,13 @@ func TestALateRuleOnSecretsCostsOthersNothing(t *testing.T) {
 	})
 	l.expect(of("late", told), "late deleted a →", "late deleted d →", "late deleted e →", "late synced f →2")
 	l.expect(of("twos", told), "twos deleted d →")
-	told = slices.DeleteFunc(of("all", told), func(s string) bool { return s == "all deleted e →" }) // perhaps once more
+	// perhaps once more
+	told = slices.DeleteFunc(of("all", told), func(s string) bool { return s == "all deleted e →" })
 	l.expect(told, "all deleted c →", "all deleted d →")
 	l.expect(l.run(rules("2"), new(teller), n(0)))
 }
 
-// Such a rule says what it waits for.
+// The status of such a rule says what it waits for.
 func TestAChangedRuleWaitsForItsSource(t *testing.T) {
 	l := newLife(t)
 	l.put("a", "1")
@@ -92,7 +98,7 @@ func TestAChangedRuleWaitsForItsSource(t *testing.T) {
 	})
 	after := mapSource + aRule("r", `, where: object.data.size == "2"`)
 	told, held := l.attempt(after, new(teller), 20*time.Second, func(e *Engine, _ []string) bool {
-		return e.Status().Rules[0].Reason == "waits for its own source: its where is another than before"
+		return e.Status().Rules[0].Reason == "waits for its own source: its where has changed"
 	})
 	if !held {
 		t.Error("no reason is given")

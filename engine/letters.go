@@ -15,10 +15,11 @@ import (
 // ErrNotFound is wrapped by errors about a rule or dead letter that does not exist.
 var ErrNotFound = errors.New("not found")
 
-// errNotRestored is about dead letters while those that were kept have not been read.
-var errNotRestored = errors.New("the saved state is not read yet: the API server has not said which cluster it is; try again when it can be reached")
+// errNotRestored is the error of requests for dead letters before Run has read the saved ones.
+var errNotRestored = errors.New("the saved state is not loaded yet, because the API server has not identified the cluster: try again when it can be reached")
 
-// Letters returns the dead letters, the oldest first. It is an error to ask before Run has read those that were kept.
+// Letters returns the dead letters, the oldest first. It returns an error until Run has read the
+// saved ones.
 func (e *Engine) Letters() ([]dispatch.Letter, error) {
 	if !e.hasLetters() {
 		return nil, errNotRestored
@@ -42,8 +43,9 @@ func noLetter(id string) error { return fmt.Errorf("dead letter %q: %w", id, Err
 
 func (e *Engine) hasLetters() bool { return e.store == nil || e.restored.Load() }
 
-// RetryLetter delivers a dead letter again, as dispatch.Lane.Redrive does. If there is no such letter the error wraps
-// ErrNotFound. A letter that cannot be delivered, because its rule is gone for example, stays where it is.
+// RetryLetter delivers a dead letter again, as dispatch.Lane.Redrive does. If there is no such
+// letter, the error wraps ErrNotFound. A letter that cannot be delivered stays where it is, for
+// example because its rule is gone.
 func (e *Engine) RetryLetter(id string) error {
 	letter, err := e.Letter(id)
 	if err != nil {
@@ -54,7 +56,7 @@ func (e *Engine) RetryLetter(id string) error {
 	case r == nil:
 		return fmt.Errorf("dead letter %q: there is no rule %q any more: drop the letter, or bring the rule back", id, letter.Rule)
 	case r.Source.Resource != schema.GroupVersionResource(letter.Resource):
-		return fmt.Errorf("dead letter %q: it is of %s, and rule %q is about %s now: drop it", id,
+		return fmt.Errorf("dead letter %q: it holds an object of %s, but rule %q is about %s now: drop it", id,
 			object.ResourceName(schema.GroupVersionResource(letter.Resource)), letter.Rule, r.resource())
 	}
 	again, err := r.preparer.again(letter)
@@ -63,34 +65,34 @@ func (e *Engine) RetryLetter(id string) error {
 	}
 	end := e.begin()
 	defer end()
-	if _, ok := e.dead.Take(id); !ok { // somebody else was quicker
+	if _, ok := e.dead.Take(id); !ok { // another request was quicker
 		return noLetter(id)
 	}
 	if !r.lane.Redrive(again) {
-		_, err := e.dead.Add(letter) // in its own place: nothing is evicted
-		return errors.Join(fmt.Errorf("dead letter %q: informd is about to end: try again when it has started", id), err)
+		_, err := e.dead.Add(letter) // into its own place, so nothing is evicted
+		return errors.Join(fmt.Errorf("dead letter %q: informd is stopping: try again when it has restarted", id), err)
 	}
 	return nil
 }
 
-// again returns a letter as it is delivered once more: with what could not be kept over a restart made anew, and, if the rule
-// acts itself, about the object as it is now.
+// again returns a letter as it is delivered once more. It remakes what could not be kept over a
+// restart. If the rule acts itself, the letter is about the object as it is now.
 func (p *preparer) again(l dispatch.Letter) (dispatch.Letter, error) {
-	isBare := p.IsSecret() && prepare.IsIdentity(l.Delta.Object) // it is from before a restart
+	isBare := p.IsSecret() && prepare.IsIdentity(l.Delta.Object) // it comes from before a restart
 	lacksPayload := p.Reveals() && bytes.Equal(l.Payload, prepare.Null)
 	isFresh := p.isFresh(l.Key)
 	switch {
 	case isBare && !isFresh:
-		return l, fmt.Errorf("dead letter %q: the source has not caught up with the server, and secrets are delivered as they are: try again", l.ID)
+		return l, fmt.Errorf("dead letter %q: the source has not caught up with the server, and a secret is delivered as it is now: try again later", l.ID)
 	case lacksPayload && !isFresh:
-		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, and of the secrets that rule %q looks up nothing was kept: try again", l.ID, l.Rule)
+		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, and nothing was kept of the secrets that rule %q looks up: try again later", l.ID, l.Rule)
 	case (len(p.rule.Attached) > 0 || p.rule.Actions != nil) && !isFresh:
-		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, and what rule %q attaches or does is made of them: try again", l.ID, l.Rule)
+		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, and rule %q needs them to attach objects or to act: try again later", l.ID, l.Rule)
 	}
 	if p.rule.Actions != nil {
 		now, ok := p.AsItIs(l.Delta, p.clock.Now(), p.failures.add)
 		if !ok {
-			return l, fmt.Errorf("dead letter %q: rule %q does nothing about the object as it is by now: drop it", l.ID, l.Rule)
+			return l, fmt.Errorf("dead letter %q: rule %q does nothing for the object as it is now: drop it", l.ID, l.Rule)
 		}
 		l.Delta, l.Payload = now.Delta, now.Payload
 	}
@@ -103,7 +105,7 @@ func (p *preparer) again(l dispatch.Letter) (dispatch.Letter, error) {
 	return l, nil
 }
 
-// DropLetter forgets a dead letter. If there is no such letter the error wraps ErrNotFound.
+// DropLetter forgets a dead letter. If there is no such letter, the error wraps ErrNotFound.
 func (e *Engine) DropLetter(id string) error {
 	if _, err := e.Letter(id); err != nil {
 		return err
@@ -115,8 +117,8 @@ func (e *Engine) DropLetter(id string) error {
 	return nil
 }
 
-// SetPaused pauses or resumes a rule's deliveries: see dispatch.Lane.Pause. If there is no such rule the error wraps
-// ErrNotFound.
+// SetPaused pauses or resumes a rule's deliveries: see dispatch.Lane.Pause. If there is no such
+// rule, the error wraps ErrNotFound.
 func (e *Engine) SetPaused(rule string, paused bool) error {
 	r := e.rule(rule)
 	if r == nil {
@@ -127,7 +129,7 @@ func (e *Engine) SetPaused(rule string, paused bool) error {
 	return nil
 }
 
-// rule returns the rule of that name, or nil.
+// rule returns the rule with that name, or nil.
 func (e *Engine) rule(name string) *runningRule {
 	for _, r := range e.rules {
 		if r.Name == name {

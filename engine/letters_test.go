@@ -36,7 +36,8 @@ spec: {source: maps, handler: record, payload: object.data.text}
 // awaitLetters waits until there are n dead letters, and sorts them by rule.
 func awaitLetters(t *testing.T, e *Engine, n int) []dispatch.Letter {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) { // nobody is told of a letter
+	// nothing announces a letter
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		letters, err := e.Letters()
 		if err != nil {
 			t.Fatal(err)
@@ -94,7 +95,7 @@ func TestLetters(t *testing.T) {
 	awaitLetters(t, e, 0)
 	for _, do := range []func(string) error{e.RetryLetter, e.DropLetter} {
 		if err := do(whole.ID); !errors.Is(err, ErrNotFound) {
-			t.Errorf("a letter that is gone: %v", err)
+			t.Errorf("a letter that was dropped or retried: %v", err)
 		}
 	}
 }
@@ -117,7 +118,7 @@ func TestLetterWithoutARule(t *testing.T) {
 	}
 	awaitLetters(t, e, 3) // it is still there
 	if err := e.RetryLetter("gone/other"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a letter that never was: %v", err)
+		t.Errorf("an unknown letter: %v", err)
 	}
 	if err := e.DropLetter(letter.ID); err != nil {
 		t.Error(err)
@@ -142,7 +143,7 @@ func TestSetPaused(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("of a paused rule: %+v", whole)
+			t.Fatalf("the paused rule has status %+v", whole)
 		}
 	}
 	if err := e.SetPaused("whole", false); err != nil {
@@ -152,11 +153,12 @@ func TestSetPaused(t *testing.T) {
 		t.Errorf("delivered %q", got)
 	}
 	if err := e.SetPaused("hole", true); !errors.Is(err, ErrNotFound) {
-		t.Errorf("a rule that there is not: %v", err)
+		t.Errorf("pausing an unknown rule: %v", err)
 	}
 }
 
-// A rule's own actions are carried out about the object as it is, not as it was when it became a dead letter.
+// A rule performs its own actions for the object as it is, not as it was when the event became a
+// dead letter.
 func TestALetterOfARuleThatActs(t *testing.T) {
 	const manifests = mapSource + `---
 apiVersion: informd.dev/v1alpha1
@@ -172,7 +174,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 	for name, c := range map[string]struct {
 		change func(*life)
 		acts   bool // the rule has something to do
-		adds   bool // and so has the one that does nothing about deletions
+		adds   bool // and so has the rule that ignores deletions
 	}{
 		"changed":    {func(l *life) { l.put("a", "") }, true, true},
 		"outside":    {func(l *life) { l.put("a", "out") }, true, false},
@@ -195,13 +197,13 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatal("the change does not come")
+					t.Fatal("the change did not come")
 				}
 			}
-			// A deletion of long ago prunes nothing of what is there again.
+			// A deletion of long ago prunes nothing of an object that exists again.
 			p := e.rule("acts").preparer
 			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), p.failures.add); ok != (c.acts && !c.adds) {
-				t.Errorf("a deletion is told of: %v", ok)
+				t.Errorf("AsItIs of a deletion: ok is %v", ok)
 			}
 			left := 0
 			for i, does := range []bool{c.acts, c.adds} {
@@ -223,7 +225,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatal("something waits")
+					t.Fatal("deliveries still wait after 20 seconds")
 				}
 			}
 			awaitLetters(t, e, left)

@@ -18,8 +18,8 @@ type letterStore struct {
 	engine *Engine // whose rules the letters belong to
 }
 
-// PutLetter implements dispatch.LetterStore. A confidential reason is not recorded, nor is a payload that may hold text of
-// Secrets.
+// PutLetter implements dispatch.LetterStore. It records neither a confidential reason nor a payload
+// that may hold text of Secrets.
 func (s letterStore) PutLetter(l dispatch.Letter) {
 	resource := schema.GroupVersionResource(l.Resource)
 	letter := state.Letter{
@@ -39,7 +39,7 @@ func (s letterStore) PutLetter(l dispatch.Letter) {
 // DeleteLetter implements dispatch.LetterStore.
 func (s letterStore) DeleteLetter(id string) { s.store.DeleteLetter(id) }
 
-// letterOf returns the letter that was recorded. Without its reason it is confidential.
+// letterOf returns the letter that was recorded. If its reason is missing, it is confidential.
 func letterOf(l state.Letter) dispatch.Letter {
 	letter := dispatch.Letter{
 		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: resourceOf(l.Resource),

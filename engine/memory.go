@@ -8,24 +8,25 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// memory is what the state keeps of a rule beside its deliveries: which informers it has seen, and
-// whether it is paused. Without a store it only remembers.
+// memory is what the state keeps of a rule besides its deliveries: which informers it has seen, and
+// whether it is paused. Without a store it remembers, but records nothing.
 type memory struct {
-	store *state.Store // nil: nothing is kept
+	store *state.Store // nil if nothing is kept
 	rule  string
 	// resource and where are those of the rule as it is now.
 	resource, where string
 
-	mu       sync.Mutex        // guards what follows; taken within the state's cut, before the lane's locks
-	seen     map[string]string // the rule's where when it was told of an informer's objects, by informer
+	// mu guards the fields below. It is taken within the state's cut, before the lane's locks.
+	mu       sync.Mutex
+	seen     map[string]string // by informer: the rule's where when it saw the informer's objects
 	paused   bool
 	asked    bool // an operator has paused or resumed the rule in this run
-	isLoaded bool // what was saved of the rule was loaded: before that, nothing may be written over it
-	catching int  // informers that have not caught up with what was saved
+	isLoaded bool // the saved state of the rule was loaded; before that, nothing may overwrite it
+	catching int  // informers that have not caught up with the saved state
 }
 
-// load takes in whether the rule was paused when it was saved. An operator who has said otherwise since
-// the start has the last word.
+// load pauses the lane if the rule was paused when it was saved. If an operator has paused or
+// resumed the rule since the start, that counts instead.
 func (m *memory) load(paused bool, lane *dispatch.Lane) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -43,8 +44,8 @@ func (m *memory) loaded() {
 	m.put()
 }
 
-// see records that the rule, as it is now, has been told of an informer's objects. It is called within
-// a cut.
+// see records that the rule, as it is now, has seen an informer's objects. It is called within a
+// cut.
 func (m *memory) see(informer string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -52,15 +53,15 @@ func (m *memory) see(informer string) {
 	m.put()
 }
 
-// know takes in what the rule's where was when it saw the informer's objects. The rule has not been
-// told yet what is different, so nothing is recorded.
+// know sets the where that the rule had when it saw the informer's objects. It records nothing,
+// because the rule has not yet heard what differs.
 func (m *memory) know(informer, where string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remember(informer, where)
 }
 
-// remember is called with mu held.
+// remember notes that the rule saw the informer's objects with this where. The caller holds mu.
 func (m *memory) remember(informer, where string) {
 	if m.seen == nil {
 		m.seen = make(map[string]string)
@@ -78,21 +79,21 @@ func (m *memory) pause(paused bool, lane *dispatch.Lane) {
 		lane.Resume()
 	}
 	m.asked, m.paused = true, paused
-	if m.isLoaded { // else loaded will record it
+	if m.isLoaded { // otherwise loaded will record it
 		m.put()
 	}
 }
 
-// put records the rule. It is called with mu held.
+// put records the rule. The caller holds mu.
 func (m *memory) put() {
 	if m.store != nil {
 		m.store.PutRule(state.RuleMemory{Name: m.rule, Resource: m.resource, Seen: maps.Clone(m.seen), Paused: m.paused})
 	}
 }
 
-// beginCatchUp notes that an informer has to catch up with what was saved. Until it has, the lane must
-// not merge what it is offered as if nobody had been told of it: the last process may have delivered
-// the same, and have been killed before that was recorded.
+// beginCatchUp notes that an informer has to catch up with the saved state. Until then the lane
+// must not merge offers as if they were new. The last process may have delivered them, and have
+// been killed before it recorded that.
 func (m *memory) beginCatchUp(lane *dispatch.Lane) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

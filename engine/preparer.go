@@ -21,24 +21,25 @@ import (
 
 var errNotSynced = fmt.Errorf("the source has not synced: %w", dispatch.ErrNotYet)
 
-// preparer is what a rule needs when its events are delivered: it completes them from the caches. It implements
-// dispatch.Preparer and knows nothing of how changes come in. It is safe for concurrent use.
+// preparer completes the events of a rule from the caches when they are delivered. It implements
+// dispatch.Preparer, and knows nothing of how changes come in. It is safe for concurrent use.
 type preparer struct {
 	*prepare.Recipe
 	rule     *plan.Rule
 	clock    clock.PassiveClock
-	view     *source.Source   // the rule's own
-	others   []*source.Source // those that its expressions look into
+	view     *source.Source   // the rule's own source
+	others   []*source.Source // sources that its expressions look into
 	failures *failures
-	selected atomic.Uint64 // drafts that were undecided and that the rule selected
+	selected atomic.Uint64 // undecided drafts that the rule turned out to select
 
-	// confidential means that the handler sees text of Secrets, and may quote it. It never becomes false again.
+	// confidential means that the handler sees text of Secrets, and may quote it. It never becomes
+	// false again.
 	confidential atomic.Bool
 }
 
 var _ dispatch.Preparer = (*preparer)(nil)
 
-// newPreparer makes the preparer of a rule whose events h handles.
+// newPreparer returns the preparer of a rule whose events h handles.
 func (e *Engine) newPreparer(r *plan.Rule, h config.Handler, failures *failures) *preparer {
 	p := &preparer{
 		Recipe: prepare.New(r, func(name string) prepare.Source {
@@ -54,7 +55,8 @@ func (e *Engine) newPreparer(r *plan.Rule, h config.Handler, failures *failures)
 	return p
 }
 
-// seesSecrets reports whether text of a Secret may come to be in an answer of h to an event of the rule, or in a reason.
+// seesSecrets reports whether text of a Secret may appear in h's answers to events of the rule, or
+// in its reasons.
 func (e *Engine) seesSecrets(r *plan.Rule, h config.Handler) bool {
 	isSecret := func(s *plan.Source) bool { return s.Resource == secrets }
 	if isSecret(r.Source) || slices.ContainsFunc(r.LooksInto, isSecret) {
@@ -95,8 +97,9 @@ func (p *preparer) refill(d delta.Delta) (delta.Delta, json.RawMessage) {
 	return p.Recipe.Refill(d, p.clock.Now(), p.failures.add)
 }
 
-// isFresh reports whether deliveries of the key may be made of the caches: the sources that the rule looks into have settled,
-// and the rule's own has what the server has, or is known to have nothing. Of Secrets the latter does not do.
+// isFresh reports whether deliveries of the key may be made from the caches. The sources that the
+// rule looks into must have settled. The rule's own source must have synced, or be known to be not
+// served or forbidden; for Secrets it must have synced.
 func (p *preparer) isFresh(key delta.Key) bool {
 	if len(unsettled(p.others)) > 0 {
 		return false
@@ -113,7 +116,8 @@ func (p *preparer) isFresh(key delta.Key) bool {
 	return true
 }
 
-// unsettled names the sources that have neither synced nor are known to have nothing.
+// unsettled returns the names of the sources that have neither synced nor are known to be not
+// served or forbidden.
 func unsettled(sources []*source.Source) (names []string) {
 	for _, s := range sources {
 		if slices.ContainsFunc(s.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {

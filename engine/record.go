@@ -14,8 +14,8 @@ import (
 // secrets is the resource whose objects' text is never written.
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
-// record is what the state keeps of one informer. The nil record keeps nothing. Its methods are called
-// by the informer's intake; apply, put and hold between begin and end.
+// record is what the state keeps of one informer. The nil record keeps nothing. The informer's
+// intake calls its methods. It calls apply, put and hold between begin and end.
 type record struct {
 	store    *state.Store
 	id       string
@@ -24,7 +24,7 @@ type record struct {
 	isSecret bool
 }
 
-// newRecord makes the record of an informer; nil if nothing is kept.
+// newRecord returns the record of an informer, or nil if nothing is kept.
 func (e *Engine) newRecord(planned *plan.Informer, of *source.Informer) *record {
 	if e.store == nil {
 		return nil
@@ -50,8 +50,8 @@ func (r *record) begin() (end func()) {
 	return r.store.End
 }
 
-// apply records what a change says of the informer. What rules that are late still need of the cut
-// that is resumed from stays on disk for now: resuming holds the new states.
+// apply records what a change says about the informer. Parts of the old cut that late rules still
+// need stay on disk for now, and resuming holds the new states.
 func (r *record) apply(c *evaluate.Change, resuming *resuming) {
 	if r == nil {
 		return

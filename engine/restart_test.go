@@ -60,9 +60,9 @@ func TestResyncsDoNotChangeWhatASecretIsInsideOf(t *testing.T) {
 		return resynced
 	})
 	l.server.Delete(secrets, "shop", "b")
-	told := l.run(rules, new(teller), n(1)) // a, of the next resync
+	told := l.run(rules, new(teller), n(1)) // a, from the next resync
 	if slices.ContainsFunc(told, func(s string) bool { return strings.Contains(s, " b ") }) {
-		t.Errorf("told %q: b was never inside", told)
+		t.Errorf("told %q, but b was never inside the rule", told)
 	}
 }
 
@@ -91,7 +91,7 @@ func TestPartsAreNotResynced(t *testing.T) {
 	rules := secretSource + aRule("r", ", resync: 1s")
 	l.run(rules, new(teller), n(1))
 	l.server.Fail(forbid("/secrets"))
-	told, _ := l.attempt(rules, new(teller), 2*time.Second, n(1)) // in which a resync is due
+	told, _ := l.attempt(rules, new(teller), 2*time.Second, n(1)) // a resync is due in this time
 	l.expect(told)
 }
 
@@ -105,7 +105,7 @@ func TestAForbiddenNamespaceHoldsUpNothing(t *testing.T) {
 	l.put("a", "2")
 	told, held := l.attempt(rules, new(teller), 20*time.Second, n(1))
 	if !held {
-		t.Errorf("nothing of a is delivered: %q", told)
+		t.Errorf("no event of a was delivered: %q", told)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestAServerThatRefusesAListOfNothingIsCompared(t *testing.T) {
 	l := newLife(t)
 	l.put("a", "1")
 	rules := strings.Replace(mapSource, "configmaps}", "configmaps, fieldSelector: metadata.name=a}", 1) + aRule("r", "")
-	l.server.Fail(forbid("no-such-object")) // as RBAC with resourceNames: [a]
+	l.server.Fail(forbid("no-such-object")) // as with RBAC and resourceNames: [a]
 	l.run(rules, new(teller), n(1))
 	l.put("a", "2")
 	told, held := l.attempt(rules, new(teller), 20*time.Second, n(1))
@@ -151,7 +151,7 @@ func TestWhatIsFilledAgainKeepsToTheRulesEvents(t *testing.T) {
 	l.server.Delete(secrets, "shop", "a")
 	told := l.run(rules, new(teller), n(1))
 	for i, text := range told {
-		told[i], _, _ = strings.Cut(text, " #") // how often it was tried before
+		told[i], _, _ = strings.Cut(text, " #") // the number of earlier attempts
 	}
 	l.expect(told, "r synced a →")
 }
@@ -264,14 +264,15 @@ func TestALetterOfAnotherResourceIsNotRetried(t *testing.T) {
 				t.Errorf("retry: %v", err)
 			}
 			if got := x.Event().Resource.Resource; got != "configmaps" {
-				t.Errorf("it is of %s", got)
+				t.Errorf("the event's resource is %s", got)
 			}
 		}
 		return len(letters) == 1
 	}))
 }
 
-// What came and went since the state was written is told, also of secrets, whose state is not enough to go on from.
+// Objects that came and went since the state was written are reported. So are secrets, whose saved
+// state is not enough to resume from.
 func TestWhatTheLastRunWasKilledOverIsToldToItsEnd(t *testing.T) {
 	for resource, source := range map[string]string{"configmaps": mapSource, "secrets": secretSource} {
 		t.Run(resource, func(t *testing.T) {
@@ -289,7 +290,7 @@ func TestWhatTheLastRunWasKilledOverIsToldToItsEnd(t *testing.T) {
 			}
 			put("x")
 			l.expect(l.run(rules, new(teller), n(1)), "r added x →1")
-			l.dir = written // as if it had been killed before it could write that
+			l.dir = written // as if the process had been killed before it wrote that
 			l.server.Delete(gvr, "shop", "x")
 			l.run(rules, new(teller), func(_ *Engine, told []string) bool {
 				return slices.ContainsFunc(told, func(text string) bool { return strings.HasPrefix(text, "r deleted x") })
@@ -299,8 +300,8 @@ func TestWhatTheLastRunWasKilledOverIsToldToItsEnd(t *testing.T) {
 	}
 }
 
-// A rule whose where has changed hears nothing of Secrets until its informer has caught up. If the run ends before, and the
-// where is as it was again, the rule must be told what it missed.
+// A rule whose where has changed hears nothing of Secrets until its informer has caught up. If the
+// run ends before that, and the old where comes back, the rule must hear what it missed.
 func TestWhatARuleMissedInARunThatNeverCaughtUp(t *testing.T) {
 	l := newLife(t)
 	l.secret("a", "1")
@@ -309,9 +310,10 @@ func TestWhatARuleMissedInARunThatNeverCaughtUp(t *testing.T) {
 		return secretSource + aRule("r", fmt.Sprintf(`, where: object.data.size == %q`, size)) + aRule("all", "")
 	}
 	l.expect(l.run(rule("1"), new(teller), n(3)), "r synced a →1", "all synced a →1", "all synced b →2")
-	l.secret("a", "3")                                   // falls out, as far as the first where goes
-	l.secret("b", "1")                                   // comes in
-	l.server.Fail(func(r *http.Request) *metav1.Status { // changes are told, and then no list fills the cache
+	l.secret("a", "3") // leaves the rule, by the first where
+	l.secret("b", "1") // comes in
+	// the watch brings changes, and then no list fills the cache
+	l.server.Fail(func(r *http.Request) *metav1.Status {
 		query := r.URL.Query()
 		if query.Get("sendInitialEvents") == "true" || query.Get("watch") == "" && !strings.Contains(query.Get("fieldSelector"), "no-such-object") &&
 			strings.HasSuffix(r.URL.Path, "/secrets") {
@@ -324,7 +326,7 @@ func TestWhatARuleMissedInARunThatNeverCaughtUp(t *testing.T) {
 	l.expect(l.run(rule("1"), new(teller), n(2)), "r deleted a →", "r synced b →1")
 }
 
-// gated is a teller that is not ready before the gate is open.
+// gated is a teller that is not ready until the gate is open.
 type gated struct {
 	*teller
 	gate chan struct{}
@@ -339,7 +341,8 @@ func (g gated) Ready(ctx context.Context) error {
 	}
 }
 
-// Nobody can have been told of an object before the first start: if it goes before its turn comes, nobody hears of it.
+// Before the first start no handler can have heard of an object. If the object goes before its turn
+// comes, no handler hears of it.
 func TestAtTheFirstStartNobodyHearsOfWhatIsGoneAlready(t *testing.T) {
 	l := newLife(t)
 	l.put("a", "1")

@@ -19,8 +19,8 @@ type loaded struct {
 	waiting   map[string][]state.LaneKey // by rule
 }
 
-// restore resumes from what the state holds, once that is known to belong to this cluster. It returns
-// early when ctx ends.
+// restore resumes from the state once it is known to belong to this cluster. It returns early when
+// ctx ends.
 func (e *Engine) restore(ctx context.Context) error {
 	if e.store == nil {
 		return nil
@@ -33,14 +33,15 @@ func (e *Engine) restore(ctx context.Context) error {
 		return fmt.Errorf("ask for the cluster's identity: %w", err)
 	}
 	if uid == "" {
-		e.log.Warn("the namespace kube-system may not be read: the state cannot be bound to this cluster, only to its address",
+		e.log.Warn("informd may not read the namespace kube-system: it can tell this cluster from others only by its address",
 			"server", e.server)
 	}
 	if err := e.store.Bind(state.Cluster{UID: uid, Server: e.server}); err != nil {
 		return err
 	}
 	from, err := e.load()
-	if errors.Is(err, state.ErrSetAside) { // the store has logged why; it is empty now
+	// the store has logged why it was set aside, and is empty now
+	if errors.Is(err, state.ErrSetAside) {
 		from, err = e.load()
 	}
 	if err != nil {
@@ -109,17 +110,18 @@ func (e *Engine) resume(from loaded) {
 		in.resume(from.snapshots[in], decision)
 	}
 	end = e.begin()
-	for _, in := range e.intakes { // after everything that rules knew was taken in
+	for _, in := range e.intakes { // after everything that rules have seen was loaded
 		if in.resuming != nil {
 			continue
 		}
 		for i, r := range in.rules {
-			if !in.unseen[i] { // else it has seen the objects when it is released
+			if !in.unseen[i] { // otherwise release records it
 				r.memory.see(in.record.id)
 			}
 		}
 	}
-	for _, r := range e.rules { // also one that has seen nothing yet: its deliveries are found by its name
+	// also a rule that has seen nothing yet, because its deliveries are found by its name
+	for _, r := range e.rules {
 		r.memory.loaded()
 	}
 	end()
@@ -128,7 +130,7 @@ func (e *Engine) resume(from loaded) {
 	}
 }
 
-// planned is the plan as resume.Decide takes it.
+// planned returns the plan in the form that resume.Decide takes.
 func (e *Engine) planned() []resume.Memory {
 	at := make(map[*runningRule]map[string]string, len(e.rules))
 	rules := make([]resume.Memory, 0, len(e.rules))
@@ -152,7 +154,7 @@ func (e *Engine) informerIDs() []string {
 	return ids
 }
 
-// drop drops what was saved of rules and informers that the plan no longer has.
+// drop deletes the saved state of rules and informers that the plan no longer has.
 func (e *Engine) drop(decision resume.Decision, from loaded) {
 	end := e.begin()
 	for _, gone := range decision.Gone {
@@ -172,11 +174,11 @@ func (e *Engine) drop(decision resume.Decision, from loaded) {
 		}
 		delete(from.paused, gone.Name)
 		delete(from.waiting, gone.Name)
-		reason := "a rule is gone"
+		reason := "the rule is gone"
 		if gone.Replaced {
-			reason = "a rule is about another resource"
+			reason = "the rule is about another resource now"
 		}
-		e.log.Warn(reason+", and what waited for its deliveries is dropped", "rule", gone.Name, "waiting", waiting)
+		e.log.Warn(reason+": informd dropped its waiting deliveries", "rule", gone.Name, "waiting", waiting)
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 
 const revealing = `, payload: '[object.data.size, first(lookup("secrets.byName", object.metadata.name)).data.value]'`
 
-// A payload may have text of secrets that a rule looked up. Nothing of it gets to the disk, and it is made again from there.
+// A payload may hold text of secrets that a rule looked up. None of it reaches the disk, and the
+// payload is remade when it is read back.
 func TestWhatIsLookedUpOfSecretsIsNotKept(t *testing.T) {
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	for _, delivery := range []string{"latest", "every"} {
@@ -34,7 +35,7 @@ func TestWhatIsLookedUpOfSecretsIsNotKept(t *testing.T) {
 	}
 }
 
-// So it is of dead letters, and of the reasons why they are.
+// The same holds for dead letters, and for their reasons.
 func TestLettersHaveNothingOfSecrets(t *testing.T) {
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	l := newLife(t)
@@ -58,7 +59,8 @@ func TestLettersHaveNothingOfSecrets(t *testing.T) {
 	}), `r synced a ["1","another"] #2`)
 }
 
-// Whether a reason may quote a secret is decided in one place, for the disk, for lists of dead letters and for the status.
+// One place decides whether a reason may quote a secret: for the disk, for lists of dead letters
+// and for the status.
 func TestOnePlaceDecidesWhatIsConfidential(t *testing.T) {
 	for name, c := range map[string]struct {
 		manifests string
@@ -102,7 +104,7 @@ func TestOnePlaceDecidesWhatIsConfidential(t *testing.T) {
 					return false
 				}
 				if letters[0].Confidential != c.want || strings.Contains(letters[0].Reason, "hunter2") == c.want {
-					t.Errorf("after a restart it is confidential: %v, because %q", letters[0].Confidential, letters[0].Reason)
+					t.Errorf("after a restart the letter is confidential: %v, with reason %q", letters[0].Confidential, letters[0].Reason)
 				}
 				return true
 			})
@@ -110,7 +112,7 @@ func TestOnePlaceDecidesWhatIsConfidential(t *testing.T) {
 	}
 }
 
-// A handler that reads secrets, or has them attached, may quote them where it says why it rejects an event.
+// A handler that reads secrets, or has them attached, may quote them in the reason of a rejection.
 func TestReasonsMayQuoteSecrets(t *testing.T) {
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	for name, manifests := range map[string]string{

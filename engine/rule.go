@@ -11,19 +11,19 @@ import (
 	"github.com/informd/informd/engine/source"
 )
 
-// runningRule is a rule of the plan at work: the lane that it fills, and what it counts.
+// runningRule is a rule of the plan at work, with the lane that it fills and its counters.
 type runningRule struct {
 	*plan.Rule
 	preparer  *preparer        // completes its deliveries
 	view      *source.Source   // the rule's own source
-	others    []*source.Source // those that its expressions look into
-	caches    *evaluate.Caches // what when and payload look into
+	others    []*source.Source // sources that its expressions look into
+	caches    *evaluate.Caches // caches that when and payload look into
 	lane      *dispatch.Lane
-	laneStore *laneStore // nil: nothing is kept
+	laneStore *laneStore // nil if nothing is kept
 	failures  *failures
 	matches   atomic.Uint64 // decided when the change came in; see preparer.selected
-	waits     atomic.Int32  // how many holds have not been released; see hold
-	knowsOwn  bool          // it recognizes its own changes, which are not delivered to it
+	waits     atomic.Int32  // holds that have not been released; see hold
+	knowsOwn  bool          // the lane recognizes and drops the rule's own changes
 
 	memory memory
 }
@@ -37,7 +37,7 @@ func (r *runningRule) whereText() string {
 
 func (r *runningRule) resource() string { return object.ResourceName(r.Source.Resource) }
 
-// index makes an index of an expression.
+// index returns an index whose values are those of the expression.
 func index(program *expr.Program, failures *failures) source.Index {
 	return source.Index{Paths: program.Paths(), Values: func(tree any) []string {
 		values, err := program.Strings(&expr.Env{Object: tree})

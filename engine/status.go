@@ -15,7 +15,7 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// Status is how the engine stands: what operators see of it. Reading it is cheap.
+// Status is the state of the engine as operators see it. It is cheap to read.
 type Status struct {
 	Sources     []SourceStatus
 	Rules       []RuleStatus
@@ -24,48 +24,52 @@ type Status struct {
 	State       *state.Status // nil if nothing is kept
 }
 
-// SourceStatus is how a source stands, over all of its informers.
+// SourceStatus is the state of a source, over all of its informers.
 type SourceStatus struct {
 	Name     string
 	Resource string // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
-	// State is the one, of its informers', that is farthest from synced; Reason says why.
+	// State is the state of the informer that is farthest from synced. Reason says why.
 	State  source.State
 	Reason string
-	// Ready tells whether every informer has caught up with the server, or waits for a resource that is not served.
+	// Ready reports whether each informer has caught up with the server, or waits for a resource
+	// that is not served.
 	Ready bool
-	// ResourceVersion is that of the cache, of the informer that is behind the others; empty if one has listed nothing.
+	// ResourceVersion is that of the cache. If a source has several informers, it is the oldest of
+	// theirs. It is empty if one of them has listed nothing.
 	ResourceVersion string
 	Objects         int                   // in the cache
 	Deltas          map[delta.Type]uint64 // handed to rules
-	Pending         int                   // taken from the server and not handed to rules yet
+	Pending         int                   // taken from the server but not yet handed to rules
 	Unreadable      uint64                // objects that could not be read, and were left out
-	IndexErrors     uint64                // how often an index expression failed; on one object, whenever it is indexed anew
+	// failures of index expressions; an object counts whenever it is indexed anew
+	IndexErrors uint64
 }
 
-// RuleStatus is how a rule stands.
+// RuleStatus is the state of a rule.
 type RuleStatus struct {
 	Name    string
 	Handler string
 	Paused  bool
-	// Reason says for which sources the rule waits that it looks into, or which of them have nothing for it; or that it is slowed,
-	// with the rules that it chases through the cluster; empty else.
+	// Reason names the sources that the rule looks into and waits for, or that have nothing for it.
+	// Or it says that the rule is slowed, with the rules that it chases through the cluster.
+	// Otherwise it is empty.
 	Reason  string
 	Matches uint64 // changes that it selected
-	Errors  uint64 // changes on which one of its expressions failed
-	Own     uint64 // changes that it made itself, and was not told of
-	// Failure says why what waits for a retry does, of the delivery that failed last; empty if nothing does. What may quote a secret
-	// is left out.
+	Errors  uint64 // changes for which one of its expressions failed
+	Own     uint64 // changes that it made itself, which were not delivered to it
+	// Failure says why the last delivery failed, while any waits for a retry. Otherwise it is
+	// empty. It omits a reason that may quote a secret.
 	Failure string
 	Queue   queue.Stats
 }
 
-// HandlerStatus is how the deliveries to a handler stand.
+// HandlerStatus is the state of the deliveries to a handler.
 type HandlerStatus struct {
 	Name     string
 	InFlight int
 }
 
-// Status tells how everything stands now.
+// Status returns the current state.
 func (e *Engine) Status() Status {
 	status := Status{DeadLetters: e.dead.Stats()}
 	if e.store != nil {
@@ -87,7 +91,7 @@ func (e *Engine) Status() Status {
 	return status
 }
 
-// failure says what went wrong last, as long as something waits to be tried again.
+// failure describes the last failure while something waits for a retry.
 func (r *runningRule) failure() string {
 	f, ok := r.lane.LastFailure()
 	switch {
@@ -129,7 +133,8 @@ func (s *runningSource) status() SourceStatus {
 	return status
 }
 
-// isBehind tells whether a resourceVersion is older than another of the same resource. None is older than any.
+// isBehind reports whether resourceVersion a is older than b, of the same resource. An empty one is
+// older than any.
 func isBehind(a, b string) bool {
 	if a == "" || b == "" {
 		return a == ""

@@ -21,7 +21,7 @@ func TestSourceStatus(t *testing.T) {
 	}
 }
 
-// Of several informers a source shows the one that is behind.
+// A source with several informers shows the one that is behind.
 func TestIsBehind(t *testing.T) {
 	tests := []struct {
 		a, b string
@@ -32,7 +32,7 @@ func TestIsBehind(t *testing.T) {
 		{"9", "9", false},
 		{"", "9", true},
 		{"9", "", false},
-		{"9", "x", false}, // of a server that counts otherwise nobody can tell
+		{"9", "x", false}, // on a server with other versions nobody can tell
 	}
 	for _, test := range tests {
 		if got := isBehind(test.a, test.b); got != test.want {

@@ -17,7 +17,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// follower knows the objects of each rule as its events tell them.
+// follower knows the objects of each rule as its events describe them.
 type follower struct {
 	mu    sync.Mutex
 	known map[string]map[string]string // rule, object, payload
@@ -57,9 +57,9 @@ func (f *follower) copy() (known map[string]map[string]string, told int) {
 	return known, f.told
 }
 
-// Whatever happens while a rule waits, how often informd ends meanwhile, and wherever its watch cannot go on, the rule is told
-// what it comes to; and so is one beside it that does not wait, one whose where is about some of the objects, and one whose where is
-// another each time.
+// A rule waits while anything happens: informd ends any number of times, and its watch breaks
+// anywhere. In the end the rule hears the outcome. So do three rules next to it: one that does not
+// wait, one whose where selects some of the objects, and one whose where changes all the time.
 func TestWhateverHappensWhileARuleWaits(t *testing.T) {
 	for _, of := range []schema.GroupVersionResource{configMaps, secrets} {
 		for seed := range uint64(8) {
@@ -88,7 +88,7 @@ func happens(t *testing.T, of schema.GroupVersionResource, chance *rand.Rand) {
 	rules := strings.Replace(lookupSources, "v1/configmaps", "v1/"+of.Resource, 1) + aRule("waits", `, payload: '`+looking+`'`) + aRule("goes-on", `, payload: object.data.size`) +
 		aRule("each", `, delivery: every, payload: '`+looking+`'`) +
 		aRule("ones", `, where: object.data.size == "1", payload: '`+looking+`'`)
-	inside := "" // the size of what is inside of a rule whose where changes all the time
+	inside := "" // the size inside the rule whose where changes all the time
 	turned := func() string {
 		inside = fmt.Sprint(1 + chance.IntN(2))
 		where := fmt.Sprintf(`, where: object.data.size == %q, payload: `, inside)
@@ -107,7 +107,8 @@ func happens(t *testing.T, of schema.GroupVersionResource, chance *rand.Rand) {
 		_, stop := l.startWith(turned(), f)
 		for range chance.IntN(8) {
 			change()
-			time.Sleep(time.Duration(chance.IntN(20)) * time.Millisecond) // so that it comes at any moment of a start
+			// so that it comes at any moment of a start
+			time.Sleep(time.Duration(chance.IntN(20)) * time.Millisecond)
 		}
 		if broken && chance.IntN(2) == 0 {
 			l.breakNodes(false)
@@ -135,7 +136,8 @@ func happens(t *testing.T, of schema.GroupVersionResource, chance *rand.Rand) {
 			diff := cmp.Diff(want, known)
 			if diff != "" || told != before || !isQuiet(e.Status()) {
 				quiet, before = 0, told
-			} else if quiet++; quiet == 100 { // what a watch brings may be on its way to where it is counted
+				// what a watch brings may be on its way to where it is counted
+			} else if quiet++; quiet == 100 {
 				return told
 			}
 			if time.Now().After(deadline) {
@@ -145,11 +147,11 @@ func happens(t *testing.T, of schema.GroupVersionResource, chance *rand.Rand) {
 	}
 	told := settle()
 	if now := settle(); now != told {
-		t.Errorf("%d more events, and nothing has happened", now-told)
+		t.Errorf("%d more events, though nothing has happened", now-told)
 	}
 }
 
-// isQuiet tells whether everything has been told.
+// isQuiet reports whether everything has been delivered.
 func isQuiet(s Status) bool {
 	for _, source := range s.Sources {
 		if !source.Ready || source.Pending > 0 {

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What changes while a rule waits is kept for it, however often informd ends meanwhile. Nobody is told anything twice.
+// Changes that come while a rule waits are kept for it, however often informd ends meanwhile. No
+// rule hears anything twice.
 func TestARestartWhileARuleWaits(t *testing.T) {
 	l := newLooking(t)
 	for i, name := range []string{"a", "b", "c", "d"} {
@@ -25,7 +26,7 @@ func TestARestartWhileARuleWaits(t *testing.T) {
 	l.put("a", "2")
 	l.delete("b")
 	l.delete("d")
-	l.put("d", "1") // another one
+	l.put("d", "1") // another object
 	l.put("e", "1")
 	all := []string{
 		"all updated a 1→2", "all deleted b →2", "all deleted d →2", "all added d →1", "all added e →1",
@@ -42,12 +43,12 @@ func TestARestartWhileARuleWaits(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(0)))
 }
 
-// of is what one rule was told.
+// of returns the events of one rule.
 func of(rule string, told []string) []string {
 	return slices.DeleteFunc(slices.Clone(told), func(s string) bool { return !strings.HasPrefix(s, rule+" ") })
 }
 
-// What comes and goes while a rule waits is told by what it comes to, and by its last state.
+// A rule that waits hears of an object that came and went by the outcome, and by its last state.
 func TestWhatHappensWhileARuleWaits(t *testing.T) {
 	l := newLooking(t)
 	l.put("a", "1")
@@ -73,7 +74,8 @@ func TestWhatHappensWhileARuleWaits(t *testing.T) {
 		}
 	}
 	for i, change := range []func(){
-		func() { l.put("a", "2") }, func() { l.put("a", "1") }, // each is told where nobody waits
+		// each change is delivered where no rule waits
+		func() { l.put("a", "2") }, func() { l.put("a", "1") },
 		func() { l.put("b", "2") }, func() { l.delete("b") },
 		func() { l.put("x", "1") }, func() { l.delete("x") },
 		func() { l.put("y", "2") },
@@ -91,7 +93,7 @@ func TestWhatHappensWhileARuleWaits(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(0)))
 }
 
-// A rule that is new, or has another where, waits before it is told what that makes.
+// A rule that is new, or has another where, waits before it hears what follows from that.
 func TestANewRuleWaits(t *testing.T) {
 	l := newLooking(t)
 	l.put("a", "1")
@@ -118,7 +120,7 @@ func TestANewRuleWaits(t *testing.T) {
 	}
 }
 
-// Of secrets nothing but their identity was saved.
+// Of secrets only the identity was saved.
 func TestARuleOnSecretsWaits(t *testing.T) {
 	l := newLooking(t)
 	put := func(name, size string) {
@@ -144,7 +146,7 @@ func TestARuleOnSecretsWaits(t *testing.T) {
 		`twos synced a "south"`, `twos deleted b null`, `twos deleted c null`)
 }
 
-// Of what was saved there is only a part, for the rules read more now.
+// Only a part of each object was saved, because the rules read more now.
 func TestARuleWaitsThatReadsMore(t *testing.T) {
 	l := newLooking(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -164,8 +166,8 @@ func TestARuleWaitsThatReadsMore(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(2)), `zones updated c ["1","2","south"]`, `kinds updated c "ConfigMap"`)
 }
 
-// A new rule may have waited for what it looks into long enough, while of its own objects there are only the parts that were
-// saved. It is told of whole ones.
+// A new rule may have waited long enough for what it looks into, while of its own objects only the
+// saved parts are there. It hears of whole objects.
 func TestANewRuleIsNotToldOfParts(t *testing.T) {
 	for name, c := range map[string]struct{ resource, keep string }{
 		"secrets":              {"v1/secrets", ""},

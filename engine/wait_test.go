@@ -30,10 +30,10 @@ spec: {resource: v1/nodes, keep: needed, indexes: {byName: object.metadata.name}
 
 const zone = `first(lookup("nodes.byName", object.data.size)).spec.zone`
 
-// zones tells of maps, and of the zones of the nodes that their sizes name.
+// zones is a rule about maps that reads the zones of the nodes named by their sizes.
 const zones = `, payload: [old.data.size, object.data.size, '` + zone + `']`
 
-// full tells of nodes, and of the maps on them.
+// full is a rule about nodes that reads the maps on them.
 const full = `
 ---
 apiVersion: informd.dev/v1alpha1
@@ -46,7 +46,7 @@ func putNode(server *apistub.Server, name, zone string) {
 	server.Apply(nodes, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"zone":%q,"other":"not kept"}}`, name, zone))
 }
 
-// newLooking is a life with a node in each of two zones. break has nodes fail, or mends them.
+// newLooking returns a life with a node in each of two zones.
 func newLooking(t *testing.T) *life {
 	l := newLife(t)
 	l.server.Serve(nodes, "Node", false)
@@ -55,7 +55,8 @@ func newLooking(t *testing.T) *life {
 	return l
 }
 
-// breakNodes has requests for nodes fail, as those to an API of which nobody answers.
+// breakNodes makes requests for nodes fail like those to an API that does not answer, or succeed
+// again.
 func (l *life) breakNodes(broken bool) {
 	if !broken {
 		l.server.Fail(nil)
@@ -69,14 +70,15 @@ func (l *life) breakNodes(broken bool) {
 	})
 }
 
-// until runs a daemon until the first source is ready, so many events have come, and the rule zones gives that reason.
+// until runs a daemon until the first source is ready, that many events have come, and rule zones
+// reports that reason.
 func (l *life) until(manifests string, h *teller, n int, reason string) []string {
 	l.t.Helper()
 	told, held := l.attempt(manifests, h, 20*time.Second, func(e *Engine, told []string) bool {
 		return e.Status().Sources[0].Ready && len(told) >= n && e.rule("zones").reason() == reason
 	})
 	if !held {
-		l.t.Errorf("waited in vain; told %q", told)
+		l.t.Errorf("the condition never held; told %q", told)
 	}
 	return told
 }
@@ -97,7 +99,7 @@ func TestSourcesThatLookIntoEachOther(t *testing.T) {
 		`zones updated a ["1","2","south"]`, `zones deleted b [null,"2","south"]`)
 }
 
-// A rule waits for what it looks into. Rules beside it do not.
+// A rule waits for the sources that it looks into. Rules next to it do not.
 func TestARuleWaitsForWhatItLooksInto(t *testing.T) {
 	l := newLooking(t)
 	l.breakNodes(true)
@@ -136,7 +138,7 @@ func TestARuleWaitsForWhatItLooksInto(t *testing.T) {
 		`zones synced b [null,"2","south"]`, `zones updated b ["2","1","north"]`)
 }
 
-// What is not served or forbidden is empty, and is not waited for.
+// A source that is not served or forbidden is empty, and no rule waits for it.
 func TestWhatIsLookedIntoIsNotThere(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(*apistub.Server)
@@ -158,7 +160,8 @@ func TestWhatIsLookedIntoIsNotThere(t *testing.T) {
 	}
 }
 
-// Two sources may be of the same objects: a rule of one that looks into the other waits for the informer that tells it.
+// Two sources may watch the same objects. A rule of one that looks into the other waits for the
+// informer that feeds it.
 func TestARuleThatLooksIntoItsOwnInformer(t *testing.T) {
 	l := newLife(t)
 	l.put("a", "1")

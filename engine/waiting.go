@@ -11,22 +11,23 @@ import (
 	"github.com/informd/informd/engine/source"
 )
 
-// waiting makes rules of one intake wait until the other sources that they look into have settled: each
-// has synced, or is known to be not served or forbidden. Nobody else is held up: the informer goes on,
-// with its other rules and its record, so that two sources may look into each other.
+// waiting makes rules of one intake wait until the other sources that they look into have settled.
+// A source has settled when it has synced, or is known to be not served or forbidden. Nothing else
+// waits: the informer goes on, with its other rules and its record. So two sources may look into
+// each other.
 //
-// Meanwhile the rules' lanes collect changes undecided, merged and recorded like any delivery: nothing
-// is lost, however this run ends. Only rules that see the informer for the first time are deaf, and are
-// told afterwards of the objects that are there by then.
+// Meanwhile the rules' lanes collect undecided changes, merged and recorded like any delivery.
+// Nothing is lost, however this run ends. Only rules that see the informer for the first time get
+// no changes. release then tells them about the objects that exist by then.
 type waiting struct {
 	in    *intake
-	rules []int // of the intake; all of them look into the same sources
+	rules []int // indexes of the intake's rules; all of them look into the same sources
 	on    []*source.Informer
 }
 
-// wait makes the rules of an intake wait that look into other sources.
+// wait makes those rules of an intake wait that look into other sources.
 func (e *Engine) wait(in *intake) {
-	groups := make(map[string]*waiting) // by what the rules look into
+	groups := make(map[string]*waiting) // by the sources that the rules look into
 	for i, r := range in.rules {
 		if len(r.others) == 0 {
 			continue
@@ -53,8 +54,8 @@ func (w *waiting) run(ctx context.Context) {
 	}
 }
 
-// release lets the rules decide what waits for that, and tells those that have seen nothing of the
-// objects that are there. It is called between two steps.
+// release lets the rules decide their waiting changes, and tells those that have seen nothing about
+// the existing objects. The informer calls it between two steps.
 func (w *waiting) release(known iter.Seq[*object.Object]) {
 	in := w.in
 	var unseen []int
@@ -103,7 +104,7 @@ func (r *runningRule) release() {
 	}
 }
 
-// looksInto names the other sources that the rule looks into.
+// looksInto returns the names of the other sources that the rule looks into.
 func (r *runningRule) looksInto() string {
 	names := make([]string, 0, len(r.others))
 	for _, s := range r.others {
@@ -112,13 +113,14 @@ func (r *runningRule) looksInto() string {
 	return strings.Join(names, ",")
 }
 
-// reason says for operators how the sources that the rule looks into stand, if that is of note.
+// reason describes the sources that the rule looks into for operators, or returns "" if they are in
+// order.
 func (r *runningRule) reason() string {
 	if names := unsettled(r.others); len(names) > 0 && r.waits.Load() > 0 {
 		return "waits for what it looks into: " + strings.Join(names, ", ")
 	}
 	if r.waits.Load() > 0 && slices.ContainsFunc(r.view.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {
-		return "waits for its own source: its where is another than before"
+		return "waits for its own source: its where has changed"
 	}
 	var empty []string
 	for _, s := range r.others {

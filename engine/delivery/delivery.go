@@ -1,6 +1,6 @@
-// Package delivery has the one record of an event on its way to a handler. Package dispatch decides what becomes of it,
-// package queue keeps it in order, and package state writes it. The record is data alone: it knows no lock, no clock and no
-// handler.
+// Package delivery defines the record of an event on its way to a handler. Package dispatch decides
+// what becomes of it, package queue keeps it in order, and package state writes it. The record is
+// plain data: it knows no lock, no clock and no handler.
 package delivery
 
 import (
@@ -10,14 +10,15 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Delivery is one event on its way to a handler, and what its attempts have come to. It is a value: a copy may be changed,
-// what it points to may not.
+// Delivery is one event on its way to a handler, with the counts of its attempts. It is a value: a
+// copy may be changed, but nothing that it points to.
 type Delivery struct {
 	Delta   delta.Delta
 	Payload json.RawMessage // nil if the rule has none
-	// Answer holds the actions that are to be performed. nil means that the handler is to be asked.
+	// Answer holds the actions that are to be performed. nil means that the dispatcher has to ask
+	// the handler.
 	Answer *Answer
-	// Stale means that Payload was made of another delta, and must be made anew.
+	// Stale means that Payload was made for another delta, and must be remade.
 	Stale bool
 	// Undecided means that the rule's when and payload have not been evaluated yet.
 	Undecided bool
@@ -25,23 +26,27 @@ type Delivery struct {
 	Attempts int // how often this event was handed out
 	Failures int // how often this event was answered with an error
 
-	// Backoff and Losses outlive merging: a newer change makes neither the handler nor the object any better.
+	// Backoff and Losses survive merging, because a newer change heals neither the handler nor the
+	// object.
 	Backoff int // retries of the object in a row
 	Losses  int // how often in a row the handler was lost with the object
 
-	// What follows is not recorded: a restart begins with the zero values.
+	// The following fields are not recorded: a restart begins with the zero values.
 
-	// Version names the change, as rule.Match does, until it is known whose change it is.
+	// Version names the change, as rule.Match does, until the lane knows who made it.
 	Version string
-	// Writes counts the rule's writes that had begun when the change came. One of them may have made it.
+	// Writes is how many writes of all rules had begun when the change came. One of them may have
+	// made it.
 	Writes uint64
-	// Refusals counts how often in a row the actions were refused because they were made of an older state.
+	// Refusals counts how often in a row the actions were refused because they were made of an
+	// older state.
 	Refusals int32
-	// Weighed means that a delay before the first attempt was asked for.
+	// Weighed means that the Actor has been asked for a delay before the first attempt.
 	Weighed bool
 }
 
-// Answer holds the actions of an answer: as JSON if they may be recorded, else as they came. It is immutable.
+// Answer holds the actions of an answer, as JSON if they may be recorded, otherwise as they came.
+// It is immutable.
 type Answer struct {
 	Text    json.RawMessage
 	Actions []handler.Action // only if Text is nil
@@ -55,7 +60,7 @@ func (a *Answer) Read() (actions []handler.Action, err error) {
 	if err := json.Unmarshal(a.Text, &actions); err != nil {
 		return nil, err
 	}
-	for i := range actions { // nil was written as null
+	for i := range actions { // a nil text was written as null
 		for _, text := range []*json.RawMessage{&actions[i].Object, &actions[i].Patch} {
 			if string(*text) == "null" {
 				*text = nil
@@ -87,19 +92,21 @@ type Draft struct {
 	Payload json.RawMessage
 	// Undecided and Stale are those of the Delivery.
 	Undecided, Stale bool
-	// Renew asks for the same change with the object as the cache has it now: the actions for this one were refused twice in
-	// a row because they were made of an older state, and no newer change of the object waits.
+	// Renew asks for the same change with the object as the cache has it now. The dispatcher sets
+	// it when the actions were refused twice in a row because they were made of an older state, and
+	// no newer change of the object waits.
 	Renew bool
 }
 
-// Prepared is what an attempt hands over.
+// Prepared is what an attempt delivers.
 type Prepared struct {
-	// Nothing means that there is nothing to deliver any more. The other fields do not count then.
+	// Nothing means that there is nothing to deliver any more. The other fields are then
+	// meaningless.
 	Nothing bool
 	Delta   delta.Delta
 	Payload json.RawMessage
-	// Attached is sent along with the event, and neither kept nor recorded.
+	// Attached goes along with the event. It is neither kept nor recorded.
 	Attached map[string][]json.RawMessage
-	// Actions take the place of a handler's answer, if the rule acts itself.
+	// Actions replace a handler's answer if the rule acts itself.
 	Actions []handler.Action
 }

@@ -18,18 +18,18 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Labels of what a rule with prune applies. By them the rule finds again, in a later life of the daemon too, what it applied
-// for an object.
+// Labels of the objects that a rule with prune applies. By them the rule finds what it applied for
+// an object, even after a restart of the daemon.
 const (
 	ruleLabel   = "informd.dev/rule"
-	sourceLabel = "informd.dev/source" // a digest of the object that it was applied for
+	sourceLabel = "informd.dev/source" // a digest of the object that they were applied for
 )
 
-// act makes what the rule does itself about the change.
+// act evaluates the rule's own actions for the change.
 func (p *Recipe) act(r *Result, now time.Time) {
 	if p.rule.Actions.Prune && r.Delta.Type != delta.Deleted {
 		if names := p.unread(); len(names) > 0 {
-			r.Err = fmt.Errorf("what the rule looks into cannot be read, and to prune by nothing would delete all that it applied: %s", strings.Join(names, ", "))
+			r.Err = fmt.Errorf("the rule cannot read the sources that it looks into, and pruning without them would delete all that it applied: %s", strings.Join(names, ", "))
 			return
 		}
 	}
@@ -54,7 +54,8 @@ func (p *Recipe) act(r *Result, now time.Time) {
 	r.Actions = made
 }
 
-// unread names the sources that the rule's actions look into, and that have not synced.
+// unread returns the names of the sources that the rule's actions look into and that have not
+// synced.
 func (p *Recipe) unread() (names []string) {
 	sources := p.others
 	if p.rule.Actions.ReadsIndex() {
@@ -68,7 +69,7 @@ func (p *Recipe) unread() (names []string) {
 	return names
 }
 
-// label labels what actions apply for an object.
+// label adds the rule's labels to the objects that actions apply.
 func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 	for i := range actions {
 		a := &actions[i]
@@ -82,13 +83,13 @@ func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 	return nil
 }
 
-// mark returns a label's value that stands for an object of the rule's source.
+// mark returns the label value that identifies an object of the rule's source.
 func (p *Recipe) mark(key delta.Key) string {
 	digest := sha256.Sum256([]byte(object.ResourceName(p.rule.Source.Resource) + " " + key.String()))
 	return hex.EncodeToString(digest[:16])
 }
 
-// labelled returns an object with more labels.
+// labelled returns the object with the labels added.
 func labelled(o json.RawMessage, labels map[string]string) (json.RawMessage, error) {
 	tree, metadata, all := map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]any{}
 	if err := json.Unmarshal(o, &tree); err != nil {

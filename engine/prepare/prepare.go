@@ -1,9 +1,10 @@
-// Package prepare completes the deliveries of a rule just before an attempt: it decides what was left undecided, makes the
-// payload of what was merged, attaches objects, and makes the actions of rules that act themselves.
+// Package prepare completes the deliveries of a rule just before an attempt. It decides what was
+// left undecided, makes the payload of merged changes, attaches objects, and makes the actions of
+// rules that act themselves.
 //
-// It is pure: what it returns depends on the rule, the draft, the caches as they are now, and the time. It logs and counts
-// nothing, and knows neither lanes nor handlers. Whatever goes wrong with a rule is part of the [Result]; a panic of an
-// evaluation too.
+// It is pure: its results depend on the rule, the draft, the caches as they are now, and the time.
+// It logs and counts nothing, and knows neither lanes nor handlers. Whatever goes wrong with a rule
+// is part of the [Result], even the panic of an evaluation.
 package prepare
 
 import (
@@ -25,7 +26,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Source holds the objects of a source, as they are now. It is safe for concurrent use.
+// Source holds the current objects of a source. It is safe for concurrent use.
 type Source interface {
 	evaluate.Cache
 	Name() string
@@ -34,18 +35,19 @@ type Source interface {
 	Get(namespace, name string) (*object.Object, bool)
 }
 
-// Recipe says how the deliveries of one rule are completed. It is immutable and safe for concurrent use.
+// Recipe completes the deliveries of one rule. It is immutable and safe for concurrent use.
 type Recipe struct {
 	rule   *plan.Rule
 	own    Source
 	others []Source
-	// What the rule's expressions look into: those of when and payload, of attach, and of actions.
+	// The caches that the rule's expressions look into: Changes for when and payload, attachments
+	// for attach, actions for actions.
 	Changes              *evaluate.Caches
 	attachments, actions *evaluate.Caches
 	reveals              bool // see Reveals
 }
 
-// New makes the Recipe of a rule. source returns a source of the plan by its name.
+// New returns the Recipe of a rule. source returns a source of the plan by its name.
 func New(r *plan.Rule, source func(name string) Source) *Recipe {
 	p := &Recipe{rule: r, own: source(r.Source.Name)}
 	for _, s := range r.LooksInto {
@@ -68,16 +70,18 @@ func New(r *plan.Rule, source func(name string) Source) *Recipe {
 	return p
 }
 
-// Result is what became of a draft.
+// Result is a completed draft, with what went wrong.
 type Result struct {
 	delivery.Prepared
-	// PruneBy selects, by labels, what the rule deletes unless Actions apply it; "" deletes nothing.
+	// PruneBy is a label selector. The rule deletes the objects that it selects unless Actions
+	// apply them. "" deletes nothing.
 	PruneBy string
 	// Selected means that the draft was undecided and the rule selects it.
 	Selected bool
-	// Failures are the expressions that failed. They hold no contents of objects.
+	// Failures are the errors of expressions. They hold no contents of objects.
 	Failures []error
-	// Err is why nothing can be handed over. If it wraps handler.ErrReject another attempt would not help.
+	// Err says why nothing can be delivered. If it wraps handler.ErrReject, another attempt would
+	// not help.
 	Err error
 }
 
@@ -87,8 +91,8 @@ func (r *Result) fail(err error) {
 	}
 }
 
-// Prepare completes a draft: it decides, renews or makes the payload anew as the draft asks, and then makes what the rule
-// attaches or does.
+// Prepare completes a draft. It decides, renews or remakes the payload as the draft asks, and then
+// makes the rule's attachments or actions.
 func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 	r.Delta, r.Payload = d.Delta, d.Payload
 	if d.Undecided {
@@ -109,7 +113,7 @@ func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 	return r
 }
 
-// contain turns a panic into an error. It is deferred.
+// contain turns a panic into an error. The caller defers it.
 func contain(at string, err *error) {
 	if cause := recover(); cause != nil {
 		*err = fmt.Errorf("%spanic: %T", at, cause)
@@ -125,7 +129,7 @@ func (p *Recipe) decide(r *Result, now time.Time) {
 	r.Selected = !r.Nothing
 }
 
-// adopt makes a match what is delivered, or nothing if there is none.
+// adopt takes the result of evaluate as what is delivered, or nothing if there is no match.
 func (p *Recipe) adopt(r *Result, evaluate func() (rule.Match, bool, error)) {
 	m, ok, err := func() (m rule.Match, ok bool, err error) {
 		defer contain("", &err)
@@ -137,8 +141,9 @@ func (p *Recipe) adopt(r *Result, evaluate func() (rule.Match, bool, error)) {
 	}
 }
 
-// renew makes the change one of the object as it is now: for a handler, as if the change had been merged with those that
-// made the object so. What a rule does itself is decided anew.
+// renew replaces the object of the change with the current one. For a handler, the result looks as
+// if the change had been merged with those that led to the current object. A rule's own actions are
+// decided anew.
 func (p *Recipe) renew(r *Result, now time.Time) {
 	o := r.Delta.Object
 	if is, ok := p.own.Get(o.Namespace(), o.Name()); ok && r.Delta.Type != delta.Deleted && is.UID() == o.UID() {
@@ -168,7 +173,8 @@ func (p *Recipe) isInside(o *object.Object, now time.Time, fail func(error)) (in
 	return inside
 }
 
-// remake makes the payload of a merged change. If that fails, the payload of the newer change stands.
+// remake remakes the payload of a merged change. If that fails, the payload of the newer change
+// stays.
 func (p *Recipe) remake(r *Result, now time.Time) {
 	payload, err := p.payload(r.Delta, now)
 	r.fail(err)
@@ -182,11 +188,11 @@ func (p *Recipe) payload(d delta.Delta, now time.Time) (payload json.RawMessage,
 	return p.rule.Remerge(d, p.Changes.Scope(now))
 }
 
-// Null is the payload of which nothing may be kept, or that cannot be made.
+// Null stands for a payload that may not be kept, or that cannot be made.
 var Null = json.RawMessage("null")
 
-// Payload makes the payload of a change from the caches as they are now: nil if the rule has none, Null if it cannot be
-// made.
+// Payload makes the payload of a change from the caches as they are now. It returns nil if the rule
+// has none, and Null if the payload cannot be made.
 func (p *Recipe) Payload(d delta.Delta, now time.Time, fail func(error)) json.RawMessage {
 	if p.rule.Payload == nil {
 		return nil
@@ -199,7 +205,7 @@ func (p *Recipe) Payload(d delta.Delta, now time.Time, fail func(error)) json.Ra
 	return payload
 }
 
-// attach finds what the rule attaches.
+// attach finds the objects that the rule attaches.
 func (p *Recipe) attach(r *Result, now time.Time) {
 	var err error
 	func() {
@@ -212,8 +218,8 @@ func (p *Recipe) attach(r *Result, now time.Time) {
 	}
 }
 
-// Refill fills a change of a Secret, of which only the identity was kept, from the cache: with the object as it is now, and
-// without its old state. An object that is gone was deleted.
+// Refill completes a change of a Secret from the cache, because only its identity was kept. The
+// result has the current object and no old state. If the object is gone, it is a deletion.
 func (p *Recipe) Refill(d delta.Delta, now time.Time, fail func(error)) (delta.Delta, json.RawMessage) {
 	o, ok := p.own.Get(d.Object.Namespace(), d.Object.Name())
 	d.Old = nil
@@ -227,10 +233,12 @@ func (p *Recipe) Refill(d delta.Delta, now time.Time, fail func(error)) (delta.D
 	return d, p.Payload(d, now, fail)
 }
 
-// AsItIs returns the draft of a change of long ago, of a rule that acts itself: one about the object as it is now, lest what
-// the rule has applied since becomes as it was then. If there is no such object, or it is outside, that is a deletion. ok is
-// false if there is nothing to do: an object of that name that came later has been told of since, and nothing that was
-// applied for it may be pruned.
+// AsItIs returns the draft for a change of long ago, for a rule that acts itself. The draft is
+// about the object as it is now. Otherwise the rule would undo what it has applied since. If the
+// object does not exist or is outside, the draft is a deletion.
+//
+// ok is false if there is nothing to do. In particular, a later object of the same name may have
+// been delivered since; then nothing applied for it may be pruned.
 func (p *Recipe) AsItIs(d delta.Delta, now time.Time, fail func(error)) (draft delivery.Draft, ok bool) {
 	o, isInside := p.own.Get(d.Object.Namespace(), d.Object.Name())
 	isInside = isInside && p.isInside(o, now, fail)
@@ -248,22 +256,24 @@ func (p *Recipe) AsItIs(d delta.Delta, now time.Time, fail func(error)) (draft d
 	return delivery.Draft{Delta: delta.Delta{Type: delta.Deleted, Object: d.Object}}, p.rule.Events.Has(delta.Deleted)
 }
 
-// secrets is the resource of objects whose text is never written.
+// secrets is the resource whose objects' text is never written.
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
-// IsSecret reports whether the rule is about Secrets, of which no text may be kept.
+// IsSecret reports whether the rule's objects are Secrets, whose text may not be kept.
 func (p *Recipe) IsSecret() bool { return p.rule.Source.Resource == secrets }
 
-// Reveals reports whether payloads may hold text of Secrets that the rule looks up. No such payload may be kept.
+// Reveals reports whether payloads may hold text of Secrets that the rule looks up. Such payloads
+// may not be kept.
 func (p *Recipe) Reveals() bool { return p.reveals }
 
-// IsMadeOfCaches reports whether what is delivered, or a part of it, may be made of the caches as they are then.
+// IsMadeOfCaches reports whether deliveries, or parts of them, may be made from the caches at the
+// time of the attempt.
 func (p *Recipe) IsMadeOfCaches() bool {
 	r := p.rule
 	return p.IsSecret() || p.Reveals() || r.Payload.ReadsChange() || len(r.Attached) > 0 || r.Actions != nil
 }
 
-// IsIdentity reports whether nothing but its identity is left of an object.
+// IsIdentity reports whether an object holds nothing but its identity.
 func IsIdentity(o *object.Object) bool {
 	alone := object.FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
 	return bytes.Equal(o.JSON(), alone.JSON())

@@ -15,7 +15,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// shelf is a Source of a few objects, with one index: by name.
+// shelf is a Source of a few objects, with one index, by name.
 type shelf struct {
 	name     string
 	objects  []*object.Object
@@ -78,7 +78,7 @@ kind: Rule
 metadata: {name: r}
 spec: {source: maps, `
 
-// recipe makes the Recipe of a rule with more in its spec.
+// recipe returns the Recipe of a rule with the given lines added to its spec.
 func recipe(t *testing.T, spec string, maps, others *shelf) *Recipe {
 	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "r.yaml", Data: []byte(sources + spec + "}\n")}})
@@ -104,9 +104,9 @@ func TestPrepare(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, spec string
-		version    string // of the draft's object, whose size is its version
+		version    string // of the draft's object; its size equals its version
 		draft      delivery.Draft
-		now        []string // versions of the object that the cache has; none if empty
+		now        []string // versions of the object in the cache; none if empty
 		others     shelf
 		want       string
 	}{
@@ -140,7 +140,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// told writes a result down.
+// told formats a result.
 func told(r Result) string {
 	var words []string
 	if r.Nothing {
@@ -172,7 +172,7 @@ func told(r Result) string {
 	return strings.Join(words, " ")
 }
 
-// A rule does not prune by what it cannot read: another attempt may be able to.
+// A rule prunes nothing while it cannot read what it looks into: another attempt may be able to.
 func TestNothingIsPrunedForWantOfASource(t *testing.T) {
 	const acts = `prune: true, actions: [{forEach: 'byIndex("byName", "a")', apply: {resource: v1/configmaps, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: b}}}}]`
 	p := recipe(t, acts, &shelf{unsynced: true}, &shelf{})

@@ -34,7 +34,7 @@ func TestActionsPruneNothingForWhatCannotBeRead(t *testing.T) {
 	k.Undefine(t.Context(), crd)
 	k.Patch(house, `data: {turn: "2"}`)
 	d = state.Run(manifests)
-	d.AwaitLog("to prune by nothing would delete all that it applied: rooms")
+	d.AwaitLog("pruning without them would delete all that it applied: rooms")
 	k.Has("house-hall", "turn", "1")
 	k.Has("house-attic", "turn", "1")
 
