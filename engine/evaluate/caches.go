@@ -8,34 +8,34 @@ import (
 	"github.com/informd/informd/engine/rule"
 )
 
-// Cache is a source whose objects can be found by an index. It is safe for concurrent use.
+// Cache is a source whose objects can be found through an index. It is safe for concurrent use.
 type Cache interface {
-	// ByIndex returns the objects that an index has under a value, sorted by key. The error is that
-	// of an unknown index.
+	// ByIndex returns the objects that have a value in an index, sorted by key. It returns an error
+	// for an unknown index.
 	ByIndex(index, value string) ([]*object.Object, error)
 }
 
-// Reading is a cache, and the paths that a rule's expressions read of its objects.
+// Reading is a cache, and the paths of its objects that a rule's expressions read.
 type Reading struct {
 	Cache Cache
 	Paths *object.Paths
 }
 
-// Caches are what the expressions of one rule look into.
+// Caches are the caches that the expressions of one rule read.
 type Caches struct {
-	Own    Reading            // the rule's own source: byIndex
-	Others map[string]Reading // by the source's name: lookup
+	Own    Reading            // the rule's own source, for byIndex
+	Others map[string]Reading // by the source's name, for lookup
 }
 
-// find yields the objects that an index has under a value, each decoded when it is asked for. found,
-// which may be nil, learns which object each tree belongs to.
+// find yields the objects that have a value in an index. It decodes each object only when the
+// caller gets to it. found, which may be nil, records which object each tree belongs to.
 func (r Reading) find(index, value string, found *rule.Found) iter.Seq[any] {
 	return func(yield func(any) bool) {
 		if r.Cache == nil {
 			return
 		}
 		objects, err := r.Cache.ByIndex(index, value)
-		if err != nil { // no such index: the expression was compiled with its name
+		if err != nil { // cannot happen: the expression was compiled with the name
 			return
 		}
 		for _, o := range objects {
@@ -50,13 +50,14 @@ func (r Reading) find(index, value string, found *rule.Found) iter.Seq[any] {
 	}
 }
 
-// Scope is what the expressions of one rule see beside a change. Several rules use one Scope in turn,
-// so that an object is decoded once. It implements [rule.Lookup] and is not safe for concurrent use.
+// Scope is what the expressions of one rule can read besides a change. Several rules use one Scope
+// in turn, so that an object is decoded once. It implements [rule.Lookup] and is not safe for
+// concurrent use.
 type Scope struct {
 	object, old *object.Decoder
 	caches      *Caches
 	now         time.Time
-	found       *rule.Found // learns which object each tree belongs to; nil: nobody asks
+	found       *rule.Found // records which object each tree belongs to, unless nil
 }
 
 // NewScope returns a Scope that decodes objects with current, and old states with old.
@@ -64,19 +65,20 @@ func NewScope(current, old *object.Decoder) *Scope {
 	return &Scope{object: current, old: old}
 }
 
-// Enter makes the Scope that of a rule with these caches, at this time.
+// Enter sets the caches and the time of the next evaluation.
 func (s *Scope) Enter(caches *Caches, now time.Time) { s.caches, s.now = caches, now }
 
-// Scope returns a Scope of one evaluation with these caches, at this time.
+// Scope returns a new Scope for one evaluation with these caches, at this time.
 func (c *Caches) Scope(now time.Time) *Scope {
 	decoder := object.NewDecoder(c.Own.Paths)
 	return &Scope{object: decoder, old: decoder, caches: c, now: now}
 }
 
-// Finder is a Scope that knows which object each of its trees belongs to. It implements [rule.Finder].
+// Finder is a Scope that knows which object each of its trees belongs to. It implements
+// [rule.Finder].
 type Finder struct{ *Scope }
 
-// Finder returns a Finder of one evaluation with these caches, at this time.
+// Finder returns a new Finder for one evaluation with these caches, at this time.
 func (c *Caches) Finder(now time.Time) Finder {
 	s := c.Scope(now)
 	s.found = new(rule.Found)
@@ -86,7 +88,7 @@ func (c *Caches) Finder(now time.Time) Finder {
 // Object implements rule.Finder.
 func (f Finder) Object(tree map[string]any) *object.Object { return f.found.Object(tree) }
 
-// Forget releases what was decoded.
+// Forget releases the decoded objects.
 func (s *Scope) Forget() {
 	s.object.Forget()
 	s.old.Forget()
@@ -98,7 +100,7 @@ func (s *Scope) Tree(o *object.Object) any { return s.note(s.object.Tree(o), o) 
 // Old implements rule.Lookup.
 func (s *Scope) Old(o *object.Object) any { return s.note(s.old.Tree(o), o) }
 
-// note remembers which object a tree belongs to, if somebody asks.
+// note records which object a tree belongs to, if the Scope belongs to a Finder.
 func (s *Scope) note(tree any, o *object.Object) any {
 	if s.found != nil && o != nil {
 		s.found.Add(tree, o)

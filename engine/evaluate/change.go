@@ -6,27 +6,27 @@ import (
 	"github.com/informd/informd/engine/rule"
 )
 
-// Change is everything that one step of an object does to the daemon. It is data: committing it needs
-// no further evaluation. Rules are named by their position in the [Evaluator]. The zero Change does
-// nothing.
+// Change is everything that one step of an object does to the daemon. It is data: committing it
+// needs no further evaluation. It names rules by their position in the [Evaluator]. The zero Change
+// does nothing.
 type Change struct {
 	// Matches are the events that rules select, in the order of the rules.
 	Matches []Match
-	// Failures are the expressions that failed. The rest of the Change stands all the same.
+	// Failures are the expressions that failed. The rest of the Change is valid nevertheless.
 	Failures []Failure
-	// Put is the object to record as known. Inside names the rules that have it inside; it is
-	// filled in only where the objects themselves are not kept. See [Evaluator.Inside].
+	// Put is the object to record as known. Inside names the rules that have it inside. It is set
+	// only for objects whose content is not kept. See [Evaluator.Inside].
 	Put    *object.Object
 	Inside []string
 	// Gone is the object to forget.
 	Gone *object.Object
-	// Moved says that Position is where another run goes on: a resourceVersion, or "" if it has to
-	// list.
+	// Moved says that Position is the point from which another run can go on: a resourceVersion, or
+	// "" if that run must list.
 	Moved    bool
 	Position string
 }
 
-// Match is what one rule selects.
+// Match is a match of one rule.
 type Match struct {
 	Rule int
 	rule.Match
@@ -45,7 +45,8 @@ func (c *Change) Reset() {
 	*c = Change{Matches: c.Matches[:0], Failures: c.Failures[:0], Inside: nil}
 }
 
-// Record notes what becomes of the delta's object in the record of the informer.
+// Record sets how the record of the informer changes: it puts the delta's object, or forgets it if
+// it is deleted.
 func (c *Change) Record(d delta.Delta) {
 	if d.Type == delta.Deleted {
 		c.Gone = d.Object

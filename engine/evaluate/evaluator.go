@@ -11,22 +11,22 @@ import (
 	"github.com/informd/informd/engine/rule"
 )
 
-// Standing is how a rule takes part in the evaluation of an informer's steps. The zero Standing is that
-// of a rule whose expressions are all evaluated, for each step.
+// Standing is how a rule takes part in the evaluation of an informer's steps. For the zero
+// Standing, the Evaluator evaluates all expressions of the rule for each step.
 type Standing struct {
-	// Deaf rules are left out of steps. They are told later what has become of the objects meanwhile.
+	// Deaf rules do not see steps. Later they learn how the objects have changed meanwhile.
 	Deaf bool
-	// Undecided rules wait for sources that they look into. Their membership is evaluated; the
-	// dispatcher has when and payload evaluated later.
+	// Undecided rules wait for other sources that they read. The Evaluator evaluates only their
+	// membership. The dispatcher has their when and payload evaluated later.
 	Undecided bool
 }
 
-// Binding is a rule bound to what its expressions look into.
+// Binding is a rule with the caches that its expressions read.
 type Binding struct {
 	*rule.Rule
-	Resync time.Duration // of which resync rounds it is told; 0: of none
+	Resync time.Duration // the interval of the resync rounds that it sees; 0 means none
 	Caches *Caches
-	// KnowsOwn says that the rule recognizes changes that it made itself: its matches carry
+	// KnowsOwn says that the rule recognizes its own changes. Its matches then carry
 	// [Step].Version.
 	KnowsOwn bool
 }
@@ -34,20 +34,21 @@ type Binding struct {
 // Step is one step of an object, as an informer saw it.
 type Step struct {
 	Delta delta.Delta
-	// Tree is Delta.Object decoded as far as the rules read it; nil: it is decoded when needed.
+	// Tree is Delta.Object decoded as far as the rules read it. If it is nil, the Evaluator decodes
+	// the object when needed.
 	Tree any
-	// Resync is the interval of the resync round that the step belongs to; only rules with that
-	// interval are told. 0: every rule is.
+	// Resync is the interval of the resync round that the step belongs to. Only rules with that
+	// interval see such a step. 0 means that all rules see it.
 	Resync time.Duration
-	// Version names the change by its resourceVersions, so that a rule can recognize its own; "" if
-	// nobody asks.
+	// Version names the change by its resourceVersions, so that a rule can recognize its own
+	// change. It is "" if no rule needs it.
 	Version string
 	Now     time.Time
 }
 
 // Evaluator evaluates the steps of one informer for all of its rules. It decodes an object once,
-// however many rules read it, and looks only at rules that may select the step. It evaluates one step
-// at a time and is not safe for concurrent use.
+// however many rules read it, and looks only at rules that may select the step. It evaluates one
+// step at a time and is not safe for concurrent use.
 type Evaluator struct {
 	rules    []Binding
 	set      *rule.Set
@@ -55,8 +56,8 @@ type Evaluator struct {
 	scope    *Scope
 }
 
-// New returns an Evaluator of rules. standing says how a rule takes part; it is asked once for each
-// rule that may select a step.
+// New returns an Evaluator of rules. standing returns how a rule takes part. The Evaluator calls it
+// once for each rule that may select a step.
 func New(rules []Binding, standing func(rule int) Standing, scope *Scope) *Evaluator {
 	set := make([]*rule.Rule, len(rules))
 	for i := range rules {
@@ -67,7 +68,7 @@ func New(rules []Binding, standing func(rule int) Standing, scope *Scope) *Evalu
 
 // Evaluate adds to c what the step does.
 func (e *Evaluator) Evaluate(s Step, c *Change) {
-	defer e.scope.Forget() // the tree is not ours for longer
+	defer e.scope.Forget() // the informer reuses the tree afterwards
 	if s.Tree != nil {
 		e.scope.object.Remember(s.Delta.Object, s.Tree)
 	}
@@ -82,12 +83,12 @@ func (e *Evaluator) Evaluate(s Step, c *Change) {
 	})
 }
 
-// Tell adds to c what the step does for one rule, deaf or not.
+// Tell adds to c what the step does for one rule, even if the rule is deaf.
 func (e *Evaluator) Tell(i int, s Step, c *Change) {
 	e.match(i, e.standing(i).Undecided, s, c)
 }
 
-// match adds what the rule makes of the step.
+// match adds to c what the step does for one rule.
 func (e *Evaluator) match(i int, undecided bool, s Step, c *Change) {
 	defer contain(i, c)
 	r := &e.rules[i]
@@ -103,8 +104,8 @@ func (e *Evaluator) match(i int, undecided bool, s Step, c *Change) {
 	c.add(i, m, ok, err)
 }
 
-// prunes reports whether the event makes the rule delete what it applied. Such an event is delivered
-// whoever made the change.
+// prunes reports whether the event makes the rule delete what it applied. Such an event is
+// delivered even if the rule itself made the change.
 func (r *Binding) prunes(d delta.Delta) bool {
 	return r.Actions != nil && r.Actions.Prune && d.Type == delta.Deleted
 }
@@ -118,7 +119,7 @@ func (c *Change) add(i int, m rule.Match, ok bool, err error) {
 	}
 }
 
-// contain makes a Failure of a panic. It is deferred. What was added before stays.
+// contain turns a panic into a Failure. Call it with defer. It keeps what was added to c before.
 func contain(i int, c *Change) {
 	if p := recover(); p != nil {
 		c.Failures = append(c.Failures, Failure{i, fmt.Errorf("panic: %T", p)})
@@ -139,9 +140,9 @@ func (e *Evaluator) IsInside(i int, o *object.Object, c *Change) (inside bool) {
 	return inside
 }
 
-// Inside returns the names of the rules with a where that have an object inside. was answers for rules
-// that have not been told yet what became of the object; ok is false for all others. It is for
-// objects whose content is not kept: membership could not be told from the record.
+// Inside returns the names of the rules with a where that have an object inside. It is for objects
+// whose content is not kept, because their record cannot answer the question later. was answers for
+// rules that have not seen the object's latest change; ok is false for all other rules.
 func (e *Evaluator) Inside(o *object.Object, was func(rule int) (inside, ok bool)) (names []string) {
 	defer e.scope.Forget()
 	for i := range e.rules {
@@ -162,14 +163,14 @@ func (e *Evaluator) Inside(o *object.Object, was func(rule int) (inside, ok bool
 
 // Before is an object as it was when the state was saved.
 type Before struct {
-	Object *object.Object // nil: there was none
+	Object *object.Object // nil if there was none
 	Inside bool           // the rule had it inside
 }
 
-// Compare adds to c what a rule is told of an object that it has not followed since before: Synced if
-// it is inside now, Deleted if it no longer is. round distinguishes this from earlier rounds, where
-// the rule had the object inside; see [delta.Delta].Round. isIdentity says that before holds an
-// identity alone.
+// Compare adds to c what a rule must learn of an object that it has not followed since before. That
+// is Synced if the object is inside now, and Deleted if it was inside and no longer is. If it was
+// inside before, round distinguishes this Synced from earlier ones: see [delta.Delta].Round.
+// isIdentity says that before holds only an identity.
 func (e *Evaluator) Compare(i int, before Before, now Step, round int64, isIdentity bool, c *Change) {
 	switch {
 	case e.IsInside(i, now.Delta.Object, c):
@@ -184,8 +185,8 @@ func (e *Evaluator) Compare(i int, before Before, now Step, round int64, isIdent
 	}
 }
 
-// Depart adds to c that an object which the rule had inside is gone, whatever its where says of it
-// now.
+// Depart adds to c that an object which the rule had inside is gone, whatever its where returns for
+// it now.
 func (e *Evaluator) Depart(i int, last *object.Object, now time.Time, isIdentity bool, c *Change) {
 	defer contain(i, c)
 	r := &e.rules[i]
@@ -202,12 +203,12 @@ func (e *Evaluator) Depart(i int, last *object.Object, now time.Time, isIdentity
 	c.add(i, m, ok, err)
 }
 
-// Forget releases what was decoded of the object at hand.
+// Forget releases the decoded forms of the current object.
 func (e *Evaluator) Forget() { e.scope.Forget() }
 
-// Decide evaluates when and payload of a change whose membership is known. Of a Secret that is gone
-// only its identity is left (isIdentity): a when that reads more is passed over, and a payload that
-// cannot be made of it is null.
+// Decide evaluates when and payload of a change whose membership is known. isIdentity says that
+// only the identity of the object is left, as for a Secret that is gone. Decide then skips a when
+// that reads more, and returns null for a payload that fails.
 func Decide(r *rule.Rule, d delta.Delta, isIdentity bool, look rule.Lookup) (rule.Match, bool, error) {
 	if isIdentity && r.When != nil && !r.When.Paths().IsEmpty() {
 		always := *r
@@ -221,7 +222,7 @@ func Decide(r *rule.Rule, d delta.Delta, isIdentity bool, look rule.Lookup) (rul
 	return m, ok, err
 }
 
-// Remember takes tree for o decoded, until Forget; nil is ignored.
+// Remember uses tree as the decoded form of o until Forget. It ignores a nil tree.
 func (e *Evaluator) Remember(o *object.Object, tree any) {
 	if tree != nil {
 		e.scope.object.Remember(o, tree)

@@ -32,8 +32,8 @@ func aRule(name, spec string) string {
 	return fmt.Sprintf("---\napiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: %s}\nspec: {source: maps, handler: log, %s}\n", name, spec)
 }
 
-// evaluator makes an Evaluator of manifests. Every rule's standing is in the map, by name; those that
-// are not there are live.
+// evaluator makes an Evaluator of manifests. standing holds the standing of rules by name; rules
+// that are missing there have the zero Standing.
 func evaluator(t *testing.T, cache evaluate.Cache, standing map[string]evaluate.Standing, manifests string) *evaluate.Evaluator {
 	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(head + manifests)}})
@@ -62,7 +62,7 @@ func configMap(t *testing.T, version, size string) *object.Object {
 	return o
 }
 
-// texts shows what a Change says, rules by position.
+// texts describes a Change, with rules by position.
 func texts(c *evaluate.Change) (out []string) {
 	for _, m := range c.Matches {
 		text := fmt.Sprintf("%d %s %s", m.Rule, m.Delta.Type, m.Delta.Object.ResourceVersion())
@@ -132,7 +132,7 @@ func TestEvaluate(t *testing.T) {
 		t.Run(test.why, func(t *testing.T) {
 			e := evaluator(t, noCache{}, test.standing, manifests)
 			test.step.Now = now
-			for range 2 { // it depends on its arguments alone
+			for range 2 { // the result depends only on the arguments
 				var c evaluate.Change
 				e.Evaluate(test.step, &c)
 				if diff := cmp.Diff(test.want, texts(&c)); diff != "" {

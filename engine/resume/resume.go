@@ -1,8 +1,8 @@
-// Package resume decides what a cut means for a plan: what each rule knows of each informer's objects,
-// and what it has to be told before it follows them.
+// Package resume decides what a cut means for a plan: what each rule knows of each informer's
+// objects, and what the rule must learn before it follows them.
 //
-// A restart resumes from the state directory. The decision is a pure function of what was recorded and
-// of the plan; the engine carries it out. It knows neither the state nor the informers.
+// A restart resumes from the state directory. The decision is a pure function of the cut and the
+// plan, and the engine carries it out. The package knows neither the state nor the informers.
 package resume
 
 import (
@@ -14,31 +14,30 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// Standing is how a rule of the plan stands to an informer's objects in the cut.
+// Standing is how a rule of the plan relates to an informer's objects in the cut.
 type Standing uint8
 
 const (
-	// New rules have never seen the informer: they are told of every object inside, as Synced.
+	// New rules have never seen the informer. They see every object inside, as Synced.
 	New Standing = iota
-	// Known rules have seen the objects with the where that they have now: they are told of what
-	// changes from here on.
+	// Known rules have seen the objects with their present where. They see only later changes.
 	Known
-	// Changed rules have seen the objects with another where: they are told what the difference
-	// makes, objects that come in as Synced and objects that fall out as Deleted.
+	// Changed rules have seen the objects with another where. They see the difference: objects that
+	// come in as Synced, and objects that fall out as Deleted.
 	Changed
 )
 
-// Memory is what a rule remembers of informers: in a cut, those that it has seen; in a plan, those
-// that it has to see.
+// Memory is what a rule remembers of informers. In a cut these are the informers that it has seen,
+// in a plan those that it is to see.
 type Memory struct {
 	Name     string
 	Resource string // VERSION/RESOURCE or GROUP/VERSION/RESOURCE of its source
-	// Seen has, by informer, the text of the rule's where when it saw the informer's objects, and in a
-	// plan the where as it is now; "" is no where.
+	// Seen maps each informer to the text of the rule's where when the rule saw the informer's
+	// objects. In a plan it is the present where. "" means no where.
 	Seen map[string]string
 }
 
-// Cut is what was recorded.
+// Cut holds the records that matter to the decision.
 type Cut struct {
 	Rules     map[string]Memory // by name
 	Informers []string
@@ -46,23 +45,24 @@ type Cut struct {
 
 // Decision is what a cut means for a plan.
 type Decision struct {
-	// Gone are the rules of the cut whose deliveries and record are dropped, sorted by name.
+	// Gone are the rules of the cut whose deliveries and records are to be dropped, sorted by name.
 	Gone []Gone
-	// Unwatched are the informers of the cut that no source has any more.
+	// Unwatched are the informers of the cut that no source uses any more.
 	Unwatched []string
 
 	planned map[string]Memory
 	cut     map[string]Memory
 }
 
-// Gone is a rule of the cut that the plan does not go on with.
+// Gone is a rule of the cut that does not continue in the plan.
 type Gone struct {
 	Name string
-	// Replaced says that the plan has a rule of this name, but about another resource.
+	// Replaced says that the plan has a rule of this name for another resource.
 	Replaced bool
 }
 
-// Decide compares a cut with a plan. planned are the plan's rules, informers the ids of its informers.
+// Decide compares a cut with a plan. planned are the plan's rules, and informers are the ids of its
+// informers.
 func Decide(planned []Memory, informers []string, cut Cut) Decision {
 	d := Decision{planned: make(map[string]Memory, len(planned)), cut: maps.Clone(cut.Rules)}
 	for _, r := range planned {
@@ -87,10 +87,10 @@ func Decide(planned []Memory, informers []string, cut Cut) Decision {
 // Verdict is what a rule knows of an informer's objects in the cut.
 type Verdict struct {
 	Standing Standing
-	// Before tells which of the objects in the cut the rule had inside. A New rule had none.
+	// Before returns which objects of the cut the rule had inside. A New rule had none.
 	Before Membership
-	// Where is the text of the where by which it had them. Recorded says that the cut has one: also
-	// of a New rule whose recorded where cannot be compiled.
+	// Where is the text of the where by which the rule had them inside. Recorded says that the cut
+	// has such a text. That may be so even for a New rule, if the recorded where does not compile.
 	Where    string
 	Recorded bool
 }
@@ -103,7 +103,7 @@ func (d Decision) At(rule, informer string) Verdict {
 	}
 	before, err := membershipOf(rule, where)
 	switch {
-	case err != nil: // another version's language: it cannot be told what the rule had inside
+	case err != nil: // written in another version's language: unknown what was inside
 		return Verdict{Standing: New, Where: where, Recorded: true}
 	case where == d.planned[rule].Seen[informer]:
 		return Verdict{Standing: Known, Before: before, Where: where, Recorded: true}
@@ -111,10 +111,10 @@ func (d Decision) At(rule, informer string) Verdict {
 	return Verdict{Standing: Changed, Before: before, Where: where, Recorded: true}
 }
 
-// Membership tells which objects of a cut a rule had inside. The zero Membership has none.
+// Membership answers which objects of a cut a rule had inside. The zero Membership has none.
 type Membership struct {
 	rule    string
-	program *expr.Program // nil: every object
+	program *expr.Program // nil means every object
 	seen    bool
 }
 
@@ -129,12 +129,13 @@ func membershipOf(rule, where string) (Membership, error) {
 	return Membership{rule: rule, program: program, seen: true}, nil
 }
 
-// Missed returns what is recorded beside an identity, in addition to the names of rules that have the
-// object inside, of a rule that has not been told of the object's latest change. It is no rule's name.
+// Missed returns a mark for a rule that has not seen an object's latest change. The mark is
+// recorded beside the object's identity, with the names of the rules that have the object inside.
+// It is no valid name of a rule.
 func Missed(rule string) string { return "?" + rule }
 
-// HasMissed reports whether the names that were recorded beside an object say that the rule has not been
-// told of the object's latest change.
+// HasMissed reports whether names, as recorded beside an object, contain the mark of this rule: see
+// [Missed].
 func (m Membership) HasMissed(names []string) bool {
 	return m.seen && slices.Contains(names, Missed(m.rule))
 }
@@ -142,8 +143,8 @@ func (m Membership) HasMissed(names []string) bool {
 // Seen reports whether the rule had seen the informer's objects.
 func (m Membership) Seen() bool { return m.seen }
 
-// Has reports whether the rule had an object of the cut inside. Where only identities were recorded
-// (isIdentity), names are the rules that were recorded beside the object.
+// Has reports whether the rule had an object of the cut inside. If the cut holds only identities
+// (isIdentity), names must be the names recorded beside the object.
 func (m Membership) Has(o *object.Object, isIdentity bool, names []string) bool {
 	switch {
 	case !m.seen:
@@ -153,13 +154,14 @@ func (m Membership) Has(o *object.Object, isIdentity bool, names []string) bool 
 	case isIdentity:
 		return slices.Contains(names, m.rule)
 	}
-	inside, _ := m.program.Bool(&expr.Env{Object: o.Decode(m.program.Paths())}) // a failure is not inside
+	// a failing where does not match
+	inside, _ := m.program.Bool(&expr.Env{Object: o.Decode(m.program.Paths())})
 	return inside
 }
 
-// Round distinguishes events about objects of a cut from earlier ones about the same state of an
-// object. It is derived from the cut's resourceVersion, so that another run that resumes from the same
-// cut produces the same event ids.
+// Round returns a number that distinguishes events about objects of a cut from earlier events about
+// the same state of an object. It derives from the cut's resourceVersion, so another run that
+// resumes from the same cut produces the same event ids.
 func Round(resourceVersion string) int64 {
 	if n, err := strconv.ParseInt(resourceVersion, 10, 64); err == nil && n > 0 {
 		return n

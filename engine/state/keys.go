@@ -19,8 +19,9 @@ import (
 //	w hash(rule) namespace name n     delivery that waits
 //	l id                              dead letter
 //	d dictionary                      a dictionary; the key is the first 16 bytes of its SHA-256
-//	u owner dictionary                no value: records of the owner may refer to the dictionary. An
-//	                                  owner is o or w and a hash as above, or l and eight zeros.
+//	u owner dictionary                no value: the owner's records may refer to the dictionary.
+//	                                  An owner is o or w and a hash as above, or l and eight
+//	                                  zeros.
 //
 // A dictionary is written in the transaction that first refers to it. The transaction that removes
 // the last reference removes it.

@@ -54,8 +54,8 @@ type objectRecord struct {
 // recordCost is roughly how many bytes a record takes beside its object.
 const recordCost = 128
 
-// Objects returns the record of the informer with this id, and makes it on the first call. Later calls ignore
-// the options.
+// Objects returns the record of the informer with this id, and makes it on the first call. Later
+// calls ignore the options.
 func (s *Store) Objects(id string, o ObjectsOptions) *Objects {
 	s.mu.Lock()
 	defer s.mu.Unlock()
