@@ -13,26 +13,26 @@ import (
 	"github.com/informd/informd/engine/source"
 )
 
-// intake takes what one informer sees: it has each step evaluated for the informer's rules, and commits
-// the change. It implements source.Consumer.
+// intake consumes the steps of one informer. It has each step evaluated for the informer's rules,
+// and commits the change. It implements source.Consumer.
 //
-// The informer calls it with its own lock held, one step at a time; that guards all fields.
+// The informer calls it one step at a time, with its own lock held. That lock guards all fields.
 type intake struct {
 	informer  *source.Informer
 	rules     []*runningRule
 	evaluator *evaluate.Evaluator
 	clock     clock.PassiveClock
 	knowsOwn  bool    // one of the rules recognizes its own changes
-	record    *record // nil: nothing is kept
+	record    *record // nil keeps no record
 	// unseen are the rules that see the informer for the first time and wait for other sources.
 	unseen map[int]bool
-	// resuming is what is known of the cut that the intake resumes from; nil once the informer has
-	// caught up.
+	// resuming is what the intake still needs of the cut that it resumes from; nil once the
+	// informer has caught up.
 	resuming *resuming
 	change   evaluate.Change // reused for each step
 }
 
-// newIntake makes the intake of an informer.
+// newIntake returns the intake of an informer, and registers it as the informer's consumer.
 func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *intake {
 	in := &intake{informer: informer, clock: e.clock, unseen: make(map[int]bool)}
 	old := new(object.Paths)
@@ -64,7 +64,7 @@ func (in *intake) resyncs() (intervals []time.Duration) {
 	return slices.Compact(intervals)
 }
 
-// standing says how a rule takes part in the evaluation of a step.
+// standing returns how a rule takes part in the evaluation of a step.
 func (in *intake) standing(i int) evaluate.Standing {
 	return evaluate.Standing{Deaf: in.unseen[i] || in.resuming.isLate(i), Undecided: in.rules[i].waits.Load() > 0}
 }
@@ -101,8 +101,8 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	}
 }
 
-// note adds to c how the delta's object is recorded. Of a Secret it says which rules have it inside, and
-// which have not been told of this change: what is kept of it could not tell.
+// note adds to c how to record the delta's object. For a Secret it also records which rules have it
+// inside and which have not seen this change, because the identity alone cannot answer that later.
 func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 	if in.record == nil {
 		return
@@ -114,8 +114,9 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 	}
 }
 
-// commit applies a change: lanes take their matches, the state its records, all in one cut. Nothing is
-// evaluated, logged or waited for meanwhile. What there is to report is reported afterwards.
+// commit applies a change in one cut: the lanes take their matches, and the state takes its
+// records. Within the cut nothing is evaluated, logged or waited for. commit reports the change
+// afterwards.
 func (in *intake) commit(c *evaluate.Change) {
 	switch {
 	case c.IsEmpty():
@@ -129,7 +130,7 @@ func (in *intake) commit(c *evaluate.Change) {
 	in.report(c)
 }
 
-// apply is commit within the cut.
+// apply does the work of commit within the cut.
 func (in *intake) apply(c *evaluate.Change) {
 	for i := range c.Matches {
 		m := &c.Matches[i]
@@ -138,7 +139,7 @@ func (in *intake) apply(c *evaluate.Change) {
 	in.record.apply(c, in.resuming)
 }
 
-// report counts what the change was, and logs what failed.
+// report counts the matches of a change, and logs its failures.
 func (in *intake) report(c *evaluate.Change) {
 	for i := range c.Matches {
 		if m := &c.Matches[i]; !m.Undecided {
@@ -150,7 +151,8 @@ func (in *intake) report(c *evaluate.Change) {
 	}
 }
 
-// tell commits what each object makes the evaluation add for some rules, object by object.
+// tell evaluates an object for some rules, and commits the change. evaluate adds to the change what
+// these rules must see.
 func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *evaluate.Change)) {
 	in.record.pace()
 	c := &in.change

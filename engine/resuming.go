@@ -12,39 +12,42 @@ import (
 	"github.com/informd/informd/engine/state"
 )
 
-// resuming is what an intake knows of the cut that it resumes from, until its informer has caught up
-// with the server. It carries out what [resume.Decide] decided. The nil resuming has nothing left to do.
+// resuming is what an intake knows of the cut that it resumes from, until its informer has caught
+// up with the server. It carries out the decision of [resume.Decide]. A nil resuming has nothing
+// left to do.
 //
-// Rules that are New or Changed are told what that makes of the objects in one of two ways:
+// Rules that are New or Changed see the resulting differences in one of two ways:
 //
-//   - at once, from the objects in the cut, if those are whole (changed): what they are offered waits
-//     undecided until their source has settled;
-//   - when the informer has caught up (late), if the cut has only parts of objects, and for New rules.
+//   - changed rules see them at once, if the cut holds whole objects. Their lanes hold the changes
+//     undecided until their source has settled.
+//   - late rules see them when the informer has caught up. New rules are late, and so are Changed
+//     rules if the cut holds only parts of objects.
 type resuming struct {
 	verdicts []resume.Verdict // by rule
-	whole    []*object.Object // the objects in the cut, until tellChanged; nil if no rule needs it
+	whole    []*object.Object // the objects in the cut, for tellChanged; nil if no rule needs them
 	changed  map[int]bool
 	late     map[int]bool
 	isSecret bool
-	// round distinguishes what is told again as Synced from when it was told before.
+	// round distinguishes a repeated Synced event from earlier ones about the same state.
 	round int64
 
-	// parts are the objects in the cut, if it has only parts of them. Of Secrets, inside names the
-	// rules that had them inside.
+	// parts are the objects in the cut, if the cut holds only parts of them. For Secrets, inside
+	// names the rules that had them inside.
 	parts  map[delta.Key]*object.Object
 	inside map[delta.Key][]string
 
-	// holds says that the objects in the cut stay on disk until late rules have been told: a late
-	// rule has seen them, and another run would need them to tell it the same. Objects that are new
-	// are recorded at once; of Secrets everything but deletions is, because beside them stands which
-	// rules have them inside. holdsPosition says the same of the resourceVersion, which would claim
-	// that all objects on disk are as they are to be kept now.
+	// holds says that the objects in the cut stay on disk until late rules have seen the
+	// difference. If this run ends before that, another run needs these objects to report the same
+	// difference. New objects are recorded at once. So are all changes of Secrets except deletions,
+	// because the names of the rules that have them inside stand beside them. holdsPosition holds
+	// back the resourceVersion in the same way. A recorded resourceVersion would claim that all
+	// objects on disk are complete.
 	holds, holdsPosition bool
-	heldObjects          map[delta.Key]*object.Object // the newest of each; nil: it is gone
+	heldObjects          map[delta.Key]*object.Object // newest states; nil: gone
 	heldPosition         *string
 }
 
-// resume makes the informer go on from what was saved of it.
+// resume makes the informer resume from its snapshot.
 func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	if !in.record.store.IsNew() {
 		for _, r := range in.rules {
@@ -64,7 +67,7 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	for i, r := range in.rules {
 		v := decision.At(r.Name, in.record.id)
 		if !v.Recorded && in.unseen[i] {
-			continue // it is told when the sources that it waits for have settled
+			continue // release makes it late when the other sources have settled
 		}
 		delete(in.unseen, i)
 		p.verdicts[i] = v
@@ -95,16 +98,16 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	})
 }
 
-// isLate reports whether a rule does not hear of steps yet.
+// isLate reports whether a rule does not see steps yet.
 func (p *resuming) isLate(i int) bool { return p != nil && p.late[i] }
 
-// isPart reports whether the delta ends an object of which only a part is in the cut, and nothing
-// newer was seen.
+// isPart reports whether the delta deletes an object of which the intake knows only the part in the
+// cut.
 func (p *resuming) isPart(d delta.Delta) bool {
 	return p != nil && p.parts != nil && d.Type == delta.Deleted && p.parts[d.Key()] == d.Object
 }
 
-// before returns an object of the cut, and whether a rule had it inside; o may be nil.
+// before returns an object of the cut, and whether a rule had it inside. o may be nil.
 func (p *resuming) before(i int, o *object.Object) evaluate.Before {
 	if o == nil {
 		return evaluate.Before{}
@@ -112,8 +115,8 @@ func (p *resuming) before(i int, o *object.Object) evaluate.Before {
 	return evaluate.Before{Object: o, Inside: p.verdicts[i].Before.Has(o, p.isSecret, p.inside[keyOf(o)])}
 }
 
-// wasLate returns for a late rule that has seen the informer whether it had the object inside when it
-// was told last; ok is false for all other rules.
+// wasLate answers for a late rule that has seen the informer. It returns whether the rule had the
+// object inside when it last saw the object. For all other rules ok is false.
 func (p *resuming) wasLate(i int, o *object.Object) (inside, ok bool) {
 	if !p.isLate(i) || !p.verdicts[i].Before.Seen() {
 		return false, false
@@ -121,8 +124,9 @@ func (p *resuming) wasLate(i int, o *object.Object) (inside, ok bool) {
 	return p.before(i, o).Inside, true
 }
 
-// missed returns what is recorded beside a Secret for late rules that have seen the informer: they have
-// not been told of its change. If this run ends before they are, another run tells them.
+// missed returns the marks to record beside a Secret for late rules that have seen the informer,
+// because they have not seen its change. If this run ends before they do, another run shows them
+// the change.
 func (p *resuming) missed(rules []*runningRule) (names []string) {
 	if p == nil || !p.isSecret {
 		return nil
@@ -135,13 +139,13 @@ func (p *resuming) missed(rules []*runningRule) (names []string) {
 	return names
 }
 
-// hold reports whether an object's new state is not recorded yet.
+// hold reports whether an object's new state must not be recorded yet. It then keeps the state.
 func (p *resuming) hold(key delta.Key, o *object.Object, isSecret bool) bool {
 	switch {
 	case p == nil || !p.holds:
 		return false
 	case isSecret:
-		p.heldObjects[key] = o // it is recorded now, and again when late rules have been told
+		p.heldObjects[key] = o // recorded now, and again when late rules have seen it
 		return false
 	case p.parts[key] == nil:
 		return false
@@ -150,7 +154,7 @@ func (p *resuming) hold(key delta.Key, o *object.Object, isSecret bool) bool {
 	return true
 }
 
-// drop reports whether an object's end is not recorded yet.
+// drop reports whether an object's deletion must not be recorded yet. It then keeps the deletion.
 func (p *resuming) drop(key delta.Key) bool {
 	switch {
 	case p == nil:
@@ -163,7 +167,7 @@ func (p *resuming) drop(key delta.Key) bool {
 	return false
 }
 
-// holdPosition reports whether the position is not recorded yet.
+// holdPosition reports whether the position must not be recorded yet. It then keeps the position.
 func (p *resuming) holdPosition(position string) bool {
 	if p == nil || !p.holdsPosition {
 		return false
@@ -172,7 +176,7 @@ func (p *resuming) holdPosition(position string) bool {
 	return true
 }
 
-// lastOf adds to c the end of an object of which only a part is in the cut.
+// lastOf adds to c the deletion of an object of which the intake knows only the part in the cut.
 func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
 	last := s.Delta.Object
 	for i := range in.rules {
@@ -186,8 +190,8 @@ func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
 	in.evaluator.Forget()
 }
 
-// returned adds to c what rules are told of an object that came back whole, of which only a part is in
-// the cut: nothing, if it has not changed since the rule was told of it.
+// returned adds to c what rules see of an object that came back whole, and of which the cut holds
+// only a part. A rule sees nothing if the object has not changed since the rule last saw it.
 func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Change) {
 	isSame := s.Delta.Object.ResourceVersion() == part.ResourceVersion()
 	names := in.resuming.inside[keyOf(part)]
@@ -201,15 +205,16 @@ func (in *intake) returned(s evaluate.Step, part *object.Object, c *evaluate.Cha
 	in.evaluator.Forget()
 }
 
-// compare adds to c what a rule is told of an object that was in the cut as before, or was not (nil).
+// compare adds to c what a rule sees of an object that was in the cut as before. before is nil if
+// the object was not in the cut.
 func (in *intake) compare(i int, before *object.Object, s evaluate.Step, c *evaluate.Change) {
 	p := in.resuming
 	in.evaluator.Compare(i, p.before(i, before), s, p.round, p.isSecret, c)
 }
 
-// tellChanged tells the rules whose where has changed what that makes of the objects in the cut, and
-// from then on they hear of every step. It is called before any step. What they are offered waits
-// undecided until release: by then it is merged with what has changed since.
+// tellChanged shows changed rules the difference that their new where makes to the objects in the
+// cut. From then on they see every step. It must be called before any step. Their lanes hold the
+// resulting changes undecided until release, merged with later changes.
 func (in *intake) tellChanged() {
 	p := in.resuming
 	for _, o := range p.whole {
@@ -229,8 +234,8 @@ func (in *intake) tellChanged() {
 	end()
 }
 
-// release has the rules whose where has changed decide what waits for that, once their informer has
-// settled.
+// release ends the hold of changed rules once their informer has settled. It returns early when ctx
+// ends.
 func (in *intake) release(ctx context.Context, changed map[int]bool) {
 	if source.WaitUntilSettled(ctx, in.informer) {
 		for i := range changed {
@@ -239,8 +244,9 @@ func (in *intake) release(ctx context.Context, changed map[int]bool) {
 	}
 }
 
-// CaughtUp implements source.Consumer. Late rules are told what is different for them; then everything
-// is recorded that was held back, in the cut that says that they have been told.
+// CaughtUp implements source.Consumer. It shows late rules their differences. Then it records
+// everything that was held back, in the same cut that records that these rules have seen the
+// objects.
 func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	if in.record == nil {
 		return
@@ -267,7 +273,7 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	end()
 }
 
-// held returns the records that were held back.
+// held returns the changes of the record that were held back.
 func (in *intake) held(p *resuming) []evaluate.Change {
 	changes := make([]evaluate.Change, 0, len(p.heldObjects)+1)
 	for key, o := range p.heldObjects {
@@ -285,7 +291,8 @@ func (in *intake) held(p *resuming) []evaluate.Change {
 	return changes
 }
 
-// tellLate tells late rules of what is inside now, as Synced, and of what fell out, as Deleted.
+// tellLate shows late rules the objects that are inside now, as Synced, and those that fell out, as
+// Deleted.
 func (in *intake) tellLate(p *resuming, known iter.Seq[*object.Object]) {
 	late := func(f func(i int)) {
 		for i := range in.rules {
