@@ -11,7 +11,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Whatever passes Validate becomes a body that says who the object is, and otherwise what the handler said.
+// Every action that passes Validate becomes a body that adds the object's identity. The rest is as
+// the handler wrote it.
 func FuzzBodies(f *testing.F) {
 	f.Add(`{"data":{"a":"b"},"metadata":{"labels":{"x":"y"},"name":"web-0"}}`, false)
 	f.Add(`{"apiVersion":"v1","kind":"","metadata":{"uid":"u","uid":null}}`, false)
@@ -49,7 +50,7 @@ func FuzzBodies(f *testing.F) {
 		if a.Verb = handler.ActionApply; a.Validate() == nil {
 			got, err := objectBody(a, "Pod", from)
 			if err != nil {
-				return // another kind
+				return // the body has another kind
 			}
 			sameButFor(t, body, got, err, map[string]any{"apiVersion": "v1", "kind": "Pod"},
 				map[string]any{"uid": "u", "resourceVersion": "4", "name": "web-0", "namespace": "shop"})
@@ -75,7 +76,7 @@ func sameButFor(t *testing.T, body string, got []byte, err error, top, metadata 
 	}
 }
 
-// What is told of a failure is bounded and fit for a log, whatever the API server said.
+// The text of a failure is bounded and fit for a log, whatever the API server answered.
 func FuzzAnswers(f *testing.F) {
 	f.Add(422, []byte(`{"kind":"Status","code":422,"message":"x","details":{"causes":[{"field":"a","message":"Invalid value: \"x\": y"}]}}`))
 	f.Add(200, []byte(`{"kind":"Status","details":{"uid":"u"}}`))

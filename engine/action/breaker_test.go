@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// game is one of rules that react to each other's changes of one object.
+// game has rules that react to each other's changes of one object.
 type game struct {
 	writes *Writes
 	event  handler.Event
@@ -25,7 +25,7 @@ func newGame(writes *Writes) *game {
 	}}
 }
 
-// move has a rule change the object in consequence of the change before.
+// move makes the rule change the object in response to the last change.
 func (g *game) move(t *testing.T, rule string) {
 	cause, _ := g.writes.causeOf(t.Context(), &g.event)
 	g.moves++
@@ -49,7 +49,7 @@ func TestRulesThatChaseEachOtherAreSlowed(t *testing.T) {
 				t.Fatalf("before change %d: %v, want %v", i+1, delay, want)
 			}
 			if slowed := b.Chasing("ping") != ""; slowed != (i >= 8) {
-				t.Fatalf("before change %d slowed: %v", i+1, slowed)
+				t.Fatalf("before change %d: slowed is %v, want %v", i+1, slowed, i >= 8)
 			}
 			if i == 12 {
 				want := "slowed: rules ping and pong chase each other through the cluster on v1/pods shop/web-0, 12 writes deep; next in "
@@ -59,7 +59,7 @@ func TestRulesThatChaseEachOtherAreSlowed(t *testing.T) {
 					}
 				}
 				if got := b.Chasing("other"); got != "" {
-					t.Errorf("a rule that has no part in it is %q", got)
+					t.Errorf("a rule outside the chase is %q", got)
 				}
 			}
 			time.Sleep(delay)
@@ -68,13 +68,14 @@ func TestRulesThatChaseEachOtherAreSlowed(t *testing.T) {
 		if n := strings.Count(log.String(), "rules chase each other"); n < 2 || n > 30-8-5 {
 			t.Errorf("%d lines in the log:\n%s", n, &log)
 		}
-		// Somebody else's change ends it; it is told for as long as the last delay has made it likely to go on.
+		// Somebody else's change ends the chase. Chasing still reports it while the last delay
+		// makes it likely to go on.
 		g.event.ResourceVersion = "theirs"
 		if d := b.Delay(t.Context(), "ping", &g.event); d != 0 {
 			t.Errorf("somebody else's change waits for %v", d)
 		}
 		if b.Chasing("pong") == "" {
-			t.Error("no longer slowed before twice the delay has passed")
+			t.Error("Chasing is empty before twice the delay has passed")
 		}
 		time.Sleep(12 * time.Minute)
 		if got := b.Chasing("pong"); got != "" {
@@ -99,7 +100,7 @@ func TestARuleThatChasesItself(t *testing.T) {
 	})
 }
 
-// The watch tells of a change before the request that made it is answered.
+// The watch may show a change before the API server answers the request that made it.
 func TestDelayWaitsForTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writes := NewWrites()
@@ -114,7 +115,7 @@ func TestDelayWaitsForTheAnswer(t *testing.T) {
 		if b.Delay(t.Context(), "r", &g.event) == 0 {
 			t.Error("not slowed")
 		}
-		// One that is not answered holds it up for some seconds only.
+		// A request without an answer delays the rule only for some seconds.
 		never := writes.Begin(pods, web0, "r", cause)
 		defer never("", "")
 		began := time.Now()
@@ -136,7 +137,7 @@ func TestChasesAreBounded(t *testing.T) {
 			b.Delay(t.Context(), fmt.Sprint("rule-", i), &g.event)
 		}
 		if n := len(b.chases); n > maxChases {
-			t.Errorf("%d chases are remembered", n)
+			t.Errorf("the breaker holds %d chases, want at most %d", n, maxChases)
 		}
 	})
 }

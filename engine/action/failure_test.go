@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The API server's own words are told, and what they quote of objects is not.
+// A failure repeats the API server's words, but not the values of objects that they quote.
 func TestSaidWithoutValues(t *testing.T) {
 	cause := func(field, message string) metav1.StatusCause {
 		return metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message}

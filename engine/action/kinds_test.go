@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 )
 
-// library is a discovery that counts how often it is asked.
+// library is a discovery that counts its requests.
 type library struct {
 	discovery.ServerResourcesInterfaceWithContext
 	asked      int
@@ -47,7 +47,7 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 		if l.asked != 1 {
 			t.Errorf("asked %d times", l.asked)
 		}
-		// What is not there is asked for once a second, and does not forget what is.
+		// kinds asks for a missing resource once a second, and keeps what it knows of others.
 		absent := pods
 		absent.Resource = "bods"
 		began := time.Now()
@@ -60,10 +60,10 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 		if l.asked < 10 || l.asked > 12 {
 			t.Errorf("asked %d times in ten seconds", l.asked)
 		}
-		// What turned out to be another is asked for again.
+		// After forget, kinds asks again and finds that a kind has changed.
 		l.namespaced = false
 		if got, _ := k.of(t.Context(), pods); !got.namespaced {
-			t.Error("asked again without a reason")
+			t.Error("kinds asked again although nobody called forget")
 		}
 		time.Sleep(time.Second)
 		k.forget(pods.GroupVersion())
@@ -93,7 +93,7 @@ func TestDiscoveryThatHangs(t *testing.T) {
 			t.Errorf("%v", f)
 		}
 		if took := time.Since(began); took != requestTimeout {
-			t.Errorf("it was waited for for %v", took)
+			t.Errorf("the request took %v, want %v", took, requestTimeout)
 		}
 	})
 }

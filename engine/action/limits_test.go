@@ -22,24 +22,24 @@ func TestRates(t *testing.T) {
 			return time.Since(began)
 		}
 		if took := take(By{"a", "h"}, burst); took != 0 {
-			t.Errorf("as many as may come at once took %v", took)
+			t.Errorf("a full burst took %v", took)
 		}
 		if took := take(By{"b", "h"}, perSecond); took < 990*time.Millisecond || took > time.Second {
 			t.Errorf("the handler's next, for another rule, took %v, want a second", took)
 		}
 		if took := take(By{"a", "other"}, burst) + take(By{Rule: "a"}, burst) + take(By{Rule: "b"}, burst); took != 0 {
-			t.Errorf("others waited for %v", took)
+			t.Errorf("other handlers waited for %v", took)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if err := r.wait(short, By{"a", "h"}); err == nil {
-			t.Error("there is no time to wait, and no error")
+			t.Error("no error, although the deadline leaves no time to wait")
 		}
 		for i := range 2 * maxRates {
 			take(By{Handler: fmt.Sprint(i)}, 1)
 		}
 		if len(r.of) > maxRates {
-			t.Errorf("%d limits are kept", len(r.of))
+			t.Errorf("rates holds %d limits, want at most %d", len(r.of), maxRates)
 		}
 	})
 }
@@ -50,6 +50,6 @@ func TestConflictsAreBounded(t *testing.T) {
 		c.another(contest{rule: fmt.Sprint(i)})
 	}
 	if len(c.of) > maxConflicts {
-		t.Errorf("%d are kept", len(c.of))
+		t.Errorf("conflicts holds %d contests, want at most %d", len(c.of), maxConflicts)
 	}
 }

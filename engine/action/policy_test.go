@@ -45,7 +45,7 @@ func TestPolicy(t *testing.T) {
 	for _, c := range []struct {
 		why    string
 		action handler.Action
-		needs  string // empty: it is allowed
+		needs  string // empty if the policy allows it
 	}{
 		{"as granted", on("delete", pods, "shop", "web-0"), ""},
 		{"another namespace, another pattern", on("patch", pods, "pay", "db-1"), ""},
@@ -72,21 +72,21 @@ func TestPolicy(t *testing.T) {
 				t.Error(err)
 			case c.needs == "":
 			case err == nil || !errors.Is(err, handler.ErrReject):
-				t.Errorf("allowed: %v", err)
+				t.Errorf("got %v, want the policy to reject the answer", err)
 			case !strings.Contains(err.Error(), c.needs) || !strings.Contains(err.Error(), `action 2: `+what(c.action)+` is not allowed to handler "oncall": spec.access.write needs {`):
 				t.Errorf("%v, want %q", err, c.needs)
 			}
 			if err := (Policy{}).Check(&handler.Event{}, []handler.Action{c.action}); !errors.Is(err, handler.ErrReject) {
-				t.Errorf("allowed by nothing: %v", err)
+				t.Errorf("got %v, want an empty policy to reject every action", err)
 			}
 		})
 	}
 	if err := policy.Check(&handler.Event{}, nil); err != nil {
-		t.Errorf("an answer without actions: %v", err)
+		t.Errorf("the policy rejects an answer without actions: %v", err)
 	}
 }
 
-// A name that a pattern would let through must not be able to name something else.
+// A name that matches a pattern must not be able to address something else.
 func TestPolicyAndNamesOfOtherThings(t *testing.T) {
 	policy := Policy{Handler: "h", Grants: []Grant{{Resource: pods, Verbs: []string{"delete"}, Names: []string{"*"}}}}
 	for _, name := range []string{"", ".", "..", "web-0/eviction", "../secrets/token", "web-0%2Feviction", strings.Repeat("x", 254)} {

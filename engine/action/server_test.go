@@ -24,20 +24,20 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// heard is a request that a server got.
+// heard is a request that the server received.
 type heard struct {
 	method, path, query, body string
 	header                    http.Header
 }
 
-// server answers as a test says, and knows v1/pods and v1/nodes.
+// server gives the answers of a test, and knows v1/pods and v1/nodes.
 type server struct {
 	*Executor
 	t      *testing.T
 	writes *Writes
 
 	mu      sync.Mutex
-	answers []func(w http.ResponseWriter) // the last one is given again and again
+	answers []func(w http.ResponseWriter) // the server repeats the last one
 	heard   []heard
 	results []Done
 	audit   bytes.Buffer
@@ -70,7 +70,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w)
 }
 
-// patched has the object of an event patched.
+// patched makes the executor patch the object of an event.
 func (s *server) patched() error {
 	return s.Do(s.t.Context(), By{"r", "h"}, anEvent(), []handler.Action{aPatch()})
 }
@@ -99,7 +99,7 @@ func answers(code int, body string, header ...string) func(http.ResponseWriter) 
 	}
 }
 
-// podAt is a Pod's metadata at a version.
+// podAt returns a Pod's metadata at a version.
 func podAt(version string) string {
 	return `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"web-0","namespace":"shop","uid":"u","resourceVersion":"` + version + `"}}`
 }
@@ -129,7 +129,7 @@ func TestWhatBecomesOfAnAnswer(t *testing.T) {
 		why     string
 		answers []func(http.ResponseWriter)
 		result  Result
-		is      error // what the error wraps; nil with a result that is no success: another try
+		is      error // what the error wraps; nil beside a result other than success means another try
 		after   time.Duration
 		says    string
 	}{
@@ -197,14 +197,14 @@ func TestWhatBecomesOfAnAnswer(t *testing.T) {
 			fine := c.result == Changed || c.result == Unchanged || c.result == Gone
 			switch {
 			case fine != (err == nil):
-				t.Errorf("the error is %v", err)
+				t.Errorf("result %s: got error %v", c.result, err)
 			case c.is != nil && !errors.Is(err, c.is):
 				t.Errorf("%v does not wrap %v", err, c.is)
 			case c.is == nil && (errors.Is(err, handler.ErrReject) || errors.Is(err, ErrConflict)):
-				t.Errorf("%v is not worth another try", err)
+				t.Errorf("%v does not lead to another try", err)
 			}
 			if after, _ := handler.RetryDelay(err); after != c.after {
-				t.Errorf("after %v, want %v", after, c.after)
+				t.Errorf("the retry delay is %v, want %v", after, c.after)
 			}
 			if err != nil && (!strings.Contains(err.Error(), "action 1: patch of v1/pods shop/web-0: ") || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("%v, want %q", err, c.says)
@@ -269,7 +269,8 @@ func TestWhatIsAskedOfTheServer(t *testing.T) {
 	}
 }
 
-// What fails ends the answer, and the same again is done from its beginning, of which the rule's own changes are known.
+// The first failure ends the answer. A retry begins the same answer again, and knows which changes
+// the rule made itself.
 func TestFirstFailureEndsTheAnswer(t *testing.T) {
 	s := newServer(t, answers(200, podAt("5")), answers(500, ""), answers(200, podAt("5")), answers(200, podAt("6")), answers(200, podAt("7")))
 	do := []handler.Action{aPatch(), aPatch(), aPatch()}
@@ -286,7 +287,7 @@ func TestFirstFailureEndsTheAnswer(t *testing.T) {
 		versions = append(versions, version)
 	}
 	if got := strings.Join(versions, " "); got != "4 5 5 5 6" {
-		t.Errorf("computed from versions %s", got)
+		t.Errorf("the patches start from versions %s, want 4 5 5 5 6", got)
 	}
 }
 
@@ -301,7 +302,7 @@ func TestWritesUnderWayAreKnown(t *testing.T) {
 	go func() { ended <- s.patched() }()
 	<-asked
 	if !s.writes.Writing(pods, web0, "r", math.MaxUint64) || s.writes.Writing(pods, web0, "other", math.MaxUint64) {
-		t.Error("a request that is under way is not known as the rule's")
+		t.Error("Writing is false for the rule while its request is under way")
 	}
 	close(answer)
 	s.writes.Wait(t.Context(), pods, web0)

@@ -35,20 +35,20 @@ func TestOwnIsWhatARequestMade(t *testing.T) {
 			w := NewWrites()
 			end := w.Begin(pods, web0, "r", Cause{})
 			if _, known := w.Of(pods, web0, c.ask); known {
-				t.Error("known before the answer")
+				t.Error("Of knows the version before the request is answered")
 			}
 			end(c.from, c.to)
 			if got, known := w.Of(pods, web0, c.ask); got.Rule != c.rule || known != (c.rule != "") {
 				t.Errorf("Of: %v %v, want %q", got, known, c.rule)
 			}
 			if _, known := w.Of(pods, delta.Key{Name: "web-0"}, c.ask); known {
-				t.Error("known of another object")
+				t.Error("Of knows the version of another object")
 			}
 		})
 	}
 }
 
-// Of several changes the outcome alone may be seen: it is the rule's own if all of them are.
+// The watch may show only the outcome of several changes. It is the rule's own if all of them are.
 func TestMadeByTheRuleAlone(t *testing.T) {
 	w := NewWrites()
 	for _, c := range []struct{ rule, from, to string }{
@@ -58,18 +58,18 @@ func TestMadeByTheRuleAlone(t *testing.T) {
 	}
 	for change, want := range map[string]bool{
 		ChangeOf("", "1"): true, ChangeOf("1", "2"): true, ChangeOf("", "2"): true, ChangeOf("3", "4"): true, ChangeOf("3", "5"): true,
-		ChangeOf("2", "4"): false, // 3 is somebody else's
+		ChangeOf("2", "4"): false, // somebody else made 3
 		ChangeOf("", "4"):  false, ChangeOf("1", "5"): false,
-		ChangeOf("5", "6"): false, ChangeOf("5", "7"): false, ChangeOf("6", "7"): true, // another rule's
+		ChangeOf("5", "6"): false, ChangeOf("5", "7"): false, ChangeOf("6", "7"): true, // another rule made 6
 		ChangeOf("4", "3"): false, ChangeOf("2", "3"): false, ChangeOf("", ""): false,
 		DeletionOf("u"): true, DeletionOf("v"): false, ChangeOf("7", "8"): false,
 	} {
 		if got := w.Made(pods, web0, "r", change); got != want {
-			t.Errorf("%q is the rule's own: %v, want %v", change, got, want)
+			t.Errorf("Made(%q) is %v, want %v", change, got, want)
 		}
 	}
 	if w.Made(pods, web0, "q", ChangeOf("6", "7")) || w.Made(pods, delta.Key{Name: "other"}, "r", ChangeOf("1", "2")) {
-		t.Error("made by another rule, or of another object")
+		t.Error("Made is true for another rule, or for another object")
 	}
 }
 
@@ -77,14 +77,14 @@ func TestTheSameObjectByAnotherVersionOfTheAPI(t *testing.T) {
 	w := NewWrites()
 	w.Begin(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, web0, "r", Cause{})("1", "2")
 	if _, known := w.Of(schema.GroupVersionResource{Group: "apps", Version: "v2", Resource: "deployments"}, web0, "2"); !known {
-		t.Error("a version of an API is not another object")
+		t.Error("another version of the API must be the same object")
 	}
 	if _, known := w.Of(schema.GroupVersionResource{Group: "extensions", Version: "v1", Resource: "deployments"}, web0, "2"); known {
-		t.Error("another group is another object")
+		t.Error("another API group must be another object")
 	}
 	w.Begin(schema.GroupVersionResource{Version: "v1", Resource: "events"}, web0, "r", Cause{})("", "3")
 	if _, known := w.Of(schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}, web0, "3"); !known {
-		t.Error("Events are the same in both of their groups")
+		t.Error("an Event must be the same object in both of its groups")
 	}
 }
 
@@ -99,7 +99,7 @@ func TestWritingUntilAllHaveEnded(t *testing.T) {
 		}()
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		w.Wait(stopped, pods, web0) // returns
+		w.Wait(stopped, pods, web0) // returns at once
 		first("", "")
 		synctest.Wait()
 		for rule, want := range map[string]bool{"a": false, "b": true, "": true, "c": false} {
@@ -112,15 +112,16 @@ func TestWritingUntilAllHaveEnded(t *testing.T) {
 			t.Error("Wait returned while a request was under way")
 		default:
 		}
-		third := w.Begin(pods, web0, "c", Cause{}) // an object that is written all the time holds nobody up
+		// Wait does not wait for it, so an object with constant writes delays nobody
+		third := w.Begin(pods, web0, "c", Cause{})
 		second("1", "2")
 		<-waited
 		if !w.Writing(pods, web0, "c", math.MaxUint64) {
-			t.Error("what began later has ended")
+			t.Error("Writing is false for a request that began later and has not ended")
 		}
 		third("", "")
 		if w.Writing(pods, web0, "", math.MaxUint64) {
-			t.Error("Writing, and no request is under way")
+			t.Error("Writing is true while no request is under way")
 		}
 		w.Wait(t.Context(), pods, web0)
 	})
@@ -132,13 +133,13 @@ func TestNothingIsKeptOfWhatMadeNoVersion(t *testing.T) {
 		w.Begin(pods, delta.Key{Name: fmt.Sprint(i)}, "r", Cause{})("", "")
 	}
 	if len(w.objects) != 0 || w.oldest.Len() != 0 {
-		t.Errorf("%d objects, %d in order", len(w.objects), w.oldest.Len())
+		t.Errorf("Writes holds %d objects and orders %d, want none", len(w.objects), w.oldest.Len())
 	}
 }
 
 func TestWritesAreBounded(t *testing.T) {
 	w := NewWrites()
-	under := w.Begin(pods, delta.Key{Name: "under way"}, "r", Cause{}) // the oldest of all
+	under := w.Begin(pods, delta.Key{Name: "under way"}, "r", Cause{}) // the oldest write of all
 	for i := range 100 {
 		w.Begin(pods, web0, "r", Cause{})(fmt.Sprint(i), fmt.Sprint(i+1))
 	}
@@ -151,15 +152,15 @@ func TestWritesAreBounded(t *testing.T) {
 		w.Begin(pods, delta.Key{Name: fmt.Sprint(i)}, "r", Cause{})("", "1")
 	}
 	if len(w.objects) != maxWritten || w.oldest.Len() != maxWritten {
-		t.Errorf("%d objects, %d in order, want %d", len(w.objects), w.oldest.Len(), maxWritten)
+		t.Errorf("Writes holds %d objects and orders %d, want %d", len(w.objects), w.oldest.Len(), maxWritten)
 	}
 	if _, known := w.Of(pods, web0, "100"); known {
-		t.Error("the object that was written first is still known")
+		t.Error("Writes still knows the object that was written first")
 	}
 	if !w.Writing(pods, delta.Key{Name: "under way"}, "r", math.MaxUint64) {
-		t.Error("a request that is under way was forgotten")
+		t.Error("Writes forgot a request that is under way")
 	}
-	// Few objects that are written often take no more than many.
+	// A few objects with many writes take no more memory than many objects.
 	for i := range maxInAll {
 		w.Begin(pods, delta.Key{Name: fmt.Sprint(i % 8192)}, "r", Cause{})("", fmt.Sprint("v", i))
 	}
@@ -172,7 +173,7 @@ func TestWritesAreBounded(t *testing.T) {
 	}
 	under("", "2")
 	if _, known := w.Of(pods, delta.Key{Name: "under way"}, "2"); !known {
-		t.Error("what a request made that was under way was forgotten")
+		t.Error("Writes forgot the version that a long request made")
 	}
 }
 
@@ -182,7 +183,7 @@ func TestOnwardFollowsTheRulesOwnChangesOnly(t *testing.T) {
 	w.Begin(pods, web0, "r", Cause{})("2", "3")
 	w.Begin(pods, web0, "other", Cause{})("3", "4")
 	w.Begin(pods, web0, "r", Cause{})("4", "5")
-	w.Begin(pods, web0, "r", Cause{})("7", "8") // after a change of somebody else's
+	w.Begin(pods, web0, "r", Cause{})("7", "8") // it follows somebody else's change
 	for from, want := range map[string]string{"1": "3", "2": "3", "3": "3", "4": "5", "5": "5", "7": "8", "9": "9"} {
 		if got := w.onward(pods, web0, "r", from); got != want {
 			t.Errorf("from %s: %s, want %s", from, got, want)
@@ -209,16 +210,16 @@ func TestDepthCountsInformdsOwnChangesInARow(t *testing.T) {
 	}
 	ev.Event = handler.Synced
 	if _, known := w.causeOf(t.Context(), ev); known {
-		t.Error("a resync is nobody's change")
+		t.Error("a resync must have no cause")
 	}
 	ev.Event = handler.Deleted
 	w.Begin(pods, web0, "ping", Cause{Depth: 7})("20", DeletionOf("u"))
 	if cause, known := w.causeOf(t.Context(), ev); !known || cause.Depth != 8 {
-		t.Errorf("a deletion of informd's own: %+v %v", cause, known)
+		t.Errorf("informd's own deletion: got cause %+v, known %v", cause, known)
 	}
 }
 
-// A cause's chain is shared by all that follows from it.
+// All causes that follow from one share its chain, so write must not append in place.
 func TestChainsDoNotRunIntoEachOther(t *testing.T) {
 	shared := make([]string, 1, 8)
 	shared[0] = "first"
@@ -239,11 +240,11 @@ func TestWritesFromManySides(t *testing.T) {
 				to := fmt.Sprint(g, ".", i)
 				end := w.Begin(pods, key, rule, Cause{})
 				if !w.Writing(pods, key, rule, math.MaxUint64) {
-					t.Error("a request under way is not known")
+					t.Error("Writing is false while a request is under way")
 				}
 				end("", to)
 				if got, known := w.Of(pods, key, to); known && got.Rule != rule {
-					t.Errorf("%s is said to be of rule %s", to, got.Rule)
+					t.Errorf("Of says that rule %s made %s, want rule %s", got.Rule, to, rule)
 				}
 				w.Wait(t.Context(), pods, delta.Key{Name: "other"})
 			}
@@ -251,6 +252,6 @@ func TestWritesFromManySides(t *testing.T) {
 	}
 	all.Wait()
 	if w.Writing(pods, delta.Key{Name: "0"}, "", math.MaxUint64) {
-		t.Error("a request is still under way")
+		t.Error("Writing is true after all requests have ended")
 	}
 }

@@ -37,7 +37,7 @@ func TestTypeNames(t *testing.T) {
 		}
 	}
 	if _, ok := ParseType("modified"); ok {
-		t.Error("modified is no type")
+		t.Error("modified must not parse as a type")
 	}
 }
 
@@ -50,10 +50,10 @@ func TestMerge(t *testing.T) {
 		waiting, newer Type
 		sent           bool
 		want           string
-	}{ // round 0 waits; TestResync has the others
+	}{ // the round is 0; TestMergeOfResyncs covers others
 		{Added, Updated, false, "added"},
 		{Added, Synced, false, "added"},
-		{Added, Added, false, "added"}, // left the where unheard and came back
+		{Added, Added, false, "added"}, // the object stopped matching unnoticed, and matches again
 		{Added, Deleted, false, nothing},
 		{Added, Deleted, true, "deleted"},
 		{Synced, Updated, false, "synced"},
@@ -62,7 +62,7 @@ func TestMerge(t *testing.T) {
 		{Synced, Deleted, true, "deleted"},
 		{Updated, Updated, false, "updated"},
 		{Updated, Synced, false, "updated"},
-		{Updated, Deleted, false, "deleted"}, // the handler may know the object from before
+		{Updated, Deleted, false, "deleted"}, // the handler may already know the object
 		{Deleted, Deleted, false, "deleted"},
 		{Deleted, Added, false, both},
 		{Deleted, Synced, false, both},
@@ -86,10 +86,10 @@ func TestMerge(t *testing.T) {
 				return
 			}
 			if merged.Object != v4 {
-				t.Error("the merged delta is not of the newer object")
+				t.Error("the merged delta does not hold the newer object")
 			}
 			if merged.Type == Updated && merged.Old != v1 {
-				t.Error("an updated must keep the first old")
+				t.Error("a merged update must keep the first Old")
 			}
 			if _, _, ok := Merge(waiting, Delta{Type: c.newer, Object: state(t, "other", "9")}, c.sent); ok {
 				t.Error("merged two objects")
@@ -103,17 +103,18 @@ func TestMergeOfResyncs(t *testing.T) {
 	first := Delta{Type: Synced, Object: v1}
 	second, third := Delta{Type: Synced, Object: v1, Round: 60}, Delta{Type: Synced, Object: v2, Round: 120}
 	if merged, _, _ := Merge(second, third, false); merged.Round != 120 || merged.Object != v2 {
-		t.Errorf("the latest round counts, got %v", merged.Round)
+		t.Errorf("got round %v, want 120, the later one", merged.Round)
 	}
 	if merged, _, _ := Merge(first, third, false); merged.Round != 0 || merged.Object != v2 {
-		t.Errorf("a first sight stays one, got round %v", merged.Round)
+		t.Errorf("got round %v, want 0, because the handler has not seen the object yet", merged.Round)
 	}
 	if merged, keep, _ := Merge(second, Delta{Type: Deleted, Object: v2}, false); !keep || merged.Type != Deleted {
-		t.Error("the handler knows an object that is resynced: it must hear of its deletion")
+		t.Error("the handler knows a resynced object, so it must get the deletion")
 	}
 }
 
-// waiting applies the laws as a queue does: to the last two that wait, as long as they merge. sent tells of the first.
+// waiting merges d into the queue as a lane does: it merges the last two deltas as long as they
+// merge. sent says whether the first delta was already attempted.
 func waiting(queue []Delta, sent bool, d Delta) []Delta {
 	queue = append(queue, d)
 	for n := len(queue); n > 1; n = len(queue) {
@@ -129,7 +130,8 @@ func waiting(queue []Delta, sent bool, d Delta) []Delta {
 	return queue
 }
 
-// knowledge is what a handler makes of deltas: the resourceVersion of each object that it believes to exist.
+// knowledge is what a handler concludes from deltas: the resourceVersion of each object that it
+// believes to exist.
 type knowledge map[string]string
 
 func (k knowledge) apply(d Delta) {
@@ -140,8 +142,9 @@ func (k knowledge) apply(d Delta) {
 	k[d.Object.UID()] = d.Object.ResourceVersion()
 }
 
-// FuzzMerge plays the life of the objects of one key (each byte one step: changes, departures and returns, recreations,
-// resyncs, deliveries and failed attempts) to a handler that is told everything and to one that is told what is left.
+// FuzzMerge plays the life of the objects of one key. Each byte is one step: a change, a departure
+// or return, a recreation, a resync, a delivery or a failed attempt. One handler gets every delta,
+// the other only those left after merging. Both must end with the same knowledge.
 func FuzzMerge(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 0, 4, 1, 5, 2, 0})
 	f.Add([]byte{0, 5, 2, 0, 2, 0, 1, 4})
@@ -160,7 +163,7 @@ func FuzzMerge(f *testing.F) {
 		emit := func(d Delta) {
 			all.apply(d)
 			if sent && len(queue) == 0 {
-				t.Fatal("nothing waits, yet it was sent")
+				t.Fatal("the queue is empty, yet its first delta was attempted")
 			}
 			queue = waiting(queue, sent, d)
 			if len(queue) == 0 {
@@ -174,7 +177,7 @@ func FuzzMerge(f *testing.F) {
 		for _, step := range steps {
 			version++
 			switch now := func() *object.Object { return state(t, fmt.Sprint(uid), fmt.Sprint(version)) }; step % 6 {
-			case 0: // comes into being, or changes
+			case 0: // the object is created or changes
 				if !exists {
 					uid++
 				}
@@ -185,12 +188,12 @@ func FuzzMerge(f *testing.F) {
 					emit(Delta{Type: Added, Object: o})
 				}
 				exists, inside, last = true, true, o
-			case 1: // leaves the where
+			case 1: // the object stops matching
 				if exists && inside {
 					emit(Delta{Type: Deleted, Object: last})
 					inside = false
 				}
-			case 2: // is deleted
+			case 2: // the object is deleted
 				if exists && inside {
 					emit(Delta{Type: Deleted, Object: now(), Old: last})
 				}
@@ -199,11 +202,11 @@ func FuzzMerge(f *testing.F) {
 				if exists && inside {
 					emit(Delta{Type: Synced, Object: last, Round: int64(version)})
 				}
-			case 4: // delivered
+			case 4: // the handler acknowledges
 				if len(queue) > 0 {
 					deliver()
 				}
-			case 5: // attempted in vain: the handler may have acted on it
+			case 5: // an attempt fails, but the handler may have acted on it
 				if len(queue) > 0 {
 					left.apply(queue[0])
 					sent = true
@@ -220,7 +223,7 @@ func FuzzMerge(f *testing.F) {
 			deliver()
 		}
 		if fmt.Sprint(all) != fmt.Sprint(left) {
-			t.Fatalf("told everything, a handler knows %v; told what is left, %v", all, left)
+			t.Fatalf("after every delta the handler knows %v, after the merged ones %v", all, left)
 		}
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// typicalView is what a handful of rules and indexes read.
+// typicalView covers the paths that a handful of rules and indexes read.
 func typicalView() *Paths {
 	p := new(Paths)
 	for _, path := range [][]string{
@@ -19,7 +19,7 @@ func typicalView() *Paths {
 	return p
 }
 
-// frames are as many pods as fit the caches of a processor that does nothing else.
+// frames returns as many pods as fit the caches of an otherwise idle processor.
 func frames() (texts [][]byte) {
 	c := newCluster(1, 40)
 	for range 64 {

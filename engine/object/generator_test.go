@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Texts as a fuzzer seldom finds them: much that is nearly alike, and all of it where it matters.
+// A fuzzer seldom finds such texts: many are nearly alike, and all touch the parts that matter.
 func TestParseRandomTexts(t *testing.T) {
 	packer := NewPacker()
 	g := &generator{rand.New(rand.NewPCG(1, 2))}
@@ -19,7 +19,8 @@ func TestParseRandomTexts(t *testing.T) {
 	}
 }
 
-// generator makes JSON of few names, so that they are often twice in an object, and on a path.
+// generator makes JSON from few names. So a name often occurs twice in an object, and often lies on
+// a path.
 type generator struct{ *rand.Rand }
 
 func (g *generator) one(of ...string) string { return of[g.IntN(len(of))] }
@@ -66,7 +67,7 @@ func (g *generator) value(depth int) string {
 		`"\ud83d\ude00 \ud83d \"\\"`, "\"\xff\xfe\xe2\x82\"", `"ünïcödé of some length"`, `"`+strings.Repeat("long ", 10)+`"`) + g.space()
 }
 
-// broken is text with one byte too many, too few or changed.
+// broken returns text with one byte inserted, removed or changed.
 func (g *generator) broken(text string) string {
 	if text == "" {
 		return text

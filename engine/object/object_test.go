@@ -47,7 +47,7 @@ func TestIdentity(t *testing.T) {
 	}
 	accessor.SetName("changed")
 	if accessor.GetNamespace() != "shop" || accessor.GetName() != "web-0" || accessor.GetUID() != "u1" || o.Name() != "web-0" {
-		t.Errorf("client-go sees %s/%s", accessor.GetNamespace(), accessor.GetName())
+		t.Errorf("client-go reads the identity %s/%s", accessor.GetNamespace(), accessor.GetName())
 	}
 }
 
@@ -56,7 +56,7 @@ func TestLookingAtMetadataAllocatesNothing(t *testing.T) {
 	allocations := testing.AllocsPerRun(100, func() {
 		accessor, err := meta.Accessor(o)
 		if err != nil || accessor.GetName() != "web-0" || accessor.GetResourceVersion() != "7" || accessor.GetOwnerReferences() != nil {
-			t.Fatal("not the object's metadata")
+			t.Fatal("the accessor is not the object's metadata")
 		}
 	})
 	if allocations > 0 {
@@ -64,14 +64,14 @@ func TestLookingAtMetadataAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What is kept of an object is kept for long: no memory beyond it.
+// informd keeps an object for a long time, so its text must not hold spare memory.
 func TestKeptIsFrugal(t *testing.T) {
 	o := mustObject(t, strings.Replace(pod, "x:1", strings.Repeat("x", 1000), 1))
 	keep := Identity()
 	keep.Add("spec")
 	pruned := prune(o, keep)
 	if want := cap(bytes.Clone(pruned.JSON())); cap(pruned.JSON()) > want {
-		t.Errorf("holds %d bytes for %d", cap(pruned.JSON()), len(pruned.JSON()))
+		t.Errorf("the pruned object holds %d bytes of memory for %d bytes of text", cap(pruned.JSON()), len(pruned.JSON()))
 	}
 	bare := prune(o, nil)
 	if want := `{"metadata":{"name":"web-0","namespace":"shop","uid":"u1","resourceVersion":"7"}}`; string(bare.JSON()) != want {
@@ -98,12 +98,13 @@ func TestManagedFieldsAreCutWhereverTheyStand(t *testing.T) {
 	}
 }
 
-// A hostile object of 1.5 MB has eighty thousand of them; to start anew behind each would take minutes.
+// A hostile object of 1.5 MB has eighty thousand managedFields. A parser that began again after
+// each would take minutes.
 func TestManagedFieldsAreCutInOneGo(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(`"managedFields":1,`, 80_000), ",")
 	o := mustObject(t, `{"metadata":{`+many+`,"name":"a",`+many+`}}`)
 	if got, want := string(o.JSON()), `{"metadata":{"name":"a"}}`; got != want {
-		t.Errorf("%.100s is left, want %s", got, want)
+		t.Errorf("the parser keeps %.100s, want %s", got, want)
 	}
 	if cap(o.JSON()) > 100 {
 		t.Errorf("%d bytes are held", cap(o.JSON()))
@@ -128,7 +129,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// As deep as apimachinery decodes, and no deeper, whatever part of it is read.
+// A Parser accepts the depth that apimachinery decodes, and no more, whichever part it reads.
 func TestDepth(t *testing.T) {
 	nested := func(depth int, around string) []byte {
 		opened, closed, _ := strings.Cut(around, "_")
@@ -175,7 +176,7 @@ func TestUnfitObjectsAreIdentified(t *testing.T) {
 			got = string(unfit.Identity.JSON())
 		}
 		if got != want {
-			t.Errorf("of %s %s is told, want %s", text, got, want)
+			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 		if next, err := s.Skip(); string(next) != "1" || err != nil {
 			t.Errorf("%s: then comes %s, error %v", text, next, err)
@@ -225,20 +226,20 @@ func TestDecoderRemembersAChange(t *testing.T) {
 	d.Tree(after)
 	first["mark"] = true
 	if d.Tree(before).(map[string]any)["mark"] != true {
-		t.Error("decoded the old state again")
+		t.Error("the decoder decoded the old state again")
 	}
-	d.Tree(mustObject(t, pod)) // takes the place of after, which was used longer ago
+	d.Tree(mustObject(t, pod)) // replaces after, the least recently used
 	if d.Tree(before).(map[string]any)["mark"] != true {
-		t.Error("forgot the one used last")
+		t.Error("the decoder forgot the most recently used tree")
 	}
 	if d.Tree(nil) != nil {
-		t.Error("no object has a tree")
+		t.Error("the decoder returns a tree for nil")
 	}
 	third := mustObject(t, pod)
 	d.Remember(third, "what the parser saw")
 	d.Remember(third, "and again")
 	if d.Tree(third) != "and again" || d.Tree(before).(map[string]any)["mark"] != true {
-		t.Error("what is remembered takes the place of more than the one used longest ago")
+		t.Error("Remember must replace only the least recently used tree")
 	}
 }
 
@@ -246,7 +247,7 @@ func TestPaths(t *testing.T) {
 	var p Paths
 	p.Add("spec", "containers", Each, "image")
 	p.Add("metadata", "labels")
-	p.Add("metadata", "labels", "app") // covered already
+	p.Add("metadata", "labels", "app") // metadata.labels covers it already
 	if got, want := p.String(), "metadata.labels spec.containers[].image"; got != want {
 		t.Errorf("paths %q, want %q", got, want)
 	}

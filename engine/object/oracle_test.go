@@ -16,8 +16,8 @@ import (
 	"github.com/informd/informd/engine/object/scan"
 )
 
-// oracle is the object's tree without metadata.managedFields, as apimachinery decodes it; false if that or an Object's
-// identity cannot be had.
+// oracle decodes text as apimachinery does, and drops metadata.managedFields. fit is false if
+// apimachinery cannot decode it, or if it has no valid identity.
 func oracle(text []byte) (tree map[string]any, fit bool) {
 	if err := utiljson.Unmarshal(text, &tree); err != nil || tree == nil {
 		return nil, false
@@ -39,7 +39,7 @@ func oracle(text []byte) (tree map[string]any, fit bool) {
 	return tree, true
 }
 
-// cut is what of a tree lies on the paths, straight from the definition.
+// cut returns the part of a tree that lies on the paths, straight from the definition of paths.
 func cut(tree any, paths [][]string) any {
 	if slices.ContainsFunc(paths, func(path []string) bool { return len(path) == 0 }) {
 		return tree
@@ -75,7 +75,7 @@ func cut(tree any, paths [][]string) any {
 	return tree
 }
 
-// equal tells trees apart, also 0 from -0 and an integer from a float.
+// equal compares trees. It also tells 0 from -0, and an integer from a float.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
@@ -91,7 +91,7 @@ func equal(a, b any) bool {
 	return a == b
 }
 
-// spaced is JSON with space wherever there may be any.
+// spaced inserts white space into JSON wherever JSON allows it.
 func spaced(text []byte) (out []byte) {
 	inString := false
 	for i := 0; i < len(text); i++ {
@@ -122,7 +122,7 @@ func splitPaths(paths string) *Paths {
 func parse(p *Parser, text []byte) (*Object, any, error) {
 	s := scan.New(text)
 	if _, view, err := p.Parse(&s); err == nil {
-		view.Release() // the next one is made of its memory
+		view.Release() // the next view reuses its memory
 	}
 	s = scan.New(text)
 	o, view, err := p.Parse(&s)
@@ -134,7 +134,8 @@ func parse(p *Parser, text []byte) (*Object, any, error) {
 	return o, view.Value(), err
 }
 
-// prune is an object parsed again, of which less is kept: nothing but its identity if keep is nil.
+// prune parses an object again and keeps only the paths of keep. With a nil keep, it keeps only the
+// identity.
 func prune(o *Object, keep *Paths) *Object {
 	if keep == nil {
 		keep = new(Paths)
@@ -172,8 +173,10 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte, viewed, kept string) { check(t, packer, text, viewed, kept) })
 }
 
-// check has Parsers agree with apimachinery's decoder on a text, on its own, pruned and decoded, and with space. They differ
-// in what makes no Object though apimachinery decodes it: null, and an identity of the wrong type.
+// check compares Parsers with apimachinery's decoder on one text. They must agree on the whole
+// object, on what a Parser keeps, prunes and views, and on all of these with white space and after
+// packing. Two cases that apimachinery decodes make no Object: null, and an identity of the wrong
+// type.
 func check(t *testing.T, packer *Packer, text []byte, viewed, kept string) {
 	t.Helper()
 	view, keep := splitPaths(viewed), splitPaths(kept)
@@ -225,7 +228,7 @@ func check(t *testing.T, packer *Packer, text []byte, viewed, kept string) {
 
 	pruned, seenToo, err := parse(pruning, text)
 	if err != nil {
-		t.Fatalf("%q, %v kept: %v", text, keep, err)
+		t.Fatalf("%q, keeping %v: %v", text, keep, err)
 	}
 	same("view beside what is kept", want, seenToo)
 	with := Identity()
@@ -235,11 +238,12 @@ func check(t *testing.T, packer *Packer, text []byte, viewed, kept string) {
 	for _, path := range view.List() {
 		with.Add(path...)
 	}
-	same("view of what is kept for others too", want, prune(o, with).Decode(view)) // as they are with keep: needed
+	// a source with keep: needed keeps paths for its other users too
+	same("view of what is kept for others too", want, prune(o, with).Decode(view))
 
 	wide, seenWide, err := parse(NewParser(nil, view), spaced(text))
 	if err != nil {
-		t.Fatalf("%q: with space %v", text, err)
+		t.Fatalf("%q with white space: %v", text, err)
 	}
 	same("with space", string(o.JSON()), string(wide.JSON()))
 	same("view with space", want, seenWide)

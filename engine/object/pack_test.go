@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// packedPods packs n pods and returns what share of their text is left of the last half.
+// packedPods packs n pods. It returns how large the last half is, as a share of its text.
 func packedPods(t testing.TB, p *Packer, c *cluster, n int) (objects []*Object, left float64) {
 	t.Helper()
 	plain, packed := 0, 0
@@ -32,11 +32,12 @@ func packedPods(t testing.TB, p *Packer, c *cluster, n int) (objects []*Object, 
 func TestPackedPodsAreAFifth(t *testing.T) {
 	p := NewPacker()
 	if _, left := packedPods(t, p, newCluster(1, 40), 2000); left > 0.22 {
-		t.Errorf("%.0f%% of the text are left", 100*left)
+		t.Errorf("packing leaves %.0f%% of the text", 100*left)
 	}
 }
 
-// What a packed object says is what it said, whatever has been packed before and after it.
+// A packed object gives the text that it had before, whatever the Packer packed before and after
+// it.
 func TestPackingChangesNothing(t *testing.T) {
 	p, c, view := NewPacker(), newCluster(1, 40), typicalView()
 	var objects, same []*Object
@@ -76,7 +77,7 @@ func TestPackingChangesNothing(t *testing.T) {
 	}
 }
 
-// Objects are packed behind the backs of those who read them.
+// The Packer may pack an object while others read it.
 func TestPackingWhileOthersRead(t *testing.T) {
 	p, c, view := NewPacker(), newCluster(1, 10), typicalView()
 	var objects []*Object
@@ -103,7 +104,7 @@ func TestPackingWhileOthersRead(t *testing.T) {
 	all.Wait()
 }
 
-// When other objects come than those that the dictionary was made of, a new one is made of them.
+// When objects unlike those of the dictionary arrive, the Packer makes a new dictionary from them.
 func TestDictionaryFollowsWhatComes(t *testing.T) {
 	p := NewPacker()
 	_, usual := packedPods(t, p, newCluster(1, 40), 4000)
@@ -122,7 +123,7 @@ func TestDictionaryFollowsWhatComes(t *testing.T) {
 	first := other(500)
 	other(4 * compared)
 	if last := other(500); last > first/2 {
-		t.Errorf("%.0f%% of pods are left, %.0f%% of the first others, and %.0f%% of the last ones", 100*usual, 100*first, 100*last)
+		t.Errorf("packing leaves %.0f%% of pods, %.0f%% of the first other objects and %.0f%% of the last, want at most half for the last", 100*usual, 100*first, 100*last)
 	}
 }
 
@@ -133,14 +134,14 @@ func TestDictionariesInUseAreBounded(t *testing.T) {
 		objects, _ := packedPods(t, p, newCluster(uint64(n), 3), 40)
 		kept = append(kept, objects...)
 		p.mu.Lock()
-		p.due = p.sample.seen // a new one at once
+		p.due = p.sample.seen // a new dictionary is due at once
 		p.mu.Unlock()
 	}
 	if n := len(p.made); n != maxDictionaries {
-		t.Fatalf("%d dictionaries are in use", n)
+		t.Fatalf("the objects use %d dictionaries, want %d", n, maxDictionaries)
 	}
 	if len(p.sample.objects) > sampleSize {
-		t.Errorf("the sample holds on to %d objects", len(p.sample.objects))
+		t.Errorf("the sample holds %d objects, want at most %d", len(p.sample.objects), sampleSize)
 	}
 	runtime.KeepAlive(kept)
 	kept = nil
@@ -151,7 +152,7 @@ func TestDictionariesInUseAreBounded(t *testing.T) {
 	p.renew()
 	p.mu.Unlock()
 	if n := len(p.made); n > 2 {
-		t.Errorf("%d dictionaries are in use for the last few objects", n)
+		t.Errorf("the last few objects use %d dictionaries, want at most 2", n)
 	}
 	runtime.KeepAlive(kept)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// Objects outlive the Packer and the process by what Packed gives of them.
+// Packed gives all that is needed to restore an object without the Packer, in another process too.
 func TestPackedObjectsComeBack(t *testing.T) {
 	p := NewPacker()
 	objects, _ := packedPods(t, p, newCluster(1, 40), 300)
@@ -17,7 +17,7 @@ func TestPackedObjectsComeBack(t *testing.T) {
 	for _, o := range objects {
 		packed, with, ok := o.Packed()
 		if !ok {
-			t.Fatal("it is not packed")
+			t.Fatal("the object is not packed")
 		}
 		if dictionaries[with] == nil {
 			again, err := NewDictionary(with.Bytes())
@@ -34,11 +34,11 @@ func TestPackedObjectsComeBack(t *testing.T) {
 			t.Fatalf("%q came back as %q: %s", o.identity, back.identity, diff)
 		}
 		if !back.IsPacked() {
-			t.Fatal("it came back plain")
+			t.Fatal("FromPacked returned an object that is not packed")
 		}
 	}
 	if len(dictionaries) < 2 {
-		t.Errorf("%d dictionaries, want the zero one and others", len(dictionaries))
+		t.Errorf("the objects use %d dictionaries, want the zero dictionary and others", len(dictionaries))
 	}
 }
 
@@ -47,15 +47,15 @@ func TestWhatIsNotAPackedObjectIsRefused(t *testing.T) {
 	objects, _ := packedPods(t, p, newCluster(1, 40), 300)
 	packed, with, _ := objects[299].Packed()
 	if _, err := FromPacked(bytes.Clone(packed), nil); err == nil {
-		t.Error("it was unpacked without its dictionary")
+		t.Error("FromPacked accepts an object without its dictionary")
 	}
 	long := strings.Repeat("a", 1000)
 	for _, text := range []string{long, `{"a":"` + long, `["` + long + `"]`, `{"a":"` + long + `","metadata":{"name":1}}`, `{"a":"` + long + `"} {}`} {
 		if o, err := FromPacked(s2.Encode(nil, []byte(text)), nil); err == nil {
-			t.Errorf("%.20q became %q", text, o.Key())
+			t.Errorf("FromPacked accepts %.20q as object %q", text, o.Key())
 		}
 	}
-	for n := range packed { // no byte can make it panic, or take more memory than an object may
+	for n := range packed { // no changed byte may cause a panic, or take more memory than an object may
 		for _, with := range []*Dictionary{with, nil} {
 			broken := bytes.Clone(packed)
 			broken[n] ^= 0x55
@@ -64,10 +64,10 @@ func TestWhatIsNotAPackedObjectIsRefused(t *testing.T) {
 		_, _ = FromPacked(bytes.Clone(packed[:n]), with)
 	}
 	if _, err := FromPacked([]byte{0xff, 0xff, 0xff, 0xff, 0x0f}, nil); err == nil {
-		t.Error("a text of 4 GiB was unpacked")
+		t.Error("FromPacked accepts a text that claims 4 GiB")
 	}
 	if _, err := NewDictionary([]byte{1, 2, 3}); err == nil {
-		t.Error("three bytes are a dictionary")
+		t.Error("NewDictionary accepts three bytes")
 	}
 }
 

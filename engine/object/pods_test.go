@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// cluster makes pods as an API server sends them: of a few dozen deployments, whose pods resemble each other.
+// cluster makes pods as an API server sends them. They belong to a few dozen deployments, and the
+// pods of one resemble each other.
 type cluster struct {
 	r           *rand.Rand
 	deployments []deployment
@@ -76,7 +77,8 @@ func (c *cluster) time() string {
 	return fmt.Sprintf("2026-%02d-%02dT%02d:%02d:%02dZ", 1+c.r.IntN(9), 1+c.r.IntN(28), c.r.IntN(24), c.r.IntN(60), c.r.IntN(60))
 }
 
-// pod is a running pod, without a space: about 2.8 KB, with one container, of which managedFields are 0.8 KB.
+// pod returns a running pod with one container, without white space. It has about 2.8 KB, 0.8 KB of
+// which are managedFields.
 func (c *cluster) pod() string {
 	d := c.deployments[c.r.IntN(len(c.deployments))]
 	access, started, ready := "kube-api-access-"+c.letters(5), c.time(), c.time()

@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// FuzzActions compiles any text as a template and as a list: what there is to be done is JSON, within its bounds, and what fails says
-// where, and nothing of what the object holds.
+// FuzzActions compiles any text as a template and as a list. Every action must be JSON within its
+// bounds. Every failure must name its place, and must not quote the object.
 func FuzzActions(f *testing.F) {
 	for _, text := range []string{
 		"a", "${object.a}", "x ${object.b} y", "${item}", "${item.x ?? nil}", "$${a", "${object}", "${ {a: nil} }", "${[nil, object.s]}", "${object.s + 1}",

@@ -18,15 +18,15 @@ import (
 
 const secrets = `resource: v1/secrets, keep: needed`
 
-// spaces are namespaces, all of them under one value of an index.
+// spaces is a source of namespaces. Its index all has every namespace under one value.
 const spaces = `resource: v1/namespaces, keep: needed, indexes: {all: '"yes"', byName: object.metadata.name}`
 
-// acting is a manifest of a rule with actions, from line 1 of its own.
+// acting returns the manifest of a rule with actions. Its lines count from 1.
 func acting(actions string) string {
 	return "apiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: a}\nspec:\n  source: secrets\n  actions:\n" + actions + "---\n"
 }
 
-// looking is what a rule with actions sees: nothing but what it says that it reads.
+// looking decodes only the paths that the rule's actions say they read.
 type looking struct {
 	rule    *Rule
 	objects map[string][]*object.Object // by source
@@ -54,7 +54,7 @@ func objectOf(t *testing.T, text string) *object.Object {
 	return o
 }
 
-// The Secrets of one namespace copied into all others, and what else there is.
+// TestActions copies the Secrets of one namespace into all others, and covers the other verbs.
 func TestActions(t *testing.T) {
 	p := mustCompile(t, source("secrets", secrets)+source("spaces", spaces)+acting(`
   - forEach: lookup("spaces.all", "yes")
@@ -115,7 +115,7 @@ func TestActions(t *testing.T) {
 		t.Errorf("the rule is %+v", r)
 	}
 	if len(r.LooksInto) != 1 || r.LooksInto[0].Name != "spaces" {
-		t.Errorf("it looks into %v", r.LooksInto)
+		t.Errorf("the rule looks into %v, want spaces alone", r.LooksInto)
 	}
 	second := p.Rules[1]
 	if !second.OwnChanges || !second.Actions.Prune || len(second.Prune) != 1 || second.Prune[0].Resource != "configmaps" {
@@ -131,7 +131,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// A mistake in an expression is told where it was written, wherever in a template that is.
+// A mistake in an expression has the position where the author wrote it, wherever in the template
+// that is.
 func TestMistakesOfActions(t *testing.T) {
 	for name, c := range map[string]struct{ actions, want string }{
 		"in a string":         {`  - delete: {name: "a-${objekt.x}-b"}`, `7:25: unknown name "objekt"; did you mean object?`},
@@ -166,7 +167,7 @@ func TestMistakesOfActions(t *testing.T) {
 	}
 }
 
-// What is no expression is not taken for one.
+// A text without an unescaped ${ is not an expression, whatever it looks like.
 func TestTextsThatLookLikeExpressions(t *testing.T) {
 	for _, text := range []string{"object", "item", "event", "object.json", "item.yaml", "object.metadata is", "lookup", "5", "a.b", `$${object.metadata.name}`} {
 		p := mustCompile(t, source("secrets", secrets)+acting(`  - patch: {merge: {a: `+fmt.Sprintf("%q", text)+"}}\n"))

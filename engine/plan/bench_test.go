@@ -9,7 +9,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// BenchmarkActions makes a copy of a Secret for each of 200 namespaces.
+// BenchmarkActions copies a Secret into each of 200 namespaces.
 func BenchmarkActions(b *testing.B) {
 	p, mistakes := compileOf(source("secrets", secrets) + source("spaces", spaces) + acting(`
   - forEach: lookup("spaces.all", "yes")

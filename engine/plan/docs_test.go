@@ -37,14 +37,14 @@ func indented(text string, by int) string {
 func TestDocumentedRecipes(t *testing.T) {
 	blocks := regexp.MustCompile("(?s)```yaml-snippet\n(.*?)```").FindAllStringSubmatch(section(t, "guides/change-the-cluster.md", "## Recipes"), -1)
 	if len(blocks) < 6 {
-		t.Fatalf("%d recipes", len(blocks))
+		t.Fatalf("the page has only %d recipes", len(blocks))
 	}
 	others := source("nodes", "resource: v1/nodes, indexes: {byName: object.metadata.name}") +
 		head + "kind: Source\nmetadata: {name: lists}\nspec:\n  resource: v1/configmaps\n  indexes:\n    byImage: flatten(map(values(object.data), split(trim(#), \"\\n\")))\n---\n" +
 		source("things", "resource: v1/pods")
 	for _, block := range blocks {
 		text := block[1]
-		if !strings.Contains(text, "actions:") { // part of an object
+		if !strings.Contains(text, "actions:") { // the block shows only part of an object
 			text = "actions:\n- apply:\n    resource: v1/configmaps\n    object:\n" + indented(strings.Replace(text, "metadata:\n", "metadata:\n  name: a\n", 1), 6)
 		}
 		if _, mistakes := compile(t, others+head+"kind: Rule\nmetadata: {name: a}\nspec:\n  source: things\n"+indented(text, 2)); len(mistakes) > 0 {
@@ -53,12 +53,12 @@ func TestDocumentedRecipes(t *testing.T) {
 	}
 }
 
-// Each row of the documentation's table of templates gives what the row says.
+// Each row of the documentation's table of templates gives the documented result.
 func TestDocumentedTemplates(t *testing.T) {
 	checkRows(t, section(t, "reference/templates.md", "## In an action"), 10, outcome)
 }
 
-// Each row of the documentation's table of payloads gives what the row says.
+// Each row of the documentation's table of payloads gives the documented result.
 func TestDocumentedPayloads(t *testing.T) {
 	checkRows(t, section(t, "reference/templates.md", "## In a payload"), 10, func(t *testing.T, member string) string {
 		p, mistakes := compile(t, print+source("things", "resource: v1/pods")+head+
@@ -75,7 +75,7 @@ func TestDocumentedPayloads(t *testing.T) {
 	})
 }
 
-// payloads decodes what a rule reads of objects.
+// payloads decodes the paths of objects that a rule reads.
 type payloads struct{ rule *Rule }
 
 func (p payloads) Tree(o *object.Object) any           { return o.Decode(p.rule.Paths()) }
@@ -84,12 +84,12 @@ func (p payloads) Now() time.Time                      { return time.Time{} }
 func (payloads) ByIndex(_, _ string) iter.Seq[any]     { return func(func(any) bool) {} }
 func (p payloads) Lookup(_, _, _ string) iter.Seq[any] { return p.ByIndex("", "") }
 
-// checkRows compares the outcome of the first column of a table with the second.
+// checkRows compares the outcome of each row's first column with its second column.
 func checkRows(t *testing.T, table string, least int, outcome func(t *testing.T, member string) string) {
 	t.Helper()
 	rows := regexp.MustCompile("(?m)^\\| `(.*?)` \\| (.*) \\|$").FindAllStringSubmatch(table, -1)
-	if len(rows) < least { // or the documentation has no such table
-		t.Fatalf("%d rows", len(rows))
+	if len(rows) < least { // the documentation lacks rows, or the table
+		t.Fatalf("the table has %d rows, want at least %d", len(rows), least)
 	}
 	was := ""
 	for _, row := range rows {
@@ -106,7 +106,7 @@ func checkRows(t *testing.T, table string, least int, outcome func(t *testing.T,
 	}
 }
 
-// outcome is what a template with one member gives, in the words of the documentation.
+// outcome returns the result of a template with one member, in the words of the documentation.
 func outcome(t *testing.T, member string) string {
 	t.Helper()
 	p, mistakes := compile(t, source("things", "resource: v1/pods")+

@@ -57,10 +57,10 @@ func TestSourcesThatAskForTheSameShareAnInformer(t *testing.T) {
 		t.Errorf("%d informers, want 4: the selection of a and b, all pods, shop, pay", got)
 	}
 	if p.Sources[0].Informers[0] != p.Sources[1].Informers[0] {
-		t.Error("a and b select the same")
+		t.Error("a and b must share an informer, because they select the same")
 	}
 	if p.Sources[3].Informers[1] != p.Sources[4].Informers[0] {
-		t.Error("e is one of d's namespaces")
+		t.Error("d must share e's informer, because e selects one of d's namespaces")
 	}
 	if got := len(p.Sources[0].Informers[0].Rules); got != 2 {
 		t.Errorf("%d rules on the shared informer, want 2", got)
@@ -128,13 +128,13 @@ func TestARuleWithoutAPayloadNeedsWholeObjects(t *testing.T) {
 		t.Errorf("%v\nwant %s", mistakes, want)
 	}
 	if _, mistakes := compile(t, print+needed+source("b", `resource: v1/pods`)+ruleOf("sends", `source: a, handler: print`)); len(mistakes) != 1 {
-		t.Errorf("sharing an informer with a source that keeps whole objects is no reason to rely on it: %v", mistakes)
+		t.Errorf("want one mistake, although a source that keeps whole objects shares the informer: %v", mistakes)
 	}
 	if _, mistakes := compile(t, print+needed+ruleOf("sends", `source: a, handler: print, payload: ""`)); len(mistakes) != 1 {
-		t.Errorf("a payload that is mistaken is one mistake: %v", mistakes)
+		t.Errorf("want one mistake for a mistaken payload: %v", mistakes)
 	}
 	mustCompile(t, print+needed+ruleOf("sends", `source: a, handler: print, payload: object`))
-	mustCompile(t, print+needed) // nobody needs anything
+	mustCompile(t, print+needed) // without a rule, nothing needs whole objects
 }
 
 func TestRules(t *testing.T) {
@@ -148,10 +148,10 @@ func TestRules(t *testing.T) {
 		t.Errorf("resyncs %v, %v, %v", plain.Resync, own.Resync, never.Resync)
 	}
 	if plain.Every || !own.Every || plain.Events != delta.All || own.Events != delta.SetOf(delta.Deleted) {
-		t.Errorf("delivery or events of %+v and %+v", plain, own)
+		t.Errorf("the delivery or the events are wrong: %+v and %+v", plain, own)
 	}
 	if len(p.Handlers) != 1 || p.Handlers[0].Name != "print" {
-		t.Errorf("handlers %v: nothing is delivered to idle", p.Handlers)
+		t.Errorf("the plan has handlers %v, want print alone, because no rule uses idle", p.Handlers)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 		ruleOf("one", "source: a, handler: print, where: now() == nil, when: objekt.x")+
 		ruleOf("two", `source: a, handler: nobody, payload: {x: [1 +, 'byIndex("byNod", 1)']}`))
 	if p != nil {
-		t.Error("a plan with mistakes")
+		t.Error("Compile returns a plan together with mistakes")
 	}
 	var got []string
 	for _, m := range mistakes {
@@ -179,7 +179,7 @@ func TestEveryMistakeAtOnce(t *testing.T) {
 	t.Log("\n" + mistakes.Error())
 }
 
-// Mistakes in the templates of a payload stand where the author wrote them.
+// A mistake in a template of a payload has the position where the author wrote it.
 func TestMistakesInPayloadTemplates(t *testing.T) {
 	for payload, want := range map[string]string{
 		`{a: "Pod ${object.metadata.name"}`:    "rules.yaml:14:53: ${ is not closed",

@@ -24,7 +24,7 @@ var (
 	options     = expr.Options{Scope: expr.Payload, Indexes: []string{"byTier"}, Sources: map[string][]string{"nodes": {"byName"}}}
 )
 
-// templated makes a template of what JSON says, whose strings may have expressions in them.
+// templated makes a template from JSON, whose strings may hold expressions.
 func templated(t testing.TB, text string, o expr.Options) *Template {
 	t.Helper()
 	var make func(v any) *Template
@@ -67,12 +67,13 @@ func templated(t testing.TB, text string, o expr.Options) *Template {
 	return make(v)
 }
 
-// applying is an action that applies an object.
+// applying returns an action that applies an object.
 func applying(t testing.TB, object string) ActionTemplate {
 	return ActionTemplate{Verb: "apply", Resource: mapResource, Elsewhere: true, Object: templated(t, object, options)}
 }
 
-// for each of a list, an action makes what of says.
+// forEach returns an action that applies one object for each element of list. of is the template of
+// the object.
 func forEach(t testing.TB, list, of string) ActionTemplate {
 	t.Helper()
 	o := options
@@ -231,12 +232,12 @@ func TestWhatCannotBeDone(t *testing.T) {
 			t.Errorf("%v, %d actions; want %s", err, len(got), test.want)
 		}
 		if err != nil && strings.Contains(err.Error(), secret) {
-			t.Errorf("%v holds what the object holds", err)
+			t.Errorf("the error quotes a value of the object: %v", err)
 		}
 	}
 }
 
-// One action that cannot be made leaves nothing of the others.
+// If one action fails to evaluate, the rule performs none of them.
 func TestAllOrNothing(t *testing.T) {
 	good, bad := applying(t, `{"metadata":{"name":"a"}}`), applying(t, `{"metadata":{"name":"${object.metadata.name.x}"}}`)
 	got, err := evaluate(t, added(t, `{"metadata":{"name":"a"}}`), good, bad, good)
@@ -310,7 +311,7 @@ func TestBoundsOfActions(t *testing.T) {
 	})
 }
 
-// What is done about a deleted object is what asks for it.
+// When an object is deleted, a rule performs only the actions that ask for it.
 func TestActionsOfDeletedObjects(t *testing.T) {
 	condition := func(of ActionTemplate, text string) ActionTemplate {
 		of.If = compile(t, text, expr.When)
@@ -370,6 +371,6 @@ func TestWhatActionsRead(t *testing.T) {
 	}
 	var none *Actions
 	if !none.Paths().IsEmpty() || len(none.Lookups()) > 0 {
-		t.Error("a rule without actions reads nothing for them")
+		t.Error("a rule without actions must read no paths for actions")
 	}
 }

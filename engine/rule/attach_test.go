@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// finding finds the same objects in any index, and decodes no more of them than it is told.
+// finding finds the same objects in any index. It decodes only the given paths of them.
 type finding struct {
 	everything
 	Found
@@ -34,7 +34,8 @@ func (f *finding) Lookup(_, _, _ string) iter.Seq[any] {
 	}
 }
 
-// attach is what an attachment gives of three nodes.
+// attach evaluates an attachment that finds three nodes. It returns what the attachment adds, and
+// the nodes.
 func attach(t *testing.T, text string) (map[string][]json.RawMessage, []*object.Object, error) {
 	t.Helper()
 	p, err := expr.Compile(text, expr.Options{Scope: expr.Attach, Sources: map[string][]string{"nodes": {"byName"}}})
@@ -58,7 +59,8 @@ func attach(t *testing.T, text string) (map[string][]json.RawMessage, []*object.
 	return out, look.objects, err
 }
 
-// What is attached is the object's own text, though less of it was decoded, and nothing of it was encoded.
+// An attachment is the object's own text, though the rule decoded less of it. Nothing encodes it
+// again.
 func TestAttach(t *testing.T) {
 	for _, test := range []struct {
 		why, text string
@@ -100,7 +102,8 @@ func TestAttachSaysWhyItCannot(t *testing.T) {
 	}
 }
 
-// A map that the expression makes must not be taken for an object whose tree lay there before.
+// Found must not take a map that the expression made for a tree that was at the same address
+// before.
 func TestFoundKeepsTrees(t *testing.T) {
 	var found Found
 	o := pod(t, 1, "Running", "web")
@@ -108,11 +111,11 @@ func TestFoundKeepsTrees(t *testing.T) {
 		found.Add(map[string]any{"a": i}, o)
 		made := map[string]any{"b": fmt.Sprint(i)}
 		if found.Object(made) != nil {
-			t.Fatal("a map that was never added is of an object")
+			t.Fatal("Found returns an object for a map that was never added")
 		}
 	}
 	found.Add(nil, o)
 	if found.Object(nil) != nil {
-		t.Error("nil is of an object")
+		t.Error("Found returns an object for nil")
 	}
 }

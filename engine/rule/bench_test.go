@@ -8,7 +8,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// What it costs to find the one rule of many that a change concerns.
+// BenchmarkSet measures how a Set finds the one rule of many that a change concerns.
 func BenchmarkSet(b *testing.B) {
 	old := mustObject(b, `{"metadata":{"namespace":"team-7","name":"7","labels":{"app":"7","app-7":"on"}},"status":{"phase":"7"}}`)
 	now := mustObject(b, `{"metadata":{"namespace":"team-7","name":"7","labels":{"app":"7","app-7":"on","x":"y"}},"status":{"phase":"8"}}`)
@@ -29,7 +29,7 @@ func BenchmarkSet(b *testing.B) {
 					s.Each(d, look, func(int, *Rule) { rules++ })
 				}
 				if rules != b.N {
-					b.Errorf("%d rules were found by %d changes", rules, b.N)
+					b.Errorf("the Set found %d rules for %d changes", rules, b.N)
 				}
 			})
 		}

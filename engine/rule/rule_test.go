@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// pod is a state of one pod: its resourceVersion, phase and label tier.
+// pod returns a state of one pod with this resourceVersion, phase and label tier.
 func pod(t testing.TB, version int, phase, tier string) *object.Object {
 	t.Helper()
 	o, err := object.FromJSON(fmt.Appendf(nil,
@@ -138,7 +138,7 @@ func TestWhenSeesTheChange(t *testing.T) {
 	}
 }
 
-// The names of an object and its values differ in kind: comparing them fails.
+// failing compares a string with an int, which fails.
 const failing = `object.status.phase > 5`
 
 func TestWhatFailsDoesNotMatch(t *testing.T) {
@@ -221,7 +221,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Most rules do not select most changes: that must leave nothing to collect.
+// Most rules match few changes. A rule that does not match must not allocate.
 func TestWhatDoesNotMatchAllocatesNothing(t *testing.T) {
 	d := delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Failed", "web"), Old: pod(t, 1, "Running", "web")}
 	look := &decoded{everything: everything{}, trees: map[*object.Object]any{d.Object: everything{}.Tree(d.Object), d.Old: everything{}.Tree(d.Old)}}
@@ -232,20 +232,20 @@ func TestWhatDoesNotMatchAllocatesNothing(t *testing.T) {
 		"both":  {Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), When: compile(t, `event == "added"`, expr.When), Events: delta.All},
 	} {
 		least := 1.0
-		for range 100 { // a pool may be empty at times, and is with the race detector
+		for range 100 { // a pool may be empty now and then, and often is with the race detector
 			least = min(least, testing.AllocsPerRun(1, func() {
 				if _, ok, err := r.Match(d, look); ok || err != nil {
-					t.Errorf("%s: matches, error %v", why, err)
+					t.Errorf("%s: the rule matches or fails: %v", why, err)
 				}
 			}))
 		}
 		if least > 0 {
-			t.Errorf("%s: %v allocations", why, least)
+			t.Errorf("%s: got %v allocations, want none", why, least)
 		}
 	}
 }
 
-// decoded is a Lookup of objects that are decoded already.
+// decoded is a Lookup whose objects are already decoded.
 type decoded struct {
 	everything
 	trees map[*object.Object]any

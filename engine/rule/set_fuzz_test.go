@@ -12,7 +12,8 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// chance makes choices by the bytes of data; when they are used up, the first of everything.
+// chance makes choices. Each consumes a byte of data. After the last byte, it chooses the first
+// option.
 type chance struct{ data []byte }
 
 func (c *chance) of(n int) int {
@@ -32,7 +33,7 @@ func (c *chance) field(of string) string {
 	return of + "." + pick(c, "metadata.namespace", "metadata.name", "metadata.labels.app", `metadata["labels"]["a.b/c"]`, "kind", "status.phase", "status.phase.x", "metadata")
 }
 
-// test is a condition, at times one that fails.
+// test returns a condition. Some conditions fail.
 func (c *chance) test(of string) string {
 	switch c.of(8) {
 	case 0, 1, 2:
@@ -79,7 +80,7 @@ func (c *chance) delta(t *testing.T) delta.Delta {
 	return d
 }
 
-// selection are the matches of rules for a change, each with its rule's position.
+// selection holds the matches of rules for a change, by the rule's position.
 type selection map[int]string
 
 func (s selection) add(i int, r *Rule, d delta.Delta, look Lookup) {
@@ -88,7 +89,7 @@ func (s selection) add(i int, r *Rule, d delta.Delta, look Lookup) {
 	}
 }
 
-// sparse decodes no more of old states than rules say that they read.
+// sparse decodes only the paths of old states that the rules say they read.
 type sparse struct {
 	everything
 	old *object.Paths
@@ -96,8 +97,8 @@ type sparse struct {
 
 func (s sparse) Old(o *object.Object) any { return o.Decode(s.old) }
 
-// FuzzSet makes rules and changes of data: what a Set finds has to give the matches of all rules, also on
-// sparse old states.
+// FuzzSet builds rules and changes from data. The rules that a Set finds must give the same matches
+// as all rules do. That must also hold if old states are sparse.
 func FuzzSet(f *testing.F) {
 	for seed := range uint64(50) {
 		f.Add(randomBytes(seed))
@@ -105,7 +106,8 @@ func FuzzSet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) { checkSet(t, data) })
 }
 
-// checkSet also tells of how many rules how many were found and matched.
+// checkSet also counts the rules that it asked, and how many of them the Set found and how many
+// matched.
 func checkSet(t *testing.T, data []byte) (asked, found, matched int) {
 	c := &chance{data}
 	var texts []string
@@ -121,10 +123,11 @@ func checkSet(t *testing.T, data []byte) (asked, found, matched int) {
 		look.old.Union(r.OldPaths())
 	}
 	s := NewSet(rules)
-	var before *object.Object // the state that the last change has left
+	var before *object.Object // the state after the last change, or nil
 	for range 5 {
 		d := c.delta(t)
-		if d.Old != nil && before != nil && c.of(3) > 0 && before.Key() == d.Object.Key() { // the next change of the same object
+		// make it the next change of the same object
+		if d.Old != nil && before != nil && c.of(3) > 0 && before.Key() == d.Object.Key() {
 			d.Old = before
 		}
 		if before = d.Object; d.Type == delta.Deleted {
@@ -136,7 +139,7 @@ func checkSet(t *testing.T, data []byte) (asked, found, matched int) {
 		}
 		s.Each(d, look, func(i int, r *Rule) {
 			if i <= last || r != rules[i] {
-				t.Fatalf("rule %d, %q, comes behind rule %d", i, r.Name, last)
+				t.Fatalf("Each yields rule %d, %q, after rule %d", i, r.Name, last)
 			}
 			last = i
 			got.add(i, r, d, look)
@@ -150,16 +153,16 @@ func checkSet(t *testing.T, data []byte) (asked, found, matched int) {
 	return asked, found, matched
 }
 
-// What FuzzSet makes must be of use to it.
+// FuzzSet is useful only if the Set leaves out some rules and enough rules match.
 func TestMadeRules(t *testing.T) {
 	var asked, found, matched int
 	for seed := range uint64(100) {
 		a, f, m := checkSet(t, randomBytes(seed))
 		asked, found, matched = asked+a, found+f, matched+m
 	}
-	t.Logf("of %d rules %d were found and %d matched", asked, found, matched)
+	t.Logf("of %d rules the Set found %d; %d matched", asked, found, matched)
 	if found > asked*3/4 || matched < asked/10 {
-		t.Errorf("of %d rules %d were found and %d matched", asked, found, matched)
+		t.Errorf("of %d rules the Set found %d, want at most three quarters; %d matched, want at least a tenth", asked, found, matched)
 	}
 }
 

@@ -22,7 +22,7 @@ func mustObject(t testing.TB, text string) *object.Object {
 	return o
 }
 
-// watching is a Lookup that notes which states it has been asked to decode.
+// watching is a Lookup that records which states it decodes.
 type watching struct {
 	everything
 	decoded []*object.Object
@@ -37,7 +37,7 @@ func (w *watching) Tree(o *object.Object) any {
 	return w.everything.Tree(o)
 }
 
-// rulesOf are rules of texts: a where, or a when behind a bar.
+// rulesOf makes a rule of each text. The text is a where, and after a | a when.
 func rulesOf(t testing.TB, texts ...string) []*Rule {
 	t.Helper()
 	rules := make([]*Rule, len(texts))
@@ -51,7 +51,7 @@ func rulesOf(t testing.TB, texts ...string) []*Rule {
 	return rules
 }
 
-// numbered are n texts with a number in each.
+// numbered returns n texts, each with its number inserted.
 func numbered(n int, text string) []string {
 	texts := make([]string, n)
 	for i := range texts {
@@ -82,7 +82,7 @@ func TestWhichRulesAreFound(t *testing.T) {
 		why     string
 		d       delta.Delta
 		decoded string
-		rules   []string // those that are to be found have a * in front
+		rules   []string // a leading * marks those that Each must find
 	}{
 		{"a rule without a where or when is always found", updated, nothing, []string{"*"}},
 		{"so is one that requires nothing", updated, nothing, []string{`* object.status.phase != "Failed"`, `*| old.status.phase == "Failed"`, `* object.a == "x" or object.b == "y"`}},
@@ -145,7 +145,8 @@ func TestWhichRulesAreFound(t *testing.T) {
 	}
 }
 
-// What is asked of a Set must not depend on how many rules it has, whatever they have in common.
+// What a Set asks of an object must not depend on how many rules the Set has, whatever the rules
+// have in common.
 func TestManyRules(t *testing.T) {
 	labels := numbered(1000, `"app-%d":"on"`)
 	few := mustObject(t, `{"metadata":{"namespace":"shop","name":"few","labels":{"app-7":"on","app":"7"}},"status":"odd"}`)
@@ -154,7 +155,7 @@ func TestManyRules(t *testing.T) {
 	for _, c := range []struct {
 		why       string
 		rules     []string
-		few, many int // rules found
+		few, many int // how many rules Each finds
 	}{
 		{"one label, a value each", numbered(1000, `object.metadata.labels.app == "%d"`), 1, 0},
 		{"a label each", numbered(1000, `object.metadata.labels["app-%d"] == "on"`), 1, 1000},
@@ -172,7 +173,7 @@ func TestManyRules(t *testing.T) {
 			for o, want := range map[*object.Object]int{few: c.few, many: c.many} {
 				for range 2 {
 					if got := found(s, delta.Delta{Type: delta.Added, Object: o}, everything{}); len(got) != want {
-						t.Errorf("%d rules are found for %s, want %d", len(got), o.Name(), want)
+						t.Errorf("the Set finds %d rules for %s, want %d", len(got), o.Name(), want)
 					}
 				}
 			}
@@ -180,7 +181,8 @@ func TestManyRules(t *testing.T) {
 	}
 }
 
-// The old state of a change is the new one of the change before, and is not decoded to look rules up by it.
+// The old state of a change was the new state of the change before. The Set remembers which rules
+// it found then, and does not decode the old state again.
 func TestSetRemembers(t *testing.T) {
 	web := mustObject(t, `{"metadata":{"name":"a","uid":"u","resourceVersion":"1","labels":{"tier":"web"}}}`)
 	db := mustObject(t, `{"metadata":{"name":"a","uid":"u","resourceVersion":"2","labels":{"tier":"db"}}}`)
@@ -196,7 +198,8 @@ func TestSetRemembers(t *testing.T) {
 		{delta.Delta{Type: delta.Synced, Object: db, Round: 1}, []int{1}, []*object.Object{db}},
 		{delta.Delta{Type: delta.Updated, Old: db, Object: none}, []int{1}, []*object.Object{none}},
 		{delta.Delta{Type: delta.Deleted, Old: none, Object: web}, []int{0}, []*object.Object{web}},
-		{delta.Delta{Type: delta.Updated, Old: web, Object: db}, []int{0, 1}, []*object.Object{db, web}}, // never shown as new
+		// the Set never saw web as a new state
+		{delta.Delta{Type: delta.Updated, Old: web, Object: db}, []int{0, 1}, []*object.Object{db, web}},
 		{delta.Delta{Type: delta.Deleted, Old: db, Object: db}, []int{1}, []*object.Object{db}},
 	} {
 		look := &watching{}
@@ -207,6 +210,6 @@ func TestSetRemembers(t *testing.T) {
 		}
 	}
 	if n := len(s.before.states); n > 0 {
-		t.Errorf("%d objects are remembered that are gone", n)
+		t.Errorf("the Set still remembers %d deleted objects", n)
 	}
 }

@@ -18,15 +18,16 @@ var texts = []string{
 	strings.Repeat("[", 200) + strings.Repeat("]", 200), strings.Repeat(`{"a":[`, 130) + strings.Repeat("]}", 130),
 }
 
-// Skip and the steps agree with encoding/json on what is JSON; a recording is the compact text in UTF-8, and what it
-// means; of a text cut short nothing is read.
+// FuzzScan compares Skip and the steps with encoding/json. They must accept the same texts. A
+// recording must be the compact text in UTF-8, with the same meaning. A text cut short must fail
+// with io.ErrUnexpectedEOF.
 func FuzzScan(f *testing.F) {
 	for _, text := range texts {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		valid := json.Valid(text)
-		delimited := append(bytes.Clone(text), ' ') // a number might go on
+		delimited := append(bytes.Clone(text), ' ') // without it a number might go on
 		s := New(delimited)
 		s.Record()
 		raw, err := s.Skip()
@@ -38,7 +39,7 @@ func FuzzScan(f *testing.F) {
 			t.Fatalf("%q: error %v, valid: %v", text, err, valid)
 		}
 		if bytes.Count(text, []byte("[")) > 5000 {
-			return // the steps below recurse
+			return // step recurses below
 		}
 		stepped := New(delimited)
 		stepped.Record()
@@ -118,7 +119,7 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-// Nothing of a text's depth is on the stack.
+// Skip needs no stack for a text's depth.
 func TestSkipAnyDepth(t *testing.T) {
 	const depth = 5_000_000
 	text := []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
@@ -132,7 +133,8 @@ func TestSkipAnyDepth(t *testing.T) {
 	}
 }
 
-// Who reads a list as it arrives begins an item anew when there is more of it.
+// A reader that gets a list in pieces begins the current item again when more of the text has
+// arrived.
 func TestItemsAsTheyArrive(t *testing.T) {
 	text := []byte(`[ {"a":1}, "b" ,12 ]`)
 	var items []string
@@ -170,7 +172,7 @@ func TestItemsAsTheyArrive(t *testing.T) {
 	}
 }
 
-// step reads a value by the Scanner's steps.
+// step reads a value with the steps of a Scanner.
 func step(s *Scanner) error {
 	kind, err := s.Kind()
 	if err != nil {
@@ -239,7 +241,7 @@ func FuzzUnquote(f *testing.F) {
 			t.Fatalf("%q means %q, want %q", quoted, got, want)
 		}
 		if s.Plain() && want != string(quoted[1:len(quoted)-1]) {
-			t.Fatalf("%q is said to be plain", quoted)
+			t.Fatalf("the scanner reports %q as plain", quoted)
 		}
 	})
 }
