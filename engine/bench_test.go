@@ -28,8 +28,8 @@ func benchPod(b *testing.B, name, version, node string) *object.Object {
 	return o
 }
 
-// BenchmarkDelta is one change of a 3 KB object on its way from the informer's callback to the
-// lanes of the five rules that select it, out of the given number of rules.
+// BenchmarkDelta takes one change of a 3 KB object from the informer's callback to the lanes. Five
+// rules select it, out of the given number.
 func BenchmarkDelta(b *testing.B) {
 	for _, rules := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("rules=%d", rules), func(b *testing.B) { benchmarkDelta(b, rules) })

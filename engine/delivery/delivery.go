@@ -93,8 +93,8 @@ type Draft struct {
 	// Undecided and Stale are those of the Delivery.
 	Undecided, Stale bool
 	// Renew asks for the same change with the object as the cache has it now. The dispatcher sets
-	// it when the actions were refused twice in a row because they were made of an older state, and
-	// no newer change of the object waits.
+	// it when the actions were refused twice in a row as made of an older state, and no newer
+	// change waits.
 	Renew bool
 }
 

@@ -498,7 +498,7 @@ func TestActionsWithoutAStore(t *testing.T) {
 		s.offer(l, added("web", "u", 1), added("db", "v", 1))
 		synctest.Wait()
 		equal(t, "done", len(a.list()), 2)
-		equal(t, "lines", strings.Count(log.String(), "could not be recorded before"), 1)
+		equal(t, "lines", strings.Count(log.String(), "without a record of them"), 1)
 		equal(t, "reason", strings.Contains(log.String(), "input/output error"), true)
 	})
 }

@@ -178,8 +178,8 @@ func version(t *testing.T, ev handler.Event) int {
 // FuzzLane changes objects while the handler answers in every way. In every case, events of an
 // object come in order and one at a time. In the end the handler has heard the final state of each
 // object, and the deletion of each object that it ever heard of. Under every it has heard each
-// change. That also holds if the process is killed, changes that were not written are offered
-// again, and most of what waits does not fit into memory.
+// change. That also holds if the process is killed and changes that were not written are offered
+// again. It holds if most of what waits does not fit into memory.
 func FuzzLane(f *testing.F) {
 	f.Add([]byte{0, 0, 8, 2, 8, 0, 8, 0}, []byte{4, 4, 5, 0})
 	f.Add([]byte{1, 0, 8, 2, 8, 0, 8, 0, 9, 1, 9, 2, 3}, []byte{7, 4, 5, 5, 5, 6})

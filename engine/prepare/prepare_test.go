@@ -177,7 +177,7 @@ func TestNothingIsPrunedForWantOfASource(t *testing.T) {
 	const acts = `prune: true, actions: [{forEach: 'byIndex("byName", "a")', apply: {resource: v1/configmaps, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: b}}}}]`
 	p := recipe(t, acts, &shelf{unsynced: true}, &shelf{})
 	r := p.Prepare(delivery.Draft{Delta: delta.Delta{Type: delta.Added, Object: configMap(t, "a", "1", "1")}}, time.Unix(0, 0))
-	if r.Err == nil || errors.Is(r.Err, handler.ErrReject) || !strings.Contains(r.Err.Error(), "cannot be read") || r.Actions != nil {
+	if r.Err == nil || errors.Is(r.Err, handler.ErrReject) || !strings.Contains(r.Err.Error(), "cannot read the sources") || r.Actions != nil {
 		t.Errorf("%v, %v", r.Err, r.Actions)
 	}
 }

@@ -9,9 +9,9 @@ import (
 // between two parts that wait in memory: one before them, one behind. away also accounts for the
 // values that were loaded from the store.
 //
-// The queue expects to read such values back exactly as it first put them, because the store may
-// not have written later changes or deletions yet. So a value goes away only if its record never
-// changed, and no record between two of them was deleted. Queue.mu guards all fields.
+// The queue expects to read such values back exactly as it first put them: the store may not have
+// written later changes or deletions yet. So a value goes away only if its record never changed,
+// and no record between two of them was deleted. Queue.mu guards all fields.
 type away[V any] struct {
 	count  int
 	bytes  int64

@@ -167,9 +167,9 @@ func (q *Queue[K, V]) add(key K, v V) (n news) {
 	return q.news(q.settle(e))
 }
 
-// Doubt tells the queue whether values added from now on may have been handed out before, by a
-// program that was killed before it recorded that. While it is on, the queue merges them as if they
-// had been.
+// Doubt tells the queue whether values added from now on may have been handed out before. A program
+// may have done that and been killed before it recorded it. While it is on, the queue merges them
+// as if they had been.
 func (q *Queue[K, V]) Doubt(on bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
