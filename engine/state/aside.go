@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Why a store is set aside. The reason is part of its new name.
+// These are the reasons for setting a store aside. The reason is part of its new name.
 const (
 	damaged      = "damaged"
 	foreign      = "foreign"

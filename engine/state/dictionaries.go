@@ -18,7 +18,7 @@ import (
 // is held.
 type dictionaries struct {
 	mu sync.Mutex
-	// of dictionaries that are in memory, or were recently
+	// ids holds the ids of dictionaries that are in memory, or were recently.
 	ids    map[weak.Pointer[object.Dictionary]]dictionaryID
 	loaded map[dictionaryID]weak.Pointer[object.Dictionary]
 	uses   map[use]struct{}     // on disk, or in the batch that is being written
@@ -32,8 +32,8 @@ type use struct {
 	dictionary dictionaryID
 }
 
-// maxForgotten is how many ids may belong to dictionaries that have left memory. Beyond it they are
-// forgotten.
+// maxForgotten is how many ids may belong to dictionaries that have left memory. Beyond that number
+// the ids are forgotten.
 const maxForgotten = 64
 
 func newDictionaries() *dictionaries {
@@ -122,7 +122,8 @@ func (d *dictionaries) get(db *pebble.DB, id dictionaryID) (*object.Dictionary, 
 	return with, nil
 }
 
-// keep marks all uses of an owner as stale, except those in ids. The next write removes them.
+// keep marks all uses of an owner as stale, except those in ids. The next write removes the stale
+// ones.
 func (d *dictionaries) keep(o owner, ids map[dictionaryID]struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -145,8 +146,7 @@ func (d *dictionaries) count(o owner) (n int) {
 	return n
 }
 
-// tidy adds to b the removal of stale uses. No record that is on disk once b is, or that is written
-// later, may refer to them.
+// tidy adds to b the removal of stale uses. No record may refer to them once b is on disk.
 func (d *dictionaries) tidy(b *pebble.Batch) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

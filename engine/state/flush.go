@@ -10,11 +10,11 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
-// maxBatch is how many bytes a transaction may have before another one begins.
+// maxBatch is the size in bytes at which a transaction ends and another one begins.
 const maxBatch = 16 << 20
 
-// listBatch takes the place of maxBatch while the cut has nothing but first lists. Pebble keeps a
-// transaction of more than 4 MiB in memory, together with its slack, until it is a table.
+// listBatch replaces maxBatch while the cut holds only first lists. Pebble keeps a transaction of
+// more than 4 MiB in memory, together with its slack, until it becomes a table.
 const listBatch = 3 << 20
 
 // maxSpare is the largest map that is kept for reuse.
@@ -78,8 +78,8 @@ func (s *Store) swap() cut {
 	return c
 }
 
-// full returns how many bytes a transaction of the cut may have before another one begins. If no
-// informer could be resumed before the cut, nor after it, a single transaction would gain next to
+// full returns the size in bytes at which a transaction of the cut ends and another one begins. If
+// no informer could be resumed before the cut or after it, one large transaction would gain almost
 // nothing.
 func (c cut) full(limit int) int {
 	if len(c.informers) == 0 {
@@ -140,18 +140,18 @@ func (s *Store) flush(d *database) error {
 	return nil
 }
 
-// writer writes one cut, in several transactions if it is large.
+// writer writes one cut, in several transactions if the cut is large.
 type writer struct {
 	db         *database
 	batch      *pebble.Batch
-	full       int    // bytes of a batch, beyond which another one begins
+	full       int    // size in bytes at which a batch ends
 	key, value []byte // scratch
 	err        error  // the first error; nothing is written after it
 }
 
-// write writes in an order that makes each prefix of it harmless. See the package comment.
+// write writes in an order in which every prefix is harmless. See the package comment.
 func (w *writer) write(c cut) error {
-	if c.cluster != nil { // first, whose state it is
+	if c.cluster != nil { // first: it says whose state this is
 		w.set(clusterKey, c.cluster.append(nil))
 	}
 	for _, o := range c.dropped {
@@ -226,8 +226,8 @@ func (w *writer) commit() error {
 	return w.db.commit(w.batch)
 }
 
-// references returns the function by which records of an owner refer to dictionaries. It writes a
-// dictionary that is not on disk.
+// references returns the function by which records of an owner refer to dictionaries. That function
+// writes a dictionary that is not on disk.
 func (w *writer) references(o owner) references {
 	return func(with *object.Dictionary) dictionaryID {
 		id, err := w.db.dictionaries.refer(o, with, w.batch)
@@ -238,8 +238,8 @@ func (w *writer) references(o owner) references {
 	}
 }
 
-// drop removes everything that belongs to an owner, and the record without which the rule or
-// informer counts as new.
+// drop removes everything that belongs to an owner. It also removes the record without which the
+// rule or informer counts as new.
 func (w *writer) drop(o owner, rules map[string]*RuleMemory) {
 	w.db.dictionaries.keep(o, nil)
 	if w.err == nil {
@@ -256,7 +256,7 @@ func (w *writer) drop(o owner, rules map[string]*RuleMemory) {
 	}
 }
 
-// begin marks the informer as not resumable, until end. It packs the objects first, because
+// begin marks the informer as not resumable until end. It packs the objects first, because
 // deliveries share them.
 func (w *writer) begin(i informerCut) {
 	if i.loaded.CompareAndSwap(false, true) && i.written == (informerRecord{}) {
@@ -302,8 +302,8 @@ func (w *writer) objects(i informerCut) {
 	}
 }
 
-// deliveries writes those that wait, or removes those that are gone, in the order of their numbers.
-// Whoever reads meanwhile, or after a crash, takes what he finds of an object for everything up to
+// deliveries writes the waiting deliveries and removes the gone ones, in the order of their
+// numbers. A reader, meanwhile or after a crash, takes the deliveries that it finds for all up to
 // the last number.
 func (w *writer) deliveries(l laneCut, gone bool) {
 	refer := w.references(l.owner)
@@ -326,7 +326,7 @@ func (w *writer) deliveries(l laneCut, gone bool) {
 	}
 }
 
-// left notes that a delivery has left the disk. Its size is not known: it counts as average.
+// left notes that a delivery has left the disk. Its size is unknown, so it counts as average.
 func (l *Lane) left() {
 	records, bytes := l.disk.records.Load(), l.disk.bytes.Load()
 	if records <= 1 {

@@ -23,7 +23,7 @@ type health struct {
 	size      int64
 }
 
-// is takes in the store's condition: a description of the trouble, or "" for none.
+// is sets the store's condition: a description of the trouble, or "" for none.
 func (h *health) is(trouble string, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,7 @@ func (h *health) writing(now time.Time) {
 	h.started = now
 }
 
-// wrote ends what writing began. asOf is when the records of that write were taken.
+// wrote ends the write that writing began. asOf is when the records of that write were taken.
 func (h *health) wrote(asOf time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,14 +90,14 @@ func (h *health) measured(size int64) {
 func (s *Store) examine(now time.Time) {
 	d := s.db.Load()
 	if d == nil {
-		return // whoever failed to open it has reported why
+		return // the goroutine that failed to open it has reported why
 	}
 	if err := d.fail.reported(); err != nil {
 		s.breakDown(d, err)
 		return
 	}
 	if d.readOnly != nil {
-		return // whoever failed to write it has reported why
+		return // the goroutine that failed to write it has reported why
 	}
 	failed, slow := d.fs.trouble(), s.health.slow(now)
 	switch {

@@ -30,14 +30,14 @@ type Snapshot struct {
 }
 
 // maxLoaded is how many dictionaries of an informer survive a start. Each start makes new ones, and
-// an object may stay unchanged over any number of starts. Objects of the rarest dictionaries are
-// therefore packed again.
+// an object may stay unchanged over any number of starts. So a start packs the objects of the
+// rarest dictionaries again.
 const maxLoaded = 8
 
-// Load returns what is on disk. It is called before [Store.Run], or when an informer is new. The
-// Snapshot is empty if nothing is on disk. Load uses all processors, for about 20 µs per object.
-// Before Run the only error is [ErrSetAside]. Later it is any error of reading: then nothing is
-// loaded, and the next write replaces what is on disk.
+// Load returns the informer's objects on disk. Call it before [Store.Run], or when an informer is
+// new. The Snapshot is empty if nothing is on disk. Load uses all processors, for about 20 µs per
+// object. Before Run the only error is [ErrSetAside]. Later Load returns any read error: then
+// nothing is loaded, and the next write replaces the records on disk.
 func (i *Objects) Load() (Snapshot, error) {
 	s := i.store
 	d := s.db.Load()
@@ -72,7 +72,7 @@ func (s *Store) unreadable(d *database, err error) error {
 	return err
 }
 
-// loader loads one informer. mu guards the fields that follow it: several goroutines decode.
+// loader loads one informer. Several goroutines decode; mu guards the fields that follow it.
 type loader struct {
 	informer *Objects
 	db       *database
@@ -143,7 +143,7 @@ func (l *loader) decode(db *pebble.DB, all []raw) (err error) {
 		packed  = make([]dictionaryID, 0, len(all))
 		keys    = make([]delta.Key, 0, len(all))
 		inside  = make([][]string, 0, len(all))
-		known   = make(map[string][]string) // most objects are inside of the same rules
+		known   = make(map[string][]string) // most objects are inside the same rules
 		with    = make(map[dictionaryID]*object.Dictionary)
 	)
 	dictionary := func(id dictionaryID) (*object.Dictionary, error) {
@@ -196,8 +196,8 @@ func (l *loader) decode(db *pebble.DB, all []raw) (err error) {
 	return nil
 }
 
-// repack unpacks the objects of the rarest dictionaries and records them again. Dictionaries
-// without objects are dropped.
+// repack unpacks the objects of the rarest dictionaries and records them again. It drops
+// dictionaries without objects.
 func (l *loader) repack() {
 	delete(l.uses, dictionaryID{})
 	ids := make([]dictionaryID, 0, len(l.uses))

@@ -47,12 +47,12 @@ func lockDir(dir string) (io.Closer, error) {
 		n, _ := f.ReadAt(text, 0)
 		pid, _ := strconv.Atoi(strings.TrimSpace(string(text[:n]))) // it only serves the message
 		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			pid = 0 // an earlier process wrote it: the one with the lock could not
+			pid = 0 // written by an earlier process: the holder of the lock could not write
 		}
 		return nil, &LockedError{Dir: dir, PID: pid}
 	}
-	// A disk that takes no writes is no reason to do without the lock. On a full disk the number
-	// fits where one was before.
+	// Keep the lock even if the disk accepts no writes. On a full disk the number fits where one
+	// was before.
 	n, err := f.WriteAt(fmt.Appendf(nil, "%d\n", os.Getpid()), 0)
 	if err != nil {
 		n = 0

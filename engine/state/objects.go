@@ -13,12 +13,12 @@ const KeptMixed = "?"
 
 // ObjectsOptions configure [Store.Objects].
 type ObjectsOptions struct {
-	// Packer packs objects in place when they are written. nil: one is made.
+	// Packer packs objects in place when they are written. If it is nil, the Store makes one.
 	Packer *object.Packer
-	// Kept names the paths that recorded objects have. A Snapshot reports it once Version was
-	// called with a version, which says that all objects have these paths.
+	// Kept names the paths that recorded objects have. A Snapshot reports it after Version was
+	// called with a version, because then all objects have these paths.
 	Kept string
-	// Secret makes the store write nothing of an object but its identity.
+	// Secret makes the store write only the identity of an object.
 	Secret bool
 }
 
@@ -36,12 +36,12 @@ type Objects struct {
 	dropped atomic.Bool
 
 	unwritten map[delta.Key]objectRecord
-	spare     map[delta.Key]objectRecord // an empty map, to be used for the next cut
+	spare     map[delta.Key]objectRecord // an empty map for the next cut
 	version   string
 	told      bool // by Version, to others than ""
 	touched   bool // version or told has changed since the last cut
 
-	written informerRecord // what is on disk; zero if nothing is. Only the writer uses it.
+	written informerRecord // what is on disk; zero if nothing is; used only by the writer
 }
 
 // objectRecord is the record of one object. A nil object means that it is gone.
@@ -51,7 +51,7 @@ type objectRecord struct {
 	size   int64
 }
 
-// recordCost is roughly how many bytes a record takes beside its object.
+// recordCost is roughly how many bytes a record takes besides its object.
 const recordCost = 128
 
 // Objects returns the record of the informer with this id, and makes it on the first call. Later
@@ -100,8 +100,8 @@ func (i *Objects) set(key delta.Key, r objectRecord) {
 	}
 }
 
-// Version records the resourceVersion that the recorded objects belong to. "" means that another
-// run cannot resume from them: a list is under way.
+// Version records the resourceVersion of the recorded objects. "" means that another run cannot
+// resume from them, because a list is under way.
 func (i *Objects) Version(rv string) {
 	if i.store.broken.Load() || i.dropped.Load() {
 		return

@@ -37,14 +37,14 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// unusableError is an error that waiting does not cure.
+// unusableError is an error that does not go away by waiting.
 type unusableError struct{ error }
 
 func (s *Store) cannotOpen(err error) {
 	s.health.is("it cannot be opened: "+err.Error(), s.opts.Clock.Now())
 }
 
-// openSoon opens the store unless that takes too long. A late attempt ends by itself, without
+// openSoon opens the store unless that takes too long. An attempt that finishes too late has no
 // effect.
 func (s *Store) openSoon() error {
 	var taken atomic.Bool
@@ -79,8 +79,8 @@ func (s *Store) openSoon() error {
 	}
 }
 
-// openAfresh opens the store when the trouble is over. What is on disk was not read at the start,
-// and is set aside.
+// openAfresh opens the store when the trouble is over. It sets aside the store on disk, because
+// that was not read at the start.
 func (s *Store) openAfresh() {
 	if !s.opening.TryLock() {
 		return // an earlier attempt hangs
@@ -94,14 +94,14 @@ func (s *Store) openAfresh() {
 	s.db.Store(d)
 }
 
-// attempt opens the store, if necessary only for reading. It first sets aside a store that is
-// doomed. The caller holds s.opening.
+// attempt opens the store, only for reading if it must. It first sets aside a doomed store. The
+// caller holds s.opening.
 func (s *Store) attempt() (*database, error) {
 	disk := s.opts.disk
 	if err := disk.MkdirAll(s.dir, 0o700); err != nil {
 		return nil, unusable(fmt.Errorf("make state directory %s: %w", s.dir, err))
 	}
-	_ = syncDir(disk, disk.PathDir(s.dir)) // if this is not allowed, an earlier process made the directory
+	_ = syncDir(disk, disk.PathDir(s.dir)) // if denied, an earlier process made the directory
 	if s.lock == nil {
 		lock, err := s.opts.lock(s.dir)
 		if err != nil {
@@ -194,7 +194,7 @@ var explanations = map[string]string{
 func (s *Store) listAside() {
 	names, err := asideIn(s.opts.disk, s.dir)
 	if err != nil {
-		return // the list only informs people
+		return // the list only serves people
 	}
 	for i, name := range names {
 		names[i] = s.opts.disk.PathJoin(s.dir, name)

@@ -15,14 +15,14 @@ import (
 )
 
 // patientFS is the disk as Pebble sees it. Pebble ends the process when it cannot write its log or
-// its manifest. patientFS therefore repeats an operation that changes something and fails for a
-// reason that may pass, until it succeeds: a disk that is full, read-only or failing looks slow.
+// its manifest. So patientFS repeats a failed operation that changes the disk, if the reason may
+// pass, until it succeeds. A disk that is full, read-only or failing then only looks slow.
 // Operations that only read fail at once.
 // After ended is set, patientFS does nothing and returns fs.ErrClosed.
 type patientFS struct {
 	vfs.FS
 	pause time.Duration // the first pause before an operation is repeated; it doubles, up to a second
-	once  bool          // nothing is repeated
+	once  bool          // never repeats
 	ended atomic.Bool
 
 	mu      sync.Mutex
@@ -39,8 +39,8 @@ func lasts(err error) bool {
 		errors.Is(err, syscall.ENAMETOOLONG)
 }
 
-// insist repeats try until it succeeds or its error lasts. It has no other end. A caller that does
-// not want to wait has to leave the goroutine behind.
+// insist repeats try until it succeeds or its error lasts. It has no other end, so a caller that
+// does not want to wait must leave the goroutine behind.
 func (p *patientFS) insist(what string, try func() error) error {
 	guarded := func() error {
 		if p.ended.Load() {
@@ -88,7 +88,7 @@ func (p *patientFS) trouble() error {
 	return p.failed
 }
 
-// file is insist for an operation that returns a file to write to.
+// file does what insist does for an operation that returns a file to write to.
 func (p *patientFS) file(what, name string, open func() (vfs.File, error)) (f vfs.File, err error) {
 	err = p.insist(what+" "+name, func() error {
 		opened, err := open()
@@ -112,7 +112,7 @@ func (p *patientFS) OpenDir(name string) (vfs.File, error) {
 	return p.file("open", name, func() (vfs.File, error) { return p.FS.OpenDir(name) })
 }
 
-// ReuseForWrite does not reuse the file: an attempt that failed may already have renamed it.
+// ReuseForWrite does not reuse the file, because a failed attempt may already have renamed it.
 func (p *patientFS) ReuseForWrite(old, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := p.Remove(old); err != nil {
 		return nil, err
@@ -144,16 +144,16 @@ func (p *patientFS) Unwrap() vfs.FS { return p.FS }
 
 // patientFile is a directory, or a file that is written from its beginning to its end.
 // After a failed sync Linux considers the pages clean: another sync succeeds although the bytes are
-// lost. patientFile therefore keeps what was written since the last successful sync, at most a
-// little over 16 MiB because Pebble syncs each file and each batch at its end, and writes it again
-// before the next attempt. The entries of a directory belong to the file system, which journals
-// them.
+// lost. So patientFile keeps the bytes written since the last successful sync, and writes them
+// again before the next attempt. That is at most a little over 16 MiB, because Pebble syncs each
+// file and each batch at its end. The entries of a directory belong to the file system, which
+// journals them.
 type patientFile struct {
 	vfs.File
 	fs   *patientFS
 	name string
 
-	mu      sync.Mutex // guards what follows: Pebble may sync while it writes
+	mu      sync.Mutex // guards the fields below: Pebble may sync while it writes
 	synced  int64      // everything before this offset is on disk
 	pending unsynced   // written after synced
 }
@@ -164,7 +164,7 @@ func (f *patientFile) Write(p []byte) (int, error) {
 	from := f.pending.length
 	f.pending.add(p)
 	err := f.fs.insist("write "+f.name, func() (err error) {
-		from, err = f.pending.write(from, f.writeAt) // it continues where it failed
+		from, err = f.pending.write(from, f.writeAt) // continues where it failed
 		return err
 	})
 	if err != nil {
@@ -204,10 +204,11 @@ func (f *patientFile) sync(sync func() error) error {
 	return err
 }
 
-// SyncTo does nothing and promises nothing: a failure would be reported to it alone.
+// SyncTo does nothing and promises nothing. The kernel would report a failure to this call alone,
+// and the next Sync would succeed.
 func (f *patientFile) SyncTo(int64) (bool, error) { return false, nil }
 
-// Close cannot be repeated. Everything that Pebble relies on was synced before.
+// Close is not repeated. Everything that Pebble relies on was synced before.
 func (f *patientFile) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -215,5 +216,5 @@ func (f *patientFile) Close() error {
 	return f.File.Close()
 }
 
-// Preallocate does nothing: it only saves some file systems work.
+// Preallocate does nothing. It would only save some file systems work.
 func (f *patientFile) Preallocate(int64, int64) error { return nil }

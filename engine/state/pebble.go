@@ -14,7 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// storeName is the directory that Pebble has within ours.
+// storeName is the name of Pebble's directory within ours.
 const storeName = "store"
 
 // database is an open Pebble.
@@ -42,12 +42,12 @@ var (
 	errClosed  = errors.New("the state is closed")
 )
 
-// damage makes an error of a panic of Pebble, or of anything else that a sound store never yields.
+// damage turns a panic of Pebble, or anything else that a sound store never yields, into an error.
 func damage(what any) error { return fmt.Errorf("%w: %v", errDamaged, what) }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }
 
-// isDisk reports whether err is about the disk or permissions, rather than about what is on the
+// isDisk reports whether err is about the disk or permissions, and not about the content of the
 // disk.
 func isDisk(err error) bool {
 	if errors.Is(err, errHangs) {
@@ -58,7 +58,7 @@ func isDisk(err error) bool {
 		errno != syscall.ENOTDIR && errno != syscall.EISDIR && errno != syscall.EINVAL && errno != syscall.ELOOP && errno != syscall.ENAMETOOLONG
 }
 
-// failure takes the message by which an open Pebble says that it cannot go on.
+// failure holds the message with which an open Pebble says that it cannot go on.
 type failure struct {
 	logger *slog.Logger
 
@@ -86,16 +86,16 @@ func (f *failure) Errorf(format string, args ...any) {
 	f.logger.Debug("the store's database reports an error", "error", fmt.Sprintf(format, args...))
 }
 
-// Fatalf must not return, and a goroutine of Pebble that holds locks cannot be ended: it blocks for
-// ever. With patientFS below, this happens only if a file is removed under Pebble, or to a database
-// that was given up.
+// Fatalf must not return, and a goroutine of Pebble that holds locks cannot be ended, so Fatalf
+// blocks forever. With patientFS below, this happens only if a file is removed under Pebble, or to
+// a database that was given up.
 func (f *failure) Fatalf(format string, args ...any) {
 	f.report(damage(fmt.Sprintf(format, args...)))
 	select {}
 }
 
-// openPebble opens or makes the database, or opens it for reading without writing to the disk. A
-// damaged database yields an error that isDisk denies.
+// openPebble opens or makes the database, or opens it for reading without writing to the disk. For
+// a damaged database it returns an error for which isDisk returns false.
 func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database, err error) {
 	fail := &failure{logger: o.Logger}
 	patient := &patientFS{FS: disk, pause: o.limits.pause}
@@ -155,7 +155,7 @@ func (f *failure) background(err error) {
 }
 
 // read calls f with the database and waits for it, at most for limit. After an error f may still be
-// running, so it must not change anything that the caller looks at.
+// running, so f must not change anything that the caller reads.
 func (d *database) read(limit time.Duration, f func(*pebble.DB) error) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -255,13 +255,13 @@ func (d *database) close() (err error) {
 	return d.pebble.Close()
 }
 
-// abandon closes a database in whatever condition, and waits at most a second. After that the
-// database touches no file.
+// abandon closes a database in any condition, and waits at most a second. After that the database
+// touches no file.
 func (d *database) abandon() {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = d.close() // it is given up anyway
+		_ = d.close() // the database is given up anyway
 	}()
 	select {
 	case <-done:

@@ -9,12 +9,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// openingRoom is how many bytes opening may write, beside the store's logs, which it rewrites as
+// openingRoom is how many bytes opening may write, besides the store's logs, which it rewrites as
 // tables.
 const openingRoom = 1 << 20
 
-// probe checks that the disk takes writes and has the room that opening needs, so that Pebble does
-// not have to find out.
+// probe checks that the disk accepts writes and has the room that opening needs, so that Pebble
+// does not run into it.
 func probe(disk vfs.FS, dir string) error {
 	name := disk.PathJoin(dir, "PROBE")
 	if usage, err := disk.GetDiskUsage(dir); err == nil && usage.TotalBytes > 0 &&
@@ -33,7 +33,7 @@ func probe(disk vfs.FS, dir string) error {
 }
 
 func logBytes(disk vfs.FS, store string) (size uint64) {
-	names, _ := disk.List(store) // none if there is no store
+	names, _ := disk.List(store) // an error means that there is no store
 	for _, name := range names {
 		if info, err := disk.Stat(disk.PathJoin(store, name)); err == nil && isLog(name) {
 			size += uint64(max(0, info.Size()))

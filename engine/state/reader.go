@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// errRecord means that a record does not make sense.
+// errRecord means that a record is malformed.
 var errRecord = errors.New("a record is damaged")
 
-// reader reads what the append functions wrote. It is total: past the end, or where the bytes make
-// no sense, it returns zeros, and end returns an error. What it returns is never larger than its
-// input.
+// reader reads what the append functions wrote. It accepts any bytes: past the end, or at malformed
+// bytes, it returns zeros, and end returns an error. Its results are never larger than its input.
 type reader struct {
 	left []byte
 	bad  bool
@@ -105,7 +104,7 @@ func (r *reader) version() {
 	}
 }
 
-// end returns an error unless the whole input was read and made sense.
+// end returns an error unless the whole input was read and well-formed.
 func (r *reader) end() error {
 	if r.bad || len(r.left) > 0 {
 		return errRecord

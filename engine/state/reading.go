@@ -39,12 +39,12 @@ func (readingFS) MkdirAll(name string, _ os.FileMode) error { return refuse("mak
 func (readingFS) Lock(string) (io.Closer, error)            { return io.NopCloser(nil), nil }
 func (r readingFS) Unwrap() vfs.FS                          { return r.FS }
 
-// openToRead opens the store on a disk that takes no writes, because of cause. A store that cannot
-// be used is marked to be set aside later. The caller holds s.opening.
+// openToRead opens the store on a disk that accepts no writes, because of cause. It marks an
+// unusable store to be set aside later. The caller holds s.opening.
 func (s *Store) openToRead(cause error) (*database, error) {
 	store := s.opts.disk.PathJoin(s.dir, storeName)
 	if _, err := s.opts.disk.Stat(store); err != nil {
-		return nil, cause // there is no store, or the disk does not even answer that
+		return nil, cause // there is no store, or the disk does not even answer
 	}
 	why := unfit(s.opts.disk, store)
 	if why == "" {
@@ -92,7 +92,7 @@ func readStore(disk vfs.FS, store string, o Options, cause error) (*database, er
 	return d, nil
 }
 
-// trace tells whether a store on disk has changed.
+// trace shows whether a store on disk has changed.
 type trace [sha256.Size]byte
 
 // traceOf covers the names and sizes of all files, and the contents of the logs and manifests.
@@ -130,9 +130,9 @@ func traceOf(disk vfs.FS, store string) (t trace, err error) {
 
 func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
 
-// goOn opens d for writing once the disk takes writes again. Memory was loaded from d and has
-// changed since; the records that are not written are the difference. So d must still be what is on
-// disk, otherwise nothing may be written.
+// goOn opens d for writing once the disk accepts writes again. Memory was loaded from d and has
+// changed since; the unwritten records are the difference. So the disk must still hold d, otherwise
+// nothing may be written.
 func (s *Store) goOn(d *database) {
 	if !s.opening.TryLock() {
 		return // an earlier attempt hangs
@@ -158,7 +158,7 @@ func (s *Store) goOn(d *database) {
 		return
 	}
 	if err := d.close(); err != nil {
-		// it was only read
+		// The store was only read.
 		s.opts.Logger.Debug("the state was not closed as it should be", "dir", s.dir, "error", err.Error())
 	}
 	opened, err := openStore(disk, store, s.opts)

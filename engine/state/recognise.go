@@ -8,7 +8,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// recognise checks that Pebble may use the directory: Pebble would make itself at home anywhere.
+// recognise checks that Pebble may use the directory, because Pebble would use any directory.
 func recognise(disk vfs.FS, store string) error {
 	info, err := disk.Stat(store)
 	if isNotExist(err) {
@@ -34,7 +34,7 @@ func recognise(disk vfs.FS, store string) error {
 			return damage("the list of its files is missing")
 		case name == openingName, name == "LOCK", extension == "log", strings.HasPrefix(name, "MANIFEST-"),
 			strings.HasPrefix(name, "OPTIONS-"), strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):
-			// A store whose making was cut short.
+			// The making of this store was cut short.
 		default:
 			return errForeign
 		}
@@ -42,7 +42,7 @@ func recognise(disk vfs.FS, store string) error {
 	return nil
 }
 
-// fewBytes is what Pebble and the mark of our format write before anything else.
+// fewBytes is the size of what Pebble and the mark of our format write first.
 const fewBytes = 1 << 10
 
 // isWritten reports, judging by the files, whether anything was written to a store.

@@ -8,8 +8,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Files in the store's own directory, so that they move with it when it is set aside. They are not
-// synced: they count processes that ended, not machines that crashed.
+// These files are in the store's own directory, so they move with it when it is set aside. They are
+// not synced, because they count processes that ended, not machines that crashed.
 const (
 	damagedName    = "DAMAGED"    // the store was found to be damaged while the daemon ran
 	openingName    = "OPENING"    // how many times in a row the process ended while it opened the store
@@ -39,12 +39,12 @@ func ends(fs vfs.FS, store, name string) int {
 	}
 	defer f.Close()
 	text, _ := io.ReadAll(io.LimitReader(f, 32))
-	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // a file that cannot be read counts nothing
+	n, _ := strconv.Atoi(strings.TrimSpace(string(text))) // an unreadable file counts as 0
 	return n
 }
 
-// risk notes that something begins which the process may not survive. Errors of the disk do not
-// matter here.
+// risk notes that the process begins an operation that it may not survive. Errors of the disk do
+// not matter here.
 func risk(fs vfs.FS, store, name string) {
 	n := ends(fs, store, name) + 1
 	f, err := fs.Create(fs.PathJoin(store, name), vfs.WriteCategoryUnspecified)
@@ -55,5 +55,5 @@ func risk(fs vfs.FS, store, name string) {
 	_ = f.Close()
 }
 
-// survived ends what risk began.
+// survived ends the operation that risk noted.
 func survived(fs vfs.FS, store, name string) { _ = fs.Remove(fs.PathJoin(store, name)) }

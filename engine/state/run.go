@@ -7,8 +7,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Run writes what is recorded, every FlushEvery, until ctx ends. Then it writes the rest and closes
-// the store. It is called once, after everything was loaded, and returns nil.
+// Run writes the recorded changes every FlushEvery, until ctx ends. Then it writes the rest and
+// closes the store. Call it once, after everything was loaded. It returns nil.
 // A failing disk delays the return by at most about five seconds. Run then logs how much is not on
 // disk, and leaves behind a goroutine and those of Pebble. When the disk recovers, they write and
 // close after all, and only then release the directory.
@@ -73,7 +73,7 @@ func (s *Store) work(ctx context.Context) {
 	}
 }
 
-// tryAgain opens for writing what could not be opened before.
+// tryAgain opens the store for writing if that has not succeeded yet.
 func (s *Store) tryAgain() {
 	switch d := s.db.Load(); {
 	case d == nil:
@@ -83,7 +83,7 @@ func (s *Store) tryAgain() {
 	}
 }
 
-// write writes what is recorded, if it can.
+// write writes the recorded changes, if it can.
 func (s *Store) write() {
 	waiting := s.rounds.begin()
 	err := s.tryWrite()
@@ -99,7 +99,7 @@ func (s *Store) tryWrite() (err error) {
 	case d == nil:
 		return nil
 	case s.broken.Load():
-		s.swap() // what was recorded before the damage was found
+		s.swap() // drops what was recorded before the damage was found
 		s.inFlight.take()
 	case d.readOnly != nil:
 		return nil

@@ -23,8 +23,8 @@ func (c Cluster) isOf(was Cluster) bool {
 	return c.Server == was.Server
 }
 
-// Bind binds the state to cluster c. It sets aside a state of another cluster. It is called once,
-// before anything is loaded. What is on disk is never an error.
+// Bind binds the state to cluster c. It sets aside a state of another cluster. Call it once, before
+// loading anything. Bad content of the disk is never an error.
 func (s *Store) Bind(c Cluster) error {
 	s.mu.Lock()
 	s.bound = &c
@@ -84,7 +84,7 @@ func (s *Store) Informers() ([]string, error) {
 	return ids, nil
 }
 
-// Rules returns the rules that are on disk, by name. It is called before anything is recorded.
+// Rules returns the rules on disk, by name. Call it before recording anything.
 func (s *Store) Rules() ([]RuleMemory, error) {
 	var rules []RuleMemory
 	err := s.all([]byte{rulePrefix}, func(value []byte, _ dictionaryOf) error {
@@ -98,8 +98,7 @@ func (s *Store) Rules() ([]RuleMemory, error) {
 	return rules, nil
 }
 
-// Letters returns the dead letters that are on disk, the oldest first. It is called before anything
-// is recorded.
+// Letters returns the dead letters on disk, the oldest first. Call it before recording anything.
 func (s *Store) Letters() ([]Letter, error) {
 	if s.db.Load() == nil {
 		s.know(nil)
@@ -158,8 +157,7 @@ func (s *Store) all(prefix []byte, f func(value []byte, get dictionaryOf) error)
 	return nil
 }
 
-// PutLetter records a dead letter. It replaces one with the same ID. It is called between Begin and
-// End.
+// PutLetter records a dead letter. It replaces one with the same ID. Call it between Begin and End.
 func (s *Store) PutLetter(l Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +170,7 @@ func (s *Store) PutLetter(l Letter) {
 	s.letters[l.ID] = &l
 }
 
-// DeleteLetter records that a dead letter is gone. It is called between Begin and End.
+// DeleteLetter records that a dead letter is gone. Call it between Begin and End.
 func (s *Store) DeleteLetter(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +191,7 @@ func (s *Store) DeleteLetter(id string) {
 	s.letters[id] = nil
 }
 
-// forget drops everything that was learned from a store that can no longer be used.
+// forget clears everything that was learned from a store that can no longer be used.
 func (s *Store) forget() {
 	s.cut.Lock()
 	defer s.cut.Unlock()

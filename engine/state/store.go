@@ -27,23 +27,23 @@ const (
 	earlyFlush = 8 << 20
 	// paced is how many unwritten bytes make Pace wait.
 	paced = 32 << 20
-	// maxUnwritten is how many unwritten bytes make [Lane.Room] refuse.
+	// maxUnwritten is how many unwritten bytes make [Lane.Room] return false.
 	maxUnwritten = 64 << 20
 )
 
 // Options configure a Store. The zero Options work.
 type Options struct {
 	Logger     *slog.Logger  // nil discards
-	FlushEvery time.Duration // 0: DefaultFlushEvery; at most MaxFlushEvery
-	// Clock tells the time that is logged, shown and put into names. nil: the system's.
+	FlushEvery time.Duration // 0 means DefaultFlushEvery; at most MaxFlushEvery
+	// Clock tells the time in logs, in Status and in file names. nil means the system's clock.
 	Clock clock.PassiveClock
 
 	limits limits
-	disk   vfs.FS                              // nil: the operating system's
-	lock   func(dir string) (io.Closer, error) // nil: lockDir
+	disk   vfs.FS                              // nil means the operating system's
+	lock   func(dir string) (io.Closer, error) // nil means lockDir
 }
 
-// limits are what tests lower.
+// limits holds what tests lower.
 type limits struct {
 	pause    time.Duration // before a failed operation of the disk is repeated
 	patience time.Duration // how long a write may take before it counts as trouble
@@ -53,7 +53,7 @@ type limits struct {
 	load     time.Duration // how long loading an informer, all letters or all rules may take
 	read     time.Duration // how long loading a few deliveries may take
 	size     time.Duration // between measurements of the store's size
-	batch    int           // bytes of a transaction, beyond which another one begins
+	batch    int           // size in bytes at which a transaction ends
 }
 
 func or(d, otherwise time.Duration) time.Duration {
@@ -105,36 +105,37 @@ type Store struct {
 	lock    io.Closer
 	doomed  string // why what is on disk is to be set aside before anything is written; "" if it is not
 
-	// nil: nothing could be opened yet, and what is on disk does not count. It may be open for
-	// reading only.
+	// db is nil if nothing could be opened yet; what is on disk then does not count. The database
+	// may be open for reading only.
 	db      atomic.Pointer[database]
 	isNew   atomic.Bool // no process has had a store in dir before this one
 	running atomic.Bool
-	broken  atomic.Bool // nothing is recorded or written any more
+	broken  atomic.Bool // nothing more is recorded or written
 
-	// cut makes a change of several records one cut. Whoever records holds it for reading, for as
-	// long as it takes to change maps. The writer holds it for writing while it exchanges the maps.
+	// cut turns a change of several records into one cut. A goroutine that records holds it for
+	// reading, only to change maps. The writer holds it for writing while it exchanges the maps.
 	cut       sync.RWMutex
 	unwritten tally
 	inFlight  tally // taken for writing, not yet on disk
 	wake      chan struct{}
 	rounds    rounds
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	informers map[string]*Objects
 	lanes     map[string]*Lane
-	records            // those that belong to no informer and no lane
+	records            // records of no informer and no lane
 	dropping  []owner  // owners that the current write drops
 	bound     *Cluster // set by Bind
 	setAside  []string
 
-	// The ids of letters that are on disk or being written; nil until that is known.
+	// buried holds the ids of letters on disk or being written; nil until they are known.
 	buried map[string]struct{}
 }
 
-// records are those of the store as a whole. A nil value means that the rule or letter is gone.
+// records are the records of the store as a whole. A nil value means that the rule or letter is
+// gone.
 type records struct {
-	dropped []owner // owners all of whose records are removed before anything is written
+	dropped []owner // owners whose records are all removed before anything else is written
 	rules   map[string]*RuleMemory
 	letters map[string]*Letter
 	cluster *Cluster
@@ -154,12 +155,12 @@ func (t *tally) add(records, bytes int64) {
 
 func (t *tally) take() (records, bytes int64) { return t.records.Swap(0), t.bytes.Swap(0) }
 
-// Begin begins a change: everything that is recorded until End is in one cut. Any number of
-// goroutines may be between the two, for as long as it takes to record: they must not evaluate, log
-// or wait there. Begin must not be called again before End.
+// Begin begins a change: everything that is recorded until End belongs to one cut. Any number of
+// goroutines may be between the two, only to record: they must not evaluate, log or wait there. A
+// goroutine must not call Begin again before End.
 func (s *Store) Begin() { s.cut.RLock() }
 
-// End ends what Begin began.
+// End ends the change that Begin began.
 func (s *Store) End() {
 	s.cut.RUnlock()
 	if s.unwritten.bytes.Load() > earlyFlush {
@@ -170,20 +171,21 @@ func (s *Store) End() {
 	}
 }
 
-// IsNew reports whether this process made the store: no other can have delivered anything for it.
+// IsNew reports whether this process made the store. Then no other process can have delivered
+// anything from it.
 func (s *Store) IsNew() bool { return s.isNew.Load() }
 
-// Pace waits while more than about 32 MiB are recorded that the disk has had no time to write.
-// Whoever records what the API server can hold back calls it first, outside of Begin and End.
-// Deliveries for handlers that are away then find room on disk, however fast they come. Pace does
-// not wait for a disk in trouble.
+// Pace waits while more than about 32 MiB of records wait for the disk. Call it before recording
+// something that the API server can hold back, outside of Begin and End. Then the disk has room for
+// deliveries of handlers that are away, however fast they come. Pace does not wait for a disk in
+// trouble.
 func (s *Store) Pace() {
 	for s.unwrittenBytes() > paced && s.running.Load() && !s.broken.Load() && s.db.Load() != nil && s.health.isWell() {
 		time.Sleep(time.Millisecond)
 	}
 }
 
-// RuleMemory is what is recorded of a rule beside its deliveries.
+// RuleMemory is the record of a rule besides its deliveries.
 type RuleMemory struct {
 	Name     string
 	Resource string            // of the rule's objects
@@ -191,7 +193,7 @@ type RuleMemory struct {
 	Paused   bool
 }
 
-// PutRule records a rule. It replaces one with the same name. It is called between Begin and End.
+// PutRule records a rule. It replaces one with the same name. Call it between Begin and End.
 func (s *Store) PutRule(r RuleMemory) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +206,8 @@ func (s *Store) PutRule(r RuleMemory) {
 	s.rules[r.Name] = &r
 }
 
-// DropRule removes a rule and everything that waits for it. The rule's Lane records nothing any
-// more; Lane then returns a new one. It is called between Begin and End.
+// DropRule removes a rule and its waiting deliveries. The rule's Lane records nothing more; Lane
+// then returns a new one. Call it between Begin and End.
 func (s *Store) DropRule(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +228,7 @@ func (s *Store) DropRule(name string) {
 	}
 }
 
-// DropInformer removes an informer and its objects. It is called between Begin and End.
+// DropInformer removes an informer and its objects. Call it between Begin and End.
 func (s *Store) DropInformer(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,9 +254,9 @@ func (s *Store) isDropped(o owner) bool {
 type Status struct {
 	Dir            string
 	SizeBytes      int64     // on disk, as of a few seconds ago
-	Unwritten      int       // records that are not on disk yet
-	UnwrittenBytes int64     // roughly
-	LastWrite      time.Time // everything recorded before is on disk; zero: never
+	Unwritten      int       // records not yet on disk
+	UnwrittenBytes int64     // approximately
+	LastWrite      time.Time // everything recorded before is on disk; zero means never
 	Trouble        string    // why the daemon runs without durability; "" if it does not
 	TroubleSince   time.Time
 	SetAside       []string // directories with earlier states that could not be used, the oldest first
@@ -290,7 +292,7 @@ type Letter struct {
 	Delta             delta.Delta
 	Payload           json.RawMessage
 
-	// Secret letters are written without reason and payload, and with the identity of their objects
-	// alone.
+	// Secret letters are written without reason and payload. Of their objects only the identity is
+	// written.
 	Secret bool
 }

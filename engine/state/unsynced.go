@@ -2,8 +2,8 @@ package state
 
 import "sync"
 
-// unsynced holds what was written to a file and is not synced yet, in blocks; all but the last are
-// full.
+// unsynced holds the bytes of a file that were written and not synced yet. All blocks but the last
+// are full.
 type unsynced struct {
 	blocks []*block
 	length int64

@@ -5,13 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// inOrder is the first of the numbers that package queue gives to deliveries in the order in which
-// they come. Lower numbers belong to dead letters that are delivered again, and ascend on their
-// own.
+// inOrder is the first number that package queue gives to deliveries in the order in which they
+// come. Lower numbers belong to dead letters that are retried, and ascend on their own.
 const inOrder = 1 << 62
 
-// watermarks tell, for each of the two ranges of numbers, up to which number deliveries may be on
-// disk.
+// watermarks hold, for each of the two ranges of numbers, the highest number that deliveries on
+// disk may have.
 type watermarks struct {
 	highest [2]uint64        // highest number that was put; guarded by Store.cut and the lane's single caller
 	written [2]atomic.Uint64 // higher numbers were never taken for writing, nor found on disk

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// ErrNotDurable is wrapped by errors that say that what was recorded is not on disk, and may not be
+// ErrNotDurable is wrapped by errors that say that recorded changes are not on disk, and may not be
 // soon.
 var ErrNotDurable = errors.New("the state is not durable")
 
-// Written has everything written that was recorded before, and returns nil once that is on disk and
+// Written starts a write of everything recorded before, and returns nil once that is on disk and
 // synced. Callers that come during a write share the next one. Written does not wait for a store in
-// trouble, nor longer than three seconds for a write to begin or to end; before Run none begins.
-// The error then wraps [ErrNotDurable] and says why, or is that of ctx. Written is not called
-// between Begin and End.
+// trouble, nor longer than three seconds for a write to begin or to end. Before Run no write
+// begins. In these cases the error wraps [ErrNotDurable] and says why. If ctx ends, the error is
+// ctx's. Do not call Written between Begin and End.
 func (s *Store) Written(ctx context.Context) error {
 	if err := s.isWriting(); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (s *Store) Written(ctx context.Context) error {
 	}
 }
 
-// isWriting returns why nothing that is recorded now would be written, or nil.
+// isWriting returns why the store would not write a change that is recorded now, or nil.
 func (s *Store) isWriting() error {
 	d := s.db.Load()
 	status := Status{}
@@ -52,13 +52,13 @@ func (s *Store) isWriting() error {
 	return nil
 }
 
-// rounds are the writes that somebody waits for.
+// rounds are the writes that callers wait for.
 type rounds struct {
 	mu   sync.Mutex
 	next *round // nil if nobody waits
 }
 
-// round is one write that somebody waits for. err is set before over is closed.
+// round is one write that callers wait for. err is set before over is closed.
 type round struct {
 	over chan struct{}
 	err  error
@@ -83,7 +83,7 @@ func (r *rounds) begin() *round {
 	return round
 }
 
-// end tells everybody who waits how the write went. The nil round has nobody.
+// end tells all waiting callers how the write went. A nil round has no callers.
 func (r *round) end(err error) {
 	if r != nil {
 		r.err = err
