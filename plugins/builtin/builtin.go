@@ -1,5 +1,5 @@
-// Package builtin names the handlers that come with informd. They are ordinary handlers, written against
-// plugins/handler like anyone's; informd runs each in a process of its own.
+// Package builtin names the handlers that come with informd. They are ordinary handlers, written
+// against plugins/handler like anyone's; informd runs each in a process of its own.
 package builtin
 
 import (

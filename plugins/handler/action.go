@@ -26,7 +26,8 @@ func (a Action) Validate() error {
 	if err := a.validateTarget(); err != nil {
 		return err
 	}
-	if a.Subresource != "" && (a.Subresource != "status" || a.Verb != ActionApply && a.Verb != ActionPatch) {
+	takesStatus := a.Verb == ActionApply || a.Verb == ActionPatch
+	if a.Subresource != "" && (a.Subresource != "status" || !takesStatus) {
 		return errors.New("the only subresource is status, for apply and patch")
 	}
 	switch a.Verb {
@@ -43,7 +44,8 @@ func (a Action) Validate() error {
 		return nil
 	case ActionEvent:
 		if !eventReason.MatchString(a.Reason) {
-			return errors.New("the reason of an Event is one word in CamelCase, of at most 128 bytes")
+			return errors.New(
+				"the reason of an Event is one word in CamelCase, of at most 128 bytes")
 		}
 		return nil
 	}
@@ -65,13 +67,16 @@ func (a Action) validateTarget() error {
 		}
 	}
 	switch {
-	case len(a.Resource.Group) > maxNameBytes || !dnsLabel.MatchString(a.Resource.Version) || !dnsLabel.MatchString(a.Resource.Resource):
-		return errors.New("the resource needs a version and a name in lower case, as v1 and pods; a subresource is named apart")
+	case len(a.Resource.Group) > maxNameBytes ||
+		!dnsLabel.MatchString(a.Resource.Version) || !dnsLabel.MatchString(a.Resource.Resource):
+		return errors.New("the resource needs a version and a name in lower case, " +
+			"as v1 and pods; a subresource is named apart")
 	case a.Namespace != "" && !dnsLabel.MatchString(a.Namespace):
 		return errors.New("the namespace is no DNS label")
 	case a.Name == "":
 		return errors.New("it has no name")
-	case len(a.Name) > maxNameBytes || a.Name == "." || a.Name == ".." || strings.ContainsAny(a.Name, "/%"):
+	case len(a.Name) > maxNameBytes || a.Name == "." || a.Name == ".." ||
+		strings.ContainsAny(a.Name, "/%"):
 		return fmt.Errorf("the name is longer than %d bytes, or has a / or %% in it", maxNameBytes)
 	}
 	return nil
@@ -111,7 +116,8 @@ func (a Action) validateObject() error {
 	case len(a.Object) == 0:
 		return errors.New("it has no object")
 	case len(a.Object) > maxObject:
-		return fmt.Errorf("the object has %d bytes; the API server takes %d", len(a.Object), maxObject)
+		return fmt.Errorf("the object has %d bytes; the API server takes %d",
+			len(a.Object), maxObject)
 	}
 	h, err := headOf(a.Object)
 	if err != nil {
@@ -119,7 +125,8 @@ func (a Action) validateObject() error {
 	}
 	apiVersion := strings.TrimPrefix(a.Resource.Group+"/"+a.Resource.Version, "/")
 	if !agrees(h.object["apiVersion"], apiVersion) {
-		return fmt.Errorf("the object's apiVersion is not %s, as the resource's: leave it out", apiVersion)
+		return fmt.Errorf("the object's apiVersion is not %s, as the resource's: leave it out",
+			apiVersion)
 	}
 	if kind := h.object["kind"]; kind != nil && json.Unmarshal(kind, new(string)) != nil {
 		return errors.New("the object's kind is no string: leave it out")
@@ -133,7 +140,8 @@ func (a Action) validateObject() error {
 // validateMetadata checks that an object or patch does not contradict the action's target.
 func (a Action) validateMetadata(h head) error {
 	for _, m := range []struct{ name, want string }{
-		{"name", a.Name}, {"namespace", a.Namespace}, {"uid", a.UID}, {"resourceVersion", a.ResourceVersion},
+		{"name", a.Name}, {"namespace", a.Namespace},
+		{"uid", a.UID}, {"resourceVersion", a.ResourceVersion},
 	} {
 		if !agrees(h.metadata[m.name], m.want) {
 			return fmt.Errorf("metadata.%s is not the action's: leave it out", m.name)
@@ -147,7 +155,8 @@ func (a Action) validatePatch() error {
 	case len(a.Patch) == 0:
 		return errors.New("it has no patch")
 	case len(a.Patch) > maxObject:
-		return fmt.Errorf("the patch has %d bytes; the API server takes %d", len(a.Patch), maxObject)
+		return fmt.Errorf("the patch has %d bytes; the API server takes %d",
+			len(a.Patch), maxObject)
 	}
 	switch a.PatchType {
 	case "", MergePatch:
@@ -169,11 +178,17 @@ func validateOperations(patch json.RawMessage) error {
 	}
 	for i, o := range list {
 		var op struct{ Op, Path *string }
-		if json.Unmarshal(o, &op) != nil || bytes.Equal(o, []byte("null")) || op.Op == nil || op.Path == nil {
+		if json.Unmarshal(o, &op) != nil || bytes.Equal(o, []byte("null")) ||
+			op.Op == nil || op.Path == nil {
 			return fmt.Errorf("operation %d of the patch is no object with op and path", i+1)
 		}
-		if *op.Op != "test" && (*op.Path == "/metadata/uid" || *op.Path == "/metadata/resourceVersion") {
-			return fmt.Errorf("operation %d of the patch changes what the API server alone does: what an object must be like belongs into the action's UID and ResourceVersion", i+1)
+		if *op.Op == "test" {
+			continue
+		}
+		if *op.Path == "/metadata/uid" || *op.Path == "/metadata/resourceVersion" {
+			return fmt.Errorf("operation %d of the patch changes what the API server alone does: "+
+				"what an object must be like belongs into the action's UID and ResourceVersion",
+				i+1)
 		}
 	}
 	return nil

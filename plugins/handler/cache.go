@@ -31,7 +31,8 @@ type CacheUser interface {
 type Cache interface {
 	// Get returns an object; found reports whether it exists. namespace is empty for objects that
 	// have none.
-	Get(ctx context.Context, source, namespace, name string) (object json.RawMessage, found bool, err error)
+	Get(ctx context.Context, source, namespace, name string) (
+		object json.RawMessage, found bool, err error)
 	// GetMany returns objects by their keys: one element for each key, in their order, and nil if
 	// there is no such object.
 	GetMany(ctx context.Context, source string, keys ...string) ([]json.RawMessage, error)

@@ -9,11 +9,11 @@
 //
 // What informd guarantees to a handler:
 //
-//   - Delivery is at least once. A repeat carries the same Event.ID and a higher Event.Attempt, also
-//     after a restart of the handler.
-//   - Events of one rule for one object come in order and never overlap. Events of different objects,
-//     and of different rules, come in parallel, as many at once as the operator configured, or fewer
-//     if the handler says so.
+//   - Delivery is at least once. A repeat carries the same Event.ID and a higher Event.Attempt,
+//     also after a restart of the handler.
+//   - Events of one rule for one object come in order and never overlap. Events of different
+//     objects, and of different rules, come in parallel: as many at once as the operator
+//     configured, or fewer if the handler says so.
 //   - informd cancels and retries an event that the handler does not answer within its time limit.
 package handler
 

@@ -47,8 +47,9 @@ const (
 	maxBytes     = 64 << 10
 )
 
-const schema = `{"type":"object","additionalProperties":false,"required":["command"],"properties":{` +
-	`"command":{"type":"array","minItems":1,"maxItems":256,"items":{"type":"string"}}}}`
+const schema = `{"type":"object","additionalProperties":false,"required":["command"],` +
+	`"properties":{"command":{"type":"array","minItems":1,"maxItems":256,` +
+	`"items":{"type":"string"}}}}`
 
 // Describe implements handler.Describer.
 func (*Handler) Describe() handler.Description {
@@ -89,7 +90,8 @@ func check(command []string) (path string, err error) {
 		return "", errors.New(`command: required, a list such as ["./notify", "--verbose"]`)
 	}
 	if len(command) > maxArguments {
-		return "", fmt.Errorf("command: has %d items, at most %d are allowed", len(command), maxArguments)
+		return "", fmt.Errorf("command: has %d items, at most %d are allowed",
+			len(command), maxArguments)
 	}
 	var problems []error
 	size := 0
@@ -100,7 +102,8 @@ func check(command []string) (path string, err error) {
 		}
 	}
 	if size > maxBytes {
-		problems = append(problems, fmt.Errorf("command: is %d bytes long, at most %d are allowed", size, maxBytes))
+		problems = append(problems,
+			fmt.Errorf("command: is %d bytes long, at most %d are allowed", size, maxBytes))
 	}
 	if len(problems) > 0 {
 		return "", errors.Join(problems...)
@@ -123,7 +126,8 @@ func find(name string) (string, error) {
 	case errors.Is(err, exec.ErrDot):
 		return "", fmt.Errorf("command[0]: %q is in the working directory: write ./%s", name, name)
 	case errors.Is(err, exec.ErrNotFound) && os.Getenv("PATH") == "":
-		return "", fmt.Errorf("command[0]: %q is looked for in PATH, which is empty: give its path, or add PATH to the handler's env", name)
+		return "", fmt.Errorf("command[0]: %q is looked for in PATH, which is empty: "+
+			"give its path, or add PATH to the handler's env", name)
 	case errors.Is(err, exec.ErrNotFound):
 		return "", fmt.Errorf("command[0]: %q is not an executable in PATH", name)
 	case errors.Is(err, os.ErrNotExist):
@@ -144,7 +148,8 @@ func openable(path string) error {
 	}
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, os.ErrPermission) {
-		return fmt.Errorf("command[0]: %q is closed to the handler's sandbox: name it, or its folder, in files.read", path)
+		return fmt.Errorf("command[0]: %q is closed to the handler's sandbox: "+
+			"name it, or its folder, in files.read", path)
 	}
 	if err != nil {
 		return fmt.Errorf("command[0]: %w", err)
@@ -188,7 +193,7 @@ func verdict(ctx context.Context, status *os.ProcessState) error {
 	switch code := status.ExitCode(); {
 	case code == 0:
 		return nil
-	case ctx.Err() != nil: // it was told to end before it could handle the event, whatever its status
+	case ctx.Err() != nil: // the handler ended the command early, so its status says nothing
 		return fmt.Errorf("command was ended (%v): %w", status, context.Cause(ctx))
 	case code >= rejectFirst && code <= rejectLast:
 		return handler.Reject(fmt.Errorf("command: %v", status))
@@ -226,8 +231,9 @@ func about(ev handler.Event) []string {
 // set for the handler alone.
 func inherited(environment []string) []string {
 	own := map[string]bool{
-		"PLUGIN_CLIENT_CERT": true, "PLUGIN_MAX_PORT": true, "PLUGIN_MIN_PORT": true, "PLUGIN_MULTIPLEX_GRPC": true,
-		"PLUGIN_PROTOCOL_VERSIONS": true, "PLUGIN_UNIX_SOCKET_DIR": true, "PLUGIN_UNIX_SOCKET_GROUP": true,
+		"PLUGIN_CLIENT_CERT": true, "PLUGIN_MAX_PORT": true, "PLUGIN_MIN_PORT": true,
+		"PLUGIN_MULTIPLEX_GRPC": true, "PLUGIN_PROTOCOL_VERSIONS": true,
+		"PLUGIN_UNIX_SOCKET_DIR": true, "PLUGIN_UNIX_SOCKET_GROUP": true,
 	}
 	var kept []string
 	for _, variable := range environment {

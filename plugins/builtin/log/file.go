@@ -21,7 +21,8 @@ func standardOutput() (*os.File, error) {
 	if text, ok := os.LookupEnv(StdoutEnv); ok {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || n < 3 {
-			return nil, fmt.Errorf("%s must be the number of an inherited descriptor, 3 or more", StdoutEnv)
+			return nil, fmt.Errorf("%s must be the number of an inherited descriptor, 3 or more",
+				StdoutEnv)
 		}
 		fd = int(n)
 		syscall.CloseOnExec(fd)
@@ -36,7 +37,8 @@ func standardOutput() (*os.File, error) {
 	}
 	syscall.ForkLock.RUnlock()
 	if err != nil {
-		return nil, fmt.Errorf("the daemon's standard output (descriptor %d) is not open: %w", fd, err)
+		return nil, fmt.Errorf("the daemon's standard output (descriptor %d) is not open: %w",
+			fd, err)
 	}
 	return os.NewFile(uintptr(dup), "standard output"), nil
 }
@@ -131,7 +133,8 @@ func cause(err error) error {
 // and what is in it is lost with its reader.
 func checkKind(path string, info fs.FileInfo) error {
 	if mode := info.Mode(); !mode.IsRegular() && mode&fs.ModeCharDevice == 0 {
-		return fmt.Errorf("%s is no regular file; for the daemon's standard output leave path out", path)
+		return fmt.Errorf("%s is no regular file; for the daemon's standard output leave path out",
+			path)
 	}
 	return nil
 }

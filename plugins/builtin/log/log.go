@@ -30,7 +30,8 @@ type Handler struct {
 // New returns a log builtin. It takes events once it is configured.
 func New() *Handler { return new(Handler) }
 
-const schema = `{"type":"object","additionalProperties":false,"properties":{"path":{"type":"string","minLength":1}}}`
+const schema = `{"type":"object","additionalProperties":false,` +
+	`"properties":{"path":{"type":"string","minLength":1}}}`
 
 // Describe implements handler.Describer.
 func (*Handler) Describe() handler.Description {

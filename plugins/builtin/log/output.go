@@ -39,7 +39,8 @@ func (o *output) write(ctx context.Context, line []byte, release func()) error {
 	case o.turn <- struct{}{}:
 	case <-ctx.Done():
 		release()
-		return o.fail(fmt.Errorf("write %s: earlier lines are still being written: %w", o.name(), context.Cause(ctx)))
+		return o.fail(fmt.Errorf("write %s: earlier lines are still being written: %w",
+			o.name(), context.Cause(ctx)))
 	}
 	done := make(chan error, 1) // one place: the writer must not wait for a reader that left
 	go func() {
@@ -57,7 +58,8 @@ func (o *output) write(ctx context.Context, line []byte, release func()) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return o.fail(fmt.Errorf("write %s: nobody takes the line: %w", o.name(), context.Cause(ctx)))
+		return o.fail(fmt.Errorf("write %s: nobody takes the line: %w",
+			o.name(), context.Cause(ctx)))
 	}
 }
 
@@ -127,7 +129,8 @@ func (o *output) close(ctx context.Context) error {
 	select {
 	case o.turn <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("close %s: a line is still being written: %w", o.name(), context.Cause(ctx))
+		return fmt.Errorf("close %s: a line is still being written: %w",
+			o.name(), context.Cause(ctx))
 	}
 	defer func() { <-o.turn }()
 	o.closed = true

@@ -31,8 +31,9 @@ const schema = `{"type":"object","additionalProperties":false,"required":["url"]
 	`"headers":{"type":"object","maxProperties":64,"additionalProperties":{"type":"string"}},` +
 	`"tokenFile":{"type":"string","minLength":1},` +
 	`"caFile":{"type":"string","minLength":1},` +
-	`"hmac":{"type":"object","additionalProperties":false,"required":["secretFile"],"properties":{` +
-	`"secretFile":{"type":"string","minLength":1},"header":{"type":"string","default":"X-Informd-Signature"}}},` +
+	`"hmac":{"type":"object","additionalProperties":false,"required":["secretFile"],` +
+	`"properties":{"secretFile":{"type":"string","minLength":1},` +
+	`"header":{"type":"string","default":"X-Informd-Signature"}}},` +
 	`"timeout":{"type":"string"}}}`
 
 const (
@@ -51,14 +52,16 @@ func parse(raw json.RawMessage) (*config, error) {
 	var address, caFile, secretFile, signature string
 	var headers map[string]string
 	if err := strict.Decode(raw, strict.Fields{
-		"url": &address, "headers": &headers, "tokenFile": &c.tokenFile, "caFile": &caFile, "timeout": &c.timeout,
+		"url": &address, "headers": &headers, "timeout": &c.timeout,
+		"tokenFile": &c.tokenFile, "caFile": &caFile,
 		"hmac": strict.Fields{"secretFile": &secretFile, "header": &signature},
 	}); err != nil {
 		return nil, err
 	}
 	problems := []error{c.setURL(address)}
 	if has(raw, "timeout") && (c.timeout < minTimeout || c.timeout > maxTimeout) {
-		problems = append(problems, fmt.Errorf("timeout: must be between %v and %v", minTimeout, maxTimeout))
+		problems = append(problems,
+			fmt.Errorf("timeout: must be between %v and %v", minTimeout, maxTimeout))
 	}
 	if c.tokenFile != "" {
 		_, err := readToken(c.tokenFile)
@@ -125,7 +128,8 @@ func (c *config) setHMAC(secretFile, header string) (problems []error) {
 	c.secretFile, c.signature = secretFile, http.CanonicalHeaderKey(header)
 	problems = append(problems, checkHeaderName("hmac.header", header))
 	if c.signature == "Authorization" && c.tokenFile != "" {
-		problems = append(problems, errors.New("hmac.header: Authorization carries the token of tokenFile"))
+		problems = append(problems,
+			errors.New("hmac.header: Authorization carries the token of tokenFile"))
 	}
 	if secretFile == "" {
 		return append(problems, errors.New("hmac.secretFile: required"))
@@ -136,13 +140,15 @@ func (c *config) setHMAC(secretFile, header string) (problems []error) {
 
 // ours are headers that the webhook or HTTP itself sets.
 var ours = []string{
-	"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host", "Keep-Alive",
-	"Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+	"Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect", "Host",
+	"Keep-Alive", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade",
 }
 
 func (c *config) setHeaders(headers map[string]string) (problems []error) {
 	if len(headers) > maxHeaders {
-		return []error{fmt.Errorf("headers: has %d entries, at most %d are allowed", len(headers), maxHeaders)}
+		return []error{fmt.Errorf("headers: has %d entries, at most %d are allowed",
+			len(headers), maxHeaders)}
 	}
 	c.headers = make(http.Header, len(headers))
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
@@ -155,11 +161,14 @@ func (c *config) setHeaders(headers map[string]string) (problems []error) {
 		case canonical == c.signature:
 			problems = append(problems, fmt.Errorf("%s: carries the signature of hmac", at))
 		case c.headers.Values(canonical) != nil:
-			problems = append(problems, fmt.Errorf("%s: is there twice; upper and lower case do not differ", at))
+			problems = append(problems,
+				fmt.Errorf("%s: is there twice; upper and lower case do not differ", at))
 		case len(value) > maxHeader:
-			problems = append(problems, fmt.Errorf("%s: is %d bytes long, at most %d are allowed", at, len(value), maxHeader))
+			problems = append(problems, fmt.Errorf("%s: is %d bytes long, at most %d are allowed",
+				at, len(value), maxHeader))
 		case !isHeaderValue(value):
-			problems = append(problems, fmt.Errorf("%s: may hold printable characters, spaces and tabs only", at))
+			problems = append(problems,
+				fmt.Errorf("%s: may hold printable characters, spaces and tabs only", at))
 		}
 		c.headers.Set(canonical, value)
 	}
@@ -184,8 +193,8 @@ func isToken(s string) bool {
 	})
 }
 
-// isHeaderValue reports whether s can be a header's value: it has no control characters, so it cannot
-// smuggle in another header.
+// isHeaderValue reports whether s can be a header's value: it has no control characters, so it
+// cannot smuggle in another header.
 func isHeaderValue(s string) bool {
 	for i := range len(s) {
 		if b := s[i]; b < ' ' && b != '\t' || b == 0x7f {

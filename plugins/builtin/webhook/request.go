@@ -21,10 +21,11 @@ import (
 // newClient returns a client that trusts roots, or the system's if they are nil. Its timeouts suit
 // a server that is up; the request's context bounds the whole.
 func newClient(roots *x509.CertPool) *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
 	return &http.Client{
 		Transport: &http.Transport{
 			Proxy:                  proxy,
-			DialContext:            (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+			DialContext:            dialer.DialContext,
 			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout:    10 * time.Second,
 			ForceAttemptHTTP2:      true,
@@ -33,7 +34,9 @@ func newClient(roots *x509.CertPool) *http.Client {
 			MaxIdleConnsPerHost:    64, // further connections are closed after their event
 			IdleConnTimeout:        90 * time.Second,
 		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		},
 	}
 }
 
@@ -52,7 +55,8 @@ func proxy(request *http.Request) (*url.URL, error) {
 // request returns the request that posts body. It fails if a file cannot be read, which the next
 // attempt may be able to.
 func (c *config) request(ctx context.Context, body []byte) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(),
+		bytes.NewReader(body))
 	if err != nil {
 		return nil, errors.New("url: no request can be made for it")
 	}
@@ -105,7 +109,8 @@ func reason(err error) string {
 	switch {
 	case ok && timeout.Timeout():
 		return "timed out"
-	case errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, errProxy) || strings.HasPrefix(err.Error(), "tls: "):
+	case errors.Is(err, http.ErrSchemeMismatch) || errors.Is(err, errProxy) ||
+		strings.HasPrefix(err.Error(), "tls: "):
 		return err.Error()
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection was closed before an answer came"

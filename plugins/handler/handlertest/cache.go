@@ -62,7 +62,9 @@ func newMadeUp(given map[string]Source) (madeUp, error) {
 
 // get returns an object by its key, or nil.
 func (s madeUpSource) get(key string) json.RawMessage {
-	i, found := slices.BinarySearchFunc(s.all, key, func(o madeUpObject, key string) int { return compareKeys(o.key, key) })
+	i, found := slices.BinarySearchFunc(s.all, key, func(o madeUpObject, key string) int {
+		return compareKeys(o.key, key)
+	})
 	if !found {
 		return nil
 	}
@@ -100,7 +102,10 @@ func newMadeUpObject(text json.RawMessage) (madeUpObject, error) {
 		return madeUpObject{}, errors.New("it has no metadata.name")
 	}
 	return madeUpObject{
-		key: keyOf(o.Metadata.Namespace, o.Metadata.Name), namespace: o.Metadata.Namespace, labels: o.Metadata.Labels, json: text,
+		key:       keyOf(o.Metadata.Namespace, o.Metadata.Name),
+		namespace: o.Metadata.Namespace,
+		labels:    o.Metadata.Labels,
+		json:      text,
 	}, nil
 }
 

@@ -63,12 +63,16 @@ func serveCache(path string, s *cacheService) (*cacheServer, error) {
 	}
 	c := &cacheServer{path: path, done: make(chan struct{}), server: grpc.NewServer(
 		grpc.MaxRecvMsgSize(handlerpb.MaxReadBytes),
-		grpc.UnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
+		grpc.UnaryInterceptor(func(
+			ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+		) (any, error) {
 			resp, err := next(ctx, req)
 			s.count(err)
 			return resp, err
 		}),
-		grpc.StreamInterceptor(func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		grpc.StreamInterceptor(func(
+			srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler,
+		) error {
 			err := next(srv, stream)
 			s.count(err)
 			return err
@@ -93,11 +97,13 @@ func (c *cacheServer) close() {
 // open returns a source by its name. Errors are gRPC's.
 func (s *cacheService) open(name string) (madeUpSource, error) {
 	if s.sources == nil {
-		return madeUpSource{}, status.Error(codes.Unavailable, "there is no cache to read at present")
+		return madeUpSource{}, status.Error(codes.Unavailable,
+			"there is no cache to read at present")
 	}
 	source, ok := s.sources[name]
 	if !ok {
-		return source, status.Errorf(codes.NotFound, "there is no source %q; there are %q", name, slices.Sorted(maps.Keys(s.sources)))
+		return source, status.Errorf(codes.NotFound, "there is no source %q; there are %q",
+			name, slices.Sorted(maps.Keys(s.sources)))
 	}
 	return source, nil
 }
@@ -110,13 +116,16 @@ func (s *cacheService) index(source, index string) (map[string][]madeUpObject, e
 	}
 	found, ok := opened.indexes[index]
 	if !ok {
-		return nil, status.Errorf(codes.NotFound, "source %q has no index %q; it has %q", source, index, slices.Sorted(maps.Keys(opened.indexes)))
+		return nil, status.Errorf(codes.NotFound, "source %q has no index %q; it has %q",
+			source, index, slices.Sorted(maps.Keys(opened.indexes)))
 	}
 	return found, nil
 }
 
 // Get implements handlerpb.CacheServer.
-func (s *cacheService) Get(_ context.Context, r *handlerpb.GetRequest) (*handlerpb.GetResponse, error) {
+func (s *cacheService) Get(
+	_ context.Context, r *handlerpb.GetRequest,
+) (*handlerpb.GetResponse, error) {
 	source, err := s.open(r.GetSource())
 	if err != nil {
 		return nil, err
@@ -125,9 +134,10 @@ func (s *cacheService) Get(_ context.Context, r *handlerpb.GetRequest) (*handler
 }
 
 // GetMany implements handlerpb.CacheServer.
-func (s *cacheService) GetMany(r *handlerpb.GetManyRequest, to grpc.ServerStreamingServer[handlerpb.ObjectPage]) error {
+func (s *cacheService) GetMany(r *handlerpb.GetManyRequest, to objectPages) error {
 	if n := len(r.GetKeys()); n > handlerpb.MaxGetKeys {
-		return status.Errorf(codes.InvalidArgument, "%d keys are more than the %d that one call may ask for", n, handlerpb.MaxGetKeys)
+		return status.Errorf(codes.InvalidArgument,
+			"%d keys are more than the %d that one call may ask for", n, handlerpb.MaxGetKeys)
 	}
 	source, err := s.open(r.GetSource())
 	if err != nil {
@@ -141,20 +151,22 @@ func (s *cacheService) GetMany(r *handlerpb.GetManyRequest, to grpc.ServerStream
 }
 
 // List implements handlerpb.CacheServer.
-func (s *cacheService) List(r *handlerpb.ListRequest, to grpc.ServerStreamingServer[handlerpb.ObjectPage]) error {
+func (s *cacheService) List(r *handlerpb.ListRequest, to objectPages) error {
 	source, err := s.open(r.GetSource())
 	if err != nil {
 		return err
 	}
 	selects, err := parseSelector(r.GetLabelSelector())
 	if err != nil {
-		return status.Errorf(codes.InvalidArgument, "the label selector %q: %v", r.GetLabelSelector(), err)
+		return status.Errorf(codes.InvalidArgument,
+			"the label selector %q: %v", r.GetLabelSelector(), err)
 	}
-	return sendObjects(to, texts(part(source.list(r.GetNamespace(), selects), r.GetAfter(), r.GetLimit())))
+	objects := source.list(r.GetNamespace(), selects)
+	return sendObjects(to, texts(part(objects, r.GetAfter(), r.GetLimit())))
 }
 
 // ByIndex implements handlerpb.CacheServer.
-func (s *cacheService) ByIndex(r *handlerpb.ByIndexRequest, to grpc.ServerStreamingServer[handlerpb.ObjectPage]) error {
+func (s *cacheService) ByIndex(r *handlerpb.ByIndexRequest, to objectPages) error {
 	index, err := s.index(r.GetSource(), r.GetIndex())
 	if err != nil {
 		return err
@@ -163,7 +175,9 @@ func (s *cacheService) ByIndex(r *handlerpb.ByIndexRequest, to grpc.ServerStream
 }
 
 // IndexKeys implements handlerpb.CacheServer.
-func (s *cacheService) IndexKeys(r *handlerpb.ByIndexRequest, to grpc.ServerStreamingServer[handlerpb.KeyPage]) error {
+func (s *cacheService) IndexKeys(
+	r *handlerpb.ByIndexRequest, to grpc.ServerStreamingServer[handlerpb.KeyPage],
+) error {
 	index, err := s.index(r.GetSource(), r.GetIndex())
 	if err != nil {
 		return err
@@ -172,11 +186,15 @@ func (s *cacheService) IndexKeys(r *handlerpb.ByIndexRequest, to grpc.ServerStre
 	for _, o := range part(index[r.GetValue()], r.GetAfter(), r.GetLimit()) {
 		keys = append(keys, o.key)
 	}
-	return sendPages(keys, func(keys []string) error { return to.Send(&handlerpb.KeyPage{Keys: keys}) })
+	return sendPages(keys, func(keys []string) error {
+		return to.Send(&handlerpb.KeyPage{Keys: keys})
+	})
 }
 
 // IndexValues implements handlerpb.CacheServer.
-func (s *cacheService) IndexValues(r *handlerpb.IndexValuesRequest, to grpc.ServerStreamingServer[handlerpb.ValuePage]) error {
+func (s *cacheService) IndexValues(
+	r *handlerpb.IndexValuesRequest, to grpc.ServerStreamingServer[handlerpb.ValuePage],
+) error {
 	index, err := s.index(r.GetSource(), r.GetIndex())
 	if err != nil {
 		return err
@@ -186,13 +204,17 @@ func (s *cacheService) IndexValues(r *handlerpb.IndexValuesRequest, to grpc.Serv
 		values = slices.DeleteFunc(values, func(v string) bool { return v <= r.GetAfter() })
 	}
 	values = values[:limited(len(values), r.GetLimit())]
-	return sendPages(values, func(values []string) error { return to.Send(&handlerpb.ValuePage{Values: values}) })
+	return sendPages(values, func(values []string) error {
+		return to.Send(&handlerpb.ValuePage{Values: values})
+	})
 }
 
 // part returns the objects whose keys come after one, at most limit of them; 0: all.
 func part(all []madeUpObject, after string, limit uint32) []madeUpObject {
 	if after != "" {
-		first := slices.IndexFunc(all, func(o madeUpObject) bool { return compareKeys(o.key, after) > 0 })
+		first := slices.IndexFunc(all, func(o madeUpObject) bool {
+			return compareKeys(o.key, after) > 0
+		})
 		if first < 0 {
 			return nil
 		}
@@ -215,15 +237,21 @@ func texts(objects []madeUpObject) (out [][]byte) {
 	return out
 }
 
-func sendObjects(to grpc.ServerStreamingServer[handlerpb.ObjectPage], objects [][]byte) error {
-	return sendPages(objects, func(objects [][]byte) error { return to.Send(&handlerpb.ObjectPage{Objects: objects}) })
+// objectPages is a stream that sends objects.
+type objectPages = grpc.ServerStreamingServer[handlerpb.ObjectPage]
+
+func sendObjects(to objectPages, objects [][]byte) error {
+	return sendPages(objects, func(objects [][]byte) error {
+		return to.Send(&handlerpb.ObjectPage{Objects: objects})
+	})
 }
 
 // sendPages sends an answer in pages of the size that informd's have.
 func sendPages[E string | []byte](all []E, send func([]E) error) error {
 	for len(all) > 0 {
 		n, size := 0, 0
-		for n < min(len(all), handlerpb.MaxPageElements) && (n == 0 || size+len(all[n]) <= handlerpb.MaxPageBytes) {
+		for n < min(len(all), handlerpb.MaxPageElements) &&
+			(n == 0 || size+len(all[n]) <= handlerpb.MaxPageBytes) {
 			size += len(all[n])
 			n++
 		}

@@ -14,11 +14,13 @@ import (
 func configMap(n int) handler.Event {
 	name := fmt.Sprintf("handlertest-%d", n)
 	object := func(value int) json.RawMessage {
-		return json.RawMessage(fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":%q,`+
-			`"uid":"uid-%d","resourceVersion":"%d"},"data":{"key":"%d"}}`, name, n, 1000+value, value))
+		return json.RawMessage(fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap",`+
+			`"metadata":{"namespace":"default","name":%q,"uid":"uid-%d","resourceVersion":"%d"},`+
+			`"data":{"key":"%d"}}`, name, n, 1000+value, value))
 	}
 	return handler.Event{
-		ID: fmt.Sprintf("handlertest/uid-%d/updated/1002", n), Rule: "handlertest", Event: handler.Updated, Attempt: 1,
+		ID:   fmt.Sprintf("handlertest/uid-%d/updated/1002", n),
+		Rule: "handlertest", Event: handler.Updated, Attempt: 1,
 		Resource:  handler.Resource{Version: "v1", Resource: "configmaps"},
 		Namespace: "default", Name: name, UID: fmt.Sprintf("uid-%d", n), ResourceVersion: "1002",
 		Object: object(2), Old: object(1),
@@ -37,7 +39,9 @@ func (t *trial) answer(ctx context.Context, k *keeper, ev handler.Event) (handle
 }
 
 // wantDone sends an event and wants it done.
-func (t *trial) wantDone(ctx context.Context, k *keeper, what string, ev handler.Event) (done bool) {
+func (t *trial) wantDone(
+	ctx context.Context, k *keeper, what string, ev handler.Event,
+) (done bool) {
 	_, err := t.answer(ctx, k, ev)
 	if err != nil {
 		t.fail("%s: not done: %v", what, err)
@@ -84,7 +88,9 @@ func (t *trial) repeats(ctx context.Context) {
 
 func (t *trial) parallel(ctx context.Context) {
 	t.run(ctx, func(k *keeper) {
-		inParallel(64, func(n int) { t.wantDone(ctx, k, fmt.Sprintf("event %d of 64", n+1), t.Event(n)) })
+		inParallel(64, func(n int) {
+			t.wantDone(ctx, k, fmt.Sprintf("event %d of 64", n+1), t.Event(n))
+		})
 	})
 }
 
@@ -95,24 +101,31 @@ func (t *trial) strange(ctx context.Context) {
 		f(&ev)
 		return ev
 	}
-	object := func(text string) handler.Event {
-		return change(func(ev *handler.Event) { ev.Object, ev.Old, ev.Payload = json.RawMessage(text), nil, nil })
+	contents := func(object, payload json.RawMessage) handler.Event {
+		return change(func(ev *handler.Event) {
+			ev.Object, ev.Old, ev.Payload = object, nil, payload
+		})
+	}
+	object := func(text string) handler.Event { return contents(json.RawMessage(text), nil) }
+	occurred := func(event string) handler.Event {
+		return change(func(ev *handler.Event) { ev.Event, ev.Old = event, nil })
 	}
 	t.run(ctx, func(k *keeper) {
 		for _, c := range []struct {
 			name string
 			ev   handler.Event
 		}{
-			{"added", change(func(ev *handler.Event) { ev.Event, ev.Old = handler.Added, nil })},
-			{"deleted", change(func(ev *handler.Event) { ev.Event, ev.Old = handler.Deleted, nil })},
-			{"synced", change(func(ev *handler.Event) { ev.Event, ev.Old = handler.Synced, nil })},
+			{"added", occurred(handler.Added)},
+			{"deleted", occurred(handler.Deleted)},
+			{"synced", occurred(handler.Synced)},
 			{"a kind to come", change(func(ev *handler.Event) { ev.Event = "handlertest" })},
 			{"of no namespace", change(func(ev *handler.Event) { ev.Namespace = "" })},
-			{"of no object", change(func(ev *handler.Event) { ev.Object, ev.Old, ev.Payload = nil, nil, nil })},
+			{"of no object", contents(nil, nil)},
 			{"of an empty object", object(`{}`)},
 			{"of no JSON object", object(`[null]`)},
-			{"with a payload", change(func(ev *handler.Event) { ev.Object, ev.Old, ev.Payload = nil, nil, json.RawMessage(`"text"`) })},
-			{"with other fields", object(`{"metadata":{"labels":null,"annotations":{"a/b.c":"\u0000ü"}},"handlertest":{"deep":[[[{}]]]}}`)},
+			{"with a payload", contents(nil, json.RawMessage(`"text"`))},
+			{"with other fields", object(`{"metadata":{"labels":null,` +
+				`"annotations":{"a/b.c":"\u0000ü"}},"handlertest":{"deep":[[[{}]]]}}`)},
 			{"with other types", object(`{"metadata":[],"spec":1,"status":"x","data":true}`)},
 			{"of nothing", handler.Event{}},
 		} {
@@ -124,7 +137,9 @@ func (t *trial) strange(ctx context.Context) {
 // large: an event may hold two objects of the size that the API server takes, or a rule's payload,
 // which can be more than gRPC takes by default.
 func (t *trial) large(ctx context.Context) {
-	text := func(size int) json.RawMessage { return json.RawMessage(`{"data":"` + strings.Repeat("x", size) + `"}`) }
+	text := func(size int) json.RawMessage {
+		return json.RawMessage(`{"data":"` + strings.Repeat("x", size) + `"}`)
+	}
 	object, payload := text(1_500_000), text(8_000_000)
 	t.run(ctx, func(k *keeper) {
 		for n := range 4 {
@@ -134,13 +149,15 @@ func (t *trial) large(ctx context.Context) {
 		}
 		ev := t.Event(4)
 		ev.Object, ev.Old, ev.Payload = nil, nil, payload
-		t.wantAnswer(ctx, k, "an event of 8 MB (does it accept messages of 64 MiB? gRPC's default is 4)", ev)
+		t.wantAnswer(ctx, k,
+			"an event of 8 MB (does it accept messages of 64 MiB? gRPC's default is 4)", ev)
 	})
 }
 
 func (t *trial) integers(ctx context.Context) {
 	if t.Integers == nil {
-		t.result.NotChecked = "only a test of its own can see what became of a number (handlertest.Options.Integers)"
+		t.result.NotChecked = "only a test of its own can see what became of a number " +
+			"(handlertest.Options.Integers)"
 		return
 	}
 	ev := t.Event(1)

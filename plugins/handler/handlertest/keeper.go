@@ -30,7 +30,8 @@ type keeper struct {
 func (k *keeper) handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 	s, err := k.current(ctx)
 	if err != nil {
-		return handler.Answer{}, fmt.Errorf("%w: it cannot be started again: %w", handler.ErrLost, err)
+		err = fmt.Errorf("%w: it cannot be started again: %w", handler.ErrLost, err)
+		return handler.Answer{}, err
 	}
 	return s.handle(ctx, ev)
 }
@@ -150,12 +151,15 @@ func (t *trial) wantSteady(k *keeper) {
 		t.fail("it went away and was started again, %d times", restarts)
 	}
 	if strays > 0 {
-		t.fail("it gave %d answers to events that it had answered before, or was never sent", strays)
+		t.fail("it gave %d answers to events that it had answered before, or was never sent",
+			strays)
 	}
 }
 
 // try starts a handler to see whether it takes a config. The error is a *refusal if it refuses it.
-func (t *trial) try(ctx context.Context, config json.RawMessage) (*handlerpb.DescribeResponse, error) {
+func (t *trial) try(
+	ctx context.Context, config json.RawMessage,
+) (*handlerpb.DescribeResponse, error) {
 	offer, err := newOffer()
 	if err != nil {
 		return nil, err

@@ -22,7 +22,8 @@ func (t *trial) explains(context.Context) {
 	case !exited:
 		t.fail("without %s in its environment it does not exit", handlerpb.CookieKey)
 	case p.cmd.ProcessState.Success():
-		t.fail("without %s in its environment it exits with status 0, as if its work were done", handlerpb.CookieKey)
+		t.fail("without %s in its environment it exits with status 0, as if its work were done",
+			handlerpb.CookieKey)
 	case len(t.logged.last()) == 0 && p.stdout.text() == "":
 		t.fail("without %s in its environment it exits without a word", handlerpb.CookieKey)
 	}
@@ -107,7 +108,8 @@ func (t *trial) signals(ctx context.Context) {
 			case <-time.After(signalled):
 			}
 			seq := uint64(i + 1)
-			t.send(stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{t.wire(t.Event(1), seq)}})
+			events := []*handlerpb.Event{t.wire(t.Event(1), seq)}
+			t.send(stream, &handlerpb.DeliverRequest{Events: events})
 			t.wantAnswered(stream, fmt.Sprintf("an event after the signal %q", signal), seq)
 		}
 		_ = stream.CloseSend()

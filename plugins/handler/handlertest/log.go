@@ -105,6 +105,7 @@ func readable(line string) string {
 		}
 	}
 	var text strings.Builder
-	_ = slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}).Handle(context.Background(), record)
+	h := slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})
+	_ = h.Handle(context.Background(), record)
 	return strings.TrimSpace(text.String())
 }

@@ -140,13 +140,16 @@ func startError(path string, err error) error {
 	_, missing := os.Stat(path)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
-		return fmt.Errorf("%q is not a program in the PATH; the path of a file has a slash, as ./%s", path, path)
+		return fmt.Errorf("%q is not a program in the PATH; "+
+			"the path of a file has a slash, as ./%s", path, path)
 	case errors.Is(missing, fs.ErrNotExist):
 		return fmt.Errorf("%s does not exist", path)
 	case errors.Is(err, syscall.ENOEXEC):
-		return fmt.Errorf("%s cannot be executed: it is built for another platform, or is a script without #! line", path)
+		return fmt.Errorf("%s cannot be executed: it is built for another platform, "+
+			"or is a script without #! line", path)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s cannot be executed: the interpreter or loader that it names, or its working directory, does not exist", path)
+		return fmt.Errorf("%s cannot be executed: the interpreter or loader that it names, "+
+			"or its working directory, does not exist", path)
 	}
 	var cause *fs.PathError
 	if errors.As(err, &cause) {
@@ -179,15 +182,16 @@ func (p *process) connect(ctx context.Context, offer *offer) error {
 	socket := filepath.Join(p.dir, filepath.Base(parts[3]))
 	switch {
 	case parts[0] != "1":
-		return fmt.Errorf("it speaks version %s of go-plugin's core protocol, informd speaks 1", parts[0])
+		return fmt.Errorf("it speaks version %s of go-plugin's core protocol, informd speaks 1",
+			parts[0])
 	case parts[1] != strconv.Itoa(handlerpb.ProtocolVersion):
 		return fmt.Errorf("it speaks version %q of the handler protocol, informd speaks %d",
 			parts[1], handlerpb.ProtocolVersion)
 	case parts[4] != "grpc":
 		return fmt.Errorf("it speaks %q, not grpc", parts[4])
 	case parts[2] != "unix" || filepath.Clean(parts[3]) != socket:
-		return fmt.Errorf("it listens on %s %q, not on a unix socket in the directory that %s names",
-			parts[2], parts[3], envSocketDir)
+		return fmt.Errorf("it listens on %s %q, not on a unix socket in the directory "+
+			"that %s names", parts[2], parts[3], envSocketDir)
 	}
 	secure := insecure.NewCredentials()
 	if len(parts) > 5 && parts[5] != "" {
@@ -200,7 +204,8 @@ func (p *process) connect(ctx context.Context, offer *offer) error {
 		}
 		secure = credentials.NewTLS(config)
 	}
-	conn, err := grpc.NewClient("unix:"+socket, append(clientOptions(), grpc.WithTransportCredentials(secure))...)
+	options := append(clientOptions(), grpc.WithTransportCredentials(secure))
+	conn, err := grpc.NewClient("unix:"+socket, options...)
 	if err != nil {
 		return err
 	}
@@ -241,7 +246,8 @@ func (p *process) readPrinted() error {
 	if p.cmd == nil {
 		return nil
 	}
-	stream, err := p.conn.NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
+	stream, err := p.conn.NewStream(context.Background(),
+		&grpc.StreamDesc{ServerStreams: true}, "/plugin.GRPCStdio/StreamStdio")
 	if err != nil {
 		return p.explain(fmt.Errorf("connect: %w", err))
 	}
@@ -298,7 +304,8 @@ func (p *process) end(grace time.Duration) (exited bool) {
 		defer term.Stop()
 		if p.conn != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), min(grace, shutdownPatience))
-			_ = p.conn.Invoke(ctx, "/plugin.GRPCController/Shutdown", &emptypb.Empty{}, &emptypb.Empty{})
+			_ = p.conn.Invoke(ctx, "/plugin.GRPCController/Shutdown",
+				&emptypb.Empty{}, &emptypb.Empty{})
 			cancel()
 		}
 	}

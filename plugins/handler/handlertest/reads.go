@@ -13,7 +13,8 @@ func (t *trial) hasCache() bool {
 	case t.Remote != nil:
 		t.result.NotChecked = "handlers that run elsewhere have no cache to read"
 	case len(t.Cache) == 0:
-		t.result.NotChecked = "there is no cache to read (handlertest.Options.Cache, informd handler check --cache)"
+		t.result.NotChecked = "there is no cache to read " +
+			"(handlertest.Options.Cache, informd handler check --cache)"
 	default:
 		return true
 	}
@@ -63,7 +64,8 @@ func (t *trial) readsNothing(ctx context.Context) {
 func (t *trial) actions(ctx context.Context) {
 	t.run(ctx, func(k *keeper) {
 		asked := false
-		for n, kind := range []string{handler.Updated, handler.Added, handler.Synced, handler.Deleted} {
+		kinds := []string{handler.Updated, handler.Added, handler.Synced, handler.Deleted}
+		for n, kind := range kinds {
 			ev := t.Event(n)
 			if ev.Event != kind {
 				ev.Event, ev.Old = kind, nil

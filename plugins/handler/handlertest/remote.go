@@ -37,9 +37,10 @@ func (r *RemoteHandler) dial(ctx context.Context, address string) (*process, err
 	}
 	dialer := &net.Dialer{}
 	if r.DNS != "" {
-		dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, r.DNS)
-		}}
+		}
+		dialer.Resolver = &net.Resolver{PreferGo: true, Dial: dial}
 	}
 	shaker := &handshaker{TransportCredentials: credentials.NewTLS(config), failure: new(failure)}
 	conn, err := grpc.NewClient("passthrough:///"+address, append(clientOptions(),
@@ -61,16 +62,16 @@ func (r *RemoteHandler) dial(ctx context.Context, address string) (*process, err
 	p := &process{conn: conn, api: handlerpb.NewHandlerClient(conn), tls: shaker}
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()
-	health, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: handlerpb.HealthService})
+	health, err := grpc_health_v1.NewHealthClient(conn).Check(ctx,
+		&grpc_health_v1.HealthCheckRequest{Service: handlerpb.HealthService})
 	switch code := status.Code(err); {
 	case code == codes.OK && health.GetStatus() == grpc_health_v1.HealthCheckResponse_NOT_SERVING:
 		err = errors.New("it says that it does not serve at present")
 	case code == codes.OK, code == codes.Unimplemented, code == codes.NotFound:
 		return p, nil
 	default:
-		err = shaker.explain(fmt.Errorf(
-			"the connection broke before there was an answer, as it does where tls.cert is not accepted: %s",
-			status.Convert(err).Message()))
+		err = shaker.explain(fmt.Errorf("the connection broke before there was an answer, "+
+			"as it does where tls.cert is not accepted: %s", status.Convert(err).Message()))
 	}
 	_ = conn.Close()
 	return nil, err
@@ -95,7 +96,10 @@ func (r *RemoteHandler) config() (*tls.Config, error) {
 		name = r.Host
 	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, RootCAs: authorities, ServerName: name,
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{cert},
+		RootCAs:      authorities,
+		ServerName:   name,
 	}, nil
 }
 
@@ -120,7 +124,9 @@ func (f *failure) fail(err error) {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (h *handshaker) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (h *handshaker) ClientHandshake(
+	ctx context.Context, authority string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := h.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
 		h.fail(err)
@@ -148,7 +154,8 @@ func (h *handshaker) explain(err error) error {
 	case errors.As(h.err, &record):
 		return errors.New("it does not speak TLS")
 	case errors.As(h.err, &name):
-		return fmt.Errorf("its certificate is another's, and tls.serverName says whose it has to be: %w", h.err)
+		return fmt.Errorf("its certificate is another's, "+
+			"and tls.serverName says whose it has to be: %w", h.err)
 	case errors.As(h.err, &authority):
 		return fmt.Errorf("its certificate is not signed by an authority in tls.ca: %w", h.err)
 	}

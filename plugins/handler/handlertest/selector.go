@@ -104,7 +104,10 @@ func (p *selectorParser) requirement() (r requirement, err error) {
 		if !isLabelValue(v) {
 			return r, fmt.Errorf("%w: %q is no value of a label", errSelector, v)
 		}
-		if _, err := strconv.ParseInt(v, 10, 64); err != nil && (r.operator == ">" || r.operator == "<") {
+		if r.operator != ">" && r.operator != "<" {
+			continue
+		}
+		if _, err := strconv.ParseInt(v, 10, 64); err != nil {
 			return r, fmt.Errorf("%w: %q is no integer", errSelector, v)
 		}
 	}
@@ -163,7 +166,8 @@ func (r requirement) matches(labels map[string]string) bool {
 
 var (
 	labelName = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
-	dnsName   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	dnsName   = regexp.MustCompile(
+		`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
 const (

@@ -72,7 +72,8 @@ func (t *trial) newSession(p *process, d *handlerpb.DescribeResponse) (*session,
 		return nil, p.explain(fmt.Errorf("its call Deliver fails: %w", err))
 	}
 	s := &session{
-		t: t, p: p, stream: stream, cancel: cancel, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		t: t, p: p, stream: stream, cancel: cancel,
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		concurrency: concurrency, windowBytes: handlerpb.DefaultWindowBytes,
 		open: make(map[uint64]*call), late: make(map[uint64]bool),
 	}
@@ -261,12 +262,14 @@ var errImpossible = errors.New("informd rejects it")
 
 func doneResult(actions []*handlerpb.Action) (a handler.Answer, err error) {
 	if len(actions) > handlerpb.MaxActions {
-		return a, fmt.Errorf("%w: the answer has %d actions; at most %d are allowed", errImpossible, len(actions), handlerpb.MaxActions)
+		return a, fmt.Errorf("%w: the answer has %d actions; at most %d are allowed",
+			errImpossible, len(actions), handlerpb.MaxActions)
 	}
 	for i, p := range actions {
 		action, ok := wire.ToAction(p)
 		if !ok {
-			return a, fmt.Errorf("%w: action %d of the answer is of a kind that this informd does not know", errImpossible, i+1)
+			return a, fmt.Errorf("%w: action %d of the answer is of a kind that this informd "+
+				"does not know", errImpossible, i+1)
 		}
 		a.Actions = append(a.Actions, action)
 	}
@@ -285,7 +288,8 @@ func (s *session) broken(err error) error {
 	if errors.Is(err, io.EOF) {
 		return s.p.explain(errors.New("it ended the stream of deliveries"))
 	}
-	return s.p.explain(fmt.Errorf("the stream of deliveries broke: %s", status.Convert(err).Message()))
+	return s.p.explain(fmt.Errorf("the stream of deliveries broke: %s",
+		status.Convert(err).Message()))
 }
 
 // lose ends the session for all who wait. The first reason counts.
@@ -338,7 +342,8 @@ func (s *session) checkHealth(ctx context.Context) {
 		cancel()
 		if missed {
 			if misses++; misses == maxMisses {
-				s.lose(fmt.Errorf("it hangs: %d health checks in a row had no answer within %v", maxMisses, healthPatience))
+				s.lose(fmt.Errorf("it hangs: %d health checks in a row had no answer within %v",
+					maxMisses, healthPatience))
 				s.cancel()
 				return
 			}
@@ -369,7 +374,8 @@ func (s *session) end(grace time.Duration) (exited bool) {
 		case <-s.ended:
 		case <-ctx.Done():
 		}
-		if _, err := s.p.api.Drain(ctx, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
+		_, err := s.p.api.Drain(ctx, &handlerpb.DrainRequest{})
+		if err != nil && status.Code(err) != codes.Unimplemented {
 			s.t.logged.add(fmt.Sprintf("it did not drain: %v", status.Convert(err).Message()))
 		}
 	}
@@ -386,9 +392,11 @@ func (s *session) close() {
 	s.wakeUp()
 }
 
-// introduce has the handler describe itself and take its config. The error is a *refusal if it
+// introduce calls the handler's Describe and Configure. The error is a *refusal if the handler
 // refuses the config.
-func (t *trial) introduce(ctx context.Context, p *process, config json.RawMessage) (*handlerpb.DescribeResponse, error) {
+func (t *trial) introduce(
+	ctx context.Context, p *process, config json.RawMessage,
+) (*handlerpb.DescribeResponse, error) {
 	describing, cancel := context.WithTimeout(ctx, describePatience)
 	defer cancel()
 	d, err := p.api.Describe(describing, &handlerpb.DescribeRequest{InformdVersion: "handlertest"},
@@ -398,7 +406,8 @@ func (t *trial) introduce(ctx context.Context, p *process, config json.RawMessag
 	}
 	configuring, cancel := context.WithTimeout(ctx, configurePatience)
 	defer cancel()
-	resp, err := p.api.Configure(configuring, &handlerpb.ConfigureRequest{Config: config, Handler: "handlertest"},
+	resp, err := p.api.Configure(configuring,
+		&handlerpb.ConfigureRequest{Config: config, Handler: "handlertest"},
 		grpc.MaxCallRecvMsgSize(handlerpb.MaxProblemsBytes))
 	if err != nil {
 		return nil, p.failed("Configure", configurePatience, err)
@@ -415,7 +424,8 @@ func (p *process) failed(call string, limit time.Duration, err error) error {
 	case codes.DeadlineExceeded:
 		return fmt.Errorf("it did not answer %s within %v", call, limit)
 	case codes.Unavailable, codes.Canceled:
-		return p.explain(fmt.Errorf("the connection broke during %s: %s", call, status.Convert(err).Message()))
+		return p.explain(fmt.Errorf("the connection broke during %s: %s",
+			call, status.Convert(err).Message()))
 	case codes.Unimplemented:
 		return fmt.Errorf("it does not implement %s", call)
 	}

@@ -19,20 +19,24 @@ import (
 // serving: go-plugin's hosts ask gRPC's own health service, and informd asks the handler's.
 func (t *trial) serving(ctx context.Context) {
 	t.byHand(ctx, func(ctx context.Context, p *process) {
-		resp, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "plugin"})
+		resp, err := grpc_health_v1.NewHealthClient(p.conn).Check(ctx,
+			&grpc_health_v1.HealthCheckRequest{Service: "plugin"})
 		code := status.Code(err)
 		switch {
-		case t.Remote != nil && (code == codes.Unimplemented || code == codes.NotFound): // counts as serving
+		case t.Remote != nil && (code == codes.Unimplemented || code == codes.NotFound):
+			// A remote handler that does not know the service counts as serving.
 		case err != nil:
 			t.fail(`grpc.health.v1.Health/Check of the service "plugin" fails: %v`, err)
 		case resp.GetStatus() != grpc_health_v1.HealthCheckResponse_SERVING:
-			t.fail(`grpc.health.v1.Health/Check of the service "plugin" says %s, not SERVING`, resp.GetStatus())
+			t.fail(`grpc.health.v1.Health/Check of the service "plugin" says %s, not SERVING`,
+				resp.GetStatus())
 		}
 		if _, err := t.introduce(ctx, p, t.Config); err != nil {
 			t.fail("%v", err)
 			return
 		}
-		if _, err := p.api.Health(ctx, &handlerpb.HealthRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
+		_, err = p.api.Health(ctx, &handlerpb.HealthRequest{})
+		if err != nil && status.Code(err) != codes.Unimplemented {
 			t.fail("Health fails: %v", err)
 		}
 	})
@@ -81,8 +85,10 @@ func (t *trial) byHand(ctx context.Context, work func(context.Context, *process)
 	work(ctx, p)
 }
 
-// onStream calls work with a stream of a handler that was started by hand. work closes it.
-func (t *trial) onStream(ctx context.Context, work func(context.Context, *process, handlerpb.Handler_DeliverClient)) {
+// onStream starts a handler by hand and calls work with a stream to it. work closes the stream.
+func (t *trial) onStream(
+	ctx context.Context, work func(context.Context, *process, handlerpb.Handler_DeliverClient),
+) {
 	t.byHand(ctx, func(ctx context.Context, p *process) {
 		if _, err := t.introduce(ctx, p, t.Config); err != nil {
 			t.fail("%v", err)
@@ -100,7 +106,8 @@ func (t *trial) onStream(ctx context.Context, work func(context.Context, *proces
 }
 
 func (t *trial) drain(ctx context.Context, p *process) {
-	if _, err := p.api.Drain(ctx, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
+	_, err := p.api.Drain(ctx, &handlerpb.DrainRequest{})
+	if err != nil && status.Code(err) != codes.Unimplemented {
 		t.fail("Drain fails: %v", err)
 	}
 }
@@ -132,7 +139,8 @@ func (t *trial) wantAnswered(stream handlerpb.Handler_DeliverClient, what string
 		}
 		for _, seq := range answered {
 			if !open[seq] {
-				t.fail("%s: the event with seq %d was not asked for, or was answered before", what, seq)
+				t.fail("%s: the event with seq %d was not asked for, or was answered before",
+					what, seq)
 			}
 			delete(open, seq)
 		}

@@ -59,7 +59,9 @@ func write(out *bytes.Buffer, value json.RawMessage) error {
 	return nil
 }
 
-func writeAttached(out *bytes.Buffer, enc *json.Encoder, attached map[string][]json.RawMessage) error {
+func writeAttached(
+	out *bytes.Buffer, enc *json.Encoder, attached map[string][]json.RawMessage,
+) error {
 	separator := `,"attached":{`
 	for _, name := range slices.Sorted(maps.Keys(attached)) {
 		out.WriteString(separator)

@@ -61,14 +61,16 @@ func decodeFields(raw json.RawMessage, path string, fields Fields, fail report) 
 				}
 			}
 		case *time.Duration:
-			if s, ok := decodeAs[string](members[name], member, `a duration such as "10s"`, fail); ok {
+			s, ok := decodeAs[string](members[name], member, `a duration such as "10s"`, fail)
+			if ok {
 				d, err := time.ParseDuration(s)
 				if *field = d; err != nil {
 					fail(`%s: must be a duration such as "10s" or "1m30s"`, member)
 				}
 			}
 		case *[]string:
-			items, _ := decodeAs[[]json.RawMessage](members[name], member, "a list of strings", fail)
+			list := members[name]
+			items, _ := decodeAs[[]json.RawMessage](list, member, "a list of strings", fail)
 			for i, item := range items {
 				// Each one is decoded by itself, even null, so that a mistake has its place.
 				s, ok := decodeAs[string](item, fmt.Sprintf("%s[%d]", member, i), "a string", fail)
@@ -78,7 +80,9 @@ func decodeFields(raw json.RawMessage, path string, fields Fields, fail report) 
 				*field = append(*field, s)
 			}
 		case *map[string]string:
-			values, _ := decodeAs[map[string]json.RawMessage](members[name], member, "a mapping of strings", fail)
+			mapping := members[name]
+			values, _ := decodeAs[map[string]json.RawMessage](
+				mapping, member, "a mapping of strings", fail)
 			*field = make(map[string]string, len(values))
 			for _, key := range slices.Sorted(maps.Keys(values)) {
 				s, ok := decodeAs[string](values[key], join(member, key), "a string", fail)

@@ -28,7 +28,8 @@ type CA struct {
 func New(t testing.TB, dir, name string) *CA {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	key := newKey(t)
@@ -48,12 +49,18 @@ func (ca *CA) Issue(t testing.TB, name string, hosts ...string) (cert, key strin
 	return ca.IssueAs(t, name, func(*x509.Certificate) {}, hosts...)
 }
 
-// IssueAs is Issue with another certificate than it would write.
-func (ca *CA) IssueAs(t testing.TB, name string, change func(*x509.Certificate), hosts ...string) (cert, key string) {
+// IssueAs is Issue, except that change may alter the certificate before it is signed.
+func (ca *CA) IssueAs(
+	t testing.TB, name string, change func(*x509.Certificate), hosts ...string,
+) (cert, key string) {
 	t.Helper()
 	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{
+			x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth,
+		},
 	}
 	for _, host := range hosts {
 		if ip := net.ParseIP(host); ip != nil {
@@ -76,7 +83,8 @@ func (ca *CA) IssueAs(t testing.TB, name string, change func(*x509.Certificate),
 
 func write(t testing.TB, path, kind string, der []byte) {
 	t.Helper()
-	must(t, os.WriteFile(path+".new", pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	must(t, os.WriteFile(path+".new", text, 0o600))
 	must(t, os.Rename(path+".new", path))
 }
 
