@@ -69,7 +69,7 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 	if len(unseen) == 0 {
 		return
 	}
-	if in.resuming != nil { // they are told when the informer has caught up
+	if in.resuming != nil { // CaughtUp tells them
 		for _, i := range unseen {
 			in.resuming.late[i] = true
 		}

@@ -179,6 +179,6 @@ func TestSourceIsAView(t *testing.T) {
 		t.Errorf("indexers %v", got)
 	}
 	if both.Name() != "both" || len(both.Informers()) != 2 {
-		t.Error("it is something else")
+		t.Error("the source has another name or other informers")
 	}
 }

@@ -22,10 +22,10 @@ func TestWatchThatEndsLeavesNothingBehind(t *testing.T) {
 		}
 		unreadable := &entry{Object: state(t, "a", "1", 1), arrival: &arrival{unfit: errors.New("its own fault")}}
 		if w.change(ctx, watch.Event{Type: watch.Modified, Object: unreadable}) {
-			t.Fatal("handed on to nobody")
+			t.Fatal("change reports that it sent an event that nobody received")
 		}
 		if n := i.gate.depth(); n > 0 {
-			t.Errorf("with room for %d, %d objects are remembered", room, n)
+			t.Errorf("with room for %d, the gate still counts %d events", room, n)
 		}
 	}
 }

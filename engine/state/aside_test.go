@@ -264,7 +264,7 @@ func TestDamageMetWhileRunning(t *testing.T) {
 	if _, err := lane.Load(key("a"), 0, 1, 1); err == nil {
 		t.Error("loaded what is damaged")
 	}
-	eventually(t, "trouble is told", func() bool { return strings.Contains(s.Status().Trouble, "next start") })
+	eventually(t, "the status shows the trouble", func() bool { return strings.Contains(s.Status().Trouble, "next start") })
 	for n := range uint64(100) {
 		put(n + 2)
 	}

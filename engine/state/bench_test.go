@@ -176,7 +176,7 @@ func BenchmarkFirstList(b *testing.B) {
 		clear(objects)
 		debug.FreeOSMemory()
 		if err := os.WriteFile("/proc/self/clear_refs", []byte("5"), 0); err != nil {
-			b.Skipf("the most resident memory cannot be told: %v", err)
+			b.Skipf("the peak resident memory cannot be measured: %v", err)
 		}
 		packer, from := object.NewPacker(), cpu()
 		for n := range objects {

@@ -224,11 +224,11 @@ func TestACrashLeavesACut(t *testing.T) {
 				t.Fatal(err)
 			}
 			if onlyRead != found {
-				t.Fatalf("seed %d: read only, it is %s\nnot %s", seed, onlyRead, found)
+				t.Fatalf("seed %d: read-only it loads %s\nnot %s", seed, onlyRead, found)
 			}
 			n, ok := l.known[found]
 			if !ok {
-				t.Fatalf("seed %d: never was %s", seed, found)
+				t.Fatalf("seed %d: the state never was %s", seed, found)
 			}
 			if n < crash.latest {
 				t.Fatalf("seed %d: found the state after change %d, but %d were written", seed, n, crash.latest)
@@ -355,15 +355,15 @@ func TestDamage(t *testing.T) {
 			t.Fatalf("seed %d (%s): %v", seed, what, err)
 		}
 		if onlyRead != found && len(s.Status().SetAside) == 0 {
-			t.Errorf("seed %d (%s): read only, it is %.300s\nnot %.300s", seed, what, onlyRead, found)
+			t.Errorf("seed %d (%s): read-only it loads %.300s\nnot %.300s", seed, what, onlyRead, found)
 		}
 		switch n, ok := l.known[found]; {
 		case !ok:
-			t.Errorf("seed %d (%s): never was %.300s", seed, what, found)
+			t.Errorf("seed %d (%s): the state never was %.300s", seed, what, found)
 		case len(s.Status().SetAside) > 0:
 			aside++
 			if n != 0 {
-				t.Errorf("seed %d (%s): something is loaded from nothing", seed, what)
+				t.Errorf("seed %d (%s): a state that was set aside still loads something", seed, what)
 			}
 		case n < l.n:
 			earlier++

@@ -182,7 +182,7 @@ func (s *Store) mustLoad(t testing.TB, id string) Snapshot {
 func (s *Store) hasNoDictionary(db *pebble.DB) error {
 	for _, prefix := range []byte{usePrefix, dictionaryPrefix} {
 		err := scan(db, []byte{prefix}, []byte{prefix}, func(key []byte, _ *pebble.Iterator) (bool, error) {
-			return false, fmt.Errorf("there is %q", key)
+			return false, fmt.Errorf("the store still has the key %q", key)
 		})
 		if err != nil {
 			return err

@@ -115,7 +115,7 @@ func TestStartOnADiskThatCanOnlyBeRead(t *testing.T) {
 				t.Errorf("loaded later: %v, %v", got, err)
 			}
 			if l.lane.Room(1) {
-				t.Error("there is room")
+				t.Error("Room returns true on a disk that accepts no writes")
 			}
 			if now := mustTrace(t, memory); now != was {
 				t.Error("something was written")
@@ -277,7 +277,7 @@ func TestAnotherStateAfterReading(t *testing.T) {
 			l.change()
 			change(t, memory)
 			disk.heal()
-			eventually(t, "it is given up", func() bool { return strings.Contains(s.Status().Trouble, "next start") })
+			eventually(t, "the store gives up writing", func() bool { return strings.Contains(s.Status().Trouble, "next start") })
 			l.change()
 			r.stop()
 			again := open(t, "/state", onMemory(memory))
@@ -313,7 +313,7 @@ func TestReadingGoesOnWhenOpeningFails(t *testing.T) {
 		for range 3 {
 			<-tried
 		}
-		eventually(t, "it is read", func() bool {
+		eventually(t, "the delivery is read", func() bool {
 			got, err := l.lane.Load(key(name), n-1, 1, 1)
 			return err == nil && len(got) == 1 && s.db.Load() != first
 		})

@@ -42,7 +42,7 @@ func TestDeliveryOfBeforeAnswers(t *testing.T) {
 	}
 	none := func(*object.Dictionary) dictionaryID { return dictionaryID{} }
 	if written := hex.EncodeToString(appendDelivery(nil, &want, false, none)); written != oldDelivery {
-		t.Errorf("it is written as %s", written)
+		t.Errorf("the delivery is written as %s", written)
 	}
 	want.Value.Answer = delivery.Recorded(json.RawMessage(`[{"Verb":"delete"}]`))
 	got, err = readDelivery(appendDelivery(nil, &want, false, none), nil)

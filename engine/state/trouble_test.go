@@ -118,7 +118,7 @@ func TestSickDisk(t *testing.T) {
 				}
 			} else {
 				l.record(1)
-				eventually(t, "trouble is told", func() bool { return strings.Contains(l.Status().Trouble, c.reason) })
+				eventually(t, "the status shows the trouble", func() bool { return strings.Contains(l.Status().Trouble, c.reason) })
 				for range 20 {
 					l.record(100) // does not block
 				}
@@ -186,7 +186,7 @@ func TestFailedSyncsAreNotBelieved(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(disk.good, want) {
-				t.Fatalf("%d bytes are on the disk, and not the %d that were written", len(disk.good), len(want))
+				t.Fatalf("the disk holds %d bytes, but %d were written", len(disk.good), len(want))
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func TestStartOnASickDisk(t *testing.T) {
 				}
 				s := open(t, "/state", o)
 				if s.Status().Trouble == "" {
-					t.Error("no trouble is told")
+					t.Error("the status shows no trouble")
 				}
 				if err := s.Bind(Cluster{Server: "a"}); err != nil {
 					t.Error(err)
@@ -260,7 +260,7 @@ func TestShutdownWithASickDisk(t *testing.T) {
 		t.Errorf("logged %s", log.b.String())
 	}
 	disk.heal() // goroutines that wait for the disk end now, or goleak reports them
-	eventually(t, "it is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
+	eventually(t, "the database is closed", func() bool { d := l.db.Load(); d.mu.RLock(); defer d.mu.RUnlock(); return d.closed })
 	again := open(t, "/state", onMemory(memory))
 	defer closed(t, again)
 	l.found(t, again)

@@ -98,13 +98,13 @@ func TestWrittenInTrouble(t *testing.T) {
 			fall(disk)
 			l.record(1)
 			if err := l.Written(t.Context()); !errors.Is(err, ErrNotDurable) {
-				t.Errorf("it is written: %v", err)
+				t.Errorf("Written on a failing disk: %v", err)
 			}
-			eventually(t, "trouble is told", func() bool { return l.Status().Trouble != "" })
+			eventually(t, "the status shows the trouble", func() bool { return l.Status().Trouble != "" })
 			began := time.Now()
 			for range 50 {
 				if err := l.Written(t.Context()); !errors.Is(err, ErrNotDurable) || !strings.Contains(err.Error(), l.Status().Trouble) {
-					t.Fatalf("it says %v", err)
+					t.Fatalf("Written on a disk in trouble: %v", err)
 				}
 			}
 			if took := time.Since(began); took > 25*quick.patience {
@@ -113,7 +113,7 @@ func TestWrittenInTrouble(t *testing.T) {
 			disk.heal()
 			l.written()
 			l.record(1)
-			eventually(t, "it is written again", func() bool { return l.Written(t.Context()) == nil })
+			eventually(t, "Written succeeds again", func() bool { return l.Written(t.Context()) == nil })
 		})
 	}
 }
