@@ -32,12 +32,18 @@ func objectBody(a handler.Action, kind string, from seen) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var given string
-	if is := h.object["kind"]; is != nil && (json.Unmarshal(is, &given) != nil || given != "" && given != kind) {
-		return nil, fmt.Errorf("the object's kind is not %s, as the resource's: leave it out", kind)
+	if is := h.object["kind"]; is != nil {
+		var given string
+		if json.Unmarshal(is, &given) != nil || given != "" && given != kind {
+			return nil, fmt.Errorf("the object's kind is not %s, as the resource's: leave it out",
+				kind)
+		}
 	}
 	h.object["apiVersion"], h.object["kind"] = text(apiVersion(a.Resource)), text(kind)
-	return h.with(map[string]string{"name": a.Name, "namespace": a.Namespace, "uid": from.uid, "resourceVersion": from.version})
+	return h.with(map[string]string{
+		"name": a.Name, "namespace": a.Namespace,
+		"uid": from.uid, "resourceVersion": from.version,
+	})
 }
 
 // patchBody returns a patch that fails if the object is no longer what it was computed from.
@@ -54,9 +60,13 @@ func patchBody(a handler.Action, from seen) (body []byte, contentType string, er
 	if err := json.Unmarshal(a.Patch, &list); err != nil {
 		return nil, "", err
 	}
-	for _, t := range []struct{ path, is string }{{"/metadata/uid", from.uid}, {"/metadata/resourceVersion", from.version}} {
+	for _, t := range []struct{ path, is string }{
+		{"/metadata/uid", from.uid},
+		{"/metadata/resourceVersion", from.version},
+	} {
 		if t.is != "" {
-			tests = append(tests, json.RawMessage(`{"op":"test","path":"`+t.path+`","value":`+string(text(t.is))+`}`))
+			test := fmt.Appendf(nil, `{"op":"test","path":"%s","value":%s}`, t.path, text(t.is))
+			tests = append(tests, test)
 		}
 	}
 	body, err = json.Marshal(append(tests, list...))
@@ -81,7 +91,9 @@ func (h head) with(metadata map[string]string) ([]byte, error) {
 // deleteBody returns the options of a deletion. Dependants are deleted after the object, as kubectl
 // does: by default the API server would leave a Job's Pods in place.
 func deleteBody(from seen) []byte {
-	options := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+	options := map[string]any{
+		"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+	}
 	preconditions := make(map[string]string)
 	if from.uid != "" {
 		preconditions["uid"] = from.uid

@@ -1,7 +1,6 @@
 package action
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -92,11 +91,13 @@ func (b *Breaker) remember(rule string, cause Cause, ev *handler.Event, delay ti
 		c = &chase{rules: rules, log: rate.NewLimiter(rate.Every(logEvery), 1)}
 		b.chases[name] = c
 	}
-	c.resource, c.key = object.ResourceName(resourceOf(ev.Resource)), delta.Key{Namespace: ev.Namespace, Name: ev.Name}.String()
+	c.resource = object.ResourceName(resourceOf(ev.Resource))
+	c.key = delta.Key{Namespace: ev.Namespace, Name: ev.Name}.String()
 	c.depth, c.next, c.until = cause.Depth, now.Add(delay), now.Add(2*delay)
 	if c.log.AllowN(now, 1) {
 		b.log.Warn("rules chase each other through the cluster, and are slowed",
-			"rules", rules, "resource", c.resource, "key", c.key, "depth", c.depth, "delay", delay.Round(time.Millisecond))
+			"rules", rules, "resource", c.resource, "key", c.key,
+			"depth", c.depth, "delay", delay.Round(time.Millisecond))
 	}
 }
 
@@ -131,18 +132,23 @@ func (b *Breaker) Chasing(rule string) string {
 	now := b.now()
 	var deepest *chase
 	for _, c := range b.chases {
-		if !now.After(c.until) && slices.Contains(c.rules, rule) && (deepest == nil || cmp.Compare(c.depth, deepest.depth) > 0) {
+		if now.After(c.until) || !slices.Contains(c.rules, rule) {
+			continue
+		}
+		if deepest == nil || c.depth > deepest.depth {
 			deepest = c
 		}
 	}
 	if deepest == nil {
 		return ""
 	}
-	who := "rules " + strings.Join(deepest.rules[:len(deepest.rules)-1], ", ") + " and " + deepest.rules[len(deepest.rules)-1] + " chase each other"
-	if len(deepest.rules) == 1 {
-		who = "rule " + rule + " chases itself"
+	who := "rule " + rule + " chases itself"
+	if last := len(deepest.rules) - 1; last > 0 {
+		others := strings.Join(deepest.rules[:last], ", ")
+		who = fmt.Sprintf("rules %s and %s chase each other", others, deepest.rules[last])
 	}
-	text := fmt.Sprintf("slowed: %s through the cluster on %s %s, %d writes deep", who, deepest.resource, deepest.key, deepest.depth)
+	text := fmt.Sprintf("slowed: %s through the cluster on %s %s, %d writes deep",
+		who, deepest.resource, deepest.key, deepest.depth)
 	if left := deepest.next.Sub(now); left > 0 {
 		text += fmt.Sprintf("; next in %v", max(left.Round(time.Second), time.Second))
 	}

@@ -86,7 +86,10 @@ func (t task) change(ctx context.Context, kind kind) (outcome, error) {
 // expected returns the base of the action as far as the action or the event states it.
 func (t task) expected() base {
 	a, own := t.action, t.own()
-	from := base{seen: seen{a.UID, a.ResourceVersion}, basis: unread, pinned: a.UID != "" || a.ResourceVersion != ""}
+	from := base{
+		seen: seen{a.UID, a.ResourceVersion}, basis: unread,
+		pinned: a.UID != "" || a.ResourceVersion != "",
+	}
 	if own {
 		from.uid, from.pinned = t.event.UID, true
 	}
@@ -96,7 +99,8 @@ func (t task) expected() base {
 	case own:
 		from.version, from.basis = *t.latest, assumed
 		if from.version == "" {
-			from.version = t.writes.onward(t.resource(), t.key(), t.by.Rule, t.event.ResourceVersion)
+			version := t.event.ResourceVersion
+			from.version = t.writes.onward(t.resource(), t.key(), t.by.Rule, version)
 		}
 	}
 	return from
@@ -105,7 +109,8 @@ func (t task) expected() base {
 // onto returns the base for the next try, given the object as it is now, which differs from from.
 // If the object is gone, there is nothing to write.
 func (t task) onto(from base, now seen, try int) (next base, gone bool, err error) {
-	there, creates := now != seen{}, t.action.Verb == handler.ActionApply && t.action.Subresource == ""
+	there := now != seen{}
+	creates := t.action.Verb == handler.ActionApply && t.action.Subresource == ""
 	another := there && from.pinned && from.uid != "" && from.uid != now.uid
 	next = base{seen: now, basis: read, pinned: from.pinned}
 	switch {
@@ -124,7 +129,8 @@ func (t task) onto(from base, now seen, try int) (next base, gone bool, err erro
 		next.basis = assumed // the rule's own changes since then
 		return next, false, nil
 	case from.basis == assumed:
-		if n := t.conflicts.another(t.contest()); n < applyAnyway || t.action.Verb != handler.ActionApply {
+		n := t.conflicts.another(t.contest())
+		if n < applyAnyway || t.action.Verb != handler.ActionApply {
 			return base{}, false, stale("it is not as the event has it any more")
 		}
 	}
@@ -133,7 +139,8 @@ func (t task) onto(from base, now seen, try int) (next base, gone bool, err erro
 
 // get reads the object's metadata, which is empty if the object does not exist.
 func (t task) get(ctx context.Context) (metadata, *failure) {
-	got, f := t.client.do(ctx, request{method: http.MethodGet, path: pathOf(t.action.Resource, t.action.Namespace, t.action.Name)})
+	path := pathOf(t.action.Resource, t.action.Namespace, t.action.Name)
+	got, f := t.client.do(ctx, request{method: http.MethodGet, path: path})
 	if f != nil && (f.reason == notFound || f.reason == noNamespace) {
 		return metadata{}, nil
 	}

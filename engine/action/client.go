@@ -27,7 +27,8 @@ const (
 // Answers come without the content of objects.
 const (
 	metadataOnly  = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-	metadataLists = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	metadataLists = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," +
+		"application/json"
 )
 
 // client makes requests over an HTTP client that has the credentials. It does not repeat them.
@@ -115,15 +116,18 @@ func (c *client) do(ctx context.Context, r request) (answer, *failure) {
 		a.status = statusIn(body) // as far as it arrived
 		return a, classify(a)
 	}
+	var problem string
 	switch {
 	case err != nil:
-		return a, &failure{code: a.code, text: "the API server's answer broke off: " + unreachable(err).text}
+		problem = "broke off: " + unreachable(err).text
 	case len(body) > maxBody:
-		return a, &failure{code: a.code, text: fmt.Sprintf("the API server's answer has more than %d MiB", maxBody>>20)}
+		problem = fmt.Sprintf("has more than %d MiB", maxBody>>20)
 	case a.read(body) != nil:
-		return a, &failure{code: a.code, text: "the API server's answer cannot be read: is there a proxy in between?"}
+		problem = "cannot be read: is there a proxy in between?"
+	default:
+		return a, nil
 	}
-	return a, nil
+	return a, &failure{code: a.code, text: "the API server's answer " + problem}
 }
 
 // read decodes what the client keeps of a body.
@@ -172,7 +176,8 @@ func unreachable(err error) *failure {
 	if errors.Is(err, context.DeadlineExceeded) {
 		text = "no answer in time"
 	}
-	return &failure{text: "the API server cannot be reached: " + printable.Line(text, maxText), cause: err}
+	text = printable.Line(text, maxText)
+	return &failure{text: "the API server cannot be reached: " + text, cause: err}
 }
 
 // pathOf returns the path of a resource in the action's namespace.

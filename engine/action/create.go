@@ -28,7 +28,8 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 	case there.UID == "":
 		return o, f // it is gone again
 	case there.DeletionTimestamp != nil:
-		return o, errors.New("an object of the same name is being deleted: when that is gone, informd creates this one")
+		return o, errors.New("an object of the same name is being deleted: " +
+			"when that is gone, informd creates this one")
 	case !createdBy(there, fieldManager(t.by.Rule)):
 		return o, handler.Reject(errors.New("it exists already, and the rule did not create it"))
 	}
@@ -62,9 +63,10 @@ func createdBy(m metadata, name string) bool {
 // post creates an object with the resource and the name of a.
 func (t task) post(ctx context.Context, a handler.Action, body []byte) (outcome, *failure) {
 	end := t.writes.Begin(resourceOf(a.Resource), keyOf(a), t.by.Rule, t.cause)
+	manager := fieldManager(t.by.Rule)
 	got, f := t.client.do(ctx, request{
 		method: http.MethodPost, path: pathOf(a.Resource, a.Namespace),
-		query:       url.Values{"fieldManager": {fieldManager(t.by.Rule)}, "fieldValidation": {"Strict"}},
+		query:       url.Values{"fieldManager": {manager}, "fieldValidation": {"Strict"}},
 		contentType: "application/json", body: body,
 	})
 	o := outcome{code: got.code}

@@ -32,10 +32,10 @@ var events = handler.Resource{Version: "v1", Resource: "events"}
 // default.
 func (t task) record(ctx context.Context, kind kind) (outcome, error) {
 	uid := t.action.UID
-	switch a, ev := t.action, t.event; {
+	switch {
 	case uid != "":
-	case resourceOf(a.Resource).GroupResource() == resourceOf(ev.Resource).GroupResource() && a.Namespace == ev.Namespace && a.Name == ev.Name:
-		uid = ev.UID // even if the object is gone
+	case t.namesEventObject():
+		uid = t.event.UID // even if the object is gone
 	default:
 		there, f := t.get(ctx)
 		if f != nil {
@@ -50,7 +50,8 @@ func (t task) record(ctx context.Context, kind kind) (outcome, error) {
 	if err != nil {
 		return outcome{}, handler.Reject(fmt.Errorf("the Event: %w", err))
 	}
-	o, f := t.post(ctx, handler.Action{Resource: events, Namespace: event.Namespace, Name: event.Name}, body)
+	target := handler.Action{Resource: events, Namespace: event.Namespace, Name: event.Name}
+	o, f := t.post(ctx, target, body)
 	if f != nil && f.reason == exists {
 		o.result = Unchanged
 		return o, nil
@@ -73,13 +74,15 @@ func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
 	if a.Warning {
 		typ = corev1.EventTypeWarning
 	}
+	message := strings.ToValidUTF8(a.Message, "")
 	return &corev1.Event{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Event"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: t.eventName()},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: apiVersion(a.Resource), Kind: kind.name, Namespace: a.Namespace, Name: a.Name, UID: types.UID(uid),
+			APIVersion: apiVersion(a.Resource), Kind: kind.name,
+			Namespace: a.Namespace, Name: a.Name, UID: types.UID(uid),
 		},
-		Reason: a.Reason, Message: printable.Cut(strings.ToValidUTF8(a.Message, ""), maxEventMessage), Type: typ,
+		Reason: a.Reason, Message: printable.Cut(message, maxEventMessage), Type: typ,
 		Source:              corev1.EventSource{Component: fieldManager(t.by.Rule)},
 		ReportingController: controller, ReportingInstance: printable.Cut(t.by.Rule, maxManager),
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
@@ -90,7 +93,8 @@ func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
 func (t task) eventName() string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", t.event.ID, t.number))
 	hash := "." + hex.EncodeToString(sum[:8])
-	if name := printable.Cut(t.action.Name, maxName-len(hash)) + hash; len(validation.IsDNS1123Subdomain(name)) == 0 {
+	name := printable.Cut(t.action.Name, maxName-len(hash)) + hash
+	if len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return name
 	}
 	return "informd" + hash // an object's name may have characters that an Event's may not

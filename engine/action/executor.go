@@ -81,7 +81,9 @@ type Executor struct {
 
 // New makes an Executor. over is an HTTP client with config's credentials, as rest.HTTPClientFor
 // makes it. now is the clock. The Executor asks the cluster nothing before Do.
-func New(config *rest.Config, over *http.Client, disco discovery.ServerResourcesInterfaceWithContext, now func() time.Time, o Options) (*Executor, error) {
+func New(config *rest.Config, over *http.Client,
+	disco discovery.ServerResourcesInterfaceWithContext, now func() time.Time, o Options,
+) (*Executor, error) {
 	client, err := newClient(config, over)
 	if err != nil {
 		return nil, err
@@ -93,7 +95,8 @@ func New(config *rest.Config, over *http.Client, disco discovery.ServerResources
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return &Executor{
-		client: client, kinds: newKinds(disco, now), now: now, writes: o.Writes, log: o.Logger, observer: o.Observer,
+		client: client, kinds: newKinds(disco, now), now: now,
+		writes: o.Writes, log: o.Logger, observer: o.Observer,
 	}, nil
 }
 
@@ -118,7 +121,9 @@ func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.A
 // own actions go on, so that one object does not hold up the rest, unless the API server itself is
 // in trouble. But an event action reports what was done: it is left out if an action before it
 // failed.
-func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []handler.Action) error {
+func (x *Executor) Do(
+	ctx context.Context, by By, ev *handler.Event, actions []handler.Action,
+) error {
 	cause, _ := x.writes.causeOf(ctx, ev)
 	var failed failures
 	var latest string
@@ -130,7 +135,10 @@ func (x *Executor) Do(ctx context.Context, by By, ev *handler.Event, actions []h
 		if a.Verb == prune {
 			err = x.prune(ctx, by, ev, cause, actions, i)
 		} else {
-			err = x.run(ctx, task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: &latest, prunes: isPruned(a, actions)})
+			err = x.run(ctx, task{
+				Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1,
+				latest: &latest, prunes: isPruned(a, actions),
+			})
 		}
 		if err == nil {
 			continue
@@ -178,17 +186,23 @@ func (o outcome) resultOf(err error) Result {
 }
 
 // audit logs and reports how an action ended, without any of its content.
-func (x *Executor) audit(by By, ev *handler.Event, a handler.Action, o outcome, took time.Duration) {
+func (x *Executor) audit(
+	by By, ev *handler.Event, a handler.Action, o outcome, took time.Duration,
+) {
 	done := Done{
-		By: by, Verb: a.Verb, Resource: resourceOf(a.Resource), Subresource: a.Subresource, Namespace: a.Namespace, Name: a.Name,
-		Result: o.result, Code: o.code, ResourceVersion: o.version, Delivery: ev.ID, Attempt: ev.Attempt, Duration: took,
+		By: by, Verb: a.Verb,
+		Resource: resourceOf(a.Resource), Subresource: a.Subresource,
+		Namespace: a.Namespace, Name: a.Name,
+		Result: o.result, Code: o.code, ResourceVersion: o.version,
+		Delivery: ev.ID, Attempt: ev.Attempt, Duration: took,
 	}
 	level := slog.LevelInfo
 	if o.result == Denied || o.result == Rejected || o.result == Failed {
 		level = slog.LevelWarn
 	}
 	x.log.Log(context.Background(), level, "action",
-		"rule", by.Rule, "handler", cmp.Or(by.Handler, "(actions)"), "verb", printable.Line(a.Verb, 64),
+		"rule", by.Rule, "handler", cmp.Or(by.Handler, "(actions)"),
+		"verb", printable.Line(a.Verb, 64),
 		"resource", printable.Line(resourceName(done.Resource, a.Subresource), 512),
 		"namespace", printable.Line(a.Namespace, maxName), "name", printable.Line(a.Name, maxName),
 		"result", string(o.result), "code", o.code, "resourceVersion", o.version,

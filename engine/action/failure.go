@@ -60,7 +60,8 @@ func stale(format string, args ...any) error {
 
 // classify returns the failure of an answer that is not 2xx.
 func classify(a answer) *failure {
-	f := &failure{code: a.code, after: a.after, text: fmt.Sprintf("%d %s", a.code, cmp.Or(http.StatusText(a.code), "from the API server"))}
+	status := cmp.Or(http.StatusText(a.code), "from the API server")
+	f := &failure{code: a.code, after: a.after, text: fmt.Sprintf("%d %s", a.code, status)}
 	var s metav1.Status
 	if a.status != nil {
 		s = *a.status
@@ -78,7 +79,7 @@ func classify(a answer) *failure {
 		f.reason = changed
 	case a.code == http.StatusForbidden && hasCause(s, "NamespaceTerminating"):
 		f.reason = terminating
-	case a.code == http.StatusInternalServerError && slices.ContainsFunc(notItsFault, func(is string) bool { return strings.HasPrefix(s.Message, is) }):
+	case a.code == http.StatusInternalServerError && blamesRequest(s.Message):
 		f.reason = never
 	case slices.Contains(forGood, a.code):
 		f.reason = never
@@ -86,18 +87,28 @@ func classify(a answer) *failure {
 	return f
 }
 
-// notItsFault has the beginnings of answers that blame the request although their code is 500: an
-// apply whose object does not fit its schema, a value that cannot be read, as a Secret's that is
-// not base64, and an object too large for the store.
-var notItsFault = []string{"failed to create typed patch object", "failed to convert new object", "etcdserver: request is too large"}
+// notItsFault has the beginnings of messages that blame the request although their code is 500.
+var notItsFault = []string{
+	"failed to create typed patch object", // an applied object does not fit its schema
+	"failed to convert new object",        // a value is wrong, as a Secret's that is not base64
+	"etcdserver: request is too large",    // the object is too large for the store
+}
+
+// blamesRequest reports whether the message of an answer 500 says that the request is wrong.
+func blamesRequest(message string) bool {
+	return slices.ContainsFunc(notItsFault, func(beginning string) bool {
+		return strings.HasPrefix(message, beginning)
+	})
+}
 
 // forGood has the codes of answers that will not change with time.
 var forGood = []int{
 	http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusNotAcceptable,
-	http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
+	http.StatusRequestEntityTooLarge, http.StatusRequestURITooLong,
+	http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity,
 }
 
-// missing returns what it is that does not exist.
+// missing returns what an answer 404 says does not exist.
 func missing(s metav1.Status) reason {
 	switch d := s.Details; {
 	case d == nil || d.Name == "":
@@ -109,11 +120,12 @@ func missing(s metav1.Status) reason {
 }
 
 func hasCause(s metav1.Status, cause metav1.CauseType) bool {
-	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool { return c.Type == cause })
+	return s.Details != nil && slices.ContainsFunc(s.Details.Causes,
+		func(c metav1.StatusCause) bool { return c.Type == cause })
 }
 
-// said returns the API server's message without the content of objects, which it quotes: all of an
-// object, if a patch made it invalid.
+// said returns the API server's message without the content of objects. The API server quotes such
+// content: the whole object, if a patch made it invalid.
 func said(s metav1.Status) string {
 	text := withoutValues(s.Message)
 	if s.Code == http.StatusUnprocessableEntity && s.Details != nil && len(s.Details.Causes) > 0 {

@@ -44,5 +44,9 @@ func (f *failures) of(n int) error {
 // well.
 func inTrouble(err error) bool {
 	f, ok := errors.AsType[*failure](err)
-	return ok && !errors.Is(err, handler.ErrReject) && (f.code == 0 || f.code == http.StatusTooManyRequests || f.code >= http.StatusInternalServerError)
+	if !ok || errors.Is(err, handler.ErrReject) {
+		return false
+	}
+	return f.code == 0 || f.code == http.StatusTooManyRequests ||
+		f.code >= http.StatusInternalServerError
 }

@@ -2,7 +2,6 @@ package action
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,7 +64,8 @@ func (k *kinds) of(ctx context.Context, r schema.GroupVersionResource) (kind, *f
 	if found == nil && ripe {
 		limited, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
-		list, err := k.disco.ServerResourcesForGroupVersionWithContext(limited, r.GroupVersion().String())
+		version := r.GroupVersion().String()
+		list, err := k.disco.ServerResourcesForGroupVersionWithContext(limited, version)
 		if ctx.Err() != nil {
 			return kind{}, unreachable(ctx.Err()) // says nothing to the other callers
 		}
@@ -79,9 +79,11 @@ func (k *kinds) of(ctx context.Context, r schema.GroupVersionResource) (kind, *f
 	case found != nil:
 		return kind{name: found.Kind, namespaced: found.Namespaced}, nil
 	case v.err == nil, apierrors.IsNotFound(v.err):
-		return kind{}, &failure{reason: noResource, text: fmt.Sprintf("the cluster does not serve %s", object.ResourceName(r))}
+		text := "the cluster does not serve " + object.ResourceName(r)
+		return kind{}, &failure{reason: noResource, text: text}
 	}
-	return kind{}, &failure{text: "discovery: " + printable.Line(v.err.Error(), maxText), cause: v.err}
+	text := "discovery: " + printable.Line(v.err.Error(), maxText)
+	return kind{}, &failure{text: text, cause: v.err}
 }
 
 func (v *versionKinds) find(resource string) *metav1.APIResource {

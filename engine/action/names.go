@@ -25,9 +25,10 @@ func resourceName(r schema.GroupVersionResource, subresource string) string {
 // what names an action for people, as "patch of v1/pods shop/web-0". A handler made the action, so
 // its fields may hold anything.
 func what(a handler.Action) string {
-	text := a.Verb + " of " + resourceName(resourceOf(a.Resource), a.Subresource) + " " + keyOf(a).String()
+	resource, key := resourceOf(a.Resource), keyOf(a).String()
+	text := a.Verb + " of " + resourceName(resource, a.Subresource) + " " + key
 	if a.Verb == handler.ActionEvent {
-		text = "an Event about " + object.ResourceName(resourceOf(a.Resource)) + " " + keyOf(a).String()
+		text = "an Event about " + object.ResourceName(resource) + " " + key
 	}
 	return printable.Line(text, 512)
 }
@@ -37,6 +38,11 @@ func keyOf(a handler.Action) delta.Key { return delta.Key{Namespace: a.Namespace
 
 func resourceOf(r handler.Resource) schema.GroupVersionResource {
 	return schema.GroupVersionResource(r)
+}
+
+// isSameResource reports whether a and b are the same resource, perhaps in different versions.
+func isSameResource(a, b handler.Resource) bool {
+	return a.Group == b.Group && a.Resource == b.Resource
 }
 
 // maxManager bounds a field manager's name in bytes, as the API server does.

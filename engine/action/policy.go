@@ -54,7 +54,9 @@ func (p Policy) check(actions []handler.Action) (at int, denied bool, err error)
 			return i, false, refused(i, a, err)
 		}
 		if !slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.allows(a) == "" }) {
-			return i, true, handler.Reject(fmt.Errorf("action %d: %s is not allowed to handler %q: %s", i+1, what(a), p.Handler, p.needed(a)))
+			err := fmt.Errorf("action %d: %s is not allowed to handler %q: %s",
+				i+1, what(a), p.Handler, p.needed(a))
+			return i, true, handler.Reject(err)
 		}
 	}
 	return 0, false, nil
@@ -67,6 +69,7 @@ func refused(i int, a handler.Action, err error) error {
 
 // allows returns what keeps the grant from allowing a, or "" if it allows it.
 func (g Grant) allows(a handler.Action) (obstacle string) {
+	matchesName := func(pattern string) bool { return matches(pattern, a.Name) }
 	switch {
 	case g.Resource != resourceOf(a.Resource) || g.Subresource != a.Subresource:
 		return "resource"
@@ -74,7 +77,7 @@ func (g Grant) allows(a handler.Action) (obstacle string) {
 		return fmt.Sprintf("verbs are [%s]", strings.Join(g.Verbs, ", "))
 	case len(g.Namespaces) > 0 && !slices.Contains(g.Namespaces, a.Namespace):
 		return fmt.Sprintf("namespaces are [%s]", strings.Join(g.Namespaces, ", "))
-	case len(g.Names) > 0 && !slices.ContainsFunc(g.Names, func(pattern string) bool { return matches(pattern, a.Name) }):
+	case len(g.Names) > 0 && !slices.ContainsFunc(g.Names, matchesName):
 		return fmt.Sprintf("names are [%s]", strings.Join(g.Names, ", "))
 	}
 	return ""
@@ -87,7 +90,8 @@ func matches(pattern, name string) bool {
 
 // needed says which grant would allow a, and what the closest grant lacks.
 func (p Policy) needed(a handler.Action) string {
-	grant := fmt.Sprintf("resource: %s, verbs: [%s]", resourceName(resourceOf(a.Resource), a.Subresource), a.Verb)
+	resource := resourceName(resourceOf(a.Resource), a.Subresource)
+	grant := fmt.Sprintf("resource: %s, verbs: [%s]", resource, a.Verb)
 	if a.Namespace != "" {
 		grant += fmt.Sprintf(", namespaces: [%s]", a.Namespace)
 	}
@@ -98,7 +102,8 @@ func (p Policy) needed(a handler.Action) string {
 			if at == "" {
 				at = "an entry"
 			}
-			return text + fmt.Sprintf("; of %s for %s the %s", at, resourceName(g.Resource, g.Subresource), obstacle)
+			granted := resourceName(g.Resource, g.Subresource)
+			return text + fmt.Sprintf("; of %s for %s the %s", at, granted, obstacle)
 		}
 	}
 	return text

@@ -45,9 +45,14 @@ func ValidateOwn(actions []handler.Action) error {
 
 // prune deletes what actions[i] selects and the actions before it do not apply. Each deletion is an
 // action of its own, also in the audit.
-func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Cause, actions []handler.Action, i int) error {
+func (x *Executor) prune(
+	ctx context.Context, by By, ev *handler.Event, cause Cause, actions []handler.Action, i int,
+) error {
 	began, a := x.now(), actions[i]
-	t := task{Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: new(string)}
+	t := task{
+		Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1,
+		latest: new(string),
+	}
 	found, o, err := t.labelled(ctx)
 	if err != nil {
 		o.result = o.resultOf(err)
@@ -56,14 +61,16 @@ func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Ca
 	}
 	applied := make(map[delta.Key]bool)
 	for _, earlier := range actions[:i] {
-		if earlier.Verb == handler.ActionApply && resourceOf(earlier.Resource).GroupResource() == t.resource().GroupResource() {
+		if earlier.Verb == handler.ActionApply && isSameResource(earlier.Resource, a.Resource) {
 			applied[keyOf(earlier)] = true
 		}
 	}
 	var failed failures
 	for _, m := range found {
 		t.action = handler.Action{
-			Verb: handler.ActionDelete, Resource: a.Resource, Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+			Verb: handler.ActionDelete, Resource: a.Resource,
+			Namespace: m.Namespace, Name: m.Name,
+			UID: m.UID, ResourceVersion: m.ResourceVersion,
 		}
 		if applied[t.key()] || m.DeletionTimestamp != nil || !m.appliedBy(fieldManager(by.Rule)) {
 			continue
@@ -79,13 +86,17 @@ func (x *Executor) prune(ctx context.Context, by By, ev *handler.Event, cause Ca
 
 // isPruned reports whether a applies objects that a prune among actions covers.
 func isPruned(a handler.Action, actions []handler.Action) bool {
-	return a.Verb == handler.ActionApply && a.Subresource == "" && slices.ContainsFunc(actions, func(p handler.Action) bool {
-		return p.Verb == prune && resourceOf(p.Resource).GroupResource() == resourceOf(a.Resource).GroupResource()
+	if a.Verb != handler.ActionApply || a.Subresource != "" {
+		return false
+	}
+	return slices.ContainsFunc(actions, func(p handler.Action) bool {
+		return p.Verb == prune && isSameResource(p.Resource, a.Resource)
 	})
 }
 
 // errNotOurs is the error of an apply whose prune would delete somebody else's object in the end.
-var errNotOurs = errors.New("the object exists and the rule did not apply it, and prune would delete it in the end: choose another name, or delete the object")
+var errNotOurs = errors.New("the object exists and the rule did not apply it, " +
+	"and prune would delete it in the end: choose another name, or delete the object")
 
 // takesOver reports whether an apply with prune concerns an object that somebody else made.
 func (t task) takesOver(there metadata) bool {
@@ -95,19 +106,24 @@ func (t task) takesOver(there metadata) bool {
 // appliedBy reports whether a field manager applied any of the object.
 func (m metadata) appliedBy(name string) bool {
 	return slices.ContainsFunc(m.ManagedFields, func(by manager) bool {
-		return by.Manager == name && by.Operation == string(metav1.ManagedFieldsOperationApply) && by.Subresource == ""
+		return by.Manager == name && by.Subresource == "" &&
+			by.Operation == string(metav1.ManagedFieldsOperationApply)
 	})
 }
 
 // labelled returns the objects that a Prune selects.
 func (t task) labelled(ctx context.Context) (found []metadata, o outcome, err error) {
+	resource := object.ResourceName(t.resource())
 	var selector string
 	if err := json.Unmarshal(t.action.Object, &selector); err != nil || selector == "" {
-		return nil, o, handler.Reject(fmt.Errorf("prune of %s: no label selector", object.ResourceName(t.resource())))
+		return nil, o, handler.Reject(fmt.Errorf("prune of %s: no label selector", resource))
 	}
+	path := pathOf(t.action.Resource, "")
 	query := url.Values{"labelSelector": {selector}, "limit": {fmt.Sprint(prunePage)}}
 	for {
-		got, f := t.client.do(ctx, request{method: http.MethodGet, path: pathOf(t.action.Resource, ""), query: query, accept: metadataLists})
+		got, f := t.client.do(ctx, request{
+			method: http.MethodGet, path: path, query: query, accept: metadataLists,
+		})
 		switch {
 		case f == nil:
 		case f.code == http.StatusNotFound: // the resource does not exist, so it has no objects
@@ -119,7 +135,7 @@ func (t task) labelled(ctx context.Context) (found []metadata, o outcome, err er
 			continue
 		default:
 			o, err = t.failed(o, f)
-			return nil, o, fmt.Errorf("list %s by label, in all namespaces: %w", object.ResourceName(t.resource()), err)
+			return nil, o, fmt.Errorf("list %s by label, in all namespaces: %w", resource, err)
 		}
 		found = append(found, got.items...)
 		if got.meta.Continue == "" {

@@ -50,9 +50,11 @@ func (t task) do(ctx context.Context) (outcome, error) {
 	case f != nil:
 		return t.failed(outcome{}, f)
 	case kind.namespaced && a.Namespace == "":
-		return outcome{}, handler.Reject(errors.New("the resource has namespaces, and the action names none"))
+		err := errors.New("the resource has namespaces, and the action names none")
+		return outcome{}, handler.Reject(err)
 	case !kind.namespaced && a.Namespace != "":
-		return outcome{}, handler.Reject(errors.New("the resource has no namespaces, and the action names one"))
+		err := errors.New("the resource has no namespaces, and the action names one")
+		return outcome{}, handler.Reject(err)
 	}
 	switch a.Verb {
 	case handler.ActionCreate:
@@ -65,9 +67,17 @@ func (t task) do(ctx context.Context) (outcome, error) {
 
 // own reports whether the action concerns the event's object, in the event's state.
 func (t task) own() bool {
+	uid := t.action.UID
+	return t.event.Event != handler.Deleted && t.namesEventObject() &&
+		(uid == "" || uid == t.event.UID)
+}
+
+// namesEventObject reports whether the action names the event's object, which may be another
+// object of that name by now.
+func (t task) namesEventObject() bool {
 	a, ev := t.action, t.event
-	return ev.Event != handler.Deleted && t.resource().GroupResource() == resourceOf(ev.Resource).GroupResource() &&
-		a.Namespace == ev.Namespace && a.Name == ev.Name && (a.UID == "" || a.UID == ev.UID)
+	return isSameResource(a.Resource, ev.Resource) &&
+		a.Namespace == ev.Namespace && a.Name == ev.Name
 }
 
 // failed returns the outcome of an action whose last request failed.
@@ -90,7 +100,8 @@ func (t task) failed(o outcome, f *failure) (outcome, error) {
 		if f.code == 0 {
 			return o, f // as discovery says
 		}
-		return o, fmt.Errorf("the cluster does not serve %s: %w", resourceName(t.resource(), t.action.Subresource), f)
+		resource := resourceName(t.resource(), t.action.Subresource)
+		return o, fmt.Errorf("the cluster does not serve %s: %w", resource, f)
 	}
 	if f.after > 0 {
 		return o, handler.RetryAfter(f.after, f)

@@ -95,7 +95,9 @@ const arrow = " to " // no resourceVersion has it
 // Made reports whether a change, named by ChangeOf or DeletionOf, is the rule's own and nobody
 // else's. Every write between the two versions must be the rule's, because a rule builds on what
 // others wrote, and a list after a broken watch shows only the outcome.
-func (w *Writes) Made(resource schema.GroupVersionResource, key delta.Key, rule, change string) bool {
+func (w *Writes) Made(
+	resource schema.GroupVersionResource, key delta.Key, rule, change string,
+) bool {
 	from, to, isChange := strings.Cut(change, arrow)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +120,9 @@ func (w *Writes) Made(resource schema.GroupVersionResource, key delta.Key, rule,
 // Begin records that a request begins which may change an object on behalf of the rule. The caller
 // calls end once, when the answer arrives, with two versions: the one that the request was computed
 // from ("": none), and the one that it made ("": none, or unknown).
-func (w *Writes) Begin(resource schema.GroupVersionResource, key delta.Key, rule string, cause Cause) (end func(from, to string)) {
+func (w *Writes) Begin(
+	resource schema.GroupVersionResource, key delta.Key, rule string, cause Cause,
+) (end func(from, to string)) {
 	at := placeOf(resource, key)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +137,9 @@ func (w *Writes) Begin(resource schema.GroupVersionResource, key delta.Key, rule
 	r := &underWay{rule, w.begun, make(chan struct{})}
 	o.underWay = append(o.underWay, r)
 	w.forget()
-	return func(from, to string) { w.end(at, r, version{from: from, to: to, write: cause.write(rule)}) }
+	return func(from, to string) {
+		w.end(at, r, version{from: from, to: to, write: cause.write(rule)})
+	}
 }
 
 func (w *Writes) end(at place, r *underWay, v version) {
@@ -174,7 +180,9 @@ func (w *Writes) drop(at place, o *written) {
 }
 
 // Of returns who wrote a version of an object.
-func (w *Writes) Of(resource schema.GroupVersionResource, key delta.Key, version string) (write Write, known bool) {
+func (w *Writes) Of(
+	resource schema.GroupVersionResource, key delta.Key, version string,
+) (write Write, known bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.objects[placeOf(resource, key)]
@@ -197,13 +205,17 @@ func (w *Writes) Begun() uint64 {
 }
 
 // Writing reports whether a request is in progress that may change the object on behalf of the
-// rule, or of any rule if that is "". It considers the first requests only: as many as first, which
-// comes from Begun. Once Writing returns false, Of knows their outcome.
-func (w *Writes) Writing(resource schema.GroupVersionResource, key delta.Key, rule string, first uint64) bool {
+// rule, or of any rule if rule is "". It considers only the requests that had begun when Begun
+// returned first. Once Writing returns false, Of knows their outcome.
+func (w *Writes) Writing(
+	resource schema.GroupVersionResource, key delta.Key, rule string, first uint64,
+) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.objects[placeOf(resource, key)]
-	return o != nil && slices.ContainsFunc(o.underWay, func(r *underWay) bool { return r.n <= first && (rule == "" || r.rule == rule) })
+	return o != nil && slices.ContainsFunc(o.underWay, func(r *underWay) bool {
+		return r.n <= first && (rule == "" || r.rule == rule)
+	})
 }
 
 // Wait returns when the requests that may change the object now have ended, or when ctx ends. It
@@ -224,9 +236,11 @@ func (w *Writes) Wait(ctx context.Context, resource schema.GroupVersionResource,
 	}
 }
 
-// onward returns the version that the rule's own changes made of a version, if nobody else's came
-// between; otherwise the version itself.
-func (w *Writes) onward(resource schema.GroupVersionResource, key delta.Key, rule, from string) string {
+// onward returns the version to which the rule's own changes led from a version, if nobody else
+// changed the object in between. Otherwise it returns from.
+func (w *Writes) onward(
+	resource schema.GroupVersionResource, key delta.Key, rule, from string,
+) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	o := w.objects[placeOf(resource, key)]
