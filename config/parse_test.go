@@ -28,7 +28,7 @@ spec:
     byImage: map(object.spec.containers, .image)
 ---
 apiVersion: informd.dev/v1alpha1
-kind: Handler                       # who is told
+kind: Handler                       # who receives events
 metadata: {name: oncall}
 spec:
   command: [./oncall, --verbose, ""]
@@ -45,7 +45,7 @@ spec:
   network: [443, 53]
 ---
 apiVersion: informd.dev/v1alpha1
-kind: Rule                          # which changes, to whom
+kind: Rule                          # which changes go to whom
 metadata: {name: crash-looping}
 spec:
   source: pods

@@ -27,7 +27,7 @@ func TestSaidWithoutValues(t *testing.T) {
 		"numbers and nothing": {metav1.Status{Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
 			cause("spec.a", `Invalid value: -7: must be greater than or equal to 0`), cause("spec.b", `Invalid value: null: must be an object`),
 		}}}, ": spec.a: Invalid value: must be greater than or equal to 0; spec.b: Invalid value: must be an object"},
-		"a structure, the end of which cannot be told": {metav1.Status{Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
+		"a structure whose end is unclear": {metav1.Status{Code: 422, Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{
 			cause("spec.a", `Invalid value: {"x":"hush: hush"}: must be smaller`), cause("spec.b", `Unsupported value: "hush": supported values: "A", "B"`),
 			cause("spec.c", `Duplicate value: map[string]interface {}{"x":"hush"}`), cause("spec.d", `Invalid value: "unterminated hush`),
 		}}}, `: spec.a: Invalid value; spec.b: Unsupported value: supported values: "A", "B"; spec.c: Duplicate value; spec.d: Invalid value`},

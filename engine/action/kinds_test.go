@@ -39,7 +39,7 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 		for range 50 {
 			all.Go(func() {
 				if got, f := k.of(t.Context(), pods); f != nil || got != (kind{"Pod", true}) {
-					t.Errorf("%+v %v", got, f)
+					t.Errorf("got kind %+v, failure %v", got, f)
 				}
 			})
 		}
@@ -53,7 +53,7 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 		began := time.Now()
 		for time.Since(began) < 10*time.Second {
 			if _, f := k.of(t.Context(), absent); f == nil || f.reason != noResource || !strings.Contains(f.text, "does not serve v1/bods") {
-				t.Fatalf("%v", f)
+				t.Fatalf("got failure %v", f)
 			}
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -68,14 +68,14 @@ func TestKindsAreAskedForOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		k.forget(pods.GroupVersion())
 		if got, f := k.of(t.Context(), pods); f != nil || got.namespaced {
-			t.Errorf("%+v %v", got, f)
+			t.Errorf("got kind %+v, failure %v", got, f)
 		}
 		l.err = errors.New("broken\nfor now")
 		k.forget(pods.GroupVersion())
 		time.Sleep(time.Second)
 		l.namespaced = true
 		if _, f := k.of(t.Context(), absent); f == nil || f.reason != again || f.text != "discovery: broken for now" {
-			t.Errorf("%v", f)
+			t.Errorf("got failure %v", f)
 		}
 	})
 }
@@ -86,11 +86,11 @@ func TestDiscoveryThatHangs(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, f := k.of(short, pods); f == nil || f.reason != again {
-			t.Errorf("%v", f)
+			t.Errorf("got failure %v", f)
 		}
 		began := time.Now()
 		if _, f := k.of(t.Context(), pods); f == nil || f.reason != again {
-			t.Errorf("%v", f)
+			t.Errorf("got failure %v", f)
 		}
 		if took := time.Since(began); took != requestTimeout {
 			t.Errorf("the request took %v, want %v", took, requestTimeout)

@@ -326,7 +326,7 @@ func TestDoEndsWithItsContext(t *testing.T) {
 	<-asked
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, handler.ErrReject) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want that the context is cancelled", err)
 	}
 	close(release)
 	if s.writes.Writing(pods, web0, "", math.MaxUint64) {
@@ -341,9 +341,9 @@ func TestAudit(t *testing.T) {
 	}
 	want := "level=INFO msg=action rule=r handler=h verb=patch resource=v1/pods namespace=shop name=web-0 result=done code=200 resourceVersion=5 id=r/u/updated/4 attempt=2 duration="
 	if got := s.audit.String(); !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
-		t.Errorf("%s", got)
+		t.Errorf("the audit log is\n%s\nwant one line with\n%s", got, want)
 	}
 	if d := s.results[0]; d.Code != 200 || d.ResourceVersion != "5" || d.Delivery != "r/u/updated/4" || d.Attempt != 2 || d.Handler != "h" {
-		t.Errorf("%+v", d)
+		t.Errorf("the result is %+v", d)
 	}
 }

@@ -25,7 +25,7 @@ func TestOwnIsWhatARequestMade(t *testing.T) {
 		"a change":                           {"4", "5", "5", "r"},
 		"a creation":                         {"", "5", "5", "r"},
 		"what changed nothing":               {"5", "5", "5", ""},
-		"what failed, or cannot be told":     {"4", "", "", ""},
+		"what failed, or is unknown":         {"4", "", "", ""},
 		"the version that it was made of":    {"4", "5", "4", ""},
 		"a deletion":                         {"4", DeletionOf("u"), DeletionOf("u"), "r"},
 		"of another uid":                     {"4", DeletionOf("u"), DeletionOf("v"), ""},

@@ -187,7 +187,7 @@ func TestPayload(t *testing.T) {
 	r := &Rule{Payload: payload, Events: delta.All}
 	m, ok, err := r.Match(delta.Delta{Type: delta.Added, Object: pod(t, 1, "Running", "web")}, everything{})
 	if !ok || err != nil {
-		t.Fatalf("%v, %v", ok, err)
+		t.Fatalf("matches %v, error %v", ok, err)
 	}
 	want := `{"pod":"web","html":"<&>","absent":null,"list":[2,{}],"labels":{"tier":"web"}}`
 	if string(m.Payload) != want || !json.Valid(m.Payload) {
