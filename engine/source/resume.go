@@ -46,9 +46,9 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 		w.informer.feed.lost()
 		return nil, false
 	}
-	w.resumed = true
+	w.resumed, w.current, w.parts = true, current, saved.Partial
 	w.listed.Store(true)
-	out = &watching{wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead), current: current, parts: saved.Partial}
+	out = &watching{wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead)}
 	go func() {
 		defer w.calls.end()
 		if out.replay(ctx, saved) {
@@ -160,8 +160,8 @@ func initialEventsEnd(version string) *entry {
 // If only parts of objects were saved, a list must complete them: fresh then makes the reflector
 // list, and returns false.
 func (w *watching) fresh(ctx context.Context) bool {
-	w.current = ""
-	if w.parts {
+	w.wire.current = ""
+	if w.wire.parts {
 		expired := apierrors.NewResourceExpired("the cache has parts of objects only").Status()
 		w.send(ctx, watch.Event{Type: watch.Error, Object: &expired})
 		return false
@@ -173,9 +173,9 @@ func (w *watching) fresh(ctx context.Context) bool {
 // reached reports whether a resumed watch has come as far as the server was when the watch was
 // opened.
 func (w *watching) reached() bool {
-	if w.current == "" {
+	if w.wire.current == "" {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(w.options.ResourceVersion, w.current)
+	order, err := resourceversion.CompareResourceVersion(w.options.ResourceVersion, w.wire.current)
 	return err != nil || order >= 0
 }

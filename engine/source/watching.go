@@ -29,8 +29,6 @@ type watching struct {
 
 	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
 	initial bool               // the initial events have not ended
-	parts   bool               // the watch is resumed, and only parts of objects were saved
-	current string             // the server's position at resume; empty once reached
 }
 
 // ResultChan is closed when the watch ends.
@@ -43,15 +41,10 @@ func (w *watching) Stop() { w.cancel() }
 func (w *watching) run(ctx context.Context, inner watch.Interface, release func()) {
 	defer close(w.events)
 	defer w.cancel()
-	if !w.initial {
-		if !w.behindList(ctx) {
-			inner.Stop()
-			release()
-			return
-		}
-		if w.wire.resumed && w.current == "" { // its watch ended before it caught up
-			w.mark(true)
-		}
+	if !w.initial && !w.behindList(ctx) {
+		inner.Stop()
+		release()
+		return
 	}
 	for {
 		over := w.forward(ctx, inner, release)
@@ -124,7 +117,7 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 		case <-proven.C:
 			w.wire.well()
 		case <-silence.C:
-			if w.current != "" && !w.fresh(ctx) {
+			if w.wire.current != "" && !w.fresh(ctx) {
 				return true
 			}
 		case ev, ok := <-inner.ResultChan():
@@ -154,7 +147,7 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 			if !sent {
 				return true
 			}
-			if w.current != "" {
+			if w.wire.current != "" {
 				silence.Reset(w.wire.tuning().silence)
 			}
 		}
@@ -213,7 +206,7 @@ func (w *watching) bookmark(ctx context.Context, ev watch.Event, release func())
 	switch {
 	case ended:
 		return w.behindList(ctx)
-	case !w.initial && w.current == "":
+	case !w.initial && w.wire.current == "":
 		w.mark(false)
 	}
 	return true

@@ -32,6 +32,10 @@ type wire struct {
 
 	saved   *Saved // the answer to the first watch; nil if there is none, or once it is used
 	resumed bool   // the first watch was answered from saved
+	// current is the server's position at resume, and empty once a watch has reached it. parts says
+	// that only parts of objects were saved.
+	current string
+	parts   bool
 	floor   string // the list may not be older; empty once the server has refused it
 
 	version string      // of the list; empty if no watch can go on from it
