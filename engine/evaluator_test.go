@@ -20,12 +20,17 @@ import (
 // idle returns an engine that does not run, and the intake of its one informer.
 func idle(t testing.TB, manifests string) (*Engine, *plan.Informer, *intake) {
 	t.Helper()
+	return idleWith(t, manifests, Options{})
+}
+
+func idleWith(t testing.TB, manifests string, o Options) (*Engine, *plan.Informer, *intake) {
+	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
 		t.Fatal(mistakes)
 	}
-	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]Handler{"record": newRecorder()}, Options{})
+	e, err := New(p, Cluster{Config: new(rest.Config)}, map[string]Handler{"record": newRecorder()}, o)
 	if err != nil {
 		t.Fatal(err)
 	}

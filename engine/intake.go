@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -69,21 +70,25 @@ func (in *intake) standing(i int) evaluate.Standing {
 	return evaluate.Standing{Deaf: in.unseen[i] || in.resuming.isLate(i), Undecided: in.rules[i].waits.Load() > 0}
 }
 
-// Take implements source.Consumer.
+// Take implements source.Consumer. Whatever panics, the step is recorded: the informer counts it as
+// taken.
 func (in *intake) Take(s source.Step) {
 	in.record.pace()
 	c := &in.change
 	c.Reset()
+	c.Moved, c.Position = s.Moved, s.Position
+	defer in.commit(c)
 	if s.Delta.Object != nil {
 		in.evaluate(s, c)
 	}
-	c.Moved, c.Position = s.Moved, s.Position
-	in.commit(c)
 }
 
 // evaluate adds to c what the step does to the rules, and to the record.
 func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	d := s.Delta
+	if s.Resync == 0 {
+		defer in.note(d, c)
+	}
 	step := evaluate.Step{Delta: d, Tree: s.Tree, Resync: s.Resync, Now: in.clock.Now()}
 	switch {
 	case in.resuming.isPart(d):
@@ -95,9 +100,6 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 			step.Version = versionOf(d)
 		}
 		in.evaluator.Evaluate(step, c)
-	}
-	if s.Resync == 0 {
-		in.note(d, c)
 	}
 }
 
@@ -118,25 +120,33 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 // records. Within the cut nothing is evaluated, logged or waited for. commit reports the change
 // afterwards.
 func (in *intake) commit(c *evaluate.Change) {
-	switch {
-	case c.IsEmpty():
-	case in.record == nil:
+	if !c.IsEmpty() {
 		in.apply(c)
-	default:
-		in.record.store.Begin()
-		in.apply(c)
-		in.record.store.End()
 	}
 	in.report(c)
 }
 
-// apply does the work of commit within the cut.
+// apply does the work of commit, as one cut.
 func (in *intake) apply(c *evaluate.Change) {
+	if in.record != nil {
+		in.record.store.Begin()
+		defer in.record.store.End()
+	}
 	for i := range c.Matches {
-		m := &c.Matches[i]
-		in.rules[m.Rule].lane.Offer(m.Match)
+		in.offer(&c.Matches[i], c)
 	}
 	in.record.apply(c, in.resuming)
+}
+
+// offer offers a match to its lane. A panic counts as a failure of the rule; other rules' matches are
+// still offered.
+func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: fmt.Errorf("panic: %T", p)})
+		}
+	}()
+	in.rules[m.Rule].lane.Offer(m.Match)
 }
 
 // report counts the matches of a change, and logs its failures.

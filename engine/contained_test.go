@@ -1,0 +1,52 @@
+package engine
+
+import (
+	"context"
+	"testing"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
+)
+
+// The informer counts a step as taken even if code panics that evaluates or commits it. So the step
+// is recorded, and the state can be written.
+func TestAStepIsRecordedWhateverPanics(t *testing.T) {
+	for name, sabotage := range map[string]func(*intake){
+		"in the evaluation": func(in *intake) {
+			in.evaluator = evaluate.New([]evaluate.Binding{{Rule: &in.rules[0].Rule.Rule}},
+				func(int) evaluate.Standing { panic("sabotage") }, evaluate.NewScope(object.NewDecoder(nil), object.NewDecoder(nil)))
+		},
+		"in a lane": func(in *intake) { in.rules[0].lane = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, err := state.Open(t.TempDir(), state.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, in := idleWith(t, mapSource+aRule("all", ""), Options{State: store})
+			if _, err := in.record.informer.Load(); err != nil {
+				t.Fatal(err)
+			}
+			sabotage(in)
+			a := configMap(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"shop","name":"a","uid":"1","resourceVersion":"7"}}`)
+			func() {
+				defer func() { recover() }() // as the informer does
+				in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: a}, Moved: true, Position: "7"})
+			}()
+			if n := store.Status().Unwritten; n != 2 {
+				t.Errorf("%d records, want the object and the position", n)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := store.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if n := store.Status().Unwritten; n != 0 {
+				t.Errorf("%d records cannot be written", n)
+			}
+		})
+	}
+}
