@@ -35,14 +35,14 @@ type acting struct {
 
 func newActing(cluster Cluster, o Options) (*acting, error) {
 	writes := action.NewWrites()
-	executor, err := action.New(cluster.Config, cluster.HTTP, discovery.ToServerResourcesInterfaceWithContext(cluster.Discovery), time.Now, action.Options{
+	executor, err := action.New(cluster.Config, cluster.HTTP, discovery.ToServerResourcesInterfaceWithContext(cluster.Discovery), o.Clock.Now, action.Options{
 		Logger: o.Logger, Observer: o.Acted, Writes: writes,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &acting{
-		executor: executor, writes: writes, breaker: action.NewBreaker(writes, time.Now, o.Logger), dryRun: o.DryRun, log: o.Logger,
+		executor: executor, writes: writes, breaker: action.NewBreaker(writes, o.Clock.Now, o.Logger), dryRun: o.DryRun, log: o.Logger,
 		policies: make(map[string]*atomic.Pointer[action.Policy]),
 	}, nil
 }
