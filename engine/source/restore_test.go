@@ -5,12 +5,14 @@ import (
 	"iter"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
@@ -184,6 +186,21 @@ var nameIn = func() *object.Paths {
 	p.Add("metadata", "name")
 	return p
 }()
+
+// A run that ends before it could ask the server leaves the next one what it was given.
+func TestARunThatNeverReachesTheServerKeepsThePosition(t *testing.T) {
+	server, saved := firstRun(t, true)
+	server.Fail(func(*http.Request) *metav1.Status {
+		return &metav1.Status{Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "down"}
+	})
+	s, i, _, c, _ := next(t, server, saved)
+	stop := run(t, s)
+	awaitState(t, i, Failing)
+	stop()
+	if got := c.saved(); got.ResourceVersion != saved.ResourceVersion || len(got.Objects) != 3 {
+		t.Errorf("saved %d objects at %q, want 3 at %q", len(got.Objects), got.ResourceVersion, saved.ResourceVersion)
+	}
+}
 
 // A resumed informer has synced when it is as fresh as the server was, not when it has the saved
 // state.

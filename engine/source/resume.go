@@ -30,10 +30,10 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 		if errors.Is(err, errAhead) {
 			level = slog.LevelWarn
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil { // else everything ends, and the next run may resume
 			w.informer.log.Log(ctx, level, "the saved state is compared with a list", "reason", reasonOf(err), "objects", len(saved.Objects))
+			w.informer.feed.lost()
 		}
-		w.informer.feed.lost()
 		return nil, false
 	}
 	o.SendInitialEvents, o.ResourceVersionMatch = nil, ""
@@ -41,9 +41,11 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 	w.narrow(&o)
 	ctx, cancel := context.WithCancel(ctx)
 	inner, release, err := w.open(ctx, o)
-	if err != nil { // the server has lost the history, or ctx has ended
+	if err != nil {
+		if ctx.Err() == nil { // the server has lost the history
+			w.informer.feed.lost()
+		}
 		cancel()
-		w.informer.feed.lost()
 		return nil, false
 	}
 	w.resumed, w.current, w.parts = true, current, saved.Partial
