@@ -22,7 +22,8 @@ func Name(name string, candidates []string) string {
 		if strings.EqualFold(c, name) {
 			return c
 		}
-		if d := distance(strings.ToLower(name), strings.ToLower(c), bestDistance); d < bestDistance {
+		d := distance(strings.ToLower(name), strings.ToLower(c), bestDistance)
+		if d < bestDistance {
 			best, bestDistance = c, d
 		}
 	}

@@ -26,7 +26,8 @@ func Descends(conn *net.UnixConn, ancestor int) (pid int, is bool, err error) {
 	var handle int
 	if err = raw.Control(func(fd uintptr) {
 		peer, unknown = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		handle, gone = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD) // since Linux 6.5
+		// SO_PEERPIDFD exists since Linux 6.5.
+		handle, gone = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	}); err != nil {
 		return 0, false, err
 	}
@@ -62,7 +63,8 @@ func descendant(pid, ancestor int) (bool, error) {
 		for at > 1 && at != ancestor {
 			parent, ok := parentOf(at)
 			if !ok && errors.Is(unix.Kill(at, 0), unix.EPERM) {
-				return false, nil // /proc hides other users' processes (hidepid), but not the daemon's own
+				// With hidepid, /proc hides other users' processes, but not the daemon's own.
+				return false, nil
 			}
 			if !ok {
 				break

@@ -13,7 +13,8 @@ import (
 func Line(s string, max int) string {
 	short := Cut(s, max)
 	line := strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) ||
+			r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
 		return r

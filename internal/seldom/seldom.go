@@ -1,5 +1,5 @@
-// Package seldom keeps a message that would be repeated again and again out of the log: each distinct message is let
-// through at most once a minute. It keeps no clock and logs nothing itself.
+// Package seldom keeps repeated messages out of the log: it lets each distinct message through at
+// most once a minute. It keeps no clock and logs nothing itself.
 package seldom
 
 import (
@@ -13,23 +13,25 @@ const Interval = time.Minute
 // DefaultMax is Messages.Max if that is 0.
 const DefaultMax = 64
 
-// Messages lets each of a bounded number of messages through at most once per [Interval]. The zero value works. It is safe
-// for concurrent use.
+// Messages lets each of a bounded number of messages through at most once per [Interval]. The zero
+// value works. It is safe for concurrent use.
 type Messages struct {
-	// Max is how many distinct messages are let through within an Interval, and remembered. The others are held back.
+	// Max is how many distinct messages get through within an Interval, and are remembered. The
+	// others are held back.
 	Max int
 
 	mu   sync.Mutex           // taken last: nothing is called while it is held
 	last map[string]time.Time // when a message was let through; guarded by mu
-	held int                  // how many were held back since the last was let through; guarded by mu
+	held int                  // messages held back since the last let through; guarded by mu
 }
 
-// Allow reports whether the message may be logged at the time now. If it may, held is how many messages, of whatever text,
-// were held back since Allow last let one through.
+// Allow reports whether the message may be logged at the time now. If it may, held is how many
+// messages, of whatever text, were held back since Allow last let one through.
 func (m *Messages) Allow(now time.Time, message string) (held int, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if last, known := m.last[message]; known && now.Sub(last) < Interval || !known && !m.hasRoom(now) {
+	last, known := m.last[message]
+	if known && now.Sub(last) < Interval || !known && !m.hasRoom(now) {
 		m.held++
 		return 0, false
 	}
@@ -41,8 +43,8 @@ func (m *Messages) Allow(now time.Time, message string) (held int, ok bool) {
 	return held, true
 }
 
-// hasRoom reports whether another message can be remembered. If all places are taken it forgets those messages that may be
-// repeated by now. The caller holds mu.
+// hasRoom reports whether another message can be remembered. If all places are taken, it first
+// forgets the messages that may be repeated by now. The caller holds mu.
 func (m *Messages) hasRoom(now time.Time) bool {
 	limit := m.Max
 	if limit <= 0 {

@@ -2,7 +2,7 @@ package handlerpb
 
 import "embed"
 
-// Sources are the .proto files of the protocol, as authors of handlers in other languages need them.
+// Sources are the protocol's .proto files, which authors of handlers in other languages need.
 //
 //go:embed *.proto
 var Sources embed.FS

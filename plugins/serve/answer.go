@@ -30,7 +30,8 @@ func answer(a handler.Answer, err error) *handlerpb.Answer {
 	case len(a.Actions) == 0:
 		return nil
 	case len(a.Actions) > handlerpb.MaxActions:
-		return reject(fmt.Sprintf("the handler's answer has %d actions; at most %d are allowed", len(a.Actions), handlerpb.MaxActions))
+		return reject(fmt.Sprintf("the handler's answer has %d actions; at most %d are allowed",
+			len(a.Actions), handlerpb.MaxActions))
 	}
 	done := &handlerpb.Done{}
 	for _, action := range a.Actions {
@@ -42,7 +43,8 @@ func answer(a handler.Answer, err error) *handlerpb.Answer {
 	}
 	out := &handlerpb.Answer{Result: &handlerpb.Answer_Done{Done: done}}
 	if proto.Size(out) > maxAnswer {
-		return reject(fmt.Sprintf("the handler's answer is larger than the %d bytes that are allowed", maxAnswer))
+		return reject(fmt.Sprintf(
+			"the handler's answer is larger than the %d bytes that are allowed", maxAnswer))
 	}
 	return out
 }
@@ -51,7 +53,9 @@ func answer(a handler.Answer, err error) *handlerpb.Answer {
 const maxAnswer = handlerpb.MaxResponseBytes / 2
 
 func retry(reason string) *handlerpb.Answer {
-	return &handlerpb.Answer{Result: &handlerpb.Answer_Retry{Retry: &handlerpb.Retry{Reason: reason}}}
+	return &handlerpb.Answer{Result: &handlerpb.Answer_Retry{
+		Retry: &handlerpb.Retry{Reason: reason},
+	}}
 }
 
 func reject(reason string) *handlerpb.Answer {

@@ -41,10 +41,11 @@ type trial struct {
 
 // verdict is the outcome of an event: a line of the output.
 type verdict struct {
-	Line       int              `json:"line"` // of the input that the event begins on
-	ID         string           `json:"id"`
-	Event      string           `json:"event"`
-	Object     string           `json:"object"`           // RULE RESOURCE NAMESPACE/NAME, as far as the event has them
+	Line  int    `json:"line"` // of the input that the event begins on
+	ID    string `json:"id"`
+	Event string `json:"event"`
+	// Object is RULE RESOURCE NAMESPACE/NAME, without the parts that the event lacks.
+	Object     string           `json:"object"`
 	Result     string           `json:"result"`           // done, retry or reject
 	Reason     string           `json:"reason,omitempty"` // of a retry or reject
 	RetryAfter string           `json:"retryAfter,omitempty"`
@@ -58,7 +59,8 @@ func newBench(h handler.Handler, limit time.Duration, concurrency int, out io.Wr
 		concurrency = handConcurrency
 	}
 	return &bench{
-		handler: h, limit: limit, room: make(chan struct{}, concurrency), out: json.NewEncoder(out), objects: map[object]*trial{},
+		handler: h, limit: limit, room: make(chan struct{}, concurrency),
+		out: json.NewEncoder(out), objects: map[object]*trial{},
 	}
 }
 
@@ -118,7 +120,8 @@ func (b *bench) deliver(ctx context.Context, t *trial) {
 	}
 	t.began, t.reported, t.returned = time.Now(), make(chan struct{}), make(chan struct{})
 	if stuck {
-		b.report(t, nil, retry("the handler still has an earlier event of this object, past its time limit"))
+		b.report(t, nil,
+			retry("the handler still has an earlier event of this object, past its time limit"))
 		<-b.room
 		return
 	}
@@ -189,7 +192,8 @@ func (b *bench) handle(ctx context.Context, t *trial) {
 		select {
 		case <-t.returned:
 		case <-time.After(grace):
-			b.report(t, nil, retry("interrupted, and Handle did not return although its context had ended"))
+			b.report(t, nil,
+				retry("interrupted, and Handle did not return although its context had ended"))
 			return
 		}
 	}
@@ -208,7 +212,8 @@ func (b *bench) wait() (failed bool) {
 func (b *bench) report(t *trial, actions []handler.Action, a *handlerpb.Answer) {
 	ev := t.event
 	v := verdict{
-		Line: t.line, ID: ev.ID, Event: ev.Event, Object: objectName(ev), Result: "done", Seconds: time.Since(t.began).Seconds(),
+		Line: t.line, ID: ev.ID, Event: ev.Event, Object: objectName(ev),
+		Result: "done", Seconds: time.Since(t.began).Seconds(),
 	}
 	switch r := a.GetResult().(type) {
 	case *handlerpb.Answer_Retry:
@@ -250,5 +255,8 @@ func objectName(ev handler.Event) string {
 	if ev.Namespace != "" {
 		name = ev.Namespace + "/" + name
 	}
-	return strings.Join(slices.DeleteFunc([]string{ev.Rule, resource, name}, func(s string) bool { return s == "" }), " ")
+	parts := slices.DeleteFunc([]string{ev.Rule, resource, name}, func(s string) bool {
+		return s == ""
+	})
+	return strings.Join(parts, " ")
 }

@@ -34,7 +34,9 @@ const (
 )
 
 const (
-	handConcurrency = 8 // as many events at once as a manifest allows by default, if the handler does not ask for fewer
+	// handConcurrency is how many events a handler gets at once, as by a manifest's default,
+	// unless it asks for fewer.
+	handConcurrency = 8
 	handTimeout     = 30 * time.Second
 )
 
@@ -72,11 +74,14 @@ func runByHand(ctx context.Context, s *service, out io.Writer) (failed bool, err
 	limit := handTimeout
 	if text := os.Getenv(envTimeout); text != "" {
 		if limit, err = time.ParseDuration(text); err != nil || limit < 0 {
-			return false, fmt.Errorf("%s=%s: a time limit is written 30s or 1h; 0 is none", envTimeout, text)
+			return false, fmt.Errorf("%s=%s: a time limit is written 30s or 1h; 0 is none",
+				envTimeout, text)
 		}
 	}
-	if text := os.Getenv(handlerpb.EnvLogLevel); text != "" && new(slog.Level).UnmarshalText([]byte(text)) != nil {
-		return false, fmt.Errorf("%s=%s: a level is debug, info, warn or error", handlerpb.EnvLogLevel, text)
+	level := os.Getenv(handlerpb.EnvLogLevel)
+	if level != "" && new(slog.Level).UnmarshalText([]byte(level)) != nil {
+		return false, fmt.Errorf("%s=%s: a level is debug, info, warn or error",
+			handlerpb.EnvLogLevel, level)
 	}
 	config, err := readConfig(os.Getenv(envConfig))
 	if err != nil {
@@ -92,7 +97,8 @@ func runByHand(ctx context.Context, s *service, out io.Writer) (failed bool, err
 	if err != nil {
 		return false, err
 	}
-	slog.Info("described", "name", desc.GetName(), "version", desc.GetVersion(), "concurrency", desc.GetConcurrency())
+	slog.Info("described", "name", desc.GetName(), "version", desc.GetVersion(),
+		"concurrency", desc.GetConcurrency())
 	if err := configureByHand(ctx, s, config); err != nil {
 		return false, err
 	}
@@ -110,7 +116,8 @@ func runByHand(ctx context.Context, s *service, out io.Writer) (failed bool, err
 }
 
 func configureByHand(ctx context.Context, s *service, config json.RawMessage) error {
-	resp, err := ask(ctx, s.Configure, &handlerpb.ConfigureRequest{Config: config, Handler: s.name}, "Configure")
+	req := &handlerpb.ConfigureRequest{Config: config, Handler: s.name}
+	resp, err := ask(ctx, s.Configure, req, "Configure")
 	if err != nil {
 		return err
 	}
@@ -123,11 +130,12 @@ func configureByHand(ctx context.Context, s *service, config json.RawMessage) er
 	return errors.New("the handler refuses its config")
 }
 
-// ask makes one of informd's calls; a panic is an error, as it is under informd.
-func ask[Req, Resp any](ctx context.Context, f func(context.Context, *Req) (*Resp, error), req *Req, name string) (*Resp, error) {
-	resp, err := recoverUnary(ctx, req, &grpc.UnaryServerInfo{FullMethod: name}, func(ctx context.Context, req any) (any, error) {
-		return f(ctx, req.(*Req))
-	})
+// ask makes one of informd's calls. It returns a panic as an error, as under informd.
+func ask[Req, Resp any](
+	ctx context.Context, f func(context.Context, *Req) (*Resp, error), req *Req, name string,
+) (*Resp, error) {
+	call := func(ctx context.Context, req any) (any, error) { return f(ctx, req.(*Req)) }
+	resp, err := recoverUnary(ctx, req, &grpc.UnaryServerInfo{FullMethod: name}, call)
 	if err != nil {
 		return nil, fmt.Errorf("%s failed: %s", name, status.Convert(err).Message())
 	}
@@ -145,7 +153,8 @@ func readConfig(path string) (json.RawMessage, error) {
 	}
 	var config json.RawMessage
 	if err := json.Unmarshal(text, &config); err != nil {
-		return nil, fmt.Errorf("config: %s:%d: %w; it is the manifest's config, as JSON", path, lineOf(text, err), err)
+		return nil, fmt.Errorf("config: %s:%d: %w; it is the manifest's config, as JSON",
+			path, lineOf(text, err), err)
 	}
 	return config, nil
 }

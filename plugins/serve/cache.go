@@ -26,18 +26,22 @@ func newCache() handler.Cache {
 	case !Hosted():
 		return noCache{errors.New("there is no cache without informd")}
 	case address == "":
-		return noCache{fmt.Errorf("read the cache: %w: the handler's manifest would allow it by spec: {access: {read: [SOURCE, …]}}", handler.ErrDenied)}
+		return noCache{fmt.Errorf("read the cache: %w: the handler's manifest would allow it by "+
+			"spec: {access: {read: [SOURCE, …]}}", handler.ErrDenied)}
 	}
 	conn, err := grpc.NewClient(address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // the socket is this process's own
+		// The socket is this process's own.
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)), // a page may be one large object
+		// A page may be one large object.
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 		grpc.WithInitialWindowSize(pageWindow),
 		grpc.WithInitialConnWindowSize(connWindow),
 	)
 	if err != nil {
-		return noCache{fmt.Errorf("read the cache: %s=%s: %w", handlerpb.EnvCacheSocket, address, err)}
+		return noCache{fmt.Errorf("read the cache: %s=%s: %w",
+			handlerpb.EnvCacheSocket, address, err)}
 	}
 	return &cache{handlerpb.NewCacheClient(conn)}
 }
@@ -53,15 +57,20 @@ type cache struct{ api handlerpb.CacheClient }
 
 var _ handler.Cache = (*cache)(nil)
 
-func (c *cache) Get(ctx context.Context, source, namespace, name string) (json.RawMessage, bool, error) {
-	resp, err := c.api.Get(ctx, &handlerpb.GetRequest{Source: source, Namespace: namespace, Name: name})
+func (c *cache) Get(
+	ctx context.Context, source, namespace, name string,
+) (json.RawMessage, bool, error) {
+	resp, err := c.api.Get(ctx,
+		&handlerpb.GetRequest{Source: source, Namespace: namespace, Name: name})
 	if err != nil {
 		return nil, false, readError(ctx, err)
 	}
 	return resp.GetObject(), len(resp.GetObject()) > 0, nil
 }
 
-func (c *cache) GetMany(ctx context.Context, source string, keys ...string) ([]json.RawMessage, error) {
+func (c *cache) GetMany(
+	ctx context.Context, source string, keys ...string,
+) ([]json.RawMessage, error) {
 	out := make([]json.RawMessage, 0, len(keys))
 	for len(keys) > 0 {
 		some := keys[:atOnce(keys)]
@@ -77,7 +86,8 @@ func (c *cache) GetMany(ctx context.Context, source string, keys ...string) ([]j
 			out = append(out, object)
 		}
 		if len(out) != before+len(some) {
-			return nil, fmt.Errorf("read the cache: %d objects for %d keys", len(out)-before, len(some))
+			return nil, fmt.Errorf("read the cache: %d objects for %d keys",
+				len(out)-before, len(some))
 		}
 		keys = keys[len(some):]
 	}
@@ -98,12 +108,15 @@ func atOnce(keys []string) int {
 	return n
 }
 
-func (c *cache) List(ctx context.Context, source string, o handler.ListOptions) iter.Seq2[json.RawMessage, error] {
+func (c *cache) List(
+	ctx context.Context, source string, o handler.ListOptions,
+) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) {
 		ctx, cancel := context.WithCancel(ctx) // ends the call if the caller stops early
 		defer cancel()
 		pages, err := c.api.List(ctx, &handlerpb.ListRequest{
-			Source: source, Namespace: o.Namespace, LabelSelector: o.Selector, Limit: limitOf(o.Limit), After: o.After,
+			Source: source, Namespace: o.Namespace, LabelSelector: o.Selector,
+			Limit: limitOf(o.Limit), After: o.After,
 		})
 		for object, err := range elements(ctx, pages, err, objects) {
 			if !yield(object, err) {
@@ -115,23 +128,30 @@ func (c *cache) List(ctx context.Context, source string, o handler.ListOptions) 
 
 func limitOf(n int) uint32 { return uint32(max(0, min(n, math.MaxUint32))) }
 
-func (c *cache) ByIndex(ctx context.Context, source, index, value string) ([]json.RawMessage, error) {
-	pages, err := c.api.ByIndex(ctx, &handlerpb.ByIndexRequest{Source: source, Index: index, Value: value})
+func (c *cache) ByIndex(
+	ctx context.Context, source, index, value string,
+) ([]json.RawMessage, error) {
+	pages, err := c.api.ByIndex(ctx,
+		&handlerpb.ByIndexRequest{Source: source, Index: index, Value: value})
 	return collect(elements(ctx, pages, err, objects))
 }
 
 func (c *cache) IndexKeys(ctx context.Context, source, index, value string) ([]string, error) {
-	pages, err := c.api.IndexKeys(ctx, &handlerpb.ByIndexRequest{Source: source, Index: index, Value: value})
+	pages, err := c.api.IndexKeys(ctx,
+		&handlerpb.ByIndexRequest{Source: source, Index: index, Value: value})
 	return collect(elements(ctx, pages, err, (*handlerpb.KeyPage).GetKeys))
 }
 
 func (c *cache) IndexValues(ctx context.Context, source, index string) ([]string, error) {
-	pages, err := c.api.IndexValues(ctx, &handlerpb.IndexValuesRequest{Source: source, Index: index})
+	pages, err := c.api.IndexValues(ctx,
+		&handlerpb.IndexValuesRequest{Source: source, Index: index})
 	return collect(elements(ctx, pages, err, (*handlerpb.ValuePage).GetValues))
 }
 
-// elements yields what the pages of an answer hold. err is the call's.
-func elements[P, E any](ctx context.Context, pages grpc.ServerStreamingClient[P], err error, of func(*P) []E) iter.Seq2[E, error] {
+// elements yields the elements of an answer's pages. err is the error of the call.
+func elements[P, E any](
+	ctx context.Context, pages grpc.ServerStreamingClient[P], err error, of func(*P) []E,
+) iter.Seq2[E, error] {
 	return func(yield func(E, error) bool) {
 		var none E
 		for err == nil {
@@ -199,7 +219,9 @@ func (c noCache) GetMany(context.Context, string, ...string) ([]json.RawMessage,
 	return nil, c.err
 }
 
-func (c noCache) List(context.Context, string, handler.ListOptions) iter.Seq2[json.RawMessage, error] {
+func (c noCache) List(
+	context.Context, string, handler.ListOptions,
+) iter.Seq2[json.RawMessage, error] {
 	return func(yield func(json.RawMessage, error) bool) { yield(nil, c.err) }
 }
 
@@ -211,4 +233,6 @@ func (c noCache) IndexKeys(context.Context, string, string, string) ([]string, e
 	return nil, c.err
 }
 
-func (c noCache) IndexValues(context.Context, string, string) ([]string, error) { return nil, c.err }
+func (c noCache) IndexValues(context.Context, string, string) ([]string, error) {
+	return nil, c.err
+}

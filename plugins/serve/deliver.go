@@ -29,7 +29,8 @@ const (
 // Deliver runs one stream of events.
 func (s *service) Deliver(server handlerpb.Handler_DeliverServer) error {
 	if !s.configured.Load() || !s.shared.begin(server.Context()) {
-		return status.Error(codes.FailedPrecondition, "events before a config was accepted, or after another one was")
+		return status.Error(codes.FailedPrecondition,
+			"events before a config was accepted, or after another one was")
 	}
 	defer s.shared.end()
 	d := &stream{
@@ -124,7 +125,8 @@ func (d *stream) begin(attempts []wire.Attempt, now time.Time) {
 		case d.running[c.object()] != nil:
 			// informd gave up on an earlier event of this object and sent the next, but Handle has
 			// not returned from it.
-			d.reply(c, retry("the handler still has an earlier event of this object, past its time limit"))
+			d.reply(c,
+				retry("the handler still has an earlier event of this object, past its time limit"))
 		default:
 			d.running[c.object()] = c
 			d.waiting = append(d.waiting, c)
@@ -205,7 +207,8 @@ func (d *stream) handleNext() {
 	case err != nil:
 		a = retry(err.Error())
 	case d.shared != nil && d.wire.Context().Err() != nil:
-		a = retry("the connection broke") // nobody receives it; another endpoint may have the event by now
+		// Nobody receives the answer. Another endpoint may have the event by now.
+		a = retry("the connection broke")
 	default:
 		a = d.handle(c)
 	}
@@ -223,7 +226,9 @@ func (d *stream) handle(c *call) *handlerpb.Answer {
 
 // handle calls the handler for one event and returns an answer in every case, even if the call
 // panics. If the event is done, it returns the actions too.
-func handle(ctx context.Context, h handler.Handler, ev handler.Event) (actions []handler.Action, a *handlerpb.Answer) {
+func handle(
+	ctx context.Context, h handler.Handler, ev handler.Event,
+) (actions []handler.Action, a *handlerpb.Answer) {
 	defer func() {
 		if v := recover(); v != nil {
 			logPanic("Handle", v)
@@ -273,7 +278,7 @@ func (d *stream) send() {
 	d.mu.Unlock()
 	err := d.wire.Send(resp)
 	d.mu.Lock()
-	d.sending = err != nil // after an error the stream is broken: receive ends, and nobody sends again
+	d.sending = err != nil // a broken stream: receive ends, and nobody sends again
 }
 
 // take returns the next batch of answers. d.mu is held.

@@ -63,7 +63,8 @@ func (e *events) next() (ev handler.Event, line int, err error) {
 		return ev, 0, fmt.Errorf("events: %s:%d: %w", e.path, line-1+lineOf(value, err), err)
 	}
 	if ev.Event == "" {
-		return ev, 0, fmt.Errorf("events: %s:%d: no event: it has no member \"event\" that says what happened. "+
+		return ev, 0, fmt.Errorf("events: %s:%d: no event: "+
+			"it has no member \"event\" that says what happened. "+
 			"informd's log builtin writes events", e.path, line)
 	}
 	e.n++

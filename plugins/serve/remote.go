@@ -93,7 +93,9 @@ func remote(ctx context.Context, h handler.Handler, o RemoteOptions) error {
 		grpc.Creds(callers{credentials.NewTLS(config)}),
 		grpc.ConnectionTimeout(remoteHandshake),
 		grpc.MaxConcurrentStreams(remoteStreams),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: remoteSilence, Timeout: remoteSilence}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: remoteSilence, Timeout: remoteSilence,
+		}),
 	})
 	s := &service{handler: h, name: filepath.Base(os.Args[0]), shared: newShared()}
 	handlerpb.RegisterHandlerServer(server, s)

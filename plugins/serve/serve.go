@@ -1,10 +1,10 @@
 // Package serve turns a [handler.Handler] into an executable that informd runs:
 //
-//	func main() {
-//		serve.Main(handler.Func(func(ctx context.Context, ev handler.Event) (handler.Answer, error) {
-//			slog.Info("changed", "name", ev.Name)
-//			return handler.Answer{}, nil
-//		}))
+//	func main() { serve.Main(handler.Func(handle)) }
+//
+//	func handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+//		slog.Info("changed", "name", ev.Name)
+//		return handler.Answer{}, nil
 //	}
 //
 // It speaks plugins/handlerpb over gRPC and does what every handler needs: it batches answers,
@@ -71,7 +71,8 @@ func Main(h handler.Handler) {
 	stdout, stderr := os.Stdout, os.Stderr
 	slog.SetDefault(slog.New(logHandler(stderr)))
 
-	s := &service{handler: h, name: name, begun: sync.OnceFunc(func() { os.Stdout, os.Stderr = stdout, stderr })}
+	restore := sync.OnceFunc(func() { os.Stdout, os.Stderr = stdout, stderr })
+	s := &service{handler: h, name: name, begun: restore}
 	go ignoreSignals(s)
 	go followHost(s)
 	defer runtime.KeepAlive(ballast())
@@ -84,7 +85,9 @@ func Main(h handler.Handler) {
 			handlerpb.ProtocolVersion: {handlerpb.PluginName: &grpcPlugin{service: s}},
 		},
 		GRPCServer: newServer,
-		Logger:     hclog.New(&hclog.LoggerOptions{Level: hclog.Warn, Output: stderr, JSONFormat: true}),
+		Logger: hclog.New(&hclog.LoggerOptions{
+			Level: hclog.Warn, Output: stderr, JSONFormat: true,
+		}),
 	})
 }
 
@@ -104,8 +107,8 @@ func ballast() []byte {
 // it before Main.
 func Hosted() bool { return os.Getenv(handlerpb.CookieKey) == handlerpb.CookieValue }
 
-const byHand = `%[1]s is a handler for informd. informd starts it and sends it changes in a Kubernetes cluster; it does nothing by
-itself. To use it, name it in a manifest:
+const byHand = `%[1]s is a handler for informd. informd starts it and sends it changes in a
+Kubernetes cluster; it does nothing by itself. To use it, name it in a manifest:
 
   apiVersion: informd.dev/v1alpha1
   kind: Handler
@@ -115,7 +118,8 @@ itself. To use it, name it in a manifest:
 
 To see whether it starts and accepts its config:  informd check --handlers -f MANIFEST
 
-To try or debug it without informd, give it events (what informd's log builtin writes) and its config as JSON:
+To try or debug it without informd, give it events (what informd's log builtin writes) and its
+config as JSON:
 
   INFORMD_EVENTS=events.jsonl INFORMD_CONFIG=config.json %[1]s
 

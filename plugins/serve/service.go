@@ -27,7 +27,7 @@ type service struct {
 	handler handler.Handler
 	name    string  // for a handler that does not describe itself
 	shared  *shared // of a remote handler; nil: informd runs this one
-	begun   func()  // called at informd's first call, when go-plugin has finished starting; may be nil
+	begun   func()  // called at informd's first call, after go-plugin has started; may be nil
 
 	cache      sync.Once   // the handler was given the cache
 	configured atomic.Bool // a config was accepted; events may come
@@ -47,11 +47,15 @@ func (p *grpcPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
 	return nil
 }
 
-func (p *grpcPlugin) GRPCClient(context.Context, *plugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+func (p *grpcPlugin) GRPCClient(
+	context.Context, *plugin.GRPCBroker, *grpc.ClientConn,
+) (any, error) {
 	return nil, errors.New("a handler is no host")
 }
 
-func (s *service) Describe(context.Context, *handlerpb.DescribeRequest) (*handlerpb.DescribeResponse, error) {
+func (s *service) Describe(
+	context.Context, *handlerpb.DescribeRequest,
+) (*handlerpb.DescribeResponse, error) {
 	if s.begun != nil {
 		s.begun()
 	}
@@ -73,7 +77,9 @@ func (s *service) Describe(context.Context, *handlerpb.DescribeRequest) (*handle
 	}, nil
 }
 
-func (s *service) Configure(ctx context.Context, req *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error) {
+func (s *service) Configure(
+	ctx context.Context, req *handlerpb.ConfigureRequest,
+) (*handlerpb.ConfigureResponse, error) {
 	if u, ok := s.handler.(handler.CacheUser); ok {
 		s.cache.Do(func() { u.UseCache(newCache()) })
 	}
@@ -83,7 +89,9 @@ func (s *service) Configure(ctx context.Context, req *handlerpb.ConfigureRequest
 	return s.configure(ctx, req)
 }
 
-func (s *service) configure(ctx context.Context, req *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error) {
+func (s *service) configure(
+	ctx context.Context, req *handlerpb.ConfigureRequest,
+) (*handlerpb.ConfigureResponse, error) {
 	var err error
 	if c, ok := s.handler.(handler.Configurer); ok {
 		err = c.Configure(ctx, req.GetConfig())
@@ -118,7 +126,8 @@ func problems(err error) []*handlerpb.Problem {
 	}
 	var out []*handlerpb.Problem
 	for _, e := range all[:min(len(all), maxProblems)] {
-		out = append(out, &handlerpb.Problem{Message: wire.Text(e.Error(), handlerpb.MaxReasonBytes)})
+		text := wire.Text(e.Error(), handlerpb.MaxReasonBytes)
+		out = append(out, &handlerpb.Problem{Message: text})
 	}
 	return out
 }
@@ -129,7 +138,9 @@ func isJoin(err error, parts []error) bool {
 	return len(parts) > 0 && err.Error() == errors.Join(parts...).Error()
 }
 
-func (s *service) Health(ctx context.Context, _ *handlerpb.HealthRequest) (*handlerpb.HealthResponse, error) {
+func (s *service) Health(
+	ctx context.Context, _ *handlerpb.HealthRequest,
+) (*handlerpb.HealthResponse, error) {
 	resp := &handlerpb.HealthResponse{}
 	if c, ok := s.handler.(handler.HealthChecker); ok {
 		if err := c.Health(ctx); err != nil {
@@ -139,9 +150,11 @@ func (s *service) Health(ctx context.Context, _ *handlerpb.HealthRequest) (*hand
 	return resp, nil
 }
 
-func (s *service) Drain(ctx context.Context, _ *handlerpb.DrainRequest) (*handlerpb.DrainResponse, error) {
+func (s *service) Drain(
+	ctx context.Context, _ *handlerpb.DrainRequest,
+) (*handlerpb.DrainResponse, error) {
 	if s.shared != nil {
-		return &handlerpb.DrainResponse{}, nil // others may come, and the process is not about to end
+		return &handlerpb.DrainResponse{}, nil // others may come: the process goes on
 	}
 	if err := s.drain(ctx); err != nil {
 		return nil, status.Error(codes.Internal, wire.Text(err.Error(), handlerpb.MaxReasonBytes))
@@ -187,7 +200,9 @@ func (s *service) drainOnce() {
 }
 
 // recoverUnary turns a handler's panic into an error of the call.
-func recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+func recoverUnary(
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler,
+) (resp any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			logPanic(info.FullMethod, v)
@@ -200,7 +215,8 @@ func recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next
 // logPanic writes a panic to the handler's own log, with its stack.
 func logPanic(in string, v any) {
 	stack := wire.Text(string(debug.Stack()), maxStack)
-	slog.Error("panic", "in", in, "value", wire.Text(fmt.Sprint(v), handlerpb.MaxReasonBytes), stackKey, stack)
+	slog.Error("panic", "in", in,
+		"value", wire.Text(fmt.Sprint(v), handlerpb.MaxReasonBytes), stackKey, stack)
 }
 
 const (

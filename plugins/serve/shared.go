@@ -18,15 +18,15 @@ import (
 // shared is the state that all connections to one remote handler share. A handler that informd runs
 // has one connection and a nil shared, whose methods let everything pass.
 type shared struct {
-	configuring sync.Mutex // held during a call of Configure and while a stream begins; taken before mu
+	configuring sync.Mutex // held in Configure and while a stream begins; taken before mu
 
 	mu      sync.Mutex // guards the rest
 	config  []byte     // the config that was accepted
 	taken   bool       // a config was accepted
 	round   int        // how many configs were accepted
 	streams int
-	running map[object]chan struct{} // events that the handler has, over all streams; closed at the end of each
-	slots   chan struct{}            // has room for as many events as the handler takes at once; nil: any number
+	running map[object]chan struct{} // events with the handler, of all streams; closed at their end
+	slots   chan struct{}            // a place for each event that it takes at once; nil: no limit
 }
 
 func newShared() *shared { return &shared{running: make(map[object]chan struct{})} }
@@ -68,8 +68,10 @@ func callerOf(ctx context.Context) *caller {
 }
 
 // configure gives a config to the handler, unless the handler already has it.
-func (s *shared) configure(ctx context.Context, req *handlerpb.ConfigureRequest,
-	configure func(context.Context, *handlerpb.ConfigureRequest) (*handlerpb.ConfigureResponse, error),
+func (s *shared) configure(
+	ctx context.Context, req *handlerpb.ConfigureRequest,
+	configure func(context.Context, *handlerpb.ConfigureRequest) (
+		*handlerpb.ConfigureResponse, error),
 ) (*handlerpb.ConfigureResponse, error) {
 	s.configuring.Lock()
 	defer s.configuring.Unlock()
@@ -85,7 +87,8 @@ func (s *shared) configure(ctx context.Context, req *handlerpb.ConfigureRequest,
 	case same:
 		return &handlerpb.ConfigureResponse{}, nil
 	case streams > 0:
-		return nil, status.Error(codes.FailedPrecondition, "it is in use with another config, by another informd or by a connection that has not ended yet")
+		return nil, status.Error(codes.FailedPrecondition, "it is in use with another config, "+
+			"by another informd or by a connection that has not ended yet")
 	}
 	resp, err := configure(ctx, req)
 	if err == nil && len(resp.GetProblems()) == 0 {
@@ -176,7 +179,8 @@ func (s *shared) claim(ctx context.Context, o object) (slots chan struct{}, err 
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, errors.New("the handler still had an event of this object, from another connection")
+			return nil, errors.New("the handler still had an event of this object, " +
+				"from another connection")
 		}
 	}
 }

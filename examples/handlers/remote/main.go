@@ -19,7 +19,7 @@ import (
 
 func main() {
 	h := handler.Func(handle)
-	if serve.Hosted() { // by informd, as its process: the manifest has a command instead of an address
+	if serve.Hosted() { // informd started it: the manifest has a command, not an address
 		serve.Main(h)
 		return
 	}
@@ -41,6 +41,7 @@ func main() {
 // time has to stop when ctx ends: the connection broke, or the time is over, and another Pod may be
 // given the same event.
 func handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
-	slog.Info("changed", "rule", ev.Rule, "event", ev.Event, "namespace", ev.Namespace, "name", ev.Name, "attempt", ev.Attempt)
+	slog.Info("changed", "rule", ev.Rule, "event", ev.Event,
+		"namespace", ev.Namespace, "name", ev.Name, "attempt", ev.Attempt)
 	return handler.Answer{}, nil
 }

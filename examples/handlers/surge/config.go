@@ -21,10 +21,14 @@ const schema = `{
   "required": ["file"],
   "additionalProperties": false,
   "properties": {
-    "file":      {"type": "string",  "description": "alerts are appended here, one JSON object per line"},
-    "threshold": {"type": "integer", "description": "alert when so many objects are in trouble", "minimum": 1, "default": 3},
-    "window":    {"type": "string",  "description": "how long an object counts after it was last heard of", "default": "10m"},
-    "repeat":    {"type": "string",  "description": "least time between two alerts of a namespace", "default": "1h"}
+    "file": {"type": "string",
+      "description": "alerts are appended here, one JSON object per line"},
+    "threshold": {"type": "integer", "minimum": 1, "default": 3,
+      "description": "alert when so many objects are in trouble"},
+    "window": {"type": "string", "default": "10m",
+      "description": "how long an object counts after it was last heard of"},
+    "repeat": {"type": "string", "default": "1h",
+      "description": "least time between two alerts of a namespace"}
   }
 }`
 
@@ -40,10 +44,12 @@ func parseConfig(raw json.RawMessage) (config, error) {
 	}
 	var problems []error
 	if c.File == "" {
-		problems = append(problems, errors.New("file is required: the path that alerts are appended to"))
+		problems = append(problems,
+			errors.New("file is required: the path that alerts are appended to"))
 	}
 	if c.Threshold < 1 {
-		problems = append(problems, fmt.Errorf("threshold is %d; it must be at least 1", c.Threshold))
+		problems = append(problems,
+			fmt.Errorf("threshold is %d; it must be at least 1", c.Threshold))
 	}
 	if c.Window <= 0 {
 		problems = append(problems, errors.New("window must be longer than 0"))

@@ -54,8 +54,8 @@ func newCounter(threshold int, window, repeat time.Duration) *counter {
 	}
 }
 
-// see records whether an object is in trouble, and reports whether that calls for an alert. An event
-// that it has seen before changes nothing.
+// see records whether an object is in trouble, and reports whether that calls for an alert. A
+// second call with the same event changes nothing.
 func (c *counter) see(o object, id string, inTrouble bool, now time.Time) (alert, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,10 @@ func (c *counter) see(o object, id string, inTrouble bool, now time.Time) (alert
 		return alert{}, false
 	}
 	t.before, t.alerted = t.alerted, now
-	return alert{Time: now.UTC(), Rule: o.rule, Namespace: o.namespace, Objects: len(t.objects), Last: o.name}, true
+	return alert{
+		Time: now.UTC(), Rule: o.rule, Namespace: o.namespace,
+		Objects: len(t.objects), Last: o.name,
+	}, true
 }
 
 // unraise takes back an alert that could not be written, and forgets the event that raised it.

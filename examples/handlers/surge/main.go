@@ -27,7 +27,10 @@ type surge struct {
 }
 
 func (s *surge) Describe() handler.Description {
-	return handler.Description{Name: "surge", Version: "1.0.0", Concurrency: 16, ConfigSchema: json.RawMessage(schema)}
+	return handler.Description{
+		Name: "surge", Version: "1.0.0", Concurrency: 16,
+		ConfigSchema: json.RawMessage(schema),
+	}
 }
 
 func (s *surge) Configure(_ context.Context, raw json.RawMessage) error {

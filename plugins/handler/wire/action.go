@@ -38,18 +38,25 @@ func FromAction(a handler.Action) (*handlerpb.Action, error) {
 		}}, nil
 	case handler.ActionPatch:
 		return &handlerpb.Action{Action: &handlerpb.Action_Patch{Patch: &handlerpb.Patch{
-			Target: target, Type: Text(a.PatchType, maxIdentifier), Patch: a.Patch, Subresource: subresource,
+			Target: target, Type: Text(a.PatchType, maxIdentifier), Patch: a.Patch,
+			Subresource: subresource,
 		}}}, nil
 	case handler.ActionCreate:
-		return &handlerpb.Action{Action: &handlerpb.Action_Create{Create: &handlerpb.Create{Target: target, Object: a.Object}}}, nil
+		return &handlerpb.Action{Action: &handlerpb.Action_Create{
+			Create: &handlerpb.Create{Target: target, Object: a.Object},
+		}}, nil
 	case handler.ActionDelete:
-		return &handlerpb.Action{Action: &handlerpb.Action_Delete{Delete: &handlerpb.Delete{Target: target}}}, nil
+		return &handlerpb.Action{Action: &handlerpb.Action_Delete{
+			Delete: &handlerpb.Delete{Target: target},
+		}}, nil
 	case handler.ActionEvent:
 		return &handlerpb.Action{Action: &handlerpb.Action_Event{Event: &handlerpb.EmitEvent{
-			Target: target, Reason: Text(a.Reason, MaxEventReason), Message: Text(a.Message, MaxEventMessage), Warning: a.Warning,
+			Target: target, Reason: Text(a.Reason, MaxEventReason),
+			Message: Text(a.Message, MaxEventMessage), Warning: a.Warning,
 		}}}, nil
 	}
-	return nil, fmt.Errorf("the handler's answer has an action with the unknown verb %q", Text(a.Verb, maxIdentifier))
+	return nil, fmt.Errorf("the handler's answer has an action with the unknown verb %q",
+		Text(a.Verb, maxIdentifier))
 }
 
 // ToAction returns the action that a message asks for, as its sender wrote it. ok is false if this
@@ -58,20 +65,26 @@ func ToAction(p *handlerpb.Action) (a handler.Action, ok bool) {
 	var target *handlerpb.Target
 	switch p := p.GetAction().(type) {
 	case *handlerpb.Action_Apply:
-		a = handler.Action{Verb: handler.ActionApply, Object: p.Apply.GetObject(), Subresource: p.Apply.GetSubresource()}
+		a = handler.Action{
+			Verb: handler.ActionApply, Object: p.Apply.GetObject(),
+			Subresource: p.Apply.GetSubresource(),
+		}
 		target = p.Apply.GetTarget()
 	case *handlerpb.Action_Patch:
 		a = handler.Action{
-			Verb: handler.ActionPatch, PatchType: p.Patch.GetType(), Patch: p.Patch.GetPatch(), Subresource: p.Patch.GetSubresource(),
+			Verb: handler.ActionPatch, PatchType: p.Patch.GetType(), Patch: p.Patch.GetPatch(),
+			Subresource: p.Patch.GetSubresource(),
 		}
 		target = p.Patch.GetTarget()
 	case *handlerpb.Action_Create:
-		a, target = handler.Action{Verb: handler.ActionCreate, Object: p.Create.GetObject()}, p.Create.GetTarget()
+		a = handler.Action{Verb: handler.ActionCreate, Object: p.Create.GetObject()}
+		target = p.Create.GetTarget()
 	case *handlerpb.Action_Delete:
 		a, target = handler.Action{Verb: handler.ActionDelete}, p.Delete.GetTarget()
 	case *handlerpb.Action_Event:
 		a = handler.Action{
-			Verb: handler.ActionEvent, Reason: p.Event.GetReason(), Message: p.Event.GetMessage(), Warning: p.Event.GetWarning(),
+			Verb: handler.ActionEvent, Reason: p.Event.GetReason(),
+			Message: p.Event.GetMessage(), Warning: p.Event.GetWarning(),
 		}
 		target = p.Event.GetTarget()
 	default:

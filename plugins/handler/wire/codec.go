@@ -91,7 +91,8 @@ func decodedSize(wire []byte, depth int) (size int) {
 			continue
 		}
 		value, _ = protowire.ConsumeBytes(value)
-		if depth == answersDepth && number == doneNumber { // packed numbers: at most one for each byte
+		if depth == answersDepth && number == doneNumber {
+			// Packed numbers: at most one for each byte.
 			size += sizeOfNumber * len(value)
 			continue
 		}

@@ -88,7 +88,8 @@ func (e *Encoder) Event(seq uint64, ev *handler.Event) {
 	for name, objects := range ev.Attached {
 		attached += sizeOf(15, sizeAttached(name, objects))
 	}
-	e.text = appendLength(e.text, 1, len(t)+sizeJSON(11, ev.Object)+sizeJSON(12, ev.Old)+sizeJSON(13, ev.Payload)+attached)
+	parts := sizeJSON(11, ev.Object) + sizeJSON(12, ev.Old) + sizeJSON(13, ev.Payload)
+	e.text = appendLength(e.text, 1, len(t)+parts+attached)
 	e.text = append(e.text, t...)
 	e.addJSON(11, ev.Object)
 	e.addJSON(12, ev.Old)
@@ -108,7 +109,7 @@ func (e *Encoder) Finish(cancels []uint64) Message {
 	out := make(Message, 0, 2*len(e.json)+1)
 	at := 0
 	for _, p := range e.json {
-		var text mem.Buffer // shares the memory of rest, which goes back to the pool with the last piece
+		var text mem.Buffer // shares rest's memory, which the last piece returns to the pool
 		text, rest = mem.SplitUnsafe(rest, p.behind-at)
 		out = append(out, text, mem.SliceBuffer(p.json))
 		at = p.behind

@@ -21,7 +21,7 @@ type Request struct {
 	Attempts []Attempt
 	Cancel   []uint64 // sequence numbers of attempts whose answers are no longer wanted
 
-	wire []byte // one message in one piece, while it is decoded; kept for the next one, unless it was very large
+	wire []byte // one message in one piece while it is decoded; reused unless very large
 	last names  // of the last event; most events have the same
 }
 
