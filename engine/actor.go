@@ -35,14 +35,16 @@ type acting struct {
 
 func newActing(cluster Cluster, o Options) (*acting, error) {
 	writes := action.NewWrites()
-	executor, err := action.New(cluster.Config, cluster.HTTP, discovery.ToServerResourcesInterfaceWithContext(cluster.Discovery), o.Clock.Now, action.Options{
+	resources := discovery.ToServerResourcesInterfaceWithContext(cluster.Discovery)
+	executor, err := action.New(cluster.Config, cluster.HTTP, resources, o.Clock.Now, action.Options{
 		Logger: o.Logger, Observer: o.Acted, Writes: writes,
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &acting{
-		executor: executor, writes: writes, breaker: action.NewBreaker(writes, o.Clock.Now, o.Logger), dryRun: o.DryRun, log: o.Logger,
+		executor: executor, writes: writes, breaker: action.NewBreaker(writes, o.Clock.Now, o.Logger),
+		dryRun: o.DryRun, log: o.Logger,
 		policies: make(map[string]*atomic.Pointer[action.Policy]),
 	}, nil
 }
@@ -62,16 +64,18 @@ func (a *acting) of(h config.Handler) *actor {
 	if len(h.Write) > 0 {
 		a.policies[h.Name] = policy
 	}
-	return &actor{acting: a, handler: h.Name, check: func(by action.By, ev *handler.Event, actions []handler.Action) error {
+	check := func(by action.By, ev *handler.Event, actions []handler.Action) error {
 		return a.executor.Check(*policy.Load(), by, ev, actions)
-	}}
+	}
+	return &actor{acting: a, handler: h.Name, check: check}
 }
 
 func policyOf(h config.Handler) *action.Policy {
 	policy := &action.Policy{Handler: h.Name}
 	for _, g := range h.Write {
 		policy.Grants = append(policy.Grants, action.Grant{
-			Resource: g.Resource, Subresource: g.Subresource, Verbs: g.Verbs, Namespaces: g.Namespaces, Names: g.Names, At: g.At.Position(0).String(),
+			Resource: g.Resource, Subresource: g.Subresource, Verbs: g.Verbs,
+			Namespaces: g.Namespaces, Names: g.Names, At: g.At.Position(0).String(),
 		})
 	}
 	return policy
@@ -112,7 +116,8 @@ func (a *acting) ofRules(named func(string) *runningRule) *actor {
 		r := named(by.Rule)
 		for _, one := range actions {
 			if r == nil || !r.asksFor(one) {
-				return handler.Reject(fmt.Errorf("rule %s does not ask for %s of %s", by.Rule, one.Verb, object.ResourceName(schema.GroupVersionResource(one.Resource))))
+				return handler.Reject(fmt.Errorf("rule %s does not ask for %s of %s", by.Rule, one.Verb,
+					object.ResourceName(schema.GroupVersionResource(one.Resource))))
 			}
 		}
 		return action.ValidateOwn(actions)
@@ -131,7 +136,9 @@ func (r *runningRule) asksFor(a handler.Action) bool {
 		})
 }
 
-func (a *actor) by(ev *handler.Event) action.By { return action.By{Rule: ev.Rule, Handler: a.handler} }
+func (a *actor) by(ev *handler.Event) action.By {
+	return action.By{Rule: ev.Rule, Handler: a.handler}
+}
 
 // Check implements dispatch.Actor.
 func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {

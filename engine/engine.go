@@ -99,11 +99,14 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	all, err := source.New(cluster.Config, cluster.HTTP, cluster.Discovery, source.Options{Logger: o.Logger, Clock: o.Clock})
+	options := source.Options{Logger: o.Logger, Clock: o.Clock}
+	all, err := source.New(cluster.Config, cluster.HTTP, cluster.Discovery, options)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{log: o.Logger, clock: o.Clock, informers: all, store: o.State, server: cluster.Config.Host}
+	e := &Engine{
+		log: o.Logger, clock: o.Clock, informers: all, store: o.State, server: cluster.Config.Host,
+	}
 	var letters dispatch.LetterBoxOptions
 	if o.State != nil {
 		letters.Store = letterStore{o.State, e}
@@ -166,7 +169,9 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 	return informers, nil
 }
 
-func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Options) (map[string]*dispatch.Dispatcher, error) {
+func (e *Engine) addDispatchers(
+	p *plan.Plan, handlers map[string]Handler, o Options,
+) (map[string]*dispatch.Dispatcher, error) {
 	byName := make(map[string]*dispatch.Dispatcher, len(p.Handlers))
 	for _, h := range p.Handlers {
 		implementation := handlers[h.Name]
@@ -179,7 +184,8 @@ func (e *Engine) addDispatchers(p *plan.Plan, handlers map[string]Handler, o Opt
 		}, e.acting.of(h), o)
 	}
 	if slices.ContainsFunc(p.Rules, func(r *plan.Rule) bool { return r.Actions != nil }) {
-		byName[""] = e.addDispatcher(dispatch.Recipient{Name: OwnActions, Concurrency: ownActions}, e.acting.ofRules(e.rule), o)
+		itself := dispatch.Recipient{Name: OwnActions, Concurrency: ownActions}
+		byName[""] = e.addDispatcher(itself, e.acting.ofRules(e.rule), o)
 	}
 	return byName, nil
 }
@@ -204,7 +210,8 @@ func (e *Engine) addDispatcher(h dispatch.Recipient, a *actor, o Options) *dispa
 }
 
 func retry(h config.Handler) dispatch.Retry {
-	return dispatch.Retry{Attempts: h.Retry.Attempts, Backoff: h.Retry.Backoff, MaxBackoff: h.Retry.MaxBackoff}
+	r := h.Retry
+	return dispatch.Retry{Attempts: r.Attempts, Backoff: r.Backoff, MaxBackoff: r.MaxBackoff}
 }
 
 // configured returns a handler of the plan. A rule with actions has no handler; for it, configured
@@ -221,14 +228,20 @@ func configured(p *plan.Plan, name string) config.Handler {
 func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler) {
 	failures := newFailures(e.log.With("rule", r.Name), e.clock)
 	p := e.newPreparer(r, h, failures)
-	running := &runningRule{Rule: r, preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures}
+	running := &runningRule{
+		Rule: r, preparer: p, view: p.view, others: p.others, caches: p.Changes, failures: failures,
+	}
 	options := dispatch.LaneOptions{
-		Every: r.Every, Preparer: p, ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
+		Every: r.Every, Preparer: p,
+		ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
 	}
 	e.addActions(running, h, &options)
-	running.memory = memory{store: e.store, rule: r.Name, resource: running.resource(), where: running.whereText()}
+	running.memory = memory{
+		store: e.store, rule: r.Name, resource: running.resource(), where: running.whereText(),
+	}
 	if e.store != nil {
-		running.laneStore = &laneStore{e.store.Lane(r.Name, state.LaneOptions{Secret: p.IsSecret()}), p}
+		lane := e.store.Lane(r.Name, state.LaneOptions{Secret: p.IsSecret()})
+		running.laneStore = &laneStore{lane, p}
 		options.Store = running.laneStore
 	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)

@@ -45,7 +45,9 @@ func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *i
 		old.Union(r.OldPaths())
 		in.rules = append(in.rules, r)
 		in.knowsOwn = in.knowsOwn || r.knowsOwn
-		rules = append(rules, evaluate.Binding{Rule: &r.Rule.Rule, Resync: r.Resync, Caches: r.caches, KnowsOwn: r.knowsOwn})
+		rules = append(rules, evaluate.Binding{
+			Rule: &r.Rule.Rule, Resync: r.Resync, Caches: r.caches, KnowsOwn: r.knowsOwn,
+		})
 	}
 	scope := evaluate.NewScope(object.NewDecoder(planned.View), object.NewDecoder(old))
 	in.evaluator = evaluate.New(rules, in.standing, scope)
@@ -67,7 +69,10 @@ func (in *intake) resyncs() (intervals []time.Duration) {
 
 // standing returns how a rule takes part in the evaluation of a step.
 func (in *intake) standing(i int) evaluate.Standing {
-	return evaluate.Standing{Deaf: in.unseen[i] || in.resuming.isLate(i), Undecided: in.rules[i].waits.Load() > 0}
+	return evaluate.Standing{
+		Deaf:      in.unseen[i] || in.resuming.isLate(i),
+		Undecided: in.rules[i].waits.Load() > 0,
+	}
 }
 
 // Take implements source.Consumer. Whatever panics, the step is recorded: the informer counts it as
@@ -111,7 +116,8 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 	}
 	c.Record(d)
 	if in.record.isSecret && c.Put != nil {
-		c.Inside = in.evaluator.Inside(c.Put, func(i int) (bool, bool) { return in.resuming.wasLate(i, c.Put) })
+		was := func(i int) (inside, ok bool) { return in.resuming.wasLate(i, c.Put) }
+		c.Inside = in.evaluator.Inside(c.Put, was)
 		c.Inside = append(c.Inside, in.resuming.missed(in.rules)...)
 	}
 }

@@ -87,7 +87,9 @@ func (m *memory) pause(paused bool, lane *dispatch.Lane) {
 // put records the rule. The caller holds mu.
 func (m *memory) put() {
 	if m.store != nil {
-		m.store.PutRule(state.RuleMemory{Name: m.rule, Resource: m.resource, Seen: maps.Clone(m.seen), Paused: m.paused})
+		m.store.PutRule(state.RuleMemory{
+			Name: m.rule, Resource: m.resource, Seen: maps.Clone(m.seen), Paused: m.paused,
+		})
 	}
 }
 

@@ -63,7 +63,9 @@ func (e *Engine) seesSecrets(r *plan.Rule, h config.Handler) bool {
 		return true
 	}
 	return slices.ContainsFunc(h.Read, func(name config.Text) bool {
-		return slices.ContainsFunc(e.sources, func(s *runningSource) bool { return s.Name == name.String() && isSecret(s.Source) })
+		return slices.ContainsFunc(e.sources, func(s *runningSource) bool {
+			return s.Name == name.String() && isSecret(s.Source)
+		})
 	})
 }
 
@@ -120,7 +122,7 @@ func (p *preparer) isFresh(key delta.Key) bool {
 // served or forbidden.
 func unsettled(sources []*source.Source) (names []string) {
 	for _, s := range sources {
-		if slices.ContainsFunc(s.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {
+		if slices.ContainsFunc(s.Informers(), isUnsettled) {
 			names = append(names, s.Name())
 		}
 	}

@@ -29,8 +29,13 @@ func (e *Engine) newRecord(planned *plan.Informer, of *source.Informer) *record 
 	if e.store == nil {
 		return nil
 	}
-	r := &record{store: e.store, id: informerID(planned), keep: planned.Keep, isSecret: planned.Resource == secrets}
-	r.informer = e.store.Objects(r.id, state.ObjectsOptions{Packer: of.Packer(), Kept: kept(planned.Keep), Secret: r.isSecret})
+	r := &record{
+		store: e.store, id: informerID(planned), keep: planned.Keep,
+		isSecret: planned.Resource == secrets,
+	}
+	r.informer = e.store.Objects(r.id, state.ObjectsOptions{
+		Packer: of.Packer(), Kept: kept(planned.Keep), Secret: r.isSecret,
+	})
 	return r
 }
 

@@ -54,8 +54,10 @@ func (e *Engine) restore(ctx context.Context) error {
 // load reads everything before anything is used.
 func (e *Engine) load() (from loaded, err error) {
 	from = loaded{
-		cut:    resume.Cut{Rules: make(map[string]resume.Memory)},
-		paused: make(map[string]bool), snapshots: make(map[*intake]state.Snapshot), waiting: make(map[string][]state.LaneKey),
+		cut:       resume.Cut{Rules: make(map[string]resume.Memory)},
+		paused:    make(map[string]bool),
+		snapshots: make(map[*intake]state.Snapshot),
+		waiting:   make(map[string][]state.LaneKey),
 	}
 	rules, err := e.store.Rules()
 	if err != nil {
@@ -160,7 +162,8 @@ func (e *Engine) drop(decision resume.Decision, from loaded) {
 	for _, gone := range decision.Gone {
 		e.store.DropRule(gone.Name)
 		if r := e.rule(gone.Name); r != nil {
-			r.laneStore.lane = e.store.Lane(gone.Name, state.LaneOptions{Secret: r.preparer.IsSecret()})
+			options := state.LaneOptions{Secret: r.preparer.IsSecret()}
+			r.laneStore.lane = e.store.Lane(gone.Name, options)
 		}
 	}
 	for _, id := range decision.Unwatched {

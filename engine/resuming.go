@@ -60,7 +60,8 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	isWhole := covers(snapshot.Kept, in.record.keep)
 	isPartial := in.record.isSecret || !isWhole
 	p := &resuming{
-		verdicts: make([]resume.Verdict, len(in.rules)), changed: make(map[int]bool), late: make(map[int]bool),
+		verdicts: make([]resume.Verdict, len(in.rules)),
+		changed:  make(map[int]bool), late: make(map[int]bool),
 		isSecret: in.record.isSecret, round: resume.Round(snapshot.ResourceVersion),
 		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
 	}
@@ -94,7 +95,8 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	}
 	in.resuming = p
 	in.informer.Restore(source.Saved{
-		Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion, Partial: isPartial, Follow: in.record.isSecret,
+		Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion,
+		Partial: isPartial, Follow: in.record.isSecret,
 	})
 }
 
@@ -112,7 +114,8 @@ func (p *resuming) before(i int, o *object.Object) evaluate.Before {
 	if o == nil {
 		return evaluate.Before{}
 	}
-	return evaluate.Before{Object: o, Inside: p.verdicts[i].Before.Has(o, p.isSecret, p.inside[keyOf(o)])}
+	inside := p.verdicts[i].Before.Has(o, p.isSecret, p.inside[keyOf(o)])
+	return evaluate.Before{Object: o, Inside: inside}
 }
 
 // wasLate answers for a late rule that has seen the informer. It returns whether the rule had the
@@ -279,7 +282,8 @@ func (in *intake) held(p *resuming) []evaluate.Change {
 	for key, o := range p.heldObjects {
 		var c evaluate.Change
 		if o == nil {
-			in.note(delta.Delta{Type: delta.Deleted, Object: object.FromIdentity(key.Namespace, key.Name, "", "")}, &c)
+			gone := object.FromIdentity(key.Namespace, key.Name, "", "")
+			in.note(delta.Delta{Type: delta.Deleted, Object: gone}, &c)
 		} else {
 			in.note(delta.Delta{Type: delta.Synced, Object: o}, &c)
 		}

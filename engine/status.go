@@ -81,8 +81,10 @@ func (e *Engine) Status() Status {
 	}
 	for _, r := range e.rules {
 		status.Rules = append(status.Rules, RuleStatus{
-			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(), Reason: cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name)), Matches: r.matches.Load() + r.preparer.selected.Load(),
-			Errors: r.failures.count.Load(), Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
+			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(),
+			Reason:  cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name)),
+			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
+			Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
 		})
 	}
 	for _, d := range e.dispatchers {

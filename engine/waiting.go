@@ -91,6 +91,8 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 	}
 }
 
+func isUnsettled(i *source.Informer) bool { return !i.IsSettled() }
+
 // hold makes the rule queue its changes undecided. Each hold must be matched by a release.
 func (r *runningRule) hold() {
 	r.waits.Add(1)
@@ -119,7 +121,7 @@ func (r *runningRule) reason() string {
 	if names := unsettled(r.others); len(names) > 0 && r.waits.Load() > 0 {
 		return "waits for what it looks into: " + strings.Join(names, ", ")
 	}
-	if r.waits.Load() > 0 && slices.ContainsFunc(r.view.Informers(), func(i *source.Informer) bool { return !i.IsSettled() }) {
+	if r.waits.Load() > 0 && slices.ContainsFunc(r.view.Informers(), isUnsettled) {
 		return "waits for its own source: its where has changed"
 	}
 	var empty []string

@@ -143,7 +143,9 @@ func (e *Evaluator) IsInside(i int, o *object.Object, c *Change) (inside bool) {
 // Inside returns the names of the rules with a where that have an object inside. It is for objects
 // whose content is not kept, because their record cannot answer the question later. was answers for
 // rules that have not seen the object's latest change; ok is false for all other rules.
-func (e *Evaluator) Inside(o *object.Object, was func(rule int) (inside, ok bool)) (names []string) {
+func (e *Evaluator) Inside(
+	o *object.Object, was func(rule int) (inside, ok bool),
+) (names []string) {
 	defer e.scope.Forget()
 	for i := range e.rules {
 		inside, ok := was(i)
@@ -171,7 +173,9 @@ type Before struct {
 // is Synced if the object is inside now, and Deleted if it was inside and no longer is. If it was
 // inside before, round distinguishes this Synced from earlier ones: see [delta.Delta].Round.
 // isIdentity says that before holds only an identity.
-func (e *Evaluator) Compare(i int, before Before, now Step, round int64, isIdentity bool, c *Change) {
+func (e *Evaluator) Compare(
+	i int, before Before, now Step, round int64, isIdentity bool, c *Change,
+) {
 	switch {
 	case e.IsInside(i, now.Delta.Object, c):
 		now.Delta = delta.Delta{Type: delta.Synced, Object: now.Delta.Object}
@@ -209,7 +213,9 @@ func (e *Evaluator) Forget() { e.scope.Forget() }
 // Decide evaluates when and payload of a change whose membership is known. isIdentity says that
 // only the identity of the object is left, as for a Secret that is gone. Decide then skips a when
 // that reads more, and returns null for a payload that fails.
-func Decide(r *rule.Rule, d delta.Delta, isIdentity bool, look rule.Lookup) (rule.Match, bool, error) {
+func Decide(
+	r *rule.Rule, d delta.Delta, isIdentity bool, look rule.Lookup,
+) (rule.Match, bool, error) {
 	if isIdentity && r.When != nil && !r.When.Paths().IsEmpty() {
 		always := *r
 		always.When = nil

@@ -76,8 +76,10 @@ func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 		if a.Verb != handler.ActionApply || a.Subresource != "" {
 			continue
 		}
-		if a.Object, err = labelled(a.Object, map[string]string{ruleLabel: p.rule.Name, sourceLabel: p.mark(key)}); err != nil {
-			return fmt.Errorf("%s of %s %s: %w", a.Verb, object.ResourceName(schema.GroupVersionResource(a.Resource)), a.Name, err)
+		labels := map[string]string{ruleLabel: p.rule.Name, sourceLabel: p.mark(key)}
+		if a.Object, err = labelled(a.Object, labels); err != nil {
+			resource := object.ResourceName(schema.GroupVersionResource(a.Resource))
+			return fmt.Errorf("%s of %s %s: %w", a.Verb, resource, a.Name, err)
 		}
 	}
 	return nil

@@ -54,7 +54,10 @@ func New(r *plan.Rule, source func(name string) Source) *Recipe {
 		p.others = append(p.others, source(s.Name))
 	}
 	caches := func(own *object.Paths, lookups rule.Lookups) *evaluate.Caches {
-		c := &evaluate.Caches{Own: evaluate.Reading{Cache: p.own, Paths: own}, Others: make(map[string]evaluate.Reading, len(lookups))}
+		c := &evaluate.Caches{
+			Own:    evaluate.Reading{Cache: p.own, Paths: own},
+			Others: make(map[string]evaluate.Reading, len(lookups)),
+		}
 		for name, paths := range lookups {
 			c.Others[name] = evaluate.Reading{Cache: source(name), Paths: paths}
 		}
@@ -155,7 +158,9 @@ func (p *Recipe) renew(r *Result, now time.Time) {
 	case !p.isInside(r.Delta.Object, now, r.fail):
 		r.Nothing = true
 	default:
-		p.adopt(r, func() (rule.Match, bool, error) { return p.rule.Decide(r.Delta, p.Changes.Scope(now)) })
+		p.adopt(r, func() (rule.Match, bool, error) {
+			return p.rule.Decide(r.Delta, p.Changes.Scope(now))
+		})
 	}
 }
 
@@ -220,7 +225,9 @@ func (p *Recipe) attach(r *Result, now time.Time) {
 
 // Refill completes a change of a Secret from the cache, because only its identity was kept. The
 // result has the current object and no old state. If the object is gone, it is a deletion.
-func (p *Recipe) Refill(d delta.Delta, now time.Time, fail func(error)) (delta.Delta, json.RawMessage) {
+func (p *Recipe) Refill(
+	d delta.Delta, now time.Time, fail func(error),
+) (delta.Delta, json.RawMessage) {
 	o, ok := p.own.Get(d.Object.Namespace(), d.Object.Name())
 	d.Old = nil
 	switch {
@@ -239,7 +246,9 @@ func (p *Recipe) Refill(d delta.Delta, now time.Time, fail func(error)) (delta.D
 //
 // ok is false if there is nothing to do. In particular, a later object of the same name may have
 // been delivered since; then nothing applied for it may be pruned.
-func (p *Recipe) AsItIs(d delta.Delta, now time.Time, fail func(error)) (draft delivery.Draft, ok bool) {
+func (p *Recipe) AsItIs(
+	d delta.Delta, now time.Time, fail func(error),
+) (draft delivery.Draft, ok bool) {
 	o, isInside := p.own.Get(d.Object.Namespace(), d.Object.Name())
 	isInside = isInside && p.isInside(o, now, fail)
 	switch {
@@ -253,7 +262,8 @@ func (p *Recipe) AsItIs(d delta.Delta, now time.Time, fail func(error)) (draft d
 	case isInside:
 		return delivery.Draft{}, false
 	}
-	return delivery.Draft{Delta: delta.Delta{Type: delta.Deleted, Object: d.Object}}, p.rule.Events.Has(delta.Deleted)
+	gone := delta.Delta{Type: delta.Deleted, Object: d.Object}
+	return delivery.Draft{Delta: gone}, p.rule.Events.Has(delta.Deleted)
 }
 
 // secrets is the resource whose objects' text is never written.
@@ -270,7 +280,8 @@ func (p *Recipe) Reveals() bool { return p.reveals }
 // time of the attempt.
 func (p *Recipe) IsMadeOfCaches() bool {
 	r := p.rule
-	return p.IsSecret() || p.Reveals() || r.Payload.ReadsChange() || len(r.Attached) > 0 || r.Actions != nil
+	return p.IsSecret() || p.Reveals() ||
+		r.Payload.ReadsChange() || len(r.Attached) > 0 || r.Actions != nil
 }
 
 // IsIdentity reports whether an object holds nothing but its identity.
