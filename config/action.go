@@ -23,7 +23,8 @@ const (
 
 var verbs = []string{Apply, Create, Patch, Delete, Event}
 
-// Action is one thing that a rule does itself: once, or for each element of a list.
+// Action is one thing that a rule does itself: once, or for each element of a list. It has many
+// fields because it mirrors the manifest: each verb uses some of them.
 type Action struct {
 	ForEach Text // zero: once
 	If      Text // zero: always

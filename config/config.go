@@ -78,7 +78,7 @@ type Index struct {
 }
 
 // Handler is a Handler manifest: who receives events. Exactly one of Builtin, Command and Remote is
-// set.
+// set. It has many fields because it mirrors the manifest's spec.
 type Handler struct {
 	Name        string
 	At          Text
@@ -146,7 +146,8 @@ type Retry struct {
 	MaxBackoff time.Duration // at least Backoff
 }
 
-// Rule is a Rule manifest: which changes go to a handler, or what to do about them.
+// Rule is a Rule manifest: which changes go to a handler, or what to do about them. It has many
+// fields because it mirrors the manifest's spec.
 type Rule struct {
 	Name       string
 	At         Text

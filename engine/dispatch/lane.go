@@ -12,7 +12,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Lane holds the deliveries of one rule for the handler. It is safe for concurrent use.
+// Lane holds the deliveries of one rule for the handler. It is safe for concurrent use. It has
+// many fields because a rule's settings, its queue and what operators see of it meet here.
 type Lane struct {
 	dispatcher *Dispatcher
 	rule       string

@@ -46,7 +46,8 @@ const firstNumber = 1 << 62
 // minShrink is the number of elements below which giving memory back is not worth it.
 const minShrink = 1024
 
-// Queue is a queue made by New. It is safe for concurrent use.
+// Queue is a queue made by New. It is safe for concurrent use. Its many fields are one state under
+// one lock: they change together.
 type Queue[K comparable, V any] struct {
 	opts Options[K, V]
 

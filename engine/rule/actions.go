@@ -37,7 +37,8 @@ type Actions struct {
 	Deleted bool
 }
 
-// ActionTemplate makes actions of one kind: one action, or one per element of a list.
+// ActionTemplate makes actions of one kind: one action, or one per element of a list. It has many
+// fields because it mirrors an action of a manifest: each verb uses some of them.
 type ActionTemplate struct {
 	Label       string        // for error texts, as actions[0]
 	ForEach     *expr.Program // compiled for expr.ForEach; nil: once

@@ -175,7 +175,8 @@ func (i *Informer) unreadable(e *entry) {
 		"key", keyOf(e.Object).String(), "error", e.arrival.unfit)
 }
 
-// Stats are counters and the current state of an informer.
+// Stats are counters and the current state of an informer. They have many fields because they are a flat
+// report.
 type Stats struct {
 	State           State
 	Reason          string

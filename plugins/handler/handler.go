@@ -51,7 +51,8 @@ const (
 )
 
 // Event is one change of one object that one rule selected. The exec builtin's commands read its
-// JSON form on standard input, and the log builtin writes it.
+// JSON form on standard input, and the log builtin writes it. It has many fields because it
+// mirrors the protocol's message.
 type Event struct {
 	// ID is the same on every attempt, also after a restart. A handler that must not act twice
 	// remembers it.
@@ -109,7 +110,8 @@ const (
 	ActionEvent  = "event"  // a Kubernetes Event about the named object: Reason, Message, Warning
 )
 
-// Action is one change of the cluster that a handler asks informd to make.
+// Action is one change of the cluster that a handler asks informd to make. It has many fields
+// because it mirrors the protocol's message: each verb uses some of them.
 type Action struct {
 	Verb      string   `json:"verb"` // one of the Action constants
 	Resource  Resource `json:"resource"`

@@ -12,7 +12,8 @@ import (
 	"github.com/informd/informd/plugins/host/session"
 )
 
-// Spec says what to run and how to treat it. It is not modified after New.
+// Spec says what to run and how to treat it. It is not modified after New. It has many fields
+// because it mirrors the manifest's spec.
 type Spec struct {
 	// Name is the Handler manifest's name, for the log and for errors.
 	Name string
@@ -51,7 +52,8 @@ type Spec struct {
 	Stdout *os.File
 }
 
-// Options tune a Host; the zero value is what a daemon uses.
+// Options tune a Host; the zero value is what a daemon uses. They have many fields because tests
+// lower its limits one by one.
 type Options struct {
 	// Logger receives what happens to the process, and what it writes. nil discards it.
 	Logger *slog.Logger

@@ -41,7 +41,7 @@ func States() []State {
 	return []State{Idle, Starting, Running, Wedged, BackingOff, Refused, Stopped}
 }
 
-// Status describes a handler at one moment.
+// Status describes a handler at one moment. It has many fields because it is a flat report.
 type Status struct {
 	State     State
 	Reason    string      // why it is wedged, backing off or refused, for the operator

@@ -53,7 +53,7 @@ func (s *service) Deliver(server handlerpb.Handler_DeliverServer) error {
 // Handle, which may take long, it makes sure that another worker, the spare, will look for what
 // else there is to do. So no event and no answer waits for a long call, as if each event had its
 // own goroutine. But a batch of quick events costs one or two switches between goroutines instead
-// of one for each event, and is answered with one message.
+// of one for each event, and is answered with one message. Its many fields are one state.
 type stream struct {
 	handler handler.Handler
 	shared  *shared

@@ -21,7 +21,8 @@ import (
 
 // session sends events to one handler, over one stream, and collects the answers. It keeps to the
 // handler's window, sends what waits in batches, cancels events that it has given up on, and asks
-// for the handler's health: all as informd does.
+// for the handler's health: all as informd does. It has many fields because it keeps the whole
+// account of one connection.
 type session struct {
 	t      *trial
 	p      *process
