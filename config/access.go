@@ -13,7 +13,8 @@ import (
 func (r *reader) access(spec mapping) (read []Text, write []Grant) {
 	f := r.mapping(spec.get("access"), spec.key["access"], "spec.access", "read", "write")
 	if f.has("read") && spec.has("address") && !spec.has("command") && !spec.has("builtin") {
-		r.mistake(f.key["read"], "spec.access.read does not go with spec.address: the cache is read over a socket on this machine")
+		r.mistake(f.key["read"], "spec.access.read does not go with spec.address: "+
+			"the cache is read over a socket on this machine")
 		return nil, r.grants(f)
 	}
 	r.set(f.get("read"), "spec.access.read", "names of sources", func(string) string { return "" })
@@ -33,7 +34,8 @@ const maxGrants = 256
 func (r *reader) grants(access mapping) []Grant {
 	items := r.list(access.get("write"), "spec.access.write", "what may be changed")
 	if len(items) > maxGrants {
-		r.mistake(items[maxGrants], "spec.access.write has %d elements, more than %d", len(items), maxGrants)
+		r.mistake(items[maxGrants], "spec.access.write has %d elements, more than %d",
+			len(items), maxGrants)
 		items = items[:maxGrants]
 	}
 	var out []Grant
@@ -66,7 +68,9 @@ func (r *reader) grant(n *yaml.Node, what string) (Grant, bool) {
 	if g.Subresource != "" {
 		for _, verb := range g.Verbs {
 			if verb != Apply && verb != Patch {
-				r.mistake(f.key["verbs"], "the status of an object can be applied and patched, and that is all: not %s", verb)
+				r.mistake(f.key["verbs"],
+					"the status of an object can be applied and patched, and that is all: not %s",
+					verb)
 			}
 		}
 	}
@@ -88,7 +92,8 @@ func (r *reader) verbs(n *yaml.Node, what string) []string {
 
 func notPattern(s string) string {
 	if _, err := path.Match(s, ""); err != nil {
-		return quote(s) + ` is not a pattern: * stands for any characters, ? for one, [a-z] for one of these`
+		return quote(s) +
+			` is not a pattern: * stands for any characters, ? for one, [a-z] for one of these`
 	}
 	return ""
 }

@@ -69,7 +69,8 @@ func (r *reader) actions(spec mapping) []Action {
 	}
 	items := r.list(spec.get("actions"), "spec.actions", "actions")
 	if len(items) > maxActions {
-		r.mistake(items[maxActions], "spec.actions has %d elements, more than %d", len(items), maxActions)
+		r.mistake(items[maxActions], "spec.actions has %d elements, more than %d",
+			len(items), maxActions)
 		items = items[:maxActions]
 	}
 	out := make([]Action, 0, len(items))
@@ -94,7 +95,8 @@ func (r *reader) actionsOnly(spec mapping) {
 	}
 	for _, field := range []string{"handler", "payload", "attach"} {
 		if spec.has(field) {
-			r.mistake(spec.key[field], "spec.%s does not go with spec.actions: a rule with actions is carried out by informd, and sends nothing to a handler", field)
+			r.mistake(spec.key[field], "spec.%s does not go with spec.actions: a rule with "+
+				"actions is carried out by informd, and sends nothing to a handler", field)
 		}
 	}
 }
@@ -109,7 +111,8 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 		switch {
 		case !fields.has(verb):
 		case a.Verb != "":
-			r.mistake(fields.key[verb], "%s and %s exclude each other: write two actions", a.Verb, verb)
+			r.mistake(fields.key[verb], "%s and %s exclude each other: write two actions",
+				a.Verb, verb)
 		default:
 			a.Verb, a.At = verb, r.text(fields.key[verb])
 		}
@@ -146,14 +149,16 @@ func (r *reader) verb(a *Action, f mapping) {
 		return
 	}
 	a.target(r, f.get("resource"), f.path+"resource")
-	a.Namespace, a.Name, a.UID, a.ResourceVersion = field("namespace"), field("name"), field("uid"), field("resourceVersion")
+	a.Namespace, a.Name = field("namespace"), field("name")
+	a.UID, a.ResourceVersion = field("uid"), field("resourceVersion")
 	switch a.Verb {
 	case Patch:
 		a.JSONPatch, a.Patch = r.patch(f)
 	case Event:
 		a.Reason, a.Message = r.template(f.need("reason"), f.path+"reason"), field("message")
-		if t := a.Reason; t != nil && (t.Kind != ValueTemplate || !strings.Contains(t.Text.String(), "${") && !eventReason.MatchString(t.Text.String())) {
-			r.mistake(f.get("reason"), "%sreason must be one word in CamelCase, as Quarantined, of at most 128 letters and digits", f.path)
+		if t := a.Reason; t != nil && !isEventReason(t) {
+			r.mistake(f.get("reason"), "%sreason must be one word in CamelCase, as Quarantined, "+
+				"of at most 128 letters and digits", f.path)
 		}
 		a.Warning = r.boolean(f.get("warning"), f.path+"warning")
 	}
@@ -167,21 +172,26 @@ func (a *Action) target(r *reader, n *yaml.Node, what string) {
 	}
 }
 
-// target reads VERSION/RESOURCE or GROUP/VERSION/RESOURCE, with /status behind it if status is set.
-func (r *reader) target(n *yaml.Node, what string, status bool) (gvr schema.GroupVersionResource, subresource string) {
+// target reads VERSION/RESOURCE or GROUP/VERSION/RESOURCE. It takes a /status after it only if
+// status is set.
+func (r *reader) target(
+	n *yaml.Node, what string, status bool) (gvr schema.GroupVersionResource, subresource string) {
 	s := r.str(n, what)
 	if s == "" {
 		return gvr, ""
 	}
 	resource, isStatus := strings.CutSuffix(s, "/status")
 	if strings.Contains(s, "${") {
-		r.mistake(n, "%s must be a constant, as v1/pods: which resources a rule changes is known before it runs", what)
+		r.mistake(n, "%s must be a constant, as v1/pods: "+
+			"which resources a rule changes is known before it runs", what)
 		return gvr, ""
 	}
 	gvr, fault := parseResource(resource)
 	switch {
 	case fault != "":
-		r.mistake(n, "%s %s: %s", what, quote(s), strings.Replace(fault, "a subresource cannot be watched", "the only subresource is status", 1))
+		fault = strings.Replace(fault,
+			"a subresource cannot be watched", "the only subresource is status", 1)
+		r.mistake(n, "%s %s: %s", what, quote(s), fault)
 		return schema.GroupVersionResource{}, ""
 	case isStatus && !status:
 		r.mistake(n, "%s %s: the subresource status goes with apply and patch only", what, quote(s))
@@ -204,7 +214,9 @@ func (r *reader) object(f mapping) *Value {
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && strings.HasPrefix(n.Value, "${"):
 		return r.template(n, what)
 	default:
-		r.mistake(n, "%s must be a mapping, or an expression that gives one, as \"${item}\", not %s", what, describe(n))
+		r.mistake(n,
+			"%s must be a mapping, or an expression that gives one, as \"${item}\", not %s",
+			what, describe(n))
 		return nil
 	}
 	metadata := child(n, "metadata")
@@ -212,13 +224,19 @@ func (r *reader) object(f mapping) *Value {
 	case metadata == nil:
 		r.mistake(n, "%s needs metadata with a name", what)
 	case metadata.Kind == yaml.MappingNode && child(metadata, "generateName") != nil:
-		r.mistake(child(metadata, "generateName"), "%s.metadata.generateName would make another object each time that the action is repeated: give it a name", what)
+		r.mistake(child(metadata, "generateName"), "%s.metadata.generateName would make another "+
+			"object each time that the action is repeated: give it a name", what)
 	case metadata.Kind == yaml.MappingNode && child(metadata, "name") == nil:
 		r.mistake(metadata, "%s.metadata needs a name", what)
 	case metadata.Kind == yaml.MappingNode:
 		for _, name := range []string{"name", "namespace"} {
-			if n := child(metadata, name); n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() != "!!str" && n.ShortTag() != "!!null" {
-				r.mistake(n, "%s.metadata.%s must be a string, not %s: put it in quotes", what, name, describe(n))
+			n := child(metadata, name)
+			if n == nil || n.Kind != yaml.ScalarNode {
+				continue
+			}
+			if tag := n.ShortTag(); tag != "!!str" && tag != "!!null" {
+				r.mistake(n, "%s.metadata.%s must be a string, not %s: put it in quotes",
+					what, name, describe(n))
 			}
 		}
 	}
@@ -244,8 +262,10 @@ func (r *reader) patch(f mapping) (isJSON bool, patch *Value) {
 		return true, r.operations(f.get("json"), f.path+"json")
 	case f.has("merge"):
 		n := f.get("merge")
-		if n != nil && (n.Kind == yaml.SequenceNode || n.Kind == yaml.ScalarNode && !strings.HasPrefix(n.Value, "${")) {
-			r.mistake(n, "%smerge must be a mapping of what is to change, not %s", f.path, describe(n))
+		if n != nil && (n.Kind == yaml.SequenceNode ||
+			n.Kind == yaml.ScalarNode && !strings.HasPrefix(n.Value, "${")) {
+			r.mistake(n, "%smerge must be a mapping of what is to change, not %s",
+				f.path, describe(n))
 			return false, nil
 		}
 		return false, r.template(n, f.path+"merge")
@@ -256,7 +276,11 @@ func (r *reader) patch(f mapping) (isJSON bool, patch *Value) {
 }
 
 // operations has the operations of RFC 6902, with the field that each needs beside path.
-var operations = map[string]string{"add": "value", "replace": "value", "test": "value", "remove": "", "move": "from", "copy": "from"}
+var operations = map[string]string{
+	"add": "value", "replace": "value", "test": "value",
+	"remove": "",
+	"move":   "from", "copy": "from",
+}
 
 // operations reads a JSON patch.
 func (r *reader) operations(n *yaml.Node, what string) *Value {
@@ -269,8 +293,12 @@ func (r *reader) operations(n *yaml.Node, what string) *Value {
 			continue
 		}
 		for _, pointer := range []*yaml.Node{f.need("path"), f.get("from")} {
-			if pointer != nil && pointer.Kind == yaml.ScalarNode && pointer.Value != "" && !strings.HasPrefix(pointer.Value, "/") && !strings.HasPrefix(pointer.Value, "${") {
-				r.mistake(pointer, "a path of a JSON patch begins with /: write %q", "/"+pointer.Value)
+			if pointer == nil || pointer.Kind != yaml.ScalarNode || pointer.Value == "" {
+				continue
+			}
+			if !strings.HasPrefix(pointer.Value, "/") && !strings.HasPrefix(pointer.Value, "${") {
+				r.mistake(pointer, "a path of a JSON patch begins with /: write %q",
+					"/"+pointer.Value)
 			}
 		}
 		op := f.need("op")
@@ -294,12 +322,24 @@ func (r *reader) prune(spec mapping, rule Rule) bool {
 	switch {
 	case !prune || len(rule.Actions) == 0:
 	case !slices.ContainsFunc(rule.Actions, Action.prunes):
-		r.mistake(spec.key["prune"], "spec.prune is about what the rule applies, and it applies nothing: there is no action apply")
+		r.mistake(spec.key["prune"], "spec.prune is about what the rule applies, "+
+			"and it applies nothing: there is no action apply")
 	case !slices.Contains(rule.Events, "deleted") && !r.reported[spec.value["events"]]:
-		r.mistake(spec.key["events"], "spec.prune needs the event deleted: what was applied for an object that goes is deleted then")
+		r.mistake(spec.key["events"], "spec.prune needs the event deleted: "+
+			"what was applied for an object that goes is deleted then")
 	}
 	return prune
 }
 
 // prunes reports whether prune covers what the action makes.
 func (a Action) prunes() bool { return a.Verb == Apply && a.Subresource == "" }
+
+// isEventReason reports whether t is a valid reason of an event, or may become one when its
+// expressions are evaluated.
+func isEventReason(t *Value) bool {
+	if t.Kind != ValueTemplate {
+		return false
+	}
+	text := t.Text.String()
+	return strings.Contains(text, "${") || eventReason.MatchString(text)
+}

@@ -83,7 +83,7 @@ type Handler struct {
 	Name        string
 	At          Text
 	Builtin     string          // log, exec or webhook
-	Command     []string        // a first element with a slash in it is joined with the manifest's folder
+	Command     []string        // a first element with a slash is relative to the manifest's folder
 	Remote      *Remote         // nil: informd starts the handler
 	SHA256      string          // of the binary, 64 hexadecimal digits in lower case; "": any
 	Env         []string        // names of the daemon's environment variables to pass on

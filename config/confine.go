@@ -47,14 +47,17 @@ func (r *reader) user(n *yaml.Node) string {
 	uid, gid, group := strings.Cut(n.Value, ":")
 	switch {
 	case uid == "root" || uid == "0":
-		r.mistake(n, "spec.user must not be root: as root, which it has to be to start anything as another user, "+
-			"informd runs handlers without a user already; leave it out, or name a user with less power")
+		r.mistake(n, "spec.user must not be root: "+
+			"as root, which it has to be to start anything as another user, "+
+			"informd runs handlers without a user already; "+
+			"leave it out, or name a user with less power")
 	case isID(uid) && (!group || isID(gid)), !group && userName.MatchString(uid):
 		return n.Value
 	case userName.MatchString(uid) && group:
 		r.mistake(n, "spec.user with a group is UID:GID, both as numbers, not %s", quote(n.Value))
 	default:
-		r.mistake(n, "spec.user must be a user's name, UID or UID:GID, as nobody or \"65534:65534\", not %s", quote(n.Value))
+		r.mistake(n, "spec.user must be a user's name, UID or UID:GID, "+
+			"as nobody or \"65534:65534\", not %s", quote(n.Value))
 	}
 	return ""
 }
@@ -67,10 +70,11 @@ func isID(s string) bool {
 func (r *reader) limits(n, at *yaml.Node) Limits {
 	f := r.mapping(n, at, "spec.limits", "memory", "cpu", "files", "processes")
 	return Limits{
-		Memory:    r.memory(f.get("memory"), "spec.limits.memory"),
-		CPU:       r.cpu(f.get("cpu"), "spec.limits.cpu"),
-		Files:     r.integer(f.get("files"), "spec.limits.files", minFiles, maxFiles, 0),
-		Processes: r.integer(f.get("processes"), "spec.limits.processes", minProcesses, maxProcesses, 0),
+		Memory: r.memory(f.get("memory"), "spec.limits.memory"),
+		CPU:    r.cpu(f.get("cpu"), "spec.limits.cpu"),
+		Files:  r.integer(f.get("files"), "spec.limits.files", minFiles, maxFiles, 0),
+		Processes: r.integer(f.get("processes"), "spec.limits.processes",
+			minProcesses, maxProcesses, 0),
 	}
 }
 
@@ -81,7 +85,8 @@ func (r *reader) sandbox(spec mapping) *Sandbox {
 	if !wanted && (n == nil && !spec.has("sandbox") || n != nil && !r.reported[n]) {
 		for _, field := range []string{"files", "network"} {
 			if spec.has(field) {
-				r.mistake(spec.key[field], "spec.%s goes with spec.sandbox: true only; without a sandbox nothing is kept from the handler", field)
+				r.mistake(spec.key[field], "spec.%s goes with spec.sandbox: true only; "+
+					"without a sandbox nothing is kept from the handler", field)
 			}
 		}
 	}

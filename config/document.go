@@ -17,7 +17,8 @@ func decode(in File) (string, *Mistake) {
 		return &Mistake{Position: Position{File: in.Path}, Message: fmt.Sprintf(format, args...)}
 	}
 	if len(data) > maxFile {
-		return string(data[:maxFile]), whole("the file has more than %d bytes, which is all that is read of one: split it", maxFile)
+		return string(data[:maxFile]), whole(
+			"the file has more than %d bytes, which is all that is read of one: split it", maxFile)
 	}
 	text := string(data)
 	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
@@ -33,7 +34,8 @@ func decode(in File) (string, *Mistake) {
 			what = fmt.Sprintf("line separator %U is not allowed", r)
 		case r == 0xfeff:
 			what = fmt.Sprintf("byte order mark %U is not allowed within a file", r)
-		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0, r == 0xfffe, r == 0xffff:
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0,
+			r == 0xfffe, r == 0xffff:
 			what = fmt.Sprintf("control character %U is not allowed", r)
 		default:
 			continue

@@ -17,7 +17,8 @@ var bareNumber = regexp.MustCompile(`^[+-]?[0-9]+(\.[0-9]*)?$`)
 
 // duration reads a duration from low to high in Go's syntax. If zero is set, it also takes 0, which
 // needs no unit.
-func (r *reader) duration(n *yaml.Node, what string, zero bool, low, high, missing time.Duration) time.Duration {
+func (r *reader) duration(
+	n *yaml.Node, what string, zero bool, low, high, missing time.Duration) time.Duration {
 	if n == nil || r.reported[n] {
 		return missing
 	}
@@ -36,11 +37,13 @@ func (r *reader) duration(n *yaml.Node, what string, zero bool, low, high, missi
 		if zero {
 			or = "0 or "
 		}
-		r.mistake(n, "%s must be %sfrom %s to %s, not %s", what, or, short(low), short(high), short(d))
+		r.mistake(n, "%s must be %sfrom %s to %s, not %s",
+			what, or, short(low), short(high), short(d))
 	case err == nil:
 		return d
 	case bareNumber.MatchString(n.Value):
-		r.mistake(n, "%s is missing its unit: write %ss for seconds, %[2]sm for minutes", what, clip(n.Value, maxQuoted))
+		r.mistake(n, "%s is missing its unit: write %ss for seconds, %[2]sm for minutes",
+			what, clip(n.Value, maxQuoted))
 	default:
 		hint := ""
 		if strings.HasSuffix(n.Value, "d") {

@@ -29,23 +29,26 @@ const (
 
 func (r *reader) handler(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"command", "builtin", "address", "tls", "sha256", "env", "config", "concurrency", "timeout", "retry",
-		"user", "limits", "sandbox", "files", "network", "access")
+		"command", "builtin", "address", "tls", "sha256", "env", "config",
+		"concurrency", "timeout", "retry", "user", "limits", "sandbox", "files", "network",
+		"access")
 	r.exactlyOne(spec)
 	h := Handler{
-		Name:        name.String(),
-		At:          name,
-		Command:     r.command(spec.get("command")),
-		Remote:      r.remote(spec),
-		SHA256:      r.sha256(spec.get("sha256")),
-		Env:         r.env(spec.get("env")),
-		Config:      r.json(spec.get("config"), "spec.config"),
-		Concurrency: r.integer(spec.get("concurrency"), "spec.concurrency", 1, maxConcurrency, defaultConcurrency),
-		Timeout:     r.duration(spec.get("timeout"), "spec.timeout", false, minTimeout, maxTimeout, defaultTimeout),
-		Retry:       r.retry(spec.get("retry"), spec.key["retry"]),
-		User:        r.user(spec.get("user")),
-		Limits:      r.limits(spec.get("limits"), spec.key["limits"]),
-		Sandbox:     r.sandbox(spec),
+		Name:    name.String(),
+		At:      name,
+		Command: r.command(spec.get("command")),
+		Remote:  r.remote(spec),
+		SHA256:  r.sha256(spec.get("sha256")),
+		Env:     r.env(spec.get("env")),
+		Config:  r.json(spec.get("config"), "spec.config"),
+		Concurrency: r.integer(spec.get("concurrency"), "spec.concurrency",
+			1, maxConcurrency, defaultConcurrency),
+		Timeout: r.duration(spec.get("timeout"), "spec.timeout", false,
+			minTimeout, maxTimeout, defaultTimeout),
+		Retry:   r.retry(spec.get("retry"), spec.key["retry"]),
+		User:    r.user(spec.get("user")),
+		Limits:  r.limits(spec.get("limits"), spec.key["limits"]),
+		Sandbox: r.sandbox(spec),
 	}
 	h.Read, h.Write = r.access(spec)
 	if builtin := spec.get("builtin"); builtin != nil {
@@ -69,10 +72,12 @@ func (r *reader) exactlyOne(spec mapping) {
 	case len(ways) > 1:
 		r.mistake(spec.key[ways[1]], "spec.%s and spec.%s exclude each other", ways[0], ways[1])
 	case len(ways) == 0 && spec.at != nil:
-		r.mistake(spec.at, "spec.command, spec.builtin (%s) or spec.address is missing", oneOf(builtins))
+		r.mistake(spec.at, "spec.command, spec.builtin (%s) or spec.address is missing",
+			oneOf(builtins))
 	}
 	if spec.has("sha256") && spec.has("builtin") && !spec.has("command") {
-		r.mistake(spec.key["sha256"], "spec.sha256 goes with spec.command only; a builtin is part of informd")
+		r.mistake(spec.key["sha256"],
+			"spec.sha256 goes with spec.command only; a builtin is part of informd")
 	}
 	r.remoteFields(spec)
 }
@@ -82,7 +87,8 @@ func (r *reader) exactlyOne(spec mapping) {
 func (r *reader) command(n *yaml.Node) []string {
 	if n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" {
 		if words := strings.Fields(n.Value); len(words) > 0 {
-			r.mistake(n, "spec.command is a list: write [%s]", clip(strings.Join(words, ", "), maxQuoted))
+			r.mistake(n, "spec.command is a list: write [%s]",
+				clip(strings.Join(words, ", "), maxQuoted))
 			return nil
 		}
 	}
@@ -134,7 +140,8 @@ func (r *reader) env(n *yaml.Node) []string {
 		case strings.Contains(s, "="):
 			return "spec.env has names only; the values come from informd's own environment"
 		case !envName.MatchString(s):
-			return quote(s) + " is not the name of an environment variable: letters, digits and _, not a digit first"
+			return quote(s) + " is not the name of an environment variable: " +
+				"letters, digits and _, not a digit first"
 		}
 		return ""
 	})
@@ -144,12 +151,16 @@ func (r *reader) retry(n, at *yaml.Node) Retry {
 	f := r.mapping(n, at, "spec.retry", "attempts", "backoff", "maxBackoff")
 	out := Retry{
 		Attempts: r.integer(f.get("attempts"), "spec.retry.attempts", 0, maxAttempts, 0),
-		Backoff:  r.duration(f.get("backoff"), "spec.retry.backoff", false, minBackoff, maxBackoff, defaultBackoff),
+		Backoff: r.duration(f.get("backoff"), "spec.retry.backoff", false,
+			minBackoff, maxBackoff, defaultBackoff),
 	}
 	longest := f.get("maxBackoff")
-	out.MaxBackoff = r.duration(longest, "spec.retry.maxBackoff", false, minBackoff, maxBackoff, max(defaultMaxBackoff, out.Backoff))
+	out.MaxBackoff = r.duration(longest, "spec.retry.maxBackoff", false,
+		minBackoff, maxBackoff, max(defaultMaxBackoff, out.Backoff))
 	if longest != nil && out.MaxBackoff < out.Backoff {
-		r.mistake(longest, "spec.retry.maxBackoff (%s) must not be less than spec.retry.backoff (%s)", short(out.MaxBackoff), short(out.Backoff))
+		r.mistake(longest,
+			"spec.retry.maxBackoff (%s) must not be less than spec.retry.backoff (%s)",
+			short(out.MaxBackoff), short(out.Backoff))
 	}
 	return out
 }

@@ -51,7 +51,8 @@ func (r *reader) foreign(root *yaml.Node) bool {
 			}
 		}
 	}
-	if !isString(apiVersion) || strings.HasPrefix(apiVersion.Value, group) || !isString(kind) || slices.Contains(kinds, kind.Value) {
+	if !isString(apiVersion) || strings.HasPrefix(apiVersion.Value, group) ||
+		!isString(kind) || slices.Contains(kinds, kind.Value) {
 		return false
 	}
 	r.mistake(apiVersion, "a %s of %s is not a manifest of informd, which reads %s of %s",
@@ -60,7 +61,8 @@ func (r *reader) foreign(root *yaml.Node) bool {
 }
 
 func isString(n *yaml.Node) bool {
-	return n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && strings.TrimSpace(n.Value) != ""
+	return n != nil && n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" &&
+		strings.TrimSpace(n.Value) != ""
 }
 
 func (r *reader) apiVersion(n *yaml.Node) {
@@ -81,7 +83,8 @@ func (r *reader) kind(n *yaml.Node) string {
 		if k := r.suggest(s, kinds); k != "" {
 			hint = didYouMean(k)
 		}
-		r.mistake(n, "unknown kind %s: the kinds are %s%s", quote(s), strings.Join(kinds, ", "), hint)
+		r.mistake(n, "unknown kind %s: the kinds are %s%s",
+			quote(s), strings.Join(kinds, ", "), hint)
 	}
 	return ""
 }
@@ -124,7 +127,8 @@ func notLabel(what, s string) string {
 	if ok {
 		return ""
 	}
-	return fmt.Sprintf("%s %s is not a DNS label: lower-case letters, digits and -, a letter or digit at both ends, at most %d characters",
+	return fmt.Sprintf("%s %s is not a DNS label: "+
+		"lower-case letters, digits and -, a letter or digit at both ends, at most %d characters",
 		what, quote(s), maxName)
 }
 

@@ -13,7 +13,9 @@ const (
 	maxFile            = 1 << 20 // bytes of one file
 	maxDepth           = 64      // nested mappings and lists of one document
 	maxMistakesPerFile = 1000    // beyond it, the rest of a file is not read
-	maxSuggestions     = 200     // suggestions in one Parse: a hostile file may have very many mistakes
+	// maxSuggestions bounds the suggestions in one Parse: a hostile file may have very many
+	// mistakes.
+	maxSuggestions = 200
 )
 
 // File is the content of one file. Relative commands in it are relative to the folder of Path.
@@ -51,7 +53,8 @@ func noManifest(paths []string) Mistake {
 	case n == 0:
 		return Mistake{Message: "no manifest: there is no file to read"}
 	case n > 3:
-		return Mistake{Message: fmt.Sprintf("no manifest in %s and %d more files", printable(strings.Join(paths[:3], ", ")), n-3)}
+		return Mistake{Message: fmt.Sprintf("no manifest in %s and %d more files",
+			printable(strings.Join(paths[:3], ", ")), n-3)}
 	default:
 		return Mistake{Message: "no manifest in " + printable(strings.Join(paths, ", "))}
 	}
@@ -97,7 +100,8 @@ func (p *parser) parseFile(in File) {
 		p.parsePart(part, filepath.Dir(in.Path), limit)
 		if len(p.mistakes) >= limit {
 			p.mistakes = append(p.mistakes, f.mistake(part.end,
-				fmt.Sprintf("%d mistakes; the rest of the file has not been checked", maxMistakesPerFile)))
+				fmt.Sprintf("%d mistakes; the rest of the file has not been checked",
+					maxMistakesPerFile)))
 			p.markUnread(text[part.start:])
 			return
 		}
@@ -128,7 +132,8 @@ func (p *parser) markUnread(text string) {
 	if p.unread == nil {
 		p.unread = map[string]bool{}
 	}
-	for word := range strings.FieldsFuncSeq(text[:min(len(text), maxFile)], func(r rune) bool { return r > 'z' || !isNameByte(byte(r)) }) {
+	separates := func(r rune) bool { return r > 'z' || !isNameByte(byte(r)) }
+	for word := range strings.FieldsFuncSeq(text[:min(len(text), maxFile)], separates) {
 		if len(word) <= maxName {
 			p.unread[word] = true
 		}

@@ -9,7 +9,8 @@ import (
 
 // quantityText is the part of Kubernetes' syntax that people write: no signs, and no exponents
 // whose zeros must be written out.
-var quantityText = regexp.MustCompile(`^[0-9]{1,19}(?:\.[0-9]{1,9})?(?:[munkMGTP]|[KMGTP]i|[eE][0-9])?$`)
+var quantityText = regexp.MustCompile(
+	`^[0-9]{1,19}(?:\.[0-9]{1,9})?(?:[munkMGTP]|[KMGTP]i|[eE][0-9])?$`)
 
 // quantityBounds are inclusive, in the unit of the result.
 type quantityBounds struct {
@@ -26,10 +27,12 @@ func (r *reader) memory(n *yaml.Node, what string) int64 {
 	bytes := q.Value() // rounded up
 	switch {
 	case q.CmpInt64(bytes) != 0:
-		r.mistake(n, "%s must be whole bytes, not %s: m stands for thousandths and M or Mi for millions", what, quote(n.Value))
+		r.mistake(n, "%s must be whole bytes, not %s: "+
+			"m stands for thousandths and M or Mi for millions", what, quote(n.Value))
 		return 0
 	case bytes < memoryBounds.low && n.ShortTag() == "!!int":
-		r.mistake(n, "%s must be from %s to %s; %s without a unit is bytes: write %[4]sMi", what, memoryBounds.lowText, memoryBounds.highText, clip(n.Value, maxQuoted))
+		r.mistake(n, "%s must be from %s to %s; %s without a unit is bytes: write %[4]sMi",
+			what, memoryBounds.lowText, memoryBounds.highText, clip(n.Value, maxQuoted))
 		return 0
 	}
 	return r.within(n, what, bytes, memoryBounds)
@@ -43,7 +46,8 @@ func (r *reader) cpu(n *yaml.Node, what string) int64 {
 	}
 	thousandths := q.MilliValue() // rounded up
 	if exact := resource.NewMilliQuantity(thousandths, resource.DecimalSI); q.Cmp(*exact) != 0 {
-		r.mistake(n, "%s must be whole thousandths of a core, as 500m or 0.5, not %s", what, quote(n.Value))
+		r.mistake(n, "%s must be whole thousandths of a core, as 500m or 0.5, not %s",
+			what, quote(n.Value))
 		return 0
 	}
 	return r.within(n, what, thousandths, cpuBounds)
@@ -73,7 +77,8 @@ func (r *reader) quantity(n *yaml.Node, what, form string) (q resource.Quantity,
 // within reports a value outside its bounds, and returns 0 for it.
 func (r *reader) within(n *yaml.Node, what string, value int64, b quantityBounds) int64 {
 	if value < b.low || value > b.high {
-		r.mistake(n, "%s must be from %s to %s, not %s", what, b.lowText, b.highText, clip(n.Value, maxQuoted))
+		r.mistake(n, "%s must be from %s to %s, not %s",
+			what, b.lowText, b.highText, clip(n.Value, maxQuoted))
 		return 0
 	}
 	return value

@@ -65,7 +65,8 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 		if what == "" {
 			what = "a manifest"
 		}
-		r.mistake(n, "%s must be a mapping of %s, not %s", what, strings.Join(known, ", "), describe(n))
+		r.mistake(n, "%s must be a mapping of %s, not %s",
+			what, strings.Join(known, ", "), describe(n))
 		f.at = nil
 		return f
 	}
@@ -91,7 +92,9 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 func (f mapping) has(name string) bool { return f.key[name] != nil }
 
 // get returns the value of a field, or nil if it is absent or reported.
-func (f mapping) get(name string) *yaml.Node { return f.valueOf(name, ": give it one or leave it out") }
+func (f mapping) get(name string) *yaml.Node {
+	return f.valueOf(name, ": give it one or leave it out")
+}
 
 func (f mapping) valueOf(name, advice string) *yaml.Node {
 	n := f.value[name]
@@ -109,7 +112,8 @@ func (f mapping) valueOf(name, advice string) *yaml.Node {
 func (f mapping) need(name string) *yaml.Node {
 	if !f.has(name) && f.at != nil {
 		// several fields may be missing at one place
-		f.reader.mistakes = append(f.reader.mistakes, f.reader.file.mistake(f.reader.offset(f.at), f.path+name+" is missing"))
+		missing := f.reader.file.mistake(f.reader.offset(f.at), f.path+name+" is missing")
+		f.reader.mistakes = append(f.reader.mistakes, missing)
 	}
 	return f.valueOf(name, "")
 }

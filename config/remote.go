@@ -19,14 +19,16 @@ func (r *reader) remoteFields(spec mapping) {
 	case !spec.has("address") && spec.has("tls"):
 		r.mistake(spec.key["tls"], "spec.tls goes with spec.address only")
 	case spec.has("address") && !spec.has("tls"):
-		r.mistake(spec.key["address"], "spec.address needs spec.tls: a remote handler is spoken to with mutual TLS only")
+		r.mistake(spec.key["address"],
+			"spec.address needs spec.tls: a remote handler is spoken to with mutual TLS only")
 	}
 	if !spec.has("address") || spec.has("command") || spec.has("builtin") {
 		return
 	}
 	for _, field := range startedOnly {
 		if spec.has(field) {
-			r.mistake(spec.key[field], "spec.%s does not go with spec.address: informd does not start this handler", field)
+			r.mistake(spec.key[field],
+				"spec.%s does not go with spec.address: informd does not start this handler", field)
 		}
 	}
 }
@@ -34,14 +36,18 @@ func (r *reader) remoteFields(spec mapping) {
 // remote reads the address and tls. It returns nil if there is none.
 func (r *reader) remote(spec mapping) *Remote {
 	out := r.address(spec.get("address"))
-	files := r.mapping(spec.get("tls"), spec.key["tls"], "spec.tls", "ca", "cert", "key", "serverName")
+	files := r.mapping(spec.get("tls"), spec.key["tls"], "spec.tls",
+		"ca", "cert", "key", "serverName")
 	out.CA = r.tlsFile(files.need("ca"), "spec.tls.ca")
 	out.Cert = r.tlsFile(files.need("cert"), "spec.tls.cert")
 	out.Key = r.tlsFile(files.need("key"), "spec.tls.key")
 	out.ServerName = out.Host
 	if n := files.get("serverName"); n != nil {
-		if out.ServerName = r.str(n, "spec.tls.serverName"); out.ServerName != "" && !isHost(out.ServerName) {
-			r.mistake(n, "spec.tls.serverName must be a DNS name or an IP address, not %s", quote(out.ServerName))
+		name := r.str(n, "spec.tls.serverName")
+		out.ServerName = name
+		if name != "" && !isHost(name) {
+			r.mistake(n, "spec.tls.serverName must be a DNS name or an IP address, not %s",
+				quote(name))
 		}
 	}
 	if !spec.has("address") {
@@ -83,12 +89,14 @@ func ParseAddress(text string) (Remote, error) {
 	server, target, found := strings.Cut(rest, "/")
 	host, port, good := hostPort(target)
 	if !ok || !found || !good {
-		return Remote{}, fmt.Errorf("must be dns:///HOST:PORT, as dns:///oncall.shop.svc:8443, or dns://SERVER:PORT/HOST:PORT to ask another DNS server, not %s", quote(text))
+		return Remote{}, fmt.Errorf("must be dns:///HOST:PORT, as dns:///oncall.shop.svc:8443, "+
+			"or dns://SERVER:PORT/HOST:PORT to ask another DNS server, not %s", quote(text))
 	}
 	if server != "" {
 		address, err := netip.ParseAddrPort(server)
 		if err != nil || address.Port() == 0 {
-			return Remote{}, fmt.Errorf("must name the DNS server by an IP address and a port, as 10.0.0.10:53, not %s", quote(server))
+			return Remote{}, fmt.Errorf("must name the DNS server by an IP address and a port, "+
+				"as 10.0.0.10:53, not %s", quote(server))
 		}
 		server = address.String()
 	}
@@ -114,7 +122,9 @@ func hostPort(s string) (host string, port uint16, ok bool) {
 	return host, uint16(n), err == nil && n > 0 && isHost(host)
 }
 
-var dnsName = regexp.MustCompile(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.?$`)
+const dnsLabel = `[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?`
+
+var dnsName = regexp.MustCompile(`^(` + dnsLabel + `\.)*` + dnsLabel + `\.?$`)
 
 // isHost reports whether s is an IP address or a DNS name.
 func isHost(s string) bool {

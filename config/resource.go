@@ -15,7 +15,8 @@ var (
 	versionLike = regexp.MustCompile(`^v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?$`)
 	// groupName and resourceName match what a CustomResourceDefinition may use: a DNS subdomain and
 	// a DNS label.
-	groupName    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	groupName = regexp.MustCompile(
+		`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	resourceName = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 )
 
@@ -24,9 +25,9 @@ const maxGroup = 253
 // coreResources has the resources of the core group that can be watched. With them, reader
 // recognizes a missing plural or version.
 var coreResources = []string{
-	"configmaps", "endpoints", "events", "limitranges", "namespaces", "nodes", "persistentvolumeclaims",
-	"persistentvolumes", "pods", "podtemplates", "replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts",
-	"services",
+	"configmaps", "endpoints", "events", "limitranges", "namespaces", "nodes",
+	"persistentvolumeclaims", "persistentvolumes", "pods", "podtemplates",
+	"replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts", "services",
 }
 
 // resource reads VERSION/RESOURCE or GROUP/VERSION/RESOURCE.
@@ -45,7 +46,8 @@ func (r *reader) resource(n *yaml.Node) schema.GroupVersionResource {
 
 // parseResource returns the resource of s, or what is wrong with it and what to write instead.
 func parseResource(s string) (gvr schema.GroupVersionResource, fault string) {
-	const form = "write VERSION/RESOURCE, as v1/pods, or GROUP/VERSION/RESOURCE, as apps/v1/deployments"
+	const form = "write VERSION/RESOURCE, as v1/pods, " +
+		"or GROUP/VERSION/RESOURCE, as apps/v1/deployments"
 	parts := strings.Split(s, "/")
 	switch {
 	case len(parts) == 1 && slices.Contains(coreResources, corePlural(s)):
@@ -59,7 +61,8 @@ func parseResource(s string) (gvr schema.GroupVersionResource, fault string) {
 	case !versionLike.MatchString(parts[0]) && versionLike.MatchString(parts[1]):
 		return gvr, "the resource is missing: write " + clip(s, maxQuoted) + "/RESOURCE"
 	case !versionLike.MatchString(parts[0]):
-		return gvr, fmt.Sprintf("the version is missing: write %s/VERSION/%s", clip(parts[0], maxQuoted), clip(parts[1], maxQuoted))
+		return gvr, fmt.Sprintf("the version is missing: write %s/VERSION/%s",
+			clip(parts[0], maxQuoted), clip(parts[1], maxQuoted))
 	default:
 		gvr = schema.GroupVersionResource{Version: parts[0], Resource: parts[1]}
 	}
@@ -75,11 +78,13 @@ func notResource(gvr schema.GroupVersionResource) string {
 	case gvr.Group == "" && plural != gvr.Resource && slices.Contains(coreResources, plural):
 		return fmt.Sprintf("use the resource's plural name: write %s/%s", gvr.Version, plural)
 	case !resourceName.MatchString(gvr.Resource) || len(gvr.Resource) > maxName:
-		return fmt.Sprintf("%s must be the resource's plural name in lower case, as `kubectl api-resources` shows it", quote(gvr.Resource))
+		return fmt.Sprintf("%s must be the resource's plural name in lower case, "+
+			"as `kubectl api-resources` shows it", quote(gvr.Resource))
 	case !resourceName.MatchString(gvr.Version) || len(gvr.Version) > maxName:
 		return fmt.Sprintf("%s is not a version, as v1 or v1beta1", quote(gvr.Version))
 	case gvr.Group != "" && (!groupName.MatchString(gvr.Group) || len(gvr.Group) > maxGroup):
-		return fmt.Sprintf("%s is not an API group, as apps or stable.example.com", quote(gvr.Group))
+		return fmt.Sprintf("%s is not an API group, as apps or stable.example.com",
+			quote(gvr.Group))
 	}
 	return ""
 }

@@ -14,20 +14,22 @@ const maxAttachments = 16 // of one rule
 
 func (r *reader) rule(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"source", "where", "events", "when", "delivery", "resync", "payload", "attach", "handler", "actions", "prune", "ownChanges")
+		"source", "where", "events", "when", "delivery", "resync", "payload", "attach",
+		"handler", "actions", "prune", "ownChanges")
 	rule := Rule{
-		Name:       name.String(),
-		At:         name,
-		Where:      r.expression(spec.get("where"), "spec.where"),
-		When:       r.expression(spec.get("when"), "spec.when"),
-		Events:     r.events(spec.get("events")),
-		AllEvents:  !spec.has("events"),
-		Delivery:   Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
-		Resync:     r.ruleResync(spec.get("resync")),
-		Payload:    r.payload(spec.get("payload")),
-		Attach:     r.attach(spec.get("attach")),
-		Actions:    r.actions(spec),
-		OwnChanges: r.choice(spec.get("ownChanges"), "spec.ownChanges", []string{"ignore", "deliver"}) == 1,
+		Name:      name.String(),
+		At:        name,
+		Where:     r.expression(spec.get("where"), "spec.where"),
+		When:      r.expression(spec.get("when"), "spec.when"),
+		Events:    r.events(spec.get("events")),
+		AllEvents: !spec.has("events"),
+		Delivery:  Delivery(r.choice(spec.get("delivery"), "spec.delivery", deliveries)),
+		Resync:    r.ruleResync(spec.get("resync")),
+		Payload:   r.payload(spec.get("payload")),
+		Attach:    r.attach(spec.get("attach")),
+		Actions:   r.actions(spec),
+		OwnChanges: r.choice(spec.get("ownChanges"), "spec.ownChanges",
+			[]string{"ignore", "deliver"}) == 1,
 	}
 	rule.Prune = r.prune(spec, rule)
 	if rule.Payload == nil && spec.has("payload") {
@@ -88,7 +90,8 @@ func (r *reader) attach(n *yaml.Node) []Attachment {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if !indexName.MatchString(key.Value) {
-			r.mistake(key, "the name %s of what is attached must begin with a letter and go on with letters, digits, _ and -, at most %d in all",
+			r.mistake(key, "the name %s of what is attached must begin with a letter "+
+				"and go on with letters, digits, _ and -, at most %d in all",
 				quote(key.Value), maxName)
 			continue
 		}

@@ -160,7 +160,8 @@ func (s *scalarScan) foldedBreaks() int {
 // simpleEscapes has what the characters after a backslash stand for (YAML 1.2, section 5.7). Like
 // the parser, it leaves out \/.
 var simpleEscapes = map[byte]string{
-	'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t", 'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b",
+	'0': "\x00", 'a': "\a", 'b': "\b", 't': "\t", '\t': "\t",
+	'n': "\n", 'v': "\v", 'f': "\f", 'r': "\r", 'e': "\x1b",
 	' ': " ", '"': `"`, '\'': "'", '\\': `\`,
 	'N': "\u0085", '_': "\u00a0", 'L': "\u2028", 'P': "\u2029",
 }

@@ -36,7 +36,8 @@ func (r *reader) source(n, at *yaml.Node, name Text) {
 }
 
 func (r *reader) namespaces(n *yaml.Node) []string {
-	return r.set(n, "spec.namespaces", "names", func(s string) string { return notLabel("namespace", s) })
+	return r.set(n, "spec.namespaces", "names",
+		func(s string) string { return notLabel("namespace", s) })
 }
 
 // selector returns the string in n. It may be empty, which selects everything.
@@ -71,7 +72,8 @@ func canonical(selector labels.Selector) string {
 			case selection.NotIn:
 				operator = selection.NotEquals
 			}
-			if simple, err := labels.NewRequirement(requirement.Key(), operator, values); err == nil {
+			simple, err := labels.NewRequirement(requirement.Key(), operator, values)
+			if err == nil {
 				requirement = *simple
 			}
 		}
@@ -105,10 +107,12 @@ func (r *reader) indexes(n *yaml.Node) []Index {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if !indexName.MatchString(key.Value) {
-			r.mistake(key, "index name %s must begin with a letter and go on with letters, digits, _ and -, at most %d in all",
+			r.mistake(key, "index name %s must begin with a letter "+
+				"and go on with letters, digits, _ and -, at most %d in all",
 				quote(key.Value), maxName)
 		}
-		out = append(out, Index{Name: key.Value, Expr: r.expression(value, "index "+quote(key.Value))})
+		index := Index{Name: key.Value, Expr: r.expression(value, "index "+quote(key.Value))}
+		out = append(out, index)
 	}
 	slices.SortFunc(out, func(a, b Index) int { return cmp.Compare(a.Name, b.Name) })
 	return out

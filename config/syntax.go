@@ -11,7 +11,8 @@ import (
 var (
 	yamlPrefix = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 	// quotedStart matches a line whose value begins with a quoted string and goes on after it.
-	quotedStart = regexp.MustCompile(`^[ -]*[A-Za-z0-9_-]+:[ \t]+(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*[^ \t#]`)
+	quotedStart = regexp.MustCompile(
+		`^[ -]*[A-Za-z0-9_-]+:[ \t]+(?:"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')[ \t]*[^ \t#]`)
 )
 
 // lookAhead is how many characters the parser reads ahead before it decides on a token.
@@ -33,7 +34,8 @@ func (d part) syntaxError() Mistake {
 	last := cutRunes(strings.TrimRight(read, " \t\r\n"), 1)
 	at, hint := d.start+len(last), ""
 	switch {
-	case strings.Contains(message, "unexpected end of stream"), strings.Contains(message, "unexpected document indicator"):
+	case strings.Contains(message, "unexpected end of stream"),
+		strings.Contains(message, "unexpected document indicator"):
 		// the one error whose context says more
 		at, message = d.lastQuote(err), "a quote is not closed"
 	case strings.Contains(message, "mapping values are not allowed"):
@@ -47,7 +49,8 @@ func (d part) syntaxError() Mistake {
 		start, end := d.file.bounds(d.file.line(at))
 		if quoted := quotedStart.FindString(d.file.text[start:end]); quoted != "" {
 			at, message = start+len(cutRunes(quoted, 1)), "the value ended with its closing quote"
-			hint = "; put the whole of an expression in quotes of the other kind, or in a block below |"
+			hint = "; put the whole of an expression in quotes of the other kind, " +
+				"or in a block below |"
 		}
 	case strings.Contains(message, "expected ',' or"):
 		hint = " (within { } and [ ], put a value that contains , { } [ ] in quotes)"

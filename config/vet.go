@@ -25,10 +25,12 @@ func (r *reader) vetNode(n *yaml.Node, depth int) bool {
 	}
 	switch {
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		r.mistake(n, "anchors and aliases are not allowed; put a value that begins with & or * in quotes")
+		r.mistake(n, "anchors and aliases are not allowed; "+
+			"put a value that begins with & or * in quotes")
 		return true
 	case strings.HasPrefix(r.file.text[r.offset(n):], "!"):
-		r.mistake(n, "YAML reads what begins with ! as a tag, and tags are not allowed; put the value in quotes")
+		r.mistake(n, "YAML reads what begins with ! as a tag, and tags are not allowed; "+
+			"put the value in quotes")
 		return true
 	case n.Kind == yaml.MappingNode:
 		return r.vetMapping(n, depth)
@@ -72,7 +74,8 @@ func (r *reader) vetKey(key *yaml.Node, first map[string]*yaml.Node, depth int) 
 	case tag != "!!str":
 		r.mistake(key, "a key must be a string, not %s: put it in quotes", describe(key))
 	case first[key.Value] != nil:
-		r.mistake(key, "%s is given twice; the first is on line %d", quote(key.Value), first[key.Value].Line)
+		r.mistake(key, "%s is given twice; the first is on line %d",
+			quote(key.Value), first[key.Value].Line)
 	default:
 		return true
 	}
