@@ -26,7 +26,8 @@ func main() {
 }
 
 func newRoot() *cobra.Command {
-	root := cli.NewGroup("informd", "Deliver the changes in a Kubernetes cluster that rules select to handlers",
+	root := cli.NewGroup("informd",
+		"Deliver the changes in a Kubernetes cluster that rules select to handlers",
 		`informd watches the resources that your Source manifests select, evaluates your Rule manifests on every change, and
 delivers the changes they select to handlers. A handler is a process of its own, in any language. It gets the changes
 of one object in order, each at least once.
@@ -35,7 +36,8 @@ Start with:  informd check -f RULES    and then    informd run -f RULES`,
 		daemon.NewRunCommand(version),
 		offline.NewCheckCommand(version),
 		cli.NewGroup("handler", "Work with handlers", "",
-			client.NewReloadCommand(), offline.NewConformanceCommand(), offline.NewProtoCommand(), launch.NewServeCommand()),
+			client.NewReloadCommand(), offline.NewConformanceCommand(),
+			offline.NewProtoCommand(), launch.NewServeCommand()),
 		newVersionCommand())
 	root.AddCommand(client.NewCommands()...)
 	root.Version = version
@@ -52,6 +54,8 @@ func newVersionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cli.NoArguments,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cli.Show(cmd, "informd %s\n", version) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return cli.Show(cmd, "informd %s\n", version)
+		},
 	}
 }

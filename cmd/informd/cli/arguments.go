@@ -55,7 +55,8 @@ const manifestFlagName = "filename"
 
 // ManifestFlag adds the flag -f, which is required.
 func ManifestFlag(cmd *cobra.Command, paths *[]string) {
-	cmd.Flags().StringArrayVarP(paths, manifestFlagName, "f", nil, "`PATH` of a manifest, or of a folder of them, read recursively; repeatable")
+	cmd.Flags().StringArrayVarP(paths, manifestFlagName, "f", nil,
+		"`PATH` of a manifest, or of a folder of them, read recursively; repeatable")
 	if err := cmd.MarkFlagFilename(manifestFlagName, "yaml", "yml"); err != nil {
 		panic(err) // the flag was just defined
 	}
@@ -73,8 +74,10 @@ func ManifestFlag(cmd *cobra.Command, paths *[]string) {
 // ChoiceFlag adds a flag that completes to one of the choices. It does not check the value: the
 // caller does.
 func ChoiceFlag(cmd *cobra.Command, value *string, name, what, standard string, choices ...string) {
-	cmd.Flags().StringVar(value, name, standard, fmt.Sprintf("%s: `%s`", what, strings.Join(choices, "|")))
-	if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	cmd.Flags().StringVar(value, name, standard,
+		fmt.Sprintf("%s: `%s`", what, strings.Join(choices, "|")))
+	complete := cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
 		panic(err) // the flag was just defined
 	}
 }

@@ -41,7 +41,8 @@ func Failed(err error) error { return &ExitError{ExitFailed, err} }
 
 // Execute runs one command line and returns its exit code. It prints errors to stderr, one line
 // each.
-func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+func Execute(
+	ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	prepare(root)
 	root.SetArgs(args)
 	root.SetOut(stdout)

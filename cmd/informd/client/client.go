@@ -32,17 +32,21 @@ type controlFlags struct {
 func addControlFlags(cmd *cobra.Command) *controlFlags {
 	flags := new(controlFlags)
 	f := cmd.PersistentFlags()
-	f.StringVar(&flags.control, "control", "", "control `SOCKET` of the daemon; default: "+locate.ControlSocket+" in its state directory")
-	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR` of the daemon; default: the one that informd run uses for the cluster")
-	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the daemon's cluster; default: the one kubectl would use")
-	f.StringVar(&flags.context, "context", "", "context `NAME` in the kubeconfig; default: the current one")
+	f.StringVar(&flags.control, "control", "",
+		"control `SOCKET` of the daemon; default: "+locate.ControlSocket+" in its state directory")
+	f.StringVar(&flags.stateDir, "state-dir", "",
+		"state `DIR` of the daemon; default: the one that informd run uses for the cluster")
+	f.StringVar(&flags.kubeconfig, "kubeconfig", "",
+		"kubeconfig `FILE` of the daemon's cluster; default: the one kubectl would use")
+	f.StringVar(&flags.context, "context", "",
+		"context `NAME` in the kubeconfig; default: the current one")
 	return flags
 }
 
 // whichDaemon ends the help of every command that asks the daemon.
 const whichDaemon = `
-The command finds the daemon by --control, else by --state-dir, else by the cluster that kubectl would use. Only the
-user that informd runs as may ask it.`
+The command finds the daemon by --control, else by --state-dir, else by the cluster that kubectl
+would use. Only the user that informd runs as may ask it.`
 
 // socket returns the path of the daemon's control socket.
 func (f *controlFlags) socket() (string, error) {
@@ -53,12 +57,14 @@ func (f *controlFlags) socket() (string, error) {
 			stateDir, err = locate.DefaultStateDir(cluster.Host)
 		}
 		if err != nil {
-			return "", fmt.Errorf("find the running informd: %w; or name its socket with --control SOCKET", err)
+			return "", fmt.Errorf(
+				"find the running informd: %w; or name its socket with --control SOCKET", err)
 		}
 	}
 	socket := locate.SocketPath(f.control, stateDir)
 	if socket == "" {
-		return "", errors.New("with --state-dir none, informd run has a socket only if you gave it --control: give the same --control here")
+		return "", errors.New("with --state-dir none, informd run has a socket " +
+			"only if you gave it --control: give the same --control here")
 	}
 	return socket, nil
 }
@@ -72,7 +78,8 @@ func (f *controlFlags) ask(do func(*control.Client) error) error {
 	}
 	err = do(control.NewClient(socket))
 	if errors.Is(err, control.ErrNotRunning) {
-		err = fmt.Errorf("%w: start it with informd run, or say where it is with --control SOCKET or --state-dir DIR", err)
+		err = fmt.Errorf("%w: start it with informd run, "+
+			"or say where it is with --control SOCKET or --state-dir DIR", err)
 	}
 	if said, ok := errors.AsType[*control.Error](err); ok {
 		err = errors.New(cli.Printable(said.Message)) // another program may have answered
@@ -88,8 +95,10 @@ const completionTime = time.Second
 
 // completer completes up to most names that the daemon knows. Without a daemon it silently
 // completes nothing.
-func (f *controlFlags) completer(most int, names func(context.Context, *control.Client) ([]string, error)) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+func (f *controlFlags) completer(
+	most int, names func(context.Context, *control.Client) ([]string, error)) cobra.CompletionFunc {
+	return func(
+		cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= most {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -111,7 +120,8 @@ func (f *controlFlags) completer(most int, names func(context.Context, *control.
 
 // completeFlag completes the value of a flag with names.
 func completeFlag(cmd *cobra.Command, flag string, names cobra.CompletionFunc) {
-	complete := func(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	complete := func(
+		cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		return names(cmd, nil, toComplete)
 	}
 	if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {

@@ -16,14 +16,19 @@ import (
 
 func newDeadCommand() *cobra.Command {
 	cmd := cli.NewGroup("dead", "List, show, retry and drop dead letters of the running daemon",
-		`List, show, retry and drop dead letters: events that their handler rejected, or that used up their attempts.
+		`List, show, retry and drop dead letters: events that their handler rejected, or that used
+up their attempts.
 `+whichDaemon)
 	flags := addControlFlags(cmd)
 	cmd.AddCommand(newDeadListCommand(flags), newDeadShowCommand(flags),
-		newDeadActCommand(flags, "retry", "Deliver dead letters again", `Deliver dead letters again: the same events, with the same ids, ahead of what else waits for their objects. The
-handlers may have received later changes of these objects in the meantime.
+		newDeadActCommand(flags, "retry", "Deliver dead letters again",
+			`Deliver dead letters again: the same events, with the same ids, ahead of what else
+waits for their objects. The handlers may have received later changes of these objects in the
+meantime.
 `, "to be delivered again", (*control.Client).Retry),
-		newDeadActCommand(flags, "drop", "Drop dead letters", "Drop dead letters: informd forgets their events.\n", "dropped", (*control.Client).Drop),
+		newDeadActCommand(flags, "drop", "Drop dead letters",
+			"Drop dead letters: informd forgets their events.\n",
+			"dropped", (*control.Client).Drop),
 	)
 	return cmd
 }
@@ -71,8 +76,8 @@ func writeLetters(w io.Writer, letters []control.Letter, now time.Time) error {
 	}
 	t := newTable(w, "ID", "OBJECT", "HANDLER", "ATTEMPTS", "DIED", "REASON")
 	for _, l := range letters {
-		t.row(l.ID, keyOf(l.Namespace, l.Name), l.Handler, strconv.Itoa(l.Attempts), age(now, l.Died),
-			shortened(cli.Printable(l.Reason), reasonWidth))
+		t.row(l.ID, keyOf(l.Namespace, l.Name), l.Handler, strconv.Itoa(l.Attempts),
+			age(now, l.Died), shortened(cli.Printable(l.Reason), reasonWidth))
 	}
 	return t.flush()
 }
@@ -147,16 +152,18 @@ func moment(then, now time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", then.Format(time.RFC3339), age(now, then))
 }
 
-type actOnLetters func(*control.Client, context.Context, control.LetterChoice) (control.Outcome, error)
+type actOnLetters func(
+	*control.Client, context.Context, control.LetterChoice) (control.Outcome, error)
 
-func newDeadActCommand(flags *controlFlags, name, short, long, done string, act actOnLetters) *cobra.Command {
+func newDeadActCommand(
+	flags *controlFlags, name, short, long, done string, act actOnLetters) *cobra.Command {
 	var choice control.LetterChoice
 	cmd := &cobra.Command{
 		Use:   name + " ID…|--rule NAME|--handler NAME|--all",
 		Short: short,
 		Long: long + `
-Choose them by id, by rule, by handler, or take all of them. The command lists the letters that it could not ` + name + `,
-handles the rest, and then ends with exit code 1.
+Choose them by id, by rule, by handler, or take all of them. The command lists the letters that it
+could not ` + name + `, handles the rest, and then ends with exit code 1.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
 			choice.IDs = args
@@ -172,7 +179,8 @@ handles the rest, and then ends with exit code 1.
 			if err != nil {
 				return err
 			}
-			if err := cli.Show(cmd, "%d dead %s %s\n", outcome.Done, cli.Plural(outcome.Done, "letter"), done); err != nil {
+			letters := cli.Plural(outcome.Done, "letter")
+			if err := cli.Show(cmd, "%d dead %s %s\n", outcome.Done, letters, done); err != nil {
 				return err
 			}
 			var failures []error
@@ -195,7 +203,8 @@ func oneChoice(c control.LetterChoice) error {
 	}
 	switch ways {
 	case 0:
-		return errors.New("which dead letters? Give their ids, or --rule NAME, --handler NAME or --all")
+		return errors.New(
+			"which dead letters? Give their ids, or --rule NAME, --handler NAME or --all")
 	case 1:
 		return nil
 	}

@@ -30,11 +30,11 @@ func newGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get SOURCE [NAME] [flags]",
 		Short: "Show objects from the running daemon's cache",
-		Long: `Show the objects of a source from the running daemon's cache. Narrow them by name, namespace, labels, or the value of one
-of the source's indexes. NAME may be NAMESPACE/NAME.
+		Long: `Show the objects of a source from the running daemon's cache. Narrow them by name,
+namespace, labels, or the value of one of the source's indexes. NAME may be NAMESPACE/NAME.
 
-For a source with keep: needed, the cache holds only the fields that rules and indexes read, and so does the output.
-Values in Secrets are shown as ***, unless you give --show-secrets.
+For a source with keep: needed, the cache holds only the fields that rules and indexes read, and so
+does the output. Values in Secrets are shown as ***, unless you give --show-secrets.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
@@ -49,23 +49,29 @@ Values in Secrets are shown as ***, unless you give --show-secrets.
 	flags := addControlFlags(cmd)
 	f := cmd.Flags()
 	f.StringVarP(&get.namespace, "namespace", "n", "", "only objects in `NAMESPACE`")
-	f.StringVarP(&get.selector, "selector", "l", "", "only objects that match the label `SELECTOR`, as for kubectl")
-	f.StringVar(&get.index, "index", "", "only objects that the source's index NAME has under VALUE, as `NAME=VALUE`")
+	f.StringVarP(&get.selector, "selector", "l", "",
+		"only objects that match the label `SELECTOR`, as for kubectl")
+	f.StringVar(&get.index, "index", "",
+		"only objects that the source's index NAME has under VALUE, as `NAME=VALUE`")
 	outputFlag(cmd, &get.output, "json", "yaml", "name", "wide")
 	showSecretsFlag(cmd, &get.showSecrets)
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	cmd.ValidArgsFunction = func(
+		cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 1 {
-			return flags.completer(2, objectNames(args[0], get.namespace, toComplete))(cmd, args, toComplete)
+			names := objectNames(args[0], get.namespace, toComplete)
+			return flags.completer(2, names)(cmd, args, toComplete)
 		}
 		return flags.completer(1, sourceNames)(cmd, args, toComplete)
 	}
-	if err := cmd.RegisterFlagCompletionFunc("index", func(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	completeIndex := func(
+		cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		names, _ := flags.completer(1, indexNames(args[0]))(cmd, nil, toComplete)
 		return names, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}); err != nil {
+	}
+	if err := cmd.RegisterFlagCompletionFunc("index", completeIndex); err != nil {
 		panic(err) // the flag was just defined
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -87,7 +93,8 @@ func (g *getFlags) query(args []string) (control.Query, error) {
 		q.Name = args[1]
 		if namespace, name, ok := strings.Cut(q.Name, "/"); ok {
 			if g.namespace != "" && g.namespace != namespace {
-				return control.Query{}, fmt.Errorf("%s is not in the namespace %s that -n names", args[1], g.namespace)
+				return control.Query{}, fmt.Errorf(
+					"%s is not in the namespace %s that -n names", args[1], g.namespace)
 			}
 			q.Namespace, q.Name = namespace, name
 		}
@@ -150,11 +157,13 @@ func (g *getFlags) run(cmd *cobra.Command, c *control.Client, q control.Query) e
 func (g *getFlags) explain(cmd *cobra.Command, q control.Query, found control.Header) error {
 	notes := cmd.ErrOrStderr()
 	if found.State != "synced" {
-		fmt.Fprintf(notes, "informd: source %s is %s%s: the objects may be out of date\n", q.Source, found.State, cli.Because(cli.Printable(found.Reason)))
+		fmt.Fprintf(notes, "informd: source %s is %s%s: the objects may be out of date\n",
+			q.Source, found.State, cli.Because(cli.Printable(found.Reason)))
 	}
 	if found.Count > 0 {
 		if found.Kept != nil && (g.output == "json" || g.output == "yaml") {
-			fmt.Fprintf(notes, "informd: source %s keeps only these fields of its objects: %s\n", q.Source, strings.Join(found.Kept, ", "))
+			fmt.Fprintf(notes, "informd: source %s keeps only these fields of its objects: %s\n",
+				q.Source, strings.Join(found.Kept, ", "))
 		}
 		return nil
 	}
@@ -184,7 +193,8 @@ func (g *getFlags) explain(cmd *cobra.Command, q control.Query, found control.He
 }
 
 // writeObjects writes a single object that was named as it is, and everything else as a list.
-func (g *getFlags) writeObjects(w io.Writer, q control.Query, objects *control.Stream[json.RawMessage]) error {
+func (g *getFlags) writeObjects(
+	w io.Writer, q control.Query, objects *control.Stream[json.RawMessage]) error {
 	list := newListWriter(w, g.output)
 	for o, err := range objects.All() {
 		if err == nil && q.Name != "" && objects.Count == 1 {
@@ -246,7 +256,8 @@ func labelText(labels map[string]string) string {
 // completedObjects bounds the names that the shell is offered.
 const completedObjects = 1000
 
-func objectNames(source, namespace, beginning string) func(context.Context, *control.Client) ([]string, error) {
+func objectNames(
+	source, namespace, beginning string) func(context.Context, *control.Client) ([]string, error) {
 	return func(ctx context.Context, c *control.Client) (keys []string, err error) {
 		stream, err := c.Names(ctx, control.Query{Source: source, Namespace: namespace})
 		if err != nil {

@@ -20,8 +20,10 @@ import (
 
 // outputFlag adds the flag -o. Its default is a table.
 func outputFlag(cmd *cobra.Command, value *string, choices ...string) {
-	cmd.Flags().VarP(&choice{value, choices}, "output", "o", "output as `"+strings.Join(choices, "|")+"`; default: a table for people")
-	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	cmd.Flags().VarP(&choice{value, choices}, "output", "o",
+		"output as `"+strings.Join(choices, "|")+"`; default: a table for people")
+	complete := cobra.FixedCompletions(choices, cobra.ShellCompDirectiveNoFileComp)
+	if err := cmd.RegisterFlagCompletionFunc("output", complete); err != nil {
 		panic(err) // the flag was just defined
 	}
 }
@@ -124,6 +126,9 @@ type listWriter struct {
 	count int
 }
 
+// listHead is how a List in JSON begins, up to its items.
+const listHead = "{\n    \"apiVersion\": \"v1\",\n    \"kind\": \"List\",\n    \"items\": "
+
 func newListWriter(w io.Writer, output string) *listWriter {
 	return &listWriter{w: bufio.NewWriter(w), yaml: output == "yaml"}
 }
@@ -135,7 +140,7 @@ func (l *listWriter) add(object []byte) error {
 	}
 	before := ",\n        "
 	if l.count == 1 {
-		before = "{\n    \"apiVersion\": \"v1\",\n    \"kind\": \"List\",\n    \"items\": [\n        "
+		before = listHead + "[\n        "
 	}
 	l.text.Reset()
 	if err := json.Indent(&l.text, object, "        ", "    "); err != nil {
@@ -172,7 +177,7 @@ func (l *listWriter) end() error {
 		_, _ = l.w.WriteString("apiVersion: v1\nkind: List\nitems: []\n")
 	case l.yaml:
 	case l.count == 0:
-		_, _ = l.w.WriteString("{\n    \"apiVersion\": \"v1\",\n    \"kind\": \"List\",\n    \"items\": []\n}\n")
+		_, _ = l.w.WriteString(listHead + "[]\n}\n")
 	default:
 		_, _ = l.w.WriteString("\n    ]\n}\n")
 	}

@@ -14,19 +14,21 @@ import (
 // NewReloadCommand returns informd handler reload.
 func NewReloadCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "reload NAME",
-		Short: "Restart a handler of the running daemon with its current manifest, without losing a delivery",
-		Long: `Restart a handler of the running daemon with its current manifest and program. No delivery is lost, repeated or out of
-order.
+		Use: "reload NAME",
+		Short: "Restart a handler of the running daemon with its current manifest, " +
+			"without losing a delivery",
+		Long: `Restart a handler of the running daemon with its current manifest and program. No
+delivery is lost, repeated or out of order.
 
-The daemon reads its manifests again and starts the new process beside the old one. The new process must describe
-itself, accept its config and be healthy. Then the old one answers the events it has, the new one takes over, and the
-old one ends. If any of that fails, the old process goes on and the exit code is 1. If you end this command before the
-new process begins to take over, the daemon calls the reload off.
+The daemon reads its manifests again and starts the new process beside the old one. The new process
+must describe itself, accept its config and be healthy. Then the old one answers the events it has,
+the new one takes over, and the old one ends. If any of that fails, the old process goes on and the
+exit code is 1. If you end this command before the new process begins to take over, the daemon calls
+the reload off.
 
-A reload applies these fields of the handler's manifest: command, builtin, sha256, env, config, user, limits, sandbox,
-files, network and access. Variables come from the daemon's environment. All other changes, to this manifest or any
-other, wait until the daemon restarts.
+A reload applies these fields of the handler's manifest: command, builtin, sha256, env, config,
+user, limits, sandbox, files, network and access. Variables come from the daemon's environment. All
+other changes, to this manifest or any other, wait until the daemon restarts.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -48,7 +50,9 @@ other, wait until the daemon restarts.
 			if err != nil {
 				return err
 			}
-			lines := []string{fmt.Sprintf("handler %s reloaded: process %d has taken over", args[0], reloaded.PID)}
+			taken := fmt.Sprintf("handler %s reloaded: process %d has taken over",
+				args[0], reloaded.PID)
+			lines := []string{taken}
 			for _, note := range reloaded.Notes {
 				lines = append(lines, cli.Printable(note))
 			}

@@ -16,12 +16,13 @@ func newRuleCommand() *cobra.Command {
 	flags := addControlFlags(cmd)
 	cmd.AddCommand(newRuleListCommand(flags),
 		newPauseCommand(flags, "pause", "Stop delivering a rule's events for now",
-			`Stop delivering a rule's events until informd rule resume. Deliveries that the handler is working on finish. The rule
-goes on matching changes, and its events wait as they do when a handler is down: merged or kept, as the rule's delivery
-says, within the same bounds.
+			`Stop delivering a rule's events until informd rule resume. Deliveries that the handler
+is working on finish. The rule goes on matching changes, and its events wait as they do when a
+handler is down: merged or kept, as the rule's delivery says, within the same bounds.
 `, "paused: its deliveries wait", (*control.Client).Pause),
 		newPauseCommand(flags, "resume", "Deliver a paused rule's events again",
-			"Deliver a paused rule's events again, those that waited first.\n", "resumed", (*control.Client).Resume),
+			"Deliver a paused rule's events again, those that waited first.\n",
+			"resumed", (*control.Client).Resume),
 	)
 	return cmd
 }
@@ -41,7 +42,8 @@ func newRuleListCommand(flags *controlFlags) *cobra.Command {
 				return err
 			}
 			if output == "json" {
-				return writeDocument(cmd.OutOrStdout(), output, map[string]any{"items": status.Rules})
+				document := map[string]any{"items": status.Rules}
+				return writeDocument(cmd.OutOrStdout(), output, document)
 			}
 			return writeRules(cmd.OutOrStdout(), status.Rules)
 		})
@@ -49,7 +51,9 @@ func newRuleListCommand(flags *controlFlags) *cobra.Command {
 	return cmd
 }
 
-func newPauseCommand(flags *controlFlags, name, short, long, done string, do func(*control.Client, context.Context, string) error) *cobra.Command {
+func newPauseCommand(
+	flags *controlFlags, name, short, long, done string,
+	do func(*control.Client, context.Context, string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:   name + " NAME",
 		Short: short,

@@ -18,13 +18,16 @@ func newStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [-o json]",
 		Short: "Show the state of the running daemon",
-		Long: `Show the state of the running daemon: its sources, rules and handlers, and what it keeps on disk.
+		Long: `Show the state of the running daemon: its sources, rules and handlers, and what it
+keeps on disk.
 
-For a source, LAG counts the changes that informd has received from the API server and not evaluated yet.
+For a source, LAG counts the changes that informd has received from the API server and not evaluated
+yet.
 
-For a rule, WAITING counts its deliveries that wait, AWAY those of them that are on disk only. OLDEST is the age of its
-oldest delivery that is not acknowledged. DEAD counts its dead letters, ERRORS how often one of its expressions failed.
-While a delivery waits for a retry, the last failure stands below the table.
+For a rule, WAITING counts its deliveries that wait, AWAY those of them that are on disk only.
+OLDEST is the age of its oldest delivery that is not acknowledged. DEAD counts its dead letters,
+ERRORS how often one of its expressions failed. While a delivery waits for a retry, the last failure
+stands below the table.
 ` + whichDaemon,
 		Args: cli.NoArguments,
 	}
@@ -47,7 +50,8 @@ While a delivery waits for a retry, the last failure stands below the table.
 
 func writeStatus(w io.Writer, s control.Status, now time.Time) error {
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "informd %s, process %d, for %s\n", cli.Printable(s.Version), s.PID, age(now, s.Started))
+	fmt.Fprintf(out, "informd %s, process %d, for %s\n",
+		cli.Printable(s.Version), s.PID, age(now, s.Started))
 	sections := []struct {
 		title string
 		write func(io.Writer) error
@@ -72,7 +76,8 @@ func writeSources(w io.Writer, sources []control.SourceStatus) error {
 	}
 	t := newTable(w, "NAME", "RESOURCE", "OBJECTS", "RESOURCEVERSION", "LAG", "STATE")
 	for _, s := range sources {
-		t.row(s.Name, s.Resource, strconv.Itoa(s.Objects), s.ResourceVersion, strconv.Itoa(s.Lag), s.State+cli.Because(s.Reason))
+		t.row(s.Name, s.Resource, strconv.Itoa(s.Objects), s.ResourceVersion,
+			strconv.Itoa(s.Lag), s.State+cli.Because(s.Reason))
 	}
 	return t.flush()
 }
@@ -81,7 +86,8 @@ func writeRules(w io.Writer, rules []control.RuleStatus) error {
 	if len(rules) == 0 {
 		return none(w, "no rules: informd delivers nothing")
 	}
-	t := newTable(w, "NAME", "HANDLER", "MATCHES", "WAITING", "AWAY", "OLDEST", "DEAD", "ERRORS", "STATE")
+	t := newTable(w, "NAME", "HANDLER",
+		"MATCHES", "WAITING", "AWAY", "OLDEST", "DEAD", "ERRORS", "STATE")
 	for _, r := range rules {
 		state := "active"
 		if r.Paused {
@@ -89,10 +95,12 @@ func writeRules(w io.Writer, rules []control.RuleStatus) error {
 		}
 		oldest := ""
 		if r.OldestSeconds > 0 {
-			oldest = (time.Duration(r.OldestSeconds * float64(time.Second))).Round(time.Second).String()
+			oldestAge := time.Duration(r.OldestSeconds * float64(time.Second))
+			oldest = oldestAge.Round(time.Second).String()
 		}
-		t.row(r.Name, r.Handler, strconv.FormatUint(r.Matches, 10), strconv.Itoa(r.Waiting), strconv.Itoa(r.Away), oldest,
-			strconv.Itoa(r.Dead), strconv.FormatUint(r.Errors, 10), state+cli.Because(r.Reason))
+		t.row(r.Name, r.Handler, strconv.FormatUint(r.Matches, 10),
+			strconv.Itoa(r.Waiting), strconv.Itoa(r.Away), oldest, strconv.Itoa(r.Dead),
+			strconv.FormatUint(r.Errors, 10), state+cli.Because(r.Reason))
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -101,7 +109,8 @@ func writeRules(w io.Writer, rules []control.RuleStatus) error {
 		if r.Failure == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s\n", cli.Printable(r.Name), cli.Visible(r.Failure)); err != nil {
+		_, err := fmt.Fprintf(w, "%s: %s\n", cli.Printable(r.Name), cli.Visible(r.Failure))
+		if err != nil {
 			return err
 		}
 	}
@@ -118,7 +127,8 @@ func writeHandlers(w io.Writer, handlers []control.HandlerStatus, now time.Time)
 		if h.PID > 0 {
 			pid = strconv.Itoa(h.PID)
 		}
-		t.row(h.Name, pid, strconv.Itoa(h.Restarts), strconv.Itoa(h.InFlight), age(now, h.Since), h.State+cli.Because(h.Reason))
+		t.row(h.Name, pid, strconv.Itoa(h.Restarts), strconv.Itoa(h.InFlight),
+			age(now, h.Since), h.State+cli.Because(h.Reason))
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -139,16 +149,20 @@ func writeHandlers(w io.Writer, handlers []control.HandlerStatus, now time.Time)
 func handlerDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 	name := cli.Printable(h.Name)
 	if !h.Reloading.IsZero() {
-		lines = append(lines, fmt.Sprintf("%s: being reloaded, for %s", name, age(now, h.Reloading)))
+		line := fmt.Sprintf("%s: being reloaded, for %s", name, age(now, h.Reloading))
+		lines = append(lines, line)
 	}
 	words := h.LastLog
 	switch {
 	case !h.Next.IsZero() && len(words) > 0:
-		lines = append(lines, name+": tried again "+until(now, h.Next)+"; its last lines on standard error:")
+		lines = append(lines,
+			name+": tried again "+until(now, h.Next)+"; its last lines on standard error:")
 	case !h.Next.IsZero():
 		lines = append(lines, name+": tried again "+until(now, h.Next))
-	case h.State != control.Running && h.Failures > 0 && len(words) > 0: // a new process is running
-		lines = append(lines, name+": last lines on standard error of the last process that failed:")
+	// a new process is running
+	case h.State != control.Running && h.Failures > 0 && len(words) > 0:
+		lines = append(lines,
+			name+": last lines on standard error of the last process that failed:")
 	default:
 		words = nil
 	}
@@ -156,7 +170,8 @@ func handlerDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 		lines = append(lines, cli.Visible("    "+said))
 	}
 	for _, e := range h.Endpoints {
-		line := fmt.Sprintf("%s at %s: %s%s, %d in flight", cli.Printable(h.Name), e.Address, e.State, cli.Printable(cli.Because(e.Reason)), e.InFlight)
+		line := fmt.Sprintf("%s at %s: %s%s, %d in flight", name, e.Address, e.State,
+			cli.Printable(cli.Because(e.Reason)), e.InFlight)
 		if !e.Next.IsZero() {
 			line += ", tried again " + until(now, e.Next)
 		}
@@ -177,7 +192,8 @@ func until(now, then time.Time) string {
 
 func writeStore(w io.Writer, s *control.StateStatus, now time.Time) error {
 	if s == nil {
-		return none(w, "none is kept: a restart delivers the existing objects again and loses what waits")
+		return none(w,
+			"none is kept: a restart delivers the existing objects again and loses what waits")
 	}
 	durable := "yes"
 	if !s.Durable {

@@ -95,12 +95,14 @@ func readJSON(w *answer, r *http.Request, into any) error {
 	err := decoder.Decode(into)
 	if err == nil {
 		if _, err = decoder.Token(); err == io.EOF {
-			return w.control.SetReadDeadline(time.Time{}) // its expiry would end the request's context
+			// once expired, it would end the request's context
+			return w.control.SetReadDeadline(time.Time{})
 		}
 		err = errors.New("more than one JSON value")
 	}
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return problem(http.StatusRequestEntityTooLarge, "the request is larger than %d MiB: ask for less at a time", maxBody>>20)
+		return problem(http.StatusRequestEntityTooLarge,
+			"the request is larger than %d MiB: ask for less at a time", maxBody>>20)
 	}
 	return problem(http.StatusBadRequest, "the request's body: %v", err)
 }

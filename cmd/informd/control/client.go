@@ -103,19 +103,22 @@ func (c *Client) Drop(ctx context.Context, choice LetterChoice) (o Outcome, err 
 
 // Pause pauses the deliveries of a rule.
 func (c *Client) Pause(ctx context.Context, rule string) error {
-	return c.call(ctx, http.MethodPost, "/v1/rules/pause", nil, map[string]string{"rule": rule}, &struct{}{})
+	request := map[string]string{"rule": rule}
+	return c.call(ctx, http.MethodPost, "/v1/rules/pause", nil, request, &struct{}{})
 }
 
 // Resume resumes the deliveries of a rule.
 func (c *Client) Resume(ctx context.Context, rule string) error {
-	return c.call(ctx, http.MethodPost, "/v1/rules/resume", nil, map[string]string{"rule": rule}, &struct{}{})
+	request := map[string]string{"rule": rule}
+	return c.call(ctx, http.MethodPost, "/v1/rules/resume", nil, request, &struct{}{})
 }
 
 // ReloadHandler replaces a handler's process by one that the current manifests describe, and waits
 // until that is done. The end of ctx calls it off if that is still possible.
 func (c *Client) ReloadHandler(ctx context.Context, name string) (r Reloaded, err error) {
 	patient := Client{socket: c.socket, http: c.patient}
-	err = patient.call(ctx, http.MethodPost, "/v1/handlers/reload", nil, map[string]string{"handler": name}, &r)
+	request := map[string]string{"handler": name}
+	err = patient.call(ctx, http.MethodPost, "/v1/handlers/reload", nil, request, &r)
 	return r, err
 }
 
@@ -148,7 +151,8 @@ func (c *Client) Rows(ctx context.Context, q Query) (*Stream[Row], error) {
 
 // Objects returns the objects that a query asks for as JSON. Without showSecrets, the values of
 // Secrets are masked.
-func (c *Client) Objects(ctx context.Context, q Query, showSecrets bool) (*Stream[json.RawMessage], error) {
+func (c *Client) Objects(
+	ctx context.Context, q Query, showSecrets bool) (*Stream[json.RawMessage], error) {
 	query := url.Values{"as": {asObjects}}
 	if showSecrets {
 		query.Set("secrets", "show")
@@ -156,7 +160,9 @@ func (c *Client) Objects(ctx context.Context, q Query, showSecrets bool) (*Strea
 	return open(ctx, c, q, query, toText)
 }
 
-func open[T any](ctx context.Context, c *Client, q Query, query url.Values, decode func([]byte) (T, error)) (*Stream[T], error) {
+func open[T any](
+	ctx context.Context, c *Client, q Query, query url.Values,
+	decode func([]byte) (T, error)) (*Stream[T], error) {
 	set(query, "source", q.Source)
 	set(query, "namespace", q.Namespace)
 	set(query, "name", q.Name)
@@ -213,7 +219,8 @@ func set(query url.Values, name, value string) {
 }
 
 // call sends a request and decodes the answer, a single JSON value.
-func (c *Client) call(ctx context.Context, method, path string, query url.Values, request, into any) error {
+func (c *Client) call(
+	ctx context.Context, method, path string, query url.Values, request, into any) error {
 	body, err := c.do(ctx, method, path, query, request)
 	if err != nil {
 		return err
@@ -226,7 +233,9 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 }
 
 // do sends a request and returns the body of the answer, or the daemon's error.
-func (c *Client) do(ctx context.Context, method, path string, query url.Values, request any) (io.ReadCloser, error) {
+func (c *Client) do(
+	ctx context.Context, method, path string,
+	query url.Values, request any) (io.ReadCloser, error) {
 	var content io.Reader
 	if request != nil {
 		text, err := json.Marshal(request)
@@ -235,7 +244,8 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 		}
 		content = bytes.NewReader(text)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://informd"+path+"?"+query.Encode(), content)
+	target := "http://informd" + path + "?" + query.Encode()
+	r, err := http.NewRequestWithContext(ctx, method, target, content)
 	if err != nil {
 		return nil, err
 	}
@@ -250,7 +260,8 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	failure := Error{Code: response.StatusCode}
 	text, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
 	if json.Unmarshal(text, &failure) != nil || failure.Message == "" {
-		failure.Message = fmt.Sprintf("%s answers %s: is it informd's control socket?", c.socket, response.Status)
+		failure.Message = fmt.Sprintf("%s answers %s: is it informd's control socket?",
+			c.socket, response.Status)
 	}
 	return nil, &failure
 }
@@ -261,14 +272,18 @@ func (c *Client) unreachable(err error) error {
 		err = e.Err // without the URL, which the user did not write
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED),
+		errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w on %s", ErrNotRunning, c.socket)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%s belongs to another user: ask as the user that informd runs as", c.socket)
+		return fmt.Errorf(
+			"%s belongs to another user: ask as the user that informd runs as", c.socket)
 	case errors.Is(err, syscall.EINVAL) && len(c.socket) > socket.MaxPath:
-		return fmt.Errorf("the path %s is longer than the %d bytes that a socket may have", c.socket, socket.MaxPath)
+		return fmt.Errorf("the path %s is longer than the %d bytes that a socket may have",
+			c.socket, socket.MaxPath)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("the program that listens on %s closed the connection without an answer", c.socket)
+		return fmt.Errorf(
+			"the program that listens on %s closed the connection without an answer", c.socket)
 	}
 	return fmt.Errorf("ask the informd on %s: %w", c.socket, err)
 }

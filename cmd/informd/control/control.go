@@ -72,15 +72,17 @@ type Status struct {
 // SourceStatus is the state of a source. Its many fields are the columns of informd status and its
 // JSON.
 type SourceStatus struct {
-	Name            string   `json:"name"`
-	Resource        string   `json:"resource"` // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
-	State           string   `json:"state"`
-	Reason          string   `json:"reason,omitempty"`
-	Ready           bool     `json:"ready"`
-	Objects         int      `json:"objects"`
-	ResourceVersion string   `json:"resourceVersion,omitempty"` // of the informer that is furthest behind; empty until each has listed
-	Lag             int      `json:"lag"`                       // changes received and not evaluated
-	Unreadable      uint64   `json:"unreadable"`                // objects that were left out
+	Name     string `json:"name"`
+	Resource string `json:"resource"` // VERSION/RESOURCE or GROUP/VERSION/RESOURCE
+	State    string `json:"state"`
+	Reason   string `json:"reason,omitempty"`
+	Ready    bool   `json:"ready"`
+	Objects  int    `json:"objects"`
+	// ResourceVersion is the one of the informer that is furthest behind. It is empty until each
+	// informer has listed.
+	ResourceVersion string   `json:"resourceVersion,omitempty"`
+	Lag             int      `json:"lag"`        // changes received and not evaluated
+	Unreadable      uint64   `json:"unreadable"` // objects that were left out
 	IndexErrors     uint64   `json:"indexErrors"`
 	Indexes         []string `json:"indexes,omitempty"`
 }
@@ -99,8 +101,11 @@ type RuleStatus struct {
 	Shortened     uint64  `json:"shortened"`
 	Dropped       uint64  `json:"dropped"`
 	Paused        bool    `json:"paused"`
-	Reason        string  `json:"reason,omitempty"`  // which looked-up sources it waits for or misses, or why it is slowed
-	Failure       string  `json:"failure,omitempty"` // the last failure, while a delivery waits for a retry
+	// Reason names the looked-up sources that the rule waits for or misses, or says why the rule
+	// is slowed.
+	Reason string `json:"reason,omitempty"`
+	// Failure is the last failure, while a delivery waits for a retry.
+	Failure string `json:"failure,omitempty"`
 }
 
 // HandlerStatus is the state of a handler. Its many fields are the columns of informd status and
@@ -108,7 +113,7 @@ type RuleStatus struct {
 type HandlerStatus struct {
 	Name      string    `json:"name"`
 	State     string    `json:"state"`
-	Reason    string    `json:"reason,omitempty"` // for the state; if running, a problem with its health
+	Reason    string    `json:"reason,omitempty"` // of the state; if running, a health problem
 	Since     time.Time `json:"since,omitzero"`   // when it entered the state
 	Restarts  int       `json:"restarts"`
 	InFlight  int       `json:"inFlight"`
@@ -118,7 +123,7 @@ type HandlerStatus struct {
 	Failures  int       `json:"failures"`           // recent ones; decreases while it runs
 	Next      time.Time `json:"next,omitzero"`      // when informd starts it again
 	Reloading time.Time `json:"reloading,omitzero"` // when a reload began that is under way
-	LastLog   []string  `json:"lastLog,omitempty"`  // the last process that failed: its last lines on standard error
+	LastLog   []string  `json:"lastLog,omitempty"`  // of the last failed process, on standard error
 
 	Endpoints []EndpointStatus `json:"endpoints,omitempty"` // of a remote handler
 }
@@ -151,7 +156,7 @@ type StateStatus struct {
 	LastWrite      time.Time `json:"lastWrite,omitzero"`
 	Durable        bool      `json:"durable"`
 	Trouble        string    `json:"trouble,omitempty"`  // why it is not durable
-	SetAside       []string  `json:"setAside,omitempty"` // folders with states that could not be used
+	SetAside       []string  `json:"setAside,omitempty"` // folders with unusable states
 }
 
 // Query asks for objects of a source. An empty field does not narrow it.
@@ -225,6 +230,6 @@ type Row struct {
 	Name            string            `json:"name"`
 	UID             string            `json:"uid,omitempty"`
 	ResourceVersion string            `json:"resourceVersion,omitempty"`
-	Created         time.Time         `json:"created,omitzero"` // zero if the cache does not keep it
+	Created         time.Time         `json:"created,omitzero"` // zero if not cached
 	Labels          map[string]string `json:"labels,omitempty"`
 }

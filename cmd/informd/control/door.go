@@ -34,7 +34,8 @@ type door struct {
 
 func newDoor(daemon int, log *slog.Logger) *door {
 	return &door{
-		daemon: daemon, log: log, places: make(chan struct{}, maxTurnedAway), logs: rate.Sometimes{Interval: time.Minute},
+		daemon: daemon, log: log, places: make(chan struct{}, maxTurnedAway),
+		logs: rate.Sometimes{Interval: time.Minute},
 	}
 }
 
@@ -73,7 +74,8 @@ func (d *door) report(pid int, err error) {
 		if err != nil {
 			args = append(args, "error", err)
 		}
-		d.log.Warn("process turned away from the control socket: handlers may not ask informd", args...)
+		d.log.Warn("process turned away from the control socket: handlers may not ask informd",
+			args...)
 		d.silent = 0
 	})
 }

@@ -45,7 +45,8 @@ func (a answers) letter(w *answer, r *http.Request) error {
 }
 
 func noLetter(id string) *Error {
-	return problem(http.StatusNotFound, "no dead letter %.300q: it was retried or dropped, or made room for newer ones; informd dead list shows the current ones", id)
+	return problem(http.StatusNotFound, "no dead letter %.300q: it was retried or dropped, "+
+		"or made room for newer ones; informd dead list shows the current ones", id)
 }
 
 // matching returns the letters of a rule and of a handler. An empty name stands for all, an unknown
@@ -92,9 +93,11 @@ func (a answers) act(do func(Backend, string) error) func(*answer, *http.Request
 			case err == nil:
 				outcome.Done++
 			case !errors.Is(err, ErrNotFound):
-				outcome.Failures = append(outcome.Failures, LetterFailure{ID: id, Error: err.Error()})
+				failure := LetterFailure{ID: id, Error: err.Error()}
+				outcome.Failures = append(outcome.Failures, failure)
 			case len(choice.IDs) > 0: // otherwise another request was faster
-				outcome.Failures = append(outcome.Failures, LetterFailure{ID: id, Error: noLetter(id).Message})
+				failure := LetterFailure{ID: id, Error: noLetter(id).Message}
+				outcome.Failures = append(outcome.Failures, failure)
 			}
 		}
 		return writeJSON(w, outcome)
@@ -110,7 +113,8 @@ func (a answers) chosen(c LetterChoice) (ids []string, err error) {
 		}
 	}
 	if ways != 1 {
-		return nil, problem(http.StatusBadRequest, "choose dead letters in exactly one way: by ids, by rule, by handler, or all")
+		return nil, problem(http.StatusBadRequest,
+			"choose dead letters in exactly one way: by ids, by rule, by handler, or all")
 	}
 	seen := make(map[string]bool)
 	for _, id := range c.IDs {

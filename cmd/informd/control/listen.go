@@ -32,12 +32,15 @@ type listener struct {
 // listen makes the socket. It replaces one that a dead daemon left. If a process listens on it,
 // that is an error.
 func listen(path string, door *door) (*listener, error) {
-	path, err := filepath.Abs(path) // also because "@name" would be an abstract socket, which has no mode
+	// Absolute also because "@name" would be an abstract socket, which has no mode.
+	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
 	if len(path) > socket.MaxPath {
-		return nil, fmt.Errorf("control socket: the path %s is longer than the %d bytes that a socket may have: give a shorter one with --control SOCKET", path, socket.MaxPath)
+		return nil, fmt.Errorf("control socket: the path %s is longer than the %d bytes "+
+			"that a socket may have: give a shorter one with --control SOCKET",
+			path, socket.MaxPath)
 	}
 	if err := vacate(path); err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
@@ -69,7 +72,8 @@ func vacate(path string) error {
 	case err != nil:
 		return err
 	case before.Mode().Type() != fs.ModeSocket:
-		return fmt.Errorf("%s is not a socket: remove it, or give another path with --control SOCKET", path)
+		return fmt.Errorf(
+			"%s is not a socket: remove it, or give another path with --control SOCKET", path)
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
@@ -77,12 +81,15 @@ func vacate(path string) error {
 	}
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		if errors.Is(err, fs.ErrPermission) {
-			return fmt.Errorf("%s belongs to another user: give another path with --control SOCKET", path)
+			return fmt.Errorf(
+				"%s belongs to another user: give another path with --control SOCKET", path)
 		}
-		return fmt.Errorf("another informd listens on %s: end it, or give this one another path with --control SOCKET", path)
+		return fmt.Errorf("another informd listens on %s: "+
+			"end it, or give this one another path with --control SOCKET", path)
 	}
 	if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
-		return fmt.Errorf("another informd is starting on %s: give this one another path with --control SOCKET", path)
+		return fmt.Errorf("another informd is starting on %s: "+
+			"give this one another path with --control SOCKET", path)
 	}
 	return os.Remove(path)
 }

@@ -42,7 +42,8 @@ func maskMetadata(field string, value json.RawMessage) json.RawMessage {
 				return object
 			}
 			return marshal(string(object))
-		case bytes.HasPrefix(bytes.TrimSpace([]byte(text)), []byte("[")): // it may be a list of objects
+		// perhaps a list of objects
+		case bytes.HasPrefix(bytes.TrimSpace([]byte(text)), []byte("[")):
 			return maskedJSON
 		}
 		return value
@@ -54,7 +55,8 @@ func maskMetadata(field string, value json.RawMessage) json.RawMessage {
 const compressed = "objectset.rio.cattle.io/applied"
 
 // eachField changes the values of a JSON object. It masks anything else.
-func eachField(text []byte, change func(field string, value json.RawMessage) json.RawMessage) json.RawMessage {
+func eachField(
+	text []byte, change func(field string, value json.RawMessage) json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(text, &fields) != nil {
 		return maskedJSON

@@ -39,7 +39,8 @@ func (a answers) objects(w *answer, r *http.Request) error {
 	q.Selector = selector
 	as := values.Get("as")
 	if !slices.Contains([]string{asNames, asRows, asObjects}, as) {
-		return problem(http.StatusBadRequest, "as %.100q: want %s, %s or %s", as, asNames, asRows, asObjects)
+		return problem(http.StatusBadRequest, "as %.100q: want %s, %s or %s",
+			as, asNames, asRows, asObjects)
 	}
 	selection, err := a.backend.Objects(q)
 	if err != nil {
@@ -49,7 +50,8 @@ func (a answers) objects(w *answer, r *http.Request) error {
 	lines := newEncoder(out)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	found := Header{
-		Resource: source.Resource, State: source.State, Reason: source.Reason, Kept: selection.Kept, Count: len(selection.Objects),
+		Resource: source.Resource, State: source.State, Reason: source.Reason,
+		Kept: selection.Kept, Count: len(selection.Objects),
 	}
 	if err := lines.Encode(found); err != nil {
 		return err
@@ -83,7 +85,8 @@ func (a answers) source(q Query) (SourceStatus, error) {
 			continue
 		}
 		if q.Index != "" && !slices.Contains(s.Indexes, q.Index) {
-			return SourceStatus{}, unknown("index of source "+s.Name+" is called", q.Index, s.Indexes)
+			what := "index of source " + s.Name + " is called"
+			return SourceStatus{}, unknown(what, q.Index, s.Indexes)
 		}
 		return s, nil
 	}
@@ -109,7 +112,10 @@ var rowPaths = func() *object.Paths {
 
 // row returns an object without its content.
 func row(o *object.Object) Row {
-	r := Row{Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion()}
+	r := Row{
+		Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(),
+		ResourceVersion: o.ResourceVersion(),
+	}
 	tree, _ := o.Decode(rowPaths).(map[string]any)
 	meta, _ := tree["metadata"].(map[string]any)
 	created, _ := meta["creationTimestamp"].(string)

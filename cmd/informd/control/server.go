@@ -92,7 +92,9 @@ func (s *Server) Close() error {
 func (s *Server) mux(b Backend) *http.ServeMux {
 	mux := http.NewServeMux()
 	handle := func(pattern string, answer func(*answer, *http.Request) error) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, answer) })
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			s.serve(w, r, answer)
+		})
 	}
 	a := answers{b}
 	handle("GET /v1/status", a.status)
@@ -105,7 +107,8 @@ func (s *Server) mux(b Backend) *http.ServeMux {
 	handle("POST /v1/rules/resume", a.pause(false))
 	handle("POST /v1/handlers/reload", a.reload)
 	handle("/", func(_ *answer, r *http.Request) error {
-		return problem(http.StatusNotFound, "this informd (%s) does not know %.10s %.100q: use the informd command of the same version",
+		return problem(http.StatusNotFound, "this informd (%s) does not know %.10s %.100q: "+
+			"use the informd command of the same version",
 			b.Status().Version, r.Method, r.URL.Path)
 	})
 	return mux
@@ -113,7 +116,8 @@ func (s *Server) mux(b Backend) *http.ServeMux {
 
 // serve answers one request. It sends an error as JSON. If the answer has begun, serve breaks it
 // off instead, and the client notices.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, to func(*answer, *http.Request) error) {
+func (s *Server) serve(
+	w http.ResponseWriter, r *http.Request, to func(*answer, *http.Request) error) {
 	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), stall: s.stall}
 	defer func() {
 		switch p := recover(); p {
@@ -121,7 +125,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, to func(*answer, 
 		case http.ErrAbortHandler:
 			panic(p) // net/http breaks the connection and logs nothing
 		default:
-			s.log.Error("answering a command panicked", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			s.log.Error("answering a command panicked", "path", r.URL.Path,
+				"panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			a.fail(fmt.Errorf("informd failed to answer: %v; its log says more", p))
 		}
 	}()

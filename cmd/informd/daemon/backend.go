@@ -37,7 +37,8 @@ func newControl(asked, stateDir string, b *backend, log *slog.Logger) (*control.
 	}
 	server, err := control.New(socket, b, control.Options{Logger: log, Daemon: os.Getpid()})
 	if _, ok := errors.AsType[syscall.Errno](err); ok && asked == "" {
-		log.Error("no control socket: status, get, dead, rule and handler reload cannot ask this informd; give --control SOCKET to put it elsewhere", "error", err)
+		log.Error("no control socket: status, get, dead, rule and handler reload cannot ask this "+
+			"informd; give --control SOCKET to put it elsewhere", "error", err)
 		return nil, nil
 	}
 	return server, err
@@ -57,9 +58,10 @@ type backend struct {
 func (b *backend) Status() control.Status {
 	status := b.engine.Status()
 	return control.Status{
-		Version: b.version, PID: os.Getpid(), Started: b.started, DeadLetters: status.DeadLetters.Letters,
-		Sources: b.sources(status.Sources), Rules: b.rules(status.Rules), Handlers: b.hosts(status.Handlers),
-		Store: store(status.State),
+		Version: b.version, PID: os.Getpid(), Started: b.started,
+		DeadLetters: status.DeadLetters.Letters,
+		Sources:     b.sources(status.Sources), Rules: b.rules(status.Rules),
+		Handlers: b.hosts(status.Handlers), Store: store(status.State),
 	}
 }
 
@@ -67,7 +69,8 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 	out := make([]control.SourceStatus, 0, len(sources))
 	for _, s := range sources {
 		one := control.SourceStatus{
-			Name: s.Name, Resource: s.Resource, State: s.State.String(), Reason: s.Reason, Ready: s.Ready,
+			Name: s.Name, Resource: s.Resource,
+			State: s.State.String(), Reason: s.Reason, Ready: s.Ready,
 			Objects: s.Objects, ResourceVersion: s.ResourceVersion, Lag: s.Pending,
 			Unreadable: s.Unreadable, IndexErrors: s.IndexErrors,
 		}
@@ -81,16 +84,20 @@ func (b *backend) sources(sources []engine.SourceStatus) []control.SourceStatus 
 
 func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 	dead := make(map[string]int)
-	letters, _ := b.engine.Letters() // without them the count is 0; informd dead list shows the error
+	// Without the letters the count is 0; informd dead list shows the error.
+	letters, _ := b.engine.Letters()
 	for _, l := range letters {
 		dead[l.Rule]++
 	}
 	out := make([]control.RuleStatus, 0, len(rules))
 	for _, r := range rules {
 		out = append(out, control.RuleStatus{
-			Name: r.Name, Handler: r.Handler, Paused: r.Paused, Reason: r.Reason, Failure: r.Failure, Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
-			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away, OldestSeconds: r.Queue.OldestAge.Seconds(),
-			Shortened: r.Queue.Shortened, Dropped: r.Queue.Dropped,
+			Name: r.Name, Handler: r.Handler,
+			Paused: r.Paused, Reason: r.Reason, Failure: r.Failure,
+			Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
+			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
+			OldestSeconds: r.Queue.OldestAge.Seconds(),
+			Shortened:     r.Queue.Shortened, Dropped: r.Queue.Dropped,
 		})
 	}
 	return out
@@ -102,7 +109,9 @@ func (b *backend) hosts(handlers []engine.HandlerStatus) []control.HandlerStatus
 		if h.Name == engine.OwnActions {
 			continue // the rules say all about their own actions
 		}
-		one := control.HandlerStatus{Name: h.Name, State: "dry run", Reason: "informd logs what it would deliver"}
+		one := control.HandlerStatus{
+			Name: h.Name, State: "dry run", Reason: "informd logs what it would deliver",
+		}
 		if process, ok := b.handlers.host(h.Name); ok {
 			one = hostStatus(h.Name, process.Status())
 		}
@@ -114,7 +123,8 @@ func (b *backend) hosts(handlers []engine.HandlerStatus) []control.HandlerStatus
 
 func hostStatus(name string, s host.Status) control.HandlerStatus {
 	out := control.HandlerStatus{
-		Name: name, State: string(s.State), Reason: cmp.Or(s.Reason, s.Problem), Since: s.Since, Restarts: s.Restarts, PID: s.PID,
+		Name: name, State: string(s.State), Reason: cmp.Or(s.Reason, s.Problem),
+		Since: s.Since, Restarts: s.Restarts, PID: s.PID,
 		Program: strings.TrimSpace(s.Handler.Name + " " + s.Handler.Version), Confined: s.Confined,
 		Failures: s.Failures, LastLog: s.LastLog, Reloading: s.Reloading,
 	}
@@ -124,7 +134,8 @@ func hostStatus(name string, s host.Status) control.HandlerStatus {
 	for _, e := range s.Endpoints {
 		of := hostStatus("", e.Status)
 		out.Endpoints = append(out.Endpoints, control.EndpointStatus{
-			Address: e.Address, State: of.State, Reason: of.Reason, Since: of.Since, Restarts: of.Restarts,
+			Address: e.Address, State: of.State, Reason: of.Reason,
+			Since: of.Since, Restarts: of.Restarts,
 			InFlight: e.Status.InFlight, Program: of.Program, Failures: of.Failures, Next: of.Next,
 		})
 	}
@@ -137,7 +148,8 @@ func store(s *state.Status) *control.StateStatus {
 		return nil
 	}
 	return &control.StateStatus{
-		Directory: s.Dir, SizeBytes: s.SizeBytes, Unwritten: s.Unwritten, UnwrittenBytes: s.UnwrittenBytes,
+		Directory: s.Dir, SizeBytes: s.SizeBytes,
+		Unwritten: s.Unwritten, UnwrittenBytes: s.UnwrittenBytes,
 		LastWrite: s.LastWrite, Durable: s.Trouble == "", Trouble: s.Trouble, SetAside: s.SetAside,
 	}
 }
@@ -170,7 +182,8 @@ func find(view *source.Source, q control.Query) ([]*object.Object, error) {
 		}
 		objects = slices.DeleteFunc(objects, func(o *object.Object) bool {
 			return q.Namespace != "" && o.Namespace() != q.Namespace ||
-				q.Selector != nil && !q.Selector.Empty() && !q.Selector.Matches(labels.Set(o.Labels()))
+				q.Selector != nil && !q.Selector.Empty() &&
+					!q.Selector.Matches(labels.Set(o.Labels()))
 		})
 	case q.Name != "" && q.Namespace != "" && (q.Selector == nil || q.Selector.Empty()):
 		if o, ok := view.Get(q.Namespace, q.Name); ok {
@@ -180,7 +193,9 @@ func find(view *source.Source, q control.Query) ([]*object.Object, error) {
 		objects = view.List(q.Namespace, q.Selector)
 	}
 	if q.Name != "" {
-		objects = slices.DeleteFunc(objects, func(o *object.Object) bool { return o.Name() != q.Name })
+		objects = slices.DeleteFunc(objects, func(o *object.Object) bool {
+			return o.Name() != q.Name
+		})
 	}
 	slices.SortFunc(objects, func(a, b *object.Object) int {
 		return cmp.Or(cmp.Compare(a.Namespace(), b.Namespace()), cmp.Compare(a.Name(), b.Name()))
@@ -236,7 +251,8 @@ func shownLetter(l dispatch.Letter) control.Letter {
 	resource := schema.GroupVersionResource(l.Resource)
 	return control.Letter{
 		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: object.ResourceName(resource),
-		Namespace: l.Key.Namespace, Name: l.Key.Name, Attempts: l.Attempts, Since: l.Since, Died: l.Died, Reason: l.Reason,
+		Namespace: l.Key.Namespace, Name: l.Key.Name,
+		Attempts: l.Attempts, Since: l.Since, Died: l.Died, Reason: l.Reason,
 		Secret: isSecret(resource), Confidential: l.Confidential,
 	}
 }

@@ -67,7 +67,8 @@ func (s cachedSource) List(namespace, selector string) (cache.Objects, error) {
 	}
 	found := s.view.List(namespace, parsed)
 	slices.SortFunc(found, func(a, b *object.Object) int {
-		return cmp.Or(strings.Compare(a.Namespace(), b.Namespace()), strings.Compare(a.Name(), b.Name()))
+		return cmp.Or(
+			strings.Compare(a.Namespace(), b.Namespace()), strings.Compare(a.Name(), b.Name()))
 	})
 	return cachedObjects(found), nil
 }

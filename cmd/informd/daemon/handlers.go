@@ -33,7 +33,9 @@ type hosted interface {
 	Status() host.Status
 }
 
-func newHandlers(configured []config.Handler, folders *launch.Folders, dryRun bool, cache *cached, log *slog.Logger) (*handlers, error) {
+func newHandlers(
+	configured []config.Handler, folders *launch.Folders, dryRun bool, cache *cached,
+	log *slog.Logger) (*handlers, error) {
 	h := &handlers{byName: make(map[string]engine.Handler)}
 	for _, c := range configured {
 		if dryRun && c.Builtin != "log" {
@@ -53,7 +55,8 @@ func newHandlers(configured []config.Handler, folders *launch.Folders, dryRun bo
 			return nil, fmt.Errorf("handler %q: %w", c.Name, err)
 		}
 		if names := launch.Unset(c.Env); len(names) > 0 {
-			log.Warn("environment variables that the handler's env names are not set", "handler", c.Name, "env", names)
+			log.Warn("environment variables that the handler's env names are not set",
+				"handler", c.Name, "env", names)
 		}
 		options := folders.Options(log)
 		options.Cache = cache
@@ -102,7 +105,8 @@ func (dryRunner) Ready(ctx context.Context) error { return ctx.Err() }
 func (dryRunner) Limit() int { return 1 }
 
 func (d dryRunner) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
-	d.log.Info("would deliver", "rule", ev.Rule, "event", ev.Event, "resource", ev.Resource.Resource,
-		"namespace", ev.Namespace, "name", ev.Name, "id", ev.ID)
+	d.log.Info("would deliver", "rule", ev.Rule, "event", ev.Event,
+		"resource", ev.Resource.Resource, "namespace", ev.Namespace, "name", ev.Name,
+		"id", ev.ID)
 	return handler.Answer{}, nil
 }

@@ -22,8 +22,9 @@ import (
 // newMux returns the handler for what --listen serves:
 //
 //	/livez    200 while the process serves
-//	/readyz   200 if every source has caught up with the server or waits for a resource that is not served, else 503.
-//	          It also shows the handlers and whether the state is durable, which do not affect the code.
+//	/readyz   200 if every source has caught up with the server or waits for a resource that is
+//	          not served, else 503. It also shows the handlers and whether the state is durable,
+//	          which do not affect the code.
 //	/metrics  for Prometheus
 func newMux(eng *engine.Engine, handlers *handlers, metrics *metrics) *http.ServeMux {
 	mux := http.NewServeMux()
@@ -54,7 +55,8 @@ func readiness(status engine.Status, handlers *handlers) (ready bool, report str
 	}
 	for _, h := range handlers.hosts {
 		s := h.Status()
-		fmt.Fprintf(&b, "    handler %s: %s%s\n", h.name, s.State, cli.Because(cmp.Or(s.Reason, s.Problem)))
+		fmt.Fprintf(&b, "    handler %s: %s%s\n",
+			h.name, s.State, cli.Because(cmp.Or(s.Reason, s.Problem)))
 	}
 	if s := status.State; s != nil && s.Trouble == "" {
 		b.WriteString("    state: durable\n")

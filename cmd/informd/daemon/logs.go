@@ -23,7 +23,8 @@ var (
 // log there.
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var threshold slog.Level
-	if !slices.Contains(logLevels, strings.ToLower(level)) || threshold.UnmarshalText([]byte(level)) != nil {
+	known := slices.Contains(logLevels, strings.ToLower(level))
+	if !known || threshold.UnmarshalText([]byte(level)) != nil {
 		return nil, fmt.Errorf("--log-level %q: want %s", level, cli.OneOf(logLevels))
 	}
 	options := &slog.HandlerOptions{Level: threshold}

@@ -30,11 +30,13 @@ func newMetrics(version string) *metrics {
 		registry: prometheus.NewRegistry(),
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "informd_handler_deliveries_total",
-			Help: "Finished attempts to deliver an event, by result: done, retry, lost, reject, dead, cancelled.",
+			Help: "Finished attempts to deliver an event, by result: " +
+				"done, retry, lost, reject, dead, cancelled.",
 		}, []string{"handler", "rule", "result"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "informd_handler_delivery_latency_seconds",
-			Help:    "Time from the match of a change to the end of its delivery, over all attempts.",
+			Name: "informd_handler_delivery_latency_seconds",
+			Help: "Time from the match of a change to the end of its delivery, " +
+				"over all attempts.",
 			Buckets: buckets,
 		}, []string{"handler"}),
 		attempts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -45,15 +47,18 @@ func newMetrics(version string) *metrics {
 	}
 	m.actions = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "informd_actions_total",
-		Help: "Changes of the cluster that rules and handlers asked for, by result: done, unchanged, created, gone, conflict, denied, rejected, failed.",
+		Help: "Changes of the cluster that rules and handlers asked for, by result: " +
+			"done, unchanged, created, gone, conflict, denied, rejected, failed.",
 	}, []string{"handler", "rule", "verb", "result"})
 	m.registry.MustRegister(m.deliveries, m.latency, m.attempts, m.actions, buildInfo(version),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 func buildInfo(version string) prometheus.Collector {
-	g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "informd_build_info", Help: "Always 1."}, []string{"version"})
+	g := prometheus.NewGaugeVec(
+		prometheus.GaugeOpts{Name: "informd_build_info", Help: "Always 1."}, []string{"version"})
 	g.WithLabelValues(version).Set(1)
 	return g
 }
@@ -69,7 +74,8 @@ func (m *metrics) delivered(d dispatch.Attempt) {
 
 // acted counts an action.
 func (m *metrics) acted(d action.Done) {
-	m.actions.WithLabelValues(cmp.Or(d.Handler, engine.OwnActions), d.Rule, d.Verb, string(d.Result)).Inc()
+	handler := cmp.Or(d.Handler, engine.OwnActions)
+	m.actions.WithLabelValues(handler, d.Rule, d.Verb, string(d.Result)).Inc()
 }
 
 // watch adds the counts that the engine and the handlers keep.
@@ -89,45 +95,74 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	sourceObjects = desc("informd_source_objects", "Objects in the cache.", "source")
-	sourceDeltas  = desc("informd_source_deltas_total", "Changes handed to rules, by kind.", "source", "event")
-	sourceState   = desc("informd_source_state", "1 for the state of the source, 0 for all others.", "source", "state")
-	sourcePending = desc("informd_source_pending", "Changes received from the server and not handed to rules yet.", "source")
-	sourceSkipped = desc("informd_source_unreadable_total", "Objects that could not be read and were left out.", "source")
-	indexErrors   = desc("informd_source_index_errors_total", "Evaluations of an index expression that failed.", "source")
+	sourceDeltas  = desc("informd_source_deltas_total",
+		"Changes handed to rules, by kind.", "source", "event")
+	sourceState = desc("informd_source_state",
+		"1 for the state of the source, 0 for all others.", "source", "state")
+	sourcePending = desc("informd_source_pending",
+		"Changes received from the server and not handed to rules yet.", "source")
+	sourceSkipped = desc("informd_source_unreadable_total",
+		"Objects that could not be read and were left out.", "source")
+	indexErrors = desc("informd_source_index_errors_total",
+		"Evaluations of an index expression that failed.", "source")
 
-	ruleMatches   = desc("informd_rule_matches_total", "Changes that the rule selected.", "rule")
-	ruleErrors    = desc("informd_rule_evaluation_errors_total", "Changes for which an expression of the rule failed.", "rule")
-	ruleOwn       = desc("informd_rule_own_changes_total", "Changes that the rule made itself and that it ignored.", "rule")
-	ruleDepth     = desc("informd_rule_queue_depth", "Deliveries that wait for their turn or for a retry.", "rule")
-	ruleDelayed   = desc("informd_rule_queue_delayed", "Objects whose delivery waits for a retry.", "rule")
-	ruleBytes     = desc("informd_rule_queue_bytes", "Size of the deliveries that wait; an object that several share counts for each.", "rule")
-	ruleAge       = desc("informd_rule_queue_oldest_seconds", "Age of the oldest delivery that is not acknowledged.", "rule")
-	ruleShortened = desc("informd_rule_queue_shortened_total", "Changes merged because a rule with delivery: every was at its bound.", "rule")
-	ruleAway      = desc("informd_rule_queue_away", "Deliveries that wait and are on disk only.", "rule")
-	ruleDropped   = desc("informd_rule_queue_dropped_total", "Changes dropped because too many objects of one name waited.", "rule")
+	ruleMatches = desc("informd_rule_matches_total", "Changes that the rule selected.", "rule")
+	ruleErrors  = desc("informd_rule_evaluation_errors_total",
+		"Changes for which an expression of the rule failed.", "rule")
+	ruleOwn = desc("informd_rule_own_changes_total",
+		"Changes that the rule made itself and that it ignored.", "rule")
+	ruleDepth = desc("informd_rule_queue_depth",
+		"Deliveries that wait for their turn or for a retry.", "rule")
+	ruleDelayed = desc("informd_rule_queue_delayed",
+		"Objects whose delivery waits for a retry.", "rule")
+	ruleBytes = desc("informd_rule_queue_bytes",
+		"Size of the deliveries that wait; an object that several share counts for each.", "rule")
+	ruleAge = desc("informd_rule_queue_oldest_seconds",
+		"Age of the oldest delivery that is not acknowledged.", "rule")
+	ruleShortened = desc("informd_rule_queue_shortened_total",
+		"Changes merged because a rule with delivery: every was at its bound.", "rule")
+	ruleAway = desc("informd_rule_queue_away",
+		"Deliveries that wait and are on disk only.", "rule")
+	ruleDropped = desc("informd_rule_queue_dropped_total",
+		"Changes dropped because too many objects of one name waited.", "rule")
 
-	handlerInFlight = desc("informd_handler_in_flight", "Events that the handler is working on.", "handler")
-	handlerRestarts = desc("informd_handler_restarts_total", "Starts of the handler's process after the first.", "handler")
-	handlerReady    = desc("informd_handler_ready", "1 if the handler takes events.", "handler")
-	handlerState    = desc("informd_handler_state", "1 for the state of the handler, 0 for all others.", "handler", "state")
-	handlerEndpoint = desc("informd_handler_endpoints", "Endpoints of a remote handler in that state.", "handler", "state")
-	handlerFailures = desc("informd_handler_failures", "Recent failures of the handler's process. The count decreases while the process runs.", "handler")
-	handlerReads    = desc("informd_handler_cache_reads_total", "Calls in which the handler read the cache.", "handler")
-	handlerRefused  = desc("informd_handler_cache_reads_refused_total", "Calls in which the handler wanted to read the cache and got an error.", "handler")
-	deadLetters     = desc("informd_dead_letters", "Events that were set aside because they could not be delivered.")
-	deadDropped     = desc("informd_dead_letters_dropped_total", "Dead letters dropped because there were too many.")
+	handlerInFlight = desc("informd_handler_in_flight",
+		"Events that the handler is working on.", "handler")
+	handlerRestarts = desc("informd_handler_restarts_total",
+		"Starts of the handler's process after the first.", "handler")
+	handlerReady = desc("informd_handler_ready", "1 if the handler takes events.", "handler")
+	handlerState = desc("informd_handler_state",
+		"1 for the state of the handler, 0 for all others.", "handler", "state")
+	handlerEndpoint = desc("informd_handler_endpoints",
+		"Endpoints of a remote handler in that state.", "handler", "state")
+	handlerFailures = desc("informd_handler_failures",
+		"Recent failures of the handler's process. The count decreases while the process runs.",
+		"handler")
+	handlerReads = desc("informd_handler_cache_reads_total",
+		"Calls in which the handler read the cache.", "handler")
+	handlerRefused = desc("informd_handler_cache_reads_refused_total",
+		"Calls in which the handler wanted to read the cache and got an error.", "handler")
+	deadLetters = desc("informd_dead_letters",
+		"Events that were set aside because they could not be delivered.")
+	deadDropped = desc("informd_dead_letters_dropped_total",
+		"Dead letters dropped because there were too many.")
 
 	stateBytes     = desc("informd_state_bytes", "Size of the state directory.")
-	stateUnwritten = desc("informd_state_unwritten_records", "Records of the state that are not on disk yet.")
-	stateDurable   = desc("informd_state_durable", "1 if informd can write the state, 0 while it cannot.")
+	stateUnwritten = desc("informd_state_unwritten_records",
+		"Records of the state that are not on disk yet.")
+	stateDurable = desc("informd_state_durable",
+		"1 if informd can write the state, 0 while it cannot.")
 )
 
 // Describe implements prometheus.Collector.
 func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
-		ruleMatches, ruleErrors, ruleOwn, ruleDepth, ruleDelayed, ruleBytes, ruleAge, ruleShortened, ruleDropped,
-		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerEndpoint, handlerFailures, handlerReads, handlerRefused, deadLetters, deadDropped, ruleAway,
+		ruleMatches, ruleErrors, ruleOwn, ruleDepth, ruleDelayed, ruleBytes, ruleAge,
+		ruleShortened, ruleAway, ruleDropped,
+		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
+		handlerFailures, handlerReads, handlerRefused,
+		deadLetters, deadDropped,
 		stateBytes, stateUnwritten, stateDurable,
 	} {
 		out <- d

@@ -63,17 +63,24 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	case !running && !written:
 		return control.Reloaded{}, control.ErrNotFound
 	case !running:
-		return control.Reloaded{}, refuse("handler %s does not run: no rule named it when informd started; restart informd to use new rules and handlers", name)
+		return control.Reloaded{}, refuse("handler %s does not run: no rule named it when informd "+
+			"started; restart informd to use new rules and handlers", name)
 	case !written:
-		return control.Reloaded{}, refuse("handler %s is no longer in the manifests: it goes on as it is; restart informd to end it", name)
+		return control.Reloaded{}, refuse("handler %s is no longer in the manifests: "+
+			"it goes on as it is; restart informd to end it", name)
 	case before.Remote != nil:
-		return control.Reloaded{}, refuse("handler %s runs elsewhere: roll it out there; restart informd to use another address, tls or config", name)
+		return control.Reloaded{}, refuse("handler %s runs elsewhere: roll it out there; "+
+			"restart informd to use another address, tls or config", name)
 	case now.Remote != nil:
-		return control.Reloaded{}, refuse("handler %s was not reloaded: it is remote now, and was not when informd started; restart informd", name)
+		return control.Reloaded{}, refuse("handler %s was not reloaded: it is remote now, "+
+			"and was not when informd started; restart informd", name)
 	case !ok || r.dryRun && now.Builtin != "log":
-		return control.Reloaded{}, refuse("handler %s was not reloaded: this informd is a dry run, which starts no handler but log", name)
+		return control.Reloaded{}, refuse("handler %s was not reloaded: "+
+			"this informd is a dry run, which starts no handler but log", name)
 	case now.User != "" && !launch.OtherUsers(r.started):
-		return control.Reloaded{}, refuse("handler %s was not reloaded: it has a user now, and no handler had one when informd started, so informd's folders are closed to other users; restart informd", name)
+		return control.Reloaded{}, refuse("handler %s was not reloaded: it has a user now, "+
+			"and no handler had one when informd started, "+
+			"so informd's folders are closed to other users; restart informd", name)
 	}
 	spec, err := launch.Spec(now)
 	if err != nil {
@@ -131,11 +138,14 @@ func notes(before, now config.Handler, sources []string) (notes []string) {
 	}
 	for _, source := range now.Read {
 		if name := source.String(); !slices.Contains(sources, name) {
-			notes = append(notes, "access.read: source "+name+" is new: the handler can read it when informd restarts")
+			notes = append(notes, "access.read: source "+name+
+				" is new: the handler can read it when informd restarts")
 		}
 	}
 	if len(before.Write) == 0 && len(now.Write) > 0 {
-		notes = append(notes, "access.write: the handler had none when informd started: it applies when informd restarts")
+		notes = append(notes,
+			"access.write: the handler had none when informd started: "+
+				"it applies when informd restarts")
 	}
 	if names := launch.Unset(now.Env); len(names) > 0 {
 		notes = append(notes, "env: not set in informd's environment: "+strings.Join(names, ", "))
@@ -155,7 +165,10 @@ func refuse(format string, args ...any) error {
 func mistaken(err error) error {
 	why := "the manifests cannot be read"
 	if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
-		why = fmt.Sprintf("%d %s in the manifests", len(mistakes), cli.Plural(len(mistakes), "mistake"))
+		n := len(mistakes)
+		why = fmt.Sprintf("%d %s in the manifests", n, cli.Plural(n, "mistake"))
 	}
-	return &control.Error{Code: http.StatusConflict, Message: why + ": nothing was changed", Report: err.Error()}
+	return &control.Error{
+		Code: http.StatusConflict, Message: why + ": nothing was changed", Report: err.Error(),
+	}
 }

@@ -64,7 +64,8 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 			_, compiled, err := manifests.Load(flags.manifests)
 			if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
-				err = fmt.Errorf("%d %s in the configuration", len(mistakes), cli.Plural(len(mistakes), "mistake"))
+				n := len(mistakes)
+				err = fmt.Errorf("%d %s in the configuration", n, cli.Plural(n, "mistake"))
 			}
 			if err != nil {
 				return &cli.ExitError{Code: cli.ExitUsage, Err: err}
@@ -84,20 +85,28 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 	}
 	cli.ManifestFlag(cmd, &flags.manifests)
 	f := cmd.Flags()
-	f.StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig `FILE`; default: the one kubectl would use, or in-cluster")
-	f.StringVar(&flags.context, "context", "", "context `NAME` in the kubeconfig; default: the current one")
-	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR`, or none to keep no state; default: informd/CLUSTER in $XDG_STATE_HOME or ~/.local/state")
-	f.StringVar(&flags.control, "control", "", "`SOCKET` for status, get, dead, rule and handler reload; default: control.sock in the state directory")
-	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and /metrics, such as 127.0.0.1:9180; default: none")
+	f.StringVar(&flags.kubeconfig, "kubeconfig", "",
+		"kubeconfig `FILE`; default: the one kubectl would use, or in-cluster")
+	f.StringVar(&flags.context, "context", "",
+		"context `NAME` in the kubeconfig; default: the current one")
+	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR`, or none to keep no state; "+
+		"default: informd/CLUSTER in $XDG_STATE_HOME or ~/.local/state")
+	f.StringVar(&flags.control, "control", "", "`SOCKET` for status, get, dead, rule and "+
+		"handler reload; default: control.sock in the state directory")
+	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and "+
+		"/metrics, such as 127.0.0.1:9180; default: none")
 	cli.ChoiceFlag(cmd, &flags.logFormat, "log-format", "format of the log", "text", logFormats...)
 	cli.ChoiceFlag(cmd, &flags.logLevel, "log-level", "lowest level to log", "info", logLevels...)
-	f.BoolVar(&flags.dryRun, "dry-run", false, "only log what informd would deliver and change; start no handler but log")
+	f.BoolVar(&flags.dryRun, "dry-run", false,
+		"only log what informd would deliver and change; start no handler but log")
 	return cmd
 }
 
 // run wires everything together and runs it until ctx ends. Then the engine stops first, after its
 // deliveries in flight. The handlers and both servers outlive it.
-func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *launch.Folders, log *slog.Logger) error {
+func run(
+	ctx context.Context, flags runFlags, compiled *plan.Plan, folders *launch.Folders,
+	log *slog.Logger) error {
 	if err := undumpable(); err != nil {
 		return err
 	}
@@ -108,7 +117,8 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *laun
 	// Each informer lists once and then watches, and the engine bounds how many list at a time. A
 	// rate limit as well would only delay the start of many sources.
 	restConfig.QPS = -1
-	restConfig.UserAgent = fmt.Sprintf("informd/%s (%s/%s)", flags.version, runtime.GOOS, runtime.GOARCH)
+	restConfig.UserAgent = fmt.Sprintf("informd/%s (%s/%s)",
+		flags.version, runtime.GOOS, runtime.GOARCH)
 	cluster, err := connect(restConfig)
 	if err != nil {
 		return err
@@ -124,7 +134,8 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *laun
 	}
 	metrics := newMetrics(flags.version)
 	eng, err := engine.New(compiled, cluster, handlers.byName, engine.Options{
-		Logger: log, Delivered: metrics.delivered, Acted: metrics.acted, DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: store,
+		Logger: log, Delivered: metrics.delivered, Acted: metrics.acted,
+		DryRun: flags.dryRun, DrainTimeout: drainTimeout, State: store,
 	})
 	if err != nil {
 		return err
@@ -137,9 +148,11 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *laun
 	}
 
 	control, err := newControl(flags.control, stateDir, &backend{
-		version: flags.version, plan: compiled, engine: eng, handlers: handlers, started: time.Now(),
+		version: flags.version, plan: compiled, engine: eng, handlers: handlers,
+		started: time.Now(),
 		reloader: &reloader{
-			manifests: flags.manifests, started: compiled.Handlers, sources: cache.Names(), dryRun: flags.dryRun, log: log,
+			manifests: flags.manifests, started: compiled.Handlers, sources: cache.Names(),
+			dryRun: flags.dryRun, log: log,
 			process: handlers.reloadable, allow: eng.Allow,
 		},
 	}, log)
@@ -147,8 +160,9 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *laun
 		return err
 	}
 
-	log.Info("informd starts", "version", flags.version, "sources", len(compiled.Sources), "rules", len(compiled.Rules),
-		"handlers", len(compiled.Handlers), "informers", len(compiled.Informers), "server", restConfig.Host)
+	log.Info("informd starts", "version", flags.version, "sources", len(compiled.Sources),
+		"rules", len(compiled.Rules), "handlers", len(compiled.Handlers),
+		"informers", len(compiled.Informers), "server", restConfig.Host)
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx)) // what outlives the engine
 	defer end()
 	var group errgroup.Group
@@ -156,7 +170,8 @@ func run(ctx context.Context, flags runFlags, compiled *plan.Plan, folders *laun
 	group.Go(func() error { return control.Run(lasting) })
 	group.Go(func() error { return handlers.run(lasting) })
 	stopLogging := context.AfterFunc(ctx, func() {
-		log.Info("informd is to stop: deliveries in flight have time to end; a second signal ends it at once")
+		log.Info("informd is to stop: deliveries in flight have time to end; " +
+			"a second signal ends it at once")
 	})
 	defer stopLogging()
 	err = eng.Run(ctx)

@@ -11,7 +11,8 @@ import (
 
 // openState opens the state directory that the flags ask for. The store is nil if they ask for
 // none. A dry run has none: it must not change what a real run will deliver.
-func openState(flags runFlags, host string, log *slog.Logger) (dir string, store *state.Store, err error) {
+func openState(
+	flags runFlags, host string, log *slog.Logger) (dir string, store *state.Store, err error) {
 	dir = flags.stateDir
 	if dir == "" && !flags.dryRun {
 		if dir, err = locate.DefaultStateDir(host); err != nil {

@@ -91,7 +91,9 @@ func makeFolder(kind string, mode fs.FileMode, parents ...string) (*folder, erro
 		failures = append(failures, err)
 	}
 	if len(failures) == 0 {
-		return nil, fmt.Errorf("no place for the handlers' %s: a handler has a user of its own, who cannot reach any of the usual folders; set TMPDIR to a folder that every user can reach", kind)
+		return nil, fmt.Errorf("no place for the handlers' %s: a handler has a user of its own, "+
+			"who cannot reach any of the usual folders; "+
+			"set TMPDIR to a folder that every user can reach", kind)
 	}
 	return nil, fmt.Errorf("make a folder for the handlers' %s: %w", kind, errors.Join(failures...))
 }
@@ -151,7 +153,8 @@ func sweep(parent string) {
 		if err != nil || !info.IsDir() || !ours(info) {
 			continue
 		}
-		file, err := os.OpenFile(filepath.Join(path, folderLock), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		const flags = os.O_RDONLY | syscall.O_NOFOLLOW | syscall.O_NONBLOCK
+		file, err := os.OpenFile(filepath.Join(path, folderLock), flags, 0)
 		if err != nil {
 			continue
 		}

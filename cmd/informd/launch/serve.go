@@ -29,10 +29,12 @@ Handler manifest with a builtin. Started by hand, it fails and says so.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			h, ok := builtin.New(args[0])
 			if !ok {
-				return fmt.Errorf("no builtin handler %q: want %s", args[0], cli.OneOf(builtin.Names()))
+				return fmt.Errorf("no builtin handler %q: want %s",
+					args[0], cli.OneOf(builtin.Names()))
 			}
 			if !serve.Hosted() {
-				return cli.Failed(fmt.Errorf("informd run starts this itself, for a Handler manifest with spec: {builtin: %s}", args[0]))
+				return cli.Failed(fmt.Errorf("informd run starts this itself, "+
+					"for a Handler manifest with spec: {builtin: %s}", args[0]))
 			}
 			serve.Main(h)
 			return nil

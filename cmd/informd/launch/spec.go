@@ -44,13 +44,15 @@ func Spec(h config.Handler) (host.Spec, error) {
 		return host.Spec{}, err
 	}
 	for _, name := range h.Env {
-		if value, ok := os.LookupEnv(name); ok { // a variable that is not set stays unset for the handler
+		// A variable that is not set stays unset for the handler.
+		if value, ok := os.LookupEnv(name); ok {
 			spec.Env = append(spec.Env, name+"="+value)
 		}
 	}
 	if h.Builtin == "" {
 		spec.Path, spec.Args = h.Command[0], h.Command[1:]
-		if strings.ContainsRune(spec.Path, filepath.Separator) { // relative to the daemon, while the process starts in Dir
+		// A path is relative to the daemon, while the process starts in Dir.
+		if strings.ContainsRune(spec.Path, filepath.Separator) {
 			absolute, err := filepath.Abs(spec.Path)
 			if err != nil {
 				return host.Spec{}, err

@@ -17,7 +17,8 @@ func Cluster(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: context}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	cfg, err := loader.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err), errors.Is(err, rest.ErrNotInCluster):
 		return nil, noCluster(kubeconfig)
@@ -33,7 +34,9 @@ func noCluster(kubeconfig string) error {
 		return fmt.Errorf("no cluster to connect to: the kubeconfig %s names none", kubeconfig)
 	}
 	if paths := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); paths != "" {
-		return fmt.Errorf("no cluster to connect to: $KUBECONFIG is %s, which is missing or names none", paths)
+		return fmt.Errorf("no cluster to connect to: "+
+			"$KUBECONFIG is %s, which is missing or names none", paths)
 	}
-	return errors.New("no cluster to connect to: give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster")
+	return errors.New("no cluster to connect to: " +
+		"give --kubeconfig FILE, set KUBECONFIG, or run inside a cluster")
 }

@@ -27,7 +27,9 @@ func DefaultStateDir(host string) (string, error) {
 	if !filepath.IsAbs(base) { // the XDG Base Directory Specification says to ignore a relative one
 		home, err := os.UserHomeDir()
 		if err != nil || !filepath.IsAbs(home) {
-			return "", errors.New("no place for the state: neither XDG_STATE_HOME nor HOME is an absolute path; give --state-dir DIR, or --state-dir none")
+			return "", errors.New("no place for the state: " +
+				"neither XDG_STATE_HOME nor HOME is an absolute path; " +
+				"give --state-dir DIR, or --state-dir none")
 		}
 		base = filepath.Join(home, ".local", "state")
 	}

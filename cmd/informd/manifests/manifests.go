@@ -30,7 +30,8 @@ func Load(paths []string) (*config.Config, *plan.Plan, error) {
 		return nil, nil, err
 	}
 	if len(files) == 0 {
-		return nil, nil, fmt.Errorf("no manifest: there is no *.yaml or *.yml file in %s", strings.Join(paths, ", "))
+		return nil, nil, fmt.Errorf("no manifest: there is no *.yaml or *.yml file in %s",
+			strings.Join(paths, ", "))
 	}
 	cfg, mistakes := config.Parse(files)
 	compiled, more := plan.Compile(cfg)

@@ -61,21 +61,27 @@ Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the com
 			mistakes.Sort()
 			if len(mistakes) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
-				return cli.Failed(fmt.Errorf("%d %s", len(mistakes), cli.Plural(len(mistakes), "mistake")))
+				n := len(mistakes)
+				return cli.Failed(fmt.Errorf("%d %s", n, cli.Plural(n, "mistake")))
 			}
-			return cli.Show(cmd, "%s%sok: %d %s, %d %s, %d %s\n", describeKept(cfg, compiled), describeWrites(cfg, compiled),
-				len(cfg.Sources), cli.Plural(len(cfg.Sources), "source"), len(cfg.Handlers), cli.Plural(len(cfg.Handlers), "handler"),
-				len(cfg.Rules), cli.Plural(len(cfg.Rules), "rule"))
+			sources, handlers, rules := len(cfg.Sources), len(cfg.Handlers), len(cfg.Rules)
+			return cli.Show(cmd, "%s%sok: %d %s, %d %s, %d %s\n",
+				describeKept(cfg, compiled), describeWrites(cfg, compiled),
+				sources, cli.Plural(sources, "source"), handlers, cli.Plural(handlers, "handler"),
+				rules, cli.Plural(rules, "rule"))
 		},
 	}
 	cli.ManifestFlag(cmd, &paths)
-	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, confined, to check that they work on this machine")
+	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, "+
+		"confined, to check that they work on this machine")
 	return cmd
 }
 
 // checkHandlers starts each builtin handler, and with commands the others as well, until it has
 // described itself and has accepted or refused its config.
-func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folders *launch.Folders) config.Mistakes {
+func checkHandlers(
+	ctx context.Context, cfg *config.Config, commands bool,
+	folders *launch.Folders) config.Mistakes {
 	var (
 		mu       sync.Mutex
 		mistakes config.Mistakes
@@ -104,7 +110,8 @@ func checkHandlers(ctx context.Context, cfg *config.Config, commands bool, folde
 
 // checkHandler starts a handler, or connects to it if it is remote. Without confined the handler
 // runs unconfined: this may not be the machine that the manifests are for.
-func checkHandler(ctx context.Context, h config.Handler, confined bool, folders *launch.Folders) error {
+func checkHandler(
+	ctx context.Context, h config.Handler, confined bool, folders *launch.Folders) error {
 	if h.Remote != nil {
 		spec, err := launch.RemoteSpec(h)
 		if err != nil {

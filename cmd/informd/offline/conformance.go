@@ -21,12 +21,14 @@ func NewConformanceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [flags] BINARY [ARG…]",
 		Short: "Check a handler against the contract for handlers, clause by clause",
-		Long: `Check an executable, in any language, against the contract for handlers. The command starts the executable many times,
-as informd run does but unconfined, sends it events of objects that do not exist, interrupts it and kills it. It prints
-whether each clause of the contract holds, and if not, why, with the end of the handler's log.
+		Long: `Check an executable, in any language, against the contract for handlers. The command
+starts the executable many times, as informd run does but unconfined, sends it events of objects
+that do not exist, interrupts it and kills it. It prints whether each clause of the contract holds,
+and if not, why, with the end of the handler's log.
 
-Give the handler a config with which it may handle events, such as one that names a test file or a test server. Flags
-after BINARY belong to the handler. If the handler reads the cache, --cache names a YAML file of sources by their names:
+Give the handler a config with which it may handle events, such as one that names a test file or a
+test server. Flags after BINARY belong to the handler. If the handler reads the cache, --cache names
+a YAML file of sources by their names:
 
   pods:
     indexes: {byNode: object.spec.nodeName}
@@ -35,18 +37,21 @@ after BINARY belong to the handler. If the handler reads the cache, --cache name
 
 The command checks the actions that the handler asks for, and performs none.
 
-Instead of BINARY, --address names a remote handler that is running, one for tests. The command does not check how such a
-handler starts and ends.
+Instead of BINARY, --address names a remote handler that is running, one for tests. The command does
+not check how such a handler starts and ends.
 
-Exit code 0: all clauses hold that can be checked from outside. 1: some do not. 2: the command line is wrong.`,
+Exit code 0: all clauses hold that can be checked from outside. 1: some do not. 2: the command line
+is wrong.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0 && flags.remote.address == "":
-				return errors.New("name the executable of a handler, and its arguments after it; or the --address of a remote one")
+				return errors.New("name the executable of a handler, and its arguments after it; " +
+					"or the --address of a remote one")
 			case len(args) > 0 && flags.remote.address != "":
 				return errors.New("name either an executable or the --address of a remote handler")
 			case flags.cache != "" && flags.remote.address != "":
-				return errors.New("--cache does not go with --address: remote handlers cannot read the cache")
+				return errors.New(
+					"--cache does not go with --address: remote handlers cannot read the cache")
 			}
 			return nil
 		},
@@ -66,13 +71,17 @@ Exit code 0: all clauses hold that can be checked from outside. 1: some do not. 
 				case r.NotChecked == "":
 					broken++
 				}
-				wantsCache = wantsCache || options.Remote == nil && flags.cache == "" && slices.ContainsFunc(r.Problems, speaksOfCache)
+				if options.Remote == nil && flags.cache == "" {
+					wantsCache = wantsCache || slices.ContainsFunc(r.Problems, speaksOfCache)
+				}
 				if err := cli.Show(cmd, "%s", describeResult(r, flags.verbose)); err != nil {
 					return err
 				}
 			}
 			if wantsCache {
-				if err := cli.Show(cmd, "the handler seems to read the cache, and there was none: write one, and name it with --cache\n"); err != nil {
+				err := cli.Show(cmd, "the handler seems to read the cache, and there was none: "+
+					"write one, and name it with --cache\n")
+				if err != nil {
 					return err
 				}
 			}
@@ -80,24 +89,40 @@ Exit code 0: all clauses hold that can be checked from outside. 1: some do not. 
 			case ctx.Err() != nil:
 				return cli.Failed(errors.New("interrupted: the check is incomplete"))
 			case broken > 0:
-				return cli.Failed(fmt.Errorf("%d %s not hold", broken, map[bool]string{true: "clause does", false: "clauses do"}[broken == 1]))
+				does := "clauses do"
+				if broken == 1 {
+					does = "clause does"
+				}
+				return cli.Failed(fmt.Errorf("%d %s not hold", broken, does))
 			}
 			return cli.Show(cmd, "ok: %d clauses hold\n", held)
 		},
 	}
-	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().StringVar(&flags.config, "config", "", "`FILE` with a config that the handler accepts, in YAML or JSON; default: none")
-	cmd.Flags().StringVar(&flags.badConfig, "bad-config", "", "`FILE` with a config that the handler must refuse; default: an unknown field")
-	cmd.Flags().StringVar(&flags.event, "event", "", "`FILE` with an event that the handler handles, as the log builtin writes events; default: an updated ConfigMap")
-	cmd.Flags().StringArrayVar(&flags.env, "env", nil, "environment variable to pass on, as `NAME` or NAME=VALUE; repeatable; default: PATH and HOME only")
-	cmd.Flags().StringVar(&flags.cache, "cache", "", "`FILE` with the cache that the handler reads; default: it may read nothing")
-	cmd.Flags().StringVar(&flags.remote.address, "address", "", "`ADDRESS` of a remote handler to check, such as dns:///oncall.shop.svc:8443; needs the three files for TLS")
-	cmd.Flags().StringVar(&flags.remote.ca, "tls-ca", "", "`FILE` with the authorities that sign the remote handler's certificate")
-	cmd.Flags().StringVar(&flags.remote.cert, "tls-cert", "", "`FILE` with the certificate that the remote handler is shown")
-	cmd.Flags().StringVar(&flags.remote.key, "tls-key", "", "`FILE` with the key of that certificate")
-	cmd.Flags().StringVar(&flags.remote.serverName, "tls-server-name", "", "`NAME` that the remote handler's certificate must be for; default: the address's")
-	cmd.Flags().DurationVar(&flags.timeout, "timeout", 10*time.Second, "how long the handler may take for an event, a `DURATION`")
-	cmd.Flags().BoolVarP(&flags.verbose, "verbose", "v", false, "show the handler's log for clauses that hold, too")
+	f := cmd.Flags()
+	f.SetInterspersed(false)
+	f.StringVar(&flags.config, "config", "",
+		"`FILE` with a config that the handler accepts, in YAML or JSON; default: none")
+	f.StringVar(&flags.badConfig, "bad-config", "",
+		"`FILE` with a config that the handler must refuse; default: an unknown field")
+	f.StringVar(&flags.event, "event", "", "`FILE` with an event that the handler handles, "+
+		"as the log builtin writes events; default: an updated ConfigMap")
+	f.StringArrayVar(&flags.env, "env", nil, "environment variable to pass on, "+
+		"as `NAME` or NAME=VALUE; repeatable; default: PATH and HOME only")
+	f.StringVar(&flags.cache, "cache", "",
+		"`FILE` with the cache that the handler reads; default: it may read nothing")
+	f.StringVar(&flags.remote.address, "address", "", "`ADDRESS` of a remote handler to check, "+
+		"such as dns:///oncall.shop.svc:8443; needs the three files for TLS")
+	f.StringVar(&flags.remote.ca, "tls-ca", "",
+		"`FILE` with the authorities that sign the remote handler's certificate")
+	f.StringVar(&flags.remote.cert, "tls-cert", "",
+		"`FILE` with the certificate that the remote handler is shown")
+	f.StringVar(&flags.remote.key, "tls-key", "", "`FILE` with the key of that certificate")
+	f.StringVar(&flags.remote.serverName, "tls-server-name", "",
+		"`NAME` that the remote handler's certificate must be for; default: the address's")
+	f.DurationVar(&flags.timeout, "timeout", 10*time.Second,
+		"how long the handler may take for an event, a `DURATION`")
+	f.BoolVarP(&flags.verbose, "verbose", "v", false,
+		"show the handler's log for clauses that hold, too")
 	return cmd
 }
 
@@ -115,7 +140,8 @@ func (f *conformanceFlags) options(command []string) (o handlertest.Options, err
 		return o, err
 	}
 	o.Command = command
-	if o.Remote == nil && strings.ContainsRune(command[0], filepath.Separator) { // a bare name is looked up in PATH
+	// a bare name is looked up in PATH
+	if o.Remote == nil && strings.ContainsRune(command[0], filepath.Separator) {
 		if o.Command[0], err = filepath.Abs(command[0]); err != nil {
 			return o, err
 		}

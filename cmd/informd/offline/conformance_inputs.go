@@ -23,8 +23,10 @@ type remoteFlags struct{ address, ca, cert, key, serverName string }
 func (f remoteFlags) spec() (*handlertest.RemoteHandler, error) {
 	files := []string{f.ca, f.cert, f.key}
 	if f.address == "" {
-		if slices.ContainsFunc(append(files, f.serverName), func(s string) bool { return s != "" }) {
-			return nil, errors.New("--tls-ca, --tls-cert, --tls-key and --tls-server-name go with --address only")
+		isSet := func(s string) bool { return s != "" }
+		if slices.ContainsFunc(append(files, f.serverName), isSet) {
+			return nil, errors.New(
+				"--tls-ca, --tls-cert, --tls-key and --tls-server-name go with --address only")
 		}
 		return nil, nil
 	}
@@ -33,10 +35,12 @@ func (f remoteFlags) spec() (*handlertest.RemoteHandler, error) {
 	case err != nil:
 		return nil, fmt.Errorf("--address %w", err)
 	case slices.Contains(files, ""):
-		return nil, errors.New("--address needs --tls-ca, --tls-cert and --tls-key: informd talks to remote handlers with mutual TLS only")
+		return nil, errors.New("--address needs --tls-ca, --tls-cert and --tls-key: " +
+			"informd talks to remote handlers with mutual TLS only")
 	}
 	return &handlertest.RemoteHandler{
-		Host: at.Host, Port: at.Port, DNS: at.DNS, CA: f.ca, Cert: f.cert, Key: f.key, ServerName: f.serverName,
+		Host: at.Host, Port: at.Port, DNS: at.DNS,
+		CA: f.ca, Cert: f.cert, Key: f.key, ServerName: f.serverName,
 	}, nil
 }
 
@@ -54,11 +58,14 @@ func readCache(path string) (map[string]handlertest.Source, error) {
 		Objects []json.RawMessage `json:"objects"`
 	}
 	if err := yaml.UnmarshalStrict(text, &sources); err != nil {
-		return nil, fmt.Errorf("%s: %w: want sources by their names, each with indexes and objects", path, err)
+		return nil, fmt.Errorf(
+			"%s: %w: want sources by their names, each with indexes and objects", path, err)
 	}
 	all := make(map[string]handlertest.Source)
 	for name, s := range sources {
-		made := handlertest.Source{Objects: s.Objects, Indexes: make(map[string]func(json.RawMessage) []string)}
+		made := handlertest.Source{
+			Objects: s.Objects, Indexes: make(map[string]func(json.RawMessage) []string),
+		}
 		for index, text := range s.Indexes {
 			program, err := expr.Compile(text, expr.Options{Scope: expr.Index})
 			if err != nil {
@@ -69,7 +76,8 @@ func readCache(path string) (map[string]handlertest.Source, error) {
 				if err != nil {
 					return nil // the check reports it
 				}
-				values, _ := program.Strings(&expr.Env{Object: o.Decode(program.Paths())}) // as in the daemon, an expression that fails gives no values
+				// As in the daemon, an expression that fails gives no values.
+				values, _ := program.Strings(&expr.Env{Object: o.Decode(program.Paths())})
 				return values
 			}
 		}
@@ -101,10 +109,12 @@ func eventsLike(path string) (func(n int) handler.Event, error) {
 	}
 	var one handler.Event
 	if err := json.Unmarshal(text, &one); err != nil {
-		return nil, fmt.Errorf("--event: %s: %w: want a single event, as the log builtin writes them, a line each", path, err)
+		return nil, fmt.Errorf("--event: %s: %w: "+
+			"want a single event, as the log builtin writes them, a line each", path, err)
 	}
 	if one.Event == "" || one.Name == "" {
-		return nil, fmt.Errorf("--event: %s: not an event: it needs at least the fields event and name", path)
+		return nil, fmt.Errorf(
+			"--event: %s: not an event: it needs at least the fields event and name", path)
 	}
 	return func(n int) handler.Event {
 		ev := one

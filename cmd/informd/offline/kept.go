@@ -71,7 +71,8 @@ func whyWhole(cfg *config.Config, p *plan.Plan, s *plan.Source, informer *plan.I
 // looksAtWhole reports whether a rule looks up objects of an informer and reads all of them.
 func looksAtWhole(p *plan.Plan, r *plan.Rule, informer *plan.Informer) bool {
 	for _, s := range p.Sources {
-		whole := r.Lookups()[s.Name].Covers() || r.AttachLookups()[s.Name].Covers() || r.Actions.Lookups()[s.Name].Covers()
+		whole := r.Lookups()[s.Name].Covers() ||
+			r.AttachLookups()[s.Name].Covers() || r.Actions.Lookups()[s.Name].Covers()
 		if whole && slices.Contains(s.Informers, informer) {
 			return true
 		}
@@ -86,8 +87,11 @@ func pathList(paths *object.Paths) string {
 	list := paths.List()
 	for i, path := range list {
 		last := len(path) - 1
-		below := func(other []string) bool { return len(other) > last && slices.Equal(other[:last], path[:last]) }
-		if last >= 0 && path[last] == "" && slices.ContainsFunc(slices.Delete(slices.Clone(list), i, i+1), below) {
+		below := func(other []string) bool {
+			return len(other) > last && slices.Equal(other[:last], path[:last])
+		}
+		others := slices.Delete(slices.Clone(list), i, i+1)
+		if last >= 0 && path[last] == "" && slices.ContainsFunc(others, below) {
 			continue
 		}
 		out = append(out, object.PathText(path))

@@ -16,8 +16,8 @@ func NewProtoCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "proto [DIR]",
 		Short: "Write the protocol's .proto files into a folder, for handlers in other languages",
-		Long: `Write the .proto files of this informd's handler protocol into DIR, by default the current folder. Files of the same
-name are replaced.`,
+		Long: `Write the .proto files of this informd's handler protocol into DIR, by default the
+current folder. Files of the same name are replaced.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir := "."

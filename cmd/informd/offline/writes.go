@@ -27,7 +27,8 @@ func describeWrites(cfg *config.Config, p *plan.Plan) string {
 			changes = append(changes, "prune "+targetName(resource, ""))
 		}
 		slices.Sort(changes)
-		b.WriteString(wrap("rule "+r.Name+" may "+strings.Join(slices.Compact(changes), ", ")) + "\n")
+		list := strings.Join(slices.Compact(changes), ", ")
+		b.WriteString(wrap("rule "+r.Name+" may "+list) + "\n")
 	}
 	for _, h := range cfg.Handlers {
 		var changes []string
