@@ -180,7 +180,8 @@ func (c *compiler) mapping(n *ast.MapNode) (operand, error) {
 		}
 		key, entry := parts[0], parts[1]
 		if _, ok := key.value.(string); key.constant && !ok {
-			return operand{}, c.errorf(pair.Key, "a key must be a string, not %s", value.Some(key.value))
+			return operand{}, c.errorf(pair.Key, "a key must be a string, not %s",
+				value.Some(key.value))
 		}
 		c.reach.use(key.shape)
 		c.reach.touch(entry.shape)

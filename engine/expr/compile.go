@@ -23,7 +23,8 @@ func Compile(text string, o Options) (p *Program, err error) {
 	}
 	if root.constant && (o.Scope == Where || o.Scope == When) {
 		if _, err := value.Truth(root.value); err != nil {
-			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", value.Some(root.value))}
+			given := value.Some(root.value)
+			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", given)}
 		}
 	}
 	var gives []string
@@ -63,7 +64,10 @@ func (c *compiler) root(text string) (operand, error) {
 
 // program makes the Program that evaluates e. The caller has used the shapes that e reads.
 func (c *compiler) program(text string, e eval) *Program {
-	p := &Program{text: text, eval: e, slots: c.mostSlots, readsOld: c.readsOld, readsEvent: c.readsEvent, readsIndex: c.readsIndex, paths: c.reach.of(own).set()}
+	p := &Program{
+		text: text, eval: e, slots: c.mostSlots, paths: c.reach.of(own).set(),
+		readsOld: c.readsOld, readsEvent: c.readsEvent, readsIndex: c.readsIndex,
+	}
 	for source, from := range c.reach.sources {
 		if source != own {
 			if p.lookups == nil {

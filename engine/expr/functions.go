@@ -27,7 +27,9 @@ var absent = map[string]string{
 	"timezone": "times are in UTC",
 	"size":     "use len(…)",
 	"has":      "compare with nil: object.spec.x != nil",
-	"bitand":   "", "bitor": "", "bitxor": "", "bitnand": "", "bitshl": "", "bitshr": "", "bitushr": "", "bitnot": "",
+
+	"bitand": "", "bitor": "", "bitxor": "", "bitnand": "", "bitnot": "",
+	"bitshl": "", "bitshr": "", "bitushr": "",
 }
 
 // call compiles f(x) and x.f().
@@ -45,7 +47,8 @@ func (c *compiler) call(n *ast.CallNode) (operand, error) {
 
 // operatorLike are methods of other languages that are operators here.
 var operatorLike = map[string]string{
-	"startsWith": "startsWith", "endsWith": "endsWith", "contains": "contains", "includes": "contains", "matches": "matches",
+	"startsWith": "startsWith", "endsWith": "endsWith", "matches": "matches",
+	"contains": "contains", "includes": "contains",
 }
 
 // method compiles x.name().
@@ -53,7 +56,8 @@ func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, e
 	get, ok := value.Methods[name]
 	if !ok {
 		if isFunction(name) {
-			return operand{}, c.errorf(n, "%s is a function; write %s(x) or x | %s()", name, name, name)
+			return operand{}, c.errorf(n, "%s is a function; write %s(x) or x | %s()",
+				name, name, name)
 		}
 		if operator, ok := operatorLike[name]; ok {
 			return operand{}, c.errorf(n, "there is no method %s; write x %s y", name, operator)
@@ -103,7 +107,8 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 			}
 			return operand{}, c.errorf(at, "there is no function %s; %s", name, instead)
 		}
-		return operand{}, c.errorf(at, "unknown function %q%s", clip(name), suggest(name, functionNames()))
+		return operand{}, c.errorf(at, "unknown function %q%s",
+			clip(name), suggest(name, functionNames()))
 	}
 	if err := c.count(at, name, len(arguments), f.Min, f.Max); err != nil {
 		return operand{}, err

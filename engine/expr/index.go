@@ -25,9 +25,11 @@ func (r *run) indexValues(v any) ([]string, error) {
 		switch v.(type) {
 		case []any, map[string]any:
 			if !isList {
-				return nil, value.Errorf("an index needs a string or a list of strings, not %s", value.Some(v))
+				return nil, value.Errorf("an index needs a string or a list of strings, not %s",
+					value.Some(v))
 			}
-			return nil, value.Errorf("an index needs a string or a list of strings, not a list with %s in it", value.Some(v))
+			return nil, value.Errorf("an index needs a string or a list of strings, "+
+				"not a list with %s in it", value.Some(v))
 		}
 		s, err := r.Text("index", v)
 		if err != nil {

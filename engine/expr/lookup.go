@@ -24,8 +24,10 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := c.count(at, "byIndex", len(arguments), 2, 2); err != nil {
 		return operand{}, err
 	}
-	if isPath(arguments[0]) { // it may be an unknown name: the author forgot the quotes
-		return operand{}, c.errorf(arguments[0], "the first argument of byIndex must be the name of an index, in quotes")
+	const noName = "the first argument of byIndex must be the name of an index, in quotes"
+	first := arguments[0]
+	if isPath(first) { // it may be an unknown name: the author forgot the quotes
+		return operand{}, c.errorf(first, noName)
 	}
 	args, err := c.compileAll(arguments)
 	if err != nil {
@@ -33,13 +35,16 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	}
 	name, ok := args[0].value.(string)
 	if !ok {
-		return operand{}, c.errorf(arguments[0], "the first argument of byIndex must be the name of an index, in quotes")
+		return operand{}, c.errorf(first, noName)
 	}
 	if !slices.Contains(c.options.Indexes, name) {
-		return operand{}, c.errorf(arguments[0], "the rule's source has no index %q%s", clip(name), suggest(name, slices.Clone(c.options.Indexes)))
+		return operand{}, c.errorf(first, "the rule's source has no index %q%s",
+			clip(name), suggest(name, slices.Clone(c.options.Indexes)))
 	}
 	c.readsIndex = true
-	return c.search("byIndex", own, args[1], func(cache Cache, value string) iter.Seq[any] { return cache.ByIndex(name, value) }), nil
+	return c.search("byIndex", own, args[1], func(cache Cache, value string) iter.Seq[any] {
+		return cache.ByIndex(name, value)
+	}), nil
 }
 
 // lookup compiles lookup("SOURCE.INDEX", value): byIndex of another source. The program keeps what
@@ -51,8 +56,10 @@ func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 	if err := c.count(at, "lookup", len(arguments), 2, 2); err != nil {
 		return operand{}, err
 	}
-	if isPath(arguments[0]) { // it may be an unknown name: the author forgot the quotes
-		return operand{}, c.errorf(arguments[0], `the first argument of lookup must be "SOURCE.INDEX", in quotes`)
+	const noName = `the first argument of lookup must be "SOURCE.INDEX", in quotes`
+	first := arguments[0]
+	if isPath(first) { // it may be an unknown name: the author forgot the quotes
+		return operand{}, c.errorf(first, noName)
 	}
 	args, err := c.compileAll(arguments)
 	if err != nil {
@@ -60,19 +67,23 @@ func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 	}
 	name, ok := args[0].value.(string)
 	if !ok {
-		return operand{}, c.errorf(arguments[0], `the first argument of lookup must be "SOURCE.INDEX", in quotes`)
+		return operand{}, c.errorf(first, noName)
 	}
 	source, index, isIndex := strings.Cut(name, ".")
 	indexes, ok := c.options.Sources[source]
 	switch {
 	case !ok:
-		return operand{}, c.errorf(arguments[0], "unknown source %q%s", clip(source), suggest(source, slices.Collect(maps.Keys(c.options.Sources))))
+		return operand{}, c.errorf(first, "unknown source %q%s",
+			clip(source), suggest(source, slices.Collect(maps.Keys(c.options.Sources))))
 	case len(indexes) == 0:
-		return operand{}, c.errorf(arguments[0], "source %s has no index to look things up by; give it one", source)
+		return operand{}, c.errorf(first,
+			"source %s has no index to look things up by; give it one", source)
 	case !isIndex:
-		return operand{}, c.errorf(arguments[0], `%q names no index; write "%s.INDEX": there is %s`, clip(name), source, listed(indexes))
+		return operand{}, c.errorf(first, `%q names no index; write "%s.INDEX": there is %s`,
+			clip(name), source, listed(indexes))
 	case !slices.Contains(indexes, index):
-		return operand{}, c.errorf(arguments[0], "source %s has no index %q%s", source, clip(index), suggest(index, slices.Clone(indexes)))
+		return operand{}, c.errorf(first, "source %s has no index %q%s",
+			source, clip(index), suggest(index, slices.Clone(indexes)))
 	}
 	return c.search("lookup", source, args[1], func(cache Cache, value string) iter.Seq[any] {
 		return cache.Lookup(source, index, value)
@@ -100,7 +111,9 @@ func listed(names []string) string {
 
 // search compiles a search by find. Each tree counts against the budgets as if the expression had
 // made it.
-func (c *compiler) search(name, source string, by operand, find func(cache Cache, value string) iter.Seq[any]) operand {
+func (c *compiler) search(
+	name, source string, by operand, find func(cache Cache, value string) iter.Seq[any],
+) operand {
 	c.reach.use(by.shape)
 	c.reach.of(source)
 	value := by.eval
@@ -140,7 +153,8 @@ func (c *compiler) objectsGiven(s shape) ([]string, error) {
 	var sources []string
 	for _, at := range list.places {
 		if len(at.path) > 0 {
-			return nil, &Error{0, "attach sends whole objects, as lookup and byIndex give them; to send parts of them write a payload"}
+			return nil, &Error{0, "attach sends whole objects, as lookup and byIndex give them; " +
+				"to send parts of them write a payload"}
 		}
 		sources = append(sources, at.source)
 	}
@@ -168,7 +182,8 @@ func (r *run) objects(v any) ([]map[string]any, error) {
 		case map[string]any:
 			trees = append(trees, item)
 		default:
-			return nil, value.Errorf("attach gives %s, not objects that lookup or byIndex gave", value.Some(item))
+			return nil, value.Errorf("attach gives %s, not objects that lookup or byIndex gave",
+				value.Some(item))
 		}
 	}
 	return trees, nil

@@ -29,7 +29,8 @@ func (p *predicateCall) holds(r *run, list []any, i int) (bool, error) {
 	}
 	ok, err := value.Truth(v)
 	if err != nil {
-		return false, value.Errorf("the condition of %q must be true or false, not %s", p.name, value.Some(v))
+		return false, value.Errorf("the condition of %q must be true or false, not %s",
+			p.name, value.Some(v))
 	}
 	return ok, nil
 }

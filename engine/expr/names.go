@@ -29,18 +29,23 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	}
 	switch n.Value {
 	case "object":
-		return operand{eval: func(r *run) (any, error) { return r.env.Object, nil }, shape: objectsOf(own), field: []string{}}, nil
+		read := func(r *run) (any, error) { return r.env.Object, nil }
+		return operand{eval: read, shape: objectsOf(own), field: []string{}}, nil
 	case "old":
 		c.readsOld = true
-		return operand{eval: func(r *run) (any, error) { return r.env.Old, nil }, shape: objectsOf(own)}, c.onlyOfChanges(n, "old")
+		read := func(r *run) (any, error) { return r.env.Old, nil }
+		return operand{eval: read, shape: objectsOf(own)}, c.onlyOfChanges(n, "old")
 	case "event":
 		c.readsEvent = true
-		return operand{eval: func(r *run) (any, error) { return r.env.Event, nil }}, c.onlyOfChanges(n, "event")
+		read := func(r *run) (any, error) { return r.env.Event, nil }
+		return operand{eval: read}, c.onlyOfChanges(n, "event")
 	case "item":
 		if c.options.Item == nil {
-			return operand{}, c.errorf(n, "item is an element of forEach, and means nothing outside of an action that has one")
+			return operand{}, c.errorf(n, "item is an element of forEach, "+
+				"and means nothing outside of an action that has one")
 		}
-		return operand{eval: func(r *run) (any, error) { return r.env.Item, nil }, shape: c.options.Item.elements}, nil
+		read := func(r *run) (any, error) { return r.env.Item, nil }
+		return operand{eval: read, shape: c.options.Item.elements}, nil
 	}
 	if isFunction(n.Value) {
 		return operand{}, c.errorf(n, "%s is a function; call it as %s(…)", n.Value, n.Value)
@@ -54,14 +59,16 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 // topLevel are fields of nearly every object, which authors often write without object.
 var topLevel = []string{"metadata", "spec", "status", "data", "kind"}
 
-// onlyOfChanges returns the error of an expression that must depend on the object alone and does
-// not; nil if it may use name.
+// onlyOfChanges returns nil if the expression may use name. It returns an error if the expression
+// must depend on the object alone.
 func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 	switch c.options.Scope {
 	case Where:
-		return c.errorf(at, "where cannot use %s: it must come out the same whenever it is asked, so it reads object alone; use %s in when", name, name)
+		return c.errorf(at, "where cannot use %s: it must come out the same whenever it is "+
+			"asked, so it reads object alone; use %s in when", name, name)
 	case Index:
-		return c.errorf(at, "an index cannot use %s: it is kept per object, so it reads object alone", name)
+		return c.errorf(at, "an index cannot use %s: it is kept per object, "+
+			"so it reads object alone", name)
 	}
 	return nil
 }
@@ -101,7 +108,8 @@ func (c *compiler) pointer(n *ast.PointerNode) (operand, error) {
 	case n.Name == "acc":
 		return operand{}, c.errorf(n, "#acc means nothing outside of reduce")
 	}
-	return operand{}, c.errorf(n, "unknown pointer #%s%s", clip(n.Name), suggest(n.Name, []string{"index", "acc"}))
+	return operand{}, c.errorf(n, "unknown pointer #%s%s",
+		clip(n.Name), suggest(n.Name, []string{"index", "acc"}))
 }
 
 func (c *compiler) let(n *ast.VariableDeclaratorNode) (operand, error) {

@@ -102,7 +102,8 @@ func (c *compiler) logic(n *ast.BinaryNode, a, b operand, stop bool) (operand, e
 		}
 		ok, err := value.Truth(v)
 		if err != nil {
-			return false, value.Errorf("operator %q needs true or false, not %s", n.Operator, value.Some(v))
+			return false, value.Errorf("operator %q needs true or false, not %s",
+				n.Operator, value.Some(v))
 		}
 		return ok, nil
 	}

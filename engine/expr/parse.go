@@ -28,7 +28,8 @@ func (e *Error) Error() string { return e.Message }
 // nesting first.
 func parse(text string) (ast.Node, error) {
 	if len(text) > maxText {
-		return nil, &Error{maxText, fmt.Sprintf("the expression is longer than %d KiB", maxText>>10)}
+		message := fmt.Sprintf("the expression is longer than %d KiB", maxText>>10)
+		return nil, &Error{maxText, message}
 	}
 	if !utf8.ValidString(text) {
 		return nil, &Error{0, "the expression is not valid UTF-8"}
@@ -41,7 +42,8 @@ func parse(text string) (ast.Node, error) {
 		return nil, syntaxError(text, err)
 	}
 	if i := tooDeep(tokens); i >= 0 {
-		return nil, &Error{value.RuneOffset(text, tokens[i].From), fmt.Sprintf("the expression nests deeper than %d", maxNesting)}
+		message := fmt.Sprintf("the expression nests deeper than %d", maxNesting)
+		return nil, &Error{value.RuneOffset(text, tokens[i].From), message}
 	}
 	tree, err := parser.Parse(text)
 	if err != nil {

@@ -32,6 +32,8 @@ func isPredicate(name string) bool {
 func init() { // in init, because it refers to itself through the compiler
 	oneElement := func(_ *reach, elem, _ shape) shape { return elem }
 	someElements := func(_ *reach, elem, _ shape) shape { return made(elem) }
+	groups := func(_ *reach, elem, _ shape) shape { return madeMap(made(elem)) }
+	bodies := func(_ *reach, _, body shape) shape { return made(body) }
 	predicates = map[string]predicate{
 		"any":           {loop: (*predicateCall).any, ofNil: false},
 		"all":           {loop: (*predicateCall).all},
@@ -39,13 +41,13 @@ func init() { // in init, because it refers to itself through the compiler
 		"one":           {loop: (*predicateCall).one},
 		"count":         {loop: (*predicateCall).count, bodyOptional: true},
 		"filter":        {loop: (*predicateCall).filter, result: someElements},
-		"map":           {loop: (*predicateCall).mapped, result: func(_ *reach, _, body shape) shape { return made(body) }},
+		"map":           {loop: (*predicateCall).mapped, result: bodies},
 		"find":          {loop: (*predicateCall).find, result: oneElement},
 		"findLast":      {loop: (*predicateCall).findLast, result: oneElement},
 		"findIndex":     {loop: (*predicateCall).findIndex},
 		"findLastIndex": {loop: (*predicateCall).findLastIndex},
 		"sum":           {loop: (*predicateCall).sum, bodyOptional: true},
-		"groupBy":       {loop: (*predicateCall).groupBy, result: func(_ *reach, elem, _ shape) shape { return madeMap(made(elem)) }},
+		"groupBy":       {loop: (*predicateCall).groupBy, result: groups},
 		"sortBy":        {loop: (*predicateCall).sortBy, third: true, result: someElements},
 		"reduce":        {loop: (*predicateCall).reduce, third: true},
 	}
@@ -71,7 +73,10 @@ func (c *compiler) predicate(at ast.Node, name string, arguments []ast.Node) (op
 	c.reach.touch(list.shape)
 	elem := c.reach.elem(list.shape)
 
-	call := &predicateCall{name: name, list: list.eval, pointer: pointer{element: c.slot(), index: c.slot(), acc: -1, shape: elem}}
+	call := &predicateCall{
+		name: name, list: list.eval,
+		pointer: pointer{element: c.slot(), index: c.slot(), acc: -1, shape: elem},
+	}
 	inUse := 2
 	if name == "reduce" {
 		call.acc, inUse = c.slot(), 3
@@ -80,7 +85,8 @@ func (c *compiler) predicate(at ast.Node, name string, arguments []ast.Node) (op
 	if len(arguments) > 1 {
 		node, ok := arguments[1].(*ast.PredicateNode)
 		if !ok {
-			return operand{}, c.errorf(arguments[1], "%s needs an expression as its second argument", name)
+			return operand{}, c.errorf(arguments[1],
+				"%s needs an expression as its second argument", name)
 		}
 		c.pointers = append(c.pointers, &call.pointer)
 		body, err = c.compile(node.Node)

@@ -49,8 +49,10 @@ func (p *Program) run(env *Env, use func(*run, any) error) (err error) {
 		r.Steps, r.Bytes = min(r.Steps, b.Steps), min(r.Bytes, b.Memory)
 		given := r.Meter
 		defer func() {
-			b.Steps, b.Memory = b.Steps-(given.Steps-max(r.Steps, 0)), b.Memory-(given.Bytes-r.Bytes)
-			if err == value.ErrSteps && given.Steps < MaxSteps || err == value.ErrMemory && given.Bytes < MaxMemory {
+			b.Steps -= given.Steps - max(r.Steps, 0)
+			b.Memory -= given.Bytes - r.Bytes
+			if err == value.ErrSteps && given.Steps < MaxSteps ||
+				err == value.ErrMemory && given.Bytes < MaxMemory {
 				err = errBudget
 			}
 		}()

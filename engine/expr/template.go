@@ -76,11 +76,15 @@ func concatenation(parts []part, roots []operand) eval {
 			}
 			s, err := r.inline(v)
 			if err != nil {
+				expression := clip(strings.TrimSpace(parts[i].text))
 				if len(parts) == 2 && strings.TrimSpace(parts[1-i].text) == "" {
-					return nil, value.Errorf("${%s} is %s, and there is white space beside it, which makes it a longer string: in YAML |- ends without a line break, and | with one",
-						clip(strings.TrimSpace(parts[i].text)), value.Some(v))
+					return nil, value.Errorf("${%s} is %s, and there is white space beside it, "+
+						"which makes it a longer string: "+
+						"in YAML |- ends without a line break, and | with one",
+						expression, value.Some(v))
 				}
-				return nil, value.Errorf("${%s} is %s within a longer string: %s", clip(strings.TrimSpace(parts[i].text)), value.Some(v), err)
+				return nil, value.Errorf("${%s} is %s within a longer string: %s",
+					expression, value.Some(v), err)
 			}
 			if err := r.Alloc(2 * len(s)); err != nil { // twice, because the builder doubles
 				return nil, err
@@ -141,12 +145,14 @@ func splitTemplate(text string) (parts []part, err error) {
 		case strings.HasPrefix(text[i:], "${"):
 			flush()
 			if expressions++; expressions > maxParts {
-				return nil, &Error{i, fmt.Sprintf("more than %d expressions in one string", maxParts)}
+				message := fmt.Sprintf("more than %d expressions in one string", maxParts)
+				return nil, &Error{i, message}
 			}
 			from := i + len("${")
 			length := expressionLength(text[from:])
 			if length < 0 {
-				return nil, &Error{i, "${ is not closed: write } behind the expression, or $${ for the characters ${"}
+				return nil, &Error{i, "${ is not closed: write } behind the expression, " +
+					"or $${ for the characters ${"}
 			}
 			parts = append(parts, part{text: text[from : from+length], offset: from, isExpr: true})
 			i = from + length + 1

@@ -64,14 +64,17 @@ func isKind[T any](v any) bool {
 	return ok
 }
 
-func compareAs[T any](a, b any, read func(any) (T, readResult), compare func(x, y T) int) (int, error) {
+func compareAs[T any](
+	a, b any, read func(any) (T, readResult), compare func(x, y T) int,
+) (int, error) {
 	x, okX := read(a)
 	y, okY := read(b)
 	switch {
 	case okX == wrongKind || okY == wrongKind:
 		return 0, Errorf("cannot compare %s with %s", kindOf(a), kindOf(b))
 	case okX == unreadable || okY == unreadable:
-		return 0, Errorf("cannot compare %s with %s: the string cannot be parsed", kindOf(a), kindOf(b))
+		return 0, Errorf("cannot compare %s with %s: the string cannot be parsed",
+			kindOf(a), kindOf(b))
 	}
 	return compare(x, y), nil
 }

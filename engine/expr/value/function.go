@@ -16,11 +16,13 @@ type Function struct {
 // Many is the Max of functions that take any number of arguments.
 const Many = 1 << 20
 
-// Functions are all functions, by name. Nobody may change it.
+// Functions has all functions, by name. It is read-only.
 var Functions = make(map[string]Function)
 
 func init() {
-	for _, table := range []map[string]Function{textFunctions, listFunctions, mapFunctions, numberFunctions, unitFunctions} {
+	for _, table := range []map[string]Function{
+		textFunctions, listFunctions, mapFunctions, numberFunctions, unitFunctions,
+	} {
 		for name, f := range table {
 			if !f.takesNil {
 				f.Call = unlessNil(f.Call)

@@ -8,8 +8,8 @@ import (
 
 var listFunctions = map[string]Function{
 	"len":     {Min: 1, Max: 1, Call: length},
-	"first":   {Min: 1, Max: 1, Call: onList("first", func(m *Meter, l []any) (any, error) { return Fetch(l, int64(0)) })},
-	"last":    {Min: 1, Max: 1, Call: onList("last", func(m *Meter, l []any) (any, error) { return Fetch(l, int64(-1)) })},
+	"first":   {Min: 1, Max: 1, Call: onList("first", element(0))},
+	"last":    {Min: 1, Max: 1, Call: onList("last", element(-1))},
 	"take":    {Min: 2, Max: 2, Call: take},
 	"reverse": {Min: 1, Max: 1, Call: onList("reverse", (*Meter).reversed)},
 	"concat":  {Min: 1, Max: Many, takesNil: true, Call: concat},
@@ -19,14 +19,24 @@ var listFunctions = map[string]Function{
 }
 
 var mapFunctions = map[string]Function{
-	"get":       {Min: 2, Max: 2, Call: func(_ *Meter, args []any) (any, error) { return Fetch(args[0], args[1]) }},
+	"get":       {Min: 2, Max: 2, Call: get},
 	"keys":      {Min: 1, Max: 1, Call: onMap("keys", func(key string, _ any) any { return key })},
 	"values":    {Min: 1, Max: 1, Call: onMap("values", func(_ string, v any) any { return v })},
-	"toPairs":   {Min: 1, Max: 1, Call: onMap("toPairs", func(key string, v any) any { return []any{key, v} })},
+	"toPairs":   {Min: 1, Max: 1, Call: onMap("toPairs", pair)},
 	"fromPairs": {Min: 1, Max: 1, Call: onList("fromPairs", (*Meter).fromPairs)},
 }
 
-func onList(name string, apply func(m *Meter, list []any) (any, error)) func(*Meter, []any) (any, error) {
+func get(_ *Meter, args []any) (any, error) { return Fetch(args[0], args[1]) }
+
+func pair(key string, v any) any { return []any{key, v} }
+
+func element(i int64) func(*Meter, []any) (any, error) {
+	return func(_ *Meter, list []any) (any, error) { return Fetch(list, i) }
+}
+
+func onList(
+	name string, apply func(m *Meter, list []any) (any, error),
+) func(*Meter, []any) (any, error) {
 	return func(m *Meter, args []any) (any, error) {
 		list, ok := args[0].([]any)
 		if !ok {

@@ -57,7 +57,8 @@ func toInt(_ *Meter, args []any) (any, error) {
 func toFloatFunction(_ *Meter, args []any) (any, error) {
 	if s, ok := args[0].(string); ok {
 		if len(s) <= maxReadable {
-			if f, err := strconv.ParseFloat(s, 64); err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
+			f, err := strconv.ParseFloat(s, 64)
+			if err == nil && !math.IsInf(f, 0) && !math.IsNaN(f) {
 				return f, nil
 			}
 		}

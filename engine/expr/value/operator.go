@@ -77,7 +77,8 @@ func twoStrings(name string, a, b any) (s, t string, ok bool, err error) {
 	s, okS := a.(string)
 	t, okT := b.(string)
 	if !okS && a != nil || !okT && b != nil {
-		return "", "", false, Errorf("operator %q needs two strings, not %s and %s", name, Some(a), Some(b))
+		return "", "", false, Errorf("operator %q needs two strings, not %s and %s",
+			name, Some(a), Some(b))
 	}
 	return s, t, okS && okT, nil
 }

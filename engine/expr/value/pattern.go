@@ -31,7 +31,8 @@ func CompilePattern(text string) (*Pattern, error) {
 	if err != nil {
 		var e *syntax.Error
 		if errors.As(err, &e) {
-			return nil, fmt.Errorf("the pattern is wrong: %s: %q", e.Code, printable.Line(e.Expr, 64))
+			part := printable.Line(e.Expr, 64)
+			return nil, fmt.Errorf("the pattern is wrong: %s: %q", e.Code, part)
 		}
 		return nil, errors.New("the pattern is wrong")
 	}

@@ -10,7 +10,7 @@ import (
 
 // len, indexOf and slices all count strings in characters.
 var textFunctions = map[string]Function{
-	"string":      {Min: 1, Max: 1, Call: func(m *Meter, args []any) (any, error) { return m.Text("string", args[0]) }},
+	"string":      {Min: 1, Max: 1, Call: toStringFunction},
 	"upper":       {Min: 1, Max: 1, Call: changeCase("upper", strings.ToUpper)},
 	"lower":       {Min: 1, Max: 1, Call: changeCase("lower", strings.ToLower)},
 	"trim":        {Min: 1, Max: 2, Call: trim("trim", strings.Trim, strings.TrimSpace)},
@@ -30,6 +30,8 @@ var textFunctions = map[string]Function{
 	"toJSON":      {Min: 1, Max: 1, Call: toJSON},
 	"fromJSON":    {Min: 1, Max: 1, Call: fromJSON},
 }
+
+func toStringFunction(m *Meter, args []any) (any, error) { return m.Text("string", args[0]) }
 
 // stringArgs returns the first n arguments as strings.
 func stringArgs(name string, args []any, n int) (out [3]string, err error) {
@@ -95,7 +97,9 @@ func changeCase(name string, change func(string) string) func(*Meter, []any) (an
 	}
 }
 
-func trim(name string, cut func(s, what string) string, cutSpace func(string) string) func(*Meter, []any) (any, error) {
+func trim(
+	name string, cut func(s, what string) string, cutSpace func(string) string,
+) func(*Meter, []any) (any, error) {
 	return func(m *Meter, args []any) (any, error) {
 		s, err := stringArgs(name, args, len(args))
 		if err != nil {
@@ -140,7 +144,9 @@ func search(name string, index func(s, substring string) int) func(*Meter, []any
 	}
 }
 
-func split(name string, splitN func(s, separator string, n int) []string) func(*Meter, []any) (any, error) {
+func split(
+	name string, splitN func(s, separator string, n int) []string,
+) func(*Meter, []any) (any, error) {
 	return func(m *Meter, args []any) (any, error) {
 		s, err := stringArgs(name, args, 2)
 		if err != nil {

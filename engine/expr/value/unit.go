@@ -67,8 +67,10 @@ func parseQuantity(s string) (*quantity, readResult) {
 	if len(s) > maxReadable {
 		return nil, unreadable
 	}
-	if i := strings.IndexAny(s, "eE"); i >= 0 && len(strings.TrimLeft(s[i+1:], "+-0")) > maxExponent {
-		return nil, unreadable
+	if i := strings.IndexAny(s, "eE"); i >= 0 {
+		if digits := strings.TrimLeft(s[i+1:], "+-0"); len(digits) > maxExponent {
+			return nil, unreadable
+		}
 	}
 	q, err := resource.ParseQuantity(s)
 	if err != nil {
@@ -156,9 +158,11 @@ func ofDuration(get func(time.Duration) any) func(any) (any, bool) {
 	}
 }
 
+func typeFunction(_ *Meter, args []any) (any, error) { return typeOf(args[0]), nil }
+
 var unitFunctions = map[string]Function{
 	"quantity": {Min: 1, Max: 1, Call: reader("quantity", toQuantity)},
 	"time":     {Min: 1, Max: 1, Call: reader("time", toTime)},
 	"duration": {Min: 1, Max: 1, Call: reader("duration", toDuration)},
-	"type":     {Min: 1, Max: 1, takesNil: true, Call: func(_ *Meter, args []any) (any, error) { return typeOf(args[0]), nil }},
+	"type":     {Min: 1, Max: 1, takesNil: true, Call: typeFunction},
 }
