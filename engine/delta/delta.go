@@ -21,7 +21,9 @@ const (
 	Synced              // the object was there at first sight, or a resync came round
 )
 
-var typeNames = [...]string{Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced"}
+var typeNames = [...]string{
+	Added: "added", Updated: "updated", Deleted: "deleted", Synced: "synced",
+}
 
 // String returns the name that users write and handlers see.
 func (t Type) String() string {

@@ -1,10 +1,11 @@
 package delta
 
 // Merge decides what becomes of a waiting delta when a newer one of the same key arrives. sent
-// means that a handler had the waiting one before, and a retry is due. Deltas in flight never merge.
+// means that a handler already received the waiting delta, which now waits for a retry. Deltas in
+// flight never merge.
 //
-// If ok is false, both stay, in their order. Otherwise merged takes their place if keep is true,
-// and nothing does if it is false:
+// If ok is false, both stay, in their order. Otherwise both go. If keep is true, merged takes their
+// place:
 //
 //	waiting ↓ newer →   added      updated    synced     deleted
 //	added               added      added      added      nothing if never sent, else deleted
@@ -13,14 +14,15 @@ package delta
 //	updated             updated    updated    updated    deleted
 //	deleted             both       both       both       deleted
 //
-// The merged delta has the newer object, and so its identity. An updated keeps the first old. Of two
-// resyncs the later round counts, and a first sight stays one. A resync's object is known to the
-// handler, so its deletion is delivered. Deltas of different uids belong to different objects and
-// never merge. An added behind an added or updated one comes from a rule that does not receive
-// deletions: the object left its where and came back.
+// The merged delta has the newer object, and so its identity. An updated keeps the first old. Of
+// two resyncs the later round counts, and a first sight stays one. A resync's object is known to
+// the handler, so its deletion is delivered. Deltas of different uids belong to different objects
+// and never merge. An added behind an added or updated one comes from a rule that does not receive
+// deletions: the object stopped matching the rule's where and matches again.
 //
-// Fuzzed laws: a handler that applies what is left ends with the same object, or with none, as one
-// that applies everything. At most two deltas of one uid wait. What is left is in order.
+// Fuzzing checks these laws. A handler that applies the remaining deltas ends with the same object,
+// or with none, as one that applies them all. At most two deltas of one uid wait. The remaining
+// deltas are in order.
 func Merge(waiting, newer Delta, sent bool) (merged Delta, keep, ok bool) {
 	switch {
 	case waiting.Object.UID() != newer.Object.UID():

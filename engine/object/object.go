@@ -58,7 +58,9 @@ func (o *Object) Key() string { return o.identity[:o.ends[1]] }
 func (o *Object) Labels() map[string]string { return o.stringMap("labels", &labelPaths) }
 
 // Annotations decodes the object's annotations. It leaves out values that are not strings.
-func (o *Object) Annotations() map[string]string { return o.stringMap("annotations", &annotationPaths) }
+func (o *Object) Annotations() map[string]string {
+	return o.stringMap("annotations", &annotationPaths)
+}
 
 var (
 	labelPaths      = pathsOf("metadata", "labels")

@@ -21,9 +21,10 @@ type Packer struct {
 
 	mu     sync.Mutex // guards the fields below; nobody holds it while packing a text
 	sample sample
-	due    int                        // a dictionary is due once the sample has seen that many objects
+	due    int                        // sample.seen at which the next dictionary is due
 	made   []weak.Pointer[Dictionary] // all that may still be in use
-	// what share of the texts the current dictionary left at first; 0 until that is known
+	// usual is the share of the texts' size that the current dictionary left at first. It is 0
+	// until that is known.
 	usual  float64
 	latest struct{ texts, plain, packed int }
 }
@@ -99,7 +100,9 @@ func (p *Packer) learn(o *Object, plain, packed int) {
 
 // renew makes a dictionary. The caller holds mu.
 func (p *Packer) renew() {
-	p.made = slices.DeleteFunc(p.made, func(d weak.Pointer[Dictionary]) bool { return d.Value() == nil })
+	p.made = slices.DeleteFunc(p.made, func(d weak.Pointer[Dictionary]) bool {
+		return d.Value() == nil
+	})
 	text, beginning := p.sample.text()
 	if len(p.made) == maxDictionaries || len(text) < s2.MinDictSize {
 		p.due += compared

@@ -95,7 +95,9 @@ func (p *Parser) Parse(s *scan.Scanner) (o *Object, view *Tree, err error) {
 // withType adds the type to an object's text and to the view, if they use it.
 func (p *Parser) withType(text []byte, view *Tree) []byte {
 	typed := []byte{'{'}
-	for _, field := range [...]struct{ name, value string }{{"apiVersion", p.apiVersion}, {"kind", p.kind}} {
+	for _, field := range [...]struct{ name, value string }{
+		{"apiVersion", p.apiVersion}, {"kind", p.kind},
+	} {
 		if covered, _ := p.keep.at([]byte(field.name)); covered != nil {
 			value, _ := json.Marshal(field.value) // a string always can be
 			typed = append(append(fmt.Appendf(typed, "%q:", field.name), value...), ',')

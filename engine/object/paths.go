@@ -48,7 +48,9 @@ func (p *Paths) child(name string) *Paths {
 }
 
 func (p *Paths) search(name string) (n int, found bool) {
-	return slices.BinarySearchFunc(p.fields, name, func(f field, name string) int { return strings.Compare(f.name, name) })
+	return slices.BinarySearchFunc(p.fields, name, func(f field, name string) int {
+		return strings.Compare(f.name, name)
+	})
 }
 
 // field returns the field with that name, or nil. It runs for each key of each object. Most sets
@@ -93,7 +95,9 @@ func (p *Paths) Covers(path ...string) bool {
 }
 
 // IsEmpty reports whether the set has no path.
-func (p *Paths) IsEmpty() bool { return p == nil || !p.whole && p.each == nil && len(p.fields) == 0 }
+func (p *Paths) IsEmpty() bool {
+	return p == nil || !p.whole && p.each == nil && len(p.fields) == 0
+}
 
 // List returns the set's paths, sorted.
 func (p *Paths) List() [][]string {

@@ -21,16 +21,20 @@ func (b *builder) actions(out *Rule, r config.Rule, o expr.Options) {
 		t := b.action(a, out.Source.Resource, o)
 		t.Label = fmt.Sprintf("actions[%d]", i)
 		out.Actions.Each = append(out.Actions.Each, t)
-		if r.Prune && a.Verb == config.Apply && a.Subresource == "" && !slices.Contains(out.Prune, a.Resource) {
+		isPruned := r.Prune && a.Verb == config.Apply && a.Subresource == ""
+		if isPruned && !slices.Contains(out.Prune, a.Resource) {
 			out.Prune = append(out.Prune, a.Resource)
 		}
 	}
 	slices.SortFunc(out.Prune, func(a, b schema.GroupVersionResource) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Resource, b.Resource))
+		return cmp.Or(cmp.Compare(a.Group, b.Group),
+			cmp.Compare(a.Version, b.Version), cmp.Compare(a.Resource, b.Resource))
 	})
 }
 
-func (b *builder) action(a config.Action, source schema.GroupVersionResource, o expr.Options) rule.ActionTemplate {
+func (b *builder) action(
+	a config.Action, source schema.GroupVersionResource, o expr.Options,
+) rule.ActionTemplate {
 	forEach := o
 	forEach.Scope = expr.ForEach
 	t := rule.ActionTemplate{
@@ -49,7 +53,8 @@ func (b *builder) action(a config.Action, source schema.GroupVersionResource, o 
 	condition.Scope = expr.When
 	t.If = b.compile(a.If, condition)
 	t.Namespace, t.Name = b.template(a.Namespace, o), b.template(a.Name, o)
-	t.UID, t.ResourceVersion = b.changing(a.UID, "uid", o), b.changing(a.ResourceVersion, "resourceVersion", o)
+	t.UID = b.changing(a.UID, "uid", o)
+	t.ResourceVersion = b.changing(a.ResourceVersion, "resourceVersion", o)
 	t.Object = b.template(a.Object, o)
 	t.Reason, t.Message = b.template(a.Reason, o), b.template(a.Message, o)
 	t.Patch = b.template(a.Patch, o)
@@ -60,8 +65,9 @@ func (b *builder) action(a config.Action, source schema.GroupVersionResource, o 
 		return t
 	}
 	if t.Elsewhere && a.Name == nil && source != nowhere {
-		b.mistake(a.ResourceAt, "the rule is about other objects than these: say which one, with a name "+
-			"and, if it is in one, a namespace (without a resource, %s is about the object that changed)", a.Verb)
+		b.mistake(a.ResourceAt, "the rule is about other objects than these: "+
+			"say which one, with a name and, if it is in one, a namespace "+
+			"(without a resource, %s is about the object that changed)", a.Verb)
 	}
 	if a.Verb == config.Patch {
 		t.PatchType = handler.MergePatch
@@ -89,8 +95,8 @@ func (b *builder) checkVersion(a config.Action) {
 			text = m.Value.Text.String()
 		}
 		if m.Name.String() == "apiVersion" && text != want && !strings.Contains(text, "${") {
-			b.mistake(m.Name, "the resource %s has the apiVersion %s: leave it out here, and kind as well",
-				a.ResourceAt, want)
+			b.mistake(m.Name, "the resource %s has the apiVersion %s: "+
+				"leave it out here, and kind as well", a.ResourceAt, want)
 		}
 	}
 }
@@ -101,7 +107,8 @@ func (b *builder) changing(v *config.Value, name string, o expr.Options) *rule.T
 	before := len(b.mistakes)
 	out := b.template(v, o)
 	if v != nil && !v.Text.IsZero() && len(b.mistakes) == before && out.Program == nil {
-		b.mistake(v.Text, "a %s differs from object to object: write an expression, as \"${item.metadata.%s}\"", name, name)
+		b.mistake(v.Text, "a %s differs from object to object: "+
+			"write an expression, as \"${item.metadata.%s}\"", name, name)
 	}
 	return out
 }

@@ -18,8 +18,9 @@ import (
 // mistakes, as config.Parse returns it, and then reports the mistakes in its expressions.
 func Compile(c *config.Config) (*Plan, config.Mistakes) {
 	b := &builder{
-		config: c, informers: make(map[Selection]*Informer), sources: make(map[string]*Source), whole: make(map[*Informer]bool),
-		indexes: make(map[string][]string), looked: make(map[*Informer]*object.Paths),
+		config: c, informers: make(map[Selection]*Informer), sources: make(map[string]*Source),
+		whole: make(map[*Informer]bool), looked: make(map[*Informer]*object.Paths),
+		indexes: make(map[string][]string),
 	}
 	for _, s := range c.Sources {
 		b.addSource(s)
@@ -61,7 +62,8 @@ func (b *builder) addSource(s config.Source) {
 		namespaces = []string{""}
 	}
 	for _, namespace := range namespaces {
-		out.Informers = append(out.Informers, b.informer(Selection{s.Resource, namespace, s.LabelSelector, s.FieldSelector}))
+		selection := Selection{s.Resource, namespace, s.LabelSelector, s.FieldSelector}
+		out.Informers = append(out.Informers, b.informer(selection))
 	}
 	for _, index := range s.Indexes {
 		out.Indexes[index.Name] = index.Expr.String()
@@ -82,7 +84,10 @@ func (b *builder) addSource(s config.Source) {
 func (b *builder) informer(selection Selection) *Informer {
 	informer := b.informers[selection]
 	if informer == nil {
-		informer = &Informer{Selection: selection, Indexes: make(map[string]*expr.Program), View: new(object.Paths)}
+		informer = &Informer{
+			Selection: selection, Indexes: make(map[string]*expr.Program),
+			View: new(object.Paths),
+		}
 		b.informers[selection] = informer
 		b.plan.Informers = append(b.plan.Informers, informer)
 	}
@@ -117,8 +122,9 @@ func (b *builder) addRule(r config.Rule) {
 	configured, _ := b.config.Source(r.Source)
 	out.Resync = *cmp.Or(r.Resync, &configured.Resync)
 	if r.Payload == nil && r.Actions == nil && configured.Keep == config.Needed {
-		b.mistake(r.SourceAt, "source %q keeps only what is needed, and a rule without a "+
-			"payload needs whole objects: give the rule a payload, or the source keep: whole", r.Source)
+		b.mistake(r.SourceAt, "source %q keeps only what is needed, "+
+			"and a rule without a payload needs whole objects: "+
+			"give the rule a payload, or the source keep: whole", r.Source)
 	}
 	for _, a := range r.Attach {
 		if program := b.attach(a, r.Source, options(expr.Attach)); program != nil {
@@ -145,8 +151,9 @@ func (b *builder) attach(a config.Attachment, ofRule string, o expr.Options) *ex
 	for _, name := range program.Gives() {
 		name = cmp.Or(name, ofRule)
 		if s, _ := b.config.Source(name); s.Keep == config.Needed {
-			b.mistake(a.Expr, "source %q keeps only what is needed, and attach sends whole "+
-				"objects: look up what is needed of them in the payload, or give the source keep: whole", name)
+			b.mistake(a.Expr, "source %q keeps only what is needed, "+
+				"and attach sends whole objects: look up what is needed of them in the payload, "+
+				"or give the source keep: whole", name)
 		}
 	}
 	return program

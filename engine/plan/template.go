@@ -30,7 +30,8 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 	case config.ValueMapping:
 		out := &rule.Template{Members: make([]rule.Member, 0, len(v.Members))}
 		for _, m := range v.Members {
-			out.Members = append(out.Members, rule.Member{Name: b.memberName(m.Name), Value: b.value(m.Value, o, keepNil)})
+			member := rule.Member{Name: b.memberName(m.Name), Value: b.value(m.Value, o, keepNil)}
+			out.Members = append(out.Members, member)
 		}
 		return out
 	case config.ValueList:
@@ -50,7 +51,8 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 		b.checkNotExpression(v.Text, o)
 	case program == nil && forgotten.MatchString(literal):
 		if _, err := expr.Compile(literal, o); err == nil {
-			b.mistake(v.Text, "this is the text itself; for what the expression gives write \"${%s}\"", literal)
+			b.mistake(v.Text, "this is the text itself; "+
+				"for what the expression gives write \"${%s}\"", literal)
 		}
 	}
 	if program != nil {
@@ -60,14 +62,16 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 }
 
 // forgotten matches texts that look like an expression whose ${ and } the author forgot.
-var forgotten = regexp.MustCompile(`^((object|old|item)\.(metadata|spec|status|data|stringData|type|kind)\b|(lookup|byIndex)\(")`)
+var forgotten = regexp.MustCompile(
+	`^((object|old|item)\.(metadata|spec|status|data|stringData|type|kind)\b|(lookup|byIndex)\(")`)
 
 // checkNotExpression reports a payload's template that is also a valid expression. That happens
 // where ${ stands inside a string's quotes, and nobody can tell which of the two the author meant.
 func (b *builder) checkNotExpression(text config.Text, o expr.Options) {
 	if _, err := expr.Compile(text.String(), o); err == nil {
-		b.mistake(text, "${ stands within quotes, so this is an expression as well as a template: for the characters ${ "+
-			"write $${ and leave out the quotes; for quotes around a value write ${\"'\" + object.kind + \"'\"}")
+		b.mistake(text, "${ stands within quotes, so this is an expression as well as a template: "+
+			"for the characters ${ write $${ and leave out the quotes; "+
+			"for quotes around a value write ${\"'\" + object.kind + \"'\"}")
 	}
 }
 
@@ -75,8 +79,9 @@ func (b *builder) checkNotExpression(text config.Text, o expr.Options) {
 func (b *builder) memberName(name config.Text) string {
 	program, literal, err := expr.CompileTemplate(name.String(), expr.Options{Scope: expr.Payload})
 	if program != nil || err != nil {
-		b.mistake(name, `a key cannot have expressions in it; to make the keys too, write the mapping as `+
-			`one expression: "${fromPairs([[key, value]])}" or "${ {a: 1} }"`)
+		b.mistake(name, `a key cannot have expressions in it; `+
+			`to make the keys too, write the mapping as one expression: `+
+			`"${fromPairs([[key, value]])}" or "${ {a: 1} }"`)
 		return ""
 	}
 	return literal

@@ -63,7 +63,9 @@ func (a *ActionTemplate) each(visit func(*expr.Program)) {
 			visit(p)
 		}
 	}
-	for _, t := range []*Template{a.Namespace, a.Name, a.UID, a.ResourceVersion, a.Object, a.Patch, a.Reason, a.Message} {
+	for _, t := range []*Template{
+		a.Namespace, a.Name, a.UID, a.ResourceVersion, a.Object, a.Patch, a.Reason, a.Message,
+	} {
 		t.each(visit)
 	}
 }
@@ -175,7 +177,8 @@ func (e *evaluation) one(t *ActionTemplate) error {
 		return errMany
 	}
 	out := handler.Action{
-		Verb: t.Verb, Resource: handler.Resource(t.Resource), Subresource: t.Subresource, PatchType: t.PatchType, Warning: t.Warning,
+		Verb: t.Verb, Resource: handler.Resource(t.Resource), Subresource: t.Subresource,
+		PatchType: t.PatchType, Warning: t.Warning,
 	}
 	var err error
 	if t.Object != nil {
@@ -198,17 +201,23 @@ func (e *evaluation) target(t *ActionTemplate, out *handler.Action) (err error) 
 		out.Namespace, out.Name = e.change.Object.Namespace(), e.change.Object.Name()
 	}
 	for _, field := range []struct {
-		name     string
-		template *Template
-		to       *string
+		name       string
+		template   *Template
+		to         *string
+		mayBeEmpty bool
 	}{
-		{"namespace", t.Namespace, &out.Namespace}, {"name", t.Name, &out.Name}, {"uid", t.UID, &out.UID},
-		{"resourceVersion", t.ResourceVersion, &out.ResourceVersion}, {"reason", t.Reason, &out.Reason}, {"message", t.Message, &out.Message},
+		{"namespace", t.Namespace, &out.Namespace, true},
+		{"name", t.Name, &out.Name, false},
+		{"uid", t.UID, &out.UID, false},
+		{"resourceVersion", t.ResourceVersion, &out.ResourceVersion, false},
+		{"reason", t.Reason, &out.Reason, false},
+		{"message", t.Message, &out.Message, true},
 	} {
 		if field.template == nil {
 			continue
 		}
-		if *field.to, err = e.text(field.template); err == nil && *field.to == "" && field.name != "namespace" && field.name != "message" {
+		*field.to, err = e.text(field.template)
+		if err == nil && *field.to == "" && !field.mayBeEmpty {
 			err = errEmpty
 		}
 		if err != nil {
@@ -243,11 +252,13 @@ func (e *evaluation) object(t *ActionTemplate, out *handler.Action) (err error) 
 		return errors.New("it must give a map")
 	}
 	var metadata map[string]json.RawMessage
-	if text := whole["metadata"]; len(text) == 0 || text[0] != '{' || json.Unmarshal(text, &metadata) != nil {
+	text := whole["metadata"]
+	if len(text) == 0 || text[0] != '{' || json.Unmarshal(text, &metadata) != nil {
 		return at("metadata", errors.New("it must be a map with a name"))
 	}
 	if _, ok := metadata["generateName"]; ok {
-		return at("metadata", at("generateName", errors.New("it would make another object at each repeat: give the object a name")))
+		err := errors.New("it would make another object at each repeat: give the object a name")
+		return at("metadata", at("generateName", err))
 	}
 	for _, field := range []struct {
 		name string

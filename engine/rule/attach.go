@@ -77,8 +77,9 @@ func (r *Rule) Attach(d delta.Delta, look Finder) (map[string][]json.RawMessage,
 }
 
 var (
-	errNotFound = errors.New("attach gives a map that the expression made, not an object that lookup or byIndex gave")
-	errTooMuch  = fmt.Errorf("the objects exceed %d MiB", maxAttached>>20)
+	errNotFound = errors.New("attach gives a map that the expression made, " +
+		"not an object that lookup or byIndex gave")
+	errTooMuch = fmt.Errorf("the objects exceed %d MiB", maxAttached>>20)
 )
 
 // Found remembers which object each tree came from. The zero Found is empty.

@@ -31,8 +31,11 @@ func (e entry) namespaces() []string {
 	return nil
 }
 
+// contradicts reports whether one of the conditions allows no value.
 func (e entry) contradicts() bool {
-	return slices.ContainsFunc(e.requires, func(c expr.Condition) bool { return len(c.Values) == 0 })
+	return slices.ContainsFunc(e.requires, func(c expr.Condition) bool {
+		return len(c.Values) == 0
+	})
 }
 
 // group finds some rules, each by one of its conditions. Its lists of rules are sorted.

@@ -35,7 +35,9 @@ func (p *place) add(rule int, c expr.Condition) {
 }
 
 func (p *place) search(key string) (i int, ok bool) {
-	return slices.BinarySearchFunc(p.places, key, func(p *place, key string) int { return strings.Compare(p.key, key) })
+	return slices.BinarySearchFunc(p.places, key, func(p *place, key string) int {
+		return strings.Compare(p.key, key)
+	})
 }
 
 // find appends the rules whose condition holds of v, the value at this place. Its time grows with

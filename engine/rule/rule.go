@@ -234,7 +234,10 @@ var events = [...]any{
 }
 
 func environment(d delta.Delta, look Lookup) expr.Env {
-	env := expr.Env{Object: look.Tree(d.Object), Event: events[d.Type], Now: look.Now(), Cache: look}
+	env := expr.Env{
+		Object: look.Tree(d.Object), Event: events[d.Type],
+		Now: look.Now(), Cache: look,
+	}
 	if d.Type == delta.Updated {
 		env.Old = look.Old(d.Old)
 	}

@@ -42,7 +42,10 @@ func NewSet(rules []*Rule) *Set {
 			anywhere = append(anywhere, e)
 		}
 	}
-	s := &Set{rules: rules, anywhere: newGroup(anywhere), within: make(map[string]*group, len(within))}
+	s := &Set{
+		rules: rules, anywhere: newGroup(anywhere),
+		within: make(map[string]*group, len(within)),
+	}
 	for namespace, entries := range within {
 		s.within[namespace] = newGroup(entries)
 	}

@@ -157,7 +157,8 @@ func (s *Scanner) space(i int) int {
 //go:noinline
 func (s *Scanner) skipSpace(from int) int {
 	i := from
-	for i < len(s.text) && (s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\t' || s.text[i] == '\r') {
+	for i < len(s.text) &&
+		(s.text[i] == ' ' || s.text[i] == '\n' || s.text[i] == '\t' || s.text[i] == '\r') {
 		i++
 	}
 	if i > from && s.record.on {

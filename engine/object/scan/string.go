@@ -128,8 +128,11 @@ func Unquote(quoted []byte) string {
 	return string(out)
 }
 
-// unescaped has what a letter after a backslash means.
-var unescaped = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+// unescaped maps the letter after a backslash to the character that the two stand for.
+var unescaped = [256]byte{
+	'"': '"', '\\': '\\', '/': '/',
+	'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
+}
 
 // unit returns the UTF-16 unit at the start of text, written \uXXXX, or -1.
 func unit(text []byte) (r rune) {
