@@ -103,7 +103,9 @@ func Listen(path string, sources Sources, reader Reader, log *slog.Logger) (*Ser
 		grpc.ConnectionTimeout(greetTimeout),
 		grpc.InitialWindowSize(requestWindow), // fixed: no probing for a better one
 		grpc.InitialConnWindowSize(requestWindow),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime: 10 * time.Second, PermitWithoutStream: true,
+		}),
 		grpc.WaitForHandlers(true),
 	)
 	s.grpc.RegisterService(serviceDesc(), newService(sources, reader))

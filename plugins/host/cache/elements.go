@@ -35,7 +35,9 @@ func keys(all Objects, after string, limit uint32) elements {
 
 func part(all Objects, after string, limit uint32) (first, n int) {
 	if after != "" {
-		first = sort.Search(all.Len(), func(i int) bool { return compareKeys(all.Key(i), after) > 0 })
+		first = sort.Search(all.Len(), func(i int) bool {
+			return compareKeys(all.Key(i), after) > 0
+		})
 	}
 	return first, limited(all.Len()-first, limit)
 }

@@ -16,13 +16,13 @@ const (
 	requestWindow  = 64 << 10 // bytes of unread requests, per connection and per call
 	maxHeader      = 8 << 10  // bytes of a call's metadata
 	maxAnswer      = 1 << 30  // bytes of one message: nothing in a cache is larger
-	maxPages       = 32       // pages that the process has not read yet; of at most handlerpb.MaxPageBytes, or one larger object
-	maxLong        = 4        // answers of several pages at a time: each retains all objects that it has yet to send
+	maxPages       = 32       // unread pages, each up to MaxPageBytes or one larger object
+	maxLong        = 4        // answers of several pages at once; each retains what it has to send
 	maxSelector    = 1 << 10  // bytes of a label selector, which is evaluated for many objects
 
 	readRate  = 2 << 20 // bytes per second read from all connections together: some 20,000 calls
 	readBurst = 1 << 20
-	stay      = 100 * time.Millisecond // how long a connection keeps its place at least: 160 connections per second
+	stay      = 100 * time.Millisecond // least time in a place, so 160 connections per second
 )
 
 // Time limits. Only tests change them.
@@ -51,7 +51,8 @@ func (p places) enter(ctx context.Context, limit time.Duration, what string) err
 	case <-ctx.Done():
 		return status.FromContextError(ctx.Err()).Err()
 	case <-timer.C:
-		return status.Errorf(codes.ResourceExhausted, "this handler has %d %s: it has to take, or to cancel, what it asked for", cap(p), what)
+		return status.Errorf(codes.ResourceExhausted,
+			"this handler has %d %s: it has to take, or to cancel, what it asked for", cap(p), what)
 	}
 }
 

@@ -30,8 +30,9 @@ type listener struct {
 func newListener(unix *net.UnixListener, log *slog.Logger) *listener {
 	l := &listener{
 		UnixListener: unix, log: log,
-		places: make(places, maxConnections), pages: make(places, maxPages), closed: make(chan struct{}),
-		pace: rate.NewLimiter(readRate, readBurst), warning: rate.Sometimes{Interval: time.Minute},
+		places: make(places, maxConnections), pages: make(places, maxPages),
+		pace: rate.NewLimiter(readRate, readBurst), closed: make(chan struct{}),
+		warning: rate.Sometimes{Interval: time.Minute},
 	}
 	l.end = sync.OnceFunc(func() {
 		close(l.closed)
@@ -59,7 +60,10 @@ func (l *listener) Accept() (net.Conn, error) {
 			continue
 		}
 		c := &connection{UnixConn: conn, listener: l, since: time.Now()}
-		c.account = &account{Addr: conn.RemoteAddr(), pages: l.pages, out: map[*page]struct{}{}, abort: func() { _ = c.Close() }}
+		c.account = &account{
+			Addr: conn.RemoteAddr(), pages: l.pages, out: map[*page]struct{}{},
+			abort: func() { _ = c.Close() },
+		}
 		c.close = sync.OnceValue(c.end)
 		if l.admits(conn) {
 			return c, nil
@@ -89,7 +93,8 @@ func (l *listener) admits(conn *net.UnixConn) bool {
 		if err != nil {
 			args = append(args, "error", err)
 		}
-		l.log.Warn("a process was turned away from the socket on which a handler reads the cache: it is not the handler's", args...)
+		l.log.Warn("a process was turned away from the socket on which a handler reads the cache: "+
+			"it is not the handler's", args...)
 		l.quiet = 0
 	})
 	return false
@@ -104,7 +109,7 @@ type connection struct {
 	since    time.Time
 	account  *account
 	close    func() error
-	writing  sync.Mutex // held during a write, which Close ends; Read takes it to wait for the write
+	writing  sync.Mutex // held during a write, which Close ends; Read waits for it
 }
 
 // Read implements net.Conn.

@@ -80,7 +80,7 @@ func (a *account) end() {
 type page struct {
 	account *account
 	message mem.BufferSlice
-	held    atomic.Int32 // pieces of memory that gRPC has not returned, plus one while fill adds more
+	held    atomic.Int32 // pieces of memory with gRPC, plus one while fill adds more
 }
 
 var (

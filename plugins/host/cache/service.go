@@ -28,7 +28,10 @@ type service struct {
 }
 
 func newService(sources Sources, reader Reader) *service {
-	return &service{sources: sources, reader: reader, turn: make(places, 1), long: make(places, maxLong)}
+	return &service{
+		sources: sources, reader: reader,
+		turn: make(places, 1), long: make(places, maxLong),
+	}
 }
 
 // serviceDesc returns handlerpb's description with another Get, which answers with a page.
@@ -37,7 +40,9 @@ func serviceDesc() *grpc.ServiceDesc {
 	desc.Methods = slices.Clone(desc.Methods)
 	for i := range desc.Methods {
 		if desc.Methods[i].MethodName == "Get" {
-			desc.Methods[i].Handler = func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+			desc.Methods[i].Handler = func(
+				srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
+			) (any, error) {
 				in := new(handlerpb.GetRequest)
 				if err := decode(in); err != nil {
 					return nil, err
@@ -73,10 +78,15 @@ func (s *service) get(ctx context.Context, r *handlerpb.GetRequest) (answer any,
 	return p, nil
 }
 
-func (s *service) GetMany(r *handlerpb.GetManyRequest, to grpc.ServerStreamingServer[handlerpb.ObjectPage]) error {
+// objectPages is a stream that sends objects.
+type objectPages = grpc.ServerStreamingServer[handlerpb.ObjectPage]
+
+func (s *service) GetMany(r *handlerpb.GetManyRequest, to objectPages) error {
 	keys := r.GetKeys()
 	if len(keys) > handlerpb.MaxGetKeys {
-		return status.Errorf(codes.InvalidArgument, "%d keys are more than the %d that one call may ask for", len(keys), handlerpb.MaxGetKeys)
+		return status.Errorf(codes.InvalidArgument,
+			"%d keys are more than the %d that one call may ask for",
+			len(keys), handlerpb.MaxGetKeys)
 	}
 	return s.stream(to, r.GetSource(), false, func(source Source) (elements, error) {
 		return elements{len(keys), func(i int) []byte {
@@ -86,29 +96,39 @@ func (s *service) GetMany(r *handlerpb.GetManyRequest, to grpc.ServerStreamingSe
 	})
 }
 
-func (s *service) List(r *handlerpb.ListRequest, to grpc.ServerStreamingServer[handlerpb.ObjectPage]) error {
+func (s *service) List(r *handlerpb.ListRequest, to objectPages) error {
 	selector := r.GetLabelSelector()
 	if len(selector) > maxSelector {
-		return status.Errorf(codes.InvalidArgument, "the label selector is longer than %d bytes", maxSelector)
+		return status.Errorf(codes.InvalidArgument,
+			"the label selector is longer than %d bytes", maxSelector)
 	}
 	return s.stream(to, r.GetSource(), true, func(source Source) (elements, error) {
 		all, err := source.List(r.GetNamespace(), selector)
 		if err != nil {
-			return elements{}, status.Errorf(codes.InvalidArgument, "the label selector %s does not parse: %v", quote(selector), err)
+			return elements{}, status.Errorf(codes.InvalidArgument,
+				"the label selector %s does not parse: %v", quote(selector), err)
 		}
 		return objects(all, r.GetAfter(), r.GetLimit()), nil
 	})
 }
 
-func (s *service) ByIndex(r *handlerpb.ByIndexRequest, to grpc.ServerStreamingServer[handlerpb.ObjectPage]) error {
-	return s.byIndex(to, r, func(all Objects) elements { return objects(all, r.GetAfter(), r.GetLimit()) })
+func (s *service) ByIndex(r *handlerpb.ByIndexRequest, to objectPages) error {
+	return s.byIndex(to, r, func(all Objects) elements {
+		return objects(all, r.GetAfter(), r.GetLimit())
+	})
 }
 
-func (s *service) IndexKeys(r *handlerpb.ByIndexRequest, to grpc.ServerStreamingServer[handlerpb.KeyPage]) error {
-	return s.byIndex(to, r, func(all Objects) elements { return keys(all, r.GetAfter(), r.GetLimit()) })
+func (s *service) IndexKeys(
+	r *handlerpb.ByIndexRequest, to grpc.ServerStreamingServer[handlerpb.KeyPage],
+) error {
+	return s.byIndex(to, r, func(all Objects) elements {
+		return keys(all, r.GetAfter(), r.GetLimit())
+	})
 }
 
-func (s *service) byIndex(to grpc.ServerStream, r *handlerpb.ByIndexRequest, pick func(Objects) elements) error {
+func (s *service) byIndex(
+	to grpc.ServerStream, r *handlerpb.ByIndexRequest, pick func(Objects) elements,
+) error {
 	return s.stream(to, r.GetSource(), false, func(source Source) (elements, error) {
 		all, ok := source.ByIndex(r.GetIndex(), r.GetValue())
 		if !ok {
@@ -118,7 +138,9 @@ func (s *service) byIndex(to grpc.ServerStream, r *handlerpb.ByIndexRequest, pic
 	})
 }
 
-func (s *service) IndexValues(r *handlerpb.IndexValuesRequest, to grpc.ServerStreamingServer[handlerpb.ValuePage]) error {
+func (s *service) IndexValues(
+	r *handlerpb.IndexValuesRequest, to grpc.ServerStreamingServer[handlerpb.ValuePage],
+) error {
 	return s.stream(to, r.GetSource(), false, func(source Source) (elements, error) {
 		all, ok := source.IndexValues(r.GetIndex())
 		if !ok {
@@ -132,7 +154,9 @@ func (s *service) IndexValues(r *handlerpb.IndexValuesRequest, to grpc.ServerStr
 }
 
 // stream answers a call in pages, and counts it.
-func (s *service) stream(to grpc.ServerStream, source string, long bool, find func(Source) (elements, error)) error {
+func (s *service) stream(
+	to grpc.ServerStream, source string, long bool, find func(Source) (elements, error),
+) error {
 	err := s.answer(to, source, long, find)
 	s.count(err)
 	return err
@@ -152,7 +176,9 @@ func (s *service) count(err error) {
 // answer sends what find returns, in pages. An answer of several pages needs one of few places. If
 // only the first page shows that there are several, answer starts again with a place: it calls find
 // again, because it retains no objects while it waits.
-func (s *service) answer(to grpc.ServerStream, name string, long bool, find func(Source) (elements, error)) error {
+func (s *service) answer(
+	to grpc.ServerStream, name string, long bool, find func(Source) (elements, error),
+) error {
 	ctx := to.Context()
 	source, err := s.open(ctx, name)
 	if err != nil {
@@ -190,7 +216,9 @@ func (s *service) answer(to grpc.ServerStream, name string, long bool, find func
 			return err
 		}
 		if time.Since(began) > longTimeout {
-			return status.Errorf(codes.DeadlineExceeded, "the answer was not read within %v; ask for parts of it, by limit and after", longTimeout)
+			return status.Errorf(codes.DeadlineExceeded,
+				"the answer was not read within %v; ask for parts of it, by limit and after",
+				longTimeout)
 		}
 		if p, err = account.page(ctx); err != nil {
 			return err
@@ -204,9 +232,11 @@ func (s *service) answer(to grpc.ServerStream, name string, long bool, find func
 	}
 }
 
-// begin calls find and fills the first page. next is where the second page begins; 0: there is
-// nothing.
-func (s *service) begin(ctx context.Context, p *page, source Source, find func(Source) (elements, error)) (all elements, next int, err error) {
+// begin calls find and fills the first page. next is where the second page begins, or 0 if the
+// answer is empty.
+func (s *service) begin(
+	ctx context.Context, p *page, source Source, find func(Source) (elements, error),
+) (all elements, next int, err error) {
 	if err := s.turn.enter(ctx, takeTimeout, "readings"); err != nil {
 		return all, 0, err
 	}
@@ -220,14 +250,16 @@ func (s *service) begin(ctx context.Context, p *page, source Source, find func(S
 // open returns a source, if the handler may read it.
 func (s *service) open(ctx context.Context, name string) (Source, error) {
 	if s.sources == nil {
-		return nil, status.Error(codes.Unavailable, "there is no cache to read: the handler has been started only to see whether it works")
+		return nil, status.Error(codes.Unavailable,
+			"there is no cache to read: the handler has been started only to see whether it works")
 	}
 	if !slices.Contains(s.reader.Sources, name) {
 		return nil, s.denied(name)
 	}
 	wait := syncTimeout
 	if deadline, ok := ctx.Deadline(); ok {
-		wait = min(wait, time.Until(deadline)*9/10) // so that the reason arrives before the caller gives up
+		// The reason must arrive before the caller gives up.
+		wait = min(wait, time.Until(deadline)*9/10)
 	}
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -238,22 +270,29 @@ func (s *service) open(ctx context.Context, name string) (Source, error) {
 	case ctx.Err() != nil:
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case errors.Is(err, ErrNoSource):
-		return nil, status.Errorf(codes.NotFound, "source %s is new in the manifests: it can be read once informd is restarted", quote(name))
+		return nil, status.Errorf(codes.NotFound,
+			"source %s is new in the manifests: it can be read once informd is restarted",
+			quote(name))
 	}
-	return nil, status.Errorf(codes.Unavailable, "source %s cannot be read now: %v", quote(name), err)
+	return nil, status.Errorf(codes.Unavailable,
+		"source %s cannot be read now: %v", quote(name), err)
 }
 
 func (s *service) denied(name string) error {
 	names := s.sources.Names()
 	if slices.Contains(names, name) {
-		return status.Errorf(codes.PermissionDenied, "handler %s may not read source %s: its manifest would allow it by spec: {access: {read: [%s]}}",
-			quote(s.reader.Handler), quote(name), strings.Join(append(slices.Clone(s.reader.Sources), name), ", "))
+		wanted := strings.Join(append(slices.Clone(s.reader.Sources), name), ", ")
+		return status.Errorf(codes.PermissionDenied, "handler %s may not read source %s: "+
+			"its manifest would allow it by spec: {access: {read: [%s]}}",
+			quote(s.reader.Handler), quote(name), wanted)
 	}
-	return status.Errorf(codes.NotFound, "there is no source %s%s", quote(name), didYouMean(name, names))
+	return status.Errorf(codes.NotFound,
+		"there is no source %s%s", quote(name), didYouMean(name, names))
 }
 
 func noIndex(source Source, name, index string) error {
-	return status.Errorf(codes.NotFound, "source %s has no index %s%s", quote(name), quote(index), didYouMean(index, source.Indexes()))
+	return status.Errorf(codes.NotFound, "source %s has no index %s%s",
+		quote(name), quote(index), didYouMean(index, source.Indexes()))
 }
 
 func didYouMean(name string, names []string) string {

@@ -49,7 +49,7 @@ type Limits struct {
 // listen on a port that the kernel picks.
 type Network struct {
 	All   bool     `json:"all,omitempty"`
-	Ports []uint16 `json:"ports,omitempty"` // of TCP connections, to any host; 53 allows UDP as well, for DNS
+	Ports []uint16 `json:"ports,omitempty"` // of TCP, to any host; 53 allows UDP as well, for DNS
 }
 
 // Own is what the host adds to a sandbox so that the handler can run at all. All paths are absolute

@@ -15,7 +15,8 @@ func Prepare(s Spec, _ string, _ Own) (*Confinement, error) {
 	if s.zero() {
 		return nil, nil
 	}
-	return nil, &Error{"user, limits, sandbox", errors.New("they are supported on Linux only: leave them out, or run the daemon there")}
+	return nil, &Error{"user, limits, sandbox",
+		errors.New("they are supported on Linux only: leave them out, or run the daemon there")}
 }
 
 // Order returns nil.

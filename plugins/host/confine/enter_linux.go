@@ -22,7 +22,8 @@ func (o *Order) Enter() error {
 	runtime.LockOSThread()
 	parent := os.Getppid()
 	var parentDeath int32
-	if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&parentDeath)), 0, 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_GET_PDEATHSIG,
+		uintptr(unsafe.Pointer(&parentDeath)), 0, 0, 0); err != nil {
 		return fmt.Errorf("read the parent-death signal: %w", err)
 	}
 

@@ -34,7 +34,8 @@ func (t *tree) create(name string, settings []setting) (*group, error) {
 	treeMu.Lock()
 	defer treeMu.Unlock()
 	t.sweep()
-	dir := filepath.Join(t.dir, fmt.Sprintf("%s%d-%s-%d", groupPrefix, os.Getpid(), safe(name), groups.Add(1)))
+	base := fmt.Sprintf("%s%d-%s-%d", groupPrefix, os.Getpid(), safe(name), groups.Add(1))
+	dir := filepath.Join(t.dir, base)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}

@@ -12,18 +12,22 @@ import (
 // The rights to files and folders that landlock can deny, and the sets of them that the sandbox
 // grants.
 const (
-	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
-		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	folderRights = unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
-		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
-		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
-	deviceRights = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK // never granted
+	fileRights = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE |
+		unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
+		unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	folderRights = unix.LANDLOCK_ACCESS_FS_READ_DIR |
+		unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG |
+		unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO |
+		unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
+	// deviceRights are never granted.
+	deviceRights = unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK
 
 	toRead   = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	toRun    = toRead | unix.LANDLOCK_ACCESS_FS_EXECUTE
 	toWrite  = fileRights | folderRights
-	toDevice = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE |
-		unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	toDevice = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
 // system lists the paths that programs need on any system, with the rights to them. Paths that do
@@ -36,12 +40,16 @@ var system = []struct {
 	{toRun, []string{"/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32"}},
 	{toRead, []string{
 		"/etc/ld.so.cache", "/etc/ld.so.preload",
-		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf", "/etc/ca-certificates/extracted", "/etc/pki/ca-trust/extracted",
-		"/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf", "/etc/crypto-policies",
-		"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols",
+		"/etc/ssl/certs", "/etc/ssl/cert.pem", "/etc/ssl/openssl.cnf",
+		"/etc/ca-certificates/extracted", "/etc/pki/ca-trust/extracted",
+		"/etc/pki/tls/certs", "/etc/pki/tls/cert.pem", "/etc/pki/tls/openssl.cnf",
+		"/etc/crypto-policies",
+		"/etc/resolv.conf", "/etc/hosts", "/etc/host.conf", "/etc/gai.conf",
+		"/etc/nsswitch.conf", "/etc/services", "/etc/protocols",
 		"/etc/passwd", "/etc/group", "/etc/localtime", "/etc/timezone", "/etc/mime.types",
 		"/dev/random", "/dev/urandom",
-		"/run/systemd/resolve", "/run/resolvconf", // resolv.conf is here, and is sometimes replaced by another file
+		// Folders, because the resolv.conf in them is sometimes replaced by another file.
+		"/run/systemd/resolve", "/run/resolvconf",
 	}},
 	{toDevice, []string{"/dev/null", "/dev/zero", "/dev/full"}},
 }
@@ -49,7 +57,8 @@ var system = []struct {
 // landlockABI returns the kernel's version of landlock. The error is ENOSYS if it has none, and
 // EOPNOTSUPP if landlock is switched off.
 func landlockABI() (int, error) {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0,
+		unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 {
 		return 0, errno
 	}
@@ -63,7 +72,8 @@ func handled(abi int, n Network) unix.LandlockRulesetAttr {
 		attr.Handled_access_fs &^= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	}
 	if abi >= abiTCP && !n.All {
-		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP |
+			unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
 	}
 	if abi >= abiScopes {
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
@@ -74,7 +84,8 @@ func handled(abi int, n Network) unix.LandlockRulesetAttr {
 // ruleset makes the landlock ruleset. The caller applies and closes it.
 func (p *sandboxPlan) ruleset() (*os.File, error) {
 	attr := handled(p.ABI, p.Network)
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET,
+		uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
 	if errno != 0 {
 		return nil, fmt.Errorf("landlock: make a ruleset: %w", errno)
 	}
@@ -104,7 +115,8 @@ func (p *sandboxPlan) fill(rules int, handled uint64) error {
 	}
 	for _, s := range system {
 		for _, path := range s.paths {
-			if err := allowPath(path, s.rights); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, errStrays) {
+			err := allowPath(path, s.rights)
+			if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, errStrays) {
 				return err
 			}
 		}
@@ -154,7 +166,8 @@ func allowPort(rules int, port uint16) error {
 }
 
 func addRule(rules, kind int, attr unsafe.Pointer) error {
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), uintptr(kind), uintptr(attr), 0, 0, 0)
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE,
+		uintptr(rules), uintptr(kind), uintptr(attr), 0, 0, 0)
 	if errno != 0 {
 		return errno
 	}
@@ -163,7 +176,8 @@ func addRule(rules, kind int, attr unsafe.Pointer) error {
 
 // restrict applies a ruleset to the calling thread, which must have no_new_privs.
 func restrict(rules int) error {
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0)
+	if errno != 0 {
 		return fmt.Errorf("landlock: %w", errno)
 	}
 	return nil

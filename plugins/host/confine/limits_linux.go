@@ -9,7 +9,7 @@ import (
 
 const (
 	minMemory = 8 << 20 // bytes; with less, larger programs do not even reach their first line
-	minFiles  = 16      // for standard streams, socket, connections, and what a runtime opens for itself
+	minFiles  = 16      // standard streams, socket, connections, and what a runtime opens itself
 )
 
 // enforcement is how limits are enforced.
@@ -38,11 +38,13 @@ func (m machine) limits(l Limits, uid int, name string) (*enforcement, error) {
 	}
 	switch {
 	case l.Memory < 0 || l.Memory > 0 && l.Memory < minMemory:
-		return refuse("memory", "%d bytes are less than a program needs to start: allow at least %d", l.Memory, minMemory)
+		return refuse("memory", "%d bytes are less than a program needs to start: "+
+			"allow at least %d", l.Memory, minMemory)
 	case l.CPU < 0:
 		return refuse("cpu", "is negative")
 	case l.Files < 0 || l.Files > 0 && l.Files < minFiles:
-		return refuse("files", "%d are fewer than a program needs to start: allow at least %d", l.Files, minFiles)
+		return refuse("files", "%d are fewer than a program needs to start: "+
+			"allow at least %d", l.Files, minFiles)
 	case l.Processes < 0:
 		return refuse("processes", "is negative")
 	}
@@ -70,7 +72,10 @@ func (m machine) limits(l Limits, uid int, name string) (*enforcement, error) {
 		if why["cpu"] == nil {
 			e.byGroup = append(e.byGroup, "cpu")
 		} else {
-			missing = append(missing, &Error{"limits.cpu", fmt.Errorf("cannot be enforced here: %w; give the daemon a cgroup v2 with the cpu controller (systemd: Delegate=yes), or leave limits.cpu out", why["cpu"])})
+			err := fmt.Errorf("cannot be enforced here: %w; give the daemon a cgroup v2 "+
+				"with the cpu controller (systemd: Delegate=yes), or leave limits.cpu out",
+				why["cpu"])
+			missing = append(missing, &Error{"limits.cpu", err})
 		}
 	}
 	if l.Processes > 0 {
@@ -78,7 +83,10 @@ func (m machine) limits(l Limits, uid int, name string) (*enforcement, error) {
 		case why["pids"] == nil:
 			e.byGroup = append(e.byGroup, "processes")
 		case uid == m.uid:
-			missing = append(missing, &Error{"limits.processes", fmt.Errorf("cannot be enforced here: %w; give the daemon a cgroup v2 with the pids controller (systemd: Delegate=yes), or the handler a user of its own, or leave limits.processes out", why["pids"])})
+			err := fmt.Errorf("cannot be enforced here: %w; give the daemon a cgroup v2 "+
+				"with the pids controller (systemd: Delegate=yes), or the handler a user "+
+				"of its own, or leave limits.processes out", why["pids"])
+			missing = append(missing, &Error{"limits.processes", err})
 		default:
 			e.rlimits = append(e.rlimits, rlimit{unix.RLIMIT_NPROC, uint64(l.Processes)})
 			e.byLimit = append(e.byLimit, "processes (of the user)")
@@ -116,7 +124,8 @@ func groupSettings(l Limits) map[string][]setting {
 		if l.CPU < 10 {
 			period = 1_000_000
 		}
-		s["cpu"] = []setting{{file: "cpu.max", value: fmt.Sprintf("%d %d", l.CPU*period/1000, period)}}
+		value := fmt.Sprintf("%d %d", l.CPU*period/1000, period)
+		s["cpu"] = []setting{{file: "cpu.max", value: value}}
 	}
 	if l.Processes > 0 {
 		s["pids"] = []setting{{file: "pids.max", value: fmt.Sprint(l.Processes)}}

@@ -16,7 +16,8 @@ type paths struct {
 }
 
 // errStrays says that a path goes through a link that the handler may have made.
-var errStrays = errors.New("leads out of what the handler may write by a link in there, which it may have made: give it what the link leads to, by a path that it cannot change")
+var errStrays = errors.New("leads out of what the handler may write by a link in there, " +
+	"which it may have made: give it what the link leads to, by a path that it cannot change")
 
 func newPaths(write []string) (*paths, error) {
 	p := &paths{folders{}, folders{}}
@@ -98,7 +99,9 @@ func (p *paths) walk(path string) (_ *place, err error) {
 		return nil, err
 	}
 	const most = 40 // links, the kernel's own bound
-	names := func(path string) []string { return strings.FieldsFunc(path, func(r rune) bool { return r == '/' }) }
+	names := func(path string) []string {
+		return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+	}
 	rest := names(path)
 	for links := 0; len(rest) > 0; {
 		name := rest[0]

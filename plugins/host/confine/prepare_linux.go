@@ -20,7 +20,10 @@ type machine struct {
 }
 
 func thisMachine() machine {
-	return machine{uid: os.Geteuid(), may: capabilities(), landlock: landlockABI, seccomp: seccompAvailable, tree: ownTree}
+	return machine{
+		uid: os.Geteuid(), may: capabilities(), tree: ownTree,
+		landlock: landlockABI, seccomp: seccompAvailable,
+	}
 }
 
 func (m machine) prepare(s Spec, name string, own Own) (*Confinement, error) {
@@ -80,19 +83,24 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	abi, err := m.landlock()
 	switch {
 	case errors.Is(err, unix.ENOSYS):
-		return refuse("sandbox", "the kernel has no landlock, or a container's seccomp profile hides it: it takes Linux 6.2 with CONFIG_SECURITY_LANDLOCK")
+		return refuse("sandbox", "the kernel has no landlock, or a container's seccomp profile "+
+			"hides it: it takes Linux 6.2 with CONFIG_SECURITY_LANDLOCK")
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return refuse("sandbox", "landlock is switched off: boot with landlock among those that lsm= lists")
+		return refuse("sandbox",
+			"landlock is switched off: boot with landlock among those that lsm= lists")
 	case err != nil:
 		return refuse("sandbox", "landlock does not answer: %w", err)
 	case abi < abiTruncate:
-		return refuse("sandbox", "the kernel has landlock %d, which lets files be truncated that may not be written: it takes landlock %d, Linux 6.2", abi, abiTruncate)
+		return refuse("sandbox", "the kernel has landlock %d, which lets files be truncated "+
+			"that may not be written: it takes landlock %d, Linux 6.2", abi, abiTruncate)
 	case !s.Network.All && len(s.Network.Ports) > 0 && abi < abiTCP:
-		return refuse("network", "the kernel has landlock %d, ports take landlock %d, Linux 6.7: choose none or all", abi, abiTCP)
+		return refuse("network", "the kernel has landlock %d, ports take landlock %d, Linux 6.7: "+
+			"choose none or all", abi, abiTCP)
 	}
 	if m.uid == 0 && s.User == "" {
-		const why = "root may connect to every unix socket, among them some that lead out of a sandbox (Docker's, D-Bus), and the kernel " +
-			"lets a sandbox be kept from all connections, or from none of those: give the handler a user, or "
+		const why = "root may connect to every unix socket, among them some that lead out of " +
+			"a sandbox (Docker's, D-Bus), and the kernel lets a sandbox be kept from all " +
+			"connections, or from none of those: give the handler a user, or "
 		switch {
 		case connects(s.Network):
 			return refuse("network", why+"choose network: none")
@@ -108,8 +116,10 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 	}{
 		{"files.read", s.Read, ""},
 		{"files.write", s.Write, ""},
-		{"sandbox", own.Read, "the working directory is the whole file system: start the daemon in another"},
-		{"sandbox", own.Write, "the directory for temporary files is the whole file system: set another"},
+		{"sandbox", own.Read,
+			"the working directory is the whole file system: start the daemon in another"},
+		{"sandbox", own.Write,
+			"the directory for temporary files is the whole file system: set another"},
 	} {
 		for _, path := range list.paths {
 			if err := usable(path); err != nil {

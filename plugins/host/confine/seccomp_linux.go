@@ -64,10 +64,13 @@ func seccompRules(n Network, connect bool) []denial {
 	// files.
 	deny(unix.EPERM, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
 		unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_SEMGET, unix.SYS_SEMCTL,
-		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK)
-	deny(unix.EPERM, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2, unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
+		unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
+		unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK)
+	deny(unix.EPERM, unix.SYS_FCHMOD, unix.SYS_FCHMODAT, unix.SYS_FCHMODAT2,
+		unix.SYS_FCHOWN, unix.SYS_FCHOWNAT, unix.SYS_UTIMENSAT,
 		unix.SYS_SETXATTR, unix.SYS_LSETXATTR, unix.SYS_FSETXATTR, unix.SYS_SETXATTRAT,
-		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR, unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR)
+		unix.SYS_REMOVEXATTR, unix.SYS_LREMOVEXATTR, unix.SYS_FREMOVEXATTR,
+		unix.SYS_REMOVEXATTRAT, unix.SYS_FILE_SETATTR)
 	all = append(all, denial{call: unix.SYS_IOCTL, errno: unix.EPERM, when: changingRequests})
 	deny(unix.EPERM, archCalls...)
 
@@ -81,10 +84,12 @@ func seccompRules(n Network, connect bool) []denial {
 
 	// Limits and priorities of other processes of the user.
 	self := []match{{{0, whole, 0}}}
-	denyUnless(unix.EPERM, self, unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM,
-		unix.SYS_SCHED_SETATTR)
-	denyUnless(unix.EPERM, []match{{{0, whole, unix.PRIO_PROCESS}, {1, whole, 0}}}, unix.SYS_SETPRIORITY)
-	denyUnless(unix.EPERM, []match{{{0, whole, 1 /* IOPRIO_WHO_PROCESS */}, {1, whole, 0}}}, unix.SYS_IOPRIO_SET)
+	denyUnless(unix.EPERM, self, unix.SYS_PRLIMIT64, unix.SYS_SCHED_SETAFFINITY,
+		unix.SYS_SCHED_SETSCHEDULER, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETATTR)
+	denyUnless(unix.EPERM, []match{{{0, whole, unix.PRIO_PROCESS}, {1, whole, 0}}},
+		unix.SYS_SETPRIORITY)
+	denyUnless(unix.EPERM, []match{{{0, whole, 1 /* IOPRIO_WHO_PROCESS */}, {1, whole, 0}}},
+		unix.SYS_IOPRIO_SET)
 
 	if n.All {
 		return all
@@ -95,7 +100,8 @@ func seccompRules(n Network, connect bool) []denial {
 		deny(unix.EACCES, unix.SYS_CONNECT)
 	}
 	// TCP fast open makes a connection without the call connect.
-	denyUnless(unix.EOPNOTSUPP, []match{{{3, unix.MSG_FASTOPEN, 0}}}, unix.SYS_SENDTO, unix.SYS_SENDMMSG)
+	denyUnless(unix.EOPNOTSUPP, []match{{{3, unix.MSG_FASTOPEN, 0}}},
+		unix.SYS_SENDTO, unix.SYS_SENDMMSG)
 	denyUnless(unix.EOPNOTSUPP, []match{{{2, unix.MSG_FASTOPEN, 0}}}, unix.SYS_SENDMSG)
 	return all
 }
@@ -138,13 +144,17 @@ func sockets(n Network) []match {
 	may := []match{{{0, whole, unix.AF_UNIX}}}
 	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
 		for _, protocol := range []uint32{0, unix.IPPROTO_TCP} {
-			may = append(may, match{{0, whole, family}, {1, socketType, unix.SOCK_STREAM}, {2, whole, protocol}})
+			may = append(may, match{
+				{0, whole, family}, {1, socketType, unix.SOCK_STREAM}, {2, whole, protocol},
+			})
 		}
 		if !slices.Contains(n.Ports, 53) {
 			continue
 		}
 		for _, protocol := range []uint32{0, unix.IPPROTO_UDP} {
-			may = append(may, match{{0, whole, family}, {1, socketType, unix.SOCK_DGRAM}, {2, whole, protocol}})
+			may = append(may, match{
+				{0, whole, family}, {1, socketType, unix.SOCK_DGRAM}, {2, whole, protocol},
+			})
 		}
 	}
 	return may
@@ -184,7 +194,7 @@ func filter(rules []denial) []unix.SockFilter {
 		var body []unix.SockFilter
 		for _, m := range matches {
 			var test []unix.SockFilter
-			for i := len(m) - 1; i >= 0; i-- { // backwards, so that jumps know the distance to the end
+			for i := len(m) - 1; i >= 0; i-- { // backwards: jumps need the distance to the end
 				c := m[i]
 				rest := uint8(len(test))
 				test = append([]unix.SockFilter{
@@ -204,10 +214,13 @@ func filter(rules []denial) []unix.SockFilter {
 // seccompAvailable returns why the filter cannot be loaded here, or nil.
 func seccompAvailable() error {
 	if auditArch == 0 {
-		return fmt.Errorf("the sandbox knows the system calls of amd64 and arm64, not those of %s", runtime.GOARCH)
+		return fmt.Errorf("the sandbox knows the system calls of amd64 and arm64, "+
+			"not those of %s", runtime.GOARCH)
 	}
 	action := uint32(unix.SECCOMP_RET_KILL_PROCESS)
-	if _, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0, uintptr(unsafe.Pointer(&action))); errno != 0 {
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0,
+		uintptr(unsafe.Pointer(&action)))
+	if errno != 0 {
 		return errors.New("the kernel has no seccomp filters: it takes CONFIG_SECCOMP_FILTER")
 	}
 	return nil
@@ -216,7 +229,8 @@ func seccompAvailable() error {
 // loadFilter applies a filter to the calling thread, which must have no_new_privs.
 func loadFilter(program []unix.SockFilter) error {
 	p := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&p)))
+	_, _, errno := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0,
+		uintptr(unsafe.Pointer(&p)))
 	runtime.KeepAlive(program)
 	if errno != 0 {
 		return fmt.Errorf("seccomp: %w", errno)

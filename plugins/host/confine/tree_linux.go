@@ -125,7 +125,8 @@ func (t *tree) evacuate() error {
 		}
 		for _, pid := range pids {
 			if !descends(pid, os.Getpid()) {
-				return fmt.Errorf("the daemon's cgroup %s holds other processes, as %d: give the daemon one of its own", t.dir, pid)
+				return fmt.Errorf("the daemon's cgroup %s holds other processes, as %d: "+
+					"give the daemon one of its own", t.dir, pid)
 			}
 		}
 		dir := filepath.Join(t.dir, leaf)
@@ -136,7 +137,8 @@ func (t *tree) evacuate() error {
 			return err
 		}
 		for _, pid := range pids {
-			if err := write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil && !errors.Is(err, unix.ESRCH) {
+			err := write(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
+			if err != nil && !errors.Is(err, unix.ESRCH) {
 				return err
 			}
 		}
@@ -155,7 +157,8 @@ func (t *tree) sweep() {
 		owner, _, _ := strings.Cut(rest, "-")
 		pid, err := strconv.Atoi(owner)
 		if ok && err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-			_ = remove(filepath.Join(t.dir, e.Name())) // the kernel refuses one that holds a process
+			// The kernel refuses to remove a group that holds a process.
+			_ = remove(filepath.Join(t.dir, e.Name()))
 		}
 	}
 }

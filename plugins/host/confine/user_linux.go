@@ -20,7 +20,9 @@ func (m machine) user(s string) (identity, string, error) {
 	case id.UID == 0:
 		return identity{}, "", fmt.Errorf("%q is root: leave user out, or name another", s)
 	case id.GID == 0 && !strings.Contains(s, ":"):
-		return identity{}, "", fmt.Errorf("%q is in root's group, which some of root's files are open to: write %d:GID with another group, or %d:0 if that is meant", s, id.UID, id.UID)
+		return identity{}, "", fmt.Errorf("%q is in root's group, which some of root's files "+
+			"are open to: write %d:GID with another group, or %d:0 if that is meant",
+			s, id.UID, id.UID)
 	}
 	return id, home, nil
 }
@@ -28,10 +30,12 @@ func (m machine) user(s string) (identity, string, error) {
 func (m machine) anyUser(s string) (identity, string, error) {
 	var none identity
 	if m.uid != 0 {
-		return none, "", errors.New("cannot be enforced here: only a daemon that is root can run a handler as another user; run it as root, or leave user out")
+		return none, "", errors.New("cannot be enforced here: only a daemon that is root can " +
+			"run a handler as another user; run it as root, or leave user out")
 	}
 	if missing := missing(m.may); len(missing) > 0 {
-		return none, "", fmt.Errorf("cannot be enforced here: the daemon is root without the capabilities %s: add them, or leave user out", strings.Join(missing, ", "))
+		return none, "", fmt.Errorf("cannot be enforced here: the daemon is root without the "+
+			"capabilities %s: add them, or leave user out", strings.Join(missing, ", "))
 	}
 	uidText, gidText, pair := strings.Cut(s, ":")
 	uid, err := id(uidText)
@@ -51,10 +55,12 @@ func (m machine) anyUser(s string) (identity, string, error) {
 	var u *user.User
 	if err == nil {
 		if u, err = user.LookupId(uidText); err != nil {
-			return none, "", fmt.Errorf("the system does not know user %s, nor which group that user is in: write UID:GID", s)
+			return none, "", fmt.Errorf("the system does not know user %s, "+
+				"nor which group that user is in: write UID:GID", s)
 		}
 	} else if u, err = user.Lookup(s); err != nil {
-		return none, "", fmt.Errorf("the system does not know user %q: create the user, or write UID:GID", s)
+		return none, "", fmt.Errorf("the system does not know user %q: "+
+			"create the user, or write UID:GID", s)
 	}
 	if uid, err = id(u.Uid); err != nil {
 		return none, "", fmt.Errorf("user %q: %w", s, err)
