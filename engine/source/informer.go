@@ -24,7 +24,8 @@ type Informer struct {
 	client *apiClient
 	health *health
 	counts counts
-	pace   pace
+	pace   pace // of watches
+	relist pace // of generations
 	gate   *gate
 	feed   *feed
 	saved  *Saved // the start of the first generation; only run uses it later
@@ -52,6 +53,7 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 		log:    log,
 		health: newHealth(log, parent.sayer, sel.String()),
 		pace:   pace{clock: parent.clock},
+		relist: pace{clock: parent.clock},
 		gate:   newGate(parent.tuning.inFlight),
 		ended:  make(chan struct{}),
 	}
@@ -143,6 +145,10 @@ func (i *Informer) run(ctx context.Context) {
 		}
 		var notServed notServedError
 		if !errors.As(err, &notServed) { // errRelist
+			// The reflector's own backoff begins anew with each generation.
+			delay, _ := i.relist.next(i.parent.tuning.calm, i.parent.tuning.maxPause)
+			i.relist.began()
+			_ = sleep(ctx, jitter(delay)) // if ctx ends, so does the next generation
 			continue
 		}
 		// Empty the cache before reporting the deletions, so that it is at least as fresh as they

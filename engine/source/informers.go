@@ -53,13 +53,14 @@ type tuning struct {
 	chunk            int           // objects per turn, in resyncs and when a resource is gone
 	hold             time.Duration // how long a list may hold its slot
 	short            time.Duration // a watch that ends sooner delays the next one
+	calm             time.Duration // a relist sooner after the last one is delayed
 	silence          time.Duration // a resumed watch that is silent for this long has caught up
 }
 
 var defaultTuning = tuning{
 	pause: 500 * time.Millisecond, maxPause: 30 * time.Second, unreachablePause: 10 * time.Second,
 	poll: 2 * time.Second, inFlight: 4096, chunk: 500, hold: 30 * time.Second, short: time.Second,
-	silence: time.Second,
+	calm: time.Minute, silence: time.Second,
 }
 
 // New returns the Informers of the cluster that config describes. client must carry config's

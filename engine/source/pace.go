@@ -7,26 +7,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// pace slows down watches that end as soon as they begin.
+// pace slows down watches, or generations, that end as soon as they begin.
 type pace struct {
 	clock clock.PassiveClock
 
 	mu    sync.Mutex // guards the fields below; no other lock is taken while it is held
-	last  time.Time  // when the last watch was opened
+	last  time.Time  // when the last one began
 	delay time.Duration
-	short int // how many watches in a row ended as soon as they began
+	short int // how many in a row ended as soon as they began
 }
 
-// opened notes that a watch was opened.
-func (p *pace) opened() {
+// began notes that one begins.
+func (p *pace) began() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = p.clock.Now()
 }
 
-// next returns how long to wait before the next watch, at most most. often is true if more than
-// three watches in a row ended early. It is called when a watch has ended. A watch that lasted at
-// least short resets the delay.
+// next returns how long to wait before the next one, at most most. often is true if more than three
+// in a row ended early. It is called when one has ended. One that lasted at least short resets the
+// delay.
 func (p *pace) next(short, most time.Duration) (delay time.Duration, often bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

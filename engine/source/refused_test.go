@@ -1,7 +1,10 @@
 package source
 
 import (
+	"net/http"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/integration/apistub"
@@ -50,5 +53,23 @@ func TestAResumedWatchThatIsRefusedHasNotCaughtUp(t *testing.T) {
 				t.Errorf("the informer has synced, and the cache has a part of %s", o.Name())
 			}
 		}
+	})
+}
+
+// A server that refuses every watch of what it has just listed is not listed again and again at the
+// same rate.
+func TestRelistsInARowSlowDown(t *testing.T) {
+	server, s, i, _, _ := serving(t, false, body("a", 1))
+	server.Fail(func(r *http.Request) *metav1.Status {
+		if q := r.URL.Query(); q.Get("watch") == "" || q.Get("sendInitialEvents") == "true" {
+			return nil
+		}
+		return &metav1.Status{Status: "Failure", Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old"}
+	})
+	run(t, s)
+	await(t, "a delay that has doubled", func() bool {
+		i.relist.mu.Lock()
+		defer i.relist.mu.Unlock()
+		return i.relist.delay >= s.tuning.maxPause && i.relist.short >= 2
 	})
 }

@@ -112,7 +112,7 @@ func TestPace(t *testing.T) {
 				t.Errorf("watch %d: %v, %v", n, delay, often)
 			}
 			total += delay
-			p.opened()
+			p.began()
 		}
 		if total < time.Minute || total > 200*time.Second {
 			t.Errorf("twenty watches took %v", total)

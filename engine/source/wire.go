@@ -180,7 +180,7 @@ func (w *wire) open(ctx context.Context, o metav1.ListOptions) (inner watch.Inte
 	if err != nil {
 		return nil, nil, err
 	}
-	w.informer.pace.opened()
+	w.informer.pace.began()
 	w.informer.counts.watches.Add(1)
 	return inner, release, nil
 }
