@@ -36,15 +36,15 @@ type acting struct {
 func newActing(cluster Cluster, o Options) (*acting, error) {
 	writes := action.NewWrites()
 	resources := discovery.ToServerResourcesInterfaceWithContext(cluster.Discovery)
-	executor, err := action.New(cluster.Config, cluster.HTTP, resources, o.Clock.Now, action.Options{
-		Logger: o.Logger, Observer: o.Acted, Writes: writes,
-	})
+	options := action.Options{Logger: o.Logger, Observer: o.Acted, Writes: writes}
+	executor, err := action.New(cluster.Config, cluster.HTTP, resources, o.Clock.Now, options)
 	if err != nil {
 		return nil, err
 	}
 	return &acting{
-		executor: executor, writes: writes, breaker: action.NewBreaker(writes, o.Clock.Now, o.Logger),
-		dryRun: o.DryRun, log: o.Logger,
+		executor: executor, writes: writes,
+		breaker: action.NewBreaker(writes, o.Clock.Now, o.Logger),
+		dryRun:  o.DryRun, log: o.Logger,
 		policies: make(map[string]*atomic.Pointer[action.Policy]),
 	}, nil
 }
@@ -99,7 +99,8 @@ func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
 		return func(bool) {}
 	}
 	before, after := policy.Load(), policyOf(h)
-	policy.Store(&action.Policy{Handler: h.Name, Grants: slices.Concat(after.Grants, before.Grants)})
+	both := slices.Concat(after.Grants, before.Grants)
+	policy.Store(&action.Policy{Handler: h.Name, Grants: both})
 	return func(stands bool) {
 		if stands {
 			policy.Store(after)
@@ -112,16 +113,18 @@ func (e *Engine) Allow(h config.Handler) (done func(stands bool)) {
 // ofRules returns the actor of rules' own actions. It allows what the rules say now, because
 // actions recorded before a restart may come from older rules.
 func (a *acting) ofRules(named func(string) *runningRule) *actor {
-	return &actor{acting: a, check: func(by action.By, _ *handler.Event, actions []handler.Action) error {
+	check := func(by action.By, _ *handler.Event, actions []handler.Action) error {
 		r := named(by.Rule)
 		for _, one := range actions {
 			if r == nil || !r.asksFor(one) {
-				return handler.Reject(fmt.Errorf("rule %s does not ask for %s of %s", by.Rule, one.Verb,
-					object.ResourceName(schema.GroupVersionResource(one.Resource))))
+				resource := object.ResourceName(schema.GroupVersionResource(one.Resource))
+				return handler.Reject(fmt.Errorf(
+					"rule %s does not ask for %s of %s", by.Rule, one.Verb, resource))
 			}
 		}
 		return action.ValidateOwn(actions)
-	}}
+	}
+	return &actor{acting: a, check: check}
 }
 
 // asksFor reports whether one of the rule's own actions may yield this one.
@@ -149,7 +152,8 @@ func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
 func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
 	if a.dryRun {
 		for _, one := range actions {
-			a.log.Info("would act", "rule", ev.Rule, "handler", cmp.Or(a.handler, OwnActions), "verb", one.Verb,
+			a.log.Info("would act",
+				"rule", ev.Rule, "handler", cmp.Or(a.handler, OwnActions), "verb", one.Verb,
 				"resource", object.ResourceName(schema.GroupVersionResource(one.Resource)),
 				"namespace", one.Namespace, "name", one.Name, "id", ev.ID)
 		}

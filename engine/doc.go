@@ -16,9 +16,10 @@
 // (restore.go, resuming.go). A rule that looks into other sources waits until those have settled
 // (waiting.go). What is attached to an event is looked up when it is handed over, and never kept.
 //
-// The engine knows handlers by the interface [Handler]. Whether a process stands behind one is not its
-// business. It counts and logs expressions that fail, each message at most once a minute per rule, and
-// goes on.
+// The engine knows handlers by the interface [Handler]. Whether a process stands behind one is not
+// its business. It counts and logs expressions that fail, each message at most once a minute per
+// rule, and goes on.
 //
-// docs/architecture.md shows the whole, with the owner of each piece of state and the order of locks.
+// docs/architecture.md shows the whole, with the owner of each piece of state and the order of
+// locks.
 package engine

@@ -151,8 +151,10 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 			for own, name := range s.Indexes {
 				if indexed[planned][name] == nil {
 					failures := newFailures(e.log.With("source", s.Name, "index", own), e.clock)
-					indexers := map[string]source.Index{name: index(planned.Indexes[name], failures)}
-					if err := informers[planned].AddIndexers(indexers); err != nil {
+					err := informers[planned].AddIndexers(map[string]source.Index{
+						name: index(planned.Indexes[name], failures),
+					})
+					if err != nil {
 						return nil, fmt.Errorf("source %q: %w", s.Name, err)
 					}
 					indexed[planned][name] = failures
@@ -179,7 +181,8 @@ func (e *Engine) addDispatchers(
 			return nil, fmt.Errorf("handler %q: no Handler was given", h.Name)
 		}
 		byName[h.Name] = e.addDispatcher(dispatch.Recipient{
-			Name: h.Name, Handler: implementation, Ready: implementation.Ready, Limit: implementation.Limit,
+			Name: h.Name, Handler: implementation,
+			Ready: implementation.Ready, Limit: implementation.Limit,
 			Concurrency: h.Concurrency, Retry: retry(h),
 		}, e.acting.of(h), o)
 	}
@@ -199,7 +202,8 @@ const ownActions = 16
 
 func (e *Engine) addDispatcher(h dispatch.Recipient, a *actor, o Options) *dispatch.Dispatcher {
 	options := dispatch.Options{
-		Logger: o.Logger, Attempted: o.Delivered, DrainTimeout: o.DrainTimeout, Actor: a, Clock: o.Clock,
+		Logger: o.Logger, Clock: o.Clock, Actor: a,
+		Attempted: o.Delivered, DrainTimeout: o.DrainTimeout,
 	}
 	if o.State != nil {
 		options.Journal = o.State
@@ -332,7 +336,8 @@ func (e *Engine) follow(ctx context.Context) error {
 	case undelivered > 0 && e.store != nil:
 		e.log.Info("waiting deliveries are kept for the next start", "undelivered", undelivered)
 	case undelivered > 0:
-		e.log.Warn("waiting deliveries are lost: there is no state directory", "undelivered", undelivered)
+		e.log.Warn("waiting deliveries are lost: there is no state directory",
+			"undelivered", undelivered)
 	}
 	return err
 }

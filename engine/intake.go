@@ -144,12 +144,13 @@ func (in *intake) apply(c *evaluate.Change) {
 	in.record.apply(c, in.resuming)
 }
 
-// offer offers a match to its lane. A panic counts as a failure of the rule; other rules' matches are
-// still offered.
+// offer offers a match to its lane. A panic counts as a failure of the rule, and does not stop
+// the matches of other rules.
 func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: fmt.Errorf("panic: %T", p)})
+			err := fmt.Errorf("panic: %T", p)
+			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: err})
 		}
 	}()
 	in.rules[m.Rule].lane.Offer(m.Match)

@@ -11,7 +11,8 @@ import (
 
 // informerID returns the name under which the state keeps an informer.
 func informerID(i *plan.Informer) string {
-	return fmt.Sprintf("%s %q %q %q", object.ResourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
+	return fmt.Sprintf("%s %q %q %q",
+		object.ResourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
 }
 
 // kept describes, for the state, which paths of its objects the informer keeps. "" means the whole
@@ -41,5 +42,6 @@ func covers(saved string, now *object.Paths) bool {
 	for _, path := range paths {
 		have.Add(path...)
 	}
-	return !slices.ContainsFunc(now.List(), func(path []string) bool { return !have.Covers(path...) })
+	isMissing := func(path []string) bool { return !have.Covers(path...) }
+	return !slices.ContainsFunc(now.List(), isMissing)
 }

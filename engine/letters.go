@@ -16,7 +16,8 @@ import (
 var ErrNotFound = errors.New("not found")
 
 // errNotRestored is the error of requests for dead letters before Run has read the saved ones.
-var errNotRestored = errors.New("the saved state is not loaded yet, because the API server has not identified the cluster: try again when it can be reached")
+var errNotRestored = errors.New("the saved state is not loaded yet, " +
+	"because the API server has not identified the cluster: try again when it can be reached")
 
 // Letters returns the dead letters, the oldest first. It returns an error until Run has read the
 // saved ones.
@@ -54,10 +55,12 @@ func (e *Engine) RetryLetter(id string) error {
 	r := e.rule(letter.Rule)
 	switch {
 	case r == nil:
-		return fmt.Errorf("dead letter %q: there is no rule %q any more: drop the letter, or bring the rule back", id, letter.Rule)
+		return fmt.Errorf("dead letter %q: there is no rule %q any more: "+
+			"drop the letter, or bring the rule back", id, letter.Rule)
 	case r.Source.Resource != schema.GroupVersionResource(letter.Resource):
-		return fmt.Errorf("dead letter %q: it holds an object of %s, but rule %q is about %s now: drop it", id,
-			object.ResourceName(schema.GroupVersionResource(letter.Resource)), letter.Rule, r.resource())
+		was := object.ResourceName(schema.GroupVersionResource(letter.Resource))
+		return fmt.Errorf("dead letter %q: it holds an object of %s, "+
+			"but rule %q is about %s now: drop it", id, was, letter.Rule, r.resource())
 	}
 	again, err := r.preparer.again(letter)
 	if err != nil {
@@ -70,7 +73,9 @@ func (e *Engine) RetryLetter(id string) error {
 	}
 	if !r.lane.Redrive(again) {
 		_, err := e.dead.Add(letter) // into its own place, so nothing is evicted
-		return errors.Join(fmt.Errorf("dead letter %q: informd is stopping: try again when it has restarted", id), err)
+		stopping := fmt.Errorf("dead letter %q: informd is stopping: "+
+			"try again when it has restarted", id)
+		return errors.Join(stopping, err)
 	}
 	return nil
 }
@@ -83,16 +88,21 @@ func (p *preparer) again(l dispatch.Letter) (dispatch.Letter, error) {
 	isFresh := p.isFresh(l.Key)
 	switch {
 	case isBare && !isFresh:
-		return l, fmt.Errorf("dead letter %q: the source has not caught up with the server, and a secret is delivered as it is now: try again later", l.ID)
+		return l, fmt.Errorf("dead letter %q: the source has not caught up with the server, "+
+			"and a secret is delivered as it is now: try again later", l.ID)
 	case lacksPayload && !isFresh:
-		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, and nothing was kept of the secrets that rule %q looks up: try again later", l.ID, l.Rule)
+		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, "+
+			"and nothing was kept of the secrets that rule %q looks up: try again later",
+			l.ID, l.Rule)
 	case (len(p.rule.Attached) > 0 || p.rule.Actions != nil) && !isFresh:
-		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, and rule %q needs them to attach objects or to act: try again later", l.ID, l.Rule)
+		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, "+
+			"and rule %q needs them to attach objects or to act: try again later", l.ID, l.Rule)
 	}
 	if p.rule.Actions != nil {
 		now, ok := p.AsItIs(l.Delta, p.clock.Now(), p.failures.add)
 		if !ok {
-			return l, fmt.Errorf("dead letter %q: rule %q does nothing for the object as it is now: drop it", l.ID, l.Rule)
+			return l, fmt.Errorf("dead letter %q: rule %q does nothing for the object "+
+				"as it is now: drop it", l.ID, l.Rule)
 		}
 		l.Delta, l.Payload = now.Delta, now.Payload
 	}

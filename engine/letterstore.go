@@ -47,7 +47,8 @@ func letterOf(l state.Letter) dispatch.Letter {
 		Delta: l.Delta, Payload: l.Payload,
 	}
 	if l.Reason == "" {
-		letter.Reason, letter.Confidential = "not kept over the restart, as it may quote a secret", true
+		letter.Reason = "not kept over the restart, as it may quote a secret"
+		letter.Confidential = true
 	}
 	return letter
 }

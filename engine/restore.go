@@ -33,7 +33,8 @@ func (e *Engine) restore(ctx context.Context) error {
 		return fmt.Errorf("ask for the cluster's identity: %w", err)
 	}
 	if uid == "" {
-		e.log.Warn("informd may not read the namespace kube-system: it can tell this cluster from others only by its address",
+		e.log.Warn("informd may not read the namespace kube-system: "+
+			"it can tell this cluster from others only by its address",
 			"server", e.server)
 	}
 	if err := e.store.Bind(state.Cluster{UID: uid, Server: e.server}); err != nil {
@@ -128,7 +129,8 @@ func (e *Engine) resume(from loaded) {
 	}
 	end()
 	if objects+waiting+len(letters) > 0 {
-		e.log.Info("resuming from the saved state", "objects", objects, "waiting", waiting, "dead", len(letters))
+		e.log.Info("resuming from the saved state",
+			"objects", objects, "waiting", waiting, "dead", len(letters))
 	}
 }
 
@@ -181,7 +183,8 @@ func (e *Engine) drop(decision resume.Decision, from loaded) {
 		if gone.Replaced {
 			reason = "the rule is about another resource now"
 		}
-		e.log.Warn(reason+": informd dropped its waiting deliveries", "rule", gone.Name, "waiting", waiting)
+		e.log.Warn(reason+": informd dropped its waiting deliveries",
+			"rule", gone.Name, "waiting", waiting)
 	}
 }
 

@@ -24,7 +24,7 @@ import (
 //     rules if the cut holds only parts of objects.
 type resuming struct {
 	verdicts []resume.Verdict // by rule
-	whole    []*object.Object // the objects in the cut, until tellChanged; nil if no rule needs them
+	whole    []*object.Object // in the cut, until tellChanged; nil if no rule needs them
 	changed  map[int]bool
 	late     map[int]bool
 	isSecret bool

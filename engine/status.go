@@ -88,7 +88,8 @@ func (e *Engine) Status() Status {
 		})
 	}
 	for _, d := range e.dispatchers {
-		status.Handlers = append(status.Handlers, HandlerStatus{Name: d.name, InFlight: d.InFlight()})
+		s := HandlerStatus{Name: d.name, InFlight: d.InFlight()}
+		status.Handlers = append(status.Handlers, s)
 	}
 	return status
 }
@@ -102,16 +103,20 @@ func (r *runningRule) failure() string {
 	case f.Confidential:
 		f.Reason = "not shown here, as it may quote a secret; informd's log has it"
 	}
-	return fmt.Sprintf("%s failed at %s, attempt %d: %s", f.Key, f.At.UTC().Format(time.TimeOnly), f.Attempt, f.Reason)
+	at := f.At.UTC().Format(time.TimeOnly)
+	return fmt.Sprintf("%s failed at %s, attempt %d: %s", f.Key, at, f.Attempt, f.Reason)
 }
 
 // remoteness orders the states by how far they are from synced.
 var remoteness = map[source.State]int{
-	source.Synced: 0, source.NotServed: 1, source.Listing: 2, source.Pending: 3, source.Forbidden: 4, source.Failing: 5,
+	source.Synced: 0, source.NotServed: 1, source.Listing: 2,
+	source.Pending: 3, source.Forbidden: 4, source.Failing: 5,
 }
 
 func (s *runningSource) status() SourceStatus {
-	status := SourceStatus{Name: s.Name, State: source.Synced, Ready: true, Deltas: make(map[delta.Type]uint64)}
+	status := SourceStatus{
+		Name: s.Name, State: source.Synced, Ready: true, Deltas: make(map[delta.Type]uint64),
+	}
 	status.Resource = object.ResourceName(s.Resource)
 	for _, f := range s.failures {
 		status.IndexErrors += f.count.Load()
@@ -124,7 +129,8 @@ func (s *runningSource) status() SourceStatus {
 		if remoteness[stats.State] > remoteness[status.State] {
 			status.State, status.Reason = stats.State, stats.Reason
 		}
-		status.Ready = status.Ready && (stats.State == source.NotServed || stats.State == source.Synced)
+		works := stats.State == source.NotServed || stats.State == source.Synced
+		status.Ready = status.Ready && works
 		status.Objects += stats.Objects
 		status.Pending += stats.Pending
 		status.Unreadable += stats.Unreadable

@@ -36,7 +36,8 @@ func sizeOfAnswer(a *delivery.Answer) int {
 
 func sizeOf(actions []handler.Action) (size int) {
 	for _, a := range actions {
-		size += actionOverhead + len(a.Object) + len(a.Patch) + len(a.Namespace) + len(a.Name) + len(a.Reason) + len(a.Message)
+		size += actionOverhead + len(a.Object) + len(a.Patch) +
+			len(a.Namespace) + len(a.Name) + len(a.Reason) + len(a.Message)
 	}
 	return size
 }
@@ -44,7 +45,8 @@ func sizeOf(actions []handler.Action) (size int) {
 // answer makes an answer of actions. It encodes them as JSON if they may be recorded.
 func (l *Lane) answer(actions []handler.Action) (*delivery.Answer, error) {
 	if size := sizeOf(actions); size > maxAnswer {
-		return nil, handler.Reject(fmt.Errorf("the answer's actions have %d bytes, more than %d", size, maxAnswer))
+		return nil, handler.Reject(
+			fmt.Errorf("the answer's actions have %d bytes, more than %d", size, maxAnswer))
 	}
 	if !l.mayRecord(actions) {
 		return &delivery.Answer{Actions: actions}, nil
@@ -77,7 +79,9 @@ func (l *Lane) isConfidential() bool {
 
 // act performs the actions that answer f, and returns the first error. If the answer is failure,
 // act returns that instead. It records the actions before it performs the first.
-func (d *Dispatcher) act(ctx context.Context, f *flight, actions []handler.Action, failure error) (err error) {
+func (d *Dispatcher) act(
+	ctx context.Context, f *flight, actions []handler.Action, failure error,
+) (err error) {
 	defer d.recovered(f.event, &err)
 	n, most := len(actions), maxActions
 	if f.lane.opts.ActsItself {
@@ -87,7 +91,8 @@ func (d *Dispatcher) act(ctx context.Context, f *flight, actions []handler.Actio
 	case failure != nil || n == 0:
 		return failure
 	case d.opts.Actor == nil:
-		return handler.Reject(fmt.Errorf("the answer asks for %d actions, and the handler is allowed none: its spec.access.write is empty", n))
+		return handler.Reject(fmt.Errorf("the answer asks for %d actions, "+
+			"and the handler is allowed none: its spec.access.write is empty", n))
 	case n > most:
 		return handler.Reject(fmt.Errorf("the answer asks for %d actions, more than %d", n, most))
 	}

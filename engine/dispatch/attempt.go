@@ -40,7 +40,9 @@ func (d *Dispatcher) launch(ctx, run context.Context, j job) {
 		return
 	}
 	d.flights.Go(func() { // the evaluation takes as long as its rule allows
-		for _, stage := range []func(ctx, run context.Context, f *flight) (ended bool){d.repeat, d.slow, d.prepare, d.hand} {
+		for _, stage := range []func(ctx, run context.Context, f *flight) (ended bool){
+			d.repeat, d.slow, d.prepare, d.hand,
+		} {
 			if stage(ctx, run, f) {
 				return
 			}
@@ -137,7 +139,7 @@ func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 }
 
 // handle calls the handler.
-func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (answer handler.Answer, err error) {
+func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (_ handler.Answer, err error) {
 	defer d.recovered(ev, &err)
 	return d.to.Handler.Handle(ctx, ev)
 }
@@ -145,8 +147,8 @@ func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (answer handl
 // recovered turns a panic into an error, and logs it. The caller defers it.
 func (d *Dispatcher) recovered(ev handler.Event, err *error) {
 	if p := recover(); p != nil {
-		d.log.Error("a handler, or informd's work before or after it, panicked", "rule", ev.Rule, "id", ev.ID,
-			"stack", bounded(string(debug.Stack()), 4096))
+		d.log.Error("a handler, or informd's work before or after it, panicked",
+			"rule", ev.Rule, "id", ev.ID, "stack", bounded(string(debug.Stack()), 4096))
 		*err = fmt.Errorf("handler panicked: %v", p)
 	}
 }

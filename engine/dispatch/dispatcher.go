@@ -165,8 +165,9 @@ func New(to Recipient, dead DeadLetters, o Options) *Dispatcher {
 		o.Clock = clock.RealClock{}
 	}
 	return &Dispatcher{
-		to: to, dead: dead, opts: o, log: o.Logger.With("handler", to.Name), wake: make(chan struct{}, 1),
-		hungry: hungry{wake: make(chan struct{}, 1)}, crowded: make(chan *Lane, 16),
+		to: to, dead: dead, opts: o, log: o.Logger.With("handler", to.Name),
+		wake: make(chan struct{}, 1), hungry: hungry{wake: make(chan struct{}, 1)},
+		crowded: make(chan *Lane, 16),
 	}
 }
 

@@ -19,11 +19,15 @@ func (l *Letter) Event() handler.Event {
 }
 
 // eventOf makes an event. It shares the bytes of the objects and of the payload.
-func eventOf(change delta.Delta, payload json.RawMessage, rule string, resource handler.Resource, attempt int) handler.Event {
+func eventOf(
+	change delta.Delta, payload json.RawMessage,
+	rule string, resource handler.Resource, attempt int,
+) handler.Event {
 	o := change.Object
 	ev := handler.Event{
-		ID: change.ID(rule), Rule: rule, Event: change.Type.String(), Attempt: attempt, Resource: resource,
-		Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(), ResourceVersion: o.ResourceVersion(), Payload: payload,
+		ID: change.ID(rule), Rule: rule, Event: change.Type.String(), Attempt: attempt,
+		Resource: resource, Namespace: o.Namespace(), Name: o.Name(), UID: o.UID(),
+		ResourceVersion: o.ResourceVersion(), Payload: payload,
 	}
 	if payload != nil {
 		return ev

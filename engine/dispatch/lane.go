@@ -87,7 +87,8 @@ func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions)
 	l.queue = queue.New(queue.Options[delta.Key, delivery.Delivery]{
 		Merge: l.merge,
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, MaxDelay: maxDelay,
-		Size: func(d delivery.Delivery) int64 { return size(&d) }, Store: o.Store, Now: d.opts.Clock.Now,
+		Size:  func(d delivery.Delivery) int64 { return size(&d) },
+		Store: o.Store, Now: d.opts.Clock.Now,
 		Ready: func() { d.offer(l) }, Hungry: func() { d.hungry.offer(l) }, Crowded: l.noteCrowding,
 	})
 	return l
@@ -108,7 +109,9 @@ func (l *Lane) Doubt(on bool) { l.queue.Doubt(on) }
 
 // Offer queues a match. It is called within the Journal's Begin and End, and never blocks.
 func (l *Lane) Offer(m rule.Match) {
-	d := delivery.Delivery{Delta: m.Delta, Payload: m.Payload, Undecided: m.Undecided, Version: m.Version}
+	d := delivery.Delivery{
+		Delta: m.Delta, Payload: m.Payload, Undecided: m.Undecided, Version: m.Version,
+	}
 	if m.Version != "" && !l.admit(&d) {
 		return
 	}

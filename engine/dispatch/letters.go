@@ -112,7 +112,8 @@ func (b *LetterBox) Restore(letters []Letter) (evicted []Letter) {
 // LogEvicted logs evicted letters. It is called outside of the Journal's Begin and End.
 func LogEvicted(log *slog.Logger, letters []Letter) {
 	for _, l := range letters {
-		log.Warn("dead letter dropped: there are too many", "rule", l.Rule, "handler", l.Handler, "key", l.Key.String(), "id", l.ID)
+		log.Warn("dead letter dropped: there are too many",
+			"rule", l.Rule, "handler", l.Handler, "key", l.Key.String(), "id", l.ID)
 	}
 }
 
@@ -190,5 +191,6 @@ func (b *LetterBox) forget(id string) {
 
 // size returns roughly how many bytes of memory a letter takes.
 func (l *Letter) size() int64 {
-	return size(&delivery.Delivery{Delta: l.Delta, Payload: l.Payload}) + int64(len(l.ID)+len(l.Reason))
+	d := delivery.Delivery{Delta: l.Delta, Payload: l.Payload}
+	return size(&d) + int64(len(l.ID)+len(l.Reason))
 }

@@ -11,14 +11,18 @@ import (
 // Decided and undecided deliveries do not merge, because nobody knows yet whether the undecided one
 // will be delivered. There is one exception. A delivery refused because of what came after it takes
 // that in, as renewing would.
-func (l *Lane) merge(waiting, newer delivery.Delivery, sent bool) (merged delivery.Delivery, keep, ok bool) {
+func (l *Lane) merge(waiting, newer delivery.Delivery, sent bool) (
+	merged delivery.Delivery, keep, ok bool,
+) {
 	if waiting.Version != "" || newer.Version != "" {
 		return l.mergeUnsettled(waiting, newer, sent)
 	}
 	return l.mergeSettled(waiting, newer, sent)
 }
 
-func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (merged delivery.Delivery, keep, ok bool) {
+func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
+	merged delivery.Delivery, keep, ok bool,
+) {
 	takesIn := waiting.Refusals > 0 && !waiting.Undecided && newer.Undecided
 	if waiting.Undecided != newer.Undecided && !takesIn {
 		return delivery.Delivery{}, false, false
@@ -32,12 +36,14 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (merged
 		return delivery.Delivery{}, keep, ok
 	}
 	merged = delivery.Delivery{
-		Delta: d, Payload: newer.Payload, Undecided: newer.Undecided, Backoff: waiting.Backoff, Losses: waiting.Losses,
+		Delta: d, Payload: newer.Payload, Undecided: newer.Undecided,
+		Backoff: waiting.Backoff, Losses: waiting.Losses,
 	}
 	isNewer := d.Type == newer.Delta.Type && d.Old == newer.Delta.Old
 	merged.Stale = l.opts.ReadsChange && !newer.Undecided && (newer.Stale || !isNewer)
 	if sameEvent(d, waiting.Delta) {
-		merged.Attempts, merged.Failures, merged.Refusals = waiting.Attempts, waiting.Failures, waiting.Refusals
+		merged.Attempts, merged.Failures = waiting.Attempts, waiting.Failures
+		merged.Refusals = waiting.Refusals
 		merged.Answer, merged.Weighed = waiting.Answer, waiting.Weighed
 	} else if takesIn {
 		merged.Refusals = waiting.Refusals // more undecided deliveries may wait

@@ -133,7 +133,9 @@ func (l *Lane) vanished(key delta.Key) {
 }
 
 // mergeUnsettled merges two deliveries if one or both were unsettled at the last check.
-func (l *Lane) mergeUnsettled(waiting, newer delivery.Delivery, sent bool) (merged delivery.Delivery, keep, ok bool) {
+func (l *Lane) mergeUnsettled(waiting, newer delivery.Delivery, sent bool) (
+	merged delivery.Delivery, keep, ok bool,
+) {
 	key := newer.Delta.Key()
 	first, second := l.whose(&waiting), l.whose(&newer)
 	switch {

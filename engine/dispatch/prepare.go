@@ -66,7 +66,9 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 }
 
 // prepared calls the Preparer, and turns a panic into an error.
-func (d *Dispatcher) prepared(ctx context.Context, f *flight, draft delivery.Draft) (p delivery.Prepared, err error) {
+func (d *Dispatcher) prepared(
+	ctx context.Context, f *flight, draft delivery.Draft,
+) (_ delivery.Prepared, err error) {
 	defer d.recovered(f.event, &err)
 	return f.lane.opts.Preparer.Prepare(ctx, draft)
 }

@@ -40,23 +40,28 @@ func (l *Lane) LastFailure() (f Failure, ok bool) {
 // reportFailure remembers and logs an attempt that failed and will be repeated.
 func (l *Lane) reportFailure(f *flight, o *outcome) {
 	reason, key := bounded(o.reason, maxLogged), f.item.Key
-	l.failed.Store(&Failure{Key: key, Reason: reason, Confidential: l.isConfidential(), Attempt: f.event.Attempt, At: o.at})
+	l.failed.Store(&Failure{
+		Key: key, Reason: reason, Confidential: l.isConfidential(),
+		Attempt: f.event.Attempt, At: o.at,
+	})
 	held, ok := l.reports.failing.Allow(o.at, reason)
 	if !ok {
 		return
 	}
-	l.dispatcher.log.Warn("delivery failed and will be repeated", "rule", l.rule, "key", key.String(), "id", f.event.ID,
-		"attempt", f.event.Attempt, "reason", reason, "after", o.after.Round(time.Millisecond), "unreported", held)
+	l.dispatcher.log.Warn("delivery failed and will be repeated",
+		"rule", l.rule, "key", key.String(), "id", f.event.ID, "attempt", f.event.Attempt,
+		"reason", reason, "after", o.after.Round(time.Millisecond), "unreported", held)
 }
 
 // reportLetter logs that an event became a dead letter, or why it did not.
 func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
 	attrs := []any{
-		"rule", o.letter.Rule, "key", o.letter.Key.String(), "id", o.letter.ID, "attempt", o.letter.Attempts,
-		"reason", bounded(o.letter.Reason, maxLogged),
+		"rule", o.letter.Rule, "key", o.letter.Key.String(), "id", o.letter.ID,
+		"attempt", o.letter.Attempts, "reason", bounded(o.letter.Reason, maxLogged),
 	}
 	if o.unkept != nil {
-		d.log.Error("dead letter could not be kept; the event is repeated", append(attrs, "error", bounded(o.unkept.Error(), maxLogged))...)
+		attrs = append(attrs, "error", bounded(o.unkept.Error(), maxLogged))
+		d.log.Error("dead letter could not be kept; the event is repeated", attrs...)
 		return
 	}
 	d.log.Warn("event became a dead letter", attrs...)
@@ -85,8 +90,9 @@ func (d *Dispatcher) reportCrowding(ctx context.Context) {
 			l.isCrowded.Store(false)
 			if _, ok := l.reports.crowded.Allow(d.opts.Clock.Now(), ""); ok {
 				stats := l.queue.Stats()
-				d.log.Warn("more changes wait for the handler than are kept", "rule", l.rule, "waiting", stats.Waiting,
-					"bytes", stats.Bytes, "merged", stats.Shortened, "dropped", stats.Dropped)
+				d.log.Warn("more changes wait for the handler than are kept", "rule", l.rule,
+					"waiting", stats.Waiting, "bytes", stats.Bytes,
+					"merged", stats.Shortened, "dropped", stats.Dropped)
 			}
 		case <-ctx.Done():
 			return
@@ -105,7 +111,8 @@ func (l *Lane) reportLoading(err error) {
 // reportUnrecorded logs that actions are performed without a record of them.
 func (l *Lane) reportUnrecorded(err error) {
 	if held, ok := l.reports.unrecorded.Allow(l.dispatcher.opts.Clock.Now(), ""); ok {
-		l.dispatcher.log.Warn("performing actions without a record of them: after a crash informd asks the handler again",
+		l.dispatcher.log.Warn("performing actions without a record of them: "+
+			"after a crash informd asks the handler again",
 			"rule", l.rule, "error", bounded(err.Error(), maxLogged), "unreported", held)
 	}
 }

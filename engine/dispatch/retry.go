@@ -64,7 +64,8 @@ func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verd
 		if d.Losses++; d.Losses >= maxLosses {
 			return d, verdict{result: Dead, reason: "in flight at three crashes of the handler"}
 		}
-		return d, verdict{result: Lost, reason: answer.Error(), after: shortened(min(r.Backoff, maxLostFor))}
+		after := shortened(min(r.Backoff, maxLostFor))
+		return d, verdict{result: Lost, reason: answer.Error(), after: after}
 	}
 	if !errors.Is(answer, handler.ErrNoAnswer) {
 		d.Losses = 0 // the handler survived to answer

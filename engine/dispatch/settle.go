@@ -55,7 +55,8 @@ func (d *Dispatcher) letter(f *flight, o *outcome) *Letter {
 	return &Letter{
 		ID: ev.ID, Rule: ev.Rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
 		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(),
-		Attempts: ev.Attempt, Since: f.item.Since, Died: o.at, Delta: f.item.Value.Delta, Payload: ev.Payload,
+		Attempts: ev.Attempt, Since: f.item.Since, Died: o.at,
+		Delta: f.item.Value.Delta, Payload: ev.Payload,
 	}
 }
 

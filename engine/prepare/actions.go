@@ -29,7 +29,9 @@ const (
 func (p *Recipe) act(r *Result, now time.Time) {
 	if p.rule.Actions.Prune && r.Delta.Type != delta.Deleted {
 		if names := p.unread(); len(names) > 0 {
-			r.Err = fmt.Errorf("the rule cannot read the sources that it looks into, and pruning without them would delete all that it applied: %s", strings.Join(names, ", "))
+			r.Err = fmt.Errorf("the rule cannot read the sources that it looks into, "+
+				"and pruning without them would delete all that it applied: %s",
+				strings.Join(names, ", "))
 			return
 		}
 	}
@@ -87,13 +89,15 @@ func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 
 // mark returns the label value that identifies an object of the rule's source.
 func (p *Recipe) mark(key delta.Key) string {
-	digest := sha256.Sum256([]byte(object.ResourceName(p.rule.Source.Resource) + " " + key.String()))
+	resource := object.ResourceName(p.rule.Source.Resource)
+	digest := sha256.Sum256([]byte(resource + " " + key.String()))
 	return hex.EncodeToString(digest[:16])
 }
 
 // labelled returns the object with the labels added.
 func labelled(o json.RawMessage, labels map[string]string) (json.RawMessage, error) {
-	tree, metadata, all := map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]any{}
+	tree, metadata := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	all := map[string]any{}
 	if err := json.Unmarshal(o, &tree); err != nil {
 		return nil, errors.New("it is not an object")
 	}

@@ -66,10 +66,11 @@ func New(r *plan.Rule, source func(name string) Source) *Recipe {
 	p.Changes = caches(r.Paths(), r.Lookups())
 	p.attachments = caches(r.AttachPaths(), r.AttachLookups())
 	p.actions = caches(r.Actions.Paths(), r.Actions.Lookups())
-	p.reveals = r.Payload != nil && !p.IsSecret() && slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool {
-		_, looks := p.Changes.Others[s.Name]
-		return looks && s.Resource == secrets
-	})
+	p.reveals = r.Payload != nil && !p.IsSecret() &&
+		slices.ContainsFunc(r.LooksInto, func(s *plan.Source) bool {
+			_, looks := p.Changes.Others[s.Name]
+			return looks && s.Resource == secrets
+		})
 	return p
 }
 
@@ -149,7 +150,8 @@ func (p *Recipe) adopt(r *Result, evaluate func() (rule.Match, bool, error)) {
 // decided anew.
 func (p *Recipe) renew(r *Result, now time.Time) {
 	o := r.Delta.Object
-	if is, ok := p.own.Get(o.Namespace(), o.Name()); ok && r.Delta.Type != delta.Deleted && is.UID() == o.UID() {
+	is, ok := p.own.Get(o.Namespace(), o.Name())
+	if ok && r.Delta.Type != delta.Deleted && is.UID() == o.UID() {
 		r.Delta.Object = is
 	}
 	switch {

@@ -115,18 +115,21 @@ func (q *Queue[K, V]) insert(e *entry[K, V], v Numbered[V]) {
 	}
 	a.rest = v.Since
 	v.Sent = v.Sent || v.N <= a.restored // the store may not know yet that it was taken or done
-	if last := e.beforeAway(); last != nil && !q.opts.Every && !v.Redriven && q.merge(e, last.item, v.Value) {
+	last := e.beforeAway()
+	if last != nil && !q.opts.Every && !v.Redriven && q.merge(e, last.item, v.Value) {
 		q.opts.Store.Delete(v.N, e.key)
 		return
 	}
 	val := &value[V]{
-		v: v.Value, n: v.N, size: q.opts.Size(v.Value), since: v.Since, sent: v.Sent, redriven: v.Redriven, loaded: true,
+		v: v.Value, n: v.N, size: q.opts.Size(v.Value), since: v.Since,
+		sent: v.Sent, redriven: v.Redriven, loaded: true,
 	}
 	val.place.item = val
 	first := e.front() == nil
 	a.here++
 	q.wait(e, val, a.behind)
-	if after := min(q.until(v.Due), q.opts.MaxDelay); first && after > 0 && e.inFlight == nil && e.delayed == notDelayed {
+	after := min(q.until(v.Due), q.opts.MaxDelay)
+	if first && after > 0 && e.inFlight == nil && e.delayed == notDelayed {
 		q.sate(e)
 		q.delay(e, after)
 	}

@@ -50,8 +50,8 @@ func (q *Queue[K, V]) mergeBehind(e *entry[K, V], val *value[V], may bool) (wait
 	return true
 }
 
-// dropOldest drops the oldest value of e that waits in memory. It spares redriven values: callers of
-// Redrive asked for each of them, which bounds their number.
+// dropOldest drops the oldest value of e that waits in memory. It spares redriven values: callers
+// of Redrive asked for each of them, which bounds their number.
 func (q *Queue[K, V]) dropOldest(e *entry[K, V]) {
 	oldest := e.afterRedriven()
 	if oldest == nil {

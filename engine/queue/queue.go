@@ -224,7 +224,8 @@ func (q *Queue[K, V]) take() (item Item[K, V], ok bool, _ news) {
 	q.leave(e, val)
 	e.inFlight = val
 	q.inFlight++
-	return Item[K, V]{Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven}, true, q.news(false)
+	item = Item[K, V]{Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven}
+	return item, true, q.news(false)
 }
 
 // Done ends the value in flight for key and deletes its record. If key is not in flight, Done does
@@ -319,7 +320,8 @@ func (q *Queue[K, V]) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	s := Stats{
-		Waiting: q.waiting, Bytes: q.bytes, Away: q.awayItems, AwayBytes: q.awayBytes, InFlight: q.inFlight, Delayed: len(q.delays),
+		Waiting: q.waiting, Bytes: q.bytes, Away: q.awayItems, AwayBytes: q.awayBytes,
+		InFlight: q.inFlight, Delayed: len(q.delays),
 		Shortened: q.shortened, Dropped: q.dropped,
 	}
 	if oldest := q.oldest(); !oldest.IsZero() {
@@ -338,7 +340,8 @@ func (q *Queue[K, V]) Close() {
 		q.timer.Stop()
 	}
 	q.keys, q.peak = make(map[K]*entry[K, V]), 0
-	q.ready, q.hungry, q.age, q.delays, q.past = list[*entry[K, V]]{}, list[*entry[K, V]]{}, list[*value[V]]{}, nil, nil
+	q.ready, q.hungry = list[*entry[K, V]]{}, list[*entry[K, V]]{}
+	q.age, q.delays, q.past = list[*value[V]]{}, nil, nil
 	q.waiting, q.bytes, q.awayItems, q.awayBytes, q.inFlight, q.supply = 0, 0, 0, 0, 0, 0
 }
 
