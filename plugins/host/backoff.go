@@ -13,7 +13,7 @@ type backoff struct {
 	decay    time.Duration
 
 	n     int       // failures so far, capped where the pause reaches max
-	since time.Time // of the last failure-free time that n does not reflect yet; zero: there is none
+	since time.Time // of the last failure-free time that n does not reflect yet; zero: none
 }
 
 func newBackoff(least, most, decay time.Duration) backoff {

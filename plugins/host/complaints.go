@@ -34,7 +34,8 @@ func (c *complaints) about(state State, err error, pause time.Duration, now time
 	}
 	c.pause = min(max(2*c.pause, time.Minute), time.Hour)
 	c.last, c.again = text, now.Add(c.pause)
-	attrs := []any{"error", err.Error(), "next", pause.Round(time.Millisecond), "unreported", c.quiet}
+	attrs := []any{"error", err.Error(),
+		"next", pause.Round(time.Millisecond), "unreported", c.quiet}
 	if lines := lastLog(err); len(lines) > 1 { // a single one is in the error
 		attrs = append(attrs, "log", strings.Join(lines, " | "))
 	}

@@ -27,7 +27,9 @@ func New(spec Spec, opts Options) *Host {
 }
 
 // launch is the launcher of processes. After an error nothing is left.
-func launch(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session.Session, error) {
+func launch(
+	ctx context.Context, spec Spec, opts Options, log *slog.Logger,
+) (*session.Session, error) {
 	p, err := process.New(ctx, spec.command(), opts.surroundings(), log)
 	if err != nil {
 		return nil, err
@@ -66,7 +68,9 @@ func (h *Host) Handle(ctx context.Context, ev handler.Event) (handler.Answer, er
 // Submit does what Handle does and returns at once. answered is called once with what Handle would
 // return, from any goroutine and perhaps before Submit returns. It must not block. ev must never be
 // changed.
-func (h *Host) Submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
+func (h *Host) Submit(
+	ctx context.Context, ev *handler.Event, answered func(handler.Answer, error),
+) {
 	h.box.Submit(ctx, ev, answered)
 }
 

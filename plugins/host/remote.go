@@ -52,13 +52,15 @@ func (s RemoteSpec) TLS() (*tls.Config, error) { return s.location().TLS() }
 
 func (s RemoteSpec) location() remote.Location {
 	return remote.Location{
-		Host: s.Host, Port: s.Port, DNS: s.DNS, CA: s.CA, Cert: s.Cert, Key: s.Key, ServerName: s.ServerName,
+		Host: s.Host, Port: s.Port, DNS: s.DNS,
+		CA: s.CA, Cert: s.Cert, Key: s.Key, ServerName: s.ServerName,
 	}
 }
 
 // spec returns what applies to each endpoint.
 func (s RemoteSpec) spec() Spec {
-	return Spec{Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout}.withDefaults()
+	spec := Spec{Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout}
+	return spec.withDefaults()
 }
 
 // maxEndpoints bounds the endpoints of one handler. Of more addresses, the lowest are used.
@@ -109,8 +111,9 @@ func NewRemote(spec RemoteSpec, opts Options) *Remote {
 	opts = opts.withDefaults()
 	return &Remote{
 		spec: spec, opts: opts, log: opts.Logger.With("handler", spec.Name),
-		box: outbox.New(spec.spec().Timeout), again: make(chan struct{}, 1), lookUp: spec.location().LookUp,
-		state: Idle, since: time.Now(), endpoints: make(map[netip.AddrPort]*endpoint),
+		box: outbox.New(spec.spec().Timeout), again: make(chan struct{}, 1),
+		lookUp: spec.location().LookUp, endpoints: make(map[netip.AddrPort]*endpoint),
+		state: Idle, since: time.Now(),
 	}
 }
 
@@ -120,7 +123,9 @@ func (r *Remote) Handle(ctx context.Context, ev handler.Event) (handler.Answer, 
 }
 
 // Submit is like [Host.Submit].
-func (r *Remote) Submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
+func (r *Remote) Submit(
+	ctx context.Context, ev *handler.Event, answered func(handler.Answer, error),
+) {
 	r.box.Submit(ctx, ev, answered)
 }
 
@@ -151,7 +156,8 @@ func (r *Remote) Run(ctx context.Context) error {
 		} else {
 			complaints.about(BackingOff, err, pause, time.Now())
 		}
-		sleep(ctx, min(time.Second, pause, r.opts.LookUpInterval)) // however often endpoints are lost
+		// At least this long, however often endpoints are lost.
+		sleep(ctx, min(time.Second, pause, r.opts.LookUpInterval))
 		select {
 		case <-ctx.Done():
 		case <-r.box.Left():
@@ -194,7 +200,8 @@ func (r *Remote) look(ctx context.Context) ([]netip.AddrPort, error) {
 	case n == 0:
 		return nil, errNoAddress
 	case n > maxEndpoints:
-		return addresses[:maxEndpoints], fmt.Errorf("%s has %d addresses, and no more than %d are used", r.spec.Host, n, maxEndpoints)
+		return addresses[:maxEndpoints], fmt.Errorf("%s has %d addresses, "+
+			"and no more than %d are used", r.spec.Host, n, maxEndpoints)
 	}
 	return addresses, nil
 }
@@ -237,7 +244,9 @@ func (r *Remote) apply(ctx context.Context, addresses []netip.AddrPort, running 
 func (r *Remote) endpoint(address netip.AddrPort) *endpoint {
 	opts := r.opts
 	opts.Logger = opts.Logger.With("endpoint", address.String())
-	launch := func(ctx context.Context, _ Spec, opts Options, log *slog.Logger) (*session.Session, error) {
+	launch := func(
+		ctx context.Context, _ Spec, opts Options, log *slog.Logger,
+	) (*session.Session, error) {
 		return dial(ctx, r.spec, address, true, opts, log)
 	}
 	return &endpoint{supervisor: newSupervisor(r.spec.spec(), opts, launch, r.box.NewConsumer())}
@@ -245,7 +254,8 @@ func (r *Remote) endpoint(address netip.AddrPort) *endpoint {
 
 // dial begins a session with an endpoint. It hands over the config if configure is set.
 func dial(
-	ctx context.Context, spec RemoteSpec, address netip.AddrPort, configure bool, opts Options, log *slog.Logger,
+	ctx context.Context, spec RemoteSpec, address netip.AddrPort, configure bool,
+	opts Options, log *slog.Logger,
 ) (*session.Session, error) {
 	c, err := remote.New(spec.location(), address, opts.StartTimeout)
 	if err != nil {
@@ -284,7 +294,8 @@ func (r *Remote) Status() Status {
 	s := Status{State: r.state, Since: r.since, Counts: r.past, Restarts: r.restarts}
 	trouble := r.trouble
 	for _, address := range slices.SortedFunc(maps.Keys(r.endpoints), netip.AddrPort.Compare) {
-		s.Endpoints = append(s.Endpoints, Endpoint{address.String(), r.endpoints[address].snapshot()})
+		e := Endpoint{address.String(), r.endpoints[address].snapshot()}
+		s.Endpoints = append(s.Endpoints, e)
 	}
 	r.mu.Unlock()
 	s.Waiting = r.box.Waiting()

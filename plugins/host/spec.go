@@ -74,19 +74,23 @@ type Options struct {
 	DescribeTimeout  time.Duration // default 5 s
 	ConfigureTimeout time.Duration // default 10 s
 	HealthInterval   time.Duration // from one health check to the next; default 10 s
-	HealthTimeout    time.Duration // of one health check; two misses in a row end the process; default 5 s
-	LateTimeout      time.Duration // from an event's time limit to its answer, or the process is ended; default 4 limits, at least 1 min
-	DrainTimeout     time.Duration // for the last answers and the drain together; default 5 s
-	StopTimeout      time.Duration // from asking the process to exit to SIGKILL, with SIGTERM at half of it; default 2 s
-	LookUpInterval   time.Duration // the longest time between two look-ups of a remote handler's name; default 10 s
+	HealthTimeout    time.Duration // of a check; two misses in a row end the process; default 5 s
+	// LateTimeout is the time from an event's time limit to its answer, after which the process is
+	// ended. The default is 4 time limits, at least 1 min.
+	LateTimeout  time.Duration
+	DrainTimeout time.Duration // for the last answers and the drain together; default 5 s
+	// StopTimeout is how long a process may take to exit when it is asked to. It gets SIGTERM at
+	// half of that and SIGKILL at the end. The default is 2 s.
+	StopTimeout    time.Duration
+	LookUpInterval time.Duration // longest time between look-ups of a remote name; default 10 s
 
-	BackoffMin    time.Duration // pause after a first failure, doubled for each further one; default 200 ms
+	BackoffMin    time.Duration // pause after a first failure, then doubled; default 200 ms
 	BackoffMax    time.Duration // default 30 s
-	BackoffDecay  time.Duration // a process that runs this long makes up for one failure; default 1 min
+	BackoffDecay  time.Duration // a run of this length makes up for one failure; default 1 min
 	RefusedMin    time.Duration // pause after a refused config, doubled likewise; default 1 min
 	RefusedMax    time.Duration // default 10 min
 	LogLinesBurst int           // log lines of one process that pass at once; default 1000
-	LogLinesRate  int           // and per second after that; the rest is dropped and counted; default 200
+	LogLinesRate  int           // and per second after; more are dropped and counted; default 200
 }
 
 func (s Spec) withDefaults() Spec {
@@ -134,14 +138,16 @@ func (s Spec) command() process.Command {
 
 func (o Options) surroundings() process.Surroundings {
 	return process.Surroundings{
-		RunDir: o.RunDir, TempDir: o.TempDir, Cache: o.Cache, Reads: o.reads, StartTimeout: o.StartTimeout,
+		RunDir: o.RunDir, TempDir: o.TempDir, Cache: o.Cache, Reads: o.reads,
+		StartTimeout:  o.StartTimeout,
 		LogLinesBurst: o.LogLinesBurst, LogLinesRate: o.LogLinesRate,
 	}
 }
 
 func (o Options) terms(s Spec) session.Terms {
 	return session.Terms{
-		Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout, Version: o.Version,
+		Name: s.Name, Config: s.Config, Concurrency: s.Concurrency, Timeout: s.Timeout,
+		Version:         o.Version,
 		DescribeTimeout: o.DescribeTimeout, ConfigureTimeout: o.ConfigureTimeout,
 		HealthInterval: o.HealthInterval, HealthTimeout: o.HealthTimeout,
 		LateTimeout: o.LateTimeout, DrainTimeout: o.DrainTimeout,

@@ -30,10 +30,12 @@ const (
 	Idle       State = "idle"        // Run was not called yet
 	Starting   State = "starting"    // a process is launched, described and configured
 	Running    State = "running"     // a process takes events
-	Wedged     State = "wedged"      // a process left a health check unanswered; it is ended if it leaves the next one, too
-	BackingOff State = "backing off" // the process could not be started, or ended; it is launched again after a pause
-	Refused    State = "refused"     // the handler refuses its config, or cannot be confined as asked; it is tried again now and then
-	Stopped    State = "stopped"     // Run has returned
+	Wedged     State = "wedged"      // a process missed a health check; the next miss ends it
+	BackingOff State = "backing off" // the process ended or did not start; it is launched again
+	// Refused: the handler refuses its config, or cannot be confined as asked. It is tried again
+	// now and then.
+	Refused State = "refused"
+	Stopped State = "stopped" // Run has returned
 )
 
 // States returns all states, in the order of a handler's life.
@@ -53,13 +55,15 @@ type Status struct {
 	PID       int         // of the process; 0 if none is running
 	Reloading time.Time   // since when a Reload is under way; zero if none is
 	Restarts  int         // launches after the first, including those by Reload
-	Failures  int         // that count towards the pause before the next launch; see Options.BackoffDecay
-	LastLog   []string    // the last lines on standard error of the last process that failed, oldest first; at most 10 of 200 bytes
-	Waiting   int         // events that wait for room or for a process
-	InFlight  int         // events that are with the process
-	Counts    Counts
-	Reads     uint64 // calls that read the cache
-	Refused   uint64 // of them, those that were answered with an error
+	Failures  int         // that count towards the next pause; see Options.BackoffDecay
+	// LastLog holds the last lines on standard error of the last process that failed, oldest
+	// first: at most 10, of at most 200 bytes each.
+	LastLog  []string
+	Waiting  int // events that wait for room or for a process
+	InFlight int // events that are with the process
+	Counts   Counts
+	Reads    uint64 // calls that read the cache
+	Refused  uint64 // of them, those that were answered with an error
 
 	Endpoints []Endpoint // of a remote handler, by address
 }
@@ -97,7 +101,8 @@ func (s *Status) sumUp(trouble error) {
 			cmp.Compare(slices.Index(better, a.Status.State), slices.Index(better, b.Status.State)),
 			a.Status.Since.Compare(b.Status.Since))
 	})
-	s.State, s.Since, s.Next, s.Handler = first.Status.State, first.Status.Since, first.Status.Next, first.Status.Handler
+	s.State, s.Since = first.Status.State, first.Status.Since
+	s.Next, s.Handler = first.Status.Next, first.Status.Handler
 	if first.Status.Reason != "" {
 		s.Reason = first.Address + ": " + first.Status.Reason
 	}
@@ -107,7 +112,8 @@ func (s *Status) sumUp(trouble error) {
 		case e.Status.Problem != "":
 			problems = append(problems, e.Address+": "+e.Status.Problem)
 		case e.Status.State == Running && e.Status.Handler.Name != s.Handler.Name:
-			problems = append(problems, fmt.Sprintf("%s is %q, another is %q: is the name that of one handler?",
+			problems = append(problems, fmt.Sprintf(
+				"%s is %q, another is %q: is the name that of one handler?",
 				e.Address, e.Status.Handler.Name, s.Handler.Name))
 		}
 	}

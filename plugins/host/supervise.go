@@ -14,7 +14,9 @@ import (
 )
 
 // launcher begins a session with a new process, or over a new connection.
-type launcher func(ctx context.Context, spec Spec, opts Options, log *slog.Logger) (*session.Session, error)
+type launcher func(
+	ctx context.Context, spec Spec, opts Options, log *slog.Logger,
+) (*session.Session, error)
 
 // errStopped is the outcome of events that were never sent when Run returns.
 var errStopped = errors.New("handler is stopped")
@@ -39,7 +41,9 @@ type supervisor struct {
 	ready    chan struct{} // closed while a session takes events
 }
 
-func newSupervisor(spec Spec, opts Options, launch launcher, consumer *outbox.Consumer) *supervisor {
+func newSupervisor(
+	spec Spec, opts Options, launch launcher, consumer *outbox.Consumer,
+) *supervisor {
 	return &supervisor{
 		name:       spec.Name,
 		opts:       opts,
@@ -79,7 +83,8 @@ func (s *supervisor) run(ctx context.Context) {
 			refusals.n = 0
 		}
 		s.set(func(st *Status) {
-			st.State, st.Reason, st.LastLog, st.Next = state, err.Error(), lastLog(err), time.Now().Add(pause)
+			st.State, st.Reason = state, err.Error()
+			st.LastLog, st.Next = lastLog(err), time.Now().Add(pause)
 		})
 		if left {
 			s.log.Info("handler asked to be left, and has answered what it had", "next", pause)
@@ -146,7 +151,8 @@ func (s *supervisor) runOnce(
 	s.log.Info("handler ready", attrs...)
 
 	from.Report(nil)
-	next, drained, err := current.Deliver(ctx, s.consumer, s.successors, session.Observer{Health: s.health, Wedged: s.wedged})
+	observer := session.Observer{Health: s.health, Wedged: s.wedged}
+	next, drained, err := current.Deliver(ctx, s.consumer, s.successors, observer)
 	s.mu.Lock()
 	s.failures.ended(time.Now())
 	s.mu.Unlock()

@@ -26,10 +26,14 @@ const flowWindow = 4 << 20
 // New returns a connection that dial makes when it is first used. gRPC neither repeats calls, nor
 // closes the connection while it is idle, nor heeds proxies. Messages have the bounds of the
 // protocol.
-func New(creds credentials.TransportCredentials, dial func(context.Context) (net.Conn, error)) (*grpc.ClientConn, error) {
+func New(
+	creds credentials.TransportCredentials, dial func(context.Context) (net.Conn, error),
+) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///handler",
 		grpc.WithTransportCredentials(creds),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return dial(ctx)
+		}),
 		grpc.WithNoProxy(),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
@@ -75,7 +79,8 @@ func ExplainTLS(err error) error {
 		return errors.New("it does not speak TLS")
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return fmt.Errorf("its certificate is another's, and tls.serverName says whose it has to be: %s", text)
+		return fmt.Errorf("its certificate is another's, "+
+			"and tls.serverName says whose it has to be: %s", text)
 	}
 	if err := ExplainExpired(err); err != nil {
 		return err
@@ -92,7 +97,8 @@ func ExplainExpired(err error) error {
 	if !ok || e.Reason != x509.Expired || e.Cert == nil {
 		return nil
 	}
-	const day = time.DateTime + " MST" // the error itself has the present time and so differs each time
+	// The error itself holds the present time, and so differs each time.
+	const day = time.DateTime + " MST"
 	return fmt.Errorf("its certificate is valid from %s to %s only",
 		e.Cert.NotBefore.UTC().Format(day), e.Cert.NotAfter.UTC().Format(day))
 }

@@ -35,7 +35,8 @@ func Open(ctx context.Context, path, digest string) (*Program, error) {
 	if !strings.Contains(path, "/") {
 		found, err := exec.LookPath(path)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a program in the daemon's PATH; the path of a file has a slash, as ./%s", path, path)
+			return nil, fmt.Errorf("%q is not a program in the daemon's PATH; "+
+				"the path of a file has a slash, as ./%s", path, path)
 		}
 		path = found
 	}
@@ -78,7 +79,8 @@ const maxDigested = 1 << 30
 // and the number of bytes read.
 func digested(ctx context.Context, path, digest string) (_ *os.File, size int64, err error) {
 	if b, err := hex.DecodeString(digest); err != nil || len(b) != sha256.Size {
-		return nil, 0, fmt.Errorf("%s: sha256 %q is not a digest of %d hexadecimal digits", path, printable.Line(digest, 100), 2*sha256.Size)
+		return nil, 0, fmt.Errorf("%s: sha256 %q is not a digest of %d hexadecimal digits",
+			path, printable.Line(digest, 100), 2*sha256.Size)
 	}
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -96,7 +98,9 @@ func digested(ctx context.Context, path, digest string) (_ *os.File, size int64,
 	case !info.Mode().IsRegular():
 		return nil, 0, fmt.Errorf("%s is not a file", path)
 	case info.Size() > maxDigested:
-		return nil, 0, fmt.Errorf("%s has %d bytes, and a program with a sha256 at most %d: leave out sha256, or start it by a small script that has one", path, info.Size(), maxDigested)
+		return nil, 0, fmt.Errorf("%s has %d bytes, and a program with a sha256 at most %d: "+
+			"leave out sha256, or start it by a small script that has one",
+			path, info.Size(), maxDigested)
 	}
 	size, err = copyDigested(ctx, io.Discard, io.LimitReader(file, maxDigested), digest)
 	if err != nil {
@@ -107,7 +111,9 @@ func digested(ctx context.Context, path, digest string) (_ *os.File, size int64,
 
 // copyDigested copies a program to w and returns its size. It is an error if the program does not
 // have the digest.
-func copyDigested(ctx context.Context, w io.Writer, r io.Reader, digest string) (size int64, err error) {
+func copyDigested(
+	ctx context.Context, w io.Writer, r io.Reader, digest string,
+) (size int64, err error) {
 	const piece = 4 << 20 // bytes between two looks at ctx
 	h := sha256.New()
 	for both := io.MultiWriter(h, w); err == nil; {
@@ -122,7 +128,8 @@ func copyDigested(ctx context.Context, w io.Writer, r io.Reader, digest string) 
 		return size, fmt.Errorf("copy for its sha256: %w", cause(err))
 	}
 	if got := hex.EncodeToString(h.Sum(nil)); !strings.EqualFold(got, digest) {
-		return size, fmt.Errorf("its sha256 is %s, the manifest allows only %s", got, strings.ToLower(digest))
+		return size, fmt.Errorf("its sha256 is %s, the manifest allows only %s",
+			got, strings.ToLower(digest))
 	}
 	return size, nil
 }
@@ -131,9 +138,11 @@ func copyDigested(ctx context.Context, w io.Writer, r io.Reader, digest string) 
 func Explain(path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOEXEC):
-		return fmt.Errorf("%s cannot be executed: it is built for another platform, or is a script without #! line", path)
+		return fmt.Errorf("%s cannot be executed: it is built for another platform, "+
+			"or is a script without #! line", path)
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s cannot be executed: the interpreter or loader that it names, or its working directory, does not exist", path)
+		return fmt.Errorf("%s cannot be executed: the interpreter or loader that it names, "+
+			"or its working directory, does not exist", path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%s cannot be executed: %w", path, fs.ErrPermission)
 	}

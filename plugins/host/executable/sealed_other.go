@@ -15,5 +15,6 @@ func openDigested(ctx context.Context, path, digest string) (*os.File, error) {
 		return nil, err
 	}
 	_ = file.Close()
-	return nil, errors.New("sha256 is supported on Linux only, where what was digested can be executed itself")
+	return nil, errors.New("sha256 is supported on Linux only, " +
+		"where what was digested can be executed itself")
 }

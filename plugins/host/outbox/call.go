@@ -44,7 +44,9 @@ func (c *call) check(ctx context.Context) error {
 		return err
 	}
 	if c.size > maxEventBytes {
-		return handler.Reject(fmt.Errorf("the event has %d bytes, more than the %d that can be delivered", c.size, int64(maxEventBytes)))
+		err := fmt.Errorf("the event has %d bytes, more than the %d that can be delivered",
+			c.size, int64(maxEventBytes))
+		return handler.Reject(err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type Consumer struct {
 	// The fields below are guarded by box.mu. They are one struct because each method changes
 	// several of them together.
 	attached bool             // a session sends what is taken
-	held     chan struct{}    // not nil: nothing more is sent; closed once nothing is with the handler
+	held     chan struct{}    // not nil: sends nothing more; closed once the handler has nothing
 	window   Window           // of the current session
 	assigned fifo             // not sent yet
 	sent     fifo             // not answered yet; oldest first, so that deadlines ascend
@@ -122,7 +122,9 @@ func (c *Consumer) Attach(w Window) {
 
 // join makes the outbox assign events to c. box.mu is held.
 func (c *Consumer) join() {
-	c.box.leaving = slices.DeleteFunc(c.box.leaving, func(other *Consumer) bool { return other == c })
+	c.box.leaving = slices.DeleteFunc(c.box.leaving, func(other *Consumer) bool {
+		return other == c
+	})
 	c.box.open = append(c.box.open, c)
 	if len(c.box.open) == 1 {
 		close(c.box.ready)
@@ -238,7 +240,9 @@ func (c *Consumer) Detach(err error) (seqs []uint64) {
 // detach ends the session and returns outcomes to report. box.mu is held.
 func (c *Consumer) detach(err error) (ended []Outcome, seqs []uint64) {
 	c.leave()
-	c.box.leaving = slices.DeleteFunc(c.box.leaving, func(other *Consumer) bool { return other == c })
+	c.box.leaving = slices.DeleteFunc(c.box.leaving, func(other *Consumer) bool {
+		return other == c
+	})
 	seqs = c.cancels
 	for call := c.sent.head; call != nil; call = c.sent.head {
 		c.release(call)
@@ -267,7 +271,8 @@ func (c *Consumer) Take(now time.Time) *Batch {
 		if c.sent.n >= c.window.Events || c.sent.n > 0 && c.sent.bytes+call.size > c.window.Bytes {
 			break
 		}
-		if n := len(b.Events); n == handlerpb.MaxBatchEvents || n > 0 && size+call.size > handlerpb.MaxBatchBytes {
+		n := len(b.Events)
+		if n == handlerpb.MaxBatchEvents || n > 0 && size+call.size > handlerpb.MaxBatchBytes {
 			break
 		}
 		if b.Events == nil {
@@ -302,7 +307,8 @@ func (c *Consumer) Complete(answers []Outcome) (stray int) {
 			c.proven, c.failed = true, false
 			c.release(call)
 			a.call = call
-		} else if _, ok := c.late[a.Seq]; ok || !c.attached { // after Detach, all that was sent is late
+		} else if _, ok := c.late[a.Seq]; ok || !c.attached {
+			// After Detach, all that was sent is late.
 			delete(c.late, a.Seq)
 			c.counts.Late++
 		} else {
@@ -331,7 +337,8 @@ func (c *Consumer) Expire(now time.Time) (next time.Time) {
 		}
 		c.abandon(call)
 		c.counts.TimedOut++
-		ended = append(ended, Outcome{call: call, Err: fmt.Errorf("%w of %v", handler.ErrNoAnswer, c.box.limit)})
+		err := fmt.Errorf("%w of %v", handler.ErrNoAnswer, c.box.limit)
+		ended = append(ended, Outcome{call: call, Err: err})
 	}
 	c.box.share()
 	c.kick()
@@ -353,7 +360,8 @@ func (c *Consumer) Overdue(now time.Time) error {
 	}
 	for _, l := range c.late {
 		if now.Sub(l.deadline) > c.window.Patience {
-			return fmt.Errorf("it left an event without an answer for more than %v after its time limit", c.window.Patience)
+			return fmt.Errorf("it left an event without an answer for more than %v "+
+				"after its time limit", c.window.Patience)
 		}
 	}
 	return nil

@@ -63,26 +63,36 @@ func Lost(why error) error { return fmt.Errorf("%w: %w", handler.ErrLost, why) }
 // New returns an empty Outbox without consumers. limit is the time that a handler has for one
 // event, from its sending on.
 func New(limit time.Duration) *Outbox {
-	return &Outbox{limit: limit, left: make(chan struct{}, 1), ready: make(chan struct{}), owed: map[object]bool{}}
+	return &Outbox{
+		limit: limit, owed: map[object]bool{},
+		left: make(chan struct{}, 1), ready: make(chan struct{}),
+	}
 }
 
 // NewConsumer returns a consumer of the outbox. It takes events while it is attached.
 func (o *Outbox) NewConsumer() *Consumer {
-	return &Consumer{box: o, wake: make(chan struct{}, 1), bySeq: map[uint64]*call{}, late: map[uint64]late{}}
+	return &Consumer{
+		box: o, wake: make(chan struct{}, 1),
+		bySeq: map[uint64]*call{}, late: map[uint64]late{},
+	}
 }
 
 // Handle delivers an event and returns its outcome. It blocks until then, or until ctx ends.
 func (o *Outbox) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
 	answered := make(chan Outcome, 1)
-	o.Submit(ctx, &ev, func(a handler.Answer, err error) { answered <- Outcome{Answer: a, Err: err} })
+	o.Submit(ctx, &ev, func(a handler.Answer, err error) {
+		answered <- Outcome{Answer: a, Err: err}
+	})
 	out := <-answered
 	return out.Answer, out.Err
 }
 
-// Submit has an event delivered. It returns at once. answered is called once with the outcome, from
+// Submit delivers an event, and returns at once. answered is called once with the outcome, from
 // any goroutine and perhaps before Submit returns; it must not block. When ctx ends, the outcome is
 // its error. ev must never be changed.
-func (o *Outbox) Submit(ctx context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
+func (o *Outbox) Submit(
+	ctx context.Context, ev *handler.Event, answered func(handler.Answer, error),
+) {
 	c := newCall(ev, answered)
 	if err := o.enter(ctx, c); err != nil {
 		answered(handler.Answer{}, err)

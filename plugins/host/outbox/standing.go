@@ -44,7 +44,8 @@ func (s standing) limit(thereIsTrusted bool) int {
 func (c *Consumer) standing(size int64) standing {
 	has := c.sent.n + c.assigned.n
 	return standing{
-		events: c.window.Events, has: has, late: len(c.late), proven: c.proven, failed: c.failed, wedged: c.wedged,
+		events: c.window.Events, has: has, late: len(c.late),
+		proven: c.proven, failed: c.failed, wedged: c.wedged,
 		fits: has == 0 || c.sent.bytes+c.assigned.bytes+size <= c.window.Bytes,
 	}
 }

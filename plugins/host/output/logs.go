@@ -197,7 +197,8 @@ func (l *Log) plain(line string) entry {
 		r.level = slog.LevelError
 		return r
 	}
-	if prefix, rest, found := strings.Cut(strings.TrimPrefix(r.message, "["), "]"); found && r.message[0] == '[' {
+	prefix, rest, found := strings.Cut(strings.TrimPrefix(r.message, "["), "]")
+	if found && r.message[0] == '[' {
 		if level, ok := parseLevel(prefix); ok {
 			r.level, r.message = level, strings.TrimSpace(rest)
 		}

@@ -24,12 +24,17 @@ func offerTLS() (_ *tls.Config, variable string, err error) {
 		return nil, "", fmt.Errorf("make a key: %w", err)
 	}
 	now := time.Now()
-	template := &x509.Certificate{ // the handler uses it as an authority, and as a client's certificate
-		SerialNumber:          big.NewInt(now.UnixNano()),
-		Subject:               pkix.Name{CommonName: "localhost", Organization: []string{"informd"}},
-		DNSNames:              []string{"localhost"},
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	// The handler uses it as an authority, and as a client's certificate.
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject: pkix.Name{
+			CommonName: "localhost", Organization: []string{"informd"},
+		},
+		DNSNames: []string{"localhost"},
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage: []x509.ExtKeyUsage{
+			x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth,
+		},
 		BasicConstraintsValid: true,
 		IsCA:                  true,
 		NotBefore:             now.Add(-time.Minute),
@@ -39,11 +44,12 @@ func offerTLS() (_ *tls.Config, variable string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("make a certificate: %w", err)
 	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return &tls.Config{
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
 		MinVersion:   tls.VersionTLS12,
 		ServerName:   "localhost", // as go-plugin's handlers call themselves
-	}, clientCertificate + "=" + string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), nil
+	}, clientCertificate + "=" + string(text), nil
 }
 
 // clientCertificate is the variable that offers TLS to go-plugin's server.

@@ -16,7 +16,7 @@ import (
 // no descendant stays, holds a pipe or keeps a port.
 type child struct {
 	pid    int           // of the handler, and of its process group
-	exited chan struct{} // closed when the process and all that it started are gone, and its output is read
+	exited chan struct{} // closed when it and all that it started are gone, and its output is read
 	os     osProcess
 
 	mu    sync.Mutex // guards the fields below

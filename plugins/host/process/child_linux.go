@@ -37,9 +37,11 @@ func startOS(s childSpec, path string, files []*os.File) (int, osProcess, error)
 	case !ok:
 		return 0, nil, err
 	case step.Confining:
-		return 0, nil, &confine.Error{What: s.program.Path, Err: fmt.Errorf("cannot be confined: %w", err)}
+		err = fmt.Errorf("cannot be confined: %w", err)
+		return 0, nil, &confine.Error{What: s.program.Path, Err: err}
 	case step.Dir:
-		return 0, nil, fmt.Errorf("%s cannot be executed in the working directory %s: %w", s.program.Path, s.dir, err)
+		return 0, nil, fmt.Errorf("%s cannot be executed in the working directory %s: %w",
+			s.program.Path, s.dir, err)
 	}
 	return 0, nil, executable.Explain(s.program.Path, err)
 }

@@ -23,7 +23,8 @@ func findRunDir(configured string) (string, error) {
 			return "", err
 		}
 		if len(dir) > maxRunDir {
-			return "", fmt.Errorf("run directory %q is too long: the path of a socket in it must stay below 108 bytes, so at most %d are left for it", dir, maxRunDir)
+			return "", fmt.Errorf("run directory %q is too long: the path of a socket in it must "+
+				"stay below 108 bytes, so at most %d are left for it", dir, maxRunDir)
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return "", fmt.Errorf("run directory: %w", err)
@@ -39,7 +40,8 @@ func findRunDir(configured string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errors.New("no run directory for sockets: neither $XDG_RUNTIME_DIR nor the directory for temporary files will do")
+	return "", errors.New("no run directory for sockets: " +
+		"neither $XDG_RUNTIME_DIR nor the directory for temporary files will do")
 }
 
 // makeTempDir makes a directory for a process's temporary files, with mode 0700.
@@ -67,7 +69,9 @@ func giveTo(uid, gid int, dirs ...string) error {
 				return err
 			}
 			if !enters(uid, gid, info) {
-				return fmt.Errorf("the user that the handler runs as, %d:%d, cannot enter %s and so not reach %s: allow it (chmod o+x %s), or have the daemon keep its folders elsewhere", uid, gid, parent, dir, parent)
+				return fmt.Errorf("the user that the handler runs as, %d:%d, cannot enter %s "+
+					"and so not reach %s: allow it (chmod o+x %s), "+
+					"or have the daemon keep its folders elsewhere", uid, gid, parent, dir, parent)
 			}
 			if parent == filepath.Dir(parent) {
 				break

@@ -28,7 +28,8 @@ import (
 func (p *Process) pluginEnvironment() []string {
 	env := []string{
 		handlerpb.CookieKey + "=" + handlerpb.CookieValue,
-		"PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000", // for handlers on TCP, which the handshake refuses
+		// For handlers on TCP, which the handshake refuses.
+		"PLUGIN_MIN_PORT=10000", "PLUGIN_MAX_PORT=25000",
 		"PLUGIN_PROTOCOL_VERSIONS=" + strconv.Itoa(handlerpb.ProtocolVersion),
 		plugin.EnvUnixSocketDir + "=" + p.made.socketDir,
 	}
@@ -42,7 +43,8 @@ func (p *Process) pluginEnvironment() []string {
 func (p *Process) connect() (handlerpb.HandlerClient, error) {
 	limit := p.surroundings.StartTimeout
 	overtime := time.AfterFunc(limit, func() {
-		p.Kill(fmt.Errorf("it was not ready to talk within %v of its start%s", limit, suspects(p.command.Confine)))
+		p.Kill(fmt.Errorf("it was not ready to talk within %v of its start%s",
+			limit, suspects(p.command.Confine)))
 	})
 	defer overtime.Stop()
 
@@ -116,7 +118,8 @@ func (p *Process) distrust(err error) {
 	if why == nil {
 		why = errors.New(printable.Line(e.Err.Error(), handlerpb.MaxReasonBytes))
 	}
-	p.Kill(fmt.Errorf("TLS with the certificate in its handshake, which has to be one of a server called localhost: %w", why))
+	p.Kill(fmt.Errorf("TLS with the certificate in its handshake, "+
+		"which has to be one of a server called localhost: %w", why))
 }
 
 // syncOutput logs what go-plugin's server redirects from the process's own standard output and

@@ -55,10 +55,12 @@ var errNoSocket = errors.New("what it says it listens on is no socket")
 
 // errNoHandshake says that the process closed its standard output before it wrote a line. Often it
 // ended.
-var errNoHandshake = errors.New("it closed its standard output without a handshake: is it a handler?")
+var errNoHandshake = errors.New(
+	"it closed its standard output without a handshake: is it a handler?")
 
 func notHandshake(seen []byte) error {
-	return fmt.Errorf("its first line on standard output is no handshake but %q: is it a handler, and does it print nothing before it serves?",
+	return fmt.Errorf("its first line on standard output is no handshake but %q: "+
+		"is it a handler, and does it print nothing before it serves?",
 		printable.Line(string(seen), 200))
 }
 
@@ -73,12 +75,12 @@ func parseHandshake(line, socketDir string) (handshake, error) {
 		return handshake{}, notHandshake([]byte(line))
 	}
 	if parts[0] != strconv.Itoa(plugin.CoreProtocolVersion) {
-		return handshake{}, fmt.Errorf("it speaks version %s of go-plugin's core protocol, this informd speaks %d",
-			printable.Line(parts[0], 20), plugin.CoreProtocolVersion)
+		return handshake{}, fmt.Errorf("it speaks version %s of go-plugin's core protocol, "+
+			"this informd speaks %d", printable.Line(parts[0], 20), plugin.CoreProtocolVersion)
 	}
 	if parts[1] != strconv.Itoa(handlerpb.ProtocolVersion) {
-		return handshake{}, fmt.Errorf("it speaks version %q of the handler protocol, this informd speaks %d",
-			printable.Line(parts[1], 20), handlerpb.ProtocolVersion)
+		return handshake{}, fmt.Errorf("it speaks version %q of the handler protocol, "+
+			"this informd speaks %d", printable.Line(parts[1], 20), handlerpb.ProtocolVersion)
 	}
 	if parts[4] != string(plugin.ProtocolGRPC) {
 		return handshake{}, fmt.Errorf("it speaks %q, not grpc", printable.Line(parts[4], 20))
@@ -86,7 +88,8 @@ func parseHandshake(line, socketDir string) (handshake, error) {
 	// Others could reach a socket elsewhere, or it could belong to another process.
 	socket := filepath.Join(socketDir, filepath.Base(parts[3]))
 	if parts[2] != "unix" || filepath.Clean(parts[3]) != socket {
-		return handshake{}, fmt.Errorf("it listens on %s %q, not on a unix socket in the directory that %s names",
+		return handshake{}, fmt.Errorf("it listens on %s %q, not on a unix socket "+
+			"in the directory that %s names",
 			printable.Line(parts[2], 20), printable.Line(parts[3], 200), plugin.EnvUnixSocketDir)
 	}
 	h := handshake{socket: socket}
@@ -97,7 +100,8 @@ func parseHandshake(line, socketDir string) (handshake, error) {
 			h.certificate, err = x509.ParseCertificate(der)
 		}
 		if err != nil {
-			return handshake{}, fmt.Errorf("the certificate in its handshake cannot be read: %s", printable.Line(err.Error(), 200))
+			return handshake{}, fmt.Errorf("the certificate in its handshake cannot be read: %s",
+				printable.Line(err.Error(), 200))
 		}
 	}
 	return h, nil

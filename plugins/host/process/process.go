@@ -40,7 +40,7 @@ type Command struct {
 // Surroundings are what the daemon provides for all its handler processes.
 type Surroundings struct {
 	RunDir        string        // parent of the socket directories; empty: found by itself
-	TempDir       string        // parent of the directories for temporary files; empty: the system's
+	TempDir       string        // parent of directories for temporary files; empty: the system's
 	Cache         cache.Sources // what Command.Read is about
 	Reads         *cache.Counts // of the reads
 	StartTimeout  time.Duration // from launch to connection
@@ -72,7 +72,9 @@ type Process struct {
 
 // New finds the program and the directory for sockets. It launches nothing. The caller calls
 // Connect, and End in any case.
-func New(ctx context.Context, command Command, surroundings Surroundings, log *slog.Logger) (*Process, error) {
+func New(
+	ctx context.Context, command Command, surroundings Surroundings, log *slog.Logger,
+) (*Process, error) {
 	dir, err := findRunDir(surroundings.RunDir)
 	if err != nil {
 		return nil, err
@@ -289,7 +291,8 @@ func (e *ExitError) Error() string {
 	if e.last == "" {
 		return e.Ending.Error() + e.suspects
 	}
-	return e.Ending.Error() + "; its last line on standard error: " + strconv.Quote(strings.TrimSpace(e.last)) + e.suspects
+	last := strconv.Quote(strings.TrimSpace(e.last))
+	return e.Ending.Error() + "; its last line on standard error: " + last + e.suspects
 }
 
 // suspects names the limits that may keep a process from starting. A program that has too little

@@ -24,8 +24,11 @@ type provisions struct {
 
 // make makes the directories, the confinement and the cache socket. The caller calls remove in any
 // case.
-func (v *provisions) make(command Command, s Surroundings, program string, log *slog.Logger) (err error) {
-	if v.socketDir, err = os.MkdirTemp(s.RunDir, "plugin-dir"); err != nil { // the name that go-plugin gives it
+func (v *provisions) make(
+	command Command, s Surroundings, program string, log *slog.Logger,
+) (err error) {
+	// go-plugin gives its directory the same name.
+	if v.socketDir, err = os.MkdirTemp(s.RunDir, "plugin-dir"); err != nil {
 		return fmt.Errorf("make a directory for its sockets: %w", err)
 	}
 	if v.tempDir, err = makeTempDir(s.TempDir); err != nil {
@@ -40,7 +43,8 @@ func (v *provisions) make(command Command, s Surroundings, program string, log *
 	}
 	if len(command.Read) > 0 {
 		reader := cache.Reader{Handler: command.Name, Sources: command.Read, Counts: s.Reads}
-		if v.cache, err = cache.Listen(filepath.Join(v.socketDir, cacheSocket), s.Cache, reader, log); err != nil {
+		socket := filepath.Join(v.socketDir, cacheSocket)
+		if v.cache, err = cache.Listen(socket, s.Cache, reader, log); err != nil {
 			return err
 		}
 	}
@@ -62,7 +66,9 @@ const cacheSocket = "cache"
 // own returns what the process needs of the file system to be a handler at all. The daemon's own
 // working directory, which may be the root, is not part of it.
 func (v *provisions) own(command Command, program string) (confine.Own, error) {
-	own := confine.Own{Read: []string{program}, Write: v.directories(), Connect: len(command.Read) > 0}
+	own := confine.Own{
+		Read: []string{program}, Write: v.directories(), Connect: len(command.Read) > 0,
+	}
 	if command.Dir != "" {
 		dir, err := filepath.Abs(command.Dir)
 		if err != nil {

@@ -48,7 +48,10 @@ func New(location Location, address netip.AddrPort, limit time.Duration) (*Conne
 	if err != nil {
 		return nil, err
 	}
-	c := &Connection{address: address, limit: limit, gone: make(chan struct{}), left: make(chan struct{})}
+	c := &Connection{
+		address: address, limit: limit,
+		gone: make(chan struct{}), left: make(chan struct{}),
+	}
 	c.conn, err = connect.New(
 		connect.TLS(config, func(err error) { c.fail(connect.ExplainTLS(err)) }), c.dialOnce)
 	if err != nil {
@@ -61,7 +64,8 @@ func New(location Location, address netip.AddrPort, limit time.Duration) (*Conne
 func (c *Connection) Connect() (handlerpb.HandlerClient, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 	defer cancel()
-	health, err := healthpb.NewHealthClient(c.conn).Check(ctx, &healthpb.HealthCheckRequest{Service: handlerpb.HealthService})
+	health, err := healthpb.NewHealthClient(c.conn).Check(ctx,
+		&healthpb.HealthCheckRequest{Service: handlerpb.HealthService})
 	switch code := status.Code(err); {
 	case code == codes.OK && health.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING:
 		return nil, errors.New("it says that it does not serve at present")
@@ -69,8 +73,9 @@ func (c *Connection) Connect() (handlerpb.HandlerClient, error) {
 	case code == codes.DeadlineExceeded:
 		return nil, fmt.Errorf("there was no connection within %v", c.limit)
 	default: // Explain knows more, if the connection could not be made
-		return nil, fmt.Errorf("the connection broke before there was an answer, as it does where tls.cert is not accepted: %s",
-			connect.WithoutPort(printable.Line(status.Convert(err).Message(), handlerpb.MaxReasonBytes)))
+		text := printable.Line(status.Convert(err).Message(), handlerpb.MaxReasonBytes)
+		return nil, fmt.Errorf("the connection broke before there was an answer, "+
+			"as it does where tls.cert is not accepted: %s", connect.WithoutPort(text))
 	}
 	c.watching.Go(func() {
 		awaitLeaving(c.conn) // End closes it

@@ -28,9 +28,10 @@ type Location struct {
 func (l Location) LookUp(ctx context.Context) ([]netip.AddrPort, error) {
 	resolver := net.DefaultResolver
 	if l.DNS != "" {
-		resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, network, l.DNS)
-		}}
+		}
+		resolver = &net.Resolver{PreferGo: true, Dial: dial}
 	}
 	addresses, err := resolver.LookupNetIP(ctx, "ip", l.Host)
 	switch e, ok := errors.AsType[*net.DNSError](err); {

@@ -44,13 +44,17 @@ func reason(said, otherwise string) error {
 
 func doneResult(actions []*handlerpb.Action) (handler.Answer, error) {
 	if len(actions) > handlerpb.MaxActions {
-		return handler.Answer{}, handler.Reject(fmt.Errorf("the answer has %d actions; at most %d are allowed", len(actions), handlerpb.MaxActions))
+		err := fmt.Errorf("the answer has %d actions; at most %d are allowed",
+			len(actions), handlerpb.MaxActions)
+		return handler.Answer{}, handler.Reject(err)
 	}
 	var out []handler.Action
 	for i, p := range actions {
 		a, ok := wire.ToAction(p)
 		if !ok {
-			return handler.Answer{}, handler.Reject(fmt.Errorf("action %d of the answer is of a kind that this informd does not know", i+1))
+			err := fmt.Errorf("action %d of the answer is of a kind that this informd "+
+				"does not know", i+1)
+			return handler.Answer{}, handler.Reject(err)
 		}
 		a.Reason = printable.Line(a.Reason, wire.MaxEventReason)
 		a.Message = printable.Line(a.Message, wire.MaxEventMessage)

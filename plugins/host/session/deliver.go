@@ -47,7 +47,9 @@ func (s *Session) Deliver(
 	return d.run(ctx, successors)
 }
 
-func (s *delivering) run(ctx context.Context, successors <-chan *Successor) (next *Successor, drained bool, err error) {
+func (s *delivering) run(
+	ctx context.Context, successors <-chan *Successor,
+) (next *Successor, drained bool, err error) {
 	defer s.abort()
 	s.consumer.Attach(s.window())
 
@@ -91,7 +93,8 @@ func (s *delivering) run(ctx context.Context, successors <-chan *Successor) (nex
 	if why == ErrLeaving {
 		return nil, true, why // it drains by itself
 	}
-	if _, err := s.api.Drain(drain, &handlerpb.DrainRequest{}); err != nil && status.Code(err) != codes.Unimplemented {
+	_, err = s.api.Drain(drain, &handlerpb.DrainRequest{})
+	if err != nil && status.Code(err) != codes.Unimplemented {
 		s.log.Warn("handler did not drain", "error", s.explain("drain", s.terms.DrainTimeout, err))
 	}
 	return next, drain.Err() == nil, nil
@@ -125,7 +128,10 @@ var (
 // window returns what may be with the handler: the least of what the operator and the handler
 // allow.
 func (s *Session) window() outbox.Window {
-	w := outbox.Window{Events: s.description.Limit(s.terms.Concurrency), Bytes: s.description.WindowBytes, Patience: s.terms.LateTimeout}
+	w := outbox.Window{
+		Events: s.description.Limit(s.terms.Concurrency), Bytes: s.description.WindowBytes,
+		Patience: s.terms.LateTimeout,
+	}
 	if w.Patience == 0 {
 		w.Patience = max(time.Minute, 4*s.terms.Timeout)
 	}
@@ -203,7 +209,8 @@ func (s *delivering) receive(working context.Context) error {
 			return s.broken(working, err)
 		}
 		stray := s.complete(resp)
-		if stray == len(resp.GetDone())+len(resp.GetAnswers()) { // it may send such messages without end
+		if stray == len(resp.GetDone())+len(resp.GetAnswers()) {
+			// The handler may send such messages without end.
 			sleep(working, emptyPause)
 		}
 		if stray > 0 {

@@ -40,7 +40,8 @@ func describe(d *handlerpb.DescribeResponse) Description {
 	if len(d.GetConfigSchema()) <= handlerpb.MaxSchemaBytes { // a larger one is not shown
 		out.ConfigSchema = d.GetConfigSchema()
 	}
-	for _, c := range d.GetCapabilities()[:min(len(d.GetCapabilities()), handlerpb.MaxCapabilities)] {
+	capabilities := d.GetCapabilities()
+	for _, c := range capabilities[:min(len(capabilities), handlerpb.MaxCapabilities)] {
 		out.Capabilities = append(out.Capabilities, printable.Line(c, handlerpb.MaxNameBytes))
 	}
 	if d.GetWindowBytes() > 0 {

@@ -34,9 +34,11 @@ func (s *delivering) checkHealth(working context.Context) error {
 			return s.Gone()
 		default:
 			if misses++; misses == maxMisses {
-				return fmt.Errorf("it hangs: %d health checks in a row had no answer within %v", maxMisses, s.terms.HealthTimeout)
+				return fmt.Errorf("it hangs: %d health checks in a row had no answer within %v",
+					maxMisses, s.terms.HealthTimeout)
 			}
-			s.setWedged(fmt.Sprintf("a health check had no answer within %v", s.terms.HealthTimeout))
+			s.setWedged(fmt.Sprintf("a health check had no answer within %v",
+				s.terms.HealthTimeout))
 			continue
 		}
 		select {
@@ -68,7 +70,8 @@ func (s *Session) askHealth(working context.Context) (problem string, err error)
 		return "", nil
 	case ctx.Err() != nil:
 		return "", err
-	case code == codes.Unavailable || code == codes.Canceled: // the connection's end, or the handler's own words
+	case code == codes.Unavailable || code == codes.Canceled:
+		// The connection has ended, or the handler itself returned such an error.
 		select {
 		case <-s.Exited():
 			return "", err

@@ -55,7 +55,7 @@ type Terms struct {
 	ConfigureTimeout time.Duration
 	HealthInterval   time.Duration // from one health check to the next
 	HealthTimeout    time.Duration // of one health check; of the opening of the stream, too
-	LateTimeout      time.Duration // from an event's time limit to its answer; 0: 4 time limits, at least 1 min
+	LateTimeout      time.Duration // from time limit to answer; 0: 4 time limits, at least 1 min
 	DrainTimeout     time.Duration // for the last answers and the drain together
 }
 
@@ -76,7 +76,9 @@ type Session struct {
 // Begin connects to the peer and asks it to describe itself, and to take its config if configure is
 // set. The error is a *RefusedError if the handler refuses the config. After an error the peer has
 // ended; otherwise the caller ends the session.
-func Begin(ctx context.Context, peer Peer, terms Terms, configure bool, log *slog.Logger) (*Session, error) {
+func Begin(
+	ctx context.Context, peer Peer, terms Terms, configure bool, log *slog.Logger,
+) (*Session, error) {
 	s := &Session{Peer: peer, terms: terms, log: log}
 	if err := s.begin(ctx, configure); err != nil {
 		s.End(0)
@@ -125,8 +127,9 @@ func (s *Session) describe(ctx context.Context) error {
 func (s *Session) configure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.terms.ConfigureTimeout)
 	defer cancel()
+	name := wire.Text(s.terms.Name, len(s.terms.Name)*3)
 	resp, err := s.api.Configure(ctx,
-		&handlerpb.ConfigureRequest{Config: s.terms.Config, Handler: wire.Text(s.terms.Name, len(s.terms.Name)*3)},
+		&handlerpb.ConfigureRequest{Config: s.terms.Config, Handler: name},
 		grpc.MaxCallRecvMsgSize(handlerpb.MaxProblemsBytes))
 	if err != nil {
 		return err
@@ -147,7 +150,8 @@ func (s *Session) explain(call string, limit time.Duration, err error) error {
 	case codes.Unimplemented:
 		return fmt.Errorf("it does not implement %s", call)
 	}
-	return fmt.Errorf("%s failed: %s", call, printable.Line(status.Convert(err).Message(), handlerpb.MaxReasonBytes))
+	return fmt.Errorf("%s failed: %s",
+		call, printable.Line(status.Convert(err).Message(), handlerpb.MaxReasonBytes))
 }
 
 // Open opens the stream of deliveries. A handler can fail to accept it without an error, so that
@@ -161,7 +165,8 @@ func (s *Session) Open(ctx context.Context) (err error) {
 	case !unwatch():
 		err = ctx.Err()
 	case !inTime:
-		err = fmt.Errorf("it did not take the stream of deliveries within %v", s.terms.HealthTimeout)
+		err = fmt.Errorf("it did not take the stream of deliveries within %v",
+			s.terms.HealthTimeout)
 	case err != nil:
 		err = s.explain("deliver", 0, err)
 	}

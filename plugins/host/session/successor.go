@@ -19,7 +19,8 @@ func NewSuccessor(ctx context.Context, s *Session) (*Successor, error) {
 	case gone != nil:
 		return nil, gone
 	case err != nil:
-		return nil, fmt.Errorf("it gave no answer to a health check within %v", s.terms.HealthTimeout)
+		return nil, fmt.Errorf("it gave no answer to a health check within %v",
+			s.terms.HealthTimeout)
 	case problem != "":
 		return nil, fmt.Errorf("it reports a problem: %s", problem)
 	}

@@ -26,7 +26,8 @@ const (
 // kills them: processes that start new ones as fast as they are killed, or that restart each other,
 // cannot do so once all of them are stopped.
 func (s *supervisor) killAll() (left int) {
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // to get a processor among many busy processes; only root may
+	// To get a processor among many busy processes. Only root may.
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20)
 	if s.order.Cgroup {
 		killCgroup(s.cgroup())
 	}

@@ -13,7 +13,7 @@ type Order struct {
 	Args    []Text         // including the program's name
 	Env     []Text         // the whole environment
 	Dir     Text           // working directory; empty: the daemon's
-	Confine *confine.Order // how the process confines itself before it becomes the handler; nil: not at all
+	Confine *confine.Order // how the process confines itself at its start; nil: not at all
 	// Remove lists directories that are useless without the process. The shim removes them if the
 	// daemon is gone. A living daemon removes them itself.
 	Remove []string

@@ -25,7 +25,8 @@ func RemoveAll(path string) error {
 		return os.Remove(path)
 	}
 	root, err := os.OpenRoot(path)
-	if errors.Is(err, fs.ErrPermission) { // root may open any directory, so this is the handler's own user
+	if errors.Is(err, fs.ErrPermission) {
+		// root may open any directory, so this is the handler's own user.
 		if err = os.Chmod(path, 0o700); err == nil {
 			root, err = os.OpenRoot(path)
 		}

@@ -77,12 +77,14 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 		inherited = append(inherited, cgroup)
 	}
 	shim, err := os.StartProcess(path, argv, &os.ProcAttr{
-		Env: env, Files: inherited, Sys: &syscall.SysProcAttr{Setsid: true}, // away from the daemon's terminal
+		Env: env, Files: inherited,
+		Sys: &syscall.SysProcAttr{Setsid: true}, // away from the daemon's terminal
 	})
 	_ = far.Close()
 	if err != nil {
 		_ = near.Close()
-		return nil, fmt.Errorf("start the shim, which is this program once more (/proc must be there): %w", err)
+		return nil, fmt.Errorf("start the shim, which is this program once more "+
+			"(/proc must be there): %w", err)
 	}
 	p := &Process{shim: shim, control: near}
 	if err := p.order(o, limit); err != nil {
@@ -95,11 +97,14 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 }
 
 // errNotInstalled: this program, executed again, would not become a shim but run as usual.
-var errNotInstalled = errors.New("this program cannot start handlers: its main package does not import plugins/host/shim/install")
+var errNotInstalled = errors.New("this program cannot start handlers: " +
+	"its main package does not import plugins/host/shim/install")
 
 // errPrivileged: the shim would be privileged, too, and TakeOver would ignore it.
-var errPrivileged = errors.New("this program's file has capabilities, or a set-user-ID or set-group-ID bit, " +
-	"and such a program starts no others: take them from the file (setcap -r, chmod ug-s) and give them to the service, as systemd's AmbientCapabilities= does")
+var errPrivileged = errors.New("this program's file has capabilities, " +
+	"or a set-user-ID or set-group-ID bit, and such a program starts no others: " +
+	"take them from the file (setcap -r, chmod ug-s) and give them to the service, " +
+	"as systemd's AmbientCapabilities= does")
 
 // order sends the order and receives the result.
 func (p *Process) order(o Order, limit time.Duration) error {
@@ -115,7 +120,10 @@ func (p *Process) order(o Order, limit time.Duration) error {
 		return fmt.Errorf("hear from the shim: %w", err)
 	}
 	if f := r.Error; f != nil {
-		return &StepError{Confining: f.Step == stepConfine, Dir: f.Step == stepDir, text: f.Text, errno: f.Errno}
+		return &StepError{
+			Confining: f.Step == stepConfine, Dir: f.Step == stepDir,
+			text: f.Text, errno: f.Errno,
+		}
 	}
 	p.pid = r.PID
 	return p.control.SetReadDeadline(time.Time{})

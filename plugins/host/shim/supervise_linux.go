@@ -236,8 +236,9 @@ func (s *supervisor) reap() (left bool) {
 func ended(pid int) bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED and so on; other codes are of children that stopped
-	return err == nil && info.Signo != 0 && (info.Code == exited || info.Code == killed || info.Code == dumped)
+	const exited, killed, dumped = 1, 2, 3 // CLD_EXITED and so on; a child that stopped has others
+	return err == nil && info.Signo != 0 &&
+		(info.Code == exited || info.Code == killed || info.Code == dumped)
 }
 
 // removeAll removes what the daemon would have removed, had it lived.

@@ -92,5 +92,6 @@ func exit(code int) { syscall.Exit(code) }
 
 // self returns the path, arguments and environment that start this binary again in a role.
 func self(name, role string, control int) (path string, argv, env []string) {
-	return "/proc/self/exe", []string{title + name}, []string{fmt.Sprintf("%s=%s:%d", variable, role, control)}
+	env = []string{fmt.Sprintf("%s=%s:%d", variable, role, control)}
+	return "/proc/self/exe", []string{title + name}, env
 }

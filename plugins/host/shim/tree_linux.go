@@ -16,7 +16,7 @@ type proc struct {
 	pid, parent int
 	state       byte   // of its first thread
 	threads     int    // threads that have not ended; the first one always counts
-	born        string // when it started, in ticks since boot; with the number, this identifies the process
+	born        string // start in ticks since boot; with the number, this identifies the process
 }
 
 // dead reports whether the process has ended. The end of its first thread is not enough: others may
@@ -116,6 +116,9 @@ func parseStat(pid int, stat []byte) (proc, bool) {
 	}
 	parent, err := strconv.Atoi(string(fields[1]))
 	threads, err2 := strconv.Atoi(string(fields[17]))
-	p := proc{pid: pid, parent: parent, state: fields[0][0], threads: threads, born: string(fields[19])}
+	p := proc{
+		pid: pid, parent: parent, state: fields[0][0],
+		threads: threads, born: string(fields[19]),
+	}
 	return p, err == nil && err2 == nil
 }
