@@ -28,7 +28,8 @@ func Next() (string, error) {
 		}
 		return address, l.Close()
 	}
-	return "", fmt.Errorf("no address is left on %s: this process has used ports %d to %d", host, first, last)
+	return "", fmt.Errorf("no address is left on %s: this process has used ports %d to %d",
+		host, first, last)
 }
 
 // Beside returns an address with the same port on a second host that belongs to this process alone.

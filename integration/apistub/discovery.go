@@ -24,7 +24,8 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request) {
 	case len(p) == 1 && p[0] == "version":
 		answer = version.Info{Major: "1", Minor: "37", GitVersion: "v1.37.0"}
 	case len(p) == 1 && p[0] == "api":
-		answer = metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}, Versions: []string{"v1"}}
+		kind := metav1.TypeMeta{Kind: "APIVersions"}
+		answer = metav1.APIVersions{TypeMeta: kind, Versions: []string{"v1"}}
 	case len(p) == 1 && p[0] == "apis":
 		answer = groups(served)
 	case len(p) == 2 && p[0] == "api":

@@ -40,7 +40,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Method == http.MethodGet && q.gvr == namespaces && q.name == system && !s.serves(q.gvr) {
 		writeJSON(w, http.StatusOK, map[string]any{
-			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": system, "uid": s.uid, "resourceVersion": "1"},
+			"apiVersion": "v1", "kind": "Namespace",
+			"metadata": map[string]any{"name": system, "uid": s.uid, "resourceVersion": "1"},
 		})
 		return
 	}
@@ -91,7 +92,9 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, q request) err
 	if r.Method != http.MethodGet {
 		return apierrors.NewMethodNotSupported(q.gvr.GroupResource(), strings.ToLower(r.Method))
 	}
-	if err := scheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion, &q.opts); err != nil {
+	err := scheme.ParameterCodec.DecodeParameters(
+		r.URL.Query(), metav1.SchemeGroupVersion, &q.opts)
+	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	verb := s.count(q)
@@ -102,7 +105,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, q request) err
 	switch {
 	case forbidden:
 		return apierrors.NewForbidden(q.gvr.GroupResource(), q.name, fmt.Errorf(
-			"%s cannot %s resource %q in API group %q", `User "stub"`, verb, q.gvr.Resource, q.gvr.Group))
+			"%s cannot %s resource %q in API group %q",
+			`User "stub"`, verb, q.gvr.Resource, q.gvr.Group))
 	case res == nil,
 		!res.namespaced && q.namespace != "",
 		res.namespaced && q.namespace == "" && q.name != "":
@@ -113,7 +117,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, q request) err
 	}
 	internalversion.SetListOptionsDefaults(&q.opts, watchList)
 	if errs := validation.ValidateListOptions(&q.opts, watchList); len(errs) > 0 {
-		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
+		kind := schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}
+		return apierrors.NewInvalid(kind, "", errs)
 	}
 	if q.opts.Watch {
 		return s.watch(w, r, res, q)
@@ -191,7 +196,8 @@ func parseVersion(text string) (int64, error) {
 // tooLarge answers a request for a resourceVersion in the future, as kube-apiserver does after a
 // while.
 func tooLarge(rv, current int64) error {
-	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", rv, current), 1)
+	err := apierrors.NewTimeoutError(
+		fmt.Sprintf("Too large resource version: %d, current: %d", rv, current), 1)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
 	}}

@@ -175,7 +175,9 @@ func (s *Server) Await(what string, cond func() bool) {
 // AwaitWatches blocks until exactly n watches of a resource are open.
 func (s *Server) AwaitWatches(gvr schema.GroupVersionResource, n int) {
 	s.tb.Helper()
-	s.Await(format(int64(n))+" open watches of "+gvr.String(), func() bool { return s.Watches(gvr) == n })
+	s.Await(format(int64(n))+" open watches of "+gvr.String(), func() bool {
+		return s.Watches(gvr) == n
+	})
 }
 
 // signal wakes watches and Await. The caller must hold mu.

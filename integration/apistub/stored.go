@@ -52,7 +52,9 @@ func (r *stored) after(rv int64) ([]event, bool) {
 	if rv < r.floor {
 		return nil, false
 	}
-	i, _ := slices.BinarySearchFunc(r.events, rv+1, func(e event, rv int64) int { return cmp.Compare(e.rv, rv) })
+	i, _ := slices.BinarySearchFunc(r.events, rv+1, func(e event, rv int64) int {
+		return cmp.Compare(e.rv, rv)
+	})
 	return r.events[i:], true
 }
 

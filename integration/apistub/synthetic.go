@@ -26,7 +26,9 @@ type Synthetic interface {
 // Synthesize serves a synthetic resource from now on and replaces what was served under that name.
 // Object i has the resourceVersion first+i. Nothing is added or deleted, the history is complete
 // until Expire, and lists are in the order of i.
-func (s *Server) Synthesize(gvr schema.GroupVersionResource, kind string, namespaced bool, objects Synthetic) (first int64) {
+func (s *Server) Synthesize(
+	gvr schema.GroupVersionResource, kind string, namespaced bool,
+	objects Synthetic) (first int64) {
 	s.set(func() {
 		if old := s.resources[gvr]; old != nil {
 			s.drop(old)
@@ -95,12 +97,16 @@ func newSynthetic(objects Synthetic, first int64) *synthetic {
 	if n > 1 {
 		back.ModInverse(big.NewInt(stride), big.NewInt(int64(n)))
 	}
-	return &synthetic{Synthetic: objects, n: n, back: int(back.Int64()), first: first, floor: first + int64(n) - 1}
+	return &synthetic{
+		Synthetic: objects, n: n, back: int(back.Int64()),
+		first: first, floor: first + int64(n) - 1,
+	}
 }
 
 // begin notes that the next update's resourceVersion is rv.
 func (s *synthetic) begin(rv int64) {
-	if last := len(s.runs) - 1; last >= 0 && s.runs[last].rv+int64(s.updates-s.runs[last].update) == rv {
+	last := len(s.runs) - 1
+	if last >= 0 && s.runs[last].rv+int64(s.updates-s.runs[last].update) == rv {
 		return
 	}
 	s.runs = append(s.runs, run{s.updates, rv})

@@ -106,7 +106,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, res *resource, q 
 
 // next writes what is new for a watch. more is false after an ERROR event. changed is closed when
 // there is more to write.
-func (s *Server) next(ctx context.Context, me *watch, out *frames) (changed <-chan struct{}, more bool) {
+func (s *Server) next(
+	ctx context.Context, me *watch, out *frames) (changed <-chan struct{}, more bool) {
 	s.mu.Lock()
 	events, ok := me.res.since(me.cursor)
 	cursor, floor, current := me.cursor, me.res.oldest(), s.rv

@@ -82,7 +82,8 @@ func (c *Cluster) Stop() error {
 		if c.process.asked {
 			return nil
 		}
-		return fmt.Errorf("the control plane has ended by itself: %w%s", c.process.exit(), c.report())
+		return fmt.Errorf("the control plane has ended by itself: %w%s",
+			c.process.exit(), c.report())
 	}
 	c.process.signal(syscall.SIGTERM)
 	timeout := time.NewTimer(stopLimit)
@@ -95,7 +96,8 @@ func (c *Cluster) Stop() error {
 		return nil
 	case <-timeout.C:
 		c.Kill()
-		return fmt.Errorf("stop the control plane: still there %v after SIGTERM%s", stopLimit, c.report())
+		return fmt.Errorf("stop the control plane: still there %v after SIGTERM%s",
+			stopLimit, c.report())
 	}
 }
 
@@ -126,7 +128,8 @@ func (c *Cluster) start(ctx context.Context) error {
 	select {
 	case <-c.process.ready:
 	case <-c.process.done:
-		return fmt.Errorf("start the control plane: ended before it was ready: %w%s", c.process.exit(), c.report())
+		return fmt.Errorf("start the control plane: ended before it was ready: %w%s",
+			c.process.exit(), c.report())
 	case <-ctx.Done():
 		c.Kill()
 		return fmt.Errorf("start the control plane: not ready: %w%s", ctx.Err(), c.report())
@@ -147,7 +150,8 @@ func (c *Cluster) report() string {
 	if content, err := os.ReadFile(filepath.Join(c.dir, "controlplane.log")); err == nil {
 		log.Write(content)
 	}
-	return fmt.Sprintf("\n--- its standard error:\n%s\n--- the end of its log:\n%s", c.process.stderr.kept, log.kept)
+	return fmt.Sprintf("\n--- its standard error:\n%s\n--- the end of its log:\n%s",
+		c.process.stderr.kept, log.kept)
 }
 
 // findBinary finds the binary as the package comment describes.
@@ -179,7 +183,8 @@ func moduleRoot() (string, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return "", errors.New("no go.mod above the working directory: set $INFORMD_CONTROLPLANE")
+			return "", errors.New(
+				"no go.mod above the working directory: set $INFORMD_CONTROLPLANE")
 		}
 		dir = parent
 	}

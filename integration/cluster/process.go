@@ -22,7 +22,11 @@ type process struct {
 // launch starts a child in a process group of its own, so that Ctrl-C in a terminal reaches the
 // tests alone. The child dies with this process.
 func launch(binary string, args ...string) (*process, error) {
-	p := &process{cmd: exec.Command(binary, args...), ready: make(chan struct{}), done: make(chan struct{})}
+	p := &process{
+		cmd:   exec.Command(binary, args...),
+		ready: make(chan struct{}),
+		done:  make(chan struct{}),
+	}
 	p.cmd.Stdout = &lineWatch{line: []byte("ready\n"), seen: p.ready}
 	p.cmd.Stderr = &p.stderr
 	p.cmd.SysProcAttr = ownGroupDyingWithParent()

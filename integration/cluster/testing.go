@@ -59,7 +59,8 @@ func Shared(t testing.TB) *Cluster {
 // New starts a control plane for one test, which may stop or break it.
 func New(t testing.TB) *Cluster {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "informd") // t.TempDir puts the test's name into it: too long for a socket
+	// t.TempDir puts the test's name into the path, which is too long for a socket.
+	dir, err := os.MkdirTemp("", "informd")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,8 +22,11 @@ const release = "v1.36.3"
 // until its context ends.
 //
 // It goes around kube-apiserver's cobra command, which would take the process's signals for itself.
-func newAPIServer(ctx context.Context, d *dir, c *credentials, ln net.Listener) (func(context.Context) error, error) {
-	rest.SetDefaultWarningHandler(rest.NoWarnings{}) // of its own requests to itself, as kube-apiserver's main does
+func newAPIServer(
+	ctx context.Context, d *dir, c *credentials,
+	ln net.Listener) (func(context.Context) error, error) {
+	// No warnings of its own requests to itself, as kube-apiserver's main does.
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 
 	o := options.NewServerRunOptions()
 	o.Etcd.StorageConfig.Transport.ServerList = []string{"unix://" + d.path("etcd.sock")}
@@ -33,8 +36,10 @@ func newAPIServer(ctx context.Context, d *dir, c *credentials, ln net.Listener) 
 	o.SecureServing.BindPort = portOf(ln)
 	o.SecureServing.ServerCert.CertKey.CertFile = c.serverCert
 	o.SecureServing.ServerCert.CertKey.KeyFile = c.serverKey
-	o.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1) // its default needs a default route
-	o.EndpointReconcilerType = "none"                                   // an Endpoints may not hold a loopback address
+	// The default of AdvertiseAddress needs a default route, and an Endpoints may not hold a
+	// loopback address.
+	o.GenericServerRunOptions.AdvertiseAddress = net.IPv4(127, 0, 0, 1)
+	o.EndpointReconcilerType = "none"
 	o.ServiceClusterIPRanges = "10.0.0.0/16"
 
 	o.Authentication.ClientCert.ClientCA = c.caCert
@@ -43,7 +48,8 @@ func newAPIServer(ctx context.Context, d *dir, c *credentials, ln net.Listener) 
 	o.Authentication.ServiceAccounts.KeyFiles = []string{c.serviceAccountKey}
 	o.ServiceAccountSigningKeyFile = c.serviceAccountKey
 	o.Authorization.Modes = []string{"RBAC"}
-	o.Admission.GenericAdmission.DisablePlugins = []string{"ServiceAccount"} // nothing here creates them
+	// nothing here creates service accounts
+	o.Admission.GenericAdmission.DisablePlugins = []string{"ServiceAccount"}
 
 	// Stop at once: end the watches, answer what is in flight, then close the connections.
 	o.GenericServerRunOptions.ShutdownWatchTerminationGracePeriod = time.Second
@@ -64,7 +70,9 @@ func newAPIServer(ctx context.Context, d *dir, c *credentials, ln net.Listener) 
 		return nil, err
 	}
 	for _, generic := range []*genericapiserver.Config{
-		config.KubeAPIs.ControlPlane.Generic, &config.ApiExtensions.GenericConfig.Config, &config.Aggregator.GenericConfig.Config,
+		config.KubeAPIs.ControlPlane.Generic,
+		&config.ApiExtensions.GenericConfig.Config,
+		&config.Aggregator.GenericConfig.Config,
 	} {
 		generic.EffectiveVersion = released{generic.EffectiveVersion}
 	}

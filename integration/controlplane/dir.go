@@ -28,7 +28,8 @@ func openDir(root string) (*dir, error) {
 	}
 	d := &dir{root: root}
 	if n := len(d.path("etcd.sock")); n > maxSocketPath {
-		return nil, fmt.Errorf("%s is too long a name: a socket's path has at most %d bytes and etcd's would have %d",
+		return nil, fmt.Errorf("%s is too long a name: "+
+			"a socket's path has at most %d bytes and etcd's would have %d",
 			root, maxSocketPath, n)
 	}
 	if err := os.MkdirAll(root, 0o700); err != nil {
@@ -63,7 +64,9 @@ func openDir(root string) (*dir, error) {
 // one name.
 func (d *dir) close() { d.lock.Close() }
 
-func (d *dir) path(elem ...string) string { return filepath.Join(append([]string{d.root}, elem...)...) }
+func (d *dir) path(elem ...string) string {
+	return filepath.Join(append([]string{d.root}, elem...)...)
+}
 
 func (d *dir) openLog() (*os.File, error) {
 	return os.OpenFile(d.path("controlplane.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)

@@ -22,13 +22,16 @@ func startEtcd(d *dir, log io.Writer) (*embed.Etcd, error) {
 	cfg.Name = "controlplane"
 	cfg.Dir = d.path("etcd")
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Path: d.path("etcd.sock")}}
-	cfg.ListenPeerUrls = nil // there are no peers; nobody uses the addresses that it advertises by default
+	// There are no peers; nobody uses the addresses that it advertises by default.
+	cfg.ListenPeerUrls = nil
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
 	cfg.UnsafeNoFsync = true
 	cfg.QuotaBackendBytes = etcdQuota
-	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // left 0, it warns of every request
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(zapcore.NewCore(
-		zapcore.NewConsoleEncoder(logutil.DefaultZapLoggerConfig.EncoderConfig), zapcore.AddSync(log), zap.WarnLevel)))
+	// Left 0, it warns of every request.
+	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration
+	encoder := zapcore.NewConsoleEncoder(logutil.DefaultZapLoggerConfig.EncoderConfig)
+	core := zapcore.NewCore(encoder, zapcore.AddSync(log), zap.WarnLevel)
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(core))
 	e, err := embed.StartEtcd(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("start etcd: %w", err)

@@ -70,11 +70,14 @@ func parseFlags(args []string, stderr io.Writer) (flags, error) {
 	set := flag.NewFlagSet("controlplane", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.Usage = func() {
-		fmt.Fprintf(stderr, "usage: controlplane --dir DIR [--port N]\n\nRuns etcd and kube-apiserver %s for tests.\n\n", release)
+		fmt.Fprintf(stderr, "usage: controlplane --dir DIR [--port N]\n\n"+
+			"Runs etcd and kube-apiserver %s for tests.\n\n", release)
 		set.PrintDefaults()
 	}
-	set.StringVar(&f.dir, "dir", "", "`folder` for data, certificates, kubeconfig and log; made if absent")
-	set.IntVar(&f.port, "port", 0, "`port` on 127.0.0.1; 0 takes the one of the last run, or a free one")
+	set.StringVar(&f.dir, "dir", "",
+		"`folder` for data, certificates, kubeconfig and log; made if absent")
+	set.IntVar(&f.port, "port", 0,
+		"`port` on 127.0.0.1; 0 takes the one of the last run, or a free one")
 	if err := set.Parse(args); err != nil {
 		return flags{}, err
 	}
@@ -106,7 +109,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	ctx, restore := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, restore) // the second signal has its default effect
 
-	note := func(format string, args ...any) { fmt.Fprintf(stderr, "controlplane: "+format+"\n", args...) }
+	note := func(format string, args ...any) {
+		fmt.Fprintf(stderr, "controlplane: "+format+"\n", args...)
+	}
 	d, err := openDir(f.dir)
 	if err != nil {
 		note("%v", err)

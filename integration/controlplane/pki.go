@@ -85,7 +85,9 @@ func makePKI(folder string, now time.Time) error {
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		DNSNames: []string{
+			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
+		},
 	})
 	if err != nil {
 		return err

@@ -14,7 +14,9 @@ import (
 )
 
 // serve runs the control plane in d until ctx ends, and then returns nil.
-func serve(ctx context.Context, d *dir, port int, log, stdout io.Writer, note func(format string, args ...any)) error {
+func serve(
+	ctx context.Context, d *dir, port int, log, stdout io.Writer,
+	note func(format string, args ...any)) error {
 	ln, err := listen(d, port, note)
 	if err != nil {
 		return err

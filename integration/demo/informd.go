@@ -23,7 +23,7 @@ import (
 type informd struct {
 	cmd        *exec.Cmd
 	address    string
-	deliveries chan handler.Event // 64 fit; if it is full, the log handler waits, as for a slow reader of a pipe
+	deliveries chan handler.Event // if its buffer is full, the log handler waits
 	ended      chan struct{}
 	delivered  int
 	reached    map[string]bool
@@ -34,11 +34,16 @@ func startInformd(kubeconfig, stateDir string, deliveries chan handler.Event) (*
 	if err != nil {
 		return nil, err
 	}
-	d := &informd{address: listen, deliveries: deliveries, ended: make(chan struct{}), reached: make(map[string]bool)}
-	d.cmd = exec.Command("bin/informd", "run", "-f", "examples/rules", "-f", "examples/actions", "--kubeconfig", kubeconfig, "--state-dir", stateDir,
+	d := &informd{
+		address: listen, deliveries: deliveries,
+		ended: make(chan struct{}), reached: make(map[string]bool),
+	}
+	d.cmd = exec.Command("bin/informd", "run", "-f", "examples/rules", "-f", "examples/actions",
+		"--kubeconfig", kubeconfig, "--state-dir", stateDir,
 		"--listen", listen, "--log-level", "warn")
 	d.cmd.Stderr = os.Stderr
-	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches the demo, which stops it in order
+	// Ctrl-C reaches the demo, which stops it in order.
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := d.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

@@ -61,7 +61,8 @@ func run(ctx context.Context) (err error) {
 	if err := d.awaitReady(ctx); err != nil {
 		return err
 	}
-	say("ready: every source has caught up with the server, or waits for a resource that is not served yet")
+	say("ready: every source has caught up with the server, " +
+		"or waits for a resource that is not served yet")
 
 	c, err := newChanger(plane.RESTConfig())
 	if err != nil {
@@ -89,7 +90,8 @@ func run(ctx context.Context) (err error) {
 	if err := d.stop(); err != nil {
 		return err
 	}
-	say(fmt.Sprintf("done: %d deliveries from %d changes; informd ended cleanly", d.delivered, len(steps)))
+	say(fmt.Sprintf("done: %d deliveries from %d changes; informd ended cleanly",
+		d.delivered, len(steps)))
 	return nil
 }
 

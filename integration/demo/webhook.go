@@ -35,7 +35,8 @@ func (w *webhooks) ServeHTTP(resp http.ResponseWriter, req *http.Request) {
 	var cloudEvent struct {
 		Data handler.Event `json:"data"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(resp, req.Body, 8<<20)).Decode(&cloudEvent); err != nil {
+	body := http.MaxBytesReader(resp, req.Body, 8<<20)
+	if err := json.NewDecoder(body).Decode(&cloudEvent); err != nil {
 		http.Error(resp, "not a CloudEvent", http.StatusBadRequest)
 		return
 	}

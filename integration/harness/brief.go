@@ -54,7 +54,9 @@ func Cut(lines []string) []string {
 // namespace.
 func (k *Kube) Sees(d *Daemon, what string) {
 	k.t.Helper()
-	d.Await(what, func(events []handler.Event) bool { return slices.Contains(Cut(k.Briefs(events)), what) })
+	d.Await(what, func(events []handler.Event) bool {
+		return slices.Contains(Cut(k.Briefs(events)), what)
+	})
 }
 
 // Saw waits for the last event of want, stops the daemon and compares all events that mention the

@@ -136,7 +136,8 @@ func build(name, pkg string, flags ...string) (string, error) {
 	}
 	// Without a version: the state of the repository would change the file, and have it linked
 	// anew.
-	cmd := exec.Command("go", append(append([]string{"build", "-buildvcs=false", "-o", original}, flags...), pkg)...)
+	args := append([]string{"build", "-buildvcs=false", "-o", original}, flags...)
+	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = Root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)

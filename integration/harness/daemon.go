@@ -35,8 +35,9 @@ type Daemon struct {
 	address string // where it serves health and metrics
 	Ended   chan struct{}
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when an event or a part of the log comes; guarded by mu, as all below
+	mu sync.Mutex // guards all below
+	// changed is closed and replaced when an event or a part of the log comes.
+	changed chan struct{}
 	Events  []handler.Event
 	Lines   []string // the events as text
 	Log     bytes.Buffer
@@ -52,22 +53,29 @@ func RunInformd(t testing.TB, kubeconfig, manifests string, args ...string) *Dae
 // RunInformdIn is RunInformd with more variables in the daemon's environment. Every daemon gets a
 // state directory of its own unless args or environment name one: otherwise all daemons of a user
 // and a cluster would share one, and only one of them could use it.
-func RunInformdIn(t testing.TB, environment []string, kubeconfig, manifests string, args ...string) *Daemon {
+func RunInformdIn(
+	t testing.TB, environment []string, kubeconfig, manifests string, args ...string) *Daemon {
 	t.Helper()
 	if strings.Contains(manifests, "\n") {
 		manifests = WriteFile(t, "rules.yaml", manifests)
 	}
-	return StartDaemon(t, exec.Command(Binary, append([]string{"run", "-f", manifests, "--kubeconfig", kubeconfig, "--log-level", "debug"},
-		args...)...), environment...)
+	args = append([]string{
+		"run", "-f", manifests, "--kubeconfig", kubeconfig, "--log-level", "debug",
+	}, args...)
+	return StartDaemon(t, exec.Command(Binary, args...), environment...)
 }
 
-// StartDaemon runs cmd, which is `informd run …`. It adds an address to listen on, and variables to
-// the environment.
+// StartDaemon runs cmd, which is `informd run …`. It adds an address to listen on, and variables
+// to the environment.
 func StartDaemon(t testing.TB, cmd *exec.Cmd, environment ...string) *Daemon {
 	t.Helper()
-	d := &Daemon{T: t, Cmd: cmd, address: FreeAddress(t), Ended: make(chan struct{}), changed: make(chan struct{})}
+	d := &Daemon{
+		T: t, Cmd: cmd, address: FreeAddress(t),
+		Ended: make(chan struct{}), changed: make(chan struct{}),
+	}
 	cmd.Args = append(cmd.Args, "--listen", d.address)
-	cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1", "XDG_STATE_HOME="+ShortDir(t)), environment...)
+	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=1", "XDG_STATE_HOME="+ShortDir(t))
+	cmd.Env = append(cmd.Env, environment...)
 	stdout, err := d.Cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +267,8 @@ func (d *Daemon) Kill() {
 // AwaitDelivered waits until all deliveries are done.
 func (d *Daemon) AwaitDelivered() {
 	d.T.Helper()
-	waits := regexp.MustCompile(`(?m)^informd_(source_pending|handler_in_flight|rule_queue_depth|rule_queue_away)\{.*\} [^0]`)
+	waits := regexp.MustCompile(`(?m)^informd_` +
+		`(source_pending|handler_in_flight|rule_queue_depth|rule_queue_away)\{.*\} [^0]`)
 	d.Poll("all to be delivered", func() bool {
 		code, body := d.Get("/metrics")
 		return code == http.StatusOK && !waits.MatchString(body)
@@ -272,7 +281,8 @@ func (d *Daemon) AwaitWritten() {
 	busy := regexp.MustCompile(`(?m)^informd_(source_pending|handler_in_flight)\{.*\} [^0]`)
 	d.Poll("everything to be on disk", func() bool {
 		_, body := d.Get("/metrics")
-		return !busy.MatchString(body) && strings.Contains(body, "\ninformd_state_unwritten_records 0\n")
+		return !busy.MatchString(body) &&
+			strings.Contains(body, "\ninformd_state_unwritten_records 0\n")
 	})
 }
 
@@ -317,7 +327,8 @@ func (d *Daemon) AwaitDurability(want bool) {
 func FindLine(log string, texts ...string) (line string, found bool) {
 	for line := range strings.Lines(log) {
 		line = strings.TrimSuffix(line, "\n") + " "
-		if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
+		isMissing := func(text string) bool { return !strings.Contains(line, text) }
+		if !slices.ContainsFunc(texts, isMissing) {
 			return line, true
 		}
 	}
@@ -327,7 +338,8 @@ func FindLine(log string, texts ...string) (line string, found bool) {
 // Waiting returns how many deliveries of a rule wait, in memory or on disk alone.
 func (d *Daemon) Waiting(rule string) (n int) {
 	for _, of := range []string{"depth", "away"} {
-		count, err := strconv.Atoi(d.Metric(fmt.Sprintf("informd_rule_queue_%s{rule=%q}", of, rule)))
+		metric := fmt.Sprintf("informd_rule_queue_%s{rule=%q}", of, rule)
+		count, err := strconv.Atoi(d.Metric(metric))
 		if err != nil {
 			return -1
 		}

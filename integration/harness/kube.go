@@ -48,10 +48,12 @@ func NewKube(t testing.TB, c *cluster.Cluster) *Kube {
 		t.Fatal(err)
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"generateName": "test-"},
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"generateName": "test-"},
 	}}
 	// Create would delete it in the end, and it would stay in Terminating.
-	namespace, err = k.Objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).
+	namespaces := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	namespace, err = k.Objects.Resource(namespaces).
 		Create(t.Context(), namespace, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +78,9 @@ func (k *Kube) Create(manifest string) *unstructured.Unstructured {
 	}
 	if made.GetNamespace() == "" {
 		k.t.Cleanup(func() {
-			err := k.Resource(made).Delete(context.Background(), made.GetName(), metav1.DeleteOptions{})
+			// The test's context has ended by now.
+			err := k.Resource(made).
+				Delete(context.Background(), made.GetName(), metav1.DeleteOptions{})
 			if err != nil && !apierrors.IsNotFound(err) {
 				k.t.Error(err)
 			}
@@ -86,13 +90,15 @@ func (k *Kube) Create(manifest string) *unstructured.Unstructured {
 }
 
 // Patch merges a patch in YAML into an object.
-func (k *Kube) Patch(o *unstructured.Unstructured, patch string, subresources ...string) *unstructured.Unstructured {
+func (k *Kube) Patch(
+	o *unstructured.Unstructured, patch string, subresources ...string) *unstructured.Unstructured {
 	k.t.Helper()
 	body, err := yaml.ToJSON([]byte(k.Text(patch)))
 	if err != nil {
 		k.t.Fatalf("%v in %s", err, patch)
 	}
-	patched, err := k.Resource(o).Patch(k.t.Context(), o.GetName(), types.MergePatchType, body, metav1.PatchOptions{}, subresources...)
+	patched, err := k.Resource(o).Patch(k.t.Context(), o.GetName(),
+		types.MergePatchType, body, metav1.PatchOptions{}, subresources...)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -110,12 +116,14 @@ func (k *Kube) Delete(o *unstructured.Unstructured) {
 func (k *Kube) DeleteNamespace(o *unstructured.Unstructured) {
 	k.t.Helper()
 	k.Delete(o)
-	namespace, err := k.Typed.CoreV1().Namespaces().Get(k.t.Context(), o.GetName(), metav1.GetOptions{})
+	namespaces := k.Typed.CoreV1().Namespaces()
+	namespace, err := namespaces.Get(k.t.Context(), o.GetName(), metav1.GetOptions{})
 	if err != nil {
 		k.t.Fatal(err)
 	}
 	namespace.Spec.Finalizers = nil
-	if _, err := k.Typed.CoreV1().Namespaces().Finalize(k.t.Context(), namespace, metav1.UpdateOptions{}); err != nil {
+	_, err = namespaces.Finalize(k.t.Context(), namespace, metav1.UpdateOptions{})
+	if err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -166,7 +174,8 @@ func (k *Kube) DefineWith(manifest string) *unstructured.Unstructured {
 // Undefine deletes a resource and waits until it and all its objects are gone.
 func (k *Kube) Undefine(ctx context.Context, crd *unstructured.Unstructured) {
 	k.t.Helper()
-	if err := k.Resource(crd).Delete(ctx, crd.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	err := k.Resource(crd).Delete(ctx, crd.GetName(), metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
 		k.t.Error(err)
 	}
 	k.Eventually("the resource to be gone", func() bool {
@@ -182,7 +191,8 @@ func (k *Kube) Undefine(ctx context.Context, crd *unstructured.Unstructured) {
 func (k *Kube) defined(crd *unstructured.Unstructured) dynamic.ResourceInterface {
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
-	return k.Objects.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural})
+	gvr := schema.GroupVersionResource{Group: group, Version: "v1", Resource: plural}
+	return k.Objects.Resource(gvr)
 }
 
 // Eventually polls until met returns true.
@@ -198,14 +208,18 @@ func (k *Kube) Eventually(what string, met func() bool) {
 // Limited returns a kubeconfig for a user of the test's own, who may do nothing without Allow.
 func (k *Kube) Limited(t *testing.T) string {
 	t.Helper()
-	return Edited(t, func(_ *clientcmdapi.Cluster, a *clientcmdapi.AuthInfo) { a.Impersonate = k.Ns })
+	return Edited(t, func(_ *clientcmdapi.Cluster, a *clientcmdapi.AuthInfo) {
+		a.Impersonate = k.Ns
+	})
 }
 
 // Allow gives the user of Limited rights in the test's namespace. rules is a list of RBAC rules.
 func (k *Kube) Allow(name, rules string) {
 	k.t.Helper()
-	k.Create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {namespace: NS, name: ` + name + `}, rules: ` + rules + `}`)
-	k.Create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {namespace: NS, name: ` + name + `}, ` +
+	k.Create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, ` +
+		`metadata: {namespace: NS, name: ` + name + `}, rules: ` + rules + `}`)
+	k.Create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, ` +
+		`metadata: {namespace: NS, name: ` + name + `}, ` +
 		`roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: ` + name + `}, ` +
 		`subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: NS}]}`)
 }
@@ -235,7 +249,8 @@ func (k *Kube) Gone(name string) {
 // EventsOf returns the cluster's Events about a ConfigMap.
 func (k *Kube) EventsOf(name string) []corev1.Event {
 	k.t.Helper()
-	list, err := k.Typed.CoreV1().Events(k.Ns).List(k.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + name})
+	options := metav1.ListOptions{FieldSelector: "involvedObject.name=" + name}
+	list, err := k.Typed.CoreV1().Events(k.Ns).List(k.t.Context(), options)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -245,7 +260,8 @@ func (k *Kube) EventsOf(name string) []corev1.Event {
 func CreateNamespace(t testing.TB, client kubernetes.Interface, name string) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{}); err != nil {
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), namespace, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 }

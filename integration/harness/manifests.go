@@ -17,12 +17,16 @@ func Handler(name, spec string) string { return manifest("Handler", name, spec) 
 func Rule(name, spec string) string { return manifest("Rule", name, spec) }
 
 func manifest(kind, name, spec string) string {
-	return fmt.Sprintf("---\n{apiVersion: informd.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {%s}}\n", kind, name, spec)
+	return fmt.Sprintf("---\n"+
+		"{apiVersion: informd.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {%s}}\n",
+		kind, name, spec)
 }
 
 const (
-	ConfigMaps = "resource: v1/configmaps, namespaces: [NS]" // spec of a Source for those of the test's namespace
-	Script     = "builtin: exec, env: [PATH], config: {command: [./handle.sh]}, retry: {backoff: 10ms, maxBackoff: 100ms}"
+	// ConfigMaps is the spec of a Source for those of the test's namespace.
+	ConfigMaps = "resource: v1/configmaps, namespaces: [NS]"
+	Script     = "builtin: exec, env: [PATH], config: {command: [./handle.sh]}, " +
+		"retry: {backoff: 10ms, maxBackoff: 100ms}"
 )
 
 // Folder makes a folder with rules.yaml and handle.sh, which the exec builtin runs there for each
@@ -30,7 +34,8 @@ const (
 func Folder(t testing.TB, rules, handle string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for name, content := range map[string]string{"rules.yaml": rules, "handle.sh": "#!/bin/sh\n" + handle + "\n"} {
+	script := "#!/bin/sh\n" + handle + "\n"
+	for name, content := range map[string]string{"rules.yaml": rules, "handle.sh": script} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +67,8 @@ func Pod(name, image string) string {
 }
 
 func ConfigMap(name, data string) string {
-	return `{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NS, name: ` + name + `}, data: ` + data + `}`
+	return `{apiVersion: v1, kind: ConfigMap, ` +
+		`metadata: {namespace: NS, name: ` + name + `}, data: ` + data + `}`
 }
 
 // PodOn returns the manifest of a Pod that is bound to a node.

@@ -23,7 +23,8 @@ func ProcessStat(pid int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, rest, _ := strings.Cut(string(content[bytes.LastIndexByte(content, ')'):]), " ") // a name may hold anything
+	// A name in parentheses may hold anything.
+	_, rest, _ := strings.Cut(string(content[bytes.LastIndexByte(content, ')'):]), " ")
 	return strings.Fields(rest), nil
 }
 

@@ -15,7 +15,8 @@ import (
 func RandomSecret() (text, encoded string) {
 	for {
 		text = rand.Text() + rand.Text()
-		if encoded = base64.StdEncoding.EncodeToString([]byte(text)); !strings.Contains(text+encoded, "NS") { // manifests replace NS
+		encoded = base64.StdEncoding.EncodeToString([]byte(text))
+		if !strings.Contains(text+encoded, "NS") { // manifests replace NS
 			return text, encoded
 		}
 	}
@@ -47,11 +48,13 @@ func WantNotOnDisk(t *testing.T, dir string, values []string) {
 		for i, value := range values {
 			forms := map[string]string{"plain": value}
 			for offset := range 3 {
-				inner := base64.RawStdEncoding.EncodeToString([]byte(value[offset : offset+(len(value)-offset)/3*3]))
+				part := value[offset : offset+(len(value)-offset)/3*3]
+				inner := base64.RawStdEncoding.EncodeToString([]byte(part))
 				forms[fmt.Sprint("base64 at ", offset)] = inner
 			}
 			for form, text := range forms {
-				if bytes.Contains(content, []byte(text)) || len(text) > 40 && bytes.Contains(content, []byte(text[:20])) {
+				if bytes.Contains(content, []byte(text)) ||
+					len(text) > 40 && bytes.Contains(content, []byte(text[:20])) {
 					t.Errorf("%s has value %d, %s", path, i, form)
 				}
 			}

@@ -30,7 +30,8 @@ func Install(t testing.TB, path, mark string) {
 	if err := os.WriteFile(path+".new", content, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(path+".new", 0o755); err != nil { // so that another user can execute it, whatever the umask
+	// Another user must be able to execute it, whatever the umask.
+	if err := os.Chmod(path+".new", 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(path+".new", path); err != nil {
@@ -80,7 +81,10 @@ func SetStage(t *testing.T, manifests string, environment ...string) *Stage {
 // NewStage makes a stage without running its daemon.
 func NewStage(t *testing.T, manifests string) *Stage {
 	t.Helper()
-	s := &Stage{Informd: Binary, Where: "command: [./player, steady, ./ledger]", Dir: ShortDir(t), Run: ShortDir(t), Temp: ShortDir(t), State: ShortDir(t)}
+	s := &Stage{
+		Informd: Binary, Where: "command: [./player, steady, ./ledger]",
+		Dir: ShortDir(t), Run: ShortDir(t), Temp: ShortDir(t), State: ShortDir(t),
+	}
 	for _, dir := range []string{s.Dir, s.Run, s.Temp} {
 		if err := os.Chmod(dir, 0o755); err != nil { // so that handlers of another user can read it
 			t.Fatal(err)
@@ -96,9 +100,11 @@ func NewStage(t *testing.T, manifests string) *Stage {
 // Open runs the daemon and waits until it is ready. attributes may be nil.
 func (s *Stage) Open(t *testing.T, attributes *syscall.SysProcAttr, environment ...string) {
 	t.Helper()
-	cmd := exec.Command(s.Informd, "run", "-f", s.Rules(), "--kubeconfig", s.Kubeconfig, "--state-dir", s.State)
+	cmd := exec.Command(s.Informd, "run", "-f", s.Rules(),
+		"--kubeconfig", s.Kubeconfig, "--state-dir", s.State)
 	cmd.SysProcAttr = attributes
-	s.Daemon = StartDaemon(t, cmd, append(environment, "XDG_RUNTIME_DIR="+s.Run, "TMPDIR="+s.Temp)...)
+	environment = append(environment, "XDG_RUNTIME_DIR="+s.Run, "TMPDIR="+s.Temp)
+	s.Daemon = StartDaemon(t, cmd, environment...)
 	s.AwaitReady()
 }
 
@@ -110,7 +116,8 @@ func (s *Stage) Write(t *testing.T, steady, manifests string) {
 	text := Source("widgets", "resource: informd.test/v1/widgets") +
 		Handler("steady", s.Where+", "+steady) +
 		Rule("steady", "source: widgets, handler: steady, delivery: every") + manifests
-	if err := os.WriteFile(s.Rules(), []byte(strings.ReplaceAll(text, "DIR", s.Dir)), 0o600); err != nil {
+	text = strings.ReplaceAll(text, "DIR", s.Dir)
+	if err := os.WriteFile(s.Rules(), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -120,8 +127,9 @@ func (s *Stage) Write(t *testing.T, steady, manifests string) {
 func Victims(vices ...string) string {
 	var b strings.Builder
 	for _, vice := range vices {
-		b.WriteString(Handler(vice, "command: [./player, victim, "+vice+", ./tempting], concurrency: 2, timeout: 1m, retry: {backoff: 10ms, maxBackoff: 100ms}") +
-			Rule(vice, "source: widgets, handler: "+vice))
+		b.WriteString(Handler(vice, "command: [./player, victim, "+vice+", ./tempting], "+
+			"concurrency: 2, timeout: 1m, retry: {backoff: 10ms, maxBackoff: 100ms}"))
+		b.WriteString(Rule(vice, "source: widgets, handler: "+vice))
 	}
 	return b.String()
 }
@@ -146,7 +154,8 @@ func (s *Stage) Play(rate int) {
 		defer tick.Stop()
 		for {
 			at := time.Now()
-			s.Sent = append(s.Sent, sending{s.Stub.Update(WidgetResource, rate/bursts), rate / bursts, at})
+			version := s.Stub.Update(WidgetResource, rate/bursts)
+			s.Sent = append(s.Sent, sending{version, rate / bursts, at})
 			select {
 			case <-tick.C:
 			case <-s.change:
@@ -162,7 +171,8 @@ func (s *Stage) Rest() {
 	close(s.change)
 	s.played.Wait()
 	s.Poll("steady to be told of everything", func() bool {
-		return s.Waiting("steady") == 0 && s.Metric(`informd_source_pending{source="widgets"}`) == "0" &&
+		return s.Waiting("steady") == 0 &&
+			s.Metric(`informd_source_pending{source="widgets"}`) == "0" &&
 			s.Metric(`informd_handler_in_flight{handler="steady"}`) == "0"
 	})
 }
@@ -244,7 +254,9 @@ func (s *Stage) WantSteady() []entry {
 		if !slices.Equal(got[name], versions) {
 			if wrong++; wrong <= 5 {
 				n := Same(got[name], versions)
-				s.T.Errorf("steady: %s came %d times, want %d; they are the same up to number %d: then %d, want %d", name, len(got[name]), len(versions), n,
+				s.T.Errorf("steady: %s came %d times, want %d; "+
+					"they are the same up to number %d: then %d, want %d",
+					name, len(got[name]), len(versions), n,
 					got[name][n:min(n+3, len(got[name]))], versions[n:min(n+3, len(versions))])
 			}
 		}
@@ -281,13 +293,16 @@ func Summary(all []time.Duration) string {
 	if len(all) == 0 {
 		return "none"
 	}
-	at := func(q float64) time.Duration { return all[int(q*float64(len(all)-1))].Round(10 * time.Microsecond) }
+	at := func(q float64) time.Duration {
+		return all[int(q*float64(len(all)-1))].Round(10 * time.Microsecond)
+	}
 	return fmt.Sprintf("of %d: median %v, p99 %v, most %v", len(all), at(0.5), at(0.99), at(1))
 }
 
 // Restarts returns how often informd has restarted a handler.
 func (s *Stage) Restarts(handler string) int {
-	n, _ := strconv.Atoi(s.Metric(fmt.Sprintf("informd_handler_restarts_total{handler=%q}", handler))) // none: not started yet
+	metric := fmt.Sprintf("informd_handler_restarts_total{handler=%q}", handler)
+	n, _ := strconv.Atoi(s.Metric(metric)) // without the metric, it has not started yet
 	return n
 }
 
@@ -295,7 +310,8 @@ func (s *Stage) Restarts(handler string) int {
 func (s *Stage) AwaitRunning(handlers ...string) {
 	s.T.Helper()
 	for _, handler := range handlers {
-		s.Poll(handler+" to run", func() bool { return s.Metric(fmt.Sprintf("informd_handler_ready{handler=%q}", handler)) == "1" })
+		ready := fmt.Sprintf("informd_handler_ready{handler=%q}", handler)
+		s.Poll(handler+" to run", func() bool { return s.Metric(ready) == "1" })
 	}
 }
 
@@ -304,7 +320,8 @@ func (s *Stage) Playing(part ...string) []int {
 	return processes(func(pid int) bool {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		args := strings.Split(strings.TrimSuffix(string(text), "\x00"), "\x00")
-		return err == nil && len(args) > len(part) && strings.HasPrefix(args[0], s.Dir+"/") && slices.Equal(args[1:1+len(part)], part)
+		return err == nil && len(args) > len(part) && strings.HasPrefix(args[0], s.Dir+"/") &&
+			slices.Equal(args[1:1+len(part)], part)
 	})
 }
 
@@ -331,8 +348,9 @@ func (s *Stage) Holdings() holdings {
 	}
 	resident, _ := Memory(s.T, pid)
 	return holdings{
-		goroutines: goroutines, descriptors: list(fmt.Sprintf("/proc/%d/fd", pid)), processes: len(Descendants(pid)),
-		sockets: len(sockets), temporary: list(s.Temp), resident: resident,
+		goroutines: goroutines, descriptors: list(fmt.Sprintf("/proc/%d/fd", pid)),
+		processes: len(Descendants(pid)), sockets: len(sockets),
+		temporary: list(s.Temp), resident: resident,
 	}
 }
 
@@ -350,8 +368,10 @@ func (s *Stage) WantHoldings(before holdings, what string) {
 		s.T.Errorf("%s: the daemon holds %+v, before it held %+v", what, now, before)
 	}, func() bool {
 		now = s.Holdings()
-		return now.goroutines <= before.goroutines+few && now.descriptors <= before.descriptors+few &&
-			now.processes == before.processes && now.sockets == before.sockets && now.temporary == before.temporary &&
+		return now.goroutines <= before.goroutines+few &&
+			now.descriptors <= before.descriptors+few &&
+			now.processes == before.processes && now.sockets == before.sockets &&
+			now.temporary == before.temporary &&
 			now.resident <= before.resident+holdingsMore
 	})
 	s.T.Logf("%s: before %+v, after %+v", what, before, now)

@@ -19,7 +19,8 @@ func NewStateDir(t *testing.T, kubeconfig, dir string) remembering {
 
 func (r remembering) Run(manifests string, args ...string) *Daemon {
 	r.t.Helper()
-	return RunInformd(r.t, r.Kubeconfig, manifests, append([]string{"--state-dir", r.Dir}, args...)...)
+	args = append([]string{"--state-dir", r.Dir}, args...)
+	return RunInformd(r.t, r.Kubeconfig, manifests, args...)
 }
 
 // Settled runs a daemon, waits until it has delivered everything and written its state, and returns

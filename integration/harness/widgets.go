@@ -19,7 +19,9 @@ func Same(a, b []int64) (n int) {
 }
 
 // WidgetResource is the resource of Widgets.
-var WidgetResource = schema.GroupVersionResource{Group: "informd.test", Version: "v1", Resource: "widgets"}
+var WidgetResource = schema.GroupVersionResource{
+	Group: "informd.test", Version: "v1", Resource: "widgets",
+}
 
 // Widgets is a population of small objects for a stub.
 type Widgets struct{}
@@ -34,8 +36,12 @@ func (Widgets) Identity(i int) (namespace, name string, labels labels.Set) {
 }
 
 func (Widgets) Append(b []byte, i, updates int, version int64) []byte {
-	return fmt.Appendf(b, `{"metadata":{"name":%q,"namespace":"shop","uid":"uid-%d","resourceVersion":"%d","creationTimestamp":"2026-01-01T00:00:00Z"},`+
-		`"spec":{"replicas":%d,"selector":{"app":"widget-%d","tier":"backend"},"image":"registry.example/widget@sha256:%064x"},`+
-		`"status":{"observed":%d,"conditions":[{"type":"Ready","status":"True","reason":"AllIsWell","message":"update %d"}]}}`,
-		WidgetName(i), i, version, updates%7, i, uint64(version)*0x9E3779B97F4A7C15, updates, updates)
+	return fmt.Appendf(b, `{"metadata":{"name":%q,"namespace":"shop","uid":"uid-%d",`+
+		`"resourceVersion":"%d","creationTimestamp":"2026-01-01T00:00:00Z"},`+
+		`"spec":{"replicas":%d,"selector":{"app":"widget-%d","tier":"backend"},`+
+		`"image":"registry.example/widget@sha256:%064x"},`+
+		`"status":{"observed":%d,"conditions":[{"type":"Ready","status":"True",`+
+		`"reason":"AllIsWell","message":"update %d"}]}}`,
+		WidgetName(i), i, version,
+		updates%7, i, uint64(version)*0x9E3779B97F4A7C15, updates, updates)
 }

@@ -29,9 +29,11 @@ func Check(t Trial) Report {
 		rule, known := rules[ev.Rule]
 		switch {
 		case !known:
-			report.Problems = append(report.Problems, Problem{ev.Rule, ev.Key, "there is no such rule"})
+			problem := Problem{ev.Rule, ev.Key, "there is no such rule"}
+			report.Problems = append(report.Problems, problem)
 		case rule.Resource != ev.Key.Resource || t.History[ev.Key] == nil:
-			report.Problems = append(report.Problems, Problem{ev.Rule, ev.Key, "nobody has written such an object"})
+			problem := Problem{ev.Rule, ev.Key, "nobody has written such an object"}
+			report.Problems = append(report.Problems, problem)
 		default:
 			told[place{ev.Rule, ev.Key}] = append(told[place{ev.Rule, ev.Key}], ev)
 		}
@@ -63,7 +65,9 @@ func (t *Trial) lost(w Write) bool {
 
 // crash returns the first crash that was not over at a time.
 func (t *Trial) crash(told time.Time) (Crash, bool) {
-	i, _ := slices.BinarySearchFunc(t.Crashes, told, func(c Crash, at time.Time) int { return c.To.Compare(at) })
+	i, _ := slices.BinarySearchFunc(t.Crashes, told, func(c Crash, at time.Time) int {
+		return c.To.Compare(at)
+	})
 	if i == len(t.Crashes) {
 		return Crash{}, false
 	}

@@ -24,7 +24,8 @@ func (w *walk) locate(ev Event) (claim, bool) {
 		w.problem("%s: it shows no object", name)
 		return c, false
 	case ev.Object.UID != ev.UID || ev.Object.Version != ev.Version:
-		w.problem("%s: it is of %s at %d, and shows %s at %d", name, ev.UID, ev.Version, ev.Object.UID, ev.Object.Version)
+		w.problem("%s: it is of %s at %d, and shows %s at %d",
+			name, ev.UID, ev.Version, ev.Object.UID, ev.Object.Version)
 		return c, false
 	case (ev.Kind == "updated") != (ev.Old != nil):
 		w.problem("%s: an updated shows the old state, and nothing else does", name)
@@ -37,7 +38,8 @@ func (w *walk) locate(ev Event) (claim, bool) {
 		c.state = len(life.States) - 1
 	}
 	if c.state < 0 {
-		w.problem("%s: the server has never had it as shown, version %d, digest %s", name, ev.Object.Version, ev.Object.Digest)
+		w.problem("%s: the server has never had it as shown, version %d, digest %s",
+			name, ev.Object.Version, ev.Object.Digest)
 		return c, false
 	}
 	if !w.rule.inside(life.States[c.state]) {
@@ -46,8 +48,10 @@ func (w *walk) locate(ev Event) (claim, bool) {
 	}
 	if ev.Old != nil {
 		c.old = life.find(*ev.Old)
-		if c.old < 0 || c.old >= c.state || ev.Old.UID != ev.UID || !w.rule.inside(life.States[c.old]) {
-			w.problem("%s: its old, version %d, digest %s, is no earlier state of the object inside of the rule",
+		if c.old < 0 || c.old >= c.state || ev.Old.UID != ev.UID ||
+			!w.rule.inside(life.States[c.old]) {
+			w.problem("%s: its old, version %d, digest %s, "+
+				"is no earlier state of the object inside of the rule",
 				name, ev.Old.Version, ev.Old.Digest)
 			return c, false
 		}
@@ -67,7 +71,8 @@ func (w *walk) find(c claim, kind string, deletion bool) int {
 			continue
 		}
 		switch {
-		case kind == "deleted" && s.kind == "deleted" && s.state >= c.state && (!deletion || s.gone):
+		case kind == "deleted" && s.kind == "deleted" &&
+			s.state >= c.state && (!deletion || s.gone):
 			return i
 		case kind != "deleted" && s.kind != "deleted" && s.state == c.state:
 			return i

@@ -28,7 +28,8 @@ func (t Trial) Explain(p Problem) string {
 				verb, life.UID, s.Version, s.Team, s.Digest, clock(s.Answered), t.whether(s.Write))
 		}
 		if life.Deleted != nil {
-			add(life.Deleted.Sent, "server   deleted %s, answered %s%s", life.UID, clock(life.Deleted.Answered), t.whether(*life.Deleted))
+			add(life.Deleted.Sent, "server   deleted %s, answered %s%s",
+				life.UID, clock(life.Deleted.Answered), t.whether(*life.Deleted))
 		}
 	}
 	for _, ev := range t.Events {
@@ -39,7 +40,8 @@ func (t Trial) Explain(p Problem) string {
 		if ev.Old != nil {
 			old = fmt.Sprintf(" old %d", ev.Old.Version)
 		}
-		add(ev.At, "handler  %s version %d%s attempt %d id %s, run %d process %d", ev.Kind, ev.Version, old, ev.Attempt, ev.ID, ev.Run, ev.Process)
+		add(ev.At, "handler  %s version %d%s attempt %d id %s, run %d process %d",
+			ev.Kind, ev.Version, old, ev.Attempt, ev.ID, ev.Run, ev.Process)
 	}
 	for i, c := range t.Crashes {
 		add(c.From, "crash    %d, over %s", i+1, clock(c.To))

@@ -4,15 +4,17 @@
 //
 // For each rule and object it demands:
 //
-//   - Truth: each event is about a uid, a resourceVersion and a content that the server had together; an updated's old is
-//     an earlier state of the same object; what is told to be gone is gone from the rule by then.
-//   - Order: nothing comes after something newer, but for a repeat after a crash, from which on all comes again in order.
-//   - Completeness: a rule with delivery every is told each change, but for those that were made while nobody could know
-//     them, since the server had lost its history ([Window]). A rule with latest is told of the last change, and of each
-//     deletion of what it was told to be there.
+//   - Truth: each event is about a uid, a resourceVersion and a content that the server had
+//     together. The old of an updated is an earlier state of the same object. What a deleted
+//     shows has left the rule by then.
+//   - Order: nothing comes after something newer. After a crash, though, events may repeat, and
+//     then all come again in order.
+//   - Completeness: a rule with delivery every is told each change, except those that were made
+//     while nobody could know them, since the server had lost its history ([Window]). A rule with
+//     latest is told of the last change, and of each deletion of what it was told to be there.
 //   - The end: the last that a rule knows of an object is what became of it.
-//   - Repeats: they carry the same id and tell the same; they come after a crash, and only of what was told within a
-//     bound before it.
+//   - Repeats: they carry the same id and tell the same. They come only after a crash, and only
+//     for what was told within a bound before it.
 //
 // It does not know how either ledger was written down.
 package ledger

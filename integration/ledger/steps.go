@@ -21,7 +21,8 @@ func steps(rule Rule, lives []Life) []step {
 			case inside && last < 0:
 				out = append(out, step{Write: s.Write, kind: "added", life: l, state: i})
 			case inside:
-				out = append(out, step{Write: s.Write, kind: "updated", life: l, state: i, old: last})
+				update := step{Write: s.Write, kind: "updated", life: l, state: i, old: last}
+				out = append(out, update)
 			case last >= 0:
 				out = append(out, step{Write: s.Write, kind: "deleted", life: l, state: last})
 			}
@@ -31,7 +32,10 @@ func steps(rule Rule, lives []Life) []step {
 			}
 		}
 		if life.Deleted != nil && last >= 0 {
-			out = append(out, step{Write: *life.Deleted, kind: "deleted", life: l, state: last, gone: true})
+			deletion := step{
+				Write: *life.Deleted, kind: "deleted", life: l, state: last, gone: true,
+			}
+			out = append(out, deletion)
 		}
 	}
 	return out

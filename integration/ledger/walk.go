@@ -44,7 +44,8 @@ func newWalk(t *Trial, report *Report, rule Rule, key Key) *walk {
 }
 
 func (w *walk) problem(format string, args ...any) {
-	w.report.Problems = append(w.report.Problems, Problem{w.rule.Name, w.key, fmt.Sprintf(format, args...)})
+	problem := Problem{w.rule.Name, w.key, fmt.Sprintf(format, args...)}
+	w.report.Problems = append(w.report.Problems, problem)
 }
 
 // take checks the next event.
@@ -94,13 +95,17 @@ func (w *walk) settle(ev Event, c claim) {
 func (w *walk) repeat(ev Event, c claim, before ran) {
 	w.report.Repeats++
 	if ev.Kind != before.Kind || ev.UID != before.UID || ev.Version != before.Version {
-		w.problem("%s: the same id was another event: %s of %s at %d", ev.ID, before.Kind, before.UID, before.Version)
+		w.problem("%s: the same id was another event: %s of %s at %d",
+			ev.ID, before.Kind, before.UID, before.Version)
 	}
-	if w.rule.Every && !w.gap(before.step) && (ev.Old == nil) == (before.Old == nil) && ev.Old != nil && *ev.Old != *before.Old {
-		w.problem("%s: the repeat has another old: %d, before it was %d", ev.ID, ev.Old.Version, before.Old.Version)
+	changed := ev.Old != nil && before.Old != nil && *ev.Old != *before.Old
+	if w.rule.Every && !w.gap(before.step) && changed {
+		w.problem("%s: the repeat has another old: %d, before it was %d",
+			ev.ID, ev.Old.Version, before.Old.Version)
 	}
 	if ev.Run == before.Run && ev.Attempt <= before.Attempt {
-		w.problem("%s: attempt %d came after attempt %d of the same run", ev.ID, ev.Attempt, before.Attempt)
+		w.problem("%s: attempt %d came after attempt %d of the same run",
+			ev.ID, ev.Attempt, before.Attempt)
 	}
 	w.wantCrash(ev, before.At)
 	if c.step > w.at {
@@ -136,7 +141,8 @@ func (w *walk) wantCrash(ev Event, told time.Time) {
 	age := crash.From.Sub(told)
 	w.report.Oldest = max(w.report.Oldest, age)
 	if age > w.trial.Unwritten {
-		w.problem("%s: it came again, though it was told %v before the crash", ev.ID, age.Round(time.Millisecond))
+		w.problem("%s: it came again, though it was told %v before the crash",
+			ev.ID, age.Round(time.Millisecond))
 	}
 }
 
@@ -145,7 +151,8 @@ func (w *walk) gap(from int) bool { return w.lost(from, len(w.steps)) }
 
 // lost reports the same for the steps from one to another.
 func (w *walk) lost(from, to int) bool {
-	return slices.ContainsFunc(w.steps[max(from, 0):to], func(s step) bool { return w.trial.lost(s.Write) })
+	isLost := func(s step) bool { return w.trial.lost(s.Write) }
+	return slices.ContainsFunc(w.steps[max(from, 0):to], isLost)
 }
 
 // noticing is how long a daemon may still send events to a killed handler before it notices.
@@ -158,7 +165,8 @@ func (w *walk) advance(ev Event, c claim) {
 	known := w.present && w.life == c.life
 	crashed := w.trial.crashed(w.last, ev.At)
 	if crashed && w.lost(c.step, c.step+1) {
-		skipped = true // a comparison with the disk found it, and the disk may know less than the handler
+		// A comparison with the disk found it, and the disk may know less than the handler.
+		skipped = true
 	}
 	switch ev.Kind {
 	case "added", "synced":
@@ -174,14 +182,16 @@ func (w *walk) advance(ev Event, c claim) {
 		case w.rule.Every && (step.kind != "updated" || c.old != step.old):
 			w.problem("%s: its old is version %d, want %s", ev.ID, ev.Old.Version, w.version(step))
 		case !w.rule.Every && !crashed && (!known || c.old != w.state):
-			w.problem("%s: its old is version %d, which is not what was told before", ev.ID, ev.Old.Version)
+			w.problem("%s: its old is version %d, which is not what was told before",
+				ev.ID, ev.Old.Version)
 		}
 	case "deleted":
 		// Under latest, a handler that was killed may have got the object without writing that
 		// down. And after a crash, until it has caught up, a daemon cannot know whether the handler
 		// got the object.
 		created := w.lives[c.life].States[0].Sent
-		unheard := !w.rule.Every && (w.trial.crashed(created.Add(-noticing), ev.At) || w.trial.doubted(ev.Run, created))
+		unheard := !w.rule.Every && (w.trial.crashed(created.Add(-noticing), ev.At) ||
+			w.trial.doubted(ev.Run, created))
 		if !known && !skipped && !unheard {
 			w.problem("%s: the rule was never told of it", ev.ID)
 		}
@@ -268,7 +278,8 @@ func (w *walk) end() {
 
 func (w *walk) name(step int) string {
 	s := w.steps[step]
-	return fmt.Sprintf("%s of version %d (%s)", s.kind, w.lives[s.life].States[s.state].Version, w.lives[s.life].UID)
+	life := w.lives[s.life]
+	return fmt.Sprintf("%s of version %d (%s)", s.kind, life.States[s.state].Version, life.UID)
 }
 
 func (w *walk) version(s step) string {

@@ -30,7 +30,8 @@ func main() {
 	}
 	if address := os.Getenv("PLAYER_ADDRESS"); address != "" { // it plays elsewhere
 		err = serve.Remote(h, serve.RemoteOptions{
-			Address: address, CertFile: os.Getenv("PLAYER_CERT"), KeyFile: os.Getenv("PLAYER_KEY"), ClientCAFile: os.Getenv("PLAYER_CA"),
+			Address: address, CertFile: os.Getenv("PLAYER_CERT"),
+			KeyFile: os.Getenv("PLAYER_KEY"), ClientCAFile: os.Getenv("PLAYER_CA"),
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "player:", err)

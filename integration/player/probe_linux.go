@@ -53,15 +53,18 @@ func (p *probe) Handle(_ context.Context, ev handler.Event) (handler.Answer, err
 	if err != nil {
 		return handler.Answer{}, handler.Reject(err)
 	}
+	proc := fmt.Sprintf("/proc/%d/", pid)
+	mine, own := filepath.Join(os.TempDir(), "mine"), "by-"+p.name
+	shell := exec.Command("/bin/sh", "-c", "test $((1+1)) = 2")
 	results := make(map[string]string)
 	for name, try := range map[string]func() error{
 		"daemon's memory, by its file":        func() error { return readMemory(pid) },
 		"daemon's memory, by its number":      func() error { return readMemoryOf(pid) },
-		"daemon's environment":                func() error { return readFile(fmt.Sprintf("/proc/%d/environ", pid)) },
-		"daemon's descriptors":                func() error { return list(fmt.Sprintf("/proc/%d/fd", pid)) },
+		"daemon's environment":                func() error { return readFile(proc + "environ") },
+		"daemon's descriptors":                func() error { return list(proc + "fd") },
 		"daemon's signals":                    func() error { return syscall.Kill(pid, 0) },
 		"state directory, to read":            func() error { return list(t.State) },
-		"state directory, to write":           func() error { return create(filepath.Join(t.State, "by-"+p.name)) },
+		"state directory, to write":           func() error { return create(filepath.Join(t.State, own)) },
 		"kubeconfig":                          func() error { return readFile(t.Kubeconfig) },
 		"control socket":                      func() error { return askStatus(t.Control) },
 		"another handler's socket":            func() error { return dial("unix", t.Socket) },
@@ -73,9 +76,9 @@ func (p *probe) Handle(_ context.Context, ev handler.Event) (handler.Answer, err
 		"privileges":                          setHostname,
 
 		"granted: files":           func() error { return readFile(t.Granted) },
-		"granted: temporary files": func() error { return create(filepath.Join(os.TempDir(), "mine")) },
-		"granted: its folder":      func() error { return create(filepath.Join(p.dir, "by-"+p.name)) },
-		"granted: commands":        func() error { return exec.Command("/bin/sh", "-c", "test $((1+1)) = 2").Run() },
+		"granted: temporary files": func() error { return create(mine) },
+		"granted: its folder":      func() error { return create(filepath.Join(p.dir, own)) },
+		"granted: commands":        shell.Run,
 	} {
 		results[name] = ""
 		if err := try(); err != nil {
@@ -114,7 +117,9 @@ func readMemory(pid int) error {
 // readMemoryOf reads an unmapped address. The error for that shows that it may read.
 func readMemoryOf(pid int) error {
 	buf := make([]byte, 1)
-	_, err := unix.ProcessVMReadv(pid, []unix.Iovec{{Base: &buf[0], Len: 1}}, []unix.RemoteIovec{{Base: 16, Len: 1}}, 0)
+	local := []unix.Iovec{{Base: &buf[0], Len: 1}}
+	remote := []unix.RemoteIovec{{Base: 16, Len: 1}}
+	_, err := unix.ProcessVMReadv(pid, local, remote, 0)
 	if errors.Is(err, unix.EFAULT) {
 		return nil
 	}
@@ -168,7 +173,8 @@ func greet(socket string) error {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 	settings := []byte{0, 0, 0, 4, 0, 0, 0, 0, 0}
-	if _, err := conn.Write(append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), settings...)); err != nil {
+	hello := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), settings...)
+	if _, err := conn.Write(hello); err != nil {
 		return err
 	}
 	answer := make([]byte, len(settings))

@@ -51,7 +51,8 @@ func (s *steady) Configure(context.Context, json.RawMessage) error {
 }
 
 func (s *steady) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
-	_, err := fmt.Fprintf(s.file, "%s %s %d %s %d %d\n", ev.Name, ev.ResourceVersion, ev.Attempt, s.version, os.Getpid(), time.Now().UnixNano())
+	_, err := fmt.Fprintf(s.file, "%s %s %d %s %d %d\n", ev.Name, ev.ResourceVersion,
+		ev.Attempt, s.version, os.Getpid(), time.Now().UnixNano())
 	time.Sleep(s.pause)
 	return handler.Answer{}, err
 }
