@@ -30,7 +30,8 @@ func barOf[T any](name string, ours bool, all []T, of func(T) float64) bar {
 		return bar{name: name, ours: ours}
 	}
 	return bar{
-		name: name, ours: ours, value: median(all, of), least: values[0], most: values[len(values)-1],
+		name: name, ours: ours, value: median(all, of),
+		least: values[0], most: values[len(values)-1],
 		measured: true, hasSpread: values[0] < values[len(values)-1],
 	}
 }

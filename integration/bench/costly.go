@@ -96,7 +96,8 @@ func (c *costly) trickle(ctx context.Context, at site, more string) (took trickl
 	}
 	defer func() { err = errors.Join(err, l.stop()) }()
 	d, err := startDaemon(ctx, at, l, setup{
-		handlers: 1, resources: []string{configmaps}, events: []string{"updated"}, state: true, more: more,
+		handlers: 1, resources: []string{configmaps}, events: []string{"updated"},
+		state: true, more: more,
 	})
 	if err != nil {
 		return took, err
@@ -164,13 +165,16 @@ func (c *costly) awaitResync(ctx context.Context, d *daemon) error {
 			return nil
 		}
 		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("the costly rule has seen %d objects, want %d or more: there is nothing to compare with", handed, due)
+			return fmt.Errorf("the costly rule has seen %d objects, want %d or more: "+
+				"there is nothing to compare with", handed, due)
 		}
 	}
 }
 
 func (c *costly) report() (table, []target) {
-	rows := [][]string{{"", "p50 µs", "p99 µs", "most µs", "changes/s", "cores in use", "p99 to that alone"}}
+	rows := [][]string{{
+		"", "p50 µs", "p99 µs", "most µs", "changes/s", "cores in use", "p99 to that alone",
+	}}
 	var targets []target
 	itself := func(f float64) float64 { return f }
 	for _, run := range c.runs {
@@ -195,18 +199,22 @@ func (c *costly) report() (table, []target) {
 		})
 	}
 	title := fmt.Sprintf("Beside a source with costly rules and a resync of %d pods every second: "+
-		"%d updates of %d config maps, %d per second, with a state directory", c.objects(), c.updates(), trickleObjects, trickleRate)
+		"%d updates of %d config maps, %d per second, with a state directory",
+		c.objects(), c.updates(), trickleObjects, trickleRate)
 	return table{title, rows}, targets
 }
 
 func (c *costly) charts() []chart {
 	drawing := chart{
-		name: "beside", title: "From a change to its handler, beside a source with costly rules and a resync",
-		unit: "µs, p99; less is better",
+		name:  "beside",
+		title: "From a change to its handler, beside a source with costly rules and a resync",
+		unit:  "µs, p99; less is better",
 	}
 	p99 := func(t trickle) float64 { return t.P99 }
 	for _, run := range c.runs {
-		drawing.bars = append(drawing.bars, barOf(run.name+", alone", true, run.alone, p99), barOf(run.name+", beside it", true, run.beside, p99))
+		drawing.bars = append(drawing.bars,
+			barOf(run.name+", alone", true, run.alone, p99),
+			barOf(run.name+", beside it", true, run.beside, p99))
 	}
 	return []chart{drawing}
 }

@@ -136,7 +136,8 @@ func (d *daemon) closeListeners() (err error) {
 }
 
 // start runs informd on manifests.
-func (d *daemon) start(ctx context.Context, at site, dir, kubeconfig, manifests, state string) error {
+func (d *daemon) start(
+	ctx context.Context, at site, dir, kubeconfig, manifests, state string) error {
 	rules := filepath.Join(dir, "rules.yaml")
 	if err := os.WriteFile(rules, []byte(manifests), 0o600); err != nil {
 		return err
@@ -148,8 +149,9 @@ func (d *daemon) start(ctx context.Context, at site, dir, kubeconfig, manifests,
 	d.cmd = exec.CommandContext(ctx, at.informd, "run", "-f", rules, "--kubeconfig", kubeconfig,
 		"--listen", d.address, "--state-dir", state, "--log-level", "warn")
 	d.cmd.Stderr = &d.log
-	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(os.Interrupt) } // so that it can end its handlers
-	d.cmd.WaitDelay = 10 * time.Second                                        // in case a handler outlives it and holds its log
+	// The signal lets it end its handlers. A handler may outlive it and hold its log.
+	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(os.Interrupt) }
+	d.cmd.WaitDelay = 10 * time.Second
 	if err := d.cmd.Start(); err != nil {
 		return err
 	}
@@ -227,10 +229,12 @@ func (d *daemon) verify(ctx context.Context, l *ledger, want due) error {
 		all := a.Seen.Objects.N + a.Seen.Updates.N
 		acknowledged := 0
 		for _, e := range l.resources {
-			acknowledged += metric(body, fmt.Sprintf(`informd_handler_deliveries_total{handler="handler-%d",result="done",rule="%s-%[1]d"}`, h, e.resource))
+			acknowledged += metric(body, fmt.Sprintf(`informd_handler_deliveries_total`+
+				`{handler="handler-%d",result="done",rule="%s-%[1]d"}`, h, e.resource))
 		}
 		if acknowledged != all {
-			return fmt.Errorf("handler %d: saw %d events, of which %d are acknowledged", h, all, acknowledged)
+			return fmt.Errorf("handler %d: saw %d events, of which %d are acknowledged",
+				h, all, acknowledged)
 		}
 	}
 	return nil
@@ -244,7 +248,10 @@ func (d *daemon) explain(ctx context.Context) string {
 	}
 	var lines []string
 	for line := range strings.Lines(body) {
-		for _, series := range []string{"informd_rule_queue_", "informd_handler_", "informd_source_deltas_total", "informd_dead_letters"} {
+		for _, series := range []string{
+			"informd_rule_queue_", "informd_handler_", "informd_source_deltas_total",
+			"informd_dead_letters",
+		} {
 			if strings.HasPrefix(line, series) && !strings.Contains(line, "_bucket{") {
 				lines = append(lines, line)
 			}

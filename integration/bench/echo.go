@@ -33,8 +33,11 @@ func serveEcho(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	h := host.New(host.Spec{Name: "echo", Path: self, Args: []string{"handler"}, Config: config, Concurrency: concurrency},
-		host.Options{RunDir: runDir})
+	spec := host.Spec{
+		Name: "echo", Path: self, Args: []string{"handler"},
+		Config: config, Concurrency: concurrency,
+	}
+	h := host.New(spec, host.Options{RunDir: runDir})
 	ctx, stop := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() { _ = h.Run(ctx) }) // it never fails
@@ -45,7 +48,8 @@ func serveEcho(ctx context.Context, args []string) error {
 		case askReady:
 			return answer{}, h.Ready(ctx)
 		case askBegin:
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/api/v1/pods?watch=true&resourceVersion="+from, nil)
+			watch := url + "/api/v1/pods?watch=true&resourceVersion=" + from
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, watch, nil)
 			if err != nil {
 				return answer{}, err
 			}
@@ -79,10 +83,13 @@ func echo(ctx context.Context, body io.ReadCloser, h *host.Host) error {
 		}
 		room <- struct{}{}
 		handing.Add(1)
-		ev := &handler.Event{Rule: "echo", Name: strconv.Itoa(n), Event: handler.Updated, Attempt: 1, Object: frame}
+		ev := &handler.Event{
+			Rule: "echo", Name: strconv.Itoa(n), Event: handler.Updated, Attempt: 1, Object: frame,
+		}
 		h.Submit(ctx, ev, func(_ handler.Answer, err error) {
 			if err != nil && ctx.Err() == nil {
-				fmt.Fprintln(os.Stderr, "bench: echo:", err) // and it is missing in the handler's count
+				// The handler's count will lack this event.
+				fmt.Fprintln(os.Stderr, "bench: echo:", err)
 			}
 			<-room
 			handing.Done()

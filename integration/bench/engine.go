@@ -61,7 +61,10 @@ func serveEngine(ctx context.Context, args []string) error {
 			running = true
 			go func() { done <- eng.Run(ctx) }()
 		case askSeen:
-			a.Seen = seen{Objects: tally{Sum: unsummed}, Updates: tally{Sum: unsummed}, Handled: handled.tally()}
+			a.Seen = seen{
+				Objects: tally{Sum: unsummed}, Updates: tally{Sum: unsummed},
+				Handled: handled.tally(),
+			}
 			for _, view := range views { // not by Status, which asks each of a thousand rules
 				for _, informer := range view.Informers() {
 					deltas := informer.Stats().Deltas
@@ -116,7 +119,8 @@ func (c *counting) Handle(_ context.Context, ev handler.Event) (handler.Answer, 
 	return handler.Answer{}, nil
 }
 
-func (c *counting) Submit(_ context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
+func (c *counting) Submit(
+	_ context.Context, ev *handler.Event, answered func(handler.Answer, error)) {
 	c.add(ev.ResourceVersion)
 	answered(handler.Answer{}, nil)
 }

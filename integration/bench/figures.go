@@ -29,7 +29,8 @@ func (f *figures) jobs() []job {
 	var jobs []job
 	for _, e := range f.entries {
 		jobs = append(jobs, job{name: e.name, do: func(ctx context.Context) error {
-			s, err := measure(ctx, f.at, e.contestant, e.population, e.contestant.updates(f.updates))
+			updates := e.contestant.updates(f.updates)
+			s, err := measure(ctx, f.at, e.contestant, e.population, updates)
 			e.results.add(s, err)
 			return err
 		}})

@@ -122,6 +122,8 @@ func percentiles(took []time.Duration) latency {
 		return latency{}
 	}
 	sorted := slices.Sorted(slices.Values(took))
-	at := func(q float64) float64 { return float64(sorted[int(q*float64(len(sorted)-1))].Nanoseconds()) / 1000 }
+	at := func(q float64) float64 {
+		return float64(sorted[int(q*float64(len(sorted)-1))].Nanoseconds()) / 1000
+	}
 	return latency{N: len(took), P50: at(0.5), P99: at(0.99), P999: at(0.999), Most: at(1)}
 }

@@ -58,7 +58,10 @@ func (l *latencies) report() (table, []target) {
 	for _, s := range l.series {
 		row := []string{s.name}
 		for _, of := range []func(latency) float64{
-			p50, func(t latency) float64 { return t.P99 }, func(t latency) float64 { return t.P999 }, func(t latency) float64 { return t.Most },
+			p50,
+			func(t latency) float64 { return t.P99 },
+			func(t latency) float64 { return t.P999 },
+			func(t latency) float64 { return t.Most },
 			func(t latency) float64 { return t.Rate },
 		} {
 			if s.err {
@@ -69,19 +72,24 @@ func (l *latencies) report() (table, []target) {
 		}
 		rows = append(rows, append(row, fmt.Sprint(l.scale.timed(s.rate))))
 	}
-	title := fmt.Sprintf("From the load's sending of a frame to Handle in the handler's process; %d pods, no state", l.scale.watched())
+	title := fmt.Sprintf("From the load's sending of a frame to Handle in the handler's process; "+
+		"%d pods, no state", l.scale.watched())
 	return table{title, rows}, []target{l.ratio(1000)}
 }
 
 func (l *latencies) charts() []chart {
-	drawing := chart{name: "latency", title: "From a change to its handler, 1,000 changes per second", unit: "µs; less is better"}
+	drawing := chart{
+		name: "latency", title: "From a change to its handler, 1,000 changes per second",
+		unit: "µs; less is better",
+	}
 	for _, percentile := range []struct {
 		name string
 		of   func(latency) float64
 	}{{"p50", p50}, {"p99", func(t latency) float64 { return t.P99 }}} {
 		for _, s := range l.series {
 			if who, ok := strings.CutSuffix(s.name, ", 1000/s"); ok {
-				drawing.bars = append(drawing.bars, barOf(who+", "+percentile.name, who == "informd", s.took, percentile.of))
+				one := barOf(who+", "+percentile.name, who == "informd", s.took, percentile.of)
+				drawing.bars = append(drawing.bars, one)
 			}
 		}
 	}
@@ -94,7 +102,8 @@ func (l *latencies) ratio(rate int) target {
 	informd, echo := l.series[own], l.series[own+1]
 	a, b := median(informd.took, p50), median(echo.took, p50)
 	return target{
-		what: fmt.Sprintf("latency at %d changes per second, p50, to the echo's", rate), limit: 3, value: a / b,
+		what:  fmt.Sprintf("latency at %d changes per second, p50, to the echo's", rate),
+		limit: 3, value: a / b,
 		from: fmt.Sprintf("µs: %.0f to %.0f", a, b), err: informd.err || echo.err,
 	}
 }

@@ -19,7 +19,9 @@ func (d *daemon) handler() *asked { return d.handlers[0] }
 
 // measureLatency makes n updates of pods at a rate per second. It returns how long they took from
 // the load to the handler process's Handle.
-func measureLatency(ctx context.Context, at site, start func(context.Context, site, *load) (waiter, error), objects, n, rate int) (took latency, err error) {
+func measureLatency(
+	ctx context.Context, at site, start func(context.Context, site, *load) (waiter, error),
+	objects, n, rate int) (took latency, err error) {
 	l, err := startLoad(ctx, at, onlyPods(objects))
 	if err != nil {
 		return took, err

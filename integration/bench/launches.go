@@ -13,8 +13,10 @@ import (
 
 // launches measures what it costs to launch a handler's process.
 type launches struct {
-	at    site
-	ready []float64 // ms from a launch until the process takes events: the check of the file, shim, handshake, describe, configure
+	at site
+	// ready is the time in ms from a launch until the process takes events: the check of the file,
+	// the shim, handshake, describe and configure.
+	ready []float64
 	shims []float64 // KiB that a shim, between informd and a handler, has for itself
 	err   bool
 }
@@ -64,7 +66,9 @@ func (l *launches) weighShims(ctx context.Context) (err error) {
 	}
 	for _, shim := range below[d.pid()] {
 		if len(below[shim.pid]) > 0 { // it has a handler
-			l.shims = append(l.shims, float64(numberIn(shim.pid, "smaps_rollup", "Private_Clean")+numberIn(shim.pid, "smaps_rollup", "Private_Dirty")))
+			private := numberIn(shim.pid, "smaps_rollup", "Private_Clean") +
+				numberIn(shim.pid, "smaps_rollup", "Private_Dirty")
+			l.shims = append(l.shims, float64(private))
 		}
 	}
 	if len(l.shims)%shimCount != 0 {
@@ -79,8 +83,11 @@ func timeLaunch(ctx context.Context, at site) (took time.Duration, err error) {
 	if err != nil {
 		return 0, err
 	}
-	h := host.New(host.Spec{Name: "log", Path: at.informd, Args: []string{"handler", "serve", "log"}, Config: []byte(`{"path":"/dev/null"}`)},
-		host.Options{RunDir: dir})
+	spec := host.Spec{
+		Name: "log", Path: at.informd, Args: []string{"handler", "serve", "log"},
+		Config: []byte(`{"path":"/dev/null"}`),
+	}
+	h := host.New(spec, host.Options{RunDir: dir})
 	running, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	began := time.Now()
@@ -107,7 +114,8 @@ func (l *launches) report() (table, []target) {
 		row = []string{spread(l.ready, 1, itself), spread(l.shims, 0, itself)}
 	}
 	return table{
-		fmt.Sprintf("A handler's process; %d launches of the log handler, %d shims", len(l.ready), len(l.shims)),
+		fmt.Sprintf("A handler's process; %d launches of the log handler, %d shims",
+			len(l.ready), len(l.shims)),
 		[][]string{{"ms from launch to ready", "KiB of a shim's own"}, row},
 	}, nil
 }

@@ -26,7 +26,8 @@ type seen struct {
 }
 
 func (s seen) String() string {
-	return fmt.Sprintf("%d objects, %d updates, %d deliveries", s.Objects.N, s.Updates.N, s.Handled.N)
+	return fmt.Sprintf("%d objects, %d updates, %d deliveries",
+		s.Objects.N, s.Updates.N, s.Handled.N)
 }
 
 // meets reports whether everything due has been seen. It returns an error if more was seen, or
@@ -37,15 +38,21 @@ func (s seen) meets(due due) (bool, error) {
 		what string
 		got  tally
 		due  *tally
-	}{{"objects", s.Objects, due.objects}, {"updates", s.Updates, due.updates}, {"deliveries", s.Handled, due.handled}} {
+	}{
+		{"objects", s.Objects, due.objects},
+		{"updates", s.Updates, due.updates},
+		{"deliveries", s.Handled, due.handled},
+	} {
 		switch {
 		case part.due == nil:
 		case part.got.N > part.due.N:
-			return false, fmt.Errorf("saw %d %s, and %d were due", part.got.N, part.what, part.due.N)
+			return false, fmt.Errorf("saw %d %s, and %d were due",
+				part.got.N, part.what, part.due.N)
 		case part.got.N < part.due.N:
 			all = false
 		case part.got.Sum != part.due.Sum && part.got.Sum != unsummed:
-			return false, fmt.Errorf("saw %d %s as were due, but not the same", part.got.N, part.what)
+			return false, fmt.Errorf("saw %d %s as were due, but not the same",
+				part.got.N, part.what)
 		}
 	}
 	return all, nil

@@ -76,7 +76,9 @@ func serveLoad(_ context.Context, args []string) error {
 // update makes n updates, evenly at a rate per second; 0 means at full speed. If it is late, it
 // makes the missing ones at once. It returns the first resourceVersion and how long the updates
 // took.
-func update(server *apistub.Server, gvr schema.GroupVersionResource, n, rate int) (first int64, took time.Duration) {
+func update(
+	server *apistub.Server, gvr schema.GroupVersionResource,
+	n, rate int) (first int64, took time.Duration) {
 	start := time.Now()
 	if rate == 0 {
 		return server.Update(gvr, n), time.Since(start)
@@ -122,7 +124,8 @@ func startLoad(ctx context.Context, at site, p population) (*load, error) {
 	l := &load{child: c, url: a.URL}
 	for r, res := range resources {
 		if name := res.gvr.Resource; p[r] > 0 {
-			l.resources = append(l.resources, &entries{resource: name, objects: p[r], first: a.First[name]})
+			one := &entries{resource: name, objects: p[r], first: a.First[name]}
+			l.resources = append(l.resources, one)
 		}
 	}
 	return l, err

@@ -55,30 +55,35 @@ func roleOf(args []string) func(ctx context.Context, args []string) error {
 
 const help = `usage: bench [flags]
 
-Measures informd, client-go's dynamicinformer and a process per event under one load, alternating, and prints
-a table, and what informd must show beside what it does. Takes ten minutes; with -full, with curves over the
-number of objects, rules and handlers and the rate of changes, half an hour. Needs Linux, bin/informd (make build)
-and bin/controlplane (make controlplane). Results go to standard output and into a document, progress to
-standard error.
+Measures informd, client-go's dynamicinformer and a process per event under one load, alternating,
+and prints a table, and what informd must show beside what it does. Takes ten minutes; with -full,
+with curves over the number of objects, rules and handlers and the rate of changes, half an hour.
+Needs Linux, bin/informd (make build) and bin/controlplane (make controlplane). Results go to
+standard output and into a document, progress to standard error.
 
 `
 
 func command(ctx context.Context) error {
 	s := scale{rest: time.Second}
-	flag.IntVar(&s.objects, "objects", 20_000, "objects in the cluster; curves go up to 50 times as many")
-	flag.IntVar(&s.updates, "updates", 15_000, "updates for the stock informers, per round; others get more or fewer, to take as long")
+	flag.IntVar(&s.objects, "objects", 20_000,
+		"objects in the cluster; curves go up to 50 times as many")
+	flag.IntVar(&s.updates, "updates", 15_000, "updates for the stock informers, per round; "+
+		"others get more or fewer, to take as long")
 	flag.IntVar(&s.rounds, "rounds", 3, "rounds; figures are medians")
 	flag.BoolVar(&s.full, "full", false, "the curves as well")
 	binary := flag.String("informd", "bin/informd", "the informd to measure")
-	flag.StringVar(&s.old, "old", "", "an older informd: compare its CPU, memory, deliveries and acknowledgements, and write no document")
-	document := flag.String("o", "docs/benchmarks.md", "the document that the results are written into; \"\": none")
+	flag.StringVar(&s.old, "old", "", "an older informd: compare its CPU, memory, deliveries and "+
+		"acknowledgements, and write no document")
+	document := flag.String("o", "docs/benchmarks.md",
+		"the document that the results are written into; \"\": none")
 	flag.Usage = func() {
 		fmt.Fprint(flag.CommandLine.Output(), help)
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	if flag.NArg() > 0 || s.objects < 40 || s.updates < 40 || s.rounds < 1 {
-		return errors.New("there are no arguments beside the flags, objects and updates are at least 40, and rounds 1")
+		return errors.New("there are no arguments beside the flags, " +
+			"objects and updates are at least 40, and rounds 1")
 	}
 	if _, err := os.Stat(*binary); err != nil {
 		return fmt.Errorf("no informd to measure: %w: run \"make build\"", err)

@@ -14,7 +14,7 @@ type sample struct {
 	cpuDelta   float64 // and per update
 	rate       float64 // updates per second
 	heapObject float64 // bytes per object, after garbage collection; 0: not known
-	rssObject  float64 // resident bytes per object, beyond what it has without objects; 0: not known
+	rssObject  float64 // resident bytes per object, beyond those without objects; 0: not known
 	peak       float64 // MiB resident at most until synced
 	rested     float64 // MiB resident then, at rest
 	steady     float64 // MiB resident after the updates, at rest
@@ -50,7 +50,8 @@ const bursts = 10
 
 // measure runs a contestant over a load of its own: the first list, and then so many updates at
 // full speed.
-func measure(ctx context.Context, at site, c contestant, p population, updates int) (s sample, err error) {
+func measure(
+	ctx context.Context, at site, c contestant, p population, updates int) (s sample, err error) {
 	l, err := startLoad(ctx, at, p)
 	if err != nil {
 		return s, err

@@ -43,7 +43,8 @@ func (n *neighbour) Configure(context.Context, json.RawMessage) error {
 			if !n.tempted() {
 				continue
 			}
-			if err := os.WriteFile(given(n.file), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+			pid := []byte(strconv.Itoa(os.Getpid()))
+			if err := os.WriteFile(given(n.file), pid, 0o600); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 			}
 			n.giveIn()

@@ -76,7 +76,8 @@ func (n *neighbours) measure(ctx context.Context, first int) (err error) {
 	if err != nil {
 		return err
 	}
-	d, err := startDaemon(ctx, n.at, l, setup{handlers: 1, events: []string{"updated"}, more: n.manifests(dir)})
+	how := setup{handlers: 1, events: []string{"updated"}, more: n.manifests(dir)}
+	d, err := startDaemon(ctx, n.at, l, how)
 	if err != nil {
 		return err
 	}
@@ -125,9 +126,11 @@ func (n *neighbours) manifests(dir string) string {
 }
 
 // turn measures beside a neighbour of that name, with all others at rest; with no name, all are.
-func (n *neighbours) turn(ctx context.Context, d *daemon, l *load, run *beside, name, dir string) error {
+func (n *neighbours) turn(
+	ctx context.Context, d *daemon, l *load, run *beside, name, dir string) error {
 	for _, other := range n.names() {
-		if err := d.awaitMetric(ctx, fmt.Sprintf("informd_handler_ready{handler=%q}", other), 1); err != nil {
+		ready := fmt.Sprintf("informd_handler_ready{handler=%q}", other)
+		if err := d.awaitMetric(ctx, ready, 1); err != nil {
 			return err
 		}
 	}
@@ -181,7 +184,8 @@ func (n *neighbours) release(vice, file string) error {
 }
 
 // timed makes updates and tells how long each took to the handler that is well.
-func (n *neighbours) timed(ctx context.Context, d *daemon, l *load, updates int) (took latency, err error) {
+func (n *neighbours) timed(
+	ctx context.Context, d *daemon, l *load, updates int) (took latency, err error) {
 	if _, err := d.handler().ask(question{Ask: askTime}); err != nil {
 		return took, err
 	}
@@ -239,13 +243,19 @@ func awaitFile(ctx context.Context, path string) error {
 }
 
 func (n *neighbours) report() (table, []target) {
-	rows := [][]string{{"", "p50 µs", "p99 µs", "p99.9 µs", "most µs", "changes/s", "restarts meanwhile", "p99 to that before"}}
+	rows := [][]string{{
+		"", "p50 µs", "p99 µs", "p99.9 µs", "most µs", "changes/s", "restarts meanwhile",
+		"p99 to that before",
+	}}
 	itself := func(f float64) float64 { return f }
 	var targets []target
 	for _, run := range n.runs {
 		row := []string{run.name}
 		for _, of := range []func(latency) float64{
-			p50, func(t latency) float64 { return t.P99 }, func(t latency) float64 { return t.P999 }, func(t latency) float64 { return t.Most },
+			p50,
+			func(t latency) float64 { return t.P99 },
+			func(t latency) float64 { return t.P999 },
+			func(t latency) float64 { return t.Most },
 			func(t latency) float64 { return t.Rate },
 		} {
 			row = append(row, spread(run.took, 0, of))
@@ -257,12 +267,15 @@ func (n *neighbours) report() (table, []target) {
 		rows = append(rows, append(row, spread(run.restarts, 0, itself), worse))
 		if run.bound {
 			targets = append(targets, target{
-				what: "p99 of a handler beside others of which " + run.name + ", to when all are well", limit: 2, value: median(run.worse, itself),
-				from: "of each turn, to the one before: " + worse, err: n.err || len(run.worse) == 0,
+				what:  "p99 of a handler beside others of which " + run.name + ", to when all are well",
+				limit: 2, value: median(run.worse, itself),
+				from: "of each turn, to the one before: " + worse,
+				err:  n.err || len(run.worse) == 0,
 			})
 		}
 	}
-	title := fmt.Sprintf("Bad neighbours: from the load's sending of a frame to Handle in a handler that is well, beside %d others; %d pods, %d updates a turn, no state",
+	title := fmt.Sprintf("Bad neighbours: from the load's sending of a frame to Handle "+
+		"in a handler that is well, beside %d others; %d pods, %d updates a turn, no state",
 		len(n.names()), n.scale.watched(), n.updates())
 	return table{title, rows}, targets
 }

@@ -26,7 +26,8 @@ func newSideBySide(at site, old string, s scale) section {
 			suffix = keepsState
 		}
 		f.add(delivered("", newInformd+suffix, setup{handlers: 1, state: state}), mixed(s.objects))
-		f.add(by(old, delivered("", oldInformd+suffix, setup{handlers: 1, state: state})), mixed(s.objects))
+		how := setup{handlers: 1, state: state}
+		f.add(by(old, delivered("", oldInformd+suffix, how)), mixed(s.objects))
 	}
 	return &sideBySide{f, s}
 }
@@ -49,16 +50,20 @@ func (s *sideBySide) perObject() column {
 }
 
 func (s *sideBySide) report() (table, []target) {
-	title := fmt.Sprintf("Two informds, each to a handler process, all acknowledged; %d objects, %d updates",
+	title := fmt.Sprintf("Two informds, each to a handler process, all acknowledged; "+
+		"%d objects, %d updates",
 		s.scale.objects, moreDelivered*s.scale.updates)
 	t := s.table(title, "", cpuDelta, deltaRate, s.perObject(), steadyRSS, written)
 	var targets []target
 	for _, suffix := range []string{"", keepsState} {
 		informd, older := newInformd+suffix, oldInformd+suffix
 		targets = append(targets,
-			s.ratio("CPU per delta, to the older informd"+suffix, false, 1, cpuDelta, informd, older),
-			s.ratio("memory per object, to the older informd"+suffix, false, 1, s.perObject(), informd, older),
-			s.ratio("deliveries per second, to the older informd"+suffix, true, 1, deltaRate, informd, older))
+			s.ratio("CPU per delta, to the older informd"+suffix, false, 1,
+				cpuDelta, informd, older),
+			s.ratio("memory per object, to the older informd"+suffix, false, 1,
+				s.perObject(), informd, older),
+			s.ratio("deliveries per second, to the older informd"+suffix, true, 1,
+				deltaRate, informd, older))
 	}
 	return t, targets
 }

@@ -53,7 +53,8 @@ func (p *plane) start(ctx context.Context) (err error) {
 // any others.
 func (p *plane) fill(ctx context.Context) error {
 	conn, err := grpc.NewClient("unix:"+filepath.Join(p.dir, "etcd.sock"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(asItIs{})))
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(asItIs{})))
 	if err != nil {
 		return err
 	}
@@ -119,7 +120,8 @@ func (p *plane) ready(ctx context.Context) error {
 		if err := json.Unmarshal(body, &list); err != nil {
 			return err
 		}
-		if p.objects = len(list.Items) + list.Metadata.RemainingItemCount; p.objects >= p.configMaps {
+		p.objects = len(list.Items) + list.Metadata.RemainingItemCount
+		if p.objects >= p.configMaps {
 			return nil
 		}
 		if time.Since(start) > patience {
@@ -152,7 +154,11 @@ func (p *plane) sent(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-var sentMetrics = []string{"apiserver_cache_list_returned_objects_total", "apiserver_storage_list_returned_objects_total", "apiserver_init_events_total"}
+var sentMetrics = []string{
+	"apiserver_cache_list_returned_objects_total",
+	"apiserver_storage_list_returned_objects_total",
+	"apiserver_init_events_total",
+}
 
 func (p *plane) get(ctx context.Context, path string) (body []byte, err error) {
 	cfg := p.RESTConfig()

@@ -101,7 +101,8 @@ func numberIn(pid int, file, field string) int {
 // stime (15), cutime (16), cstime (17) and rss (24).
 func parseStat(text string) (process, error) {
 	pid, _, _ := strings.Cut(text, " ")
-	rest := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // the name before it may hold anything
+	// The name before the last parenthesis may hold anything.
+	rest := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(rest) < 22 {
 		return process{}, fmt.Errorf("not as proc(5) has it: %.100q", text)
 	}
@@ -112,7 +113,7 @@ func parseStat(text string) (process, error) {
 			return process{}, fmt.Errorf("not as proc(5) has it: %w", err)
 		}
 	}
-	const tick = 10 * time.Millisecond // USER_HZ, which is 100 on every architecture that Go runs on
+	const tick = 10 * time.Millisecond // USER_HZ, 100 on every architecture that Go runs on
 	return process{rest[0] == "Z", n[0], n[1], time.Duration(n[2]+n[3]+n[4]+n[5]) * tick, n[6] * os.Getpagesize() / 1024}, nil
 }
 

@@ -98,7 +98,8 @@ func spread[T any](all []T, digits int, of func(T) float64) string {
 	}
 	values := sorted(all, of)
 	if n := len(values); n > 1 {
-		return fmt.Sprintf("%.*f (%.*f–%.*f)", digits, median(all, of), digits, values[0], digits, values[n-1])
+		return fmt.Sprintf("%.*f (%.*f–%.*f)",
+			digits, median(all, of), digits, values[0], digits, values[n-1])
 	}
 	return fmt.Sprintf("%.*f", digits, values[0])
 }
@@ -137,7 +138,9 @@ func splice(path, charts, text string) error {
 	before, rest, begins := strings.Cut(string(old), markBegin)
 	_, after, ends := strings.Cut(rest, markEnd)
 	if !begins || !ends {
-		return fmt.Errorf("%s has no place for the report: the lines %q and %q", path, strings.TrimSpace(markBegin), strings.TrimSpace(markEnd))
+		return fmt.Errorf("%s has no place for the report: the lines %q and %q",
+			path, strings.TrimSpace(markBegin), strings.TrimSpace(markEnd))
 	}
-	return os.WriteFile(path, []byte(before+markBegin+"\n"+charts+"```\n"+strings.TrimSpace(text)+"\n```\n\n"+markEnd+after), 0o644)
+	text = charts + "```\n" + strings.TrimSpace(text) + "\n```\n\n"
+	return os.WriteFile(path, []byte(before+markBegin+"\n"+text+markEnd+after), 0o644)
 }

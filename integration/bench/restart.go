@@ -24,7 +24,7 @@ type restarts struct {
 
 // started is one start.
 type started struct {
-	ready      float64 // seconds from being run until it is ready: for the stock informer, until it has seen all
+	ready      float64 // seconds until it is ready; the stock informer, until it has seen all
 	cpuReady   float64 // seconds until then
 	cpu        float64 // seconds until it rests
 	rss        float64 // MiB then
@@ -45,7 +45,10 @@ func (r *restarts) jobs() []job {
 }
 
 func (r *restarts) report() (table, []target) {
-	rows := [][]string{{"", "ready s", "CPU s until then", "until at rest", "RSS MiB at rest", "objects sent by the API server", "deliveries"}}
+	rows := [][]string{{
+		"", "ready s", "CPU s until then", "until at rest", "RSS MiB at rest",
+		"objects sent by the API server", "deliveries",
+	}}
 	for _, row := range []struct {
 		name   string
 		starts []started
@@ -62,7 +65,8 @@ func (r *restarts) report() (table, []target) {
 		}
 		rows = append(rows, cells)
 	}
-	title := fmt.Sprintf("Starts on a real control plane with %d config maps, of which none has changed; once", r.plane.configMaps)
+	title := fmt.Sprintf("Starts on a real control plane with %d config maps, "+
+		"of which none has changed; once", r.plane.configMaps)
 	warm, cold := median(r.warm, readyIn), median(r.cold, readyIn)
 	told := median(r.warm, func(s started) float64 { return s.sent + s.deliveries })
 	missing := r.err || len(r.warm) == 0 || len(r.cold) == 0
@@ -148,7 +152,8 @@ func (r *restarts) startStock(ctx context.Context) (s started, err error) {
 }
 
 // begun is what has been used by a process that has come to be ready just now.
-func (r *restarts) begun(ctx context.Context, pid int, began time.Time, before int) (s started, err error) {
+func (r *restarts) begun(
+	ctx context.Context, pid int, began time.Time, before int) (s started, err error) {
 	s.ready = time.Since(began).Seconds()
 	ready, err := used(pid)
 	if err != nil {
@@ -159,7 +164,8 @@ func (r *restarts) begun(ctx context.Context, pid int, began time.Time, before i
 		return s, err
 	}
 	after, err := r.plane.sent(ctx)
-	s.cpuReady, s.cpu, s.rss, s.sent = ready.cpu.Seconds(), rested.cpu.Seconds(), mib(rested.rss), float64(after-before)
+	s.cpuReady, s.cpu = ready.cpu.Seconds(), rested.cpu.Seconds()
+	s.rss, s.sent = mib(rested.rss), float64(after-before)
 	return s, err
 }
 
@@ -188,7 +194,9 @@ func (r *restarts) startInformd(ctx context.Context, dir string) (s started, err
 	state := filepath.Join(dir, "state")
 	d := &daemon{ended: make(chan struct{})}
 	began := time.Now()
-	if err := d.start(ctx, r.at, dir, r.plane.Kubeconfig(), fmt.Sprintf(restartRules, printed), state); err != nil {
+	manifests := fmt.Sprintf(restartRules, printed)
+	err = d.start(ctx, r.at, dir, r.plane.Kubeconfig(), manifests, state)
+	if err != nil {
 		return s, err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
@@ -216,11 +224,13 @@ func (r *restarts) verify(ctx context.Context, d *daemon, state string) error {
 		return fmt.Errorf("%d objects are in the cache, of %d", n, r.plane.objects)
 	}
 	app := fleet.AppAt(0).Name
-	names, err := exec.CommandContext(ctx, r.at.informd, "get", "--state-dir", state, "configmaps", "--index", "byApp="+app, "-o", "name").Output()
+	names, err := exec.CommandContext(ctx, r.at.informd, "get", "--state-dir", state,
+		"configmaps", "--index", "byApp="+app, "-o", "name").Output()
 	if err != nil {
 		return fmt.Errorf("informd get: %w", err)
 	}
-	if n, due := bytes.Count(names, []byte("\n")), (r.plane.configMaps+fleet.Apps-1)/fleet.Apps; n != due {
+	n, due := bytes.Count(names, []byte("\n")), (r.plane.configMaps+fleet.Apps-1)/fleet.Apps
+	if n != due {
 		return fmt.Errorf("%d objects are in the index, of %d", n, due)
 	}
 	return nil
@@ -231,7 +241,8 @@ func (d *daemon) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.address+"/readyz", nil)
+		ready := "http://" + d.address + "/readyz"
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, ready, nil)
 		if err != nil {
 			return err
 		}

@@ -35,7 +35,8 @@ type job struct {
 // run measures everything, with this program and informd at those absolute paths. A report comes
 // with an error if something is missing in it.
 func run(ctx context.Context, self, informd, command string, s scale) (*report, error) {
-	dir, err := os.MkdirTemp("/tmp", "bench") // whatever $TMPDIR is: the paths of sockets must be short
+	// Whatever $TMPDIR is: the paths of sockets must be short.
+	dir, err := os.MkdirTemp("/tmp", "bench")
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +47,11 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 		return nil, err
 	}
 
-	sections := []section{newRows(at, s), newListing(at, s), newRules(at, s), newLookups(at, s), newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
-		newNeighbours(at, s), newCostly(at, s), newLaunches(at, s), newReads(at, s)}
+	sections := []section{
+		newRows(at, s), newListing(at, s), newRules(at, s), newLookups(at, s),
+		newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
+		newNeighbours(at, s), newCostly(at, s), newLaunches(at, s), newReads(at, s),
+	}
 	if s.full {
 		sections = append(sections, newSizes(at, s), newHandlers(at, s))
 	}
@@ -65,7 +69,8 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 			if j.once && round > 0 {
 				continue
 			}
-			fmt.Fprintf(os.Stderr, "bench: round %d of %d, %d of %d: %s\n", round+1, s.rounds, i+1, len(jobs), j.name)
+			fmt.Fprintf(os.Stderr, "bench: round %d of %d, %d of %d: %s\n",
+				round+1, s.rounds, i+1, len(jobs), j.name)
 			if err := j.do(ctx); err != nil {
 				fmt.Fprintln(os.Stderr, "bench:", err)
 				failures = errors.Join(failures, fmt.Errorf("%s: %w", j.name, err))

@@ -24,7 +24,7 @@ import (
 //
 //	whole  nothing
 //	strip  a transform cuts out managedFields
-//	fork   for each update a process is run, one after the other, that gets the event on its standard input
+//	fork   runs a process for each update, one after the other, with the event on its standard input
 func serveStock(ctx context.Context, args []string) error {
 	if len(args) < 3 {
 		return fmt.Errorf("arguments %q", args)
@@ -60,7 +60,8 @@ func serveStock(ctx context.Context, args []string) error {
 				u := o.(*unstructured.Unstructured)
 				if beside == "fork" {
 					if err := fork(ctx, u); err != nil {
-						fmt.Fprintln(os.Stderr, "bench: fork:", err) // and it is missing in the count
+						// The count will lack this update.
+						fmt.Fprintln(os.Stderr, "bench: fork:", err)
 						return
 					}
 				}
