@@ -22,7 +22,9 @@ type apiClient struct {
 	reader    *entryReader
 }
 
-func newClient(config *rest.Config, over *http.Client, sel Selection, r *entryReader) (*apiClient, error) {
+func newClient(
+	config *rest.Config, over *http.Client, sel Selection, r *entryReader,
+) (*apiClient, error) {
 	config = dynamic.ConfigFor(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = codec{r}
@@ -48,7 +50,9 @@ func (c *apiClient) watch(ctx context.Context, o metav1.ListOptions) (watch.Inte
 
 // list reads a list, or one page of it, while it arrives. It keeps the items for which take returns
 // true: see readList.
-func (c *apiClient) list(ctx context.Context, o metav1.ListOptions, take func(*entry) bool) (*internalversion.List, error) {
+func (c *apiClient) list(
+	ctx context.Context, o metav1.ListOptions, take func(*entry) bool,
+) (*internalversion.List, error) {
 	body, err := c.rest.Get().AbsPath(c.selection.path()...).
 		SpecificallyVersionedParams(&o, metav1.ParameterCodec, metav1.Unversioned).
 		Stream(ctx)

@@ -28,7 +28,8 @@ func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	namespaces := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	namespaces := client.Resource(resource)
 	refused, missing := 0, 0
 	for pause := s.tuning.pause; ; pause = min(2*pause, s.tuning.unreachablePause) {
 		system, err := namespaces.Get(ctx, "kube-system", metav1.GetOptions{})

@@ -32,7 +32,8 @@ type codec struct{ reader *entryReader }
 func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
 	d := &frameDecoder{reader: c.reader}
 	return []runtime.SerializerInfo{{
-		MediaType: runtime.ContentTypeJSON, MediaTypeType: "application", MediaTypeSubType: "json", EncodesAsText: true,
+		MediaType: runtime.ContentTypeJSON, EncodesAsText: true,
+		MediaTypeType: "application", MediaTypeSubType: "json",
 		Serializer: objectDecoder{frame: d},
 		StreamSerializer: &runtime.StreamSerializerInfo{
 			EncodesAsText: true, Serializer: streamDecoder{frame: d}, Framer: framer{},
@@ -41,10 +42,14 @@ func (c codec) SupportedMediaTypes() []runtime.SerializerInfo {
 }
 
 // DecoderToVersion returns d: versions stay as they are.
-func (codec) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder { return d }
+func (codec) DecoderToVersion(d runtime.Decoder, _ runtime.GroupVersioner) runtime.Decoder {
+	return d
+}
 
 // EncoderForVersion returns e. It is unused, because informers never send objects.
-func (codec) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder { return e }
+func (codec) EncoderForVersion(e runtime.Encoder, _ runtime.GroupVersioner) runtime.Encoder {
+	return e
+}
 
 // frameDecoder reads the frames of one watch. One goroutine uses it.
 type frameDecoder struct {
@@ -124,7 +129,9 @@ type streamDecoder struct {
 }
 
 // Decode decodes a frame into into. client-go passes a *metav1.WatchEvent there.
-func (d streamDecoder) Decode(frame []byte, _ *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (d streamDecoder) Decode(
+	frame []byte, _ *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	event, ok := into.(*metav1.WatchEvent)
 	if !ok {
 		return nil, nil, fmt.Errorf("source: a stream of %T", into)
@@ -152,7 +159,9 @@ type objectDecoder struct {
 
 // Decode returns the object that the stream decoder has decoded if raw is the text of that object.
 // It decodes any other text as a Status.
-func (d objectDecoder) Decode(raw []byte, _ *schema.GroupVersionKind, _ runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (d objectDecoder) Decode(
+	raw []byte, _ *schema.GroupVersionKind, _ runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
 	if f := d.frame; len(raw) > 0 && len(f.raw) > 0 && &raw[0] == &f.raw[0] {
 		return f.object, nil, nil
 	}
@@ -171,7 +180,8 @@ func statusOf(raw []byte) *metav1.Status {
 	status := new(metav1.Status)
 	if err := json.Unmarshal(raw, status); err != nil || status.Kind != "Status" {
 		return &metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
+			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+			Reason:  metav1.StatusReasonInternalError,
 			Message: "the server sent an error that is no Status",
 		}
 	}

@@ -40,12 +40,16 @@ type feed struct {
 	parts map[delta.Key]struct{}
 }
 
-func newFeed(clock clock.PassiveClock, log *slog.Logger, says *sayer, name string, c *counts, chunk int) *feed {
+func newFeed(
+	clock clock.PassiveClock, log *slog.Logger, says *sayer, name string, c *counts, chunk int,
+) *feed {
 	return &feed{
-		clock: clock, counts: c, packer: object.NewPacker(), chunk: chunk, poke: make(chan struct{}, 1),
+		clock: clock, counts: c, packer: object.NewPacker(), chunk: chunk,
+		poke:  make(chan struct{}, 1),
 		known: map[delta.Key]*object.Object{},
 		warn: func(p any) {
-			says.warn(log, "the consumer of an informer has panicked", name, "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			says.warn(log, "the consumer of an informer has panicked", name,
+				"panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
 		},
 	}
 }
@@ -103,7 +107,8 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 	case isPart:
 		delete(f.parts, key)
 		f.remember(o)
-		f.take(Step{Delta: delta.Delta{Type: delta.Synced, Object: o, Round: f.clock.Now().Unix()}, Tree: tree, Saved: old})
+		d := delta.Delta{Type: delta.Synced, Object: o, Round: f.clock.Now().Unix()}
+		f.take(Step{Delta: d, Tree: tree, Saved: old})
 		return
 	case old.ResourceVersion() == o.ResourceVersion():
 		f.counts.unchanged.Add(1)
@@ -301,4 +306,6 @@ func (f *feed) guard(call func()) {
 	call()
 }
 
-func keyOf(o *object.Object) delta.Key { return delta.Key{Namespace: o.Namespace(), Name: o.Name()} }
+func keyOf(o *object.Object) delta.Key {
+	return delta.Key{Namespace: o.Namespace(), Name: o.Name()}
+}

@@ -78,7 +78,8 @@ func (r *frameReader) frame() ([]byte, error) {
 		}
 		if end := r.end(); end > 0 {
 			frame := r.buf[r.start:end]
-			if r.fresh && end < len(r.buf) && r.buf[end] == '\n' && bytes.IndexByte(frame, '\n') < 0 {
+			endsLine := end < len(r.buf) && r.buf[end] == '\n'
+			if r.fresh && endsLine && bytes.IndexByte(frame, '\n') < 0 {
 				r.lines = true
 			}
 			r.start, r.seen, r.fresh = end, end, false

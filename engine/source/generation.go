@@ -57,9 +57,10 @@ func (i *Informer) newGeneration(arrival delta.Type) *generation {
 
 	i.indexing.Lock()
 	defer i.indexing.Unlock()
-	g.shared = cache.NewSharedIndexInformerWithOptions(lw, &entry{}, cache.SharedIndexInformerOptions{
+	options := cache.SharedIndexInformerOptions{
 		Indexers: i.indexers(), ObjectDescription: i.sel.String(),
-	})
+	}
+	g.shared = cache.NewSharedIndexInformerWithOptions(lw, &entry{}, options)
 	g.store = g.shared.GetIndexer()
 	i.coming = g
 	return g

@@ -50,12 +50,17 @@ type health struct {
 }
 
 func newHealth(log *slog.Logger, sayer *sayer, name string) *health {
-	return &health{log: log, clock: sayer.clock, sayer: sayer, name: name, since: sayer.clock.Now(), changed: make(chan struct{})}
+	return &health{
+		log: log, clock: sayer.clock, sayer: sayer, name: name,
+		since: sayer.clock.Now(), changed: make(chan struct{}),
+	}
 }
 
 // read returns the state, its reason and its start. It also returns whether the informer has
 // synced, and a channel that is closed at the next change.
-func (h *health) read() (state State, reason string, since time.Time, synced bool, changed <-chan struct{}) {
+func (h *health) read() (
+	state State, reason string, since time.Time, synced bool, changed <-chan struct{},
+) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state, h.reason, h.since, h.synced, h.changed
@@ -136,7 +141,8 @@ func (h *health) well() {
 		return
 	}
 	if h.told {
-		h.log.Info("source works again", "was", h.state.String(), "for", h.clock.Since(h.since).Round(time.Millisecond))
+		h.log.Info("source works again",
+			"was", h.state.String(), "for", h.clock.Since(h.since).Round(time.Millisecond))
 	}
 	h.told = false
 	if h.synced {

@@ -181,8 +181,8 @@ func (i *Informer) unreadable(e *entry) {
 		"key", keyOf(e.Object).String(), "error", e.arrival.unfit)
 }
 
-// Stats are counters and the current state of an informer. They have many fields because they are a flat
-// report.
+// Stats are counters and the current state of an informer. They have many fields because they are a
+// flat report.
 type Stats struct {
 	State           State
 	Reason          string
@@ -209,7 +209,8 @@ func (i *Informer) Stats() Stats {
 	}
 	return Stats{
 		State: state, Reason: reason, Since: since,
-		Objects: int(c.objects.Load()), Deltas: deltas, Unchanged: c.unchanged.Load(), Unreadable: c.unreadable.Load(),
+		Objects: int(c.objects.Load()), Deltas: deltas,
+		Unchanged: c.unchanged.Load(), Unreadable: c.unreadable.Load(),
 		IndexPanics: c.indexPanics.Load(), ConsumerPanics: c.panics.Load(),
 		Lists: c.lists.Load(), Watches: c.watches.Load(),
 		Pending: i.gate.depth(), ResourceVersion: i.LastSyncResourceVersion(),

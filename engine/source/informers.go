@@ -68,7 +68,9 @@ var defaultTuning = tuning{
 // disco only to learn whether a resource is served; its answers must come from the server, not from
 // a cache. They ignore config's rate limits, and bound concurrent lists instead. New returns an
 // error if config has no usable host.
-func New(config *rest.Config, client *http.Client, disco discovery.ServerResourcesInterface, o Options) (*Informers, error) {
+func New(
+	config *rest.Config, client *http.Client, disco discovery.ServerResourcesInterface, o Options,
+) (*Informers, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

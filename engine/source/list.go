@@ -21,8 +21,13 @@ const (
 // readList reads a list from the body of a response, item by item. Only the buffer's part of the
 // text is in memory. readList calls take with each item, and adds the item to the list if take
 // returns true. The list's own members may come before or after the items.
-func readList(body io.Reader, r *entryReader, take func(*entry) bool) (*internalversion.List, error) {
-	l := &listReader{body: body, buf: make([]byte, 0, listBuffer), reader: r, take: take, list: new(internalversion.List)}
+func readList(
+	body io.Reader, r *entryReader, take func(*entry) bool,
+) (*internalversion.List, error) {
+	l := &listReader{
+		body: body, buf: make([]byte, 0, listBuffer), reader: r, take: take,
+		list: new(internalversion.List),
+	}
 	if err := l.read(); err != nil {
 		return nil, fmt.Errorf("read the list: %w", err)
 	}

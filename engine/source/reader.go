@@ -54,7 +54,8 @@ func (r *entryReader) read(s *scan.Scanner, shape *shape, parser *object.Parser)
 		err = &object.UnfitError{Reason: "it has no name", Identity: o}
 	}
 	if unfit, ok := errors.AsType[*object.UnfitError](err); ok {
-		return &entry{Object: cmp.Or(unfit.Identity, new(object.Object)), arrival: &arrival{unfit: unfit}}, nil
+		o := cmp.Or(unfit.Identity, new(object.Object))
+		return &entry{Object: o, arrival: &arrival{unfit: unfit}}, nil
 	}
 	if err != nil {
 		return nil, err

@@ -31,7 +31,8 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 			level = slog.LevelWarn
 		}
 		if ctx.Err() == nil { // else everything ends, and the next run may resume
-			w.informer.log.Log(ctx, level, "the saved state is compared with a list", "reason", reasonOf(err), "objects", len(saved.Objects))
+			w.informer.log.Log(ctx, level, "the saved state is compared with a list",
+				"reason", reasonOf(err), "objects", len(saved.Objects))
 			w.informer.feed.lost()
 		}
 		return nil, false
@@ -66,7 +67,8 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 }
 
 // errAhead reports that the server has not reached the saved resourceVersion.
-var errAhead = errors.New("the server is at an earlier resourceVersion than the saved state: was it restored from a backup?")
+var errAhead = errors.New("the server is at an earlier resourceVersion than the saved state: " +
+	"was it restored from a backup?")
 
 // mayResume returns the server's current resourceVersion. The error says why the informer cannot go
 // on from the saved one.
@@ -102,7 +104,8 @@ func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err
 // noSuchList reports whether the server, or its administrator, does not allow an empty list. A real
 // list then gives a better reason, if anything is wrong.
 func noSuchList(err error) bool {
-	return staleVersion(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotAcceptable(err)
+	return staleVersion(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsInvalid(err) || apierrors.IsNotAcceptable(err)
 }
 
 // nobody is a name that no object has.
@@ -110,7 +113,8 @@ const nobody = "informd.dev-no-such-object"
 
 // current returns the server's resourceVersion, which it reads from an empty list.
 func (c *apiClient) current(ctx context.Context) (string, error) {
-	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", nobody).String()}
+	selector := fields.OneTermEqualSelector("metadata.name", nobody)
+	o := metav1.ListOptions{FieldSelector: selector.String()}
 	list, err := c.list(ctx, o, func(*entry) bool { return false })
 	if err != nil {
 		return "", err
@@ -127,7 +131,8 @@ func (w *watching) replay(ctx context.Context, saved *Saved) bool {
 			return false
 		}
 	}
-	return w.send(ctx, watch.Event{Type: watch.Bookmark, Object: initialEventsEnd(saved.ResourceVersion)})
+	end := initialEventsEnd(saved.ResourceVersion)
+	return w.send(ctx, watch.Event{Type: watch.Bookmark, Object: end})
 }
 
 // restored makes an entry for a saved object.

@@ -88,7 +88,8 @@ func (f *feed) resync(r *rounds, now time.Time, left int) int {
 		// Skip an object that has gone meanwhile, and all objects while some are parts: a part is
 		// handed over when it comes back.
 		if o := f.known[key]; o != nil && len(f.parts) == 0 {
-			f.take(Step{Delta: delta.Delta{Type: delta.Synced, Object: o, Round: r.number}, Resync: r.interval})
+			d := delta.Delta{Type: delta.Synced, Object: o, Round: r.number}
+			f.take(Step{Delta: d, Resync: r.interval})
 		}
 	}
 	if r.rest = r.rest[n:]; len(r.rest) == 0 {

@@ -67,7 +67,8 @@ func (r *reach) back() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lost && r.told {
-		r.log.Info("the API server answers again", "after", r.clock.Since(r.when).Round(time.Millisecond))
+		r.log.Info("the API server answers again",
+			"after", r.clock.Since(r.when).Round(time.Millisecond))
 	}
 	r.lost = false
 }

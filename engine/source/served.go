@@ -38,7 +38,9 @@ type groupVersion struct {
 // discoveryTimeout ends a discovery request that hangs.
 const discoveryTimeout = 10 * time.Second
 
-func newServed(disco discovery.ServerResourcesInterfaceWithContext, clock clock.PassiveClock) *served {
+func newServed(
+	disco discovery.ServerResourcesInterfaceWithContext, clock clock.PassiveClock,
+) *served {
 	return &served{
 		disco: disco, clock: clock, fresh: time.Second, silence: 15 * time.Second,
 		versions: map[schema.GroupVersion]*groupVersion{},
@@ -63,27 +65,34 @@ func (s *served) ask(ctx context.Context, sel Selection) (availability, string) 
 	case apierrors.IsNotFound(err):
 		return isAbsent, fmt.Sprintf("the cluster does not serve %s", sel.Resource.GroupVersion())
 	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
-		return isSilent, fmt.Sprintf("the cluster does not seem to serve %s, and discovery is forbidden", resourceName(sel.Resource))
+		return isSilent, fmt.Sprintf("the cluster does not seem to serve %s, "+
+			"and discovery is forbidden", resourceName(sel.Resource))
 	case err != nil:
 		return isUnknown, "discovery: " + reasonOf(err)
 	}
-	at := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == sel.Resource.Resource })
+	at := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == sel.Resource.Resource
+	})
 	if at < 0 {
 		return isAbsent, fmt.Sprintf("the cluster does not serve %s", resourceName(sel.Resource))
 	}
 	r := list.APIResources[at]
 	for _, verb := range []string{"list", "watch"} {
 		if !slices.Contains(r.Verbs, verb) {
-			return isUnusable, fmt.Sprintf("%s does not support %s", resourceName(sel.Resource), verb)
+			return isUnusable, fmt.Sprintf("%s does not support %s",
+				resourceName(sel.Resource), verb)
 		}
 	}
 	if sel.Namespace != "" && !r.Namespaced {
-		return isUnusable, fmt.Sprintf("%s has no namespaces: leave namespaces out", resourceName(sel.Resource))
+		return isUnusable, fmt.Sprintf("%s has no namespaces: leave namespaces out",
+			resourceName(sel.Resource))
 	}
 	return isServed, ""
 }
 
-func (s *served) resources(ctx context.Context, gv schema.GroupVersion) (*metav1.APIResourceList, error) {
+func (s *served) resources(
+	ctx context.Context, gv schema.GroupVersion,
+) (*metav1.APIResourceList, error) {
 	s.mu.Lock()
 	v := s.versions[gv]
 	if v == nil {

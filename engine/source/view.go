@@ -53,7 +53,8 @@ func (s *Source) WaitForCacheSync(ctx context.Context) error {
 			select {
 			case <-changed:
 			case <-ctx.Done():
-				return fmt.Errorf("%v has not synced: %v%s: %w", i.sel, state, because(reason), context.Cause(ctx))
+				return fmt.Errorf("%v has not synced: %v%s: %w",
+					i.sel, state, because(reason), context.Cause(ctx))
 			}
 		}
 	}
@@ -83,7 +84,9 @@ func (s *Source) GetIndexers() map[string]Index {
 
 // ByIndex returns the objects that have the value, sorted by key. An unknown index is an error.
 func (s *Source) ByIndex(index, value string) ([]*object.Object, error) {
-	out, err := gather(s, index, func(i *Informer, name string) ([]*object.Object, error) { return i.ByIndex(name, value) })
+	out, err := gather(s, index, func(i *Informer, name string) ([]*object.Object, error) {
+		return i.ByIndex(name, value)
+	})
 	if len(s.informers) > 1 {
 		slices.SortFunc(out, byKey)
 	}
@@ -93,14 +96,18 @@ func (s *Source) ByIndex(index, value string) ([]*object.Object, error) {
 // ListIndexFuncValues returns the values that the index has, each once and sorted. An unknown index
 // has none.
 func (s *Source) ListIndexFuncValues(index string) []string {
-	out, _ := gather(s, index, func(i *Informer, name string) ([]string, error) { return i.ListIndexFuncValues(name), nil })
+	out, _ := gather(s, index, func(i *Informer, name string) ([]string, error) {
+		return i.ListIndexFuncValues(name), nil
+	})
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
 // gather collects what find returns for each informer. It passes the informer's own name of the
 // index.
-func gather[T any](s *Source, index string, find func(*Informer, string) ([]T, error)) ([]T, error) {
+func gather[T any](
+	s *Source, index string, find func(*Informer, string) ([]T, error),
+) ([]T, error) {
 	name, ok := s.indexes[index]
 	if !ok {
 		return nil, fmt.Errorf("source %q has no index %q", s.name, index)

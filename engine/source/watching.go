@@ -177,9 +177,10 @@ func (w *watching) fail(ctx context.Context, ev watch.Event) (over bool) {
 // isGarbled reports whether the Status is the one that rest.Request's watches send for a frame that
 // they cannot decode.
 func isGarbled(s *metav1.Status) bool {
-	return s.Details != nil && slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool {
-		return c.Type == "ClientWatchDecoding"
-	})
+	return s.Details != nil &&
+		slices.ContainsFunc(s.Details.Causes, func(c metav1.StatusCause) bool {
+			return c.Type == "ClientWatchDecoding"
+		})
 }
 
 // bookmark forwards a bookmark, and marks its position. It returns false if ctx ends first.

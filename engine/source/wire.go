@@ -149,7 +149,10 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 		w.floor = ""
 		return nil, err
 	}
-	out := &watching{wire: w, options: o, initial: isInitial, cancel: cancel, events: make(chan watch.Event, readAhead)}
+	out := &watching{
+		wire: w, options: o, initial: isInitial, cancel: cancel,
+		events: make(chan watch.Event, readAhead),
+	}
 	go func() {
 		defer w.calls.end()
 		out.run(ctx, inner, release)
@@ -158,7 +161,9 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 }
 
 // open opens a watch. release frees the slot of the watch, and may be called late or twice.
-func (w *wire) open(ctx context.Context, o metav1.ListOptions) (inner watch.Interface, release func(), err error) {
+func (w *wire) open(ctx context.Context, o metav1.ListOptions) (
+	inner watch.Interface, release func(), err error,
+) {
 	if err := w.hold(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -305,8 +310,9 @@ func noWatchList(err error) bool {
 	if !errors.As(err, &status) {
 		return false
 	}
-	return !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) &&
-		!apierrors.IsMethodNotSupported(err) && !apierrors.IsTooManyRequests(err)
+	return !apierrors.IsUnauthorized(err) && !apierrors.IsForbidden(err) &&
+		!apierrors.IsNotFound(err) && !apierrors.IsMethodNotSupported(err) &&
+		!apierrors.IsTooManyRequests(err)
 }
 
 func isUnreachable(err error) bool {

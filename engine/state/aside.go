@@ -56,7 +56,8 @@ func asideIn(fs vfs.FS, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, asidePrefix) })
+	isOther := func(name string) bool { return !strings.HasPrefix(name, asidePrefix) }
+	names = slices.DeleteFunc(names, isOther)
 	slices.Sort(names)
 	return names, nil
 }

@@ -24,7 +24,9 @@ type LaneKey struct {
 // number after. It returns at most maxItems, and stops before it exceeds maxBytes, but returns at
 // least one if there is one. It leaves out deliveries that were put and not yet written. An error
 // changes nothing, and the next call may succeed.
-func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) ([]queue.Numbered[delivery.Delivery], error) {
+func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
+	[]queue.Numbered[delivery.Delivery], error,
+) {
 	s := l.store
 	d := s.db.Load()
 	if d == nil || after == math.MaxUint64 || s.isDropped(l.owner) {
@@ -34,7 +36,9 @@ func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 	err := d.read(s.opts.limits.read, func(db *pebble.DB) error {
 		prefix := appendObjectKey(nil, l.owner, key)
 		start := appendDeliveryKey(nil, l.owner, key, after+1)
-		dictionary := func(id dictionaryID) (*object.Dictionary, error) { return d.dictionaries.get(db, id) }
+		dictionary := func(id dictionaryID) (*object.Dictionary, error) {
+			return d.dictionaries.get(db, id)
+		}
 		bytes := int64(0)
 		return scan(db, prefix, start, func(at []byte, it *pebble.Iterator) (bool, error) {
 			if len(found) >= maxItems {
@@ -60,7 +64,8 @@ func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 		})
 	})
 	if err != nil {
-		return nil, s.unreadable(d, fmt.Errorf("load what waits for rule %s and object %s: %w", l.rule, key, err))
+		err = fmt.Errorf("load what waits for rule %s and object %s: %w", l.rule, key, err)
+		return nil, s.unreadable(d, err)
 	}
 	return found, nil
 }
@@ -121,7 +126,8 @@ func (l *Lane) tidy(d *database, empty bool) error {
 			return nil
 		}
 		err := d.read(l.store.opts.limits.load, func(db *pebble.DB) error {
-			return scan(db, l.owner[:], l.owner[:], func(_ []byte, it *pebble.Iterator) (bool, error) {
+			prefix := l.owner[:]
+			return scan(db, prefix, prefix, func(_ []byte, it *pebble.Iterator) (bool, error) {
 				value, err := it.ValueAndErr()
 				if err != nil {
 					return false, err

@@ -48,7 +48,8 @@ func newDictionaries() *dictionaries {
 
 // load reads which dictionaries are in use. It does not read the dictionaries.
 func (d *dictionaries) load(db *pebble.DB) error {
-	return scan(db, []byte{usePrefix}, []byte{usePrefix}, func(key []byte, _ *pebble.Iterator) (bool, error) {
+	prefix := []byte{usePrefix}
+	return scan(db, prefix, prefix, func(key []byte, _ *pebble.Iterator) (bool, error) {
 		var u use
 		if len(key) != 1+len(u.owner)+len(u.dictionary) {
 			return false, errRecord
@@ -62,7 +63,9 @@ func (d *dictionaries) load(db *pebble.DB) error {
 
 // refer returns a dictionary's id. It adds the dictionary and the use to b unless they are on disk.
 // A dictionary without text has the zero id.
-func (d *dictionaries) refer(o owner, with *object.Dictionary, b *pebble.Batch) (dictionaryID, error) {
+func (d *dictionaries) refer(
+	o owner, with *object.Dictionary, b *pebble.Batch,
+) (dictionaryID, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pointer := weak.Make(with)
@@ -73,7 +76,9 @@ func (d *dictionaries) refer(o owner, with *object.Dictionary, b *pebble.Batch) 
 			copy(id[:], sum[:])
 		}
 		if len(d.ids) >= maxForgotten {
-			maps.DeleteFunc(d.ids, func(p weak.Pointer[object.Dictionary], _ dictionaryID) bool { return p.Value() == nil })
+			maps.DeleteFunc(d.ids, func(p weak.Pointer[object.Dictionary], _ dictionaryID) bool {
+				return p.Value() == nil
+			})
 		}
 		d.ids[pointer] = id
 	}
@@ -115,7 +120,9 @@ func (d *dictionaries) get(db *pebble.DB, id dictionaryID) (*object.Dictionary, 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.loaded) >= maxForgotten {
-		maps.DeleteFunc(d.loaded, func(_ dictionaryID, p weak.Pointer[object.Dictionary]) bool { return p.Value() == nil })
+		maps.DeleteFunc(d.loaded, func(_ dictionaryID, p weak.Pointer[object.Dictionary]) bool {
+			return p.Value() == nil
+		})
 	}
 	d.loaded[id] = weak.Make(with)
 	d.ids[weak.Make(with)] = id

@@ -32,14 +32,16 @@ func (h *health) is(trouble string, now time.Time) {
 	switch {
 	case trouble == "" && was != "":
 		h.since, h.logged = time.Time{}, time.Time{}
-		h.logger.Info("the state is durable again", "dir", h.dir, "after", now.Sub(since).Round(time.Second))
+		h.logger.Info("the state is durable again",
+			"dir", h.dir, "after", now.Sub(since).Round(time.Second))
 	case trouble != "":
 		if was == "" {
 			h.since = now
 		}
 		if now.Sub(h.logged) >= complainEvery {
 			h.logged = now
-			h.logger.Error("the state is NOT durable: what a crash would lose grows until this is over; deliveries go on",
+			h.logger.Error("the state is NOT durable: "+
+				"what a crash would lose grows until this is over; deliveries go on",
 				"dir", h.dir, "reason", trouble, "since", h.since)
 		}
 	}

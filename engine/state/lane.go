@@ -66,7 +66,10 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = DefaultMaxBytes
 	}
-	l := &Lane{store: s, rule: rule, owner: owner, opts: o, unwritten: make(map[uint64]*unwrittenDelivery)}
+	l := &Lane{
+		store: s, rule: rule, owner: owner, opts: o,
+		unwritten: make(map[uint64]*unwrittenDelivery),
+	}
 	if !clean {
 		l.numbers.unknown()
 	}
@@ -77,7 +80,9 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 // Put records a waiting delivery, or replaces its record.
 func (l *Lane) Put(n uint64, key delta.Key, r queue.Record[delivery.Delivery]) {
 	l.numbers.put(n)
-	l.set(n, &unwrittenDelivery{key: key, record: r, size: sizeOf(&r.Value), again: l.numbers.mayBeWritten(n)})
+	l.set(n, &unwrittenDelivery{
+		key: key, record: r, size: sizeOf(&r.Value), again: l.numbers.mayBeWritten(n),
+	})
 }
 
 // Delete records that a delivery no longer waits. A delivery that was never written leaves nothing
@@ -115,7 +120,8 @@ func (l *Lane) count(records, bytes int64) {
 // disk is in trouble or too slow, or if the lane has reached its limit.
 func (l *Lane) Room(size int64) bool {
 	s := l.store
-	return s.db.Load() != nil && !s.broken.Load() && s.health.isWell() && s.unwrittenBytes()+size < maxUnwritten &&
+	return s.db.Load() != nil && !s.broken.Load() && s.health.isWell() &&
+		s.unwrittenBytes()+size < maxUnwritten &&
 		l.disk.bytes.Load()+l.unwrittenTally.bytes.Load()+size <= l.opts.MaxBytes
 }
 

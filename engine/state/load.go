@@ -47,7 +47,8 @@ func (i *Objects) Load() (Snapshot, error) {
 	l := loader{informer: i, db: d, uses: make(map[dictionaryID]int)}
 	err := d.read(s.opts.limits.load, l.run)
 	if err != nil {
-		return Snapshot{}, s.unreadable(d, fmt.Errorf("load what informer %s has seen: %w", i.id, err))
+		err = fmt.Errorf("load what informer %s has seen: %w", i.id, err)
+		return Snapshot{}, s.unreadable(d, err)
 	}
 	i.loaded.Store(true)
 	i.written = l.record
@@ -57,7 +58,9 @@ func (i *Objects) Load() (Snapshot, error) {
 	if !s.running.Load() {
 		l.repack()
 	}
-	return Snapshot{Objects: l.objects, ResourceVersion: i.version, Kept: l.record.kept, Inside: l.inside}, nil
+	return Snapshot{
+		Objects: l.objects, ResourceVersion: i.version, Kept: l.record.kept, Inside: l.inside,
+	}, nil
 }
 
 // unreadable handles an error of loading, and returns the error that the caller gets.
@@ -179,7 +182,8 @@ func (l *loader) decode(db *pebble.DB, all []raw) (err error) {
 		} else {
 			known[string(coded)] = rules
 		}
-		objects, packed, keys, inside = append(objects, o), append(packed, id), append(keys, keyOf(o)), append(inside, rules)
+		objects, packed = append(objects, o), append(packed, id)
+		keys, inside = append(keys, keyOf(o)), append(inside, rules)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

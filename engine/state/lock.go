@@ -22,7 +22,8 @@ func (e *LockedError) Error() string {
 	if e.PID != 0 {
 		who = fmt.Sprintf("process %d", e.PID)
 	}
-	return fmt.Sprintf("state directory %s is in use by %s: stop it, or give this one another directory", e.Dir, who)
+	return fmt.Sprintf("state directory %s is in use by %s: "+
+		"stop it, or give this one another directory", e.Dir, who)
 }
 
 // lockDir locks dir for this process until the returned Closer is closed or the process ends. The

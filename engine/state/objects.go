@@ -65,7 +65,10 @@ func (s *Store) Objects(id string, o ObjectsOptions) *Objects {
 	if o.Packer == nil {
 		o.Packer = object.NewPacker()
 	}
-	i := &Objects{store: s, id: id, owner: newOwner(objectPrefix, id), opts: o, unwritten: make(map[delta.Key]objectRecord)}
+	i := &Objects{
+		store: s, id: id, owner: newOwner(objectPrefix, id), opts: o,
+		unwritten: make(map[delta.Key]objectRecord),
+	}
 	s.informers[id] = i
 	return i
 }

@@ -109,7 +109,8 @@ func (s *Store) attempt() (*database, error) {
 		}
 		s.lock = lock
 		if info, err := disk.Stat(s.dir); err == nil && info.Mode().Perm()&0o022 != 0 {
-			s.opts.Logger.Warn("others than this user can write to the state directory: chmod it to 0700", "dir", s.dir, "mode", info.Mode().Perm())
+			s.opts.Logger.Warn("others than this user can write to the state directory: "+
+				"chmod it to 0700", "dir", s.dir, "mode", info.Mode().Perm())
 		}
 	}
 	defer s.listAside()
@@ -183,12 +184,17 @@ func (s *Store) putAside(why string, cause error) error {
 }
 
 var explanations = map[string]string{
-	damaged:      "the state is damaged: it is set aside, and the daemon starts without it",
-	foreign:      "the state directory holds a store that is not informd's: it is set aside, and the daemon starts without it",
-	otherVersion: "the state is in another version's format: it is set aside, and the daemon starts without it",
-	otherCluster: "the state is of another cluster: it is set aside, and the daemon starts without it",
-	unread:       "the state could not be read when the daemon started: it is set aside, and what was recorded since is written",
-	unstartable:  "the process ended ten times in a row while it opened the state: it is set aside, and the daemon starts without it",
+	damaged: "the state is damaged: it is set aside, and the daemon starts without it",
+	foreign: "the state directory holds a store that is not informd's: " +
+		"it is set aside, and the daemon starts without it",
+	otherVersion: "the state is in another version's format: " +
+		"it is set aside, and the daemon starts without it",
+	otherCluster: "the state is of another cluster: " +
+		"it is set aside, and the daemon starts without it",
+	unread: "the state could not be read when the daemon started: " +
+		"it is set aside, and what was recorded since is written",
+	unstartable: "the process ended ten times in a row while it opened the state: " +
+		"it is set aside, and the daemon starts without it",
 }
 
 func (s *Store) listAside() {

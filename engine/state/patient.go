@@ -21,8 +21,9 @@ import (
 // After ended is set, patientFS does nothing and returns fs.ErrClosed.
 type patientFS struct {
 	vfs.FS
-	pause time.Duration // the first pause before an operation is repeated; it doubles, up to a second
-	once  bool          // never repeats
+	// pause is the first pause before an operation is repeated. It doubles, up to a second.
+	pause time.Duration
+	once  bool // never repeats
 	ended atomic.Bool
 
 	mu      sync.Mutex
@@ -34,8 +35,9 @@ var _ vfs.FS = (*patientFS)(nil)
 
 // lasts reports whether err is final: repeating the operation would not change it.
 func lasts(err error) bool {
-	return err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrClosed) ||
-		errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) ||
+	return err == nil || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) ||
+		errors.Is(err, fs.ErrClosed) || errors.Is(err, errors.ErrUnsupported) ||
+		errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EINVAL) ||
 		errors.Is(err, syscall.ENAMETOOLONG)
 }
 
@@ -104,8 +106,12 @@ func (p *patientFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, erro
 	return p.file("create", name, func() (vfs.File, error) { return p.FS.Create(name, c) })
 }
 
-func (p *patientFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
-	return p.file("open", name, func() (vfs.File, error) { return p.FS.OpenReadWrite(name, c, o...) })
+func (p *patientFS) OpenReadWrite(
+	name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption,
+) (vfs.File, error) {
+	return p.file("open", name, func() (vfs.File, error) {
+		return p.FS.OpenReadWrite(name, c, o...)
+	})
 }
 
 func (p *patientFS) OpenDir(name string) (vfs.File, error) {

@@ -54,8 +54,10 @@ func isDisk(err error) bool {
 		return true
 	}
 	var errno syscall.Errno
-	return errors.As(err, &errno) && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) &&
-		errno != syscall.ENOTDIR && errno != syscall.EISDIR && errno != syscall.EINVAL && errno != syscall.ELOOP && errno != syscall.ENAMETOOLONG
+	return errors.As(err, &errno) &&
+		!errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) &&
+		errno != syscall.ENOTDIR && errno != syscall.EISDIR && errno != syscall.EINVAL &&
+		errno != syscall.ELOOP && errno != syscall.ENAMETOOLONG
 }
 
 // failure holds the message with which an open Pebble says that it cannot go on.
@@ -125,7 +127,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 		BytesPerSync:                64 << 20,
 		CompactionConcurrencyRange:  func() (int, int) { return 1, 1 },
 		EventListener: &pebble.EventListener{
-			DataCorruption:  func(info pebble.DataCorruptionInfo) { fail.report(damage(info.Details)) },
+			DataCorruption:  func(i pebble.DataCorruptionInfo) { fail.report(damage(i.Details)) },
 			BackgroundError: fail.background,
 			CompactionBegin: func(pebble.CompactionInfo) { risk(disk, dir, compactingName) },
 			CompactionEnd:   func(pebble.CompactionInfo) { survived(disk, dir, compactingName) },
@@ -143,7 +145,10 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 		patient.ended.Store(true)
 		return nil, err
 	}
-	return &database{pebble: db, fs: patient, dictionaries: newDictionaries(), fail: fail, reading: make(chan struct{}, maxReads)}, nil
+	return &database{
+		pebble: db, fs: patient, dictionaries: newDictionaries(), fail: fail,
+		reading: make(chan struct{}, maxReads),
+	}, nil
 }
 
 var compression = pebble.DBCompressionNone
@@ -196,7 +201,10 @@ func (d *database) locked(f func(*pebble.DB) error) (err error) {
 
 // scan calls f with each key that begins with prefix, from start on, until f returns false. Key and
 // value belong to Pebble and are valid until f returns.
-func scan(db *pebble.DB, prefix, start []byte, f func(key []byte, it *pebble.Iterator) (more bool, err error)) (err error) {
+func scan(
+	db *pebble.DB, prefix, start []byte,
+	f func(key []byte, it *pebble.Iterator) (more bool, err error),
+) (err error) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
 	if err != nil {
 		return err

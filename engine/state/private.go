@@ -20,7 +20,9 @@ func (p privateFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error
 	return p.OpenReadWrite(name, c)
 }
 
-func (p privateFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption) (vfs.File, error) {
+func (p privateFS) OpenReadWrite(
+	name string, c vfs.DiskWriteCategory, o ...vfs.OpenOption,
+) (vfs.File, error) {
 	if err := makePrivate(name); err != nil {
 		return nil, err
 	}

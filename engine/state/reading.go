@@ -23,7 +23,9 @@ func (readingFS) Create(name string, _ vfs.DiskWriteCategory) (vfs.File, error) 
 	return nil, refuse("create", name)
 }
 
-func (readingFS) OpenReadWrite(name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption) (vfs.File, error) {
+func (readingFS) OpenReadWrite(
+	name string, _ vfs.DiskWriteCategory, _ ...vfs.OpenOption,
+) (vfs.File, error) {
 	return nil, refuse("open", name)
 }
 
@@ -58,7 +60,8 @@ func (s *Store) openToRead(cause error) (*database, error) {
 			return nil, cause
 		}
 		why = reason(err)
-		s.opts.Logger.Error("the state cannot be used, and is set aside once the disk lets it; the daemon starts without it",
+		s.opts.Logger.Error("the state cannot be used, and is set aside once the disk lets it; "+
+			"the daemon starts without it",
 			"dir", s.dir, "error", err.Error())
 	}
 	s.doomed = why
@@ -152,14 +155,17 @@ func (s *Store) goOn(d *database) {
 			err = errors.New("its files have changed")
 		}
 		s.broken.Store(true)
-		s.opts.Logger.Error("what is on disk is not the state that was read at the start: nothing is written any more, and the next start goes on from what is there",
+		s.opts.Logger.Error("what is on disk is not the state that was read at the start: "+
+			"nothing is written any more, and the next start goes on from what is there",
 			"dir", s.dir, "error", err.Error())
-		s.health.is("what is on disk is not the state that was read at the start; the next start goes on from what is there", s.opts.Clock.Now())
+		s.health.is("what is on disk is not the state that was read at the start; "+
+			"the next start goes on from what is there", s.opts.Clock.Now())
 		return
 	}
 	if err := d.close(); err != nil {
 		// The store was only read.
-		s.opts.Logger.Debug("the state was not closed as it should be", "dir", s.dir, "error", err.Error())
+		s.opts.Logger.Debug("the state was not closed as it should be",
+			"dir", s.dir, "error", err.Error())
 	}
 	opened, err := openStore(disk, store, s.opts)
 	if err != nil && !isDisk(err) {

@@ -87,7 +87,9 @@ func (r *reader) object(get dictionaryOf) (o *object.Object, id dictionaryID, er
 	return o, id, err
 }
 
-func appendObjectRecord(b []byte, o *object.Object, inside []string, secret bool, refer references) []byte {
+func appendObjectRecord(
+	b []byte, o *object.Object, inside []string, secret bool, refer references,
+) []byte {
 	return appendObject(appendStrings(append(b, recordVersion), inside), o, secret, refer)
 }
 
@@ -171,8 +173,9 @@ func flag(on bool, bit byte) byte {
 func appendDelivery(b []byte, r *laneRecord, secret bool, refer references) []byte {
 	d, answer := &r.Value, r.Value.Answer.Record()
 	answered := answer != nil && !secret
-	b = append(b, recordVersion, flag(d.Stale, isStale)|flag(r.Sent, wasSent)|flag(r.Redriven, wasRedriven)|
-		flag(d.Undecided, isUndecided)|flag(answered, hasAnswer))
+	flags := flag(d.Stale, isStale) | flag(r.Sent, wasSent) | flag(r.Redriven, wasRedriven) |
+		flag(d.Undecided, isUndecided) | flag(answered, hasAnswer)
+	b = append(b, recordVersion, flags)
 	for _, n := range [...]int{d.Attempts, d.Failures, d.Backoff, d.Losses} {
 		b = binary.AppendVarint(b, int64(n))
 	}
@@ -221,7 +224,9 @@ func appendLetter(b []byte, l *Letter, refer references) []byte {
 	if l.Secret {
 		reason, payload = "", nil
 	}
-	for _, s := range [...]string{l.ID, l.Rule, l.Handler, l.Resource, l.Key.Namespace, l.Key.Name, reason} {
+	for _, s := range [...]string{
+		l.ID, l.Rule, l.Handler, l.Resource, l.Key.Namespace, l.Key.Name, reason,
+	} {
 		b = appendName(b, s)
 	}
 	b = binary.AppendVarint(b, int64(l.Attempts))
@@ -233,7 +238,9 @@ func readLetter(b []byte, get dictionaryOf) (l Letter, err error) {
 	r := reader{left: b}
 	r.version()
 	l.Secret = r.byte()&isSecret != 0
-	for _, s := range [...]*string{&l.ID, &l.Rule, &l.Handler, &l.Resource, &l.Key.Namespace, &l.Key.Name, &l.Reason} {
+	for _, s := range [...]*string{
+		&l.ID, &l.Rule, &l.Handler, &l.Resource, &l.Key.Namespace, &l.Key.Name, &l.Reason,
+	} {
 		*s = r.string()
 	}
 	l.Attempts = int(r.varint())
@@ -312,7 +319,8 @@ var errForeign = errors.New("it is not a state of informd's")
 type versionError struct{ found uint64 }
 
 func (e *versionError) Error() string {
-	return fmt.Sprintf("its format is version %d, this informd reads version %d", e.found, formatVersion)
+	return fmt.Sprintf("its format is version %d, this informd reads version %d",
+		e.found, formatVersion)
 }
 
 func checkFormat(b []byte) error {

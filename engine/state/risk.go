@@ -11,9 +11,9 @@ import (
 // These files are in the store's own directory, so they move with it when it is set aside. They are
 // not synced, because they count processes that ended, not machines that crashed.
 const (
-	damagedName    = "DAMAGED"    // the store was found to be damaged while the daemon ran
-	openingName    = "OPENING"    // how many times in a row the process ended while it opened the store
-	compactingName = "COMPACTING" // how many times in a row the process ended while it compacted the store
+	damagedName    = "DAMAGED"    // the daemon found the store damaged while it ran
+	openingName    = "OPENING"    // how many times in a row the process ended while opening it
+	compactingName = "COMPACTING" // how many times in a row the process ended while compacting it
 )
 
 // maxEnds is how often in a row the process may end while it opens or compacts the store. A damaged

@@ -41,8 +41,10 @@ func (s *Store) await(done <-chan struct{}) {
 	case <-done:
 	case <-grace.C:
 		status := s.Status()
-		s.opts.Logger.Error("the state could not be written to its end: the next start goes on from the last write",
-			"dir", s.dir, "records", status.Unwritten, "bytes", status.UnwrittenBytes, "lastWrite", status.LastWrite, "reason", status.Trouble)
+		s.opts.Logger.Error("the state could not be written to its end: "+
+			"the next start goes on from the last write", "dir", s.dir,
+			"records", status.Unwritten, "bytes", status.UnwrittenBytes,
+			"lastWrite", status.LastWrite, "reason", status.Trouble)
 	}
 }
 
@@ -127,8 +129,10 @@ func (s *Store) close() {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	d := s.db.Load()
-	if records, bytes := s.unwritten.records.Load(), s.unwritten.bytes.Load(); records > 0 && (d == nil || d.readOnly != nil) {
-		s.opts.Logger.Error("what was recorded since the start was never written: the disk did not let it",
+	records, bytes := s.unwritten.records.Load(), s.unwritten.bytes.Load()
+	if records > 0 && (d == nil || d.readOnly != nil) {
+		s.opts.Logger.Error("what was recorded since the start was never written: "+
+			"the disk did not let it",
 			"dir", s.dir, "records", records, "bytes", bytes)
 	}
 	switch {
@@ -137,7 +141,8 @@ func (s *Store) close() {
 		d.abandon()
 	default:
 		if err := d.close(); err != nil {
-			s.opts.Logger.Error("the state was not closed as it should be", "dir", s.dir, "error", err.Error())
+			s.opts.Logger.Error("the state was not closed as it should be",
+				"dir", s.dir, "error", err.Error())
 		}
 	}
 	if s.lock != nil {

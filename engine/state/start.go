@@ -45,7 +45,8 @@ func (s *Store) Bind(c Cluster) error {
 		case err != nil:
 			s.startOver(d, reason(err), fmt.Errorf("read which cluster the state is of: %w", err))
 		case read != nil && !c.isOf(*read):
-			s.startOver(d, otherCluster, fmt.Errorf("it is of the cluster %s at %s, not of %s at %s",
+			s.startOver(d, otherCluster, fmt.Errorf(
+				"it is of the cluster %s at %s, not of %s at %s",
 				known(read.UID), read.Server, known(c.UID), c.Server))
 		default:
 			was = read
@@ -142,7 +143,9 @@ func (s *Store) all(prefix []byte, f func(value []byte, get dictionaryOf) error)
 		return nil
 	}
 	err := d.read(s.opts.limits.load, func(db *pebble.DB) error {
-		dictionary := func(id dictionaryID) (*object.Dictionary, error) { return d.dictionaries.get(db, id) }
+		dictionary := func(id dictionaryID) (*object.Dictionary, error) {
+			return d.dictionaries.get(db, id)
+		}
 		return scan(db, prefix, prefix, func(key []byte, it *pebble.Iterator) (bool, error) {
 			value, err := it.ValueAndErr()
 			if err == nil {

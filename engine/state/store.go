@@ -103,7 +103,7 @@ type Store struct {
 
 	opening sync.Mutex // held while the store is opened or set aside; guards lock and doomed
 	lock    io.Closer
-	doomed  string // why what is on disk is to be set aside before anything is written; "" if it is not
+	doomed  string // why to set aside what is on disk before the first write; "" means keep it
 
 	// db is nil if nothing could be opened yet; what is on disk then does not count. The database
 	// may be open for reading only.
@@ -180,7 +180,8 @@ func (s *Store) IsNew() bool { return s.isNew.Load() }
 // deliveries of handlers that are away, however fast they come. Pace does not wait for a disk in
 // trouble.
 func (s *Store) Pace() {
-	for s.unwrittenBytes() > paced && s.running.Load() && !s.broken.Load() && s.db.Load() != nil && s.health.isWell() {
+	for s.unwrittenBytes() > paced && s.running.Load() && !s.broken.Load() &&
+		s.db.Load() != nil && s.health.isWell() {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -188,9 +189,10 @@ func (s *Store) Pace() {
 // RuleMemory is the record of a rule besides its deliveries.
 type RuleMemory struct {
 	Name     string
-	Resource string            // of the rule's objects
-	Seen     map[string]string // the rule's where when it last saw an informer's objects, by the informer's id
-	Paused   bool
+	Resource string // of the rule's objects
+	// Seen is the rule's where when it last saw an informer's objects, by the informer's id.
+	Seen   map[string]string
+	Paused bool
 }
 
 // PutRule records a rule. It replaces one with the same name. Call it between Begin and End.
@@ -259,7 +261,7 @@ type Status struct {
 	LastWrite      time.Time // everything recorded before is on disk; zero means never
 	Trouble        string    // why the daemon runs without durability; "" if it does not
 	TroubleSince   time.Time
-	SetAside       []string // directories with earlier states that could not be used, the oldest first
+	SetAside       []string // directories with earlier, unusable states, the oldest first
 }
 
 // Status returns the store's status. It does not wait.

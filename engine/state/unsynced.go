@@ -29,7 +29,9 @@ func (u *unsynced) add(p []byte) {
 }
 
 // write passes on everything after from, in order, until write fails. It returns how far it came.
-func (u *unsynced) write(from int64, write func(p []byte, offset int64) (int, error)) (int64, error) {
+func (u *unsynced) write(
+	from int64, write func(p []byte, offset int64) (int, error),
+) (int64, error) {
 	for from < u.length {
 		const size = int64(len(block{}.bytes))
 		b := u.blocks[from/size]

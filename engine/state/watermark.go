@@ -12,7 +12,8 @@ const inOrder = 1 << 62
 // watermarks hold, for each of the two ranges of numbers, the highest number that deliveries on
 // disk may have.
 type watermarks struct {
-	highest [2]uint64        // highest number that was put; guarded by Store.cut and the lane's single caller
+	// highest is the highest number that was put. Store.cut and the lane's single caller guard it.
+	highest [2]uint64
 	written [2]atomic.Uint64 // higher numbers were never taken for writing, nor found on disk
 }
 
