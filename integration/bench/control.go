@@ -27,7 +27,7 @@ type question struct {
 // The questions.
 const (
 	askReady   = "ready"   // of the load: where it is served; of others: whether they have come up
-	askUpdate  = "update"  // of the load; answered when all updates are made, if at a rate, and else at once
+	askUpdate  = "update"  // of the load; answered when all are made, or without a rate at once
 	askBegin   = "begin"   // of a contestant: to watch
 	askSeen    = "seen"    // of a contestant or handler
 	askCache   = "cache"   // of a contestant: what it has in its cache

@@ -22,7 +22,10 @@ func newLookups(at site, s scale) section {
 	}
 	looking := every
 	looking.when = `object.spec.nodeName != "" and first(lookup("deployments.byApp", object.metadata.labels.app)).spec.replicas > 0`
-	other := rule{"none", deployments, `object.metadata.labels.tier == "none"`, `object.spec.replicas > 0`, nil, func(_, _ state) bool { return false }}
+	other := rule{
+		"none", deployments, `object.metadata.labels.tier == "none"`,
+		`object.spec.replicas > 0`, nil, func(_, _ state) bool { return false },
+	}
 	population := population{s.objects, fleet.Apps, 0}
 	f.add(inProcess("", withoutLookup, []rule{every, other}, "whole"), population)
 	f.add(inProcess("", withLookup, []rule{looking, other}, "whole"), population)
@@ -32,6 +35,7 @@ func newLookups(at site, s scale) section {
 func (l *lookups) report() (table, []target) {
 	title := fmt.Sprintf("Lookups, from %d pods into %d deployments kept whole", l.scale.objects, fleet.Apps)
 	return l.table(title, "", cpuDelta, deltaRate, peakRSS), []target{
-		l.more("CPU µs per delta that a lookup in a rule takes", 10, cpuDelta, withLookup, withoutLookup),
+		l.more("CPU µs per delta that a lookup in a rule takes", 10,
+			cpuDelta, withLookup, withoutLookup),
 	}
 }

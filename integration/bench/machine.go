@@ -32,7 +32,8 @@ func conditions(ctx context.Context, at site, command string) (string, error) {
 %s (client-go %s, %s); stock client-go %s, %s`,
 		command, time.Now().UTC().Format("2006-01-02 15:04 MST"),
 		runtime.NumCPU(), field("/proc/cpuinfo", "model name", ":"), memory(),
-		strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`), line("/proc/sys/kernel/osrelease"), runtime.GOARCH, loadAverage(),
+		strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`),
+		line("/proc/sys/kernel/osrelease"), runtime.GOARCH, loadAverage(),
 		strings.TrimSpace(string(version)), clientGoIn(built), built.GoVersion, clientGoIn(own), own.GoVersion), nil
 }
 

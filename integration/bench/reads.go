@@ -66,22 +66,26 @@ func (r *reads) measure(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, l.stop()) }()
 	d, err := startDaemon(ctx, r.at, l, setup{
-		handlers: 1, events: []string{"updated"}, read: readSource, handler: handlerConfig{Echo: echo},
-		more: fmt.Sprintf("---\n{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: %s}, spec: {resource: v1/pods, indexes: {%s: object.spec.nodeName}}}\n",
+		handlers: 1, events: []string{"updated"},
+		read: readSource, handler: handlerConfig{Echo: echo},
+		more: fmt.Sprintf("---\n{apiVersion: informd.dev/v1alpha1, kind: Source, "+
+			"metadata: {name: %s}, spec: {resource: v1/pods, indexes: {%s: object.spec.nodeName}}}\n",
 			readSource, readIndex),
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.stop()) }()
-	if _, err := d.handler().ask(question{Ask: askReads, N: readCount / 10}); err != nil { // for warming up
+	warmUp := question{Ask: askReads, N: readCount / 10}
+	if _, err := d.handler().ask(warmUp); err != nil {
 		return err
 	}
 	a, err := d.handler().ask(question{Ask: askReads, N: readCount})
 	if err != nil {
 		return err
 	}
-	r.echo, r.lookup, r.objects = append(r.echo, a.Reads.Echo), append(r.lookup, a.Reads.Lookup), append(r.objects, a.Reads.Objects)
+	r.echo, r.lookup = append(r.echo, a.Reads.Echo), append(r.lookup, a.Reads.Lookup)
+	r.objects = append(r.objects, a.Reads.Objects)
 	return nil
 }
 
@@ -93,7 +97,8 @@ type readings struct {
 
 // look times n readings and as many empty calls, in turns, one after the other.
 func look(ctx context.Context, cache handler.Cache, echo string, n int) (out readings, err error) {
-	conn, err := grpc.NewClient("unix:"+echo, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	insecure := grpc.WithTransportCredentials(insecure.NewCredentials())
+	conn, err := grpc.NewClient("unix:"+echo, insecure)
 	if err != nil {
 		return out, err
 	}

@@ -41,14 +41,24 @@ func stateAt(resource string, i, updates int) state {
 var typical = []rule{
 	{
 		"not-ready", pods, `object.metadata.namespace == "shop"`,
-		`any(object.status.conditions, .type == "Ready" and .status == "False") and any(old.status.conditions, .type == "Ready" and .status == "True")`,
-		map[string]string{"pod": `object.metadata.name`, "node": `object.spec.nodeName`, "since": `object.status.conditions`},
-		func(was, is state) bool { return is.Namespace == "shop" && was.pod.Ready && !is.pod.Ready },
+		`any(object.status.conditions, .type == "Ready" and .status == "False") and ` +
+			`any(old.status.conditions, .type == "Ready" and .status == "True")`,
+		map[string]string{
+			"pod": `object.metadata.name`, "node": `object.spec.nodeName`,
+			"since": `object.status.conditions`,
+		},
+		func(was, is state) bool {
+			return is.Namespace == "shop" && was.pod.Ready && !is.pod.Ready
+		},
 	},
 	{
 		"restarted", pods, `object.metadata.labels.tier == "web"`,
-		`object.status.containerStatuses[0].restartCount > old.status.containerStatuses[0].restartCount`,
-		map[string]string{"pod": `object.metadata.name`, "restarts": `object.status.containerStatuses[0].restartCount`},
+		`object.status.containerStatuses[0].restartCount > ` +
+			`old.status.containerStatuses[0].restartCount`,
+		map[string]string{
+			"pod":      `object.metadata.name`,
+			"restarts": `object.status.containerStatuses[0].restartCount`,
+		},
 		func(was, is state) bool { return is.Tier == "web" && is.pod.Restarts > was.pod.Restarts },
 	},
 	{
@@ -56,29 +66,40 @@ var typical = []rule{
 		`object.status.phase == "Running" and old.status.phase == "Pending"`,
 		map[string]string{"pod": `object.metadata.name`, "ip": `object.status.podIP`},
 		func(was, is state) bool {
-			return (is.Namespace == "pay" || is.Namespace == "bill") && is.pod.Phase == "Running" && was.pod.Phase == "Pending"
+			return (is.Namespace == "pay" || is.Namespace == "bill") &&
+				is.pod.Phase == "Running" && was.pod.Phase == "Pending"
 		},
 	},
 	{
 		"degraded", deployments, `object.metadata.labels.tier == "web"`,
 		`object.status.readyReplicas < object.spec.replicas`,
-		map[string]string{"deployment": `object.metadata.name`, "ready": `object.status.readyReplicas`},
-		func(_, is state) bool { return is.Tier == "web" && is.deployment.Ready < is.deployment.Replicas },
+		map[string]string{
+			"deployment": `object.metadata.name`, "ready": `object.status.readyReplicas`,
+		},
+		func(_, is state) bool {
+			return is.Tier == "web" && is.deployment.Ready < is.deployment.Replicas
+		},
 	},
 	{
 		"checkpoint", configmaps, `object.metadata.namespace == "audit"`,
 		`object.data["checkpoint.json"] != old.data["checkpoint.json"]`,
-		map[string]string{"config": `object.metadata.name`, "checkpoint": `object.data["checkpoint.json"]`},
+		map[string]string{
+			"config": `object.metadata.name`, "checkpoint": `object.data["checkpoint.json"]`,
+		},
 		func(_, is state) bool { return is.Namespace == "audit" },
 	},
 	{
 		"crash-looping", pods, `object.metadata.labels.app == "shop-api"`,
 		`any(object.status.containerStatuses, .state.waiting.reason == "CrashLoopBackOff")`, nil,
-		func(was, is state) bool { return is.Name == "shop-api" && is.pod.Restarts > was.pod.Restarts },
+		func(was, is state) bool {
+			return is.Name == "shop-api" && is.pod.Restarts > was.pod.Restarts
+		},
 	},
 	{
-		"ready-again", pods, `object.metadata.namespace == "core" and object.metadata.labels.tier == "web"`,
-		`all(object.status.containerStatuses, .ready) and !all(old.status.containerStatuses, .ready)`, nil,
+		"ready-again", pods,
+		`object.metadata.namespace == "core" and object.metadata.labels.tier == "web"`,
+		`all(object.status.containerStatuses, .ready) and ` +
+			`!all(old.status.containerStatuses, .ready)`, nil,
 		func(was, is state) bool {
 			return is.Namespace == "core" && is.Tier == "web" && is.pod.Ready && !was.pod.Ready
 		},
@@ -90,9 +111,11 @@ var typical = []rule{
 	},
 	{
 		"recovered", deployments, `object.metadata.namespace == "core"`,
-		`object.status.readyReplicas == object.spec.replicas and old.status.readyReplicas < object.spec.replicas`, nil,
+		`object.status.readyReplicas == object.spec.replicas and ` +
+			`old.status.readyReplicas < object.spec.replicas`, nil,
 		func(was, is state) bool {
-			return is.Namespace == "core" && is.deployment.Ready == is.deployment.Replicas && was.deployment.Ready < is.deployment.Replicas
+			return is.Namespace == "core" && is.deployment.Ready == is.deployment.Replicas &&
+				was.deployment.Ready < is.deployment.Replicas
 		},
 	},
 	{
@@ -113,22 +136,29 @@ func alike(n int) (rules []rule, matching int) {
 		var selects func(was, is state) bool
 		switch groups := n / matching; groups {
 		case 1:
-			where, selects = `object.metadata.labels.tier != ""`, func(_, _ state) bool { return true }
+			where = `object.metadata.labels.tier != ""`
+			selects = func(_, _ state) bool { return true }
 		case 2:
 			tier := []string{"web", "backend"}[group]
-			where, selects = fmt.Sprintf(`object.metadata.labels.tier == %q`, tier), func(_, is state) bool { return is.Tier == tier }
+			where = fmt.Sprintf(`object.metadata.labels.tier == %q`, tier)
+			selects = func(_, is state) bool { return is.Tier == tier }
 		case fleet.Teams:
 			namespace := fleet.Namespace(group)
-			where, selects = fmt.Sprintf(`object.metadata.namespace == %q`, namespace), func(_, is state) bool { return is.Namespace == namespace }
+			where = fmt.Sprintf(`object.metadata.namespace == %q`, namespace)
+			selects = func(_, is state) bool { return is.Namespace == namespace }
 		case fleet.Apps:
 			app := fleet.AppAt(group).Name
-			where, selects = fmt.Sprintf(`object.metadata.labels.app == %q`, app), func(_, is state) bool { return is.Name == app }
+			where = fmt.Sprintf(`object.metadata.labels.app == %q`, app)
+			selects = func(_, is state) bool { return is.Name == app }
 		default:
 			panic(fmt.Sprintf("bench: no way to make %d groups", groups))
 		}
 		rules = append(rules, rule{
-			fmt.Sprintf("rule-%d", r), pods, where, `object.status.conditions != old.status.conditions`,
-			map[string]string{"pod": `object.metadata.name`, "node": `object.spec.nodeName`}, selects,
+			fmt.Sprintf("rule-%d", r), pods, where,
+			`object.status.conditions != old.status.conditions`,
+			map[string]string{
+				"pod": `object.metadata.name`, "node": `object.spec.nodeName`,
+			}, selects,
 		})
 	}
 	return rules, matching
@@ -165,7 +195,8 @@ func manifests(rules []rule, keep string) string {
 		if !slices.ContainsFunc(rules, func(r rule) bool { return r.source == name }) {
 			continue
 		}
-		fmt.Fprintf(&b, "{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: %s},\n spec: {resource: %s/%s, keep: %s",
+		fmt.Fprintf(&b, "{apiVersion: informd.dev/v1alpha1, kind: Source, "+
+			"metadata: {name: %s},\n spec: {resource: %s/%s, keep: %s",
 			name, res.gvr.GroupVersion(), name, keep)
 		switch {
 		case name == pods:
@@ -175,7 +206,8 @@ func manifests(rules []rule, keep string) string {
 		}
 		fmt.Fprint(&b, "}}\n---\n")
 	}
-	fmt.Fprint(&b, "{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: none}, spec: {builtin: log}}\n")
+	fmt.Fprint(&b, "{apiVersion: informd.dev/v1alpha1, kind: Handler, "+
+		"metadata: {name: none}, spec: {builtin: log}}\n")
 	for _, r := range rules {
 		fmt.Fprintf(&b, `---
 apiVersion: informd.dev/v1alpha1

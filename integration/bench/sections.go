@@ -21,9 +21,13 @@ func newRows(at site, s scale) section {
 
 func (r *rows) report() (table, []target) {
 	p := mixed(r.scale.objects)
-	title := fmt.Sprintf("%d pods, %d deployments, %d config maps; %d updates (rows 3: %d, rows 4: %d, row 5: %d); median (least–most) of %d",
-		p[0], p[1], p[2], r.scale.updates, moreInProcess*r.scale.updates, moreDelivered*r.scale.updates, r.entries[len(r.entries)-1].contestant.updates(r.scale.updates), r.scale.rounds)
-	t := r.table(title, "", cpuDelta, deltaRate, cpuObject, heapObject, peakRSS, restedRSS, steadyRSS, written)
+	updates, last := r.scale.updates, r.entries[len(r.entries)-1].contestant
+	title := fmt.Sprintf("%d pods, %d deployments, %d config maps; "+
+		"%d updates (rows 3: %d, rows 4: %d, row 5: %d); median (least–most) of %d",
+		p[0], p[1], p[2], updates, moreInProcess*updates, moreDelivered*updates,
+		last.updates(updates), r.scale.rounds)
+	t := r.table(title, "",
+		cpuDelta, deltaRate, cpuObject, heapObject, peakRSS, restedRSS, steadyRSS, written)
 	return t, []target{
 		r.ratio("CPU per delta: row 3 to row 1", false, 1./10, cpuDelta, "3", "1"),
 		r.ratio("heap per object: row 3 to row 1", false, 1./5, heapObject, "3", "1"),
@@ -31,7 +35,8 @@ func (r *rows) report() (table, []target) {
 		r.ratio("heap per object: row 3b to row 1", false, 1./15, heapObject, "3b", "1"),
 		r.ratio("deliveries per second: row 4 to row 1", true, 4, deltaRate, "4", "1"),
 		r.ratio("deliveries per second: row 4 to row 5", true, 25, deltaRate, "4", "5"),
-		r.more("CPU µs per delta that keeping state takes, at full speed: row 4b less row 4", 20, cpuDelta, "4b", "4"),
+		r.more("CPU µs per delta that keeping state takes, at full speed: row 4b less row 4", 20,
+			cpuDelta, "4b", "4"),
 	}
 }
 
@@ -40,15 +45,19 @@ func (r *rows) charts() []chart {
 		d := chart{name: name, title: title, unit: unit}
 		for _, e := range r.entries {
 			if slices.Contains(rows, e.row) {
-				d.bars = append(d.bars, barOf(short[e.row], e.row[0] == '3' || e.row[0] == '4', e.results.samples, c.of))
+				ours := e.row[0] == '3' || e.row[0] == '4'
+				d.bars = append(d.bars, barOf(short[e.row], ours, e.results.samples, c.of))
 			}
 		}
 		return d
 	}
 	return []chart{
-		drawing("cpu", "CPU for one change of an object", "µs; less is better", cpuDelta, "1", "2", "3", "3b", "4", "4b"),
-		drawing("heap", "Heap for one object in the cache", "bytes; less is better", heapObject, "1", "2", "3", "3b"),
-		drawing("rate", "Changes per second, at full speed", "more is better", deltaRate, "1", "2", "3", "3b", "4", "4b", "5"),
+		drawing("cpu", "CPU for one change of an object", "µs; less is better",
+			cpuDelta, "1", "2", "3", "3b", "4", "4b"),
+		drawing("heap", "Heap for one object in the cache", "bytes; less is better",
+			heapObject, "1", "2", "3", "3b"),
+		drawing("rate", "Changes per second, at full speed", "more is better",
+			deltaRate, "1", "2", "3", "3b", "4", "4b", "5"),
 	}
 }
 
@@ -68,12 +77,14 @@ type listing struct {
 
 func newListing(at site, s scale) section {
 	f := newFigures(at, s.updates)
-	f.add(inProcess("", fmt.Sprintf("informd, %d pods", s.listed()), about(pods, typical), "whole"), onlyPods(s.listed()))
+	name := fmt.Sprintf("informd, %d pods", s.listed())
+	f.add(inProcess("", name, about(pods, typical), "whole"), onlyPods(s.listed()))
 	return &listing{f, s.listed()}
 }
 
 func (l *listing) report() (table, []target) {
-	t := l.table("The first list", "", cpuObject, synced, heapObject, rssObject, peakRSS, restedRSS, steadyRSS)
+	t := l.table("The first list", "",
+		cpuObject, synced, heapObject, rssObject, peakRSS, restedRSS, steadyRSS)
 	name := l.entries[0].name
 	peak, _ := l.figure(peakRSS, name)
 	rested, _ := l.figure(restedRSS, name)
@@ -111,8 +122,10 @@ func ruleCount(n, matching int) string {
 }
 
 func (r *ruled) report() (table, []target) {
-	return r.table("Many rules, each about a tier, a namespace or an application", "", cpuDelta, deltaRate), []target{
-		r.ratio("1000 rules of which 5 match to 10 of which 5 match", false, 2, cpuDelta, ruleCount(1000, 5), ruleCount(10, 5)),
+	const title = "Many rules, each about a tier, a namespace or an application"
+	return r.table(title, "", cpuDelta, deltaRate), []target{
+		r.ratio("1000 rules of which 5 match to 10 of which 5 match", false, 2,
+			cpuDelta, ruleCount(1000, 5), ruleCount(10, 5)),
 	}
 }
 
@@ -139,9 +152,13 @@ func newDurability(at site, s scale) section {
 const evenRate = 5000
 
 func (d *durability) report() (table, []target) {
-	title := fmt.Sprintf("To a handler process that keeps up: %d updates per second, in %d bursts; %d pods, %d updates", evenRate, bursts, d.scale.objects, d.scale.updates)
-	return d.table(title, "", cpuDelta, deltaRate, peakRSS, restedRSS, steadyRSS, written), []target{
-		d.more(fmt.Sprintf("CPU µs per delta that keeping state takes, at %d per second", evenRate), 20, cpuDelta, with, without),
+	title := fmt.Sprintf("To a handler process that keeps up: "+
+		"%d updates per second, in %d bursts; %d pods, %d updates",
+		evenRate, bursts, d.scale.objects, d.scale.updates)
+	more := fmt.Sprintf("CPU µs per delta that keeping state takes, at %d per second", evenRate)
+	t := d.table(title, "", cpuDelta, deltaRate, peakRSS, restedRSS, steadyRSS, written)
+	return t, []target{
+		d.more(more, 20, cpuDelta, with, without),
 	}
 }
 
@@ -159,7 +176,8 @@ func newHandlers(at site, s scale) section {
 }
 
 func (h *handlers) report() (table, []target) {
-	return h.table("Handler processes, each of which gets every delta; no state", "handlers", cpuDelta, deltaRate, restedRSS, steadyRSS), nil
+	const title = "Handler processes, each of which gets every delta; no state"
+	return h.table(title, "handlers", cpuDelta, deltaRate, restedRSS, steadyRSS), nil
 }
 
 // sizes is about the number of objects.
@@ -184,11 +202,16 @@ func newSizes(at site, s scale) section {
 }
 
 func (z *sizes) report() (table, []target) {
-	t := z.table("Pods in the cluster", "", heapObject, rssObject, cpuObject, cpuDelta, synced, peakRSS, restedRSS, steadyRSS)
+	t := z.table("Pods in the cluster", "", heapObject, rssObject, cpuObject, cpuDelta,
+		synced, peakRSS, restedRSS, steadyRSS)
 	peak, ok := z.figure(mostRSS, z.most)
 	compare := fmt.Sprintf("of %d pods to %d", z.objects, z.objects/10)
 	return t, []target{
-		{what: fmt.Sprintf("%d pods, GiB resident, at most", z.objects), limit: 4, value: peak / 1024, err: !ok, from: fmt.Sprintf("RSS MiB, updates included: %.0f", peak)},
+		{
+			what:  fmt.Sprintf("%d pods, GiB resident, at most", z.objects),
+			limit: 4, value: peak / 1024, err: !ok,
+			from: fmt.Sprintf("RSS MiB, updates included: %.0f", peak),
+		},
 		z.ratio("heap per object, "+compare, false, 1.2, heapObject, z.most, z.large),
 		z.ratio("resident per object, "+compare, false, 1.2, rssObject, z.most, z.large),
 		z.ratio("CPU per object listed, "+compare, false, 1.5, cpuObject, z.most, z.large),

@@ -97,8 +97,9 @@ func (m *podMaker) deployment(ready bool) *appsv1.Deployment {
 	created, changed := timeMark(blankCreated), timeMark(blankTransition)
 	d := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: m.Name + "-" + mark(blankSuffix), Namespace: m.Namespace, UID: types.UID(mark(blankUID)),
-			ResourceVersion: mark(blankVersion), Generation: int64(1 + of(m.a, 40)%30), CreationTimestamp: created,
+			Name: m.Name + "-" + mark(blankSuffix), Namespace: m.Namespace,
+			UID: types.UID(mark(blankUID)), ResourceVersion: mark(blankVersion),
+			Generation: int64(1 + of(m.a, 40)%30), CreationTimestamp: created,
 			Labels: set, Annotations: map[string]string{
 				"deployment.kubernetes.io/revision": fmt.Sprint(1 + of(m.a, 40)%30), SentAnnotation: mark(blankSent),
 			},
@@ -124,7 +125,8 @@ func (m *podMaker) deployment(ready bool) *appsv1.Deployment {
 			RevisionHistoryLimit: &history, ProgressDeadlineSeconds: &deadline,
 		},
 		Status: appsv1.DeploymentStatus{
-			ObservedGeneration: int64(1 + of(m.a, 40)%30), Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
+			ObservedGeneration: int64(1 + of(m.a, 40)%30), Replicas: n,
+			UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
 			Conditions: []appsv1.DeploymentCondition{{
 				Type: "Available", Status: "True", LastUpdateTime: changed, LastTransitionTime: created,
 				Reason: "MinimumReplicasAvailable", Message: "Deployment has minimum availability.",

@@ -30,13 +30,16 @@ func (f fields) with(more fields) fields {
 	return f
 }
 
-func entry(manager, operation, subresource string, at metav1.Time, f fields) metav1.ManagedFieldsEntry {
+func entry(
+	manager, operation, subresource string, at metav1.Time,
+	f fields) metav1.ManagedFieldsEntry {
 	raw, err := json.Marshal(f)
 	if err != nil {
 		panic(fmt.Sprintf("fleet: %v", err)) // never of such maps
 	}
 	return metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation), APIVersion: "v1", Time: &at,
+		Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation),
+		APIVersion: "v1", Time: &at,
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw)), Subresource: subresource,
 	}
 }

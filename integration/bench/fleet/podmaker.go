@@ -36,7 +36,8 @@ func newPodMaker(a int) *podMaker {
 	}
 	yes := true
 	m.owner = metav1.OwnerReference{
-		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set, UID: types.UID(uid(nil, of(a, 2))), Controller: &yes, BlockOwnerDeletion: &yes,
+		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: set, UID: types.UID(uid(nil, of(a, 2))),
+		Controller: &yes, BlockOwnerDeletion: &yes,
 	}
 
 	m.addContainers()
@@ -78,7 +79,8 @@ func (m *podMaker) addContainers() {
 	}
 	if of(m.a, 8)%14 == 0 {
 		m.add(corev1.Container{
-			Name: "envoy", Image: "r.example.com/mesh/envoy:v1.34.1", Args: []string{"-c", "/etc/envoy/envoy.yaml", "--concurrency", "2"},
+			Name: "envoy", Image: "r.example.com/mesh/envoy:v1.34.1",
+			Args:  []string{"-c", "/etc/envoy/envoy.yaml", "--concurrency", "2"},
 			Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 9901, Protocol: corev1.ProtocolTCP}},
 		})
 	}
@@ -147,8 +149,9 @@ func (m *podMaker) pod(p Pod) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: m.prefix + mark(blankSuffix), GenerateName: m.prefix, Namespace: m.Namespace,
-			UID: types.UID(mark(blankUID)), ResourceVersion: mark(blankVersion), CreationTimestamp: timeMark(blankCreated),
-			Labels: m.labels, Annotations: map[string]string{SentAnnotation: mark(blankSent)},
+			UID: types.UID(mark(blankUID)), ResourceVersion: mark(blankVersion),
+			CreationTimestamp: timeMark(blankCreated),
+			Labels:            m.labels, Annotations: map[string]string{SentAnnotation: mark(blankSent)},
 			OwnerReferences: []metav1.OwnerReference{m.owner},
 			ManagedFields:   m.managed(),
 		},
@@ -195,8 +198,9 @@ func (m *podMaker) state(s *corev1.ContainerStatus, p Pod) {
 	}
 	if p.age == crashed {
 		s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-			Reason:  "CrashLoopBackOff",
-			Message: fmt.Sprintf("back-off 5m0s restarting failed container=%s pod=%s%s_%s(%s)", s.Name, m.prefix, mark(blankSuffix), m.Namespace, mark(blankUID)),
+			Reason: "CrashLoopBackOff",
+			Message: fmt.Sprintf("back-off 5m0s restarting failed container=%s pod=%s%s_%s(%s)",
+				s.Name, m.prefix, mark(blankSuffix), m.Namespace, mark(blankUID)),
 		}}
 		s.Started = new(false)
 		s.ContainerID = "containerd://" + mark(blankRestarted)
@@ -217,9 +221,14 @@ func (m *podMaker) conditions(pod *corev1.Pod, p Pod) {
 	}
 	switch of(m.a, 33) % 6 {
 	case 0:
-		pod.Status.Conditions = []corev1.PodCondition{is("PodReadyToStartContainers", blankScheduled), is("Initialized", blankScheduled), ready, containers, is("PodScheduled", blankCreated)}
+		pod.Status.Conditions = []corev1.PodCondition{
+			is("PodReadyToStartContainers", blankScheduled), is("Initialized", blankScheduled),
+			ready, containers, is("PodScheduled", blankCreated),
+		}
 	case 1, 2:
-		pod.Status.Conditions = []corev1.PodCondition{is("Initialized", blankScheduled), ready, containers, is("PodScheduled", blankCreated)}
+		pod.Status.Conditions = []corev1.PodCondition{
+			is("Initialized", blankScheduled), ready, containers, is("PodScheduled", blankCreated),
+		}
 	default:
 		pod.Status.Conditions = []corev1.PodCondition{ready, is("PodScheduled", blankCreated)}
 	}
