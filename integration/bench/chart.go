@@ -124,7 +124,8 @@ func writeCharts(document string, charts []chart) (string, error) {
 	}
 	var b strings.Builder
 	for _, c := range charts {
-		if err := os.WriteFile(filepath.Join(folder, c.name+".svg"), []byte(c.svg()), 0o644); err != nil {
+		path := filepath.Join(folder, c.name+".svg")
+		if err := os.WriteFile(path, []byte(c.svg()), 0o644); err != nil {
 			return "", err
 		}
 		fmt.Fprintf(&b, "![%s](%s/%s.svg)\n\n", c.title, filepath.Base(folder), c.name)

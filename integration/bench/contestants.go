@@ -62,7 +62,8 @@ func contestants() []contestant {
 		stock("2", "the same, managedFields cut out by a transform", "strip"),
 		inProcess("3", "informd in process: 2 indexes, 10 rules, keep: whole", typical, "whole"),
 		inProcess("3b", "the same with 5 rules, keep: needed", typical[:5], "needed"),
-		delivered("4", "informd to a handler process, all acknowledged, no state", setup{handlers: 1}),
+		delivered("4", "informd to a handler process, all acknowledged, no state",
+			setup{handlers: 1}),
 		delivered("4b", "the same with a state directory", setup{handlers: 1, state: true}),
 		{row: "5", name: "a process per event behind a stock informer", updates: func(asked int) int { return max(1, asked/30) }, start: startStock("fork")},
 	}

@@ -58,13 +58,15 @@ func (p *probe) Handle(_ context.Context, ev handler.Event) (handler.Answer, err
 	shell := exec.Command("/bin/sh", "-c", "test $((1+1)) = 2")
 	results := make(map[string]string)
 	for name, try := range map[string]func() error{
-		"daemon's memory, by its file":        func() error { return readMemory(pid) },
-		"daemon's memory, by its number":      func() error { return readMemoryOf(pid) },
-		"daemon's environment":                func() error { return readFile(proc + "environ") },
-		"daemon's descriptors":                func() error { return list(proc + "fd") },
-		"daemon's signals":                    func() error { return syscall.Kill(pid, 0) },
-		"state directory, to read":            func() error { return list(t.State) },
-		"state directory, to write":           func() error { return create(filepath.Join(t.State, own)) },
+		"daemon's memory, by its file":   func() error { return readMemory(pid) },
+		"daemon's memory, by its number": func() error { return readMemoryOf(pid) },
+		"daemon's environment":           func() error { return readFile(proc + "environ") },
+		"daemon's descriptors":           func() error { return list(proc + "fd") },
+		"daemon's signals":               func() error { return syscall.Kill(pid, 0) },
+		"state directory, to read":       func() error { return list(t.State) },
+		"state directory, to write": func() error {
+			return create(filepath.Join(t.State, own))
+		},
 		"kubeconfig":                          func() error { return readFile(t.Kubeconfig) },
 		"control socket":                      func() error { return askStatus(t.Control) },
 		"another handler's socket":            func() error { return dial("unix", t.Socket) },
