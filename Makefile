@@ -38,7 +38,7 @@ run: build ## Run informd on examples/rules against the cluster of the current k
 	$(BIN)/informd run -f examples/rules
 
 .PHONY: test
-test: controlplane ## Run every test, with the race detector, against a real control plane: under ten minutes on two cores
+test: controlplane ## Run every test, with the race detector, against a real control plane: a quarter of an hour on two cores
 	go test -race -timeout 20m work
 	cd integration/controlplane && export GOWORK=off && go vet ./... && go test ./...
 
