@@ -9,8 +9,8 @@ import (
 // with its lock held.
 //
 // Decided and undecided deliveries do not merge, because nobody knows yet whether the undecided one
-// will be delivered. There is one exception. A delivery refused because of what came after it takes
-// that in, as renewing would.
+// will be delivered. There is one exception: a delivery whose actions were refused, because the
+// object has changed since, merges with that change. Renewing it would have the same effect.
 func (l *Lane) merge(waiting, newer delivery.Delivery, sent bool) (
 	merged delivery.Delivery, keep, ok bool,
 ) {

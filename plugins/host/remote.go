@@ -30,7 +30,7 @@ type RemoteSpec struct {
 	// them.
 	Host string
 	Port uint16
-	// DNS is the address and port of the server that is asked for Host; empty: as the system does.
+	// DNS is the address and port of the DNS server that resolves Host. Empty means the system's.
 	DNS string
 	// CA is a PEM file with the certificates of the authorities that may have signed an endpoint's.
 	// Cert and Key are PEM files with the certificate that informd shows it. All are read for each
