@@ -129,7 +129,8 @@ func (m *Meter) subtract(a, b any) (any, error) {
 		case time.Time:
 			return x.Sub(y), nil
 		case time.Duration:
-			return x.Add(-y), nil
+			// by halves, because the shortest duration has no opposite
+			return x.Add(-(y / 2)).Add(-(y - y/2)), nil
 		}
 	case time.Duration:
 		if y, ok := b.(time.Duration); ok {
