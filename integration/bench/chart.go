@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// chart is a drawing of figures that can be compared: a bar for each, all on one scale.
+// chart draws comparable figures as bars on one scale.
 type chart struct {
 	name  string // of the file, without .svg
 	title string
@@ -36,10 +36,10 @@ func barOf[T any](name string, ours bool, all []T, of func(T) float64) bar {
 	}
 }
 
-// The measures of a drawing, in pixels.
+// The layout of a drawing, in pixels.
 const (
 	chartWidth = 760
-	barsBegin  = 290 // behind the names
+	barsBegin  = 290 // to the right of the names
 	barsEnd    = 640 // values follow
 	barHeight  = 18
 	rowHeight  = 30
@@ -60,7 +60,8 @@ func (c chart) svg() string {
 		return barsBegin + value/most*(barsEnd-barsBegin)
 	}
 	var s strings.Builder
-	fmt.Fprintf(&s, `<svg xmlns="http://www.w3.org/2000/svg" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img">
+	fmt.Fprintf(&s, `<svg xmlns="http://www.w3.org/2000/svg"`+
+		` width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" role="img">
 <title>%[3]s</title>
 <style>
   .back { fill: #ffffff; stroke: #d0d7de } .text { fill: #1f2328 } .faint { fill: #59636e }
@@ -75,13 +76,16 @@ func (c chart) svg() string {
 <rect class="back" x=".5" y=".5" width="%[4]d" height="%[5]d" rx="6"/>
 <text class="text title" x="16" y="26">%[3]s</text>
 <text class="faint" x="16" y="46">%[6]s</text>
-`, chartWidth, height, html.EscapeString(c.title), chartWidth-1, height-1, html.EscapeString(c.unit+". Medians; a line goes from the least to the most."))
+`, chartWidth, height, html.EscapeString(c.title), chartWidth-1, height-1,
+		html.EscapeString(c.unit+". Medians; a line goes from the least to the most."))
 	for i, b := range c.bars {
 		top := headHeight + i*rowHeight
 		middle, base := float64(top)+barHeight/2, top+barHeight-4
-		fmt.Fprintf(&s, `<text class="text" x="%d" y="%d" text-anchor="end">%s</text>`+"\n", barsBegin-10, base, html.EscapeString(b.name))
+		fmt.Fprintf(&s, `<text class="text" x="%d" y="%d" text-anchor="end">%s</text>`+"\n",
+			barsBegin-10, base, html.EscapeString(b.name))
 		if !b.measured {
-			fmt.Fprintf(&s, `<text class="faint" x="%d" y="%d">not measured</text>`+"\n", barsBegin, base)
+			fmt.Fprintf(&s, `<text class="faint" x="%d" y="%d">not measured</text>`+"\n",
+				barsBegin, base)
 			continue
 		}
 		class := "other"
@@ -91,10 +95,12 @@ func (c chart) svg() string {
 		fmt.Fprintf(&s, `<rect class="%s" x="%d" y="%d" width="%.1f" height="%d" rx="2"/>`+"\n",
 			class, barsBegin, top, max(1, x(b.value)-barsBegin), barHeight)
 		if b.hasSpread {
-			fmt.Fprintf(&s, `<path class="spread" d="M%.1f %.1fH%.1fM%[1]f %[4]fv8M%[3]f %[4]fv8" fill="none"/>`+"\n",
+			fmt.Fprintf(&s, `<path class="spread" d="M%.1f %.1fH%.1f`+
+				`M%[1]f %[4]fv8M%[3]f %[4]fv8" fill="none"/>`+"\n",
 				x(b.least), middle, x(b.most), middle-4)
 		}
-		fmt.Fprintf(&s, `<text class="text" x="%.1f" y="%d">%s</text>`+"\n", x(b.most)+8, base, rounded(b.value))
+		fmt.Fprintf(&s, `<text class="text" x="%.1f" y="%d">%s</text>`+"\n",
+			x(b.most)+8, base, rounded(b.value))
 	}
 	s.WriteString("</svg>\n")
 	return s.String()

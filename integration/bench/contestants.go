@@ -16,7 +16,7 @@ type site struct {
 	rest    time.Duration // see measurement
 }
 
-// contestant is something to measure.
+// contestant is one program to measure.
 type contestant struct {
 	row, name string
 	start     func(ctx context.Context, at site, l *load) (subject, error)
@@ -35,7 +35,7 @@ type subject interface {
 	pid() int
 	begin() error // to watch
 	seen() (seen, error)
-	// verify checks at the end what would cost too much to check all the time.
+	// verify checks, at the end, what would be too expensive to check all the time.
 	verify(ctx context.Context, l *ledger, want due) error
 	stop() error
 }
@@ -48,8 +48,8 @@ type explaining interface{ explain(context.Context) string }
 
 func times(n int) func(int) int { return func(asked int) int { return n * asked } }
 
-// By how much contestants get more updates than the stock informers, so that each runs for about as
-// long.
+// How many times the updates of the stock informers a contestant gets, so that all run for about
+// the same time.
 const (
 	moreInProcess = 10
 	moreDelivered = 6
@@ -65,7 +65,12 @@ func contestants() []contestant {
 		delivered("4", "informd to a handler process, all acknowledged, no state",
 			setup{handlers: 1}),
 		delivered("4b", "the same with a state directory", setup{handlers: 1, state: true}),
-		{row: "5", name: "a process per event behind a stock informer", updates: func(asked int) int { return max(1, asked/30) }, start: startStock("fork")},
+		{
+			row:     "5",
+			name:    "a process per event behind a stock informer",
+			updates: func(asked int) int { return max(1, asked/30) },
+			start:   startStock("fork"),
+		},
 	}
 }
 
@@ -85,25 +90,36 @@ func startStock(beside string) func(context.Context, site, *load) (subject, erro
 }
 
 func inProcess(row, name string, rules []rule, keep string) contestant {
-	return contestant{row: row, name: name, updates: times(moreInProcess), handled: selected(rules), start: func(ctx context.Context, at site, l *load) (subject, error) {
-		path := filepath.Join(at.dir, "rules.yaml")
-		if err := os.WriteFile(path, []byte(manifests(rules, keep)), 0o600); err != nil {
-			return nil, err
-		}
-		c, err := at.start(ctx, "engine", l.url, path)
-		return inside{c}, err
-	}}
+	return contestant{
+		row:     row,
+		name:    name,
+		updates: times(moreInProcess),
+		handled: selected(rules),
+		start: func(ctx context.Context, at site, l *load) (subject, error) {
+			path := filepath.Join(at.dir, "rules.yaml")
+			if err := os.WriteFile(path, []byte(manifests(rules, keep)), 0o600); err != nil {
+				return nil, err
+			}
+			c, err := at.start(ctx, "engine", l.url, path)
+			return inside{c}, err
+		},
+	}
 }
 
-// delivered is informd with handlers that acknowledge everything.
+// delivered returns informd as a contestant, with handlers that acknowledge everything.
 func delivered(row, name string, how setup) contestant {
 	how.events = []string{"synced", "updated"}
-	return contestant{row: row, name: name, updates: times(moreDelivered), start: func(ctx context.Context, at site, l *load) (subject, error) {
-		return startDaemon(ctx, at, l, how)
-	}}
+	return contestant{
+		row:     row,
+		name:    name,
+		updates: times(moreDelivered),
+		start: func(ctx context.Context, at site, l *load) (subject, error) {
+			return startDaemon(ctx, at, l, how)
+		},
+	}
 }
 
-// inside is a contestant of this program.
+// inside is a contestant that runs in a process of this program.
 type inside struct{ *child }
 
 func (c inside) begin() error {

@@ -29,12 +29,12 @@ const (
 	askReady   = "ready"   // of the load: where it is served; of others: whether they have come up
 	askUpdate  = "update"  // of the load; answered when all are made, or without a rate at once
 	askBegin   = "begin"   // of a contestant: to watch
-	askSeen    = "seen"    // of a contestant or handler
+	askSeen    = "seen"    // of a contestant or handler: what it has seen
 	askCache   = "cache"   // of a contestant: what it has in its cache
 	askHeap    = "heap"    // of a contestant: its heap after garbage collection
 	askTime    = "time"    // of a handler: to begin to note latencies
 	askLatency = "latency" // of a handler: those that it has noted
-	askReads   = "reads"   // of a handler: so many readings of the cache
+	askReads   = "reads"   // of a handler: to read the cache N times
 )
 
 type answer struct {

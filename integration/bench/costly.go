@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// costly measures what one informer does to another. One source has costly rules and a resync every
-// second. The other changes a little all the time; its latencies count.
+// costly measures how one informer affects another. One source has costly rules and a resync every
+// second. The other source changes a little all the time, and its latencies are measured.
 type costly struct {
 	scale scale
 	runs  []*costlyRun
 	err   bool
 }
 
-// costlyRun is one informd, measured without and with the costly source.
+// costlyRun holds the results of one informd, measured without and with the costly source.
 type costlyRun struct {
 	name          string // which informd
 	at            site
 	alone, beside []trickle
-	worse         []float64 // p99 with the costly source to p99 in the turn without it before
+	worse         []float64 // p99 with the costly source, divided by p99 in the turn before, which is without it
 }
 
 // trickle is one measurement of the source that changes a little.
@@ -81,9 +81,11 @@ func (c *costly) measure(ctx context.Context) error {
 // manifests returns the costly source and its rule, which looks at every object once a second.
 func (c *costly) manifests() string {
 	return fmt.Sprintf(`---
-{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: pods}, spec: {resource: v1/pods, resync: 1s}}
+{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: pods},
+ spec: {resource: v1/pods, resync: 1s}}
 ---
-{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: costly}, spec: {source: pods, handler: handler-0, when: %q}}
+{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: costly},
+ spec: {source: pods, handler: handler-0, when: %q}}
 `, costlyWhen)
 }
 
@@ -143,7 +145,8 @@ func (c *costly) trickle(ctx context.Context, at site, more string) (took trickl
 	return took, c.awaitResync(ctx, d)
 }
 
-// awaitResync waits until the costly source has been at work. It returns an error if nothing comes.
+// awaitResync waits until the costly source has listed and resynced. It returns an error if the
+// costly rule gets no objects.
 func (c *costly) awaitResync(ctx context.Context, d *daemon) error {
 	due := 2 * c.objects() // the first list, and a resync
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -156,7 +159,8 @@ func (c *costly) awaitResync(ctx context.Context, d *daemon) error {
 		handed := 0
 		for line := range strings.Lines(body) {
 			series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if strings.HasPrefix(series, "informd_source_deltas_total{") && strings.Contains(series, `source="pods"`) {
+			if strings.HasPrefix(series, "informd_source_deltas_total{") &&
+				strings.Contains(series, `source="pods"`) {
 				n, _ := strconv.ParseFloat(value, 64) // Prometheus writes numbers
 				handed += int(n)
 			}
@@ -182,7 +186,10 @@ func (c *costly) report() (table, []target) {
 		for _, one := range []struct {
 			name, worse string
 			took        []trickle
-		}{{run.name + ", alone", "", run.alone}, {run.name + ", beside a costly source", worse, run.beside}} {
+		}{
+			{run.name + ", alone", "", run.alone},
+			{run.name + ", beside a costly source", worse, run.beside},
+		} {
 			row := []string{one.name}
 			for _, of := range []func(trickle) float64{
 				func(t trickle) float64 { return t.P50 }, func(t trickle) float64 { return t.P99 },
@@ -190,12 +197,16 @@ func (c *costly) report() (table, []target) {
 			} {
 				row = append(row, spread(one.took, 0, of))
 			}
-			row = append(row, spread(one.took, 2, func(t trickle) float64 { return t.cores }), one.worse)
+			row = append(row, spread(one.took, 2, func(t trickle) float64 { return t.cores }),
+				one.worse)
 			rows = append(rows, row)
 		}
 		targets = append(targets, target{
-			what: run.name + ": p99 to the acknowledgement beside a source with costly rules and a resync, to alone", limit: 1.5,
-			value: median(run.worse, itself), from: "of each turn, to the one before: " + worse, err: c.err || len(run.worse) == 0,
+			what: run.name + ": p99 to the acknowledgement" +
+				" beside a source with costly rules and a resync, to alone",
+			limit: 1.5,
+			value: median(run.worse, itself), from: "of each turn, to the one before: " + worse,
+			err: c.err || len(run.worse) == 0,
 		})
 	}
 	title := fmt.Sprintf("Beside a source with costly rules and a resync of %d pods every second: "+

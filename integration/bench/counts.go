@@ -20,8 +20,8 @@ func (c *counter) tally() tally {
 	return tally{int(n), c.sum.Load()}
 }
 
-// heap is what is allocated and in use after garbage collection. The second one is for what
-// finalizers let go of.
+// heap returns the bytes in use after garbage collection. A second collection frees what finalizers
+// held.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()

@@ -20,7 +20,7 @@ import (
 	"github.com/informd/informd/integration/address"
 )
 
-// concurrency is how many events a handler process has at once, from informd and from the echo.
+// concurrency is how many events a handler process gets at once, from informd and from the echo.
 const concurrency = 32
 
 // daemon is informd as its users run it. Its handlers are processes of this program.
@@ -36,15 +36,15 @@ type daemon struct {
 	listeners []*net.UnixListener // where handlers connect that have not come up yet
 }
 
-// setup is how a daemon is run.
+// setup says how to run a daemon.
 type setup struct {
-	handlers  int      // each gets everything
-	resources []string // of these; nil: all that the load has
-	events    []string // and only these kinds
+	handlers  int      // each gets all events
+	resources []string // to watch; nil means all of the load's
+	events    []string // kinds of events to deliver
 	state     bool     // keep state in a directory
 	handler   handlerConfig
-	read      string // a source that they may read; none: ""
-	more      string // manifests
+	read      string // a source that the handlers may read, or ""
+	more      string // further manifests
 }
 
 func (s setup) wants(e *entries) bool {
@@ -63,7 +63,8 @@ func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err
 	for _, e := range l.resources {
 		for _, res := range resources {
 			if res.gvr.Resource == e.resource && s.wants(e) {
-				fmt.Fprintf(&b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: %s}, spec: {resource: %s/%[1]s}}\n",
+				fmt.Fprintf(&b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Source,"+
+					" metadata: {name: %s}, spec: {resource: %s/%[1]s}}\n",
 					e.resource, res.gvr.GroupVersion())
 			}
 		}
@@ -74,7 +75,8 @@ func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err
 	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	err = os.WriteFile(kubeconfig, fmt.Appendf(nil, `
-{apiVersion: v1, kind: Config, current-context: load, contexts: [{name: load, context: {cluster: load, user: load}}],
+{apiVersion: v1, kind: Config, current-context: load,
+ contexts: [{name: load, context: {cluster: load, user: load}}],
  clusters: [{name: load, cluster: {server: %q}}], users: [{name: load}]}
 `, l.url), 0o600)
 	state := noState
@@ -93,7 +95,7 @@ func startDaemon(ctx context.Context, at site, l *load, s setup) (d *daemon, err
 	return d, nil
 }
 
-// noState is the --state-dir that keeps none.
+// noState is the value of --state-dir that keeps no state.
 const noState = "none"
 
 func (d *daemon) addHandlers(b *strings.Builder, self, dir string, l *load, s setup) error {
@@ -113,13 +115,16 @@ func (d *daemon) addHandlers(b *strings.Builder, self, dir string, l *load, s se
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: handler-%d},\n"+
-			" spec: {command: [%q, handler], config: %s, concurrency: %d%s}}\n", h, self, config, concurrency, access)
+		fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Handler,"+
+			" metadata: {name: handler-%d},\n"+
+			" spec: {command: [%q, handler], config: %s, concurrency: %d%s}}\n",
+			h, self, config, concurrency, access)
 		for _, e := range l.resources {
 			if !s.wants(e) {
 				continue
 			}
-			fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: %s-%d},\n"+
+			fmt.Fprintf(b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Rule,"+
+				" metadata: {name: %s-%d},\n"+
 				" spec: {source: %[1]s, events: [%[3]s], delivery: every, handler: handler-%[2]d}}\n",
 				e.resource, h, strings.Join(s.events, ", "))
 		}
@@ -175,7 +180,7 @@ func (d *daemon) meet() error {
 	return d.closeListeners()
 }
 
-// accept waits for a connection, up to patience and until ended is closed.
+// accept waits for a connection, until patience is over or ended is closed.
 func accept(l *net.UnixListener, ended <-chan struct{}) (net.Conn, error) {
 	accepted := make(chan struct{})
 	defer close(accepted)
@@ -198,7 +203,7 @@ func (d *daemon) pid() int { return d.cmd.Process.Pid }
 // begin does nothing, because informd begins by itself.
 func (d *daemon) begin() error { return nil }
 
-// seen returns what the handler has seen that has seen the least.
+// seen returns what the slowest handler has seen.
 func (d *daemon) seen() (least seen, err error) {
 	for h, handler := range d.handlers {
 		a, err := handler.ask(question{Ask: askSeen})
@@ -212,7 +217,8 @@ func (d *daemon) seen() (least seen, err error) {
 	return least, nil
 }
 
-// verify compares informd's own count of acknowledgements, and each handler's of events.
+// verify compares, for each handler, its own count of events with informd's count of
+// acknowledgements.
 func (d *daemon) verify(ctx context.Context, l *ledger, want due) error {
 	body, err := d.metrics(ctx)
 	if err != nil {

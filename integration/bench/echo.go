@@ -16,10 +16,10 @@ import (
 	"github.com/informd/informd/plugins/host"
 )
 
-// serveEcho is the least that can stand between a watch and a handler: it reads pods' frames line
-// by line and hands each as it is to the handler process, over the connection that informd uses. It
-// has no cache, no rules and no queue. Its arguments are the server's URL, the resourceVersion to
-// watch from, a run directory and the handler's socket.
+// serveEcho is the smallest program between a watch and a handler. It reads the pods' frames line
+// by line and passes each one unchanged to the handler process, over the same connection that
+// informd uses. It has no cache, no rules and no queue. Its arguments are the server's URL, the
+// resourceVersion to watch from, a run directory and the handler's socket.
 func serveEcho(ctx context.Context, args []string) error {
 	if len(args) != 4 {
 		return fmt.Errorf("arguments %q", args)
@@ -68,8 +68,8 @@ func serveEcho(ctx context.Context, args []string) error {
 	})
 }
 
-// echo hands frames on until there are no more, as many at once as the handler may have. To the
-// handler each is of an object of its own, as it would otherwise get them one by one.
+// echo passes frames on until the stream ends, as many at once as the handler may have. It gives
+// each frame the name of another object: the handler would otherwise get them one by one.
 func echo(ctx context.Context, body io.ReadCloser, h *host.Host) error {
 	defer body.Close()
 	var handing sync.WaitGroup

@@ -20,8 +20,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// serveEngine is informd's engine on a manifest file, with handlers in the process that only count.
-// Its arguments are the server's URL and the file.
+// serveEngine runs informd's engine on a manifest file, with handlers that only count, in the same
+// process. Its arguments are the server's URL and the file.
 func serveEngine(ctx context.Context, args []string) error {
 	if len(args) != 2 {
 		return fmt.Errorf("arguments %q", args)
@@ -40,9 +40,10 @@ func serveEngine(ctx context.Context, args []string) error {
 		return err
 	}
 	var handled counting
+	warnings := &slog.HandlerOptions{Level: slog.LevelWarn}
 	eng, err := engine.New(compiled, engine.Cluster{Config: cfg, HTTP: client, Discovery: disco},
 		map[string]engine.Handler{"none": &handled},
-		engine.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		engine.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, warnings))})
 	if err != nil {
 		return err
 	}
@@ -110,8 +111,8 @@ func compile(path string) (*plan.Plan, error) {
 	return compiled, nil
 }
 
-// counting is a handler in the process. Like the processes that bin/informd hosts it is a
-// dispatch.Submitter.
+// counting is a handler in the same process. Like the handler processes that bin/informd hosts, it
+// is a dispatch.Submitter.
 type counting struct{ counter }
 
 func (c *counting) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// figures has the results of several contestants over all rounds.
+// figures holds the results of several contestants over all rounds.
 type figures struct {
 	at      site
 	updates int
@@ -38,7 +38,7 @@ func (f *figures) jobs() []job {
 	return jobs
 }
 
-// column is a figure in a table.
+// column is one figure of a sample, as a column of a table.
 type column struct {
 	name   string
 	digits int

@@ -17,7 +17,7 @@ import (
 )
 
 // serveHandler is a handler process that acknowledges every event at once. Its config names a
-// socket, on which it answers what it has seen.
+// socket, on which it reports what it has seen.
 func serveHandler(context.Context, []string) error {
 	serve.Main(&acknowledger{})
 	return nil
@@ -110,7 +110,7 @@ func sentAt(text []byte) (time.Time, error) {
 	return time.Unix(0, n), err
 }
 
-// latency is in microseconds, over N changes at a rate per second.
+// latency summarizes N measurements, in microseconds, at a rate of changes per second.
 type latency struct {
 	N                    int
 	P50, P99, P999, Most float64

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// latencies measures the time from the load's sending of a frame to the handler's Handle.
+// latencies measures the time from when the load sends a frame until the handler's Handle gets it.
 type latencies struct {
 	at     site
 	scale  scale
@@ -41,7 +41,8 @@ func (l *latencies) jobs() []job {
 	for i := range l.series {
 		s := &l.series[i]
 		jobs = append(jobs, job{name: "latency of " + s.name, do: func(ctx context.Context) error {
-			took, err := measureLatency(ctx, l.at, s.start, l.scale.watched(), l.scale.timed(s.rate), s.rate)
+			took, err := measureLatency(ctx, l.at, s.start, l.scale.watched(),
+				l.scale.timed(s.rate), s.rate)
 			if err != nil {
 				s.err = true
 				return err

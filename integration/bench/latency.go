@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// waiter is what stands between the load and the handler: informd, or the echo.
+// waiter stands between the load and the handler. It is informd or the echo.
 type waiter interface {
 	subject
 	handler() *asked
@@ -18,7 +18,7 @@ type waiter interface {
 func (d *daemon) handler() *asked { return d.handlers[0] }
 
 // measureLatency makes n updates of pods at a rate per second. It returns how long they took from
-// the load to the handler process's Handle.
+// the load to Handle in the handler process.
 func measureLatency(
 	ctx context.Context, at site, start func(context.Context, site, *load) (waiter, error),
 	objects, n, rate int) (took latency, err error) {

@@ -17,7 +17,7 @@ type launches struct {
 	// ready is the time in ms from a launch until the process takes events: the check of the file,
 	// the shim, handshake, describe and configure.
 	ready []float64
-	shims []float64 // KiB that a shim, between informd and a handler, has for itself
+	shims []float64 // KiB of private memory of a shim, the process between informd and a handler
 	err   bool
 }
 
@@ -48,7 +48,7 @@ func (l *launches) measure(ctx context.Context) error {
 	return l.weighShims(ctx)
 }
 
-// weighShims measures the shims of an informd with a few handlers.
+// weighShims measures the memory of the shims of an informd with a few handlers.
 func (l *launches) weighShims(ctx context.Context) (err error) {
 	load, err := startLoad(ctx, l.at, onlyPods(1))
 	if err != nil {
@@ -77,7 +77,7 @@ func (l *launches) weighShims(ctx context.Context) (err error) {
 	return nil
 }
 
-// timeLaunch hosts informd's log handler in this process for a moment.
+// timeLaunch launches informd's log handler from this process, and returns how long that took.
 func timeLaunch(ctx context.Context, at site) (took time.Duration, err error) {
 	dir, err := os.MkdirTemp(at.dir, "l")
 	if err != nil {

@@ -19,8 +19,8 @@ func (t *tally) add(n int, resourceVersion int64) {
 	t.Sum += int64(n) * resourceVersion
 }
 
-// seen is what a contestant has seen: the objects of the first list, the updates after it, and the
-// deliveries to its handlers.
+// seen counts what a contestant has seen: the objects of the first list, the updates after it, and
+// the deliveries to its handlers.
 type seen struct {
 	Objects, Updates, Handled tally
 }
@@ -30,8 +30,8 @@ func (s seen) String() string {
 		s.Objects.N, s.Updates.N, s.Handled.N)
 }
 
-// meets reports whether everything due has been seen. It returns an error if more was seen, or
-// something else. It ignores parts that are nil in due.
+// meets reports whether the contestant has seen everything due. It returns an error if it has seen
+// more or something else. It ignores the parts that are nil in due.
 func (s seen) meets(due due) (bool, error) {
 	all := true
 	for _, part := range []struct {
@@ -58,10 +58,10 @@ func (s seen) meets(due due) (bool, error) {
 	return all, nil
 }
 
-// unsummed is the sum of a contestant that can only count.
+// unsummed stands for the sum if a contestant can only count.
 const unsummed = -1
 
-// due is what a contestant must see; nil where that is not known, or not seen at all.
+// due is what a contestant must see. A part is nil if it is unknown or does not apply.
 type due struct {
 	objects, updates, handled *tally
 }
@@ -84,8 +84,8 @@ type ledger struct {
 	resources []*entries
 }
 
-// entries has the objects of one resource and their updates. The resourceVersions of a batch count
-// up from its first.
+// entries records the objects of one resource and their updates. The resourceVersions of a batch
+// count up from its first.
 type entries struct {
 	resource string
 	objects  int
@@ -98,7 +98,7 @@ type batch struct {
 	first int64
 }
 
-// change is an object's state after so many updates; 0 means the first list.
+// change identifies the state of an object after a number of updates; 0 means the first list.
 type change struct {
 	resource        string
 	i, updates      int
@@ -121,7 +121,7 @@ func (l *ledger) updated() *tally {
 	return l.selected(func(change) int { return 1 })
 }
 
-// selected returns the tally of the updates, each as often as f says.
+// selected returns the tally of the updates, in which each counts as often as f says.
 func (l *ledger) selected(f func(change) int) *tally {
 	var t tally
 	for _, e := range l.resources {

@@ -20,18 +20,21 @@ const (
 	configmaps  = "configmaps"
 )
 
-// resources has what the load serves, in this order.
+// resources lists the resources that the load serves.
 var resources = []struct {
 	gvr     schema.GroupVersionResource
 	kind    string
 	objects func(n int) apistub.Synthetic
 }{
-	{schema.GroupVersionResource{Version: "v1", Resource: pods}, "Pod", func(n int) apistub.Synthetic { return fleet.NewPods(n) }},
-	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: deployments}, "Deployment", func(n int) apistub.Synthetic { return fleet.NewDeployments(n) }},
-	{schema.GroupVersionResource{Version: "v1", Resource: configmaps}, "ConfigMap", func(n int) apistub.Synthetic { return fleet.NewConfigMaps(n) }},
+	{schema.GroupVersionResource{Version: "v1", Resource: pods}, "Pod",
+		func(n int) apistub.Synthetic { return fleet.NewPods(n) }},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: deployments}, "Deployment",
+		func(n int) apistub.Synthetic { return fleet.NewDeployments(n) }},
+	{schema.GroupVersionResource{Version: "v1", Resource: configmaps}, "ConfigMap",
+		func(n int) apistub.Synthetic { return fleet.NewConfigMaps(n) }},
 }
 
-// population is how many objects there are of each resource.
+// population counts the objects of each resource.
 type population [3]int
 
 // mixed returns a population of n objects, of which eight in ten are pods.
@@ -41,8 +44,8 @@ func onlyPods(n int) population { return population{n, 0, 0} }
 
 func (p population) total() int { return p[0] + p[1] + p[2] }
 
-// serveLoad is the process that contestants watch, in the role of the API server. Its arguments are
-// a population.
+// serveLoad is the process that contestants watch. It plays the API server. Its arguments are a
+// population.
 func serveLoad(_ context.Context, args []string) error {
 	if len(args) != len(resources) {
 		return fmt.Errorf("arguments %q", args)
@@ -98,7 +101,7 @@ func update(
 	return first, time.Since(start)
 }
 
-// fatal stands in for the test that apistub reports errors to.
+// fatal takes the place of the test to which apistub reports errors.
 type fatal struct{}
 
 func (fatal) Helper()        {}

@@ -34,7 +34,8 @@ func conditions(ctx context.Context, at site, command string) (string, error) {
 		runtime.NumCPU(), field("/proc/cpuinfo", "model name", ":"), memory(),
 		strings.Trim(field("/etc/os-release", "PRETTY_NAME", "="), `"`),
 		line("/proc/sys/kernel/osrelease"), runtime.GOARCH, loadAverage(),
-		strings.TrimSpace(string(version)), clientGoIn(built), built.GoVersion, clientGoIn(own), own.GoVersion), nil
+		strings.TrimSpace(string(version)), clientGoIn(built), built.GoVersion,
+		clientGoIn(own), own.GoVersion), nil
 }
 
 // field returns the first field of that name in a file of the system.

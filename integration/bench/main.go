@@ -1,11 +1,11 @@
-// Command bench measures what informd costs beside client-go's own dynamic informer and beside a
-// process per event, under one load from a stub API server, and tells whether that is what informd
-// promises. `make bench` builds what it needs and runs it; docs/benchmarks.md says what is
-// measured, and has the results.
+// Command bench measures what informd costs, compared with client-go's own dynamic informer and
+// with a process per event. All get the same load from a stub API server. It also checks the
+// figures against what informd promises. `make bench` builds what it needs and runs it.
+// docs/benchmarks.md describes the measurements and shows the results.
 //
-// The load and each contestant are processes of their own: this program again, in the role that its
-// first argument names, or bin/informd. A contestant that has not seen exactly what was sent has an
-// error in the place of its figures, and the exit code is 1.
+// The load and each contestant run in processes of their own: bin/informd, or this program in the
+// role that its first argument names. If a contestant has not seen exactly what was sent, the
+// report shows an error in place of its figures, and the exit code is 1.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// roles has what this program does instead if its first argument names a role.
+// roles maps the name of a role, the first argument, to what the program then does.
 var roles = map[string]func(ctx context.Context, args []string) error{
 	"load":      serveLoad,
 	"stock":     serveStock,
@@ -119,7 +119,7 @@ func command(ctx context.Context) error {
 	return errors.Join(err, written)
 }
 
-// asTyped returns the command line with those arguments.
+// asTyped returns the command line, quoted as one would type it.
 func asTyped(args []string) string {
 	line := "go run ./integration/bench"
 	for _, arg := range args {

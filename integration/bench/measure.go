@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// sample is one contestant's round.
+// sample holds the figures of one contestant in one round.
 type sample struct {
-	cpuObject  float64 // µs of CPU per object of the first list; 0: not known
-	cpuDelta   float64 // and per update
+	cpuObject  float64 // µs of CPU per object of the first list; 0 if unknown
+	cpuDelta   float64 // µs of CPU per update
 	rate       float64 // updates per second
-	heapObject float64 // bytes per object, after garbage collection; 0: not known
-	rssObject  float64 // resident bytes per object, beyond those without objects; 0: not known
-	peak       float64 // MiB resident at most until synced
-	rested     float64 // MiB resident then, at rest
+	heapObject float64 // bytes per object, after garbage collection; 0 if unknown
+	rssObject  float64 // resident bytes per object, beyond those without objects; 0 if unknown
+	peak       float64 // most MiB resident until synced
+	rested     float64 // MiB resident after the first list, at rest
 	steady     float64 // MiB resident after the updates, at rest
-	most       float64 // MiB resident at any time
-	synced     float64 // seconds
+	most       float64 // most MiB resident at any time
+	synced     float64 // seconds until synced
 	written    float64 // bytes sent to the disk per update
 }
 
@@ -37,19 +37,18 @@ func (r *results) add(s sample, err error) {
 	r.samples = append(r.samples, s)
 }
 
-// patience is how long it may take until anything more is seen.
+// patience is how long to wait for something new to be seen.
 const patience = time.Minute
 
-// outstanding is how many updates the load is ahead of a contestant at most, so that what is
-// measured is a stream and not a pile.
+// outstanding is how many updates the load may be ahead of a contestant, so that the contestant
+// gets a stream and not a backlog.
 const outstanding = 20_000
 
-// bursts are how often per second those get their updates that have a rate. One by one they would
-// cost more to wake up for than to take.
+// bursts is how many batches per second carry the updates of a contestant with a rate. If updates
+// came one by one, waking up would cost more than handling them.
 const bursts = 10
 
-// measure runs a contestant over a load of its own: the first list, and then so many updates at
-// full speed.
+// measure runs a contestant on a load of its own: the first list, and then the updates.
 func measure(
 	ctx context.Context, at site, c contestant, p population, updates int) (s sample, err error) {
 	l, err := startLoad(ctx, at, p)
@@ -66,13 +65,13 @@ func measure(
 	return m.run(ctx, updates)
 }
 
-// measurement is a measure under way.
+// measurement is one run of measure.
 type measurement struct {
 	contestant
 	subject subject
 	load    *load
 	objects int
-	rest    time.Duration // how long memory is to be still before it is looked at
+	rest    time.Duration // how long memory must be stable before it is read
 }
 
 func (m *measurement) run(ctx context.Context, updates int) (s sample, err error) {
@@ -130,7 +129,7 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 		return s, err
 	}
 	fullHeap, err := m.heap()
-	if fullHeap > 0 { // it began when it was told to
+	if fullHeap > 0 { // it waits for askBegin before it watches
 		s.cpuObject = per(before.cpu-empty.cpu, m.objects)
 		s.heapObject = (float64(fullHeap) - float64(emptyHeap)) / float64(m.objects)
 		s.rssObject = float64(after.rss-empty.rss) * 1024 / float64(m.objects)
@@ -149,8 +148,8 @@ func (m *measurement) heap() (uint64, error) {
 	return 0, nil
 }
 
-// feed makes updates at the contestant's rate, or as fast as it takes them, until it has seen them
-// all, and tells how long that took.
+// feed makes updates at the contestant's rate, or as fast as it takes them. It waits until the
+// contestant has seen them all, and returns how long that took.
 func (m *measurement) feed(ctx context.Context, updates int) (time.Duration, error) {
 	start, made := time.Now(), 0
 	for ; m.rate > 0 && made < updates; made += min(m.rate/bursts, updates-made) {
@@ -189,7 +188,7 @@ func (m *measurement) feed(ctx context.Context, updates int) (time.Duration, err
 	}
 }
 
-// await returns when exactly what is due has been seen.
+// await waits until the contestant has seen exactly what is due.
 func (m *measurement) await(ctx context.Context, want due) error {
 	var before seen
 	for last := time.Now(); ; {

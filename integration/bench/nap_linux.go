@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nap sleeps, exactly to a tenth of a millisecond: Go's own timers, in a process that does nothing
-// else, to one. It blocks the thread.
+// nap sleeps, accurate to 0.1 ms, and blocks the thread. Go's own timers are accurate to 1 ms in an
+// otherwise idle process.
 func nap(d time.Duration) {
 	if d > 0 {
 		t := unix.NsecToTimespec(int64(d))
-		_ = unix.Nanosleep(&t, nil) // woken early by a signal is as good
+		_ = unix.Nanosleep(&t, nil) // a signal may end it early, which does no harm
 	}
 }

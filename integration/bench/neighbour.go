@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/plugins/serve"
 )
 
-// What a neighbour does as long as there is a file, besides acknowledging its events.
+// The vices: what a neighbour does while its file exists, besides acknowledging its events.
 const (
 	exits  = "exits"
 	stops  = "stops"
@@ -22,8 +22,8 @@ const (
 	burns  = "burns"
 )
 
-// neighbour is a handler process beside the one that is measured. Its arguments are a vice and a
-// file's name.
+// neighbour is a handler process beside the measured one. Its arguments are a vice and the name of
+// a file.
 type neighbour struct{ vice, file string }
 
 func serveNeighbour(_ context.Context, args []string) error {
@@ -34,7 +34,7 @@ func serveNeighbour(_ context.Context, args []string) error {
 	return nil
 }
 
-// given is the file in which a neighbour that gives in to its vice leaves its number.
+// given returns the file into which a neighbour that gives in to its vice writes its process id.
 func given(file string) string { return file + ".given" }
 
 func (n *neighbour) Configure(context.Context, json.RawMessage) error {
@@ -63,13 +63,13 @@ func (n *neighbour) giveIn() {
 	case exits:
 		os.Exit(3)
 	case stops:
-		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // which is the end of it
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP) // the benchmark continues or kills it
 	case floods:
-		stderr := os.NewFile(2, "stderr") // serve.Main has another one
+		stderr := os.NewFile(2, "stderr") // serve.Main has replaced os.Stderr
 		line := append(bytes.Repeat([]byte("x"), 500), '\n')
 		for n.tempted() {
 			for range 100 {
-				_, _ = stderr.Write(line) // it is read as long as informd lives
+				_, _ = stderr.Write(line) // informd reads it as long as it runs
 			}
 		}
 	case burns:

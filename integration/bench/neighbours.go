@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/integration/bench/fleet"
 )
 
-// neighbours are about what a handler that is well has to do with others that are not.
+// neighbours measures how bad handlers affect a healthy one.
 type neighbours struct {
 	at    site
 	scale scale
@@ -22,17 +22,18 @@ type neighbours struct {
 	err   bool
 }
 
-// beside is what it was like beside a neighbour with a vice. The first of them is without.
+// beside holds the healthy handler's results beside a neighbour with a vice. The first one has no
+// vice.
 type beside struct {
-	name, vice string // no vice: all are well
-	bound      bool   // whether there is a target
+	name, vice string // vice is "" if all are well
+	bound      bool   // whether there is a target for it
 	took       []latency
-	worse      []float64 // p99 to that of the run directly before, when all were well
-	restarts   []float64 // of that neighbour meanwhile
+	worse      []float64 // p99, divided by that of the turn before, when all were well
+	restarts   []float64 // of that neighbour during the turn
 }
 
-// neighbourRate is updates per second, neighbourTime for how long, and neighbourTurns how often
-// each has a turn in a round.
+// In each turn there are neighbourRate updates per second for neighbourTime. Each neighbour has
+// neighbourTurns turns in a round.
 const (
 	neighbourRate  = 2000
 	neighbourTime  = 1500 * time.Millisecond
@@ -49,8 +50,8 @@ func newNeighbours(at site, s scale) section {
 	}}
 }
 
-// updates are half of those of the latencies of the same rate, or those of neighbourTime, if that
-// is less.
+// updates returns the number of updates in a turn: half as many as latencies makes at the same
+// rate, but at most those of neighbourTime.
 func (n *neighbours) updates() int {
 	return min(n.scale.timed(neighbourRate)/2, int(neighbourTime.Seconds()*neighbourRate))
 }
@@ -59,13 +60,13 @@ func (n *neighbours) jobs() []job {
 	first := 0
 	return []job{{name: "bad neighbours", do: func(ctx context.Context) error {
 		err := n.measure(ctx, first)
-		first++ // another is first in the next round
+		first++ // so that another one is first in the next round
 		n.err = n.err || err != nil
 		return err
 	}}}
 }
 
-// measure has a daemon with all neighbours, of which one after the other gives in to its vice.
+// measure runs a daemon with all neighbours. One after the other gives in to its vice.
 func (n *neighbours) measure(ctx context.Context, first int) (err error) {
 	l, err := startLoad(ctx, n.at, onlyPods(n.scale.watched()))
 	if err != nil {
@@ -99,11 +100,11 @@ func (n *neighbours) measure(ctx context.Context, first int) (err error) {
 	return nil
 }
 
-// named is a neighbour's name. One has one turn: a handler that crashed goes on being restarted
-// less often.
+// named returns the name of a neighbour. Each turn has another one, because a handler that has
+// crashed is restarted with growing delays.
 func named(vice string, turn int) string { return fmt.Sprintf("%s-%d", vice, turn) }
 
-// names are those of all neighbours.
+// names returns the names of all neighbours.
 func (n *neighbours) names() (all []string) {
 	for _, run := range n.runs[1:] {
 		for turn := range neighbourTurns {
@@ -113,19 +114,22 @@ func (n *neighbours) names() (all []string) {
 	return all
 }
 
-// manifests are of the neighbours. They get one update in two hundred or so.
+// manifests returns the neighbours' manifests. Neighbours get about one update in two hundred.
 func (n *neighbours) manifests(dir string) string {
 	var b strings.Builder
 	for _, name := range n.names() {
 		vice, _, _ := strings.Cut(name, "-")
-		fmt.Fprintf(&b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: %[1]s}, spec: {command: [%[2]q, neighbour, %[3]s, %[4]q]}}\n"+
-			"---\n{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: %[1]s}, spec: {source: pods, handler: %[1]s, where: 'object.metadata.labels.app == %[5]q'}}\n",
+		fmt.Fprintf(&b, "---\n{apiVersion: informd.dev/v1alpha1, kind: Handler,"+
+			" metadata: {name: %[1]s}, spec: {command: [%[2]q, neighbour, %[3]s, %[4]q]}}\n"+
+			"---\n{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: %[1]s},\n"+
+			" spec: {source: pods, handler: %[1]s, where: 'object.metadata.labels.app == %[5]q'}}\n",
 			name, n.at.self, vice, filepath.Join(dir, name), fleet.AppAt(0).Name)
 	}
 	return b.String()
 }
 
-// turn measures beside a neighbour of that name, with all others at rest; with no name, all are.
+// turn measures the healthy handler while the named neighbour gives in to its vice. If name is "",
+// none does.
 func (n *neighbours) turn(
 	ctx context.Context, d *daemon, l *load, run *beside, name, dir string) error {
 	for _, other := range n.names() {
@@ -165,7 +169,7 @@ func (n *neighbours) turn(
 	return errors.Join(os.Remove(file), n.release(run.vice, file))
 }
 
-// release has a neighbour come back that cannot by itself.
+// release brings back a neighbour that cannot come back by itself.
 func (n *neighbours) release(vice, file string) error {
 	text, err := os.ReadFile(given(file))
 	if err != nil {
@@ -183,7 +187,7 @@ func (n *neighbours) release(vice, file string) error {
 	return os.Remove(given(file))
 }
 
-// timed makes updates and tells how long each took to the handler that is well.
+// timed makes updates and returns how long they took to the healthy handler.
 func (n *neighbours) timed(
 	ctx context.Context, d *daemon, l *load, updates int) (took latency, err error) {
 	if _, err := d.handler().ask(question{Ask: askTime}); err != nil {
@@ -211,7 +215,7 @@ func (d *daemon) restarts(ctx context.Context, handler string) (int, error) {
 	return metric(body, fmt.Sprintf("informd_handler_restarts_total{handler=%q}", handler)), err
 }
 
-// awaitMetric waits for a series to have a value.
+// awaitMetric waits until a series has a value.
 func (d *daemon) awaitMetric(ctx context.Context, series string, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -32,7 +32,7 @@ func newSideBySide(at site, old string, s scale) section {
 	return &sideBySide{f, s}
 }
 
-// by returns a contestant that is another informd.
+// by returns a contestant that runs another informd.
 func by(informd string, c contestant) contestant {
 	start := c.start
 	c.start = func(ctx context.Context, at site, l *load) (subject, error) {
@@ -42,7 +42,8 @@ func by(informd string, c contestant) contestant {
 	return c
 }
 
-// perObject is all memory at rest, the handler's included, by the number of objects.
+// perObject returns the column of all memory at rest, divided by the number of objects. It includes
+// the memory of the handler.
 func (s *sideBySide) perObject() column {
 	return column{"RSS B/object at rest", 0, func(one sample) float64 {
 		return one.rested * (1 << 20) / float64(s.scale.objects)
@@ -68,7 +69,8 @@ func (s *sideBySide) report() (table, []target) {
 	return t, targets
 }
 
-// newCostlyBeside is about a costly source beside another one, in both informds.
+// newCostlyBeside returns a section that measures a costly source beside another one, in both
+// informds.
 func newCostlyBeside(at site, old string, s scale) section {
 	c := newCostly(at, s)
 	older := at

@@ -24,14 +24,14 @@ import (
 	"github.com/informd/informd/integration/cluster"
 )
 
-// plane is a real control plane with so many config maps of the fleet's. Between start and stop it
-// runs; what it has remains.
+// plane is a real control plane that holds config maps of the fleet. It can be stopped and started
+// again, and keeps its objects.
 type plane struct {
 	dir        string
 	configMaps int
 	*cluster.Cluster
 
-	objects int // the control plane's own config maps with them, once it is ready
+	objects int // all config maps, including the control plane's own; set by ready
 }
 
 func (p *plane) start(ctx context.Context) (err error) {
@@ -48,9 +48,9 @@ func (p *plane) start(ctx context.Context) (err error) {
 	return err
 }
 
-// fill writes the config maps into etcd, as creating that many through the API server would take
-// longer than all that is measured. The API server learns of them by its watch, and serves them as
-// any others.
+// fill writes the config maps straight into etcd. To create them through the API server would take
+// longer than all the measurements. The API server gets them from its watch of etcd and serves them
+// like any others.
 func (p *plane) fill(ctx context.Context) error {
 	conn, err := grpc.NewClient("unix:"+filepath.Join(p.dir, "etcd.sock"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -65,7 +65,8 @@ func (p *plane) fill(ctx context.Context) error {
 		var txn []byte
 		for n := i; n < min(i+batch, p.configMaps); n++ {
 			namespace, name, _ := objects.Identity(n)
-			value := append([]byte(`{"kind":"ConfigMap","apiVersion":"v1",`), objects.Append(nil, n, 0, 0)[1:]...)
+			value := []byte(`{"kind":"ConfigMap","apiVersion":"v1",`)
+			value = append(value, objects.Append(nil, n, 0, 0)[1:]...)
 			txn = appendPut(txn, "/registry/configmaps/"+namespace+"/"+name, value)
 		}
 		var response []byte
@@ -76,8 +77,8 @@ func (p *plane) fill(ctx context.Context) error {
 	return nil
 }
 
-// appendPut appends to a TxnRequest (etcd's rpc.proto) one of the operations that it makes: a
-// RequestOp with a PutRequest.
+// appendPut appends an operation to a TxnRequest of etcd's rpc.proto: a RequestOp with a
+// PutRequest.
 func appendPut(txn []byte, key string, value []byte) []byte {
 	var put []byte
 	put = protowire.AppendTag(put, 1, protowire.BytesType)
@@ -90,7 +91,7 @@ func appendPut(txn []byte, key string, value []byte) []byte {
 	return protowire.AppendBytes(txn, op)
 }
 
-// asItIs is a codec for messages that are encoded already.
+// asItIs is a codec for messages that are already encoded.
 type asItIs struct{}
 
 var _ encoding.CodecV2 = asItIs{}
@@ -133,8 +134,8 @@ func (p *plane) ready(ctx context.Context) error {
 	}
 }
 
-// sent is how many config maps the API server has sent, in lists and at the beginning of watches,
-// since it was started.
+// sent returns how many config maps the API server has sent since its start, in lists and at the
+// beginning of watches.
 func (p *plane) sent(ctx context.Context) (n int, err error) {
 	body, err := p.get(ctx, "/metrics")
 	if err != nil {

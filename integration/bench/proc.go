@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// usage is what a process and all below it have used, as Linux's /proc has it.
+// usage is what a process and its descendants have used, according to Linux's /proc.
 type usage struct {
 	pids []int         // all of them
-	cpu  time.Duration // of all, and of those of their children that have ended
-	rss  int           // KiB, of all
-	peak int           // KiB, the most that each ever had, added up
-	disk int           // bytes that they have caused to be sent to a disk
+	cpu  time.Duration // includes children that have ended
+	rss  int           // KiB
+	peak int           // KiB, the sum of each process's peak
+	disk int           // bytes written to disk
 }
 
 func used(root int) (usage, error) {
@@ -43,14 +43,14 @@ func used(root int) (usage, error) {
 		u.pids = append(u.pids, p.pid)
 		u.cpu += p.cpu
 		u.rss += p.rss
-		u.peak += max(numberIn(p.pid, "status", "VmHWM"), p.rss) // the kernel keeps it by and by
+		u.peak += max(numberIn(p.pid, "status", "VmHWM"), p.rss) // the kernel updates VmHWM late
 		u.disk += numberIn(p.pid, "io", "write_bytes")
 	}
 	slices.Sort(u.pids)
 	return u, nil
 }
 
-// processes are all that have not ended, by their parents.
+// processes returns all processes, by their parents.
 func processes() (map[int][]process, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -74,14 +74,14 @@ func processes() (map[int][]process, error) {
 }
 
 type process struct {
-	ended       bool // and not waited for yet
+	ended       bool // a zombie: nobody has waited for it yet
 	pid, parent int
 	cpu         time.Duration
 	rss         int // KiB
 }
 
-// numberIn is that of a field in one of a process's files; 0 of a process that has ended. VmHWM of
-// status is the most that was ever resident, in KiB.
+// numberIn returns the number of a field in a file of /proc/PID, or 0 if the process has ended.
+// VmHWM in status is its peak resident memory in KiB.
 func numberIn(pid int, file, field string) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
@@ -90,15 +90,15 @@ func numberIn(pid int, file, field string) int {
 	for line := range strings.Lines(string(text)) {
 		if value, ok := strings.CutPrefix(line, field+":"); ok {
 			number, _, _ := strings.Cut(strings.TrimSpace(value), " ")
-			n, _ := strconv.Atoi(number) // what is there is a number
+			n, _ := strconv.Atoi(number) // the kernel writes numbers
 			return n
 		}
 	}
 	return 0
 }
 
-// parseStat reads /proc/PID/stat: what proc(5) calls pid (1), state (3), ppid (4), utime (14),
-// stime (15), cutime (16), cstime (17) and rss (24).
+// parseStat parses /proc/PID/stat. It uses the fields that proc(5) calls pid (1), state (3), ppid
+// (4), utime (14), stime (15), cutime (16), cstime (17) and rss (24).
 func parseStat(text string) (process, error) {
 	pid, _, _ := strings.Cut(text, " ")
 	// The name before the last parenthesis may hold anything.
@@ -114,11 +114,12 @@ func parseStat(text string) (process, error) {
 		}
 	}
 	const tick = 10 * time.Millisecond // USER_HZ, 100 on every architecture that Go runs on
-	return process{rest[0] == "Z", n[0], n[1], time.Duration(n[2]+n[3]+n[4]+n[5]) * tick, n[6] * os.Getpagesize() / 1024}, nil
+	used := time.Duration(n[2]+n[3]+n[4]+n[5]) * tick
+	return process{rest[0] == "Z", n[0], n[1], used, n[6] * os.Getpagesize() / 1024}, nil
 }
 
-// settled waits until memory has changed by no more than 1% for a while, but five times as long at
-// most, and returns what is used then.
+// settled waits until memory has changed by at most 1% during rest, but at most five times as long.
+// It returns the usage then.
 func settled(ctx context.Context, pid int, rest time.Duration) (u usage, err error) {
 	const calm, limit = 4, 20
 	reference, quiet := 0, 0

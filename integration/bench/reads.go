@@ -17,19 +17,19 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// reads are about what it takes a handler to look something up in informd's cache, by an index.
+// reads measures how long a handler takes to look something up in informd's cache by an index.
 type reads struct {
 	at           site
 	pods         int
-	echo, lookup []latency // an empty call, to a process that does nothing else; and a reading
-	objects      []float64 // that a reading found, on average
+	echo, lookup []latency // an empty call to an idle process, and a reading
+	objects      []float64 // found by a reading, on average
 	err          bool
 }
 
-// readCount is how many readings there are per round, and so many empty calls.
+// readCount is the number of readings per round, and of empty calls.
 const readCount = 2000
 
-// The source that is read, and its index.
+// The source that the handler reads, and its index.
 const (
 	readSource = "nodes-of-pods"
 	readIndex  = "byNode"
@@ -89,13 +89,13 @@ func (r *reads) measure(ctx context.Context) (err error) {
 	return nil
 }
 
-// readings are what a handler says of its own.
+// readings is a handler's report on its readings of the cache.
 type readings struct {
 	Echo, Lookup latency
 	Objects      float64
 }
 
-// look times n readings and as many empty calls, in turns, one after the other.
+// look times n readings and n empty calls, alternating, one at a time.
 func look(ctx context.Context, cache handler.Cache, echo string, n int) (out readings, err error) {
 	insecure := grpc.WithTransportCredentials(insecure.NewCredentials())
 	conn, err := grpc.NewClient("unix:"+echo, insecure)
@@ -135,13 +135,18 @@ func look(ctx context.Context, cache handler.Cache, echo string, n int) (out rea
 func (r *reads) report() (table, []target) {
 	rows := [][]string{{"", "p50 µs", "p99 µs", "objects"}}
 	p99 := func(t latency) float64 { return t.P99 }
-	rows = append(rows, []string{"an empty echo", spread(r.echo, 0, p50), spread(r.echo, 0, p99), ""},
-		[]string{"a reading by index", spread(r.lookup, 0, p50), spread(r.lookup, 0, p99), spread(r.objects, 1, func(f float64) float64 { return f })})
+	rows = append(rows,
+		[]string{"an empty echo", spread(r.echo, 0, p50), spread(r.echo, 0, p99), ""},
+		[]string{"a reading by index", spread(r.lookup, 0, p50), spread(r.lookup, 0, p99),
+			spread(r.objects, 1, func(f float64) float64 { return f })})
 	read, echo := median(r.lookup, p50), median(r.echo, p50)
 	return table{
-			fmt.Sprintf("A handler in Go that reads the cache, one call after the other over a unix socket; %d pods", r.pods), rows,
+			fmt.Sprintf("A handler in Go that reads the cache, "+
+				"one call after the other over a unix socket; %d pods", r.pods), rows,
 		}, []target{{
-			what: "a handler's reading by index, to an empty echo over the same kind of connection, p50", limit: 3, value: read / echo,
+			what: "a handler's reading by index, " +
+				"to an empty echo over the same kind of connection, p50",
+			limit: 3, value: read / echo,
 			from: fmt.Sprintf("µs: %.0f to %.0f", read, echo), err: r.err || len(r.lookup) == 0,
 		}}
 }

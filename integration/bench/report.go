@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 )
 
-// report is what is printed: tables, each under a title, and what they show.
+// report is the printed result: titled tables, targets and charts.
 type report struct {
 	conditions string
 	tables     []table
@@ -21,17 +21,17 @@ type report struct {
 
 type table struct {
 	title string
-	rows  [][]string // the first has the names of the columns
+	rows  [][]string // the first one holds the names of the columns
 }
 
-// target is one of what informd is to show.
+// target is one promise of informd, and the measured value.
 type target struct {
 	what  string
-	least bool    // the value is to be limit at least, and else at most
-	limit float64 // as is value
+	least bool    // limit is a lower bound, otherwise an upper bound
+	limit float64 // in the same unit as value
 	value float64
-	from  string // which figures the value is made of
-	err   bool   // one of them is missing
+	from  string // the figures that value comes from
+	err   bool   // one of the figures is missing
 }
 
 func (t target) met() bool {
@@ -52,7 +52,8 @@ func (t target) row() []string {
 	return []string{t.what, word + t.number(t.limit), t.number(t.value), verdict, t.from}
 }
 
-// number has three significant digits. Where the limit is a fraction, so is the value.
+// number formats f with three significant digits. If the target's limit is a fraction, so is the
+// result.
 func (t target) number(f float64) string {
 	if t.limit < 1 && f > 0 && f < 1 {
 		return "1/" + strconv.FormatFloat(1/f, 'g', 3, 64)
@@ -91,7 +92,7 @@ func trimLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// spread is "median (least–most)", or the one value that there is.
+// spread returns "median (least–most)", or the value if there is only one.
 func spread[T any](all []T, digits int, of func(T) float64) string {
 	if len(all) == 0 {
 		return "ERROR"
@@ -104,7 +105,7 @@ func spread[T any](all []T, digits int, of func(T) float64) string {
 	return fmt.Sprintf("%.*f", digits, values[0])
 }
 
-// median of none is 0.
+// median returns the median, or 0 if there are no values.
 func median[T any](all []T, of func(T) float64) float64 {
 	values := sorted(all, of)
 	n := len(values)
@@ -123,13 +124,13 @@ func sorted[T any](all []T, of func(T) float64) []float64 {
 	return values
 }
 
-// The marks between which a document has the report.
+// The report stands between these marks in a document.
 const (
 	markBegin = "<!-- benchmark: written by make bench -->\n"
 	markEnd   = "<!-- benchmark: end -->\n"
 )
 
-// splice puts the charts and the report into a document.
+// splice replaces the report and the charts in a document.
 func splice(path, charts, text string) error {
 	old, err := os.ReadFile(path)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/informd/informd/integration/bench/fleet"
 )
 
-// restarts are starts on a real control plane on which nothing changes.
+// restarts measures starts on a real control plane on which nothing changes.
 type restarts struct {
 	at                site
 	plane             *plane
@@ -22,13 +22,13 @@ type restarts struct {
 	err               bool
 }
 
-// started is one start.
+// started holds the figures of one start.
 type started struct {
-	ready      float64 // seconds until it is ready; the stock informer, until it has seen all
-	cpuReady   float64 // seconds until then
-	cpu        float64 // seconds until it rests
-	rss        float64 // MiB then
-	sent       float64 // objects that the API server sent it
+	ready      float64 // seconds until ready; for the stock informer, until it has seen all objects
+	cpuReady   float64 // seconds until ready
+	cpu        float64 // seconds until at rest
+	rss        float64 // MiB at rest
+	sent       float64 // objects that the API server sent
 	deliveries float64
 }
 
@@ -52,14 +52,22 @@ func (r *restarts) report() (table, []target) {
 	for _, row := range []struct {
 		name   string
 		starts []started
-	}{{"stock dynamicinformer, empty handler", r.stock}, {"informd, cold", r.cold}, {"informd, warm", r.warm}} {
+	}{
+		{"stock dynamicinformer, empty handler", r.stock},
+		{"informd, cold", r.cold},
+		{"informd, warm", r.warm},
+	} {
 		cells := []string{row.name}
 		for _, c := range []struct {
 			digits int
 			of     func(started) float64
 		}{
-			{2, readyIn}, {2, func(s started) float64 { return s.cpuReady }}, {2, cpuUsed}, {0, func(s started) float64 { return s.rss }},
-			{0, func(s started) float64 { return s.sent }}, {0, func(s started) float64 { return s.deliveries }},
+			{2, readyIn},
+			{2, func(s started) float64 { return s.cpuReady }},
+			{2, cpuUsed},
+			{0, func(s started) float64 { return s.rss }},
+			{0, func(s started) float64 { return s.sent }},
+			{0, func(s started) float64 { return s.deliveries }},
 		} {
 			cells = append(cells, spread(row.starts, c.digits, c.of))
 		}
@@ -71,14 +79,22 @@ func (r *restarts) report() (table, []target) {
 	told := median(r.warm, func(s started) float64 { return s.sent + s.deliveries })
 	missing := r.err || len(r.warm) == 0 || len(r.cold) == 0
 	return table{title, rows}, []target{
-		{what: "time until ready: warm to cold", limit: 1. / 2, value: warm / cold, err: missing, from: fmt.Sprintf("s: %.2f to %.2f", warm, cold)},
-		{what: "objects sent by the API server, and deliveries, after a warm start", limit: 0, value: told, err: missing, from: "with all objects and indexes there"},
+		{
+			what: "time until ready: warm to cold", limit: 1. / 2, value: warm / cold,
+			err: missing, from: fmt.Sprintf("s: %.2f to %.2f", warm, cold),
+		},
+		{
+			what:  "objects sent by the API server, and deliveries, after a warm start",
+			limit: 0, value: told, err: missing, from: "with all objects and indexes there",
+		},
 	}
 }
 
 func (r *restarts) charts() []chart {
 	return []chart{{
-		name: "start", title: fmt.Sprintf("From start to ready, with %d config maps", r.plane.configMaps), unit: "s; less is better",
+		name:  "start",
+		title: fmt.Sprintf("From start to ready, with %d config maps", r.plane.configMaps),
+		unit:  "s; less is better",
 		bars: []bar{
 			barOf("client-go, empty handler", false, r.stock, readyIn),
 			barOf("informd, without state", true, r.cold, readyIn),
@@ -151,7 +167,7 @@ func (r *restarts) startStock(ctx context.Context) (s started, err error) {
 	return r.begun(ctx, c.pid(), began, before)
 }
 
-// begun is what has been used by a process that has come to be ready just now.
+// begun returns the figures of a process that has just become ready.
 func (r *restarts) begun(
 	ctx context.Context, pid int, began time.Time, before int) (s started, err error) {
 	s.ready = time.Since(began).Seconds()
@@ -169,16 +185,20 @@ func (r *restarts) begun(
 	return s, err
 }
 
-// restartRules have a rule that any change would reach, and one that gets those objects of a
-// namespace that it has not had.
+// restartRules holds a rule that selects any change, and one that delivers the objects of a
+// namespace that it has not delivered yet.
 const restartRules = `
-{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: configmaps}, spec: {resource: v1/configmaps, indexes: {byApp: object.metadata.labels.app}}}
+{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: configmaps},
+ spec: {resource: v1/configmaps, indexes: {byApp: object.metadata.labels.app}}}
 ---
-{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: print}, spec: {builtin: log, config: {path: %q}}}
+{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: print},
+ spec: {builtin: log, config: {path: %q}}}
 ---
-{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: changed}, spec: {source: configmaps, events: [added, updated, deleted], handler: print}}
+{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: changed},
+ spec: {source: configmaps, events: [added, updated, deleted], handler: print}}
 ---
-{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: shops}, spec: {source: configmaps, where: 'object.metadata.namespace == "shop"', handler: print}}
+{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: shops},
+ spec: {source: configmaps, where: 'object.metadata.namespace == "shop"', handler: print}}
 `
 
 // startInformd runs informd with state in dir, and ends it.
@@ -214,7 +234,7 @@ func (r *restarts) startInformd(ctx context.Context, dir string) (s started, err
 	return s, r.verify(ctx, d, state)
 }
 
-// verify looks whether all is in the cache, and in the index.
+// verify checks that all objects are in the cache and in the index.
 func (r *restarts) verify(ctx context.Context, d *daemon, state string) error {
 	body, err := d.metrics(ctx)
 	if err != nil {
@@ -254,7 +274,7 @@ func (d *daemon) awaitReady(ctx context.Context) error {
 		}
 		select {
 		case <-d.ended:
-			return errors.New("informd has ended") // stop says how
+			return errors.New("informd has ended") // stop returns the reason
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
 			return fmt.Errorf("informd is not ready: %w", ctx.Err())

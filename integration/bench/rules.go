@@ -9,15 +9,15 @@ import (
 	"github.com/informd/informd/integration/bench/fleet"
 )
 
-// rule is a Rule manifest about updates, and what it selects of the load.
+// rule describes a Rule manifest about updates, and which changes of the load it selects.
 type rule struct {
 	name, source string
 	where, when  string
-	payload      map[string]string // nil: none
+	payload      map[string]string // nil if the rule has no payload
 	selects      func(was, is state) bool
 }
 
-// state is what rules read of an object. The fields of other resources are zero.
+// state holds what rules read from an object. Fields of other resources are zero.
 type state struct {
 	fleet.App
 	pod        fleet.Pod
@@ -37,7 +37,8 @@ func stateAt(resource string, i, updates int) state {
 	}
 }
 
-// typical are ten rules of the kind that people write. The first five are those of `keep: needed`.
+// typical holds ten rules of the kind that people write. The measurement of `keep: needed` uses the
+// first five.
 var typical = []rule{
 	{
 		"not-ready", pods, `object.metadata.namespace == "shop"`,
@@ -125,9 +126,9 @@ var typical = []rule{
 	},
 }
 
-// alike are n rules about pods of which as many select each update as the groups they form have
-// members: five, or the one that there is. Each group is about a tier, a namespace or an
-// application, whichever there are enough of.
+// alike returns n rules about pods, in groups of five, or in one group if there are fewer, and the
+// size of the groups. All rules of a group select the same updates, and each update is selected by
+// one group. A group is about a tier, a namespace or an application, whichever gives enough groups.
 func alike(n int) (rules []rule, matching int) {
 	matching = min(n, 5)
 	for r := range n {
@@ -164,12 +165,12 @@ func alike(n int) (rules []rule, matching int) {
 	return rules, matching
 }
 
-// about is those of the rules that are about a resource.
+// about returns the rules about a resource.
 func about(resource string, rules []rule) []rule {
 	return slices.DeleteFunc(slices.Clone(rules), func(r rule) bool { return r.source != resource })
 }
 
-// selected is how many of the rules select a change.
+// selected returns a function that counts the rules that select a change.
 func selected(rules []rule) func(change) int {
 	return func(c change) int {
 		n := 0
@@ -183,11 +184,11 @@ func selected(rules []rule) func(change) int {
 	}
 }
 
-// indexes are two, by expressions, of pods.
+// indexes declares two indexes of pods by expressions.
 const indexes = `{byNode: object.spec.nodeName, byImage: "map(object.spec.containers, .image)"}`
 
-// manifests has a Source for each of the resources that rules are about, with two indexes if it is
-// of pods and one if they look into it, and a Handler that never runs, called none.
+// manifests returns the rules, a Source for each of their resources, and a Handler called none that
+// never runs. The Source of pods has two indexes. A Source that rules look objects up in has one.
 func manifests(rules []rule, keep string) string {
 	var b strings.Builder
 	for _, res := range resources {
@@ -201,7 +202,9 @@ func manifests(rules []rule, keep string) string {
 		switch {
 		case name == pods:
 			fmt.Fprintf(&b, ", indexes: %s", indexes)
-		case slices.ContainsFunc(rules, func(r rule) bool { return strings.Contains(r.when, `lookup("`+name+`.byApp"`) }):
+		case slices.ContainsFunc(rules, func(r rule) bool {
+			return strings.Contains(r.when, `lookup("`+name+`.byApp"`)
+		}):
 			fmt.Fprint(&b, ", indexes: {byApp: object.metadata.labels.app}")
 		}
 		fmt.Fprint(&b, "}}\n---\n")

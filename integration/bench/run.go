@@ -8,34 +8,35 @@ import (
 	"time"
 )
 
-// scale is how much is measured. All other sizes follow from it.
+// scale says how much to measure. All other sizes follow from it.
 type scale struct {
 	objects, updates, rounds int
 	full                     bool
-	old                      string        // an older informd to compare with, and nothing else; "": none
+	old                      string        // an older informd: measure nothing but the comparison; "" if none
 	rest                     time.Duration // see measurement
 }
 
-// listed is how many pods there are where listing is looked at: 100,000.
+// listed returns the number of pods in the measurement of lists: by default 100,000.
 func (s scale) listed() int { return 5 * s.objects }
 
-// watched is how many pods there are where latency is.
+// watched returns the number of pods in the measurement of latencies.
 func (s scale) watched() int { return max(1, s.objects/4) }
 
-// timed is how many updates latencies are taken of, at a rate per second: five seconds of them.
+// timed returns the number of updates for a measurement of latencies at a rate per second: five
+// seconds' worth.
 func (s scale) timed(rate int) int { return max(20, s.updates/3*rate/1000) }
 
 // job is one thing to measure, once a round.
 type job struct {
 	name string
-	do   func(context.Context) error // to measure it and keep the result
-	once bool                        // in the first round alone
+	do   func(context.Context) error // measures, and keeps the result
+	once bool                        // only in the first round
 }
 
-// run measures everything, with this program and informd at those absolute paths. A report comes
-// with an error if something is missing in it.
+// run measures everything. self and informd are absolute paths of this program and of informd. If
+// something is missing in the report, run returns both the report and an error.
 func run(ctx context.Context, self, informd, command string, s scale) (*report, error) {
-	// Whatever $TMPDIR is: the paths of sockets must be short.
+	// Not in $TMPDIR: the paths of sockets must be short.
 	dir, err := os.MkdirTemp("/tmp", "bench")
 	if err != nil {
 		return nil, err
@@ -65,7 +66,7 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 	var failures error
 	for round := range s.rounds {
 		for i := range jobs {
-			j := jobs[(i+round)%len(jobs)] // each is first in turn
+			j := jobs[(i+round)%len(jobs)] // each job is first in some round
 			if j.once && round > 0 {
 				continue
 			}
@@ -92,11 +93,11 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 	return r, failures
 }
 
-// section is one table of the report, and how it comes about.
+// section is one table of the report, with the jobs that fill it.
 type section interface {
 	jobs() []job
 	report() (table, []target)
 }
 
-// charted is a section with figures that are drawn, too.
+// charted is a section that also draws charts.
 type charted interface{ charts() []chart }

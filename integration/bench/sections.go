@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// rows are the table of contestants.
+// rows is the section that compares the contestants.
 type rows struct {
 	*figures
 	scale scale
@@ -61,7 +61,7 @@ func (r *rows) charts() []chart {
 	}
 }
 
-// short are names of rows for charts.
+// short holds the rows' names in charts.
 var short = map[string]string{
 	"1": "client-go, empty handler", "2": "client-go, no managedFields",
 	"3": "informd, 10 rules", "3b": "informd, 5 rules, keep: needed",
@@ -69,7 +69,7 @@ var short = map[string]string{
 	"5": "a process per change",
 }
 
-// listing is about the memory that the first list takes.
+// listing measures the memory that the first list takes.
 type listing struct {
 	*figures
 	pods int
@@ -96,7 +96,7 @@ func (l *listing) report() (table, []target) {
 	}}
 }
 
-// ruled is about the number of rules.
+// ruled measures the effect of the number of rules.
 type ruled struct {
 	*figures
 }
@@ -129,8 +129,8 @@ func (r *ruled) report() (table, []target) {
 	}
 }
 
-// durability is what keeping state costs while the handler keeps up, so that what is delivered need
-// not be written.
+// durability measures what it costs to keep state while the handler keeps up. Delivered events then
+// need not be written.
 type durability struct {
 	*figures
 	scale scale
@@ -148,7 +148,7 @@ func newDurability(at site, s scale) section {
 	return &durability{f, s}
 }
 
-// evenRate is changes per second.
+// evenRate is the number of changes per second.
 const evenRate = 5000
 
 func (d *durability) report() (table, []target) {
@@ -162,7 +162,7 @@ func (d *durability) report() (table, []target) {
 	}
 }
 
-// handlers is about several handlers that each get everything.
+// handlers measures several handlers that each get all events.
 type handlers struct{ *figures }
 
 func newHandlers(at site, s scale) section {
@@ -180,7 +180,7 @@ func (h *handlers) report() (table, []target) {
 	return h.table(title, "handlers", cpuDelta, deltaRate, restedRSS, steadyRSS), nil
 }
 
-// sizes is about the number of objects.
+// sizes measures the effect of the number of objects.
 type sizes struct {
 	*figures
 	large, most string // names

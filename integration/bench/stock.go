@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// serveStock is client-go's dynamicinformer as it comes, with its one index by namespace and a
-// handler that only counts. Its arguments are the server's URL or a kubeconfig, what is done
-// beside, and the resources.
+// serveStock runs client-go's unmodified dynamicinformer, with its index by namespace and a handler
+// that only counts. Its arguments are the server's URL or a kubeconfig, a mode, and the resources.
+// The modes are:
 //
 //	whole  nothing
 //	strip  a transform cuts out managedFields
@@ -105,7 +105,7 @@ func strip(o any) (any, error) {
 	return o, nil
 }
 
-// fork runs a process that reads the event, as shell-operator runs a hook.
+// fork runs a process that reads the event, like a hook of shell-operator.
 func fork(ctx context.Context, u *unstructured.Unstructured) error {
 	event, err := json.Marshal([]any{map[string]any{
 		"binding": "bench", "type": "Event", "watchEvent": "Modified", "object": u.Object,

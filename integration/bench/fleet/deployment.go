@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Deployment is what can be told of a deployment without its JSON.
+// Deployment is the state of a deployment, computed without its JSON.
 type Deployment struct {
 	App
 	Replicas, Ready int
 }
 
-// DeploymentAt is the i-th deployment after so many updates: every other one takes a replica away,
-// and the next gives it back.
+// DeploymentAt returns the i-th deployment after the given number of updates. Updates take a
+// replica away and give it back in turn.
 func DeploymentAt(i, updates int) Deployment {
 	d := Deployment{App: AppAt(i), Replicas: replicas}
 	d.Ready = d.Replicas - updates%2
@@ -28,7 +28,7 @@ func DeploymentAt(i, updates int) Deployment {
 
 const replicas = 5
 
-// Deployments are so many: of each application in turn, in one region after the other.
+// Deployments generates deployments: one of each application, in one region after the other.
 type Deployments struct {
 	n    int
 	apps []deploymentTemplates
@@ -39,30 +39,33 @@ type deploymentTemplates struct {
 	labels         labels.Set
 }
 
-// NewDeployments makes n deployments.
+// NewDeployments returns n deployments.
 func NewDeployments(n int) *Deployments {
 	d := &Deployments{n: n}
 	for a := range Apps {
 		m := newPodMaker(a)
-		d.apps = append(d.apps, deploymentTemplates{newTemplate(m.deployment(true)), newTemplate(m.deployment(false)), m.deploymentLabels()})
+		d.apps = append(d.apps, deploymentTemplates{
+			newTemplate(m.deployment(true)), newTemplate(m.deployment(false)), m.deploymentLabels(),
+		})
 	}
 	return d
 }
 
-// Len is the number of deployments.
+// Len returns the number of deployments.
 func (d *Deployments) Len() int { return d.n }
 
-// Identity is what selects deployment i.
+// Identity returns the namespace, name and labels of deployment i.
 func (d *Deployments) Identity(i int) (namespace, name string, set labels.Set) {
 	app := AppAt(i)
 	return app.Namespace, string(suffix(append([]byte(app.Name), '-'), i)), d.apps[i%Apps].labels
 }
 
-// Append appends deployment i after so many updates.
+// Append appends the JSON of deployment i after the given number of updates.
 func (d *Deployments) Append(b []byte, i, updates int, resourceVersion int64) []byte {
 	is, what := DeploymentAt(i, updates), chance(uint64(i), propOfApp)
 	created := began.Add(time.Duration(chance(what, propCreated)%(30*24*3600)) * time.Second)
-	changed := created.Add(time.Duration(updates)*23*time.Minute + time.Duration(chance(what+uint64(updates), propDelay)%1200)*time.Second)
+	changed := created.Add(time.Duration(updates)*23*time.Minute +
+		time.Duration(chance(what+uint64(updates), propDelay)%1200)*time.Second)
 	t := d.apps[i%Apps].ready
 	if is.Ready < is.Replicas {
 		t = d.apps[i%Apps].unready
@@ -101,26 +104,38 @@ func (m *podMaker) deployment(ready bool) *appsv1.Deployment {
 			UID: types.UID(mark(blankUID)), ResourceVersion: mark(blankVersion),
 			Generation: int64(1 + of(m.a, 40)%30), CreationTimestamp: created,
 			Labels: set, Annotations: map[string]string{
-				"deployment.kubernetes.io/revision": fmt.Sprint(1 + of(m.a, 40)%30), SentAnnotation: mark(blankSent),
+				"deployment.kubernetes.io/revision": fmt.Sprint(1 + of(m.a, 40)%30),
+				SentAnnotation:                      mark(blankSent),
 			},
 			ManagedFields: []metav1.ManagedFieldsEntry{
 				entry("argocd-controller", "Apply", "", created, fields{
 					"f:metadata": {"f:labels": leaves("app", "tier")},
 					"f:spec": leaves("replicas", "selector").with(fields{
-						"f:template": {"f:metadata": {"f:labels": leaves("app", "tier")}, "f:spec": {"f:containers": m.managedContainers(), "f:serviceAccountName": leaf}},
+						"f:template": {
+							"f:metadata": {"f:labels": leaves("app", "tier")},
+							"f:spec": {
+								"f:containers":         m.managedContainers(),
+								"f:serviceAccountName": leaf,
+							},
+						},
 					}),
 				}),
 				entry("kube-controller-manager", "Update", "status", changed, fields{
-					"f:metadata": {"f:annotations": leaves("deployment.kubernetes.io/revision").with(fields{".": leaf})},
-					"f:status": leaves("availableReplicas", "observedGeneration", "readyReplicas", "replicas", "updatedReplicas").with(fields{
-						"f:conditions": conditionFields("Available", "Progressing"),
-					}),
+					"f:metadata": {
+						"f:annotations": leaves("deployment.kubernetes.io/revision").
+							with(fields{".": leaf}),
+					},
+					"f:status": leaves("availableReplicas", "observedGeneration", "readyReplicas",
+						"replicas", "updatedReplicas").
+						with(fields{"f:conditions": conditionFields("Available", "Progressing")}),
 				}),
 			},
 		},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &n, Selector: &metav1.LabelSelector{MatchLabels: set},
-			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: set}, Spec: pods},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: set}, Spec: pods,
+			},
 			Strategy:             appsv1.DeploymentStrategy{Type: "RollingUpdate"},
 			RevisionHistoryLimit: &history, ProgressDeadlineSeconds: &deadline,
 		},
@@ -132,7 +147,8 @@ func (m *podMaker) deployment(ready bool) *appsv1.Deployment {
 				Reason: "MinimumReplicasAvailable", Message: "Deployment has minimum availability.",
 			}, {
 				Type: "Progressing", Status: "True", LastUpdateTime: changed, LastTransitionTime: created,
-				Reason: "NewReplicaSetAvailable", Message: fmt.Sprintf("ReplicaSet %q has successfully progressed.", m.Name+"-"+m.hash),
+				Reason:  "NewReplicaSetAvailable",
+				Message: fmt.Sprintf("ReplicaSet %q has successfully progressed.", m.Name+"-"+m.hash),
 			}},
 		},
 	}

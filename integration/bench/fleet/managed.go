@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// fields is a part of a FieldsV1: names of fields to what of them is managed.
+// fields is a part of a FieldsV1: it maps the names of fields to their managed subfields.
 type fields map[string]fields
 
-// leaf has nothing below it that is managed by itself.
+// leaf is a field without managed subfields.
 var leaf = fields{}
 
 func leaves(names ...string) fields {
@@ -23,7 +23,7 @@ func leaves(names ...string) fields {
 	return f
 }
 
-// with is f and more.
+// with returns the union of f and more.
 func (f fields) with(more fields) fields {
 	f = maps.Clone(f)
 	maps.Copy(f, more)
@@ -35,7 +35,7 @@ func entry(
 	f fields) metav1.ManagedFieldsEntry {
 	raw, err := json.Marshal(f)
 	if err != nil {
-		panic(fmt.Sprintf("fleet: %v", err)) // never of such maps
+		panic(fmt.Sprintf("fleet: %v", err)) // such maps always encode
 	}
 	return metav1.ManagedFieldsEntry{
 		Manager: manager, Operation: metav1.ManagedFieldsOperationType(operation),
@@ -44,17 +44,22 @@ func entry(
 	}
 }
 
-// managed is what the managers of a pod have set of it: much of what the controller manager has,
-// some of the kubelet's.
+// managed returns the managedFields of a pod: most of the controller manager's, some of the
+// kubelet's.
 func (m *podMaker) managed() []metav1.ManagedFieldsEntry {
 	labels := leaves(slices.Collect(maps.Keys(m.labels))...).with(fields{".": leaf})
 	return []metav1.ManagedFieldsEntry{
 		entry("kube-controller-manager", "Update", "", timeMark(blankCreated), fields{
-			"f:metadata": {"f:generateName": leaf, "f:labels": labels, "f:ownerReferences": {".": leaf, fmt.Sprintf(`k:{"uid":%q}`, m.owner.UID): leaf}},
-			"f:spec":     {"f:containers": m.managedContainers()},
+			"f:metadata": {
+				"f:generateName":    leaf,
+				"f:labels":          labels,
+				"f:ownerReferences": {".": leaf, fmt.Sprintf(`k:{"uid":%q}`, m.owner.UID): leaf},
+			},
+			"f:spec": {"f:containers": m.managedContainers()},
 		}),
 		entry("kubelet", "Update", "status", timeMark(blankTransition), fields{
-			"f:status": leaves("containerStatuses", "phase").with(fields{"f:conditions": conditionFields("Ready")}),
+			"f:status": leaves("containerStatuses", "phase").
+				with(fields{"f:conditions": conditionFields("Ready")}),
 		}),
 	}
 }
@@ -62,7 +67,8 @@ func (m *podMaker) managed() []metav1.ManagedFieldsEntry {
 func (m *podMaker) managedContainers() fields {
 	containers := fields{}
 	for _, name := range m.names {
-		containers[fmt.Sprintf(`k:{"name":%q}`, name)] = leaves("image", "name").with(fields{".": leaf})
+		key := fmt.Sprintf(`k:{"name":%q}`, name)
+		containers[key] = leaves("image", "name").with(fields{".": leaf})
 	}
 	return containers
 }
@@ -70,7 +76,8 @@ func (m *podMaker) managedContainers() fields {
 func conditionFields(types ...string) fields {
 	conditions := fields{}
 	for _, t := range types {
-		conditions[fmt.Sprintf(`k:{"type":%q}`, t)] = leaves("lastTransitionTime", "status", "type").with(fields{".": leaf})
+		key := fmt.Sprintf(`k:{"type":%q}`, t)
+		conditions[key] = leaves("lastTransitionTime", "status", "type").with(fields{".": leaf})
 	}
 	return conditions
 }

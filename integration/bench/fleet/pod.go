@@ -7,26 +7,26 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Pod is what can be told of a pod without its JSON.
+// Pod is the state of a pod, computed without its JSON.
 type Pod struct {
 	App
 	Node     string
 	Phase    string // Pending or Running
-	Ready    bool   // its condition Ready, and its first container
+	Ready    bool   // the condition Ready, and the first container's state
 	Restarts int    // of its first container; the others never restart
 
-	age int // how many stages of its life are behind it; -1 while it is pending
+	age int // stages of its life that have passed; -1 while it is pending
 }
 
-// The stages of a running pod's life, which come round and round. Only the last is known by name.
+// The stages of a running pod's life repeat. Only the last one has a name.
 const (
 	stages  = 8
 	crashed = stages - 1
 )
 
-// PodAt is the i-th pod after so many updates. One in ten begins as pending and is running from its
-// first update on. Each further update makes a pod unready, or ready again; the last unready stage
-// of each round is a crash.
+// PodAt returns the i-th pod after the given number of updates. One pod in ten begins as pending
+// and runs from its first update on. Each further update makes a pod unready, or ready again. The
+// last unready stage of each cycle is a crash.
 func PodAt(i, updates int) Pod {
 	p := Pod{App: AppAt(podApp(i)), Node: string(node(nil, i)), Phase: "Pending", age: updates - 1}
 	if c := chance(uint64(i), propStage); c>>32%10 > 0 {
@@ -50,29 +50,34 @@ func node(b []byte, i int) []byte {
 	return strconv.AppendInt(append(b, "node-"...), int64(1000+podNode(i)), 10)
 }
 
-// Pods are so many.
+// Pods generates pods.
 type Pods struct {
 	n    int
 	apps []podTemplates
 	sets []labels.Set
 }
 
-// podTemplates are those of one application.
+// podTemplates holds the templates of one application's pods.
 type podTemplates struct {
 	prefix           string // of names
 	pending, crashed template
 	running          [2][2]template // not ready or ready; never restarted or restarted
 }
 
-// NewPods makes n pods, at most 14 million.
+// NewPods returns n pods, at most 14 million.
 func NewPods(n int) *Pods {
 	p := &Pods{n: n}
 	for a := range Apps {
 		m := newPodMaker(a)
-		t := podTemplates{prefix: m.prefix, pending: newTemplate(m.pod(Pod{age: -1})), crashed: newTemplate(m.pod(Pod{age: crashed, Restarts: 1}))}
+		t := podTemplates{
+			prefix:  m.prefix,
+			pending: newTemplate(m.pod(Pod{age: -1})),
+			crashed: newTemplate(m.pod(Pod{age: crashed, Restarts: 1})),
+		}
 		for ready := range 2 {
 			for restarts := range 2 {
-				t.running[ready][restarts] = newTemplate(m.pod(Pod{Ready: ready == 1, Restarts: restarts}))
+				pod := Pod{Ready: ready == 1, Restarts: restarts}
+				t.running[ready][restarts] = newTemplate(m.pod(pod))
 			}
 		}
 		p.apps = append(p.apps, t)
@@ -95,25 +100,26 @@ func (t *podTemplates) of(p Pod) template {
 	return t.running[ready][min(p.Restarts, 1)]
 }
 
-// Len is the number of pods.
+// Len returns the number of pods.
 func (p *Pods) Len() int { return p.n }
 
-// Identity is what selects pod i.
+// Identity returns the namespace, name and labels of pod i.
 func (p *Pods) Identity(i int) (namespace, name string, set labels.Set) {
 	a := podApp(i)
 	var b [64]byte
 	return AppAt(a).Namespace, string(suffix(append(b[:0], p.apps[a].prefix...), i)), p.sets[a]
 }
 
-// Append appends pod i after so many updates.
+// Append appends the JSON of pod i after the given number of updates.
 func (p *Pods) Append(b []byte, i, updates int, resourceVersion int64) []byte {
 	pod, what := PodAt(i, updates), uint64(i)
 	created := began.Add(time.Duration(chance(what, propCreated)%(30*24*3600)) * time.Second)
-	reached := func(age int) time.Time { // that stage of its life
+	reached := func(age int) time.Time { // when the pod reached that stage of its life
 		wait := chance(what+uint64(age)<<32, propDelay)
-		return created.Add(time.Duration(age)*17*time.Minute + time.Duration(20+wait%600)*time.Second)
+		return created.Add(time.Duration(age)*17*time.Minute +
+			time.Duration(20+wait%600)*time.Second)
 	}
-	// The container that runs did so from the stage after the restarts-th crash on.
+	// The running container has run since the stage after the last crash.
 	life, crash := uint64(pod.Restarts)<<32, stages*pod.Restarts-1
 	return p.apps[podApp(i)].of(pod).append(b, func(b []byte, blank blank) []byte {
 		switch blank {
@@ -158,7 +164,7 @@ func (p *Pods) Append(b []byte, i, updates int, resourceVersion int64) []byte {
 	})
 }
 
-// address is an IPv4 address of network/8.
+// address appends an IPv4 address of network/8.
 func address(b []byte, network byte, host int) []byte {
 	b = strconv.AppendInt(b, int64(network), 10)
 	for shift := 16; shift >= 0; shift -= 8 {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// podMaker makes the pods of one application, with marks for blanks.
+// podMaker makes pods of one application, with marks that newTemplate turns into blanks.
 type podMaker struct {
 	App
 	a        int
@@ -51,13 +51,19 @@ func version(a int) string {
 }
 
 var (
-	variables = []string{"LOG_LEVEL", "HTTP_ADDR", "DATABASE_URL", "CACHE_TTL", "FEATURE_FLAGS", "REGION", "QUEUE_NAME", "TRACE_RATIO",
-		"MAX_CONNECTIONS", "UPSTREAM_TIMEOUT", "GOMAXPROCS", "OTEL_EXPORTER_OTLP_ENDPOINT"}
-	values = []string{"info", ":8080", "postgres://db.internal:5432/main?sslmode=verify-full", "300s", "new-basket,fast-lane", "eu-central-1",
-		"events.v2", "0.01", "64", "2500ms", "2", "http://otel-collector.observability:4317"}
+	variables = []string{
+		"LOG_LEVEL", "HTTP_ADDR", "DATABASE_URL", "CACHE_TTL", "FEATURE_FLAGS", "REGION",
+		"QUEUE_NAME", "TRACE_RATIO", "MAX_CONNECTIONS", "UPSTREAM_TIMEOUT", "GOMAXPROCS",
+		"OTEL_EXPORTER_OTLP_ENDPOINT",
+	}
+	values = []string{
+		"info", ":8080", "postgres://db.internal:5432/main?sslmode=verify-full", "300s",
+		"new-basket,fast-lane", "eu-central-1", "events.v2", "0.01", "64", "2500ms", "2",
+		"http://otel-collector.observability:4317",
+	}
 )
 
-// addContainers gives the application its container and, to some, a second and a third.
+// addContainers adds the application's container, and to some a second and a third one.
 func (m *podMaker) addContainers() {
 	m.add(corev1.Container{
 		Name:  m.Name[strings.IndexByte(m.Name, '-')+1:],
@@ -73,15 +79,19 @@ func (m *podMaker) addContainers() {
 	if app := &m.template.Containers[0]; of(m.a, 4)%6 == 0 {
 		app.Ports = []corev1.ContainerPort{{ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}
 		app.ReadinessProbe = &corev1.Probe{
-			ProbeHandler:   corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080), Scheme: "HTTP"}},
+			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{
+				Path: "/healthz", Port: intstr.FromInt32(8080), Scheme: "HTTP",
+			}},
 			TimeoutSeconds: 1, PeriodSeconds: 10, SuccessThreshold: 1, FailureThreshold: 3,
 		}
 	}
 	if of(m.a, 8)%14 == 0 {
 		m.add(corev1.Container{
 			Name: "envoy", Image: "r.example.com/mesh/envoy:v1.34.1",
-			Args:  []string{"-c", "/etc/envoy/envoy.yaml", "--concurrency", "2"},
-			Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 9901, Protocol: corev1.ProtocolTCP}},
+			Args: []string{"-c", "/etc/envoy/envoy.yaml", "--concurrency", "2"},
+			Ports: []corev1.ContainerPort{{
+				Name: "admin", ContainerPort: 9901, Protocol: corev1.ProtocolTCP,
+			}},
 		})
 	}
 	if of(m.a, 9)%50 == 0 {
@@ -92,10 +102,12 @@ func (m *podMaker) addContainers() {
 }
 
 func (m *podMaker) add(c corev1.Container) {
-	c.ImagePullPolicy, c.TerminationMessagePath, c.TerminationMessagePolicy = "IfNotPresent", "/dev/termination-log", "File"
+	c.ImagePullPolicy = "IfNotPresent"
+	c.TerminationMessagePath, c.TerminationMessagePolicy = "/dev/termination-log", "File"
 	m.template.Containers = append(m.template.Containers, c)
 	m.names, m.images = append(m.names, c.Name), append(m.images, c.Image)
-	m.digests = append(m.digests, "r.example.com/"+c.Name+"@sha256:"+string(digest(nil, of(m.a, 10+uint64(len(m.names))), propContainerID)))
+	sum := digest(nil, of(m.a, 10+uint64(len(m.names))), propContainerID)
+	m.digests = append(m.digests, "r.example.com/"+c.Name+"@sha256:"+string(sum))
 }
 
 func (m *podMaker) env(n int) []corev1.EnvVar {
@@ -106,10 +118,13 @@ func (m *podMaker) env(n int) []corev1.EnvVar {
 		switch {
 		case at == 2:
 			e.Value, e.ValueFrom = "", &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
-				LocalObjectReference: corev1.LocalObjectReference{Name: m.Name + "-db"}, Key: "url"}}
+				LocalObjectReference: corev1.LocalObjectReference{Name: m.Name + "-db"}, Key: "url",
+			}}
 		case at == 10:
 			e.Name, e.Value = "POD_IP", ""
-			e.ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "status.podIP"}}
+			e.ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{
+				APIVersion: "v1", FieldPath: "status.podIP",
+			}}
 		}
 		env = append(env, e)
 	}
@@ -120,30 +135,40 @@ func (m *podMaker) env(n int) []corev1.EnvVar {
 func (m *podMaker) addRest() {
 	s := &m.template
 	grace, priority := int64(30), int32(0)
-	s.NodeName, s.RestartPolicy, s.DNSPolicy, s.SchedulerName = mark(blankNode), "Always", "ClusterFirst", "default-scheduler"
+	s.NodeName, s.SchedulerName = mark(blankNode), "default-scheduler"
+	s.RestartPolicy, s.DNSPolicy = "Always", "ClusterFirst"
 	s.TerminationGracePeriodSeconds, s.ServiceAccountName = &grace, m.Name
 	s.Priority = &priority
 	s.SecurityContext = &corev1.PodSecurityContext{}
 	if of(m.a, 30)%5 == 0 {
 		name := m.Name + "-config"
-		s.Volumes = append(s.Volumes, corev1.Volume{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: name},
-		}}})
-		s.Containers[0].VolumeMounts = append(s.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "config", MountPath: "/etc/" + m.Name, ReadOnly: true})
+		s.Volumes = append(s.Volumes, corev1.Volume{
+			Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+				LocalObjectReference: corev1.LocalObjectReference{Name: name},
+			}},
+		})
+		s.Containers[0].VolumeMounts = append(s.Containers[0].VolumeMounts,
+			corev1.VolumeMount{Name: "config", MountPath: "/etc/" + m.Name, ReadOnly: true})
 	}
 	if of(m.a, 31)%10 == 0 {
-		s.Volumes = append(s.Volumes, corev1.Volume{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
-		s.Containers[0].VolumeMounts = append(s.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "tmp", MountPath: "/tmp"})
+		s.Volumes = append(s.Volumes, corev1.Volume{
+			Name:         "tmp",
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		})
+		s.Containers[0].VolumeMounts = append(s.Containers[0].VolumeMounts,
+			corev1.VolumeMount{Name: "tmp", MountPath: "/tmp"})
 	}
 	if of(m.a, 32)%12 == 0 {
 		seconds := int64(300)
 		for _, key := range []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable} {
-			s.Tolerations = append(s.Tolerations, corev1.Toleration{Key: key, Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &seconds})
+			s.Tolerations = append(s.Tolerations, corev1.Toleration{
+				Key: key, Operator: "Exists", Effect: "NoExecute", TolerationSeconds: &seconds,
+			})
 		}
 	}
 }
 
-// pod is one in a certain state.
+// pod returns a pod in state p.
 func (m *podMaker) pod(p Pod) *corev1.Pod {
 	start := timeMark(blankScheduled)
 	pod := &corev1.Pod{
@@ -151,9 +176,10 @@ func (m *podMaker) pod(p Pod) *corev1.Pod {
 			Name: m.prefix + mark(blankSuffix), GenerateName: m.prefix, Namespace: m.Namespace,
 			UID: types.UID(mark(blankUID)), ResourceVersion: mark(blankVersion),
 			CreationTimestamp: timeMark(blankCreated),
-			Labels:            m.labels, Annotations: map[string]string{SentAnnotation: mark(blankSent)},
-			OwnerReferences: []metav1.OwnerReference{m.owner},
-			ManagedFields:   m.managed(),
+			Labels:            m.labels,
+			Annotations:       map[string]string{SentAnnotation: mark(blankSent)},
+			OwnerReferences:   []metav1.OwnerReference{m.owner},
+			ManagedFields:     m.managed(),
 		},
 		Spec: m.template,
 		Status: corev1.PodStatus{
@@ -166,15 +192,19 @@ func (m *podMaker) pod(p Pod) *corev1.Pod {
 		status := corev1.ContainerStatus{
 			Name: name, Image: m.images[c], ImageID: m.digests[c],
 			ContainerID: "containerd://" + mark(blankContainer0+blank(c)),
-			Ready:       true, Started: new(true), State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: timeMark(blankScheduled)}},
+			Ready:       true, Started: new(true), State: corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{StartedAt: timeMark(blankScheduled)},
+			},
 		}
 		if c == 0 {
 			m.state(&status, p)
 		}
 		if p.age < 0 {
-			status = corev1.ContainerStatus{Name: name, Image: m.images[c], Started: new(false), State: corev1.ContainerState{
-				Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"},
-			}}
+			status = corev1.ContainerStatus{
+				Name: name, Image: m.images[c], Started: new(false), State: corev1.ContainerState{
+					Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"},
+				},
+			}
 		}
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
 	}
@@ -185,7 +215,7 @@ func (m *podMaker) pod(p Pod) *corev1.Pod {
 	return pod
 }
 
-// state is that of the first container.
+// state sets the status of the first container.
 func (m *podMaker) state(s *corev1.ContainerStatus, p Pod) {
 	s.Ready, s.State.Running.StartedAt = p.Ready, timeMark(blankStarted)
 	if p.Restarts == 0 {
@@ -207,7 +237,8 @@ func (m *podMaker) state(s *corev1.ContainerStatus, p Pod) {
 	}
 }
 
-// conditions are Ready, and as many of the others as the kubelet of its nodes knows.
+// conditions sets Ready and other conditions. How many depends on the application, as kubelets of
+// different versions report different ones.
 func (m *podMaker) conditions(pod *corev1.Pod, p Pod) {
 	is := func(t corev1.PodConditionType, at blank) corev1.PodCondition {
 		return corev1.PodCondition{Type: t, Status: "True", LastTransitionTime: timeMark(at)}

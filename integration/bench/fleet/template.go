@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// template is the JSON of an object with blanks: what stands before each blank, and the blank. The
-// last has none.
+// template is the JSON of an object with blanks, as pieces of text that each end in a blank. The
+// last piece has no blank.
 type template []piece
 
 type piece struct {
@@ -19,7 +19,7 @@ type piece struct {
 	blank  blank
 }
 
-// blank is what differs between objects of one template.
+// blank is a place where objects of one template differ.
 type blank int
 
 const (
@@ -28,12 +28,12 @@ const (
 	blankUID              //
 	blankVersion          // the resourceVersion
 	blankSent             //
-	blankCreated          // times, in the order in which they come in an object's life
+	blankCreated          // times, in the order of an object's life
 	blankScheduled        //
-	blankDied             // of the run before the last restart: when it ended, and
-	blankBorn             // when it had begun
-	blankStarted          // when the containers last did
-	blankTransition       // when the last update was
+	blankDied             // when the run before the last restart ended
+	blankBorn             // when that run began
+	blankStarted          // when the container last started
+	blankTransition       // when the last update happened
 	blankNode             //
 	blankHostIP           //
 	blankPodIP            //
@@ -46,7 +46,7 @@ const (
 	blankToken            // 64 hexadecimal digits that updates change
 )
 
-// The marks that stand for a blank in an object: a string, a time, a number.
+// The marks of blanks in an object: a string, a time, or a number.
 func mark(b blank) string          { return fmt.Sprintf("@%02d@", int(b)) }
 func timeMark(b blank) metav1.Time { return metav1.Date(2001, 1, 1, 0, 0, int(b), 0, time.UTC) }
 
@@ -55,13 +55,15 @@ const (
 	countMark    = 1_900_000_001
 )
 
-var marks = regexp.MustCompile(`@(\d\d)@|2001-01-01T00:00:(\d\d)Z|` + fmt.Sprint(restartsMark) + `|` + fmt.Sprint(countMark))
+var marks = regexp.MustCompile(`@(\d\d)@|2001-01-01T00:00:(\d\d)Z|` +
+	fmt.Sprint(restartsMark) + `|` + fmt.Sprint(countMark))
 
-// newTemplate makes one of an object that has marks in it. kind and apiVersion must not be set.
+// newTemplate makes a template from an object that contains marks. kind and apiVersion must not be
+// set.
 func newTemplate(object any) template {
 	text, err := json.Marshal(object)
 	if err != nil {
-		panic(fmt.Sprintf("fleet: %v", err)) // the objects are made here
+		panic(fmt.Sprintf("fleet: %v", err)) // the objects are this package's own
 	}
 	var t template
 	from := 0
@@ -73,7 +75,8 @@ func newTemplate(object any) template {
 		case strconv.Itoa(countMark):
 			p.blank = blankCount
 		default:
-			number := text[max(m[2], m[4]):max(m[3], m[5])] // of the string's or the time's; -1 where it is the other
+			// One of the two groups matched; the other one's indexes are -1.
+			number := text[max(m[2], m[4]):max(m[3], m[5])]
 			n, _ := strconv.Atoi(string(number))
 			p.blank = blank(n)
 		}
@@ -82,7 +85,7 @@ func newTemplate(object any) template {
 	return append(t, piece{before: text[from:]})
 }
 
-// append fills the blanks in.
+// append appends the object's JSON, with the blanks filled in.
 func (t template) append(b []byte, fill func(b []byte, what blank) []byte) []byte {
 	for _, p := range t {
 		b = append(b, p.before...)
@@ -93,5 +96,5 @@ func (t template) append(b []byte, fill func(b []byte, what blank) []byte) []byt
 	return b
 }
 
-// sent is the present moment.
+// sent appends the current time, as SentAnnotation has it.
 func sent(b []byte) []byte { return strconv.AppendInt(b, time.Now().UnixNano(), 10) }
