@@ -30,6 +30,7 @@ type feed struct {
 	mu       sync.Mutex // held during each call of the consumer; guards the fields below
 	consumer Consumer   // nil if the informer only maintains its cache
 	rounds   []*rounds  // of resyncs, one per interval
+	round    round      // the resync under way
 	known    map[delta.Key]*object.Object
 	recent   recent
 	caughtUp bool // the consumer's CaughtUp was called
@@ -58,7 +59,7 @@ func newFeed(
 func (f *feed) consume(c Consumer, intervals []time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.consumer, f.rounds = c, nil
+	f.consumer, f.rounds, f.round = c, nil, round{}
 	if c != nil {
 		f.rounds = newRounds(intervals, f.clock.Now())
 	}

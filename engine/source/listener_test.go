@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -144,6 +145,10 @@ func TestVisit(t *testing.T) {
 // Each interval has its own rounds. A round hands over every object once, in its newest state, and
 // does not move the position.
 func TestResync(t *testing.T) {
+	synctest.Test(t, testResync)
+}
+
+func testResync(t *testing.T) {
 	i := unconnected(t).Informer(Selection{Resource: pods})
 	i.feed.chunk = 2
 	const often, rarely = 10 * time.Second, 25 * time.Second
@@ -160,11 +165,8 @@ func TestResync(t *testing.T) {
 	}
 	const all = 5
 	rounds := map[int64]int{}
-	for second := range 31 {
-		now := start.Add(time.Duration(second)*time.Second + time.Millisecond)
-		for more := true; more; {
-			more, _ = i.feed.tick(now)
-		}
+	for end := start.Add(30 * time.Second); !time.Now().After(end); {
+		time.Sleep(time.Until(i.feed.tick()))
 	}
 	for _, d := range heard[often] {
 		if d.Type != delta.Synced || d.Round == 0 {
@@ -189,6 +191,10 @@ func TestResync(t *testing.T) {
 
 // If an object changes or goes in the middle of a round, the rest of the round shows the new state.
 func TestChangesDuringResync(t *testing.T) {
+	synctest.Test(t, testChangesDuringResync)
+}
+
+func testChangesDuringResync(t *testing.T) {
 	i := unconnected(t).Informer(Selection{Resource: pods})
 	i.feed.chunk = 1
 	e := newEar()
@@ -196,14 +202,14 @@ func TestChangesDuringResync(t *testing.T) {
 	i.feed.observe(state(t, "a", "1", 1), delta.Added, nil, true)
 	i.feed.observe(state(t, "b", "1", 1), delta.Added, nil, true)
 	e.expect(t, "added a 1", "added b 1")
-	due := time.Now().Add(2 * time.Second)
-	if more, _ := i.feed.tick(due); !more {
+	time.Sleep(2 * time.Second)
+	if due := i.feed.tick(); due.After(time.Now()) {
 		t.Fatal("the round is over after one of two")
 	}
 	i.feed.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
 	i.feed.vanished(delta.Key{Namespace: "shop", Name: "b"}, nil, nil, "")
-	if more, next := i.feed.tick(due); more || next.Before(due.Add(time.Second)) {
-		t.Fatalf("more: %v, next %v", more, next)
+	if due := i.feed.tick(); time.Until(due) != time.Second {
+		t.Fatalf("the next round is due in %v", time.Until(due))
 	}
 	if heard, _ := e.all(); len(heard) != 3 {
 		t.Errorf("heard %v", words(heard))

@@ -8,13 +8,26 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
+const (
+	// turn is how long a round keeps changes of its informer waiting.
+	turn = 250 * time.Microsecond
+	// lull is how long a round rests after each turn, as a multiple of the time the turn took. So a
+	// round takes at most a quarter of a processor from other informers.
+	lull = 3
+)
+
 // rounds are the resyncs of one interval, guarded by feed.mu.
 type rounds struct {
 	interval time.Duration // as the consumer requested it
 	every    time.Duration // the interval, but at least a second
 	next     time.Time     // when the next round is due
-	number   int64         // of the current round; its start in Unix seconds
-	rest     []delta.Key   // objects that the current round has yet to hand over
+}
+
+// round is a resync under way, guarded by feed.mu.
+type round struct {
+	of     *rounds     // nil if no round is under way
+	number int64       // the round's start in Unix seconds
+	rest   []delta.Key // objects that it has yet to hand over
 }
 
 // newRounds returns one rounds for each distinct interval above 0.
@@ -35,13 +48,13 @@ func newRounds(intervals []time.Duration, now time.Time) []*rounds {
 // ctx ends.
 func (f *feed) run(ctx context.Context) {
 	for ctx.Err() == nil {
-		more, due := f.tick(f.clock.Now())
-		if more {
-			continue
-		}
 		var timer <-chan time.Time
-		if !due.IsZero() {
-			timer = time.After(due.Sub(f.clock.Now()))
+		if due := f.tick(); !due.IsZero() {
+			wait := due.Sub(f.clock.Now())
+			if wait <= 0 {
+				continue
+			}
+			timer = time.After(wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -51,49 +64,71 @@ func (f *feed) run(ctx context.Context) {
 	}
 }
 
-// tick does a chunk of the work that is due. more is true if more work is due at once. due says
-// when work will be due again; a zero time means never.
-func (f *feed) tick(now time.Time) (more bool, due time.Time) {
+// tick does a turn of the work that is due, and returns when work will be due again. A zero time
+// means never.
+func (f *feed) tick() (due time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	left := f.chunk
-	due = f.recent.expire(now, left, f.pack)
-	more = !due.IsZero() && !due.After(now)
-	for _, r := range f.rounds {
-		left = f.resync(r, now, left)
-		more = more || len(r.rest) > 0
-		if due.IsZero() || r.next.Before(due) {
-			due = r.next
-		}
+	now := f.clock.Now()
+	due = f.recent.expire(now, f.chunk, f.pack)
+	if next := f.resync(now); due.IsZero() || !next.IsZero() && next.Before(due) {
+		due = next
 	}
-	return more, due
+	return due
 }
 
-// resync hands over at most left objects of a round, and returns how many of left remain. A round
-// that is due begins only when the rounds before it are done, because each holds the keys of all
-// objects. resync is called with f.mu held.
-func (f *feed) resync(r *rounds, now time.Time, left int) int {
-	if left == 0 {
-		return 0
+// resync does a turn of a round, and returns when the next turn is due; a zero time means never. A
+// round begins only when the one before it is done, because each holds the keys of all objects. The
+// one that has been due for longest comes first. resync is called with f.mu held.
+func (f *feed) resync(began time.Time) (due time.Time) {
+	if len(f.rounds) == 0 {
+		return time.Time{}
 	}
-	if len(r.rest) == 0 && !now.Before(r.next) {
-		r.next, r.number = now.Add(r.every), now.Unix()
-		r.rest = make([]delta.Key, 0, len(f.known))
-		for key := range f.known {
-			r.rest = append(r.rest, key)
+	byNext := func(a, b *rounds) int { return a.next.Compare(b.next) }
+	if f.round.of == nil {
+		first := slices.MinFunc(f.rounds, byNext)
+		if began.Before(first.next) {
+			return first.next
 		}
+		f.begin(first, began)
 	}
-	n := min(left, len(r.rest))
-	for _, key := range r.rest[:n] {
+	handed := f.handOver(began)
+	next := slices.MinFunc(f.rounds, byNext).next
+	left := len(f.round.rest)
+	if left == 0 {
+		f.round = round{}
+		return next
+	}
+	// Rest less if the next round would otherwise be late.
+	now := f.clock.Now()
+	took := now.Sub(began)
+	spare := next.Sub(now)/time.Duration(left)*time.Duration(handed) - took
+	return now.Add(max(0, min(lull*took, spare)))
+}
+
+// begin begins a round.
+func (f *feed) begin(r *rounds, now time.Time) {
+	r.next = now.Add(r.every)
+	f.round = round{of: r, number: now.Unix(), rest: make([]delta.Key, 0, len(f.known))}
+	for key := range f.known {
+		f.round.rest = append(f.round.rest, key)
+	}
+}
+
+// handOver hands over objects of the round for a turn that began at began, and returns how many it
+// has dealt with.
+func (f *feed) handOver(began time.Time) (n int) {
+	r := &f.round
+	for len(r.rest) > 0 && n < f.chunk && (n == 0 || f.clock.Since(began) < turn) {
+		o := f.known[r.rest[0]]
+		r.rest = r.rest[1:]
+		n++
 		// Skip an object that has gone meanwhile, and all objects while some are parts: a part is
 		// handed over when it comes back.
-		if o := f.known[key]; o != nil && len(f.parts) == 0 {
+		if o != nil && len(f.parts) == 0 {
 			d := delta.Delta{Type: delta.Synced, Object: o, Round: r.number}
-			f.take(Step{Delta: d, Resync: r.interval})
+			f.take(Step{Delta: d, Resync: r.of.interval})
 		}
 	}
-	if r.rest = r.rest[n:]; len(r.rest) == 0 {
-		r.rest = nil
-	}
-	return left - n
+	return n
 }

@@ -35,21 +35,11 @@ func TestResyncsTakeTurns(t *testing.T) {
 			i.feed.observe(o, delta.Added, nil, true)
 		}
 		time.Sleep(s0 + 4)
-		for steps := 0; ; steps++ {
-			more, due := i.feed.tick(time.Now())
-			walking := 0
-			for _, l := range i.feed.rounds {
-				if l.rest != nil {
-					walking++
-				}
-			}
-			if walking > 1 {
-				t.Fatalf("%d resyncs at once", walking)
-			}
-			if !more && due.After(time.Now()) {
+		for turns := 0; ; turns++ {
+			if due := i.feed.tick(); due.After(time.Now()) {
 				break
 			}
-			if steps > 100 {
+			if turns > 100 {
 				t.Fatal("it does not end")
 			}
 		}
@@ -62,6 +52,90 @@ func TestResyncsTakeTurns(t *testing.T) {
 					t.Errorf("interval %d heard of %v %d times", n, key, times)
 				}
 			}
+		}
+	})
+}
+
+// A round lets changes come in between, and gives other informers time. It is done before the next
+// one is due, if that can be.
+func TestResyncLeavesTimeToOthers(t *testing.T) {
+	for _, c := range []struct {
+		why  string
+		cost time.Duration // of an object
+		took time.Duration // most that the round may take
+	}{
+		{"free", 0, 0},
+		{"cheap", 10 * time.Microsecond, 41 * 10 * time.Microsecond * 10},
+		{"an object takes longer than a turn", time.Millisecond, 400 * time.Millisecond},
+		{"little time to spare", 8 * time.Millisecond, time.Second},
+		{"the next round is late anyway", 30 * time.Millisecond, 3 * time.Second},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				i := unconnected(t).Informer(Selection{Resource: pods})
+				const objects = 100
+				var heard []time.Time
+				i.Consume(steps(func(s Step) {
+					if s.Resync != 0 {
+						time.Sleep(c.cost)
+						heard = append(heard, time.Now())
+					}
+				}), time.Second)
+				for n := range objects {
+					i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+				}
+				time.Sleep(time.Second)
+				began, longest, idle := time.Now(), time.Duration(0), time.Duration(0)
+				for len(heard) < objects {
+					turn := time.Now()
+					due := i.feed.tick()
+					longest = max(longest, time.Since(turn))
+					if rest := time.Until(due); rest > 0 && len(heard) < objects {
+						idle += rest
+						time.Sleep(rest)
+					}
+				}
+				if len(heard) != objects {
+					t.Fatalf("%d objects in a round, want %d", len(heard), objects)
+				}
+				took, cost := heard[objects-1].Sub(began), c.cost*objects
+				if took > c.took {
+					t.Errorf("the round took %v, want at most %v", took, c.took)
+				}
+				if want := max(turn+c.cost, c.cost); longest > want {
+					t.Errorf("a turn took %v, want at most %v", longest, want)
+				}
+				if want := min(2*cost, time.Second-cost-2*c.cost-2*turn); idle < want {
+					t.Errorf("it rested for %v, want at least %v", idle, want)
+				}
+			})
+		})
+	}
+}
+
+// A short interval whose rounds are never done in time does not keep out a long one.
+func TestNoResyncStarves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := unconnected(t).Informer(Selection{Resource: pods})
+		const objects, often, rarely = 100, time.Second, 10 * time.Second
+		heard := map[time.Duration]int{}
+		i.Consume(steps(func(s Step) {
+			if s.Resync != 0 {
+				time.Sleep(20 * time.Millisecond)
+				heard[s.Resync]++
+			}
+		}), often, rarely)
+		for n := range objects {
+			i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+		}
+		for end := time.Now().Add(100 * time.Second); time.Now().Before(end); {
+			time.Sleep(time.Until(i.feed.tick()))
+		}
+		if n := heard[rarely] / objects; n < 7 {
+			t.Errorf("%d rounds of %v in 100 s", n, rarely)
+		}
+		if n := heard[often] / objects; n < 30 {
+			t.Errorf("%d rounds of %v in 100 s", n, often)
 		}
 	})
 }
