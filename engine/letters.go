@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/prepare"
 )
@@ -21,7 +21,7 @@ var errNotRestored = errors.New("the saved state is not loaded yet, " +
 
 // Letters returns the dead letters, the oldest first. It returns an error until Run has read the
 // saved ones.
-func (e *Engine) Letters() ([]dispatch.Letter, error) {
+func (e *Engine) Letters() ([]delivery.Letter, error) {
 	if !e.hasLetters() {
 		return nil, errNotRestored
 	}
@@ -29,13 +29,13 @@ func (e *Engine) Letters() ([]dispatch.Letter, error) {
 }
 
 // Letter returns a dead letter, or an error that wraps ErrNotFound.
-func (e *Engine) Letter(id string) (dispatch.Letter, error) {
+func (e *Engine) Letter(id string) (delivery.Letter, error) {
 	if !e.hasLetters() {
-		return dispatch.Letter{}, errNotRestored
+		return delivery.Letter{}, errNotRestored
 	}
 	letter, ok := e.dead.Get(id)
 	if !ok {
-		return dispatch.Letter{}, noLetter(id)
+		return delivery.Letter{}, noLetter(id)
 	}
 	return letter, nil
 }
@@ -82,7 +82,7 @@ func (e *Engine) RetryLetter(id string) error {
 
 // again returns a letter as it is delivered once more. It remakes what could not be kept over a
 // restart. If the rule acts itself, the letter is about the object as it is now.
-func (p *preparer) again(l dispatch.Letter) (dispatch.Letter, error) {
+func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
 	isBare := p.IsSecret() && prepare.IsIdentity(l.Delta.Object) // it comes from before a restart
 	lacksPayload := p.Reveals() && bytes.Equal(l.Payload, prepare.Null)
 	isFresh := p.isFresh(l.Key)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -34,7 +34,7 @@ spec: {source: maps, handler: record, payload: object.data.text}
 `
 
 // awaitLetters waits until there are n dead letters, and sorts them by rule.
-func awaitLetters(t *testing.T, e *Engine, n int) []dispatch.Letter {
+func awaitLetters(t *testing.T, e *Engine, n int) []delivery.Letter {
 	t.Helper()
 	// nothing announces a letter
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -43,7 +43,7 @@ func awaitLetters(t *testing.T, e *Engine, n int) []dispatch.Letter {
 			t.Fatal(err)
 		}
 		if len(letters) == n {
-			slices.SortFunc(letters, func(a, b dispatch.Letter) int { return strings.Compare(a.Rule, b.Rule) })
+			slices.SortFunc(letters, func(a, b delivery.Letter) int { return strings.Compare(a.Rule, b.Rule) })
 			return letters
 		}
 		if time.Now().After(deadline) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/state"
@@ -15,7 +16,7 @@ type loaded struct {
 	cut       resume.Cut
 	paused    map[string]bool // by rule
 	snapshots map[*intake]state.Snapshot
-	letters   []state.Letter
+	letters   []delivery.Letter
 	waiting   map[string][]state.LaneKey // by rule
 }
 
@@ -91,12 +92,13 @@ func (e *Engine) load() (from loaded, err error) {
 func (e *Engine) resume(from loaded) {
 	decision := resume.Decide(e.planned(), e.informerIDs(), from.cut)
 	e.drop(decision, from)
-	letters := make([]dispatch.Letter, 0, len(from.letters))
-	for _, l := range from.letters {
-		letters = append(letters, letterOf(l))
+	for i := range from.letters {
+		if l := &from.letters[i]; l.Confidential {
+			l.Reason = "not kept over the restart, as it may quote a secret"
+		}
 	}
 	end := e.begin() // Restore may evict letters that exceed the limit, and records that
-	evicted := e.dead.Restore(letters)
+	evicted := e.dead.Restore(from.letters)
 	end()
 	dispatch.LogEvicted(e.log, evicted)
 	waiting := 0
@@ -128,9 +130,9 @@ func (e *Engine) resume(from loaded) {
 		r.memory.loaded()
 	}
 	end()
-	if objects+waiting+len(letters) > 0 {
+	if objects+waiting+len(from.letters) > 0 {
 		e.log.Info("resuming from the saved state",
-			"objects", objects, "waiting", waiting, "dead", len(letters))
+			"objects", objects, "waiting", waiting, "dead", len(from.letters))
 	}
 }
 

@@ -319,7 +319,7 @@ func TestStaleLetters(t *testing.T) {
 			if !restarted {
 				for _, m := range letters {
 					s.Begin()
-					l.Redrive(Letter{Delta: m.Delta, Payload: m.Payload, Attempts: 1})
+					l.Redrive(delivery.Letter{Delta: m.Delta, Payload: m.Payload, Attempts: 1})
 					s.End()
 				}
 			}

@@ -148,7 +148,7 @@ func TestLaterChangesGoOnAfterDeadLetter(t *testing.T) {
 				equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/updated/2"})
 				all := dead.List()
 				equal(t, "letters", len(all), 1)
-				want := Letter{
+				want := delivery.Letter{
 					ID: "r/u/added/1", Rule: "r", Handler: "h", Resource: pods, Key: all[0].Delta.Key(), Reason: answer.Error(),
 					Attempts: 1, Since: offered, Died: offered,
 				}
@@ -361,7 +361,7 @@ type fullDisk struct {
 	until time.Time
 }
 
-func (f *fullDisk) Add(l Letter) ([]Letter, error) {
+func (f *fullDisk) Add(l delivery.Letter) ([]delivery.Letter, error) {
 	if time.Now().Before(f.until) {
 		return nil, errors.New("no space left on device")
 	}

@@ -123,7 +123,7 @@ func equal[T any](t *testing.T, what string, got, want T) {
 }
 
 // letters returns the ids and reasons of the dead letters.
-func letters(d interface{ List() []Letter }) []string {
+func letters(d interface{ List() []delivery.Letter }) []string {
 	var out []string
 	for _, l := range d.List() {
 		out = append(out, l.ID+": "+l.Reason)

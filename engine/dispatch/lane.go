@@ -122,7 +122,7 @@ func (l *Lane) Offer(m rule.Match) {
 // for its object. It has as many attempts as a new event. The caller must accept that later changes
 // of the object may have been delivered by then. Redrive is called within the Journal's Begin and
 // End. If ok is false, the lane is closed and the caller keeps the letter.
-func (l *Lane) Redrive(letter Letter) (ok bool) {
+func (l *Lane) Redrive(letter delivery.Letter) (ok bool) {
 	return l.queue.Redrive(letter.Delta.Key(), delivery.Delivery{
 		Delta: letter.Delta, Payload: letter.Payload, Attempts: letter.Attempts,
 	})

@@ -2,46 +2,25 @@ package dispatch
 
 import (
 	"container/list"
-	"encoding/json"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/informd/informd/engine/delivery"
-	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/plugins/handler"
 )
-
-// Letter is a dead letter: an event that could not be delivered.
-type Letter struct {
-	ID            string // of the event
-	Rule, Handler string
-	Resource      handler.Resource
-	Key           delta.Key
-	Reason        string // what the handler said, at most 1 KiB
-	Attempts      int
-	Since         time.Time // when the change was first offered
-	Died          time.Time
-	Delta         delta.Delta
-	Payload       json.RawMessage // nil if the rule has none
-	// Confidential means that Reason may quote a Secret. It is decided when the letter is made.
-	// Such a reason is neither recorded nor shown.
-	Confidential bool
-}
 
 // DeadLetters keeps dead letters. It is safe for concurrent use.
 type DeadLetters interface {
 	// Add keeps a letter, in place of an older one with the same ID. It returns the letters that it
 	// evicted to make room. If the error is nil, DeadLetters alone is responsible for the event.
 	// Add is called within the Journal's Begin and End, and logs nothing.
-	Add(Letter) (evicted []Letter, err error)
+	Add(delivery.Letter) (evicted []delivery.Letter, err error)
 }
 
 // LetterStore records the dead letters of a LetterBox. The LetterBox calls it with its lock held.
 // So its methods must be quick, and must not call the LetterBox.
 type LetterStore interface {
 	// PutLetter records a letter, in place of an older one with the same ID.
-	PutLetter(Letter)
+	PutLetter(delivery.Letter)
 	// DeleteLetter drops a record.
 	DeleteLetter(id string)
 }
@@ -62,7 +41,7 @@ type LetterBox struct {
 	opts LetterBoxOptions
 
 	mu      sync.Mutex               // after the Journal's Begin, before locks of the Store
-	letters *list.List               // of Letter, the oldest in front; guarded by mu
+	letters *list.List               // of delivery.Letter, the oldest in front; guarded by mu
 	byID    map[string]*list.Element // guarded by mu
 	bytes   int64                    // guarded by mu
 	evicted uint64                   // guarded by mu
@@ -89,7 +68,7 @@ func NewLetterBox(o LetterBoxOptions) *LetterBox {
 }
 
 // Add keeps a letter, as DeadLetters says. The error is always nil.
-func (b *LetterBox) Add(l Letter) (evicted []Letter, err error) {
+func (b *LetterBox) Add(l delivery.Letter) (evicted []delivery.Letter, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.opts.Store != nil {
@@ -100,7 +79,7 @@ func (b *LetterBox) Add(l Letter) (evicted []Letter, err error) {
 
 // Restore puts back recorded letters, the oldest first, and returns those that exceed the bounds.
 // It is called before all other methods.
-func (b *LetterBox) Restore(letters []Letter) (evicted []Letter) {
+func (b *LetterBox) Restore(letters []delivery.Letter) (evicted []delivery.Letter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, l := range letters {
@@ -110,7 +89,7 @@ func (b *LetterBox) Restore(letters []Letter) (evicted []Letter) {
 }
 
 // LogEvicted logs evicted letters. It is called outside of the Journal's Begin and End.
-func LogEvicted(log *slog.Logger, letters []Letter) {
+func LogEvicted(log *slog.Logger, letters []delivery.Letter) {
 	for _, l := range letters {
 		log.Warn("dead letter dropped: there are too many",
 			"rule", l.Rule, "handler", l.Handler, "key", l.Key.String(), "id", l.ID)
@@ -118,12 +97,12 @@ func LogEvicted(log *slog.Logger, letters []Letter) {
 }
 
 // add keeps l, and returns the letters that it evicted. The caller holds mu.
-func (b *LetterBox) add(l Letter) (evicted []Letter) {
+func (b *LetterBox) add(l delivery.Letter) (evicted []delivery.Letter) {
 	if e := b.byID[l.ID]; e != nil {
 		b.remove(e)
 	}
 	b.byID[l.ID] = b.letters.PushBack(l)
-	b.bytes += l.size()
+	b.bytes += letterSize(&l)
 	for b.letters.Len() > 1 && (b.letters.Len() > b.opts.MaxLetters || b.bytes > b.opts.MaxBytes) {
 		oldest := b.remove(b.letters.Front())
 		b.forget(oldest.ID)
@@ -134,34 +113,34 @@ func (b *LetterBox) add(l Letter) (evicted []Letter) {
 }
 
 // List returns all letters, the oldest first.
-func (b *LetterBox) List() []Letter {
+func (b *LetterBox) List() []delivery.Letter {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	letters := make([]Letter, 0, b.letters.Len())
+	letters := make([]delivery.Letter, 0, b.letters.Len())
 	for e := b.letters.Front(); e != nil; e = e.Next() {
-		letters = append(letters, e.Value.(Letter))
+		letters = append(letters, e.Value.(delivery.Letter))
 	}
 	return letters
 }
 
 // Get returns a letter and leaves it in place. ok is false if there is none with that ID.
-func (b *LetterBox) Get(id string) (letter Letter, ok bool) {
+func (b *LetterBox) Get(id string) (letter delivery.Letter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.byID[id]
 	if e == nil {
-		return Letter{}, false
+		return delivery.Letter{}, false
 	}
-	return e.Value.(Letter), true
+	return e.Value.(delivery.Letter), true
 }
 
 // Take removes a letter, to redrive or forget it. ok is false if there is none with that ID.
-func (b *LetterBox) Take(id string) (letter Letter, ok bool) {
+func (b *LetterBox) Take(id string) (letter delivery.Letter, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.byID[id]
 	if e == nil {
-		return Letter{}, false
+		return delivery.Letter{}, false
 	}
 	b.forget(id)
 	return b.remove(e), true
@@ -175,10 +154,10 @@ func (b *LetterBox) Stats() LetterBoxStats {
 }
 
 // remove removes a letter from memory. The caller holds mu.
-func (b *LetterBox) remove(e *list.Element) Letter {
-	l := b.letters.Remove(e).(Letter)
+func (b *LetterBox) remove(e *list.Element) delivery.Letter {
+	l := b.letters.Remove(e).(delivery.Letter)
 	delete(b.byID, l.ID)
-	b.bytes -= l.size()
+	b.bytes -= letterSize(&l)
 	return l
 }
 
@@ -189,8 +168,8 @@ func (b *LetterBox) forget(id string) {
 	}
 }
 
-// size returns roughly how many bytes of memory a letter takes.
-func (l *Letter) size() int64 {
+// letterSize returns roughly how many bytes of memory a letter takes.
+func letterSize(l *delivery.Letter) int64 {
 	d := delivery.Delivery{Delta: l.Delta, Payload: l.Payload}
 	return size(&d) + int64(len(l.ID)+len(l.Reason))
 }

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/informd/informd/engine/delivery"
 )
 
-func letter(id string, payload int) Letter {
+func letter(id string, payload int) delivery.Letter {
 	m := added("web", "u", 1)
 	m.Payload = []byte(strings.Repeat("x", payload))
-	return Letter{ID: id, Rule: "r", Handler: "h", Key: m.Delta.Key(), Reason: "because", Delta: m.Delta, Payload: m.Payload}
+	return delivery.Letter{ID: id, Rule: "r", Handler: "h", Key: m.Delta.Key(), Reason: "because", Delta: m.Delta, Payload: m.Payload}
 }
 
 func TestLetterBoxBounds(t *testing.T) {
@@ -71,10 +73,10 @@ func TestLetterBoxTakeAndReplace(t *testing.T) {
 }
 
 // letterFile is a LetterStore.
-type letterFile map[string]Letter
+type letterFile map[string]delivery.Letter
 
-func (f letterFile) PutLetter(l Letter)     { f[l.ID] = l }
-func (f letterFile) DeleteLetter(id string) { delete(f, id) }
+func (f letterFile) PutLetter(l delivery.Letter) { f[l.ID] = l }
+func (f letterFile) DeleteLetter(id string)      { delete(f, id) }
 
 func (f letterFile) ids() string { return strings.Join(slices.Sorted(maps.Keys(f)), " ") }
 
@@ -94,7 +96,7 @@ func TestLetterBoxIsRecorded(t *testing.T) {
 
 func TestLetterBoxRestore(t *testing.T) {
 	f := letterFile{}
-	all := []Letter{letter("1", 0), letter("2", 0), letter("3", 0)}
+	all := []delivery.Letter{letter("1", 0), letter("2", 0), letter("3", 0)}
 	for _, l := range all {
 		f.PutLetter(l)
 	}

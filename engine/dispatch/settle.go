@@ -14,12 +14,12 @@ import (
 type outcome struct {
 	verdict
 	delivery delivery.Delivery // what goes back to the lane, if the attempt is repeated
-	letter   *Letter           // nil unless the event is dead
+	letter   *delivery.Letter  // nil unless the event is dead
 	at       time.Time         // when the attempt ended
 
 	// why the letter was not kept; the dispatcher then repeats the event rather than lose it
 	unkept  error
-	evicted []Letter // letters that were dropped to make room
+	evicted []delivery.Letter // letters that were dropped to make room
 }
 
 // settle ends the attempt f, which the handler answered with err.
@@ -50,9 +50,9 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 }
 
 // letter makes the dead letter of f. Only letter decides whether it is confidential.
-func (d *Dispatcher) letter(f *flight, o *outcome) *Letter {
+func (d *Dispatcher) letter(f *flight, o *outcome) *delivery.Letter {
 	ev := &f.event
-	return &Letter{
+	return &delivery.Letter{
 		ID: ev.ID, Rule: ev.Rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
 		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(),
 		Attempts: ev.Attempt, Since: f.item.Since, Died: o.at,

@@ -156,8 +156,8 @@ type cuts struct {
 	letters map[string]bool
 }
 
-func (c *cuts) PutLetter(l Letter)     { c.letters[l.ID] = true }
-func (c *cuts) DeleteLetter(id string) { delete(c.letters, id) }
+func (c *cuts) PutLetter(l delivery.Letter) { c.letters[l.ID] = true }
+func (c *cuts) DeleteLetter(id string)      { delete(c.letters, id) }
 
 func (c *cuts) End() {
 	if waiting := len(c.ids()); waiting+len(c.letters) != 1 {

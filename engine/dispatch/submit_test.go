@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -177,7 +178,7 @@ func TestAnswersDoNotBlock(t *testing.T) {
 // slowDisk is a DeadLetters that is slow.
 type slowDisk struct{ *LetterBox }
 
-func (s *slowDisk) Add(l Letter) ([]Letter, error) {
+func (s *slowDisk) Add(l delivery.Letter) ([]delivery.Letter, error) {
 	time.Sleep(time.Hour)
 	return s.LetterBox.Add(l)
 }

@@ -93,7 +93,7 @@ func (l *ledger) change() {
 			l.lane.Delete(n, key(name))
 			delete(l.wait, n)
 			if id := fmt.Sprint("l", n); l.r.IntN(3) == 0 {
-				l.s.PutLetter(Letter{ID: id, Delta: d})
+				l.s.PutLetter(delivery.Letter{ID: id, Delta: d})
 				l.dead[id] = true
 			}
 		}

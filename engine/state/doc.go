@@ -45,7 +45,7 @@
 // read, or whose opening takes longer than 20 seconds. Everything recorded since the start is then
 // written to a new store.
 //
-// No text of a Secret reaches the disk: see [ObjectsOptions], [LaneOptions] and [Letter].
+// No text of a Secret reaches the disk: see [ObjectsOptions], [LaneOptions] and [Store.PutLetter].
 //
 // One process at a time uses a directory: see [LockedError]. The directory has mode 0700, its files
 // 0600.

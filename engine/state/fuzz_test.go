@@ -26,7 +26,7 @@ func FuzzDecoding(f *testing.F) {
 	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d, Payload: bytes.Repeat([]byte("a"), 1000)}, Due: now}, false, none))
 	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d}}, true, none))
 	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d, Answer: delivery.Recorded(json.RawMessage(`[{"Verb":"delete"}]`))}, Sent: true}, false, none))
-	f.Add(appendLetter(nil, &Letter{ID: "i", Delta: d, Reason: "r", Died: now}, none))
+	f.Add(appendLetter(nil, &delivery.Letter{ID: "i", Delta: d, Reason: "r", Died: now}, none))
 	f.Add(appendRule(nil, &RuleMemory{Name: "r", Resource: "v1/pods", Seen: map[string]string{"a": "", "b": "object.x"}, Paused: true}))
 	f.Add(informerRecord{"a", "b", "c"}.append(nil))
 	f.Add(Cluster{"a", "b"}.append(nil))
@@ -48,7 +48,7 @@ func FuzzDecoding(f *testing.F) {
 				t.Error(diff, err)
 			}
 		}
-		if l, err := readLetter(b, dictionary); err == nil && !l.Secret {
+		if l, err := readLetter(b, dictionary); err == nil && !l.OfSecret() {
 			again, err := readLetter(appendLetter(nil, &l, none), dictionary)
 			if diff := cmp.Diff(l, again, byText); diff != "" || err != nil {
 				t.Error(diff, err)

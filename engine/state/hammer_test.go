@@ -40,7 +40,7 @@ func TestHammer(t *testing.T) {
 					if c >= 10 {
 						lane.Delete(c-9, key(name))
 					}
-					s.PutLetter(Letter{ID: fmt.Sprint(id, "-", c), Delta: delta.Delta{Object: o}})
+					s.PutLetter(delivery.Letter{ID: fmt.Sprint(id, "-", c), Delta: delta.Delta{Object: o}})
 					if c >= 20 {
 						s.DeleteLetter(fmt.Sprint(id, "-", c-20))
 					}

@@ -10,10 +10,12 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/s2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // recordVersion is the first byte of each record. A new meaning of the bytes needs a new version.
@@ -218,38 +220,49 @@ func readDelivery(b []byte, get dictionaryOf) (out laneRecord, err error) {
 	return out, r.end()
 }
 
-func appendLetter(b []byte, l *Letter, refer references) []byte {
-	b = append(b, recordVersion, flag(l.Secret, isSecret))
+// appendLetter appends the record of a letter. It writes no confidential reason. Of a letter about a
+// Secret it writes neither reason nor payload, and only who the object is.
+func appendLetter(b []byte, l *delivery.Letter, refer references) []byte {
+	secret := l.OfSecret()
+	b = append(b, recordVersion, flag(secret, isSecret))
 	reason, payload := l.Reason, l.Payload
-	if l.Secret {
-		reason, payload = "", nil
+	if secret || l.Confidential {
+		reason = ""
 	}
+	if secret {
+		payload = nil
+	}
+	resource := object.ResourceName(schema.GroupVersionResource(l.Resource))
 	for _, s := range [...]string{
-		l.ID, l.Rule, l.Handler, l.Resource, l.Key.Namespace, l.Key.Name, reason,
+		l.ID, l.Rule, l.Handler, resource, l.Key.Namespace, l.Key.Name, reason,
 	} {
 		b = appendName(b, s)
 	}
 	b = binary.AppendVarint(b, int64(l.Attempts))
 	b = appendTime(appendTime(b, l.Since), l.Died)
-	return appendPayload(appendDelta(b, l.Delta, l.Secret, refer), payload)
+	return appendPayload(appendDelta(b, l.Delta, secret, refer), payload)
 }
 
-func readLetter(b []byte, get dictionaryOf) (l Letter, err error) {
+// readLetter reads the record of a letter. A letter without a reason is confidential.
+func readLetter(b []byte, get dictionaryOf) (l delivery.Letter, err error) {
 	r := reader{left: b}
 	r.version()
-	l.Secret = r.byte()&isSecret != 0
+	r.byte() // isSecret, which the resource says, too
+	var resource string
 	for _, s := range [...]*string{
-		&l.ID, &l.Rule, &l.Handler, &l.Resource, &l.Key.Namespace, &l.Key.Name, &l.Reason,
+		&l.ID, &l.Rule, &l.Handler, &resource, &l.Key.Namespace, &l.Key.Name, &l.Reason,
 	} {
 		*s = r.string()
 	}
+	l.Resource = handler.Resource(object.ResourceOf(resource))
+	l.Confidential = l.Reason == ""
 	l.Attempts = int(r.varint())
 	l.Since, l.Died = r.time(), r.time()
 	if l.Delta, err = r.delta(get); err != nil {
-		return Letter{}, err
+		return delivery.Letter{}, err
 	}
 	if l.Payload, err = r.payload(); err != nil {
-		return Letter{}, err
+		return delivery.Letter{}, err
 	}
 	return l, r.end()
 }

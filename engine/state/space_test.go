@@ -166,7 +166,7 @@ func TestDictionariesDoNotAccumulate(t *testing.T) {
 			s.recorded(func() {
 				s.Objects("i", ObjectsOptions{}).Put(o, nil)
 				s.Lane("r", LaneOptions{}).Put(uint64(start*1000+n+1), keyOf(o), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: o}}})
-				s.PutLetter(Letter{ID: o.Name(), Delta: delta.Delta{Object: o}})
+				s.PutLetter(delivery.Letter{ID: o.Name(), Delta: delta.Delta{Object: o}})
 			})
 		}
 		if err := s.flush(s.db.Load()); err != nil {

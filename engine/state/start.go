@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/object"
 )
 
@@ -99,13 +100,14 @@ func (s *Store) Rules() ([]RuleMemory, error) {
 	return rules, nil
 }
 
-// Letters returns the dead letters on disk, the oldest first. Call it before recording anything.
-func (s *Store) Letters() ([]Letter, error) {
+// Letters returns the dead letters on disk, the oldest first. Those whose reason was not written are
+// confidential. Call Letters before recording anything.
+func (s *Store) Letters() ([]delivery.Letter, error) {
 	if s.db.Load() == nil {
 		s.know(nil)
 		return nil, nil
 	}
-	var list []Letter
+	var list []delivery.Letter
 	used := make(map[dictionaryID]struct{})
 	err := s.all([]byte{letterPrefix}, func(value []byte, get dictionaryOf) error {
 		l, err := readLetter(value, func(id dictionaryID) (*object.Dictionary, error) {
@@ -121,13 +123,13 @@ func (s *Store) Letters() ([]Letter, error) {
 	if d := s.db.Load(); d != nil && !s.running.Load() {
 		d.dictionaries.keep(letters, used)
 	}
-	slices.SortStableFunc(list, func(a, b Letter) int { return a.Died.Compare(b.Died) })
+	slices.SortStableFunc(list, func(a, b delivery.Letter) int { return a.Died.Compare(b.Died) })
 	s.know(list)
 	return list, nil
 }
 
 // know notes which letters are on disk.
-func (s *Store) know(list []Letter) {
+func (s *Store) know(list []delivery.Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.buried = make(map[string]struct{}, len(list))
@@ -160,8 +162,10 @@ func (s *Store) all(prefix []byte, f func(value []byte, get dictionaryOf) error)
 	return nil
 }
 
-// PutLetter records a dead letter. It replaces one with the same ID. Call it between Begin and End.
-func (s *Store) PutLetter(l Letter) {
+// PutLetter records a dead letter. It replaces one with the same ID. A confidential reason is not
+// written. Of a letter about a Secret, neither are the payload and the object. Call PutLetter between
+// Begin and End.
+func (s *Store) PutLetter(l delivery.Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.broken.Load() {

@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // comparable compares objects by their content.
@@ -41,8 +42,8 @@ func TestEverythingComesBack(t *testing.T) {
 		first  = obj(t, "a", 1, strings.Repeat("first", 100))
 		second = obj(t, "a", 2, "second")
 	)
-	wantLetter := Letter{
-		ID: "r/u/updated/2", Rule: "r", Handler: "h", Key: key("a"), Reason: "no", Attempts: 3, Since: now, Died: now.Add(time.Second),
+	wantLetter := delivery.Letter{
+		ID: "r/u/updated/2", Rule: "r", Handler: "h", Resource: handler.Resource{Group: "apps", Version: "v1", Resource: "deployments"}, Key: key("a"), Reason: "no", Attempts: 3, Since: now, Died: now.Add(time.Second),
 		Delta: delta.Delta{Type: delta.Updated, Object: second, Old: first}, Payload: json.RawMessage(`{"a":1}`),
 	}
 	older := wantLetter
@@ -72,7 +73,7 @@ func TestEverythingComesBack(t *testing.T) {
 		s.DropRule("dropped")
 		s.PutLetter(wantLetter)
 		s.PutLetter(older)
-		s.PutLetter(Letter{ID: "forgotten", Delta: older.Delta})
+		s.PutLetter(delivery.Letter{ID: "forgotten", Delta: older.Delta})
 		s.DeleteLetter("forgotten")
 	})
 	if got := s.Status(); got.Unwritten == 0 || got.UnwrittenBytes == 0 || got.Dir != dir || got.Trouble != "" {
@@ -109,7 +110,7 @@ func TestEverythingComesBack(t *testing.T) {
 		t.Error(diff, err)
 	}
 	list, err := s.Letters()
-	if diff := cmp.Diff([]Letter{older, wantLetter}, list, byText); diff != "" || err != nil {
+	if diff := cmp.Diff([]delivery.Letter{older, wantLetter}, list, byText); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	if ids, err := s.Informers(); err != nil || len(ids) != 1 || ids[0] != "pods" {
@@ -282,7 +283,7 @@ func TestNothingOfSecretsIsWritten(t *testing.T) {
 			d := delta.Delta{Type: delta.Updated, Object: o, Old: obj(t, name, n-1, secret+coded)}
 			text := json.RawMessage(`"` + secret + coded + `"`)
 			lane.Put(uint64(n+1), key(name), laneRecord{Value: delivery.Delivery{Delta: d, Payload: text, Answer: delivery.Recorded(text)}})
-			s.PutLetter(Letter{ID: name, Delta: d, Key: key(name), Reason: secret, Payload: json.RawMessage(`"` + coded + `"`), Secret: true})
+			s.PutLetter(delivery.Letter{ID: name, Delta: d, Key: key(name), Reason: secret, Payload: json.RawMessage(`"` + coded + `"`), Resource: handler.Resource{Version: "v1", Resource: "secrets"}})
 		}
 	})
 	s.written()
@@ -310,7 +311,7 @@ func TestNothingOfSecretsIsWritten(t *testing.T) {
 	if len(snapshot.Objects) != 300 || len(snapshot.Inside) != 300 {
 		t.Errorf("%d objects, %d inside", len(snapshot.Objects), len(snapshot.Inside))
 	}
-	if list, err := again.Letters(); len(list) != 300 || err != nil || list[0].Reason != "" || list[0].Payload != nil || !list[0].Secret || list[0].Delta.Old.UID() == "" {
+	if list, err := again.Letters(); len(list) != 300 || err != nil || list[0].Reason != "" || list[0].Payload != nil || !list[0].Confidential || !list[0].OfSecret() || list[0].Delta.Old.UID() == "" {
 		t.Errorf("%d letters, %v", len(list), err)
 	}
 	if err := again.db.Load().read(time.Second, again.hasNoDictionary); err != nil {

@@ -1,7 +1,6 @@
 package state
 
 import (
-	"encoding/json"
 	"io"
 	"log/slog"
 	"slices"
@@ -12,7 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"k8s.io/utils/clock"
 
-	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/delivery"
 )
 
 // DefaultFlushEvery is how often a Store writes unless [Options] say otherwise. MaxFlushEvery is
@@ -137,12 +136,12 @@ type Store struct {
 type records struct {
 	dropped []owner // owners whose records are all removed before anything else is written
 	rules   map[string]*RuleMemory
-	letters map[string]*Letter
+	letters map[string]*delivery.Letter
 	cluster *Cluster
 }
 
 func newRecords() records {
-	return records{rules: make(map[string]*RuleMemory), letters: make(map[string]*Letter)}
+	return records{rules: make(map[string]*RuleMemory), letters: make(map[string]*delivery.Letter)}
 }
 
 // tally counts records and, roughly, their bytes.
@@ -281,20 +280,4 @@ func (s *Store) Status() Status {
 
 func (s *Store) unwrittenBytes() int64 {
 	return max(0, s.unwritten.bytes.Load()+s.inFlight.bytes.Load())
-}
-
-// Letter is the record of a dead letter.
-type Letter struct {
-	ID, Rule, Handler string
-	Resource          string // of the object
-	Key               delta.Key
-	Reason            string
-	Attempts          int
-	Since, Died       time.Time
-	Delta             delta.Delta
-	Payload           json.RawMessage
-
-	// Secret letters are written without reason and payload. Of their objects only the identity is
-	// written.
-	Secret bool
 }

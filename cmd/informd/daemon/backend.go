@@ -19,7 +19,7 @@ import (
 	"github.com/informd/informd/cmd/informd/control"
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/engine"
-	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
@@ -247,7 +247,7 @@ func (b *backend) Letter(id string) (control.Letter, error) {
 
 // shownLetter returns a dead letter without its event. The engine has decided whether it may quote
 // a Secret.
-func shownLetter(l dispatch.Letter) control.Letter {
+func shownLetter(l delivery.Letter) control.Letter {
 	resource := schema.GroupVersionResource(l.Resource)
 	return control.Letter{
 		ID: l.ID, Rule: l.Rule, Handler: l.Handler, Resource: object.ResourceName(resource),

@@ -1,0 +1,37 @@
+package delivery
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Letter is a dead letter: an event that could not be delivered.
+type Letter struct {
+	ID            string // of the event
+	Rule, Handler string
+	Resource      handler.Resource // of the object
+	Key           delta.Key
+	Reason        string // what the handler said, at most 1 KiB
+	Attempts      int
+	Since         time.Time // when the change was first offered
+	Died          time.Time
+	Delta         delta.Delta
+	Payload       json.RawMessage // nil if the rule has none
+	// Confidential means that Reason may quote a Secret. It is decided when the letter is made.
+	// Such a reason is neither recorded nor shown.
+	Confidential bool
+}
+
+// OfSecret reports whether the object is a Secret. Of such a letter nothing is recorded but who it
+// is about.
+func (l *Letter) OfSecret() bool {
+	return l.Resource == handler.Resource{Version: "v1", Resource: "secrets"}
+}
+
+// Event returns the event as the handler saw it at the last attempt, without attachments.
+func (l *Letter) Event() handler.Event {
+	return Event(l.Delta, l.Payload, l.Rule, l.Resource, l.Attempts)
+}
