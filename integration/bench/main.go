@@ -85,19 +85,18 @@ func command(ctx context.Context) error {
 		return errors.New("there are no arguments beside the flags, " +
 			"objects and updates are at least 40, and rounds 1")
 	}
-	if _, err := os.Stat(*binary); err != nil {
-		return fmt.Errorf("no informd to measure: %w: run \"make build\"", err)
-	}
-	informd, err := filepath.Abs(*binary)
+	dir, err := os.MkdirTemp("", "informd-bench-")
 	if err != nil {
 		return err
 	}
+	defer os.RemoveAll(dir)
+	informd, err := fresh(filepath.Join(dir, "informd"), *binary)
+	if err != nil {
+		return fmt.Errorf("no informd to measure: %w: run \"make build\"", err)
+	}
 	if s.old != "" {
-		if _, err := os.Stat(s.old); err != nil {
+		if s.old, err = fresh(filepath.Join(dir, "older"), s.old); err != nil {
 			return fmt.Errorf("no older informd to compare with: %w", err)
-		}
-		if s.old, err = filepath.Abs(s.old); err != nil {
-			return err
 		}
 	}
 	self, err := os.Executable()
@@ -117,6 +116,16 @@ func command(ctx context.Context) error {
 		written = splice(*document, images, r.String())
 	}
 	return errors.Join(err, written)
+}
+
+// fresh copies a binary to a path and returns the path. How much of a binary becomes resident depends
+// on how its file came into the page cache. So those that are compared come into it alike.
+func fresh(path, binary string) (string, error) {
+	data, err := os.ReadFile(binary)
+	if err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, data, 0o700)
 }
 
 // asTyped returns the command line, quoted as one would type it.
