@@ -104,7 +104,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/informd/daemon": {
 		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "config",
-		"engine", "engine/action", "engine/dispatch", "engine/object", "engine/plan", "engine/source", "engine/state",
+		"engine", "engine/action", "engine/delivery", "engine/dispatch", "engine/object", "engine/plan", "engine/source", "engine/state",
 		"plugins/handler", "plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "plugins/host/shim/install"},
