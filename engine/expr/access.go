@@ -89,7 +89,7 @@ func (c *compiler) index(base, key operand) operand {
 		if err != nil {
 			return nil, err
 		}
-		if err := r.Step(); err != nil {
+		if err := r.ScanKey(k); err != nil {
 			return nil, err
 		}
 		return value.Fetch(v, k)

@@ -67,6 +67,8 @@ func TestNothingRunsAway(t *testing.T) {
 		{"base64", `map(1..100, toBase64(object.text))`, memory},
 		{"searching", `map(1..10000, object.text contains "ab")`, steps},
 		{"searching what almost fits", `map(1..10000, indexOf(object.text, repeat("a", 1000) + "b"))`, steps},
+		{"looking for an element again and again", `let a = 1..100000; any(1..1000, -1 in a)`, steps},
+		{"a long key again and again", `let m = {a: 1}; let key = object.text + "1"; map(1..1000, m[key])`, steps},
 		{"trimming by a large set", `map(1..1000, trim(object.text, "bcdefghijklmnopqrstuvwxyza"))`, steps},
 		{"comparing long strings", `let a = map(1..100, object.text + ""); sort(a)`, memory},
 		{"comparing two long strings", `let a = object.text + "1"; let b = object.text + "2"; map(1..10000, a < b)`, steps},

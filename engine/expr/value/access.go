@@ -2,6 +2,12 @@ package value
 
 import "unicode/utf8"
 
+// ScanKey takes the steps that Fetch costs with a key: one, and more for a long string.
+func (m *Meter) ScanKey(key any) error {
+	s, _ := key.(string)
+	return m.Scan(len(s))
+}
+
 // Fetch returns v[key], or nil if it is not there. A negative index counts from the end.
 func Fetch(v, key any) (any, error) {
 	if v == nil || key == nil {

@@ -26,7 +26,12 @@ var mapFunctions = map[string]Function{
 	"fromPairs": {Min: 1, Max: 1, Call: onList("fromPairs", (*Meter).fromPairs)},
 }
 
-func get(_ *Meter, args []any) (any, error) { return Fetch(args[0], args[1]) }
+func get(m *Meter, args []any) (any, error) {
+	if err := m.ScanKey(args[1]); err != nil {
+		return nil, err
+	}
+	return Fetch(args[0], args[1])
+}
 
 func pair(key string, v any) any { return []any{key, v} }
 
@@ -53,7 +58,11 @@ func onMap(name string, entry func(key string, v any) any) func(*Meter, []any) (
 		if !ok {
 			return nil, WrongArgument(name, args[0])
 		}
-		if err := m.Scan(64 * len(x)); err != nil {
+		size := 64 * len(x)
+		for key := range x {
+			size += len(key)
+		}
+		if err := m.Scan(size); err != nil {
 			return nil, err
 		}
 		if err := m.Alloc(len(x) * 6 * SizeValue); err != nil {
@@ -226,7 +235,8 @@ func sortList(m *Meter, args []any) (any, error) {
 	return m.Sorted("sort", list, list, order)
 }
 
-// Sorted returns list in the order of keys. It is stable, and nils come first.
+// Sorted returns list in the order of keys. It is stable. Nils come first, or last if the order is
+// "desc".
 func (m *Meter) Sorted(name string, list, keys []any, order any) (any, error) {
 	sign := 1
 	switch order {
@@ -292,6 +302,9 @@ func (m *Meter) fromPairs(list []any) (any, error) {
 		key, ok := pair[0].(string)
 		if !ok {
 			return nil, Errorf("a key must be a string, not %s", Some(pair[0]))
+		}
+		if err := m.Scan(len(key)); err != nil {
+			return nil, err
 		}
 		out[key] = pair[1]
 	}

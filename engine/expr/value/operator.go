@@ -91,6 +91,9 @@ func (m *Meter) in(needle, list any) (bool, error) {
 		if needle == nil {
 			return false, nil
 		}
+		if err := m.Scan(SizeValue * len(list)); err != nil {
+			return false, err
+		}
 		for _, v := range list {
 			if same, err := m.equal(v, needle); same || err != nil {
 				return same, err
@@ -103,7 +106,7 @@ func (m *Meter) in(needle, list any) (bool, error) {
 			return false, nil
 		case string:
 			_, ok := list[needle]
-			return ok, nil
+			return ok, m.Scan(len(needle))
 		}
 		return false, Errorf("a map has no keys of kind %s", kindOf(needle))
 	case string:

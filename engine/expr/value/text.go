@@ -90,7 +90,8 @@ func changeCase(name string, change func(string) string) func(*Meter, []any) (an
 		if err != nil {
 			return nil, err
 		}
-		if err := m.Alloc(2 * len(s[0])); err != nil { // a few letters change their length
+		// a few letters change their length, and bytes that are not UTF-8 become U+FFFD
+		if err := m.Alloc(3 * len(s[0])); err != nil {
 			return nil, err
 		}
 		return change(s[0]), m.Scan(len(s[0]))

@@ -29,6 +29,9 @@ type outcome struct {
 }
 
 func result(text string, args list, apply func(args list) (any, error)) outcome {
+	if slices.ContainsFunc(args, func(v any) bool { _, ok := v.(shared); return ok }) {
+		return hostile(text, args, apply)
+	}
 	args = proper(args).(list)
 	text, before := text+written(args), written(args)
 	v, err := apply(args)
@@ -37,6 +40,23 @@ func result(text string, args list, apply func(args list) (any, error)) outcome 
 	}
 	if after := written(args); after != before {
 		panic(fmt.Sprintf("%s changed its arguments to %s", text, after))
+	}
+	return outcome{text, v}
+}
+
+// shared wraps an argument that shares its parts, and so would take forever to write out.
+type shared struct{ v any }
+
+func hostile(text string, args list, apply func(args list) (any, error)) outcome {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		if s, ok := arg.(shared); ok {
+			args[i] = s.v
+		}
+	}
+	v, err := apply(args)
+	if err != nil {
+		v = err
 	}
 	return outcome{text, v}
 }
@@ -155,6 +175,9 @@ func written(v any) string {
 		}
 		return "{" + strings.Join(out, ", ") + "}"
 	case string:
+		if len(v) > 1000 {
+			return fmt.Sprintf("%q… of %d bytes", v[:20], len(v))
+		}
 		return fmt.Sprintf("%q", v)
 	}
 	return fmt.Sprint(v)

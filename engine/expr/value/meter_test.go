@@ -1,0 +1,118 @@
+package value_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/informd/informd/engine/expr/value"
+)
+
+func TestMeter(t *testing.T) {
+	for _, test := range []struct {
+		why          string
+		take         func(m *value.Meter) error
+		steps, bytes int // what it takes
+	}{
+		{"a step", (*value.Meter).Step, 1, 0},
+		{"looking at nothing", func(m *value.Meter) error { return m.Scan(0) }, 1, 0},
+		{"at 255 bytes", func(m *value.Meter) error { return m.Scan(255) }, 1, 0},
+		{"at 256 bytes", func(m *value.Meter) error { return m.Scan(256) }, 2, 0},
+		{"bytes", func(m *value.Meter) error { return m.Alloc(100) }, 0, 100},
+		{"an empty list", func(m *value.Meter) error { return m.AllocList(0) }, 0, 32},
+		{"a list", func(m *value.Meter) error { return m.AllocList(10) }, 0, 192},
+		{"an empty map has room for eight", func(m *value.Meter) error { return m.AllocMap(0) }, 0, 432},
+		{"a map", func(m *value.Meter) error { return m.AllocMap(10) }, 0, 528},
+		{"a tree", func(m *value.Meter) error { return m.AllocTree(dict{"key": list{"text", int64(1), nil}}) }, 5, 432 + 3 + 80 + 16 + 4},
+	} {
+		enough := &value.Meter{Steps: test.steps, Bytes: test.bytes}
+		if err := test.take(enough); err != nil || *enough != (value.Meter{}) {
+			t.Errorf("%s: %v, and %+v is left", test.why, err, *enough)
+		}
+		for steps := range test.steps {
+			if err := test.take(&value.Meter{Steps: steps, Bytes: value.MaxMemory}); err != value.ErrSteps {
+				t.Errorf("%s with %d steps: %v, want %v", test.why, steps, err, value.ErrSteps)
+			}
+		}
+		for bytes := range test.bytes {
+			if err := test.take(&value.Meter{Steps: value.MaxSteps, Bytes: bytes}); err != value.ErrMemory {
+				t.Errorf("%s with %d bytes: %v, want %v", test.why, bytes, err, value.ErrMemory)
+			}
+		}
+	}
+	huge := &value.Meter{Steps: value.MaxSteps, Bytes: 1 << 60}
+	for why, err := range map[string]error{
+		"less than nothing":     huge.Alloc(-1),
+		"a list that overflows": huge.AllocList(1 << 60), "a list over the bound": huge.AllocList(value.MaxMemory + 1),
+		"a map that overflows": huge.AllocMap(1 << 59), "a map over the bound": huge.AllocMap(value.MaxMemory + 1),
+	} {
+		if err != value.ErrMemory {
+			t.Errorf("%s: %v, want %v", why, err, value.ErrMemory)
+		}
+	}
+}
+
+// The work of an operator or function stays in proportion to the steps and bytes that it takes.
+func TestNothingRunsAway(t *testing.T) {
+	long := strings.Repeat("a", 1<<20)
+	var numbers, lists, pairs list
+	for i := range int64(50_000) {
+		numbers, lists, pairs = append(numbers, -i), append(lists, list{i}), append(pairs, list{fmt.Sprint(i), i})
+	}
+	longKeys := dict{long + "1": 1, long + "2": 2}
+	for _, test := range []struct {
+		why   string
+		apply func(m *value.Meter) (any, error)
+		times int // how often a budget must not allow it
+		want  error
+	}{
+		{"doubled values compared", operate(doubled(60), "==", doubled(60)), 1, value.ErrSteps},
+		{"doubled values flattened", function("flatten", doubled(60)), 1, value.ErrSteps},
+		{"deep values compared", operate(deep(9000), "==", deep(9000)), 1, nil},
+		{"deep values flattened", function("flatten", deep(20000)), 1, value.ErrDepth},
+		{"sorting", function("sort", numbers), 1, value.ErrSteps},
+		{"uniq of what is not strings", function("uniq", numbers), 1, value.ErrSteps},
+		{"uniq of lists", function("uniq", lists), 1, value.ErrSteps},
+		{"fromPairs", function("fromPairs", pairs), 8, value.ErrSteps},
+		{"looking for an element", operate(int64(1), "in", numbers), 40, value.ErrSteps},
+		{"looking for a long key", operate(long, "in", dict{}), 40, value.ErrSteps},
+		{"the keys of a map, if they are long", function("keys", longKeys), 40, value.ErrSteps},
+		{"the values under them", function("values", longKeys), 40, value.ErrSteps},
+		{"a map of long keys", function("fromPairs", list{list{long + "1", nil}}), 40, value.ErrSteps},
+		{"what a map has under a long key", function("get", dict{}, long), 40, value.ErrSteps},
+		{"searching", operate(long, "contains", "ab"), 40, value.ErrSteps},
+		{"joining strings", operate(long, "+", "b"), 8, value.ErrMemory},
+	} {
+		t.Run(test.why, func(t *testing.T) {
+			m := meter()
+			var err error
+			for range test.times {
+				if _, err = test.apply(m); err != nil {
+					break
+				}
+			}
+			if err != test.want {
+				t.Errorf("got %v, want %v; left are %+v", err, test.want, *m)
+			}
+		})
+	}
+}
+
+func operate(a any, operator string, b any) func(*value.Meter) (any, error) {
+	return func(m *value.Meter) (any, error) { return value.Binary[operator](m, a, b) }
+}
+
+func function(name string, args ...any) func(*value.Meter) (any, error) {
+	return func(m *value.Meter) (any, error) { return value.Functions[name].Call(m, args) }
+}
+
+// What upper makes of bytes that are not UTF-8 is three times as long.
+func TestMemoryOfUpperCase(t *testing.T) {
+	for _, name := range []string{"upper", "lower"} {
+		m := meter()
+		v, err := value.Functions[name].Call(m, list{"äÄ" + strings.Repeat("\xff", 1000)})
+		if taken := value.MaxMemory - m.Bytes; err != nil || taken < len(v.(string)) {
+			t.Errorf("%s takes %d bytes for %d: %v", name, taken, len(v.(string)), err)
+		}
+	}
+}
