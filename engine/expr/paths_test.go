@@ -156,6 +156,9 @@ func FuzzCompile(f *testing.F) {
 	for _, test := range valueTests {
 		f.Add(test.text)
 	}
+	for _, text := range exampleLines() { // every function and operator
+		f.Add(text)
+	}
 	now := mustObject(f, pod)
 	old := mustObject(f, `{"metadata":{"labels":{"app":1}},"spec":{"containers":{"image":"x"},"nodeName":null}}`)
 	f.Fuzz(func(t *testing.T, text string) {

@@ -2,6 +2,7 @@ package value_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -85,11 +86,17 @@ func TestNothingRunsAway(t *testing.T) {
 	} {
 		t.Run(test.why, func(t *testing.T) {
 			m := meter()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
 			var err error
 			for range test.times {
 				if _, err = test.apply(m); err != nil {
 					break
 				}
+			}
+			runtime.ReadMemStats(&after)
+			if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 4*value.MaxMemory {
+				t.Errorf("allocated %d MiB", bytes>>20)
 			}
 			if err != test.want {
 				t.Errorf("got %v, want %v; left are %+v", err, test.want, *m)
