@@ -36,6 +36,7 @@ func TestScript(t *testing.T) {
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
+			endAtOnce(env)
 			examples, err := filepath.Abs("../../examples/rules")
 			env.Setenv("EXAMPLES", examples)
 			return err
@@ -59,6 +60,10 @@ func TestScript(t *testing.T) {
 		},
 	})
 }
+
+// endAtOnce keeps a command that was built with the race detector from sleeping for a second before
+// it exits. A race still makes it fail.
+func endAtOnce(env *testscript.Env) { env.Setenv("GORACE", "atexit_sleep_ms=0") }
 
 func wantCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {

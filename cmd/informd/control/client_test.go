@@ -198,6 +198,7 @@ func TestPause(t *testing.T) {
 
 // What is wrong with a request is said so that whoever reads it knows what to do.
 func TestErrors(t *testing.T) {
+	t.Parallel()
 	c, _ := serve(t, newBackend())
 	act := func(choice LetterChoice) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -256,6 +257,7 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestAStreamThatIsLeft(t *testing.T) {
+	t.Parallel()
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"a"}}`)
 	b.objects.Objects = slices.Repeat([]*object.Object{o}, 10_000)

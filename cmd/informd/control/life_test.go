@@ -17,6 +17,7 @@ import (
 
 // Whoever does not read does not keep the daemon from ending.
 func TestEndingWithAClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"large"},"data":"`+strings.Repeat("x", 64<<10)+`"}`)
 	b.objects.Objects = slices.Repeat([]*object.Object{o}, 4000)

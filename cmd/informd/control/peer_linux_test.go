@@ -21,7 +21,7 @@ func asks(t *testing.T, socket, shell string) string {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", shell, os.Args[0])
-	cmd.Env = []string{askSocket + "=" + socket, "PATH=/usr/bin:/bin"}
+	cmd.Env = []string{askSocket + "=" + socket, "PATH=/usr/bin:/bin", "GORACE=atexit_sleep_ms=0"}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%s: %v, %s", shell, err, out)
@@ -34,6 +34,7 @@ const turnedAway = "a handler may not ask informd"
 // What the daemon started is turned away, however far down it is; the daemon itself is not, nor
 // anybody else.
 func TestDescendantsAreTurnedAway(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	c, socket := serveWith(t, newBackend(), Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Daemon: os.Getpid()})
 	for _, shell := range []string{
@@ -55,6 +56,7 @@ func TestDescendantsAreTurnedAway(t *testing.T) {
 }
 
 func TestOthersAreAnswered(t *testing.T) {
+	t.Parallel()
 	sleep := exec.Command("sleep", "60") // nobody's parent
 	if err := sleep.Start(); err != nil {
 		t.Fatal(err)
@@ -68,6 +70,7 @@ func TestOthersAreAnswered(t *testing.T) {
 
 // A process that is gone when its connection is taken may have been a handler.
 func TestWhoIsGoneIsTurnedAway(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(shortDir(t), "control.sock")
 	var log bytes.Buffer
 	s, err := New(socket, newBackend(), Options{Logger: slog.New(slog.NewTextHandler(&log, nil)), Daemon: os.Getpid()})
@@ -95,6 +98,7 @@ func TestWhoIsGoneIsTurnedAway(t *testing.T) {
 
 // Those that are turned away and say nothing, or do not listen, keep nobody out.
 func TestTurnedAwayInGreatNumber(t *testing.T) {
+	t.Parallel()
 	d := newDoor(os.Getppid(), slog.New(slog.DiscardHandler)) // of which this process is a child
 	socket := filepath.Join(shortDir(t), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})

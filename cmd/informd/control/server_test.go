@@ -24,6 +24,7 @@ import (
 
 // Whatever comes, the answer is an error as JSON, and the next one is served.
 func TestHostileRequests(t *testing.T) {
+	t.Parallel()
 	c, socket := serve(t, newBackend())
 	tests := []struct {
 		name, method, path, body string
@@ -86,6 +87,7 @@ func send(socket string, r *http.Request) (*http.Response, []byte, error) {
 }
 
 func TestWhatIsNoHTTP(t *testing.T) {
+	t.Parallel()
 	c, socket := serve(t, newBackend())
 	for _, text := range []string{"\x00\x01\x02", "GET / HTTP/9.9\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", strings.Repeat("x", 1<<20)} {
 		conn, err := net.Dial("unix", socket)
@@ -121,6 +123,7 @@ func TestPanicsAreContained(t *testing.T) {
 
 // An answer that fails halfway does not look like a whole one.
 func TestAnAnswerThatBreaksOff(t *testing.T) {
+	t.Parallel()
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"`+strings.Repeat("x", 200)+`"}}`)
 	b.objects.Objects = append(slices.Repeat([]*object.Object{o}, 5000), nil) // of which nobody can make a line
@@ -160,6 +163,7 @@ func TestASlowClient(t *testing.T) {
 
 // It is hung up on in the end.
 func TestAClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"large"},"data":"`+strings.Repeat("x", 64<<10)+`"}`)
 	b.objects.Objects = slices.Repeat([]*object.Object{o}, 4000)
@@ -201,6 +205,7 @@ func heap() int64 {
 }
 
 func TestConcurrentClients(t *testing.T) {
+	t.Parallel()
 	b := newBackend()
 	for n := range 100 {
 		b.letters = append(b.letters, letter(fmt.Sprintf("crashes/%d", n), "crashes"))
