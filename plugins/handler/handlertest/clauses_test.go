@@ -66,14 +66,18 @@ func TestClausesFail(t *testing.T) {
 		{"leaves a lock", "bears a second process of itself", "locked"},
 		{"leaves a lock", "comes back after kill -9", "locked"},
 		{"dies of SIGINT", "ignores SIGINT and SIGTERM before its drain", `after the signal "interrupt": 1 of 1 not answered`},
-		{"does not end", "ends when asked", "did not end within 12.5s of its drain"},
+		{"does not end", "ends when asked", "did not end within 5s of its drain"},
 		{"does not end", "ends with its host", "it lives on"},
 	} {
 		t.Run(c.vice+"/"+c.clause, func(t *testing.T) {
 			t.Parallel()
 			o := rogueWith(t, c.vice)
 			o.Timeout = time.Second
-			r, found := handlertest.CheckClause(t.Context(), o, c.clause)
+			patience := 5 * time.Second
+			if c.vice == "does not end" { // all of it passes, several times over
+				patience = 2 * time.Second
+			}
+			r, found := handlertest.CheckClause(t.Context(), o, c.clause, patience)
 			if !found || r.Holds() || !strings.Contains(strings.Join(r.Problems, "\n"), c.problem) {
 				t.Errorf("%+v", r)
 			}
@@ -83,6 +87,7 @@ func TestClausesFail(t *testing.T) {
 
 // Without a vice, all of them hold that can be told.
 func TestClausesHold(t *testing.T) {
+	t.Parallel()
 	n := 0
 	for r := range handlertest.Check(t.Context(), rogueWith(t, "none")) {
 		n++
@@ -136,6 +141,7 @@ func TestCacheOfNoObjects(t *testing.T) {
 
 // A check that is interrupted ends, and yields nothing that it could not tell.
 func TestCheckInterrupted(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	n := 0
@@ -259,6 +265,7 @@ func (r *rogue) Deliver(stream handlerpb.Handler_DeliverServer) error {
 		if err != nil {
 			if r.vice == "keeps the stream" {
 				<-stream.Context().Done()
+				return stream.Context().Err()
 			}
 			return nil
 		}

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// CheckClause checks one clause alone, with little patience.
-func CheckClause(ctx context.Context, o Options, name string) (_ Result, found bool) {
+// CheckClause checks one clause alone, with that patience.
+func CheckClause(ctx context.Context, o Options, name string, patience time.Duration) (_ Result, found bool) {
 	for _, c := range clauses {
 		if c.name == name {
 			s := newSuite(o)
-			s.patience = 5 * time.Second
+			s.patience = patience
 			return s.check(ctx, c), true
 		}
 	}
