@@ -38,7 +38,7 @@ func TestReloadEndsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	spec := Spec{Name: "echo", Path: os.Args[0], Env: []string{"MODE=echo"}}
+	spec := Spec{Name: "echo", Path: os.Args[0], Env: []string{"MODE=echo", "GORACE=atexit_sleep_ms=0"}}
 	opts := Options{RunDir: dir}
 	second := &endCounted{ending: make(chan struct{}), goOn: make(chan struct{})}
 	launches := 0
