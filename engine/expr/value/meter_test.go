@@ -3,6 +3,7 @@ package value_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,6 +121,68 @@ func TestMemoryOfUpperCase(t *testing.T) {
 		v, err := value.Functions[name].Call(m, list{"äÄ" + strings.Repeat("\xff", 1000)})
 		if taken := value.MaxMemory - m.Bytes; err != nil || taken < len(v.(string)) {
 			t.Errorf("%s takes %d bytes for %d: %v", name, taken, len(v.(string)), err)
+		}
+	}
+}
+
+// With less than it takes, every operator and function gives a budget's error, and takes no more
+// than there is.
+func TestEveryBudgetIsKept(t *testing.T) {
+	two := list{int64(2), "b", nil, int64(1)}
+	labels := dict{"tier": "front", "app": list{int64(1)}}
+	calls := map[string]list{
+		"string": {1.5}, "upper": {"a"}, "lower": {"A"}, "trim": {"a", "b"}, "trimPrefix": {"a"}, "trimSuffix": {"a", "a"},
+		"hasPrefix": {"a", "b"}, "hasSuffix": {"a", "b"}, "indexOf": {"a", "b"}, "lastIndexOf": {"a", "b"}, "split": {"a,b", ","}, "splitAfter": {"a,b", ",", int64(1)},
+		"replace": {"a", "a", "bb"}, "repeat": {"a", int64(3)}, "join": {list{"a", "b"}, ","}, "toBase64": {"a"}, "fromBase64": {"aGk="}, "toJSON": {labels}, "fromJSON": {`{"a":[1,"b",null,{}]}`},
+		"len": {"a"}, "reverse": {two}, "concat": {two, two}, "flatten": {list{two, list{two}}}, "uniq": {list{"a", "b", int64(1), int64(2), list{int64(1)}, list{int64(2)}}}, "sort": {list{"b", "c", "a"}},
+		"get": {labels, "tier"}, "keys": {labels}, "values": {labels}, "toPairs": {labels}, "fromPairs": {list{list{"a", int64(1)}, list{"b", int64(2)}}},
+		"min": {list{"a", "b"}}, "max": {int64(1), list{int64(2)}}, "mean": {int64(1), int64(2)}, "median": {list{int64(1)}},
+	}
+	free := []string{"first", "last", "take", "int", "float", "abs", "ceil", "floor", "round", "quantity", "time", "duration", "type"}
+	for name := range value.Functions {
+		args, metered := calls[name]
+		if !metered {
+			if !slices.Contains(free, name) {
+				t.Errorf("no budget of %s is tested", name)
+			}
+			continue
+		}
+		checkBudgets(t, name, function(name, args...))
+	}
+	for operator, operands := range map[string][2]any{
+		"+": {"a", "b"}, "..": {int64(1), int64(3)}, "in": {int64(9), list{int64(1), list{}}}, "==": {list{"a", labels}, list{"a", labels}}, "!=": {dict{"a": list{int64(1)}}, dict{"a": list{int64(2)}}}, "<": {"a", "b"},
+		"contains": {"a", "b"}, "startsWith": {"a", "b"}, "endsWith": {"a", "b"}, "matches": {"a", "b+"},
+	} {
+		checkBudgets(t, operator, operate(operands[0], operator, operands[1]))
+	}
+	checkBudgets(t, "in", operate("a", "in", labels))
+	checkBudgets(t, "slice", func(m *value.Meter) (any, error) { return m.Slice("abc", int64(0), int64(1)) })
+}
+
+func checkBudgets(t *testing.T, name string, apply func(*value.Meter) (any, error)) {
+	t.Helper()
+	m := meter()
+	want, err := apply(m)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	steps, bytes := value.MaxSteps-m.Steps, value.MaxMemory-m.Bytes
+	if steps == 0 && bytes == 0 {
+		t.Errorf("%s takes nothing", name)
+	}
+	enough := &value.Meter{Steps: steps, Bytes: bytes}
+	if got, err := apply(enough); err != nil || written(got) != written(want) || *enough != (value.Meter{}) {
+		t.Errorf("%s takes %d steps and %d bytes, but with just these it gives %v, %v, and %+v is left", name, steps, bytes, got, err, *enough)
+	}
+	for n := range steps {
+		if _, err := apply(&value.Meter{Steps: n, Bytes: bytes}); err != value.ErrSteps {
+			t.Errorf("%s takes %d steps, but with %d: %v", name, steps, n, err)
+		}
+	}
+	for n := range bytes {
+		m := &value.Meter{Steps: steps, Bytes: n}
+		if _, err := apply(m); err != value.ErrMemory || m.Bytes < 0 {
+			t.Errorf("%s takes %d bytes, but with %d: %v, and %d are left", name, bytes, n, err, m.Bytes)
 		}
 	}
 }
