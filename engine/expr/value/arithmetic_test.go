@@ -23,6 +23,7 @@ func TestArithmetic(t *testing.T) {
 			unary("-", nil), unary("+", nil), binary("x", "+", nil), binary(1, "..", nil)), list{nil, nil, nil, nil, nil, nil, nil, nil, nil, nil}},
 
 		{"the bounds of integers", each(binary(most-1, "+", 1), binary(least+1, "-", 1), binary(least/2, "*", 2), unary("-", most)), list{most, least, least, -most}},
+		{"the opposite by *", each(binary(-1, "*", 5), binary(5, "*", -1), binary(-1, "*", -1)), list{-5, -5, 1}},
 		{"nothing times the least", each(binary(0, "*", least), binary(least, "*", 0)), list{0, 0}},
 		{"overflow of +", binary(9223372036854775800, "+", 9), value.ErrOverflow},
 		{"overflow of + below", binary(least, "+", -1), value.ErrOverflow},

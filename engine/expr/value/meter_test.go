@@ -155,6 +155,7 @@ func TestEveryBudgetIsKept(t *testing.T) {
 	} {
 		checkBudgets(t, operator, operate(operands[0], operator, operands[1]))
 	}
+	checkBudgets(t, "uniq", function("uniq", list{int64(1)}))
 	checkBudgets(t, "in", operate("a", "in", labels))
 	checkBudgets(t, "slice", func(m *value.Meter) (any, error) { return m.Slice("abc", int64(0), int64(1)) })
 }
