@@ -14,7 +14,7 @@ type health struct {
 	logger *slog.Logger
 	dir    string
 
-	mu        sync.Mutex
+	mu        sync.Mutex // guards the fields below; a leaf
 	trouble   string
 	since     time.Time
 	logged    time.Time
@@ -23,28 +23,39 @@ type health struct {
 	size      int64
 }
 
-// is sets the store's condition: a description of the trouble, or "" for none.
+// is sets the store's condition: a description of the trouble, or "" for none. It logs after it has
+// unlocked: isWell is called within a cut, which must not wait for the log.
 func (h *health) is(trouble string, now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	was, since := h.trouble, h.since
-	h.trouble = trouble
+	was, since, mayLog := h.set(trouble, now)
 	switch {
 	case trouble == "" && was != "":
-		h.since, h.logged = time.Time{}, time.Time{}
 		h.logger.Info("the state is durable again",
 			"dir", h.dir, "after", now.Sub(since).Round(time.Second))
-	case trouble != "":
-		if was == "" {
-			h.since = now
-		}
-		if now.Sub(h.logged) >= complainEvery {
-			h.logged = now
-			h.logger.Error("the state is NOT durable: "+
-				"what a crash would lose grows until this is over; deliveries go on",
-				"dir", h.dir, "reason", trouble, "since", h.since)
-		}
+	case trouble != "" && mayLog:
+		h.logger.Error("the state is NOT durable: "+
+			"what a crash would lose grows until this is over; deliveries go on",
+			"dir", h.dir, "reason", trouble, "since", since)
 	}
+}
+
+// set does what is does, except for the log. It returns the condition before, since when there is
+// or was trouble, and whether trouble that lasts may be logged again.
+func (h *health) set(trouble string, now time.Time) (was string, since time.Time, mayLog bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was, h.trouble = h.trouble, trouble
+	if trouble == "" {
+		since = h.since
+		h.since, h.logged = time.Time{}, time.Time{}
+		return was, since, false
+	}
+	if was == "" {
+		h.since = now
+	}
+	if mayLog = now.Sub(h.logged) >= complainEvery; mayLog {
+		h.logged = now
+	}
+	return was, h.since, mayLog
 }
 
 func (h *health) isWell() bool {

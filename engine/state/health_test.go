@@ -1,0 +1,48 @@
+package state
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// stuckLog is a log whose reader has stopped reading, until it is closed.
+type stuckLog struct{ entered, closed chan struct{} }
+
+func (stuckLog) Enabled(context.Context, slog.Level) bool { return true }
+func (s stuckLog) WithAttrs([]slog.Attr) slog.Handler     { return s }
+func (s stuckLog) WithGroup(string) slog.Handler          { return s }
+
+func (s stuckLog) Handle(context.Context, slog.Record) error {
+	s.entered <- struct{}{}
+	<-s.closed
+	return nil
+}
+
+// A lane asks for room within a change, with its queue locked. So it must not wait for the log.
+func TestTroubleThatIsBeingLoggedHoldsUpNobody(t *testing.T) {
+	log := stuckLog{make(chan struct{}, 2), make(chan struct{})}
+	h := &health{logger: slog.New(log)}
+	now := time.Now()
+	for _, trouble := range []string{"no space left", ""} {
+		logged := make(chan struct{})
+		go func() {
+			h.is(trouble, now)
+			close(logged)
+		}()
+		<-log.entered
+		asked := make(chan bool)
+		go func() { asked <- h.isWell() }()
+		select {
+		case well := <-asked:
+			if well != (trouble == "") {
+				t.Errorf("with the trouble %q it is well: %v", trouble, well)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("whether the store is well is not known while %q is being logged", trouble)
+		}
+		log.closed <- struct{}{}
+		<-logged
+	}
+}
