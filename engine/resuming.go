@@ -230,11 +230,10 @@ func (in *intake) tellChanged() {
 		})
 	}
 	p.whole = nil
-	end := in.record.begin()
+	defer in.record.begin()()
 	for i := range p.changed {
 		in.rules[i].memory.see(in.record.id)
 	}
-	end()
 }
 
 // release ends the hold of changed rules once their informer has settled. It returns early when ctx
@@ -263,7 +262,7 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	}
 	in.resuming = nil
 	held := in.held(p)
-	end := in.record.begin()
+	defer in.record.begin()()
 	for i := range held {
 		in.record.apply(&held[i], nil)
 	}
@@ -273,7 +272,6 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	for i := range p.late {
 		in.rules[i].memory.see(in.record.id)
 	}
-	end()
 }
 
 // held returns the changes of the record that were held back.

@@ -83,11 +83,10 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 		})
 	}
 	if in.record != nil {
-		end := in.record.begin()
+		defer in.record.begin()()
 		for _, i := range unseen {
 			in.rules[i].memory.see(in.record.id)
 		}
-		end()
 	}
 }
 

@@ -115,9 +115,7 @@ func (d *Dispatcher) record(ctx context.Context, f *flight) error {
 	if f.item.Value.Answer.Text == nil {
 		return nil
 	}
-	d.opts.Journal.Begin()
-	f.lane.queue.Rewrite(f.item.Key, f.item.Value)
-	d.opts.Journal.End()
+	d.journal(func() { f.lane.queue.Rewrite(f.item.Key, f.item.Value) })
 	if err := d.opts.Journal.Written(ctx); err != nil && ctx.Err() == nil {
 		f.lane.reportUnrecorded(err)
 	}

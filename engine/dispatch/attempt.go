@@ -105,17 +105,13 @@ func (d *Dispatcher) delay(ctx context.Context, f *flight) (wait time.Duration) 
 
 // postpone puts f back. The attempt counts as not handed out.
 func (d *Dispatcher) postpone(f *flight, wait time.Duration) {
-	d.opts.Journal.Begin()
-	f.lane.queue.Postpone(f.item.Key, f.item.Value, wait)
-	d.opts.Journal.End()
+	d.journal(func() { f.lane.queue.Postpone(f.item.Key, f.item.Value, wait) })
 	d.land(f.job)
 }
 
 // drop ends f without delivering it.
 func (d *Dispatcher) drop(f *flight) {
-	d.opts.Journal.Begin()
-	f.lane.queue.Done(f.item.Key)
-	d.opts.Journal.End()
+	d.journal(func() { f.lane.queue.Done(f.item.Key) })
 	d.land(f.job)
 }
 

@@ -20,6 +20,13 @@ type Journal interface {
 	Written(ctx context.Context) error
 }
 
+// journal records a change. A panic, which the dispatcher may contain, ends the change too.
+func (d *Dispatcher) journal(change func()) {
+	d.opts.Journal.Begin()
+	defer d.opts.Journal.End()
+	change()
+}
+
 type noJournal struct{}
 
 func (noJournal) Begin()                        {}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -74,5 +76,40 @@ func TestNothingIsLoggedWithinAChange(t *testing.T) {
 			"dead letter dropped: there are too many":         1,
 			"more changes wait for the handler than are kept": 1,
 		})
+	})
+}
+
+// brittle is a shelf that panics when the first answer is recorded.
+type brittle struct {
+	*shelf
+	broken atomic.Bool
+}
+
+func (b *brittle) Put(n uint64, key delta.Key, r record) {
+	if r.Value.Answer != nil && !b.broken.Swap(true) {
+		panic("out of range")
+	}
+	b.shelf.Put(n, key, r)
+}
+
+// A panic while a change is being recorded ends that change. The dispatcher contains the panic, and
+// a change that stays open would stop every other change, and the writer, for good.
+func TestAPanicEndsTheChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &brittle{shelf: newShelf(t)}
+		var h recorder
+		var deeds deeds
+		d := New(Recipient{Handler: patching(&h), Retry: Retry{Backoff: time.Second}}, NewLetterBox(LetterBoxOptions{}),
+			Options{Journal: s, Actor: &actor{do: deeds.do}})
+		l := d.Lane("r", pods, LaneOptions{Store: s})
+		start(t, d)
+		s.offer(l, added("web", "u", 1))
+		synctest.Wait()
+		s.mu.Lock()
+		open := s.open
+		s.mu.Unlock()
+		equal(t, "changes that are still being recorded", open, 0)
+		pass(time.Minute)
+		equal(t, "actions", len(deeds.list()), 1)
 	})
 }
