@@ -99,6 +99,10 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 	if isPart && old == o {
 		return // a saved part on its way into the store
 	}
+	version := ""
+	if watched {
+		version = o.ResourceVersion()
+	}
 	switch {
 	case old == nil:
 	// the object was deleted and created again, and the informer missed the deletion
@@ -109,7 +113,11 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 		delete(f.parts, key)
 		f.remember(o)
 		d := delta.Delta{Type: delta.Synced, Object: o, Round: f.clock.Now().Unix()}
-		f.take(Step{Delta: d, Tree: tree, Saved: old})
+		s := Step{Delta: d, Tree: tree, Saved: old}
+		if o.ResourceVersion() != old.ResourceVersion() {
+			s = f.moved(s, version)
+		}
+		f.take(s)
 		return
 	case old.ResourceVersion() == o.ResourceVersion():
 		f.counts.unchanged.Add(1)
@@ -119,10 +127,6 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 		as = delta.Updated
 	}
 	f.remember(o)
-	version := ""
-	if watched {
-		version = o.ResourceVersion()
-	}
 	f.take(f.moved(Step{Delta: delta.Delta{Type: as, Object: o, Old: old}, Tree: tree}, version))
 }
 

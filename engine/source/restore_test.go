@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -285,6 +286,52 @@ func TestOfPartsOnlyWhatChangedIsTold(t *testing.T) {
 			t.Error("the cache has only a part of c")
 		}
 	})
+}
+
+// A list completes parts in any order, so a run that ends in the middle of it must not leave a
+// position before changes that it has told of. The next run would tell of them backwards.
+func TestARunThatEndsWhileAListCompletesPartsTellsNothingBackwards(t *testing.T) {
+	server, saved := firstRun(t, true)
+	parts := func(saved Saved) Saved {
+		for n, o := range saved.Objects {
+			saved.Objects[n] = object.FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
+		}
+		saved.Partial, saved.Follow = true, true
+		return saved
+	}
+	server.Apply(pods, body("b", 2)) // the watch tells of it, before the list
+	changed := new(atomic.Bool)
+	server.Fail(func(r *http.Request) *metav1.Status {
+		if r.URL.Query().Get("sendInitialEvents") == "true" && !changed.Swap(true) {
+			server.Apply(pods, body("a", 2))
+			server.Apply(pods, body("a", 3))
+		}
+		return nil
+	})
+	s, i, e, c, _ := next(t, server, parts(saved))
+	s.tuning.silence = patience // the watch comes as far as the server was
+	c.history = true
+	stop := run(t, s)
+	awaitSynced(t, i)
+	c.awaitVersion(t, server)
+	stop()
+	heard, _ := e.all()
+	if got, want := words(heard), []string{"synced b 2 again", "synced a 3 again"}; !slices.Equal(got, want) {
+		t.Fatalf("heard %v, want %v", got, want)
+	}
+
+	newest := heard[1].Object.ResourceVersion()
+	middle := slices.IndexFunc(c.past, func(s Saved) bool {
+		return slices.ContainsFunc(s.Objects, func(o *object.Object) bool { return o.ResourceVersion() == newest })
+	})
+	s, i, e, c, _ = next(t, server, parts(c.past[middle]))
+	s.tuning.silence = patience
+	run(t, s)
+	awaitSynced(t, i)
+	c.awaitVersion(t, server)
+	if heard, _ := e.all(); len(heard) != 0 {
+		t.Errorf("heard %v after a run that had told of the newest states", words(heard))
+	}
 }
 
 // Whenever a run ends, the steps of all runs together yield the server's objects, each in its last
