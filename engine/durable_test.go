@@ -341,6 +341,34 @@ func TestDeadLettersSurvive(t *testing.T) {
 	})
 }
 
+// A request that comes after the last write, while the rest of the daemon still ends, is refused:
+// the next run would not know of it.
+func TestARequestAfterTheLastWriteIsRefused(t *testing.T) {
+	l := newLife(t)
+	l.put("a", "1")
+	rules := mapSource + aRule("all", "")
+	refuse := &teller{answer: func(handler.Event) error { return handler.Reject(errors.New("never")) }}
+	e, stop := l.start(rules, refuse)
+	for e.Status().DeadLetters.Letters == 0 { // nothing announces a letter
+		time.Sleep(time.Millisecond)
+	}
+	letter := awaitLetters(t, e, 1)[0]
+	stop()
+	for what, err := range map[string]error{
+		"retry": e.RetryLetter(letter.ID), "drop": e.DropLetter(letter.ID), "pause": e.SetPaused("all", true),
+	} {
+		if err == nil || !strings.HasSuffix(err.Error(), "informd is stopping: try again when it has restarted") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	l.run(rules, new(teller), func(e *Engine, _ []string) bool {
+		if letters, err := e.Letters(); len(letters) != 1 || err != nil || e.Status().Rules[0].Paused {
+			t.Errorf("letters %v, %v; paused: %v", letters, err, e.Status().Rules[0].Paused)
+		}
+		return true
+	})
+}
+
 func TestAPauseSurvives(t *testing.T) {
 	l := newLife(t)
 	rules := mapSource + aRule("all", "")

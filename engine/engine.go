@@ -61,7 +61,7 @@ type Options struct {
 }
 
 // Engine runs one plan. It has more than a dozen fields because all parts of the engine meet here.
-// New sets them all; later only restored changes.
+// New sets them all; later only restored and ended change.
 type Engine struct {
 	log         *slog.Logger
 	clock       clock.PassiveClock
@@ -76,6 +76,9 @@ type Engine struct {
 	store       *state.Store // nil if nothing is kept
 	server      string       // the API server's address
 	restored    atomic.Bool  // the saved state has been loaded
+	// ended says that operators' requests are refused. It is set before the state's last write
+	// begins, and read within a cut. So that write has every request that was accepted.
+	ended atomic.Bool
 }
 
 type runningSource struct {
@@ -278,6 +281,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		err = e.follow(ctx)
 	}
+	e.ended.Store(true)
 	return errors.Join(err, stop())
 }
 

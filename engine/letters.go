@@ -19,6 +19,10 @@ var ErrNotFound = errors.New("not found")
 var errNotRestored = errors.New("the saved state is not loaded yet, " +
 	"because the API server has not identified the cluster: try again when it can be reached")
 
+// errStopping is the error of requests that come when nothing more is delivered, and perhaps
+// nothing more is written.
+var errStopping = errors.New("informd is stopping: try again when it has restarted")
+
 // Letters returns the dead letters, the oldest first. It returns an error until Run has read the
 // saved ones.
 func (e *Engine) Letters() ([]delivery.Letter, error) {
@@ -66,16 +70,16 @@ func (e *Engine) RetryLetter(id string) error {
 	if err != nil {
 		return err
 	}
-	end := e.begin()
-	defer end()
+	defer e.begin()()
+	if e.ended.Load() {
+		return fmt.Errorf("dead letter %q: %w", id, errStopping)
+	}
 	if _, ok := e.dead.Take(id); !ok { // another request was quicker
 		return noLetter(id)
 	}
 	if !r.lane.Redrive(again) {
 		_, err := e.dead.Add(letter) // into its own place, so nothing is evicted
-		stopping := fmt.Errorf("dead letter %q: informd is stopping: "+
-			"try again when it has restarted", id)
-		return errors.Join(stopping, err)
+		return errors.Join(fmt.Errorf("dead letter %q: %w", id, errStopping), err)
 	}
 	return nil
 }
@@ -121,6 +125,9 @@ func (e *Engine) DropLetter(id string) error {
 		return err
 	}
 	defer e.begin()()
+	if e.ended.Load() {
+		return fmt.Errorf("dead letter %q: %w", id, errStopping)
+	}
 	if _, ok := e.dead.Take(id); !ok {
 		return noLetter(id)
 	}
@@ -135,6 +142,9 @@ func (e *Engine) SetPaused(rule string, paused bool) error {
 		return fmt.Errorf("rule %q: %w", rule, ErrNotFound)
 	}
 	defer e.begin()()
+	if e.ended.Load() {
+		return fmt.Errorf("rule %q: %w", rule, errStopping)
+	}
 	r.memory.pause(paused, r.lane)
 	return nil
 }
