@@ -107,11 +107,10 @@ func (p *preparer) isFresh(key delta.Key) bool {
 		return false
 	}
 	for _, i := range p.view.Informers() {
-		if of := i.Selection().Namespace; of != "" && of != key.Namespace || i.HasSynced() {
-			continue
-		}
-		state, _ := i.State()
-		if p.IsSecret() || state != source.NotServed && state != source.Forbidden {
+		of := i.Selection().Namespace
+		isOfAnother := of != "" && of != key.Namespace
+		isFresh := i.HasSynced() || !p.IsSecret() && i.IsSettled()
+		if !isOfAnother && !isFresh {
 			return false
 		}
 	}

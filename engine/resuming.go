@@ -142,19 +142,14 @@ func (p *resuming) missed(rules []*runningRule) (names []string) {
 	return names
 }
 
-// hold reports whether an object's new state must not be recorded yet. It then keeps the state.
+// hold keeps an object's new state if late rules must see the difference. It reports whether the
+// state must not be recorded before that. A Secret's is recorded at once, and then once more.
 func (p *resuming) hold(key delta.Key, o *object.Object, isSecret bool) bool {
-	switch {
-	case p == nil || !p.holds:
-		return false
-	case isSecret:
-		p.heldObjects[key] = o // recorded now, and again when late rules have seen it
-		return false
-	case p.parts[key] == nil:
+	if p == nil || !p.holds || !isSecret && p.parts[key] == nil {
 		return false
 	}
 	p.heldObjects[key] = o
-	return true
+	return !isSecret
 }
 
 // drop reports whether an object's deletion must not be recorded yet. It then keeps the deletion.

@@ -35,9 +35,10 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		d.drop(f)
 		return true
 	}
-	// it may come from a run in which the rule was different
+	// A record may say Stale although the rule, as it is now, reads no change.
 	isStale := v.Stale && f.lane.opts.ReadsChange
-	if f.lane.opts.Preparer == nil || !f.lane.preparesAll && !v.Undecided && !isStale && !renews {
+	isIncomplete := f.lane.preparesAll || v.Undecided || isStale || renews
+	if f.lane.opts.Preparer == nil || !isIncomplete {
 		return false
 	}
 	p, err := d.prepared(ctx, f, delivery.Draft{

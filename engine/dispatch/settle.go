@@ -85,7 +85,7 @@ func (d *Dispatcher) report(f *flight, o *outcome) {
 	if o.letter != nil {
 		d.reportLetter(f, o)
 	}
-	// which is nobody's failure
+	// The first refusals of actions as stale are nobody's failure: the object has just changed.
 	isStale := o.delivery.Refusals > 0 && o.delivery.Refusals <= renewAfter
 	if o.result.repeats() && o.result != Cancelled && !isStale {
 		f.lane.reportFailure(f, o)

@@ -104,9 +104,8 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 		version = o.ResourceVersion()
 	}
 	switch {
-	case old == nil:
-	// the object was deleted and created again, and the informer missed the deletion
-	case old.UID() != o.UID():
+	case old == nil: // it is new
+	case old.UID() != o.UID(): // another object of that name; the informer missed the deletion
 		f.take(f.gone(old, old, nil))
 		as, old = delta.Added, nil
 	case isPart:
@@ -114,6 +113,8 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 		f.remember(o)
 		d := delta.Delta{Type: delta.Synced, Object: o, Round: f.clock.Now().Unix()}
 		s := Step{Delta: d, Tree: tree, Saved: old}
+		// A list brings changed objects in any order. Another run that went on from the position
+		// before it would hear of their changes backwards.
 		if o.ResourceVersion() != old.ResourceVersion() {
 			s = f.moved(s, version)
 		}

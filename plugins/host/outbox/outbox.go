@@ -151,9 +151,7 @@ func (o *Outbox) hasTrusted() bool {
 	return slices.ContainsFunc(o.open, func(c *Consumer) bool { return c.standing(0).isTrusted() })
 }
 
-// pick returns the consumer with the least of its window taken that has room for c, or nil. An
-// event that was sent before, and may have been lost, goes to the highest rank that has room. o.mu
-// is held.
+// pick returns the best consumer that has room for c, or nil. o.mu is held.
 func (o *Outbox) pick(c *call) (best *Consumer) {
 	trusted := o.hasTrusted()
 	again := c.event.Attempt > 1
@@ -162,18 +160,10 @@ func (o *Outbox) pick(c *call) (best *Consumer) {
 	for i := range o.open {
 		candidate := o.open[(o.turn+i)%len(o.open)]
 		s := candidate.standing(c.size)
-		switch {
-		case !s.fits || s.has >= s.limit(trusted):
-			continue
-		case best == nil:
-		case again && s.rank() != least.rank():
-			if s.rank() < least.rank() {
-				continue
-			}
-		case s.load(least) >= least.load(s):
-			continue
+		hasRoom := s.fits && s.has < s.limit(trusted)
+		if hasRoom && (best == nil || s.isBetter(least, again)) {
+			best, least = candidate, s
 		}
-		best, least = candidate, s
 	}
 	return best
 }

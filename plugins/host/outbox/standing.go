@@ -23,6 +23,16 @@ func (s standing) rank() int {
 
 func (s standing) isTrusted() bool { return !s.failed && !s.wedged }
 
+// isBetter reports whether an event goes to the consumer rather than to other: to the one with the
+// least of its window taken. again says that the event was sent before, and may have been lost; the
+// higher rank counts first then.
+func (s standing) isBetter(other standing, again bool) bool {
+	if again && s.rank() != other.rank() {
+		return s.rank() > other.rank()
+	}
+	return s.load(other) < other.load(s)
+}
+
 // load is compared with other.load(s): the larger value has more of its window taken. Late events
 // count, because the handler may still work on them.
 func (s standing) load(other standing) int { return (s.has + s.late) * other.events }
