@@ -85,6 +85,18 @@ func TestALateRuleOnSecretsCostsOthersNothing(t *testing.T) {
 	l.expect(l.run(rules("2"), new(teller), n(0)))
 }
 
+// Nobody can tell a Secret that such a rule has not seen from one that was created meanwhile.
+func TestALateRuleHearsOfASecretCreatedMeanwhileAsSynced(t *testing.T) {
+	l := newLife(t)
+	rules := func(size string) string {
+		return secretSource + aRule("r", `, where: object.data.size == "`+size+`"`)
+	}
+	l.secret("a", "1")
+	l.run(rules("1"), new(teller), n(1))
+	l.secret("b", "2")
+	l.expect(l.run(rules("2"), new(teller), n(2)), "r deleted a →", "r synced b →2")
+}
+
 // The status of such a rule says what it waits for.
 func TestAChangedRuleWaitsForItsSource(t *testing.T) {
 	l := newLife(t)
