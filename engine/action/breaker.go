@@ -74,11 +74,20 @@ func (b *Breaker) Delay(ctx context.Context, rule string, ev *handler.Event) tim
 		delay = min(firstSlow<<doublings, longest)
 	}
 	delay += time.Duration((rand.Float64() - 0.5) / 5 * float64(delay))
-	b.remember(rule, cause, ev, delay)
+	c, mayLog := b.remember(rule, cause, ev, delay)
+	if mayLog { // not within remember: Status asks Chasing, which must not wait for the log
+		b.log.Warn("rules chase each other through the cluster, and are slowed",
+			"rules", c.rules, "resource", c.resource, "key", c.key,
+			"depth", c.depth, "delay", delay.Round(time.Millisecond))
+	}
 	return delay
 }
 
-func (b *Breaker) remember(rule string, cause Cause, ev *handler.Event, delay time.Duration) {
+// remember notes a delayed change. It returns a copy of the chase that the change belongs to, and
+// whether that may be logged.
+func (b *Breaker) remember(
+	rule string, cause Cause, ev *handler.Event, delay time.Duration,
+) (of chase, mayLog bool) {
 	rules := append([]string{rule}, cause.Chain...)
 	slices.Sort(rules)
 	rules = slices.Compact(rules)
@@ -94,11 +103,7 @@ func (b *Breaker) remember(rule string, cause Cause, ev *handler.Event, delay ti
 	c.resource = object.ResourceName(resourceOf(ev.Resource))
 	c.key = delta.Key{Namespace: ev.Namespace, Name: ev.Name}.String()
 	c.depth, c.next, c.until = cause.Depth, now.Add(delay), now.Add(2*delay)
-	if c.log.AllowN(now, 1) {
-		b.log.Warn("rules chase each other through the cluster, and are slowed",
-			"rules", rules, "resource", c.resource, "key", c.key,
-			"depth", c.depth, "delay", delay.Round(time.Millisecond))
-	}
+	return *c, c.log.AllowN(now, 1)
 }
 
 // expire forgets chases that have ended. It keeps one whose log line is so recent that it must not

@@ -2,6 +2,7 @@ package action
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -32,6 +33,36 @@ func (g *game) move(t *testing.T, rule string) {
 	to := fmt.Sprint(g.moves)
 	g.writes.Begin(pods, web0, rule, cause)(g.event.ResourceVersion, to)
 	g.event.ResourceVersion = to
+}
+
+// stuckLog is a log whose reader has stopped reading, until it is closed.
+type stuckLog struct{ closed chan struct{} }
+
+func (stuckLog) Enabled(context.Context, slog.Level) bool { return true }
+func (s stuckLog) WithAttrs([]slog.Attr) slog.Handler     { return s }
+func (s stuckLog) WithGroup(string) slog.Handler          { return s }
+
+func (s stuckLog) Handle(context.Context, slog.Record) error {
+	<-s.closed
+	return nil
+}
+
+// The status says who is slowed even if the log cannot be written.
+func TestAChaseThatIsBeingLoggedHoldsUpNoStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := stuckLog{make(chan struct{})}
+		writes := NewWrites()
+		b, g := NewBreaker(writes, time.Now, slog.New(log)), newGame(writes)
+		for range 8 {
+			g.move(t, "ping")
+		}
+		go b.Delay(t.Context(), "ping", &g.event)
+		synctest.Wait()
+		if b.Chasing("ping") == "" {
+			t.Error("nobody knows of the chase")
+		}
+		close(log.closed)
+	})
 }
 
 func TestRulesThatChaseEachOtherAreSlowed(t *testing.T) {
