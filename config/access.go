@@ -69,7 +69,7 @@ func (r *reader) grant(n *yaml.Node, what string) (Grant, bool) {
 		for _, verb := range g.Verbs {
 			if verb != Apply && verb != Patch {
 				r.mistake(f.key["verbs"],
-					"the status of an object can be applied and patched, and that is all: not %s",
+					"the status of an object can only be applied or patched, not %s",
 					verb)
 			}
 		}

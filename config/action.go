@@ -95,8 +95,8 @@ func (r *reader) actionsOnly(spec mapping) {
 	}
 	for _, field := range []string{"handler", "payload", "attach"} {
 		if spec.has(field) {
-			r.mistake(spec.key[field], "spec.%s does not go with spec.actions: a rule with "+
-				"actions is carried out by informd, and sends nothing to a handler", field)
+			r.mistake(spec.key[field], "spec.%s does not go with spec.actions: informd "+
+				"performs a rule's actions itself, and sends nothing to a handler", field)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (r *reader) action(n *yaml.Node, what string) (Action, bool) {
 // bareExpression reads an expression beside fields that take templates.
 func (r *reader) bareExpression(n *yaml.Node, what string) Text {
 	if n != nil && n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, "${") {
-		r.mistake(n, "%s is an expression as it is: write it without ${ and }", what)
+		r.mistake(n, "%s is already an expression: write it without ${ and }", what)
 		return Text{}
 	}
 	return r.expression(n, what)
@@ -157,7 +157,7 @@ func (r *reader) verb(a *Action, f mapping) {
 	case Event:
 		a.Reason, a.Message = r.template(f.need("reason"), f.path+"reason"), field("message")
 		if t := a.Reason; t != nil && !isEventReason(t) {
-			r.mistake(f.get("reason"), "%sreason must be one word in CamelCase, as Quarantined, "+
+			r.mistake(f.get("reason"), "%sreason must be one word in CamelCase, such as Quarantined, "+
 				"of at most 128 letters and digits", f.path)
 		}
 		a.Warning = r.boolean(f.get("warning"), f.path+"warning")
@@ -182,8 +182,8 @@ func (r *reader) target(
 	}
 	resource, isStatus := strings.CutSuffix(s, "/status")
 	if strings.Contains(s, "${") {
-		r.mistake(n, "%s must be a constant, as v1/pods: "+
-			"which resources a rule changes is known before it runs", what)
+		r.mistake(n, "%s must be a constant, such as v1/pods: "+
+			"informd must know before the rule runs which resources it changes", what)
 		return gvr, ""
 	}
 	gvr, fault := parseResource(resource)
@@ -215,7 +215,7 @@ func (r *reader) object(f mapping) *Value {
 		return r.template(n, what)
 	default:
 		r.mistake(n,
-			"%s must be a mapping, or an expression that gives one, as \"${item}\", not %s",
+			"%s must be a mapping, or an expression that gives one, such as \"${item}\", not %s",
 			what, describe(n))
 		return nil
 	}
@@ -224,8 +224,8 @@ func (r *reader) object(f mapping) *Value {
 	case metadata == nil:
 		r.mistake(n, "%s needs metadata with a name", what)
 	case metadata.Kind == yaml.MappingNode && child(metadata, "generateName") != nil:
-		r.mistake(child(metadata, "generateName"), "%s.metadata.generateName would make another "+
-			"object each time that the action is repeated: give it a name", what)
+		r.mistake(child(metadata, "generateName"), "%s.metadata.generateName would create another "+
+			"object each time the action is repeated: give the object a name", what)
 	case metadata.Kind == yaml.MappingNode && child(metadata, "name") == nil:
 		r.mistake(metadata, "%s.metadata needs a name", what)
 	case metadata.Kind == yaml.MappingNode:
@@ -322,11 +322,11 @@ func (r *reader) prune(spec mapping, rule Rule) bool {
 	switch {
 	case !prune || len(rule.Actions) == 0:
 	case !slices.ContainsFunc(rule.Actions, Action.prunes):
-		r.mistake(spec.key["prune"], "spec.prune is about what the rule applies, "+
-			"and it applies nothing: there is no action apply")
+		r.mistake(spec.key["prune"], "spec.prune deletes what the rule has applied, "+
+			"and the rule has no action apply")
 	case !slices.Contains(rule.Events, "deleted") && !r.reported[spec.value["events"]]:
 		r.mistake(spec.key["events"], "spec.prune needs the event deleted: "+
-			"what was applied for an object that goes is deleted then")
+			"it deletes what was applied for an object when the object goes")
 	}
 	return prune
 }

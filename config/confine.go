@@ -48,16 +48,15 @@ func (r *reader) user(n *yaml.Node) string {
 	switch {
 	case uid == "root" || uid == "0":
 		r.mistake(n, "spec.user must not be root: "+
-			"as root, which it has to be to start anything as another user, "+
-			"informd runs handlers without a user already; "+
-			"leave it out, or name a user with less power")
+			"an informd that can use spec.user is root itself, and runs handlers as root "+
+			"if they have no user; leave it out, or name a user with less power")
 	case isID(uid) && (!group || isID(gid)), !group && userName.MatchString(uid):
 		return n.Value
 	case userName.MatchString(uid) && group:
 		r.mistake(n, "spec.user with a group is UID:GID, both as numbers, not %s", quote(n.Value))
 	default:
 		r.mistake(n, "spec.user must be a user's name, UID or UID:GID, "+
-			"as nobody or \"65534:65534\", not %s", quote(n.Value))
+			"such as nobody or \"65534:65534\", not %s", quote(n.Value))
 	}
 	return ""
 }
@@ -86,7 +85,7 @@ func (r *reader) sandbox(spec mapping) *Sandbox {
 		for _, field := range []string{"files", "network"} {
 			if spec.has(field) {
 				r.mistake(spec.key[field], "spec.%s goes with spec.sandbox: true only; "+
-					"without a sandbox nothing is kept from the handler", field)
+					"without a sandbox, nothing is out of the handler's reach", field)
 			}
 		}
 	}
@@ -139,7 +138,7 @@ var networks = []string{"none", "all"}
 
 // network reads none, all or a list of ports.
 func (r *reader) network(n *yaml.Node) Network {
-	const form = "spec.network must be none, all or a list of ports, as [443, 53], not "
+	const form = "spec.network must be none, all or a list of ports, such as [443, 53], not "
 	switch {
 	case n == nil || r.reported[n]:
 	case n.Kind == yaml.SequenceNode:

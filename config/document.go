@@ -18,7 +18,7 @@ func decode(in File) (string, *Mistake) {
 	}
 	if len(data) > maxFile {
 		return string(data[:maxFile]), whole(
-			"the file has more than %d bytes, which is all that is read of one: split it", maxFile)
+			"the file is larger than %d bytes, the most that informd reads: split it", maxFile)
 	}
 	text := string(data)
 	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {

@@ -141,7 +141,7 @@ func (r *reader) env(n *yaml.Node) []string {
 			return "spec.env has names only; the values come from informd's own environment"
 		case !envName.MatchString(s):
 			return quote(s) + " is not the name of an environment variable: " +
-				"letters, digits and _, not a digit first"
+				"use letters, digits and _, and begin with a letter or _"
 		}
 		return ""
 	})

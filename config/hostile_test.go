@@ -25,7 +25,7 @@ func TestHostileInput(t *testing.T) {
 		want string // the report must contain it
 	}{
 		"random bytes":        {string(random), "a.yaml:1:"},
-		"too long":            {strings.Repeat("a", maxFile+1), "a.yaml: the file has more than 1048576 bytes"},
+		"too long":            {strings.Repeat("a", maxFile+1), "a.yaml: the file is larger than 1048576 bytes"},
 		"NUL":                 {"a: b\nc: \x00", "a.yaml:2:4: control character U+0000 is not allowed"},
 		"escape sequence":     {"a: \x1b[31m", "a.yaml:1:4: control character U+001B is not allowed\n  a: \n     ^"},
 		"not UTF-8":           {"é: \xff", "a.yaml:1:4: byte 0xff is not UTF-8 text"},

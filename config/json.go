@@ -72,7 +72,7 @@ func (r *reader) appendJSONNumber(out []byte, n *yaml.Node, what string) []byte 
 		return out
 	}
 	if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
-		r.mistake(n, "%s: %s has no form in JSON", what, quote(n.Value))
+		r.mistake(n, "%s: %s cannot be written as JSON", what, quote(n.Value))
 		return out
 	}
 	number, _ := json.Marshal(v) // an int, int64, uint64 or finite float64

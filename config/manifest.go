@@ -55,7 +55,7 @@ func (r *reader) foreign(root *yaml.Node) bool {
 		!isString(kind) || slices.Contains(kinds, kind.Value) {
 		return false
 	}
-	r.mistake(apiVersion, "a %s of %s is not a manifest of informd, which reads %s of %s",
+	r.mistake(apiVersion, "a %s of %s is not a manifest of informd: informd reads %s of %s",
 		quote(kind.Value), quote(apiVersion.Value), strings.Join(kinds, ", "), manifestVersion)
 	return true
 }

@@ -46,7 +46,7 @@ func (r *reader) cpu(n *yaml.Node, what string) int64 {
 	}
 	thousandths := q.MilliValue() // rounded up
 	if exact := resource.NewMilliQuantity(thousandths, resource.DecimalSI); q.Cmp(*exact) != 0 {
-		r.mistake(n, "%s must be whole thousandths of a core, as 500m or 0.5, not %s",
+		r.mistake(n, "%s must be whole thousandths of a core, such as 500m or 0.5, not %s",
 			what, quote(n.Value))
 		return 0
 	}

@@ -89,7 +89,7 @@ func ParseAddress(text string) (Remote, error) {
 	server, target, found := strings.Cut(rest, "/")
 	host, port, good := hostPort(target)
 	if !ok || !found || !good {
-		return Remote{}, fmt.Errorf("must be dns:///HOST:PORT, as dns:///oncall.shop.svc:8443, "+
+		return Remote{}, fmt.Errorf("must be dns:///HOST:PORT, such as dns:///oncall.shop.svc:8443, "+
 			"or dns://SERVER:PORT/HOST:PORT to ask another DNS server, not %s", quote(text))
 	}
 	if server != "" {

@@ -46,8 +46,8 @@ func (r *reader) resource(n *yaml.Node) schema.GroupVersionResource {
 
 // parseResource returns the resource of s, or what is wrong with it and what to write instead.
 func parseResource(s string) (gvr schema.GroupVersionResource, fault string) {
-	const form = "write VERSION/RESOURCE, as v1/pods, " +
-		"or GROUP/VERSION/RESOURCE, as apps/v1/deployments"
+	const form = "write VERSION/RESOURCE, such as v1/pods, " +
+		"or GROUP/VERSION/RESOURCE, such as apps/v1/deployments"
 	parts := strings.Split(s, "/")
 	switch {
 	case len(parts) == 1 && slices.Contains(coreResources, corePlural(s)):
@@ -81,9 +81,9 @@ func notResource(gvr schema.GroupVersionResource) string {
 		return fmt.Sprintf("%s must be the resource's plural name in lower case, "+
 			"as `kubectl api-resources` shows it", quote(gvr.Resource))
 	case !resourceName.MatchString(gvr.Version) || len(gvr.Version) > maxName:
-		return fmt.Sprintf("%s is not a version, as v1 or v1beta1", quote(gvr.Version))
+		return fmt.Sprintf("%s is not a version such as v1 or v1beta1", quote(gvr.Version))
 	case gvr.Group != "" && (!groupName.MatchString(gvr.Group) || len(gvr.Group) > maxGroup):
-		return fmt.Sprintf("%s is not an API group, as apps or stable.example.com",
+		return fmt.Sprintf("%s is not an API group such as apps or stable.example.com",
 			quote(gvr.Group))
 	}
 	return ""

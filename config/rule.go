@@ -90,8 +90,8 @@ func (r *reader) attach(n *yaml.Node) []Attachment {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if !indexName.MatchString(key.Value) {
-			r.mistake(key, "the name %s of what is attached must begin with a letter "+
-				"and go on with letters, digits, _ and -, at most %d in all",
+			r.mistake(key, "the name %s in spec.attach must begin with a letter, followed by "+
+				"letters, digits, _ and -, and have at most %d characters",
 				quote(key.Value), maxName)
 			continue
 		}

@@ -107,8 +107,8 @@ func (r *reader) indexes(n *yaml.Node) []Index {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if !indexName.MatchString(key.Value) {
-			r.mistake(key, "index name %s must begin with a letter "+
-				"and go on with letters, digits, _ and -, at most %d in all",
+			r.mistake(key, "index name %s must begin with a letter, followed by "+
+				"letters, digits, _ and -, and have at most %d characters",
 				quote(key.Value), maxName)
 		}
 		index := Index{Name: key.Value, Expr: r.expression(value, "index "+quote(key.Value))}

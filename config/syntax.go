@@ -43,7 +43,7 @@ func (d part) syntaxError() Mistake {
 		hint = " (check the indentation; put a value that contains \": \" in quotes)"
 	case strings.Contains(message, "cannot start any token"):
 		at = d.start + len(r.current(read, last))
-		hint = " (put a value that begins so in quotes, and indent by spaces, not tabs)"
+		hint = " (put a value that begins like this in quotes, and indent by spaces, not tabs)"
 	case strings.Contains(message, "did not find expected key"):
 		hint = " (check the indentation)"
 		start, end := d.file.bounds(d.file.line(at))

@@ -29,7 +29,7 @@ func (r *reader) vetNode(n *yaml.Node, depth int) bool {
 			"put a value that begins with & or * in quotes")
 		return true
 	case strings.HasPrefix(r.file.text[r.offset(n):], "!"):
-		r.mistake(n, "YAML reads what begins with ! as a tag, and tags are not allowed; "+
+		r.mistake(n, "YAML reads a value that begins with ! as a tag, and tags are not allowed; "+
 			"put the value in quotes")
 		return true
 	case n.Kind == yaml.MappingNode:

@@ -28,9 +28,9 @@ func main() {
 func newRoot() *cobra.Command {
 	root := cli.NewGroup("informd",
 		"Deliver the changes in a Kubernetes cluster that rules select to handlers",
-		`informd watches the resources that your Source manifests select, evaluates your Rule manifests on every change, and
-delivers the changes they select to handlers. A handler is a process of its own, in any language. It gets the changes
-of one object in order, each at least once.
+		`informd watches the resources that your Source manifests select, evaluates your Rule
+manifests on every change, and delivers the changes they select to handlers. A handler is a process
+of its own, in any language. It gets the changes of one object in order, each at least once.
 
 Start with:  informd check -f RULES    and then    informd run -f RULES`,
 		daemon.NewRunCommand(version),

@@ -21,7 +21,7 @@ func headOf(text json.RawMessage) (h head, err error) {
 		err = json.Unmarshal(metadata, &h.metadata)
 	}
 	if err == nil && (h.object == nil || h.metadata == nil) {
-		err = errors.New("null is no object")
+		err = errors.New("null is not an object")
 	}
 	return h, err
 }
@@ -35,7 +35,7 @@ func objectBody(a handler.Action, kind string, from seen) ([]byte, error) {
 	if is := h.object["kind"]; is != nil {
 		var given string
 		if json.Unmarshal(is, &given) != nil || given != "" && given != kind {
-			return nil, fmt.Errorf("the object's kind is not %s, as the resource's: leave it out",
+			return nil, fmt.Errorf("the object's kind must be %s, the resource's: leave it out",
 				kind)
 		}
 	}

@@ -122,16 +122,16 @@ func (t task) onto(from base, now seen, try int) (next base, gone bool, err erro
 		next.basis = asked
 		return next, false, nil
 	case from.basis == unread || from.basis == asked:
-		return base{}, false, stale("it is not at version %s any more", from.version)
+		return base{}, false, stale("it is no longer at version %s", from.version)
 	case try >= maxTries:
-		return base{}, false, stale("it changes all the time")
+		return base{}, false, stale("it keeps changing")
 	case from.basis == assumed && now.version == t.expected().version:
 		next.basis = assumed // the rule's own changes since then
 		return next, false, nil
 	case from.basis == assumed:
 		n := t.conflicts.another(t.contest())
 		if n < applyAnyway || t.action.Verb != handler.ActionApply {
-			return base{}, false, stale("it is not as the event has it any more")
+			return base{}, false, stale("it has changed since the event")
 		}
 	}
 	return next, false, nil

@@ -54,7 +54,7 @@ func (p Policy) check(actions []handler.Action) (at int, denied bool, err error)
 			return i, false, refused(i, a, err)
 		}
 		if !slices.ContainsFunc(p.Grants, func(g Grant) bool { return g.allows(a) == "" }) {
-			err := fmt.Errorf("action %d: %s is not allowed to handler %q: %s",
+			err := fmt.Errorf("action %d: %s is not allowed for handler %q: %s",
 				i+1, what(a), p.Handler, p.needed(a))
 			return i, true, handler.Reject(err)
 		}

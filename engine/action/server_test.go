@@ -137,7 +137,7 @@ func TestWhatBecomesOfAnAnswer(t *testing.T) {
 		{"done already", []func(http.ResponseWriter){answers(200, podAt("4"))}, Unchanged, nil, 0, ""},
 		{"an object of its own, not its metadata", []func(http.ResponseWriter){answers(200, `{"kind":"Pod","metadata":{"uid":"u","resourceVersion":"5"},"details":7,"spec":[]}`)}, Changed, nil, 0, ""},
 		{"gone", []func(http.ResponseWriter){answers(404, status(404, "NotFound", "not found", `"name":"web-0","kind":"pods"`))}, Gone, nil, 0, ""},
-		{"changed", []func(http.ResponseWriter){answers(409, status(409, "Conflict", "modified", "")), answers(200, podAt("5"))}, Conflict, ErrConflict, 0, "not as the event has it"},
+		{"changed", []func(http.ResponseWriter){answers(409, status(409, "Conflict", "modified", "")), answers(200, podAt("5"))}, Conflict, ErrConflict, 0, "it has changed since the event"},
 		{"invalid, because changed", []func(http.ResponseWriter){answers(422, status(422, "Invalid", "x", "")), answers(200, podAt("5"))}, Conflict, ErrConflict, 0, ""},
 		{"another object by now", []func(http.ResponseWriter){answers(422, status(422, "Invalid", "uid", "")), answers(200, strings.Replace(podAt("5"), `"u"`, `"v"`, 1))}, Gone, nil, 0, ""},
 		{"a conflict over something else", []func(http.ResponseWriter){answers(409, status(409, "Conflict", "quota", "")), answers(200, podAt("4"))}, Failed, nil, 0, "quota"},

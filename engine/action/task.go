@@ -35,7 +35,7 @@ func (t task) contest() contest { return contest{t.by.Rule, placeOf(t.resource()
 func (t task) do(ctx context.Context) (outcome, error) {
 	a := t.action
 	if err := t.rates.wait(ctx, t.by); err != nil {
-		return outcome{}, fmt.Errorf("waiting for the turn of handler or rule: %w", err)
+		return outcome{}, fmt.Errorf("waiting for the rate limit of the handler or rule: %w", err)
 	}
 	resource := t.resource()
 	if a.Subresource != "" { // discovery lists a resource and its subresources side by side

@@ -27,7 +27,7 @@ type Actor interface {
 
 // ErrStale is wrapped by errors of Actor.Do about actions that cannot be performed because the
 // object has changed since they were made.
-var ErrStale = errors.New("made of an older state")
+var ErrStale = errors.New("decided on an older state")
 
 // Own knows which changes a rule made itself. A watch event may arrive before the response to the
 // write that caused it. Until the response comes, nobody knows who made the change. Own is safe for

@@ -143,7 +143,7 @@ func (d *Dispatcher) handle(ctx context.Context, ev handler.Event) (_ handler.An
 // recovered turns a panic into an error, and logs it. The caller defers it.
 func (d *Dispatcher) recovered(ev handler.Event, err *error) {
 	if p := recover(); p != nil {
-		d.log.Error("a handler, or informd's work before or after it, panicked",
+		d.log.Error("panic while an event was prepared, handled or settled",
 			"rule", ev.Rule, "id", ev.ID, "stack", bounded(string(debug.Stack()), 4096))
 		*err = fmt.Errorf("handler panicked: %v", p)
 	}

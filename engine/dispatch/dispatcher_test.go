@@ -366,7 +366,7 @@ func TestLogOfCrowding(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		stop()
-		equal(t, "lines", strings.Count(log.String(), "more changes wait"), 2)
+		equal(t, "lines", strings.Count(log.String(), "too many changes wait"), 2)
 		equal(t, "waiting", l.Stats().Waiting, 2)
 		equal(t, "shortened", l.Stats().Shortened, 88)
 	})

@@ -42,7 +42,7 @@ func TestJudge(t *testing.T) {
 			"handler lost before it answered"},
 		{"the handler's return does not wait for long backoffs", Retry{0, time.Hour, time.Hour}, delivery.Delivery{}, handler.ErrLost, Lost,
 			time.Second, "handler lost before it answered"},
-		{"the third loss", retry, delivery.Delivery{Losses: 2}, handler.ErrLost, Dead, 0, "in flight at three crashes of the handler"},
+		{"the third loss", retry, delivery.Delivery{Losses: 2}, handler.ErrLost, Dead, 0, "the handler crashed three times with this event in flight"},
 		{"losses count in a row", retry, delivery.Delivery{Losses: 2}, failed, Retried, time.Second, "failed"},
 		{"no answer shows nothing", retry, delivery.Delivery{Losses: 2}, handler.ErrNoAnswer, Retried, time.Second, "no answer within the time limit"},
 	}
@@ -243,7 +243,7 @@ func TestPoisonousObject(t *testing.T) {
 			}
 		}
 		pass(10 * time.Minute)
-		equal(t, "dead", letters(dead), []string{"r/p/added/1: in flight at three crashes of the handler"})
+		equal(t, "dead", letters(dead), []string{"r/p/added/1: the handler crashed three times with this event in flight"})
 		equal(t, "stats", l.Stats().Waiting+l.Stats().InFlight, 0)
 		var attempts []int
 		for _, ev := range h.events {
@@ -268,7 +268,7 @@ func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
 			pass(700 * time.Millisecond)
 		}
 		pass(time.Minute)
-		equal(t, "dead", letters(dead)[0], "r/u/updated/3: in flight at three crashes of the handler")
+		equal(t, "dead", letters(dead)[0], "r/u/updated/3: the handler crashed three times with this event in flight")
 		equal(t, "events", len(h.events), 3)
 	})
 }

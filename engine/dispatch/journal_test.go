@@ -71,10 +71,10 @@ func TestNothingIsLoggedWithinAChange(t *testing.T) {
 			got[m]++
 		}
 		equal(t, "messages", got, map[string]int{
-			"delivery failed and will be repeated":            1,
-			"event became a dead letter":                      2,
-			"dead letter dropped: there are too many":         1,
-			"more changes wait for the handler than are kept": 1,
+			"delivery failed and will be repeated":                                  1,
+			"event became a dead letter":                                            2,
+			"dead letter dropped: there are too many":                               1,
+			"too many changes wait for the handler: the queue merges or drops some": 1,
 		})
 	})
 }

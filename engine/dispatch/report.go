@@ -90,7 +90,8 @@ func (d *Dispatcher) reportCrowding(ctx context.Context) {
 			l.isCrowded.Store(false)
 			if _, ok := l.reports.crowded.Allow(d.opts.Clock.Now(), ""); ok {
 				stats := l.queue.Stats()
-				d.log.Warn("more changes wait for the handler than are kept", "rule", l.rule,
+				d.log.Warn("too many changes wait for the handler: the queue merges or drops some",
+					"rule", l.rule,
 					"waiting", stats.Waiting, "bytes", stats.Bytes,
 					"merged", stats.Shortened, "dropped", stats.Dropped)
 			}

@@ -62,7 +62,8 @@ func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verd
 		return d, verdict{result: Rejected, reason: answer.Error()}
 	case errors.Is(answer, handler.ErrLost):
 		if d.Losses++; d.Losses >= maxLosses {
-			return d, verdict{result: Dead, reason: "in flight at three crashes of the handler"}
+			why := "the handler crashed three times with this event in flight"
+			return d, verdict{result: Dead, reason: why}
 		}
 		after := shortened(min(r.Backoff, maxLostFor))
 		return d, verdict{result: Lost, reason: answer.Error(), after: after}

@@ -85,7 +85,7 @@ func TestMistakesOfLookups(t *testing.T) {
 		"attached parts":         {`attach: {n: 'map(lookup("nodes.byName", "x"), .spec)'}`, "attach sends whole objects"},
 		"attached, not whole":    {`attach: {n: 'lookup("nodes.byName", "x")'}`, `source "nodes" keeps only what is needed, and attach sends whole objects`},
 		"attached from its own":  {`attach: {n: 'byIndex("byNode", "x")'}`, `source "pods" keeps only what is needed, and attach sends whole objects`},
-		"attached under no name": {`attach: {"": 'lookup("nodes.byName", "x")'}`, `the name "" of what is attached must begin with a letter`},
+		"attached under no name": {`attach: {"": 'lookup("nodes.byName", "x")'}`, `the name "" in spec.attach must begin with a letter`},
 		"attached in a list":     {`attach: ['lookup("nodes.byName", "x")']`, "spec.attach must be a mapping of names to expressions, not a list"},
 		"attached too many":      {"attach: {" + many(17) + "}", "spec.attach has 17 names, more than 16"},
 		"attached nothing":       {`attach: {n: ""}`, "spec.attach.n is empty"},

@@ -134,7 +134,7 @@ func (d streamDecoder) Decode(
 ) (runtime.Object, *schema.GroupVersionKind, error) {
 	event, ok := into.(*metav1.WatchEvent)
 	if !ok {
-		return nil, nil, fmt.Errorf("source: a stream of %T", into)
+		return nil, nil, fmt.Errorf("source: cannot decode a stream into %T", into)
 	}
 	if err := d.frame.read(frame, event); err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errNoFrame, complete(err))
@@ -182,7 +182,7 @@ func statusOf(raw []byte) *metav1.Status {
 		return &metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
 			Reason:  metav1.StatusReasonInternalError,
-			Message: "the server sent an error that is no Status",
+			Message: "the server sent an error that is not a Status",
 		}
 	}
 	return status
@@ -202,7 +202,7 @@ func bookmark(raw []byte) (*entry, error) {
 type readOnly struct{}
 
 func (readOnly) Encode(runtime.Object, io.Writer) error {
-	return errors.New("source: nothing is ever sent")
+	return errors.New("source: this codec cannot encode")
 }
 
 func (readOnly) Identifier() runtime.Identifier { return "informd" }

@@ -12,7 +12,7 @@ const (
 )
 
 var (
-	errNoFrame     = errors.New("what the server sent is not a watch event")
+	errNoFrame     = errors.New("the server sent something that is not a watch event")
 	errFrameTooBig = errors.New("the server sent a watch event of more than 16 MiB")
 )
 

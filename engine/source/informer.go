@@ -177,7 +177,7 @@ func (i *Informer) reached(m mark) {
 // unreadable counts an unreadable object, and logs it without its content.
 func (i *Informer) unreadable(e *entry) {
 	i.counts.unreadable.Add(1)
-	i.parent.sayer.warn(i.log, "an object cannot be read, and is taken for absent", i.sel.String(),
+	i.parent.sayer.warn(i.log, "an object cannot be read: treating it as absent", i.sel.String(),
 		"key", keyOf(e.Object).String(), "error", e.arrival.unfit)
 }
 

@@ -31,7 +31,8 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 			level = slog.LevelWarn
 		}
 		if ctx.Err() == nil { // else everything ends, and the next run may resume
-			w.informer.log.Log(ctx, level, "the saved state is compared with a list",
+			w.informer.log.Log(ctx, level,
+				"cannot resume from the saved state: comparing it with a list",
 				"reason", reasonOf(err), "objects", len(saved.Objects))
 			w.informer.feed.lost()
 		}
@@ -75,9 +76,9 @@ var errAhead = errors.New("the server is at an earlier resourceVersion than the 
 func (w *wire) mayResume(ctx context.Context, saved *Saved) (current string, err error) {
 	switch {
 	case saved.ResourceVersion == "":
-		return "", errors.New("it was saved in the middle of a list")
+		return "", errors.New("its list is incomplete")
 	case !saved.follows():
-		return "", errors.New("it has not all that is to be kept now")
+		return "", errors.New("it lacks fields that the source keeps now")
 	}
 	err = w.persist(ctx, noSuchList, func() error {
 		release, err := w.slots().acquire(ctx, w.tuning().hold)

@@ -64,7 +64,7 @@ func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 		})
 	})
 	if err != nil {
-		err = fmt.Errorf("load what waits for rule %s and object %s: %w", l.rule, key, err)
+		err = fmt.Errorf("load the waiting events of rule %s and object %s: %w", l.rule, key, err)
 		return nil, s.unreadable(d, err)
 	}
 	return found, nil
@@ -99,7 +99,8 @@ func (l *Lane) Keys() ([]LaneKey, error) {
 		})
 	})
 	if err != nil {
-		return nil, s.unreadable(d, fmt.Errorf("look what waits for rule %s: %w", l.rule, err))
+		err = fmt.Errorf("list the waiting events of rule %s: %w", l.rule, err)
+		return nil, s.unreadable(d, err)
 	}
 	records, bytes := int64(0), int64(0)
 	for _, key := range keys {
@@ -140,7 +141,7 @@ func (l *Lane) tidy(d *database, empty bool) error {
 			})
 		})
 		if err != nil {
-			return fmt.Errorf("look what waits for rule %s: %w", l.rule, err)
+			return fmt.Errorf("list the waiting events of rule %s: %w", l.rule, err)
 		}
 	}
 	d.dictionaries.keep(l.owner, used)

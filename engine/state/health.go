@@ -33,7 +33,7 @@ func (h *health) is(trouble string, now time.Time) {
 			"dir", h.dir, "after", now.Sub(since).Round(time.Second))
 	case trouble != "" && mayLog:
 		h.logger.Error("the state is NOT durable: "+
-			"what a crash would lose grows until this is over; deliveries go on",
+			"a crash would lose what is recorded meanwhile; deliveries continue",
 			"dir", h.dir, "reason", trouble, "since", since)
 	}
 }
@@ -117,7 +117,7 @@ func (s *Store) examine(now time.Time) {
 	case failed != nil:
 		s.health.is(failed.Error(), now)
 	case slow > s.opts.limits.patience:
-		s.health.is("a write to the disk does not end", now)
+		s.health.is("a write to the disk hangs", now)
 	default:
 		s.health.is("", now)
 	}

@@ -47,7 +47,7 @@ func (i *Objects) Load() (Snapshot, error) {
 	l := loader{informer: i, db: d, uses: make(map[dictionaryID]int)}
 	err := d.read(s.opts.limits.load, l.run)
 	if err != nil {
-		err = fmt.Errorf("load what informer %s has seen: %w", i.id, err)
+		err = fmt.Errorf("load the snapshot of informer %s: %w", i.id, err)
 		return Snapshot{}, s.unreadable(d, err)
 	}
 	i.loaded.Store(true)

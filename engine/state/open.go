@@ -109,7 +109,7 @@ func (s *Store) attempt() (*database, error) {
 		}
 		s.lock = lock
 		if info, err := disk.Stat(s.dir); err == nil && info.Mode().Perm()&0o022 != 0 {
-			s.opts.Logger.Warn("others than this user can write to the state directory: "+
+			s.opts.Logger.Warn("other users can write to the state directory: "+
 				"chmod it to 0700", "dir", s.dir, "mode", info.Mode().Perm())
 		}
 	}
@@ -189,10 +189,10 @@ var explanations = map[string]string{
 		"it is set aside, and the daemon starts without it",
 	otherVersion: "the state is in another version's format: " +
 		"it is set aside, and the daemon starts without it",
-	otherCluster: "the state is of another cluster: " +
+	otherCluster: "the state belongs to another cluster: " +
 		"it is set aside, and the daemon starts without it",
 	unread: "the state could not be read when the daemon started: " +
-		"it is set aside, and what was recorded since is written",
+		"it is set aside, and a new one begins with what was recorded since",
 	unstartable: "the process ended ten times in a row while it opened the state: " +
 		"it is set aside, and the daemon starts without it",
 }
@@ -271,7 +271,7 @@ func (s *Store) startOver(d *database, why string, cause error) {
 		s.cannotOpen(cause)
 		return
 	}
-	s.opts.Logger.Error("what is in the state cannot be used", "error", cause.Error())
+	s.opts.Logger.Error("the content of the state is unusable", "error", cause.Error())
 	if err := s.openSoon(); err != nil {
 		s.cannotOpen(err)
 	}

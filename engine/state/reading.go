@@ -55,20 +55,20 @@ func (s *Store) openToRead(cause error) (*database, error) {
 		case err == nil:
 			return d, nil
 		case isDisk(err):
-			return nil, fmt.Errorf("%w; nor can it be read: %w", cause, err)
+			return nil, fmt.Errorf("%w; it cannot be read either: %w", cause, err)
 		case errors.Is(err, errNothing), errors.Is(err, pebble.ErrDBDoesNotExist):
 			return nil, cause
 		}
 		why = reason(err)
-		s.opts.Logger.Error("the state cannot be used, and is set aside once the disk lets it; "+
-			"the daemon starts without it",
+		s.opts.Logger.Error("the state is unusable: the daemon starts without it, "+
+			"and sets it aside once the disk is writable",
 			"dir", s.dir, "error", err.Error())
 	}
 	s.doomed = why
-	return nil, fmt.Errorf("%w; what is in it cannot be used", cause)
+	return nil, fmt.Errorf("%w; its content is unusable", cause)
 }
 
-var errNothing = errors.New("there is nothing in it")
+var errNothing = errors.New("it is empty")
 
 // readStore opens the store in the directory named store, for reading only.
 func readStore(disk vfs.FS, store string, o Options, cause error) (*database, error) {
@@ -155,16 +155,16 @@ func (s *Store) goOn(d *database) {
 			err = errors.New("its files have changed")
 		}
 		s.broken.Store(true)
-		s.opts.Logger.Error("what is on disk is not the state that was read at the start: "+
-			"nothing is written any more, and the next start goes on from what is there",
+		s.opts.Logger.Error("the state on disk is not the one that was read at the start: "+
+			"informd writes nothing more, and the next start resumes from what is on disk",
 			"dir", s.dir, "error", err.Error())
-		s.health.is("what is on disk is not the state that was read at the start; "+
-			"the next start goes on from what is there", s.opts.Clock.Now())
+		s.health.is("the state on disk is not the one that was read at the start; "+
+			"the next start resumes from what is on disk", s.opts.Clock.Now())
 		return
 	}
 	if err := d.close(); err != nil {
 		// The store was only read.
-		s.opts.Logger.Debug("the state was not closed as it should be",
+		s.opts.Logger.Debug("the state could not be closed cleanly",
 			"dir", s.dir, "error", err.Error())
 	}
 	opened, err := openStore(disk, store, s.opts)

@@ -131,7 +131,7 @@ func TestStartOnADiskThatCanOnlyBeRead(t *testing.T) {
 				}
 			}
 			r.stop()
-			if n := log.count("never written"); (n == 0) != heals {
+			if n := log.count("the disk never became writable"); (n == 0) != heals {
 				t.Errorf("logged %s", log.b.String())
 			}
 			again := open(t, "/state", onMemory(memory))

@@ -91,7 +91,7 @@ func (d *database) checkFormat(db *pebble.DB) error {
 			return errForeign
 		}
 		if d.written {
-			return damage("what it had is missing")
+			return damage("its content is missing")
 		}
 		if d.readOnly != nil {
 			return errNothing

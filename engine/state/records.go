@@ -326,7 +326,7 @@ func appendFormat(b []byte) []byte {
 	return binary.AppendUvarint(append(b, formatMark...), formatVersion)
 }
 
-var errForeign = errors.New("it is not a state of informd's")
+var errForeign = errors.New("informd did not write it")
 
 // versionError reports a state in a format of another version.
 type versionError struct{ found uint64 }

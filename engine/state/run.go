@@ -41,8 +41,8 @@ func (s *Store) await(done <-chan struct{}) {
 	case <-done:
 	case <-grace.C:
 		status := s.Status()
-		s.opts.Logger.Error("the state could not be written to its end: "+
-			"the next start goes on from the last write", "dir", s.dir,
+		s.opts.Logger.Error("the last records of the state could not be written: "+
+			"the next start resumes from the last write", "dir", s.dir,
 			"records", status.Unwritten, "bytes", status.UnwrittenBytes,
 			"lastWrite", status.LastWrite, "reason", status.Trouble)
 	}
@@ -131,8 +131,8 @@ func (s *Store) close() {
 	d := s.db.Load()
 	records, bytes := s.unwritten.records.Load(), s.unwritten.bytes.Load()
 	if records > 0 && (d == nil || d.readOnly != nil) {
-		s.opts.Logger.Error("what was recorded since the start was never written: "+
-			"the disk did not let it",
+		s.opts.Logger.Error("nothing that was recorded since the start could be written: "+
+			"the disk never became writable",
 			"dir", s.dir, "records", records, "bytes", bytes)
 	}
 	switch {
@@ -141,7 +141,7 @@ func (s *Store) close() {
 		d.abandon()
 	default:
 		if err := d.close(); err != nil {
-			s.opts.Logger.Error("the state was not closed as it should be",
+			s.opts.Logger.Error("the state could not be closed cleanly",
 				"dir", s.dir, "error", err.Error())
 		}
 	}

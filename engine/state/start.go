@@ -44,10 +44,10 @@ func (s *Store) Bind(c Cluster) error {
 		})
 		switch {
 		case err != nil:
-			s.startOver(d, reason(err), fmt.Errorf("read which cluster the state is of: %w", err))
+			s.startOver(d, reason(err), fmt.Errorf("read the state's cluster: %w", err))
 		case read != nil && !c.isOf(*read):
 			s.startOver(d, otherCluster, fmt.Errorf(
-				"it is of the cluster %s at %s, not of %s at %s",
+				"it belongs to the cluster %s at %s, not to %s at %s",
 				known(read.UID), read.Server, known(c.UID), c.Server))
 		default:
 			was = read

@@ -90,7 +90,7 @@ func TestSickDisk(t *testing.T) {
 		{"read-only", func(f *sickFS) { f.fall(failing(syscall.EROFS)) }, "read-only", false},
 		{"failing", func(f *sickFS) { f.fall(failing(syscall.EIO)) }, "input/output", false},
 		{"forbidden", func(f *sickFS) { f.fall(failing(syscall.EACCES)) }, "permission denied", false},
-		{"hanging", func(f *sickFS) { f.hang() }, "does not end", false},
+		{"hanging", func(f *sickFS) { f.hang() }, "hangs", false},
 		{"unable to sync", func(f *sickFS) {
 			f.fall(func(op, name string) error {
 				if op == "sync" {
@@ -256,7 +256,7 @@ func TestShutdownWithASickDisk(t *testing.T) {
 	disk.hang()
 	l.record(10)
 	l.stop() // must return
-	if log.count("could not be written to its end") != 1 {
+	if log.count("last records of the state could not be written") != 1 {
 		t.Errorf("logged %s", log.b.String())
 	}
 	disk.heal() // goroutines that wait for the disk end now, or goleak reports them
@@ -275,7 +275,7 @@ func TestShutdownBeforeTheDiskEverWorked(t *testing.T) {
 	l := live(t, open(t, "/state", o))
 	l.record(1)
 	l.stop()
-	if log.count("never written") != 1 {
+	if log.count("the disk never became writable") != 1 {
 		t.Errorf("logged %s", log.b.String())
 	}
 }

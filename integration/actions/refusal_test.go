@@ -31,7 +31,7 @@ func TestRefusedForGood(t *testing.T) {
 		"apply of an unknown field":  {x.on(handler.ActionApply, "b", object(`{"dataa":{"x":"hush"}}`)), "dataa"},
 		"apply of a wrong type":      {x.on(handler.ActionApply, "b", object(`{"data":{"x":12345}}`)), ".data.x: expected string"},
 		"create of an unknown field": {x.on(handler.ActionCreate, "b", object(`{"dataa":{"x":"hush"}}`)), "dataa"},
-		"another kind":               {x.on(handler.ActionApply, "b", object(`{"kind":"Secret","data":{"x":"hush"}}`)), "kind is not ConfigMap"},
+		"another kind":               {x.on(handler.ActionApply, "b", object(`{"kind":"Secret","data":{"x":"hush"}}`)), "kind must be ConfigMap"},
 		"patch to a wrong type":      {x.on(handler.ActionPatch, "a", merge(`{"data":{"x":["hush"]}}`)), "422"},
 		"patch of an unknown field":  {x.on(handler.ActionPatch, "a", merge(`{"dataa":{"x":"hush"}}`)), "dataa"},
 		"patch to what is invalid":   {x.on(handler.ActionPatch, "a", merge(`{"data":{"/":"hush"}}`)), "config key"},

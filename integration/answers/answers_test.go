@@ -76,7 +76,7 @@ func TestActions(t *testing.T) {
 		{"Verb":"delete","Resource":{"version":"v1","resource":"pods"},"Name":"web"}]`, ""))
 	d.Poll("a dead letter", func() bool { return d.Metric("informd_dead_letters") == "1" })
 	letter := state.Command("dead", "list", "-o", "json")
-	for _, want := range []string{`delete of v1/pods ` + k.Ns + `/web is not allowed to handler \"puppet\"`, "spec.access.write needs {resource: v1/pods, verbs: [delete]"} {
+	for _, want := range []string{`delete of v1/pods ` + k.Ns + `/web is not allowed for handler \"puppet\"`, "spec.access.write needs {resource: v1/pods, verbs: [delete]"} {
 		if !strings.Contains(letter, want) {
 			t.Errorf("the dead letter does not say %q:\n%s", want, letter)
 		}

@@ -171,7 +171,7 @@ func TestHandlersReadTheCache(t *testing.T) {
 	want := reading{
 		Event: "added", Name: "d", Version: got.Version, Read: got.Version, ByIndex: []string{"a", "b", "d"},
 		Keys: []string{k.Ns + "/a", k.Ns + "/b", k.Ns + "/d"}, Values: []string{"blue", "red"},
-		Secrets: `true read the cache: not allowed: handler "librarian" may not read source "secrets": its manifest would allow it by spec: {access: {read: [configmaps, gadgets, secrets]}}`,
+		Secrets: `true read the cache: not allowed: handler "librarian" may not read source "secrets": to allow it, add to its manifest spec: {access: {read: [configmaps, gadgets, secrets]}}`,
 		Unknown: `true read the cache: unknown: there is no source "configmap"; did you mean "configmaps"?`,
 	}
 	gadgets := got.Gadgets

@@ -57,7 +57,7 @@ func TestPoisonousObject(t *testing.T) {
 		}
 	}
 	for _, line := range lines {
-		if !strings.Contains(line, "/"+poison+" ") || !strings.Contains(line, "three crashes") {
+		if !strings.Contains(line, "/"+poison+" ") || !strings.Contains(line, "crashed three times") {
 			t.Errorf("set aside: %s", line)
 		}
 	}

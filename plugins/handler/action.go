@@ -125,11 +125,11 @@ func (a Action) validateObject() error {
 	}
 	apiVersion := strings.TrimPrefix(a.Resource.Group+"/"+a.Resource.Version, "/")
 	if !agrees(h.object["apiVersion"], apiVersion) {
-		return fmt.Errorf("the object's apiVersion is not %s, as the resource's: leave it out",
+		return fmt.Errorf("the object's apiVersion must be %s, the resource's: leave it out",
 			apiVersion)
 	}
 	if kind := h.object["kind"]; kind != nil && json.Unmarshal(kind, new(string)) != nil {
-		return errors.New("the object's kind is no string: leave it out")
+		return errors.New("the object's kind is not a string: leave it out")
 	}
 	if !agrees(h.metadata["generateName"], "") {
 		return errors.New("the object has a generateName, and a repeat would make another: name it")

@@ -67,7 +67,7 @@ func TestActionValidate(t *testing.T) {
 		{"something behind", object(`{} {}`), "no JSON object"},
 		{"too large", object(`{"x":"` + strings.Repeat("x", maxObject) + `"}`), "bytes"},
 		{"metadata that is none", object(`{"metadata":null}`), "metadata"},
-		{"another apiVersion", object(`{"apiVersion":"apps/v1"}`), "apiVersion is not v1"},
+		{"another apiVersion", object(`{"apiVersion":"apps/v1"}`), "apiVersion must be v1"},
 		{"a kind that is none", object(`{"kind":7}`), "kind"},
 		{"another name", object(`{"metadata":{"name":"db-0"}}`), "metadata.name"},
 		{"a name that is none", object(`{"metadata":{"name":7}}`), "metadata.name"},

@@ -39,7 +39,7 @@ func TestAccomplice(t *testing.T) {
 	go func() { ended <- try(t, s, host.Options{StartTimeout: time.Second}) }()
 	select {
 	case err := <-ended:
-		if err == nil || !strings.Contains(err.Error(), "it was not ready to talk within 1s of its start") {
+		if err == nil || !strings.Contains(err.Error(), "it was not ready within 1s of its start") {
 			t.Errorf("got %v", err)
 		}
 	case <-time.After(20 * time.Second):

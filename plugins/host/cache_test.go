@@ -65,7 +65,7 @@ func TestCache(t *testing.T) {
 	checkAll(t, readBy(t, h, reading{Source: "pods"}))
 
 	got := readBy(t, h, reading{Source: "secrets"})
-	if want := `read the cache: not allowed: handler "reader" may not read source "secrets": its manifest would allow it by spec: {access: {read: [pods, secrets]}}`; got.Kind != "denied" || got.Error != want {
+	if want := `read the cache: not allowed: handler "reader" may not read source "secrets": to allow it, add to its manifest spec: {access: {read: [pods, secrets]}}`; got.Kind != "denied" || got.Error != want {
 		t.Errorf("%s: %s", got.Kind, got.Error)
 	}
 	if got := readBy(t, h, reading{Source: "pds"}); got.Kind != "unknown" || !strings.Contains(got.Error, `did you mean "pods"?`) {
@@ -90,7 +90,7 @@ func TestNoAccess(t *testing.T) {
 func TestTryWithoutCache(t *testing.T) {
 	s := readerSpec("pods")
 	s.Config = json.RawMessage(`"read"`)
-	if err := try(t, s, host.Options{}); err == nil || !strings.Contains(err.Error(), "there is no cache to read: the handler has been started only to see whether it works") {
+	if err := try(t, s, host.Options{}); err == nil || !strings.Contains(err.Error(), "there is no cache to read: the handler was started only for a check") {
 		t.Errorf("got %v", err)
 	}
 	if err := try(t, s, allSources); err != nil {
@@ -117,7 +117,7 @@ func TestOtherHandlersCache(t *testing.T) {
 	if got := readBy(t, poor, reading{Source: "secrets", Path: path}); got.Kind != "other" {
 		t.Errorf("another's socket: %+v", got)
 	}
-	if !strings.Contains(strings.Join(log.lines(), "\n"), "WARN a process was turned away from the socket on which a handler reads the cache") {
+	if !strings.Contains(strings.Join(log.lines(), "\n"), "WARN refused a process on the socket where a handler reads the cache") {
 		t.Errorf("the log does not tell: %v", log.lines())
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {

@@ -120,7 +120,7 @@ func TestStrayAnswers(t *testing.T) {
 				}
 			}
 			waitFor(t, "the last stray answer", func() bool { return h.Status().Counts.Unknown == 10*stray })
-			if got := log.count("handler answers events that are not with it; ignored"); got != 1 {
+			if got := log.count("handler answered events that it does not have: ignored"); got != 1 {
 				t.Errorf("logged %d times", got)
 			}
 			if s := h.Status(); s.Restarts != 0 {
@@ -162,7 +162,7 @@ func TestAnswersAtTheEnd(t *testing.T) {
 	if c := h.Status().Counts; c.Late != 1 || c.Unknown != 0 {
 		t.Errorf("%+v", c)
 	}
-	if got := log.count("handler answers events that are not with it; ignored"); got != 0 {
+	if got := log.count("handler answered events that it does not have: ignored"); got != 0 {
 		t.Errorf("complained of: %q", log.lines())
 	}
 }

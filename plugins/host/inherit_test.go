@@ -194,7 +194,7 @@ func TestProgramOfAnotherUser(t *testing.T) {
 	}
 	s := host.Spec{Name: "h", Path: path, Confine: confine.Spec{User: "65534:65534", Limits: confine.Limits{Files: 100}}}
 	_, err := host.Try(t.Context(), s, host.Options{RunDir: dir, TempDir: temp})
-	want := "script cannot be executed: permission denied; what it is confined to may keep it from starting: user"
+	want := "script cannot be executed: permission denied; its confinement may keep it from starting: user"
 	if err == nil || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want …%s", err, want)
 	}

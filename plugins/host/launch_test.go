@@ -49,11 +49,11 @@ func TestLaunchFailures(t *testing.T) {
 		{"no digest", noDigest, `sha256 "123" is not a digest of 64 hexadecimal digits`},
 		{"no working directory", noDir, "or its working directory, does not exist"},
 
-		{"garbage", spec("garbage"), `no handshake but "Hello [31m, I am a web server"`},
+		{"garbage", spec("garbage"), `not a handshake but "Hello [31m, I am a web server"`},
 		{"exits", spec("exits"), `it exited with status 3; its last line on standard error: "cannot open /etc/oncall.conf"`},
 		{"exits without error", spec("exits0"), "it exited with status 0"},
-		{"silent", spec("silent"), "it was not ready to talk within 3s of its start"},
-		{"endless line", spec("endless"), `no handshake but "xxxx`},
+		{"silent", spec("silent"), "it was not ready within 3s of its start"},
+		{"endless line", spec("endless"), `not a handshake but "xxxx`},
 		{"other protocol version", spec("version7"), `it speaks version "7" of the handler protocol, this informd speaks 1`},
 		{"other core version", spec("core9"), "it speaks version 9 of go-plugin's core protocol"},
 		{"net/rpc", spec("netrpc"), `it speaks "netrpc", not grpc`},
@@ -61,7 +61,7 @@ func TestLaunchFailures(t *testing.T) {
 		{"somebody else's socket", spec("outside"), `it listens on unix "/run/docker.sock"`},
 		{"no socket", spec("nobody"), "the connection broke during describe"},
 		{"bad certificate", spec("badcert"), "the certificate in its handshake cannot be read"},
-		{"mute socket", spec("mute"), "it was not ready to talk within 3s of its start"},
+		{"mute socket", spec("mute"), "it was not ready within 3s of its start"},
 
 		{"hangs in describe", spec("hang-describe"), "it did not answer describe within 2s"},
 		{"hangs in configure", spec("hang-configure"), "it did not answer configure within 2s"},
@@ -84,11 +84,11 @@ func TestLaunchFailures(t *testing.T) {
 // If a confined process fails to start, the error names its limits, which may be the reason. If it
 // fails later, it does not.
 func TestStartUnderLimits(t *testing.T) {
-	const hint = "; what it is confined to may keep it from starting: limits.files"
+	const hint = "; its confinement may keep it from starting: limits.files"
 	for mode, want := range map[string]string{
 		"exits":         `it exited with status 3; its last line on standard error: "cannot open /etc/oncall.conf"` + hint,
 		"exits0":        "it exited with status 0" + hint,
-		"silent":        "it was not ready to talk within 3s of its start" + hint,
+		"silent":        "it was not ready within 3s of its start" + hint,
 		"netrpc":        `it speaks "netrpc", not grpc`,
 		"nobody":        "the connection broke during describe",
 		"hang-describe": "it did not answer describe within 2s",

@@ -54,7 +54,7 @@ func (s *supervisor) replace(ctx context.Context, spec Spec) error {
 		next.Abandon(ctx.Err())
 	}
 	if err := <-next.Taken(); err != nil {
-		return fmt.Errorf("the new process did not come to take over: %w", err)
+		return fmt.Errorf("the new process did not take over: %w", err)
 	}
 	return nil
 }

@@ -201,7 +201,7 @@ func (r *Remote) look(ctx context.Context) ([]netip.AddrPort, error) {
 		return nil, errNoAddress
 	case n > maxEndpoints:
 		return addresses[:maxEndpoints], fmt.Errorf("%s has %d addresses, "+
-			"and no more than %d are used", r.spec.Host, n, maxEndpoints)
+			"of which informd uses only %d", r.spec.Host, n, maxEndpoints)
 	}
 	return addresses, nil
 }
@@ -229,7 +229,7 @@ func (r *Remote) apply(ctx context.Context, addresses []netip.AddrPort, running 
 			continue
 		}
 		e.going = true
-		e.log.Info("handler's endpoint is gone from the name's addresses")
+		e.log.Info("handler's endpoint is no longer among the name's addresses")
 		running.Go(func() {
 			select {
 			case <-e.consumer.Hold(): // every event has an answer, or is past its time limit

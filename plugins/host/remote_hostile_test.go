@@ -134,7 +134,7 @@ func TestRemoteHostileEndpoints(t *testing.T) {
 		serve  func(net.Conn)
 		raw    *raw
 	}{
-		{reason: "there was no connection within 500ms", serve: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }},
+		{reason: "no connection within 500ms", serve: func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }},
 		{reason: "no connection within", serve: f.frames(func(*http2.Framer) error { return nil })},
 		{reason: "", serve: func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }},
 		{reason: "no connection within", serve: f.frames(func(w *http2.Framer) error {

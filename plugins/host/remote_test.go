@@ -410,7 +410,7 @@ func TestRemoteEndpointsInTrouble(t *testing.T) {
 	f.process(8, "CERT="+client, "KEY="+clientKey)
 	f.resolve(1, 2, 3, 4, 5, 6, 7, 8)
 	r := f.remote(host.Options{})
-	want := []string{"", "does not speak TLS", "not signed by an authority in tls.ca", "pager.shop.svc", "tls.cert is not accepted", "connection refused", "its certificate is valid from", "incompatible key usage"}
+	want := []string{"", "does not speak TLS", "not signed by an authority in tls.ca", "pager.shop.svc", "tls.cert was not accepted", "connection refused", "its certificate is valid from", "incompatible key usage"}
 	waitFor(t, "all to have been tried", func() bool {
 		s := r.Status()
 		return len(s.Endpoints) == len(want) && s.State == host.Running &&

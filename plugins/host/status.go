@@ -113,7 +113,7 @@ func (s *Status) sumUp(trouble error) {
 			problems = append(problems, e.Address+": "+e.Status.Problem)
 		case e.Status.State == Running && e.Status.Handler.Name != s.Handler.Name:
 			problems = append(problems, fmt.Sprintf(
-				"%s is %q, another is %q: is the name that of one handler?",
+				"%s is %q, another is %q: do all addresses of the name belong to one handler?",
 				e.Address, e.Status.Handler.Name, s.Handler.Name))
 		}
 	}

@@ -87,7 +87,7 @@ func (s *supervisor) run(ctx context.Context) {
 			st.LastLog, st.Next = lastLog(err), time.Now().Add(pause)
 		})
 		if left {
-			s.log.Info("handler asked to be left, and has answered what it had", "next", pause)
+			s.log.Info("handler is going away, and has answered all its events", "next", pause)
 		} else {
 			complaints.about(state, err, pause, time.Now())
 		}
@@ -219,7 +219,7 @@ func (s *supervisor) health(problem string) {
 	switch {
 	case problem == was:
 	case problem == "":
-		s.log.Info("handler is well again")
+		s.log.Info("handler reports no problem any more")
 	default:
 		s.log.Warn("handler reports a problem", "problem", problem)
 	}

@@ -190,7 +190,7 @@ func TestShimKilled(t *testing.T) {
 	waitFor(t, "the end of both", func() bool { return gone(pid) && gone(child) })
 	waitFor(t, "another process", func() bool { s := h.Status(); return s.State == host.Running && s.PID != pid })
 	if lines := log.lines(); !slices.ContainsFunc(lines, func(line string) bool {
-		return strings.Contains(line, "it was killed with the process that watches over it")
+		return strings.Contains(line, "it was killed together with its supervisor")
 	}) {
 		t.Errorf("log: %q", lines)
 	}

@@ -26,8 +26,8 @@ func newCache() handler.Cache {
 	case !Hosted():
 		return noCache{errors.New("there is no cache without informd")}
 	case address == "":
-		return noCache{fmt.Errorf("read the cache: %w: the handler's manifest would allow it by "+
-			"spec: {access: {read: [SOURCE, …]}}", handler.ErrDenied)}
+		return noCache{fmt.Errorf("read the cache: %w: to allow it, add to the "+
+			"handler's manifest spec: {access: {read: [SOURCE, …]}}", handler.ErrDenied)}
 	}
 	conn, err := grpc.NewClient(address,
 		// The socket is this process's own.

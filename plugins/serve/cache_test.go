@@ -185,7 +185,7 @@ func TestUseCache(t *testing.T) {
 		denied            bool
 	}{
 		{"by hand", "", "there is no cache without informd", false},
-		{"no access", handlerpb.CookieValue, "read the cache: not allowed: the handler's manifest would allow it by spec: {access: {read: [SOURCE, …]}}", true},
+		{"no access", handlerpb.CookieValue, "read the cache: not allowed: to allow it, add to the handler's manifest spec: {access: {read: [SOURCE, …]}}", true},
 	} {
 		t.Setenv(handlerpb.CookieKey, test.cookie)
 		t.Setenv(handlerpb.EnvCacheSocket, "")

@@ -98,12 +98,12 @@ func TestRemoteSuite(t *testing.T) {
 		change func(*handlertest.RemoteHandler)
 		want   string
 	}{
-		"another's name":      {func(s *handlertest.RemoteHandler) { s.ServerName = "other.test" }, "its certificate is another's"},
+		"another's name":      {func(s *handlertest.RemoteHandler) { s.ServerName = "other.test" }, "its certificate is for another name"},
 		"another's authority": {func(s *handlertest.RemoteHandler) { s.CA = testca.New(t, t.TempDir(), "other").File }, "not signed by an authority in tls.ca"},
 		"nobody there":        {func(s *handlertest.RemoteHandler) { s.Port = 1 }, "connection refused"},
 		"not let in": {func(s *handlertest.RemoteHandler) {
 			s.Cert, s.Key = testca.New(t, t.TempDir(), "other").Issue(t, "informd")
-		}, "tls.cert is not accepted"},
+		}, "tls.cert was not accepted"},
 	} {
 		other := *spec
 		c.change(&other)

@@ -56,7 +56,7 @@ const manifestFlagName = "filename"
 // ManifestFlag adds the flag -f, which is required.
 func ManifestFlag(cmd *cobra.Command, paths *[]string) {
 	cmd.Flags().StringArrayVarP(paths, manifestFlagName, "f", nil,
-		"`PATH` of a manifest, or of a folder of them, read recursively; repeatable")
+		"`PATH` of a manifest, or of a folder tree; repeatable")
 	if err := cmd.MarkFlagFilename(manifestFlagName, "yaml", "yml"); err != nil {
 		panic(err) // the flag was just defined
 	}

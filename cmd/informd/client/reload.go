@@ -14,9 +14,8 @@ import (
 // NewReloadCommand returns informd handler reload.
 func NewReloadCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "reload NAME",
-		Short: "Restart a handler of the running daemon with its current manifest, " +
-			"without losing a delivery",
+		Use:   "reload NAME",
+		Short: "Restart a handler with its current manifest, without losing a delivery",
 		Long: `Restart a handler of the running daemon with its current manifest and program. No
 delivery is lost, repeated or out of order.
 

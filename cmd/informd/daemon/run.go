@@ -45,16 +45,23 @@ func NewRunCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -f PATH… [flags]",
 		Short: "Watch a cluster and deliver the changes that rules select, until a signal",
-		Long: `Watch a cluster and deliver the changes that rules select, until SIGINT or SIGTERM. informd then starts no new delivery,
-gives the handlers time to finish, and ends with exit code 0. A second signal ends it at once.
+		Long: `Watch a cluster and deliver the changes that rules select, until SIGINT or SIGTERM.
+informd then starts no new delivery, gives the handlers time to finish, and ends with exit code 0.
+A second signal ends it at once.
 
-informd finds the cluster as kubectl does: by --kubeconfig, $KUBECONFIG, ~/.kube/config, or in-cluster. It waits for an
-API server that it cannot reach, and for resources that are not served or not permitted.
+informd finds the cluster as kubectl does: by --kubeconfig, $KUBECONFIG, ~/.kube/config, or
+in-cluster. It waits for an API server that it cannot reach, and for resources that are not served
+or not permitted.
 
-The state directory records the objects informd has seen and the events it still has to deliver, so a restart loses
-nothing. Only one informd can use it at a time.
+The state directory records the objects informd has seen and the events it still has to deliver, so
+a restart loses nothing. Only one informd can use it at a time. By default it is informd/CLUSTER in
+$XDG_STATE_HOME or ~/.local/state.
 
-Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the manifests have mistakes.`,
+--listen serves /livez, /readyz and /metrics. The other commands talk to the daemon over the control
+socket, by default control.sock in the state directory.
+
+Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the manifests have
+mistakes.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(cmd.ErrOrStderr(), flags.logFormat, flags.logLevel)
@@ -86,19 +93,17 @@ Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the ma
 	cli.ManifestFlag(cmd, &flags.manifests)
 	f := cmd.Flags()
 	f.StringVar(&flags.kubeconfig, "kubeconfig", "",
-		"kubeconfig `FILE`; default: the one kubectl would use, or in-cluster")
+		"kubeconfig `FILE`; default: as for kubectl, or in-cluster")
 	f.StringVar(&flags.context, "context", "",
 		"context `NAME` in the kubeconfig; default: the current one")
 	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR`, or none to keep no state; "+
-		"default: informd/CLUSTER in $XDG_STATE_HOME or ~/.local/state")
-	f.StringVar(&flags.control, "control", "", "`SOCKET` for status, get, dead, rule and "+
-		"handler reload; default: control.sock in the state directory")
-	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` that serves /livez, /readyz and "+
-		"/metrics, such as 127.0.0.1:9180; default: none")
+		"default: by cluster")
+	f.StringVar(&flags.control, "control", "", "control `SOCKET`; default: in the state directory")
+	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` for health and metrics, such as 127.0.0.1:9180")
 	cli.ChoiceFlag(cmd, &flags.logFormat, "log-format", "format of the log", "text", logFormats...)
-	cli.ChoiceFlag(cmd, &flags.logLevel, "log-level", "lowest level to log", "info", logLevels...)
+	cli.ChoiceFlag(cmd, &flags.logLevel, "log-level", "lowest level", "info", logLevels...)
 	f.BoolVar(&flags.dryRun, "dry-run", false,
-		"only log what informd would deliver and change; start no handler but log")
+		"only log deliveries and changes; start no handler but log")
 	return cmd
 }
 

@@ -29,15 +29,15 @@ func NewCheckCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check -f PATH… [--handlers]",
 		Short: "Validate manifests; needs no cluster",
-		Long: `Validate manifests without a cluster: their form, references and expressions, and the config of builtin handlers. The
-command reports all mistakes at once.
+		Long: `Validate manifests without a cluster: their form, references and expressions, and the
+config of builtin handlers. The command reports all mistakes at once.
 
-With --handlers, it also starts the handlers that have a command, each confined as its manifest says. They must describe
-themselves and accept their config, and this user on this machine must be able to confine them. It connects to remote
-handlers, and sends them no config.
+With --handlers, it also starts the handlers that have a command, each confined as its manifest
+says. They must describe themselves and accept their config, and this user on this machine must be
+able to confine them. It connects to remote handlers, and sends them no config.
 
-Without mistakes, the command prints which fields of each source's objects informd keeps in memory, and what rules with
-actions and handlers with access.write may change in the cluster.
+Without mistakes, the command prints which fields of each source's objects informd keeps in memory,
+and what rules with actions and handlers with access.write may change in the cluster.
 
 Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the command line is wrong.`,
 		Args: cli.NoArguments,
@@ -73,7 +73,7 @@ Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the com
 	}
 	cli.ManifestFlag(cmd, &paths)
 	cmd.Flags().BoolVar(&handlers, "handlers", false, "also start handlers that have a command, "+
-		"confined, to check that they work on this machine")
+		"to check them")
 	return cmd
 }
 

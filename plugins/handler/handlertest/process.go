@@ -169,14 +169,14 @@ func (p *process) connect(ctx context.Context, offer *offer) error {
 	case <-p.exited:
 		return errors.New("it closed its standard output without a handshake: is it a handler?")
 	case <-time.After(startPatience):
-		return fmt.Errorf("it was not ready to talk within %v of its start", startPatience)
+		return fmt.Errorf("it was not ready within %v of its start", startPatience)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	line := strings.TrimSpace(p.stdout.text())
 	parts := strings.Split(line, "|")
 	if _, err := strconv.Atoi(parts[0]); err != nil || len(parts) < 5 {
-		return fmt.Errorf("its first line on standard output is no handshake but %q: "+
+		return fmt.Errorf("its first line on standard output is not a handshake but %q: "+
 			"is it a handler, and does it print nothing before it serves?", line)
 	}
 	socket := filepath.Join(p.dir, filepath.Base(parts[3]))

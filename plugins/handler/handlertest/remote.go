@@ -49,7 +49,7 @@ func (r *RemoteHandler) dial(ctx context.Context, address string) (*process, err
 			conn, err := dialer.DialContext(ctx, "tcp", address)
 			var unknown *net.DNSError // it would name the system's DNS server, whichever was asked
 			if errors.As(err, &unknown) && unknown.IsNotFound {
-				err = fmt.Errorf("%s has no address: is anything there that is ready?", r.Host)
+				err = fmt.Errorf("%s has no address: is an endpoint ready?", r.Host)
 			}
 			if err != nil {
 				shaker.fail(err)
@@ -66,12 +66,12 @@ func (r *RemoteHandler) dial(ctx context.Context, address string) (*process, err
 		&grpc_health_v1.HealthCheckRequest{Service: handlerpb.HealthService})
 	switch code := status.Code(err); {
 	case code == codes.OK && health.GetStatus() == grpc_health_v1.HealthCheckResponse_NOT_SERVING:
-		err = errors.New("it says that it does not serve at present")
+		err = errors.New("it reports that it is not serving")
 	case code == codes.OK, code == codes.Unimplemented, code == codes.NotFound:
 		return p, nil
 	default:
-		err = shaker.explain(fmt.Errorf("the connection broke before there was an answer, "+
-			"as it does where tls.cert is not accepted: %s", status.Convert(err).Message()))
+		err = shaker.explain(fmt.Errorf("the connection broke before an answer came, "+
+			"perhaps because tls.cert was not accepted: %s", status.Convert(err).Message()))
 	}
 	_ = conn.Close()
 	return nil, err
@@ -154,8 +154,8 @@ func (h *handshaker) explain(err error) error {
 	case errors.As(h.err, &record):
 		return errors.New("it does not speak TLS")
 	case errors.As(h.err, &name):
-		return fmt.Errorf("its certificate is another's, "+
-			"and tls.serverName says whose it has to be: %w", h.err)
+		return fmt.Errorf("its certificate is for another name, "+
+			"and tls.serverName says which name it must have: %w", h.err)
 	case errors.As(h.err, &authority):
 		return fmt.Errorf("its certificate is not signed by an authority in tls.ca: %w", h.err)
 	}

@@ -244,7 +244,7 @@ func TestOthersAreTurnedAway(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if lines := strings.Count(log.String(), "turned away"); lines != 1 {
+	if lines := strings.Count(log.String(), "refused a process"); lines != 1 {
 		t.Errorf("%d lines in the log within a minute:\n%s", lines, log.String())
 	}
 }

@@ -52,7 +52,7 @@ func (p places) enter(ctx context.Context, limit time.Duration, what string) err
 		return status.FromContextError(ctx.Err()).Err()
 	case <-timer.C:
 		return status.Errorf(codes.ResourceExhausted,
-			"this handler has %d %s: it has to take, or to cancel, what it asked for", cap(p), what)
+			"this handler has %d %s: read or cancel them first", cap(p), what)
 	}
 }
 

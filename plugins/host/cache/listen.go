@@ -93,7 +93,7 @@ func (l *listener) admits(conn *net.UnixConn) bool {
 		if err != nil {
 			args = append(args, "error", err)
 		}
-		l.log.Warn("a process was turned away from the socket on which a handler reads the cache: "+
+		l.log.Warn("refused a process on the socket where a handler reads the cache: "+
 			"it is not the handler's", args...)
 		l.quiet = 0
 	})

@@ -251,7 +251,7 @@ func (s *service) begin(
 func (s *service) open(ctx context.Context, name string) (Source, error) {
 	if s.sources == nil {
 		return nil, status.Error(codes.Unavailable,
-			"there is no cache to read: the handler has been started only to see whether it works")
+			"there is no cache to read: the handler was started only for a check")
 	}
 	if !slices.Contains(s.reader.Sources, name) {
 		return nil, s.denied(name)
@@ -283,7 +283,7 @@ func (s *service) denied(name string) error {
 	if slices.Contains(names, name) {
 		wanted := strings.Join(append(slices.Clone(s.reader.Sources), name), ", ")
 		return status.Errorf(codes.PermissionDenied, "handler %s may not read source %s: "+
-			"its manifest would allow it by spec: {access: {read: [%s]}}",
+			"to allow it, add to its manifest spec: {access: {read: [%s]}}",
 			quote(s.reader.Handler), quote(name), wanted)
 	}
 	return status.Errorf(codes.NotFound,

@@ -102,7 +102,7 @@ func TestErrors(t *testing.T) {
 		code codes.Code
 		want string
 	}{
-		{get("nodes"), codes.PermissionDenied, `handler "oncall" may not read source "nodes": its manifest would allow it by spec: {access: {read: [pods, late, new, nodes]}}`},
+		{get("nodes"), codes.PermissionDenied, `handler "oncall" may not read source "nodes": to allow it, add to its manifest spec: {access: {read: [pods, late, new, nodes]}}`},
 		{get("pod"), codes.NotFound, `there is no source "pod"; did you mean "pods"?`},
 		{get(""), codes.NotFound, `there is no source ""`},
 		{get(strings.Repeat("x", 60_000)), codes.NotFound, `xxx"…`},

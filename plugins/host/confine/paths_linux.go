@@ -16,8 +16,8 @@ type paths struct {
 }
 
 // errStrays says that a path goes through a link that the handler may have made.
-var errStrays = errors.New("leads out of what the handler may write by a link in there, " +
-	"which it may have made: give it what the link leads to, by a path that it cannot change")
+var errStrays = errors.New("leads out of the handler's writable files by a link, " +
+	"which the handler may have made: allow the link's target, by a path that the handler cannot change")
 
 func newPaths(write []string) (*paths, error) {
 	p := &paths{folders{}, folders{}}

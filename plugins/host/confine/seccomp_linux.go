@@ -221,7 +221,7 @@ func seccompAvailable() error {
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_GET_ACTION_AVAIL, 0,
 		uintptr(unsafe.Pointer(&action)))
 	if errno != 0 {
-		return errors.New("the kernel has no seccomp filters: it takes CONFIG_SECCOMP_FILTER")
+		return errors.New("the kernel has no seccomp filters: it needs CONFIG_SECCOMP_FILTER")
 	}
 	return nil
 }

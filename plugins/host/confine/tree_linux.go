@@ -125,7 +125,7 @@ func (t *tree) evacuate() error {
 		}
 		for _, pid := range pids {
 			if !descends(pid, os.Getpid()) {
-				return fmt.Errorf("the daemon's cgroup %s holds other processes, as %d: "+
+				return fmt.Errorf("the daemon's cgroup %s holds other processes, such as %d: "+
 					"give the daemon one of its own", t.dir, pid)
 			}
 		}

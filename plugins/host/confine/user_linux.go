@@ -20,8 +20,8 @@ func (m machine) user(s string) (identity, string, error) {
 	case id.UID == 0:
 		return identity{}, "", fmt.Errorf("%q is root: leave user out, or name another", s)
 	case id.GID == 0 && !strings.Contains(s, ":"):
-		return identity{}, "", fmt.Errorf("%q is in root's group, which some of root's files "+
-			"are open to: write %d:GID with another group, or %d:0 if that is meant",
+		return identity{}, "", fmt.Errorf("%q is in root's group, which can open some of root's "+
+			"files: write %d:GID with another group, or %d:0 if you mean that",
 			s, id.UID, id.UID)
 	}
 	return id, home, nil

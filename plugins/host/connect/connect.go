@@ -79,8 +79,8 @@ func ExplainTLS(err error) error {
 		return errors.New("it does not speak TLS")
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return fmt.Errorf("its certificate is another's, "+
-			"and tls.serverName says whose it has to be: %s", text)
+		return fmt.Errorf("its certificate is for another name, "+
+			"and tls.serverName says which name it must have: %s", text)
 	}
 	if err := ExplainExpired(err); err != nil {
 		return err

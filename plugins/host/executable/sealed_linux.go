@@ -52,7 +52,7 @@ func newMemory(name string) (*os.File, error) {
 		fd, err = unix.MemfdCreate(name, flags)
 	}
 	if errors.Is(err, unix.EACCES) {
-		return nil, errors.New("this system forbids to execute files in memory: " +
+		return nil, errors.New("this system forbids executing files in memory: " +
 			"set the sysctl vm.memfd_noexec to 1 or 0, or leave out sha256")
 	}
 	if err != nil {

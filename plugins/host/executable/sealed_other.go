@@ -16,5 +16,5 @@ func openDigested(ctx context.Context, path, digest string) (*os.File, error) {
 	}
 	_ = file.Close()
 	return nil, errors.New("sha256 is supported on Linux only, " +
-		"where what was digested can be executed itself")
+		"where informd can execute the very bytes that it has checked")
 }

@@ -62,11 +62,11 @@ func (s *shimmed) wait() error {
 	end := s.proc.Wait()
 	if !end.Known {
 		_ = s.confinement.Kill()
-		return errors.New("it was killed with the process that watches over it (informd-shim)")
+		return errors.New("it was killed together with its supervisor (informd-shim)")
 	}
 	err := endingOf(end.Status)
 	if s.confinement.OutOfMemory() {
-		err = errors.New("it was killed: it came to limits.memory")
+		err = errors.New("it was killed: it reached limits.memory")
 	}
 	if end.Left > 0 {
 		return fmt.Errorf("%w; %d processes that it started cannot be killed", err, end.Left)

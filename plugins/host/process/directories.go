@@ -41,7 +41,7 @@ func findRunDir(configured string) (string, error) {
 		}
 	}
 	return "", errors.New("no run directory for sockets: " +
-		"neither $XDG_RUNTIME_DIR nor the directory for temporary files will do")
+		"neither $XDG_RUNTIME_DIR nor the directory for temporary files is usable")
 }
 
 // makeTempDir makes a directory for a process's temporary files, with mode 0700.
@@ -70,8 +70,8 @@ func giveTo(uid, gid int, dirs ...string) error {
 			}
 			if !enters(uid, gid, info) {
 				return fmt.Errorf("the user that the handler runs as, %d:%d, cannot enter %s "+
-					"and so not reach %s: allow it (chmod o+x %s), "+
-					"or have the daemon keep its folders elsewhere", uid, gid, parent, dir, parent)
+					"and so cannot reach %s: allow it (chmod o+x %s), "+
+					"or move the daemon's directories elsewhere", uid, gid, parent, dir, parent)
 			}
 			if parent == filepath.Dir(parent) {
 				break

@@ -43,7 +43,7 @@ func (p *Process) pluginEnvironment() []string {
 func (p *Process) connect() (handlerpb.HandlerClient, error) {
 	limit := p.surroundings.StartTimeout
 	overtime := time.AfterFunc(limit, func() {
-		p.Kill(fmt.Errorf("it was not ready to talk within %v of its start%s",
+		p.Kill(fmt.Errorf("it was not ready within %v of its start%s",
 			limit, suspects(p.command.Confine)))
 	})
 	defer overtime.Stop()
@@ -119,7 +119,7 @@ func (p *Process) distrust(err error) {
 		why = errors.New(printable.Line(e.Err.Error(), handlerpb.MaxReasonBytes))
 	}
 	p.Kill(fmt.Errorf("TLS with the certificate in its handshake, "+
-		"which has to be one of a server called localhost: %w", why))
+		"which must be for a server called localhost: %w", why))
 }
 
 // syncOutput logs what go-plugin's server redirects from the process's own standard output and

@@ -51,7 +51,7 @@ func readHandshake(stdout *os.File, socketDir string) (h handshake, rest []byte,
 }
 
 // errNoSocket says that the path in the handshake is something else, such as a link.
-var errNoSocket = errors.New("what it says it listens on is no socket")
+var errNoSocket = errors.New("the address in its handshake is not a socket")
 
 // errNoHandshake says that the process closed its standard output before it wrote a line. Often it
 // ended.
@@ -59,7 +59,7 @@ var errNoHandshake = errors.New(
 	"it closed its standard output without a handshake: is it a handler?")
 
 func notHandshake(seen []byte) error {
-	return fmt.Errorf("its first line on standard output is no handshake but %q: "+
+	return fmt.Errorf("its first line on standard output is not a handshake but %q: "+
 		"is it a handler, and does it print nothing before it serves?",
 		printable.Line(string(seen), 200))
 }

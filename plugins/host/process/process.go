@@ -247,7 +247,7 @@ func (p *Process) End(grace time.Duration) {
 	}
 	p.output.End()
 	if err := p.made.remove(); err != nil {
-		p.log.Warn("handler left something behind", "error", err)
+		p.log.Warn("could not clean up after a handler", "error", err)
 	}
 }
 
@@ -317,5 +317,5 @@ func suspects(c confine.Spec) string {
 	if len(fields) == 0 {
 		return ""
 	}
-	return "; what it is confined to may keep it from starting: " + strings.Join(fields, ", ")
+	return "; its confinement may keep it from starting: " + strings.Join(fields, ", ")
 }

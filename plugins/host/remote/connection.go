@@ -68,14 +68,14 @@ func (c *Connection) Connect() (handlerpb.HandlerClient, error) {
 		&healthpb.HealthCheckRequest{Service: handlerpb.HealthService})
 	switch code := status.Code(err); {
 	case code == codes.OK && health.GetStatus() == healthpb.HealthCheckResponse_NOT_SERVING:
-		return nil, errors.New("it says that it does not serve at present")
+		return nil, errors.New("it reports that it is not serving")
 	case code == codes.OK, code == codes.Unimplemented, code == codes.NotFound:
 	case code == codes.DeadlineExceeded:
-		return nil, fmt.Errorf("there was no connection within %v", c.limit)
+		return nil, fmt.Errorf("no connection within %v", c.limit)
 	default: // Explain knows more, if the connection could not be made
 		text := printable.Line(status.Convert(err).Message(), handlerpb.MaxReasonBytes)
-		return nil, fmt.Errorf("the connection broke before there was an answer, "+
-			"as it does where tls.cert is not accepted: %s", connect.WithoutPort(text))
+		return nil, fmt.Errorf("the connection broke before an answer came, "+
+			"perhaps because tls.cert was not accepted: %s", connect.WithoutPort(text))
 	}
 	c.watching.Go(func() {
 		awaitLeaving(c.conn) // End closes it

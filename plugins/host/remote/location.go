@@ -36,7 +36,7 @@ func (l Location) LookUp(ctx context.Context) ([]netip.AddrPort, error) {
 	addresses, err := resolver.LookupNetIP(ctx, "ip", l.Host)
 	switch e, ok := errors.AsType[*net.DNSError](err); {
 	case ok && e.IsNotFound, err == nil && len(addresses) == 0:
-		return nil, fmt.Errorf("%s has no address: is anything there that is ready?", l.Host)
+		return nil, fmt.Errorf("%s has no address: is an endpoint ready?", l.Host)
 	case ok && e.IsTimeout:
 		return nil, fmt.Errorf("look up %s: no DNS server answers", l.Host)
 	case err != nil:

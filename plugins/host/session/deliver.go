@@ -215,7 +215,8 @@ func (s *delivering) receive(working context.Context) error {
 		}
 		if stray > 0 {
 			warning.Do(func() {
-				s.log.Warn("handler answers events that are not with it; ignored", "answers", stray)
+				s.log.Warn("handler answered events that it does not have: ignored",
+					"answers", stray)
 			})
 		}
 	}

@@ -68,7 +68,7 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 	}
 	near, far, err := pair()
 	if err != nil {
-		return nil, fmt.Errorf("connect with the shim: %w", err)
+		return nil, fmt.Errorf("connect to the shim: %w", err)
 	}
 	path, argv, env := self(o.Name, roleSupervise, len(files))
 	inherited := append(files[:len(files):len(files)], far)
@@ -83,8 +83,8 @@ func Start(o Order, files []*os.File, cgroup *os.File, limit time.Duration) (*Pr
 	_ = far.Close()
 	if err != nil {
 		_ = near.Close()
-		return nil, fmt.Errorf("start the shim, which is this program once more "+
-			"(/proc must be there): %w", err)
+		return nil, fmt.Errorf("start the shim, a second process of this program "+
+			"(it needs /proc): %w", err)
 	}
 	p := &Process{shim: shim, control: near}
 	if err := p.order(o, limit); err != nil {
@@ -110,14 +110,14 @@ var errPrivileged = errors.New("this program's file has capabilities, " +
 func (p *Process) order(o Order, limit time.Duration) error {
 	_ = p.control.SetDeadline(time.Now().Add(limit))
 	if err := send(p.control, o); err != nil {
-		return fmt.Errorf("tell the shim what to start: %w", err)
+		return fmt.Errorf("send the order to the shim: %w", err)
 	}
 	var r report
 	switch err := receive(p.control, maxFrame, &r); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("it could not be executed within %v", limit)
 	case err != nil:
-		return fmt.Errorf("hear from the shim: %w", err)
+		return fmt.Errorf("read the shim's report: %w", err)
 	}
 	if f := r.Error; f != nil {
 		return &StepError{
