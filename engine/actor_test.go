@@ -16,6 +16,7 @@ import (
 // A rule overwrites what somebody else wrote. After a broken watch the list holds the result alone,
 // and the rule must hear of it.
 func TestAnOwnChangeHidesNobodyElses(t *testing.T) {
+	t.Parallel()
 	at := func(version int) delta.Delta {
 		o := configMap(t, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"%d"}}`, version))
 		return delta.Delta{Type: delta.Added, Object: o}
@@ -45,6 +46,7 @@ func TestAnOwnChangeHidesNobodyElses(t *testing.T) {
 // An answer recorded before a restart belongs to the rules of that time. Actions that the rules no
 // longer contain are not performed.
 func TestRulesDoWhatTheySayByNow(t *testing.T) {
+	t.Parallel()
 	e, _, _ := idle(t, mapSource+`---
 apiVersion: informd.dev/v1alpha1
 kind: Rule
@@ -77,6 +79,7 @@ spec: {source: maps, prune: true, actions: [{apply: {resource: v1/secrets, objec
 // After a reload a handler may do what its manifest says. During the reload it may do what either
 // manifest says. A failed reload changes nothing.
 func TestAllow(t *testing.T) {
+	t.Parallel()
 	e, _, _ := idle(t, mapSource+aRule("tells", "")) // handler "to" may change nothing
 	for _, c := range []struct {
 		name          string
@@ -128,6 +131,7 @@ func writing(verbs []string) config.Handler {
 // What a handler may read after a reload decides what may be kept of its answers, even if the
 // reload fails.
 func TestAllowSeesSecrets(t *testing.T) {
+	t.Parallel()
 	e, _, _ := idle(t, mapSource+`---
 apiVersion: informd.dev/v1alpha1
 kind: Source

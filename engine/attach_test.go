@@ -43,7 +43,7 @@ func (k *keeper) Handle(_ context.Context, ev handler.Event) (handler.Answer, er
 // await waits for an event that satisfies the condition.
 func (k *keeper) await(t *testing.T, what string, suits func(handler.Event) bool) handler.Event {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		k.mu.Lock()
 		events := slices.Clone(k.events)
 		k.mu.Unlock()
@@ -91,6 +91,7 @@ func (l *life) putSecret(name, value string) {
 
 // Attachments are as fresh as each attempt, whole, and independent of the payload.
 func TestAttach(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.putSecret("a", "one")
 	l.put("b", "1")
@@ -131,6 +132,7 @@ func TestAttach(t *testing.T) {
 // An event that waits over a restart gets attachments of the time after it. Meanwhile nothing of
 // them was on disk, least of all of secrets.
 func TestWhatIsAttachedIsNotKept(t *testing.T) {
+	t.Parallel()
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	l := newLife(t)
 	l.server.Serve(nodes, "Node", false)
@@ -174,6 +176,7 @@ func TestWhatIsAttachedIsNotKept(t *testing.T) {
 // If attaching fails, the event becomes a dead letter. informd delivers neither less of it nor
 // holds up later ones.
 func TestWhatCannotBeAttached(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.putSecret("a", "x")
 	l.put("a", "1")
@@ -182,7 +185,7 @@ func TestWhatCannotBeAttached(t *testing.T) {
 	defer stop()
 	letter := func() (id string) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 			letters, err := e.Letters()
 			if err == nil && len(letters) == 1 {
 				if reason := letters[0].Reason; !strings.Contains(reason, "attach secrets: attach gives a string, not objects") {
@@ -217,6 +220,7 @@ func TestWhatCannotBeAttached(t *testing.T) {
 // A dead letter is delivered again with the attachments of that time, but not before the sources
 // have caught up.
 func TestALetterHasAttachedWhatThereIs(t *testing.T) {
+	t.Parallel()
 	l := newLooking(t)
 	l.put("a", "1")
 	manifests := lookupSources + aRule("zones", `, attach: {nodes: 'lookup("nodes.byName", object.data.size)'}`)
@@ -224,7 +228,7 @@ func TestALetterHasAttachedWhatThereIs(t *testing.T) {
 	k := &keeper{answer: func(handler.Event) error { return handler.Reject(nil) }}
 	e, stop := l.startWith(manifests, k)
 	var id string
-	for deadline := time.Now().Add(20 * time.Second); id == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); id == "" && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if letters, _ := e.Letters(); len(letters) == 1 {
 			id = letters[0].ID
 		}
@@ -236,7 +240,7 @@ func TestALetterHasAttachedWhatThereIs(t *testing.T) {
 	defer stop()
 	retry := func(done func(error) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 			err := e.RetryLetter(id)
 			if done(err) {
 				return
@@ -258,6 +262,7 @@ func TestALetterHasAttachedWhatThereIs(t *testing.T) {
 
 // An event with many attachments is as large as allowed, and no larger.
 func TestTooMuchIsAttached(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	for i := range 10 {
 		l.server.Apply(configMaps, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"large-%d"},"data":{"size":"x","text":%q}}`, i, strings.Repeat("y", 1<<20)))
@@ -267,7 +272,7 @@ func TestTooMuchIsAttached(t *testing.T) {
 		aRule("s", `, when: object.metadata.name == "large-0", attach: {some: 'take(byIndex("bySize", "x"), 7)'}`), k)
 	defer stop()
 	k.await(t, "of 7 MiB", func(ev handler.Event) bool { return ev.Rule == "s" && len(ev.Attached["some"]) == 7 })
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		letters, _ := e.Letters()
 		if len(letters) == 1 && strings.Contains(letters[0].Reason, "attach all: the objects exceed 8 MiB") {
 			return

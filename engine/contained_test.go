@@ -14,6 +14,7 @@ import (
 // The informer counts a step as taken even if code panics that evaluates or commits it. So the step
 // is recorded, and the state can be written.
 func TestAStepIsRecordedWhateverPanics(t *testing.T) {
+	t.Parallel()
 	for name, sabotage := range map[string]func(*intake){
 		"in the evaluation": func(in *intake) {
 			in.evaluator = evaluate.New([]evaluate.Binding{{Rule: &in.rules[0].Rule.Rule}},
@@ -22,6 +23,7 @@ func TestAStepIsRecordedWhateverPanics(t *testing.T) {
 		"in a lane": func(in *intake) { in.rules[0].lane = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			store, err := state.Open(t.TempDir(), state.Options{})
 			if err != nil {
 				t.Fatal(err)

@@ -53,7 +53,7 @@ func (r *recorder) Handle(_ context.Context, ev handler.Event) (handler.Answer, 
 // await waits for n events and returns them.
 func (r *recorder) await(t *testing.T, n int) []string {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(patience)
 	for {
 		r.mu.Lock()
 		events := r.events
@@ -112,6 +112,7 @@ spec: {builtin: log, retry: {backoff: 1ms, attempts: 2}}
 `
 
 func TestFromChangeToHandler(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
@@ -154,6 +155,7 @@ spec:
 }
 
 func TestStatusTellsOfFailures(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
@@ -189,7 +191,7 @@ spec: {source: maps, handler: record, payload: object.data.text}
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"good"},"data":{"text":"y"}}`)
 	record.await(t, 2)
 	status := e.Status()
-	for deadline := time.Now().Add(30 * time.Second); status.DeadLetters.Letters == 0 && time.Now().Before(deadline); status = e.Status() {
+	for deadline := time.Now().Add(patience); status.DeadLetters.Letters == 0 && time.Now().Before(deadline); status = e.Status() {
 		// the letter is recorded after the handler has answered, and nothing announces that
 		time.Sleep(time.Millisecond)
 	}
@@ -208,6 +210,7 @@ spec: {source: maps, handler: record, payload: object.data.text}
 }
 
 func TestKeepNeeded(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
@@ -247,6 +250,7 @@ func decode(t *testing.T, text string) (v any) {
 }
 
 func TestAHandlerIsMissing(t *testing.T) {
+	t.Parallel()
 	c, _ := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(oneHandler + `
 apiVersion: informd.dev/v1alpha1
 kind: Source

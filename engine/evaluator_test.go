@@ -82,6 +82,7 @@ func matches(e *Engine) map[string]uint64 {
 }
 
 func TestAResyncIsForTheRulesWithItsInterval(t *testing.T) {
+	t.Parallel()
 	e, _, in := idle(t, fourRules)
 	if want := []time.Duration{10 * time.Minute, time.Hour}; !slices.Equal(in.resyncs(), want) {
 		t.Fatalf("resyncs %v, want %v", in.resyncs(), want)
@@ -96,6 +97,7 @@ func TestAResyncIsForTheRulesWithItsInterval(t *testing.T) {
 }
 
 func TestWhatComesDecodedIsNotDecodedAgain(t *testing.T) {
+	t.Parallel()
 	e, _, in := idle(t, fourRules)
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
 	other := map[string]any{"data": map[string]any{"size": "2"}} // nobody would yield this
@@ -112,6 +114,7 @@ type brokenCache struct{}
 func (brokenCache) ByIndex(string, string) ([]*object.Object, error) { panic("broken") }
 
 func TestARuleThatPanicsHarmsNoOther(t *testing.T) {
+	t.Parallel()
 	e, _, in := idle(t, strings.Replace(fourRules, "resync: 10m}", "indexes: {size: object.data.size}}", 1)+`
 ---
 apiVersion: informd.dev/v1alpha1
@@ -139,6 +142,7 @@ spec: {source: maps, handler: record, when: 'len(byIndex("size", "1")) > 0'}
 // Rules of two sources that share an informer are evaluated in turn. Each must look into its own
 // source.
 func TestARuleSeesTheIndexesOfItsOwnSource(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1","color":"2"}}`)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -14,6 +13,7 @@ import (
 // informd may end and the server may lose its history. The rules next to it still hear of the end
 // of everything that they heard of.
 func TestALateRuleCostsOthersNothing(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		rule string
 		told []string // in the end
@@ -23,6 +23,7 @@ func TestALateRuleCostsOthersNothing(t *testing.T) {
 		"new":                   {"", []string{"new synced a →1", "new synced b →2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := newLife(t)
 			l.server.Serve(nodes, "Node", false)
 			l.put("a", "1")
@@ -36,7 +37,7 @@ func TestALateRuleCostsOthersNothing(t *testing.T) {
 			l.put("c", "3")
 			// until a bookmark comes, the server may have more events of maps
 			putNode(l.server, "1", "north")
-			told, _ := l.attempt(after, new(teller), 20*time.Second, n(1))
+			told, _ := l.attempt(after, new(teller), patience, n(1))
 			l.expect(told, "all added c →3")
 			l.server.Expire()
 			l.delete("c")
@@ -55,6 +56,7 @@ func TestALateRuleCostsOthersNothing(t *testing.T) {
 // Only the identities of secrets were saved. So such a rule hears nothing until all secrets are
 // known again.
 func TestALateRuleOnSecretsCostsOthersNothing(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.server.Serve(nodes, "Node", false)
 	for name, size := range map[string]string{"a": "1", "d": "1", "e": "1", "f": "2"} {
@@ -69,7 +71,7 @@ func TestALateRuleOnSecretsCostsOthersNothing(t *testing.T) {
 	l.server.Delete(secrets, "shop", "e")
 	// until a bookmark comes, the server may have more events of secrets
 	putNode(l.server, "1", "north")
-	told, _ := l.attempt(rules("2"), new(teller), 20*time.Second, n(4))
+	told, _ := l.attempt(rules("2"), new(teller), patience, n(4))
 	l.expect(told, "all added c →3", "all synced d →2", "all deleted e →", "twos synced d →2")
 	l.server.Expire()
 	l.server.Delete(secrets, "shop", "c")
@@ -99,6 +101,7 @@ func TestALateRuleHearsOfASecretCreatedMeanwhileAsSynced(t *testing.T) {
 
 // The status of such a rule says what it waits for.
 func TestAChangedRuleWaitsForItsSource(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	l.run(mapSource+aRule("r", ""), new(teller), n(1))
@@ -109,7 +112,7 @@ func TestAChangedRuleWaitsForItsSource(t *testing.T) {
 		return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable}
 	})
 	after := mapSource + aRule("r", `, where: object.data.size == "2"`)
-	told, held := l.attempt(after, new(teller), 20*time.Second, func(e *Engine, _ []string) bool {
+	told, held := l.attempt(after, new(teller), patience, func(e *Engine, _ []string) bool {
 		return e.Status().Rules[0].Reason == "waits for its own source: its where has changed"
 	})
 	if !held {

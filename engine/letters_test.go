@@ -37,7 +37,7 @@ spec: {source: maps, handler: record, payload: object.data.text}
 func awaitLetters(t *testing.T, e *Engine, n int) []delivery.Letter {
 	t.Helper()
 	// nothing announces a letter
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		letters, err := e.Letters()
 		if err != nil {
 			t.Fatal(err)
@@ -53,6 +53,7 @@ func awaitLetters(t *testing.T, e *Engine, n int) []delivery.Letter {
 }
 
 func TestLetters(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
@@ -101,6 +102,7 @@ func TestLetters(t *testing.T) {
 }
 
 func TestLetterWithoutARule(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
@@ -126,6 +128,7 @@ func TestLetterWithoutARule(t *testing.T) {
 }
 
 func TestSetPaused(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
@@ -137,7 +140,7 @@ func TestSetPaused(t *testing.T) {
 	if got := record.await(t, 1); !strings.HasPrefix(got[0], "text ") {
 		t.Errorf("delivered %q", got)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		whole := e.Status().Rules[0]
 		if whole.Paused && whole.Matches == 1 && whole.Queue.Waiting == 1 {
 			break
@@ -160,6 +163,7 @@ func TestSetPaused(t *testing.T) {
 // A rule performs its own actions for the object as it is, not as it was when the event became a
 // dead letter.
 func TestALetterOfARuleThatActs(t *testing.T) {
+	t.Parallel()
 	const manifests = mapSource + `---
 apiVersion: informd.dev/v1alpha1
 kind: Rule
@@ -182,16 +186,17 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 		"made again": {func(l *life) { l.delete("a"); l.put("a", "") }, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := newLife(t)
 			l.put("a", "text that is neither true nor false")
 			e, stop := l.start(manifests, new(teller))
 			defer stop()
-			for deadline := time.Now().Add(20 * time.Second); !e.hasLetters() && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(patience); !e.hasLetters() && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
 			letters := awaitLetters(t, e, 2)
 			c.change(l)
-			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 				now, there := e.rule("acts").view.Get("shop", "a")
 				if !there && name == "gone" || there && now.ResourceVersion() != letters[0].Delta.Object.ResourceVersion() {
 					break
@@ -215,7 +220,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 					t.Errorf("rule %s: %v", letters[i].Rule, err)
 				}
 			}
-			for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 				waits := 0
 				for _, r := range e.rules {
 					stats := r.lane.Stats()
@@ -225,7 +230,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatal("deliveries still wait after 20 seconds")
+					t.Fatal("deliveries still wait")
 				}
 			}
 			awaitLetters(t, e, left)

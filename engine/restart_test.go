@@ -34,6 +34,7 @@ func (l *life) secret(name, size string) {
 }
 
 func TestAChangedRuleHearsThatTheResourceIsGone(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	l.expect(l.run(mapSource+aRule("r", `, where: object.data.size == "1"`), new(teller), n(1)), "r synced a →1")
@@ -47,6 +48,7 @@ func TestAChangedRuleHearsThatTheResourceIsGone(t *testing.T) {
 }
 
 func TestResyncsDoNotChangeWhatASecretIsInsideOf(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.secret("a", "1")
 	l.secret("b", "2")
@@ -67,13 +69,14 @@ func TestResyncsDoNotChangeWhatASecretIsInsideOf(t *testing.T) {
 }
 
 func TestALetterOfASecretWaitsForTheCache(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.secret("d", "1")
 	rules := secretSource + aRule("r", "")
 	l.run(rules, &teller{answer: func(handler.Event) error { return handler.Reject(errors.New("no")) }},
 		func(e *Engine, _ []string) bool { return e.Status().DeadLetters.Letters == 1 })
 	l.server.Fail(forbid("/secrets"))
-	told, _ := l.attempt(rules, new(teller), 20*time.Second, func(e *Engine, told []string) bool {
+	told, _ := l.attempt(rules, new(teller), patience, func(e *Engine, told []string) bool {
 		letters, _ := e.Letters()
 		for _, x := range letters {
 			if err := e.RetryLetter(x.ID); err == nil || !strings.Contains(err.Error(), "try again") {
@@ -86,6 +89,7 @@ func TestALetterOfASecretWaitsForTheCache(t *testing.T) {
 }
 
 func TestPartsAreNotResynced(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.secret("d", "1")
 	rules := secretSource + aRule("r", ", resync: 1s")
@@ -96,6 +100,7 @@ func TestPartsAreNotResynced(t *testing.T) {
 }
 
 func TestAForbiddenNamespaceHoldsUpNothing(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	rules := strings.Replace(strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1), "attempts: 2", "attempts: 0", 1) +
@@ -103,26 +108,28 @@ func TestAForbiddenNamespaceHoldsUpNothing(t *testing.T) {
 	l.run(rules, &teller{answer: func(handler.Event) error { return errors.New("not now") }}, n(1))
 	l.server.Fail(forbid("/namespaces/pay/"))
 	l.put("a", "2")
-	told, held := l.attempt(rules, new(teller), 20*time.Second, n(1))
+	told, held := l.attempt(rules, new(teller), patience, n(1))
 	if !held {
 		t.Errorf("no event of a was delivered: %q", told)
 	}
 }
 
 func TestAServerThatRefusesAListOfNothingIsCompared(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	rules := strings.Replace(mapSource, "configmaps}", "configmaps, fieldSelector: metadata.name=a}", 1) + aRule("r", "")
 	l.server.Fail(forbid("no-such-object")) // as with RBAC and resourceNames: [a]
 	l.run(rules, new(teller), n(1))
 	l.put("a", "2")
-	told, held := l.attempt(rules, new(teller), 20*time.Second, n(1))
+	told, held := l.attempt(rules, new(teller), patience, n(1))
 	if !held {
 		t.Errorf("told %q", told)
 	}
 }
 
 func TestAChangedRuleIsSettledPerNamespace(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	source := strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1)
@@ -134,16 +141,17 @@ func TestAChangedRuleIsSettledPerNamespace(t *testing.T) {
 		return view.Informers()[0].HasSynced()
 	}
 	after := source + aRule("r", `, where: object.data.size == "1"`)
-	told, _ := l.attempt(after, new(teller), 20*time.Second, n(2))
+	told, _ := l.attempt(after, new(teller), patience, n(2))
 	l.expect(told, "r synced a →1", "r deleted p →9")
-	told, _ = l.attempt(after, new(teller), 20*time.Second, inShop)
+	told, _ = l.attempt(after, new(teller), patience, inShop)
 	l.expect(told)
 	l.delete("a")
-	told, _ = l.attempt(after, new(teller), 20*time.Second, n(1))
+	told, _ = l.attempt(after, new(teller), patience, n(1))
 	l.expect(told, "r deleted a →1")
 }
 
 func TestWhatIsFilledAgainKeepsToTheRulesEvents(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.secret("a", "1")
 	rules := strings.Replace(secretSource, "attempts: 2", "attempts: 0", 1) + aRule("r", ", events: [added, updated, synced]")
@@ -157,6 +165,7 @@ func TestWhatIsFilledAgainKeepsToTheRulesEvents(t *testing.T) {
 }
 
 func TestARuleAboutAnotherResourceIsNew(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	l.run(strings.Replace(mapSource, "attempts: 2", "attempts: 0", 1)+aRule("r", ""), &teller{answer: func(handler.Event) error { return errors.New("not now") }}, n(1))
@@ -165,6 +174,7 @@ func TestARuleAboutAnotherResourceIsNew(t *testing.T) {
 }
 
 func TestAPauseIsEndedBeforeTheStateIsRead(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	rules := mapSource + aRule("r", "")
 	l.run(rules, new(teller), func(e *Engine, _ []string) bool { return e.SetPaused("r", true) == nil })
@@ -176,7 +186,7 @@ func TestAPauseIsEndedBeforeTheStateIsRead(t *testing.T) {
 		return nil
 	})
 	resumed := false
-	told, _ := l.attempt(rules, new(teller), 20*time.Second, func(e *Engine, told []string) bool {
+	told, _ := l.attempt(rules, new(teller), patience, func(e *Engine, told []string) bool {
 		if !resumed {
 			resumed = true
 			if err := e.SetPaused("r", false); err != nil {
@@ -190,16 +200,17 @@ func TestAPauseIsEndedBeforeTheStateIsRead(t *testing.T) {
 }
 
 func TestAPauseOfANewRuleSurvives(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	source := strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1)
 	l.run(source+aRule("r", ""), new(teller), n(1))
 	l.server.Fail(forbid("/namespaces/pay/"))
 	both := source + aRule("r", "") + aRule("q", "")
-	l.attempt(both, new(teller), 20*time.Second, func(e *Engine, told []string) bool {
+	l.attempt(both, new(teller), patience, func(e *Engine, told []string) bool {
 		return len(told) == 1 && e.SetPaused("q", true) == nil
 	})
-	_, paused := l.attempt(both, new(teller), 20*time.Second, func(e *Engine, _ []string) bool {
+	_, paused := l.attempt(both, new(teller), patience, func(e *Engine, _ []string) bool {
 		view, _ := e.Source("maps")
 		return view.Informers()[0].HasSynced() && e.rule("q").lane.Paused()
 	})
@@ -209,13 +220,14 @@ func TestAPauseOfANewRuleSurvives(t *testing.T) {
 }
 
 func TestARuleThatHasNotCaughtUpLeavesNothing(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	source := strings.Replace(mapSource, "configmaps}", "configmaps, namespaces: [shop, pay]}", 1)
 	l.run(source+aRule("r", ""), new(teller), n(1))
 	l.server.Fail(forbid("/namespaces/pay/"))
 	both := source + aRule("r", "") + aRule("q", "")
-	l.attempt(both, new(teller), 20*time.Second, func(e *Engine, told []string) bool {
+	l.attempt(both, new(teller), patience, func(e *Engine, told []string) bool {
 		_ = e.SetPaused("q", true)
 		for _, s := range e.Status().Rules {
 			if s.Name == "q" && s.Queue.Waiting == 1 {
@@ -233,6 +245,7 @@ func TestARuleThatHasNotCaughtUpLeavesNothing(t *testing.T) {
 }
 
 func TestAResourceThatIsGoneHoldsUpNothing(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	rules := strings.Replace(mapSource, "attempts: 2", "attempts: 0", 1) + aRule("r", `, payload: "[event, object.data.size]"`) + aRule("plain", "")
@@ -244,6 +257,7 @@ func TestAResourceThatIsGoneHoldsUpNothing(t *testing.T) {
 }
 
 func TestASecretThatIsGoneIsToldWhateverWhenReads(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.secret("a", "1")
 	rules := secretSource + aRule("r", `, when: object.data.size == "1"`) + aRule("p", `, payload: "\"size \" + object.data.size"`) + aRule("plain", "")
@@ -253,6 +267,7 @@ func TestASecretThatIsGoneIsToldWhateverWhenReads(t *testing.T) {
 }
 
 func TestALetterOfAnotherResourceIsNotRetried(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	l.run(mapSource+aRule("r", ""), &teller{answer: func(handler.Event) error { return handler.Reject(errors.New("no")) }},
@@ -274,8 +289,10 @@ func TestALetterOfAnotherResourceIsNotRetried(t *testing.T) {
 // Objects that came and went since the state was written are reported. So are secrets, whose saved
 // state is not enough to resume from.
 func TestWhatTheLastRunWasKilledOverIsToldToItsEnd(t *testing.T) {
+	t.Parallel()
 	for resource, source := range map[string]string{"configmaps": mapSource, "secrets": secretSource} {
 		t.Run(resource, func(t *testing.T) {
+			t.Parallel()
 			l := newLife(t)
 			gvr := schema.GroupVersionResource{Version: "v1", Resource: resource}
 			put := func(name string) {
@@ -303,6 +320,7 @@ func TestWhatTheLastRunWasKilledOverIsToldToItsEnd(t *testing.T) {
 // A rule whose where has changed hears nothing of Secrets until its informer has caught up. If the
 // run ends before that, and the old where comes back, the rule must hear what it missed.
 func TestWhatARuleMissedInARunThatNeverCaughtUp(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.secret("a", "1")
 	l.secret("b", "2")
@@ -321,7 +339,7 @@ func TestWhatARuleMissedInARunThatNeverCaughtUp(t *testing.T) {
 		}
 		return nil
 	})
-	l.attempt(rule("2"), new(teller), 20*time.Second, func(_ *Engine, told []string) bool { return len(told) >= 2 })
+	l.attempt(rule("2"), new(teller), patience, func(_ *Engine, told []string) bool { return len(told) >= 2 })
 	l.server.Fail(nil)
 	l.expect(l.run(rule("1"), new(teller), n(2)), "r deleted a →", "r synced b →1")
 }
@@ -344,6 +362,7 @@ func (g gated) Ready(ctx context.Context) error {
 // Before the first start no handler can have heard of an object. If the object goes before its turn
 // comes, no handler hears of it.
 func TestAtTheFirstStartNobodyHearsOfWhatIsGoneAlready(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	l.put("b", "1")
@@ -351,7 +370,7 @@ func TestAtTheFirstStartNobodyHearsOfWhatIsGoneAlready(t *testing.T) {
 	e, stop := l.startWith(mapSource+aRule("r", ""), h)
 	await := func(what string, holds func(queue.Stats) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); !holds(e.Status().Rules[0].Queue) || !e.Status().Sources[0].Ready; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(patience); !holds(e.Status().Rules[0].Queue) || !e.Status().Sources[0].Ready; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatal("waited in vain until " + what)
 			}

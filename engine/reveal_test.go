@@ -14,9 +14,11 @@ const revealing = `, payload: '[object.data.size, first(lookup("secrets.byName",
 // A payload may hold text of secrets that a rule looked up. None of it reaches the disk, and the
 // payload is remade when it is read back.
 func TestWhatIsLookedUpOfSecretsIsNotKept(t *testing.T) {
+	t.Parallel()
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	for _, delivery := range []string{"latest", "every"} {
 		t.Run(delivery, func(t *testing.T) {
+			t.Parallel()
 			l := newLife(t)
 			l.putSecret("a", value)
 			l.put("a", "1")
@@ -37,6 +39,7 @@ func TestWhatIsLookedUpOfSecretsIsNotKept(t *testing.T) {
 
 // The same holds for dead letters, and for their reasons.
 func TestLettersHaveNothingOfSecrets(t *testing.T) {
+	t.Parallel()
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	l := newLife(t)
 	l.putSecret("a", value)
@@ -62,6 +65,7 @@ func TestLettersHaveNothingOfSecrets(t *testing.T) {
 // One place decides whether a reason may quote a secret: for the disk, for lists of dead letters
 // and for the status.
 func TestOnePlaceDecidesWhatIsConfidential(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		manifests string
 		want      bool
@@ -73,6 +77,7 @@ func TestOnePlaceDecidesWhatIsConfidential(t *testing.T) {
 		"in when":            {attachSources + aRule("r", `, when: 'len(lookup("secrets.byName", "a")) == 0'`), true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := newLife(t)
 			l.put("a", "1")
 			l.put("b", "1")
@@ -114,12 +119,14 @@ func TestOnePlaceDecidesWhatIsConfidential(t *testing.T) {
 
 // A handler that reads secrets, or has them attached, may quote them in the reason of a rejection.
 func TestReasonsMayQuoteSecrets(t *testing.T) {
+	t.Parallel()
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	for name, manifests := range map[string]string{
 		"read":     strings.Replace(attachSources, "builtin: log", "builtin: log, access: {read: [secrets]}", 1) + aRule("r", ""),
 		"attached": attachSources + aRule("r", `, attach: {all: 'lookup("secrets.byName", "a")'}`),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := newLife(t)
 			l.put("a", "1")
 			l.run(manifests, &teller{answer: func(handler.Event) error { return handler.Reject(errors.New("not " + value)) }},

@@ -7,6 +7,7 @@ import (
 )
 
 func TestSourceStatus(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	record := newRecorder()
@@ -23,6 +24,7 @@ func TestSourceStatus(t *testing.T) {
 
 // A source with several informers shows the one that is behind.
 func TestIsBehind(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		a, b string
 		want bool

@@ -16,6 +16,7 @@ import (
 // Changes that come while a rule waits are kept for it, however often informd ends meanwhile. No
 // rule hears anything twice.
 func TestARestartWhileARuleWaits(t *testing.T) {
+	t.Parallel()
 	l := newLooking(t)
 	for i, name := range []string{"a", "b", "c", "d"} {
 		l.put(name, fmt.Sprint(1+i%2))
@@ -50,6 +51,7 @@ func of(rule string, told []string) []string {
 
 // A rule that waits hears of an object that came and went by the outcome, and by its last state.
 func TestWhatHappensWhileARuleWaits(t *testing.T) {
+	t.Parallel()
 	l := newLooking(t)
 	l.put("a", "1")
 	l.put("b", "1")
@@ -61,7 +63,7 @@ func TestWhatHappensWhileARuleWaits(t *testing.T) {
 	e, stop := l.start(rules, h)
 	await := func(n int) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 			h.mu.Lock()
 			told := len(h.told)
 			h.mu.Unlock()
@@ -95,6 +97,7 @@ func TestWhatHappensWhileARuleWaits(t *testing.T) {
 
 // A rule that is new, or has another where, waits before it hears what follows from that.
 func TestANewRuleWaits(t *testing.T) {
+	t.Parallel()
 	l := newLooking(t)
 	l.put("a", "1")
 	l.put("b", "2")
@@ -122,6 +125,7 @@ func TestANewRuleWaits(t *testing.T) {
 
 // Of secrets only the identity was saved.
 func TestARuleOnSecretsWaits(t *testing.T) {
+	t.Parallel()
 	l := newLooking(t)
 	put := func(name, size string) {
 		l.server.Apply(secrets, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":%q}}`, name, size))
@@ -148,6 +152,7 @@ func TestARuleOnSecretsWaits(t *testing.T) {
 
 // Only a part of each object was saved, because the rules read more now.
 func TestARuleWaitsThatReadsMore(t *testing.T) {
+	t.Parallel()
 	l := newLooking(t)
 	for _, name := range []string{"a", "b", "c"} {
 		l.put(name, "1")
@@ -169,11 +174,13 @@ func TestARuleWaitsThatReadsMore(t *testing.T) {
 // A new rule may have waited long enough for what it looks into, while of its own objects only the
 // saved parts are there. It hears of whole objects.
 func TestANewRuleIsNotToldOfParts(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ resource, keep string }{
 		"secrets":              {"v1/secrets", ""},
 		"more is kept of them": {"v1/configmaps", ", keep: needed"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := newLooking(t)
 			for _, of := range []schema.GroupVersionResource{secrets, configMaps} {
 				l.server.Apply(of, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1","color":"red"}}`)
@@ -192,13 +199,13 @@ func TestANewRuleIsNotToldOfParts(t *testing.T) {
 			})
 			h := new(teller)
 			e, stop := l.start(after, h)
-			for deadline := time.Now().Add(20 * time.Second); e.rule("zones").waits.Load() > 0; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(patience); e.rule("zones").waits.Load() > 0; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("the rule waits for ever")
 				}
 			}
 			l.server.Fail(nil)
-			for deadline := time.Now().Add(20 * time.Second); !isQuiet(e.Status()); time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(patience); !isQuiet(e.Status()); time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("%+v", e.Status())
 				}

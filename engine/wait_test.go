@@ -74,7 +74,7 @@ func (l *life) breakNodes(broken bool) {
 // reports that reason.
 func (l *life) until(manifests string, h *teller, n int, reason string) []string {
 	l.t.Helper()
-	told, held := l.attempt(manifests, h, 20*time.Second, func(e *Engine, told []string) bool {
+	told, held := l.attempt(manifests, h, patience, func(e *Engine, told []string) bool {
 		return e.Status().Sources[0].Ready && len(told) >= n && e.rule("zones").reason() == reason
 	})
 	if !held {
@@ -86,6 +86,7 @@ func (l *life) until(manifests string, h *teller, n int, reason string) []string
 const waits = "waits for what it looks into: nodes"
 
 func TestSourcesThatLookIntoEachOther(t *testing.T) {
+	t.Parallel()
 	l := newLooking(t)
 	l.put("a", "1")
 	l.put("b", "2")
@@ -101,6 +102,7 @@ func TestSourcesThatLookIntoEachOther(t *testing.T) {
 
 // A rule waits for the sources that it looks into. Rules next to it do not.
 func TestARuleWaitsForWhatItLooksInto(t *testing.T) {
+	t.Parallel()
 	l := newLooking(t)
 	l.breakNodes(true)
 	l.put("a", "1")
@@ -108,7 +110,7 @@ func TestARuleWaitsForWhatItLooksInto(t *testing.T) {
 	e, stop := l.start(lookupSources+aRule("zones", zones)+aRule("all", ""), h)
 	wait := func(what string, cond func([]string) bool) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 			h.mu.Lock()
 			told := slices.Clone(h.told)
 			h.mu.Unlock()
@@ -140,6 +142,7 @@ func TestARuleWaitsForWhatItLooksInto(t *testing.T) {
 
 // A source that is not served or forbidden is empty, and no rule waits for it.
 func TestWhatIsLookedIntoIsNotThere(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(*apistub.Server)
 		reason  string
@@ -152,6 +155,7 @@ func TestWhatIsLookedIntoIsNotThere(t *testing.T) {
 		}, "finds nothing in what it looks into: nodes is forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := newLife(t)
 			c.prepare(l.server)
 			l.put("a", "1")
@@ -163,6 +167,7 @@ func TestWhatIsLookedIntoIsNotThere(t *testing.T) {
 // Two sources may watch the same objects. A rule of one that looks into the other waits for the
 // informer that feeds it.
 func TestARuleThatLooksIntoItsOwnInformer(t *testing.T) {
+	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
 	l.put("b", "1")
