@@ -16,6 +16,7 @@ import (
 
 // A connection that outlives the process delays nobody.
 func TestAccomplice(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(shortDir(t), "s")
 	l, err := net.Listen("unix", path)
 	if err != nil {

@@ -26,7 +26,7 @@ func cacheRogues() []rogue {
 	mayRead := func(_ *testing.T, s *host.Spec) { s.Read = []string{"pods"} }
 	cached := func(_ *testing.T, o *host.Options) { o.Cache = allSources.Cache }
 	works := func(t *testing.T, s *scene) { // with its own events it may be late, and be ended for that
-		s.waitFor(t, "events of a handler that is at it", func() bool { return s.results.answered() >= 100 })
+		s.waitFor(t, "events of a handler that is at it", func() bool { return s.results.answered() >= 25 })
 	}
 	return []rogue{
 		{does: "reads the cache without end", mode: "greedy-get", spec: mayRead, opts: cached, acts: bounded(works, 3*calls)},
@@ -70,7 +70,7 @@ func init() {
 			return err
 		}),
 		"greedy-list": greedy(func(ctx context.Context, c handlerpb.CacheClient) error {
-			ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 			defer cancel()
 			pages, err := c.List(ctx, &handlerpb.ListRequest{Source: "pods"})
 			if err == nil {
@@ -85,7 +85,7 @@ func init() {
 				return err
 			}
 			defer func() { _ = conn.Close() }()
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
 			_, err = handlerpb.NewCacheClient(conn).Get(ctx, &handlerpb.GetRequest{Source: strings.Repeat("x", 10_000)})
 			if handlerRefused(err) {

@@ -82,7 +82,7 @@ func rogues() []rogue {
 
 		// What is too much.
 		{does: "answers with 100 MB", mode: "hundred-mb", acts: restarts(1)},
-		{does: "describes itself with 100 MB", mode: "hundred-mb-schema", acts: failures(2)},
+		{does: "describes itself with 100 MB", mode: "hundred-mb-schema", acts: failures(1)},
 		{does: "announces connections without end", mode: "broker", acts: bounded(func(t *testing.T, s *scene) {
 			s.waitFor(t, "many events", func() bool { return s.results.answered() >= 1000 })
 		}, 200)},

@@ -194,7 +194,7 @@ func (n *neighbour) traffic(t *testing.T) *traffic {
 	st := &traffic{neighbour: n, cancel: cancel}
 	for customer := range 4 {
 		st.working.Go(func() {
-			pace := time.NewTicker(5 * time.Millisecond)
+			pace := time.NewTicker(20 * time.Millisecond)
 			defer pace.Stop()
 			for i := 0; ctx.Err() == nil; i++ {
 				began := time.Now()

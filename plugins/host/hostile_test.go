@@ -276,6 +276,7 @@ func TestHealthStatus(t *testing.T) {
 // The end of a process takes bounded time, whatever the process does. The cleanup of start waits
 // for it.
 func TestUnwillingToEnd(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []string{"hang-drain", "stubborn"} {
 		t.Run(mode, func(t *testing.T) {
 			h := start(t, spec(mode), host.Options{DrainTimeout: 100 * time.Millisecond, StopTimeout: 200 * time.Millisecond})

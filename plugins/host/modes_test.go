@@ -142,7 +142,7 @@ var modes = map[string]func(){
 	// On standard output and standard error.
 	"flood": func() {
 		serve.Main(handler.Func(func(context.Context, handler.Event) (handler.Answer, error) {
-			for i := range 100_000 {
+			for i := range 20_000 {
 				_, _ = fmt.Fprintf(realStderr, "line %d\n", i)
 			}
 			return handler.Answer{}, nil
@@ -150,7 +150,7 @@ var modes = map[string]func(){
 	},
 	"long-line": func() {
 		serve.Main(handler.Func(func(_ context.Context, ev handler.Event) (handler.Answer, error) {
-			line := append(bytes.Repeat([]byte("y"), 5<<20), '\n')
+			line := append(bytes.Repeat([]byte("y"), 1<<20), '\n')
 			_, err := map[string]*os.File{"stderr": realStderr, "stdout": realStdout, "late-stdout": os.Stdout, "late-stderr": os.Stderr}[ev.Name].Write(line)
 			return handler.Answer{}, err
 		}))

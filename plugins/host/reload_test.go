@@ -338,6 +338,7 @@ func TestReloadUnderLoad(t *testing.T) {
 
 // A stopped process is reported as wedged first, and gets no more events.
 func TestWedged(t *testing.T) {
+	t.Parallel()
 	log := &recorder{}
 	h := start(t, spec("echo"), host.Options{Logger: log.logger(),
 		HealthInterval: 50 * time.Millisecond, HealthTimeout: 5 * time.Second, BackoffMin: time.Millisecond})

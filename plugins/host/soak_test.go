@@ -53,9 +53,9 @@ func init() {
 // stream of events. No event of the other one is lost or late, and nothing remains of a crash. Only
 // `make soak` runs all thousand.
 func TestSoakCrashes(t *testing.T) {
-	crashes := 30
+	crashes, pace := 15, 25*time.Millisecond
 	if os.Getenv("INFORMD_SOAK") != "" {
-		crashes = 1000
+		crashes, pace = 1000, 5*time.Millisecond
 	}
 	dirs := []string{shortDir(t), shortDir(t), shortDir(t)} // sockets of each, temporary files of both
 	file := filepath.Join(t.TempDir(), "soaked")
@@ -69,7 +69,7 @@ func TestSoakCrashes(t *testing.T) {
 	bad := start(t, s, host.Options{RunDir: dirs[1], TempDir: dirs[2], BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond})
 	ready(t, bad)
 
-	stream := newStream(t, well)
+	stream := newStream(t, well, pace)
 	alone := stream.during(time.Second, nil)
 	before := hold(t, dirs)
 	began := time.Now()
@@ -123,16 +123,19 @@ func crash(t *testing.T, h *host.Host, n int, file string) {
 	waitFor(t, "it to run again", func() bool { s := h.Status(); return s.PID != 0 && s.PID != before.PID })
 }
 
-// stream submits a thousand events per second to a host, each of another object.
+// stream submits five events to a host at each tick of its pace, each of another object.
 type stream struct {
-	t *testing.T
-	h *host.Host
+	t    *testing.T
+	h    *host.Host
+	pace time.Duration
 
 	mu   sync.Mutex
 	took []time.Duration
 }
 
-func newStream(t *testing.T, h *host.Host) *stream { return &stream{t: t, h: h} }
+func newStream(t *testing.T, h *host.Host, pace time.Duration) *stream {
+	return &stream{t: t, h: h, pace: pace}
+}
 
 // during streams events for a time, or until do returns, and returns how long answers took. Each
 // event must be answered at its first attempt.
@@ -141,7 +144,7 @@ func (s *stream) during(d time.Duration, do func()) string {
 	stop := make(chan struct{})
 	var streaming sync.WaitGroup
 	streaming.Go(func() {
-		tick := time.NewTicker(5 * time.Millisecond)
+		tick := time.NewTicker(s.pace)
 		defer tick.Stop()
 		for n := 0; ; n += 5 {
 			for i := range 5 {
