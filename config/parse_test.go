@@ -252,7 +252,7 @@ func TestFilesOfAllShapes(t *testing.T) {
 	}
 }
 
-func TestAPathGivenTwiceIsReadOnce(t *testing.T) {
+func TestRepeatedPathIsReadOnce(t *testing.T) {
 	f := File{Path: "a.yaml", Data: []byte(manifests)}
 	got, mistakes := Parse([]File{f, f})
 	if err := mistakes.Err(); err != nil || len(got.Rules) != 1 {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-func TestSelectorsThatAskForTheSameAreEqual(t *testing.T) {
+func TestEquivalentSelectorsAreEqual(t *testing.T) {
 	for want, texts := range map[string][]string{
 		"":                       {"", " "},
 		"app=x,tier=web":         {"app=x,tier=web", "tier == web, app in (x)", "tier in (web),app=x,app=x"},

@@ -15,7 +15,7 @@ import (
 
 // A rule overwrites what somebody else wrote. After a broken watch the list holds the result alone,
 // and the rule must hear of it.
-func TestAnOwnChangeHidesNobodyElses(t *testing.T) {
+func TestOwnChangeDoesNotHideForeignOne(t *testing.T) {
 	t.Parallel()
 	at := func(version int) delta.Delta {
 		o := configMap(t, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"a","uid":"u","resourceVersion":"%d"}}`, version))
@@ -45,7 +45,7 @@ func TestAnOwnChangeHidesNobodyElses(t *testing.T) {
 
 // An answer recorded before a restart belongs to the rules of that time. Actions that the rules no
 // longer contain are not performed.
-func TestRulesDoWhatTheySayByNow(t *testing.T) {
+func TestRecordedAnswerOfAnEarlierRule(t *testing.T) {
 	t.Parallel()
 	e, _, _ := idle(t, mapSource+`---
 apiVersion: informd.dev/v1alpha1

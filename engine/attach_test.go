@@ -131,7 +131,7 @@ func TestAttach(t *testing.T) {
 
 // An event that waits over a restart gets attachments of the time after it. Meanwhile nothing of
 // them was on disk, least of all of secrets.
-func TestWhatIsAttachedIsNotKept(t *testing.T) {
+func TestAttachmentsAreNotPersisted(t *testing.T) {
 	t.Parallel()
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	l := newLife(t)
@@ -175,7 +175,7 @@ func TestWhatIsAttachedIsNotKept(t *testing.T) {
 
 // If attaching fails, the event becomes a dead letter. informd delivers neither less of it nor
 // holds up later ones.
-func TestWhatCannotBeAttached(t *testing.T) {
+func TestUnattachable(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.putSecret("a", "x")
@@ -219,7 +219,7 @@ func TestWhatCannotBeAttached(t *testing.T) {
 
 // A dead letter is delivered again with the attachments of that time, but not before the sources
 // have caught up.
-func TestALetterHasAttachedWhatThereIs(t *testing.T) {
+func TestRetriedLetterIsAttachedAnew(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
 	l.put("a", "1")
@@ -261,7 +261,7 @@ func TestALetterHasAttachedWhatThereIs(t *testing.T) {
 }
 
 // An event with many attachments is as large as allowed, and no larger.
-func TestTooMuchIsAttached(t *testing.T) {
+func TestAttachmentsAreBounded(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	for i := range 10 {

@@ -13,7 +13,7 @@ import (
 
 // The informer counts a step as taken even if code panics that evaluates or commits it. So the step
 // is recorded, and the state can be written.
-func TestAStepIsRecordedWhateverPanics(t *testing.T) {
+func TestStepIsRecordedDespitePanics(t *testing.T) {
 	t.Parallel()
 	for name, sabotage := range map[string]func(*intake){
 		"in the evaluation": func(in *intake) {

@@ -205,7 +205,7 @@ func aRule(name, spec string) string {
 	return fmt.Sprintf("---\napiVersion: informd.dev/v1alpha1\nkind: Rule\nmetadata: {name: %s}\nspec: {source: maps, handler: record%s}\n", name, spec)
 }
 
-func TestARestartDeliversWhatWasMissed(t *testing.T) {
+func TestRestartDeliversMissedChanges(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -229,7 +229,7 @@ func TestARestartDeliversWhatWasMissed(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(0)))
 }
 
-func TestRulesThatAreNewOrChanged(t *testing.T) {
+func TestNewAndChangedRules(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -249,7 +249,7 @@ func TestRulesThatAreNewOrChanged(t *testing.T) {
 }
 
 // An object that left a rule because it is gone, or replaced, also counts as deleted.
-func TestAChangedRuleHearsOfWhatIsGone(t *testing.T) {
+func TestChangedRuleReceivesDeletions(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -262,7 +262,7 @@ func TestAChangedRuleHearsOfWhatIsGone(t *testing.T) {
 		"r deleted a →1", "r deleted b →1", "r added b →2")
 }
 
-func TestARuleThatComesBackIsNew(t *testing.T) {
+func TestRuleThatReturnsIsNew(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -273,7 +273,7 @@ func TestARuleThatComesBackIsNew(t *testing.T) {
 	l.expect(l.run(all, new(teller), n(1)), "all synced a →2")
 }
 
-func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
+func TestUnwatchedObjectsAreForgotten(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -295,7 +295,7 @@ func TestWhatNobodyWatchesIsForgotten(t *testing.T) {
 	}
 }
 
-func TestDeliveriesThatWaitSurvive(t *testing.T) {
+func TestWaitingDeliveriesSurvive(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -390,7 +390,7 @@ func TestARequestAfterTheLastWriteIsRefused(t *testing.T) {
 	})
 }
 
-func TestAPauseSurvives(t *testing.T) {
+func TestPauseSurvives(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	rules := mapSource + aRule("all", "")
@@ -412,7 +412,7 @@ func TestAPauseSurvives(t *testing.T) {
 	l.expect(l.run(rules, h, func(e *Engine, told []string) bool { return pause(false)(e, told) && len(told) == 1 }), "all added a →1")
 }
 
-func TestWhatIsKeptMayGrow(t *testing.T) {
+func TestKeptFieldsMayGrow(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -440,7 +440,7 @@ metadata: {name: maps}
 spec: {resource: v1/secrets}
 `
 
-func TestOfSecretsNothingIsWritten(t *testing.T) {
+func TestSecretsAreNotWritten(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	put := func(name, size, value string) {

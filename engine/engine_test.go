@@ -154,7 +154,7 @@ spec:
 	}
 }
 
-func TestStatusTellsOfFailures(t *testing.T) {
+func TestStatusShowsFailures(t *testing.T) {
 	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
@@ -249,7 +249,7 @@ func decode(t *testing.T, text string) (v any) {
 	return v
 }
 
-func TestAHandlerIsMissing(t *testing.T) {
+func TestMissingHandler(t *testing.T) {
 	t.Parallel()
 	c, _ := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(oneHandler + `
 apiVersion: informd.dev/v1alpha1

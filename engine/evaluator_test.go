@@ -81,7 +81,7 @@ func matches(e *Engine) map[string]uint64 {
 	return out
 }
 
-func TestAResyncIsForTheRulesWithItsInterval(t *testing.T) {
+func TestResyncGoesToRulesWithItsInterval(t *testing.T) {
 	t.Parallel()
 	e, _, in := idle(t, fourRules)
 	if want := []time.Duration{10 * time.Minute, time.Hour}; !slices.Equal(in.resyncs(), want) {
@@ -96,7 +96,7 @@ func TestAResyncIsForTheRulesWithItsInterval(t *testing.T) {
 	}
 }
 
-func TestWhatComesDecodedIsNotDecodedAgain(t *testing.T) {
+func TestDecodedObjectsAreNotDecodedAgain(t *testing.T) {
 	t.Parallel()
 	e, _, in := idle(t, fourRules)
 	o := configMap(t, `{"metadata":{"namespace":"shop","name":"a"},"data":{"size":"1"}}`)
@@ -113,7 +113,7 @@ type brokenCache struct{}
 
 func (brokenCache) ByIndex(string, string) ([]*object.Object, error) { panic("broken") }
 
-func TestARuleThatPanicsHarmsNoOther(t *testing.T) {
+func TestPanickingRuleHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	e, _, in := idle(t, strings.Replace(fourRules, "resync: 10m}", "indexes: {size: object.data.size}}", 1)+`
 ---
@@ -141,7 +141,7 @@ spec: {source: maps, handler: record, when: 'len(byIndex("size", "1")) > 0'}
 
 // Rules of two sources that share an informer are evaluated in turn. Each must look into its own
 // source.
-func TestARuleSeesTheIndexesOfItsOwnSource(t *testing.T) {
+func TestRuleSeesIndexesOfItsSource(t *testing.T) {
 	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)

@@ -12,7 +12,7 @@ import (
 // A rule is new, or has another where, and has not yet received the resulting events. Meanwhile
 // informd may end and the server may lose its history. The rules next to it still hear of the end
 // of everything that they heard of.
-func TestALateRuleCostsOthersNothing(t *testing.T) {
+func TestLateRuleDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		rule string
@@ -55,7 +55,7 @@ func TestALateRuleCostsOthersNothing(t *testing.T) {
 
 // Only the identities of secrets were saved. So such a rule hears nothing until all secrets are
 // known again.
-func TestALateRuleOnSecretsCostsOthersNothing(t *testing.T) {
+func TestLateRuleOnSecretsDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.server.Serve(nodes, "Node", false)
@@ -100,7 +100,7 @@ func TestALateRuleHearsOfASecretCreatedMeanwhileAsSynced(t *testing.T) {
 }
 
 // The status of such a rule says what it waits for.
-func TestAChangedRuleWaitsForItsSource(t *testing.T) {
+func TestChangedRuleWaitsForItsSource(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")

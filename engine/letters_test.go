@@ -162,7 +162,7 @@ func TestSetPaused(t *testing.T) {
 
 // A rule performs its own actions for the object as it is, not as it was when the event became a
 // dead letter.
-func TestALetterOfARuleThatActs(t *testing.T) {
+func TestLetterOfARuleWithActions(t *testing.T) {
 	t.Parallel()
 	const manifests = mapSource + `---
 apiVersion: informd.dev/v1alpha1

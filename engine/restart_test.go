@@ -33,7 +33,7 @@ func (l *life) secret(name, size string) {
 	l.server.Apply(secrets, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"data":{"size":%q}}`, name, size))
 }
 
-func TestAChangedRuleHearsThatTheResourceIsGone(t *testing.T) {
+func TestChangedRuleReceivesDeletionsOfAGoneResource(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -47,7 +47,7 @@ func TestAChangedRuleHearsThatTheResourceIsGone(t *testing.T) {
 	l.expect(told, "r deleted a →1", "r synced x →2")
 }
 
-func TestResyncsDoNotChangeWhatASecretIsInsideOf(t *testing.T) {
+func TestResyncsDoNotChangeMembershipOfSecrets(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.secret("a", "1")
@@ -68,7 +68,7 @@ func TestResyncsDoNotChangeWhatASecretIsInsideOf(t *testing.T) {
 	}
 }
 
-func TestALetterOfASecretWaitsForTheCache(t *testing.T) {
+func TestLetterOfASecretWaitsForTheCache(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.secret("d", "1")
@@ -88,7 +88,7 @@ func TestALetterOfASecretWaitsForTheCache(t *testing.T) {
 	l.expect(told)
 }
 
-func TestPartsAreNotResynced(t *testing.T) {
+func TestKeptFieldsAreNotResynced(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.secret("d", "1")
@@ -99,7 +99,7 @@ func TestPartsAreNotResynced(t *testing.T) {
 	l.expect(told)
 }
 
-func TestAForbiddenNamespaceHoldsUpNothing(t *testing.T) {
+func TestForbiddenNamespaceBlocksNothing(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -114,7 +114,7 @@ func TestAForbiddenNamespaceHoldsUpNothing(t *testing.T) {
 	}
 }
 
-func TestAServerThatRefusesAListOfNothingIsCompared(t *testing.T) {
+func TestServerThatRefusesAnEmptyList(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -128,7 +128,7 @@ func TestAServerThatRefusesAListOfNothingIsCompared(t *testing.T) {
 	}
 }
 
-func TestAChangedRuleIsSettledPerNamespace(t *testing.T) {
+func TestChangedRuleResumesPerNamespace(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -150,7 +150,7 @@ func TestAChangedRuleIsSettledPerNamespace(t *testing.T) {
 	l.expect(told, "r deleted a →1")
 }
 
-func TestWhatIsFilledAgainKeepsToTheRulesEvents(t *testing.T) {
+func TestRefilledCacheRespectsEventsOfRules(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.secret("a", "1")
@@ -164,7 +164,7 @@ func TestWhatIsFilledAgainKeepsToTheRulesEvents(t *testing.T) {
 	l.expect(told, "r synced a →")
 }
 
-func TestARuleAboutAnotherResourceIsNew(t *testing.T) {
+func TestRuleAboutAnotherResourceIsNew(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -173,7 +173,7 @@ func TestARuleAboutAnotherResourceIsNew(t *testing.T) {
 	l.expect(l.run(secretSource+aRule("r", ""), new(teller), n(1)), "r synced s →1")
 }
 
-func TestAPauseIsEndedBeforeTheStateIsRead(t *testing.T) {
+func TestPauseEndsBeforeTheStateIsRead(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	rules := mapSource + aRule("r", "")
@@ -199,7 +199,7 @@ func TestAPauseIsEndedBeforeTheStateIsRead(t *testing.T) {
 	l.expect(told, "r added a →1")
 }
 
-func TestAPauseOfANewRuleSurvives(t *testing.T) {
+func TestPauseOfANewRuleSurvives(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -219,7 +219,7 @@ func TestAPauseOfANewRuleSurvives(t *testing.T) {
 	}
 }
 
-func TestARuleThatHasNotCaughtUpLeavesNothing(t *testing.T) {
+func TestRuleThatNeverCaughtUpLeavesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -244,7 +244,7 @@ func TestARuleThatHasNotCaughtUpLeavesNothing(t *testing.T) {
 	l.expect(told, "r added b →1", "q synced b →1")
 }
 
-func TestAResourceThatIsGoneHoldsUpNothing(t *testing.T) {
+func TestGoneResourceBlocksNothing(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -256,7 +256,7 @@ func TestAResourceThatIsGoneHoldsUpNothing(t *testing.T) {
 	})
 }
 
-func TestASecretThatIsGoneIsToldWhateverWhenReads(t *testing.T) {
+func TestGoneSecretIsDeliveredWhateverWhenReads(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.secret("a", "1")
@@ -266,7 +266,7 @@ func TestASecretThatIsGoneIsToldWhateverWhenReads(t *testing.T) {
 	l.expect(l.run(rules, new(teller), n(3)), "r deleted a →", "p deleted a null", "plain deleted a →")
 }
 
-func TestALetterOfAnotherResourceIsNotRetried(t *testing.T) {
+func TestLetterOfAnotherResourceIsNotRetried(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")
@@ -288,7 +288,7 @@ func TestALetterOfAnotherResourceIsNotRetried(t *testing.T) {
 
 // Objects that came and went since the state was written are reported. So are secrets, whose saved
 // state is not enough to resume from.
-func TestWhatTheLastRunWasKilledOverIsToldToItsEnd(t *testing.T) {
+func TestObjectsThatCameAndWentBeforeAKill(t *testing.T) {
 	t.Parallel()
 	for resource, source := range map[string]string{"configmaps": mapSource, "secrets": secretSource} {
 		t.Run(resource, func(t *testing.T) {
@@ -319,7 +319,7 @@ func TestWhatTheLastRunWasKilledOverIsToldToItsEnd(t *testing.T) {
 
 // A rule whose where has changed hears nothing of Secrets until its informer has caught up. If the
 // run ends before that, and the old where comes back, the rule must hear what it missed.
-func TestWhatARuleMissedInARunThatNeverCaughtUp(t *testing.T) {
+func TestRuleReceivesWhatItMissedBeforeCatchingUp(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.secret("a", "1")
@@ -361,7 +361,7 @@ func (g gated) Ready(ctx context.Context) error {
 
 // Before the first start no handler can have heard of an object. If the object goes before its turn
 // comes, no handler hears of it.
-func TestAtTheFirstStartNobodyHearsOfWhatIsGoneAlready(t *testing.T) {
+func TestFirstStartDeliversNoDeletions(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")

@@ -13,7 +13,7 @@ const revealing = `, payload: '[object.data.size, first(lookup("secrets.byName",
 
 // A payload may hold text of secrets that a rule looked up. None of it reaches the disk, and the
 // payload is remade when it is read back.
-func TestWhatIsLookedUpOfSecretsIsNotKept(t *testing.T) {
+func TestLookedUpSecretsAreNotPersisted(t *testing.T) {
 	t.Parallel()
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	for _, delivery := range []string{"latest", "every"} {
@@ -38,7 +38,7 @@ func TestWhatIsLookedUpOfSecretsIsNotKept(t *testing.T) {
 }
 
 // The same holds for dead letters, and for their reasons.
-func TestLettersHaveNothingOfSecrets(t *testing.T) {
+func TestLettersHoldNoSecrets(t *testing.T) {
 	t.Parallel()
 	const value = "c2VjcmV0IG9mIHRoZSB0ZXN0"
 	l := newLife(t)
@@ -64,7 +64,7 @@ func TestLettersHaveNothingOfSecrets(t *testing.T) {
 
 // One place decides whether a reason may quote a secret: for the disk, for lists of dead letters
 // and for the status.
-func TestOnePlaceDecidesWhatIsConfidential(t *testing.T) {
+func TestConfidentialityIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		manifests string

@@ -15,7 +15,7 @@ import (
 
 // Changes that come while a rule waits are kept for it, however often informd ends meanwhile. No
 // rule hears anything twice.
-func TestARestartWhileARuleWaits(t *testing.T) {
+func TestRestartWhileARuleWaits(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
 	for i, name := range []string{"a", "b", "c", "d"} {
@@ -50,7 +50,7 @@ func of(rule string, told []string) []string {
 }
 
 // A rule that waits hears of an object that came and went by the outcome, and by its last state.
-func TestWhatHappensWhileARuleWaits(t *testing.T) {
+func TestChangesWhileARuleWaits(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
 	l.put("a", "1")
@@ -96,7 +96,7 @@ func TestWhatHappensWhileARuleWaits(t *testing.T) {
 }
 
 // A rule that is new, or has another where, waits before it hears what follows from that.
-func TestANewRuleWaits(t *testing.T) {
+func TestNewRuleWaits(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
 	l.put("a", "1")
@@ -124,7 +124,7 @@ func TestANewRuleWaits(t *testing.T) {
 }
 
 // Of secrets only the identity was saved.
-func TestARuleOnSecretsWaits(t *testing.T) {
+func TestRuleOnSecretsWaits(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
 	put := func(name, size string) {
@@ -151,7 +151,7 @@ func TestARuleOnSecretsWaits(t *testing.T) {
 }
 
 // Only a part of each object was saved, because the rules read more now.
-func TestARuleWaitsThatReadsMore(t *testing.T) {
+func TestRuleThatReadsMoreWaits(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -173,7 +173,7 @@ func TestARuleWaitsThatReadsMore(t *testing.T) {
 
 // A new rule may have waited long enough for what it looks into, while of its own objects only the
 // saved parts are there. It hears of whole objects.
-func TestANewRuleIsNotToldOfParts(t *testing.T) {
+func TestNewRuleGetsNoPartialObjects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ resource, keep string }{
 		"secrets":              {"v1/secrets", ""},

@@ -101,7 +101,7 @@ func TestSourcesThatLookIntoEachOther(t *testing.T) {
 }
 
 // A rule waits for the sources that it looks into. Rules next to it do not.
-func TestARuleWaitsForWhatItLooksInto(t *testing.T) {
+func TestRuleWaitsForItsLookupSources(t *testing.T) {
 	t.Parallel()
 	l := newLooking(t)
 	l.breakNodes(true)
@@ -141,7 +141,7 @@ func TestARuleWaitsForWhatItLooksInto(t *testing.T) {
 }
 
 // A source that is not served or forbidden is empty, and no rule waits for it.
-func TestWhatIsLookedIntoIsNotThere(t *testing.T) {
+func TestLookupSourceIsMissing(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(*apistub.Server)
@@ -166,7 +166,7 @@ func TestWhatIsLookedIntoIsNotThere(t *testing.T) {
 
 // Two sources may watch the same objects. A rule of one that looks into the other waits for the
 // informer that feeds it.
-func TestARuleThatLooksIntoItsOwnInformer(t *testing.T) {
+func TestRuleThatLooksIntoItsOwnInformer(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.put("a", "1")

@@ -115,7 +115,7 @@ func TestRulesThatChaseEachOtherAreSlowed(t *testing.T) {
 	})
 }
 
-func TestARuleThatChasesItself(t *testing.T) {
+func TestRuleThatChasesItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writes := NewWrites()
 		b, g := NewBreaker(writes, time.Now, nil), newGame(writes)

@@ -7,7 +7,7 @@ import (
 )
 
 // A failure repeats the API server's words, but not the values of objects that they quote.
-func TestSaidWithoutValues(t *testing.T) {
+func TestFailuresQuoteNoValues(t *testing.T) {
 	cause := func(field, message string) metav1.StatusCause {
 		return metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: field, Message: message}
 	}

@@ -31,7 +31,7 @@ func (l *library) ServerResourcesForGroupVersionWithContext(ctx context.Context,
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "pods", Kind: "Pod", Namespaced: l.namespaced}}}, l.err
 }
 
-func TestKindsAreAskedForOnce(t *testing.T) {
+func TestKindsAreDiscoveredOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &library{namespaced: true}
 		k := newKinds(l, time.Now)

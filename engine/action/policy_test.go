@@ -87,7 +87,7 @@ func TestPolicy(t *testing.T) {
 }
 
 // A name that matches a pattern must not be able to address something else.
-func TestPolicyAndNamesOfOtherThings(t *testing.T) {
+func TestPolicyRefusesNamesThatEscape(t *testing.T) {
 	policy := Policy{Handler: "h", Grants: []Grant{{Resource: pods, Verbs: []string{"delete"}, Names: []string{"*"}}}}
 	for _, name := range []string{"", ".", "..", "web-0/eviction", "../secrets/token", "web-0%2Feviction", strings.Repeat("x", 254)} {
 		a := handler.Action{Verb: handler.ActionDelete, Resource: handler.Resource(pods), Namespace: "shop", Name: name}

@@ -122,7 +122,7 @@ func (discoveryStub) ServerResourcesForGroupVersionWithContext(_ context.Context
 	}}, nil
 }
 
-func TestWhatBecomesOfAnAnswer(t *testing.T) {
+func TestOutcomes(t *testing.T) {
 	const forbidden = `pods "web-0" is forbidden: User "informd" cannot patch resource "pods"`
 	huge := strings.Repeat("x", 1<<20)
 	for _, c := range []struct {
@@ -224,7 +224,7 @@ func TestWhatBecomesOfAnAnswer(t *testing.T) {
 
 func (s *server) Writes() *Writes { return s.writes }
 
-func TestWhatIsAskedOfTheServer(t *testing.T) {
+func TestRequests(t *testing.T) {
 	apply := handler.Action{Verb: handler.ActionApply, Resource: handler.Resource(pods), Namespace: "shop", Name: "web-0", Object: []byte(`{"metadata":{"labels":{"n":9007199254740993}}}`)}
 	status := apply
 	status.Subresource = "status"
@@ -291,7 +291,7 @@ func TestFirstFailureEndsTheAnswer(t *testing.T) {
 	}
 }
 
-func TestWritesUnderWayAreKnown(t *testing.T) {
+func TestPendingWritesAreKnown(t *testing.T) {
 	asked, answer := make(chan struct{}), make(chan struct{})
 	s := newServer(t, func(w http.ResponseWriter) {
 		close(asked)

@@ -20,7 +20,7 @@ var (
 	web0 = delta.Key{Namespace: "shop", Name: "web-0"}
 )
 
-func TestOwnIsWhatARequestMade(t *testing.T) {
+func TestOwnChangesComeFromRequests(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, ask, rule string }{
 		"a change":                           {"4", "5", "5", "r"},
 		"a creation":                         {"", "5", "5", "r"},
@@ -49,7 +49,7 @@ func TestOwnIsWhatARequestMade(t *testing.T) {
 }
 
 // The watch may show only the outcome of several changes. It is the rule's own if all of them are.
-func TestMadeByTheRuleAlone(t *testing.T) {
+func TestMergedOwnChanges(t *testing.T) {
 	w := NewWrites()
 	for _, c := range []struct{ rule, from, to string }{
 		{"r", "", "1"}, {"r", "1", "2"}, {"r", "3", "4"}, {"r", "4", "5"}, {"q", "5", "6"}, {"r", "6", "7"}, {"r", "7", DeletionOf("u")},
@@ -73,7 +73,7 @@ func TestMadeByTheRuleAlone(t *testing.T) {
 	}
 }
 
-func TestTheSameObjectByAnotherVersionOfTheAPI(t *testing.T) {
+func TestSameObjectInAnotherAPIVersion(t *testing.T) {
 	w := NewWrites()
 	w.Begin(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, web0, "r", Cause{})("1", "2")
 	if _, known := w.Of(schema.GroupVersionResource{Group: "apps", Version: "v2", Resource: "deployments"}, web0, "2"); !known {
@@ -88,7 +88,7 @@ func TestTheSameObjectByAnotherVersionOfTheAPI(t *testing.T) {
 	}
 }
 
-func TestWritingUntilAllHaveEnded(t *testing.T) {
+func TestWritingUntilAllWritesEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWrites()
 		first, second := w.Begin(pods, web0, "a", Cause{}), w.Begin(pods, web0, "b", Cause{})
@@ -127,7 +127,7 @@ func TestWritingUntilAllHaveEnded(t *testing.T) {
 	})
 }
 
-func TestNothingIsKeptOfWhatMadeNoVersion(t *testing.T) {
+func TestWritesWithoutVersionAreForgotten(t *testing.T) {
 	w := NewWrites()
 	for i := range 100 {
 		w.Begin(pods, delta.Key{Name: fmt.Sprint(i)}, "r", Cause{})("", "")
@@ -177,7 +177,7 @@ func TestWritesAreBounded(t *testing.T) {
 	}
 }
 
-func TestOnwardFollowsTheRulesOwnChangesOnly(t *testing.T) {
+func TestOnwardFollowsOwnChangesOnly(t *testing.T) {
 	w := NewWrites()
 	w.Begin(pods, web0, "r", Cause{})("1", "2")
 	w.Begin(pods, web0, "r", Cause{})("2", "3")
@@ -191,7 +191,7 @@ func TestOnwardFollowsTheRulesOwnChangesOnly(t *testing.T) {
 	}
 }
 
-func TestDepthCountsInformdsOwnChangesInARow(t *testing.T) {
+func TestDepthCountsOwnChangesInARow(t *testing.T) {
 	w := NewWrites()
 	ev := &handler.Event{Event: handler.Updated, Resource: handler.Resource(pods), Namespace: "shop", Name: "web-0", UID: "u", ResourceVersion: "0"}
 	if cause, known := w.causeOf(t.Context(), ev); known || cause.Depth != 0 {
@@ -220,7 +220,7 @@ func TestDepthCountsInformdsOwnChangesInARow(t *testing.T) {
 }
 
 // All causes that follow from one share its chain, so write must not append in place.
-func TestChainsDoNotRunIntoEachOther(t *testing.T) {
+func TestChainsStayApart(t *testing.T) {
 	shared := make([]string, 1, 8)
 	shared[0] = "first"
 	a, b := Cause{1, shared}.write("a"), Cause{1, shared}.write("b")
@@ -229,7 +229,7 @@ func TestChainsDoNotRunIntoEachOther(t *testing.T) {
 	}
 }
 
-func TestWritesFromManySides(t *testing.T) {
+func TestConcurrentWrites(t *testing.T) {
 	w := NewWrites()
 	var all sync.WaitGroup
 	for g := range 8 {

@@ -434,7 +434,7 @@ func TestRefusedAnswers(t *testing.T) {
 
 // The handler is asked again if recorded actions are no longer allowed, cannot be read, or have no
 // Actor any more.
-func TestRecordedAnswerOfNoUse(t *testing.T) {
+func TestUnusableRecordedAnswer(t *testing.T) {
 	good, err := (&Lane{opts: LaneOptions{Store: newShelf(t)}}).answer(patch(handler.Event{Name: "old"}))
 	if err != nil {
 		t.Fatal(err)
@@ -603,7 +603,7 @@ func TestDelay(t *testing.T) {
 	})
 }
 
-func TestAnswerIsReadAsItWas(t *testing.T) {
+func TestAnswerSurvivesEncoding(t *testing.T) {
 	actions := []handler.Action{
 		{Verb: handler.ActionDelete, Resource: pods, Namespace: "shop", Name: "web", UID: "u"},
 		{Verb: handler.ActionApply, Object: json.RawMessage(`{"a":9007199254740993,"b":"<&>"}`)},

@@ -58,7 +58,7 @@ func TestParallelism(t *testing.T) {
 
 // Events for which the handler has no room stay in the lane. There they merge, and are not
 // delivered after the test asked for the end.
-func TestHandlerThatTakesFewer(t *testing.T) {
+func TestHandlerWithLessRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		h := recorder{answer: func(context.Context, handler.Event) error {
@@ -96,7 +96,7 @@ func TestHandlerThatTakesFewer(t *testing.T) {
 	})
 }
 
-func TestLatestMergesWhatWaits(t *testing.T) {
+func TestLatestMergesWaitingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		h := recorder{answer: func(context.Context, handler.Event) error {

@@ -73,7 +73,7 @@ func normal(t *testing.T, b []byte) (v any) {
 }
 
 // The payload of a merged change is remade if it could differ, once, when it is delivered.
-func TestPayloadOfMerged(t *testing.T) {
+func TestPayloadOfMergedChange(t *testing.T) {
 	payload := func(m rule.Match) rule.Match {
 		m.Payload = json.RawMessage(`"` + m.Delta.ID("r") + `"`)
 		return m
@@ -128,7 +128,7 @@ func TestPayloadOfMerged(t *testing.T) {
 
 // A payload that waits to be remade still does after another merge. A dead letter has the payload
 // that was delivered.
-func TestPayloadOfWhatMergedTwice(t *testing.T) {
+func TestPayloadOfChangeMergedTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan error)
 		h := recorder{answer: func(context.Context, handler.Event) error { return <-release }}

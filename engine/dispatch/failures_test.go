@@ -255,7 +255,7 @@ func TestPoisonousObject(t *testing.T) {
 	})
 }
 
-func TestPoisonousObjectStaysOneWhenItChanges(t *testing.T) {
+func TestPoisonousObjectThatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(context.Context, handler.Event) error { return handler.ErrLost }}
 		dead := NewLetterBox(LetterBoxOptions{})

@@ -103,7 +103,7 @@ func TestOwnChangeIsDropped(t *testing.T) {
 
 // If the rule itself deletes an object, its waiting changes are not delivered as if the object
 // still existed.
-func TestOwnDeletionEndsWhatWaits(t *testing.T) {
+func TestOwnDeletionDropsWaitingChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after []rule.Match // the deletion
 		want          []string
@@ -163,7 +163,7 @@ func TestUnsettledChangesWait(t *testing.T) {
 }
 
 // A write that changes nothing, or fails, makes no change the rule's own.
-func TestUnsettledChangeOfSomebodyElse(t *testing.T) {
+func TestUnsettledForeignChange(t *testing.T) {
 	got := told(t, LaneOptions{}, func(w *writes, l *Lane) {
 		w.begin("web")
 		l.Offer(versioned(added("web", "u", 1)))
@@ -233,7 +233,7 @@ func TestUnsettledChangesAreBounded(t *testing.T) {
 }
 
 // A lane without Own does not look at who made a change.
-func TestWithoutOwn(t *testing.T) {
+func TestLaneWithoutOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h recorder
 		d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
@@ -289,7 +289,7 @@ func TestUnsettledAndUndecided(t *testing.T) {
 }
 
 // A change that is not settled yet does not occupy a slot of the handler.
-func TestUnsettledChangesHoldNobodyUp(t *testing.T) {
+func TestUnsettledChangesTakeNoSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWrites()
 		var h recorder

@@ -167,7 +167,7 @@ func (c *cuts) End() {
 }
 
 // A handler that is away costs bounded memory. When it is back, it receives everything in order.
-func TestBacklogGoesOnInTheStore(t *testing.T) {
+func TestBacklogContinuesInTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
 		s.writes = true
@@ -188,7 +188,7 @@ func TestBacklogGoesOnInTheStore(t *testing.T) {
 }
 
 // A store that is slow or fails holds up what it holds, and nothing else.
-func TestSlowStoreHoldsUpNobodyElse(t *testing.T) {
+func TestSlowStoreDelaysOnlyItsLane(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		t.Run(fmt.Sprint("fails ", fails), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -221,7 +221,7 @@ func TestSlowStoreHoldsUpNobodyElse(t *testing.T) {
 }
 
 // The loader leaves a lane alone for a while after its store failed.
-func TestFailingStoreIsNotAskedAllTheTime(t *testing.T) {
+func TestFailingStoreIsRetriedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
 		var h recorder
@@ -302,7 +302,7 @@ func TestPausedSuspects(t *testing.T) {
 }
 
 // If the clock was years ahead when a retry was recorded, the retry does not wait for years.
-func TestDueInYears(t *testing.T) {
+func TestRetryDueInYears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShelf(t)
 		m := added("web", "u", 1)

@@ -143,7 +143,7 @@ func TestEvaluate(t *testing.T) {
 	}
 }
 
-func TestAMatchNamesTheChange(t *testing.T) {
+func TestMatchNamesTheChange(t *testing.T) {
 	e := evaluator(t, noCache{}, nil, aRule("all", ""))
 	var c evaluate.Change
 	e.Evaluate(evaluate.Step{Delta: delta.Delta{Type: delta.Added, Object: configMap(t, "1", "1")}, Version: " to 1", Now: now}, &c)
@@ -152,7 +152,7 @@ func TestAMatchNamesTheChange(t *testing.T) {
 	}
 }
 
-func TestAPanicIsARulesFailure(t *testing.T) {
+func TestPanicIsAFailureOfTheRule(t *testing.T) {
 	e := evaluator(t, panics{}, nil, aRule("panics", `when: 'len(byIndex("size", "1")) > 0'`)+aRule("all", ""))
 	var c evaluate.Change
 	e.Evaluate(evaluate.Step{Delta: delta.Delta{Type: delta.Added, Object: configMap(t, "1", "1")}, Now: now}, &c)

@@ -74,7 +74,7 @@ func itemsOf(t testing.TB, items, of *Program, env *Env) string {
 	return string(text)
 }
 
-func TestWhatAnItemReads(t *testing.T) {
+func TestPathsReadByItems(t *testing.T) {
 	for _, test := range []struct{ list, of, own, nodes string }{
 		{`object.spec.containers`, `item.name`, "spec.containers[]. spec.containers[].name", "none"},
 		{`object.spec.containers`, `item`, "spec.containers[]", "none"},
@@ -194,7 +194,7 @@ func TestMistakesOfItems(t *testing.T) {
 	}
 }
 
-func TestListsThatAreNone(t *testing.T) {
+func TestValuesThatAreNotLists(t *testing.T) {
 	each := payload
 	each.Scope = ForEach
 	for text, want := range map[string]string{

@@ -64,7 +64,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-func TestObjectsThatAreNone(t *testing.T) {
+func TestValuesThatAreNotObjects(t *testing.T) {
 	attach := payload
 	attach.Scope = Attach
 	for text, want := range map[string]string{

@@ -112,7 +112,7 @@ func TestMistakenTemplates(t *testing.T) {
 	}
 }
 
-func TestWhatCannotStandInAString(t *testing.T) {
+func TestValuesThatDoNotFitInAString(t *testing.T) {
 	for text, want := range map[string]string{
 		`a ${object.metadata.labels.no}`:                    `${object.metadata.labels.no} is nil within a longer string: say what stands there instead, as with ?? "none"`,
 		`${ object.spec.containers } a`:                     `${object.spec.containers} is a list within a longer string: use join or toJSON`,
@@ -132,7 +132,7 @@ func TestWhatCannotStandInAString(t *testing.T) {
 	}
 }
 
-func TestWhatATemplateReads(t *testing.T) {
+func TestPathsReadByTemplates(t *testing.T) {
 	p, _, err := CompileTemplate(`${object.a.b} ${old.c} ${event} ${len(lookup("nodes.byName", object.d))} ${first(lookup("pods.byNode", "x")).e}`, payload)
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-func TestLookingAtMetadataAllocatesNothing(t *testing.T) {
+func TestReadingMetadataAllocatesNothing(t *testing.T) {
 	var o runtime.Object = mustObject(t, pod)
 	allocations := testing.AllocsPerRun(100, func() {
 		accessor, err := meta.Accessor(o)
@@ -65,7 +65,7 @@ func TestLookingAtMetadataAllocatesNothing(t *testing.T) {
 }
 
 // informd keeps an object for a long time, so its text must not hold spare memory.
-func TestKeptIsFrugal(t *testing.T) {
+func TestKeptObjectsHoldNoSpareMemory(t *testing.T) {
 	o := mustObject(t, strings.Replace(pod, "x:1", strings.Repeat("x", 1000), 1))
 	keep := Identity()
 	keep.Add("spec")
@@ -79,7 +79,7 @@ func TestKeptIsFrugal(t *testing.T) {
 	}
 }
 
-func TestManagedFieldsAreCutWhereverTheyStand(t *testing.T) {
+func TestManagedFieldsAreCutAnywhere(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"metadata":{"managedFields":[1,{"a":"}"}]}}`:                      `{"metadata":{}}`,
 		`{"metadata":{"managedFields":null,"name":"a"}}`:                    `{"metadata":{"name":"a"}}`,
@@ -100,7 +100,7 @@ func TestManagedFieldsAreCutWhereverTheyStand(t *testing.T) {
 
 // A hostile object of 1.5 MB has eighty thousand managedFields. A parser that began again after
 // each would take minutes.
-func TestManagedFieldsAreCutInOneGo(t *testing.T) {
+func TestManagedFieldsAreCutInOnePass(t *testing.T) {
 	many := strings.TrimSuffix(strings.Repeat(`"managedFields":1,`, 80_000), ",")
 	o := mustObject(t, `{"metadata":{`+many+`,"name":"a",`+many+`}}`)
 	if got, want := string(o.JSON()), `{"metadata":{"name":"a"}}`; got != want {

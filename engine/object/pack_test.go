@@ -29,7 +29,7 @@ func packedPods(t testing.TB, p *Packer, c *cluster, n int) (objects []*Object, 
 	return objects, float64(packed) / float64(plain)
 }
 
-func TestPackedPodsAreAFifth(t *testing.T) {
+func TestPackedPodsTakeAFifth(t *testing.T) {
 	p := NewPacker()
 	if _, left := packedPods(t, p, newCluster(1, 40), 2000); left > 0.22 {
 		t.Errorf("packing leaves %.0f%% of the text", 100*left)
@@ -105,7 +105,7 @@ func TestPackingWhileOthersRead(t *testing.T) {
 }
 
 // When objects unlike those of the dictionary arrive, the Packer makes a new dictionary from them.
-func TestDictionaryFollowsWhatComes(t *testing.T) {
+func TestDictionaryFollowsTheObjects(t *testing.T) {
 	p := NewPacker()
 	_, usual := packedPods(t, p, newCluster(1, 40), 4000)
 	other := func(n int) (left float64) {

@@ -10,7 +10,7 @@ import (
 )
 
 // Packed gives all that is needed to restore an object without the Packer, in another process too.
-func TestPackedObjectsComeBack(t *testing.T) {
+func TestPackedObjectsAreRestored(t *testing.T) {
 	p := NewPacker()
 	objects, _ := packedPods(t, p, newCluster(1, 40), 300)
 	dictionaries := map[*Dictionary]*Dictionary{}
@@ -42,7 +42,7 @@ func TestPackedObjectsComeBack(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAPackedObjectIsRefused(t *testing.T) {
+func TestMalformedPackedObjectsAreRefused(t *testing.T) {
 	p := NewPacker()
 	objects, _ := packedPods(t, p, newCluster(1, 40), 300)
 	packed, with, _ := objects[299].Packed()

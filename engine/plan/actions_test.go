@@ -197,7 +197,7 @@ func TestRequiredMembers(t *testing.T) {
 	}
 }
 
-func TestDeletedIsForActionsThatAskForIt(t *testing.T) {
+func TestDeletedEventsOfActions(t *testing.T) {
 	for events, want := range map[string]bool{"": false, "events: [added, deleted], ": true, "events: [added], ": true} {
 		p := mustCompile(t, source("secrets", secrets)+ruleOf("a", "source: secrets, "+events+"actions: [{delete: {}}]"))
 		if p.Rules[0].Actions.Deleted != want {

@@ -13,7 +13,7 @@ const (
 	nodes = "resource: v1/nodes, keep: needed, indexes: {byName: object.metadata.name}"
 )
 
-func TestWhatALookupReadsIsKept(t *testing.T) {
+func TestFieldsReadByLookupsAreKept(t *testing.T) {
 	const identity = "metadata.labels metadata.name metadata.namespace metadata.resourceVersion metadata.uid"
 	zones := ruleOf("zones", `source: pods, handler: print, payload: {z: 'first(lookup("nodes.byName", object.spec.nodeName)).spec.zone'}`)
 	for name, c := range map[string]struct{ manifests, pods, nodes string }{
@@ -49,7 +49,7 @@ func TestWhatALookupReadsIsKept(t *testing.T) {
 	}
 }
 
-func TestARuleKnowsWhichSourcesItLooksInto(t *testing.T) {
+func TestRuleListsItsLookupSources(t *testing.T) {
 	p := mustCompile(t, print+source("nodes", "resource: v1/nodes, indexes: {byName: object.metadata.name}")+
 		source("pods", "resource: v1/pods, indexes: {byNode: object.spec.nodeName}")+
 		source("zones", "resource: stable.example.com/v1/zones, indexes: {byName: object.metadata.name}")+

@@ -45,7 +45,7 @@ func ruleOf(name, spec string) string {
 
 const print = head + "kind: Handler\nmetadata: {name: print}\nspec: {builtin: log}\n---\n"
 
-func TestSourcesThatAskForTheSameShareAnInformer(t *testing.T) {
+func TestEqualSelectionsShareAnInformer(t *testing.T) {
 	p := mustCompile(t, print+
 		source("a", `resource: v1/pods, labelSelector: "tier in (web),app=x"`)+
 		source("b", `resource: v1/pods, labelSelector: "app = x, tier=web"`)+
@@ -67,7 +67,7 @@ func TestSourcesThatAskForTheSameShareAnInformer(t *testing.T) {
 	}
 }
 
-func TestIndexesOfOneTextAreOne(t *testing.T) {
+func TestEqualIndexesAreShared(t *testing.T) {
 	p := mustCompile(t,
 		source("a", `resource: v1/pods, indexes: {byNode: object.spec.nodeName, byApp: object.metadata.labels.app}`)+
 			source("b", `resource: v1/pods, indexes: {node: object.spec.nodeName, byNode: object.status.hostIP}`))
@@ -80,7 +80,7 @@ func TestIndexesOfOneTextAreOne(t *testing.T) {
 	}
 }
 
-func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
+func TestOnlyFieldsThatAreReadAreKept(t *testing.T) {
 	const index = `indexes: {byNode: object.spec.nodeName}`
 	reading := ruleOf("reads", `source: a, handler: print, where: 'object.status.phase == "Failed"', payload: {n: object.metadata.name}`)
 	for name, c := range map[string]struct{ manifests, want string }{
@@ -105,7 +105,7 @@ func TestWhatIsKeptIsWhatIsRead(t *testing.T) {
 	}
 }
 
-func TestAViewIsWhatRulesAndIndexesRead(t *testing.T) {
+func TestViewHoldsFieldsOfRulesAndIndexes(t *testing.T) {
 	p := mustCompile(t, print+
 		source("a", `resource: v1/pods, namespaces: [shop, pay], indexes: {byNode: object.spec.nodeName}`)+
 		source("b", `resource: v1/pods, namespaces: [pay]`)+
@@ -119,7 +119,7 @@ func TestAViewIsWhatRulesAndIndexesRead(t *testing.T) {
 	}
 }
 
-func TestARuleWithoutAPayloadNeedsWholeObjects(t *testing.T) {
+func TestRuleWithoutPayloadNeedsWholeObjects(t *testing.T) {
 	needed := source("a", `resource: v1/pods, keep: needed`)
 	p, mistakes := compile(t, print+needed+ruleOf("sends", `source: a, handler: print`))
 	want := "rules.yaml:14:16: source \"a\" keeps only what is needed, and a rule without a payload needs whole objects: " +

@@ -173,7 +173,7 @@ func told(r Result) string {
 }
 
 // A rule prunes nothing while it cannot read what it looks into: another attempt may be able to.
-func TestNothingIsPrunedForWantOfASource(t *testing.T) {
+func TestMissingSourcePreventsPruning(t *testing.T) {
 	const acts = `prune: true, actions: [{forEach: 'byIndex("byName", "a")', apply: {resource: v1/configmaps, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: b}}}}]`
 	p := recipe(t, acts, &shelf{unsynced: true}, &shelf{})
 	r := p.Prepare(delivery.Draft{Delta: delta.Delta{Type: delta.Added, Object: configMap(t, "a", "1", "1")}}, time.Unix(0, 0))

@@ -31,7 +31,7 @@ func upTo(n int) (states []int) {
 	return states
 }
 
-func TestEveryGoesOnInTheStore(t *testing.T) {
+func TestEveryContinuesInTheStore(t *testing.T) {
 	d := newDisk(t)
 	const states, maxItems = 1000, 100
 	q := newChanges(Options[string, change]{Every: true, MaxItems: maxItems, Size: sizeOf, Store: d})
@@ -54,7 +54,7 @@ func TestEveryGoesOnInTheStore(t *testing.T) {
 
 // While a key has values in the store alone, new values stay behind them, and in memory if there is
 // room.
-func TestWhatComesBehindWhatIsAway(t *testing.T) {
+func TestNewValuesBehindStoredOnes(t *testing.T) {
 	d := newDisk(t)
 	q := newChanges(Options[string, change]{Every: true, MaxItems: 2, Size: sizeOf, Store: d})
 	for state := range 4 {
@@ -179,7 +179,7 @@ func TestRestoredWhileInFlight(t *testing.T) {
 
 // If the mode changes, values that went away before are merged as they are loaded. Once all are
 // loaded, they merge with the values behind them.
-func TestLatestMergesWhatWasAway(t *testing.T) {
+func TestLatestMergesStoredValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
 		q := newChanges(Options[string, change]{Every: true, Store: d})
@@ -232,7 +232,7 @@ func TestRedriveBesideRestored(t *testing.T) {
 	})
 }
 
-func TestDoubt(t *testing.T) {
+func TestCancelledValuesMayReturn(t *testing.T) {
 	d := newDisk(t)
 	o := Options[string, change]{Store: d}
 	q := newChanges(o)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestWhatIsNotWrittenYetIsWaitedFor(t *testing.T) {
+func TestLoadWaitsForTheWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hungry := 0
 		d := newDisk(t)
@@ -44,7 +44,7 @@ func TestWhatIsNotWrittenYetIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestWhatTheStoreFailsToLoad(t *testing.T) {
+func TestStoreFailsToLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDisk(t)
 		q := newChanges(Options[string, change]{Every: true, MaxItems: 1, Size: sizeOf, Store: d})
@@ -71,7 +71,7 @@ func TestWhatTheStoreFailsToLoad(t *testing.T) {
 
 // A value that a healthy store does not have is lost. It does not hold up the rest of its key for
 // ever.
-func TestWhatTheStoreLost(t *testing.T) {
+func TestStoreLostAValue(t *testing.T) {
 	// the first, the last but one, and the last that went away
 	for _, lost := range []int{1, 4, 5} {
 		t.Run(fmt.Sprint(lost), func(t *testing.T) {

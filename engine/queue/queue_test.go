@@ -96,7 +96,7 @@ func TestReadyKeysAreFirstInFirstOut(t *testing.T) {
 	equal(t, "order", strings.Join(order, ""), "abcabcabc")
 }
 
-func TestMergingOfWhatWaits(t *testing.T) {
+func TestMergingOfWaitingValues(t *testing.T) {
 	tests := []struct {
 		name    string
 		changes []change

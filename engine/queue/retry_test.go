@@ -35,7 +35,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-func TestRetryMergesWithWhatCameWhileInFlight(t *testing.T) {
+func TestRetryMergesWithNewerValues(t *testing.T) {
 	q := newChanges(Options[string, change]{})
 	q.Add("web", change{"added", "1", 1})
 	c := take(t, q)
@@ -132,7 +132,7 @@ func TestRetriesOfOneKeyDoNotHoldOthers(t *testing.T) {
 	})
 }
 
-func TestRedrivenGoesFirstAndAsItIs(t *testing.T) {
+func TestRedrivenValueGoesFirstUnmerged(t *testing.T) {
 	q := newChanges(Options[string, change]{})
 	q.Add("web", change{"updated", "1", 7})
 	seven := take(t, q)
@@ -149,7 +149,7 @@ func TestRedrivenGoesFirstAndAsItIs(t *testing.T) {
 	equal(t, "stats", q.Stats(), Stats{})
 }
 
-func TestDoneAndRetryOfWhatIsNotInFlight(t *testing.T) {
+func TestDoneAndRetryOfIdleKeys(t *testing.T) {
 	q := newChanges(Options[string, change]{})
 	q.Done("web")
 	q.Retry("web", change{"added", "1", 1}, 0)

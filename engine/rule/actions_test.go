@@ -137,7 +137,7 @@ func TestObjectsOfActions(t *testing.T) {
 	}
 }
 
-func TestWhichObjectAnActionIsAbout(t *testing.T) {
+func TestTargetsOfActions(t *testing.T) {
 	change := added(t, `{"metadata":{"name":"web-0","namespace":"shop"},"n":5}`)
 	text := func(s string) *Template { return templated(t, s, options) }
 	patch := text(`{"a":"${object.n}"}`)
@@ -179,7 +179,7 @@ func TestWhichObjectAnActionIsAbout(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeDone(t *testing.T) {
+func TestActionsThatCannotBeMade(t *testing.T) {
 	const secret = "hunter2"
 	change := added(t, `{"metadata":{"name":"web-0","namespace":"shop"},"s":"`+secret+`","m":{"`+secret+`":1},"l":["`+secret+`"],"n":5}`)
 	text := func(s string) *Template { return templated(t, s, options) }
@@ -355,7 +355,7 @@ func TestActionsOfDeletedObjects(t *testing.T) {
 	}
 }
 
-func TestWhatActionsRead(t *testing.T) {
+func TestPathsReadByActions(t *testing.T) {
 	of := forEach(t, `lookup("nodes.byName", object.a)`, `{"metadata":{"name":"${item.n}"},"d":["${object.b} ${old.c}"]}`)
 	of.If = compile(t, "object.d == 1", expr.When)
 	a := &Actions{Each: []ActionTemplate{of, {

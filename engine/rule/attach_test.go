@@ -90,7 +90,7 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-func TestAttachSaysWhyItCannot(t *testing.T) {
+func TestAttachErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`map(lookup("nodes.byName", "x"), {{name: 1}})`: "attach nodes: attach gives a map that the expression made",
 		`"text"`: "attach nodes: attach gives a string, not objects",

@@ -103,7 +103,7 @@ func TestMembership(t *testing.T) {
 	}
 }
 
-func TestEventsAreThoseOfTheRule(t *testing.T) {
+func TestOnlyEventsOfTheRuleMatch(t *testing.T) {
 	r := &Rule{Where: compile(t, `object.metadata.labels.tier == "web"`, expr.Where), Events: delta.SetOf(delta.Deleted)}
 	left := delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Running", "db"), Old: pod(t, 1, "Running", "web")}
 	if _, ok, _ := r.Match(left, everything{}); !ok {
@@ -141,7 +141,7 @@ func TestWhenSeesTheChange(t *testing.T) {
 // failing compares a string with an int, which fails.
 const failing = `object.status.phase > 5`
 
-func TestWhatFailsDoesNotMatch(t *testing.T) {
+func TestFailingExpressionDoesNotMatch(t *testing.T) {
 	added := delta.Delta{Type: delta.Added, Object: pod(t, 1, "Running", "web")}
 	for field, r := range map[string]*Rule{
 		"where":   {Where: compile(t, failing, expr.Where)},
@@ -222,7 +222,7 @@ func TestPaths(t *testing.T) {
 }
 
 // Most rules match few changes. A rule that does not match must not allocate.
-func TestWhatDoesNotMatchAllocatesNothing(t *testing.T) {
+func TestMismatchAllocatesNothing(t *testing.T) {
 	d := delta.Delta{Type: delta.Updated, Object: pod(t, 2, "Failed", "web"), Old: pod(t, 1, "Running", "web")}
 	look := &decoded{everything: everything{}, trees: map[*object.Object]any{d.Object: everything{}.Tree(d.Object), d.Old: everything{}.Tree(d.Old)}}
 	for why, r := range map[string]*Rule{

@@ -154,7 +154,7 @@ func checkSet(t *testing.T, data []byte) (asked, found, matched int) {
 }
 
 // FuzzSet is useful only if the Set leaves out some rules and enough rules match.
-func TestMadeRules(t *testing.T) {
+func TestGeneratedRules(t *testing.T) {
 	var asked, found, matched int
 	for seed := range uint64(100) {
 		a, f, m := checkSet(t, randomBytes(seed))

@@ -65,7 +65,7 @@ func found(s *Set, d delta.Delta, look Lookup) (rules []int) {
 	return rules
 }
 
-func TestWhichRulesAreFound(t *testing.T) {
+func TestSetFindsRules(t *testing.T) {
 	state := func(version int, app, phase string) *object.Object {
 		return mustObject(t, fmt.Sprintf(`{"metadata":{"namespace":"shop","name":"web","uid":"u","resourceVersion":"%d","labels":{"app":%q,"a/b":"c"}},"status":{"phase":%q}}`, version, app, phase))
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-func TestWhatIsThereIsSyncedAndWhatComesIsAChange(t *testing.T) {
+func TestFirstListIsSyncedAndLaterChangesFollow(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, _ := serving(t, watchList, body("a", 1))
 		run(t, s)
@@ -48,7 +48,7 @@ func TestWhatIsThereIsSyncedAndWhatComesIsAChange(t *testing.T) {
 // Requests counts the requests that matter here.
 type Requests struct{ Lists, WatchLists int }
 
-func TestDeletedHasTheFinalStateAndTheOneBefore(t *testing.T) {
+func TestDeletedHasFinalAndPreviousState(t *testing.T) {
 	server, s, _, e, _ := serving(t, true, body("a", 1))
 	run(t, s)
 	server.AwaitWatches(pods, 1)
@@ -170,7 +170,7 @@ func TestOpenWatchThatExpiresIsComparedWithAList(t *testing.T) {
 }
 
 // An object that a list finds again is known already, and memory holds it once.
-func TestRelistKeepsWhatIsKnown(t *testing.T) {
+func TestRelistKeepsKnownObjects(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)
 		server.Load(pods, 200, nil)
@@ -246,7 +246,7 @@ func TestGarbageOnTheWire(t *testing.T) {
 	e.expect(t, "updated a 2→3")
 }
 
-func TestForbiddenIsSaidOnceAndHeals(t *testing.T) {
+func TestForbiddenIsLoggedOnceAndRecovers(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, lines := serving(t, watchList, body("a", 1))
 		server.Forbid(pods, true)
@@ -280,7 +280,7 @@ func TestForbiddenIsSaidOnceAndHeals(t *testing.T) {
 	})
 }
 
-func TestServerThatIsNotThereYet(t *testing.T) {
+func TestServerThatStartsLater(t *testing.T) {
 	server := apistub.New(t)
 	server.Serve(pods, "Pod", true)
 	server.Apply(pods, body("a", 1))
@@ -358,7 +358,7 @@ func TestInformersRunOnce(t *testing.T) {
 	}
 }
 
-func TestWaitForCacheSyncSaysWhatIsMissing(t *testing.T) {
+func TestWaitForCacheSyncNamesMissingInformers(t *testing.T) {
 	server, s, i, _, _ := serving(t, true)
 	server.Fail(func(*http.Request) *metav1.Status {
 		return &metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "its own fault"}

@@ -11,7 +11,7 @@ import (
 	"github.com/informd/informd/engine/delta"
 )
 
-func TestGateAccountsForAllThatCameBefore(t *testing.T) {
+func TestGateWaitsForEarlierFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate(3)
 		for want := uint64(1); want <= 3; want++ {

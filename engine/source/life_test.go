@@ -74,7 +74,7 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 
 // A missing resource blocks no other informer and costs the API server little. Informers that wait
 // for the same group version share one request.
-func TestMissingResourceHoldsUpNobody(t *testing.T) {
+func TestMissingResourceDelaysNoOther(t *testing.T) {
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	missing := s.Informer(Selection{Resource: widgets})
 	run(t, s)
@@ -188,7 +188,7 @@ func TestNoStampede(t *testing.T) {
 }
 
 // A list that never ends keeps its slot only for a limited time.
-func TestSlowListsDoNotKeepOthersFromStarting(t *testing.T) {
+func TestSlowListsDoNotDelayOthers(t *testing.T) {
 	server, s, i, _, _ := serving(t, true)
 	server.Serve(widgets, "Widget", true)
 	defer server.HoldLists()()

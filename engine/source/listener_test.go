@@ -46,7 +46,7 @@ func idle(t testing.TB) (*Informer, *ear) {
 	return i, e
 }
 
-func TestWhatTheConsumerIsToldOf(t *testing.T) {
+func TestDeltasOfTheConsumer(t *testing.T) {
 	for _, c := range []struct {
 		why  string
 		do   func(i *Informer, see func(name, uid string, v int), gone func(name, uid string, v int))

@@ -12,7 +12,7 @@ import (
 
 // A server may refuse to go on with a watch before that has brought what was missed. The informer has
 // not caught up then, and of parts it has parts still.
-func TestAResumedWatchThatIsRefusedHasNotCaughtUp(t *testing.T) {
+func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 	const refusal = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",` +
 		`"reason":"TooManyRequests","message":"later","code":429}}` + "\n"
 	refuse := func(t *testing.T, server *apistub.Server, saved Saved) (*Informer, *cut) {

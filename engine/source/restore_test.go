@@ -116,7 +116,7 @@ func firstRun(t *testing.T, watchList bool) (*apistub.Server, Saved) {
 	return server, c.saved()
 }
 
-func TestARestartTellsWhatWasMissed(t *testing.T) {
+func TestRestartReportsMissedChanges(t *testing.T) {
 	for name, between := range map[string]func(*apistub.Server, *Saved){
 		"with history":           func(*apistub.Server, *Saved) {},
 		"without history":        func(s *apistub.Server, _ *Saved) { s.Expire() },
@@ -150,7 +150,7 @@ func TestARestartTellsWhatWasMissed(t *testing.T) {
 	}
 }
 
-func TestWhatDidNotChangeIsNeitherListedNorTold(t *testing.T) {
+func TestUnchangedObjectsAreNeitherListedNorReported(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, saved := firstRun(t, watchList)
 		before := server.Requests()
@@ -189,7 +189,7 @@ var nameIn = func() *object.Paths {
 }()
 
 // A run that ends before it could ask the server leaves the next one what it was given.
-func TestARunThatNeverReachesTheServerKeepsThePosition(t *testing.T) {
+func TestRunWithoutServerKeepsThePosition(t *testing.T) {
 	server, saved := firstRun(t, true)
 	server.Fail(func(*http.Request) *metav1.Status {
 		return &metav1.Status{Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "down"}
@@ -205,7 +205,7 @@ func TestARunThatNeverReachesTheServerKeepsThePosition(t *testing.T) {
 
 // A resumed informer has synced when it is as fresh as the server was, not when it has the saved
 // state.
-func TestAResumedInformerHasSyncedWhenItCaughtUp(t *testing.T) {
+func TestResumedInformerSyncsOnceCaughtUp(t *testing.T) {
 	server, saved := firstRun(t, true)
 	for v := range 50 {
 		server.Apply(pods, body("a", v+2))
@@ -219,7 +219,7 @@ func TestAResumedInformerHasSyncedWhenItCaughtUp(t *testing.T) {
 	}
 }
 
-func TestARecreatedObjectIsDeletedAndAdded(t *testing.T) {
+func TestRecreatedObjectIsDeletedAndAdded(t *testing.T) {
 	server, saved := firstRun(t, true)
 	server.Delete(pods, "shop", "a")
 	server.Apply(pods, body("a", 5))
@@ -229,7 +229,7 @@ func TestARecreatedObjectIsDeletedAndAdded(t *testing.T) {
 	e.expect(t, "deleted a 1", "added a 5")
 }
 
-func TestAResourceThatIsGoneTakesItsObjectsAlong(t *testing.T) {
+func TestGoneResourceDeletesItsObjects(t *testing.T) {
 	server, saved := firstRun(t, true)
 	server.Withdraw(pods)
 	s, i, e, c, _ := next(t, server, saved)
@@ -241,7 +241,7 @@ func TestAResourceThatIsGoneTakesItsObjectsAlong(t *testing.T) {
 	}
 }
 
-func TestOfPartsOnlyWhatChangedIsTold(t *testing.T) {
+func TestKeptFieldsReportOnlyChangedObjects(t *testing.T) {
 	modes(t, func(t *testing.T, watchList bool) {
 		server, saved := firstRun(t, watchList)
 		for n, o := range saved.Objects {
@@ -336,7 +336,7 @@ func TestARunThatEndsWhileAListCompletesPartsTellsNothingBackwards(t *testing.T)
 
 // Whenever a run ends, the steps of all runs together yield the server's objects, each in its last
 // state.
-func TestAnyCutCanBeGoneOnFrom(t *testing.T) {
+func TestAnyCutCanBeResumed(t *testing.T) {
 	const rounds, changes, names = 12, 30, 6
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

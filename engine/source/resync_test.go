@@ -58,7 +58,7 @@ func TestResyncsTakeTurns(t *testing.T) {
 
 // A round lets changes come in between, and gives other informers time. It is done before the next
 // one is due, if that can be.
-func TestResyncLeavesTimeToOthers(t *testing.T) {
+func TestResyncYieldsToOthers(t *testing.T) {
 	for _, c := range []struct {
 		why  string
 		cost time.Duration // of an object

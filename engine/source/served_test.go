@@ -27,7 +27,7 @@ func (d *directory) ServerResourcesForGroupVersionWithContext(ctx context.Contex
 	return d.answer(ctx, gv)
 }
 
-func TestWhatDiscoverySays(t *testing.T) {
+func TestDiscoveryAnswers(t *testing.T) {
 	list := &metav1.APIResourceList{APIResources: []metav1.APIResource{
 		{Name: "widgets", Namespaced: true, Verbs: metav1.Verbs{"get", "list", "watch"}},
 		{Name: "tickets", Namespaced: true, Verbs: metav1.Verbs{"create"}},
@@ -61,7 +61,7 @@ func TestWhatDiscoverySays(t *testing.T) {
 }
 
 // Informers that wait for one group version share a request. A discovery request that hangs fails.
-func TestDiscoveryIsAskedOnceForAll(t *testing.T) {
+func TestDiscoveryIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var here atomic.Bool
 		d := &directory{answer: func(ctx context.Context, gv string) (*metav1.APIResourceList, error) {

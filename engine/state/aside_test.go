@@ -39,7 +39,7 @@ func meddle(t *testing.T, dir string, f func(db *pebble.DB) error) {
 	}
 }
 
-func TestWhatIsSetAside(t *testing.T) {
+func TestStatesThatAreSetAside(t *testing.T) {
 	for name, c := range map[string]struct {
 		why     string
 		message string
@@ -141,7 +141,7 @@ func TestSurvivedStartsDoNotCount(t *testing.T) {
 	}
 }
 
-func TestThreeAreKept(t *testing.T) {
+func TestThreeStatesAreKept(t *testing.T) {
 	dir := made(t)
 	var before []string
 	for range maxAside + 2 {
@@ -160,7 +160,7 @@ func TestThreeAreKept(t *testing.T) {
 }
 
 // After a Load meets damage, every Load returns nothing, also for objects that were loaded before.
-func TestDamageMetWhileLoading(t *testing.T) {
+func TestDamageFoundWhileLoading(t *testing.T) {
 	for name, harm := range map[string]func(db *pebble.DB) error{
 		"object": func(db *pebble.DB) error {
 			return db.Set(appendObjectKey(nil, newOwner(objectPrefix, "two"), key("a")), []byte{1}, nil)
@@ -243,7 +243,7 @@ func swapValues(db *pebble.DB, o owner) error {
 
 // Damage that the running daemon meets ends durability until the next start. It does not end the
 // daemon.
-func TestDamageMetWhileRunning(t *testing.T) {
+func TestDamageFoundWhileRunning(t *testing.T) {
 	dir := t.TempDir()
 	var log journal
 	s := run(t, open(t, dir, Options{Logger: log.logger(), FlushEvery: 5 * time.Millisecond, limits: quick}))

@@ -172,7 +172,7 @@ func readOnly(t *testing.T, dir string, o Options) string {
 
 // The test crashes at any operation on the disk, in any of Pebble's goroutines. Each unsynced block
 // may or may not survive.
-func TestACrashLeavesACut(t *testing.T) {
+func TestCrashLeavesACut(t *testing.T) {
 	type crash struct {
 		disk   *vfs.MemFS
 		latest int // the newest change written before the crash
@@ -243,7 +243,7 @@ func TestACrashLeavesACut(t *testing.T) {
 
 // Changes may be too large for one transaction. Even then a crash never leaves objects without
 // their deliveries, nor a resourceVersion before everything that belongs to it.
-func TestACrashWithinALargeCut(t *testing.T) {
+func TestCrashWithinALargeCut(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var clones []*vfs.MemFS
 	watching := newSickFS(disk)

@@ -15,7 +15,7 @@ import (
 
 // An object came and went, and its two deliveries cancelled each other out. The cut takes several
 // transactions.
-func TestWhatCancelsOutDoesNotComeBackAlone(t *testing.T) {
+func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	var clones []*vfs.MemFS
 	watching := newSickFS(disk)
@@ -77,7 +77,7 @@ func TestWhatCancelsOutDoesNotComeBackAlone(t *testing.T) {
 }
 
 // A Load during the write of a cut of several transactions returns deliveries without gaps.
-func TestWhatIsLoadedHasNoGaps(t *testing.T) {
+func TestLoadedDeliveriesHaveNoGaps(t *testing.T) {
 	s := open(t, t.TempDir()+"/state", Options{limits: limits{batch: 256 << 10}})
 	lane := s.Lane("r", LaneOptions{})
 	defer closed(t, s)
@@ -117,7 +117,7 @@ func TestWhatIsLoadedHasNoGaps(t *testing.T) {
 
 // Dead letters that are retried have a number range of their own. They leave the count of records
 // on disk as it was.
-func TestWhatIsRedrivenIsAccountedFor(t *testing.T) {
+func TestRedrivenDeliveriesAreCounted(t *testing.T) {
 	s := open(t, t.TempDir()+"/state", Options{FlushEvery: time.Millisecond})
 	lane := s.Lane("r", LaneOptions{})
 	if _, err := lane.Keys(); err != nil {

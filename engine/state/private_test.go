@@ -42,7 +42,7 @@ func TestModes(t *testing.T) {
 }
 
 // No file ever has another mode, not even while it is being made.
-func TestModesFromTheBeginning(t *testing.T) {
+func TestModesFromTheStart(t *testing.T) {
 	disk := privateFS{watchedFS{vfs.Default, t}}
 	dir := t.TempDir()
 	for name, make := range map[string]func(name string) (io.Closer, error){

@@ -75,7 +75,7 @@ func mustTrace(t *testing.T, disk vfs.FS) trace {
 
 // If a disk accepts no writes at the start, informd loads its state and later writes the changes on
 // top of it. If the process ends before that, the state on disk is as it was.
-func TestStartOnADiskThatCanOnlyBeRead(t *testing.T) {
+func TestStartOnAReadOnlyDisk(t *testing.T) {
 	for seed := range uint64(12) {
 		reason := []syscall.Errno{syscall.ENOSPC, syscall.EROFS, syscall.EACCES, syscall.EIO}[seed%4]
 		heals := seed < 8
@@ -185,7 +185,7 @@ func TestReadingOfLargeTransactions(t *testing.T) {
 
 // If a disk accepts no writes and its state is unusable, the state is set aside as soon as that is
 // possible.
-func TestUselessOnADiskThatCanOnlyBeRead(t *testing.T) {
+func TestUnusableStateOnAReadOnlyDisk(t *testing.T) {
 	version := func(t *testing.T, disk vfs.FS, value []byte) {
 		db, err := pebble.Open("/state/store", &pebble.Options{FS: disk, FormatMajorVersion: pebble.FormatNewest, Logger: &failure{logger: Options{}.withDefaults().Logger}})
 		if err != nil {
@@ -290,7 +290,7 @@ func TestAnotherStateAfterReading(t *testing.T) {
 }
 
 // The disk works at first and then fails. Meanwhile the Store reads from it what was loaded.
-func TestReadingGoesOnWhenOpeningFails(t *testing.T) {
+func TestReadingContinuesWhenOpeningFails(t *testing.T) {
 	memory, l := written(t, 3)
 	disk := newSickFS(memory)
 	tried := make(chan struct{}, 1)

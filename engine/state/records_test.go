@@ -24,7 +24,7 @@ const oldDelivery = "0123040202020180ee89ab0d050182ee89ab0d000100029201a101f03e7
 
 // Records of earlier versions are readable. A delivery without an answer is written as those
 // versions wrote it.
-func TestDeliveryOfBeforeAnswers(t *testing.T) {
+func TestDeliveryRecordedBeforeAnswersExisted(t *testing.T) {
 	want := laneRecord{
 		Value: delivery.Delivery{
 			Delta:   delta.Delta{Type: delta.Updated, Object: obj(t, "web", 7, ""), Old: obj(t, "web", 6, "")},

@@ -26,7 +26,7 @@ var byText = cmp.Transformer("JSON", func(o *object.Object) string {
 	return string(o.JSON())
 })
 
-func TestEverythingComesBack(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "state")
 	s := open(t, dir, Options{})
 	if err := s.Bind(Cluster{UID: "u", Server: "https://api"}); err != nil {
@@ -159,7 +159,7 @@ func TestLoadOfALaneIsBounded(t *testing.T) {
 	}
 }
 
-func TestWhatIsDroppedIsGone(t *testing.T) {
+func TestDroppedLanesAreGone(t *testing.T) {
 	s := run(t, open(t, t.TempDir(), Options{FlushEvery: 5 * time.Millisecond}))
 	d := laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: obj(t, "a", 1, "")}}}
 	old := s.Lane("r", LaneOptions{})
@@ -270,7 +270,7 @@ func TestClusters(t *testing.T) {
 	}
 }
 
-func TestNothingOfSecretsIsWritten(t *testing.T) {
+func TestSecretsAreNotWritten(t *testing.T) {
 	dir := t.TempDir()
 	s := run(t, open(t, dir, Options{FlushEvery: 5 * time.Millisecond}))
 	const secret, coded = "hunter2-hunter2", "aHVudGVyMi1odW50ZXIy"

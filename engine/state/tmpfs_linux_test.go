@@ -73,7 +73,7 @@ func TestFullTmpfs(t *testing.T) {
 	closed(t, again)
 }
 
-func TestStartOnARealDiskThatCanOnlyBeRead(t *testing.T) {
+func TestStartOnARealReadOnlyDisk(t *testing.T) {
 	for name, fall := range map[string]func(t *testing.T, dir string) (heal func()){
 		"full": fill,
 		"read-only": func(t *testing.T, dir string) func() {

@@ -280,7 +280,7 @@ func TestShutdownBeforeTheDiskEverWorked(t *testing.T) {
 	}
 }
 
-func TestReadsDoNotWaitForEver(t *testing.T) {
+func TestReadsAreBoundedInTime(t *testing.T) {
 	release := make(chan struct{})
 	s := run(t, open(t, "/state", onMemory(vfs.NewMem())))
 	lane := s.Lane("r", LaneOptions{})
@@ -326,7 +326,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-func TestWhatTheUserMustMend(t *testing.T) {
+func TestErrorsForTheUserToMend(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

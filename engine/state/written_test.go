@@ -118,7 +118,7 @@ func TestWrittenInTrouble(t *testing.T) {
 	}
 }
 
-func TestWrittenOfAStoreThatCannot(t *testing.T) {
+func TestWrittenOfAReadOnlyStore(t *testing.T) {
 	disk := newSickFS(vfs.NewMem())
 	s := open(t, "/state", onMemory(disk))
 	if err := s.Written(t.Context()); !errors.Is(err, ErrNotDurable) {

@@ -38,7 +38,7 @@ func TestDeletionAnsweredWithTheObject(t *testing.T) {
 }
 
 // A status that the resource does not have is none that is gone: somebody is to hear of it.
-func TestStatusOfWhatHasNone(t *testing.T) {
+func TestStatusOfResourcesWithoutStatus(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
 	ev := x.about("source", handler.Added)
@@ -88,7 +88,7 @@ func define(t *testing.T, r handler.Resource, kind string) {
 
 // Whatever is wrong with an object: it is for good, and what is said of it has no text of the
 // object's.
-func TestNothingOfAnObjectIsQuoted(t *testing.T) {
+func TestFailuresDoNotQuoteObjects(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
 	ev := x.about("source", handler.Added)

@@ -88,7 +88,7 @@ func TestOthersThatChangeAreReadAgain(t *testing.T) {
 
 // What somebody else creates just before an apply that was to create it is theirs, for all that can
 // be told.
-func TestSomebodyElseCreatesItFirst(t *testing.T) {
+func TestObjectCreatedByAnotherClient(t *testing.T) {
 	var x *executor
 	config := cluster.Shared(t).RESTConfig()
 	config.Wrap(func(to http.RoundTripper) http.RoundTripper {
@@ -112,7 +112,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func TestWhatIsGoneIsDone(t *testing.T) {
+func TestDeletingAGoneObjectSucceeds(t *testing.T) {
 	x := newExecutor(t)
 	x.made("a")
 	x.made("source")
@@ -175,7 +175,7 @@ func TestCreate(t *testing.T) {
 }
 
 // A request that was done, and whose answer got lost, is repeated without another effect.
-func TestAnswersThatGetLost(t *testing.T) {
+func TestLostResponses(t *testing.T) {
 	var mu sync.Mutex
 	lose := false
 	config := cluster.Shared(t).RESTConfig()

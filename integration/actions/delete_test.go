@@ -67,7 +67,7 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-func TestDeletionTakesWhatDependsOnIt(t *testing.T) {
+func TestDeletionDeletesDependents(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
 	job := handler.Resource{Group: "batch", Version: "v1", Resource: "jobs"}

@@ -10,7 +10,7 @@ import (
 )
 
 // Of a rule's own actions one that fails holds up no other; a handler's may build on each other.
-func TestActionsBehindOneThatFails(t *testing.T) {
+func TestActionsAfterAFailedOne(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
 	ev := x.about("source", handler.Added)

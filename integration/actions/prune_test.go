@@ -53,7 +53,7 @@ func TestPrune(t *testing.T) {
 
 // What prune would delete in the end is not taken over from somebody else; others are applied all
 // the same.
-func TestPruneTakesOverNothing(t *testing.T) {
+func TestPruneAdoptsNothing(t *testing.T) {
 	x := newExecutor(t)
 	x.by.Handler = ""
 	x.made("source")
@@ -77,7 +77,7 @@ func TestPruneTakesOverNothing(t *testing.T) {
 }
 
 // Without labels everything would go; and no handler may ask for it.
-func TestPruneIsNotForEverybody(t *testing.T) {
+func TestPruneNeedsPermission(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
 	ev := x.about("source", handler.Added)

@@ -92,7 +92,7 @@ func TestRefusedForNow(t *testing.T) {
 	}
 }
 
-func TestNamespaceThatIsGoing(t *testing.T) {
+func TestTerminatingNamespace(t *testing.T) {
 	x := newExecutor(t)
 	x.made("a")
 	ev := x.about("a", handler.Added)

@@ -29,7 +29,7 @@ func TestNextIsFreeAndNew(t *testing.T) {
 }
 
 // An address on which another server listens, on all hosts, is passed over.
-func TestNextPassesOverPortsInUse(t *testing.T) {
+func TestNextSkipsPortsInUse(t *testing.T) {
 	a, err := Next()
 	if err != nil {
 		t.Fatal(err)

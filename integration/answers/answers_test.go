@@ -107,7 +107,7 @@ func TestActions(t *testing.T) {
 
 // An answer does not overwrite a change that came after its event: the handler gets the event anew.
 // informd leaves an object alone that is gone, or replaced by another of the same name.
-func TestActionsThatComeLate(t *testing.T) {
+func TestLateActions(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
 	kubeconfig, stage := k.Limited(t), newTheater(t)

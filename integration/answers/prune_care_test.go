@@ -9,7 +9,7 @@ import (
 
 // A lookup into a resource that is not served finds nothing. informd does not prune for that reason
 // what the rule applied before.
-func TestActionsPruneNothingForWhatCannotBeRead(t *testing.T) {
+func TestUnreadableSourcesPreventPruning(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
 	state := harness.NewStateDir(t, cluster.Shared(t).Kubeconfig(), harness.ShortDir(t))

@@ -52,7 +52,7 @@ func pod(name, app string) string {
 		name, app)
 }
 
-func TestObjectsAreStoredAsAServerStoresThem(t *testing.T) {
+func TestObjectsAreStoredLikeAServer(t *testing.T) {
 	s, client := newServer(t)
 	made := s.Apply(pods, pod("a", "web"))
 	again := s.Apply(pods, pod("a", "<db>"))

@@ -137,7 +137,7 @@ func list(t *testing.T, client dynamic.Interface, o metav1.ListOptions) map[stri
 	return out
 }
 
-func TestSyntheticIsSelectedGotAndExpires(t *testing.T) {
+func TestSyntheticObjectsAreServed(t *testing.T) {
 	s, client := newServer(t)
 	s.Synthesize(pods, "Pod", true, few(9))
 	from := s.ResourceVersion()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestChartIsADrawing(t *testing.T) {
+func TestChartIsAnSVG(t *testing.T) {
 	t.Parallel()
 	itself := func(f float64) float64 { return f }
 	c := chart{name: "x", title: "Apples & pears", unit: "µs; less is <better>", bars: []bar{

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestUsedIsOfTheProcessAndItsChildren(t *testing.T) {
+func TestUsedCountsDescendants(t *testing.T) {
 	self := os.Getpid()
 	alone, err := used(self)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestUsedIsOfTheProcessAndItsChildren(t *testing.T) {
 }
 
 // Once waited for, a child's CPU is its parent's: that of a process per event.
-func TestUsedIsOfChildrenThatHaveEnded(t *testing.T) {
+func TestUsedCountsEndedChildren(t *testing.T) {
 	before, err := used(os.Getpid())
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ func TestTargets(t *testing.T) {
 }
 
 // A contestant that failed in one round has no figure, and nothing is made of it.
-func TestAnErrorIsNoFigure(t *testing.T) {
+func TestErrorIsNotAFigure(t *testing.T) {
 	f := newFigures(site{}, 1)
 	f.add(contestant{row: "1", name: "one"}, onlyPods(1))
 	f.add(contestant{row: "2", name: "two"}, onlyPods(1))

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func TestSharedIsOneAndServes(t *testing.T) {
+func TestSharedControlPlane(t *testing.T) {
 	c := Shared(t)
 	if Shared(t) != c {
 		t.Fatal("the second call returned another cluster")
@@ -58,7 +58,7 @@ func TestSharedIsOneAndServes(t *testing.T) {
 	}
 }
 
-func TestLimitedUserMayNothing(t *testing.T) {
+func TestLimitedUserHasNoPermissions(t *testing.T) {
 	config, err := clientcmd.BuildConfigFromFlags("", Shared(t).LimitedKubeconfig())
 	if err != nil {
 		t.Fatal(err)
@@ -126,7 +126,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-func TestStopTellsOfACrash(t *testing.T) {
+func TestStopReportsACrash(t *testing.T) {
 	c := New(t)
 	if err := syscall.Kill(c.process.cmd.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestStopTellsOfACrash(t *testing.T) {
 }
 
 // Binaries that are no control plane end in an error that says what to do or what they said.
-func TestBinaryThatIsNone(t *testing.T) {
+func TestMissingBinary(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"missing", "", `run "make controlplane"`},
 		{"fails", "echo the port is taken >&2; exit 3", "the port is taken"},

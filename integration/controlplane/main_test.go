@@ -43,7 +43,7 @@ func TestParseFlags(t *testing.T) {
 	}
 }
 
-func TestReleaseIsTheOneInGoMod(t *testing.T) {
+func TestReleaseMatchesGoMod(t *testing.T) {
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)

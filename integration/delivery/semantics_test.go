@@ -148,7 +148,7 @@ func handled(t *testing.T, dir string) (events []handler.Event) {
 
 // A retry is the same event with the next attempt number. It delays its own object only, even with
 // a concurrency of 1.
-func TestRetriesHoldUpTheirObjectOnly(t *testing.T) {
+func TestRetriesDelayOnlyTheirObject(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
 	dir := harness.Folder(t, k.Text(harness.Source("configmaps", harness.ConfigMaps)+

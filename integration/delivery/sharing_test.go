@@ -12,7 +12,7 @@ import (
 
 // Ten sources with the same selection in different words, with ten rules each, make one watch and
 // one list. The API server's metrics count them.
-func TestHundredRulesMakeOneWatch(t *testing.T) {
+func TestHundredRulesShareOneWatch(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
 	k.Define("Gadget")

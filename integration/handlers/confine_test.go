@@ -169,7 +169,7 @@ func socketOf(t *testing.T, pid int) string {
 
 // A daemon that cannot enforce a limit or a user does not start that handler. The handler's status
 // says why, and the others run.
-func TestUnenforceable(t *testing.T) {
+func TestUnenforceableConfinement(t *testing.T) {
 	t.Parallel()
 	const nobody = 65534
 	refused := map[string]string{"another-user": "user: '65533'", "processes": "limits: {processes: 10}", "cpu": "limits: {cpu: 500m}"}

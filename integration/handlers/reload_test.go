@@ -166,7 +166,7 @@ func TestReloadThatFails(t *testing.T) {
 
 // A reload also repairs a handler in trouble: one whose executable is missing, one that refused its
 // config, one that hangs. informd then delivers what waited for it, and disturbs no other handler.
-func TestReloadOfHandlersInTrouble(t *testing.T) {
+func TestReloadOfFailingHandlers(t *testing.T) {
 	t.Parallel()
 	manifests := func(absent, refuses string) string {
 		return harness.Handler("absent", "command: ["+absent+", victim, none, ./tempting]") +

@@ -13,7 +13,7 @@ import (
 // Status shows an operator why a handler does not work: it crashes, with its last words and the
 // time of the next start; it hangs; or it refuses its config. informd delivers what waits for it
 // when it is well again.
-func TestHandlersInTrouble(t *testing.T) {
+func TestFailingHandlers(t *testing.T) {
 	t.Parallel()
 	bad := []string{"exits", "freezes"}
 	s := harness.SetStage(t, harness.Victims(bad...)+

@@ -157,7 +157,7 @@ const anyRules = `
 `
 
 // A kubeconfig without a usable cluster is an error at once. The error names what is wrong.
-func TestKubeconfigOfNoUse(t *testing.T) {
+func TestUnusableKubeconfig(t *testing.T) {
 	t.Parallel()
 	good := cluster.Shared(t).Kubeconfig()
 	file := harness.WriteFile(t, "rules.yaml", anyRules)

@@ -41,7 +41,7 @@ func TestPausedRuleStaysPaused(t *testing.T) {
 
 // After a restart, commands can read what the daemon remembers as before. Data of Secrets is masked
 // unless a flag asks for it.
-func TestAskingAfterRestart(t *testing.T) {
+func TestControlCommandsAfterRestart(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
 	k.Create(harness.ConfigMap("red", "{team: red}"))

@@ -54,7 +54,7 @@ func TestAPIServerComesLaterThanState(t *testing.T) {
 
 // informd leaves foreign files in its state directory alone. A state directory that is a file is an
 // error.
-func TestStateFolderOfSomebodyElse(t *testing.T) {
+func TestStateDirOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
 	k.Create(harness.ConfigMap("web", "{size: '1'}"))

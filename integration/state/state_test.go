@@ -22,7 +22,7 @@ const sizes = "payload: {size: object.data.size, was: old.data.size}"
 // After a restart, handlers get what happened meanwhile: deletions with the last state, updates
 // with the real old, and nothing about objects that did not change. If the API server has lost its
 // history, states in between are lost, too.
-func TestWhatHappensMeanwhile(t *testing.T) {
+func TestChangesWhileInformdIsDown(t *testing.T) {
 	for _, history := range []bool{true, false} {
 		t.Run(fmt.Sprintf("history %v", history), func(t *testing.T) {
 			t.Parallel()

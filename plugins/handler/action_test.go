@@ -105,7 +105,7 @@ func TestActionValidate(t *testing.T) {
 }
 
 // What is wrong is told without what is in the object.
-func TestActionValidateTellsNoContent(t *testing.T) {
+func TestActionValidateQuotesNoContent(t *testing.T) {
 	for _, text := range []string{`{"data":hush}`, `"hush"`, `{"metadata":"hush"}`, `{"metadata":{"name":"hush"}}`, `{"kind":["hush"]}`, `{"apiVersion":"hush"}`} {
 		for _, a := range []Action{
 			{Verb: ActionApply, Object: json.RawMessage(text)}, {Verb: ActionPatch, Patch: json.RawMessage(text)},

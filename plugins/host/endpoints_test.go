@@ -8,7 +8,7 @@ import (
 )
 
 // Of more addresses, maxEndpoints are used.
-func TestRemoteHasABound(t *testing.T) {
+func TestRemoteEndpointsAreBounded(t *testing.T) {
 	r := NewRemote(RemoteSpec{Name: "many"}, Options{})
 	r.SetLookUp(func(context.Context) (all []netip.AddrPort, err error) {
 		for i := range 4 * maxEndpoints {

@@ -275,7 +275,7 @@ func TestHealthStatus(t *testing.T) {
 
 // The end of a process takes bounded time, whatever the process does. The cleanup of start waits
 // for it.
-func TestUnwillingToEnd(t *testing.T) {
+func TestHandlerThatDoesNotEnd(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"hang-drain", "stubborn"} {
 		t.Run(mode, func(t *testing.T) {
@@ -556,7 +556,7 @@ func TestComplainsOnce(t *testing.T) {
 
 // A call that never returns delays only its own object. The process is ended long after the event's
 // time limit.
-func TestOneNeverAnswered(t *testing.T) {
+func TestUnansweredEvent(t *testing.T) {
 	s := spec("never-one")
 	s.Timeout = 50 * time.Millisecond
 	log := &recorder{}

@@ -156,7 +156,7 @@ func TestReload(t *testing.T) {
 }
 
 // If the new process does not work, or is not healthy, everything stays as it is.
-func TestReloadInVain(t *testing.T) {
+func TestReloadToAFailingProcess(t *testing.T) {
 	s, _ := journalSpec(t, "1")
 	h := start(t, s, host.Options{StartTimeout: 5 * time.Second})
 	ready(t, h)
@@ -187,7 +187,7 @@ func TestReloadInVain(t *testing.T) {
 }
 
 // A reload ends the pause of a handler that backs off or is refused.
-func TestReloadOfWhatFails(t *testing.T) {
+func TestReloadOfAFailingHandler(t *testing.T) {
 	for mode, state := range map[string]host.State{"exits": host.BackingOff, "refuses": host.Refused} {
 		t.Run(mode, func(t *testing.T) {
 			h := start(t, spec(mode), host.Options{BackoffMin: time.Hour, BackoffMax: time.Hour})
@@ -210,7 +210,7 @@ func TestReloadOfWhatFails(t *testing.T) {
 }
 
 // If the new process exits before the old one is done, the old one continues, and its spec stays.
-func TestReloadToWhatGoesAway(t *testing.T) {
+func TestReloadToAnEndingProcess(t *testing.T) {
 	s, read := journalSpec(t, "1")
 	h := start(t, s, host.Options{})
 	ready(t, h)
@@ -369,7 +369,7 @@ func TestWedged(t *testing.T) {
 }
 
 // The status shows a reload while it is under way.
-func TestReloadShows(t *testing.T) {
+func TestReloadInStatus(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{StartTimeout: time.Minute})
 	ready(t, h)
 	if s := h.Status(); !s.Reloading.IsZero() {

@@ -379,7 +379,7 @@ func TestRemoteAddressesChange(t *testing.T) {
 }
 
 // An endpoint with a mistake shows that in its status, and gets no event.
-func TestRemoteEndpointsInTrouble(t *testing.T) {
+func TestRemoteFailingEndpoints(t *testing.T) {
 	f := newFarm(t)
 	other := testca.New(t, t.TempDir(), "other")
 	strange, strangeKey := other.Issue(t, "strange", "oncall.shop.svc")

@@ -126,7 +126,7 @@ func TestReadErrors(t *testing.T) {
 }
 
 // Who stops reading a list ends it, also on the other side.
-func TestListThatIsLeft(t *testing.T) {
+func TestAbandonedList(t *testing.T) {
 	c, l := borrow(t)
 	n := 0
 	for _, err := range c.List(t.Context(), "endless", handler.ListOptions{}) {

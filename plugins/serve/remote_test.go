@@ -95,7 +95,7 @@ func called(t *testing.T) context.Context {
 
 // Who configured the handler does not get to use it with another config, which somebody brought
 // since.
-func TestSharedConfigIsTheCallers(t *testing.T) {
+func TestSharedConfigBelongsToTheCaller(t *testing.T) {
 	s := &service{handler: &configured{}, shared: newShared()}
 	one, two := called(t), called(t)
 	for _, c := range []struct {
@@ -373,7 +373,7 @@ func (d *drained) note(what string) {
 }
 
 // At the end, every informd has the answers that it waits for, then the handler is drained, once.
-func TestRemoteEndsInOrder(t *testing.T) {
+func TestRemoteEndsGracefully(t *testing.T) {
 	dir := t.TempDir()
 	ca := testca.New(t, dir, "ca")
 	o := RemoteOptions{ClientCAFile: ca.File}

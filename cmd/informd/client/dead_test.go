@@ -9,7 +9,7 @@ import (
 )
 
 // A rule's own actions have no handler that saw anything.
-func TestWhoSawALetter(t *testing.T) {
+func TestHandlerOfDeadLetter(t *testing.T) {
 	for handler, want := range map[string]string{
 		"page":             "\nevent, as the handler saw it:\n",
 		control.OwnActions: "\nevent, as the rule saw it:\n",

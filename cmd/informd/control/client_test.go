@@ -240,7 +240,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoServerListens(t *testing.T) {
 	dir := shortDir(t)
 	_, err := NewClient(dir + "/control.sock").Status(t.Context())
 	if !errors.Is(err, ErrNotRunning) || err.Error() != "no informd is running on "+dir+"/control.sock" {
@@ -256,7 +256,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsLeft(t *testing.T) {
+func TestAbandonedStream(t *testing.T) {
 	t.Parallel()
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"a"}}`)
@@ -275,7 +275,7 @@ func TestAStreamThatIsLeft(t *testing.T) {
 }
 
 // Another program's socket is told from informd's.
-func TestSomebodyElseListens(t *testing.T) {
+func TestOtherProgramListens(t *testing.T) {
 	tests := []struct{ name, answer, want string }{
 		{"no HTTP", "220 mail.example ESMTP\r\n", "malformed HTTP"},
 		{"another server", "HTTP/1.1 403 Forbidden\r\nContent-Length: 3\r\n\r\nno\n", "answers 403 Forbidden: is it informd's control socket?"},

@@ -16,7 +16,7 @@ import (
 )
 
 // Whoever does not read does not keep the daemon from ending.
-func TestEndingWithAClientThatDoesNotRead(t *testing.T) {
+func TestShutdownWithClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"large"},"data":"`+strings.Repeat("x", 64<<10)+`"}`)

@@ -24,7 +24,7 @@ func left(t *testing.T, path string) {
 	}
 }
 
-func TestTheSocketIsItsUsersAlone(t *testing.T) {
+func TestOnlyTheUserCanOpenTheSocket(t *testing.T) {
 	previous := syscall.Umask(0) // the laxest there is
 	defer syscall.Umask(previous)
 	path := filepath.Join(shortDir(t), "control.sock")
@@ -44,7 +44,7 @@ func TestTheSocketIsItsUsersAlone(t *testing.T) {
 	}
 }
 
-func TestASocketThatIsThere(t *testing.T) {
+func TestExistingSocket(t *testing.T) {
 	dir := shortDir(t)
 	path := filepath.Join(dir, "control.sock")
 	left(t, path)
@@ -75,7 +75,7 @@ func TestASocketThatIsThere(t *testing.T) {
 	}
 }
 
-func TestWhereNoSocketCanBe(t *testing.T) {
+func TestUnusableSocketPaths(t *testing.T) {
 	dir := shortDir(t)
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
@@ -115,7 +115,7 @@ func TestNoAbstractSocket(t *testing.T) {
 	}
 }
 
-func TestTheLongestPath(t *testing.T) {
+func TestLongestSocketPath(t *testing.T) {
 	dir := shortDir(t)
 	path := filepath.Join(dir, strings.Repeat("x", socket.MaxPath-len(dir)-1))
 	s, err := New(path, newBackend(), Options{})

@@ -55,7 +55,7 @@ func TestDescendantsAreTurnedAway(t *testing.T) {
 	}
 }
 
-func TestOthersAreAnswered(t *testing.T) {
+func TestOtherProcessesAreAnswered(t *testing.T) {
 	t.Parallel()
 	sleep := exec.Command("sleep", "60") // nobody's parent
 	if err := sleep.Start(); err != nil {
@@ -69,7 +69,7 @@ func TestOthersAreAnswered(t *testing.T) {
 }
 
 // A process that is gone when its connection is taken may have been a handler.
-func TestWhoIsGoneIsTurnedAway(t *testing.T) {
+func TestExitedPeersAreTurnedAway(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(shortDir(t), "control.sock")
 	var log bytes.Buffer
@@ -97,7 +97,7 @@ func TestWhoIsGoneIsTurnedAway(t *testing.T) {
 }
 
 // Those that are turned away and say nothing, or do not listen, keep nobody out.
-func TestTurnedAwayInGreatNumber(t *testing.T) {
+func TestManyRefusedConnections(t *testing.T) {
 	t.Parallel()
 	d := newDoor(os.Getppid(), slog.New(slog.DiscardHandler)) // of which this process is a child
 	socket := filepath.Join(shortDir(t), "s")

@@ -48,7 +48,7 @@ func TestReload(t *testing.T) {
 }
 
 // The end of the command calls the reload off.
-func TestReloadIsCalledOff(t *testing.T) {
+func TestReloadIsCancelled(t *testing.T) {
 	b := newBackend()
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	b.reload = func(ctx context.Context, _ string) (Reloaded, error) {

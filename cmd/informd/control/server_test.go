@@ -86,7 +86,7 @@ func send(socket string, r *http.Request) (*http.Response, []byte, error) {
 	return response, text, err
 }
 
-func TestWhatIsNoHTTP(t *testing.T) {
+func TestRequestsThatAreNotHTTP(t *testing.T) {
 	t.Parallel()
 	c, socket := serve(t, newBackend())
 	for _, text := range []string{"\x00\x01\x02", "GET / HTTP/9.9\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", strings.Repeat("x", 1<<20)} {
@@ -122,7 +122,7 @@ func TestPanicsAreContained(t *testing.T) {
 }
 
 // An answer that fails halfway does not look like a whole one.
-func TestAnAnswerThatBreaksOff(t *testing.T) {
+func TestTruncatedAnswer(t *testing.T) {
 	t.Parallel()
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"`+strings.Repeat("x", 200)+`"}}`)
@@ -143,7 +143,7 @@ func TestAnAnswerThatBreaksOff(t *testing.T) {
 }
 
 // A client that does not read costs the daemon no more than a chunk.
-func TestASlowClient(t *testing.T) {
+func TestSlowClient(t *testing.T) {
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"large"},"data":"`+strings.Repeat("x", 64<<10)+`"}`)
 	b.objects.Objects = slices.Repeat([]*object.Object{o}, 4000) // 256 MB
@@ -162,7 +162,7 @@ func TestASlowClient(t *testing.T) {
 }
 
 // It is hung up on in the end.
-func TestAClientThatDoesNotRead(t *testing.T) {
+func TestClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"large"},"data":"`+strings.Repeat("x", 64<<10)+`"}`)
@@ -240,7 +240,7 @@ func TestConcurrentClients(t *testing.T) {
 	}
 }
 
-func TestNoMoreConnectionsThanPlaces(t *testing.T) {
+func TestConnectionsAreLimited(t *testing.T) {
 	c, socket := serve(t, newBackend())
 	idle := make([]net.Conn, maxConnections)
 	for n := range idle {

@@ -334,7 +334,7 @@ func TestHostStatus(t *testing.T) {
 }
 
 // The commands know some names of the engine and of the hosts without importing them.
-func TestNamesOfTheCommands(t *testing.T) {
+func TestCommandNames(t *testing.T) {
 	if control.OwnActions != engine.OwnActions || control.Running != string(host.Running) {
 		t.Errorf("control has %q and %q, the daemon %q and %q", control.OwnActions, control.Running, engine.OwnActions, host.Running)
 	}

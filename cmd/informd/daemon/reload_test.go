@@ -215,7 +215,7 @@ func TestReloadRefused(t *testing.T) {
 }
 
 // A reload that nobody waits for any more is called off, and the log says so.
-func TestReloadCalledOff(t *testing.T) {
+func TestReloadCancelled(t *testing.T) {
 	r, p, _ := reloading(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -229,7 +229,7 @@ func TestReloadCalledOff(t *testing.T) {
 
 // Of two reloads at once the second takes up what the manifests say when the first has ended, and
 // does not wait for ever.
-func TestReloadsAtOnce(t *testing.T) {
+func TestConcurrentReloads(t *testing.T) {
 	r, p, write := reloading(t)
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})

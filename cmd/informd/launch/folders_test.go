@@ -124,7 +124,7 @@ func names(t *testing.T, dir string) map[string]bool {
 // Where a handler runs as another user the folders can be passed through, and looked into by
 // nobody. They are not below folders that others may not enter. Without such a handler they are
 // closed.
-func TestFoldersAreWhereHandlersCanReachThem(t *testing.T) {
+func TestHandlersCanReachTheirDirectories(t *testing.T) {
 	closed, open := passable(t), passable(t)
 	if err := os.Chmod(closed, 0o700); err != nil {
 		t.Fatal(err)
@@ -182,7 +182,7 @@ func TestFoldersAreWhereHandlersCanReachThem(t *testing.T) {
 }
 
 // Nor does it matter what the handlers of a daemon that was killed made of their folders.
-func TestSweepOfAnything(t *testing.T) {
+func TestSweepOfHostileDirectories(t *testing.T) {
 	parent := t.TempDir()
 	left, err := makeFolderIn(parent, 0o700)
 	if err != nil {

@@ -32,7 +32,7 @@ var sentAt = regexp.MustCompile(`"` + regexp.QuoteMeta(fleet.SentAnnotation) + `
 
 // Objects are what Kubernetes' types hold, whole: to the byte what an API server makes of them, and
 // who they say they are.
-func TestObjectsAreAsAnAPIServerSendsThem(t *testing.T) {
+func TestObjectsLookReal(t *testing.T) {
 	for _, k := range kinds {
 		names, uids := map[string]bool{}, map[string]bool{}
 		for i := range k.objects.Len() {
@@ -67,7 +67,7 @@ func TestObjectsAreAsAnAPIServerSendsThem(t *testing.T) {
 
 // The same object is the same whenever it is asked for, but for the time of sending; an update
 // always changes more.
-func TestObjectsAreFunctions(t *testing.T) {
+func TestObjectsAreDeterministic(t *testing.T) {
 	without := func(text []byte) string { return string(sentAt.ReplaceAll(text, nil)) }
 	for _, k := range kinds {
 		for i := range k.objects.Len() {

@@ -146,7 +146,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestRelativeCommandIsOfTheWorkingDirectory(t *testing.T) {
+func TestRelativeCommandInWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "notify"), []byte("#!/bin/sh\nexit 66\n"), 0o700); err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func gone(t *testing.T) (path string, opened, closed <-chan struct{}) {
 	return path, open, end
 }
 
-func TestNothingIsLeftOfTheGroup(t *testing.T) {
+func TestProcessGroupIsKilled(t *testing.T) {
 	for name, text := range map[string]string{
 		"a grandchild without the command's output": `exec 9>"$1"; sleep 1000 >/dev/null 2>&1 & exit 0`,
 		"a grandchild that holds the output open":   `exec 9>"$1"; sleep 1000 & exit 0`,
@@ -219,7 +219,7 @@ func TestNothingIsLeftOfTheGroup(t *testing.T) {
 	}
 }
 
-func TestCommandEndsWithItsTime(t *testing.T) {
+func TestCommandEndsAtItsTimeLimit(t *testing.T) {
 	for name, text := range map[string]string{
 		"at once":                      `exec 9>"$1"; sleep 1000`,
 		"in an orderly way":            `trap "exit 65" TERM; exec 9>"$1"; sleep 1000`, // not the time to reject
@@ -260,7 +260,7 @@ func TestCommandDiesWithTheHandler(t *testing.T) {
 	<-closed
 }
 
-func TestCommandThatWentAway(t *testing.T) {
+func TestCommandThatDisappeared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)

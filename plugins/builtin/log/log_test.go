@@ -158,7 +158,7 @@ func TestRotatedFileIsReopened(t *testing.T) {
 	wantFile(t, path, line("e"))
 }
 
-func TestLineThatAKilledWriterLeftIsEnded(t *testing.T) {
+func TestPartialLineOfAKilledWriterIsEnded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "events")
 	if err := os.WriteFile(path, []byte(line("a")+`{"id":"cut sh`), 0o600); err != nil {
 		t.Fatal(err)
@@ -311,7 +311,7 @@ func TestCutLineIsEnded(t *testing.T) {
 	}
 }
 
-func TestHangingWriteHoldsUpNobodyBeyondTheirTime(t *testing.T) {
+func TestHangingWriteDelaysNoEventBeyondItsLimit(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -88,8 +88,8 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// TestProblemsAreApart: informd reports each error of a join by itself.
-func TestProblemsAreApart(t *testing.T) {
+// TestProblemsAreReportedSeparately: informd reports each error of a join by itself.
+func TestProblemsAreReportedSeparately(t *testing.T) {
 	err := configure(New(), values{"url": "http://host", "caFile": "none", "hmac": values{"header": "Host"}, "headers": values{"A B": "", "C D": ""}})
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || len(joined.Unwrap()) != 6 {
@@ -102,7 +102,7 @@ func TestProblemsAreApart(t *testing.T) {
 	}
 }
 
-func TestConfigTaken(t *testing.T) {
+func TestConfigAccepted(t *testing.T) {
 	for _, config := range []values{
 		{"url": "https://[::1]:8443/in?key=value"},
 		{"url": "http://host", "headers": nil, "hmac": nil, "timeout": nil},

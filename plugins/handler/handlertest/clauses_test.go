@@ -128,7 +128,7 @@ func TestNoHandler(t *testing.T) {
 }
 
 // A cache that cannot be is told once, too.
-func TestCacheOfNoObjects(t *testing.T) {
+func TestEmptyCache(t *testing.T) {
 	o := rogueWith(t, "none")
 	o.Cache = map[string]handlertest.Source{"pods": {Objects: []json.RawMessage{json.RawMessage(`{"metadata":{"namespace":"a"}}`)}}}
 	for r := range handlertest.Check(t.Context(), o) {

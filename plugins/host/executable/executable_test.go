@@ -12,7 +12,7 @@ import (
 )
 
 // Anything may replace a program at its path. It costs the daemon neither memory nor time.
-func TestDigestOfAnything(t *testing.T) {
+func TestDigestOfUnusualFiles(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	if err := syscall.Mkfifo(pipe, 0o755); err != nil {

@@ -105,7 +105,7 @@ func waits(c *Consumer) int {
 
 // If an endpoint fails with a late event, the next event of that object gets an error, wherever it
 // would go.
-func TestOutboxOwes(t *testing.T) {
+func TestOutboxRemembersLateEvents(t *testing.T) {
 	p := New(time.Millisecond)
 	ended := make(map[string]int)
 	one := joined(p, 1)

@@ -54,7 +54,7 @@ func TestOutboxLimitWhileOneLeaves(t *testing.T) {
 }
 
 // An event that one consumer has no room for goes to whichever has room first.
-func TestOutboxDoesNotWaitForOne(t *testing.T) {
+func TestOutboxDoesNotWaitForOneConsumer(t *testing.T) {
 	p := New(time.Minute)
 	a, b := joined(p, 8), joined(p, 8)
 	for i := range 4 { // each takes a window
@@ -77,7 +77,7 @@ func TestOutboxDoesNotWaitForOne(t *testing.T) {
 }
 
 // Waiting events are sent when a consumer attaches, or when an abandoned event makes room.
-func TestOutboxGoesOn(t *testing.T) {
+func TestOutboxResumes(t *testing.T) {
 	p := New(time.Second)
 	a := joined(p, 1)
 	for i := range 3 {
@@ -140,7 +140,7 @@ func TestOutboxKeepsLateObjectsWhereTheyAre(t *testing.T) {
 
 // A consumer that failed gets one event at a time until it has answered one. It gets no event that
 // was sent before, as long as another one has room.
-func TestOutboxDoubtsWhoFailed(t *testing.T) {
+func TestOutboxTestsFailedConsumers(t *testing.T) {
 	p := New(time.Minute)
 	a, b := joined(p, 4), joined(p, 4)
 	for i := range 8 {
@@ -179,7 +179,7 @@ func TestOutboxDoubtsWhoFailed(t *testing.T) {
 }
 
 // A lost event goes to a consumer that has answered one, rather than to a new one.
-func TestOutboxPrefersTheProven(t *testing.T) {
+func TestOutboxPrefersProvenConsumers(t *testing.T) {
 	p := New(time.Minute)
 	a, b := joined(p, 4), joined(p, 4)
 	for len(sends(a)) == 0 {
@@ -195,7 +195,7 @@ func TestOutboxPrefersTheProven(t *testing.T) {
 }
 
 // A wedged consumer gets no new events if there are others. Its late events count as load.
-func TestOutboxSparesTheWedged(t *testing.T) {
+func TestOutboxSparesWedgedConsumers(t *testing.T) {
 	p := New(time.Millisecond)
 	a, b := joined(p, 4), joined(p, 4)
 	one(t, p, "0", 1, 1)

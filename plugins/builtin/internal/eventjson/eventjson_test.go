@@ -70,7 +70,7 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestAppendRefusesWhatWouldBreakTheLine(t *testing.T) {
+func TestAppendRefusesLineBreaks(t *testing.T) {
 	got, err := eventjson.Append([]byte("before"), handler.Event{ID: "i", Object: json.RawMessage("{\n\"secret")})
 	if err == nil || string(got) != "before" {
 		t.Fatalf("got %q, %v; want an error and nothing appended", got, err)
