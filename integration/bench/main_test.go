@@ -12,7 +12,7 @@ import (
 // sent and due, and that there is a figure for everything.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-o", dir, ".", "../../cmd/informd").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags=-s", "-o", dir, ".", "../../cmd/informd").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	r, err := run(t.Context(), filepath.Join(dir, "bench"), filepath.Join(dir, "informd"), "TestRun", scale{objects: 40, updates: 80, rounds: 1, full: true, rest: 20 * time.Millisecond})

@@ -32,7 +32,7 @@ func TestCrashes(t *testing.T) {
 	if harness.Soak() {
 		t.Skip("make soak runs TestSoakCrashes, which is this and more")
 	}
-	crash(t, crashPlan{objects: 2000, kills: map[string]int{ofDaemon: 4, ofHandler: 1, ofBoth: 1, ofNothing: 1}, restarts: 1, pace: 40 * time.Millisecond})
+	crash(t, crashPlan{objects: 600, kills: map[string]int{ofDaemon: 4, ofHandler: 1, ofBoth: 1, ofNothing: 1}, restarts: 1, pace: 80 * time.Millisecond})
 }
 
 func TestSoakCrashes(t *testing.T) {

@@ -3,6 +3,7 @@ package crashes
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -18,9 +19,10 @@ import (
 
 const (
 	soakObjects      = 10_000 // make soak
-	loadObjects      = 2500
+	loadObjects      = 1000
 	loadObjectsShort = 500 // go test -short
 	loadWriters      = 16
+	patientKills     = 4 // of the handler, until a test ends the pauses before its starts
 	loadNamespace    = "load"
 )
 
@@ -53,7 +55,7 @@ func loadSize() int {
 	return loadObjects
 }
 
-// Thousands of ConfigMaps live their lives at full speed. The record has all of it, once and in
+// A thousand ConfigMaps live their lives at full speed. The record has all of it, once and in
 // order. `make soak` has ten thousand of them.
 func TestLoad(t *testing.T) {
 	t.Parallel()
@@ -107,6 +109,9 @@ func TestLoadThroughCrashes(t *testing.T) {
 		for i := range kills {
 			l.writer.awaitWrites((2*i + 1) * 5 * n / 2 / (2 * kills))
 			last = l.killHandler(last)
+			if i >= patientKills && !harness.Soak() {
+				l.endPause(last)
+			}
 		}
 	})
 
@@ -146,6 +151,7 @@ type load struct {
 	writer *writer
 	record *record
 	client kubernetes.Interface
+	state  string // the daemon's directory
 }
 
 func startLoad(t *testing.T, c *cluster.Cluster) *load {
@@ -153,10 +159,11 @@ func startLoad(t *testing.T, c *cluster.Cluster) *load {
 	client := kubernetes.NewForConfigOrDie(c.RESTConfig())
 	harness.CreateNamespace(t, client, loadNamespace)
 	path := filepath.Join(t.TempDir(), "events")
-	d := harness.RunInformd(t, c.Kubeconfig(), fmt.Sprintf(loadManifests, path), "--log-level", "info")
+	state := harness.ShortDir(t)
+	d := harness.RunInformd(t, c.Kubeconfig(), fmt.Sprintf(loadManifests, path), "--log-level", "info", "--state-dir", state)
 	d.AwaitReady()
 	return &load{
-		t: t, daemon: d, client: client,
+		t: t, daemon: d, client: client, state: state,
 		writer: newWriter(t, client, loadNamespace, loadSize()),
 		record: newRecord(path),
 	}
@@ -170,7 +177,7 @@ func (l *load) restart(c *cluster.Cluster) {
 }
 
 // killHandler kills the handler's process, which must be a newer one than last, at its work if
-// there is any left. Pauses between starts grow up to half a minute.
+// there is any left. Pauses between starts grow up to half a minute, unless endPause ends them.
 func (l *load) killHandler(last int) (pid int) {
 	l.daemon.Poll("a handler at work", func() bool {
 		processes := harness.HandlersOf(l.daemon.Cmd.Process.Pid)
@@ -185,6 +192,17 @@ func (l *load) killHandler(last int) (pid int) {
 		l.t.Error(err)
 	}
 	return pid
+}
+
+// endPause makes the daemon start the killed handler at once, as an operator does who does not want
+// to wait for the end of a pause.
+func (l *load) endPause(killed int) {
+	l.daemon.Poll("the daemon to see the handler's end", func() bool {
+		return !slices.Contains(harness.HandlersOf(l.daemon.Cmd.Process.Pid), killed)
+	})
+	if code, _, stderr := harness.Informd(l.t, "handler", "reload", "record", "--state-dir", l.state); code != 0 {
+		l.t.Errorf("informd handler reload: exit code %d\n%s", code, stderr)
+	}
 }
 
 // awaitFinalStates waits until the record has the final state of every object. It fails if nothing

@@ -107,9 +107,12 @@ func (h *badHandler) begin() {
 	case "floods-its-log":
 		go func() {
 			line := []byte(strings.Repeat("flood ", 30) + "\n")
-			for {
+			for n := 1; ; n++ {
 				if _, err := stderr.Write(line); err != nil {
 					return
+				}
+				if n%1000 == 0 { // others need the processors, too
+					time.Sleep(30 * time.Millisecond)
 				}
 			}
 		}()

@@ -25,6 +25,7 @@ func TestBuiltinsConform(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		handlertest.Run(t, handlertest.Options{
 			Command: []string{harness.Binary, "handler", "serve", "log"},
+			Env:     []string{"GORACE=" + os.Getenv("GORACE")},
 			Config:  json.RawMessage(fmt.Sprintf(`{"path":%q}`, path)),
 			Integers: func(handler.Event) error {
 				return contains(path, integer)
@@ -36,6 +37,7 @@ func TestBuiltinsConform(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "events.jsonl")
 		handlertest.Run(t, handlertest.Options{
 			Command: []string{harness.Binary, "handler", "serve", "exec"},
+			Env:     []string{"GORACE=" + os.Getenv("GORACE")},
 			Config:  json.RawMessage(fmt.Sprintf(`{"command":["/bin/sh","-c","cat >> \"$0\"",%q]}`, path)),
 			Integers: func(handler.Event) error {
 				return contains(path, integer)
@@ -55,6 +57,7 @@ func TestBuiltinsConform(t *testing.T) {
 		defer server.Close()
 		handlertest.Run(t, handlertest.Options{
 			Command: []string{harness.Binary, "handler", "serve", "webhook"},
+			Env:     []string{"GORACE=" + os.Getenv("GORACE")},
 			Config:  json.RawMessage(fmt.Sprintf(`{"url":%q}`, server.URL)),
 			Integers: func(handler.Event) error {
 				for len(bodies) > 0 {

@@ -28,12 +28,7 @@ func TestCrashingNeighbours(t *testing.T) {
 
 	s.Tempt(true)
 	tempted := time.Now()
-	count := func() (n int) {
-		for _, handler := range bad {
-			n += s.Restarts(handler)
-		}
-		return n
-	}
+	count := func() int { return s.Restarts(bad...) }
 	s.PollFor(20*time.Minute, "crashes", func() bool {
 		for _, handler := range bad[2:] {
 			for _, pid := range s.Playing("victim", handler) {

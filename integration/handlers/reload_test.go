@@ -16,14 +16,18 @@ import (
 // The test replaces a handler's executable fifty times under load and reloads it. Nothing is lost,
 // nothing comes twice, and each object's events stay in order from one process to the next.
 func TestReloadUnderLoad(t *testing.T) {
+	t.Parallel()
 	const reloads = 50
-	rate := 1000
-	if testing.Short() {
-		rate = 200
+	rate := 300
+	if harness.Soak() {
+		rate = 1000
 	}
 	s := harness.NewStage(t, "")
 	s.Informd = harness.PlainInformd(t)
-	s.Open(t, nil)
+	// Steady takes its time, so that there are events with it whenever it is replaced.
+	s.Where += ", env: [PLAYER_PAUSE]"
+	s.Write(t, harness.SteadySpec, "")
+	s.Open(t, nil, "PLAYER_PAUSE=20ms")
 	s.AwaitRunning("steady")
 	s.AwaitDelivered()
 	before := s.Holdings()

@@ -181,9 +181,10 @@ func (e *elsewhere) awaitEndpoints(addresses ...string) {
 // again, ends one in order, and changes the name's addresses. Nothing is lost, and each object's
 // events stay in order over all endpoints.
 func TestRemoteUnderLoad(t *testing.T) {
-	rate := 1000
-	if testing.Short() {
-		rate = 300
+	t.Parallel()
+	rate := 400
+	if harness.Soak() {
+		rate = 1000
 	}
 	e := playElsewhere(t)
 	one, two := e.one, e.two

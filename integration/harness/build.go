@@ -25,6 +25,10 @@ const Patience = 90 * time.Second
 // Binary is the informd under test. It has the race detector if the tests have it.
 var Binary string
 
+// raceOptions are the options of the race detector in all processes that tests start. A race ends
+// the process, and an end without one does not wait a second for races that may come.
+const raceOptions = "halt_on_error=1 atexit_sleep_ms=0"
+
 // Main runs a package's tests with a built informd, stops the control plane that they shared, and
 // exits.
 //
@@ -64,6 +68,10 @@ func run(m *testing.M) int {
 	flags := []string{}
 	if RaceEnabled {
 		flags = append(flags, "-race")
+		if err := os.Setenv("GORACE", raceOptions); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	if Binary, err = build("informd", "./cmd/informd", flags...); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -135,8 +143,8 @@ func build(name, pkg string, flags ...string) (string, error) {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
 	// Without a version: the state of the repository would change the file, and have it linked
-	// anew.
-	args := append([]string{"build", "-buildvcs=false", "-o", original}, flags...)
+	// anew. Without symbols for a debugger, the linker needs half the time.
+	args := append([]string{"build", "-buildvcs=false", "-ldflags=-s", "-o", original}, flags...)
 	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = Root
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -5,7 +5,6 @@ package harness
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -74,7 +73,7 @@ func StartDaemon(t testing.TB, cmd *exec.Cmd, environment ...string) *Daemon {
 		Ended: make(chan struct{}), changed: make(chan struct{}),
 	}
 	cmd.Args = append(cmd.Args, "--listen", d.address)
-	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=1", "XDG_STATE_HOME="+ShortDir(t))
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+ShortDir(t))
 	cmd.Env = append(cmd.Env, environment...)
 	stdout, err := d.Cmd.StdoutPipe()
 	if err != nil {
@@ -209,17 +208,24 @@ func (d *Daemon) Poll(what string, met func() bool) {
 // PollFor is Poll with another patience, for large amounts.
 func (d *Daemon) PollFor(patience time.Duration, what string, met func() bool) {
 	d.T.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
+	began := time.Now()
 	for !met() {
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-d.Ended:
-			d.T.Fatalf("informd has ended, waiting for %s", what)
-		case <-ctx.Done():
+		waited := time.Since(began)
+		if waited > patience {
 			d.T.Fatalf("not within %v: %s", patience, what)
 		}
+		select {
+		case <-time.After(pollPause(waited)):
+		case <-d.Ended:
+			d.T.Fatalf("informd has ended, waiting for %s", what)
+		}
 	}
+}
+
+// pollPause returns how long to wait for the next look at something, after a wait for it. The
+// longer a test waits, the fewer looks it takes: they cost the processor time that it waits for.
+func pollPause(waited time.Duration) time.Duration {
+	return min(max(20*time.Millisecond, waited/10), 200*time.Millisecond)
 }
 
 func (d *Daemon) Get(path string) (code int, body string) {
@@ -236,9 +242,14 @@ func (d *Daemon) Get(path string) (code int, body string) {
 // "".
 func (d *Daemon) Metric(series string) string {
 	_, body := d.Get("/metrics")
-	for line := range strings.Lines(body) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), series+" "); ok {
-			return value
+	return valueIn(body, series)
+}
+
+// valueIn returns the value of a series in the text of all metrics, or "".
+func valueIn(metrics, series string) string {
+	for line := range strings.Lines(metrics) {
+		if value, ok := strings.CutPrefix(line, series+" "); ok {
+			return strings.TrimSpace(value)
 		}
 	}
 	return ""
@@ -337,9 +348,10 @@ func FindLine(log string, texts ...string) (line string, found bool) {
 
 // Waiting returns how many deliveries of a rule wait, in memory or on disk alone.
 func (d *Daemon) Waiting(rule string) (n int) {
+	_, metrics := d.Get("/metrics")
 	for _, of := range []string{"depth", "away"} {
-		metric := fmt.Sprintf("informd_rule_queue_%s{rule=%q}", of, rule)
-		count, err := strconv.Atoi(d.Metric(metric))
+		series := fmt.Sprintf("informd_rule_queue_%s{rule=%q}", of, rule)
+		count, err := strconv.Atoi(valueIn(metrics, series))
 		if err != nil {
 			return -1
 		}

@@ -198,8 +198,8 @@ func (k *Kube) defined(crd *unstructured.Unstructured) dynamic.ResourceInterface
 // Eventually polls until met returns true.
 func (k *Kube) Eventually(what string, met func() bool) {
 	k.t.Helper()
-	for deadline := time.Now().Add(Patience); !met(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for began := time.Now(); !met(); time.Sleep(pollPause(time.Since(began))) {
+		if time.Since(began) > Patience {
 			k.t.Fatalf("not within %v: %s", Patience, what)
 		}
 	}

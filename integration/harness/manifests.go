@@ -12,7 +12,17 @@ import (
 // YAML's flow style.
 func Source(name, spec string) string { return manifest("Source", name, spec) }
 
-func Handler(name, spec string) string { return manifest("Handler", name, spec) }
+// Handler hands the race detector's options on to the handler, where informd starts it as a process.
+func Handler(name, spec string) string {
+	switch isRemote := strings.Contains(spec, "address: "); {
+	case !RaceEnabled || isRemote:
+	case strings.Contains(spec, "env: ["):
+		spec = strings.Replace(spec, "env: [", "env: [GORACE, ", 1)
+	default:
+		spec += ", env: [GORACE]"
+	}
+	return manifest("Handler", name, spec)
+}
 
 func Rule(name, spec string) string { return manifest("Rule", name, spec) }
 

@@ -299,11 +299,15 @@ func Summary(all []time.Duration) string {
 	return fmt.Sprintf("of %d: median %v, p99 %v, most %v", len(all), at(0.5), at(0.99), at(1))
 }
 
-// Restarts returns how often informd has restarted a handler.
-func (s *Stage) Restarts(handler string) int {
-	metric := fmt.Sprintf("informd_handler_restarts_total{handler=%q}", handler)
-	n, _ := strconv.Atoi(s.Metric(metric)) // without the metric, it has not started yet
-	return n
+// Restarts returns how often informd has restarted handlers, all together.
+func (s *Stage) Restarts(handlers ...string) (sum int) {
+	_, metrics := s.Get("/metrics")
+	for _, handler := range handlers {
+		series := fmt.Sprintf("informd_handler_restarts_total{handler=%q}", handler)
+		n, _ := strconv.Atoi(valueIn(metrics, series)) // without the series, it has not started yet
+		sum += n
+	}
+	return sum
 }
 
 // AwaitRunning waits until these handlers are ready for events.
@@ -380,8 +384,8 @@ func (s *Stage) WantHoldings(before holdings, what string) {
 // pollOr waits like PollFor, but calls otherwise after the patience and lets the test go on.
 func (s *Stage) pollOr(patience time.Duration, otherwise func(), met func() bool) {
 	s.T.Helper()
-	for deadline := time.Now().Add(patience); !met(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	for began := time.Now(); !met(); time.Sleep(pollPause(time.Since(began))) {
+		if time.Since(began) > patience {
 			otherwise()
 			return
 		}

@@ -38,8 +38,11 @@ func (s *Stage) StatusOf(handler string) HandlerStatus {
 func (s *Stage) AwaitState(handler, state string) (h HandlerStatus) {
 	s.T.Helper()
 	s.Poll(handler+" to be "+state, func() bool {
+		if s.Metric(stateSeries(handler, state)) != "1" {
+			return false
+		}
 		h = s.StatusOf(handler)
-		return h.State == state && s.Metric(stateSeries(handler, state)) == "1"
+		return h.State == state
 	})
 	return h
 }
