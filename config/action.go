@@ -157,8 +157,8 @@ func (r *reader) verb(a *Action, f mapping) {
 	case Event:
 		a.Reason, a.Message = r.template(f.need("reason"), f.path+"reason"), field("message")
 		if t := a.Reason; t != nil && !isEventReason(t) {
-			r.mistake(f.get("reason"), "%sreason must be one word in CamelCase, such as Quarantined, "+
-				"of at most 128 letters and digits", f.path)
+			r.mistake(f.get("reason"), "%sreason must be one word in CamelCase, "+
+				"such as Quarantined, of at most 128 letters and digits", f.path)
 		}
 		a.Warning = r.boolean(f.get("warning"), f.path+"warning")
 	}

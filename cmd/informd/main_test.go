@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 //	lines N FILE           FILE has so many lines
 //	longest N FILE         no line of FILE is longer than N bytes
 //
-// With UPDATE_SCRIPTS set, the outputs that scripts compare with are written anew.
+// With UPDATE_SCRIPTS set, the scripts' expected outputs are rewritten.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",

@@ -1,6 +1,7 @@
-// Package delivery defines the record of an event on its way to a handler, and that of a dead letter.
-// Package dispatch decides what becomes of them, package queue keeps deliveries in order, and package
-// state writes both. The records are plain data: they know no lock, no clock and no handler.
+// Package delivery defines the record of an event on its way to a handler, and that of a dead
+// letter. Package dispatch decides what becomes of them, package queue keeps deliveries in order,
+// and package state writes both. The records are plain data: they know no lock, no clock and no
+// handler.
 package delivery
 
 import (

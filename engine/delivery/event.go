@@ -7,7 +7,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Event returns an event as its handler sees it. It shares the bytes of the objects and of the payload.
+// Event returns an event as its handler sees it. It shares the bytes of the objects and of the
+// payload.
 func Event(
 	change delta.Delta, payload json.RawMessage,
 	rule string, resource handler.Resource, attempt int,

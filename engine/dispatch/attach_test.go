@@ -15,7 +15,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Attachments are made for each attempt, and are no part of what waits or is dead.
+// Attachments are made for each attempt. Waiting events and dead letters hold none.
 func TestAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		made := 0

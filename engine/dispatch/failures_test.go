@@ -182,7 +182,7 @@ func TestRedrive(t *testing.T) {
 		}
 		l.Offer(added("web", "u", 1))
 		pass(time.Minute)
-		redrive() // in vain: it uses up its attempts, and is dead again
+		redrive() // it uses up its attempts, and is a dead letter again
 		broken = false
 		redrive()
 		equal(t, "events: one id, attempts go on", h.ids(), []string{

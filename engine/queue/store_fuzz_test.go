@@ -117,7 +117,8 @@ func live(t *testing.T, program []byte) {
 	w.finish()
 }
 
-// start begins a life. The source tells everything again that was told and not written.
+// start begins a process's life. The source repeats everything that it offered before and that was
+// not written.
 func (w *lives) start() {
 	if w.q != nil {
 		w.merged = w.merged || w.q.Stats().Shortened > 0

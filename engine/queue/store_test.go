@@ -96,7 +96,7 @@ func (d *disk) all() map[uint64]*recordOf {
 	return all
 }
 
-// crash returns a new queue that was told what the disk has written, as a new process would be.
+// crash returns a new queue with what the disk has written, as a new process would have.
 func (d *disk) crash(o Options[string, change]) *Queue[string, change] {
 	clear(d.unwritten)
 	o.Store = d

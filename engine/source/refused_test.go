@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// A server may refuse to go on with a watch before that has brought what was missed. The informer has
-// not caught up then, and of parts it has parts still.
+// A server may refuse to resume a watch before it has sent the missed changes. The informer has not
+// caught up then, and still holds objects of which only the kept fields were saved.
 func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 	const refusal = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",` +
 		`"reason":"TooManyRequests","message":"later","code":429}}` + "\n"
@@ -56,8 +56,8 @@ func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 	})
 }
 
-// A server that refuses every watch of what it has just listed is not listed again and again at the
-// same rate.
+// A server may refuse every watch of the version that it has just listed. The informer then lists
+// with growing pauses.
 func TestRelistsInARowSlowDown(t *testing.T) {
 	server, s, i, _, _ := serving(t, false, body("a", 1))
 	server.Fail(func(r *http.Request) *metav1.Status {

@@ -220,8 +220,8 @@ func readDelivery(b []byte, get dictionaryOf) (out laneRecord, err error) {
 	return out, r.end()
 }
 
-// appendLetter appends the record of a letter. It writes no confidential reason. Of a letter about a
-// Secret it writes neither reason nor payload, and only who the object is.
+// appendLetter appends the record of a letter. It writes no confidential reason. Of a letter about
+// a Secret it writes neither reason nor payload, and only who the object is.
 func appendLetter(b []byte, l *delivery.Letter, refer references) []byte {
 	secret := l.OfSecret()
 	b = append(b, recordVersion, flag(secret, isSecret))

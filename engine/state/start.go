@@ -100,8 +100,8 @@ func (s *Store) Rules() ([]RuleMemory, error) {
 	return rules, nil
 }
 
-// Letters returns the dead letters on disk, the oldest first. Those whose reason was not written are
-// confidential. Call Letters before recording anything.
+// Letters returns the dead letters on disk, the oldest first. Those whose reason was not written
+// are confidential. Call Letters before recording anything.
 func (s *Store) Letters() ([]delivery.Letter, error) {
 	if s.db.Load() == nil {
 		s.know(nil)
@@ -163,8 +163,8 @@ func (s *Store) all(prefix []byte, f func(value []byte, get dictionaryOf) error)
 }
 
 // PutLetter records a dead letter. It replaces one with the same ID. A confidential reason is not
-// written. Of a letter about a Secret, neither are the payload and the object. Call PutLetter between
-// Begin and End.
+// written. Of a letter about a Secret, neither are the payload and the object. Call PutLetter
+// between Begin and End.
 func (s *Store) PutLetter(l delivery.Letter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -136,7 +136,7 @@ func TestDeletingAGoneObjectSucceeds(t *testing.T) {
 		x.on(handler.ActionDelete, "a", withUID),
 	), nil, action.Gone, action.Gone, action.Gone, action.Gone, action.Gone)
 
-	// A handler that is told of a deletion may make the object anew, and then change what is there.
+	// A handler that receives a deletion may create the object again, and then change it.
 	x.remove("a")
 	ev.Event = handler.Deleted
 	x.does(ev, list(
@@ -210,7 +210,7 @@ func TestLostResponses(t *testing.T) {
 		x.does(ev, list(a.Action), context.DeadlineExceeded, action.Failed)
 		x.does(ev, list(a.Action), nil, a.then)
 	}
-	// The event's object: it is no longer as the event has it, and the handler is asked again.
+	// The event's object has changed since the event, and the handler is asked again.
 	lose = true
 	patch := list(x.on(handler.ActionPatch, "source", operations(`[{"op":"add","path":"/data/n","value":"1"}]`)))
 	x.does(ev, patch, context.DeadlineExceeded, action.Failed)

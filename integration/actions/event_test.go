@@ -52,7 +52,8 @@ func TestEvents(t *testing.T) {
 		t.Errorf("%d Events about the other object, want 1 (%v)", len(others.Items), err)
 	}
 
-	// Of what has no namespace, and of what an Event's name cannot be made of.
+	// Events about objects without a namespace, and about names that do not fit into an Event's
+	// name.
 	roles := handler.Resource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 	x.does(ev, list(
 		handler.Action{Verb: handler.ActionEvent, Resource: handler.Resource{Version: "v1", Resource: "namespaces"}, Name: x.ns, Reason: "Seen"},

@@ -16,7 +16,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// What the API server will never take is rejected, and nothing of the object's content is told.
+// What the API server will never accept is rejected, and the reason quotes nothing of the object.
 func TestRefusedForGood(t *testing.T) {
 	x := newExecutor(t)
 	x.made("a")
@@ -69,7 +69,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// What is not served, or not allowed, may be later: it is no rejection.
+// A resource that is not served or not permitted may be later: that is not a rejection.
 func TestRefusedForNow(t *testing.T) {
 	x := newExecutor(t)
 	x.made("a")

@@ -18,7 +18,7 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// A resource may be served later than it is asked for, go, and come back with another scope.
+// A resource may be served only later, disappear, and return with another scope.
 func TestResourcesThatComeAndGo(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")

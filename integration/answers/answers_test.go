@@ -105,7 +105,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// An answer does not overwrite a change that came after its event: the handler gets the event anew.
+// An answer does not overwrite a change that came after its event: the handler gets it again.
 // informd leaves an object alone that is gone, or replaced by another of the same name.
 func TestLateActions(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ type gate struct {
 
 	mu   sync.Mutex
 	shut func(*http.Request) bool
-	held chan string // the methods and paths of what is not answered
+	held chan string // the methods and paths of held requests
 }
 
 func newGate(t *testing.T, kubeconfig string) *gate {

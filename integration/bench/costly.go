@@ -22,7 +22,7 @@ type costlyRun struct {
 	name          string // which informd
 	at            site
 	alone, beside []trickle
-	worse         []float64 // p99 with the costly source, divided by p99 in the turn before, which is without it
+	worse         []float64 // p99 with the costly source, divided by that without it
 }
 
 // trickle is one measurement of the source that changes a little.

@@ -118,8 +118,8 @@ func command(ctx context.Context) error {
 	return errors.Join(err, written)
 }
 
-// fresh copies a binary to a path and returns the path. How much of a binary becomes resident depends
-// on how its file came into the page cache. So those that are compared come into it alike.
+// fresh copies a binary to a path and returns the path. How much of a binary becomes resident
+// depends on how its file came into the page cache. So those that are compared come into it alike.
 func fresh(path, binary string) (string, error) {
 	data, err := os.ReadFile(binary)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// scripted is a subject that has seen what it is told to have seen, the last of it for ever.
+// scripted is a subject that reports a given sequence of sights, and then the last one for ever.
 type scripted struct {
 	sights []seen
 	err    error // of the last

@@ -12,7 +12,7 @@ import (
 type scale struct {
 	objects, updates, rounds int
 	full                     bool
-	old                      string        // an older informd: measure nothing but the comparison; "" if none
+	old                      string        // an older informd to compare with, or ""
 	rest                     time.Duration // see measurement
 }
 

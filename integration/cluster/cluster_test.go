@@ -48,7 +48,7 @@ func TestSharedControlPlane(t *testing.T) {
 		t.Error("/metrics has no apiserver_longrunning_requests, which tells how many watches there are")
 	}
 
-	// No service account exists, and none is asked for.
+	// Nobody needs a service account: none exists.
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "plain-"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}},

@@ -60,7 +60,7 @@ func (c *crashing) round(what string, restart bool) {
 	if what == ofNothing {
 		c.awaitReady()
 		from := time.Now()
-		c.daemon.Stop() // nothing may be told again because of this
+		c.daemon.Stop() // this must not repeat any event
 		c.down(from)
 	} else {
 		c.killDaemon()

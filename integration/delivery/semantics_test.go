@@ -266,7 +266,7 @@ func TestLatestMergesAndEveryKeeps(t *testing.T) {
 		`latest NS/web added {"size":"1","was":null}`,
 		`latest NS/web updated {"size":"4","was":"1"}`,
 		`latest NS/passing added {"size":"1","was":null}`,
-		`latest NS/passing deleted {"size":"1","was":null}`, // it was sent, so its end is told
+		`latest NS/passing deleted {"size":"1","was":null}`, // it was sent, so its deletion is, too
 		`every NS/web added {"size":"1","was":null}`,
 		`every NS/web updated {"size":"2","was":"1"}`,
 		`every NS/web updated {"size":"3","was":"2"}`,

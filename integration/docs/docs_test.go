@@ -1,5 +1,5 @@
-// Package docs checks that the documentation holds together: its links, its index, its length, and the log lines
-// that it shows. It needs no cluster.
+// Package docs checks that the documentation holds together: its links, its index, its length, and
+// the log lines that it shows. It needs no cluster.
 package docs
 
 import (

@@ -111,7 +111,7 @@ func blocksIn(t *testing.T, page, heading, language string) (texts []string) {
 func TestHandlerPageInGo(t *testing.T) {
 	t.Parallel()
 	a := newBeginner(t)
-	a.env = append(a.env, "GOSUMDB=off") // as far as this module's own are, modules are those of its go.sum
+	a.env = append(a.env, "GOSUMDB=off") // this module's go.sum fixes the modules that it shares
 	const page = "../../docs/tutorials/first-handler.md"
 	check := func(heading string) {
 		a.write("main.go", blocksIn(t, page, heading, "go")[0])

@@ -207,7 +207,8 @@ func (p *proxy) add(dir, path, version string) {
 	}
 }
 
-// addFiles adds a module's files to a zip, but for modules within it and what is not in a repository.
+// addFiles adds a module's files to a zip, but for modules within it and what is not in a
+// repository.
 func addFiles(z *zip.Writer, dir, prefix string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {

@@ -104,7 +104,7 @@ func TestActionValidate(t *testing.T) {
 	}
 }
 
-// What is wrong is told without what is in the object.
+// Errors about an action quote nothing of its object.
 func TestActionValidateQuotesNoContent(t *testing.T) {
 	for _, text := range []string{`{"data":hush}`, `"hush"`, `{"metadata":"hush"}`, `{"metadata":{"name":"hush"}}`, `{"kind":["hush"]}`, `{"apiVersion":"hush"}`} {
 		for _, a := range []Action{

@@ -165,7 +165,7 @@ func TestReadyLine(t *testing.T) {
 	} {
 		log := &recorder{}
 		ready(t, start(t, spec(mode), host.Options{Logger: log.logger()}))
-		waitFor(t, want, func() bool { // events are taken before it is said
+		waitFor(t, want, func() bool { // the host takes events before it logs that
 			return slices.ContainsFunc(log.lines(), func(line string) bool { return strings.HasPrefix(line, want) })
 		})
 	}

@@ -101,9 +101,9 @@ func newFarm(t testing.TB) *farm {
 	return f
 }
 
-// freePort returns a port that the test has to itself until it ends, on 127.0.0.1 and its neighbours.
-// It lies below the ports that the kernel picks by itself. Tests in other processes leave it alone
-// because a listener on an address that no endpoint uses marks it as taken.
+// freePort returns a port that the test has to itself until it ends, on 127.0.0.1 and its
+// neighbours. It lies below the ports that the kernel picks by itself. Tests in other processes
+// leave it alone because a listener on an address that no endpoint uses marks it as taken.
 func freePort(t testing.TB) uint16 {
 	for range 1000 {
 		port := 20000 + rand.IntN(10000)

@@ -94,7 +94,7 @@ var rogueModes = map[string]func(){
 			return done(n)
 		}})
 	},
-	"boundless": func() { // wants all that there is at once, and answers nothing
+	"boundless": func() { // takes all events at once, and answers none
 		serveRogue(&boundless{})
 	},
 	"hundred-mb": func() {
@@ -111,7 +111,7 @@ var rogueModes = map[string]func(){
 			return done(n)
 		}})
 	},
-	"will-not-end": func() { // whatever is asked of it
+	"will-not-end": func() { // ignores every request to end
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		go serveRaw(raw{drain: hang})
 		hang()

@@ -22,7 +22,7 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// library is informd's side, by script: sources are named for what becomes of a call.
+// library plays informd's side. The name of a source says how calls about it end.
 type library struct {
 	handlerpb.UnimplementedCacheServer
 	requests [][]string // for several keys

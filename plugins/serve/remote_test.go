@@ -346,7 +346,7 @@ func TestRemoteTurnsAway(t *testing.T) {
 	}
 }
 
-// drained notes the order of what happens to it.
+// drained records the order of its calls.
 type drained struct {
 	began chan struct{}
 	goOn  chan struct{}
@@ -436,7 +436,7 @@ func TestRemoteEndsGracefully(t *testing.T) {
 	}
 }
 
-// What cannot be served is said at once, and the end is an end.
+// Serve reports what it cannot serve at once, and ends when it should.
 func TestRemote(t *testing.T) {
 	dir := t.TempDir()
 	ca := testca.New(t, dir, "ca")

@@ -196,7 +196,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// What is wrong with a request is said so that whoever reads it knows what to do.
+// The error about a request says what to do.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	c, _ := serve(t, newBackend())
@@ -274,7 +274,7 @@ func TestAbandonedStream(t *testing.T) {
 	}
 }
 
-// Another program's socket is told from informd's.
+// The client recognises another program's socket.
 func TestOtherProgramListens(t *testing.T) {
 	tests := []struct{ name, answer, want string }{
 		{"no HTTP", "220 mail.example ESMTP\r\n", "malformed HTTP"},

@@ -40,7 +40,7 @@ func askAndExit(socket string) {
 	os.Exit(0)
 }
 
-// backend is a daemon of this test. What it is asked for may panic or fail.
+// backend is a scripted daemon. Its functions may panic or fail.
 type backend struct {
 	mu      sync.Mutex
 	letters []Letter

@@ -153,7 +153,8 @@ func startDaemon(t *testing.T) *daemon {
 	return d
 }
 
-// Without a place of its own the socket is no reason not to run; where it was asked for it is.
+// informd runs without a socket if the default place is unusable, and refuses to if the place was
+// given.
 func TestNoControlSocket(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	var said bytes.Buffer

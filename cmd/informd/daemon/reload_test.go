@@ -28,7 +28,7 @@ type process struct {
 	err   error
 	under func() // what happens while it is being reloaded; may be nil
 
-	allowed []string // what was asked of the engine
+	allowed []string // the calls of the engine
 }
 
 func (p *process) allow(h config.Handler) (done func(stands bool)) {

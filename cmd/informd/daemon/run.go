@@ -99,7 +99,8 @@ mistakes.`,
 	f.StringVar(&flags.stateDir, "state-dir", "", "state `DIR`, or none to keep no state; "+
 		"default: by cluster")
 	f.StringVar(&flags.control, "control", "", "control `SOCKET`; default: in the state directory")
-	f.StringVar(&flags.listen, "listen", "", "`ADDRESS` for health and metrics, such as 127.0.0.1:9180")
+	f.StringVar(&flags.listen, "listen", "",
+		"`ADDRESS` for health and metrics, such as 127.0.0.1:9180")
 	cli.ChoiceFlag(cmd, &flags.logFormat, "log-format", "format of the log", "text", logFormats...)
 	cli.ChoiceFlag(cmd, &flags.logLevel, "log-level", "lowest level", "info", logLevels...)
 	f.BoolVar(&flags.dryRun, "dry-run", false,

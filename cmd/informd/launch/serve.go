@@ -16,8 +16,9 @@ func NewServeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve NAME",
 		Short: "Serve a builtin handler; informd run starts this itself",
-		Long: "Serve a builtin handler: " + cli.OneOf(builtin.Names()) + `. informd run starts this command itself, for each
-Handler manifest with a builtin. Started by hand, it fails and says so.`,
+		Long: "Serve a builtin handler: " + cli.OneOf(builtin.Names()) + `.
+informd run starts this command itself, for each Handler manifest with a builtin. Started by hand,
+it fails and says so.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("name one builtin handler: %s", cli.OneOf(builtin.Names()))

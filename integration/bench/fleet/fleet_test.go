@@ -65,8 +65,7 @@ func TestObjectsLookReal(t *testing.T) {
 	}
 }
 
-// The same object is the same whenever it is asked for, but for the time of sending; an update
-// always changes more.
+// An object is the same at every call, except for the time of sending. An update changes it.
 func TestObjectsAreDeterministic(t *testing.T) {
 	without := func(text []byte) string { return string(sentAt.ReplaceAll(text, nil)) }
 	for _, k := range kinds {

@@ -158,7 +158,7 @@ func TestStatusIsTheAnswer(t *testing.T) {
 		{code: 408, want: reject},
 		{code: 425, want: reject},
 		{code: 499, want: reject},
-		{code: 500, want: retry, retryAfter: "60"}, // only 429 and 503 are asked when to come again
+		{code: 500, want: retry, retryAfter: "60"}, // Retry-After counts for 429 and 503 only
 		{code: 502, want: retry},
 		{code: 999, want: retry},
 		{code: 429, want: retry},

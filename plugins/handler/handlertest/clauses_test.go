@@ -85,7 +85,7 @@ func TestClausesFail(t *testing.T) {
 	}
 }
 
-// Without a vice, all of them hold that can be told.
+// Without a vice, all clauses hold that can be checked.
 func TestClausesHold(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -109,7 +109,7 @@ func rogueWith(t *testing.T, vice string) handlertest.Options {
 	}
 }
 
-// What cannot be started is told once.
+// A handler that cannot be started is reported once.
 func TestNoHandler(t *testing.T) {
 	var first, more []handlertest.Result
 	for r := range handlertest.Check(t.Context(), handlertest.Options{Command: []string{"/no/such/handler"}}) {
@@ -127,7 +127,7 @@ func TestNoHandler(t *testing.T) {
 	}
 }
 
-// A cache that cannot be is told once, too.
+// A cache that cannot be made is reported once, too.
 func TestEmptyCache(t *testing.T) {
 	o := rogueWith(t, "none")
 	o.Cache = map[string]handlertest.Source{"pods": {Objects: []json.RawMessage{json.RawMessage(`{"metadata":{"namespace":"a"}}`)}}}

@@ -11,7 +11,7 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// A handler must not make the daemon's memory grow by what costs itself next to nothing.
+// A handler must not make the daemon's memory grow at next to no cost of its own.
 func TestAnswersThatInflate(t *testing.T) {
 	many := func(message []byte) []byte { return bytes.Repeat(message, handlerpb.MaxResponseBytes/len(message)) }
 	actions := many([]byte{0x0a, 0x00})

@@ -127,8 +127,8 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 	}
 }
 
-// Nobody holds on to an answer for ever: who reads slowly is told, who does not read at all loses
-// the connection.
+// No client keeps an answer for ever. A slow reader gets an error. A client that does not read at
+// all loses its connection.
 func TestLongAnswersEnd(t *testing.T) {
 	was := longTimeout
 	longTimeout = 300 * time.Millisecond

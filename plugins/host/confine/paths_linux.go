@@ -17,7 +17,8 @@ type paths struct {
 
 // errStrays says that a path goes through a link that the handler may have made.
 var errStrays = errors.New("leads out of the handler's writable files by a link, " +
-	"which the handler may have made: allow the link's target, by a path that the handler cannot change")
+	"which the handler may have made: allow the link's target, " +
+	"by a path that the handler cannot change")
 
 func newPaths(write []string) (*paths, error) {
 	p := &paths{folders{}, folders{}}

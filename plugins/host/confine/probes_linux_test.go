@@ -35,7 +35,7 @@ type scene struct {
 type probe struct {
 	name string
 	in   string // in which sandboxes it succeeds
-	root bool   // or an unusual kernel: where it fails unconfined, too, nothing can be told
+	root bool   // or an unusual kernel: a probe that fails unconfined, too, shows nothing
 	try  func(scene) error
 }
 

@@ -35,7 +35,7 @@ func prepare(t *testing.T, s Spec, own Own) *Confinement {
 	own.Read = append(own.Read, program)
 	m := thisMachine()
 	if s.User == "" {
-		m.uid = 1 // of what is enforced the same holds for root, who would be refused a network
+		m.uid = 1 // root gets the same enforcement, but would be refused a network
 	}
 	c, err := m.prepare(s, t.Name(), own)
 	if err != nil {

@@ -99,7 +99,8 @@ func digested(ctx context.Context, path, digest string) (_ *os.File, size int64,
 		return nil, 0, fmt.Errorf("%s is not a file", path)
 	case info.Size() > maxDigested:
 		return nil, 0, fmt.Errorf("%s has %d bytes, "+
-			"and a program with a sha256 may have at most %d: leave out sha256, or start it by a small script that has one",
+			"and a program with a sha256 may have at most %d: "+
+			"leave out sha256, or start it by a small script that has one",
 			path, info.Size(), maxDigested)
 	}
 	size, err = copyDigested(ctx, io.Discard, io.LimitReader(file, maxDigested), digest)

@@ -88,7 +88,7 @@ func TestOrder(t *testing.T) {
 			t.Error(diff)
 		}
 
-		// The process goes away: what was with it is lost, what waits is numbered anew.
+		// The process goes away. Events that were with it are lost; waiting ones get new numbers.
 		if diff := cmp.Diff([]uint64{1, 3}, d.Detach(handler.ErrLost)); diff != "" {
 			t.Error(diff)
 		}

@@ -71,7 +71,8 @@ func TestOutbox(t *testing.T) {
 	<-held
 	small.Detach(Lost(errGone))
 
-	// The large one is lost: what it was sent is told so, what it was not waits for the next.
+	// The large consumer fails: the events that it was sent are lost, and the others wait
+	// for the next consumer.
 	large.window.Events = 3
 	if b := large.Take(time.Now()); len(b.Events) != 3 {
 		t.Fatalf("%d events were taken", len(b.Events))
