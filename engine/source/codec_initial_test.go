@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,6 +12,7 @@ import (
 // The cases are initial events of a WatchList, and what the informer makes of them. After each case
 // a watch brings pod end.
 func TestCodecOfInitialEvents(t *testing.T) {
+	t.Parallel()
 	a, b := event("ADDED", podAt("a", 1, 5)), event("ADDED", podAt("b", 2, 6))
 	end := event("BOOKMARK", `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"10","annotations":{"k8s.io/initial-events-end":"true"}}}`)
 	both := []string{"synced a 1", "synced b 2"}
@@ -78,30 +78,27 @@ func TestCodecOfInitialEvents(t *testing.T) {
 			watch: []reply{{body: "<html>Bad Gateway</html>", contentType: "text/html", status: http.StatusBadGateway}},
 			list:  list, heard: []string{"synced a 3"}, from: "nowhere 30"},
 	}
-	var running sync.WaitGroup // after a 410 cases wait for client-go's backoff
-	defer running.Wait()
 	for _, c := range cases {
-		running.Go(func() {
-			for _, by := range ways {
-				t.Run(c.reason+", "+by.name, func(t *testing.T) {
-					s := &script{
-						by: by, watchList: true, lists: c.list,
-						watches: append(c.watch[:len(c.watch):len(c.watch)], reply{body: event("ADDED", podAt("end", 1, 90)), end: stays}),
-					}
-					i, e := s.follow(t)
-					synced := slices.IndexFunc(append(c.heard, "end"), func(word string) bool { return !strings.HasPrefix(word, "synced") })
-					if synced > 0 {
-						e.expectAll(t, slices.Clone(c.heard[:synced])...)
-					}
-					e.expect(t, append(slices.Clone(c.heard[synced:]), "added end 1")...)
-					if diff := cmp.Diff(strings.Fields(c.from), s.asked()); diff != "" {
-						t.Errorf("watches began at other positions (-want +got):\n%s", diff)
-					}
-					if n := i.Stats().Unreadable; n != uint64(c.unreadable) {
-						t.Errorf("%d unreadable objects were counted, want %d", n, c.unreadable)
-					}
-				})
-			}
-		})
+		for _, by := range ways {
+			t.Run(c.reason+", "+by.name, func(t *testing.T) {
+				t.Parallel()
+				s := &script{
+					by: by, watchList: true, lists: c.list,
+					watches: append(c.watch[:len(c.watch):len(c.watch)], reply{body: event("ADDED", podAt("end", 1, 90)), end: stays}),
+				}
+				i, e := s.follow(t)
+				synced := slices.IndexFunc(append(c.heard, "end"), func(word string) bool { return !strings.HasPrefix(word, "synced") })
+				if synced > 0 {
+					e.expectAll(t, slices.Clone(c.heard[:synced])...)
+				}
+				e.expect(t, append(slices.Clone(c.heard[synced:]), "added end 1")...)
+				if diff := cmp.Diff(strings.Fields(c.from), s.asked()); diff != "" {
+					t.Errorf("watches began at other positions (-want +got):\n%s", diff)
+				}
+				if n := i.Stats().Unreadable; n != uint64(c.unreadable) {
+					t.Errorf("%d unreadable objects were counted, want %d", n, c.unreadable)
+				}
+			})
+		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +17,7 @@ import (
 // The cases are forms of a list, and what the informer makes of them. If client-go can read the
 // list too, the cache must hold what client-go reads.
 func TestCodecOfLists(t *testing.T) {
+	t.Parallel()
 	const at10 = `"resourceVersion":"10"`
 	a, b := podAt("a", 1, 5), podAt("b", 2, 6)
 	bare := func(pod string) string { return strings.Replace(pod, `"apiVersion":"v1","kind":"Pod",`, "", 1) }
@@ -148,6 +148,7 @@ func TestCodecOfLists(t *testing.T) {
 				continue
 			}
 			t.Run(c.reason+", "+by.name, func(t *testing.T) {
+				t.Parallel()
 				s := &script{by: by, lists: slices.Clone(c.lists), watches: []reply{{body: event("ADDED", podAt("end", 1, 90)), end: stays}}}
 				i, e := s.follow(t)
 				if len(c.heard) > 0 {
@@ -210,21 +211,19 @@ func readByClientGo(t *testing.T, s *script) map[string]*unstructured.Unstructur
 // If the connection of a list ends early, in good order or not and at any byte, the informer takes
 // no part of the list.
 func TestListsCutAnywhere(t *testing.T) {
+	// Not t.Parallel: these are hundreds of requests in a row, which take long beside other tests.
 	whole := spaced(podList(`"resourceVersion":"10"`, podAt("a", 1, 5), podAt("b", 2, 6)))
-	var running sync.WaitGroup
-	defer running.Wait()
 	for _, by := range []way{atOnce, compressed} {
-		running.Go(func() {
-			t.Run(by.name, func(t *testing.T) {
-				s := &script{by: by}
-				for size := range len(strings.TrimSpace(whole)) {
-					s.lists = append(s.lists, reply{body: whole[:size], end: []ending{ends, breaks}[size%2]})
-				}
-				s.lists = append(s.lists, reply{body: whole})
-				_, e := s.follow(t)
-				e.expectAll(t, "synced a 1", "synced b 2")
-				e.silent(t)
-			})
+		t.Run(by.name, func(t *testing.T) {
+			t.Parallel()
+			s := &script{by: by}
+			for size := range len(strings.TrimSpace(whole)) {
+				s.lists = append(s.lists, reply{body: whole[:size], end: []ending{ends, breaks}[size%2]})
+			}
+			s.lists = append(s.lists, reply{body: whole})
+			_, e := s.follow(t)
+			e.expectAll(t, "synced a 1", "synced b 2")
+			e.silent(t)
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +16,7 @@ import (
 // brings pod a in state 1, at resourceVersion 10. After each case a watch brings pod end, so the
 // case is over when end arrives.
 func TestCodecOfWatches(t *testing.T) {
+	t.Parallel()
 	updated := event("MODIFIED", podAt("a", 2, 11))
 	all := updated + event("ADDED", podAt("b", 1, 12)) + event("DELETED", podAt("b", 1, 13))
 	allHeard := []string{"updated a 1→2", "added b 1", "deleted b 1"}
@@ -190,40 +190,39 @@ func TestCodecOfWatches(t *testing.T) {
 			from:  "10"},
 		{reason: "a Status of 200", watch: []reply{{body: failure(http.StatusServiceUnavailable, "ServiceUnavailable")}}, from: "10"},
 	}
-	var running sync.WaitGroup // cases with an error wait for client-go's backoff
-	defer running.Wait()
 	for _, c := range cases {
-		running.Go(func() {
-			for _, by := range ways {
-				if !by.suits(c.watch) {
-					continue
-				}
-				t.Run(c.reason+", "+by.name, func(t *testing.T) {
-					s := &script{
-						by:      by,
-						lists:   append([]reply{{body: podList(`"resourceVersion":"10"`, podAt("a", 1, 5))}}, c.relist...),
-						watches: append(c.watch[:len(c.watch):len(c.watch)], reply{body: event("ADDED", podAt("end", 1, 90)), end: stays}),
-					}
-					i, e := s.follow(t)
-					e.expect(t, append(append([]string{"synced a 1"}, c.heard...), "added end 1")...)
-					if diff := cmp.Diff(strings.Fields("10 "+c.from), s.asked()); diff != "" {
-						t.Errorf("watches began at other positions (-want +got):\n%s", diff)
-					}
-					if n := i.Stats().Unreadable; n != uint64(c.unreadable) {
-						t.Errorf("%d unreadable objects were counted, want %d", n, c.unreadable)
-					}
-				})
+		for _, by := range ways {
+			if !by.suits(c.watch) {
+				continue
 			}
-		})
+			t.Run(c.reason+", "+by.name, func(t *testing.T) {
+				t.Parallel()
+				s := &script{
+					by:      by,
+					lists:   append([]reply{{body: podList(`"resourceVersion":"10"`, podAt("a", 1, 5))}}, c.relist...),
+					watches: append(c.watch[:len(c.watch):len(c.watch)], reply{body: event("ADDED", podAt("end", 1, 90)), end: stays}),
+				}
+				i, e := s.follow(t)
+				e.expect(t, append(append([]string{"synced a 1"}, c.heard...), "added end 1")...)
+				if diff := cmp.Diff(strings.Fields("10 "+c.from), s.asked()); diff != "" {
+					t.Errorf("watches began at other positions (-want +got):\n%s", diff)
+				}
+				if n := i.Stats().Unreadable; n != uint64(c.unreadable) {
+					t.Errorf("%d unreadable objects were counted, want %d", n, c.unreadable)
+				}
+			})
+		}
 	}
 }
 
 // If a connection ends within an event, at any byte and in good order or not, the consumer gets the
 // event only from the watch that delivers all of it. The informer does not list again.
 func TestWatchesCutAnywhere(t *testing.T) {
+	// Not t.Parallel: these are hundreds of requests in a row, which take long beside other tests.
 	modified, added, deleted := event("MODIFIED", podAt("a", 2, 11)), spaced(event("ADDED", podAt("b", 1, 12))), pretty(event("DELETED", podAt("b", 1, 13)))
 	for _, by := range []way{atOnce, compressed} {
 		t.Run(by.name, func(t *testing.T) {
+			t.Parallel()
 			s := &script{by: by, lists: []reply{{body: podList(`"resourceVersion":"10"`, podAt("a", 1, 5))}}}
 			var from []string
 			for n, whole := range []string{modified, added, deleted, event("ADDED", podAt("end", 1, 14))} {

@@ -4,9 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +29,7 @@ var seed = flag.Uint64("differential.seed", 1, "of TestDifferential's changes")
 //   - Where history is lost, they report a legal history. It moves forward through states that
 //     existed, repeats nothing, and has every final state and every deletion.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	n := howMany()
 	t.Logf("%d changes, -differential.seed=%d", n, *seed)
 	courses := []course{
@@ -41,14 +42,10 @@ func TestDifferential(t *testing.T) {
 		{"the resource goes away and comes back", true, "", selected, nil, []misfortune{withdraw}},
 		{"the resource goes away and comes back, by lists, and little is kept", false, "", "", keptPaths, []misfortune{withdraw}},
 	}
-	// not t.Parallel: the cases mostly wait, and there are more of them than processors
-	var running sync.WaitGroup
-	defer running.Wait()
 	for i, c := range courses {
-		running.Go(func() {
-			t.Run(c.reason, func(t *testing.T) {
-				newDifferential(t, c, rand.New(rand.NewPCG(*seed, uint64(i)))).drive(n/len(courses), c.misfortunes)
-			})
+		t.Run(c.reason, func(t *testing.T) {
+			t.Parallel()
+			newDifferential(t, c, rand.New(rand.NewPCG(*seed, uint64(i)))).drive(n/len(courses), c.misfortunes)
 		})
 	}
 }
@@ -61,12 +58,18 @@ type course struct {
 	misfortunes         []misfortune // at equal distances
 }
 
-// howMany returns how many changes fit into the time of a test.
+// howMany returns how many changes fit into the time of a test. `make soak` makes more.
 func howMany() int {
 	if testing.Short() {
 		return 5_000
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	soak := os.Getenv("INFORMD_SOAK") != ""
+	info, ok := debug.ReadBuildInfo()
+	race := ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+	switch {
+	case race && !soak:
+		return 8_000
+	case race:
 		return 20_000
 	}
 	return 100_000

@@ -21,6 +21,7 @@ import (
 )
 
 func TestFirstListIsSyncedAndLaterChangesFollow(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, _ := serving(t, watchList, body("a", 1))
 		run(t, s)
@@ -49,6 +50,7 @@ func TestFirstListIsSyncedAndLaterChangesFollow(t *testing.T) {
 type Requests struct{ Lists, WatchLists int }
 
 func TestDeletedHasFinalAndPreviousState(t *testing.T) {
+	t.Parallel()
 	server, s, _, e, _ := serving(t, true, body("a", 1))
 	run(t, s)
 	server.AwaitWatches(pods, 1)
@@ -64,6 +66,7 @@ func TestDeletedHasFinalAndPreviousState(t *testing.T) {
 // While a watch is down, the informer loses nothing that the server remembers: the next watch goes
 // on from the same position, without a list.
 func TestDroppedWatchResumes(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, lines := serving(t, watchList, body("a", 1), body("b", 1))
 		run(t, s)
@@ -101,6 +104,7 @@ func TestDroppedWatchResumes(t *testing.T) {
 
 // If the server has lost the history, the informer compares a list with what the consumer knows.
 func TestExpiredHistoryIsComparedWithAList(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, _ := serving(t, watchList, body("changed", 1), body("deleted", 1), body("recreated", 1), body("same", 1))
 		run(t, s)
@@ -156,6 +160,7 @@ func TestExpiredHistoryIsComparedWithAList(t *testing.T) {
 }
 
 func TestOpenWatchThatExpiresIsComparedWithAList(t *testing.T) {
+	t.Parallel()
 	server, s, i, e, lines := serving(t, true, body("a", 1))
 	run(t, s)
 	e.expect(t, "synced a 1")
@@ -171,6 +176,7 @@ func TestOpenWatchThatExpiresIsComparedWithAList(t *testing.T) {
 
 // An object that a list finds again is known already, and memory holds it once.
 func TestRelistKeepsKnownObjects(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)
 		server.Load(pods, 200, nil)
@@ -191,6 +197,7 @@ func TestRelistKeepsKnownObjects(t *testing.T) {
 }
 
 func TestObjectsThatCannotBeReadDoNotExist(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		tooLarge := func(name string) string { // valid JSON, but the number fits no type
 			return fmt.Sprintf(`{"metadata":{"namespace":"shop","name":%q},"spec":{"v":1e400}}`, name)
@@ -221,6 +228,7 @@ func TestObjectsThatCannotBeReadDoNotExist(t *testing.T) {
 // A frame that cannot be decoded looks like a connection that broke within a frame. The first time,
 // the watch goes on from the same position. If that does not help, the informer lists.
 func TestGarbageOnTheWire(t *testing.T) {
+	t.Parallel()
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	run(t, s)
 	e.expect(t, "synced a 1")
@@ -247,6 +255,7 @@ func TestGarbageOnTheWire(t *testing.T) {
 }
 
 func TestForbiddenIsLoggedOnceAndRecovers(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, lines := serving(t, watchList, body("a", 1))
 		server.Forbid(pods, true)
@@ -281,6 +290,7 @@ func TestForbiddenIsLoggedOnceAndRecovers(t *testing.T) {
 }
 
 func TestServerThatStartsLater(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(pods, "Pod", true)
 	server.Apply(pods, body("a", 1))
@@ -329,6 +339,7 @@ type transport func(*http.Request) (*http.Response, error)
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestSlowServerDoesNotHoldUpShutdown(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, _, e, _ := serving(t, watchList, body("a", 1))
 		defer server.HoldLists()()
@@ -340,6 +351,7 @@ func TestSlowServerDoesNotHoldUpShutdown(t *testing.T) {
 }
 
 func TestTooManyRequestsDoNotHoldUpShutdown(t *testing.T) {
+	t.Parallel()
 	server, s, i, _, _ := serving(t, true)
 	server.Fail(func(*http.Request) *metav1.Status {
 		return &metav1.Status{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "busy"}
@@ -350,6 +362,7 @@ func TestTooManyRequestsDoNotHoldUpShutdown(t *testing.T) {
 }
 
 func TestInformersRunOnce(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	s, _ := newInformers(t, server.Config(), Options{})
 	run(t, s)()
@@ -359,6 +372,7 @@ func TestInformersRunOnce(t *testing.T) {
 }
 
 func TestWaitForCacheSyncNamesMissingInformers(t *testing.T) {
+	t.Parallel()
 	server, s, i, _, _ := serving(t, true)
 	server.Fail(func(*http.Request) *metav1.Status {
 		return &metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "its own fault"}
@@ -383,6 +397,7 @@ func TestWaitForCacheSyncNamesMissingInformers(t *testing.T) {
 // client-go's watchList sleeps up to a minute on a 429 and ignores its context. So the wire passes
 // on another error.
 func TestTooManyRequestsAmongInitialEvents(t *testing.T) {
+	t.Parallel()
 	for _, initial := range []bool{true, false} {
 		w := &watching{wire: &wire{}, initial: initial, events: make(chan watch.Event, 1)}
 		status := apierrors.NewTooManyRequests("busy", 1).Status()

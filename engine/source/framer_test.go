@@ -50,6 +50,7 @@ func framesOf(body io.ReadCloser) (frames []string, err error) {
 }
 
 func TestFrames(t *testing.T) {
+	t.Parallel()
 	line := `{"type":"ADDED","object":{"a":"}\n{\\"}}`
 	pretty := "{\n  \"type\": \"ADDED\",\n  \"object\": {}\n}"
 	large := `{"x":"` + strings.Repeat("x", 3*frameBuffer) + `"}`

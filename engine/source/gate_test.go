@@ -126,6 +126,7 @@ func TestDrain(t *testing.T) {
 
 // With a slow consumer, the informer stops reading from the wire and loses nothing.
 func TestSlowConsumer(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)
 		i.gate.bound = 10
@@ -164,6 +165,7 @@ func TestSlowConsumer(t *testing.T) {
 
 // Objects of a list do not count, however many they are.
 func TestListsDoNotPassTheGate(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, e, _ := serving(t, watchList)
 		i.gate.bound = 1

@@ -96,6 +96,7 @@ func number(o *object.Object) int64 {
 // TestHammer changes objects at full speed, drops watches, expires history and adds indexes. Each
 // step must follow from the one before. In the end the consumer must know what the server has.
 func TestHammer(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, s, i, _, _ := serving(t, watchList)
 		server.SetHistory(100_000)

@@ -31,7 +31,7 @@ var (
 )
 
 // patience is how long a test waits for something that must happen. Only a failing test uses it up.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // body returns a namespaced object in state v.
 func body(name string, v int) string {
@@ -272,6 +272,9 @@ func serving(t testing.TB, watchList bool, objects ...string) (*apistub.Server, 
 // modes runs a test against a server with WatchList, and against one without.
 func modes(t *testing.T, test func(t *testing.T, watchList bool)) {
 	for _, watchList := range []bool{true, false} {
-		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) { test(t, watchList) })
+		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
+			t.Parallel()
+			test(t, watchList)
+		})
 	}
 }

@@ -36,6 +36,7 @@ func names(objects []*object.Object, err error) []string {
 }
 
 func TestIndexer(t *testing.T) {
+	t.Parallel()
 	server, s, i, e, _ := serving(t, true, body("ab", 1), body("bc", 1), body("cd", 2))
 	if err := i.AddIndexers(map[string]Index{"version": byVersion}); err != nil {
 		t.Fatal(err)
@@ -84,6 +85,7 @@ func TestIndexer(t *testing.T) {
 
 // If an index function fails, client-go ends the process, with the store's lock held.
 func TestIndexFunctionThatPanics(t *testing.T) {
+	t.Parallel()
 	server, s, i, e, lines := serving(t, true, body("a", 1), body("b", 2))
 	panicky := Index{Paths: specV, Values: func(tree any) []string {
 		if versionIn(tree) == "2" {
@@ -114,6 +116,7 @@ func TestIndexFunctionThatPanics(t *testing.T) {
 // Two sources that share an informer may give one name to different indexes. A source of several
 // namespaces reads as one.
 func TestSourceIsAView(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Serve(pods, "Pod", true)
 	for _, o := range []string{

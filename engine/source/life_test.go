@@ -16,6 +16,7 @@ import (
 // informer first looked, so they are added. When the resource goes, each object is deleted once,
 // whether or not the server reports the deletion.
 func TestResourceThatComesAndGoes(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server := apistub.New(t)
 		server.SetWatchList(watchList)
@@ -75,6 +76,7 @@ func TestResourceThatComesAndGoes(t *testing.T) {
 // A missing resource blocks no other informer and costs the API server little. Informers that wait
 // for the same group version share one request.
 func TestMissingResourceDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	missing := s.Informer(Selection{Resource: widgets})
 	run(t, s)
@@ -89,6 +91,7 @@ func TestMissingResourceDelaysNoOther(t *testing.T) {
 // One of several API servers may be behind. A 404 from a server whose discovery has the resource
 // does not delete the objects.
 func TestNotFoundAloneIsNotBelieved(t *testing.T) {
+	t.Parallel()
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	run(t, s)
 	e.expect(t, "synced a 1")
@@ -110,6 +113,7 @@ func TestNotFoundAloneIsNotBelieved(t *testing.T) {
 // If discovery is forbidden, the resource's own answer must do. The informer does not log each
 // attempt.
 func TestForbiddenDiscovery(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	server.Fail(func(r *http.Request) *metav1.Status {
 		if !strings.HasSuffix(r.URL.Path, "/widgets") {
@@ -137,6 +141,7 @@ func TestForbiddenDiscovery(t *testing.T) {
 }
 
 func TestResourceThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
 	server := apistub.New(t)
 	nodes := schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	server.Serve(nodes, "Node", false)
@@ -165,6 +170,7 @@ func TestResourceThatCannotBeUsed(t *testing.T) {
 
 // Of a hundred sources, only as many as Starts list at once.
 func TestNoStampede(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server := apistub.New(t)
 		server.SetWatchList(watchList)
@@ -189,6 +195,7 @@ func TestNoStampede(t *testing.T) {
 
 // A list that never ends keeps its slot only for a limited time.
 func TestSlowListsDoNotDelayOthers(t *testing.T) {
+	t.Parallel()
 	server, s, i, _, _ := serving(t, true)
 	server.Serve(widgets, "Widget", true)
 	defer server.HoldLists()()
@@ -203,6 +210,7 @@ func TestSlowListsDoNotDelayOthers(t *testing.T) {
 }
 
 func TestEqualSelectionsShareOneInformer(t *testing.T) {
+	t.Parallel()
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	run(t, s)
 	e.expect(t, "synced a 1")
@@ -226,6 +234,7 @@ func TestEqualSelectionsShareOneInformer(t *testing.T) {
 // Stop forgets an informer. Its watch ends, its consumer gets nothing more, and its cache stays
 // readable. The other informers go on, and a new informer of the same selection starts afresh.
 func TestStop(t *testing.T) {
+	t.Parallel()
 	server, s, i, e, _ := serving(t, true, body("a", 1))
 	other := s.Informer(Selection{Resource: pods, Namespace: "shop"})
 	heard := newEar()

@@ -13,6 +13,7 @@ import (
 // A server may refuse to resume a watch before it has sent the missed changes. The informer has not
 // caught up then, and still holds objects of which only the kept fields were saved.
 func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
+	t.Parallel()
 	const refusal = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",` +
 		`"reason":"TooManyRequests","message":"later","code":429}}` + "\n"
 	refuse := func(t *testing.T, server *apistub.Server, saved Saved) (*Informer, *cut) {
@@ -33,6 +34,7 @@ func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 		return i, c
 	}
 	t.Run("whole", func(t *testing.T) {
+		t.Parallel()
 		server, saved := firstRun(t, true)
 		i, c := refuse(t, server, saved)
 		awaitSynced(t, i)
@@ -41,6 +43,7 @@ func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 		}
 	})
 	t.Run("parts", func(t *testing.T) {
+		t.Parallel()
 		server, saved := firstRun(t, true)
 		for n, o := range saved.Objects {
 			saved.Objects[n] = object.FromIdentity(o.Namespace(), o.Name(), o.UID(), o.ResourceVersion())
@@ -59,6 +62,7 @@ func TestRefusedResumedWatchHasNotCaughtUp(t *testing.T) {
 // A server may refuse every watch of the version that it has just listed. The informer then lists
 // with growing pauses.
 func TestRelistsInARowSlowDown(t *testing.T) {
+	t.Parallel()
 	server, s, i, _, _ := serving(t, false, body("a", 1))
 	server.Fail(func(r *http.Request) *metav1.Status {
 		if q := r.URL.Query(); q.Get("watch") == "" || q.Get("sendInitialEvents") == "true" {

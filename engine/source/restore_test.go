@@ -117,6 +117,7 @@ func firstRun(t *testing.T, watchList bool) (*apistub.Server, Saved) {
 }
 
 func TestRestartReportsMissedChanges(t *testing.T) {
+	t.Parallel()
 	for name, between := range map[string]func(*apistub.Server, *Saved){
 		"with history":           func(*apistub.Server, *Saved) {},
 		"without history":        func(s *apistub.Server, _ *Saved) { s.Expire() },
@@ -125,6 +126,7 @@ func TestRestartReportsMissedChanges(t *testing.T) {
 		"not a resource version": func(_ *apistub.Server, saved *Saved) { saved.ResourceVersion = "tomorrow" },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			modes(t, func(t *testing.T, watchList bool) {
 				server, saved := firstRun(t, watchList)
 				server.Apply(pods, body("a", 2))
@@ -151,6 +153,7 @@ func TestRestartReportsMissedChanges(t *testing.T) {
 }
 
 func TestUnchangedObjectsAreNeitherListedNorReported(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, saved := firstRun(t, watchList)
 		before := server.Requests()
@@ -190,6 +193,7 @@ var nameIn = func() *object.Paths {
 
 // A run that ends before it could ask the server leaves the next one what it was given.
 func TestRunWithoutServerKeepsThePosition(t *testing.T) {
+	t.Parallel()
 	server, saved := firstRun(t, true)
 	server.Fail(func(*http.Request) *metav1.Status {
 		return &metav1.Status{Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "down"}
@@ -206,6 +210,7 @@ func TestRunWithoutServerKeepsThePosition(t *testing.T) {
 // A resumed informer has synced when it is as fresh as the server was, not when it has the saved
 // state.
 func TestResumedInformerSyncsOnceCaughtUp(t *testing.T) {
+	t.Parallel()
 	server, saved := firstRun(t, true)
 	for v := range 50 {
 		server.Apply(pods, body("a", v+2))
@@ -220,6 +225,7 @@ func TestResumedInformerSyncsOnceCaughtUp(t *testing.T) {
 }
 
 func TestRecreatedObjectIsDeletedAndAdded(t *testing.T) {
+	t.Parallel()
 	server, saved := firstRun(t, true)
 	server.Delete(pods, "shop", "a")
 	server.Apply(pods, body("a", 5))
@@ -230,6 +236,7 @@ func TestRecreatedObjectIsDeletedAndAdded(t *testing.T) {
 }
 
 func TestGoneResourceDeletesItsObjects(t *testing.T) {
+	t.Parallel()
 	server, saved := firstRun(t, true)
 	server.Withdraw(pods)
 	s, i, e, c, _ := next(t, server, saved)
@@ -242,6 +249,7 @@ func TestGoneResourceDeletesItsObjects(t *testing.T) {
 }
 
 func TestKeptFieldsReportOnlyChangedObjects(t *testing.T) {
+	t.Parallel()
 	modes(t, func(t *testing.T, watchList bool) {
 		server, saved := firstRun(t, watchList)
 		for n, o := range saved.Objects {
@@ -337,6 +345,7 @@ func TestARunThatEndsWhileAListCompletesPartsTellsNothingBackwards(t *testing.T)
 // Whenever a run ends, the steps of all runs together yield the server's objects, each in its last
 // state.
 func TestAnyCutCanBeResumed(t *testing.T) {
+	t.Parallel()
 	const rounds, changes, names = 12, 30, 6
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -11,6 +11,7 @@ import (
 // A watch that ends remembers no event that it could not forward. Watches come and go as long as
 // the informer lives.
 func TestWatchThatEndsLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, room := range []int{0, 1} { // the event waits for the gate, or for the reflector

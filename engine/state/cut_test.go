@@ -39,7 +39,7 @@ func TestCancelledPairsDoNotReturnHalf(t *testing.T) {
 	s.recorded(func() {
 		i.Delete(key("x"))
 		lane.Delete(1, key("x"))
-		for n := range 400 {
+		for n := range 100 {
 			i.Put(noise(t, r, fmt.Sprint("o", n), 5<<10), nil)
 		}
 		i.Version("2")

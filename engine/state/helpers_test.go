@@ -105,6 +105,14 @@ func onMemory(disk vfs.FS) Options {
 	return Options{disk: disk, limits: quick, FlushEvery: 5 * time.Millisecond, lock: func(string) (io.Closer, error) { return io.NopCloser(nil), nil }}
 }
 
+// cases returns how many random cases a test tries: some of them, or all in `make soak`.
+func cases(some, all uint64) uint64 {
+	if os.Getenv("INFORMD_SOAK") != "" {
+		return all
+	}
+	return some
+}
+
 func obj(t testing.TB, name string, version int, more string) *object.Object {
 	t.Helper()
 	o, err := object.FromJSON(fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Pod","metadata":{"namespace":"shop","name":%q,"uid":"uid-of-%s","resourceVersion":"%d","labels":{"tier":"web"}},"spec":{"text":%q}}`, name, name, version, more))
