@@ -1,9 +1,11 @@
 #!/usr/bin/env node
-// diary, an informd handler in Node.js: it appends a line of JSON for each change to the file that its config names. As far
-// as the config asks for it, the line has what informd's cache has of related objects, and an Event tells of it in the cluster.
+// diary is an informd handler in Node.js. For each change, it appends a line of JSON to the file
+// that its config names. The config can also ask for related objects from informd's cache in that
+// line, and for an Event in the cluster.
 //
-// It needs @grpc/grpc-js and @grpc/proto-loader, and beside it informd's handler.proto and cache.proto; README.md says
-// how. Yours begins at configure, handle, health and drain. What is below speaks the protocol, and need not change.
+// It needs @grpc/grpc-js and @grpc/proto-loader, and informd's handler.proto and cache.proto beside
+// it. README.md shows how to get them. To write your own handler, change configure, handle, health
+// and drain. The rest speaks the protocol and can stay as it is.
 'use strict'
 
 const { randomUUID } = require('node:crypto')
@@ -17,7 +19,7 @@ let file
 let source, index // of related
 let tell = false
 
-// configure throws, or returns what is wrong with the config, as {path, message}.
+// configure returns the mistakes in the config, as a list of {path, message}. It may also throw.
 async function configure(config) {
   const known = { file: 'string', related: 'string', tell: 'boolean' }
   const problems = Object.keys(config).filter((key) => typeof config[key] !== known[key])
@@ -36,10 +38,11 @@ async function configure(config) {
   return problems
 }
 
-// handle handles one Event and returns actions that informd is to take in the cluster. It runs for several events at
-// once, never for two of one object of one rule. An event may come again, with the same id. signal ends when the answer
-// is no longer wanted. An error with reject set makes the event a dead letter; after any other it is sent again, not
-// sooner than after so many seconds.
+// handle handles one Event. It returns the actions that informd should perform in the cluster. It
+// runs for several events at once, but never for two of one object of one rule. An event may come
+// again, with the same id. signal aborts when informd no longer wants the answer. An error with
+// reject set makes the event a dead letter. After any other error informd sends the event again,
+// with after set not sooner than after that many seconds.
 async function handle(event, signal) {
   if (!['added', 'updated', 'deleted', 'synced'].includes(event.event)) {
     const kind = event.event.slice(0, 40)
@@ -50,13 +53,13 @@ async function handle(event, signal) {
     id: event.id, attempt: event.attempt, event: event.event, namespace: event.namespace, name: event.name,
     data: bytes.length > 0 ? parse(bytes.toString()) : null,
   }
-  if (index) { // of nodes, for instance, the pods on them
+  if (index) { // for a node, for example, the pods on it
     line.related = (await byIndex(source, index, event.name, signal)).map((object) => object.metadata.name)
   }
   try {
     signal.throwIfAborted()
     await file.appendFile(stringify(line) + '\n')
-  } catch (e) { // the disk is full, perhaps
+  } catch (e) { // perhaps the disk is full
     throw Object.assign(e, { after: 10 })
   }
   log('debug', 'written', { namespace: event.namespace, name: event.name })
@@ -65,19 +68,20 @@ async function handle(event, signal) {
   return [{ event: { target: { resource, namespace, name }, reason: 'Noted', message: 'It was written to the diary.' } }]
 }
 
-// health tells what is wrong, for the operator, or nothing. It is asked every ten seconds.
+// health returns a problem for the operator, or ''. informd calls it every ten seconds.
 async function health() {
   return (await file.stat()).nlink === 0 ? 'the file was removed' : ''
 }
 
-// drain lets go of what is held back: no event follows.
+// drain flushes what the handler holds back. No more events follow.
 async function drain() {
   await file.sync()
 }
 
 let cache // the client of informd's cache, if the manifest has access.read
 
-// byIndex reads the objects that an index of a source has under a value. cache.proto has more calls, of the same form.
+// byIndex returns the objects that an index of a source holds under a value. cache.proto has more
+// calls of this form.
 async function byIndex(source, index, value, signal) {
   const pages = cache.byIndex({ source, index, value }, { deadline: Date.now() + 5000 })
   const stop = () => pages.cancel()
@@ -86,17 +90,18 @@ async function byIndex(source, index, value, signal) {
     const objects = []
     for await (const page of pages) objects.push(...page.objects.map((o) => parse(o.toString())))
     return objects
-  } catch (e) { // the source is not there yet, perhaps, or access.read does not name it
+  } catch (e) { // perhaps the source has not synced yet
     throw Object.assign(new Error(`read the cache: ${e.details ?? e.message}`), { after: 0 })
   } finally {
     signal.removeEventListener('abort', stop)
   }
 }
 
-// parse and stringify keep integers of 64 bits, which JSON.parse would round: beyond 2^53 they are BigInts, in the
-// meantime strings with a tag that nobody can guess.
+// parse and stringify keep integers of 64 bits, which JSON.parse would round: beyond 2^53 they are
+// BigInts. Between the two steps, they are strings with a tag that nobody can guess.
 const tag = randomUUID()
-const token = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g // strings too: what is in one is no number
+// token matches strings, too, because digits in them are not numbers.
+const token = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g
 
 function parse(text) {
   const isLarge = (t) => /^-?\d+$/.test(t) && !Number.isSafeInteger(Number(t))
@@ -117,12 +122,12 @@ function log(level, message, attributes) {
   process.stderr.write(JSON.stringify({ '@level': level, '@message': message, ...attributes }) + '\n')
 }
 
-const busy = new Set() // objects that are being worked on
+const busy = new Set() // objects with an event at work
 let drained = false
 
 async function answer(event, signal) {
   const key = JSON.stringify([event.rule, event.namespace, event.name])
-  if (busy.has(key)) { // past its time limit an event comes again, while handle still has it
+  if (busy.has(key)) { // an event timed out and came again
     return { seq: event.seq, retry: { reason: 'still at work on this object' } }
   }
   busy.add(key)
@@ -130,7 +135,7 @@ async function answer(event, signal) {
     return { seq: event.seq, done: { actions: await handle(event, signal) } }
   } catch (e) {
     if (e.reject) return { seq: event.seq, reject: { reason: e.message } }
-    if (e.after === undefined) log('error', 'handle failed', { error: e.stack }) // what nobody thought of
+    if (e.after === undefined) log('error', 'handle failed', { error: e.stack }) // a bug
     return { seq: event.seq, retry: { reason: String(e), after: { seconds: e.after ?? 0 } } }
   } finally {
     busy.delete(key)
@@ -154,18 +159,18 @@ function deliver(stream) {
         finish()
       })
     }
-    for (const seq of cancel) working.get(seq)?.abort() // it is answered all the same
+    for (const seq of cancel) working.get(seq)?.abort() // it still gets an answer
   })
   stream.on('end', () => { ended = true; finish() })
   stream.on('error', () => {}) // informd is gone
 }
 
-// unary makes a call's implementation of a function.
+// unary turns a function into the implementation of a call.
 const unary = (f) => (call, callback) => {
   Promise.resolve(call.request).then(f).then((response) => callback(null, response), (e) => callback(e))
 }
 
-// inBytes describes a service of one call whose messages stay bytes, which needs no .proto.
+// inBytes describes a service with one call whose messages stay bytes, so it needs no .proto file.
 const inBytes = (service, call) => ({
   [call]: {
     path: `/${service}/${call}`, requestStream: false, responseStream: false,
@@ -181,7 +186,8 @@ function main() {
   const { Handler, Cache } = grpc.loadPackageDefinition(protoLoader.loadSync(
     ['handler.proto', 'cache.proto'].map((name) => path.join(__dirname, name)),
     { longs: String, defaults: true })).informd.handler.v1 // a seq has 64 bits, too
-  const large = { 'grpc.max_receive_message_length': 64 << 20 } // an object may be larger than the 4 MiB that are the default
+  // An object may be larger than gRPC's default limit of 4 MiB.
+  const large = { 'grpc.max_receive_message_length': 64 << 20 }
   if (process.env.INFORMD_CACHE_SOCKET) {
     cache = new Cache(process.env.INFORMD_CACHE_SOCKET, grpc.credentials.createInsecure(), large)
   }
@@ -197,19 +203,19 @@ function main() {
     drain: unary(async () => { await drain(); drained = true; return {} }),
     deliver,
   })
-  // A HealthCheckResponse whose field 1, status, is 1, SERVING; and an Empty.
+  // Two encoded messages: a HealthCheckResponse with status SERVING, and an Empty.
   server.addService(inBytes('grpc.health.v1.Health', 'Check'), { Check: unary(() => Buffer.from([8, 1])) })
   server.addService(inBytes('plugin.GRPCController', 'Shutdown'), {
     Shutdown: unary(() => { stop(); return Buffer.alloc(0) }),
   })
 
-  const stop = () => { // whatever handle may still be at after a second: informd has given up on it
+  const stop = () => { // even if handle still runs after a second: informd has given up on it
     server.tryShutdown(() => process.exit(0))
     setTimeout(() => process.exit(0), 1000)
   }
   process.on('SIGINT', () => {}) // informd decides when a handler ends
   process.on('SIGTERM', () => { if (drained) stop() })
-  process.stdin.on('end', stop).resume() // nothing comes; it ends when informd wants this process to exit, or is gone
+  process.stdin.on('end', stop).resume() // ends when informd stops this process, or is gone
 
   const socket = path.join(process.env.PLUGIN_UNIX_SOCKET_DIR, 'handler')
   server.bindAsync('unix:' + socket, grpc.ServerCredentials.createInsecure(), (e) => {

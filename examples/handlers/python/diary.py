@@ -1,10 +1,11 @@
 #!/usr/bin/python3
-"""diary, an informd handler in Python: it appends a line of JSON for each change to the file that its config names. As far
-as the config asks for it, the line has what informd's cache has of related objects, and an Event tells of it in the cluster.
+"""diary is an informd handler in Python. For each change, it appends a line of JSON to the file
+that its config names. The config can also ask for related objects from informd's cache in that
+line, and for an Event in the cluster.
 
-It needs grpcio and protobuf, and beside it handler_pb2.py and cache_pb2.py, made of informd's handler.proto and
-cache.proto; README.md says how. Yours begins at Diary: configure, handle, health and drain. What is below speaks the
-protocol, and need not change.
+It needs grpcio and protobuf, and the modules handler_pb2 and cache_pb2 beside it. README.md shows
+how to generate them from informd's handler.proto and cache.proto. To write your own handler, change
+Diary: configure, handle, health and drain. The rest speaks the protocol and can stay as it is.
 """
 
 import json
@@ -23,7 +24,8 @@ import handler_pb2 as pb
 
 
 class Retry(Exception):
-    """Raised by handle: send the event again, not sooner than after so many seconds (0: informd decides)."""
+    """Raised by handle to get the event again, after at least that many seconds. With 0, informd
+    decides when."""
 
     def __init__(self, reason, after=0):
         super().__init__(reason)
@@ -31,7 +33,7 @@ class Retry(Exception):
 
 
 class Reject(Exception):
-    """Raised by handle: the event can never be handled. It becomes a dead letter."""
+    """Raised by handle for an event that it can never handle. The event becomes a dead letter."""
 
 
 class Diary:
@@ -42,7 +44,7 @@ class Diary:
         self.file, self.source, self.index, self.tell = None, "", "", False
 
     def configure(self, config):
-        """Returns what is wrong with the config, as (path, message)."""
+        """Returns the mistakes in the config, as pairs of path and message."""
         known = {"file": str, "related": str, "tell": bool}
         problems = [([key], f"unknown; known are {', '.join(known)}") for key in config if key not in known]
         problems += [([key], f"want a {kind.__name__}") for key, kind in known.items()
@@ -63,18 +65,19 @@ class Diary:
         return problems
 
     def handle(self, event):
-        """Handles one pb.Event and returns actions, pb.Action, that informd is to take in the cluster. It runs in
-        several threads, never two for one object of one rule. An event may come again, with the same id."""
+        """Handles one pb.Event. Returns the actions, each a pb.Action, that informd should perform
+        in the cluster. Several threads call it, but never two for one object of one rule. An event
+        may come again, with the same id."""
         if event.event not in ("added", "updated", "deleted", "synced"):
             raise Reject(f"a kind of change that this version does not know: {event.event[:40]}")
         line = {"id": event.id, "attempt": event.attempt, "event": event.event, "namespace": event.namespace,
                 "name": event.name, "data": json.loads(event.payload or event.object or b"null")}
-        if self.index:  # of nodes, for instance, the pods on them
+        if self.index:  # for a node, for example, the pods on it
             related = self.cache.by_index(self.source, self.index, event.name)
             line["related"] = [o["metadata"]["name"] for o in related]
         try:
             os.write(self.file, json.dumps(line).encode() + b"\n")
-        except OSError as e:  # the disk is full, perhaps
+        except OSError as e:  # perhaps the disk is full
             raise Retry(str(e), after=10) from e
         log("debug", "written", namespace=event.namespace, name=event.name)
         if not self.tell or event.event == "synced":
@@ -83,31 +86,33 @@ class Diary:
         return [pb.Action(event=pb.EmitEvent(target=about, reason="Noted", message="It was written to the diary."))]
 
     def health(self):
-        """Returns what is wrong, for the operator, or nothing. It is asked every ten seconds."""
+        """Returns a problem for the operator, or "". informd calls it every ten seconds."""
         return "the file was removed" if os.fstat(self.file).st_nlink == 0 else ""
 
     def drain(self):
-        """Lets go of what is held back: no event follows."""
+        """Flushes what the handler holds back. No more events follow."""
         os.fsync(self.file)
 
 
-LARGE = [("grpc.max_receive_message_length", 64 << 20)]  # an object may be larger than the 4 MiB that are the default
+# An object may be larger than gRPC's default limit of 4 MiB.
+LARGE = [("grpc.max_receive_message_length", 64 << 20)]
 
 
 class Cache:
-    """Reads informd's cache, as far as the manifest's access.read goes. cache.proto has more calls, of the same form."""
+    """Reads informd's cache: the sources that the manifest's access.read names. cache.proto has
+    more calls of this form."""
 
     def __init__(self, address):
         self.channel = grpc.insecure_channel(address, LARGE) if address else None
 
     def by_index(self, source, index, value):
-        """Returns the objects that an index of a source has under a value."""
+        """Returns the objects that an index of a source holds under a value."""
         call = self.channel.unary_stream("/informd.handler.v1.Cache/ByIndex",
                                          cache_pb2.ByIndexRequest.SerializeToString, cache_pb2.ObjectPage.FromString)
         try:
             pages = call(cache_pb2.ByIndexRequest(source=source, index=index, value=value), timeout=5)
             return [json.loads(o) for page in pages for o in page.objects]
-        except grpc.RpcError as e:  # the source is not there yet, perhaps, or access.read does not name it
+        except grpc.RpcError as e:  # perhaps the source has not synced yet
             raise Retry(f"read the cache: {e.details()}") from e
 
 
@@ -131,7 +136,7 @@ class Server:
         self.stop = threading.Event()
         self.pool = futures.ThreadPoolExecutor(handler.concurrency)
         self.lock = threading.Lock()
-        self.busy = set()  # objects that are being worked on
+        self.busy = set()  # objects with an event at work
 
     def describe(self, request, context):
         return pb.DescribeResponse(name=self.handler.name, version=self.handler.version,
@@ -165,7 +170,7 @@ class Server:
     def receive(self, requests, answers):
         working = set()
         try:
-            for request in requests:  # request.cancel is not heeded: handle takes no time worth stopping
+            for request in requests:  # ignores request.cancel: handle is short
                 for event in request.events:
                     work = self.pool.submit(lambda event=event: answers.put(self.answer(event)))
                     working.add(work)
@@ -178,7 +183,7 @@ class Server:
     def answer(self, event):
         key = (event.rule, event.namespace, event.name)
         with self.lock:
-            if key in self.busy:  # past its time limit an event comes again, while handle still has it
+            if key in self.busy:  # an event timed out and came again
                 return pb.Answer(seq=event.seq, retry=pb.Retry(reason="still at work on this object"))
             self.busy.add(key)
         try:
@@ -189,7 +194,7 @@ class Server:
             answer = pb.Answer(seq=event.seq, retry=pb.Retry(reason=str(e)))
             answer.retry.after.FromSeconds(e.after)
             return answer
-        except BaseException as e:  # what nobody thought of, sys.exit included: in a thread it ends nothing
+        except BaseException as e:  # a bug, or sys.exit, which ends no thread
             log("error", "handle failed", error=traceback.format_exc())
             return pb.Answer(seq=event.seq, retry=pb.Retry(reason=f"{type(e).__name__}: {e}"))
         finally:
@@ -213,7 +218,7 @@ class Server:
                 "Deliver": grpc.stream_stream_rpc_method_handler(
                     self.deliver, pb.DeliverRequest.FromString, pb.DeliverResponse.SerializeToString),
             },
-            # These two in bytes: a HealthCheckResponse whose field 1, status, is 1, SERVING; and an Empty.
+            # Two encoded messages: a HealthCheckResponse with status SERVING, and an Empty.
             "grpc.health.v1.Health": {"Check": grpc.unary_unary_rpc_method_handler(lambda *_: b"\x08\x01")},
             "plugin.GRPCController": {"Shutdown": grpc.unary_unary_rpc_method_handler(self.shutdown)},
         }.items()]
@@ -227,10 +232,10 @@ class Server:
         threading.Thread(target=self.await_host, daemon=True).start()
         self.stop.wait()
         server.stop(grace=1).wait()
-        os._exit(0)  # whatever handle may still be at: informd has given up on it
+        os._exit(0)  # even if handle still runs: informd has given up on it
 
     def await_host(self):
-        sys.stdin.buffer.read()  # nothing comes; it ends when informd wants this process to exit, or is gone
+        sys.stdin.buffer.read()  # ends when informd stops this process, or is gone
         self.stop.set()
 
 
