@@ -32,7 +32,7 @@ func TestOwnChangeDoesNotHideForeignOne(t *testing.T) {
 		mine  bool
 	}{
 		"as it was made":                    {updated(6, 7), true},
-		"with somebody else's before it":    {updated(5, 7), false},
+		"with a foreign change before it":   {updated(5, 7), false},
 		"with a creation before it":         {at(7), false},
 		"somebody else's before it":         {updated(5, 6), false},
 		"somebody else's deletion after it": {delta.Delta{Type: delta.Deleted, Object: at(7).Object}, false},
@@ -67,7 +67,7 @@ spec: {source: maps, prune: true, actions: [{apply: {resource: v1/secrets, objec
 		"a status":             {"acts", handler.Action{Verb: "apply", Resource: handler.Resource(secrets), Subresource: "status", Object: []byte("{}")}, false},
 		"another's prune":      {"acts", action.Prune(configMaps, "a=b"), false},
 		"it tells a handler":   {"tells", handler.Action{Verb: "delete", Resource: handler.Resource(configMaps)}, false},
-		"there is no rule":     {"none", handler.Action{Verb: "delete", Resource: handler.Resource(configMaps)}, false},
+		"an unknown rule":      {"none", handler.Action{Verb: "delete", Resource: handler.Resource(configMaps)}, false},
 	} {
 		c.action.Namespace, c.action.Name = "b", "a"
 		if err := actor.Check(&handler.Event{Rule: c.rule}, []handler.Action{c.action}); (err == nil) != c.may || err != nil && !errors.Is(err, handler.ErrReject) {

@@ -18,9 +18,9 @@ func TestLateRuleDoesNotAffectOthers(t *testing.T) {
 		rule string
 		told []string // in the end
 	}{
-		"another where":         {`, where: object.data.size != "1"`, []string{"late deleted a →1", "late synced b →2", "late deleted c →3"}},
-		"another where in vain": {`, where: object.data.size == "9"`, []string{"late deleted a →1"}},
-		"new":                   {"", []string{"new synced a →1", "new synced b →2"}},
+		"another where":                        {`, where: object.data.size != "1"`, []string{"late deleted a →1", "late synced b →2", "late deleted c →3"}},
+		"another where that no object matches": {`, where: object.data.size == "9"`, []string{"late deleted a →1"}},
+		"new":                                  {"", []string{"new synced a →1", "new synced b →2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -37,7 +37,7 @@ func TestFailuresQuoteNoValues(t *testing.T) {
 			": .data.a: expected string"},
 		"a mapping or list that it got": {metav1.Status{Code: 500, Message: `.data: expected map, got &{[hush hush]}`}, ": .data: expected map"},
 		"a string that it got":          {metav1.Status{Code: 500, Message: `.data: expected map, got &{hush, got hush}`}, ": .data: expected map"},
-		"what is no time": {metav1.Status{Code: 400, Message: `S in version "v1" cannot be handled: parsing time "hush" as "2006": cannot parse "hush" as "2006"`},
+		"a malformed time": {metav1.Status{Code: 400, Message: `S in version "v1" cannot be handled: parsing time "hush" as "2006": cannot parse "hush" as "2006"`},
 			`: S in version "v1" cannot be handled: parsing time`},
 	} {
 		if got := said(c.status); got != c.want {

@@ -141,7 +141,7 @@ func TestOutcomes(t *testing.T) {
 		{"invalid, because changed", []func(http.ResponseWriter){answers(422, status(422, "Invalid", "x", "")), answers(200, podAt("5"))}, Conflict, ErrConflict, 0, ""},
 		{"another object by now", []func(http.ResponseWriter){answers(422, status(422, "Invalid", "uid", "")), answers(200, strings.Replace(podAt("5"), `"u"`, `"v"`, 1))}, Gone, nil, 0, ""},
 		{"a conflict over something else", []func(http.ResponseWriter){answers(409, status(409, "Conflict", "quota", "")), answers(200, podAt("4"))}, Failed, nil, 0, "quota"},
-		{"a conflict, and then nobody is there", []func(http.ResponseWriter){answers(409, status(409, "Conflict", "x", "")), answers(503, "")}, Failed, nil, 0, "503"},
+		{"a conflict, then the server is unavailable", []func(http.ResponseWriter){answers(409, status(409, "Conflict", "x", "")), answers(503, "")}, Failed, nil, 0, "503"},
 		{"invalid", []func(http.ResponseWriter){answers(422, status(422, "Invalid", "spec: Required value", "")), answers(200, podAt("4"))}, Rejected, handler.ErrReject, 0, "spec: Required value"},
 		{"a bad request", []func(http.ResponseWriter){answers(400, status(400, "BadRequest", "no", "")), answers(200, podAt("4"))}, Rejected, handler.ErrReject, 0, "400 Bad Request: no"},
 		{"too large", []func(http.ResponseWriter){answers(413, "large"), answers(200, podAt("4"))}, Rejected, handler.ErrReject, 0, "413"},
@@ -161,7 +161,7 @@ func TestOutcomes(t *testing.T) {
 		{"yes, and nothing", []func(http.ResponseWriter){answers(200, "")}, Failed, nil, 0, "proxy"},
 		{"yes, and JSON of something", []func(http.ResponseWriter){answers(200, `{"metadata":7}`)}, Failed, nil, 0, "proxy"},
 		{"a page that is not there", []func(http.ResponseWriter){answers(404, "404 page not found")}, Failed, nil, 0, "does not serve v1/pods"},
-		{"what is no code", []func(http.ResponseWriter){answers(799, "")}, Failed, nil, 0, "799"},
+		{"an invalid code", []func(http.ResponseWriter){answers(799, "")}, Failed, nil, 0, "799"},
 		{"a redirection to nowhere", []func(http.ResponseWriter){answers(301, "")}, Failed, nil, 0, ""},
 		{"a Status with everything wrong", []func(http.ResponseWriter){answers(409, `{"kind":"Status","details":{"causes":7}}`), answers(200, podAt("4"))}, Failed, nil, 0, "409"},
 		{"an answer without end", []func(http.ResponseWriter){func(w http.ResponseWriter) {

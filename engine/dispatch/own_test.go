@@ -108,12 +108,12 @@ func TestOwnDeletionDropsWaitingChanges(t *testing.T) {
 		before, after []rule.Match // the deletion
 		want          []string
 	}{
-		"what nobody heard of":      {before: []rule.Match{added("web", "u", 2)}},
-		"what was told before":      {before: []rule.Match{updated("web", "u", 2)}, want: []string{"r/u/deleted/9"}},
-		"nothing":                   {},
-		"the rule's own":            {before: []rule.Match{updated("web", "u", 8)}},
-		"another object's before":   {before: []rule.Match{updated("web", "t", 2)}, want: []string{"r/t/updated/2"}},
-		"another object's after it": {after: []rule.Match{added("web", "v", 10)}, want: []string{"r/v/added/10"}},
+		"an object that was never delivered":  {before: []rule.Match{added("web", "u", 2)}},
+		"an object that was delivered before": {before: []rule.Match{updated("web", "u", 2)}, want: []string{"r/u/deleted/9"}},
+		"nothing":                             {},
+		"the rule's own":                      {before: []rule.Match{updated("web", "u", 8)}},
+		"another object's before":             {before: []rule.Match{updated("web", "t", 2)}, want: []string{"r/t/updated/2"}},
+		"another object's after it":           {after: []rule.Match{added("web", "v", 10)}, want: []string{"r/v/added/10"}},
 		"all": {before: []rule.Match{updated("web", "u", 2)}, after: []rule.Match{added("web", "v", 10)},
 			want: []string{"r/u/deleted/9", "r/v/added/10"}},
 	} {

@@ -45,7 +45,7 @@ func TestRequires(t *testing.T) {
 		{"nothing: not all are strings", `object.a in ["x", 1]`, ""},
 		{"nothing: an empty list", `object.a in []`, ""},
 		{"nothing: old is another object", `old.a == "x" and old.b in ["y"]`, ""},
-		{"nothing: the event is no field", `event == "added"`, ""},
+		{"nothing: the event is not a field", `event == "added"`, ""},
 		{"nothing: a field that has been worked on", `lower(object.a) == "x" and (object.b ?? "x") == "x" and object.c + "" == "x"`, ""},
 		{"nothing: an element", `object.list[0] == "x" and object.list[0].a == "x"`, ""},
 		{"nothing: a key that is not constant", `object.labels[object.kind] == "x"`, ""},

@@ -19,7 +19,7 @@ func TestStrings(t *testing.T) {
 		{"a list of nothing", `map(object.spec.volumes, .name)`, nil, ""},
 		{"numbers and bools are rendered", `[object.spec.replicas, 0.5, true, quantity("1024Mi")]`, []string{"3", "0.5", "true", "1Gi"}, ""},
 		{"an empty string is a value", `""`, []string{""}, ""},
-		{"a map is no value", `object.spec`, nil, "an index needs a string or a list of strings, not a map"},
+		{"a map is not a value", `object.spec`, nil, "an index needs a string or a list of strings, not a map"},
 		{"neither is a list of lists", `[object.spec.containers]`, nil, "an index needs a string or a list of strings, not a list with a list in it"},
 	} {
 		t.Run(test.why, func(t *testing.T) {

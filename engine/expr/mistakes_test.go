@@ -26,7 +26,7 @@ func TestMistakesInTheText(t *testing.T) {
 		{"one of another language", When, `object.metadata.name.|includes("x")`, "there is no method includes; write x contains y"},
 		{"a function of another language", When, `|size(object.spec) > 1`, "there is no function size; use len(…)"},
 		{"one that absent fields make needless", When, `|has(object.spec.x)`, "there is no function has; compare with nil: object.spec.x != nil"},
-		{"a method that there is not", When, "object.spec.|foo()", `unknown method "foo"`},
+		{"an unknown method", When, "object.spec.|foo()", `unknown method "foo"`},
 		{"what is left out says what to use", When, `|date("2026-01-01") < now()`, "there is no function date; use time(…), which reads RFC 3339"},
 		{"too few arguments", When, "|len() > 0", "len takes 1 argument, not 0"},
 		{"too many arguments", When, `|time("a", "b") == nil`, "time takes 1 argument, not 2"},
@@ -42,7 +42,7 @@ func TestMistakesInTheText(t *testing.T) {
 		{"unknown index", When, `byIndex(|"byNod", "x") | any(true)`, `the rule's source has no index "byNod"; did you mean byNode?`},
 		{"an index that is not constant", When, `byIndex(|object.x, "x") | any(true)`, "the first argument of byIndex must be the name of an index, in quotes"},
 
-		{"a source that there is not", When, `lookup(|"node.byName", "x") | any(true)`, `unknown source "node"; did you mean nodes?`},
+		{"an unknown source", When, `lookup(|"node.byName", "x") | any(true)`, `unknown source "node"; did you mean nodes?`},
 		{"a source that is like none", When, `lookup(|"zzzzzz.byName", "x") | any(true)`, `unknown source "zzzzzz"`},
 		{"another source's unknown index", When, `lookup(|"nodes.byNam", "x") | any(true)`, `source nodes has no index "byNam"; did you mean byName?`},
 		{"a source without its index", When, `lookup(|"nodes", "x") | any(true)`, `"nodes" names no index; write "nodes.INDEX": there is byName, byZone`},

@@ -88,7 +88,7 @@ func TestSetFindsRules(t *testing.T) {
 		{"so is one that requires nothing", updated, nothing, []string{`* object.status.phase != "Failed"`, `*| old.status.phase == "Failed"`, `* object.a == "x" or object.b == "y"`}},
 		{"a namespace needs no decoding", updated, nothing, []string{`* object.metadata.namespace == "shop"`, `object.metadata.namespace == "pay"`, `* object.metadata.namespace in ["pay", "shop"]`}},
 		{"nor does a name", updated, nothing, []string{`* object.metadata.name == "web"`, `object.metadata.name in ["db", "x"]`}},
-		{"in another namespace nobody asks for labels", updated, nothing, []string{`object.metadata.namespace == "pay" and object.metadata.labels.app == "web"`}},
+		{"in another namespace no rule needs labels", updated, nothing, []string{`object.metadata.namespace == "pay" and object.metadata.labels.app == "web"`}},
 		{"in its own they tell many rules apart", updated, both, append(
 			numbered(20, `object.metadata.namespace == "shop" and object.metadata.labels.app == "cache-%d"`),
 			`* object.metadata.namespace == "shop" and object.metadata.labels.app == "web"`,
@@ -111,7 +111,7 @@ func TestSetFindsRules(t *testing.T) {
 		}},
 		{"keys with dots and slashes", updated, both, []string{`* object.metadata.labels["a/b"] == "c"`, `object.metadata.labels["a/b"] == "d"`}},
 		{"a contradiction is never true", updated, nothing, []string{`object.metadata.labels.app == "web" and object.metadata.labels.app == "db"`}},
-		{"what is absent is no string", updated, both, []string{`object.spec.nodeName == "n"`, `object.metadata.annotations.x.y in ["n"]`}},
+		{"an absent field is not a string", updated, both, []string{`object.spec.nodeName == "n"`, `object.metadata.annotations.x.y in ["n"]`}},
 		{"a field of a string fails, which its author wants to hear of", updated, both, []string{`* object.status.phase.reason == "x"`, `object.status.reason.x == "x"`}},
 	} {
 		t.Run(c.why, func(t *testing.T) {

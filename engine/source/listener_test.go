@@ -72,7 +72,7 @@ func TestDeltasOfTheConsumer(t *testing.T) {
 			[]string{"added a 1", "deleted a 1", "added a 5"},
 		},
 		{
-			"the deletion of what nobody was told of is not told",
+			"an object that was never reported is not reported as deleted",
 			func(_ *Informer, _, gone func(string, string, int)) { gone("a", "1", 1) },
 			[]string{},
 		},
@@ -82,7 +82,7 @@ func TestDeltasOfTheConsumer(t *testing.T) {
 			[]string{"added a 1", "deleted a 1"},
 		},
 		{
-			"a deletion that was missed has the last state that was told",
+			"a missed deletion has the last reported state",
 			func(i *Informer, see, _ func(string, string, int)) {
 				see("a", "1", 1)
 				see("a", "1", 2)

@@ -17,16 +17,17 @@ import (
 )
 
 // puppetCommand, as the first argument, makes the test binary a handler that does what the data of
-// ConfigMaps say, and writes of each event what it was told to the file "told" in the folder that
-// the second names, before it answers.
+// ConfigMaps say. Before it answers, it records each event in the file "told" of the folder that the
+// second argument names. The keys of the data are:
 //
-//   - actions: what it answers, a JSON list of handler.Action. The event's object is meant where no other is named.
-//     ${KEY} in it is a value of the data; if there is none, the content of the file of that name in the folder.
-//   - hold: it answers when there is a file of the object's name in the folder.
-//   - until: it answers done without actions when turn is so.
-//   - finalizer: it answers done without actions when the object has that finalizer.
+//   - actions: its answer, a JSON list of handler.Action. The target is the event's object, unless
+//     an action names another. ${KEY} stands for a value of the data, or else for the content of
+//     the file KEY in the folder.
+//   - hold: it answers once the folder has a file named like the object.
+//   - until: it answers without actions once turn has this value.
+//   - finalizer: it answers without actions if the object has that finalizer.
 //
-// A deletion is done without actions.
+// It answers a deletion without actions.
 const puppetCommand = "puppet"
 
 type puppet struct{ dir string }

@@ -151,7 +151,7 @@ func TestByHandStatus(t *testing.T) {
 		{"no event", event + "\n" + `{"kind":"Pod","metadata":{"name":"a"}}`, nil, 2, "standard input:2: no event: it has no member"},
 		{"no file", "", []string{"INFORMD_EVENTS=/no/such/file"}, 2, "events: open /no/such/file: no such file"},
 		{"no config", event, []string{"INFORMD_CONFIG=/no/such/file"}, 2, "config: open /no/such/file: no such file"},
-		{"a config that is no JSON", event, []string{"INFORMD_CONFIG=" + file(t, "{\n\ngreeting: hi}")}, 2, ":3: invalid character 'g'"},
+		{"a config that is not JSON", event, []string{"INFORMD_CONFIG=" + file(t, "{\n\ngreeting: hi}")}, 2, ":3: invalid character 'g'"},
 		{"a refused config", event, []string{"INFORMD_CONFIG=" + file(t, `{"greeting":5}`)}, 2, `msg="config refused" problem="and that is that"`},
 		{"no time limit", event, []string{"INFORMD_TIMEOUT=soon"}, 2, "INFORMD_TIMEOUT=soon: a time limit is written 30s or 1h"},
 		{"no level", event, []string{"INFORMD_LOG_LEVEL=loud"}, 2, "INFORMD_LOG_LEVEL=loud: a level is debug, info, warn or error"},

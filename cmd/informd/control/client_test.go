@@ -218,13 +218,13 @@ func TestErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{"a source that there is not", query(Query{Source: "pod"}), http.StatusNotFound, `no source "pod"; did you mean pods? (there are: pods, secrets)`},
-		{"an index that there is not", query(Query{Source: "pods", Index: "bynode"}), http.StatusNotFound, `no index of source pods is called "bynode"; did you mean byNode? (there are: byImage, byNode)`},
+		{"an unknown source", query(Query{Source: "pod"}), http.StatusNotFound, `no source "pod"; did you mean pods? (there are: pods, secrets)`},
+		{"an unknown index", query(Query{Source: "pods", Index: "bynode"}), http.StatusNotFound, `no index of source pods is called "bynode"; did you mean byNode? (there are: byImage, byNode)`},
 		{"a source without indexes", query(Query{Source: "secrets", Index: "x"}), http.StatusNotFound, `no index of source secrets is called "x" (there is none)`},
-		{"a rule that there is not", func(ctx context.Context) error { return c.Pause(ctx, "crahses") }, http.StatusNotFound, `no rule "crahses"; did you mean crashes? (there are: crashes, quiet)`},
-		{"letters of a rule that there is not", func(ctx context.Context) error { _, err := c.Letters(ctx, "quite", ""); return err }, http.StatusNotFound, `no rule "quite"; did you mean quiet? (there are: crashes, quiet)`},
-		{"letters of a handler that there is not", act(LetterChoice{Handler: "on-call"}), http.StatusNotFound, `no handler "on-call"; did you mean oncall? (there are: idle, oncall)`},
-		{"a letter that there is not", func(ctx context.Context) error { _, err := c.Letter(ctx, "x", false); return err }, http.StatusNotFound, `no dead letter "x": it was retried or dropped, or made room for newer ones; informd dead list shows the current ones`},
+		{"an unknown rule", func(ctx context.Context) error { return c.Pause(ctx, "crahses") }, http.StatusNotFound, `no rule "crahses"; did you mean crashes? (there are: crashes, quiet)`},
+		{"letters of an unknown rule", func(ctx context.Context) error { _, err := c.Letters(ctx, "quite", ""); return err }, http.StatusNotFound, `no rule "quite"; did you mean quiet? (there are: crashes, quiet)`},
+		{"letters of an unknown handler", act(LetterChoice{Handler: "on-call"}), http.StatusNotFound, `no handler "on-call"; did you mean oncall? (there are: idle, oncall)`},
+		{"an unknown letter", func(ctx context.Context) error { _, err := c.Letter(ctx, "x", false); return err }, http.StatusNotFound, `no dead letter "x": it was retried or dropped, or made room for newer ones; informd dead list shows the current ones`},
 		{"no choice", act(LetterChoice{}), http.StatusBadRequest, "choose dead letters in exactly one way: by ids, by rule, by handler, or all"},
 		{"two choices", act(LetterChoice{All: true, Rule: "quiet"}), http.StatusBadRequest, "choose dead letters in exactly one way: by ids, by rule, by handler, or all"},
 		{"more than fits", act(LetterChoice{IDs: []string{strings.Repeat("x", maxBody)}}), http.StatusRequestEntityTooLarge, "the request is larger than 4 MiB: ask for less at a time"},

@@ -28,7 +28,7 @@ func TestMaskSecret(t *testing.T) {
 			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":{\"k\":\"djE=\"","odd":["v"]}}}`,
 			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"***","odd":"***"}}}`,
 		}, {
-			"data that is no map, fields that nobody knows",
+			"data that is not a map, and unknown fields",
 			`{"data":"v","stringData":["v"],"Data":{"k":"v"},"extra":{"k":{"l":"v"}},"more":7}`,
 			`{"data":"***","stringData":"***","Data":{"k":"***"},"extra":{"k":"***"},"more":"***"}`,
 		}, {

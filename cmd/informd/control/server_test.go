@@ -41,12 +41,12 @@ func TestHostileRequests(t *testing.T) {
 		{"no JSON", "POST", "/v1/letters/drop", "all", 400, "the request's body"},
 		{"two values", "POST", "/v1/letters/drop", `{"all":true}{"all":true}`, 400, "more than one JSON value"},
 		{"something behind it", "POST", "/v1/letters/drop", `{"all":true}x`, 400, ""},
-		{"a field that nobody knows", "POST", "/v1/letters/drop", `{"al":true}`, 400, "unknown field"},
+		{"an unknown field", "POST", "/v1/letters/drop", `{"al":true}`, 400, "unknown field"},
 		{"another type", "POST", "/v1/letters/drop", `{"all":"yes"}`, 400, "the request's body"},
 		{"deep JSON", "POST", "/v1/letters/drop", strings.Repeat("[", 1<<20), 400, "the request's body"},
 		{"no body", "POST", "/v1/rules/pause", "", 400, "the request's body"},
 		{"a selector that is none", "GET", "/v1/objects?source=pods&as=rows&selector=%21%21", "", 400, "label selector"},
-		{"a form that there is not", "GET", "/v1/objects?source=pods&as=xml", "", 400, "want names, rows or objects"},
+		{"an unknown form", "GET", "/v1/objects?source=pods&as=xml", "", 400, "want names, rows or objects"},
 		{"a query that is none", "GET", "/v1/objects?source=pods&as=rows&%zz=;", "", 200, ""},
 	}
 	for _, test := range tests {

@@ -30,7 +30,7 @@ func TestJSON(t *testing.T) {
 		{"calculating with it", each(binary(call("fromJSON", "1e999").value, "-", 1), call("mean", call("fromJSON", "-1e999").value)), list{value.ErrOverflow, value.ErrOverflow}},
 		{"comparing it", each(binary(call("fromJSON", "1e999").value, ">", 1), binary(call("fromJSON", "1e999").value, "==", call("fromJSON", "1e999").value)), list{true, true}},
 		{"a time out of range, deep within", call("toJSON", dict{"a": list{at("0000-01-01T00:00:00+01:00")}}), value.Error("a time is out of range")},
-		{"what is no value", call("toJSON", list{struct{}{}}), value.Error("an unknown cannot be encoded as JSON")},
+		{"an invalid value", call("toJSON", list{struct{}{}}), value.Error("an unknown cannot be encoded as JSON")},
 	})
 }
 

@@ -21,7 +21,7 @@ func TestLists(t *testing.T) {
 
 		{"of the wrong kind", each(call("first", "ab"), call("last", dict{}), call("take", "ab", 1), call("reverse", "ab"), call("uniq", dict{}), call("concat", list{}, 1), call("flatten", 1), call("len", 5)),
 			list{wrong("first", "a string"), wrong("last", "a map"), wrong("take", "a string"), wrong("reverse", "a string"), wrong("uniq", "a map"), wrong("concat", "an int"), wrong("flatten", "an int"), wrong("len", "an int")}},
-		{"taking what is no number", each(call("take", list{1}, "1"), call("take", list{1}, 1e300)), list{wrong("take", "a string"), wrong("take", "a float")}},
+		{"taking by a value that is not a number", each(call("take", list{1}, "1"), call("take", list{1}, 1e300)), list{wrong("take", "a string"), wrong("take", "a float")}},
 		{"uniq of several kinds", call("uniq", list{q("1"), hour, at("2026-01-02T03:04:05Z"), 1}), list{quantity("1"), hour, at("2026-01-02T03:04:05Z")}},
 	})
 	part := call("take", list{1, 2, 3}, 2).value.(list)
@@ -40,7 +40,7 @@ func TestSort(t *testing.T) {
 		{"nils sort first", each(call("sort", list{2, nil, 1}), call("sort", list{2, nil, 1}, "desc"), call("sort", list{nil, nil})), list{list{nil, 1, 2}, list{2, 1, nil}, list{nil, nil}}},
 		{"sorting different kinds", call("sort", list{"Pod", 1}), value.Error("cannot compare int with string")},
 		{"an order that is none", each(call("sort", list{1}, "up"), call("sort", list{1}, 1), call("sort", list{1}, list{"asc"})), list{order, order, order}},
-		{"what is no list", call("sort", "ab"), wrong("sort", "a string")},
+		{"a value that is not a list", call("sort", "ab"), wrong("sort", "a string")},
 	})
 	list, keys := list{"a", "b", "c"}, list{int64(2), nil, int64(1)}
 	got, err := meter().Sorted("sortBy", list, keys, "asc")
@@ -58,7 +58,7 @@ func TestMaps(t *testing.T) {
 	check(t, []test{
 		{"maps come in the order of their keys", each(call("keys", labels), call("values", dict{"b": 2, "a": 1}), call("toPairs", dict{"b": 2, "a": 1}), call("keys", dict{})), list{list{"app", "app.kubernetes.io/name", "tier"}, list{1, 2}, list{list{"a", 1}, list{"b", 2}}, list{}}},
 		{"fromPairs", each(call("fromPairs", list{list{"k", 1}}), call("fromPairs", list{}), call("fromPairs", list{list{"k", 1}, list{"k", nil}})), list{dict{"k": 1}, dict{}, dict{"k": nil}}},
-		{"what are no pairs", each(call("fromPairs", list{1}), call("fromPairs", list{list{"k"}}), call("fromPairs", list{list{"k", 1, 2}}), call("fromPairs", list{nil})), list{pairs, pairs, pairs, pairs}},
+		{"values that are not pairs", each(call("fromPairs", list{1}), call("fromPairs", list{list{"k"}}), call("fromPairs", list{list{"k", 1, 2}}), call("fromPairs", list{nil})), list{pairs, pairs, pairs, pairs}},
 		{"keys that are none", each(call("fromPairs", list{list{3, 2}}), call("fromPairs", list{list{nil, 2}})), list{value.Error("a key must be a string, not an int"), value.Error("a key must be a string, not nil")}},
 		{"of the wrong kind", each(call("keys", list{}), call("values", "a"), call("toPairs", 1), call("fromPairs", dict{})), list{wrong("keys", "a list"), wrong("values", "a string"), wrong("toPairs", "an int"), wrong("fromPairs", "a map")}},
 	})

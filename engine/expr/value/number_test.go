@@ -44,7 +44,7 @@ func TestAggregates(t *testing.T) {
 		{"aggregates leave nils out", each(call("max", 1, nil, list{nil, 5}), call("min", list{nil}), call("mean", list{nil}), call("median", nil, 3, nil), call("mean", nil, 3)), list{5, nil, nil, 3.0, 3.0}},
 		{"of nothing", each(call("min", list{}), call("max", nil), call("mean", list{}), call("median", list{})), list{nil, nil, nil, nil}},
 		{"of what has no order", each(call("max", 1, "a"), call("min", true, false)), list{value.Error("cannot compare string with int"), value.Error("cannot compare bool with bool")}},
-		{"of what is no number", each(call("mean", 1, "a"), call("median", list{hour})), list{value.Error(`"mean" cannot take a string`), value.Error(`"median" cannot take a duration`)}},
+		{"of values that are not numbers", each(call("mean", 1, "a"), call("median", list{hour})), list{value.Error(`"mean" cannot take a string`), value.Error(`"median" cannot take a duration`)}},
 		{"a mean that overflows", call("mean", math.MaxFloat64, math.MaxFloat64), value.ErrOverflow},
 		{"a median does not", call("median", math.MaxFloat64, math.MaxFloat64), math.MaxFloat64},
 		{"lists that nest too deep", each(call("max", deep), call("mean", deep)), list{value.ErrDepth, value.ErrDepth}},

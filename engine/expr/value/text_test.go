@@ -60,7 +60,7 @@ func TestBase64(t *testing.T) {
 	none := value.Error(`"fromBase64" cannot parse its argument`)
 	check(t, []test{
 		{"base64", each(call("toBase64", "hi"), call("fromBase64", "aGk="), call("toBase64", ""), call("fromBase64", "")), list{"aGk=", "hi", "", ""}},
-		{"bytes that are no text", each(call("toBase64", "\xff\x00"), call("fromBase64", "/wA=")), list{"/wA=", "\xff\x00"}},
+		{"bytes that are not text", each(call("toBase64", "\xff\x00"), call("fromBase64", "/wA=")), list{"/wA=", "\xff\x00"}},
 		{"what is none", each(call("fromBase64", "aGk"), call("fromBase64", "_wA="), call("fromBase64", "a b=")), list{none, none, none}},
 		{"of the wrong kind", each(call("toBase64", 1), call("fromBase64", list{})), list{wrong("toBase64", "an int"), wrong("fromBase64", "a list")}},
 	})

@@ -308,7 +308,7 @@ func TestNoAnswer(t *testing.T) {
 		}
 	}
 
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no server listens", func(t *testing.T) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)

@@ -57,8 +57,8 @@ func TestClausesFail(t *testing.T) {
 		{"takes 4 MiB", "answers large events", "an event of 8 MB"},
 		{"asks for what has no name", "asks for actions that can be taken", "an event updated: action 1, patch: it has no name"},
 		{"asks for too much", "asks for actions that can be taken", "the answer has 65 actions"},
-		{"asks for what nobody knows", "asks for actions that can be taken", "action 1 of the answer is of a kind that this informd does not know"},
-		{"reads what there is not", "reads what the cache has", "1 of its 1 calls to read the cache were refused"},
+		{"asks for an unknown action", "asks for actions that can be taken", "action 1 of the answer is of a kind that this informd does not know"},
+		{"reads an unknown source", "reads what the cache has", "1 of its 1 calls to read the cache were refused"},
 		{"dies of an empty cache", "answers when the cache cannot be read", "an event while the cache cannot be read ended it"},
 		{"does not answer what is cancelled", "lets go of what is cancelled", "1 of 1 not answered"},
 		{"drops what it has", "answers what it has when the stream ends", "8 of 8 not answered"},
@@ -238,7 +238,7 @@ func (r *rogue) Configure(_ context.Context, req *handlerpb.ConfigureRequest) (*
 var unwise = map[string][]*handlerpb.Action{
 	"asks for what has no name":  {{Action: &handlerpb.Action_Patch{Patch: &handlerpb.Patch{Target: &handlerpb.Target{Resource: &handlerpb.Resource{Version: "v1", Resource: "pods"}}}}}},
 	"asks for too much":          make([]*handlerpb.Action, 65),
-	"asks for what nobody knows": make([]*handlerpb.Action, 1),
+	"asks for an unknown action": make([]*handlerpb.Action, 1),
 }
 
 // read reads a source of the cache, and says whether it could.
@@ -276,7 +276,7 @@ func (r *rogue) Deliver(stream handlerpb.Handler_DeliverServer) error {
 				err = stream.Send(&handlerpb.DeliverResponse{Answers: []*handlerpb.Answer{
 					{Seq: ev.GetSeq(), Result: &handlerpb.Answer_Done{Done: &handlerpb.Done{Actions: unwise[r.vice]}}},
 				}})
-			case r.vice == "reads what there is not", r.vice == "dies of an empty cache":
+			case r.vice == "reads an unknown source", r.vice == "dies of an empty cache":
 				if !read(map[bool]string{true: "pods", false: "cats"}[r.vice == "dies of an empty cache"]) && r.vice == "dies of an empty cache" {
 					os.Exit(3)
 				}

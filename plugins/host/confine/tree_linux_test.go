@@ -86,7 +86,7 @@ func TestTreeDir(t *testing.T) {
 		{"escaped", spaced, "0::/y\n", "/sys/fs/c g/y"},
 		{"a container that sees the host's names", part, "0::/kubepods/a/b\n", "/sys/fs/cgroup/b"},
 		{"moved out of the way before", unified, "0::/a/informd.daemon\n", "/sys/fs/cgroup/a"},
-		{"moved there by somebody else, who shows no more", "31 23 0:28 /informd.daemon /c rw - cgroup2 cgroup2 rw\n", "0::/informd.daemon\n", "/c"},
+		{"moved there by another process, and hidden", "31 23 0:28 /informd.daemon /c rw - cgroup2 cgroup2 rw\n", "0::/informd.daemon\n", "/c"},
 		{"not in what is mounted", part, "0::/kubepods/b\n", ""},
 		{"above what is mounted", unified, "0::/../b\n", ""},
 		{"v1 only", v1, "1:cpu:/\n", ""},

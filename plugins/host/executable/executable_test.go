@@ -36,10 +36,10 @@ func TestDigestOfUnusualFiles(t *testing.T) {
 		ctx        context.Context
 		want       string
 	}{
-		{"a pipe that nobody writes to", pipe, t.Context(), "pipe is not a file"},
+		{"a pipe without a writer", pipe, t.Context(), "pipe is not a file"},
 		{"a device without end", "/dev/zero", t.Context(), "/dev/zero is not a file"},
 		{"a file of a terabyte", sparse("tera", 1<<40), t.Context(), "tera has 1099511627776 bytes, and a program with a sha256 may have at most 1073741824"},
-		{"a large file, after the daemon was told to end", sparse("large", maxDigested), ended, "context canceled"},
+		{"a large file, after the daemon began to stop", sparse("large", maxDigested), ended, "context canceled"},
 		{"a file without content", sparse("empty", 0), t.Context(), "its sha256 is e3b0c442"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -33,10 +33,10 @@ func TestCopyIsSealed(t *testing.T) {
 	}
 	defer func() { _ = again.Close() }()
 	for what, change := range map[string]func() error{
-		"written":     func() error { _, err := again.WriteAt([]byte("x"), 0); return err },
-		"shortened":   func() error { return again.Truncate(1) },
-		"lengthened":  func() error { return again.Truncate(1 << 10) },
-		"sealed anew": func() error { _, err := unix.FcntlInt(again.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL); return err },
+		"written":      func() error { _, err := again.WriteAt([]byte("x"), 0); return err },
+		"shortened":    func() error { return again.Truncate(1) },
+		"lengthened":   func() error { return again.Truncate(1 << 10) },
+		"sealed again": func() error { _, err := unix.FcntlInt(again.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL); return err },
 	} {
 		if err := change(); !errors.Is(err, unix.EPERM) {
 			t.Errorf("it can be %s: %v", what, err)
