@@ -45,12 +45,14 @@ test: controlplane ## Run every test, with the race detector, against a real con
 	cd integration/controlplane && export GOWORK=off && go vet ./... && go test ./...
 
 # SOAK are the tests that `make test` runs in a short form, or not at all.
-SOAK := TestSoak|TestBacklog|TestDamagedState|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad|UnderLoad
+SOAK := TestSoak|TestBacklog|TestDamage|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad|UnderLoad
+SOAK := $(SOAK)|TestDifferential|TestHostileInput|TestACrashLeavesACut
 
 .PHONY: soak
 soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one that failed
 	INFORMD_SOAK=1 INFORMD_SEED=$(SEED) go test -p 1 -timeout 3h -v -run '$(SOAK)' \
-		./integration/crashes ./integration/state ./integration/handlers ./plugins/host
+		./integration/crashes ./integration/state ./integration/handlers ./plugins/host \
+		./engine/source ./engine/state ./config
 
 .PHONY: bench
 bench: build controlplane ## Measure informd beside a stock informer, in ten minutes; writes docs/benchmarks.md
