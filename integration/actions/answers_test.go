@@ -18,8 +18,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Some deletions are answered with the object, as it was before; the rule knows them as its own all
-// the same.
+// The API server answers some deletions with the object as it was before. The rule recognises these
+// deletions as its own, too.
 func TestDeletionAnsweredWithTheObject(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
@@ -37,7 +37,7 @@ func TestDeletionAnsweredWithTheObject(t *testing.T) {
 	}
 }
 
-// A status that the resource does not have is none that is gone: somebody is to hear of it.
+// A missing status subresource is an error, not an object that is gone.
 func TestStatusOfResourcesWithoutStatus(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
@@ -66,7 +66,7 @@ func TestStatusOfResourcesWithoutStatus(t *testing.T) {
 	}
 }
 
-// define has the API server serve a resource, of no schema and without a status.
+// define makes the API server serve a resource without a schema and without a status.
 func define(t *testing.T, r handler.Resource, kind string) {
 	t.Helper()
 	crd := &unstructured.Unstructured{Object: map[string]any{
@@ -86,8 +86,7 @@ func define(t *testing.T, r handler.Resource, kind string) {
 	}
 }
 
-// Whatever is wrong with an object: it is for good, and what is said of it has no text of the
-// object's.
+// Mistakes in an object are final, and the reasons quote none of its text.
 func TestFailuresDoNotQuoteObjects(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")

@@ -17,7 +17,7 @@ func TestConflictOverTheEventsObject(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		action func(x *executor) handler.Action
-		done   bool // the third time, whatever the version
+		done   bool // the third attempt ignores the version
 	}{
 		{"merge patch", func(x *executor) handler.Action { return x.on(handler.ActionPatch, "a", merge(`{"data":{"b":"2"}}`)) }, false},
 		{"JSON patch", func(x *executor) handler.Action {
@@ -47,14 +47,14 @@ func TestConflictOverTheEventsObject(t *testing.T) {
 			} else {
 				x.does(ev, do, action.ErrConflict, action.Conflict)
 			}
-			// What the handler says of the object as it is now is done.
+			// An answer to the object's current state is performed.
 			x.does(x.about("a", handler.Updated), list(x.on(handler.ActionPatch, "a", merge(`{"data":{"c":"3"}}`))), nil, action.Changed)
 		})
 	}
 }
 
 func TestOthersThatChangeAreReadAgain(t *testing.T) {
-	// Somebody else changes the object after it was read, as often as there are turns.
+	// Another client changes the object after each time that the executor reads it.
 	var x *executor
 	turns := 0
 	var mu sync.Mutex
@@ -86,8 +86,8 @@ func TestOthersThatChangeAreReadAgain(t *testing.T) {
 	x.does(ev, list(x.on(handler.ActionDelete, "other")), nil, action.Changed)
 }
 
-// What somebody else creates just before an apply that was to create it is theirs, for all that can
-// be told.
+// If another client creates an object just before an apply would, the object counts as that
+// client's.
 func TestObjectCreatedByAnotherClient(t *testing.T) {
 	var x *executor
 	config := cluster.Shared(t).RESTConfig()
@@ -123,7 +123,7 @@ func TestDeletingAGoneObjectSucceeds(t *testing.T) {
 		x.on(handler.ActionApply, "a", object(`{"data":{"b":"2"}}`)), x.on(handler.ActionDelete, "a"),
 	)
 	x.does(ev, own, nil, action.Gone, action.Gone, action.Gone, action.Gone)
-	x.made("a") // another of the same name
+	x.made("a") // another object of the same name
 	x.does(ev, own, nil, action.Gone, action.Gone, action.Gone, action.Gone)
 	if m := x.configMap("a"); m == nil || m.Data["b"] != "" {
 		t.Errorf("another object of the name was changed: %v", m)
@@ -159,7 +159,7 @@ func TestCreate(t *testing.T) {
 	x.does(ev, create, nil, action.Unchanged)
 	x.does(ev, list(x.on(handler.ActionCreate, "theirs", object(`{}`))), handler.ErrReject, action.Rejected)
 
-	// One that is on its way out makes room, sooner or later.
+	// An object that is being deleted makes room in the end.
 	x.made("going", "informd.dev/test")
 	x.remove("going")
 	again := list(x.on(handler.ActionDelete, "going"), x.on(handler.ActionCreate, "going", object(`{"data":{"x":"1"}}`)))
@@ -169,12 +169,12 @@ func TestCreate(t *testing.T) {
 	x.touch("going", `{"metadata":{"finalizers":null}}`)
 	x.does(ev, again, nil, action.Gone, action.Created)
 
-	// Another rule's is not this one's.
+	// An object that another rule created is not this rule's.
 	x.by.Rule = "other"
 	x.does(ev, create, handler.ErrReject, action.Rejected)
 }
 
-// A request that was done, and whose answer got lost, is repeated without another effect.
+// A request whose response is lost is repeated, and takes effect once.
 func TestLostResponses(t *testing.T) {
 	var mu sync.Mutex
 	lose := false

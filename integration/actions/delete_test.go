@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// The rule knows its own deletions, of which the API server's answer has no version; those that
-// others finish are theirs.
+// A rule recognises its own deletions, although the response has no version. A deletion that
+// another client finishes is not the rule's.
 func TestDeletion(t *testing.T) {
 	x := newExecutor(t)
 	x.made("at-once")
@@ -52,7 +52,7 @@ func TestDeletion(t *testing.T) {
 			t.Errorf("the deletion of %s is the rule's own: %v, want %v", name, !own, own)
 		}
 	}
-	// The version that the watch has of a deletion is none that an answer had.
+	// The watch reports a deletion with a version that no response had.
 	for gone := 0; gone < len(uids); {
 		e := <-watched.ResultChan()
 		if e.Type == watch.Deleted {
@@ -75,7 +75,7 @@ func TestDeletionDeletesDependents(t *testing.T) {
 		`{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`)}
 	x.does(x.about("source", handler.Added), list(made, handler.Action{Verb: handler.ActionDelete, Resource: job, Namespace: x.ns, Name: "j"}),
 		nil, action.Created, action.Changed)
-	// By the API server's default it would be kept, until somebody has orphaned its Pods.
+	// By default the API server would keep it until its Pods are orphaned.
 	jobs, err := x.kube.BatchV1().Jobs(x.ns).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(jobs.Items) != 0 {
 		t.Errorf("the Job is still there: %v %v", jobs.Items, err)

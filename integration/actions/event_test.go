@@ -27,7 +27,7 @@ func TestEvents(t *testing.T) {
 	next.ID += "1"
 	x.does(&next, actions[:1], nil, action.Changed)
 
-	// As kubectl describe looks for them.
+	// Select Events as kubectl describe does.
 	events, err := x.kube.CoreV1().Events(x.ns).List(t.Context(), metav1.ListOptions{
 		FieldSelector: "involvedObject.kind=ConfigMap,involvedObject.namespace=" + x.ns + ",involvedObject.name=a,involvedObject.uid=" + ev.UID,
 	})
@@ -60,7 +60,7 @@ func TestEvents(t *testing.T) {
 		handler.Action{Verb: handler.ActionEvent, Resource: roles, Name: "system:node", Reason: "Seen", Message: strings.Repeat("ä", 2000)},
 	), nil, action.Changed, action.Changed)
 
-	// Of the event's own object after its deletion.
+	// An Event about the event's own object, after its deletion.
 	x.remove("a")
 	ev.Event, ev.ID = handler.Deleted, ev.ID+"2"
 	x.does(ev, list(about("a")), nil, action.Changed)

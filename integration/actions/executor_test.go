@@ -27,7 +27,7 @@ func TestApply(t *testing.T) {
 	if x.wrote("made", x.configMap("made").ResourceVersion) {
 		t.Error("somebody else's version is taken for the rule's own")
 	}
-	// What they took over is taken back, and nothing else.
+	// The apply takes back only the fields that others took over.
 	x.touch("made", `{"data":{"x":"theirs"}}`)
 	x.does(ev, apply, nil, action.Changed)
 	m := x.configMap("made")
@@ -55,15 +55,15 @@ func TestPatchOfTheEventsObject(t *testing.T) {
 	if m := x.configMap("a"); m.Labels["seen"] != "yes" || m.Data["b"] != "2" {
 		t.Errorf("after the patches: %v %v", m.Labels, m.Data)
 	}
-	// The rule's own changes count as the event's, also two in one answer; a patch that changes
-	// nothing is none.
+	// The rule's own changes do not conflict with the event, even two in one answer. A patch that
+	// changes nothing is not a change.
 	x.does(ev, list(
 		x.on(handler.ActionPatch, "a", merge(`{"data":{"c":"3"}}`)),
 		x.on(handler.ActionApply, "a", object(`{"data":{"d":"4"}}`)),
 		x.on(handler.ActionPatch, "a", merge(`{"data":{"c":"3"}}`)),
 	), nil, action.Changed, action.Changed, action.Unchanged)
 
-	// As often as an answer can.
+	// As many actions as an answer can hold.
 	var actions []handler.Action
 	var results []action.Result
 	for i := range 64 {

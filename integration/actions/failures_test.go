@@ -9,7 +9,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Of a rule's own actions one that fails holds up no other; a handler's may build on each other.
+// If one of a rule's own actions fails, the others are still performed. A handler's actions may
+// build on each other, so the first failure stops the rest.
 func TestActionsAfterAFailedOne(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
@@ -30,7 +31,7 @@ func TestActionsAfterAFailedOne(t *testing.T) {
 		t.Errorf("one that may go well later: %v", err)
 	}
 	said := x.on(handler.ActionEvent, "c", func(a *handler.Action) { a.Reason = "Done" })
-	x.does(ev, list(refused, good, said), handler.ErrReject, action.Rejected, action.Unchanged) // it was not done
+	x.does(ev, list(refused, good, said), handler.ErrReject, action.Rejected, action.Unchanged) // it was not performed
 	x.does(ev, list(good, said), nil, action.Unchanged, action.Changed)
 	err = x.does(ev, list(refused, refused, good), handler.ErrReject, action.Rejected, action.Rejected, action.Unchanged)
 	if err == nil || !strings.Contains(err.Error(), "2 of 3 actions failed, one of them: action 1: apply") {

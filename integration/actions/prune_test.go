@@ -12,8 +12,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// What carries the labels and was not applied just before goes, more than fit on one page of a list
-// too; nothing else does.
+// Prune deletes the objects with the labels that were not just applied, even more than one page of
+// a list holds, and nothing else.
 func TestPrune(t *testing.T) {
 	const many = 520
 	x := newExecutor(t)
@@ -25,7 +25,7 @@ func TestPrune(t *testing.T) {
 		return x.on(handler.ActionApply, name, object(fmt.Sprintf(`{"metadata":{"labels":{"of":%q}}}`, x.ns)))
 	}
 	x.made("bystander")
-	x.made("copied") // with its labels, by somebody who applied nothing
+	x.made("copied") // with the rule's labels, but created by another client
 	x.touch("copied", fmt.Sprintf(`{"metadata":{"labels":{"of":%q}}}`, x.ns))
 	for i := range many {
 		x.applied(fmt.Sprintf("old-%d", i), fmt.Sprintf(`{"of":%q}`, x.ns))
@@ -51,8 +51,8 @@ func TestPrune(t *testing.T) {
 	x.does(ev, list(action.Prune(schema.GroupVersionResource{Group: "none.example.com", Version: "v1", Resource: "things"}, mark)), nil)
 }
 
-// What prune would delete in the end is not taken over from somebody else; others are applied all
-// the same.
+// With prune, a rule does not adopt another client's object, because prune would delete it later.
+// The other objects are applied.
 func TestPruneAdoptsNothing(t *testing.T) {
 	x := newExecutor(t)
 	x.by.Handler = ""
@@ -73,10 +73,10 @@ func TestPruneAdoptsNothing(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	x.does(ev, list(apply("theirs")), nil, action.Changed) // without prune an apply takes over
+	x.does(ev, list(apply("theirs")), nil, action.Changed) // without prune, an apply adopts the object
 }
 
-// Without labels everything would go; and no handler may ask for it.
+// Prune without labels would delete everything, so it is refused. No handler may ask for prune.
 func TestPruneNeedsPermission(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")

@@ -109,7 +109,8 @@ func TestTerminatingNamespace(t *testing.T) {
 	), nil, action.Gone, action.Gone, action.Created)
 }
 
-// The API server's no to informd is for now: a role may be granted while it goes on.
+// If the API server forbids something to informd, that is temporary: a role may be granted
+// meanwhile.
 func TestForbidden(t *testing.T) {
 	config, err := clientcmd.BuildConfigFromFlags("", cluster.Shared(t).LimitedKubeconfig())
 	if err != nil {
@@ -145,7 +146,7 @@ func TestForbidden(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The rest it still may not do.
+	// The other actions are still forbidden.
 	err = x.Do(t.Context(), x.by, ev, list(x.on(handler.ActionDelete, "a")))
 	if err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("delete: %v", err)

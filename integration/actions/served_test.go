@@ -101,8 +101,8 @@ func TestResourcesThatComeAndGo(t *testing.T) {
 	x.does(ev, list(gadget(handler.ActionDelete, "")), nil, action.Changed)
 }
 
-// A Namespace is not gone when its deletion is answered, although nothing in its metadata holds it
-// back.
+// A Namespace still exists after the response to its deletion, although its metadata has no
+// finalizer.
 func TestDeletionOfANamespace(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")

@@ -1,4 +1,4 @@
-// Package actions has engine/action's tests against a real API server.
+// Package actions tests engine/action against a real API server.
 package actions
 
 import (
@@ -31,8 +31,7 @@ func TestMain(m *testing.M) { os.Exit(cluster.Main(m)) }
 
 var configMaps = handler.Resource{Version: "v1", Resource: "configmaps"}
 
-// executor carries out actions in a namespace of the test's own, for the rule "r" and the handler
-// "h".
+// executor performs actions in the test's own namespace, for the rule "r" and the handler "h".
 type executor struct {
 	*action.Executor
 	t      *testing.T
@@ -86,7 +85,7 @@ func newExecutorAs(t *testing.T, config *rest.Config) *executor {
 	return x
 }
 
-// configMap is the ConfigMap of the name as it is; nil if it is not there.
+// configMap returns the current ConfigMap of the name, or nil if there is none.
 func (x *executor) configMap(name string) *corev1.ConfigMap {
 	x.t.Helper()
 	m, err := x.kube.CoreV1().ConfigMaps(x.ns).Get(x.t.Context(), name, metav1.GetOptions{})
@@ -99,7 +98,7 @@ func (x *executor) configMap(name string) *corev1.ConfigMap {
 	return m
 }
 
-// about is an event of a ConfigMap as it is now.
+// about returns an event of a ConfigMap in its current state.
 func (x *executor) about(name, kind string) *handler.Event {
 	x.t.Helper()
 	m := x.configMap(name)
@@ -109,10 +108,10 @@ func (x *executor) about(name, kind string) *handler.Event {
 	}
 }
 
-// errAny is any error for does.
+// errAny makes does accept any error.
 var errAny = errors.New("any error")
 
-// does carries out actions, and wants their results, and an error that wraps the one given.
+// does performs actions, and checks their results and that the error wraps the given one.
 func (x *executor) does(ev *handler.Event, actions []handler.Action, want error, results ...action.Result) error {
 	x.t.Helper()
 	x.mu.Lock()
@@ -132,13 +131,13 @@ func (x *executor) does(ev *handler.Event, actions []handler.Action, want error,
 	return err
 }
 
-// wrote tells whether a version of a ConfigMap is known as one that the rule made.
+// wrote reports whether the executor knows a version of a ConfigMap as the rule's own.
 func (x *executor) wrote(name, version string) bool {
 	w, known := x.writes.Of(schema.GroupVersionResource(configMaps), delta.Key{Namespace: x.ns, Name: name}, version)
 	return known && w.Rule == "r"
 }
 
-// made makes a ConfigMap as somebody else.
+// made creates a ConfigMap as another client.
 func (x *executor) made(name string, finalizers ...string) {
 	x.t.Helper()
 	m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}, Data: map[string]string{"a": "1"}}
@@ -147,7 +146,7 @@ func (x *executor) made(name string, finalizers ...string) {
 	}
 }
 
-// touch is a change that somebody else makes.
+// touch changes a ConfigMap as another client.
 func (x *executor) touch(name, patch string) {
 	x.t.Helper()
 	_, err := x.kube.CoreV1().ConfigMaps(x.ns).Patch(x.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
@@ -156,7 +155,7 @@ func (x *executor) touch(name, patch string) {
 	}
 }
 
-// applied is what the rule applied in another life.
+// applied applies an object as the rule did in an earlier run.
 func (x *executor) applied(name, labels string) {
 	x.t.Helper()
 	object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `","labels":` + labels + `}}`
@@ -166,7 +165,7 @@ func (x *executor) applied(name, labels string) {
 	}
 }
 
-// remove is a deletion by somebody else.
+// remove deletes a ConfigMap as another client.
 func (x *executor) remove(name string) {
 	x.t.Helper()
 	if err := x.kube.CoreV1().ConfigMaps(x.ns).Delete(x.t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -174,7 +173,7 @@ func (x *executor) remove(name string) {
 	}
 }
 
-// on is an action on a ConfigMap.
+// on returns an action on a ConfigMap.
 func (x *executor) on(verb, name string, more ...func(*handler.Action)) handler.Action {
 	a := handler.Action{Verb: verb, Resource: configMaps, Namespace: x.ns, Name: name}
 	for _, m := range more {

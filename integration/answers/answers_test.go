@@ -11,7 +11,7 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// acting has the RBAC rules for an informd that watches ConfigMaps and performs every action on
+// acting holds the RBAC rules for an informd that watches ConfigMaps and performs every action on
 // them.
 const acting = `[{apiGroups: [""], resources: [configmaps], verbs: ["*"]}, {apiGroups: ["", events.k8s.io], resources: [events], verbs: [create]}]`
 

@@ -39,7 +39,7 @@ func TestActionsAreRepeatedWithoutEffect(t *testing.T) {
 	}
 	gate.awaitHeld(t, 5)
 	d.Kill()
-	k.Has("made", "by", "creates") // this one, not that of another life
+	k.Has("made", "by", "creates") // this process's, not that of an earlier run
 	made, err := k.ConfigMap("made")
 	if err != nil {
 		t.Fatal(err)

@@ -95,7 +95,7 @@ func (g *gate) close(match func(*http.Request) bool) {
 // writes matches requests that change something.
 func writes(r *http.Request) bool { return r.Method != http.MethodGet }
 
-// awaitHeld waits until the gate holds so many responses.
+// awaitHeld waits until the gate holds that many responses.
 func (g *gate) awaitHeld(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {

@@ -12,7 +12,7 @@ import (
 func TestActionsPrune(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
-	state := harness.NewStateDir(t, cluster.Shared(t).Kubeconfig(), harness.ShortDir(t)) // what is pruned is looked for in all namespaces
+	state := harness.NewStateDir(t, cluster.Shared(t).Kubeconfig(), harness.ShortDir(t)) // prune lists all namespaces
 	manifests := k.Text(harness.Source("configmaps", harness.ConfigMaps) +
 		harness.Rule("parts", `source: configmaps, where: 'object.metadata.labels.plan == "yes"', prune: true, actions: [
 			{forEach: keys(object.data), apply: {resource: v1/configmaps, object: {
@@ -40,7 +40,7 @@ func TestActionsPrune(t *testing.T) {
 	k.Gone("shed-door")
 	k.Has("house-wall", "part", "thick")
 
-	k.Patch(house, "metadata: {labels: {plan: null}}") // it is not the rule's any more
+	k.Patch(house, "metadata: {labels: {plan: null}}") // it no longer belongs to the rule
 	k.Gone("house-wall")
 	k.Patch(house, `metadata: {labels: {plan: "yes"}}`)
 	k.Has("house-wall", "part", "thick")

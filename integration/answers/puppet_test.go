@@ -119,7 +119,7 @@ type theater struct {
 
 func newTheater(t testing.TB) theater { return theater{t, t.TempDir()} }
 
-// puppet returns the handler's manifest. spec has more members of its spec.
+// puppet returns the handler's manifest. spec holds further fields of its spec.
 func (p theater) puppet(spec string) string {
 	self, err := os.Executable()
 	if err != nil {

@@ -111,7 +111,7 @@ func TestListSelectsAndPages(t *testing.T) {
 		}
 	}
 
-	// Later pages are of the first one's moment.
+	// Later pages show the same moment as the first one.
 	first, err := client.Resource(pods).List(t.Context(), metav1.ListOptions{Limit: 4})
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +135,7 @@ func TestListSelectsAndPages(t *testing.T) {
 	if !apierrors.IsResourceExpired(err) {
 		t.Errorf("continue after Expire: %v", err)
 	}
-	// Not by the dynamic client, which would retry ten times, as told by Retry-After.
+	// The dynamic client would retry ten times because of Retry-After, so the test does not use it.
 	raw := discovery.NewDiscoveryClientForConfigOrDie(s.Config()).RESTClient()
 	err = raw.Get().AbsPath("/api/v1/pods").Param("resourceVersion", "1000000").MaxRetries(0).Do(t.Context()).Error()
 	if !apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge) {
@@ -143,7 +143,8 @@ func TestListSelectsAndPages(t *testing.T) {
 	}
 }
 
-// Items of core lists have no apiVersion and kind on the wire, those of custom resources have.
+// On the wire, items of core lists have no apiVersion and kind. Items of custom resources have
+// both.
 func TestListItemsOnTheWire(t *testing.T) {
 	s, _ := newServer(t)
 	s.Apply(pods, pod("a", "web"))
@@ -171,7 +172,7 @@ func TestWatchResumesWhileHistoryLasts(t *testing.T) {
 	}
 	w.Stop()
 
-	// One that selects by label sees objects come to match and cease to.
+	// A watch that selects by label sees objects begin and cease to match.
 	w = open(t, client, pods, metav1.ListOptions{ResourceVersion: from, LabelSelector: "app=web"})
 	want = []string{"ADDED shop/b", "DELETED shop/a", "DELETED shop/b"}
 	if diff := cmp.Diff(want, take(t, w, 3)); diff != "" {
@@ -349,7 +350,7 @@ func TestCloseWhileListsAreHeldAndWatchesAreOpen(t *testing.T) {
 	}
 }
 
-// open starts a watch that the test's end stops.
+// open starts a watch that stops when the test ends.
 func open(t *testing.T, c dynamic.Interface, gvr schema.GroupVersionResource, opts metav1.ListOptions) kwatch.Interface {
 	t.Helper()
 	w, err := c.Resource(gvr).Watch(t.Context(), opts)
@@ -360,7 +361,7 @@ func open(t *testing.T, c dynamic.Interface, gvr schema.GroupVersionResource, op
 	return w
 }
 
-// take is the next n events of a watch, each as TYPE KEY, a bookmark's key being its
+// take returns the next n events of a watch, each as TYPE KEY. The key of a bookmark is its
 // resourceVersion.
 func take(t *testing.T, w kwatch.Interface, n int) []string {
 	t.Helper()

@@ -17,21 +17,21 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// TestSharedInformer takes client-go's own informer through what the server is for.
+// TestSharedInformer runs client-go's own informer against everything that the server can do.
 func TestSharedInformer(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		name := map[bool]string{true: "WatchList", false: "list and watch"}[watchList]
 		t.Run(name, func(t *testing.T) {
 			s, client := newServer(t)
 			s.SetWatchList(watchList)
-			s.Load(pods, 1200, nil) // more than a page of the reflector, and than the history
+			s.Load(pods, 1200, nil) // more than a page of the reflector, and more than the history
 			inf := runInformer(t, client)
 			s.AwaitWatches(pods, 1)
 
 			s.Apply(pods, pod("a", "web"))
 			inf.await(t, "add shop/a")
 
-			// What happens while the watch is down comes when it resumes, without another list.
+			// Changes during a broken watch arrive when it resumes, without another list.
 			before := s.Requests()
 			s.Fail(busy)
 			s.DropWatches()
@@ -46,7 +46,7 @@ func TestSharedInformer(t *testing.T) {
 				t.Error("resuming took a WatchList")
 			}
 
-			// After 410 a missed deletion comes from comparing.
+			// After 410, the informer finds a missed deletion by comparing with the list.
 			s.Fail(busy)
 			s.DropWatches()
 			s.Delete(pods, "shop", "a")
@@ -55,7 +55,7 @@ func TestSharedInformer(t *testing.T) {
 			inf.await(t, "delete shop/a (final state unknown)")
 			s.AwaitWatches(pods, 1)
 
-			// Garbage costs a watch, not the reflector.
+			// Garbage ends a watch, but not the reflector.
 			s.Garbage(pods, "garbage\n")
 			s.Apply(pods, pod("z", "web"))
 			inf.await(t, "add shop/z")
@@ -68,15 +68,15 @@ func TestSharedInformer(t *testing.T) {
 	}
 }
 
-// busy is an answer upon which the reflector tries the same again.
+// busy is a response after which the reflector repeats the request.
 func busy(*http.Request) *metav1.Status {
 	return &apierrors.NewTooManyRequestsError("busy").ErrStatus
 }
 
-// recorder notes what an informer tells.
+// recorder records the calls of an informer.
 type recorder struct {
 	mu  sync.Mutex
-	got map[string]chan struct{} // closed when it was seen
+	got map[string]chan struct{} // closed once it was seen
 }
 
 func (r *recorder) seen(what string) chan struct{} {

@@ -16,7 +16,7 @@ import (
 	"github.com/informd/informd/integration/apistub"
 )
 
-// few is a synthetic resource of so many objects in two namespaces.
+// few is a synthetic resource with that many objects in two namespaces.
 type few int
 
 func (f few) Len() int { return int(f) }
@@ -31,8 +31,7 @@ func (f few) Append(b []byte, i, updates int, rv int64) []byte {
 		namespace, name, rv, set["third"], updates)
 }
 
-// past is what the test itself noted of a resource: the updates, and the objects after each of
-// them.
+// past is the test's own record of a resource: the updates, and the objects after each of them.
 type past struct {
 	events []string
 	rvs    []int64
@@ -45,7 +44,7 @@ func describe(u *unstructured.Unstructured) (key, text string) {
 	return key, fmt.Sprintf("%s %d @%s", key, n, u.GetResourceVersion())
 }
 
-// A synthetic resource is served as one is whose objects were stored one by one.
+// A synthetic resource is served like one whose objects were stored one by one.
 func TestSynthetic(t *testing.T) {
 	for _, n := range []int{1, 2, 7, 30} {
 		s, client := newServer(t)
@@ -97,7 +96,7 @@ func TestSynthetic(t *testing.T) {
 			w.Stop()
 		}
 
-		// Pages hold together, whatever happens meanwhile.
+		// The pages of a list are consistent, whatever changes meanwhile.
 		paged := map[string]string{}
 		for o := (metav1.ListOptions{Limit: 4}); ; {
 			page, err := client.Resource(pods).List(t.Context(), o)
@@ -122,7 +121,7 @@ func TestSynthetic(t *testing.T) {
 	}
 }
 
-// list is the objects that match, by key.
+// list returns the objects that match, by key.
 func list(t *testing.T, client dynamic.Interface, o metav1.ListOptions) map[string]string {
 	t.Helper()
 	l, err := client.Resource(pods).List(t.Context(), o)

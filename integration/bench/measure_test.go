@@ -35,7 +35,7 @@ func saw(objects, updates, handled int) seen {
 	return seen{Objects: tally{objects, int64(objects)}, Updates: tally{updates, int64(updates)}, Handled: tally{handled, int64(handled)}}
 }
 
-// A figure is printed only if exactly what was sent has been seen.
+// A figure is printed only if the contestant has seen exactly what was sent.
 func TestAwait(t *testing.T) {
 	want := due{objects: &tally{5, 5}, updates: &tally{3, 3}, handled: &tally{2, 2}}
 	others := saw(5, 3, 2)

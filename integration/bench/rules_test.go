@@ -9,8 +9,8 @@ import (
 	"github.com/informd/informd/integration/bench/fleet"
 )
 
-// What informd is given is without mistakes and has as many rules as the table says. That rules
-// select what the benchmark takes them to select is what TestRun shows.
+// The manifests are valid and have as many rules as the table says. TestRun shows that rules select
+// what the benchmark expects.
 func TestManifests(t *testing.T) {
 	ten, _ := alike(10)
 	thousand, _ := alike(1000)

@@ -14,9 +14,9 @@
 // nothing is left behind: the process dies with the test binary, however that ends, and the data is
 // in a temporary folder.
 //
-// What is missing in a cluster without controllers stands in the documentation of controlplane. The
-// binary is the one that $INFORMD_CONTROLPLANE names, or bin/controlplane of this repository; it is
-// never built from here, as that takes minutes.
+// The documentation of controlplane says what is missing in a cluster without controllers. The
+// binary is the one that $INFORMD_CONTROLPLANE names, or bin/controlplane of this repository. This
+// package never builds it, because that takes minutes.
 package cluster
 
 import (

@@ -80,7 +80,8 @@ func TestOneControlPlanePerDir(t *testing.T) {
 	}
 }
 
-// The same cluster comes back after a clean end, with a watch open, and after a crash.
+// A control plane restarts with the same data after a clean end with an open watch, and after a
+// crash.
 func TestRestart(t *testing.T) {
 	c := New(t)
 	kubeconfig := readFile(t, c.Kubeconfig())
@@ -138,7 +139,7 @@ func TestStopReportsACrash(t *testing.T) {
 	c.process.asked = true // for New's cleanup
 }
 
-// Binaries that are no control plane end in an error that says what to do or what they said.
+// For a binary that is not a control plane, the error says what to do, or quotes its output.
 func TestMissingBinary(t *testing.T) {
 	for _, test := range []struct{ name, script, want string }{
 		{"missing", "", `run "make controlplane"`},

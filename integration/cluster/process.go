@@ -64,7 +64,7 @@ func (p *process) ended() bool {
 	}
 }
 
-// exit returns why the process ended. To end at all was wrong, also with exit code 0.
+// exit returns why the process ended. Any end is an error, even with exit code 0.
 func (p *process) exit() error {
 	if p.err == nil {
 		return errors.New("exit status 0")

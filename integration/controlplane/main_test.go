@@ -96,7 +96,8 @@ func TestPortIsRemembered(t *testing.T) {
 		t.Errorf("the second run has port %d; the first had %d", portOf(second), port)
 	}
 
-	// The port is taken now. An order for it fails; the memory of it gives way, and says so.
+	// The port is now in use. If the flag demands it, the start fails. If it was only remembered,
+	// the start takes another port and says so.
 	if _, err := listen(d, port, silent); err == nil {
 		t.Error("--port with a port that is taken succeeded")
 	}
@@ -215,7 +216,7 @@ func TestKubeconfigsStandAlone(t *testing.T) {
 	}
 }
 
-// newDir is a locked folder with a short name, as a socket's path must be short.
+// newDir returns a locked folder with a short name, as a socket's path must be short.
 func newDir(t *testing.T) *dir {
 	t.Helper()
 	root, err := os.MkdirTemp("", "controlplane")

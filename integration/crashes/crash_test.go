@@ -17,7 +17,7 @@ const (
 	ofNothing = "nothing" // the daemon ends in order
 )
 
-// crashPlan says how often the test kills what.
+// crashPlan says how often the test kills each kind of process.
 type crashPlan struct {
 	objects  int
 	kills    map[string]int // by what they hit; in a random order
@@ -25,9 +25,8 @@ type crashPlan struct {
 	pace     time.Duration  // between the writes of each of the eight writers
 }
 
-// Whatever the test kills at whatever moment, with or without the API server's history: nothing is
-// lost, nothing comes in the wrong order, and nothing comes that never was. `make soak` has many
-// more crashes of each kind.
+// Whatever the test kills, and whenever, with or without the API server's history: no event is
+// lost, out of order or untrue. `make soak` has many more crashes of each kind.
 func TestCrashes(t *testing.T) {
 	if harness.Soak() {
 		t.Skip("make soak runs TestSoakCrashes, which is this and more")

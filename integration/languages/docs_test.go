@@ -74,7 +74,7 @@ func (a *beginner) write(name, text string) {
 	}
 }
 
-// does has a shell do what a block says, and returns what it prints.
+// does runs a block in a shell, and returns its output.
 func (a *beginner) does(commands string) string {
 	a.t.Helper()
 	cmd := exec.Command("bash", "-euxc", commands)

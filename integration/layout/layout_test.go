@@ -18,7 +18,7 @@ const module = "github.com/informd/informd/"
 // root is the path from here to the root of the repository.
 const root = "../.."
 
-// goPackage is what `go list` says of one.
+// goPackage is a package as `go list` describes it.
 type goPackage struct {
 	Name       string
 	ImportPath string

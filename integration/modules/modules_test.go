@@ -1,5 +1,5 @@
-// Package modules tests what a release is to those who fetch it: to authors of handlers, whose
-// modules may be older than informd's own, and to those who install the daemon.
+// Package modules tests a release as its users fetch it: authors of handlers, whose modules may be
+// older than informd's own, and people who install the daemon.
 package modules
 
 import (
@@ -21,7 +21,7 @@ const (
 	commit = "v0.0.0-20260101000000-0123456789ab"
 )
 
-// author is a module as the tutorial has it, of an author who has not upgraded for some time.
+// author is a module like the tutorial's, of an author who has not upgraded for some time.
 var author = map[string]string{
 	"go.mod": `module example.com/oncall
 
@@ -169,7 +169,7 @@ func required(t *testing.T, root, path string) string {
 	return string(found[1])
 }
 
-// add lays out one version of a module as the protocol of module proxies has it.
+// add writes one version of a module in the layout of a module proxy.
 func (p *proxy) add(dir, path, version string) {
 	p.t.Helper()
 	at := filepath.Join(p.dir, path, "@v")
@@ -207,7 +207,7 @@ func (p *proxy) add(dir, path, version string) {
 	}
 }
 
-// addFiles adds a module's files to a zip, but for modules within it and what is not in a
+// addFiles adds a module's files to a zip, except for nested modules and files outside the
 // repository.
 func addFiles(z *zip.Writer, dir, prefix string) error {
 	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {

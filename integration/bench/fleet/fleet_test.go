@@ -85,7 +85,7 @@ func TestObjectsAreDeterministic(t *testing.T) {
 	}
 }
 
-// What PodAt and DeploymentAt tell is what the JSON says.
+// PodAt and DeploymentAt agree with the JSON.
 func TestStates(t *testing.T) {
 	pods, deployments := kinds[0].objects, kinds[1].objects
 	phases, restarts := map[string]int{}, map[int]int{}
