@@ -23,8 +23,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// The scripts are the commands that ask the daemon, as their users meet them. Each has a daemon of
-// its own, which is a pretence, on the control socket $SOCKET.
+// The scripts run the commands that talk to the daemon. Each script has its own fake daemon, on the
+// control socket $SOCKET.
 func TestControlScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/control",

@@ -155,7 +155,7 @@ func (x *executor) touch(name, patch string) {
 	}
 }
 
-// applied applies an object as the rule did in an earlier run.
+// applied applies a ConfigMap as the rule did in an earlier run.
 func (x *executor) applied(name, labels string) {
 	x.t.Helper()
 	object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `","labels":` + labels + `}}`

@@ -16,7 +16,7 @@ import (
 // rogues are the gallery.
 func rogues() []rogue {
 	return []rogue{
-		// What crashes.
+		// Rogues that crash.
 		{does: "crashes on start", mode: "exits", acts: restarts(3)},
 		{does: "crashes when it is up", mode: "crash-ready", acts: restarts(3)},
 		{does: "crashes on the fiftieth event", mode: "crash-nth", acts: func(t *testing.T, s *scene) {
@@ -35,7 +35,7 @@ func rogues() []rogue {
 			s.waitFor(t, "the reason", func() bool { return s.results.said("segmentation fault") || s.results.said("status 2") })
 		}},
 
-		// What hangs.
+		// Rogues that hang.
 		{does: "is silent", mode: "silent", opts: func(_ *testing.T, o *host.Options) { o.StartTimeout = 300 * time.Millisecond }, acts: failures(2)},
 		{does: "hangs in describe", mode: "hang-describe", opts: func(_ *testing.T, o *host.Options) { o.DescribeTimeout = 50 * time.Millisecond }, acts: failures(2)},
 		{does: "hangs in configure", mode: "hang-configure", opts: func(_ *testing.T, o *host.Options) { o.ConfigureTimeout = 50 * time.Millisecond }, acts: failures(2)},
@@ -48,7 +48,7 @@ func rogues() []rogue {
 		{does: "will not end", mode: "will-not-end", acts: running},
 		{does: "stops itself", mode: "stops-itself", opts: impatient, acts: wedged},
 
-		// What lies.
+		// Rogues that lie.
 		{does: "answers twice", mode: "twice", acts: strays(20)},
 		{does: "acknowledges what it was not sent", mode: "strays", acts: strays(1_000_000)},
 		{does: "acknowledges without end", mode: "chatter", acts: strays(20)},
@@ -80,7 +80,7 @@ func rogues() []rogue {
 			})
 		}, acts: failures(2)},
 
-		// What is too much.
+		// Rogues that do too much.
 		{does: "answers with 100 MB", mode: "hundred-mb", acts: restarts(1)},
 		{does: "describes itself with 100 MB", mode: "hundred-mb-schema", acts: failures(1)},
 		{does: "announces connections without end", mode: "broker", acts: bounded(func(t *testing.T, s *scene) {

@@ -40,7 +40,7 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("reject: got %v", err)
 	}
 
-	// What arrives is what was sent, to the byte.
+	// Events and answers arrive unchanged, to the byte.
 	sent := pod("back")
 	a, err := h.Handle(t.Context(), sent)
 	if err != nil || len(a.Actions) != 1 {

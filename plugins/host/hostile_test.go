@@ -75,7 +75,7 @@ func TestTimeLimitCancels(t *testing.T) {
 	if _, err := h.Handle(t.Context(), pod("wait")); err == nil {
 		t.Error("no error")
 	}
-	// The handler let go of it, and says so; its place is free.
+	// The handler let go of the event and answers it, so its place is free.
 	waitFor(t, "a late answer", func() bool { c := h.Status().Counts; return c.Late+c.Answered == 1 })
 	if _, err := h.Handle(t.Context(), pod("done")); err != nil {
 		t.Error(err)

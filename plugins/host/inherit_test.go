@@ -135,7 +135,7 @@ func TestInheritance(t *testing.T) {
 				t.Errorf("left: %v", left)
 			}
 		})
-		// ls has its own descriptor for the directory besides those that it inherits.
+		// Besides the inherited descriptors, ls has one for the directory.
 		t.Run("descriptors"+name, func(t *testing.T) {
 			if got := run(t, host.Spec{Path: script, Confine: confinement}, host.Options{}); got != "0\n1\n2\n3\n" {
 				t.Errorf("got %q", got)
@@ -163,7 +163,7 @@ func TestNoHome(t *testing.T) {
 	if os.Getuid() != 0 {
 		return
 	}
-	// On most systems nobody's home is /nonexistent, and is.
+	// On most systems the home of user nobody is /nonexistent, which does not exist.
 	if nobody, err := user.Lookup("nobody"); err != nil || dirExists(nobody.HomeDir) {
 		t.Logf("nobody has a home: %+v, %v", nobody, err)
 		return

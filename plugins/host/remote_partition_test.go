@@ -14,7 +14,7 @@ import (
 )
 
 // wire forwards bytes between two connections until it is cut. Then it forwards none, and neither
-// side is told.
+// side notices.
 type wire struct {
 	mu  sync.Mutex
 	cut chan struct{} // closed while it is

@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/plugins/handlerpb"
 )
 
-// What a handler asks for is sent whole.
+// The actions of an answer are sent complete.
 func TestActionsOfAnAnswer(t *testing.T) {
 	target := &handlerpb.Target{
 		Resource:  &handlerpb.Resource{Group: "apps", Version: "v1", Resource: "deployments"},

@@ -92,7 +92,7 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
-// seconds are what differs from one run to the next.
+// seconds matches the durations, which differ from run to run.
 var seconds = regexp.MustCompile(`,"seconds":[0-9.e-]+`)
 
 func TestByHand(t *testing.T) {
@@ -166,8 +166,8 @@ func TestByHandStatus(t *testing.T) {
 	}
 }
 
-// An interrupt ends what is being handled, drains, and does not wait for more input. Events that
-// were not read are not done, whatever became of the others.
+// An interrupt cancels running events, drains, and does not wait for more input. Events that were
+// not read do not count as done.
 func TestByHandInterrupt(t *testing.T) {
 	t.Run("while an event is being handled", func(t *testing.T) {
 		interruptByHand(t, `{"event":"added","name":"wait"} {"event":"added","name":"a"} `, `"object":"wait","result":"retry","reason":"context canceled"`)
@@ -221,8 +221,8 @@ func interruptByHand(t *testing.T, events, want string) {
 	}
 }
 
-// What holds under informd holds by hand: as many at once as the handler described, in order and
-// one at a time for an object, and a limit for each.
+// A run by hand keeps informd's rules: the described concurrency, one event at a time per object,
+// in order, each with a time limit.
 func TestBench(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

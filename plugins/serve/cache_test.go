@@ -169,7 +169,7 @@ func TestManyKeys(t *testing.T) {
 	}
 }
 
-// user is a handler that notes what it is given.
+// user is a handler that records the cache that it gets.
 type user struct {
 	full
 	given []handler.Cache
@@ -177,8 +177,8 @@ type user struct {
 
 func (u *user) UseCache(c handler.Cache) { u.given = append(u.given, c) }
 
-// A handler is given a cache once, before its config, whether there is anything to read or not; and
-// then told why not.
+// A handler gets a cache once, before its config, even if there is nothing to read. Its calls then
+// say why.
 func TestUseCache(t *testing.T) {
 	for _, test := range []struct {
 		why, cookie, want string

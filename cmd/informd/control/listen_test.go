@@ -11,7 +11,7 @@ import (
 	"github.com/informd/informd/internal/socket"
 )
 
-// left leaves a socket that nobody listens on.
+// left leaves a socket without a listener.
 func left(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

@@ -58,7 +58,7 @@ func TestMaskSecret(t *testing.T) {
 	}
 }
 
-// Whatever a value is and however a Secret holds it, no text of it is shown.
+// Whatever a Secret's value is and however the Secret holds it, no text of it is shown.
 func FuzzMaskSecret(f *testing.F) {
 	f.Add("password", "hunter2", "note")
 	f.Add("a\"b", "{\"data\":1}", "kubectl.kubernetes.io/last-applied-configuration")

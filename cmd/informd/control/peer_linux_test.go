@@ -15,7 +15,8 @@ import (
 	"github.com/informd/informd/internal/peer"
 )
 
-// asks is what another process hears that asks a socket. The shell command starts it, as "$0".
+// asks returns the answer that another process gets from a socket. The shell command starts the
+// process, as "$0".
 func asks(t *testing.T, socket, shell string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -31,8 +32,8 @@ func asks(t *testing.T, socket, shell string) string {
 
 const turnedAway = "a handler may not ask informd"
 
-// What the daemon started is turned away, however far down it is; the daemon itself is not, nor
-// anybody else.
+// The server refuses the daemon's descendants, at any depth. It answers the daemon itself and all
+// other processes.
 func TestDescendantsAreTurnedAway(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -96,7 +97,7 @@ func TestExitedPeersAreTurnedAway(t *testing.T) {
 	}
 }
 
-// Those that are turned away and say nothing, or do not listen, keep nobody out.
+// Refused clients that send nothing, or read nothing, do not block others.
 func TestManyRefusedConnections(t *testing.T) {
 	t.Parallel()
 	d := newDoor(os.Getppid(), slog.New(slog.DiscardHandler)) // of which this process is a child

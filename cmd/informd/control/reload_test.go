@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// Whoever asks waits for a reload as long as it takes, and gets what the daemon says of it as it
-// is.
+// The client waits for a reload as long as it takes, and gets the daemon's report unchanged.
 func TestReload(t *testing.T) {
 	b := newBackend()
 	b.reload = func(_ context.Context, name string) (Reloaded, error) {

@@ -190,7 +190,7 @@ func (d *daemon) informd(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// await runs a command until it shows what is wanted.
+// await runs a command until its output is as wanted.
 func (d *daemon) await(t *testing.T, wanted func(out string) bool, args ...string) string {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -208,7 +208,7 @@ func contains(text string) func(string) bool {
 	return func(out string) bool { return strings.Contains(out, text) }
 }
 
-// What the commands show is what the engine has.
+// The commands show the state of the engine.
 func TestCommandsOnAnEngine(t *testing.T) {
 	d := startDaemon(t)
 	d.await(t, contains(`"deadLetters": 7`), "status", "-o", "json")
@@ -304,8 +304,8 @@ func TestLettersOfAnEngine(t *testing.T) {
 	}
 }
 
-// What is shown of a process is what holds now: it is tried again only where none runs, and its
-// health counts as a reason only if its state has none.
+// The status of a process is current. It shows the next start only if none runs, and a health
+// problem as the reason only if the state has no other reason.
 func TestHostStatus(t *testing.T) {
 	next := time.Now().Add(time.Minute)
 	for _, c := range []struct {

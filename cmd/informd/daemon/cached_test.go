@@ -79,7 +79,7 @@ func TestCached(t *testing.T) {
 		t.Errorf("indexes: %v", pods.Indexes())
 	}
 
-	// What a source does not keep, handlers do not see either.
+	// Handlers see only the fields that a source keeps.
 	thin, err := c.Open(ctx, "thin")
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func TestServerFails(t *testing.T) {
 	}
 }
 
-// awaited is a log that tells when a text was written to it.
+// awaited is a log that signals when a text is written to it.
 type awaited struct {
 	text  string
 	heard chan struct{}

@@ -22,7 +22,7 @@ import (
 	"github.com/informd/informd/plugins/host/confine"
 )
 
-// process stands for one that runs, and remembers what it was reloaded with.
+// process is a fake handler process. It records the specs of its reloads.
 type process struct {
 	specs []host.Spec
 	err   error
@@ -70,7 +70,7 @@ spec:
 `
 const asNobody = "  user: nobody\n"
 
-// reloading is a reloader that started with reloadable1, as nobody, in a folder that is the working
+// reloading returns a reloader that started with reloadable1, as user nobody, in the working
 // directory.
 func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) {
 	t.Helper()
@@ -95,8 +95,7 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 	}, p, write
 }
 
-// A reload takes up what the manifest says by now of the process, and says what it does not take
-// up.
+// A reload uses the current manifest of the process, and reports the fields that it does not apply.
 func TestReload(t *testing.T) {
 	r, p, write := reloading(t)
 	dir, err := os.Getwd()
@@ -214,7 +213,7 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// A reload that nobody waits for any more is called off, and the log says so.
+// A reload is cancelled if its client no longer waits, and the log says so.
 func TestReloadCancelled(t *testing.T) {
 	r, p, _ := reloading(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -227,8 +226,8 @@ func TestReloadCancelled(t *testing.T) {
 	}
 }
 
-// Of two reloads at once the second takes up what the manifests say when the first has ended, and
-// does not wait for ever.
+// The second of two concurrent reloads reads the manifests once the first has ended. Its wait is
+// bounded.
 func TestConcurrentReloads(t *testing.T) {
 	r, p, write := reloading(t)
 	synctest.Test(t, func(t *testing.T) {

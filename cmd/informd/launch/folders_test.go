@@ -121,9 +121,8 @@ func names(t *testing.T, dir string) map[string]bool {
 	return got
 }
 
-// Where a handler runs as another user the folders can be passed through, and looked into by
-// nobody. They are not below folders that others may not enter. Without such a handler they are
-// closed.
+// If a handler runs as another user, others can pass through the directories but not list them, and
+// no parent bars others. Without such a handler, the directories are closed to others.
 func TestHandlersCanReachTheirDirectories(t *testing.T) {
 	closed, open := passable(t), passable(t)
 	if err := os.Chmod(closed, 0o700); err != nil {
@@ -181,7 +180,7 @@ func TestHandlersCanReachTheirDirectories(t *testing.T) {
 	}
 }
 
-// Nor does it matter what the handlers of a daemon that was killed made of their folders.
+// Sweep copes with anything that the handlers of a killed daemon made of their directories.
 func TestSweepOfHostileDirectories(t *testing.T) {
 	parent := t.TempDir()
 	left, err := makeFolderIn(parent, 0o700)

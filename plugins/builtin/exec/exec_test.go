@@ -179,8 +179,8 @@ func TestInputNeedNotBeRead(t *testing.T) {
 	}
 }
 
-// gone returns a FIFO for a script to open, a channel that says when it was opened, and one that
-// says when every process that has it open is gone.
+// gone returns a FIFO for a script to open, a channel that is closed when it was opened, and one
+// that is closed when every process that has it open is gone.
 func gone(t *testing.T) (path string, opened, closed <-chan struct{}) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "fifo")
@@ -349,7 +349,7 @@ func TestSchemaIsJSON(t *testing.T) {
 	}
 }
 
-// logged runs a script and returns what of its output was logged.
+// logged runs a script and returns the logged part of its output.
 func logged(t *testing.T, text string) []map[string]any {
 	t.Helper()
 	var log bytes.Buffer

@@ -139,7 +139,7 @@ func TestEmptyCache(t *testing.T) {
 	}
 }
 
-// A check that is interrupted ends, and yields nothing that it could not tell.
+// An interrupted check ends, and reports no clause that it could not decide.
 func TestCheckInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -252,7 +252,7 @@ func read(source string) bool {
 	return err == nil
 }
 
-// Deliver answers at once, but for a vice about what it has not answered yet.
+// Deliver answers at once, unless its vice is about unanswered events.
 func (r *rogue) Deliver(stream handlerpb.Handler_DeliverServer) error {
 	var mu sync.Mutex
 	send := func(seqs ...uint64) error {

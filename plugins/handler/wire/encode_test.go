@@ -20,7 +20,7 @@ import (
 
 const testLimit = 1500 * time.Millisecond
 
-// batch is what one message is made of.
+// batch holds the content of one message.
 type batch struct {
 	attempts []Attempt // without a limit: the encoder has one for all
 	cancels  []uint64
@@ -34,7 +34,7 @@ func (b *batch) encode(e *Encoder) Message {
 	return e.Finish(b.cancels)
 }
 
-// inProto returns the message as protobuf's generated code has it.
+// inProto returns the message as protobuf's generated code encodes it.
 func (b *batch) inProto() *handlerpb.DeliverRequest {
 	req := &handlerpb.DeliverRequest{Cancel: b.cancels}
 	text := func(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
@@ -62,7 +62,7 @@ func (b *batch) inProto() *handlerpb.DeliverRequest {
 	return req
 }
 
-// encodes checks that protobuf, and a Request, read out of the encoder's message what was put in.
+// encodes checks that protobuf and a Request decode the encoder's message to its content.
 func (e *Encoder) encodes(t *testing.T, b *batch) {
 	t.Helper()
 	message, err := Codec().Marshal(b.encode(e))

@@ -30,8 +30,8 @@ func large() *fake {
 	return &fake{sources: map[string]fakeSource{"large": all, "pods": pods}}
 }
 
-// A process that asks for much and takes nothing costs the daemon no more than so many pages, and
-// harms itself alone: once it lets go, or takes what it asked for, all is well.
+// A process that asks for much and reads nothing costs the daemon a bounded number of pages, and
+// harms only itself. Once it cancels or reads, everything works again.
 func TestSlowReader(t *testing.T) {
 	s := served(t, large(), "large", "pods")
 	var before, after runtime.MemStats
@@ -97,8 +97,8 @@ func TestDeafConnection(t *testing.T) {
 	s.untaken(t, 0)
 }
 
-// A process that makes call after call, takes no answer and gives all of them up is not read from
-// any more.
+// The server stops reading from a process that makes call after call and cancels each without
+// reading.
 func TestAnswersThatNobodyTakes(t *testing.T) {
 	s := served(t, large(), "pods")
 	heap := func() int64 {
@@ -185,7 +185,7 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// What is no call, or an enormous one, ends its own connection at most.
+// Garbage, or an enormous call, ends at most its own connection.
 func TestGarbage(t *testing.T) {
 	s := served(t, large(), "pods")
 	well, _ := connect(t, s)

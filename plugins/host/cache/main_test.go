@@ -151,7 +151,7 @@ func connect(t *testing.T, s *Server) (handlerpb.CacheClient, *grpc.ClientConn) 
 	return handlerpb.NewCacheClient(conn), conn
 }
 
-// elementsOf is all that an answer has, and the sizes of its pages.
+// elementsOf returns all elements of an answer, and the sizes of its pages.
 func elementsOf[P any, E ~[]byte | ~string](t *testing.T, pages grpc.ServerStreamingClient[P], err error, of func(*P) []E) (all []string, sizes []int) {
 	t.Helper()
 	for err == nil {

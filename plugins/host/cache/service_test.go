@@ -124,7 +124,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Whatever the sizes are, what arrives is what is there, in pages of bounded size.
+// Whatever the sizes of the objects, they arrive complete, in pages of bounded size.
 func TestPages(t *testing.T) {
 	var many fakeSource
 	for i := range 3000 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What is killed is let run to its end: one thousandth of a core is too little for that.
+// Killed processes get enough CPU to end: a thousandth of a core is too little for that.
 func TestKillUnbinds(t *testing.T) {
 	g := &group{dir: t.TempDir()}
 	kill, cpu := filepath.Join(g.dir, "cgroup.kill"), filepath.Join(g.dir, "cpu.max")
@@ -31,7 +31,7 @@ func TestKillGone(t *testing.T) {
 	}
 }
 
-// The kernel counts whom it killed for memory; what else is counted there says nothing of that.
+// Only the kernel's count of processes killed for memory matters; the other counters do not.
 func TestOutOfMemory(t *testing.T) {
 	for events, want := range map[string]bool{
 		"low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 1\n": true,

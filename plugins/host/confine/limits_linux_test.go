@@ -36,8 +36,7 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// A daemon that is not root, but was given capabilities for all that it starts, keeps them from a
-// sandbox.
+// A daemon that is not root may have ambient capabilities. It keeps them from a sandbox.
 func TestAmbientCapabilities(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can start another user's process with capabilities")

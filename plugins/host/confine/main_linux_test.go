@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// stage is what the re-executed test binary does: it enters an order, if there is one, and executes
-// a program.
+// stage runs in the re-executed test binary: it enters an order, if it has one, and executes a
+// program.
 type stage struct {
 	Order *Order
 	Args  []string

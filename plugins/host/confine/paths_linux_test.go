@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What may be written may be made a link, which the sandbox of the next process must not follow to
-// where it may not go.
+// A handler can replace a writable file by a link. The next process's sandbox must not follow it
+// out of the allowed paths.
 func TestLinkMadeInASandbox(t *testing.T) {
 	for kind, add := range map[string]func(*Spec, string){
 		"read":  func(s *Spec, path string) { s.Read = []string{path} },

@@ -97,7 +97,7 @@ func TestUserByName(t *testing.T) {
 	}
 }
 
-// What cannot be enforced is an error that names the field and says what to do.
+// A demand that cannot be enforced is an error that names the field and says what to do.
 func TestPrepareRefuses(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	abi := func(n int, err error) func(*machine) {
@@ -166,7 +166,7 @@ func TestPrepareRefuses(t *testing.T) {
 	}
 }
 
-// Landlock that is older leaves out what it does not know, and nothing else.
+// With an older landlock, Prepare leaves out only the rights that it does not know.
 func TestHandled(t *testing.T) {
 	const tcp, scopes = 3, 3
 	for _, test := range []struct {
@@ -206,7 +206,7 @@ func TestGroupSettings(t *testing.T) {
 	}
 }
 
-// A tree whose controllers are not the kernel's: what a daemon makes of each answer.
+// A fake cgroup tree: how the daemon reacts to each content.
 func TestGroupFallsBack(t *testing.T) {
 	dir := t.TempDir()
 	m := able()
@@ -221,7 +221,8 @@ func TestGroupFallsBack(t *testing.T) {
 	}
 	file("cgroup.controllers", "memory cpu\n")
 	file("cgroup.subtree_control", "memory cpu\n")
-	// Making the group fails, as its files are not there: what has an rlimit falls back to it.
+	// The group cannot be made, because its files are missing. Limits that have an rlimit fall back
+	// to it.
 	e, err := m.limits(Limits{Memory: 1 << 30}, 0, "h")
 	if err != nil || e.group != nil || len(e.rlimits) != 1 || strings.Join(e.says(), "") != "memory (of each process, shared memory not counted) by rlimit" {
 		t.Errorf("%+v, %v", e, err)

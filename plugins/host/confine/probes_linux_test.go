@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scene is what probes find around them.
+// scene describes the surroundings of the probes.
 type scene struct {
 	Own, Outside         string // folders; all users may write to both, as far as file modes go
 	Given                string // a folder that may be read
@@ -48,7 +48,7 @@ const (
 )
 
 var probes = []probe{
-	// What a program needs.
+	// What every program needs.
 	{"run a program of the system", every, false, func(scene) error { return exec.Command("/bin/true").Run() }},
 	{"run a shell with a redirection", every, false, func(scene) error { return exec.Command("/bin/sh", "-c", "echo x >/dev/null").Run() }},
 	{"read a library", every, false, func(scene) error { _, err := os.ReadDir("/usr/lib"); return err }},
@@ -315,7 +315,7 @@ func fastOpen(s scene) error {
 	})
 }
 
-// watch has the kernel tell who does what with a folder.
+// watch makes the kernel report accesses to a folder.
 func watch(path string) error {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {
@@ -371,7 +371,7 @@ func capability(scene) error {
 	return errors.New(noCapability)
 }
 
-// runProbes prints what became of each probe, for each thread.
+// runProbes prints the result of each probe, for each thread.
 func runProbes(text string) {
 	var s scene
 	if err := json.Unmarshal([]byte(text), &s); err != nil {

@@ -52,7 +52,7 @@ func prepare(t *testing.T, s Spec, own Own) *Confinement {
 	return c
 }
 
-// unsupported tells whether this kernel has no landlock that a sandbox could be made of.
+// unsupported reports whether this kernel lacks the landlock that a sandbox needs.
 func unsupported() bool {
 	abi, err := landlockABI()
 	return err != nil || abi < abiTCP
@@ -75,7 +75,7 @@ func command(t *testing.T, c *Confinement, env []string, args ...string) *exec.C
 	return cmd
 }
 
-// output is what a program wrote, which must have exited with status 0.
+// output returns the output of a program, which must exit with status 0.
 func output(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	var stderr bytes.Buffer
@@ -180,8 +180,8 @@ func explore(t *testing.T, c *Confinement, s scene) []map[string]string {
 	return all
 }
 
-// refused tells whether a probe failed as the kernel says no, or a program that it said no to;
-// otherwise the probe is broken.
+// refused reports whether a probe failed because the kernel refused it, or a program that it ran.
+// Any other failure is a broken probe.
 func refused(result string) bool {
 	for _, e := range []unix.Errno{unix.EACCES, unix.EPERM, unix.ENOSYS, unix.EXDEV, unix.EOPNOTSUPP} {
 		if strings.Contains(result, e.Error()) {

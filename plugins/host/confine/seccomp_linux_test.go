@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// interpret does what the kernel does with a filter, for the instructions that ours are made of.
+// interpret runs a filter as the kernel does, for the instructions that our filters use.
 func interpret(t *testing.T, program []unix.SockFilter, arch, call uint32, args ...uint64) uint32 {
 	t.Helper()
 	var data [16]uint32 // struct seccomp_data

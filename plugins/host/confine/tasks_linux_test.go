@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tasks are what the test binary does as a confined program. A panic is a failed test.
+// tasks holds the programs that the test binary can be when confined. A panic fails the test.
 var tasks = map[string]func(){
 	"identity": func() {
 		ruid, euid, suid := unix.Getresuid()
@@ -91,7 +91,7 @@ func treeTask() {
 	killGroup(t, (*group).kill)
 	killGroup(t, (*group).killEach)
 
-	// What a daemon left that is gone; and one that is there.
+	// The cgroups of a daemon that is gone, and of one that still runs.
 	gone, there := filepath.Join(base, "informd-4194305-x-1"), filepath.Join(base, "informd-1-x-1") // no number is that high
 	must(os.Mkdir(gone, 0o755))
 	must(os.Mkdir(there, 0o755))

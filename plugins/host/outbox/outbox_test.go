@@ -50,7 +50,7 @@ func TestOutbox(t *testing.T) {
 		t.Errorf("they have %d and %d, want 2 and 6", a, b)
 	}
 
-	// The small one is let go of when one of its events was sent.
+	// The small consumer is held after it has sent one event.
 	small.window.Events = 1
 	if b := small.Take(time.Now()); len(b.Events) != 1 {
 		t.Fatalf("%d events were taken", len(b.Events))

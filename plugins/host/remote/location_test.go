@@ -7,7 +7,7 @@ import (
 
 // A DNS server that does not answer is reported in the same words each time.
 func TestLookUpFails(t *testing.T) {
-	// A socket that is connected elsewhere keeps its port, and refuses what others send to it.
+	// A socket connected elsewhere keeps its port, and refuses data from others.
 	busy, err := net.Dial("udp", "127.0.0.1:9")
 	if err != nil {
 		t.Fatal(err)

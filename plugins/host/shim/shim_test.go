@@ -187,7 +187,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-// What has another's number is left alone.
+// A process that has got the number of an earlier one is left alone.
 func TestSignalOther(t *testing.T) {
 	cmd := exec.Command("/bin/sleep", "1000")
 	if err := cmd.Start(); err != nil {
@@ -259,7 +259,7 @@ func TestRemoveAll(t *testing.T) {
 	}
 }
 
-// What cannot be removed does not keep the rest, nor go on for ever.
+// A file that cannot be removed keeps no other file, and the attempt ends.
 func TestRemoveAllFails(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can make what another user cannot remove")
@@ -372,7 +372,7 @@ int main(int argc, char **argv) {
 }
 `
 
-// A process lives as long as any thread of it does, whatever becomes of its first.
+// A process lives as long as any of its threads, even if the first one has ended.
 func TestLeaderless(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("there is no gcc to build a program in C with, which ends its first thread as no program in Go can")
@@ -428,7 +428,7 @@ func TestLeaderless(t *testing.T) {
 	}
 }
 
-// What a handler put in the place of its directory is removed, and nothing that it leads to.
+// If a handler replaces its directory by a link, the link is removed, but not its target.
 func TestRemoveAllOfLink(t *testing.T) {
 	other := t.TempDir()
 	kept := filepath.Join(other, "kept")
@@ -512,7 +512,7 @@ func TestTraced(t *testing.T) {
 	}
 }
 
-// perl starts a program that does with system calls what no program in Go can.
+// perl starts a Perl program that makes system calls which a Go program cannot make.
 func perl(t *testing.T, code string, args ...string) *Process {
 	t.Helper()
 	if _, err := os.Stat("/usr/bin/perl"); err != nil || runtime.GOARCH != "amd64" {
