@@ -136,7 +136,7 @@ func written(t *Value) string {
 	return "[" + strings.Join(parts, "") + "]"
 }
 
-func TestMostActions(t *testing.T) {
+func TestActionsAreBounded(t *testing.T) {
 	for n, want := range map[int]string{
 		64: "",
 		65: "spec.actions has 65 elements, more than 64",

@@ -88,7 +88,7 @@ func TestLetterOfASecretWaitsForTheCache(t *testing.T) {
 	l.expect(told)
 }
 
-func TestKeptFieldsAreNotResynced(t *testing.T) {
+func TestPartialObjectsAreNotResynced(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
 	l.secret("d", "1")

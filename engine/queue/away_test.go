@@ -232,7 +232,7 @@ func TestRedriveBesideRestored(t *testing.T) {
 	})
 }
 
-func TestCancelledValuesMayReturn(t *testing.T) {
+func TestDoubtKeepsCancelledValues(t *testing.T) {
 	d := newDisk(t)
 	o := Options[string, change]{Store: d}
 	q := newChanges(o)

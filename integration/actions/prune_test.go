@@ -77,7 +77,7 @@ func TestPruneAdoptsNothing(t *testing.T) {
 }
 
 // Prune without labels would delete everything, so it is refused. No handler may ask for prune.
-func TestPruneNeedsPermission(t *testing.T) {
+func TestRefusedPrunes(t *testing.T) {
 	x := newExecutor(t)
 	x.made("source")
 	ev := x.about("source", handler.Added)
