@@ -24,9 +24,7 @@ func (w whileOpen) WithAttrs([]slog.Attr) slog.Handler       { return w }
 func (w whileOpen) WithGroup(string) slog.Handler            { return w }
 
 func (w whileOpen) Handle(_ context.Context, r slog.Record) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.open > 0 {
+	if w.isRecording() {
 		w.t.Errorf("%q is logged while a change is being recorded", r.Message)
 	}
 	w.messages <- r.Message
@@ -46,9 +44,7 @@ func TestNothingIsLoggedWithinAChange(t *testing.T) {
 			return handler.ErrReject
 		}}
 		prepares := preparer{attach: nil, secret: func() bool {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.open > 0 {
+			if s.isRecording() {
 				t.Error("the Preparer is asked while a change is being recorded")
 			}
 			return false

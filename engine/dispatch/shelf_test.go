@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +24,8 @@ type shelf struct {
 	t testing.TB
 
 	mu        sync.Mutex
-	open      int // nesting of Begin
+	open      int            // changes that are being recorded
+	recording map[string]int // by which goroutines
 	unwritten map[uint64]*filed
 	written   map[uint64]*filed
 	noRoom    bool
@@ -41,19 +44,38 @@ type filed struct {
 }
 
 func newShelf(t testing.TB) *shelf {
-	return &shelf{t: t, unwritten: map[uint64]*filed{}, written: map[uint64]*filed{}}
+	return &shelf{
+		t: t, recording: map[string]int{},
+		unwritten: map[uint64]*filed{}, written: map[uint64]*filed{},
+	}
 }
 
 func (s *shelf) Begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
+	s.recording[goroutine()]++
 }
 
 func (s *shelf) End() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
+	s.recording[goroutine()]--
+}
+
+// isRecording reports whether the calling goroutine is recording a change. Others may do so.
+func (s *shelf) isRecording() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.recording[goroutine()] > 0
+}
+
+// goroutine returns what tells the calling goroutine from others.
+func goroutine() string {
+	stack := make([]byte, 64)
+	name, _, _ := strings.Cut(string(stack[:runtime.Stack(stack, false)]), "[")
+	return name
 }
 
 // Written writes everything, once no change is being recorded.

@@ -188,8 +188,8 @@ var differences = []struct {
 	{"Functions of lists take lists only", `count(object.labels, true)`, int64(2), value.Error(`"count" needs a list, not a map`)},
 	{"`get` lists and maps", `get(object.n, 0) ?? "none"`, "none", value.Error("an int cannot be indexed with an int")},
 
-	{"`groupBy` makes strings of what it groups by", `keys(groupBy([1], #))`, list{int64(1)}, list{"1"}},
-	{"`groupBy` makes strings of what it groups by", `groupBy([1], #)[1]`, list{int64(1)}, value.Error("a map cannot be indexed with an int")},
+	{"`groupBy` turns its keys into strings", `keys(groupBy([1], #))`, list{int64(1)}, list{"1"}},
+	{"`groupBy` turns its keys into strings", `groupBy([1], #)[1]`, list{int64(1)}, value.Error("a map cannot be indexed with an int")},
 	{"`fromPairs` takes no other keys", `fromPairs([[object.n, 2]])`, dict{"3": int64(2)}, value.Error("a key must be a string, not an int")},
 
 	{"`string` takes no lists and maps", `string(object.ints)`, "[3 1 2 1]", value.Error(`"string" cannot take a list`)},
