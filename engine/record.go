@@ -67,8 +67,10 @@ func (r *record) apply(c *evaluate.Change, resuming *resuming) {
 	if o := c.Gone; o != nil && !resuming.drop(keyOf(o)) {
 		r.informer.Delete(keyOf(o))
 	}
-	if c.Moved && !resuming.holdPosition(c.Position) {
-		r.informer.Version(c.Position)
+	if c.Moved {
+		if position, ok := resuming.positionAfter(c.Position); ok {
+			r.informer.Version(position)
+		}
 	}
 }
 

@@ -165,13 +165,15 @@ func (p *resuming) drop(key delta.Key) bool {
 	return false
 }
 
-// holdPosition reports whether the position must not be recorded yet. It then keeps the position.
-func (p *resuming) holdPosition(position string) bool {
+// positionAfter returns the position to record after a step, and whether there is any. While the
+// position is held, the one on disk stays. For Secrets it is withdrawn instead: their new states are
+// recorded at once, and a run that resumed before them would tell older ones.
+func (p *resuming) positionAfter(step string) (position string, ok bool) {
 	if p == nil || !p.holdsPosition {
-		return false
+		return step, true
 	}
-	p.heldPosition = &position
-	return true
+	p.heldPosition = &step
+	return "", p.isSecret
 }
 
 // lastOf adds to c the deletion of an object of which the intake knows only the part in the cut.
