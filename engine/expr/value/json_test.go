@@ -171,7 +171,7 @@ func FuzzJSON(f *testing.F) {
 
 // A value is JSON as encoding/json writes it, but for &, < and >, which stay.
 func TestToJSONIsStandard(t *testing.T) {
-	for _, v := range []any{true, "<&>\u2028\x01\xff", 1e20, 1e21, 1e-7, -0.0, int64(math.MinInt64), list{list{}, nil}, dict{"b": 1.5, "a": dict{}}} {
+	for _, v := range []any{true, "<&>\u2028\x01\xff", 1e20, 1e21, 1e-7, math.Copysign(0, -1), int64(math.MinInt64), list{list{}, nil}, dict{"b": 1.5, "a": dict{}}} {
 		var want strings.Builder
 		e := json.NewEncoder(&want)
 		e.SetEscapeHTML(false)
