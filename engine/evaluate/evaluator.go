@@ -34,8 +34,8 @@ type Binding struct {
 // Step is one step of an object, as an informer saw it.
 type Step struct {
 	Delta delta.Delta
-	// Tree is Delta.Object decoded as far as the rules read it. If it is nil, the Evaluator decodes
-	// the object when needed.
+	// Tree holds the decoded fields of Delta.Object that the rules read. If it is nil, the Evaluator
+	// decodes the object when needed.
 	Tree any
 	// Resync is the interval of the resync round that the step belongs to. Only rules with that
 	// interval see such a step. 0 means that all rules see it.

@@ -145,7 +145,7 @@ func (i *Informer) run(ctx context.Context) {
 		}
 		var notServed notServedError
 		if !errors.As(err, &notServed) { // errRelist
-			// The reflector's own backoff begins anew with each generation.
+			// Each generation has a new reflector, whose backoff begins at its shortest.
 			delay, _ := i.relist.next(i.parent.tuning.calm, i.parent.tuning.maxPause)
 			i.relist.began()
 			_ = sleep(ctx, jitter(delay)) // if ctx ends, so does the next generation

@@ -296,9 +296,10 @@ func TestKeptFieldsReportOnlyChangedObjects(t *testing.T) {
 	})
 }
 
-// A list completes parts in any order, so a run that ends in the middle of it must not leave a
-// position before changes that it has told of. The next run would tell of them backwards.
-func TestARunThatEndsWhileAListCompletesPartsTellsNothingBackwards(t *testing.T) {
+// A list completes parts in any order. A run that ends in the middle of the list must not leave a
+// position that is older than the steps it handed over. Otherwise the next run would hand over
+// older states again.
+func TestPositionOfARunThatEndsWithinAList(t *testing.T) {
 	server, saved := firstRun(t, true)
 	parts := func(saved Saved) Saved {
 		for n, o := range saved.Objects {
@@ -307,7 +308,7 @@ func TestARunThatEndsWhileAListCompletesPartsTellsNothingBackwards(t *testing.T)
 		saved.Partial, saved.Follow = true, true
 		return saved
 	}
-	server.Apply(pods, body("b", 2)) // the watch tells of it, before the list
+	server.Apply(pods, body("b", 2)) // the watch reports it before the list
 	changed := new(atomic.Bool)
 	server.Fail(func(r *http.Request) *metav1.Status {
 		if r.URL.Query().Get("sendInitialEvents") == "true" && !changed.Swap(true) {
@@ -317,7 +318,7 @@ func TestARunThatEndsWhileAListCompletesPartsTellsNothingBackwards(t *testing.T)
 		return nil
 	})
 	s, i, e, c, _ := next(t, server, parts(saved))
-	s.tuning.silence = patience // the watch comes as far as the server was
+	s.tuning.silence = patience // so the watch reaches the version that the server had
 	c.history = true
 	stop := run(t, s)
 	awaitSynced(t, i)

@@ -28,6 +28,7 @@ type round struct {
 	of     *rounds     // nil if no round is under way
 	number int64       // the round's start in Unix seconds
 	rest   []delta.Key // objects that it has yet to hand over
+	due    time.Time   // when its next turn is
 }
 
 // newRounds returns one rounds for each distinct interval above 0.
@@ -69,17 +70,16 @@ func (f *feed) run(ctx context.Context) {
 func (f *feed) tick() (due time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.clock.Now()
-	due = f.recent.expire(now, f.chunk, f.pack)
-	if next := f.resync(now); due.IsZero() || !next.IsZero() && next.Before(due) {
+	due = f.recent.expire(f.clock.Now(), f.chunk, f.pack)
+	if next := f.resync(f.clock.Now()); due.IsZero() || !next.IsZero() && next.Before(due) {
 		due = next
 	}
 	return due
 }
 
-// resync does a turn of a round, and returns when the next turn is due; a zero time means never. A
-// round begins only when the one before it is done, because each holds the keys of all objects. The
-// one that has been due for longest comes first. resync is called with f.mu held.
+// resync does a turn of a round if one is due, and returns when the next is; a zero time means
+// never. A round begins only when the one before it is done, because each holds the keys of all
+// objects. The one that has been due for longest comes first. resync is called with f.mu held.
 func (f *feed) resync(began time.Time) (due time.Time) {
 	if len(f.rounds) == 0 {
 		return time.Time{}
@@ -92,6 +92,9 @@ func (f *feed) resync(began time.Time) (due time.Time) {
 		}
 		f.begin(first, began)
 	}
+	if began.Before(f.round.due) {
+		return f.round.due // called for other work
+	}
 	handed := f.handOver(began)
 	next := slices.MinFunc(f.rounds, byNext).next
 	left := len(f.round.rest)
@@ -103,7 +106,8 @@ func (f *feed) resync(began time.Time) (due time.Time) {
 	now := f.clock.Now()
 	took := now.Sub(began)
 	spare := next.Sub(now)/time.Duration(left)*time.Duration(handed) - took
-	return now.Add(max(0, min(lull*took, spare)))
+	f.round.due = now.Add(max(0, min(lull*took, spare)))
+	return f.round.due
 }
 
 // begin begins a round.

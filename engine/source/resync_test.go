@@ -113,6 +113,36 @@ func TestResyncYieldsToOthers(t *testing.T) {
 	}
 }
 
+// The feed has other work, which may come while a round rests. That does not end the rest.
+func TestOtherWorkDoesNotCutTheRestOfAResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := unconnected(t).Informer(Selection{Resource: pods})
+		heard := 0
+		i.Consume(steps(func(s Step) {
+			if s.Resync != 0 {
+				time.Sleep(time.Millisecond)
+				heard++
+			}
+		}), time.Second)
+		for n := range 10 {
+			i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
+		}
+		time.Sleep(time.Second)
+		due := i.feed.tick()
+		if rest := time.Until(due); heard != 1 || rest != lull*time.Millisecond {
+			t.Fatalf("%d objects, and then a rest of %v", heard, rest)
+		}
+		time.Sleep(time.Millisecond)
+		if again := i.feed.tick(); heard != 1 || !again.Equal(due) {
+			t.Errorf("%d objects before the rest was over; the next turn moved by %v", heard, again.Sub(due))
+		}
+		time.Sleep(time.Until(due))
+		if i.feed.tick(); heard != 2 {
+			t.Errorf("%d objects after the rest, want 2", heard)
+		}
+	})
+}
+
 // A short interval whose rounds are never done in time does not keep out a long one.
 func TestNoResyncStarves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -43,7 +43,7 @@ func recognise(disk vfs.FS, store string) error {
 	return nil
 }
 
-// fewBytes is the size of what Pebble and the mark of our format write first.
+// fewBytes is more than an empty store has: the first bytes of Pebble, and the mark of our format.
 const fewBytes = 1 << 10
 
 // isWritten reports, judging by the files, whether anything was written to a store.

@@ -24,7 +24,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	s := harness.NewStage(t, "")
 	s.Informd = harness.PlainInformd(t)
-	// Steady takes its time, so that there are events with it whenever it is replaced.
+	// The handler steady is slow, so it always has events when it is replaced.
 	s.Where += ", env: [PLAYER_PAUSE]"
 	s.Write(t, harness.SteadySpec, "")
 	s.Open(t, nil, "PLAYER_PAUSE=20ms")

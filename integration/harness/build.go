@@ -142,8 +142,8 @@ func build(name, pkg string, flags ...string) (string, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
-	// Without a version: the state of the repository would change the file, and have it linked
-	// anew. Without symbols for a debugger, the linker needs half the time.
+	// The version is left out, because it changes with each commit, and the binary would be linked
+	// again. The debugger's symbols are left out, because the linker then takes half the time.
 	args := append([]string{"build", "-buildvcs=false", "-ldflags=-s", "-o", original}, flags...)
 	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = Root

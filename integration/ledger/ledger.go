@@ -9,12 +9,12 @@
 //     shows has left the rule by then.
 //   - Order: nothing comes after something newer. After a crash, though, events may repeat, and
 //     then all come again in order.
-//   - Completeness: a rule with delivery every is told each change, except those that were made
-//     while nobody could know them, since the server had lost its history ([Window]). A rule with
-//     latest is told of the last change, and of each deletion of what it was told to be there.
-//   - The end: the last that a rule knows of an object is what became of it.
-//   - Repeats: they carry the same id and tell the same. They come only after a crash, and only
-//     for what was told within a bound before it.
+//   - Completeness: a rule with delivery: every gets each change. The exception is changes that
+//     nobody could know, because the server lost its history ([Window]). A rule with delivery:
+//     latest gets the last change of each object, and the deletion of each object that it got.
+//   - The end: the last event about an object shows the object's final state.
+//   - Repeats: a repeated event has the same id and content. Events repeat only after a crash, and
+//     only those that came shortly before it, within a bound.
 //
 // It does not know how either ledger was written down.
 package ledger

@@ -79,8 +79,8 @@ type Options struct {
 	// ended. The default is 4 time limits, at least 1 min.
 	LateTimeout  time.Duration
 	DrainTimeout time.Duration // for the last answers and the drain together; default 5 s
-	// StopTimeout is how long a process may take to exit when it is asked to. It gets SIGTERM at
-	// half of that and SIGKILL at the end. The default is 2 s.
+	// StopTimeout is the time that a process gets to exit after informd has asked it to. After half
+	// of it, informd sends SIGTERM; at its end, SIGKILL. The default is 2 s.
 	StopTimeout    time.Duration
 	LookUpInterval time.Duration // longest time between look-ups of a remote name; default 10 s
 
