@@ -255,6 +255,37 @@ func TestPoisonousObject(t *testing.T) {
 	})
 }
 
+// Of the events that were in flight at a crash, the one that was there at an earlier crash goes
+// last. Otherwise crashes soon after each start could hit the same innocent event three times.
+func TestSuspectsTakeTurns(t *testing.T) {
+	for range 30 { // delays are random
+		synctest.Test(t, func(t *testing.T) {
+			var h inbox
+			d := New(Recipient{Handler: &h}, NewLetterBox(LetterBoxOptions{}), Options{})
+			l := d.Lane("r", pods, LaneOptions{})
+			start(t, d)
+			crash := func() {
+				for _, id := range h.ids() {
+					h.answer(id, handler.Answer{}, handler.ErrLost)
+				}
+				pass(2 * maxLostFor)
+			}
+			l.Offer(added("a", "a", 1))
+			synctest.Wait()
+			crash()
+			for _, name := range []string{"b", "c", "d", "e", "f", "g", "h"} {
+				l.Offer(added(name, name, 1))
+			}
+			synctest.Wait()
+			equal(t, "in flight at the second crash", len(h.ids()), 8)
+			crash()
+			if ids := h.ids(); len(ids) != 1 || ids[0] == "r/a/added/1" {
+				t.Errorf("%v are in flight, want one that is not a", ids)
+			}
+		})
+	}
+}
+
 func TestPoisonousObjectThatChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := recorder{answer: func(context.Context, handler.Event) error { return handler.ErrLost }}

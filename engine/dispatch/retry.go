@@ -27,8 +27,8 @@ const (
 	maxDelay   = maxAsked + maxAsked/5
 	maxLosses  = 3
 	staleRetry = 50 * time.Millisecond // after the first ErrStale; it doubles, up to MaxBackoff
-	// maxLostFor bounds the delay after a loss, which is Backoff. It can be short, because the
-	// dispatcher waits for the handler to be ready anyway.
+	// maxLostFor bounds the delay after a loss, which is Backoff, and twice that after a second one.
+	// It can be short, because the dispatcher waits for the handler to be ready anyway.
 	maxLostFor = time.Second
 )
 
@@ -65,7 +65,8 @@ func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verd
 			why := "the handler crashed three times with this event in flight"
 			return d, verdict{result: Dead, reason: why}
 		}
-		after := shortened(min(r.Backoff, maxLostFor))
+		// Those that were lost once go before those that were lost twice: see suspects.
+		after := time.Duration(d.Losses) * shortened(min(r.Backoff, maxLostFor))
 		return d, verdict{result: Lost, reason: answer.Error(), after: after}
 	}
 	if !errors.Is(answer, handler.ErrNoAnswer) {

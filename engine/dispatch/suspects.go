@@ -4,8 +4,9 @@ import "slices"
 
 // suspects are deliveries during which the handler was lost. Any delivery in flight at a crash may
 // have caused it. So suspects go one at a time, next to deliveries that are not suspect, until each
-// has been answered. The next crash then counts against only one of them. Innocent ones are cleared
-// before they have been in flight at three crashes.
+// has been answered. The next crash then counts against only one of them, which comes back after
+// the others: see Retry.judge. Innocent ones are cleared before they have been in flight at three
+// crashes.
 //
 // Dispatcher.mu guards suspects.
 type suspects struct {

@@ -180,6 +180,7 @@ func TestOtherLanguagesThroughCrashes(t *testing.T) {
 				pid = pidOf(s, "diary")
 				return pid > 0 && pid != last
 			})
+			awaitNoSuspects(s)
 			last = pid
 			if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil { // wherever it is
 				t.Error(err)
@@ -227,6 +228,15 @@ func TestOtherLanguagesThroughCrashes(t *testing.T) {
 	})
 }
 
+// awaitNoSuspects waits until the diary has answered what it was killed with before. An event that
+// it is killed with three times becomes a dead letter.
+func awaitNoSuspects(s *harness.Stage) {
+	s.T.Helper()
+	s.Poll("the diary to have nothing left", func() bool {
+		return s.Waiting("diary") == 0 && s.Metric(`informd_handler_in_flight{handler="diary"}`) == "0"
+	})
+}
+
 // pidOf returns the process of a handler, or 0 if none is running.
 func pidOf(s *harness.Stage, handler string) int {
 	s.T.Helper()
@@ -271,6 +281,9 @@ func TestOtherLanguagesInACluster(t *testing.T) {
 		pid, last := 0, 0
 		for i := range objects {
 			kill := i%(objects/kills) == objects/kills/2
+			if i%(objects/kills) == 0 {
+				awaitNoSuspects(s)
+			}
 			if kill {
 				d.Poll("the diary at work", func() bool { pid = pidOf(s, "diary"); return pid > 0 && pid != last })
 				last = pid
