@@ -26,7 +26,11 @@ import (
 //	          not served, else 503. It also shows the handlers and whether the state is durable,
 //	          which do not affect the code.
 //	/metrics  for Prometheus
-func newMux(eng *engine.Engine, handlers *handlers, metrics *metrics) *http.ServeMux {
+//
+// With profiles, it also serves /debug/pprof/.
+func newMux(
+	eng *engine.Engine, handlers *handlers, metrics *metrics, profiles bool,
+) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "ok\n") // the client may have gone
@@ -40,6 +44,9 @@ func newMux(eng *engine.Engine, handlers *handlers, metrics *metrics) *http.Serv
 		_, _ = io.WriteString(w, report)
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics.registry, promhttp.HandlerOpts{}))
+	if profiles {
+		addProfiles(mux)
+	}
 	return mux
 }
 

@@ -32,6 +32,7 @@ type runFlags struct {
 	manifests           []string
 	kubeconfig, context string
 	listen              string
+	pprof               bool
 	logFormat, logLevel string
 	dryRun              bool
 	stateDir, control   string
@@ -60,10 +61,17 @@ $XDG_STATE_HOME or ~/.local/state.
 --listen serves /livez, /readyz and /metrics. The other commands talk to the daemon over the control
 socket, by default control.sock in the state directory.
 
+--pprof also serves Go's profiles there, under /debug/pprof/. Whoever reaches the address can then
+see informd's command line, its code paths, and how much memory and time each takes, and can slow
+informd down by asking. Profiles hold no objects. Without --pprof the paths do not exist.
+
 Exit code 0: ended by a signal. 1: the run failed. 2: the command line or the manifests have
 mistakes.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.profiling(); err != nil {
+				return err
+			}
 			log, err := newLogger(cmd.ErrOrStderr(), flags.logFormat, flags.logLevel)
 			if err != nil {
 				return err
@@ -101,6 +109,8 @@ mistakes.`,
 	f.StringVar(&flags.control, "control", "", "control `SOCKET`; default: in the state directory")
 	f.StringVar(&flags.listen, "listen", "",
 		"`ADDRESS` for health and metrics, such as 127.0.0.1:9180")
+	f.BoolVar(&flags.pprof, "pprof", false,
+		"serve profiles to everyone who reaches the address of --listen")
 	cli.ChoiceFlag(cmd, &flags.logFormat, "log-format", "format of the log", "text", logFormats...)
 	cli.ChoiceFlag(cmd, &flags.logLevel, "log-level", "lowest level", "info", logLevels...)
 	f.BoolVar(&flags.dryRun, "dry-run", false,
@@ -148,7 +158,7 @@ func run(
 	}
 	cache.read(compiled, eng)
 	metrics.watch(eng, handlers)
-	server, err := listen(flags.listen, newMux(eng, handlers, metrics))
+	server, err := listen(flags.listen, newMux(eng, handlers, metrics, flags.pprof))
 	if err != nil {
 		return err
 	}
@@ -172,6 +182,9 @@ func run(
 	lasting, end := context.WithCancel(context.WithoutCancel(ctx)) // what outlives the engine
 	defer end()
 	var group errgroup.Group
+	if flags.pprof {
+		log.Warn("serving profiles to everyone who reaches the address", "address", flags.listen)
+	}
 	group.Go(func() error { return server.run(lasting, log) })
 	group.Go(func() error { return control.Run(lasting) })
 	group.Go(func() error { return handlers.run(lasting) })
