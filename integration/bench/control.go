@@ -35,6 +35,8 @@ const (
 	askTime    = "time"    // of a handler: to begin to note latencies
 	askLatency = "latency" // of a handler: those that it has noted
 	askReads   = "reads"   // of a handler: to read the cache N times
+	// of a stock informer: the updates that came since it was asked last
+	askArrivals = "arrivals"
 )
 
 type answer struct {
@@ -47,6 +49,8 @@ type answer struct {
 	Heap    uint64           `json:",omitempty"`
 	Latency latency          `json:",omitzero"`
 	Reads   readings         `json:",omitzero"`
+
+	Arrivals []arrival `json:",omitempty"`
 }
 
 // answerQuestions answers one question after the other, until there are no more.

@@ -32,6 +32,7 @@ type daemon struct {
 	ended    chan struct{} // closed when the process has; err and log are complete then
 	err      error
 	log      bytes.Buffer
+	stdout   *os.File // its standard output; nil: none
 
 	listeners []*net.UnixListener // where handlers connect that have not come up yet
 }
@@ -154,6 +155,9 @@ func (d *daemon) start(
 	d.cmd = exec.CommandContext(ctx, at.informd, "run", "-f", rules, "--kubeconfig", kubeconfig,
 		"--listen", d.address, "--state-dir", state, "--log-level", "warn")
 	d.cmd.Stderr = &d.log
+	if d.stdout != nil {
+		d.cmd.Stdout = d.stdout
+	}
 	// The signal lets it end its handlers. A handler may outlive it and hold its log.
 	d.cmd.Cancel = func() error { return d.cmd.Process.Signal(os.Interrupt) }
 	d.cmd.WaitDelay = 10 * time.Second

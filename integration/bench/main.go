@@ -72,6 +72,8 @@ func command(ctx context.Context) error {
 	flag.IntVar(&s.rounds, "rounds", 3, "rounds; figures are medians")
 	flag.BoolVar(&s.full, "full", false, "the curves as well")
 	binary := flag.String("informd", "bin/informd", "the informd to measure")
+	flag.StringVar(&s.only, "only", "",
+		"only sections with a measurement whose name contains this; write no document")
 	flag.StringVar(&s.old, "old", "", "an older informd: compare its CPU, memory, deliveries and "+
 		"acknowledgements, and write no document")
 	document := flag.String("o", "docs/benchmarks.md",
@@ -108,7 +110,7 @@ func command(ctx context.Context) error {
 		return err
 	}
 	fmt.Print(r)
-	if *document == "" || s.old != "" {
+	if *document == "" || s.old != "" || s.only != "" {
 		return err
 	}
 	images, written := writeCharts(*document, r.charts)

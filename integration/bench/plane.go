@@ -52,9 +52,7 @@ func (p *plane) start(ctx context.Context) (err error) {
 // longer than all the measurements. The API server gets them from its watch of etcd and serves them
 // like any others.
 func (p *plane) fill(ctx context.Context) error {
-	conn, err := grpc.NewClient("unix:"+filepath.Join(p.dir, "etcd.sock"),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(asItIs{})))
+	conn, err := p.etcd()
 	if err != nil {
 		return err
 	}
@@ -64,10 +62,7 @@ func (p *plane) fill(ctx context.Context) error {
 	for i := 0; i < p.configMaps; i += batch {
 		var txn []byte
 		for n := i; n < min(i+batch, p.configMaps); n++ {
-			namespace, name, _ := objects.Identity(n)
-			value := []byte(`{"kind":"ConfigMap","apiVersion":"v1",`)
-			value = append(value, objects.Append(nil, n, 0, 0)[1:]...)
-			txn = appendPut(txn, "/registry/configmaps/"+namespace+"/"+name, value)
+			txn = appendPut(txn, configMapKey(objects, n), configMapValue(objects, n, 0))
 		}
 		var response []byte
 		if err := conn.Invoke(ctx, "/etcdserverpb.KV/Txn", txn, &response); err != nil {
@@ -77,16 +72,44 @@ func (p *plane) fill(ctx context.Context) error {
 	return nil
 }
 
-// appendPut appends an operation to a TxnRequest of etcd's rpc.proto: a RequestOp with a
-// PutRequest.
-func appendPut(txn []byte, key string, value []byte) []byte {
-	var put []byte
+// etcd connects to the control plane's etcd. Messages are passed as they are encoded.
+func (p *plane) etcd() (*grpc.ClientConn, error) {
+	return grpc.NewClient("unix:"+filepath.Join(p.dir, "etcd.sock"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(asItIs{})))
+}
+
+// configMapKey returns the key in etcd of config map n.
+func configMapKey(objects *fleet.ConfigMaps, n int) string {
+	namespace, name, _ := objects.Identity(n)
+	return "/registry/configmaps/" + namespace + "/" + name
+}
+
+// configMapValue returns config map n as etcd stores it, after the given number of updates.
+func configMapValue(objects *fleet.ConfigMaps, n, updates int) []byte {
+	value := []byte(`{"kind":"ConfigMap","apiVersion":"v1",`)
+	return append(value, objects.Append(nil, n, updates, 0)[1:]...)
+}
+
+// put writes one key.
+func put(ctx context.Context, etcd *grpc.ClientConn, key string, value []byte) error {
+	var response []byte
+	return etcd.Invoke(ctx, "/etcdserverpb.KV/Put", putRequest(key, value), &response)
+}
+
+// putRequest returns a PutRequest of etcd's rpc.proto.
+func putRequest(key string, value []byte) (put []byte) {
 	put = protowire.AppendTag(put, 1, protowire.BytesType)
 	put = protowire.AppendString(put, key)
 	put = protowire.AppendTag(put, 2, protowire.BytesType)
-	put = protowire.AppendBytes(put, value)
+	return protowire.AppendBytes(put, value)
+}
+
+// appendPut appends an operation to a TxnRequest of etcd's rpc.proto: a RequestOp with a
+// PutRequest.
+func appendPut(txn []byte, key string, value []byte) []byte {
 	op := protowire.AppendTag(nil, 2, protowire.BytesType) // request_put
-	op = protowire.AppendBytes(op, put)
+	op = protowire.AppendBytes(op, putRequest(key, value))
 	txn = protowire.AppendTag(txn, 2, protowire.BytesType) // success
 	return protowire.AppendBytes(txn, op)
 }

@@ -50,6 +50,20 @@ func used(root int) (usage, error) {
 	return u, nil
 }
 
+// ownCPU returns the processor time that one process has used, without its descendants', and 0 if it
+// has ended.
+func ownCPU(pid int) time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	p, err := parseStat(string(text))
+	if err != nil {
+		return 0
+	}
+	return p.cpu
+}
+
 // processes returns all processes, by their parents.
 func processes() (map[int][]process, error) {
 	paths, err := filepath.Glob("/proc/[0-9]*/stat")

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -12,6 +14,7 @@ import (
 type scale struct {
 	objects, updates, rounds int
 	full                     bool
+	only                     string        // only sections with a job of that name; "": all
 	old                      string        // an older informd to compare with, or ""
 	rest                     time.Duration // see measurement
 }
@@ -52,9 +55,17 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 		newRows(at, s), newListing(at, s), newRules(at, s), newLookups(at, s),
 		newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
 		newNeighbours(at, s), newCostly(at, s), newLaunches(at, s), newReads(at, s),
+		newRates(at, s),
 	}
 	if s.full {
 		sections = append(sections, newSizes(at, s), newHandlers(at, s))
+	}
+	if s.only != "" {
+		sections = slices.DeleteFunc(sections, func(one section) bool {
+			return !slices.ContainsFunc(one.jobs(), func(j job) bool {
+				return strings.Contains(j.name, s.only)
+			})
+		})
 	}
 	if s.old != "" {
 		sections = []section{newSideBySide(at, s.old, s), newCostlyBeside(at, s.old, s)}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/informd/informd/integration/bench/fleet"
 )
 
 // serveStock runs client-go's unmodified dynamicinformer, with its index by namespace and a handler
@@ -24,6 +27,7 @@ import (
 //
 //	whole  nothing
 //	strip  a transform cuts out managedFields
+//	timed  notes when each update comes
 //	fork   runs a process for each update, one after the other, with the event on its standard input
 func serveStock(ctx context.Context, args []string) error {
 	if len(args) < 3 {
@@ -42,6 +46,7 @@ func serveStock(ctx context.Context, args []string) error {
 		return err
 	}
 	var objects, updates counter
+	var came arrivals
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	var informers []cache.SharedIndexInformer
 	for _, res := range resources {
@@ -63,6 +68,12 @@ func serveStock(ctx context.Context, args []string) error {
 						// The count will lack this update.
 						fmt.Fprintln(os.Stderr, "bench: fork:", err)
 						return
+					}
+				}
+				if beside == "timed" {
+					sent := u.GetAnnotations()[fleet.SentAnnotation]
+					if n, err := strconv.ParseInt(sent, 10, 64); err == nil {
+						came.add(n)
 					}
 				}
 				updates.add(u.GetResourceVersion())
@@ -90,6 +101,8 @@ func serveStock(ctx context.Context, args []string) error {
 			a.Cache = cached.tally()
 		case askHeap:
 			a.Heap = heap()
+		case askArrivals:
+			a.Arrivals = came.take()
 		default:
 			err = fmt.Errorf("not of a stock informer")
 		}
