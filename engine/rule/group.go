@@ -2,18 +2,20 @@ package rule
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 )
 
-// entry is a rule that is to join a Set.
+// entry is a rule that is to join a group.
 type entry struct {
 	rule     int
 	where    bool // has a where, so that the old state of an object counts too
 	requires []expr.Condition
+	copies   int // how many lists of one group hold the rule
 }
 
 var (
@@ -38,72 +40,157 @@ func (e entry) contradicts() bool {
 	})
 }
 
-// group finds some rules, each by one of its conditions. Its lists of rules are sorted.
+// without returns the entry as it joins the group below one of its conditions.
+func (e entry) without(by expr.Condition) entry {
+	e.copies *= len(by.Values)
+	e.requires = slices.DeleteFunc(slices.Clone(e.requires), func(c expr.Condition) bool {
+		return slices.Equal(c.Path, by.Path)
+	})
+	return e
+}
+
+// group finds some rules, each by one of its conditions.
 type group struct {
 	always            []int
-	namespaces, names map[string][]int
-	now               place // by the object's new state
-	before            place // by its old state; holds those rules of now that have a where
+	namespaces, names map[string]*list
+	fields            place
 }
 
-func newGroup(entries []entry) *group {
-	g := &group{namespaces: make(map[string][]int), names: make(map[string][]int)}
-	sharing := countSharing(entries)
-	for _, e := range entries {
-		if len(e.requires) == 0 {
-			g.always = append(g.always, e.rule)
-			continue
-		}
-		g.add(e, slices.MinFunc(e.requires, func(a, b expr.Condition) int {
-			return cmp.Or(
-				cmp.Compare(sharing.cost(a, e.where), sharing.cost(b, e.where)),
-				cmp.Compare(len(a.Values), len(b.Values)),
-				cmp.Compare(len(b.Path), len(a.Path)), // a label selects more narrowly than a kind
-			)
-		}))
+// list is the rules that one value of a condition finds. If they are many and require more, a group
+// tells them apart by that.
+type list struct {
+	rules []int
+	apart *group // nil if rules are all
+}
+
+const (
+	// fewRules are not worth a group of their own.
+	fewRules = 8
+	// maxCopies bounds the lists of one group that hold one rule, because groups below each other
+	// multiply the values of its conditions.
+	maxCopies = 4096
+)
+
+// state is one state of an object. Its fields are decoded when a group asks for one.
+type state struct {
+	object *object.Object
+	look   Lookup
+	isOld  bool
+}
+
+func (s *state) tree() any {
+	if s.isOld {
+		return s.look.Old(s.object)
 	}
-	return g
+	return s.look.Tree(s.object)
 }
 
-func (g *group) add(e entry, by expr.Condition) {
-	switch {
-	case slices.Equal(by.Path, namespacePath):
-		addTo(g.namespaces, by.Values, e.rule)
-	case slices.Equal(by.Path, namePath):
-		addTo(g.names, by.Values, e.rule)
-	default:
-		g.now.add(e.rule, by)
-		if e.where {
-			g.before.add(e.rule, by)
-		}
-	}
-}
-
-func addTo(rules map[string][]int, values []string, rule int) {
-	for _, v := range values {
-		rules[v] = append(rules[v], rule)
-	}
-}
-
-// find appends the rules that may select a change because of its new state. It decodes the state
-// only if a rule is found by a decoded field.
-func (g *group) find(o *object.Object, look Lookup, found []int) []int {
+// find appends the rules that may select a change because of a state of its object. It decodes the
+// state only if a rule is found by a decoded field. A rule may be appended more than once.
+func (g *group) find(s *state, found []int) []int {
 	found = append(found, g.always...)
-	found = append(found, g.namespaces[o.Namespace()]...)
-	found = append(found, g.names[o.Name()]...)
-	if !g.now.isEmpty() {
-		found = g.now.find(look.Tree(o), found)
+	if len(g.namespaces) > 0 {
+		found = g.namespaces[s.object.Namespace()].find(s, found)
+	}
+	if len(g.names) > 0 {
+		found = g.names[s.object.Name()].find(s, found)
+	}
+	if !g.fields.isEmpty() {
+		found = g.fields.find(s.tree(), s, found)
 	}
 	return found
 }
 
-// findBefore appends the rules that may select a change because of its old state, which tree
-// decodes.
-func (g *group) findBefore(o *object.Object, tree func(*object.Object) any, found []int) []int {
-	if g.before.isEmpty() {
+// find appends the rules of the list. A nil list has none.
+func (l *list) find(s *state, found []int) []int {
+	switch {
+	case l == nil:
 		return found
+	case l.apart != nil:
+		return l.apart.find(s, found)
 	}
-	return g.before.find(tree(o), found)
+	return append(found, l.rules...)
+}
+
+// divider makes groups.
+type divider struct {
+	// byField has the rules that a group finds by a decoded field.
+	byField map[int]bool
+}
+
+// level is where a group is to be.
+type level struct {
+	isBelow   bool // below a condition of another group, which may as well evaluate all its rules
+	isDecoded bool // where decoding an old state costs nothing more
+}
+
+// group makes a group of rules.
+func (d *divider) group(entries []entry, at level) *group {
+	g := new(group)
+	sharing := countSharing(entries)
+	found := make(map[string]*byPath)
+	for _, e := range entries {
+		by, ok := sharing.choose(e, at, len(entries))
+		if !ok {
+			g.always = append(g.always, e.rule)
+			continue
+		}
+		key := keyOf(by.Path)
+		if found[key] == nil {
+			found[key] = &byPath{path: by.Path, entries: make(map[string][]entry)}
+		}
+		found[key].add(e, by)
+	}
+	for _, key := range slices.Sorted(maps.Keys(found)) {
+		switch p := found[key]; {
+		case slices.Equal(p.path, namespacePath):
+			g.namespaces = d.lists(p, level{true, at.isDecoded})
+		case slices.Equal(p.path, namePath):
+			g.names = d.lists(p, level{true, at.isDecoded})
+		default:
+			for _, rule := range p.rules {
+				d.byField[rule] = true
+			}
+			g.fields.put(p.path, p.rules, d.lists(p, level{true, true}))
+		}
+	}
+	return g
+}
+
+// byPath are the rules that a group finds by one path.
+type byPath struct {
+	path    []string
+	rules   []int
+	entries map[string][]entry // by the value; as they join a group below
+}
+
+func (p *byPath) add(e entry, by expr.Condition) {
+	p.rules = append(p.rules, e.rule)
+	e = e.without(by)
+	for _, v := range by.Values {
+		p.entries[v] = append(p.entries[v], e)
+	}
+}
+
+// lists makes the lists of a path, by value.
+func (d *divider) lists(p *byPath, at level) map[string]*list {
+	lists := make(map[string]*list, len(p.entries))
+	for value, entries := range p.entries {
+		l := new(list)
+		if len(entries) > fewRules {
+			if g := d.group(entries, at); len(g.always) < len(entries) {
+				l.apart = g
+			}
+		}
+		if l.apart == nil {
+			l.rules = make([]int, len(entries))
+			for i, e := range entries {
+				l.rules[i] = e.rule
+			}
+		}
+		lists[value] = l
+	}
+	return lists
 }
 
 // sharing counts the rules that require a value at a path.
@@ -115,7 +202,7 @@ func countSharing(entries []entry) sharing {
 	s := make(sharing)
 	for _, e := range entries {
 		for _, c := range e.requires {
-			path := quoted(c.Path)
+			path := keyOf(c.Path)
 			for _, v := range c.Values {
 				s[requirement{path, v}]++
 			}
@@ -124,7 +211,36 @@ func countSharing(entries []entry) sharing {
 	return s
 }
 
-func quoted(path []string) string { return fmt.Sprintf("%q", path) }
+// keyOf returns a text that is different for each path.
+func keyOf(path []string) string {
+	var b strings.Builder
+	for _, key := range path {
+		b.WriteString(strings.ReplaceAll(key, "\x00", "\x00\x00"))
+		b.WriteString("\x00.")
+	}
+	return b.String()
+}
+
+// choose returns the condition by which a group of so many rules finds one of them. ok is false if
+// it is best always found.
+func (s sharing) choose(e entry, at level, rules int) (by expr.Condition, ok bool) {
+	least := 0
+	for _, c := range e.requires {
+		if at.isBelow && e.copies*len(c.Values) > maxCopies {
+			continue
+		}
+		cost := s.cost(c, e.where && !at.isDecoded)
+		isBetter := !ok || cmp.Or(
+			cmp.Compare(cost, least),
+			cmp.Compare(len(c.Values), len(by.Values)),
+			cmp.Compare(len(by.Path), len(c.Path)), // a label selects more narrowly than a kind
+		) < 0
+		if isBetter {
+			by, least, ok = c, cost, true
+		}
+	}
+	return by, ok && (!at.isBelow || least < rules)
+}
 
 // The cost of reading a field, as a number of rules that could be evaluated instead. The new state
 // is mostly decoded already, the old one is not.
@@ -134,8 +250,9 @@ const (
 )
 
 // cost returns how many rules a lookup by c finds in the worst case, plus the cost of the lookup.
-func (s sharing) cost(c expr.Condition, where bool) int {
-	path, cost := quoted(c.Path), 0
+// decodes says that it needs the old state decoded.
+func (s sharing) cost(c expr.Condition, decodes bool) int {
+	path, cost := keyOf(c.Path), 0
 	for _, v := range c.Values {
 		cost = max(cost, s[requirement{path, v}])
 	}
@@ -143,7 +260,7 @@ func (s sharing) cost(c expr.Condition, where bool) int {
 	case slices.Equal(c.Path, namespacePath) || slices.Equal(c.Path, namePath):
 		// known without decoding
 		return cost
-	case where:
+	case decodes:
 		return cost + oldStateCost
 	}
 	return cost + newStateCost

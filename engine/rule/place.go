@@ -3,35 +3,31 @@ package rule
 import (
 	"slices"
 	"strings"
-
-	"github.com/informd/informd/engine/expr"
 )
 
 // place is a path within objects, with the rules that are found by the string there. The zero place
 // is the object itself, with no rules.
 type place struct {
 	key    string // its key in the place above
-	rules  map[string][]int
+	rules  map[string]*list
 	places []*place // places below it, sorted by key
 	below  []int    // rules found at this place and below
 }
 
 func (p *place) isEmpty() bool { return len(p.rules) == 0 && len(p.below) == 0 }
 
-// add adds a rule after those that are there.
-func (p *place) add(rule int, c expr.Condition) {
-	for _, key := range c.Path {
-		p.below = append(p.below, rule)
+// put puts the lists of rules that are found by the string at a path. It is called once for each
+// path.
+func (p *place) put(path []string, rules []int, lists map[string]*list) {
+	for _, key := range path {
+		p.below = append(p.below, rules...)
 		i, ok := p.search(key)
 		if !ok {
 			p.places = slices.Insert(p.places, i, &place{key: key})
 		}
 		p = p.places[i]
 	}
-	if p.rules == nil {
-		p.rules = make(map[string][]int)
-	}
-	addTo(p.rules, c.Values, rule)
+	p.rules = lists
 }
 
 func (p *place) search(key string) (i int, ok bool) {
@@ -40,12 +36,12 @@ func (p *place) search(key string) (i int, ok bool) {
 	})
 }
 
-// find appends the rules whose condition holds of v, the value at this place. Its time grows with
-// the smaller side: v may have few of many labels that rules ask for, or the reverse.
+// find appends the rules whose condition holds of v, the value at this place in s. Its time grows
+// with the smaller side: v may have few of many labels that rules ask for, or the reverse.
 //
 // If v cannot have fields, rules that ask for one fail. Their authors should hear of it, so find
 // appends these rules too.
-func (p *place) find(v any, found []int) []int {
+func (p *place) find(v any, s *state, found []int) []int {
 	switch v := v.(type) {
 	case nil:
 		return found
@@ -53,17 +49,17 @@ func (p *place) find(v any, found []int) []int {
 		if len(v) < len(p.places) {
 			for key, value := range v {
 				if i, ok := p.search(key); ok {
-					found = p.places[i].find(value, found)
+					found = p.places[i].find(value, s, found)
 				}
 			}
 			return found
 		}
 		for _, next := range p.places {
-			found = next.find(v[next.key], found)
+			found = next.find(v[next.key], s, found)
 		}
 		return found
 	case string:
-		found = append(found, p.rules[v]...)
+		found = p.rules[v].find(s, found)
 	}
 	return append(found, p.below...)
 }

@@ -5,12 +5,12 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/expr"
-	"github.com/informd/informd/engine/object"
 )
 
 // Set finds the rules that may select a change. Its cost depends on the change and on how many
 // rules it finds, not on how many there are. It finds a rule by what its where or when requires of
-// an object. It always finds rules that require nothing it can look up.
+// an object: by one field, and if many rules require the same value of it, by further fields. It
+// always finds rules that require nothing it can look up.
 // docs/reference/expressions.md explains this to authors of rules.
 //
 // It finds the old state of an update by what it found when that state was new. For that it
@@ -20,11 +20,19 @@ import (
 // A Set sees one change after the other. It is not safe for concurrent use.
 type Set struct {
 	rules    []*Rule
-	anywhere *group            // rules about several namespaces or any
-	within   map[string]*group // rules about one namespace, by its name
+	anywhere finder            // rules about several namespaces or any
+	within   map[string]finder // rules about one namespace, by its name
 	before   memory
 	found    []int
 	scratch  []int
+}
+
+// finder finds rules by both states of a change.
+type finder struct {
+	now *group
+	// before has the rules that the old state may find and the new one may not: those with a where
+	// that are found by a decoded field. nil if there are none.
+	before *group
 }
 
 // NewSet makes a Set of rules. It keeps the slice.
@@ -32,7 +40,7 @@ func NewSet(rules []*Rule) *Set {
 	var anywhere []entry
 	within := make(map[string][]entry)
 	for i, r := range rules {
-		e := entry{rule: i, where: r.Where != nil, requires: r.requires()}
+		e := entry{rule: i, where: r.Where != nil, requires: r.requires(), copies: 1}
 		namespaces := e.namespaces()
 		switch {
 		case e.contradicts(): // it never selects anything
@@ -43,24 +51,37 @@ func NewSet(rules []*Rule) *Set {
 		}
 	}
 	s := &Set{
-		rules: rules, anywhere: newGroup(anywhere),
-		within: make(map[string]*group, len(within)),
+		rules: rules, anywhere: newFinder(anywhere),
+		within: make(map[string]finder, len(within)),
 	}
 	for namespace, entries := range within {
-		s.within[namespace] = newGroup(entries)
+		s.within[namespace] = newFinder(entries)
 	}
 	return s
+}
+
+func newFinder(entries []entry) finder {
+	d := divider{byField: make(map[int]bool)}
+	f := finder{now: d.group(entries, level{})}
+	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
+		return !e.where || !d.byField[e.rule]
+	})
+	if len(entries) > 0 {
+		f.before = d.group(entries, level{isDecoded: true})
+	}
+	return f
 }
 
 // Each calls f with each rule that may select d, and with its position, in the order of the rules.
 // Match would return false for the others, or fail. d.Old has the namespace and name of d.Object.
 func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
-	within := s.within[d.Object.Namespace()]
-	found := s.anywhere.find(d.Object, look, s.found[:0])
-	if within != nil {
-		found = within.find(d.Object, look, found)
+	within, ok := s.within[d.Object.Namespace()]
+	now := state{object: d.Object, look: look}
+	found := s.anywhere.now.find(&now, s.found[:0])
+	if ok {
+		found = within.now.find(&now, found)
 	}
-	if s.looksBack(within) {
+	if s.anywhere.before != nil || within.before != nil {
 		found = s.lookBack(d, look, within, found)
 	}
 	slices.Sort(found)
@@ -71,11 +92,12 @@ func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
 }
 
 // lookBack appends the rules that may select d because of its old state, and remembers the new one.
-func (s *Set) lookBack(d delta.Delta, look Lookup, within *group, found []int) []int {
-	before := func(o *object.Object, tree func(*object.Object) any, found []int) []int {
-		found = s.anywhere.findBefore(o, tree, found)
-		if within != nil {
-			found = within.findBefore(o, tree, found)
+func (s *Set) lookBack(d delta.Delta, look Lookup, within finder, found []int) []int {
+	before := func(one *state, found []int) []int {
+		for _, g := range [...]*group{s.anywhere.before, within.before} {
+			if g != nil {
+				found = g.find(one, found)
+			}
 		}
 		return found
 	}
@@ -84,21 +106,18 @@ func (s *Set) lookBack(d delta.Delta, look Lookup, within *group, found []int) [
 		if ok {
 			found = append(found, rules...)
 		} else {
-			found = before(d.Old, look.Old, found)
+			found = before(&state{object: d.Old, look: look, isOld: true}, found)
 		}
 	}
 	if d.Type == delta.Deleted {
 		s.before.forget(d.Object)
 		return found
 	}
-	s.scratch = before(d.Object, look.Tree, s.scratch[:0])
+	s.scratch = before(&state{object: d.Object, look: look}, s.scratch[:0])
 	slices.Sort(s.scratch) // they come in any order, and states share lists
+	s.scratch = slices.Compact(s.scratch)
 	s.before.remember(d.Object, s.scratch)
 	return found
-}
-
-func (s *Set) looksBack(within *group) bool {
-	return !s.anywhere.before.isEmpty() || within != nil && !within.before.isEmpty()
 }
 
 // requires returns conditions that all hold of one state of each change that the rule selects: of

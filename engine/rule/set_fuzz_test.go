@@ -111,7 +111,7 @@ func FuzzSet(f *testing.F) {
 func checkSet(t *testing.T, data []byte) (asked, found, matched int) {
 	c := &chance{data}
 	var texts []string
-	for range 1 + c.of(40) {
+	for range 1 + c.of(pick(c, 40, 40, 40, 100)) {
 		texts = append(texts, c.condition("object")+"|"+c.condition("object", "object", "old"))
 	}
 	rules := rulesOf(t, texts...)
@@ -168,7 +168,7 @@ func TestGeneratedRules(t *testing.T) {
 
 func randomBytes(seed uint64) []byte {
 	random := rand.New(rand.NewPCG(seed, 0))
-	data := make([]byte, 100+random.IntN(900))
+	data := make([]byte, 100+random.IntN(1900))
 	for i := range data {
 		data[i] = byte(random.Uint32())
 	}

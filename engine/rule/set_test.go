@@ -151,7 +151,7 @@ func TestManyRules(t *testing.T) {
 	labels := numbered(1000, `"app-%d":"on"`)
 	few := mustObject(t, `{"metadata":{"namespace":"shop","name":"few","labels":{"app-7":"on","app":"7"}},"status":"odd"}`)
 	many := mustObject(t, `{"metadata":{"namespace":"shop","name":"many","labels":{`+strings.Join(labels, ",")+`}},"status":{"phase":"7"}}`)
-	values := strings.Join(numbered(1500, `"%d"`), ", ")
+	values, some := strings.Join(numbered(1500, `"%d"`), ", "), strings.Join(numbered(500, `"%d"`), ", ")
 	for _, c := range []struct {
 		why       string
 		rules     []string
@@ -165,6 +165,13 @@ func TestManyRules(t *testing.T) {
 		{"one value for all", numbered(1000, `object.metadata.labels.app == "7" and object.n > %d`), 1000, 0},
 		{"many values each", numbered(50, `object.metadata.labels.app in [`+values+`, "also-%d"]`), 50, 0},
 		{"all contradict themselves", numbered(1000, `object.metadata.labels.app == "7" and object.metadata.labels.app == "not-%d"`), 0, 0},
+		{"one value for all, and another field", numbered(1000, `object.metadata.labels.app == "7" and object.metadata.name == "web-%d"`), 0, 0},
+		{"one value for all, and another label", append(
+			numbered(1000, `object.metadata.labels["app-7"] == "on" and object.metadata.labels.app == "%d"`), `object.metadata.labels["app-7"] == "on"`,
+		), 2, 1},
+		{"one namespace for all, and a label", numbered(1000, `object.metadata.namespace == "shop" and object.metadata.labels.app == "%d"`), 1, 0},
+		{"a window of a few values each, and one of two values", numbered(1000, `object.metadata.labels.app in ["%[1]d", "1%[1]d"] and object.metadata.labels["app-7"] in ["on", "off"] and object.metadata.namespace in ["a", "shop"]`), 1, 0},
+		{"more values than a Set copies a rule for", numbered(20, `object.metadata.labels.app in [`+some+`, "also-%[1]d"] and object.metadata.labels["app-7"] in [`+some+`, "also-%[1]d", "x"]`), 20, 0},
 		{"a field that is none on one of the objects", numbered(1000, `object.status.phase == "%d"`), 1000, 1},
 		{"old alone tells nothing", numbered(1000, `| old.metadata.labels.app == "%d"`), 1000, 1000},
 	} {
