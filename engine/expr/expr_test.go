@@ -171,3 +171,21 @@ func TestValue(t *testing.T) {
 		})
 	}
 }
+
+// A long list of strings is a set. It has the same elements as the same list that is not constant,
+// which is searched from its beginning.
+func TestInManyStrings(t *testing.T) {
+	const list = `["a", "b", "c", "d", "e", "500m", "2026-01-02T03:04:05Z", "web-0", "a"]`
+	for _, needle := range []string{
+		`object.metadata.name`, `object.metadata.namespace`, `object.no.field`, `nil`, `"a"`, `object.spec.replicas`, `object.status.ready`,
+		`quantity(object.spec.containers[0].resources.requests.cpu) + quantity("250m")`, `quantity(object.spec.replicas)`, `object.metadata`, `object.spec.containers`,
+		`time(object.metadata.creationTimestamp)`, `object.metadata.name.x`,
+	} {
+		env := testEnv(t)
+		got, err := mustCompile(t, "object.kind == nil or "+needle+" in "+list, Options{Scope: Payload}).Value(env)
+		want, wantErr := mustCompile(t, needle+" in concat([object.kind][1:], "+list+")", Options{Scope: Payload}).Value(env)
+		if got != want || (err == nil) != (wantErr == nil) {
+			t.Errorf("%s: %v, %v, want %v, %v", needle, got, err, want, wantErr)
+		}
+	}
+}

@@ -59,6 +59,13 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 			c.reach.use(a.shape)
 			return c.fold(n, matchesConstant(a, re), a)
 		}
+	case "in":
+		if set := stringSet(b); set != nil {
+			c.reach.use(a.shape)
+			out, err := c.fold(n, inSet(a, b.value, set), a)
+			out.requires = in(a, b)
+			return out, err
+		}
 	}
 	apply, ok := value.Binary[n.Operator]
 	if !ok {
@@ -172,5 +179,44 @@ func matchesConstant(a operand, re *value.Pattern) eval {
 			return nil, err
 		}
 		return r.Match(v, re)
+	}
+}
+
+// manyStrings is how many strings a constant list has at least if a set finds one faster.
+const manyStrings = 8
+
+// stringSet returns the elements of a constant list of many strings, and nil for anything else.
+func stringSet(list operand) map[string]bool {
+	values, _ := list.value.([]any)
+	if len(values) < manyStrings {
+		return nil
+	}
+	set := make(map[string]bool, len(values))
+	for _, v := range values {
+		s, ok := v.(string)
+		if !ok {
+			return nil
+		}
+		set[s] = true
+	}
+	return set
+}
+
+// inSet compiles a in ["…", "…"], for a list with that set of strings.
+func inSet(a operand, list any, set map[string]bool) eval {
+	in := value.Binary["in"]
+	return func(r *run) (any, error) {
+		v, err := a.eval(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := r.Step(); err != nil {
+			return nil, err
+		}
+		s, ok := v.(string)
+		if !ok { // a quantity or a time may equal one of the strings
+			return in(&r.Meter, v, list)
+		}
+		return set[s], r.Scan(len(s))
 	}
 }
