@@ -195,3 +195,21 @@ func TestMistakesInPayloadTemplates(t *testing.T) {
 		}
 	}
 }
+
+// Rules that write the same expression share a program, unless byIndex means another index in it.
+func TestEqualExpressionsShareAProgram(t *testing.T) {
+	p := mustCompile(t, print+
+		source("a", `resource: v1/pods, indexes: {byNode: object.spec.nodeName, x: object.kind}`)+
+		source("b", `resource: v1/pods, indexes: {byNode: object.spec.nodeName}`)+
+		ruleOf("one", `source: a, handler: print, where: object.kind == "Pod", when: 'byIndex("byNode", "n") == nil'`)+
+		ruleOf("two", `source: a, handler: print, where: object.kind == "Pod", when: 'byIndex("byNode", "n") == nil'`)+
+		ruleOf("three", `source: b, handler: print, where: object.kind == "Job", when: 'byIndex("byNode", "n") == nil'`)+
+		ruleOf("four", `source: a, handler: print, when: object.kind == "Pod"`))
+	one, two, three, four := p.Rules[0], p.Rules[1], p.Rules[2], p.Rules[3]
+	if one.Where != two.Where || one.When != two.When {
+		t.Error("two rules of one source write the same, and do not share it")
+	}
+	if one.When == three.When || one.Where == three.Where || one.Where == four.When {
+		t.Error("rules share a program that means something else")
+	}
+}
