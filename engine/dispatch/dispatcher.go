@@ -34,7 +34,6 @@ package dispatch
 import (
 	"context"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -131,7 +130,7 @@ type Dispatcher struct {
 	// mu guards ready, inFlight, suspects and the lanes' isReady, isPaused and isHeld. It is taken
 	// after the Journal's Begin and before the locks of the lanes' queues.
 	mu       sync.Mutex
-	ready    []*Lane // lanes that may have something to take, each at most once, in turn
+	ready    turns // lanes that may have something to take, each at most once
 	inFlight int
 	suspects suspects
 
@@ -268,11 +267,10 @@ func (d *Dispatcher) take() (j job, ok bool) {
 		if j, ok = d.suspects.next(); ok {
 			break
 		}
-		if len(d.ready) == 0 {
+		if d.ready.isEmpty() {
 			return job{}, false
 		}
-		lane := d.ready[0]
-		d.ready = slices.Delete(d.ready, 0, 1)
+		lane := d.ready.next()
 		if lane.stands() {
 			lane.isReady = false
 			continue
@@ -282,7 +280,7 @@ func (d *Dispatcher) take() (j job, ok bool) {
 			lane.isReady = false
 			continue
 		}
-		d.ready = append(d.ready, lane)
+		d.ready.add(lane)
 		j = job{lane, item}
 		ok = d.suspects.pass(j)
 	}
@@ -298,7 +296,7 @@ func (d *Dispatcher) land(j job) {
 	defer d.mu.Unlock()
 	d.inFlight--
 	d.suspects.landed(j)
-	if len(d.ready) > 0 || d.suspects.wait() {
+	if !d.ready.isEmpty() || d.suspects.wait() {
 		d.notify()
 	}
 }
@@ -309,7 +307,7 @@ func (d *Dispatcher) offer(lane *Lane) {
 	defer d.mu.Unlock()
 	if !lane.isReady && !lane.stands() {
 		lane.isReady = true
-		d.ready = append(d.ready, lane)
+		d.ready.add(lane)
 	}
 	d.notify()
 }
