@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
 )
 
@@ -96,11 +94,11 @@ func inProcess(row, name string, rules []rule, keep string) contestant {
 		updates: times(moreInProcess),
 		handled: selected(rules),
 		start: func(ctx context.Context, at site, l *load) (subject, error) {
-			path := filepath.Join(at.dir, "rules.yaml")
-			if err := os.WriteFile(path, []byte(manifests(rules, keep)), 0o600); err != nil {
+			paths, err := writeManifests(at.dir, rules, keep)
+			if err != nil {
 				return nil, err
 			}
-			c, err := at.start(ctx, "engine", l.url, path)
+			c, err := at.start(ctx, "engine", append([]string{l.url}, paths...)...)
 			return inside{c}, err
 		},
 	}

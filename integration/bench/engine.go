@@ -20,13 +20,13 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// serveEngine runs informd's engine on a manifest file, with handlers that only count, in the same
-// process. Its arguments are the server's URL and the file.
+// serveEngine runs informd's engine on manifest files, with handlers that only count, in the same
+// process. Its arguments are the server's URL and the files.
 func serveEngine(ctx context.Context, args []string) error {
-	if len(args) != 2 {
+	if len(args) < 2 {
 		return fmt.Errorf("arguments %q", args)
 	}
-	compiled, err := compile(args[1])
+	compiled, err := compile(args[1:])
 	if err != nil {
 		return err
 	}
@@ -95,12 +95,16 @@ func serveEngine(ctx context.Context, args []string) error {
 	return err
 }
 
-func compile(path string) (*plan.Plan, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
+func compile(paths []string) (*plan.Plan, error) {
+	var files []config.File
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, config.File{Path: path, Data: text})
 	}
-	parsed, mistakes := config.Parse([]config.File{{Path: path, Data: text}})
+	parsed, mistakes := config.Parse(files)
 	if len(mistakes) > 0 {
 		return nil, mistakes
 	}

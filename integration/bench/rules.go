@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -128,7 +130,8 @@ var typical = []rule{
 
 // alike returns n rules about pods, in groups of five, or in one group if there are fewer, and the
 // size of the groups. All rules of a group select the same updates, and each update is selected by
-// one group. A group is about a tier, a namespace or an application, whichever gives enough groups.
+// one group. A group is about a tier, a namespace, an application, or an application on one of ten
+// racks of nodes, whichever gives enough groups.
 func alike(n int) (rules []rule, matching int) {
 	matching = min(n, 5)
 	for r := range n {
@@ -151,18 +154,64 @@ func alike(n int) (rules []rule, matching int) {
 			app := fleet.AppAt(group).Name
 			where = fmt.Sprintf(`object.metadata.labels.app == %q`, app)
 			selects = func(_, is state) bool { return is.Name == app }
+		case fleet.Apps * racks:
+			app, rack := fleet.AppAt(group%fleet.Apps).Name, rackNodes(group/fleet.Apps)
+			where = fmt.Sprintf(`object.metadata.labels.app == %q and object.spec.nodeName in %s`,
+				app, quoted(rack))
+			selects = func(_, is state) bool {
+				return is.Name == app && slices.Contains(rack, is.pod.Node)
+			}
 		default:
 			panic(fmt.Sprintf("bench: no way to make %d groups", groups))
 		}
-		rules = append(rules, rule{
-			fmt.Sprintf("rule-%d", r), pods, where,
-			`object.status.conditions != old.status.conditions`,
-			map[string]string{
-				"pod": `object.metadata.name`, "node": `object.spec.nodeName`,
-			}, selects,
-		})
+		rules = append(rules, alikeRule(r, where, selects))
 	}
 	return rules, matching
+}
+
+// racks is the number of racks in which alike divides the nodes.
+const racks = 10
+
+func rackNodes(rack int) (nodes []string) {
+	for n := rack; n < fleet.Nodes; n += racks {
+		nodes = append(nodes, fleet.Node(n))
+	}
+	return nodes
+}
+
+// overlapping returns n rules about pods whose wheres all read the same two fields: each selects
+// one tier on a few neighbouring nodes. Any five selections in a row overlap, and five rules select
+// each update. n is 10 or 1000.
+func overlapping(n int) (rules []rule, matching int) {
+	const matches = 5
+	tiers := []string{"web", "backend"}
+	for r := range n {
+		tier, window := tiers[r%2], r/2
+		var nodes []string
+		for k := range matches * fleet.Nodes / (n / 2) {
+			nodes = append(nodes, fleet.Node((window*fleet.Nodes/(n/2)+k)%fleet.Nodes))
+		}
+		where := fmt.Sprintf(`object.spec.nodeName in %s and object.metadata.labels.tier == %q`,
+			quoted(nodes), tier)
+		rules = append(rules, alikeRule(r, where, func(_, is state) bool {
+			return is.Tier == tier && slices.Contains(nodes, is.pod.Node)
+		}))
+	}
+	return rules, matches
+}
+
+// quoted returns a list of strings as an expression.
+func quoted(list []string) string { return `["` + strings.Join(list, `", "`) + `"]` }
+
+// alikeRule returns the r-th of many rules, which differ in where only.
+func alikeRule(r int, where string, selects func(was, is state) bool) rule {
+	return rule{
+		fmt.Sprintf("rule-%d", r), pods, where,
+		`object.status.conditions != old.status.conditions`,
+		map[string]string{
+			"pod": `object.metadata.name`, "node": `object.spec.nodeName`,
+		}, selects,
+	}
 }
 
 // about returns the rules about a resource.
@@ -187,9 +236,13 @@ func selected(rules []rule) func(change) int {
 // indexes declares two indexes of pods by expressions.
 const indexes = `{byNode: object.spec.nodeName, byImage: "map(object.spec.containers, .image)"}`
 
-// manifests returns the rules, a Source for each of their resources, and a Handler called none that
-// never runs. The Source of pods has two indexes. A Source that rules look objects up in has one.
-func manifests(rules []rule, keep string) string {
+// perFile is how many rules are in one file. informd reads no file of more than 1 MiB.
+const perFile = 500
+
+// manifests returns the files of rules, of a Source for each of their resources, and of a Handler
+// called none that never runs. The Source of pods has two indexes. A Source that rules look objects
+// up in has one.
+func manifests(rules []rule, keep string) (files []string) {
 	var b strings.Builder
 	for _, res := range resources {
 		name := res.gvr.Resource
@@ -211,7 +264,11 @@ func manifests(rules []rule, keep string) string {
 	}
 	fmt.Fprint(&b, "{apiVersion: informd.dev/v1alpha1, kind: Handler, "+
 		"metadata: {name: none}, spec: {builtin: log}}\n")
-	for _, r := range rules {
+	for i, r := range rules {
+		if i > 0 && i%perFile == 0 {
+			files = append(files, b.String())
+			b.Reset()
+		}
 		fmt.Fprintf(&b, `---
 apiVersion: informd.dev/v1alpha1
 kind: Rule
@@ -231,5 +288,17 @@ spec:
 			fmt.Fprintf(&b, "    %s: '%s'\n", key, r.payload[key])
 		}
 	}
-	return b.String()
+	return append(files, b.String())
+}
+
+// writeManifests writes the files into a folder, and returns their paths.
+func writeManifests(dir string, rules []rule, keep string) (paths []string, err error) {
+	for i, text := range manifests(rules, keep) {
+		path := filepath.Join(dir, fmt.Sprintf("rules-%d.yaml", i))
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			return nil, err
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
 }

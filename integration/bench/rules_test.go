@@ -1,8 +1,6 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/informd/informd/integration/apistub"
@@ -14,6 +12,8 @@ import (
 func TestManifests(t *testing.T) {
 	ten, _ := alike(10)
 	thousand, _ := alike(1000)
+	tenThousand, _ := alike(10_000)
+	overlaps, _ := overlapping(1000)
 	for _, test := range []struct {
 		name      string
 		rules     []rule
@@ -25,12 +25,14 @@ func TestManifests(t *testing.T) {
 		{"about pods", about(pods, typical), "whole", 1},
 		{"ten alike", ten, "whole", 1},
 		{"a thousand alike", thousand, "whole", 1},
+		{"ten thousand alike", tenThousand, "whole", 1},
+		{"a thousand that overlap", overlaps, "whole", 1},
 	} {
-		path := filepath.Join(t.TempDir(), "rules.yaml")
-		if err := os.WriteFile(path, []byte(manifests(test.rules, test.keep)), 0o600); err != nil {
+		paths, err := writeManifests(t.TempDir(), test.rules, test.keep)
+		if err != nil {
 			t.Fatal(err)
 		}
-		compiled, err := compile(path)
+		compiled, err := compile(paths)
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
@@ -51,17 +53,24 @@ func TestManifests(t *testing.T) {
 // Each update is selected by as many of the rules as the tables say: of the alike ones by exactly
 // so many, of the typical ones by a few now and then, and each that can is about some.
 func TestRulesSelect(t *testing.T) {
-	for _, n := range []int{1, 10, 100, 1000} {
-		rules, matching := alike(n)
+	check := func(name string, n, updates int, some func(n int) ([]rule, int)) {
+		rules, matching := some(n)
 		if want := min(n, 5); len(rules) != n || matching != want {
-			t.Errorf("%d rules, of which %d match", len(rules), matching)
+			t.Errorf("%s: %d rules, of which %d match", name, len(rules), matching)
 		}
-		for k := range 1000 {
+		for k := range updates {
 			i, updates := apistub.Turn(500, k)
 			if got := selected(rules)(change{resource: pods, i: i, updates: updates}); got != matching {
-				t.Fatalf("%d rules: update %d is selected by %d", n, k, got)
+				t.Fatalf("%s: %d rules: update %d is selected by %d", name, n, k, got)
 			}
 		}
+	}
+	for _, n := range []int{1, 10, 100, 1000} {
+		check("alike", n, 1000, alike)
+	}
+	check("alike", 10_000, 100, alike)
+	for _, n := range []int{10, 1000} {
+		check("overlapping", n, 1000, overlapping)
 	}
 	by := map[string]int{}
 	for _, resource := range []string{pods, deployments, configmaps} {

@@ -103,16 +103,29 @@ type ruled struct {
 
 func newRules(at site, s scale) section {
 	f := newFigures(at, s.updates)
-	counts := []int{10, 1000}
+	counts := []int{10, 1000, 10_000}
 	if s.full {
-		counts = []int{1, 10, 100, 1000}
+		counts = []int{1, 10, 100, 1000, 10_000}
+	}
+	add := func(name string, rules []rule, matching int) {
+		c := inProcess("", name, rules, "whole")
+		// each rule would have to be asked about each update; TestRulesSelect has asked some
+		c.handled = func(change) int { return matching }
+		f.add(c, onlyPods(s.objects))
 	}
 	for _, n := range counts {
 		rules, matching := alike(n)
-		f.add(inProcess("", ruleCount(n, matching), rules, "whole"), onlyPods(s.objects))
+		add(ruleCount(n, matching), rules, matching)
+	}
+	for _, n := range []int{10, 1000} {
+		rules, matching := overlapping(n)
+		add(overlap+ruleCount(n, matching), rules, matching)
 	}
 	return &ruled{f}
 }
+
+// overlap begins the names of the contestants whose rules overlap.
+const overlap = "overlapping: "
 
 func ruleCount(n, matching int) string {
 	if n == 1 {
@@ -122,10 +135,14 @@ func ruleCount(n, matching int) string {
 }
 
 func (r *ruled) report() (table, []target) {
-	const title = "Many rules, each about a tier, a namespace or an application"
-	return r.table(title, "", cpuDelta, deltaRate), []target{
-		r.ratio("1000 rules of which 5 match to 10 of which 5 match", false, 2,
+	const title = "Many rules, each about a tier, a namespace, an application or its part on a rack"
+	return r.table(title, "", cpuDelta, deltaRate, restedRSS, steadyRSS), []target{
+		r.ratio("1000 rules of which 5 match to 10 of which 5 match", false, 1.5,
 			cpuDelta, ruleCount(1000, 5), ruleCount(10, 5)),
+		r.ratio("10000 rules of which 5 match to 10 of which 5 match", false, 1.5,
+			cpuDelta, ruleCount(10_000, 5), ruleCount(10, 5)),
+		r.ratio("1000 rules that overlap to 10, 5 of each match", false, 1.5,
+			cpuDelta, overlap+ruleCount(1000, 5), overlap+ruleCount(10, 5)),
 	}
 }
 

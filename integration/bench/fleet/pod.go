@@ -28,7 +28,7 @@ const (
 // and runs from its first update on. Each further update makes a pod unready, or ready again. The
 // last unready stage of each cycle is a crash.
 func PodAt(i, updates int) Pod {
-	p := Pod{App: AppAt(podApp(i)), Node: string(node(nil, i)), Phase: "Pending", age: updates - 1}
+	p := Pod{App: AppAt(podApp(i)), Node: Node(podNode(i)), Phase: "Pending", age: updates - 1}
 	if c := chance(uint64(i), propStage); c>>32%10 > 0 {
 		p.age = updates + 2*int(c%3)
 	}
@@ -42,12 +42,16 @@ func PodAt(i, updates int) Pod {
 
 func podApp(i int) int { return int(chance(uint64(i), propApp) % uint64(Apps)) }
 
-const nodes = 500
+// Nodes is the number of nodes.
+const Nodes = 500
 
-func podNode(i int) int { return int(chance(uint64(i), propNode) % nodes) }
+// Node returns the name of the n-th node.
+func Node(n int) string { return string(appendNode(nil, n)) }
 
-func node(b []byte, i int) []byte {
-	return strconv.AppendInt(append(b, "node-"...), int64(1000+podNode(i)), 10)
+func podNode(i int) int { return int(chance(uint64(i), propNode) % Nodes) }
+
+func appendNode(b []byte, n int) []byte {
+	return strconv.AppendInt(append(b, "node-"...), int64(1000+n), 10)
 }
 
 // Pods generates pods.
@@ -144,7 +148,7 @@ func (p *Pods) Append(b []byte, i, updates int, resourceVersion int64) []byte {
 		case blankTransition:
 			return timestamp(b, reached(pod.age))
 		case blankNode:
-			return node(b, i)
+			return appendNode(b, podNode(i))
 		case blankHostIP:
 			return address(b, 172, 18<<16|podNode(i)+10)
 		case blankPodIP:
