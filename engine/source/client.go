@@ -13,30 +13,39 @@ import (
 )
 
 // apiClient makes one informer's requests. It is client-go's REST client with a [codec] instead of
-// its serializers. Watches go through the dynamic client on top of it. Lists come from the REST
-// client's stream, because the dynamic client would first read each list into memory.
+// its serializers. Watches go through the dynamic client on top of another one, whose connections
+// gather. Lists come from the REST client's stream, because the dynamic client would first read each list into memory.
 type apiClient struct {
-	rest      *rest.RESTClient
+	rest      *rest.RESTClient // for lists
 	resource  dynamic.ResourceInterface
 	selection Selection
 	reader    *entryReader
 }
 
+// transports are the HTTP clients that informers share. Both have the same credentials.
+type transports struct {
+	lists   *http.Client
+	watches *http.Client // see gatherer
+}
+
 func newClient(
-	config *rest.Config, over *http.Client, sel Selection, r *entryReader,
+	config *rest.Config, over transports, sel Selection, r *entryReader,
 ) (*apiClient, error) {
 	config = dynamic.ConfigFor(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.NegotiatedSerializer = codec{r}
 	config.APIPath, config.GroupVersion = "/", nil // each request has its full path
 	config.QPS, config.RateLimiter = -1, nil
-	rest, err := rest.UnversionedRESTClientForConfigAndClient(config, over)
+	lists, err := rest.UnversionedRESTClientForConfigAndClient(config, over.lists)
 	if err != nil {
 		return nil, err
 	}
-	c := &apiClient{rest: rest, selection: sel, reader: r}
-	resource := dynamic.New(rest).Resource(sel.Resource)
-	c.resource = resource
+	watches, err := rest.UnversionedRESTClientForConfigAndClient(config, over.watches)
+	if err != nil {
+		return nil, err
+	}
+	resource := dynamic.New(watches).Resource(sel.Resource)
+	c := &apiClient{rest: lists, resource: resource, selection: sel, reader: r}
 	if sel.Namespace != "" {
 		c.resource = resource.Namespace(sel.Namespace)
 	}

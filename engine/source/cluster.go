@@ -24,7 +24,7 @@ const (
 // An API server that has just started may refuse requests that it allows later, and a new cluster
 // has no kube-system yet. So ClusterUID does not believe the first such answer.
 func (s *Informers) ClusterUID(ctx context.Context) (string, error) {
-	client, err := metadata.NewForConfigAndClient(s.config, s.http)
+	client, err := metadata.NewForConfigAndClient(s.config, s.over.lists)
 	if err != nil {
 		return "", err
 	}

@@ -4,7 +4,10 @@
 // A change takes this path through the goroutines:
 //
 //	API server ─▶ dynamic client ─▶ watching ─▶ Reflector ─▶ RealFIFO ─▶ listener ─▶ Consumer
-//	              codec             wire, gate               Indexer     generation, feed
+//	gatherer      codec             wire, gate               Indexer     generation, feed
+//
+// While many changes come, the gatherer reads them together, so that they share the cost of waking
+// up all these goroutines (gather.go).
 //
 // # Which parts of client-go it uses
 //

@@ -59,7 +59,7 @@ func newInformer(parent *Informers, sel Selection) *Informer {
 	}
 	i.feed = newFeed(parent.clock, log, parent.sayer, sel.String(), &i.counts, parent.tuning.chunk)
 	i.shape.Store(newShape(nil, nil, nil))
-	i.client, _ = newClient(parent.config, parent.http, sel, &entryReader{i}) // New has tried it
+	i.client, _ = newClient(parent.config, parent.over, sel, &entryReader{i}) // New has tried it
 	i.emptyGeneration()
 	return i
 }

@@ -28,7 +28,7 @@ type Options struct {
 // Informers holds the informers of one cluster, one per [Selection].
 type Informers struct {
 	config *rest.Config
-	http   *http.Client
+	over   transports
 	log    *slog.Logger
 	clock  clock.PassiveClock
 	tuning tuning
@@ -63,11 +63,12 @@ var defaultTuning = tuning{
 	calm: time.Minute, silence: time.Second,
 }
 
-// New returns the Informers of the cluster that config describes. client must carry config's
-// credentials: see rest.HTTPClientFor. New starts nothing and sends no request. The informers use
-// disco only to learn whether a resource is served; its answers must come from the server, not from
-// a cache. They ignore config's rate limits, and bound concurrent lists instead. New returns an
-// error if config has no usable host.
+// New returns the Informers of the cluster that config describes. client is for lists, and must
+// carry config's credentials: see rest.HTTPClientFor. For watches New makes another client from
+// config. New starts nothing and sends no request. The informers use disco only to learn whether a
+// resource is served; its answers must come from the server, not from a cache. They ignore config's
+// rate limits, and bound concurrent lists instead. New returns an error if config has no usable
+// host.
 func New(
 	config *rest.Config, client *http.Client, disco discovery.ServerResourcesInterface, o Options,
 ) (*Informers, error) {
@@ -80,13 +81,18 @@ func New(
 	if o.Starts <= 0 {
 		o.Starts = 8
 	}
-	if _, err := newClient(config, client, Selection{}, nil); err != nil {
+	watches, err := gathering(config)
+	if err != nil {
+		return nil, fmt.Errorf("source: %w", err)
+	}
+	over := transports{lists: client, watches: watches}
+	if _, err := newClient(config, over, Selection{}, nil); err != nil {
 		return nil, fmt.Errorf("source: %w", err)
 	}
 	says := newSayer(o.Logger, o.Clock)
 	return &Informers{
 		config: config,
-		http:   client,
+		over:   over,
 		log:    o.Logger,
 		clock:  o.Clock,
 		tuning: defaultTuning,

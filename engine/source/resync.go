@@ -70,11 +70,22 @@ func (f *feed) run(ctx context.Context) {
 func (f *feed) tick() (due time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	due = f.recent.expire(f.clock.Now(), f.chunk, f.pack)
+	now := f.clock.Now()
+	if due = f.recent.expire(now, f.chunk, f.pack); due.After(now) {
+		// Packing in between would wake up for every object.
+		due = later(due, now.Add(recentFor/4))
+	}
 	if next := f.resync(f.clock.Now()); due.IsZero() || !next.IsZero() && next.Before(due) {
 		due = next
 	}
 	return due
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // resync does a turn of a round if one is due, and returns when the next is; a zero time means

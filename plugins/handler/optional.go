@@ -55,3 +55,24 @@ type HealthChecker interface {
 type Drainer interface {
 	Drain(ctx context.Context) error
 }
+
+// Batcher is implemented by handlers that handle several events with less work than one after the
+// other: with one write, one request or one transaction.
+//
+// HandleBatch does for each event what Handle does, and returns one Result for each, in the order
+// of the events. It gets at most 64 events, which came together and are of different objects or
+// rules. ctx ends at the first time limit of its events, or when informd no longer wants the answer
+// to one of them. So an event may get less time than alone, and all of them wait for the slowest.
+// Events that come meanwhile do not wait: other calls handle them. informd retries every event of a
+// call that panics or returns another number of results.
+//
+// An event that comes alone goes to Handle. So does every event of a remote handler (serve.Remote).
+type Batcher interface {
+	HandleBatch(ctx context.Context, events []Event) []Result
+}
+
+// Result is what Handle would return for one event of a batch.
+type Result struct {
+	Answer Answer
+	Err    error
+}

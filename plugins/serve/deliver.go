@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -37,6 +38,7 @@ func (s *service) Deliver(server handlerpb.Handler_DeliverServer) error {
 		handler: s.handler,
 		shared:  s.shared,
 		wire:    server,
+		batcher: s.batcher(),
 		wake:    make(chan struct{}),
 		ended:   make(chan struct{}),
 		running: map[object]*call{},
@@ -45,6 +47,15 @@ func (s *service) Deliver(server handlerpb.Handler_DeliverServer) error {
 	close(d.ended)
 	d.workers.Wait() // if the stream broke, their calls are cancelled; if it ended, they finish
 	return err
+}
+
+// batcher returns the handler as a handler.Batcher, or nil. A remote handler is none: a batch would
+// wait for the slots of its events while it holds those of others.
+func (s *service) batcher() handler.Batcher {
+	if b, ok := s.handler.(handler.Batcher); ok && s.shared == nil {
+		return b
+	}
+	return nil
 }
 
 // stream is the state of one stream of events.
@@ -56,6 +67,7 @@ func (s *service) Deliver(server handlerpb.Handler_DeliverServer) error {
 // of one for each event, and is answered with one message. Its many fields are one state.
 type stream struct {
 	handler handler.Handler
+	batcher handler.Batcher // the handler, if it takes batches, or nil
 	shared  *shared
 	wire    handlerpb.Handler_DeliverServer
 	workers sync.WaitGroup // as many as calls of Handle have run at once, and a spare
@@ -83,8 +95,9 @@ type object struct {
 // call is an event on its way through Handle.
 type call struct {
 	wire.Attempt
-	ctx   callContext
-	taken bool // shared.take succeeded
+	own   callContext
+	ctx   *callContext // own, or that of the call's batch; guarded by stream.mu
+	taken bool         // shared.take succeeded
 }
 
 func (c *call) object() object {
@@ -115,9 +128,9 @@ func (d *stream) begin(attempts []wire.Attempt, now time.Time) {
 	d.mu.Lock()
 	for i := range attempts {
 		c := &call{Attempt: attempts[i]}
-		c.ctx.parent = d.wire.Context()
+		c.own.parent, c.ctx = d.wire.Context(), &c.own
 		if limit, ok := c.Limit(); ok {
-			c.ctx.deadline = now.Add(limit)
+			c.own.deadline = now.Add(limit)
 		}
 		switch {
 		case len(d.running) >= maxRunning:
@@ -172,6 +185,8 @@ func (d *stream) work() {
 		switch {
 		case d.maySend() && (len(d.waiting) == 0 || time.Since(d.since) > patience):
 			d.send()
+		case len(d.waiting) > 1 && d.batcher != nil:
+			d.handleBatch()
 		case len(d.waiting) > 0:
 			d.handleNext()
 		default:
@@ -201,7 +216,7 @@ func (d *stream) handleNext() {
 		}
 	}()
 	var a *handlerpb.Answer
-	err := d.shared.take(&c.ctx, c.object())
+	err := d.shared.take(&c.own, c.object())
 	c.taken = err == nil
 	switch {
 	case err != nil:
@@ -219,8 +234,8 @@ func (d *stream) handleNext() {
 // handle handles one event. It answers a cancelled event too: the answer tells informd that the
 // handler no longer works on it.
 func (d *stream) handle(c *call) *handlerpb.Answer {
-	defer c.ctx.end()
-	_, a := handle(&c.ctx, d.handler, c.Event)
+	defer c.own.end()
+	_, a := handle(&c.own, d.handler, c.Event)
 	return a
 }
 
@@ -237,6 +252,66 @@ func handle(
 	}()
 	said, err := h.Handle(ctx, ev)
 	return said.Actions, answer(said, err)
+}
+
+// handleBatch handles the events that wait, as one batch. d.mu is held, but not during the call.
+func (d *stream) handleBatch() {
+	batch := slices.Clone(d.waiting[:min(len(d.waiting), handlerpb.MaxBatchEvents)])
+	d.waiting = slices.Delete(d.waiting, 0, len(batch))
+	ctx := &callContext{parent: d.wire.Context()}
+	events := make([]handler.Event, len(batch))
+	for i, c := range batch {
+		if limit := c.own.deadline; !limit.IsZero() &&
+			(ctx.deadline.IsZero() || limit.Before(ctx.deadline)) {
+			ctx.deadline = limit
+		}
+		c.ctx, events[i] = ctx, c.Event
+	}
+	d.unlock()
+
+	var results []handler.Result
+	reason := goexit
+	returned := false
+	finish := func() {
+		d.mu.Lock()
+		for i, c := range batch {
+			delete(d.running, c.object())
+			if reason != "" {
+				d.reply(c, retry(reason))
+			} else {
+				d.reply(c, answer(results[i].Answer, results[i].Err))
+			}
+		}
+	}
+	defer func() {
+		if !returned { // HandleBatch ended this goroutine; another worker sends the answers
+			finish()
+			d.unlock()
+		}
+	}()
+	results, reason = handleAll(ctx, d.batcher, events)
+	returned = true
+	finish()
+}
+
+// handleAll calls the handler for a batch. It returns one result for each event, or the reason why
+// there are none.
+func handleAll(
+	ctx *callContext, b handler.Batcher, events []handler.Event,
+) (results []handler.Result, reason string) {
+	defer ctx.end()
+	defer func() {
+		if v := recover(); v != nil {
+			logPanic("HandleBatch", v)
+			reason = panicReason(v)
+		}
+	}()
+	results = b.HandleBatch(ctx, events)
+	if len(results) != len(events) {
+		return nil, fmt.Sprintf("the handler returned %d results for %d events",
+			len(results), len(events))
+	}
+	return results, ""
 }
 
 // goexit is the reason of a retry if Handle ended its goroutine.

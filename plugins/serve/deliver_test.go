@@ -303,3 +303,114 @@ func TestLargeAnswers(t *testing.T) {
 	send(t, stream, req)
 	answersOf(t, stream, 20) // with gRPC's default limit of 4 MiB
 }
+
+// batched is a handler that notes its batches.
+type batched struct {
+	handler.Func
+	handle  func(ctx context.Context, events []handler.Event) []handler.Result
+	batches chan []string // names
+}
+
+func (b *batched) HandleBatch(ctx context.Context, events []handler.Event) []handler.Result {
+	var names []string
+	for _, ev := range events {
+		names = append(names, ev.Name)
+	}
+	b.batches <- names
+	return b.handle(ctx, events)
+}
+
+func TestBatches(t *testing.T) {
+	results := func(events []handler.Event) (all []handler.Result) {
+		for _, ev := range events {
+			var r handler.Result
+			if ev.Name == "bad" {
+				r.Err = handler.Reject(errors.New("bad"))
+			}
+			all = append(all, r)
+		}
+		return all
+	}
+	h := &batched{batches: make(chan []string, 10)}
+	h.Func = func(_ context.Context, ev handler.Event) (handler.Answer, error) {
+		return handler.Answer{}, errors.New("alone")
+	}
+	stream := deliver(t, h)
+	seq := uint64(0)
+	come := func(names ...string) map[uint64]*handlerpb.Answer {
+		t.Helper()
+		var events []*handlerpb.Event
+		for _, name := range names {
+			seq++
+			events = append(events, &handlerpb.Event{Seq: seq, Rule: "r", Name: name, TimeLimit: durationpb.New(time.Minute)})
+		}
+		send(t, stream, &handlerpb.DeliverRequest{Events: events})
+		got := make(map[uint64]*handlerpb.Answer)
+		for n, a := range answersOf(t, stream, len(names)) {
+			got[n-seq+uint64(len(names))] = a
+		}
+		return got
+	}
+	check := func(why string, got, want map[uint64]*handlerpb.Answer) {
+		t.Helper()
+		if diff := cmp.Diff(want, got, protocmp.Transform(), protocmp.IgnoreFields(&handlerpb.Answer{}, "seq")); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", why, diff)
+		}
+	}
+
+	h.handle = func(ctx context.Context, events []handler.Event) []handler.Result {
+		if limit, ok := ctx.Deadline(); !ok || time.Until(limit) > time.Minute {
+			t.Errorf("its limit is %v", limit)
+		}
+		return results(events)
+	}
+	check("a batch", come("a", "bad", "c"), map[uint64]*handlerpb.Answer{1: nil, 2: reject("rejected: bad"), 3: nil})
+	if diff := cmp.Diff([]string{"a", "bad", "c"}, <-h.batches); diff != "" {
+		t.Errorf("the batch (-want +got)\n%s", diff)
+	}
+	check("an event alone goes to Handle", come("a"), map[uint64]*handlerpb.Answer{1: retry("alone")})
+
+	h.handle = func(context.Context, []handler.Event) []handler.Result { panic(errors.New("secret")) }
+	reason := "panic: a value of type *errors.errorString; the handler's log has it"
+	check("a panic", come("a", "b"), map[uint64]*handlerpb.Answer{1: retry(reason), 2: retry(reason)})
+
+	h.handle = func(context.Context, []handler.Event) []handler.Result { runtime.Goexit(); return nil }
+	check("the end of its goroutine", come("a", "b"), map[uint64]*handlerpb.Answer{1: retry(goexit), 2: retry(goexit)})
+
+	h.handle = func(_ context.Context, events []handler.Event) []handler.Result { return results(events[1:]) }
+	reason = "the handler returned 1 results for 2 events"
+	check("too few results", come("a", "b"), map[uint64]*handlerpb.Answer{1: retry(reason), 2: retry(reason)})
+
+	var many []string
+	for n := range handlerpb.MaxBatchEvents + 1 {
+		many = append(many, fmt.Sprint(n))
+	}
+	h.handle = func(_ context.Context, events []handler.Event) []handler.Result {
+		if len(events) > handlerpb.MaxBatchEvents {
+			t.Errorf("a batch has %d events", len(events))
+		}
+		return results(events)
+	}
+	if got := come(many...); len(got) != len(many) {
+		t.Errorf("%d answers", len(got))
+	}
+}
+
+// A cancel of one event ends the context of its batch. Events that come meanwhile do not wait.
+func TestBatchIsCancelled(t *testing.T) {
+	h := &batched{batches: make(chan []string, 2)}
+	h.Func = func(context.Context, handler.Event) (handler.Answer, error) { return handler.Answer{}, nil }
+	h.handle = func(ctx context.Context, events []handler.Event) []handler.Result {
+		<-ctx.Done()
+		return make([]handler.Result, len(events))
+	}
+	stream := deliver(t, h)
+	send(t, stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{{Seq: 1, Name: "a"}, {Seq: 2, Name: "b"}}})
+	<-h.batches
+	send(t, stream, &handlerpb.DeliverRequest{Events: []*handlerpb.Event{{Seq: 3, Name: "c"}}})
+	if _, ok := answersOf(t, stream, 1)[3]; !ok {
+		t.Error("an event waits for a batch of others")
+	}
+	send(t, stream, &handlerpb.DeliverRequest{Cancel: []uint64{2}})
+	answersOf(t, stream, 2)
+}

@@ -71,6 +71,12 @@ func open(path string) (file *os.File, torn bool, err error) {
 	return file, torn, nil
 }
 
+// isRegular reports whether file is a regular file.
+func isRegular(file *os.File) bool {
+	info, err := file.Stat()
+	return err == nil && info.Mode().IsRegular()
+}
+
 // isAt reports whether path still leads to file.
 func isAt(file *os.File, path string) bool {
 	there, err := os.Stat(path)

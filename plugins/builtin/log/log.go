@@ -1,8 +1,9 @@
 // Package log is the builtin that writes each event as a line of JSON, to a file or to the daemon's
 // standard output.
 //
-// An event is done when write(2) has taken its whole line, in one call. The builtin buffers
-// nothing, and does not flush the disk (fsync). If a write fails, informd retries the event, so no
+// An event is done when write(2) has taken its whole line. The builtin buffers nothing, and does not
+// flush the disk (fsync). It writes events that come together in one call if the output is a file,
+// and otherwise in one call each. If a write fails, informd retries the event, so no
 // event is lost, but a line may be there twice. A line that was cut short is ended before the next
 // one begins. When the file is rotated away, the builtin opens a new one within a second.
 //
@@ -51,7 +52,7 @@ func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 		if err != nil {
 			return err
 		}
-		out.file = file
+		out.file, out.whole = file, isRegular(file)
 	} else if err := checkPath(path); err != nil {
 		return err
 	}
@@ -66,22 +67,42 @@ const maxBuffer = 64 << 10
 
 // Handle writes ev's line. It returns when the context ends, even if the write hangs.
 func (h *Handler) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	return handler.Answer{}, h.HandleBatch(ctx, []handler.Event{ev})[0].Err
+}
+
+// HandleBatch implements handler.Batcher: it writes one line for each event.
+func (h *Handler) HandleBatch(ctx context.Context, events []handler.Event) []handler.Result {
+	results := make([]handler.Result, len(events))
 	if h.out == nil {
-		return handler.Answer{}, errors.New("log is not configured")
+		for i := range results {
+			results[i].Err = errors.New("log is not configured")
+		}
+		return results
 	}
 	buf := buffers.Get().(*[]byte)
-	release := func() {
+	text := (*buf)[:0]
+	ends := make([]int, len(events)) // of the lines, in text
+	for i, ev := range events {
+		line, err := eventjson.Append(text, ev)
+		if err != nil {
+			results[i].Err = handler.Reject(err) // no attempt will go better
+		} else {
+			text = append(line, '\n')
+		}
+		ends[i] = len(text)
+	}
+	*buf = text
+	n, err := h.out.write(ctx, text, ends, func() {
 		if cap(*buf) <= maxBuffer {
 			buffers.Put(buf)
 		}
+	})
+	for i := range results {
+		if results[i].Err == nil && ends[i] > n {
+			results[i].Err = err
+		}
 	}
-	line, err := eventjson.Append((*buf)[:0], ev)
-	if err != nil {
-		release()
-		return handler.Answer{}, handler.Reject(err) // no attempt will go better
-	}
-	*buf = append(line, '\n')
-	return handler.Answer{}, h.out.write(ctx, *buf, release)
+	return results
 }
 
 // Health implements handler.HealthChecker: it returns why the last write failed,

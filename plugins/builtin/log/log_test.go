@@ -27,6 +27,7 @@ var (
 	_ handler.Configurer    = (*Handler)(nil)
 	_ handler.HealthChecker = (*Handler)(nil)
 	_ handler.Drainer       = (*Handler)(nil)
+	_ handler.Batcher       = (*Handler)(nil)
 )
 
 // event is an event whose line is line(name).
@@ -194,6 +195,73 @@ func TestOneWritePerLineToInheritedOutput(t *testing.T) {
 			t.Errorf("one write (-want +got)\n%s", diff)
 		}
 	}
+}
+
+// A batch is one write to a file, and one write a line to anything else.
+func TestBatch(t *testing.T) {
+	broken := event("broken")
+	broken.Object = json.RawMessage("{\n")
+	events := []handler.Event{event("a"), broken, event("b")}
+	check := func(results []handler.Result) {
+		t.Helper()
+		if len(results) != 3 || results[0].Err != nil || !errors.Is(results[1].Err, handler.ErrReject) || results[2].Err != nil {
+			t.Errorf("got %v", results)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "events")
+	if err := os.WriteFile(path, []byte("cut sh"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h := start(t, toFile(path))
+	check(h.HandleBatch(t.Context(), events))
+	if err := h.HandleBatch(t.Context(), []handler.Event{broken})[0].Err; !errors.Is(err, handler.ErrReject) {
+		t.Errorf("got %v", err)
+	}
+	wantFile(t, path, "cut sh\n"+line("a")+line("b"))
+
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fds[0])
+	h = inherit(t, fds[1])
+	syscall.Close(fds[1])
+	check(h.HandleBatch(t.Context(), events))
+	buf := make([]byte, 4096)
+	for _, want := range []string{line("a"), line("b")} {
+		n, err := syscall.Read(fds[0], buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, string(buf[:n])); diff != "" {
+			t.Errorf("one write (-want +got)\n%s", diff)
+		}
+	}
+}
+
+// Lines that were written whole before a write failed are done, and the others are retried.
+func TestBatchIsCut(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := New()
+	h.out = newOutput("")
+	h.out.file, h.out.whole = w, true
+	results := make(chan []handler.Result)
+	go func() {
+		results <- h.HandleBatch(t.Context(), []handler.Event{event("a"), event(strings.Repeat("x", 1<<20)), event("b")})
+	}()
+	beginsWrite(t, r)
+	if err := w.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	got := <-results
+	if got[0].Err != nil || !errors.Is(got[1].Err, os.ErrDeadlineExceeded) || !errors.Is(got[2].Err, os.ErrDeadlineExceeded) {
+		t.Errorf("got %v", got)
+	}
+	w.Close()
+	r.Close()
 }
 
 func TestInheritedOutputMustBeOpen(t *testing.T) {

@@ -16,6 +16,7 @@ type output struct {
 	// turn has one place. Whoever fills it may write, and guards the fields below with it.
 	turn    chan struct{}
 	file    *os.File
+	whole   bool // file is a regular file, where lines of several writers do not mix
 	torn    bool // the file ends within a line
 	looked  time.Time
 	closed  bool
@@ -31,20 +32,25 @@ func newOutput(path string) *output {
 // long lines still go to a file that was rotated away.
 const lookEvery = time.Second
 
-// write writes line, which ends in a newline. It returns when ctx ends, even if the write(2) hangs;
-// it calls release when line is free again, which may be later. At most one write hangs at a time.
-// Others wait for their turn until their contexts end.
-func (o *output) write(ctx context.Context, line []byte, release func()) error {
+// write writes lines. ends says where in text each ends; a line may be empty. write returns how many
+// bytes of text were written, and why not all. It returns when ctx ends, even if a write(2) hangs,
+// and then says 0. It calls release when text is free again, which may be later. At most one write
+// hangs at a time. Others wait for their turn until their contexts end.
+func (o *output) write(
+	ctx context.Context, text []byte, ends []int, release func(),
+) (n int, err error) {
 	select {
 	case o.turn <- struct{}{}:
 	case <-ctx.Done():
 		release()
-		return o.fail(fmt.Errorf("write %s: earlier lines are still being written: %w",
+		return 0, o.fail(fmt.Errorf("write %s: earlier lines are still being written: %w",
 			o.name(), context.Cause(ctx)))
 	}
+	var written int
 	done := make(chan error, 1) // one place: the writer must not wait for a reader that left
 	go func() {
-		err := o.append(line)
+		var err error
+		written, err = o.append(text, ends)
 		release()
 		if err != nil {
 			o.failure.Store(&err)
@@ -56,9 +62,9 @@ func (o *output) write(ctx context.Context, line []byte, release func()) error {
 	}()
 	select {
 	case err := <-done:
-		return err
+		return written, err
 	case <-ctx.Done():
-		return o.fail(fmt.Errorf("write %s: nobody takes the line: %w",
+		return 0, o.fail(fmt.Errorf("write %s: nobody takes the line: %w",
 			o.name(), context.Cause(ctx)))
 	}
 }
@@ -75,23 +81,43 @@ func (o *output) name() string {
 	return o.path
 }
 
-// append writes line in one write(2). If an earlier line was cut short, the same write ends it
-// first.
-func (o *output) append(line []byte) error {
+// append writes lines: to a file all in one write(2), to anything else each in one of its own. If an
+// earlier line was cut short, the same write ends it first. append returns how many bytes of text
+// were written.
+func (o *output) append(text []byte, ends []int) (n int, err error) {
 	if err := o.reopen(); err != nil {
-		return err
+		return 0, err
 	}
+	if o.whole {
+		ends = ends[len(ends)-1:]
+	}
+	for _, end := range ends {
+		if end == n {
+			continue
+		}
+		written, err := o.writeLine(text[n:end])
+		n += written
+		if err != nil {
+			if o.path != "" {
+				o.drop() // open a new file next time: this one, or its file system, may be gone
+			}
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// writeLine writes what ends in a newline, in one write(2), and returns how much of it was written.
+func (o *output) writeLine(line []byte) (n int, err error) {
+	ending := 0 // bytes that end an earlier line
 	if o.torn {
-		line = append([]byte{'\n'}, line...)
+		line, ending = append([]byte{'\n'}, line...), 1
 	}
-	n, err := o.file.Write(line)
+	n, err = o.file.Write(line)
 	if n > 0 {
 		o.torn = line[n-1] != '\n'
 	}
-	if err != nil && o.path != "" {
-		o.drop() // open a new file next time: this one, or its file system, may be gone
-	}
-	return err
+	return max(0, n-ending), err
 }
 
 // reopen makes sure that o.file is open and is the file that path names.
@@ -117,6 +143,7 @@ func (o *output) reopen() error {
 		return err
 	}
 	o.file, o.torn, o.looked = file, torn, now
+	o.whole = isRegular(file)
 	return nil
 }
 

@@ -1,0 +1,89 @@
+package source
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// The pause of a busy connection. Go's timers are up to a millisecond late, so an event waits for
+// 10 ms at most.
+const (
+	gatherPause = 8 * time.Millisecond
+	gatherSoon  = 10 * time.Millisecond // what comes that soon after a read makes it busy
+	gatherRow   = 4                     // reads in a row that make it busy
+	gatherBytes = 32 << 10              // bytes; one read takes at most that much
+)
+
+// gathering returns a client for watches, with connections that gather. It differs from the one for
+// lists, so that lists and other requests do not wait.
+func gathering(config *rest.Config) (*http.Client, error) {
+	config = rest.CopyConfig(config)
+	dial := config.Dial
+	if dial == nil { // as client-go does
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &gatherer{Conn: conn}, nil
+	}
+	return rest.HTTPClientFor(config)
+}
+
+// gatherer is a connection that reads events together while many come. What costs most between an
+// event on the wire and its handler is waking up: threads, goroutines, the handler, and all of that
+// again for the answer. Events that are read together share it.
+//
+// An event that comes alone is read at once. When four reads in a row have each waited for at most
+// 10 ms, the connection is busy: before the next reads it pauses for 8 ms, and meanwhile the kernel
+// collects what comes and wakes nobody. A read that has to wait for more than 2 ms after its pause
+// ends that. There is no pause while a read fills the whole buffer, because more is there.
+//
+// With HTTP/2, which is what API servers speak, all watches share one connection, and gather
+// together. Nothing behind the connection pauses again.
+//
+// One goroutine reads at a time, as with any connection of package http.
+type gatherer struct {
+	net.Conn
+	buf  []byte // nil before the first read
+	rest []byte // what was read and not returned yet; part of buf
+	row  int    // reads in a row that waited for a short time
+	more bool   // the last read filled the buffer
+}
+
+// Read implements net.Conn.
+func (g *gatherer) Read(p []byte) (n int, err error) {
+	if len(g.rest) == 0 {
+		err = g.fill()
+	}
+	n = copy(p, g.rest)
+	g.rest = g.rest[n:]
+	return n, err
+}
+
+// fill reads into the buffer, which is empty, and may return an error beside.
+func (g *gatherer) fill() error {
+	if g.buf == nil {
+		g.buf = make([]byte, gatherBytes)
+	}
+	soon := gatherSoon
+	if g.row >= gatherRow && !g.more {
+		time.Sleep(gatherPause)
+		soon -= gatherPause
+	}
+	began := time.Now()
+	n, err := g.Conn.Read(g.buf)
+	if time.Since(began) <= soon {
+		g.row++
+	} else {
+		g.row = 0
+	}
+	g.rest, g.more = g.buf[:n], n == len(g.buf)
+	return err
+}

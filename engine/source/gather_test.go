@@ -1,0 +1,137 @@
+package source
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// stream is a connection whose kernel buffers what was sent.
+type stream struct {
+	net.Conn // nil
+
+	mu    sync.Mutex
+	sent  bytes.Buffer
+	ended bool
+	wake  chan struct{} // capacity 1
+	reads int
+}
+
+func newStream() *stream { return &stream{wake: make(chan struct{}, 1)} }
+
+func (s *stream) send(text []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent.Write(text)
+	s.ended = text == nil
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (s *stream) Read(p []byte) (int, error) {
+	for {
+		s.mu.Lock()
+		n, _ := s.sent.Read(p)
+		ended := s.ended
+		if n > 0 {
+			s.reads++
+		}
+		s.mu.Unlock()
+		if n > 0 {
+			return n, nil
+		}
+		if ended {
+			return 0, io.EOF
+		}
+		<-s.wake
+	}
+}
+
+// readAll sends a byte after each pause, and returns how long each waited to be read, and how many
+// reads that took.
+func readAll(t *testing.T, pauses []time.Duration) (waited []time.Duration, reads int) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream()
+		g := &gatherer{Conn: s}
+		sent := make([]time.Time, len(pauses))
+		go func() {
+			for i, pause := range pauses {
+				time.Sleep(pause)
+				sent[i] = time.Now()
+				s.send([]byte{byte(i)})
+			}
+			s.send(nil)
+		}()
+		var one [1]byte
+		for i := 0; ; i++ {
+			if _, err := io.ReadFull(g, one[:]); err == io.EOF {
+				break
+			} else if err != nil || one[0] != byte(i) {
+				t.Fatalf("got %v, %v; want %d", one, err, i)
+			}
+			waited = append(waited, time.Since(sent[i]))
+		}
+		reads = s.reads
+	})
+	if len(waited) != len(pauses) {
+		t.Fatalf("read %d of %d", len(waited), len(pauses))
+	}
+	return waited, reads
+}
+
+func TestGather(t *testing.T) {
+	every := func(pause time.Duration, n int) []time.Duration {
+		return slices.Repeat([]time.Duration{pause}, n)
+	}
+	for _, c := range []struct {
+		why     string
+		pauses  []time.Duration
+		least   int           // reads
+		most    int           // reads
+		longest time.Duration // that one waited
+	}{
+		{"50 a second go at once", every(20*time.Millisecond, 50), 50, 50, 0},
+		{"a few together go at once", slices.Concat(every(0, 1), every(time.Millisecond, 3)), 4, 4, 0},
+		{"1,000 a second are read together", every(time.Millisecond, 1000), 120, 130, gatherPause},
+		{"after a lull the next goes at once",
+			slices.Concat(every(time.Millisecond, 101), every(time.Second, 3)), 16, 21, gatherPause},
+		{"125 a second wait no longer", every(8*time.Millisecond, 200), 100, 200, gatherPause},
+	} {
+		waited, reads := readAll(t, c.pauses)
+		if longest := slices.Max(waited); longest > c.longest {
+			t.Errorf("%s: one waited for %v, more than %v", c.why, longest, c.longest)
+		}
+		if reads < c.least || reads > c.most {
+			t.Errorf("%s: %d reads, want %d to %d", c.why, reads, c.least, c.most)
+		}
+		if last := waited[len(waited)-1]; c.pauses[len(c.pauses)-1] >= time.Second && last > 0 {
+			t.Errorf("%s: it waited for %v", c.why, last)
+		}
+	}
+}
+
+// What is there already is read without a pause, however much it is.
+func TestGatherBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStream()
+		g := &gatherer{Conn: s}
+		g.row = gatherRow
+		text := bytes.Repeat([]byte("0123456789"), gatherBytes)
+		s.send(text)
+		began := time.Now()
+		got := make([]byte, len(text))
+		if _, err := io.ReadFull(g, got); err != nil || !bytes.Equal(got, text) {
+			t.Fatalf("got %d bytes, %v", len(got), err)
+		}
+		if took := time.Since(began); took > gatherPause {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
