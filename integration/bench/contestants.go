@@ -21,6 +21,8 @@ type contestant struct {
 	// updates returns how many updates it gets. Fast contestants get more than asked for and slow
 	// ones fewer, so that all take about as long.
 	updates func(asked int) int
+	// relaxes says that it is to give memory back once the updates are over.
+	relaxes bool
 	// rate is how many updates it gets per second; 0 means as many as it can take.
 	rate int
 	// handled returns how many deliveries a change makes. It is nil if the contestant has no
@@ -91,6 +93,7 @@ func inProcess(row, name string, rules []rule, keep string) contestant {
 	return contestant{
 		row:     row,
 		name:    name,
+		relaxes: true,
 		updates: times(moreInProcess),
 		handled: selected(rules),
 		start: func(ctx context.Context, at site, l *load) (subject, error) {
@@ -110,6 +113,7 @@ func delivered(row, name string, how setup) contestant {
 	return contestant{
 		row:     row,
 		name:    name,
+		relaxes: true,
 		updates: times(moreDelivered),
 		start: func(ctx context.Context, at site, l *load) (subject, error) {
 			return startDaemon(ctx, at, l, how)

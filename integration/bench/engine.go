@@ -17,6 +17,7 @@ import (
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/internal/slack"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -55,6 +56,7 @@ func serveEngine(ctx context.Context, args []string) error {
 	ctx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	running := false
+	go slack.Release(ctx) // as the daemon does
 	err = answerQuestions(os.Stdin, os.Stdout, func(q question) (a answer, err error) {
 		switch q.Ask {
 		case askReady:

@@ -55,6 +55,7 @@ var (
 	restedRSS  = column{"at rest", 0, func(s sample) float64 { return s.rested }}
 	mostRSS    = column{"at most", 0, func(s sample) float64 { return s.most }}
 	steadyRSS  = column{"after updates", 0, func(s sample) float64 { return s.steady }}
+	laterRSS   = column{"within 30 s", 0, func(s sample) float64 { return s.later }}
 	written    = column{"B written/delta", 0, func(s sample) float64 { return s.written }}
 	synced     = column{"synced s", 2, func(s sample) float64 { return s.synced }}
 )

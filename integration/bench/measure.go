@@ -19,6 +19,7 @@ type sample struct {
 	rested     float64 // MiB resident after the first list, at rest
 	steady     float64 // MiB resident after the updates, at rest
 	most       float64 // most MiB resident at any time
+	later      float64 // MiB resident within relaxing after the updates; 0 if not measured
 	synced     float64 // seconds until synced
 	written    float64 // bytes sent to the disk per update
 }
@@ -125,6 +126,11 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 	s.cpuDelta = per(after.cpu-before.cpu, updates)
 	s.steady, s.most = mib(after.rss), mib(after.peak)
 	s.written = float64(after.disk-before.disk) / float64(updates)
+	if m.relaxes {
+		if s.later, err = m.relax(ctx, s.rested); err != nil {
+			return s, err
+		}
+	}
 	if err := m.subject.verify(ctx, &m.load.ledger, want); err != nil {
 		return s, err
 	}
@@ -135,6 +141,27 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 		s.rssObject = float64(after.rss-empty.rss) * 1024 / float64(m.objects)
 	}
 	return s, err
+}
+
+// relaxing is how long a contestant has to give memory back after the updates, and relaxedTo how much
+// it may then have, as a multiple of what it had after the first list.
+const (
+	relaxing  = 30 * time.Second
+	relaxedTo = 1.5
+)
+
+// relax waits until the contestant has given back enough memory, or its time is over. It returns
+// the MiB that are resident then.
+func (m *measurement) relax(ctx context.Context, rested float64) (now float64, err error) {
+	for end := time.Now().Add(relaxing); ; {
+		u, err := used(m.subject.pid())
+		if now = mib(u.rss); err != nil || now <= relaxedTo*rested || time.Now().After(end) {
+			return now, err
+		}
+		if err := pause(ctx, time.Second); err != nil {
+			return now, err
+		}
+	}
 }
 
 func mib(kib int) float64 { return float64(kib) / 1024 }

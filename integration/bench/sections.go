@@ -27,16 +27,28 @@ func (r *rows) report() (table, []target) {
 		p[0], p[1], p[2], updates, moreInProcess*updates, moreDelivered*updates,
 		last.updates(updates), r.scale.rounds)
 	t := r.table(title, "",
-		cpuDelta, deltaRate, cpuObject, heapObject, peakRSS, restedRSS, steadyRSS, written)
+		cpuDelta, deltaRate, cpuObject, heapObject, peakRSS, restedRSS, steadyRSS, laterRSS, written)
 	return t, []target{
 		r.ratio("CPU per delta: row 3 to row 1", false, 1./10, cpuDelta, "3", "1"),
 		r.ratio("heap per object: row 3 to row 1", false, 1./5, heapObject, "3", "1"),
 		r.ratio("heap per object: row 3 to row 2", false, 1./4, heapObject, "3", "2"),
 		r.ratio("heap per object: row 3b to row 1", false, 1./15, heapObject, "3b", "1"),
+		r.relaxed("3"), r.relaxed("4"), r.relaxed("4b"),
 		r.ratio("deliveries per second: row 4 to row 1", true, 4, deltaRate, "4", "1"),
 		r.ratio("deliveries per second: row 4 to row 5", true, 25, deltaRate, "4", "5"),
 		r.more("CPU µs per delta that keeping state takes, at full speed: row 4b less row 4", 20,
 			cpuDelta, "4b", "4"),
+	}
+}
+
+// relaxed is the target that a contestant gives memory back.
+func (f *figures) relaxed(row string) target {
+	rested, _ := f.figure(restedRSS, row)
+	later, ok := f.figure(laterRSS, row)
+	return target{
+		what:  "resident within 30 s after the updates, to at rest before them: row " + row,
+		limit: relaxedTo, value: later / rested, err: !ok,
+		from: fmt.Sprintf("RSS MiB: %.0f to %.0f", later, rested),
 	}
 }
 
@@ -84,7 +96,7 @@ func newListing(at site, s scale) section {
 
 func (l *listing) report() (table, []target) {
 	t := l.table("The first list", "",
-		cpuObject, synced, heapObject, rssObject, peakRSS, restedRSS, steadyRSS)
+		cpuObject, synced, heapObject, rssObject, peakRSS, restedRSS, steadyRSS, laterRSS)
 	name := l.entries[0].name
 	peak, _ := l.figure(peakRSS, name)
 	rested, _ := l.figure(restedRSS, name)

@@ -61,6 +61,7 @@ var mayImport = map[string][]string{
 	"internal/nearest": {},
 	"internal/peer":    {},
 	"internal/seldom":  {},
+	"internal/slack":   {},
 	"internal/socket":  {},
 	"engine/object":    {},
 	"engine/delta":     {"engine/object"},
@@ -105,7 +106,7 @@ var mayImport = map[string][]string{
 	"cmd/informd/daemon": {
 		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "config",
 		"engine", "engine/action", "engine/delivery", "engine/dispatch", "engine/object", "engine/plan", "engine/source", "engine/state",
-		"plugins/handler", "plugins/host", "plugins/host/cache",
+		"internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "plugins/host/shim/install"},
 	"examples/handlers": {"plugins/handler", "plugins/serve"},

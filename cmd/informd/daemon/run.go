@@ -22,6 +22,7 @@ import (
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/internal/slack"
 )
 
 // drainTimeout bounds how long deliveries in flight take to end after a signal. With the seconds
@@ -188,6 +189,10 @@ func run(
 	group.Go(func() error { return server.run(lasting, log) })
 	group.Go(func() error { return control.Run(lasting) })
 	group.Go(func() error { return handlers.run(lasting) })
+	group.Go(func() error {
+		slack.Release(lasting)
+		return nil
+	})
 	stopLogging := context.AfterFunc(ctx, func() {
 		log.Info("informd is to stop: deliveries in flight have time to end; " +
 			"a second signal ends it at once")
