@@ -28,7 +28,9 @@ type keeper struct {
 
 func (k *keeper) Ready(context.Context) error { return nil }
 
-func (k *keeper) Limit() int { return 8 }
+func (k *keeper) Limit() (int, bool) { return 8, false }
+
+func (k *keeper) Grown() <-chan struct{} { return nil }
 
 func (k *keeper) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	k.mu.Lock()

@@ -54,7 +54,9 @@ type teller struct {
 
 func (h *teller) Ready(context.Context) error { return nil }
 
-func (h *teller) Limit() int { return 8 }
+func (h *teller) Limit() (int, bool) { return 8, false }
+
+func (h *teller) Grown() <-chan struct{} { return nil }
 
 func (h *teller) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	h.mu.Lock()

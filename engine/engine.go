@@ -30,7 +30,10 @@ type Handler interface {
 	// Ready blocks until the handler can take an event, or ctx ends.
 	Ready(ctx context.Context) error
 	// Limit returns how many events the handler takes at once, at least 1. The number may change.
-	Limit() int
+	// isProbe is what dispatch.Recipient says.
+	Limit() (n int, isProbe bool)
+	// Grown returns a channel that delivers a token when Limit has grown, other than by an answer.
+	Grown() <-chan struct{}
 }
 
 // Cluster says how to reach the API server.
@@ -185,7 +188,7 @@ func (e *Engine) addDispatchers(
 		}
 		byName[h.Name] = e.addDispatcher(dispatch.Recipient{
 			Name: h.Name, Handler: implementation,
-			Ready: implementation.Ready, Limit: implementation.Limit,
+			Ready: implementation.Ready, Limit: implementation.Limit, Grown: implementation.Grown(),
 			Concurrency: h.Concurrency, Retry: retry(h),
 		}, e.acting.of(h), o)
 	}

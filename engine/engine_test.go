@@ -34,7 +34,9 @@ func newRecorder() *recorder { return &recorder{changed: make(chan struct{}, 1)}
 
 func (r *recorder) Ready(context.Context) error { return nil }
 
-func (r *recorder) Limit() int { return 8 }
+func (r *recorder) Limit() (int, bool) { return 8, false }
+
+func (r *recorder) Grown() <-chan struct{} { return nil }
 
 func (r *recorder) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	r.mu.Lock()

@@ -27,7 +27,9 @@ type follower struct {
 
 func (f *follower) Ready(context.Context) error { return nil }
 
-func (f *follower) Limit() int { return 8 }
+func (f *follower) Limit() (int, bool) { return 8, false }
+
+func (f *follower) Grown() <-chan struct{} { return nil }
 
 func (f *follower) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	f.mu.Lock()

@@ -2,9 +2,10 @@
 //
 // There is one [Dispatcher] per handler and one [Lane] per rule. A lane queues the matches that it
 // is offered, and merges those of one object if the rule's delivery says so. The dispatcher takes
-// from its lanes in turn, so a busy rule does not starve the others. It makes up to
-// Recipient.Concurrency deliveries at once, and never two at once for one object of one rule. While
-// the handler is not ready, it takes nothing, so merging goes on.
+// from its lanes in turn, so a busy rule does not starve the others. It never makes two deliveries
+// at once for one object of one rule. How many it makes at once the handler decides, which knows
+// what it is slow with: see Recipient.Limit. While the handler is not ready, the dispatcher takes
+// nothing, so merging goes on.
 //
 // The dispatcher delivers each match at least once, in order per rule and object. A delivery ends
 // when the handler answers with done. It becomes a dead letter when the handler rejects it, when
@@ -57,8 +58,12 @@ type Recipient struct {
 	// Concurrency bounds the deliveries at once if Limit is nil. 0 means 8.
 	Concurrency int
 	// Limit, if set, returns how many deliveries the handler takes at once; the number may change.
-	// The rest stays in the lanes, where it is merged.
-	Limit func() int
+	// The rest stays in the lanes, where it is merged. If isProbe is true, deliveries that seem to
+	// hang take all places but those in which the handler wants to see whether it answers others.
+	// The dispatcher uses them as probe.go says.
+	Limit func() (n int, isProbe bool)
+	// Grown delivers a token when Limit has grown, other than by an answer. It may be nil.
+	Grown <-chan struct{}
 	Retry Retry
 }
 
@@ -127,22 +132,29 @@ type Dispatcher struct {
 	// the loader.
 	flights sync.WaitGroup
 
-	// mu guards ready, inFlight, suspects and the lanes' isReady, isPaused and isHeld. It is taken
-	// after the Journal's Begin and before the locks of the lanes' queues.
+	// mu guards ready, inFlight, suspects, probes and the lanes' isReady, isPaused and isHeld. It is
+	// taken after the Journal's Begin and before the locks of the lanes' queues.
 	mu       sync.Mutex
 	ready    turns // lanes that may have something to take, each at most once
 	inFlight int
 	suspects suspects
+	probes   probes
 
 	hungry hungry
 	// crowded holds lanes to report on. A lane that finds it full is not reported.
 	crowded chan *Lane
 }
 
+// deliveries is the queue of a lane, and item what it hands out.
+type (
+	deliveries = queue.Queue[delta.Key, delivery.Delivery]
+	item       = queue.Item[delta.Key, delivery.Delivery]
+)
+
 // job is a delivery that was taken from its lane.
 type job struct {
 	lane *Lane
-	item queue.Item[delta.Key, delivery.Delivery]
+	item item
 }
 
 // New returns a Dispatcher that serves to, and gives dead the events that cannot be delivered.
@@ -211,13 +223,14 @@ func (d *Dispatcher) InFlight() int {
 // ctx has ended.
 func (d *Dispatcher) next(ctx context.Context) (j job, ok bool) {
 	for d.gate(ctx) {
-		if d.hasRoom() {
-			if j, ok := d.take(); ok {
+		if hasRoom, isProbe := d.room(); hasRoom {
+			if j, ok := d.take(isProbe); ok {
 				return j, true
 			}
 		}
 		select {
 		case <-d.wake:
+		case <-d.to.Grown:
 		case <-ctx.Done():
 		}
 	}
@@ -249,44 +262,51 @@ func (d *Dispatcher) gate(ctx context.Context) bool {
 	return false
 }
 
-// hasRoom reports whether the handler takes another event. Run asks again whenever a job has
-// landed.
-func (d *Dispatcher) hasRoom() bool {
+// room reports whether the handler takes another event. Run asks again whenever a job has landed.
+func (d *Dispatcher) room() (hasRoom, isProbe bool) {
 	limit := d.to.Concurrency
 	if d.to.Limit != nil {
-		limit = d.to.Limit()
+		limit, isProbe = d.to.Limit()
 	}
-	return d.InFlight() < limit
+	return d.InFlight() < limit, isProbe
 }
 
-// take takes the next job, from each lane in turn.
-func (d *Dispatcher) take() (j job, ok bool) {
+// take takes the next job, or one for a probe.
+func (d *Dispatcher) take(isProbe bool) (j job, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for !ok {
 		if j, ok = d.suspects.next(); ok {
 			break
 		}
-		if d.ready.isEmpty() {
+		if isProbe {
+			j, ok = d.probe()
+		} else {
+			j, ok = d.takeInTurn((*deliveries).Take)
+		}
+		if !ok {
 			return job{}, false
 		}
-		lane := d.ready.next()
-		if lane.stands() {
-			lane.isReady = false
-			continue
-		}
-		item, taken := lane.queue.Take()
-		if !taken {
-			lane.isReady = false
-			continue
-		}
-		d.ready.add(lane)
-		j = job{lane, item}
 		ok = d.suspects.pass(j)
 	}
 	d.inFlight++
 	d.flights.Add(1)
 	return j, true
+}
+
+// takeInTurn takes a job from the lane whose turn it is. d.mu is held.
+func (d *Dispatcher) takeInTurn(take func(*deliveries) (item, bool)) (j job, ok bool) {
+	for !d.ready.isEmpty() {
+		lane := d.ready.next()
+		if !lane.stands() {
+			if item, ok := take(lane.queue); ok {
+				d.ready.add(lane)
+				return job{lane, item}, true
+			}
+		}
+		lane.isReady = false
+	}
+	return job{}, false
 }
 
 // land notes that a job has ended, and wakes Run if there is more to take.
@@ -296,6 +316,7 @@ func (d *Dispatcher) land(j job) {
 	defer d.mu.Unlock()
 	d.inFlight--
 	d.suspects.landed(j)
+	d.probes.unheard = 0
 	if !d.ready.isEmpty() || d.suspects.wait() {
 		d.notify()
 	}
@@ -309,6 +330,7 @@ func (d *Dispatcher) offer(lane *Lane) {
 		lane.isReady = true
 		d.ready.add(lane)
 	}
+	d.probes.fresh = lane
 	d.notify()
 }
 

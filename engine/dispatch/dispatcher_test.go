@@ -67,7 +67,7 @@ func TestHandlerWithLessRoom(t *testing.T) {
 		}}
 		var limit atomic.Int64
 		limit.Store(1)
-		d := New(Recipient{Handler: &h, Concurrency: 8, Limit: func() int { return int(limit.Load()) }},
+		d := New(Recipient{Handler: &h, Concurrency: 8, Limit: func() (int, bool) { return int(limit.Load()), false }},
 			NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		stop := start(t, d)

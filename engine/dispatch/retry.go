@@ -30,6 +30,8 @@ const (
 	// maxLostFor bounds the delay after a loss, which is Backoff, and twice that after a second one.
 	// It can be short, because the dispatcher waits for the handler to be ready anyway.
 	maxLostFor = time.Second
+	// maxHungFor bounds that delay for an event that the handler had for long.
+	maxHungFor = 10 * time.Second
 )
 
 // verdict says what becomes of a delivery after an attempt.

@@ -40,6 +40,9 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 		return o
 	}
 	o.delivery, o.verdict = d.to.Retry.judge(o.delivery, err)
+	if o.result == Lost { // what the handler hung with goes after what it had just got
+		o.after = max(o.after, min(o.at.Sub(f.began), maxHungFor))
+	}
 	if o.result != Retried || f.lane.opts.ActsItself {
 		o.delivery.Answer = nil
 	}

@@ -216,7 +216,7 @@ func TestSuspectsWaitForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h inbox
 		limit := 3
-		d := New(Recipient{Handler: &h, Limit: func() int { return limit }}, NewLetterBox(LetterBoxOptions{}), Options{})
+		d := New(Recipient{Handler: &h, Limit: func() (int, bool) { return limit, false }}, NewLetterBox(LetterBoxOptions{}), Options{})
 		l := d.Lane("r", pods, LaneOptions{})
 		start(t, d)
 		for _, name := range []string{"a", "b"} {

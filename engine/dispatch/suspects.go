@@ -6,7 +6,7 @@ import "slices"
 // have caused it. So suspects go one at a time, next to deliveries that are not suspect, until each
 // has been answered. The next crash then counts against only one of them, which comes back after
 // the others: see Retry.judge. Innocent ones are cleared before they have been in flight at three
-// crashes.
+// crashes. Suspects that the handler hangs with go last, so that they do not hold up the others.
 //
 // Dispatcher.mu guards suspects.
 type suspects struct {
@@ -18,7 +18,7 @@ type suspects struct {
 
 func (j job) suspect() bool { return j.item.Value.Losses > 0 }
 
-// next takes the suspect that was held longest, if one may go now.
+// next takes the suspect that goes next, if one may go now.
 func (s *suspects) next() (j job, ok bool) {
 	i := s.first()
 	if i < 0 {
@@ -30,12 +30,19 @@ func (s *suspects) next() (j job, ok bool) {
 	return j, true
 }
 
-// first returns the index of the suspect that was held longest, or -1 if none may go now.
+// first returns the index of the suspect that goes next, or -1 if none may go now: of those that
+// failed least often, the one that was held longest.
 func (s *suspects) first() int {
-	if s.out {
-		return -1
+	first := -1
+	for i, j := range s.held {
+		if s.out || j.lane.stands() {
+			continue
+		}
+		if first < 0 || j.item.Value.Failures < s.held[first].item.Value.Failures {
+			first = i
+		}
 	}
-	return slices.IndexFunc(s.held, func(j job) bool { return !j.lane.stands() })
+	return first
 }
 
 // pass reports whether j, just taken, may go now. If not, pass holds it.

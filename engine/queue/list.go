@@ -1,5 +1,7 @@
 package queue
 
+import "math/rand/v2"
+
 // list is a doubly linked list whose elements are embedded in the values that they link. Moving a
 // value between lists, or out of the middle of one, needs no allocation and no search. The zero
 // list is empty.
@@ -11,6 +13,26 @@ type list[T any] struct {
 type element[T any] struct {
 	prev, next *element[T]
 	item       T
+}
+
+func (l *list[T]) first() *element[T] { return l.front }
+func (l *list[T]) last() *element[T]  { return l.back }
+
+// maxSteps bounds the time that any takes.
+const maxSteps = 1024
+
+// any returns one of the last maxSteps elements, at random, or nil if there is none.
+func (l *list[T]) any() *element[T] {
+	if l.back == nil {
+		return nil
+	}
+	e := l.back
+	for range rand.IntN(maxSteps) {
+		if e = e.prev; e == nil {
+			e = l.back
+		}
+	}
+	return e
 }
 
 func (l *list[T]) pushBack(e *element[T]) { l.insert(e, l.back, nil) }

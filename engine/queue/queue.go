@@ -4,7 +4,8 @@
 //
 // [Queue.Take] hands out a key's values in the order in which they were added. The key is then in
 // flight: the queue hands out nothing more of it until [Queue.Done] or [Queue.Retry]. Ready keys
-// come first in, first out. A key that had its turn goes behind the others.
+// come first in, first out, unless their user takes another one. A key that had its turn goes
+// behind the others.
 //
 // [Options.Merge] merges a new value into the last one that waits for the key, never into one in
 // flight. A value due for a retry waits in front of its key's others and merges with them. It keeps
@@ -207,18 +208,35 @@ func (q *Queue[K, V]) redrive(key K, v V) (_ news, ok bool) {
 // Done, Retry, Shorten or Postpone. If ok is false, no key is ready, and the queue calls
 // Options.Ready when one is.
 func (q *Queue[K, V]) Take() (item Item[K, V], ok bool) {
-	item, ok, news := q.take()
+	item, ok, news := q.take((*list[*entry[K, V]]).first)
 	q.notify(news)
 	return item, ok
 }
 
-func (q *Queue[K, V]) take() (item Item[K, V], ok bool, _ news) {
+// TakeNewest does what Take does, with the key that became ready last.
+func (q *Queue[K, V]) TakeNewest() (item Item[K, V], ok bool) {
+	item, ok, news := q.take((*list[*entry[K, V]]).last)
+	q.notify(news)
+	return item, ok
+}
+
+// TakeAny does what Take does, with one of the last 1024 keys that became ready, at random.
+func (q *Queue[K, V]) TakeAny() (item Item[K, V], ok bool) {
+	item, ok, news := q.take((*list[*entry[K, V]]).any)
+	q.notify(news)
+	return item, ok
+}
+
+func (q *Queue[K, V]) take(
+	choose func(*list[*entry[K, V]]) *element[*entry[K, V]],
+) (item Item[K, V], ok bool, _ news) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.ready.front == nil {
+	next := choose(&q.ready)
+	if next == nil {
 		return item, false, news{}
 	}
-	e := q.ready.front.item
+	e := next.item
 	q.unready(e)
 	val := e.waiting.front.item
 	q.leave(e, val)

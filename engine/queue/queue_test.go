@@ -345,3 +345,40 @@ func TestConcurrentUse(t *testing.T) {
 	consumers.Wait()
 	equal(t, "stats", q.Stats(), Stats{})
 }
+
+// A user may take the key that became ready last, or any.
+func TestTakeOutOfTurn(t *testing.T) {
+	q := New(Options[int, int]{})
+	if _, ok := q.TakeAny(); ok {
+		t.Error("something of an empty queue")
+	}
+	if _, ok := q.TakeNewest(); ok {
+		t.Error("something of an empty queue")
+	}
+	const keys = 50
+	for key := range keys {
+		q.Add(key, key)
+	}
+	if item, ok := q.TakeNewest(); !ok || item.Key != keys-1 {
+		t.Errorf("the newest is %d", item.Key)
+	}
+	seen := map[int]bool{}
+	inOrder := true
+	for last := -1; ; {
+		item, ok := q.TakeAny()
+		if !ok {
+			break
+		}
+		inOrder = inOrder && item.Key > last
+		last = item.Key
+		seen[item.Key] = true
+	}
+	if len(seen) != keys-1 || inOrder {
+		t.Errorf("%d keys, want %d; in order: %v", len(seen), keys-1, inOrder)
+	}
+	q.Done(3)
+	q.Add(3, 3)
+	if item, ok := q.Take(); !ok || item.Key != 3 {
+		t.Errorf("after its turn: %d", item.Key)
+	}
+}

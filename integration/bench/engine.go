@@ -135,6 +135,8 @@ func (c *counting) Submit(
 func (*counting) Ready(ctx context.Context) error { return ctx.Err() }
 
 // Limit is the default of a handler manifest.
-func (*counting) Limit() int { return 8 }
+func (*counting) Limit() (int, bool) { return 8, false }
+
+func (*counting) Grown() <-chan struct{} { return nil }
 
 var _ dispatch.Submitter = (*counting)(nil)

@@ -13,7 +13,8 @@
 //     also after a restart of the handler.
 //   - Events of one rule for one object come in order and never overlap. Events of different
 //     objects, and of different rules, come in parallel: as many at once as the operator
-//     configured, or fewer if the handler says so.
+//     configured, and in addition some that take much longer than the others. A handler that
+//     cannot bear that says so with Description.Concurrency.
 //   - informd cancels and retries an event that the handler does not answer within its time limit.
 package handler
 

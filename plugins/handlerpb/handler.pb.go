@@ -88,11 +88,12 @@ type DescribeResponse struct {
 	// Name and version, at most 128 bytes each.
 	Name    string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// How many events the handler takes at once. informd uses this or the operator's limit,
-	// whichever is smaller. 0 means that the handler sets no limit.
+	// How many events the handler can bear at once. informd never sends more, and not more than the
+	// operator's limit of those that are not slow. 0 means that the handler sets no limit.
 	Concurrency uint32 `protobuf:"varint,3,opt,name=concurrency,proto3" json:"concurrency,omitempty"`
-	// How many bytes of events the handler takes at once, counted as the sum of an Event's JSON
-	// fields. A larger event is sent alone. 0 means 4 MiB. informd uses at most 64 MiB.
+	// How many bytes of events the handler can bear at once, counted as the sum of an Event's JSON
+	// fields. A larger event is sent alone. 0 means 4 MiB, and 16 MiB of slow events in addition.
+	// informd uses at most 64 MiB.
 	WindowBytes uint64 `protobuf:"varint,4,opt,name=window_bytes,json=windowBytes,proto3" json:"window_bytes,omitempty"`
 	// A JSON Schema of the config, or empty. At most 1 MiB.
 	ConfigSchema []byte `protobuf:"bytes,5,opt,name=config_schema,json=configSchema,proto3" json:"config_schema,omitempty"`

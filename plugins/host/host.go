@@ -78,8 +78,20 @@ func (h *Host) Submit(
 func (h *Host) Ready(ctx context.Context) error { return h.processes.waitReady(ctx) }
 
 // Limit returns how many events the process takes at once: the least of what the operator and the
-// handler allow, once the handler has described itself.
-func (h *Host) Limit() int { return h.processes.limit() }
+// handler allow, and slow events in addition. isProbe says that only places are left that find out
+// whether the handler still answers anything; package outbox explains both. While no process takes
+// events, n is what the operator allows.
+func (h *Host) Limit() (n int, isProbe bool) { return limit(h.box, h.processes.concurrency()) }
+
+func limit(box *outbox.Outbox, concurrency int) (n int, isProbe bool) {
+	if n, isProbe = box.Room(); n == 0 {
+		return concurrency, false
+	}
+	return n, isProbe
+}
+
+// Grown returns a channel that delivers a token when Limit has grown, other than by an answer.
+func (h *Host) Grown() <-chan struct{} { return h.box.Grown() }
 
 // Status describes the handler.
 func (h *Host) Status() Status {

@@ -139,7 +139,7 @@ func TestTry(t *testing.T) {
 	s := spec("echo")
 	s.Config = []byte(`{"greeting":"hi"}`)
 	d, err := host.Try(t.Context(), s, host.Options{RunDir: shortDir(t)})
-	want := host.Description{Name: "echo", Version: "1.2.3", WindowBytes: 4 << 20, ConfigSchema: []byte(`{"type":"object"}`)}
+	want := host.Description{Name: "echo", Version: "1.2.3", ConfigSchema: []byte(`{"type":"object"}`)}
 	if diff := cmp.Diff(want, d); diff != "" || err != nil {
 		t.Error(diff, err)
 	}

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -132,12 +131,13 @@ func (r *Remote) Submit(
 // Ready waits until an endpoint takes events.
 func (r *Remote) Ready(ctx context.Context) error { return r.box.Ready(ctx) }
 
-// Limit returns how many events the present endpoints take at once: of each the least of what the
+// Limit is like [Host.Limit], for the present endpoints together: of each the least of what the
 // operator and it itself allow, or less of one that failed or is wedged; and what is still with
 // those that are going away. While there is none, it is what the operator allows one.
-func (r *Remote) Limit() int {
-	return cmp.Or(r.box.Room(), r.spec.spec().Concurrency)
-}
+func (r *Remote) Limit() (n int, isProbe bool) { return limit(r.box, r.spec.spec().Concurrency) }
+
+// Grown is like [Host.Grown].
+func (r *Remote) Grown() <-chan struct{} { return r.box.Grown() }
 
 // Run keeps sessions with all endpoints until ctx ends. Then it drains and ends them. It returns
 // when nothing of them is left, and always nil. Run is called once.

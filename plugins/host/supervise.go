@@ -257,10 +257,11 @@ func (s *supervisor) waitReady(ctx context.Context) error {
 	}
 }
 
-func (s *supervisor) limit() int {
+// concurrency returns what the operator allows.
+func (s *supervisor) concurrency() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.status.Handler.Limit(s.spec.Concurrency)
+	return s.spec.Concurrency
 }
 
 // snapshot returns the status, with the consumer's figures.

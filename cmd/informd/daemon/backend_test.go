@@ -35,7 +35,9 @@ type refusing struct{ well atomic.Bool }
 
 func (*refusing) Ready(ctx context.Context) error { return ctx.Err() }
 
-func (*refusing) Limit() int { return 1 }
+func (*refusing) Limit() (int, bool) { return 1, false }
+
+func (*refusing) Grown() <-chan struct{} { return nil }
 
 func (r *refusing) Handle(context.Context, handler.Event) (handler.Answer, error) {
 	if r.well.Load() {

@@ -102,7 +102,9 @@ type dryRunner struct{ log *slog.Logger }
 
 func (dryRunner) Ready(ctx context.Context) error { return ctx.Err() }
 
-func (dryRunner) Limit() int { return 1 }
+func (dryRunner) Limit() (int, bool) { return 1, false }
+
+func (dryRunner) Grown() <-chan struct{} { return nil }
 
 func (d dryRunner) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
 	d.log.Info("would deliver", "rule", ev.Rule, "event", ev.Event,

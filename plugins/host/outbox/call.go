@@ -8,13 +8,15 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// call is one event from Submit to its outcome. Outbox.mu guards the fields after unwatch.
+// call is one event from Submit to its outcome. Outbox.mu guards the fields after unwatch. They are
+// many because a call is what its lists, its consumer and its caller share.
 type call struct {
 	event    *handler.Event // never changed, even after the outcome: it may be on its way
 	size     int64          // of its JSON, in bytes
 	answered func(handler.Answer, error)
 	unwatch  func() bool // stops watching the caller's context
 
+	isSlow   bool      // takes no place of Window.Events: see slow.go
 	at       *Consumer // has the call; nil: it waits for one
 	seq      uint64    // set when the event is taken
 	deadline time.Time // likewise
@@ -107,6 +109,27 @@ func (f *fifo) pushFront(c *call) {
 		f.head.prev = c
 	}
 	f.head = c
+	f.n++
+	f.bytes += c.size
+}
+
+// insert puts c where its number belongs, in a list in order of numbers.
+func (f *fifo) insert(c *call) {
+	before := f.tail
+	for before != nil && before.seq > c.seq {
+		before = before.prev
+	}
+	switch before {
+	case f.tail:
+		f.push(c)
+		return
+	case nil:
+		f.pushFront(c)
+		return
+	}
+	c.in, c.prev, c.next = f, before, before.next
+	before.next.prev = c
+	before.next = c
 	f.n++
 	f.bytes += c.size
 }

@@ -18,18 +18,25 @@ type Consumer struct {
 
 	// The fields below are guarded by box.mu. They are one struct because each method changes
 	// several of them together.
-	attached bool             // a session sends what is taken
-	held     chan struct{}    // not nil: sends nothing more; closed once the handler has nothing
-	window   Window           // of the current session
-	assigned fifo             // not sent yet
-	sent     fifo             // not answered yet; oldest first, so that deadlines ascend
-	bySeq    map[uint64]*call // the calls of sent
+	attached bool          // a session sends what is taken
+	held     chan struct{} // not nil: sends nothing more; closed once the handler has nothing
+	window   Window        // of the current session
+	assigned fifo          // not sent yet
+	sent     fifo          // not answered yet; oldest first, so that deadlines ascend
+	// slowAssigned and slowSent are likewise, of events that take no place: see slow.go.
+	slowAssigned, slowSent fifo
+
+	bySeq    map[uint64]*call // the calls of sent and slowSent
 	late     map[uint64]late  // abandoned, and not answered yet; see Overdue
-	cancels  []uint64         // of late, those that the handler was not told about
-	seq      uint64           // of the last event taken in this session
-	proven   bool             // has answered an event, and has not failed since
-	failed   bool             // has failed, and has not answered an event since
-	wedged   bool             // leaves a health check without an answer
+	lateOf   map[object]int   // how many events of late an object has; none is 0
+	lateSlow int              // events of late that were slow
+	pace     pace
+	probing  probing
+	cancels  []uint64 // of late, those that the handler was not told about
+	seq      uint64   // of the last event taken in this session
+	proven   bool     // has answered an event, and has not failed since
+	failed   bool     // has failed, and has not answered an event since
+	wedged   bool     // leaves a health check without an answer
 	counts   Counts
 }
 
@@ -37,8 +44,12 @@ type Consumer struct {
 type Window struct {
 	Events int
 	Bytes  int64 // of the events' JSON; a larger event goes alone
-	// A handler is beyond hope once it leaves more than Abandoned late events unanswered, or one
-	// for longer than Patience after its time limit.
+	// MaxEvents and MaxBytes bound all events, slow ones and probes included: see slow.go. They are
+	// at least Events and Bytes. If MaxEvents is Events, no event counts as slow.
+	MaxEvents int
+	MaxBytes  int64
+	// A handler is beyond hope once it leaves more than Abandoned late events unanswered, slow ones
+	// not included, or one for longer than Patience after its time limit.
 	Abandoned int
 	Patience  time.Duration
 }
@@ -47,6 +58,7 @@ type Window struct {
 type late struct {
 	object   object
 	deadline time.Time
+	isSlow   bool
 }
 
 // Batch is what goes to the handler in one message.
@@ -97,24 +109,23 @@ func (c *Consumer) kick() {
 // assign gives the consumer an event to send. box.mu is held.
 func (c *Consumer) assign(call *call) {
 	call.at = c
-	c.assigned.push(call)
+	if call.isSlow = c.takesAsSlow(call); call.isSlow {
+		c.slowAssigned.push(call)
+		c.box.grow()
+	} else {
+		c.assigned.push(call)
+	}
 	c.kick()
 }
 
 // keeps reports whether an event of the object is late here. box.mu is held.
-func (c *Consumer) keeps(o object) bool {
-	for _, l := range c.late {
-		if l.object == o {
-			return true
-		}
-	}
-	return false
-}
+func (c *Consumer) keeps(o object) bool { return len(c.lateOf) > 0 && c.lateOf[o] > 0 }
 
 // Attach begins a session: from now on the consumer gets events.
 func (c *Consumer) Attach(w Window) {
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()
+	w.MaxEvents, w.MaxBytes = max(w.MaxEvents, w.Events), max(w.MaxBytes, w.Bytes)
 	c.attached, c.window, c.seq, c.held, c.wedged = true, w, 0, nil, false
 	c.join()
 	c.kick()
@@ -129,6 +140,7 @@ func (c *Consumer) join() {
 	if len(c.box.open) == 1 {
 		close(c.box.ready)
 	}
+	c.box.grow()
 	c.box.share()
 }
 
@@ -154,6 +166,11 @@ func (c *Consumer) leave() {
 		call.at = nil
 		o.waiting.pushFront(call)
 	}
+	for call := c.slowAssigned.tail; call != nil; call = c.slowAssigned.tail {
+		c.slowAssigned.remove(call)
+		call.at, call.isSlow = nil, false
+		o.waiting.pushFront(call)
+	}
 	o.share()
 }
 
@@ -163,7 +180,7 @@ func (c *Consumer) Hold() <-chan struct{} {
 	defer c.box.mu.Unlock()
 	if c.held == nil {
 		c.held = make(chan struct{})
-		if c.sent.n == 0 {
+		if len(c.bySeq) == 0 {
 			close(c.held)
 		}
 	}
@@ -201,11 +218,11 @@ func (c *Consumer) Fail(err error) {
 	for _, l := range c.late {
 		stuck[l.object] = true
 	}
-	for call := c.sent.head; call != nil; call = call.next {
+	for _, call := range c.bySeq {
 		delete(stuck, call.object())
 	}
 	var ended []Outcome
-	for _, list := range []*fifo{&c.assigned, &o.waiting} {
+	for _, list := range []*fifo{&c.assigned, &c.slowAssigned, &o.waiting} {
 		for call := list.head; call != nil && len(stuck) > 0; {
 			next := call.next
 			if object := call.object(); stuck[object] {
@@ -244,14 +261,18 @@ func (c *Consumer) detach(err error) (ended []Outcome, seqs []uint64) {
 		return other == c
 	})
 	seqs = c.cancels
-	for call := c.sent.head; call != nil; call = c.sent.head {
-		c.release(call)
-		c.counts.Lost++
-		seqs = append(seqs, call.seq)
-		ended = append(ended, Outcome{call: call, Err: err})
+	for _, list := range []*fifo{&c.slowSent, &c.sent} {
+		for call := list.head; call != nil; call = list.head {
+			c.release(call)
+			c.counts.Lost++
+			seqs = append(seqs, call.seq)
+			ended = append(ended, Outcome{call: call, Err: err})
+		}
 	}
 	c.attached, c.cancels = false, nil
 	clear(c.late)
+	clear(c.lateOf)
+	c.lateSlow, c.probing.allowed, c.probing.unheard = 0, 0, 0
 	return ended, seqs
 }
 
@@ -267,21 +288,23 @@ func (c *Consumer) Take(now time.Time) *Batch {
 	c.cancels = nil
 	deadline := now.Add(c.box.limit)
 	size := int64(0)
-	for call := c.assigned.head; call != nil && c.held == nil; call = c.assigned.head {
-		if c.sent.n >= c.window.Events || c.sent.n > 0 && c.sent.bytes+call.size > c.window.Bytes {
-			break
-		}
+	for call := c.next(); call != nil; call = c.next() {
 		n := len(b.Events)
 		if n == handlerpb.MaxBatchEvents || n > 0 && size+call.size > handlerpb.MaxBatchBytes {
 			break
 		}
 		if b.Events == nil {
-			b.Events = make([]Sent, 0, min(c.assigned.n, handlerpb.MaxBatchEvents))
+			n := c.assigned.n + c.slowAssigned.n
+			b.Events = make([]Sent, 0, min(n, handlerpb.MaxBatchEvents))
 		}
-		c.assigned.remove(call)
+		call.in.remove(call)
 		c.seq++
 		call.seq, call.deadline = c.seq, deadline
-		c.sent.push(call)
+		if call.isSlow {
+			c.slowSent.push(call)
+		} else {
+			c.sent.push(call)
+		}
 		c.bySeq[c.seq] = call
 		size += call.size
 		b.Events = append(b.Events, Sent{call.seq, call.event})
@@ -290,15 +313,31 @@ func (c *Consumer) Take(now time.Time) *Batch {
 	case len(b.Events) > 0:
 		c.counts.Sent += uint64(len(b.Events))
 		c.counts.Batches++
+		c.probing.quiet = now
+		c.watch()
 	case len(b.Cancels) == 0:
 		return nil
 	}
 	return b
 }
 
+// next returns the next event to send, or nil if there is none, or no room for it. box.mu is held.
+func (c *Consumer) next() *call {
+	switch {
+	case c.held != nil:
+		return nil
+	case c.slowAssigned.n > 0:
+		return c.slowAssigned.head
+	case c.assigned.n > 0 && c.maySend(c.assigned.head):
+		return c.assigned.head
+	}
+	return nil
+}
+
 // Complete takes the answers of one message and calls back the callers. It returns how many of the
 // answers belong to no event that was sent and is unanswered.
 func (c *Consumer) Complete(answers []Outcome) (stray int) {
+	now := time.Now()
 	c.box.mu.Lock()
 	for i := range answers {
 		a := &answers[i]
@@ -307,16 +346,20 @@ func (c *Consumer) Complete(answers []Outcome) (stray int) {
 			c.proven, c.failed = true, false
 			c.release(call)
 			a.call = call
-		} else if _, ok := c.late[a.Seq]; ok || !c.attached {
+		} else if l, ok := c.late[a.Seq]; ok || !c.attached {
 			// After Detach, all that was sent is late.
-			delete(c.late, a.Seq)
+			if ok {
+				c.letGo(a.Seq, l)
+			}
 			c.counts.Late++
 		} else {
 			c.counts.Unknown++
 			stray++
 		}
 	}
+	c.heard(answers, now)
 	c.box.share()
+	c.watch()
 	if c.assigned.n > 0 {
 		c.kick()
 	}
@@ -330,15 +373,19 @@ func (c *Consumer) Expire(now time.Time) (next time.Time) {
 	var ended []Outcome
 	c.box.mu.Lock()
 	next = now.Add(c.box.limit) // nothing that is taken from now on expires earlier
-	for call := c.sent.head; call != nil; call = c.sent.head {
-		if call.deadline.After(now) {
-			next = call.deadline
-			break
+	for _, list := range []*fifo{&c.slowSent, &c.sent} {
+		for call := list.head; call != nil; call = list.head {
+			if call.deadline.After(now) {
+				if call.deadline.Before(next) {
+					next = call.deadline
+				}
+				break
+			}
+			c.abandon(call)
+			c.counts.TimedOut++
+			err := fmt.Errorf("%w of %v", handler.ErrNoAnswer, c.box.limit)
+			ended = append(ended, Outcome{call: call, Err: err})
 		}
-		c.abandon(call)
-		c.counts.TimedOut++
-		err := fmt.Errorf("%w of %v", handler.ErrNoAnswer, c.box.limit)
-		ended = append(ended, Outcome{call: call, Err: err})
 	}
 	c.box.share()
 	c.kick()
@@ -355,7 +402,7 @@ func (c *Consumer) Overdue(now time.Time) error {
 	if !c.attached {
 		return nil
 	}
-	if len(c.late) > c.window.Abandoned {
+	if len(c.late)-c.lateSlow > c.window.Abandoned {
 		return fmt.Errorf("it left more than %d events without an answer", c.window.Abandoned)
 	}
 	for _, l := range c.late {
@@ -378,15 +425,31 @@ func (c *Consumer) Doubt(wedged bool) {
 // abandon frees the place of an event whose answer nobody wants any more. box.mu is held.
 func (c *Consumer) abandon(call *call) {
 	c.release(call)
-	c.late[call.seq] = late{call.object(), call.deadline}
+	l := late{call.object(), call.deadline, call.isSlow}
+	c.late[call.seq] = l
+	c.lateOf[l.object]++
+	if l.isSlow {
+		c.lateSlow++
+	}
 	c.cancels = append(c.cancels, call.seq)
+}
+
+// letGo notes that the handler has let go of a late event. box.mu is held.
+func (c *Consumer) letGo(seq uint64, l late) {
+	delete(c.late, seq)
+	if c.lateOf[l.object]--; c.lateOf[l.object] == 0 {
+		delete(c.lateOf, l.object)
+	}
+	if l.isSlow {
+		c.lateSlow--
+	}
 }
 
 // release frees the place of an event that was sent. box.mu is held.
 func (c *Consumer) release(call *call) {
-	c.sent.remove(call)
+	call.in.remove(call)
 	delete(c.bySeq, call.seq)
-	if c.held != nil && c.sent.n == 0 {
+	if c.held != nil && len(c.bySeq) == 0 {
 		close(c.held)
 	}
 }
@@ -395,5 +458,5 @@ func (c *Consumer) release(call *call) {
 func (c *Consumer) Stats() (assigned, inFlight int, counts Counts) {
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()
-	return c.assigned.n, c.sent.n, c.counts
+	return c.assigned.n + c.slowAssigned.n, len(c.bySeq), c.counts
 }

@@ -12,8 +12,12 @@
 // is another one. An object whose last event timed out at a consumer stays with that consumer until
 // the event is answered: only that endpoint knows when it has let go of the object.
 //
-// The package is bookkeeping only. It sends nothing, starts no goroutine but the callbacks of
-// contexts, and is told the time. It knows nothing of processes, connections and messages.
+// An event that takes much longer than the handler's others does not keep those waiting: slow.go
+// says how.
+//
+// The package is bookkeeping only. It sends nothing, and starts no goroutine but the callbacks of
+// contexts and of one timer for each consumer. It knows nothing of processes, connections and
+// messages.
 package outbox
 
 import (
@@ -33,6 +37,7 @@ import (
 type Outbox struct {
 	limit time.Duration // time limit of every event
 	left  chan struct{} // see Left
+	grown chan struct{} // see Grown
 
 	// mu guards the fields below and the state of all consumers and calls. It is held for short
 	// computations only, and no other lock is taken under it.
@@ -44,6 +49,7 @@ type Outbox struct {
 	turn    int             // whom pick considers first, so that equals take turns
 	ready   chan struct{}   // closed while open is not empty
 	owed    map[object]bool // objects whose next event gets errEndedWith; at most maxOwed
+	slow    map[object]bool // objects whose last event was slow; at most maxSlowObjects
 }
 
 // maxOwed bounds the objects that the outbox remembers as parties to a failure. The rest is
@@ -64,8 +70,8 @@ func Lost(why error) error { return fmt.Errorf("%w: %w", handler.ErrLost, why) }
 // event, from its sending on.
 func New(limit time.Duration) *Outbox {
 	return &Outbox{
-		limit: limit, owed: map[object]bool{},
-		left: make(chan struct{}, 1), ready: make(chan struct{}),
+		limit: limit, owed: map[object]bool{}, slow: map[object]bool{},
+		left: make(chan struct{}, 1), grown: make(chan struct{}, 1), ready: make(chan struct{}),
 	}
 }
 
@@ -73,7 +79,7 @@ func New(limit time.Duration) *Outbox {
 func (o *Outbox) NewConsumer() *Consumer {
 	return &Consumer{
 		box: o, wake: make(chan struct{}, 1),
-		bySeq: map[uint64]*call{}, late: map[uint64]late{},
+		bySeq: map[uint64]*call{}, late: map[uint64]late{}, lateOf: map[object]int{},
 	}
 }
 
@@ -139,6 +145,9 @@ func (o *Outbox) share() {
 	for c := o.waiting.head; c != nil; c = o.waiting.head {
 		to := o.pick(c)
 		if to == nil {
+			for _, consumer := range o.open {
+				consumer.watch()
+			}
 			return
 		}
 		o.waiting.remove(c)
@@ -148,7 +157,7 @@ func (o *Outbox) share() {
 
 // hasTrusted reports whether an open consumer gives no reason for doubt. o.mu is held.
 func (o *Outbox) hasTrusted() bool {
-	return slices.ContainsFunc(o.open, func(c *Consumer) bool { return c.standing(0).isTrusted() })
+	return slices.ContainsFunc(o.open, func(c *Consumer) bool { return c.isTrusted() })
 }
 
 // pick returns the best consumer that has room for c, or nil. o.mu is held.
@@ -159,9 +168,8 @@ func (o *Outbox) pick(c *call) (best *Consumer) {
 	o.turn++
 	for i := range o.open {
 		candidate := o.open[(o.turn+i)%len(o.open)]
-		s := candidate.standing(c.size)
-		hasRoom := s.fits && s.has < s.limit(trusted)
-		if hasRoom && (best == nil || s.isBetter(least, again)) {
+		s := candidate.standing(c)
+		if s.hasRoom(trusted) && (best == nil || s.isBetter(least, again)) {
 			best, least = candidate, s
 		}
 	}
@@ -176,7 +184,7 @@ func (o *Outbox) giveUp(c *call, why error) {
 	case !given:
 	case c.in == &o.waiting:
 		o.waiting.remove(c)
-	case c.in == &c.at.sent:
+	case c.seq != 0 && c.at.bySeq[c.seq] == c:
 		c.at.abandon(c)
 		c.at.kick()
 	default:
@@ -221,19 +229,34 @@ func (o *Outbox) Ready(ctx context.Context) error {
 }
 
 // Room returns how many events the consumers may have at once, including those that are still with
-// leaving ones: a slow leaver takes no place from the others. It is 0 without a consumer.
-func (o *Outbox) Room() (all int) {
+// leaving ones: a slow leaver takes no place from the others. It is 0 without a consumer. isProbe
+// reports that only places for probes are left: see slow.go.
+func (o *Outbox) Room() (n int, isProbe bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	trusted := o.hasTrusted()
+	isProbe = true
 	for _, c := range o.open {
-		s := c.standing(0)
-		all += max(s.has, s.limit(trusted))
+		s := c.standing(nil)
+		n += s.places(trusted)
+		isProbe = isProbe && s.has >= s.limit(trusted)
 	}
 	for _, c := range o.leaving {
-		all += c.standing(0).has
+		n += len(c.bySeq)
 	}
-	return all
+	return n, isProbe
+}
+
+// Grown returns a channel that delivers a token when Room has grown, other than by an answer.
+// Tokens are merged.
+func (o *Outbox) Grown() <-chan struct{} { return o.grown }
+
+// grow notes that Room has grown. o.mu is held.
+func (o *Outbox) grow() {
+	select {
+	case o.grown <- struct{}{}:
+	default:
+	}
 }
 
 // Waiting returns how many events wait for a consumer with room.

@@ -1,11 +1,14 @@
 package outbox
 
-// standing is what pick compares of consumers.
+// standing is what pick compares of consumers. It has many fields because that is a lot.
 type standing struct {
-	events         int  // its window
-	has            int  // events that it has without an outcome
+	events, most   int  // its window: Events and MaxEvents
+	has            int  // events that it has without an outcome, slow ones not included
+	slow           int  // slow events that it has without an outcome
+	probes         int  // events that probing allows beyond its window
 	late           int  // events that timed out and that it has not answered
 	fits           bool // its window has the bytes for the event in question
+	isSlow         bool // it takes the event in question as a slow one
 	proven, failed bool // see Consumer
 	wedged         bool
 }
@@ -23,6 +26,9 @@ func (s standing) rank() int {
 
 func (s standing) isTrusted() bool { return !s.failed && !s.wedged }
 
+// isTrusted reports whether c gives no reason for doubt. box.mu is held.
+func (c *Consumer) isTrusted() bool { return !c.failed && !c.wedged }
+
 // isBetter reports whether an event goes to the consumer rather than to other: to the one with the
 // least of its window taken. again says that the event was sent before, and may have been lost; the
 // higher rank counts first then.
@@ -33,9 +39,9 @@ func (s standing) isBetter(other standing, again bool) bool {
 	return s.load(other) < other.load(s)
 }
 
-// load is compared with other.load(s): the larger value has more of its window taken. Late events
-// count, because the handler may still work on them.
-func (s standing) load(other standing) int { return (s.has + s.late) * other.events }
+// load is compared with other.load(s): the larger value has more of its window taken. Slow and late
+// events count, because the handler works on them, or may still.
+func (s standing) load(other standing) int { return (s.has + s.slow + s.late) * other.events }
 
 // limit returns how many events the consumer may have. While there is a trusted consumer, a wedged
 // one gets none, and a failed one gets one at a time until it has answered an event. So an endpoint
@@ -50,12 +56,62 @@ func (s standing) limit(thereIsTrusted bool) int {
 	return 1
 }
 
-// standing returns how c stands for an event of size bytes. box.mu is held.
-func (c *Consumer) standing(size int64) standing {
+// places returns how many events the consumer may have without an outcome, slow ones and probes
+// included. It may have more already.
+func (s standing) places(thereIsTrusted bool) int {
+	limit := s.limit(thereIsTrusted)
+	if limit == s.events {
+		limit = max(limit, min(limit+s.probes, s.most-s.slow))
+	}
+	return max(s.has, limit) + s.slow
+}
+
+// hasRoom reports whether the consumer may have the event in question. It may be a probe.
+func (s standing) hasRoom(thereIsTrusted bool) bool {
+	return s.isSlow || s.fits && s.has+s.slow < s.places(thereIsTrusted)
+}
+
+// standing returns how c stands for an event. box.mu is held.
+func (c *Consumer) standing(call *call) standing {
 	has := c.sent.n + c.assigned.n
 	return standing{
-		events: c.window.Events, has: has, late: len(c.late),
+		events: c.window.Events, most: c.window.MaxEvents, probes: c.probing.allowed,
+		has: has, slow: c.slowSent.n + c.slowAssigned.n, late: len(c.late),
 		proven: c.proven, failed: c.failed, wedged: c.wedged,
-		fits: has == 0 || c.sent.bytes+c.assigned.bytes+size <= c.window.Bytes,
+		fits:   call == nil || c.fits(has, c.sent.bytes+c.assigned.bytes, call.size),
+		isSlow: call != nil && c.takesAsSlow(call),
 	}
+}
+
+// fits reports whether one more event of size bytes fits into the window's bytes beside n events
+// of that many bytes, which are not slow, and all slow ones. box.mu is held.
+func (c *Consumer) fits(n int, bytes, size int64) bool {
+	slow := c.slowSent.bytes + c.slowAssigned.bytes
+	most := c.window.Bytes
+	if c.probing.allowed > 0 {
+		most = c.window.MaxBytes
+	}
+	if n > 0 {
+		return bytes+size <= most && bytes+slow+size <= c.window.MaxBytes
+	}
+	// It goes alone, but for slow ones.
+	return slow+size <= c.window.MaxBytes || slow <= c.window.MaxBytes-c.window.Bytes
+}
+
+// maySend reports whether an assigned event that is not slow may be sent. box.mu is held.
+func (c *Consumer) maySend(call *call) bool {
+	return c.sent.n < c.window.Events+c.probing.allowed &&
+		(c.sent.n < c.window.Events || len(c.bySeq) < c.window.MaxEvents) &&
+		c.fits(c.sent.n, c.sent.bytes, call.size)
+}
+
+// takesAsSlow reports whether an event is of an object whose last one was slow, and may be with
+// the handler without a place. box.mu is held.
+func (c *Consumer) takesAsSlow(call *call) bool {
+	if !c.box.slow[call.object()] || !c.isTrusted() || !c.hasSlowRoom() {
+		return false
+	}
+	w, slow := c.window, c.slowSent.bytes+c.slowAssigned.bytes+call.size
+	return slow <= max(w.MaxBytes-w.Bytes, w.MaxBytes/2) &&
+		slow+c.sent.bytes+c.assigned.bytes <= w.MaxBytes
 }

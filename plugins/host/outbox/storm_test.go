@@ -92,7 +92,7 @@ func TestOutboxStorm(t *testing.T) {
 				select {
 				case <-answered:
 				case <-time.After(30 * time.Second):
-					t.Errorf("event %d of %d waits for ever; %d wait, room for %d", i, n, p.Waiting(), p.Room())
+					t.Errorf("event %d of %d waits for ever; %d wait, room for %d", i, n, p.Waiting(), roomOf(p))
 					return
 				}
 			}
@@ -101,8 +101,8 @@ func TestOutboxStorm(t *testing.T) {
 	callers.Wait()
 	close(ending)
 	members.Wait()
-	if got := outcomes.Load(); got != each*several || p.Waiting() != 0 || p.Room() != 0 {
-		t.Errorf("%d outcomes, want %d; %d wait, room for %d", got, each*several, p.Waiting(), p.Room())
+	if got := outcomes.Load(); got != each*several || p.Waiting() != 0 || roomOf(p) != 0 {
+		t.Errorf("%d outcomes, want %d; %d wait, room for %d", got, each*several, p.Waiting(), roomOf(p))
 	}
 }
 

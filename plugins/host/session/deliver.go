@@ -125,26 +125,13 @@ var (
 	errSuperseded = errors.New("another process took over")
 )
 
-// window returns what may be with the handler: the least of what the operator and the handler
-// allow.
+// window returns what may be with the handler.
 func (s *Session) window() outbox.Window {
-	w := outbox.Window{
-		Events: s.description.Limit(s.terms.Concurrency), Bytes: s.description.WindowBytes,
-		Patience: s.terms.LateTimeout,
-	}
-	if w.Patience == 0 {
+	w := s.description.Window(s.terms.Concurrency)
+	if w.Patience = s.terms.LateTimeout; w.Patience == 0 {
 		w.Patience = max(time.Minute, 4*s.terms.Timeout)
 	}
-	w.Abandoned = max(16, 2*w.Events)
 	return w
-}
-
-// Limit returns how many events the handler takes at once where the operator allows concurrency.
-func (d Description) Limit(concurrency int) int {
-	if d.Concurrency > 0 {
-		return min(concurrency, d.Concurrency)
-	}
-	return concurrency
 }
 
 // send sends events as long as the window has room. What arrives while a message is being sent goes

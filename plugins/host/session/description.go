@@ -13,7 +13,7 @@ type Description struct {
 	Name         string
 	Version      string
 	Concurrency  int   // events at once; 0: the handler sets no limit
-	WindowBytes  int64 // bytes of events at once, between 1 and 64 MiB
+	WindowBytes  int64 // bytes of events at once, at most 64 MiB; 0: the handler sets no limit
 	ConfigSchema json.RawMessage
 	Capabilities []string
 }
@@ -35,7 +35,7 @@ func describe(d *handlerpb.DescribeResponse) Description {
 		Name:        printable.Line(d.GetName(), handlerpb.MaxNameBytes),
 		Version:     printable.Line(d.GetVersion(), handlerpb.MaxNameBytes),
 		Concurrency: int(d.GetConcurrency()),
-		WindowBytes: handlerpb.DefaultWindowBytes,
+		WindowBytes: int64(min(d.GetWindowBytes(), handlerpb.MaxWindowBytes)),
 	}
 	if len(d.GetConfigSchema()) <= handlerpb.MaxSchemaBytes { // a larger one is not shown
 		out.ConfigSchema = d.GetConfigSchema()
@@ -43,9 +43,6 @@ func describe(d *handlerpb.DescribeResponse) Description {
 	capabilities := d.GetCapabilities()
 	for _, c := range capabilities[:min(len(capabilities), handlerpb.MaxCapabilities)] {
 		out.Capabilities = append(out.Capabilities, printable.Line(c, handlerpb.MaxNameBytes))
-	}
-	if d.GetWindowBytes() > 0 {
-		out.WindowBytes = int64(min(d.GetWindowBytes(), handlerpb.MaxWindowBytes))
 	}
 	return out
 }

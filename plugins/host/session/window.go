@@ -1,0 +1,40 @@
+package session
+
+import (
+	"cmp"
+
+	"github.com/informd/informd/plugins/handlerpb"
+	"github.com/informd/informd/plugins/host/outbox"
+)
+
+// How many slow events a handler may have in addition to its others, unless it described a bound.
+const (
+	// slowEvents is that number for each event of its concurrency, and maxSlowEvents in all.
+	slowEvents    = 16
+	maxSlowEvents = 1024
+	// slowBytes bounds their JSON.
+	slowBytes = 16 << 20
+)
+
+// Window returns what may be with the handler at once, where the operator allows concurrency. What
+// the handler described bounds everything, slow events included. An operator who allows one event
+// at once means just that.
+func (d Description) Window(concurrency int) outbox.Window {
+	w := outbox.Window{
+		Events:   concurrency,
+		Bytes:    cmp.Or(d.WindowBytes, handlerpb.DefaultWindowBytes),
+		MaxBytes: cmp.Or(d.WindowBytes, handlerpb.DefaultWindowBytes+slowBytes),
+	}
+	if d.Concurrency > 0 {
+		w.Events = min(concurrency, d.Concurrency)
+	}
+	w.MaxEvents = w.Events + min(slowEvents*w.Events, maxSlowEvents)
+	if d.Concurrency > 0 {
+		w.MaxEvents = min(w.MaxEvents, d.Concurrency)
+	}
+	if concurrency == 1 {
+		w.MaxEvents = 1
+	}
+	w.Abandoned = max(16, 2*w.Events)
+	return w
+}
