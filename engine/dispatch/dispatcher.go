@@ -119,7 +119,7 @@ const (
 const gateRetry = time.Second
 
 // Dispatcher delivers the events of its lanes to one handler. New makes it. It is safe for
-// concurrent use.
+// concurrent use. It has many fields because lanes, handler and reports meet here.
 type Dispatcher struct {
 	to   Recipient
 	dead DeadLetters
