@@ -28,6 +28,13 @@ type Object struct {
 // change it. Each call unpacks a packed object again.
 func (o *Object) JSON() []byte { return o.content.Load().unpack(nil) }
 
+// AppendJSON appends what JSON returns to b. It allocates nothing if b has room.
+func (o *Object) AppendJSON(b []byte) []byte {
+	text, borrowed := o.content.Load().borrow()
+	defer giveBack(borrowed)
+	return append(b, text...)
+}
+
 // IsPacked reports whether a [Packer] has packed the text.
 func (o *Object) IsPacked() bool { return o.content.Load().packed != nil }
 

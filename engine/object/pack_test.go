@@ -156,3 +156,18 @@ func TestDictionariesInUseAreBounded(t *testing.T) {
 	}
 	runtime.KeepAlive(kept)
 }
+
+// AppendJSON appends the text whether or not it is packed.
+func TestAppendJSON(t *testing.T) {
+	o := mustObject(t, `{"metadata":{"name":"a"},"text":"`+strings.Repeat("again ", 100)+`"}`)
+	want := string(o.JSON())
+	for range 2 {
+		if got := string(o.AppendJSON([]byte("before "))); got != "before "+want {
+			t.Errorf("got %.60s…", got)
+		}
+		NewPacker().Pack(o)
+		if !o.IsPacked() {
+			t.Fatal("the text is not packed")
+		}
+	}
+}

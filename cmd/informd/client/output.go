@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
 
 	"github.com/informd/informd/cmd/informd/cli"
 )
@@ -110,7 +109,9 @@ func writeDocument(w io.Writer, output string, v any) error {
 	err := encoder.Encode(v)
 	text := b.Bytes()
 	if err == nil && output == "yaml" {
-		text, err = yaml.JSONToYAML(text)
+		var out yamlWriter
+		err = out.item(text, 0)
+		text = out.out
 	}
 	if err == nil {
 		_, err = w.Write(text)
@@ -121,7 +122,8 @@ func writeDocument(w io.Writer, output string, v any) error {
 // listWriter writes objects one by one into a kind: List.
 type listWriter struct {
 	w     *bufio.Writer
-	text  bytes.Buffer // of the object being written
+	text  bytes.Buffer // of the object being written, in JSON
+	items yamlWriter   // the same in YAML
 	yaml  bool
 	count int
 }
@@ -155,18 +157,11 @@ func (l *listWriter) addYAML(object []byte) error {
 	if l.count == 1 {
 		_, _ = l.w.WriteString("apiVersion: v1\nkind: List\nitems:\n")
 	}
-	text, err := yaml.JSONToYAML(object)
-	if err != nil {
+	l.items.out = append(l.items.out[:0], "- "...)
+	if err := l.items.item(object, 2); err != nil {
 		return err
 	}
-	before := "- "
-	for line := range strings.Lines(string(text)) {
-		if line != "\n" { // an empty line within a multi-line string is not indented
-			_, _ = l.w.WriteString(before)
-		}
-		before = "  "
-		_, err = l.w.WriteString(line)
-	}
+	_, err := l.w.Write(l.items.out)
 	return err
 }
 

@@ -95,11 +95,11 @@ func (a answers) source(q Query) (SourceStatus, error) {
 
 // writeText writes an object as a line. Its text is compact and has no line breaks.
 func writeText(out *bufio.Writer, o *object.Object, mask bool) error {
-	text := o.JSON()
 	if mask {
-		text = maskSecret(text)
+		_, _ = out.Write(maskSecret(o.JSON())) // WriteByte returns the error
+	} else {
+		_, _ = out.Write(o.AppendJSON(out.AvailableBuffer()))
 	}
-	_, _ = out.Write(text) // WriteByte returns the error
 	return out.WriteByte('\n')
 }
 
