@@ -18,11 +18,13 @@ type laneStore struct {
 var _ queue.Store[delta.Key, delivery.Delivery] = (*laneStore)(nil)
 
 // Put implements queue.Store.
-func (s *laneStore) Put(n uint64, key delta.Key, r queue.Record[delivery.Delivery]) {
+func (s *laneStore) Put(
+	n uint64, key delta.Key, r queue.Record[delivery.Delivery],
+) (cut uint64) {
 	if r.Value.Payload != nil && s.preparer.Reveals() {
 		r.Value.Payload, r.Value.Stale = prepare.Null, true
 	}
-	s.lane.Put(n, key, r)
+	return s.lane.Put(n, key, r)
 }
 
 // Delete implements queue.Store.

@@ -29,12 +29,13 @@ func BenchmarkDelivery(b *testing.B) {
 // idleStore is a lane's store and a Journal. It does nothing but lock.
 type idleStore struct{ sync.RWMutex }
 
-func (s *idleStore) Begin()                      { s.RLock() }
-func (s *idleStore) End()                        { s.RUnlock() }
-func (*idleStore) Written(context.Context) error { return nil }
-func (*idleStore) Put(uint64, delta.Key, record) {}
-func (*idleStore) Delete(uint64, delta.Key)      {}
-func (*idleStore) Room(int64) bool               { return false }
+func (s *idleStore) Begin()                             { s.RLock() }
+func (s *idleStore) End()                               { s.RUnlock() }
+func (*idleStore) Written(context.Context) error        { return nil }
+func (*idleStore) Await(uint64)                         {}
+func (*idleStore) Put(uint64, delta.Key, record) uint64 { return 0 }
+func (*idleStore) Delete(uint64, delta.Key)             {}
+func (*idleStore) Room(int64) bool                      { return false }
 func (*idleStore) Load(delta.Key, uint64, int, int64) ([]queue.Numbered[delivery.Delivery], error) {
 	return nil, nil
 }

@@ -195,6 +195,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 		if !ok {
 			break
 		}
+		d.opts.Journal.Await(j.item.Cut)
 		d.launch(inFlight, ctx, j)
 	}
 	drained := make(chan struct{})

@@ -18,6 +18,10 @@ type Journal interface {
 	// error says why that failed, or did not happen within a few seconds. Written is not called
 	// between Begin and End.
 	Written(ctx context.Context) error
+	// Await returns when the records of a cut would survive the end of the program, though perhaps
+	// not a loss of power. It gives up after a tenth of a second. The dispatcher calls it before it
+	// hands an event over, so that nobody hears of what may be forgotten.
+	Await(cut uint64)
 }
 
 // journal records a change. A panic, which the dispatcher may contain, ends the change too.
@@ -32,6 +36,7 @@ type noJournal struct{}
 func (noJournal) Begin()                        {}
 func (noJournal) End()                          {}
 func (noJournal) Written(context.Context) error { return nil }
+func (noJournal) Await(uint64)                  {}
 
 // ErrNotYet is wrapped by errors of the Load of LaneOptions.Store when nothing is wrong and the
 // lane should soon ask again.

@@ -81,11 +81,11 @@ type brittle struct {
 	broken atomic.Bool
 }
 
-func (b *brittle) Put(n uint64, key delta.Key, r record) {
+func (b *brittle) Put(n uint64, key delta.Key, r record) (cut uint64) {
 	if r.Value.Answer != nil && !b.broken.Swap(true) {
 		panic("out of range")
 	}
-	b.shelf.Put(n, key, r)
+	return b.shelf.Put(n, key, r)
 }
 
 // A panic while a change is being recorded ends that change. The dispatcher contains the panic, and

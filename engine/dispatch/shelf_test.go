@@ -34,6 +34,7 @@ type shelf struct {
 	writes    bool          // it writes everything before each read
 	slow      time.Duration // time that a load takes
 	loads     int
+	awaits    func(cut uint64)
 
 	at, writtenAt int // how far a watch has come, and how much of that is written
 }
@@ -94,6 +95,16 @@ func (s *shelf) Written(context.Context) error {
 	}
 }
 
+// Await calls the test's hook, if it has one.
+func (s *shelf) Await(cut uint64) {
+	if s.isRecording() {
+		s.t.Error("Await is called within a change")
+	}
+	if s.awaits != nil {
+		s.awaits(cut)
+	}
+}
+
 // change adds or deletes a record, within Begin and End.
 func (s *shelf) change(n uint64, f *filed) {
 	s.mu.Lock()
@@ -107,8 +118,12 @@ func (s *shelf) change(n uint64, f *filed) {
 	s.unwritten[n] = f
 }
 
-func (s *shelf) Put(n uint64, key delta.Key, r record) { s.change(n, &filed{key, asWritten(r)}) }
-func (s *shelf) Delete(n uint64, _ delta.Key)          { s.change(n, nil) }
+func (s *shelf) Put(n uint64, key delta.Key, r record) (cut uint64) {
+	s.change(n, &filed{key, asWritten(r)})
+	return n
+}
+
+func (s *shelf) Delete(n uint64, _ delta.Key) { s.change(n, nil) }
 
 // asWritten returns what a disk keeps of a record.
 func asWritten(r record) record {

@@ -22,7 +22,16 @@ type Object struct {
 	// text.
 	identity string
 	ends     [3]uint32
+
+	place atomic.Uint64
 }
+
+// Place returns what SetPlace set, or 0. It is for the one that records objects: it notes where it
+// has written the text.
+func (o *Object) Place() uint64 { return o.place.Load() }
+
+// SetPlace replaces the Place.
+func (o *Object) SetPlace(place uint64) { o.place.Store(place) }
 
 // JSON returns the object as compact JSON without metadata.managedFields. The caller must not
 // change it. Each call unpacks a packed object again.

@@ -57,7 +57,7 @@ func benchKeys() []string {
 // idle is a Store that does nothing.
 type idle struct{}
 
-func (idle) Put(uint64, string, Record[change])                                 {}
+func (idle) Put(uint64, string, Record[change]) uint64                          { return 0 }
 func (idle) Delete(uint64, string)                                              {}
 func (idle) Room(int64) bool                                                    { return true }
 func (idle) Load(string, uint64, int, int64) (none []Numbered[change], _ error) { return none, nil }
@@ -82,13 +82,14 @@ type ledger struct {
 
 type ledgerKey struct{ numbers []uint64 }
 
-func (l *ledger) Put(n uint64, key string, _ Record[change]) {
+func (l *ledger) Put(n uint64, key string, _ Record[change]) (cut uint64) {
 	k := l.keys[key]
 	if k == nil {
 		k = &ledgerKey{}
 		l.keys[key] = k
 	}
 	k.numbers = append(k.numbers, n)
+	return 0
 }
 
 func (l *ledger) Delete(n uint64, key string) {

@@ -28,10 +28,11 @@ type value[V any] struct {
 	n         uint64 // number of its record
 	size      int64
 	since     time.Time
-	sent      bool // it was handed out before
-	redriven  bool // it is never merged, see Redrive
-	loaded    bool // it was read from the store, and is not in Queue.age
-	rewritten bool // its record has changed since it was first put
+	sent      bool   // it was handed out before
+	redriven  bool   // it is never merged, see Redrive
+	loaded    bool   // it was read from the store, and is not in Queue.age
+	rewritten bool   // its record has changed since it was first put
+	cut       uint64 // what Store.Put returned last
 	place     element[*value[V]]
 	age       element[*value[V]]
 }
@@ -120,7 +121,7 @@ func (q *Queue[K, V]) record(e *entry[K, V], val *value[V]) {
 	if e.delayed != notDelayed && e.waiting.front == &val.place {
 		r.Due = e.due
 	}
-	q.opts.Store.Put(val.n, e.key, r)
+	val.cut = q.opts.Store.Put(val.n, e.key, r)
 }
 
 // end forgets val and deletes its record. val neither waits nor is in flight any more.

@@ -186,10 +186,10 @@ type lockedDisk struct {
 	disk
 }
 
-func (d *lockedDisk) Put(n uint64, key string, r Record[change]) {
+func (d *lockedDisk) Put(n uint64, key string, r Record[change]) (cut uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.disk.Put(n, key, r)
+	return d.disk.Put(n, key, r)
 }
 
 func (d *lockedDisk) Delete(n uint64, key string) {

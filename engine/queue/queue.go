@@ -89,6 +89,8 @@ type Item[K comparable, V any] struct {
 	Since time.Time
 	// Redriven reports that Redrive added the value, in this run of the program or an earlier one.
 	Redriven bool
+	// Cut is what Store.Put returned for the value. It is 0 for a value that the store has.
+	Cut uint64
 }
 
 // Stats describes what a Queue holds.
@@ -242,7 +244,9 @@ func (q *Queue[K, V]) take(
 	q.leave(e, val)
 	e.inFlight = val
 	q.inFlight++
-	item = Item[K, V]{Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven}
+	item = Item[K, V]{
+		Key: e.key, Value: val.v, Since: val.since, Redriven: val.redriven, Cut: val.cut,
+	}
 	return item, true, q.news(false)
 }
 

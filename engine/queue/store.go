@@ -6,8 +6,9 @@ import "time"
 // the value has been dealt with. The queue calls it while it is locked, except for Load. So the
 // other methods must be quick, and none may call the queue.
 type Store[K comparable, V any] interface {
-	// Put records a value. It replaces what that number and key had before.
-	Put(n uint64, key K, r Record[V])
+	// Put records a value. It replaces what that number and key had before. It returns the number
+	// of the cut that holds the record: see Item.Cut.
+	Put(n uint64, key K, r Record[V]) (cut uint64)
 	// Delete drops the record of a value that has been dealt with.
 	Delete(n uint64, key K)
 	// Room reports whether the store alone may hold further values of that size in all.

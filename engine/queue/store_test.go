@@ -17,6 +17,7 @@ type disk struct {
 	noRoom    bool
 	failing   bool
 	loads     int
+	cut       uint64 // what Put returns
 }
 
 type recordOf struct {
@@ -28,11 +29,12 @@ func newDisk(t testing.TB) *disk {
 	return &disk{t: t, unwritten: map[uint64]*recordOf{}, written: map[uint64]*recordOf{}}
 }
 
-func (d *disk) Put(n uint64, key string, r Record[change]) {
+func (d *disk) Put(n uint64, key string, r Record[change]) (cut uint64) {
 	if n == 0 {
 		d.t.Errorf("%v of %s has no number", r, key)
 	}
 	d.unwritten[n] = &recordOf{key, r}
+	return d.cut
 }
 
 func (d *disk) Delete(n uint64, key string) {
@@ -116,6 +118,31 @@ func (d *disk) crash(o Options[string, change]) *Queue[string, change] {
 }
 
 func nothing() {}
+
+// An item says which cut holds its record as it is now, also after a merge and a retry.
+func TestItemsNameTheCutOfTheirRecord(t *testing.T) {
+	d := newDisk(t)
+	merge := func(_, newer change, _ bool) (change, bool, bool) { return newer, true, true }
+	q := New(Options[string, change]{Store: d, Merge: merge})
+	take := func(what string, want uint64) {
+		t.Helper()
+		if item, ok := q.Take(); !ok || item.Cut != want {
+			t.Errorf("%s: cut %d, %v; want %d", what, item.Cut, ok, want)
+		}
+	}
+	d.cut = 5
+	q.Add("a", change{})
+	q.Add("b", change{})
+	d.cut = 6
+	q.Add("b", change{})
+	take("added", 5)
+	take("merged", 6)
+	d.cut = 7
+	q.Postpone("a", change{}, 0)
+	take("postponed, so its record is as it was", 5)
+	q.Retry("a", change{}, 0)
+	take("retried", 7)
+}
 
 // refill loads as long as there is anything to load now.
 func refill(q *Queue[string, change]) error {

@@ -258,7 +258,8 @@ func TestDamageFoundWhileRunning(t *testing.T) {
 	}
 	put(1)
 	s.written()
-	if err := s.db.Load().pebble.Set(appendDeliveryKey(nil, lane.owner, key("a"), 1), []byte("x"), nil); err != nil {
+	s.settleSoon(time.Minute)
+	if err := s.db.Load().pebble.Set(appendDeliveryKey(nil, lane.owner, key("a"), 1), []byte("x"), pebble.NoSync); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := lane.Load(key("a"), 0, 1, 1); err == nil {

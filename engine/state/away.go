@@ -27,13 +27,24 @@ type LaneKey struct {
 func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 	[]queue.Numbered[delivery.Delivery], error,
 ) {
+	found, err := l.load(key, after, maxItems, maxBytes)
+	if err == nil && len(found) == 0 && l.store.isUnsettled() {
+		l.store.settleSoon(l.store.opts.limits.read)
+		return l.load(key, after, maxItems, maxBytes)
+	}
+	return found, err
+}
+
+func (l *Lane) load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
+	[]queue.Numbered[delivery.Delivery], error,
+) {
 	s := l.store
 	d := s.db.Load()
 	if d == nil || after == math.MaxUint64 || s.isDropped(l.owner) {
 		return nil, nil
 	}
 	var found []queue.Numbered[delivery.Delivery]
-	err := d.read(s.opts.limits.read, func(db *pebble.DB) error {
+	err := d.read(s.opts.limits.read, func(db pebble.Reader) error {
 		prefix := appendObjectKey(nil, l.owner, key)
 		start := appendDeliveryKey(nil, l.owner, key, after+1)
 		dictionary := func(id dictionaryID) (*object.Dictionary, error) {
@@ -76,12 +87,12 @@ func (l *Lane) Load(key delta.Key, after uint64, maxItems int, maxBytes int64) (
 func (l *Lane) Keys() ([]LaneKey, error) {
 	s := l.store
 	d := s.db.Load()
-	if d == nil || s.isDropped(l.owner) {
+	if d == nil || s.hides(l.owner, s.opts.limits.load) {
 		return nil, nil
 	}
 	var keys []LaneKey
 	var last [2]uint64
-	err := d.read(s.opts.limits.load, func(db *pebble.DB) error {
+	err := d.read(s.opts.limits.load, func(db pebble.Reader) error {
 		prefix := l.owner[:]
 		return scan(db, prefix, prefix, func(at []byte, it *pebble.Iterator) (bool, error) {
 			key, n, ok := parseKey(at, true)
@@ -126,7 +137,7 @@ func (l *Lane) tidy(d *database, empty bool) error {
 		if d.dictionaries.count(l.owner) <= maxLoaded {
 			return nil
 		}
-		err := d.read(l.store.opts.limits.load, func(db *pebble.DB) error {
+		err := d.read(l.store.opts.limits.load, func(db pebble.Reader) error {
 			prefix := l.owner[:]
 			return scan(db, prefix, prefix, func(_ []byte, it *pebble.Iterator) (bool, error) {
 				value, err := it.ValueAndErr()

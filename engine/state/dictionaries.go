@@ -21,7 +21,7 @@ type dictionaries struct {
 	// ids holds the ids of dictionaries that are in memory, or were recently.
 	ids    map[weak.Pointer[object.Dictionary]]dictionaryID
 	loaded map[dictionaryID]weak.Pointer[object.Dictionary]
-	uses   map[use]struct{}     // on disk, or in the batch that is being written
+	uses   map[use]struct{}     // on disk, or in the cut that is being written
 	users  map[dictionaryID]int // number of uses of each; a dictionary with a use is on disk
 	stale  map[use]struct{}     // on disk, but no longer needed
 }
@@ -47,7 +47,7 @@ func newDictionaries() *dictionaries {
 }
 
 // load reads which dictionaries are in use. It does not read the dictionaries.
-func (d *dictionaries) load(db *pebble.DB) error {
+func (d *dictionaries) load(db pebble.Reader) error {
 	prefix := []byte{usePrefix}
 	return scan(db, prefix, prefix, func(key []byte, _ *pebble.Iterator) (bool, error) {
 		var u use
@@ -61,11 +61,9 @@ func (d *dictionaries) load(db *pebble.DB) error {
 	})
 }
 
-// refer returns a dictionary's id. It adds the dictionary and the use to b unless they are on disk.
+// refer returns a dictionary's id. It adds the dictionary and the use to f unless they are on disk.
 // A dictionary without text has the zero id.
-func (d *dictionaries) refer(
-	o owner, with *object.Dictionary, b *pebble.Batch,
-) (dictionaryID, error) {
+func (d *dictionaries) refer(o owner, with *object.Dictionary, f *frame) dictionaryID {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	pointer := weak.Make(with)
@@ -83,24 +81,25 @@ func (d *dictionaries) refer(
 		d.ids[pointer] = id
 	}
 	if id == (dictionaryID{}) {
-		return id, nil
+		return id
 	}
 	u := use{o, id}
 	delete(d.stale, u)
 	if _, ok := d.uses[u]; ok {
-		return id, nil
+		return id
 	}
 	d.uses[u] = struct{}{}
 	if d.users[id]++; d.users[id] == 1 {
-		if err := b.Set(dictionaryKey(id), with.Bytes(), nil); err != nil {
-			return id, err
-		}
+		f.change(setChange, dictionaryKey(id))
+		f.value(with.Bytes(), nil)
 	}
-	return id, b.Set(useKey(o, id), nil, nil)
+	f.change(setChange, useKey(o, id))
+	f.value(nil, nil)
+	return id
 }
 
 // get returns the dictionary of an id, from memory or from disk.
-func (d *dictionaries) get(db *pebble.DB, id dictionaryID) (*object.Dictionary, error) {
+func (d *dictionaries) get(db pebble.Reader, id dictionaryID) (*object.Dictionary, error) {
 	d.mu.Lock()
 	with := d.loaded[id].Value()
 	d.mu.Unlock()
@@ -153,8 +152,8 @@ func (d *dictionaries) count(o owner) (n int) {
 	return n
 }
 
-// tidy adds to b the removal of stale uses. No record may refer to them once b is on disk.
-func (d *dictionaries) tidy(b *pebble.Batch) error {
+// tidy adds to f the removal of stale uses. No record may refer to them once f is on disk.
+func (d *dictionaries) tidy(f *frame) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for u := range d.stale {
@@ -162,16 +161,11 @@ func (d *dictionaries) tidy(b *pebble.Batch) error {
 			continue
 		}
 		delete(d.uses, u)
-		if err := b.Delete(useKey(u.owner, u.dictionary), nil); err != nil {
-			return err
-		}
+		f.change(deleteChange, useKey(u.owner, u.dictionary))
 		if d.users[u.dictionary]--; d.users[u.dictionary] == 0 {
 			delete(d.users, u.dictionary)
-			if err := b.Delete(dictionaryKey(u.dictionary), nil); err != nil {
-				return err
-			}
+			f.change(deleteChange, dictionaryKey(u.dictionary))
 		}
 	}
 	clear(d.stale)
-	return nil
 }

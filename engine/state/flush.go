@@ -4,24 +4,16 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 )
 
-// maxBatch is the size in bytes at which a transaction ends and another one begins.
-const maxBatch = 16 << 20
-
-// listBatch replaces maxBatch while the cut holds only first lists. Pebble keeps a transaction of
-// more than 4 MiB in memory, together with its slack, until it becomes a table.
-const listBatch = 3 << 20
-
 // maxSpare is the largest map that is kept for reuse.
-const maxSpare = 1 << 13
+const maxSpare = 1 << 10
 
-// cut is everything that was recorded up to a moment.
+// cut is everything that was recorded up to a moment, and not before the cut before it.
 type cut struct {
+	number uint64
 	records
 	informers []informerCut
 	lanes     []laneCut
@@ -37,16 +29,23 @@ type informerCut struct {
 type laneCut struct {
 	*Lane
 	deliveries map[uint64]*unwrittenDelivery
+	before     [2]uint64 // the highest numbers that earlier cuts may have
 }
 
-// swap takes the unwritten records. Nothing can be recorded meanwhile, so it only exchanges maps.
-func (s *Store) swap() cut {
+// swap takes the unwritten records, for the log with a number. Nothing can be recorded meanwhile,
+// so it only exchanges maps.
+func (s *Store) swap(log uint64) cut {
 	s.cut.Lock()
 	defer s.cut.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := cut{records: s.records}
-	s.records, s.dropping = newRecords(), c.dropped
+	c := cut{number: s.number, records: s.records}
+	s.number++
+	s.stirred.Store(false)
+	s.records = newRecords()
+	for _, o := range c.dropped {
+		s.dropping = append(s.dropping, dropping{o, log})
+	}
 	for id := range c.letters {
 		if s.buried != nil {
 			s.buried[id] = struct{}{}
@@ -66,7 +65,7 @@ func (s *Store) swap() cut {
 		if len(l.unwritten) == 0 {
 			continue
 		}
-		c.lanes = append(c.lanes, laneCut{l, l.unwritten})
+		c.lanes = append(c.lanes, laneCut{l, l.unwritten, l.numbers.taken()})
 		if l.unwritten, l.spare = l.spare, nil; l.unwritten == nil {
 			l.unwritten = make(map[uint64]*unwrittenDelivery)
 		}
@@ -78,28 +77,12 @@ func (s *Store) swap() cut {
 	return c
 }
 
-// full returns the size in bytes at which a transaction of the cut ends and another one begins. If
-// no informer could be resumed before the cut or after it, one large transaction would gain almost
-// nothing.
-func (c cut) full(limit int) int {
-	if len(c.informers) == 0 {
-		return limit
-	}
-	for _, i := range c.informers {
-		if i.version != "" || i.written.resourceVersion != "" {
-			return limit
-		}
-	}
-	return min(limit, listBatch)
-}
-
 // done returns the cut's maps for reuse.
 func (s *Store) done(c cut) {
 	s.cut.Lock()
 	defer s.cut.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.dropping = nil
 	for id, l := range c.letters {
 		if _, again := s.letters[id]; l == nil && !again {
 			delete(s.buried, id)
@@ -117,213 +100,224 @@ func (s *Store) done(c cut) {
 			l.spare = l.deliveries
 		}
 	}
-	s.inFlight.take()
 }
 
-// flush writes what was recorded. It takes as long as the disk takes.
-func (s *Store) flush(d *database) error {
+// append writes what was recorded to the log. It takes as long as the operating system takes. Only
+// the goroutine that appends calls it.
+func (s *Store) append(d *database) error {
 	now := s.opts.Clock.Now()
-	s.health.writing(now)
-	c := s.swap()
-	batch := d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20))
-	w := &writer{db: d, batch: batch, full: c.full(s.opts.limits.batch)}
-	err := w.write(c)
-	if closing := w.batch.Close(); err == nil {
-		err = closing
-	}
+	s.health.begin(appending, now)
+	log := d.log.Load()
+	c := s.swap(log.number)
+	bytes, err := d.append(log, c)
 	if err != nil {
 		d.fail.report(damage(err))
 		return err
 	}
 	s.done(c)
-	s.health.wrote(now)
+	records, _ := s.inFlight.take()
+	s.unsynced.add(records, bytes)
+	s.health.appended(now)
+	s.logged.reach(c.number)
+	s.isLate.Store(false)
+	if s.unsynced.bytes.Load() > earlyFlush {
+		s.wakeSync.send()
+	}
 	return nil
 }
 
-// writer writes one cut, in several transactions if the cut is large.
-type writer struct {
-	db         *database
-	batch      *pebble.Batch
-	full       int    // size in bytes at which a batch ends
-	key, value []byte // scratch
-	err        error  // the first error; nothing is written after it
+// append writes a cut to the log, and returns the size of its frame.
+func (d *database) append(log *cutLog, c cut) (bytes int64, err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = damage(what)
+		}
+	}()
+	w := &d.writer
+	w.db, w.log = d, log
+	w.frame.reset(log)
+	w.write(c)
+	if w.frame.isEmpty() {
+		return 0, nil
+	}
+	bytes = int64(len(w.frame.b))
+	err = log.append(&w.frame)
+	if cap(w.frame.b) > maxScratch {
+		w.frame.b = nil
+	}
+	return bytes, err
 }
 
-// write writes in an order in which every prefix is harmless. See the package comment.
-func (w *writer) write(c cut) error {
-	if c.cluster != nil { // first: it says whose state this is
-		w.set(clusterKey, c.cluster.append(nil))
+// maxScratch is the largest buffer that is kept for the next cut.
+const maxScratch = 1 << 20
+
+// writer writes cuts into frames of the log.
+type writer struct {
+	db         *database
+	log        *cutLog
+	frame      frame
+	key, value []byte // scratch
+	inserts    []insert
+	texts      []text
+}
+
+// text says where a value that is being made holds the record of an object.
+type text struct {
+	object   *object.Object
+	from, to int
+}
+
+func (w *writer) write(c cut) {
+	if c.cluster != nil {
+		w.set(setChange, clusterKey, c.cluster.append(nil))
 	}
 	for _, o := range c.dropped {
 		w.drop(o, c.rules)
 	}
 	for _, i := range c.informers {
-		w.begin(i)
-	}
-	for _, l := range c.lanes {
-		w.deliveries(l, false)
-	}
-	for id, l := range c.letters {
-		if l != nil {
-			w.value = appendLetter(w.value[:0], l, w.references(letters))
-			w.set(letterKey(id), w.value)
-		}
-	}
-	for name, r := range c.rules {
-		if r == nil {
-			w.delete(ruleKey(name))
-			continue
-		}
-		w.value = appendRule(w.value[:0], r)
-		w.set(ruleKey(name), w.value)
-	}
-	for _, l := range c.lanes {
-		w.deliveries(l, true)
-	}
-	for _, i := range c.informers {
 		w.objects(i)
+	}
+	for _, l := range c.lanes {
+		w.deliveries(l)
 	}
 	for id, l := range c.letters {
 		if l == nil {
-			w.delete(letterKey(id))
+			w.frame.change(deleteChange, letterKey(id))
+			continue
+		}
+		w.value = appendLetter(w.value[:0], l, &referrer{w, letters})
+		w.set(setChange, letterKey(id), w.value)
+	}
+	for name, r := range c.rules {
+		if r == nil {
+			w.frame.change(deleteChange, ruleKey(name))
+			continue
+		}
+		w.value = appendRule(w.value[:0], r)
+		w.set(setChange, ruleKey(name), w.value)
+	}
+	w.db.dictionaries.tidy(&w.frame)
+}
+
+// set writes a value, and notes where in the log the objects are that it holds.
+func (w *writer) set(kind byte, key, value []byte) {
+	w.frame.change(kind, key)
+	from := w.frame.value(value, w.inserts)
+	if len(w.inserts) == 0 {
+		for _, t := range w.texts {
+			w.log.place(t.object, from+int64(t.from), t.to-t.from)
 		}
 	}
-	for _, i := range c.informers {
-		w.end(i)
-	}
-	if w.err == nil {
-		w.err = w.db.dictionaries.tidy(w.batch)
-	}
-	return w.commit()
+	w.inserts, w.texts = w.inserts[:0], w.texts[:0]
 }
 
-// set and delete begin another transaction when the current one is full.
-func (w *writer) set(key, value []byte) {
-	if w.err == nil {
-		w.err = w.batch.Set(key, value, nil)
-	}
-	w.mayCommit()
+// referrer makes the references of records of an owner.
+type referrer struct {
+	*writer
+	owner owner
 }
 
-func (w *writer) delete(key []byte) {
-	if w.err == nil {
-		w.err = w.batch.Delete(key, nil)
-	}
-	w.mayCommit()
+// dictionary implements references. It writes a dictionary that is not on disk.
+func (r *referrer) dictionary(with *object.Dictionary) dictionaryID {
+	return r.db.dictionaries.refer(r.owner, with, &r.frame)
 }
 
-func (w *writer) mayCommit() {
-	if w.err == nil && w.batch.Len() > w.full {
-		w.err = w.commit()
-		w.batch.Reset()
+// repeat implements references.
+func (r *referrer) repeat(o *object.Object, at int) bool {
+	offset, length, ok := r.log.placeOf(o)
+	if !ok {
+		return false
 	}
+	if _, with, _ := o.Packed(); with != nil {
+		r.dictionary(with)
+	}
+	r.inserts = append(r.inserts, insert{at, offset, length})
+	return true
 }
 
-func (w *writer) commit() error {
-	if w.err != nil || w.batch.Empty() {
-		return w.err
-	}
-	return w.db.commit(w.batch)
-}
-
-// references returns the function by which records of an owner refer to dictionaries. That function
-// writes a dictionary that is not on disk.
-func (w *writer) references(o owner) references {
-	return func(with *object.Dictionary) dictionaryID {
-		id, err := w.db.dictionaries.refer(o, with, w.batch)
-		if w.err == nil {
-			w.err = err
-		}
-		return id
-	}
+// wrote implements references.
+func (r *referrer) wrote(o *object.Object, from, to int) {
+	r.texts = append(r.texts, text{o, from, to})
 }
 
 // drop removes everything that belongs to an owner. It also removes the record without which the
 // rule or informer counts as new.
 func (w *writer) drop(o owner, rules map[string]*RuleMemory) {
 	w.db.dictionaries.keep(o, nil)
-	if w.err == nil {
-		w.err = w.batch.DeleteRange(o[:], after(o[:]), nil)
-	}
+	w.frame.change(dropChange, o[:])
 	if o[0] == objectPrefix {
-		w.delete(informerKey(o))
+		w.frame.change(deleteChange, informerKey(o))
 		return
 	}
 	for name := range rules {
 		if newOwner(deliveryPrefix, name) == o {
-			w.delete(ruleKey(name))
+			w.frame.change(deleteChange, ruleKey(name))
 		}
 	}
 }
 
-// begin marks the informer as not resumable until end. It packs the objects first, because
-// deliveries share them.
-func (w *writer) begin(i informerCut) {
+// objects writes the objects of an informer and what it resumes from. It packs the objects first.
+func (w *writer) objects(i informerCut) {
 	if i.loaded.CompareAndSwap(false, true) && i.written == (informerRecord{}) {
 		w.drop(i.owner, nil) // nobody has loaded what is on disk
 	}
-	for _, r := range i.objects {
-		if r.object != nil && !i.opts.Secret {
+	refer := &referrer{w, i.owner}
+	for key, r := range i.objects {
+		w.key = appendObjectKey(w.key[:0], i.owner, key)
+		if r.object == nil {
+			w.frame.change(deleteChange, w.key)
+			continue
+		}
+		if !i.opts.Secret {
 			i.opts.Packer.Pack(r.object)
 		}
+		w.value = appendObjectRecord(w.value[:0], r.object, r.inside, i.opts.Secret, refer)
+		w.set(setChange, w.key, w.value)
 	}
 	if i.written.id == "" {
 		i.written = informerRecord{id: i.id, kept: i.opts.Kept}
 	} else if len(i.objects) > 0 && i.written.kept != i.opts.Kept {
 		i.written.kept = KeptMixed
 	}
-	i.written.resourceVersion = ""
-	w.informer(i)
-}
-
-func (w *writer) end(i informerCut) {
 	i.written.resourceVersion = i.version
 	if i.told && i.version != "" {
 		i.written.kept = i.opts.Kept
 	}
-	w.informer(i)
-}
-
-func (w *writer) informer(i informerCut) {
 	w.value = i.written.append(w.value[:0])
-	w.set(informerKey(i.owner), w.value)
+	w.set(setChange, informerKey(i.owner), w.value)
 }
 
-func (w *writer) objects(i informerCut) {
-	refer := w.references(i.owner)
-	for key, r := range i.objects {
-		w.key = appendObjectKey(w.key[:0], i.owner, key)
-		if r.object == nil {
-			w.delete(w.key)
-			continue
-		}
-		w.value = appendObjectRecord(w.value[:0], r.object, r.inside, i.opts.Secret, refer)
-		w.set(w.key, w.value)
+// deliveries writes the waiting deliveries of a lane and removes the gone ones.
+func (w *writer) deliveries(l laneCut) {
+	if l.inLog != w.log.id {
+		l.inLog, l.earlier = w.log.id, l.before
 	}
-}
-
-// deliveries writes the waiting deliveries and removes the gone ones, in the order of their
-// numbers. A reader, meanwhile or after a crash, takes the deliveries that it finds for all up to
-// the last number.
-func (w *writer) deliveries(l laneCut, gone bool) {
-	refer := w.references(l.owner)
+	refer := &referrer{w, l.owner}
 	for _, n := range slices.Sorted(maps.Keys(l.deliveries)) {
 		d := l.deliveries[n]
-		if d.gone != gone {
-			continue
-		}
 		w.key = appendDeliveryKey(w.key[:0], l.owner, d.key, n)
-		if gone {
-			w.delete(w.key)
+		if d.gone {
+			w.frame.change(deleteChange, w.key)
 			l.left()
 			continue
 		}
-		w.value = appendDelivery(w.value[:0], &d.record, l.opts.Secret, refer)
-		w.set(w.key, w.value)
-		if !d.again {
-			l.disk.add(1, int64(len(w.key)+len(w.value)))
+		kind := byte(addChange)
+		if n <= l.earlier[rangeOf(n)] {
+			kind = setChange
 		}
+		w.value = appendDelivery(w.value[:0], &d.record, l.opts.Secret, refer)
+		if !d.again {
+			l.disk.add(1, int64(len(w.key)+len(w.value))+lengthOf(w.inserts))
+		}
+		w.set(kind, w.key, w.value)
 	}
+}
+
+func lengthOf(inserts []insert) (sum int64) {
+	for _, i := range inserts {
+		sum += i.length
+	}
+	return sum
 }
 
 // left notes that a delivery has left the disk. Its size is unknown, so it counts as average.

@@ -13,13 +13,20 @@ import (
 	"github.com/informd/informd/engine/object"
 )
 
+// noReferences are those of a record that stands for itself, without dictionaries.
+type noReferences struct{}
+
+func (noReferences) dictionary(*object.Dictionary) dictionaryID { return dictionaryID{} }
+func (noReferences) repeat(*object.Object, int) bool            { return false }
+func (noReferences) wrote(*object.Object, int, int)             {}
+
 // FuzzDecoding checks that decoding any bytes returns a value or an error, and that a decoded value
 // survives writing and reading.
 func FuzzDecoding(f *testing.F) {
 	o := obj(f, "a", 1, "text")
 	packer, packedOne := object.NewPacker(), obj(f, "b", 2, "text and text and text and text")
 	packer.Pack(packedOne)
-	none := func(*object.Dictionary) dictionaryID { return dictionaryID{} }
+	none := noReferences{}
 	d := delta.Delta{Type: delta.Updated, Object: o, Old: packedOne, Round: 3}
 	now := time.Unix(1, 2)
 	f.Add(appendDelivery(nil, &laneRecord{Value: delivery.Delivery{Delta: d, Payload: json.RawMessage(`{"a":1}`), Attempts: -1}, Since: now}, false, none))

@@ -18,7 +18,8 @@ type health struct {
 	trouble   string
 	since     time.Time
 	logged    time.Time
-	started   time.Time // when the current write began; zero if none is going on
+	started   [2]time.Time // when the current append or sync began; zero if none is going on
+	taken     time.Time    // when the records of the last append were taken
 	lastWrite time.Time
 	size      int64
 }
@@ -70,27 +71,50 @@ func (h *health) describe(s *Status) {
 	s.Trouble, s.TroubleSince, s.LastWrite, s.SizeBytes = h.trouble, h.since, h.lastWrite, h.size
 }
 
-func (h *health) writing(now time.Time) {
+// These are the operations whose time is watched.
+const (
+	appending = iota
+	syncing
+)
+
+func (h *health) begin(operation int, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.started = now
+	h.started[operation] = now
 }
 
-// wrote ends the write that writing began. asOf is when the records of that write were taken.
+// appended ends the append that began. The log has everything that was recorded before taken.
+func (h *health) appended(taken time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.started[appending], h.taken = time.Time{}, taken
+}
+
+// sync begins a sync. It returns the time before which everything is on disk after it.
+func (h *health) sync(now time.Time) (asOf time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.started[syncing] = now
+	return h.taken
+}
+
+// wrote ends the sync that began. asOf is what sync returned.
 func (h *health) wrote(asOf time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.started, h.lastWrite = time.Time{}, asOf
+	h.started[syncing], h.lastWrite = time.Time{}, asOf
 }
 
-// slow returns how long the current write has taken, or 0.
-func (h *health) slow(now time.Time) time.Duration {
+// slow returns how long the current append or sync has taken, or 0.
+func (h *health) slow(now time.Time) (longest time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.started.IsZero() {
-		return 0
+	for _, started := range h.started {
+		if !started.IsZero() {
+			longest = max(longest, now.Sub(started))
+		}
 	}
-	return now.Sub(h.started)
+	return longest
 }
 
 func (h *health) measured(size int64) {

@@ -93,6 +93,24 @@ func (r *running) written() {
 	})
 }
 
+// flush writes everything that was recorded to the disk, of a Store that does not run.
+func (s *Store) flush(d *database) error {
+	s.tryAppend()
+	s.trySync()
+	return d.fail.reported()
+}
+
+// moved does what flush does, and gives Pebble everything.
+func (s *Store) moved() error {
+	d := s.db.Load()
+	s.wantsSettled.Store(true)
+	if err := s.flush(d); err != nil {
+		return err
+	}
+	s.move(d, <-d.full)
+	return d.fail.reported()
+}
+
 // recorded calls f between Begin and End.
 func (s *Store) recorded(f func()) {
 	s.Begin()
@@ -187,7 +205,7 @@ func (s *Store) mustLoad(t testing.TB, id string) Snapshot {
 	return snapshot
 }
 
-func (s *Store) hasNoDictionary(db *pebble.DB) error {
+func (s *Store) hasNoDictionary(db pebble.Reader) error {
 	for _, prefix := range []byte{usePrefix, dictionaryPrefix} {
 		err := scan(db, []byte{prefix}, []byte{prefix}, func(key []byte, _ *pebble.Iterator) (bool, error) {
 			return false, fmt.Errorf("the store still has the key %q", key)

@@ -13,6 +13,7 @@ import (
 //
 //	f                                 format: the text of formatMark and a uvarint, formatVersion
 //	c                                 cluster
+//	g                                 progress: which logs the store has; see log.go
 //	m hash(informer)                  informer: id, kept, resourceVersion
 //	o hash(informer) namespace name   object
 //	r rule                            rule
@@ -23,11 +24,12 @@ import (
 //	                                  An owner is o or w and a hash as above, or l and eight
 //	                                  zeros.
 //
-// A dictionary is written in the transaction that first refers to it. The transaction that removes
-// the last reference removes it.
+// A dictionary is written in the cut that first refers to it. The cut that removes the last
+// reference removes it.
 const (
 	formatPrefix     = 'f'
 	clusterPrefix    = 'c'
+	progressPrefix   = 'g'
 	informerPrefix   = 'm'
 	objectPrefix     = 'o'
 	rulePrefix       = 'r'
@@ -39,7 +41,9 @@ const (
 
 const (
 	formatMark    = "informd state "
-	formatVersion = 1
+	formatVersion = 2
+	// logless is the version of stores without logs. They can be read.
+	logless = 1
 )
 
 type (
@@ -57,9 +61,10 @@ func newOwner(prefix byte, name string) (o owner) {
 }
 
 var (
-	formatKey  = []byte{formatPrefix}
-	clusterKey = []byte{clusterPrefix}
-	letters    = owner{letterPrefix}
+	formatKey   = []byte{formatPrefix}
+	clusterKey  = []byte{clusterPrefix}
+	progressKey = []byte{progressPrefix}
+	letters     = owner{letterPrefix}
 )
 
 func informerKey(objects owner) []byte {

@@ -40,6 +40,11 @@ type Lane struct {
 	numbers        watermarks
 
 	disk tally // what is on disk, approximately
+
+	// inLog is the id of the log that the lane was last written to, and earlier has the highest
+	// numbers that the store and earlier logs may have. Only the goroutine that appends uses them.
+	inLog   uint64
+	earlier [2]uint64
 }
 
 var _ queue.Store[delta.Key, delivery.Delivery] = (*Lane)(nil)
@@ -77,12 +82,14 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 	return l
 }
 
-// Put records a waiting delivery, or replaces its record.
-func (l *Lane) Put(n uint64, key delta.Key, r queue.Record[delivery.Delivery]) {
+// Put records a waiting delivery, or replaces its record. It returns the number of the cut that the
+// record belongs to: see [Store.Await].
+func (l *Lane) Put(n uint64, key delta.Key, r queue.Record[delivery.Delivery]) (cut uint64) {
 	l.numbers.put(n)
 	l.set(n, &unwrittenDelivery{
 		key: key, record: r, size: sizeOf(&r.Value), again: l.numbers.mayBeWritten(n),
 	})
+	return l.store.number
 }
 
 // Delete records that a delivery no longer waits. A delivery that was never written leaves nothing
@@ -131,4 +138,5 @@ func (l *Lane) forget() {
 	l.unwrittenTally.take()
 	l.disk.take()
 	l.numbers.reset()
+	l.inLog = 0
 }

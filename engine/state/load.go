@@ -41,7 +41,7 @@ const maxLoaded = 8
 func (i *Objects) Load() (Snapshot, error) {
 	s := i.store
 	d := s.db.Load()
-	if d == nil || s.isDropped(i.owner) {
+	if d == nil || s.hides(i.owner, s.opts.limits.load) {
 		return Snapshot{}, nil
 	}
 	l := loader{informer: i, db: d, uses: make(map[dictionaryID]int)}
@@ -94,7 +94,7 @@ type raw struct{ key, value []byte }
 // chunk is how many objects one goroutine decodes at a time.
 const chunk = 256
 
-func (l *loader) run(db *pebble.DB) error {
+func (l *loader) run(db pebble.Reader) error {
 	text, ok, err := get(db, informerKey(l.informer.owner))
 	if err != nil || !ok {
 		return err
@@ -135,7 +135,7 @@ func (l *loader) run(db *pebble.DB) error {
 	return errors.Join(err, workers.Wait())
 }
 
-func (l *loader) decode(db *pebble.DB, all []raw) (err error) {
+func (l *loader) decode(db pebble.Reader, all []raw) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			err = damage(what)

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -20,7 +21,10 @@ func Open(dir string, o Options) (*Store, error) {
 		dir:       dir,
 		opts:      o,
 		health:    &health{logger: o.Logger, dir: dir},
-		wake:      make(chan struct{}, 1),
+		number:    1,
+		wake:      newSignal(),
+		stir:      newSignal(),
+		wakeSync:  newSignal(),
 		informers: make(map[string]*Objects),
 		lanes:     make(map[string]*Lane),
 		records:   newRecords(),
@@ -246,11 +250,24 @@ func openStore(disk vfs.FS, store string, o Options) (*database, error) {
 		return nil, err
 	}
 	d.written = written
-	if err := d.locked(d.checkFormat); err != nil {
+	if err := d.begin(d.fs); err != nil {
 		d.abandon()
 		return nil, err
 	}
 	return d, nil
+}
+
+// begin checks the format, and reads what an earlier process left in logs.
+func (d *database) begin(disk vfs.FS) error {
+	return d.locked(func(db pebble.Reader) error {
+		if err := d.checkFormat(db); err != nil {
+			return err
+		}
+		if err := d.recover(disk); err != nil {
+			return err
+		}
+		return d.dictionaries.load(d.reader())
+	})
 }
 
 // startOver drops d, which turned out to be unusable, and opens an empty store. It is called before

@@ -151,15 +151,19 @@ func (p *patientFS) Unwrap() vfs.FS { return p.FS }
 // patientFile is a directory, or a file that is written from its beginning to its end.
 // After a failed sync Linux considers the pages clean: another sync succeeds although the bytes are
 // lost. So patientFile keeps the bytes written since the last successful sync, and writes them
-// again before the next attempt. That is at most a little over 16 MiB, because Pebble syncs each
-// file and each batch at its end. The entries of a directory belong to the file system, which
-// journals them.
+// again before the next attempt. That is at most a little over 16 MiB: Pebble syncs each file at
+// its end, and the Store appends no more than that to a log without a sync. The entries of a
+// directory belong to the file system, which journals them.
+//
+// A write does not wait for a sync, except while a failed sync writes bytes again.
 type patientFile struct {
 	vfs.File
 	fs   *patientFS
 	name string
 
-	mu      sync.Mutex // guards the fields below: Pebble may sync while it writes
+	syncing sync.Mutex // held during a sync; before mu
+
+	mu      sync.Mutex // guards the fields below
 	synced  int64      // everything before this offset is on disk
 	pending unsynced   // written after synced
 }
@@ -190,24 +194,37 @@ func (f *patientFile) Sync() error     { return f.sync(f.File.Sync) }
 func (f *patientFile) SyncData() error { return f.sync(f.File.SyncData) }
 
 func (f *patientFile) sync(sync func() error) error {
+	f.syncing.Lock()
+	defer f.syncing.Unlock()
 	f.mu.Lock()
-	defer f.mu.Unlock()
+	length := f.pending.length
+	f.mu.Unlock()
 	failed := false
-	err := f.fs.insist("sync "+f.name, func() error {
+	err := f.fs.insist("sync "+f.name, func() (err error) {
 		if failed {
-			if _, err := f.pending.write(0, f.writeAt); err != nil {
+			if length, err = f.rewrite(); err != nil {
 				return err
 			}
 		}
-		err := sync()
+		err = sync()
 		failed = failed || err != nil
 		return err
 	})
 	if err == nil {
-		f.synced += f.pending.length
-		f.pending.forget()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.synced += length
+		f.pending.drop(length)
 	}
 	return err
+}
+
+// rewrite writes everything again that is not synced, and returns its length.
+func (f *patientFile) rewrite() (length int64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, err = f.pending.write(0, f.writeAt)
+	return f.pending.length, err
 }
 
 // SyncTo does nothing and promises nothing. The kernel would report a failure to this call alone,

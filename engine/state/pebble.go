@@ -2,11 +2,14 @@ package state
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -17,20 +20,30 @@ import (
 // storeName is the name of Pebble's directory within ours.
 const storeName = "store"
 
-// database is an open Pebble.
+// database is an open Pebble with its logs. Pebble has no log of its own.
 type database struct {
 	pebble       *pebble.DB
+	dir          string
 	fs           *patientFS
 	dictionaries *dictionaries
 	fail         *failure
+	maxBatch     int
+
+	log      atomic.Pointer[cutLog] // the current log; nil if the database is only read
+	writer   writer                 // only the goroutine that appends uses it
+	full     chan fullLog           // logs that the store has to get; one at a time
+	isMoving atomic.Bool            // the store is getting one
+	view     *pebble.Batch          // of a database that is only read: with the content of its logs
+	viewing  sync.Mutex             // held while a view is made from view
 
 	written  bool  // something was written before it was opened
 	readOnly error // why it is open for reading only; nil if it can be written
 	trace    trace // if it is open for reading only
 
 	reading chan struct{} // one slot per read
-	mu      sync.RWMutex  // held for reading during each read; guards closed
+	mu      sync.RWMutex  // held for reading during each read; guards the fields below
 	closed  bool
+	logs    []*cutLog // those that are written, or that the store is getting
 }
 
 // maxReads bounds concurrent reads, including those that a failing disk never ends.
@@ -114,6 +127,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 		FS:                          patient,
 		ReadOnly:                    readOnly,
 		FormatMajorVersion:          pebble.FormatNewest,
+		DisableWAL:                  true,
 		Logger:                      fail,
 		CacheSize:                   8 << 20,
 		MemTableSize:                8 << 20,
@@ -146,8 +160,8 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 		return nil, err
 	}
 	return &database{
-		pebble: db, fs: patient, dictionaries: newDictionaries(), fail: fail,
-		reading: make(chan struct{}, maxReads),
+		pebble: db, dir: dir, fs: patient, dictionaries: newDictionaries(), fail: fail,
+		maxBatch: o.limits.batch, full: make(chan fullLog, 1), reading: make(chan struct{}, maxReads),
 	}, nil
 }
 
@@ -161,7 +175,7 @@ func (f *failure) background(err error) {
 
 // read calls f with the database and waits for it, at most for limit. After an error f may still be
 // running, so f must not change anything that the caller reads.
-func (d *database) read(limit time.Duration, f func(*pebble.DB) error) error {
+func (d *database) read(limit time.Duration, f func(pebble.Reader) error) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
@@ -182,7 +196,7 @@ func (d *database) read(limit time.Duration, f func(*pebble.DB) error) error {
 	}
 }
 
-func (d *database) locked(f func(*pebble.DB) error) (err error) {
+func (d *database) locked(f func(pebble.Reader) error) (err error) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	if d.closed {
@@ -194,15 +208,48 @@ func (d *database) locked(f func(*pebble.DB) error) (err error) {
 		}
 	}()
 	if err = d.fail.reported(); err == nil {
-		err = f(d.pebble)
+		err = f(d.reader())
 	}
 	return err
 }
 
+// reader returns what the store holds.
+func (d *database) reader() pebble.Reader {
+	if d.view != nil {
+		return viewReader{d}
+	}
+	return d.pebble
+}
+
+// viewReader reads a view. Making an iterator may change the batch below.
+type viewReader struct{ d *database }
+
+func (v viewReader) Get(key []byte) (value []byte, closer io.Closer, err error) {
+	v.d.viewing.Lock()
+	defer v.d.viewing.Unlock()
+	return v.d.view.Get(key)
+}
+
+func (v viewReader) NewIter(o *pebble.IterOptions) (*pebble.Iterator, error) {
+	v.d.viewing.Lock()
+	defer v.d.viewing.Unlock()
+	return v.d.view.NewIter(o)
+}
+
+func (v viewReader) NewIterWithContext(
+	ctx context.Context, o *pebble.IterOptions,
+) (*pebble.Iterator, error) {
+	v.d.viewing.Lock()
+	defer v.d.viewing.Unlock()
+	return v.d.view.NewIterWithContext(ctx, o)
+}
+
+func (viewReader) Close() error { return nil }
+
 // scan calls f with each key that begins with prefix, from start on, until f returns false. Key and
 // value belong to Pebble and are valid until f returns.
 func scan(
-	db *pebble.DB, prefix, start []byte,
+	db pebble.Reader, prefix, start []byte,
 	f func(key []byte, it *pebble.Iterator) (more bool, err error),
 ) (err error) {
 	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: after(prefix)})
@@ -223,7 +270,7 @@ func scan(
 }
 
 // get reads one value. ok is false if there is none.
-func get(db *pebble.DB, key []byte) (value []byte, ok bool, err error) {
+func get(db pebble.Reader, key []byte) (value []byte, ok bool, err error) {
 	value, closer, err := db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, false, nil
@@ -233,17 +280,6 @@ func get(db *pebble.DB, key []byte) (value []byte, ok bool, err error) {
 	}
 	value = bytes.Clone(value)
 	return value, true, closer.Close()
-}
-
-// commit writes a batch and syncs it. It takes as long as the disk takes.
-func (d *database) commit(b *pebble.Batch) (err error) {
-	defer func() {
-		if what := recover(); what != nil {
-			err = damage(what)
-			d.fail.report(err)
-		}
-	}()
-	return b.Commit(pebble.Sync)
 }
 
 // close waits for reads to end and closes the database.
@@ -260,7 +296,13 @@ func (d *database) close() (err error) {
 			err = damage(what)
 		}
 	}()
-	return d.pebble.Close()
+	for _, l := range d.logs {
+		err = errors.Join(err, l.close())
+	}
+	if d.view != nil {
+		err = errors.Join(err, d.view.Close())
+	}
+	return errors.Join(err, d.pebble.Close())
 }
 
 // abandon closes a database in any condition, and waits at most a second. After that the database

@@ -35,7 +35,10 @@ func probe(disk vfs.FS, dir string) error {
 func logBytes(disk vfs.FS, store string) (size uint64) {
 	names, _ := disk.List(store) // without a store there is nothing to add up
 	for _, name := range names {
-		if info, err := disk.Stat(disk.PathJoin(store, name)); err == nil && isLog(name) {
+		if !isLog(name) {
+			continue
+		}
+		if info, err := disk.Stat(disk.PathJoin(store, name)); err == nil {
 			size += uint64(max(0, info.Size()))
 		}
 	}

@@ -59,8 +59,14 @@ func (r *reader) count() int {
 }
 
 // bytes returns a part of the input.
-func (r *reader) bytes() []byte {
-	n := r.count()
+func (r *reader) bytes() []byte { return r.take(r.count()) }
+
+// take returns the next n bytes of the input.
+func (r *reader) take(n int) []byte {
+	if n > len(r.left) {
+		r.fail()
+		return nil
+	}
 	b := r.left[:n:n]
 	r.left = r.left[n:]
 	return b

@@ -88,7 +88,7 @@ func readStore(disk vfs.FS, store string, o Options, cause error) (*database, er
 		return nil, err
 	}
 	d.readOnly, d.trace, d.written = cause, trace, written
-	if err := d.locked(d.checkFormat); err != nil {
+	if err := d.begin(readingFS{disk}); err != nil {
 		d.abandon()
 		return nil, err
 	}
@@ -131,7 +131,11 @@ func traceOf(disk vfs.FS, store string) (t trace, err error) {
 	return trace(sum.Sum(nil)), nil
 }
 
-func isLog(name string) bool { return strings.HasSuffix(name, ".log") }
+// isLog reports whether a file is a log: one of ours, or Pebble's own, as earlier versions wrote
+// them.
+func isLog(name string) bool {
+	return strings.HasPrefix(name, logPrefix) || strings.HasSuffix(name, ".log")
+}
 
 // goOn opens d for writing once the disk accepts writes again. Memory was loaded from d and has
 // changed since; the unwritten records are the difference. So the disk must still hold d, otherwise

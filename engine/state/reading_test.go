@@ -42,7 +42,7 @@ func written(t *testing.T, seed uint64) (*vfs.MemFS, *ledger) {
 			t.Fatal(err)
 		}
 		if n == 7 && seed%3 > 0 {
-			if err := s.db.Load().pebble.Flush(); err != nil {
+			if err := s.moved(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -123,6 +123,7 @@ func TestStartOnAReadOnlyDisk(t *testing.T) {
 			if heals {
 				disk.heal()
 				r.written()
+				eventually(t, "that is logged", func() bool { return log.count("durable again") > 0 })
 				if n := log.count("durable again"); n != 1 || !l.lane.Room(1) {
 					t.Errorf("logged %s", log.b.String())
 				}

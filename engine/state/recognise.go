@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 
@@ -32,7 +33,7 @@ func recognise(disk vfs.FS, store string) error {
 		switch extension := name[strings.LastIndexByte(name, '.')+1:]; {
 		case extension == "sst":
 			return damage("the list of its files is missing")
-		case name == openingName, name == "LOCK", extension == "log",
+		case name == openingName, name == "LOCK", extension == "log", strings.HasPrefix(name, logPrefix),
 			strings.HasPrefix(name, "MANIFEST-"), strings.HasPrefix(name, "OPTIONS-"),
 			strings.HasPrefix(name, "marker."), strings.HasPrefix(name, "temporary."):
 			// The making of this store was cut short.
@@ -72,7 +73,7 @@ func isWritten(disk vfs.FS, store string) (bool, error) {
 }
 
 // checkFormat checks the format of a store. An empty store gets the format.
-func (d *database) checkFormat(db *pebble.DB) error {
+func (d *database) checkFormat(db pebble.Reader) error {
 	text, ok, err := get(db, formatKey)
 	if err != nil {
 		return err
@@ -96,10 +97,21 @@ func (d *database) checkFormat(db *pebble.DB) error {
 		if d.readOnly != nil {
 			return errNothing
 		}
-		return db.Set(formatKey, appendFormat(nil), pebble.Sync)
+		return d.setFormat()
 	}
 	if err := checkFormat(text); err != nil {
 		return err
 	}
-	return d.dictionaries.load(db)
+	if d.readOnly == nil && !bytes.Equal(text, appendFormat(nil)) {
+		return d.setFormat()
+	}
+	return nil
+}
+
+// setFormat makes the store one of our format.
+func (d *database) setFormat() error {
+	if err := d.pebble.Set(formatKey, appendFormat(nil), pebble.NoSync); err != nil {
+		return err
+	}
+	return d.pebble.Flush()
 }

@@ -32,9 +32,17 @@ const (
 // maxText bounds an unpacked text, in bytes. No API server accepts an object of that size.
 const maxText = 64 << 20
 
-// references returns the id of a dictionary and notes that a record uses it. It returns the zero id
-// for a dictionary without text.
-type references func(*object.Dictionary) dictionaryID
+// references are what the records of one owner refer to.
+type references interface {
+	// dictionary returns the id of a dictionary and notes that a record uses it. It returns the
+	// zero id for a dictionary without text.
+	dictionary(*object.Dictionary) dictionaryID
+	// repeat reports whether the log has the record of an object already. Then the record that is
+	// being made leaves it out at a position, and repeat notes that.
+	repeat(o *object.Object, at int) bool
+	// wrote notes where the record that is being made holds the record of an object.
+	wrote(o *object.Object, from, to int)
+}
 
 func appendObject(b []byte, o *object.Object, secret bool, refer references) []byte {
 	if o == nil {
@@ -47,12 +55,22 @@ func appendObject(b []byte, o *object.Object, secret bool, refer references) []b
 		}
 		return b
 	}
+	if refer.repeat(o, len(b)) {
+		return b
+	}
+	from := len(b)
+	b = appendPacked(b, o, refer)
+	refer.wrote(o, from, len(b))
+	return b
+}
+
+func appendPacked(b []byte, o *object.Object, refer references) []byte {
 	text, with, ok := o.Packed()
 	if !ok {
 		text, with = s2.Encode(nil, text), nil
 	}
 	if with != nil {
-		if id := refer(with); id != (dictionaryID{}) {
+		if id := refer.dictionary(with); id != (dictionaryID{}) {
 			return appendBytes(append(append(b, packedWith), id[:]...), text)
 		}
 	}
@@ -344,7 +362,7 @@ func checkFormat(b []byte) error {
 	r := reader{left: version}
 	if v := r.uvarint(); r.end() != nil {
 		return errRecord
-	} else if v != formatVersion {
+	} else if v != formatVersion && v != logless {
 		return &versionError{v}
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
-	"github.com/informd/informd/engine/object"
 )
 
 // oldDelivery is a delivery as versions before answers existed wrote it.
@@ -40,7 +39,7 @@ func TestDeliveryRecordedBeforeAnswersExisted(t *testing.T) {
 	if diff := cmp.Diff(want, got, byText); diff != "" || err != nil {
 		t.Fatalf("read (-want +got): %s%v", diff, err)
 	}
-	none := func(*object.Dictionary) dictionaryID { return dictionaryID{} }
+	none := noReferences{}
 	if written := hex.EncodeToString(appendDelivery(nil, &want, false, none)); written != oldDelivery {
 		t.Errorf("the delivery is written as %s", written)
 	}

@@ -2,18 +2,21 @@ package state
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Run writes the recorded changes every FlushEvery, until ctx ends. Then it writes the rest and
-// closes the store. Call it once, after everything was loaded. It returns nil.
+// Run writes the recorded changes until ctx ends. Then it writes the rest and closes the store. Call
+// it once, after everything was loaded. It returns nil.
 // A failing disk delays the return by at most about five seconds. Run then logs how much is not on
 // disk, and leaves behind a goroutine and those of Pebble. When the disk recovers, they write and
 // close after all, and only then release the directory.
 func (s *Store) Run(ctx context.Context) error {
 	s.running.Store(true)
+	s.started.reach(1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -48,31 +51,173 @@ func (s *Store) await(done <-chan struct{}) {
 	}
 }
 
-// work is the goroutine that waits for the disk.
+// work waits for the disk, in three goroutines, until ctx ends. Then it writes the rest and closes
+// the store.
 func (s *Store) work(ctx context.Context) {
+	var all sync.WaitGroup
+	all.Go(func() { s.appendAll(ctx) })
+	all.Go(func() { s.syncAll(ctx) })
+	all.Go(func() { s.moveAll(ctx) })
+	all.Wait()
+	s.finish()
+	s.running.Store(false)
+	s.close()
+}
+
+// finish writes the rest, and gives the store everything, so that the next start finds no log.
+func (s *Store) finish() {
+	d := s.db.Load()
+	if d == nil {
+		return
+	}
+	select {
+	case log := <-d.full:
+		s.move(d, log)
+	default:
+	}
+	s.tryAppend()
+	s.trySync()
+	if log := d.log.Load(); log != nil {
+		s.move(d, fullLog{log, s.logged.reached.Load()})
+	}
+}
+
+// appendAll writes what is recorded to the log: at once if an event waits for it, otherwise within
+// gathering.
+func (s *Store) appendAll(ctx context.Context) {
+	last := time.Time{}
+	gather := time.NewTimer(0)
+	defer gather.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-s.stir:
+			if left := gathering - time.Since(last); left > 0 {
+				gather.Reset(left)
+				continue
+			}
+		case <-gather.C:
+		}
+		s.tryAppend()
+		last = time.Now()
+	}
+}
+
+// tryAppend appends what was recorded to the log, if it can.
+func (s *Store) tryAppend() {
+	d := s.db.Load()
+	switch {
+	case d == nil:
+		return
+	case s.broken.Load():
+		s.swap(0) // drops what was recorded before the damage was found
+		for _, t := range s.tallies()[1:] {
+			t.take()
+		}
+		return
+	case d.readOnly != nil, d.fs.trouble() != nil,
+		s.unsynced.bytes.Load()+s.syncing.bytes.Load() > maxUnsynced:
+		return // memory holds one record for each object and delivery; the log would hold them all
+	}
+	var err error
+	if s.unwritten.records.Load() != 0 {
+		err = s.append(d)
+	}
+	log := d.log.Load()
+	isFull := log.length.Load() > s.opts.limits.log || s.wantsSettled.Load()
+	if err == nil && isFull && !d.isMoving.Load() {
+		s.wantsSettled.Store(false)
+		err = s.rotate(d)
+	}
+	if err != nil {
+		s.breakDown(d, err)
+	}
+}
+
+// syncAll writes the logs to the disk every FlushEvery.
+func (s *Store) syncAll(ctx context.Context) {
 	flush := time.NewTicker(s.opts.FlushEvery)
 	defer flush.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-flush.C:
+		case <-s.wakeSync:
+		}
+		s.trySync()
+		if s.unwritten.records.Load() != 0 {
+			s.wake.send() // in case the log has been waiting for the disk
+		}
+	}
+}
+
+// trySync returns when everything is on disk that is in the log.
+func (s *Store) trySync() {
+	defer func() { s.examine(s.opts.Clock.Now()) }()
+	d, cut := s.db.Load(), s.logged.reached.Load()
+	if d == nil || d.readOnly != nil || s.broken.Load() || s.synced.has(cut) {
+		return
+	}
+	asOf := s.health.sync(s.opts.Clock.Now())
+	s.syncing.add(s.unsynced.take())
+	for _, log := range d.unsettled() {
+		if err := log.sync(d.fs); err != nil {
+			d.fail.report(damage(err))
+			s.breakDown(d, err)
+			return
+		}
+	}
+	s.syncing.take()
+	s.health.wrote(asOf)
+	s.synced.reach(cut)
+}
+
+// unsettled returns the logs that the store does not have, the oldest first.
+func (d *database) unsettled() []*cutLog {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return slices.Clone(d.logs)
+}
+
+// moveAll gives the store the logs that are full, and opens it if that did not succeed at first.
+func (s *Store) moveAll(ctx context.Context) {
 	retry := time.NewTicker(s.opts.limits.retry)
 	defer retry.Stop()
 	size := time.NewTicker(s.opts.limits.size)
 	defer size.Stop()
 	s.measure()
 	for {
+		var full chan fullLog
+		d := s.db.Load()
+		if d != nil {
+			full = d.full
+		}
 		select {
 		case <-ctx.Done():
-			s.write()
-			s.close()
 			return
-		case <-flush.C:
-			s.write()
-		case <-s.wake:
-			s.write()
+		case log := <-full:
+			s.move(d, log)
 		case <-size.C:
 			s.measure()
 		case <-retry.C:
 			s.tryAgain()
 		}
 	}
+}
+
+// move gives the store a log.
+func (s *Store) move(d *database, log fullLog) {
+	if s.broken.Load() {
+		return
+	}
+	if err := s.checkpoint(d, log); err != nil {
+		d.fail.report(damage(err))
+		s.breakDown(d, err)
+	}
+	s.wake.send() // the next log may be full, or wanted
 }
 
 // tryAgain opens the store for writing if that has not succeeded yet.
@@ -83,42 +228,19 @@ func (s *Store) tryAgain() {
 	case d.readOnly != nil && !s.broken.Load():
 		s.goOn(d)
 	}
-}
-
-// write writes the recorded changes, if it can.
-func (s *Store) write() {
-	waiting := s.rounds.begin()
-	err := s.tryWrite()
-	if err == nil && waiting != nil {
-		err = s.isWriting()
+	if s.unwritten.records.Load() != 0 {
+		s.wake.send()
 	}
-	waiting.end(err)
-}
-
-func (s *Store) tryWrite() (err error) {
-	d := s.db.Load()
-	switch {
-	case d == nil:
-		return nil
-	case s.broken.Load():
-		s.swap() // drops what was recorded before the damage was found
-		s.inFlight.take()
-	case d.readOnly != nil:
-		return nil
-	case s.unwritten.records.Load() != 0:
-		if err = s.flush(d); err != nil {
-			s.breakDown(d, err)
-		}
-	}
-	s.examine(s.opts.Clock.Now())
-	return err
 }
 
 func (s *Store) measure() {
 	if d := s.db.Load(); d != nil && !s.broken.Load() {
-		_ = d.locked(func(db *pebble.DB) error { // on an error the size stays as it was
-			metrics := db.Metrics()
-			s.health.measured(int64(metrics.DiskSpaceUsage()))
+		_ = d.locked(func(pebble.Reader) error { // on an error the size stays as it was
+			size := int64(d.pebble.Metrics().DiskSpaceUsage())
+			for _, log := range d.logs {
+				size += log.length.Load()
+			}
+			s.health.measured(size)
 			return nil
 		})
 	}

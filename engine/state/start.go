@@ -33,7 +33,7 @@ func (s *Store) Bind(c Cluster) error {
 	var was *Cluster
 	if d := s.db.Load(); d != nil {
 		var read *Cluster
-		err := d.read(s.opts.limits.read, func(db *pebble.DB) error {
+		err := d.read(s.opts.limits.read, func(db pebble.Reader) error {
 			text, ok, err := get(db, clusterKey)
 			if err != nil || !ok {
 				return err
@@ -144,7 +144,8 @@ func (s *Store) all(prefix []byte, f func(value []byte, get dictionaryOf) error)
 	if d == nil {
 		return nil
 	}
-	err := d.read(s.opts.limits.load, func(db *pebble.DB) error {
+	s.settleSoon(s.opts.limits.load)
+	err := d.read(s.opts.limits.load, func(db pebble.Reader) error {
 		dictionary := func(id dictionaryID) (*object.Dictionary, error) {
 			return d.dictionaries.get(db, id)
 		}
@@ -211,7 +212,7 @@ func (s *Store) forget() {
 		l.forget()
 	}
 	s.buried = make(map[string]struct{})
-	s.records = newRecords()
+	s.records, s.dropping = newRecords(), nil
 	s.unwritten.take()
 	if s.cluster = s.bound; s.cluster != nil {
 		s.unwritten.records.Add(1)

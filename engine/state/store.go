@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"slices"
@@ -22,8 +23,18 @@ const (
 )
 
 const (
-	// earlyFlush is roughly how many unwritten bytes start a write at once.
+	// gathering is how long records wait for others that are written with them, unless an event
+	// waits for its own.
+	gathering = 10 * time.Millisecond
+	// promptly is how long an event waits for its records.
+	promptly = 100 * time.Millisecond
+	// earlyFlush is roughly how many unwritten bytes start a write or a sync at once.
 	earlyFlush = 8 << 20
+	// maxUnsynced is how many bytes of the log may wait for a sync. Beyond that nothing is appended.
+	maxUnsynced = 16 << 20
+	// maxLog is the length at which a log ends, and the store gets it. The larger it is, the fewer
+	// states of an object the store gets, and the longer a start after a crash takes.
+	maxLog = 32 << 20
 	// paced is how many unwritten bytes make Pace wait.
 	paced = 32 << 20
 	// maxUnwritten is how many unwritten bytes make [Lane.Room] return false.
@@ -52,7 +63,8 @@ type limits struct {
 	load     time.Duration // how long loading an informer, all letters or all rules may take
 	read     time.Duration // how long loading a few deliveries may take
 	size     time.Duration // between measurements of the store's size
-	batch    int           // size in bytes at which a transaction ends
+	batch    int           // size in bytes at which a batch for Pebble ends
+	log      int64         // length in bytes at which a log ends
 }
 
 func or(d, otherwise time.Duration) time.Duration {
@@ -88,6 +100,9 @@ func (o Options) withDefaults() Options {
 	if l.batch == 0 {
 		l.batch = maxBatch
 	}
+	if l.log == 0 {
+		l.log = maxLog
+	}
 	return o
 }
 
@@ -114,21 +129,42 @@ type Store struct {
 	// cut turns a change of several records into one cut. A goroutine that records holds it for
 	// reading, only to change maps. The writer holds it for writing while it exchanges the maps.
 	cut       sync.RWMutex
+	number    uint64        // of the cut that is being recorded; guarded by cut
+	stirred   atomic.Bool   // the goroutine that appends knows that something was recorded
+	last      atomic.Uint64 // the last cut in which anything was recorded
 	unwritten tally
-	inFlight  tally // taken for writing, not yet on disk
-	wake      chan struct{}
-	rounds    rounds
+	inFlight  tally // on its way to the log
+	unsynced  tally // in the log, not yet on disk
+	syncing   tally // on its way to the disk
+
+	started mark // is 1 once Run has begun
+	logged  mark // the log has these cuts
+	synced  mark // the disk has them, too
+	settled mark // the store has them, too
+
+	wake         signal      // to append at once
+	stir         signal      // to append soon
+	wakeSync     signal      // to sync at once
+	wantsSettled atomic.Bool // to give the store what the log has
+	// isLate says that the log does not take records promptly, so that no event waits for it.
+	isLate atomic.Bool
 
 	mu        sync.Mutex // guards the fields below
 	informers map[string]*Objects
 	lanes     map[string]*Lane
-	records            // records of no informer and no lane
-	dropping  []owner  // owners that the current write drops
-	bound     *Cluster // set by Bind
+	records              // records of no informer and no lane
+	dropping  []dropping // owners that logs drop, and the store still has
+	bound     *Cluster   // set by Bind
 	setAside  []string
 
 	// buried holds the ids of letters on disk or being written; nil until they are known.
 	buried map[string]struct{}
+}
+
+// dropping is an owner that a log drops.
+type dropping struct {
+	owner owner
+	log   uint64
 }
 
 // records are the records of the store as a whole. A nil value means that the rule or letter is
@@ -161,12 +197,29 @@ func (s *Store) Begin() { s.cut.RLock() }
 
 // End ends the change that Begin began.
 func (s *Store) End() {
+	if s.unwritten.records.Load() != 0 {
+		s.last.Store(s.number)
+	}
 	s.cut.RUnlock()
+	if s.unwritten.records.Load() != 0 && !s.stirred.Swap(true) {
+		s.stir.send()
+	}
 	if s.unwritten.bytes.Load() > earlyFlush {
-		select {
-		case s.wake <- struct{}{}:
-		default: // a wake-up is pending
-		}
+		s.wake.send()
+	}
+}
+
+// Await returns when the operating system has a cut, and all before it: then they survive the end of
+// the process. It waits a tenth of a second at most, and not at all while the disk is so slow that
+// an earlier call did wait that long. Do not call Await between Begin and End.
+func (s *Store) Await(cut uint64) {
+	if s.logged.has(cut) || s.isLate.Load() || !s.running.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), promptly)
+	defer cancel()
+	if s.logged.await(ctx, cut, s.wake.send) != nil {
+		s.isLate.Store(!s.logged.has(cut))
 	}
 }
 
@@ -244,11 +297,25 @@ func (s *Store) DropInformer(id string) {
 	}
 }
 
+// hides returns whether the records of an owner that the store has do not count, because they are
+// about to be removed. It first gives the store what the log has, for at most a time.
+func (s *Store) hides(o owner, limit time.Duration) bool {
+	s.mu.Lock()
+	isDropped := slices.Contains(s.dropped, o)
+	s.mu.Unlock()
+	if isDropped {
+		return true
+	}
+	s.settleSoon(limit)
+	return s.isDropped(o)
+}
+
 // isDropped reports whether the records of an owner on disk are about to be removed.
 func (s *Store) isDropped(o owner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Contains(s.dropped, o) || slices.Contains(s.dropping, o)
+	return slices.Contains(s.dropped, o) ||
+		slices.ContainsFunc(s.dropping, func(d dropping) bool { return d.owner == o })
 }
 
 // Status describes a Store.
@@ -270,7 +337,7 @@ func (s *Store) Status() Status {
 	s.mu.Unlock()
 	status := Status{
 		Dir:            s.dir,
-		Unwritten:      int(max(0, s.unwritten.records.Load()+s.inFlight.records.Load())),
+		Unwritten:      int(s.unwrittenRecords()),
 		UnwrittenBytes: s.unwrittenBytes(),
 		SetAside:       aside,
 	}
@@ -278,6 +345,20 @@ func (s *Store) Status() Status {
 	return status
 }
 
-func (s *Store) unwrittenBytes() int64 {
-	return max(0, s.unwritten.bytes.Load()+s.inFlight.bytes.Load())
+func (s *Store) unwrittenRecords() (sum int64) {
+	for _, t := range s.tallies() {
+		sum += t.records.Load()
+	}
+	return max(0, sum)
+}
+
+func (s *Store) unwrittenBytes() (sum int64) {
+	for _, t := range s.tallies() {
+		sum += t.bytes.Load()
+	}
+	return max(0, sum)
+}
+
+func (s *Store) tallies() []*tally {
+	return []*tally{&s.unwritten, &s.inFlight, &s.unsynced, &s.syncing}
 }

@@ -292,11 +292,11 @@ func TestReadsAreBoundedInTime(t *testing.T) {
 	})
 	s.written()
 	d := s.db.Load()
-	if err := d.read(time.Millisecond, func(*pebble.DB) error { <-release; return nil }); err != errHangs {
+	if err := d.read(time.Millisecond, func(pebble.Reader) error { <-release; return nil }); err != errHangs {
 		t.Errorf("error %v", err)
 	}
 	for range maxReads - 1 {
-		_ = d.read(time.Millisecond, func(*pebble.DB) error { <-release; return nil })
+		_ = d.read(time.Millisecond, func(pebble.Reader) error { <-release; return nil })
 	}
 	if _, err := lane.Load(key("a"), 0, 1, 1); err == nil {
 		t.Error("reads beyond the bound go on")

@@ -1,0 +1,278 @@
+package state
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// maxBatch is the size in bytes at which a batch ends and another one begins. Pebble keeps a batch
+// of more than 4 MiB in memory, together with its slack, until it becomes a table.
+const maxBatch = 3 << 20
+
+// progress is the record of which logs the store has.
+type progress struct {
+	next uint64 // the first log that it does not have in whole
+	// begun is the length of that log, if the store may have parts of it; otherwise 0.
+	begun int64
+}
+
+func (p progress) append(b []byte) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(append(b, recordVersion), p.next), uint64(p.begun))
+}
+
+func readProgress(b []byte) (p progress, err error) {
+	r := reader{left: b}
+	r.version()
+	p.next, p.begun = r.uvarint(), int64(r.uvarint())
+	return p, r.end()
+}
+
+// fullLog is a log that is no longer written, and has all cuts up to one.
+type fullLog struct {
+	*cutLog
+	upTo uint64
+}
+
+// rotate begins another log. The store gets the one before it from the goroutine that makes
+// checkpoints. Only the goroutine that appends calls rotate, and not before the store has the log
+// before that.
+func (s *Store) rotate(d *database) error {
+	old := d.log.Load()
+	log, err := createLog(d.fs, d.dir, old.number+1, old.length.Load())
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.logs = append(d.logs, log)
+	d.mu.Unlock()
+	d.log.Store(log)
+	d.isMoving.Store(true)
+	d.full <- fullLog{old, s.logged.reached.Load()}
+	return nil
+}
+
+// checkpoint moves a log into the store and removes it. It takes as long as the disk takes.
+func (s *Store) checkpoint(d *database, full fullLog) (err error) {
+	defer func() {
+		if what := recover(); what != nil {
+			err = damage(what)
+		}
+	}()
+	if err := full.sync(d.fs); err != nil {
+		return err
+	}
+	c, _, err := readLog(d.fs, d.dir, full.number)
+	if err == nil && c.length != full.length.Load() {
+		err = damage("the log is shorter than it was written")
+	}
+	if err != nil {
+		return err
+	}
+	err = d.move(c, progress{full.number, c.length}, progress{next: full.number + 1})
+	if closing := c.file.Close(); err == nil {
+		err = closing
+	}
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	d.logs = slices.DeleteFunc(d.logs, func(l *cutLog) bool { return l == full.cutLog })
+	d.mu.Unlock()
+	_ = full.close() // the store has its content
+	if err := d.fs.Remove(full.path); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.dropping = slices.DeleteFunc(s.dropping, func(o dropping) bool { return o.log <= full.number })
+	s.mu.Unlock()
+	d.isMoving.Store(false)
+	s.settled.reach(full.upTo)
+	return nil
+}
+
+// move writes the contents of a log to the store. begun is the progress before everything is there,
+// done the progress after that.
+func (d *database) move(c *contents, begun, done progress) error {
+	m := mover{db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20))}
+	m.set(progressKey, begun.append(nil))
+	m.apply(c)
+	m.set(progressKey, done.append(nil))
+	if m.err == nil {
+		m.err = m.batch.Commit(pebble.NoSync)
+	}
+	if closing := m.batch.Close(); m.err == nil {
+		m.err = closing
+	}
+	if m.err == nil {
+		m.err = d.pebble.Flush()
+	}
+	return m.err
+}
+
+// mover writes the contents of logs in batches, in the order of the keys. So a reader meanwhile
+// finds the deliveries of an object up to some number.
+type mover struct {
+	db    *database
+	batch *pebble.Batch
+	whole bool // one batch, which is not committed
+	err   error
+}
+
+func (m *mover) apply(c *contents) {
+	for _, prefix := range c.dropped {
+		if m.err == nil {
+			m.err = m.batch.DeleteRange(prefix, after(prefix), nil)
+		}
+	}
+	var value []byte
+	for _, key := range slices.Sorted(maps.Keys(c.finals)) {
+		if m.err != nil {
+			return
+		}
+		f := c.finals[key]
+		if f.kind == deleteChange {
+			m.delete([]byte(key))
+		} else if value, m.err = c.value(value, f.value); m.err == nil {
+			m.set([]byte(key), value)
+		}
+	}
+}
+
+func (m *mover) set(key, value []byte) {
+	if m.err == nil {
+		m.err = m.batch.Set(key, value, nil)
+	}
+	m.mayCommit()
+}
+
+func (m *mover) delete(key []byte) {
+	if m.err == nil {
+		m.err = m.batch.Delete(key, nil)
+	}
+	m.mayCommit()
+}
+
+func (m *mover) mayCommit() {
+	if m.err == nil && !m.whole && m.batch.Len() > m.db.maxBatch {
+		m.err = m.batch.Commit(pebble.NoSync)
+		m.batch.Reset()
+	}
+}
+
+// recover reads the logs that an earlier process left. A store that can be written gets their
+// content, and a new log. Of one that is only read, a view gets it.
+func (d *database) recover(disk vfs.FS) error {
+	text, ok, err := get(d.pebble, progressKey)
+	if err != nil {
+		return err
+	}
+	at := progress{next: 1}
+	if ok {
+		if at, err = readProgress(text); err != nil {
+			return err
+		}
+	}
+	numbers, err := logsIn(disk, d.dir)
+	if err != nil {
+		return err
+	}
+	next := at.next
+	if n := len(numbers); n > 0 {
+		next = max(next, numbers[n-1]+1)
+	}
+	if d.readOnly != nil {
+		d.view = d.pebble.NewIndexedBatch()
+	}
+	if err := d.replay(disk, numbers, at, next); err != nil {
+		return err
+	}
+	if d.readOnly != nil {
+		return nil
+	}
+	if next != at.next { // also if no log could be read
+		if err := d.move(&contents{}, progress{next: next}, progress{next: next}); err != nil {
+			return err
+		}
+	}
+	for _, n := range numbers {
+		if err := disk.Remove(disk.PathJoin(d.dir, logName(n))); err != nil && !isNotExist(err) {
+			return err
+		}
+	}
+	log, err := createLog(disk, d.dir, next, 0)
+	if err != nil {
+		return err
+	}
+	d.logs = []*cutLog{log}
+	d.log.Store(log)
+	return nil
+}
+
+// replay applies the logs from at.next on, as far as they are whole.
+func (d *database) replay(disk vfs.FS, numbers []uint64, at progress, next uint64) error {
+	expected, length := at.next, int64(0)
+	for _, n := range numbers {
+		if n < at.next {
+			continue // the store has it
+		}
+		if n != expected {
+			break
+		}
+		c, previous, err := readLog(disk, d.dir, n)
+		if err != nil {
+			return err
+		}
+		isNext := c.length > 0 && (n == at.next || previous == length)
+		switch {
+		case n == at.next && c.length < at.begun:
+			err = damage("the end of a log is missing")
+		case isNext && d.view != nil:
+			m := mover{db: d, batch: d.view, whole: true}
+			m.apply(c)
+			err = m.err
+		case isNext:
+			err = d.move(c, progress{n, c.length}, progress{next: n + 1})
+		}
+		if err := errors.Join(err, c.file.Close()); err != nil {
+			return err
+		}
+		if !isNext {
+			break
+		}
+		expected, length = n+1, c.length
+	}
+	if at.begun > 0 && expected == at.next {
+		return damage("a log is missing")
+	}
+	return nil
+}
+
+// settle returns when the store has everything that was recorded before. Before Run, and while
+// nothing can be written, it returns at once.
+func (s *Store) settle(ctx context.Context) error {
+	d := s.db.Load()
+	if !s.running.Load() || d == nil || d.readOnly != nil || s.broken.Load() {
+		return nil
+	}
+	return s.settled.await(ctx, s.last.Load(), func() {
+		s.wantsSettled.Store(true)
+		s.wake.send()
+	})
+}
+
+// settleSoon does what settle does, for at most a time.
+func (s *Store) settleSoon(limit time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	_ = s.settle(ctx) // otherwise the caller finds less
+}
+
+// isUnsettled reports whether the store does not have everything that was recorded.
+func (s *Store) isUnsettled() bool { return !s.settled.has(s.last.Load()) }

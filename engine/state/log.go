@@ -1,0 +1,404 @@
+package state
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/informd/informd/engine/object"
+)
+
+// A log is a file of cuts, which is only appended to. Each cut is one frame:
+//
+//	length of the payload, 4 bytes, big-endian
+//	CRC-32C of the payload, 4 bytes, big-endian
+//	payload: the changes of the store's keys, in order
+//
+// A change is a byte that says which, the length of the key as a uvarint, and the key. For set and
+// add the value follows: its length as a uvarint, and its parts, up to that length. A part begins
+// with a uvarint n. If n is even, n/2 bytes follow. If n is odd, the part is n/2 bytes that are
+// in the log already, and a uvarint says at which offset. So a log holds the text of an object once,
+// however many deliveries carry it.
+//
+// The first frame says which log it is and how long the log before it is. A reader ends at the
+// first frame that is not whole, and goes on to the next log only if it has read this one to its
+// end. So what it reads are all cuts up to some moment.
+const (
+	setChange    = iota + 1
+	addChange    // sets a key that neither the store nor an earlier log has
+	deleteChange // of one key
+	dropChange   // of all keys with a prefix
+)
+
+const (
+	logPrefix   = "cuts-" // begins the names of logs; the number follows
+	logMark     = "informd cuts 1"
+	frameHeader = 8
+	// maxFrame bounds the payload of a frame.
+	maxFrame = math.MaxInt32
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func logName(number uint64) string { return fmt.Sprintf("%s%08d", logPrefix, number) }
+
+// logNumber reads the number from the name of a log.
+func logNumber(name string) (number uint64, ok bool) {
+	digits, ok := strings.CutPrefix(name, logPrefix)
+	if !ok {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return number, err == nil && logName(number) == name
+}
+
+// logsIn returns the numbers of the logs in the directory named store, in order.
+func logsIn(disk vfs.FS, store string) (numbers []uint64, err error) {
+	names, err := disk.List(store)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if n, ok := logNumber(name); ok {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// cutLog is a log that is being written. One goroutine appends; others may sync meanwhile.
+type cutLog struct {
+	number uint64
+	id     uint64 // distinguishes the logs of this process
+	path   string
+	file   vfs.File
+	length atomic.Int64
+
+	mu       sync.Mutex // guards the fields below
+	synced   int64      // how much of it is on disk
+	isListed bool       // its entry in the directory is on disk
+	isClosed bool
+}
+
+// logs counts the logs that this process has made.
+var logs atomic.Uint64
+
+// createLog makes a log that goes on where the log before it ends, after previous bytes.
+func createLog(disk vfs.FS, store string, number uint64, previous int64) (*cutLog, error) {
+	path := disk.PathJoin(store, logName(number))
+	file, err := disk.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return nil, err
+	}
+	l := &cutLog{number: number, id: logs.Add(1), path: path, file: file}
+	f := newFrame(l)
+	f.b = append(f.b, logMark...)
+	f.b = binary.AppendUvarint(binary.AppendUvarint(f.b, number), uint64(previous))
+	if err := l.append(f); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return l, nil
+}
+
+// append writes a frame. When it returns, the operating system has it.
+func (l *cutLog) append(f *frame) error {
+	if len(f.b)-frameHeader > maxFrame {
+		return fmt.Errorf("a cut of %d bytes is too large", len(f.b))
+	}
+	payload := f.b[frameHeader:]
+	binary.BigEndian.PutUint32(f.b, uint32(len(payload)))
+	binary.BigEndian.PutUint32(f.b[4:], crc32.Checksum(payload, castagnoli))
+	if _, err := l.file.Write(f.b); err != nil {
+		return err
+	}
+	l.length.Add(int64(len(f.b)))
+	return nil
+}
+
+// sync returns when everything that was appended before is on disk.
+func (l *cutLog) sync(disk vfs.FS) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	length := l.length.Load()
+	if l.isClosed || l.synced == length {
+		return nil
+	}
+	if err := l.file.Sync(); err != nil {
+		return err
+	}
+	if !l.isListed {
+		if err := syncDir(disk, disk.PathDir(l.path)); err != nil {
+			return err
+		}
+	}
+	l.synced, l.isListed = length, true
+	return nil
+}
+
+func (l *cutLog) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.isClosed {
+		return nil
+	}
+	l.isClosed = true
+	return l.file.Close()
+}
+
+// A place says in 64 bits where a log holds the record of an object: the id of the log, the offset
+// and the length. Objects beyond these limits have no place, and each delivery repeats them.
+const (
+	idBits, offsetBits, lengthBits = 22, 26, 16
+)
+
+// place notes where the log holds the record of o.
+func (l *cutLog) place(o *object.Object, offset int64, length int) {
+	if l.id < 1<<idBits && offset < 1<<offsetBits && length < 1<<lengthBits {
+		o.SetPlace(l.id<<(offsetBits+lengthBits) | uint64(offset)<<lengthBits | uint64(length))
+	}
+}
+
+// placeOf returns where the log holds the record of o. ok is false if it does not.
+func (l *cutLog) placeOf(o *object.Object) (offset, length int64, ok bool) {
+	p := o.Place()
+	offset = int64(p >> lengthBits & (1<<offsetBits - 1))
+	return offset, int64(p & (1<<lengthBits - 1)), p != 0 && p>>(offsetBits+lengthBits) == l.id
+}
+
+// frame is a cut on its way into a log.
+type frame struct {
+	b  []byte // the header and the payload
+	at int64  // where the frame begins in the log
+}
+
+func newFrame(l *cutLog) *frame {
+	f := new(frame)
+	f.reset(l)
+	return f
+}
+
+func (f *frame) reset(l *cutLog) {
+	f.b, f.at = append(f.b[:0], make([]byte, frameHeader)...), l.length.Load()
+}
+
+func (f *frame) isEmpty() bool { return len(f.b) == frameHeader }
+
+// end returns the offset in the log of what is appended next.
+func (f *frame) end() int64 { return f.at + int64(len(f.b)) }
+
+func (f *frame) change(kind byte, key []byte) { f.b = appendBytes(append(f.b, kind), key) }
+
+// value appends a value: text, with bytes of the log inserted. It returns the offset in the log at
+// which the last part of text begins.
+func (f *frame) value(text []byte, inserts []insert) (last int64) {
+	length := len(text)
+	for _, i := range inserts {
+		length += int(i.length)
+	}
+	f.b = binary.AppendUvarint(f.b, uint64(length))
+	from := 0
+	for _, i := range inserts {
+		f.plain(text[from:i.at])
+		f.b = binary.AppendUvarint(f.b, uint64(i.length)<<1|1)
+		f.b = binary.AppendUvarint(f.b, uint64(i.offset))
+		from = i.at
+	}
+	return f.plain(text[from:])
+}
+
+func (f *frame) plain(part []byte) (offset int64) {
+	if len(part) > 0 {
+		f.b = append(binary.AppendUvarint(f.b, uint64(len(part))<<1), part...)
+	}
+	return f.end() - int64(len(part))
+}
+
+// insert stands for bytes of the log in a value.
+type insert struct {
+	at     int   // position in the text where they are left out
+	offset int64 // in the log
+	length int64
+}
+
+// final is what a log makes of a key in the end.
+type final struct {
+	kind  byte  // setChange, addChange or deleteChange
+	value int64 // offset of the value in the log
+}
+
+// contents is what a log holds: for each key that it changes, what it makes of it in the end.
+type contents struct {
+	file    vfs.File
+	dropped [][]byte // prefixes whose keys go before the others are set
+	finals  map[string]final
+	length  int64 // of the whole frames
+}
+
+// readLog reads the log with a number. Its changes end at the first frame that is not whole. ok is
+// false if not even the first frame is, or if it belongs to another log. previous is the length of
+// the log before it. The caller closes contents.file.
+func readLog(disk vfs.FS, store string, number uint64) (c *contents, previous int64, err error) {
+	file, err := disk.Open(disk.PathJoin(store, logName(number)))
+	if err != nil {
+		return nil, 0, err
+	}
+	c = &contents{file: file, finals: make(map[string]final)}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	in := bufio.NewReaderSize(io.NewSectionReader(file, 0, info.Size()), 256<<10)
+	var payload []byte
+	for {
+		if payload, err = readFrame(in, payload, info.Size()-c.length); err != nil {
+			return nil, 0, errors.Join(err, file.Close())
+		}
+		if payload == nil {
+			return c, previous, nil
+		}
+		if c.length == 0 {
+			r := reader{left: payload}
+			mark := r.take(len(logMark))
+			if string(mark) != logMark || r.uvarint() != number {
+				return c, 0, nil
+			}
+			previous = int64(r.uvarint())
+		} else if !c.add(payload) {
+			return c, previous, nil
+		}
+		c.length += frameHeader + int64(len(payload))
+	}
+}
+
+// readFrame returns the payload of the next frame, or nil if it is not whole. It uses the memory of
+// buf. left is how long the rest of the log is.
+func readFrame(in io.Reader, buf []byte, left int64) ([]byte, error) {
+	var header [frameHeader]byte
+	if _, err := io.ReadFull(in, header[:]); err != nil {
+		return nil, unlessEnd(err)
+	}
+	length := int64(binary.BigEndian.Uint32(header[:]))
+	if length > left-frameHeader || length == 0 {
+		return nil, nil
+	}
+	buf = slices.Grow(buf[:0], int(length))[:length]
+	if _, err := io.ReadFull(in, buf); err != nil {
+		return nil, unlessEnd(err)
+	}
+	if crc32.Checksum(buf, castagnoli) != binary.BigEndian.Uint32(header[4:]) {
+		return nil, nil
+	}
+	return buf, nil
+}
+
+func unlessEnd(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil
+	}
+	return err
+}
+
+// add adds the changes of the next frame. It reports whether they are well-formed.
+func (c *contents) add(payload []byte) bool {
+	r := reader{left: payload}
+	for len(r.left) > 0 {
+		kind, key := r.byte(), r.bytes()
+		at := c.length + frameHeader + int64(len(payload)-len(r.left))
+		switch kind {
+		case setChange, addChange:
+			skipValue(&r)
+			if was, ok := c.finals[string(key)]; ok && (was.kind == addChange) {
+				kind = addChange
+			}
+			c.finals[string(key)] = final{kind, at}
+		case deleteChange:
+			if was, ok := c.finals[string(key)]; ok && was.kind == addChange {
+				delete(c.finals, string(key))
+			} else {
+				c.finals[string(key)] = final{kind: kind}
+			}
+		case dropChange:
+			c.dropped = append(c.dropped, bytes.Clone(key))
+			for k := range c.finals {
+				if strings.HasPrefix(k, string(key)) {
+					delete(c.finals, k)
+				}
+			}
+		default:
+			return false
+		}
+		if r.bad {
+			return false
+		}
+	}
+	return true
+}
+
+func skipValue(r *reader) {
+	for left := r.uvarint(); left > 0 && !r.bad; {
+		n := r.uvarint()
+		length := n >> 1
+		if length == 0 || length > left {
+			r.fail()
+			return
+		}
+		left -= length
+		if n&1 == 1 {
+			r.uvarint()
+		} else {
+			r.take(int(length))
+		}
+	}
+}
+
+// value reads the value at an offset into buf, and returns it.
+func (c *contents) value(buf []byte, at int64) ([]byte, error) {
+	in := bufio.NewReaderSize(io.NewSectionReader(c.file, at, c.length-at), 4<<10)
+	length, err := binary.ReadUvarint(in)
+	if err != nil {
+		return nil, err
+	}
+	if length > uint64(c.length)*maxRepeats {
+		return nil, errRecord
+	}
+	buf = slices.Grow(buf[:0], int(length))[:length]
+	for at := 0; at < len(buf); {
+		n, err := binary.ReadUvarint(in)
+		if err != nil {
+			return nil, err
+		}
+		if n>>1 == 0 || n>>1 > uint64(len(buf)-at) {
+			return nil, errRecord
+		}
+		part := buf[at : at+int(n>>1)]
+		at += len(part)
+		if n&1 == 0 {
+			_, err = io.ReadFull(in, part)
+		} else {
+			var offset uint64
+			if offset, err = binary.ReadUvarint(in); err == nil {
+				_, err = c.file.ReadAt(part, int64(offset))
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return buf, nil
+}
+
+// maxRepeats bounds a value by the length of its log: it holds the bytes of an object twice at most.
+const maxRepeats = 3
