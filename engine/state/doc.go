@@ -1,26 +1,38 @@
 // Package state is the durable record on disk: the objects that the engine has seen and the events
 // that it still has to deliver. A restart resumes from it, however the last process ended.
 //
-// While the daemon runs, memory is the truth and the [Store] is written behind it. The Store takes
-// records of what memory holds: the objects of informers ([Objects]), waiting deliveries ([Lane]),
-// rules and dead letters. A newer record replaces an older one that is not written yet. So a
-// delivery that is acknowledged before it was written costs no write. The engine reads the Store at
-// the start, and later for deliveries that only the disk holds ([Lane.Load]). The Store knows no
-// queue and no rule, and decides nothing.
+// While the daemon runs, memory is the truth and the [Store] follows it. The Store takes records of
+// what memory holds: the objects of informers ([Objects]), waiting deliveries ([Lane]), rules and
+// dead letters. A newer record replaces an older one that is not written yet. The engine reads the
+// Store at the start, and later for deliveries that only the disk holds ([Lane.Load]). The Store
+// knows no queue and no rule, and decides nothing.
+//
+// # The way of a record
+//
+// Recording changes maps in memory. One goroutine takes everything that was recorded, as a cut, and
+// appends it to a log as one frame: at once if an event waits for its records ([Store.Await]),
+// otherwise within 10 ms. Then the operating system has it, and it survives the end of the process.
+// A second goroutine syncs the log every [Options.FlushEvery]. Then it survives a loss of power. A
+// log that has grown to 32 MiB is full. The next one begins, and a third goroutine moves what the
+// full one made of each key in the end into Pebble, and removes it. An end in order does the same
+// with the last log. A start after a crash does it with all logs that are left, in order. If the
+// disk accepts no writes then, a view in memory shows Pebble as it would be.
+//
+// So Pebble gets an object that changes often once per log, and a delivery that has been
+// acknowledged meanwhile not at all. The log holds an object's text once: deliveries refer to it.
+// Pebble keeps no log of its own. It says which logs it has: until a log is moved in whole, the
+// start moves it once more, which changes nothing.
 //
 // # Guarantees
 //
 // Records are written in cuts. After any crash, the disk holds everything recorded between one
 // [Store.Begin] and its [Store.End], or nothing of it. It holds nothing without everything recorded
-// before. One synced transaction writes the records of each [Options.FlushEvery]. A cut larger than
-// 16 MiB takes several transactions, and so does one larger than 3 MiB that holds only first lists.
-// Their order is: deliveries and letters by number, rules, deliveries that are gone, objects. Until
-// the last transaction the informers concerned have no resourceVersion to resume from. A crash in
-// between repeats changes. Of several changes of one object, the server's list then has only the
-// last.
+// before. A frame of the log has a checksum, and a log ends at its first frame that is not whole.
 //
-// A crash loses at most what was recorded during the last FlushEvery and the duration of a write.
-// The API server reports those changes again.
+// When [Store.Await] has returned in time, the end of the process loses nothing of a cut. It loses
+// at most the last 10 ms of what nobody waited for. A loss of power loses at most what was recorded
+// during the last FlushEvery and the duration of a sync. The API server reports those changes
+// again.
 //
 // Nothing wrong is loaded. The disk's content has checksums, decoding checks every record, and any
 // bytes decode to a record or an error. A store that is damaged, foreign, of another version or of
@@ -30,11 +42,16 @@
 // forever. If damage shows only while the daemon runs, nothing more is written, and the next start
 // sets the store aside.
 //
-// Callers do not wait for the disk, except to read, and in [Store.Written]. A disk that is full,
-// read-only, failing or slow delays writes. [Status].Trouble says so, and the log has one line when
-// the trouble begins and one when it ends. Everything is written once the disk recovers. Meanwhile
-// memory holds one record for each object, delivery and letter that changed, and about a hundred
-// bytes for each that is gone. [Lane.Room] returns false.
+// Callers do not wait for the disk, except to read, in [Store.Written], and in [Store.Await] for a
+// tenth of a second at most. The operating system may block a write while its disk hangs or its
+// memory is full. The first Await then waits that long, and later ones return at once until a write
+// has succeeded. So events go on, although a crash would repeat them.
+//
+// A disk that is full, read-only, failing or slow delays writes. [Status].Trouble says so, and
+// informd logs one line when the trouble begins and one when it ends. Everything is written once the
+// disk recovers. Meanwhile memory holds one record for each object, delivery and letter that
+// changed, and about a hundred bytes for each that is gone. Beside them it holds at most 16 MiB that
+// wait for a sync. [Lane.Room] returns false.
 //
 // If the disk accepts no writes when the daemon starts, or has too little room, the store is only
 // read: everything is loaded as usual and nothing is written. The store tries to write again every
@@ -53,7 +70,8 @@
 // # Bounds on disk
 //
 // Objects and deliveries take the space that an [object.Packer] leaves of them, and about as much
-// again until Pebble has merged its files. A lane takes [LaneOptions].MaxBytes plus its deliveries
+// again until Pebble has merged its files. Two logs take 32 MiB each, or more while the disk is too
+// slow to move them. A lane takes [LaneOptions].MaxBytes plus its deliveries
 // in memory. The caller that puts letters must bound them. An informer has at most eight
 // dictionaries after a start, 64 KiB each; a start removes those without a reference. Records of
 // informers and rules that no longer exist remain until [Store.DropInformer] and [Store.DropRule].

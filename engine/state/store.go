@@ -213,7 +213,7 @@ func (s *Store) End() {
 // the process. It waits a tenth of a second at most, and not at all while the disk is so slow that
 // an earlier call did wait that long. Do not call Await between Begin and End.
 func (s *Store) Await(cut uint64) {
-	if s.logged.has(cut) || s.isLate.Load() || !s.running.Load() {
+	if s.logged.has(cut) || s.isLate.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), promptly)
