@@ -18,6 +18,7 @@ type health struct {
 	trouble   string
 	since     time.Time
 	logged    time.Time
+	hasSynced bool         // a sync has succeeded since the trouble began
 	started   [2]time.Time // when the current append or sync began; zero if none is going on
 	taken     time.Time    // when the records of the last append were taken
 	lastWrite time.Time
@@ -51,7 +52,7 @@ func (h *health) set(trouble string, now time.Time) (was string, since time.Time
 		return was, since, false
 	}
 	if was == "" {
-		h.since = now
+		h.since, h.hasSynced = now, false
 	}
 	if mayLog = now.Sub(h.logged) >= complainEvery; mayLog {
 		h.logged = now
@@ -63,6 +64,13 @@ func (h *health) isWell() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.trouble == ""
+}
+
+// isProven reports whether there is no trouble, or a sync has succeeded since it began.
+func (h *health) isProven() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.trouble == "" || h.hasSynced
 }
 
 func (h *health) describe(s *Status) {
@@ -102,7 +110,7 @@ func (h *health) sync(now time.Time) (asOf time.Time) {
 func (h *health) wrote(asOf time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.started[syncing], h.lastWrite = time.Time{}, asOf
+	h.started[syncing], h.lastWrite, h.hasSynced = time.Time{}, asOf, true
 }
 
 // slow returns how long the current append or sync has taken, or 0.
@@ -142,6 +150,8 @@ func (s *Store) examine(now time.Time) {
 		s.health.is(failed.Error(), now)
 	case slow > s.opts.limits.patience:
 		s.health.is("a write to the disk hangs", now)
+	case s.unwrittenRecords() > 0 && !s.health.isProven():
+		// whatever failed goes on, but nobody knows yet whether the disk keeps anything
 	default:
 		s.health.is("", now)
 	}

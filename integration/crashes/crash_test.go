@@ -97,9 +97,9 @@ func (c *crashing) check(plan crashPlan) {
 	}
 	c.t.Logf("%d changes as the rules see them, %d events, %d crashes, %d restarts of the API server: %d repeats with their id, "+
 		"%d told again otherwise, the oldest told %v before the crash; %d changes only the lost history had, which was %.0f%% of the time; "+
-		"%d deletions nobody could know; %d lines torn", report.Steps, report.Events, len(c.trial.Crashes), plan.restarts, report.Repeats, report.Retold,
-		report.Oldest.Round(time.Millisecond), report.Missed, 100*c.lostTime(), report.Unknowable, c.recorded.torn)
-	// A crash may repeat what was in flight, or delivered within the unwritten moment before it.
+		"%d lines torn", report.Steps, report.Events, len(c.trial.Crashes), plan.restarts, report.Repeats, report.Retold,
+		report.Oldest.Round(time.Millisecond), report.Missed, 100*c.lostTime(), c.recorded.torn)
+	// A crash may repeat what was in flight, or acknowledged within the unwritten moment before it.
 	if report.Repeats+report.Retold > c.exposed() {
 		c.t.Errorf("%d repeats; only %d events were told so shortly before a crash", report.Repeats+report.Retold, c.exposed())
 	}

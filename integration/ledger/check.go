@@ -80,12 +80,6 @@ func (t *Trial) crashed(from, to time.Time) bool {
 	return ok && !c.From.After(to)
 }
 
-// fresh reports whether an event at a time may have been missing on disk when a crash came.
-func (t *Trial) fresh(told time.Time) bool {
-	c, ok := t.crash(told)
-	return ok && c.From.Sub(told) <= t.Unwritten
-}
-
 // doubted reports whether a run may have got a change of that time while it caught up after the run
 // before.
 func (t *Trial) doubted(run int, made time.Time) bool {

@@ -124,9 +124,6 @@ type Report struct {
 	// Oldest is the longest time between an event that was repeated and the crash that explains it.
 	Oldest time.Duration
 	Missed int // changes that only a lost history had, of rules with every
-	// Unknowable counts deletions that nobody could know: the object came within Unwritten before a
-	// crash, and the server lost its history, so neither disk nor server had it.
-	Unknowable int
 }
 
 // Problem is a violation of a law.

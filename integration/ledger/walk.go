@@ -21,7 +21,6 @@ type walk struct {
 	present bool           // what the handler knows: the object of life, in state
 	life    int            //
 	state   int            //
-	since   time.Time      // when the handler first got this life of the object
 	last    time.Time      // when the last event came
 	byID    map[string]ran // the events so far
 	highest int            // the furthest step of any event
@@ -84,9 +83,6 @@ func (w *walk) first(at int) step {
 
 // settle records what the handler knows now.
 func (w *walk) settle(ev Event, c claim) {
-	if !w.present || w.life != c.life {
-		w.since = ev.At
-	}
 	w.at, w.highest, w.last = c.step, max(w.highest, c.step), ev.At
 	w.present, w.life, w.state = ev.Kind != "deleted", c.life, c.state
 }
@@ -239,10 +235,6 @@ func (w *walk) skip(ev Event, c claim) (skipped bool) {
 
 // untold reports a deletion that the rule did not get although it knew the object.
 func (w *walk) untold(step int) {
-	if w.trial.lost(w.steps[step].Write) && w.trial.fresh(w.since) {
-		w.report.Unknowable++
-		return
-	}
 	if w.rule.Every && !w.trial.lost(w.steps[step].Write) {
 		return // reported already
 	}
