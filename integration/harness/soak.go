@@ -32,9 +32,9 @@ func Seed(t testing.TB) uint64 {
 	return n
 }
 
-// Unwritten is how long before its end a process that is killed may have got an answer, and not have
-// written that: 10 ms, as documented, and the answer's way to it. A busy machine, with other tests at
-// once or the race detector, may need a quarter of a second for that, or half.
+// Unwritten is how long before the end of a killed process an event may have been told, and not its
+// answer written: 10 ms, as documented, and the answer's way. A busy machine may need a tenth of a
+// second for that, and more with the race detector.
 var Unwritten = map[bool]time.Duration{
-	false: 250 * time.Millisecond, true: 500 * time.Millisecond,
+	false: 100 * time.Millisecond, true: 400 * time.Millisecond,
 }[RaceEnabled]
