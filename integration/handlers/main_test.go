@@ -12,5 +12,6 @@ func TestMain(m *testing.M) {
 	harness.Main(m, map[string]func(string){
 		badHandlerCommand: serveBadHandler,
 		librarianCommand:  serveLibrarian,
+		hangingCommand:    serveHanging,
 	})
 }

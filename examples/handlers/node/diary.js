@@ -14,7 +14,7 @@ const path = require('node:path')
 const grpc = require('@grpc/grpc-js')
 const protoLoader = require('@grpc/proto-loader')
 
-const description = { name: 'diary', version: '1.0', concurrency: 8 }
+const description = { name: 'diary', version: '1.0' } // with concurrency, if it cannot bear more at once
 let file
 let source, index // of related
 let tell = false

@@ -37,7 +37,9 @@ class Reject(Exception):
 
 
 class Diary:
-    name, version, concurrency = "diary", "1.0", 8
+    # Events that hang keep their threads, so there are many more than the others need: 8 and 128 by
+    # informd's defaults. A thread starts when it is needed first.
+    name, version, threads = "diary", "1.0", 150
 
     def __init__(self):
         self.cache = Cache(os.environ.get("INFORMD_CACHE_SOCKET"))
@@ -134,13 +136,13 @@ class Server:
         self.handler = handler
         self.drained = False
         self.stop = threading.Event()
-        self.pool = futures.ThreadPoolExecutor(handler.concurrency)
+        self.pool = futures.ThreadPoolExecutor(handler.threads)
         self.lock = threading.Lock()
         self.busy = set()  # objects with an event at work
 
     def describe(self, request, context):
         return pb.DescribeResponse(name=self.handler.name, version=self.handler.version,
-                                   concurrency=self.handler.concurrency)
+                                   concurrency=self.handler.threads)
 
     def configure(self, request, context):
         config = json.loads(request.config or b"{}")

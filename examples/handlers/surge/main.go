@@ -28,7 +28,7 @@ type surge struct {
 
 func (s *surge) Describe() handler.Description {
 	return handler.Description{
-		Name: "surge", Version: "1.0.0", Concurrency: 16,
+		Name: "surge", Version: "1.0.0",
 		ConfigSchema: json.RawMessage(schema),
 	}
 }

@@ -88,8 +88,9 @@ func (t *trial) repeats(ctx context.Context) {
 
 func (t *trial) parallel(ctx context.Context) {
 	t.run(ctx, func(k *keeper) {
-		inParallel(64, func(n int) {
-			t.wantDone(ctx, k, fmt.Sprintf("event %d of 64", n+1), t.Event(n))
+		const events = concurrency + 14
+		inParallel(events, func(n int) {
+			t.wantDone(ctx, k, fmt.Sprintf("event %d of %d", n+1, events), t.Event(n))
 		})
 	})
 }

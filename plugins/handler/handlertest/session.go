@@ -61,8 +61,8 @@ type answered struct {
 	err    error
 }
 
-// What a suite uses of a window, at most.
-const concurrency = 16
+// What a suite uses of a window, at most: as much as informd's defaults do if events hang.
+const concurrency = 8 + 128
 
 // newSession starts a session with a handler that has described itself and accepted its config.
 func (t *trial) newSession(p *process, d *handlerpb.DescribeResponse) (*session, error) {
