@@ -119,7 +119,11 @@ func (p *pretence) Status() control.Status {
 			{Name: "quiet", Handler: "vault", Reason: "waits for what it looks into: nodes"},
 		},
 		Handlers: []control.HandlerStatus{
-			{Name: "oncall", State: "running", Since: old, Restarts: 1, InFlight: 8, PID: 4712, Program: "oncall v2", Confined: "user 65534:65534; memory, cpu by cgroup v2"},
+			{Name: "oncall", State: "running", Since: old, Restarts: 1, InFlight: 8, PID: 4712, Program: "oncall v2", Confined: "user 65534:65534; memory, cpu by cgroup v2",
+				Slow: 1, Blocked: true, Longest: []control.WorkingStatus{
+					{Rule: "crash-looping", Object: "pods/shop/web-0", Since: old},
+					{Rule: "crash\x1b[2J", Object: "pods/shop/web-1", Since: old},
+				}},
 			{Name: "pager", State: "backing off", Reason: "it exited with status 2", Since: old, Restarts: 12, Failures: 7, Next: old,
 				LastLog: []string{"panic: no\x1b[2J pager", "", "goroutine 1 [running]:", "\tmain.main()"}},
 			{Name: "vault", State: "refused", Reason: "config: no address", Since: old},

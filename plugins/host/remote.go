@@ -304,6 +304,7 @@ func (r *Remote) Status() Status {
 		s.Failures = max(s.Failures, e.Status.Failures)
 		s.Waiting += e.Status.Waiting
 		s.InFlight += e.Status.InFlight
+		s.Slow.Add(e.Status.Slow)
 		s.Counts.Add(e.Status.Counts)
 	}
 	if s.State == Running { // the Remote itself runs

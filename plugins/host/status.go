@@ -13,6 +13,9 @@ import (
 // Counts are totals over a handler's life.
 type Counts = outbox.Counts
 
+// Slow says with which events a handler is slow.
+type Slow = outbox.Slow
+
 // Description is what a handler says about itself, checked and bounded.
 type Description = session.Description
 
@@ -61,6 +64,7 @@ type Status struct {
 	LastLog  []string
 	Waiting  int // events that wait for room or for a process
 	InFlight int // events that are with the process
+	Slow     Slow
 	Counts   Counts
 	Reads    uint64 // calls that read the cache
 	Refused  uint64 // of them, those that were answered with an error

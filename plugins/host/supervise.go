@@ -271,6 +271,7 @@ func (s *supervisor) snapshot() Status {
 	st.Failures = s.failures.count(time.Now())
 	s.mu.Unlock()
 	st.Waiting, st.InFlight, st.Counts = s.consumer.Stats()
+	st.Slow = s.consumer.Slow()
 	st.Reads, st.Refused = s.opts.reads.Calls.Load(), s.opts.reads.Refused.Load()
 	return st
 }

@@ -169,6 +169,7 @@ func handlerDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 	for _, said := range words {
 		lines = append(lines, cli.Visible("    "+said))
 	}
+	lines = append(lines, slowDetails(h, now)...)
 	for _, e := range h.Endpoints {
 		line := fmt.Sprintf("%s at %s: %s%s, %d in flight", name, e.Address, e.State,
 			cli.Printable(cli.Because(e.Reason)), e.InFlight)
@@ -179,6 +180,24 @@ func handlerDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 	}
 	if h.Confined != "" {
 		lines = append(lines, fmt.Sprintf("%s: confined to %s", name, cli.Printable(h.Confined)))
+	}
+	return lines
+}
+
+// slowDetails returns with which events a handler is slow, if any.
+func slowDetails(h control.HandlerStatus, now time.Time) (lines []string) {
+	name := cli.Printable(h.Name)
+	if h.Slow > 0 {
+		lines = append(lines, fmt.Sprintf("%s: %d slow %s, for which no other waits",
+			name, h.Slow, cli.Plural(h.Slow, "event")))
+	}
+	if h.Blocked {
+		lines = append(lines,
+			name+": BLOCKED: it has as many events as it may, answers none, and the others wait")
+	}
+	for _, w := range h.Longest {
+		lines = append(lines, fmt.Sprintf("    %s for rule %s, for %s",
+			cli.Printable(w.Object), cli.Printable(w.Rule), age(now, w.Since)))
 	}
 	return lines
 }

@@ -124,8 +124,21 @@ type HandlerStatus struct {
 	Next      time.Time `json:"next,omitzero"`      // when informd starts it again
 	Reloading time.Time `json:"reloading,omitzero"` // when a reload began that is under way
 	LastLog   []string  `json:"lastLog,omitempty"`  // of the last failed process, on standard error
+	Slow      int       `json:"slow"`               // events that take much longer than the others
+	// Blocked: events take all places, none was answered for a second, and the others wait.
+	Blocked bool `json:"blocked,omitempty"`
+	// Longest are at most 10 of the slow events, and if Blocked of those that take the places:
+	// those that the handler has had longest.
+	Longest []WorkingStatus `json:"longest,omitempty"`
 
 	Endpoints []EndpointStatus `json:"endpoints,omitempty"` // of a remote handler
+}
+
+// WorkingStatus is an event that a handler is working on.
+type WorkingStatus struct {
+	Rule   string    `json:"rule"`
+	Object string    `json:"object"` // its resource, namespace and name
+	Since  time.Time `json:"since"`  // when informd sent it
 }
 
 // EndpointStatus is the state of one address of a remote handler.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -130,6 +131,12 @@ func hostStatus(name string, s host.Status) control.HandlerStatus {
 	}
 	if s.State == host.BackingOff || s.State == host.Refused {
 		out.Next = s.Next
+	}
+	out.Slow, out.Blocked = s.Slow.Events, s.Slow.Blocked
+	for _, w := range s.Slow.Longest {
+		object := path.Join(w.Resource.Resource, w.Namespace, w.Name)
+		out.Longest = append(out.Longest,
+			control.WorkingStatus{Rule: w.Rule, Object: object, Since: w.Since})
 	}
 	for _, e := range s.Endpoints {
 		of := hostStatus("", e.Status)

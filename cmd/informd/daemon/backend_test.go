@@ -28,6 +28,7 @@ import (
 	"github.com/informd/informd/integration/apistub"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/host/outbox"
 )
 
 // refusing is a handler that rejects everything until it is well.
@@ -326,6 +327,12 @@ func TestHostStatus(t *testing.T) {
 		}}, control.HandlerStatus{State: "running", Endpoints: []control.EndpointStatus{
 			{Address: "10.0.0.1:1", State: "running", InFlight: 3, Program: "page"},
 			{Address: "10.0.0.2:1", State: "backing off", Reason: "gone", Next: next, Failures: 2, Restarts: 5},
+		}}},
+		{host.Status{State: host.Running, Slow: host.Slow{Events: 2, Blocked: true, Longest: []outbox.Working{
+			{Rule: "r", Resource: handler.Resource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "web-0", Since: next},
+			{Rule: "r", Resource: handler.Resource{Version: "v1", Resource: "nodes"}, Name: "one", Since: next},
+		}}}, control.HandlerStatus{State: "running", Slow: 2, Blocked: true, Longest: []control.WorkingStatus{
+			{Rule: "r", Object: "pods/shop/web-0", Since: next}, {Rule: "r", Object: "nodes/one", Since: next},
 		}}},
 		{host.Status{State: host.Starting, Next: next}, control.HandlerStatus{State: "starting"}},
 	} {

@@ -128,6 +128,8 @@ var (
 
 	handlerInFlight = desc("informd_handler_in_flight",
 		"Events that the handler is working on.", "handler")
+	handlerSlow = desc("informd_handler_slow",
+		"Events that take much longer than the handler's others.", "handler")
 	handlerRestarts = desc("informd_handler_restarts_total",
 		"Starts of the handler's process after the first.", "handler")
 	handlerReady = desc("informd_handler_ready", "1 if the handler takes events.", "handler")
@@ -160,7 +162,7 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 		sourceObjects, sourceDeltas, sourceState, sourcePending, sourceSkipped, indexErrors,
 		ruleMatches, ruleErrors, ruleOwn, ruleDepth, ruleDelayed, ruleBytes, ruleAge,
 		ruleShortened, ruleAway, ruleDropped,
-		handlerInFlight, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
+		handlerInFlight, handlerSlow, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
 		handlerFailures, handlerReads, handlerRefused,
 		deadLetters, deadDropped,
 		stateBytes, stateUnwritten, stateDurable,
@@ -207,6 +209,7 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	for _, h := range c.handlers.hosts {
 		s := h.Status()
+		gauge(handlerSlow, float64(s.Slow.Events), h.name)
 		counter(handlerRestarts, uint64(s.Restarts), h.name)
 		gauge(handlerReady, boolean(s.State == host.Running), h.name)
 		gauge(handlerFailures, float64(s.Failures), h.name)
