@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -67,9 +68,10 @@ func TestHangingObjectsAreAlone(t *testing.T) {
 				t.Parallel()
 				dir := harness.ShortDir(t)
 				ca := testca.New(t, dir, "ca")
-				ca.Issue(t, "hanging", "127.0.0.1")
-				cert, key := ca.Issue(t, "informd")
 				address := harness.FreeAddress(t)
+				host, _, _ := net.SplitHostPort(address)
+				ca.Issue(t, "hanging", host)
+				cert, key := ca.Issue(t, "informd")
 				cmd := exec.Command(os.Args[0], hangingCommand, dir)
 				cmd.Env = append(os.Environ(), "HANGING_ADDRESS="+address)
 				cmd.Stderr = os.Stderr
