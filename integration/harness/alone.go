@@ -67,7 +67,8 @@ const AloneObjects = 1000
 // WantAlone runs informd with a handler that is a Hanging, or behaves as one, with its files in
 // dir. It makes 1000 objects, of which the handler hangs with some, and changes all of them. The
 // handler must be done with all others twice before it goes on with the first that hangs, and with
-// all of them in the end, in order for each object.
+// all of them in the end, in order for each object. The time limit is so long that nobody waits for
+// it; all else is default.
 func WantAlone(t *testing.T, dir, spec string, hung int) {
 	t.Helper()
 	stub, kubeconfig := NewStub(t)
@@ -96,7 +97,7 @@ func WantAlone(t *testing.T, dir, spec string, hung int) {
 	}
 	change()
 	d := RunInformd(t, kubeconfig, Source("objects", "resource: v1/configmaps")+
-		Handler("hanging", spec)+Rule("all", "source: objects, handler: hanging"))
+		Handler("hanging", spec+", timeout: 10m")+Rule("all", "source: objects, handler: hanging"))
 	d.AwaitReady()
 	good := func() (objects, events int, hung []string) {
 		seen := make(map[string]bool)
