@@ -108,41 +108,48 @@ func (c *costly) trickle(ctx context.Context, at site, more string) (took trickl
 	if err := d.awaitReady(ctx); err != nil {
 		return took, err
 	}
-	trickling := l.resources[len(l.resources)-1]
 	for _, n := range []int{min(c.updates(), trickleRate), c.updates()} { // the first warm up
-		if _, err := d.handler().ask(question{Ask: askTime}); err != nil {
+		if took, err = trickled(ctx, d, l, n); err != nil {
 			return took, err
-		}
-		before, err := used(d.pid())
-		if err != nil {
-			return took, err
-		}
-		made, err := l.updateOne(trickling, n, trickleRate)
-		if err != nil {
-			return took, err
-		}
-		want := due{objects: &tally{}, updates: l.updated()}
-		if err := (&measurement{subject: d, load: l}).await(ctx, want); err != nil {
-			return took, err
-		}
-		after, err := used(d.pid())
-		if err != nil {
-			return took, err
-		}
-		a, err := d.handler().ask(question{Ask: askLatency})
-		if err != nil {
-			return took, err
-		}
-		took = trickle{a.Latency, (after.cpu - before.cpu).Seconds() / made.Seconds()}
-		took.Rate = float64(n) / made.Seconds()
-		if took.N != n {
-			return took, fmt.Errorf("%d latencies of %d updates", took.N, n)
 		}
 	}
 	if more == "" {
 		return took, nil
 	}
 	return took, c.awaitResync(ctx, d)
+}
+
+// trickled makes n updates of the load's last resource, which changes a little, and measures them.
+func trickled(ctx context.Context, d *daemon, l *load, n int) (took trickle, err error) {
+	if _, err := d.handler().ask(question{Ask: askTime}); err != nil {
+		return took, err
+	}
+	before, err := used(d.pid())
+	if err != nil {
+		return took, err
+	}
+	made, err := l.updateOne(l.resources[len(l.resources)-1], n, trickleRate)
+	if err != nil {
+		return took, err
+	}
+	want := due{objects: &tally{}, updates: l.updated()}
+	if err := (&measurement{subject: d, load: l}).await(ctx, want); err != nil {
+		return took, err
+	}
+	after, err := used(d.pid())
+	if err != nil {
+		return took, err
+	}
+	a, err := d.handler().ask(question{Ask: askLatency})
+	if err != nil {
+		return took, err
+	}
+	took = trickle{a.Latency, (after.cpu - before.cpu).Seconds() / made.Seconds()}
+	took.Rate = float64(n) / made.Seconds()
+	if took.N != n {
+		return took, fmt.Errorf("%d latencies of %d updates", took.N, n)
+	}
+	return took, nil
 }
 
 // awaitResync waits until the costly source has listed and resynced. It returns an error if the

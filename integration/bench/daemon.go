@@ -27,6 +27,7 @@ const concurrency = 32
 type daemon struct {
 	cmd      *exec.Cmd
 	address  string // where its metrics are
+	state    string // its state directory, or noState
 	handlers []*asked
 	conns    []net.Conn
 	ended    chan struct{} // closed when the process has; err and log are complete then
@@ -144,6 +145,7 @@ func (d *daemon) closeListeners() (err error) {
 // start runs informd on manifests.
 func (d *daemon) start(
 	ctx context.Context, at site, dir, kubeconfig, manifests, state string) error {
+	d.state = state
 	rules := filepath.Join(dir, "rules.yaml")
 	if err := os.WriteFile(rules, []byte(manifests), 0o600); err != nil {
 		return err
