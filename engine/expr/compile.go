@@ -42,7 +42,7 @@ func Compile(text string, o Options) (p *Program, err error) {
 		c.reach.use(root.shape)
 	}
 	p = c.program(text, root.eval)
-	p.requires, p.gives, p.elements = root.requires, gives, elements
+	p.requires, p.exact, p.gives, p.elements = root.requires, root.exact, gives, elements
 	return p, nil
 }
 
@@ -113,6 +113,7 @@ type operand struct {
 
 	field    []string    // the keys under which the value always lies in object; nil if it does not
 	requires []Condition // what holds of object if the value is true
+	exact    bool        // the value is true or fails if requires holds, and else false or fails
 }
 
 func constant(v any) operand {

@@ -20,6 +20,38 @@ type Condition struct {
 // to the rest. Comparisons of one field that or joins count as one.
 func (p *Program) Requires() []Condition { return p.requires }
 
+// decide returns the value of an exact program: whether all that it requires holds of the tree. It
+// takes a fraction of an evaluation. sure is false if a field cannot be reached, which only an
+// evaluation can tell from a condition that does not hold.
+func (p *Program) decide(tree any) (ok, sure bool) {
+	ok = true
+	for i := range p.requires {
+		v := tree
+		for _, key := range p.requires[i].Path {
+			if v == nil {
+				break
+			}
+			m, isMap := v.(map[string]any)
+			if !isMap {
+				return false, false
+			}
+			v = m[key]
+		}
+		s, isText := v.(string)
+		ok = ok && isText && contains(p.requires[i].Values, s)
+	}
+	return ok, true
+}
+
+// contains reports whether sorted values have s.
+func contains(values []string, s string) bool {
+	if len(values) < manyStrings {
+		return slices.Contains(values, s)
+	}
+	_, ok := slices.BinarySearch(values, s)
+	return ok
+}
+
 // equals returns what a == b requires.
 func equals(a, b operand) []Condition {
 	if a.constant {

@@ -183,3 +183,53 @@ func (w *writer) fields(depth int) any {
 	}
 	return out
 }
+
+// An exact program is decided by what it requires. That must give what an evaluation gives, errors
+// included.
+func TestExactPrograms(t *testing.T) {
+	trees := []any{nil, "a", int64(1), []any{}}
+	for _, a := range []string{`"x"`, `"y"`, `"z"`, `""`, `null`, `1`, `{"c":"x"}`, `["x"]`, `true`} {
+		for _, b := range []string{`"x"`, `{"c":"x"}`, `{"c":"y"}`, `{"c":{"d":"x"}}`, `{"c":null}`, `{}`, `null`, `1`} {
+			trees = append(trees, tree(t, `{"a":`+a+`,"b":`+b+`}`))
+		}
+	}
+	for text, exact := range map[string]bool{
+		`object.a == "x"`:         true,
+		`"x" == object.a`:         true,
+		`object["b"]["c"] == "x"`: true,
+		`object.a in ["x", "y"]`:  true,
+		`object.a in ["1", "2", "3", "4", "5", "6", "7", "8", "x"]`:    true,
+		`object.a == "x" and object.b.c == "x"`:                        true,
+		`object.b.c == "x" && object.a == "x"`:                         true,
+		`object.b.c.d == "x" and object.a in ["z","x"]`:                true,
+		`object.a == "x" or object.a == "y"`:                           true,
+		`object.a == "x" and object.a == "y"`:                          true,
+		`(object.a == "x" or object.a in ["y"]) and object.b.c == "x"`: true,
+		`object.a == "x" or object.b.c == "x"`:                         false,
+		`object.a == "x" and (object.a == "y" or object.b.c == "x")`:   false,
+		`(object.a == "x" and object.b.c == "x") or object.a == "y"`:   false,
+		`object.a == "x" or (object.a == "y" and object.b.c == "x")`:   false,
+		`object.a == "x" and object.b != nil`:                          false,
+		`object.a != "x"`:                                              false,
+		`object.a == "x" ?? true`:                                      false,
+		`!(object.a == "x")`:                                           false,
+		`object.a == 1`:                                                false,
+		`object.a in ["x", 1]`:                                         false,
+		`object.a == "x" ? true : false`:                               false,
+		`let a = object.a; a == "x"`:                                   false,
+	} {
+		p := mustCompile(t, text, Options{Scope: Where})
+		if p.exact != exact {
+			t.Errorf("%s: exact is %v, want %v", text, p.exact, exact)
+		}
+		evaluated := *p
+		evaluated.exact = false
+		for _, tree := range trees {
+			got, gotErr := p.Bool(&Env{Object: tree})
+			want, wantErr := evaluated.Bool(&Env{Object: tree})
+			if got != want || fmt.Sprint(gotErr) != fmt.Sprint(wantErr) {
+				t.Errorf("%s of %v: %v, %v, want %v, %v", text, tree, got, gotErr, want, wantErr)
+			}
+		}
+	}
+}

@@ -64,6 +64,7 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 			c.reach.use(a.shape)
 			out, err := c.fold(n, inSet(a, b.value, set), a)
 			out.requires = in(a, b)
+			out.exact = len(out.requires) > 0
 			return out, err
 		}
 	}
@@ -93,6 +94,7 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 	case "in":
 		out.requires = in(a, b)
 	}
+	out.exact = len(out.requires) > 0
 	return out, err
 }
 
@@ -123,8 +125,12 @@ func (c *compiler) logic(n *ast.BinaryNode, a, b operand, stop bool) (operand, e
 		}
 		return side(r, b.eval)
 	}, a, b)
+	out.exact = a.exact && b.exact
 	if stop {
 		out.requires = either(a.requires, b.requires)
+		// or is exact about one field only: of two, either may be enough
+		out.exact = out.exact && len(a.requires) == 1 && len(b.requires) == 1 &&
+			len(out.requires) == 1
 	} else {
 		out.requires = both(a.requires, b.requires)
 	}

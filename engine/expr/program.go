@@ -79,6 +79,7 @@ type Program struct {
 	readsEvent bool
 	readsIndex bool
 	requires   []Condition
+	exact      bool // requires says all: see decide
 }
 
 // Text returns what the program was compiled from.
@@ -111,6 +112,11 @@ func (p *Program) ReadsIndex() bool { return p.readsIndex }
 // The errors of Bool, Strings, Objects and Value never carry contents of objects, and their text is
 // the same for every failure of one kind, so that it can serve as a key.
 func (p *Program) Bool(env *Env) (ok bool, err error) {
+	if p.exact && env.Budget == nil {
+		if ok, sure := p.decide(env.Object); sure {
+			return ok, nil
+		}
+	}
 	err = p.run(env, func(_ *run, v any) error {
 		ok, err = value.Truth(v)
 		if err != nil {
