@@ -54,13 +54,15 @@ type tuning struct {
 	hold             time.Duration // how long a list may hold its slot
 	short            time.Duration // a watch that ends sooner delays the next one
 	calm             time.Duration // a relist sooner after the last one is delayed
-	silence          time.Duration // a resumed watch that is silent for this long has caught up
+	// A resumed watch that is silent for this long has caught up. If the server has answered another
+	// request since the watch was opened, hush is long enough.
+	silence, hush time.Duration
 }
 
 var defaultTuning = tuning{
 	pause: 500 * time.Millisecond, maxPause: 30 * time.Second, unreachablePause: 10 * time.Second,
 	poll: 2 * time.Second, inFlight: 4096, chunk: 500, hold: 30 * time.Second, short: time.Second,
-	calm: time.Minute, silence: time.Second,
+	calm: time.Minute, silence: time.Second, hush: 100 * time.Millisecond,
 }
 
 // New returns the Informers of the cluster that config describes. client is for lists, and must

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -216,11 +217,43 @@ func TestResumedInformerSyncsOnceCaughtUp(t *testing.T) {
 		server.Apply(pods, body("a", v+2))
 	}
 	s, i, e, _, _ := next(t, server, saved)
-	s.tuning.silence = patience
+	s.tuning.silence, s.tuning.hush = patience, patience
 	run(t, s)
 	awaitSynced(t, i)
 	if heard, _ := e.all(); len(heard) != 50 {
 		t.Errorf("it has synced after %d of 50 changes", len(heard))
+	}
+}
+
+// A resumed informer of objects that do not change has synced once the server has answered a request
+// after the watch: it does not wait for long silence.
+func TestResumedInformerOfIdleObjectsSyncsSoon(t *testing.T) {
+	t.Parallel()
+	for _, answers := range []bool{true, false} {
+		t.Run(fmt.Sprint("the server answers: ", answers), func(t *testing.T) {
+			t.Parallel()
+			server, saved := firstRun(t, true)
+			server.Serve(widgets, "Widget", true)
+			server.Apply(widgets, body("w", 1)) // so the saved version is not the server's
+			var lists atomic.Int64
+			server.Fail(func(r *http.Request) *metav1.Status {
+				if strings.Contains(r.URL.Query().Get("fieldSelector"), nobody) && lists.Add(1) > 1 && !answers {
+					return &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Code: 500}
+				}
+				return nil
+			})
+			s, i, e, _, _ := next(t, server, saved)
+			s.tuning.silence, s.tuning.hush = 2*time.Second, time.Millisecond
+			began := time.Now()
+			run(t, s)
+			awaitSynced(t, i)
+			if took := time.Since(began); (took < s.tuning.silence) != answers {
+				t.Errorf("it has synced after %v", took)
+			}
+			if heard, _ := e.all(); len(heard) > 0 {
+				t.Errorf("heard %v", words(heard))
+			}
+		})
 	}
 }
 
@@ -318,7 +351,7 @@ func TestPositionOfARunThatEndsWithinAList(t *testing.T) {
 		return nil
 	})
 	s, i, e, c, _ := next(t, server, parts(saved))
-	s.tuning.silence = patience // so the watch reaches the version that the server had
+	s.tuning.silence, s.tuning.hush = patience, patience // so the watch reaches the version that the server had
 	c.history = true
 	stop := run(t, s)
 	awaitSynced(t, i)
@@ -334,7 +367,7 @@ func TestPositionOfARunThatEndsWithinAList(t *testing.T) {
 		return slices.ContainsFunc(s.Objects, func(o *object.Object) bool { return o.ResourceVersion() == newest })
 	})
 	s, i, e, c, _ = next(t, server, parts(c.past[middle]))
-	s.tuning.silence = patience
+	s.tuning.silence, s.tuning.hush = patience, patience
 	run(t, s)
 	awaitSynced(t, i)
 	c.awaitVersion(t, server)

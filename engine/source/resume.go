@@ -52,7 +52,10 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 	}
 	w.resumed, w.current, w.parts = true, current, saved.Partial
 	w.listed.Store(true)
-	out = &watching{wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead)}
+	out = &watching{
+		wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead),
+		answered: w.ask(ctx),
+	}
 	go func() {
 		defer w.calls.end()
 		if out.replay(ctx, saved) {
@@ -65,6 +68,23 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 		close(out.events)
 	}()
 	return out, true
+}
+
+// ask asks the server for its resourceVersion once more, after the watch was opened. A server that
+// has answered that has seen all changes before the question, and has sent them, or will at once.
+// The returned channel is closed when it has answered, and never if it does not.
+func (w *wire) ask(ctx context.Context) (answered <-chan struct{}) {
+	if !w.calls.begin() {
+		return nil
+	}
+	done := make(chan struct{})
+	go func() {
+		defer w.calls.end()
+		if _, err := w.informer.client.current(ctx); err == nil {
+			close(done)
+		}
+	}()
+	return done
 }
 
 // errAhead reports that the server has not reached the saved resourceVersion.

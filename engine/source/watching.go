@@ -29,6 +29,9 @@ type watching struct {
 
 	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
 	initial bool               // the initial events have not ended
+	// answered is closed when the server has answered a request that followed the opening of a
+	// resumed watch. It is nil otherwise.
+	answered <-chan struct{}
 }
 
 // ResultChan is closed when the watch ends.
@@ -58,6 +61,9 @@ func (w *watching) run(ctx context.Context, inner watch.Interface, release func(
 		if err != nil {
 			w.report(ctx, err)
 			return
+		}
+		if w.wire.current != "" {
+			w.answered = w.wire.ask(ctx)
 		}
 	}
 }
@@ -108,7 +114,8 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 	defer proven.Stop()
 	// An idle resource's first bookmark can take a minute. So a server that stays silent has sent
 	// everything.
-	silence := time.NewTimer(w.wire.tuning().silence)
+	quiet, answered := w.wire.tuning().silence, w.answered
+	silence := time.NewTimer(quiet)
 	defer silence.Stop()
 	for first := true; ; {
 		select {
@@ -116,6 +123,9 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 			return true
 		case <-proven.C:
 			w.wire.well()
+		case <-answered:
+			quiet, answered = min(quiet, w.wire.tuning().hush), nil
+			silence.Reset(quiet)
 		case <-silence.C:
 			if w.wire.current != "" && !w.fresh(ctx) {
 				return true
@@ -148,7 +158,7 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 				return true
 			}
 			if w.wire.current != "" {
-				silence.Reset(w.wire.tuning().silence)
+				silence.Reset(quiet)
 			}
 		}
 	}
