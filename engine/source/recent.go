@@ -15,6 +15,7 @@ const (
 // because informd is about to deliver them. So an object that changes all the time is never packed.
 type recent struct {
 	all   []arrived // the oldest first
+	gone  int       // elements at the front of all that are no longer held
 	bytes int
 }
 
@@ -31,22 +32,32 @@ func (r *recent) add(o *object.Object, now time.Time, pack func(*object.Object))
 	r.all = append(r.all, arrived{o, now, size})
 	r.bytes += size
 	r.expire(now, 4, pack)
-	return len(r.all) == 1
+	return len(r.all)-r.gone == 1
 }
 
 // expire calls pack with the oldest objects beyond recentBytes, and with at most most objects that
 // are older than recentFor. It returns when the next object is due; a zero time means never.
 func (r *recent) expire(now time.Time, most int, pack func(*object.Object)) (next time.Time) {
-	n := 0
-	for n < len(r.all) && (r.bytes > recentBytes || n < most && now.Sub(r.all[n].at) >= recentFor) {
-		r.bytes -= r.all[n].size
-		pack(r.all[n].object)
-		r.all[n].object = nil
-		n++
+	left := most
+	for r.gone < len(r.all) {
+		oldest := &r.all[r.gone]
+		if r.bytes <= recentBytes && (left <= 0 || now.Sub(oldest.at) < recentFor) {
+			break
+		}
+		left--
+		r.bytes -= oldest.size
+		pack(oldest.object)
+		oldest.object = nil
+		r.gone++
 	}
-	if r.all = r.all[n:]; len(r.all) == 0 {
-		r.all = nil // frees the memory of all former elements
+	if r.gone == len(r.all) {
+		r.all, r.gone = nil, 0 // frees the memory of all former elements
 		return time.Time{}
 	}
-	return r.all[0].at.Add(recentFor)
+	if 2*r.gone >= len(r.all) { // moves no more elements than have gone since it last did
+		n := copy(r.all, r.all[r.gone:])
+		clear(r.all[n:])
+		r.all, r.gone = r.all[:n], 0
+	}
+	return r.all[r.gone].at.Add(recentFor)
 }
