@@ -27,6 +27,7 @@ var roles = map[string]func(ctx context.Context, args []string) error{
 	"engine":    serveEngine,
 	"echo":      serveEcho,
 	"handler":   serveHandler,
+	"hangs":     serveHangs,
 	"neighbour": serveNeighbour,
 }
 

@@ -54,7 +54,8 @@ func run(ctx context.Context, self, informd, command string, s scale) (*report, 
 	sections := []section{
 		newRows(at, s), newListing(at, s), newRules(at, s), newLookups(at, s),
 		newLatencies(at, s), newDurability(at, s), newRestarts(at, s),
-		newNeighbours(at, s), newCostly(at, s), newGets(at, s), newLaunches(at, s), newReads(at, s),
+		newNeighbours(at, s), newHanging(at, s), newCostly(at, s), newGets(at, s),
+		newLaunches(at, s), newReads(at, s),
 		newRates(at, s),
 	}
 	if s.full {
