@@ -120,7 +120,7 @@ func (p *pretence) Status() control.Status {
 		},
 		Handlers: []control.HandlerStatus{
 			{Name: "oncall", State: "running", Since: old, Restarts: 1, InFlight: 8, PID: 4712, Program: "oncall v2", Confined: "user 65534:65534; memory, cpu by cgroup v2",
-				Slow: 1, Blocked: true, Longest: []control.WorkingStatus{
+				Slow: 1, Full: true, Longest: []control.WorkingStatus{
 					{Rule: "crash-looping", Object: "pods/shop/web-0", Since: old},
 					{Rule: "crash\x1b[2J", Object: "pods/shop/web-1", Since: old},
 				}},

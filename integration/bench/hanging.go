@@ -221,8 +221,8 @@ func serveHangs(context.Context, []string) error {
 	return nil
 }
 
-// hangs is a handler that hangs with some objects, until their time is over or it is asked to let
-// go. It notes how long updates of the others took to it.
+// hangs is a handler that hangs with some objects, until their time limit or until the benchmark
+// asks it to let go. It notes how long updates of the others took to it.
 type hangs struct {
 	mu   sync.Mutex // guards the rest
 	most int        // objects to hang with

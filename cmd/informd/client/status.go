@@ -191,9 +191,9 @@ func slowDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s: %d slow %s, for which no other waits",
 			name, h.Slow, cli.Plural(h.Slow, "event")))
 	}
-	if h.Blocked {
+	if h.Full {
 		lines = append(lines,
-			name+": BLOCKED: it has as many events as it may, answers none, and the others wait")
+			name+": FULL: it has as many events as it may, and others wait until it answers one")
 	}
 	for _, w := range h.Longest {
 		lines = append(lines, fmt.Sprintf("    %s for rule %s, for %s",

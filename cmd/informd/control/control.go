@@ -125,10 +125,11 @@ type HandlerStatus struct {
 	Reloading time.Time `json:"reloading,omitzero"` // when a reload began that is under way
 	LastLog   []string  `json:"lastLog,omitempty"`  // of the last failed process, on standard error
 	Slow      int       `json:"slow"`               // events that take much longer than the others
-	// Blocked: events take all places, none was answered for a second, and the others wait.
-	Blocked bool `json:"blocked,omitempty"`
-	// Longest are at most 10 of the slow events, and if Blocked of those that take the places:
-	// those that the handler has had longest.
+	// Full: the handler has as many events as it may, has answered none for a second, and others
+	// wait.
+	Full bool `json:"full,omitempty"`
+	// Longest are at most 10 of the slow events, and if Full of those that take the places: those
+	// that the handler has had longest.
 	Longest []WorkingStatus `json:"longest,omitempty"`
 
 	Endpoints []EndpointStatus `json:"endpoints,omitempty"` // of a remote handler

@@ -132,7 +132,7 @@ func hostStatus(name string, s host.Status) control.HandlerStatus {
 	if s.State == host.BackingOff || s.State == host.Refused {
 		out.Next = s.Next
 	}
-	out.Slow, out.Blocked = s.Slow.Events, s.Slow.Blocked
+	out.Slow, out.Full = s.Slow.Events, s.Slow.IsFull
 	for _, w := range s.Slow.Longest {
 		object := path.Join(w.Resource.Resource, w.Namespace, w.Name)
 		out.Longest = append(out.Longest,

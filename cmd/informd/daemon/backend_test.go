@@ -328,10 +328,10 @@ func TestHostStatus(t *testing.T) {
 			{Address: "10.0.0.1:1", State: "running", InFlight: 3, Program: "page"},
 			{Address: "10.0.0.2:1", State: "backing off", Reason: "gone", Next: next, Failures: 2, Restarts: 5},
 		}}},
-		{host.Status{State: host.Running, Slow: host.Slow{Events: 2, Blocked: true, Longest: []outbox.Working{
+		{host.Status{State: host.Running, Slow: host.Slow{Events: 2, IsFull: true, Longest: []outbox.Working{
 			{Rule: "r", Resource: handler.Resource{Version: "v1", Resource: "pods"}, Namespace: "shop", Name: "web-0", Since: next},
 			{Rule: "r", Resource: handler.Resource{Version: "v1", Resource: "nodes"}, Name: "one", Since: next},
-		}}}, control.HandlerStatus{State: "running", Slow: 2, Blocked: true, Longest: []control.WorkingStatus{
+		}}}, control.HandlerStatus{State: "running", Slow: 2, Full: true, Longest: []control.WorkingStatus{
 			{Rule: "r", Object: "pods/shop/web-0", Since: next}, {Rule: "r", Object: "nodes/one", Since: next},
 		}}},
 		{host.Status{State: host.Starting, Next: next}, control.HandlerStatus{State: "starting"}},

@@ -205,11 +205,11 @@ func (o *Outbox) rememberSlow(obj object) {
 // Slow says with which events a handler is slow.
 type Slow struct {
 	Events int // slow events, which take no places
-	// Blocked reports that events take all places, and that none was answered for at least a second:
+	// IsFull reports that events take all places, and that none was answered for at least a second:
 	// the other events wait for them.
-	Blocked bool
+	IsFull bool
 	// Longest are the events that the handler has had longest, at most MaxLongest: slow ones, and
-	// if Blocked is set those that take the places.
+	// if IsFull is set those that take the places.
 	Longest []Working
 }
 
@@ -230,11 +230,11 @@ func (c *Consumer) Slow() Slow {
 	defer c.box.mu.Unlock()
 	s := Slow{
 		Events: c.slowSent.n,
-		Blocked: (c.sent.n >= c.window.Events || c.isBlocked()) &&
+		IsFull: (c.sent.n >= c.window.Events || c.isBlocked()) &&
 			time.Since(c.probing.quiet) >= time.Second,
 	}
 	lists := []*fifo{&c.slowSent}
-	if s.Blocked {
+	if s.IsFull {
 		lists = append(lists, &c.sent)
 	}
 	for _, list := range lists {
@@ -255,7 +255,7 @@ func (c *Consumer) Slow() Slow {
 // Add adds what another consumer is slow with.
 func (s *Slow) Add(other Slow) {
 	s.Events += other.Events
-	s.Blocked = s.Blocked || other.Blocked
+	s.IsFull = s.IsFull || other.IsFull
 	s.Longest = append(slices.Clip(s.Longest), other.Longest...)
 	s.shorten()
 }

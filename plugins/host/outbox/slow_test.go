@@ -352,14 +352,14 @@ func TestSlowBound(t *testing.T) {
 		d.offer(mixed(20, 10)...)
 		d.run(10 * time.Second)
 		s := d.consumer.Slow()
-		if d.most != 6 || s.Events != 4 || !s.Blocked || len(s.Longest) != 6 {
+		if d.most != 6 || s.Events != 4 || !s.IsFull || len(s.Longest) != 6 {
 			t.Errorf("%d were with the handler at once, want 6; %+v", d.most, s)
 		}
 		if w := s.Longest[0]; w.Name != "hung-0" || time.Since(w.Since) < 9*time.Second {
 			t.Errorf("the oldest is %+v", w)
 		}
 		d.run(11 * time.Second) // the first ones are answered
-		if s := d.consumer.Slow(); s.Blocked {
+		if s := d.consumer.Slow(); s.IsFull {
 			t.Errorf("later: %+v", s)
 		}
 		d.run(time.Minute)
@@ -376,8 +376,33 @@ func TestNoSlowEvents(t *testing.T) {
 		defer d.stop()
 		d.offer(append(some(5, "hung"), some(9, "good")...)...)
 		d.run(10 * time.Second)
-		if s := d.consumer.Slow(); d.most != 4 || len(d.order) != 0 || !s.Blocked || len(s.Longest) != 4 {
+		if s := d.consumer.Slow(); d.most != 4 || len(d.order) != 0 || !s.IsFull || len(s.Longest) != 4 {
 			t.Errorf("%d were with the handler at once, want 4; %d were answered; %+v", d.most, len(d.order), s)
+		}
+	})
+}
+
+// A probe and a slow event together do not exceed the bound of all events.
+func TestProbeAndSlowEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, isProbeFirst := range []bool{true, false} {
+			d := newDesk(t, Window{Events: 2, MaxEvents: 3, Abandoned: 16}, 30*time.Second, hangs(0))
+			d.box.rememberSlow(object{name: "hung-slow"})
+			d.offer("hung-0", "hung-1")
+			d.run(10 * time.Millisecond)
+			names := []string{"hung-2", "hung-slow"}
+			if !isProbeFirst {
+				slices.Reverse(names)
+			}
+			for _, name := range names {
+				d.run(time.Second)
+				d.box.Submit(t.Context(), &handler.Event{Name: name}, func(handler.Answer, error) {})
+				d.run(time.Second)
+			}
+			if d.most != 3 {
+				t.Errorf("%d were with the handler at once, want 3", d.most)
+			}
+			d.stop()
 		}
 	})
 }

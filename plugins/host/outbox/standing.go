@@ -100,8 +100,9 @@ func (c *Consumer) fits(n int, bytes, size int64) bool {
 
 // maySend reports whether an assigned event that is not slow may be sent. box.mu is held.
 func (c *Consumer) maySend(call *call) bool {
+	isProbe := c.sent.n >= c.window.Events
 	return c.sent.n < c.window.Events+c.probing.allowed &&
-		(c.sent.n < c.window.Events || len(c.bySeq) < c.window.MaxEvents) &&
+		(!isProbe || c.sent.n+c.slowSent.n+c.slowAssigned.n < c.window.MaxEvents) &&
 		c.fits(c.sent.n, c.sent.bytes, call.size)
 }
 
@@ -112,6 +113,7 @@ func (c *Consumer) takesAsSlow(call *call) bool {
 		return false
 	}
 	w, slow := c.window, c.slowSent.bytes+c.slowAssigned.bytes+call.size
-	return slow <= max(w.MaxBytes-w.Bytes, w.MaxBytes/2) &&
+	return c.sent.n+c.slowSent.n+c.slowAssigned.n < w.MaxEvents && // there may be a probe
+		slow <= max(w.MaxBytes-w.Bytes, w.MaxBytes/2) &&
 		slow+c.sent.bytes+c.assigned.bytes <= w.MaxBytes
 }

@@ -16,6 +16,13 @@ import (
 // Whatever consumers do, and whoever gives up, each event has one outcome, no consumer exceeds its
 // window, and no event waits while there is room.
 func TestOutboxStorm(t *testing.T) {
+	for _, slow := range []int{0, 3} {
+		t.Run(fmt.Sprint(slow, " slow ones"), func(t *testing.T) { storm(t, slow) })
+	}
+}
+
+// storm runs consumers with room for some slow events each, and callers.
+func storm(t *testing.T, slow int) {
 	const window = 3
 	p := New(time.Hour)
 	var members, callers sync.WaitGroup
@@ -25,7 +32,7 @@ func TestOutboxStorm(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(n), 1))
 			d := p.NewConsumer()
 			for {
-				d.Attach(joinedWindow(window))
+				d.Attach(joinedWindow(window, slow))
 				for random.IntN(60) > 0 {
 					var seqs []uint64
 					for b := d.Take(time.Now()); b != nil; b = d.Take(time.Now()) {
@@ -33,8 +40,15 @@ func TestOutboxStorm(t *testing.T) {
 							seqs = append(seqs, c.Seq)
 						}
 					}
-					if _, n, _ := d.Stats(); n > window {
+					if _, n, _ := d.Stats(); n > window+slow {
 						t.Errorf("%d are with it at once", n)
+					}
+					if slow > 0 && random.IntN(6) == 0 && len(seqs) > 1 { // the first is slow
+						time.Sleep(time.Millisecond)
+						first := seqs[0]
+						d.Complete([]Outcome{{Seq: seqs[len(seqs)-1]}})
+						seqs = append(seqs[1:len(seqs)-1], first)
+						d.Slow()
 					}
 					switch random.IntN(6) {
 					case 0:
@@ -81,6 +95,11 @@ func TestOutboxStorm(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				ev := &handler.Event{Rule: "r", Name: fmt.Sprint(n, random.IntN(3)), Attempt: 1 + i%3, Object: make([]byte, random.IntN(400))}
+				if slow > 0 && random.IntN(10) == 0 {
+					p.mu.Lock()
+					p.rememberSlow((&call{event: ev}).object())
+					p.mu.Unlock()
+				}
 				answered := make(chan struct{}, 1)
 				p.Submit(ctx, ev, func(handler.Answer, error) { // a second call would block
 					outcomes.Add(1)
@@ -107,4 +126,6 @@ func TestOutboxStorm(t *testing.T) {
 }
 
 // joinedWindow has room for two events of 400 bytes and several small ones.
-func joinedWindow(events int) Window { return Window{Events: events, Bytes: 1000} }
+func joinedWindow(events, slow int) Window {
+	return Window{Events: events, Bytes: 1000, MaxEvents: events + slow, MaxBytes: int64(1000 + 400*slow)}
+}
