@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"maps"
+	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -49,9 +51,9 @@ func (s *Store) rotate(d *database) error {
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
+	d.listing.Lock()
 	d.logs = append(d.logs, log)
-	d.mu.Unlock()
+	d.listing.Unlock()
 	d.log.Store(log)
 	d.isMoving.Store(true)
 	d.full <- fullLog{old, s.logged.reached.Load()}
@@ -82,9 +84,9 @@ func (s *Store) checkpoint(d *database, full fullLog) (err error) {
 	if err != nil {
 		return err
 	}
-	d.mu.Lock()
+	d.listing.Lock()
 	d.logs = slices.DeleteFunc(d.logs, func(l *cutLog) bool { return l == full.cutLog })
-	d.mu.Unlock()
+	d.listing.Unlock()
 	_ = full.close() // the store has its content
 	if err := d.fs.Remove(full.path); err != nil {
 		return err
@@ -210,7 +212,9 @@ func (d *database) recover(disk vfs.FS) error {
 	if err != nil {
 		return err
 	}
+	d.listing.Lock()
 	d.logs = []*cutLog{log}
+	d.listing.Unlock()
 	d.log.Store(log)
 	return nil
 }
@@ -238,7 +242,9 @@ func (d *database) replay(disk vfs.FS, numbers []uint64, at progress, next uint6
 			m.apply(c)
 			err = m.err
 		case isNext:
-			err = d.move(c, progress{n, c.length}, progress{next: n + 1})
+			if err = d.mayMove(disk, c); err == nil {
+				err = d.move(c, progress{n, c.length}, progress{next: n + 1})
+			}
 		}
 		if err := errors.Join(err, c.file.Close()); err != nil {
 			return err
@@ -252,6 +258,19 @@ func (d *database) replay(disk vfs.FS, numbers []uint64, at progress, next uint6
 		return damage("a log is missing")
 	}
 	return nil
+}
+
+// mayMove returns an error if the store has no room for the contents of a log that an earlier
+// process left. It syncs the log: once the store may have parts of it, the rest must not be lost.
+func (d *database) mayMove(disk vfs.FS, c *contents) error {
+	usage, err := disk.GetDiskUsage(d.dir)
+	if err == nil && usage.TotalBytes > 0 && usage.AvailBytes < openingRoom+c.size() {
+		return &os.PathError{Op: "write", Path: d.dir, Err: syscall.ENOSPC}
+	}
+	if err := c.file.Sync(); err != nil {
+		return err
+	}
+	return syncDir(disk, d.dir)
 }
 
 // settle returns when the store has everything that was recorded before. Before Run, and while

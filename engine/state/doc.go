@@ -50,8 +50,8 @@
 // A disk that is full, read-only, failing or slow delays writes. [Status].Trouble says so, and
 // informd logs one line when the trouble begins and one when it ends. Everything is written once the
 // disk recovers. Meanwhile memory holds one record for each object, delivery and letter that
-// changed, and about a hundred bytes for each that is gone. Beside them it holds at most 16 MiB that
-// wait for a sync. [Lane.Room] returns false.
+// changed, and about a hundred bytes for each that is gone. Beside them it holds what waits for a
+// sync: at most 16 MiB and one cut. [Lane.Room] returns false.
 //
 // If the disk accepts no writes when the daemon starts, or has too little room, the store is only
 // read: everything is loaded as usual and nothing is written. The store tries to write again every
@@ -71,8 +71,8 @@
 //
 // Objects and deliveries take the space that an [object.Packer] leaves of them, and about as much
 // again until Pebble has merged its files. Two logs take 32 MiB each, or more while the disk is too
-// slow to move them. A lane takes [LaneOptions].MaxBytes plus its deliveries
-// in memory. The caller that puts letters must bound them. An informer has at most eight
-// dictionaries after a start, 64 KiB each; a start removes those without a reference. Records of
-// informers and rules that no longer exist remain until [Store.DropInformer] and [Store.DropRule].
+// slow to move them. A lane takes [LaneOptions].MaxBytes plus its deliveries in memory. The caller
+// that puts letters must bound them. An informer has at most eight dictionaries after a start, 64
+// KiB each; a start removes those without a reference. Records of informers and rules that no
+// longer exist remain until [Store.DropInformer] and [Store.DropRule].
 package state

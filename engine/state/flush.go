@@ -41,7 +41,6 @@ func (s *Store) swap(log uint64) cut {
 	defer s.mu.Unlock()
 	c := cut{number: s.number, records: s.records}
 	s.number++
-	s.stirred.Store(false)
 	s.records = newRecords()
 	for _, o := range c.dropped {
 		s.dropping = append(s.dropping, dropping{o, log})

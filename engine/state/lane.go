@@ -83,14 +83,19 @@ func (s *Store) Lane(rule string, o LaneOptions) *Lane {
 }
 
 // Put records a waiting delivery, or replaces its record. It returns the number of the cut that the
-// record belongs to: see [Store.Await].
+// record belongs to, or 0 if nothing is recorded any more: see [Store.Await].
 func (l *Lane) Put(n uint64, key delta.Key, r queue.Record[delivery.Delivery]) (cut uint64) {
 	l.numbers.put(n)
 	l.set(n, &unwrittenDelivery{
 		key: key, record: r, size: sizeOf(&r.Value), again: l.numbers.mayBeWritten(n),
 	})
+	if !l.isRecording() {
+		return 0
+	}
 	return l.store.number
 }
+
+func (l *Lane) isRecording() bool { return !l.dropped.Load() && !l.store.broken.Load() }
 
 // Delete records that a delivery no longer waits. A delivery that was never written leaves nothing
 // behind.
@@ -106,7 +111,7 @@ func (l *Lane) Delete(n uint64, key delta.Key) {
 }
 
 func (l *Lane) set(n uint64, w *unwrittenDelivery) {
-	if l.dropped.Load() || l.store.broken.Load() {
+	if !l.isRecording() {
 		return
 	}
 	was, ok := l.unwritten[n]

@@ -235,8 +235,9 @@ type insert struct {
 
 // final is what a log makes of a key in the end.
 type final struct {
-	kind  byte  // setChange, addChange or deleteChange
-	value int64 // offset of the value in the log
+	kind   byte   // setChange, addChange or deleteChange
+	length uint32 // of the value
+	value  int64  // offset of the value in the log
 }
 
 // contents is what a log holds: for each key that it changes, what it makes of it in the end.
@@ -247,9 +248,17 @@ type contents struct {
 	length  int64 // of the whole frames
 }
 
-// readLog reads the log with a number. Its changes end at the first frame that is not whole. ok is
-// false if not even the first frame is, or if it belongs to another log. previous is the length of
-// the log before it. The caller closes contents.file.
+// size returns about how many bytes the store gets.
+func (c *contents) size() (sum uint64) {
+	for key, f := range c.finals {
+		sum += uint64(len(key)) + uint64(f.length)
+	}
+	return sum
+}
+
+// readLog reads the log with a number. Its changes end at the first frame that is not whole. The
+// length of the contents is 0 if not even the first frame is, or if it belongs to another log.
+// previous is the length of the log before it. The caller closes contents.file.
 func readLog(disk vfs.FS, store string, number uint64) (c *contents, previous int64, err error) {
 	file, err := disk.Open(disk.PathJoin(store, logName(number)))
 	if err != nil {
@@ -277,7 +286,7 @@ func readLog(disk vfs.FS, store string, number uint64) (c *contents, previous in
 			}
 			previous = int64(r.uvarint())
 		} else if !c.add(payload) {
-			return c, previous, nil
+			return nil, 0, errors.Join(damage("a cut in a log is malformed"), file.Close())
 		}
 		c.length += frameHeader + int64(len(payload))
 	}
@@ -319,11 +328,11 @@ func (c *contents) add(payload []byte) bool {
 		at := c.length + frameHeader + int64(len(payload)-len(r.left))
 		switch kind {
 		case setChange, addChange:
-			skipValue(&r)
-			if was, ok := c.finals[string(key)]; ok && (was.kind == addChange) {
+			length := skipValue(&r)
+			if was, ok := c.finals[string(key)]; ok && was.kind == addChange {
 				kind = addChange
 			}
-			c.finals[string(key)] = final{kind, at}
+			c.finals[string(key)] = final{kind, length, at}
 		case deleteChange:
 			if was, ok := c.finals[string(key)]; ok && was.kind == addChange {
 				delete(c.finals, string(key))
@@ -347,21 +356,27 @@ func (c *contents) add(payload []byte) bool {
 	return true
 }
 
-func skipValue(r *reader) {
-	for left := r.uvarint(); left > 0 && !r.bad; {
+// skipValue reads past a value, and returns its length.
+func skipValue(r *reader) uint32 {
+	length := r.uvarint()
+	if length > maxFrame {
+		r.fail()
+	}
+	for left := length; left > 0 && !r.bad; {
 		n := r.uvarint()
-		length := n >> 1
-		if length == 0 || length > left {
+		part := n >> 1
+		if part == 0 || part > left {
 			r.fail()
-			return
+			return 0
 		}
-		left -= length
+		left -= part
 		if n&1 == 1 {
 			r.uvarint()
 		} else {
-			r.take(int(length))
+			r.take(int(part))
 		}
 	}
+	return uint32(length)
 }
 
 // value reads the value at an offset into buf, and returns it.

@@ -151,9 +151,9 @@ func (p *patientFS) Unwrap() vfs.FS { return p.FS }
 // patientFile is a directory, or a file that is written from its beginning to its end.
 // After a failed sync Linux considers the pages clean: another sync succeeds although the bytes are
 // lost. So patientFile keeps the bytes written since the last successful sync, and writes them
-// again before the next attempt. That is at most a little over 16 MiB: Pebble syncs each file at
-// its end, and the Store appends no more than that to a log without a sync. The entries of a
-// directory belong to the file system, which journals them.
+// again before the next attempt. That is at most 16 MiB and one cut: Pebble syncs each file at its
+// end, and the Store appends no further cut to a log while more than that waits for a sync. The
+// entries of a directory belong to the file system, which journals them.
 //
 // A write does not wait for a sync, except while a failed sync writes bytes again.
 type patientFile struct {

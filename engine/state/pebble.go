@@ -43,7 +43,9 @@ type database struct {
 	reading chan struct{} // one slot per read
 	mu      sync.RWMutex  // held for reading during each read; guards the fields below
 	closed  bool
-	logs    []*cutLog // those that are written, or that the store is getting
+
+	listing sync.Mutex // guards logs; a leaf
+	logs    []*cutLog  // those that are written, or that the store is getting
 }
 
 // maxReads bounds concurrent reads, including those that a failing disk never ends.
@@ -296,7 +298,7 @@ func (d *database) close() (err error) {
 			err = damage(what)
 		}
 	}()
-	for _, l := range d.logs {
+	for _, l := range d.unsettled() {
 		err = errors.Join(err, l.close())
 	}
 	if d.view != nil {

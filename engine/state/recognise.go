@@ -44,7 +44,8 @@ func recognise(disk vfs.FS, store string) error {
 	return nil
 }
 
-// fewBytes is more than an empty store has: the first bytes of Pebble, and the mark of our format.
+// fewBytes is more than an empty store has: a table with the mark of our format, or the log in
+// which earlier versions had it.
 const fewBytes = 1 << 10
 
 // isWritten reports, judging by the files, whether anything was written to a store.
@@ -56,20 +57,17 @@ func isWritten(disk vfs.FS, store string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	logged := int64(0)
+	size := int64(0)
 	for _, name := range names {
-		switch name[strings.LastIndexByte(name, '.')+1:] {
-		case "sst":
-			return true, nil
-		case "log":
+		if isLog(name) || strings.HasSuffix(name, ".sst") {
 			info, err := disk.Stat(disk.PathJoin(store, name))
 			if err != nil {
 				return false, err
 			}
-			logged += info.Size()
+			size += info.Size()
 		}
 	}
-	return logged > fewBytes, nil
+	return size > fewBytes, nil
 }
 
 // checkFormat checks the format of a store. An empty store gets the format.

@@ -64,10 +64,18 @@ func (s *Store) work(ctx context.Context) {
 	s.close()
 }
 
-// finish writes the rest, and gives the store everything, so that the next start finds no log.
+// finish writes the rest, and gives the store everything, so that the next start finds no log. It
+// is called when nobody else appends, syncs or moves. It begins no log, and waits for a disk in
+// trouble.
 func (s *Store) finish() {
 	d := s.db.Load()
-	if d == nil {
+	switch {
+	case d == nil:
+		return
+	case s.broken.Load():
+		s.discard()
+		return
+	case d.readOnly != nil:
 		return
 	}
 	select {
@@ -75,10 +83,19 @@ func (s *Store) finish() {
 		s.move(d, log)
 	default:
 	}
-	s.tryAppend()
+	if err := s.append(d); err != nil {
+		s.breakDown(d, err)
+		return
+	}
 	s.trySync()
-	if log := d.log.Load(); log != nil {
-		s.move(d, fullLog{log, s.logged.reached.Load()})
+	s.move(d, fullLog{d.log.Load(), s.logged.reached.Load()})
+}
+
+// discard drops what was recorded before the store was found damaged.
+func (s *Store) discard() {
+	s.swap(0)
+	for _, t := range s.tallies()[1:] {
+		t.take()
 	}
 }
 
@@ -107,22 +124,21 @@ func (s *Store) appendAll(ctx context.Context) {
 
 // tryAppend appends what was recorded to the log, if it can.
 func (s *Store) tryAppend() {
+	s.stirred.Store(false) // whoever records from here on asks again
 	d := s.db.Load()
 	switch {
 	case d == nil:
 		return
 	case s.broken.Load():
-		s.swap(0) // drops what was recorded before the damage was found
-		for _, t := range s.tallies()[1:] {
-			t.take()
-		}
+		s.discard()
 		return
 	case d.readOnly != nil, d.fs.trouble() != nil,
 		s.unsynced.bytes.Load()+s.syncing.bytes.Load() > maxUnsynced:
 		return // memory holds one record for each object and delivery; the log would hold them all
 	}
 	var err error
-	if s.unwritten.records.Load() != 0 {
+	// Records that cancel each other leave a cut without any, which goroutines may wait for.
+	if s.unwritten.records.Load() != 0 || !s.logged.has(s.last.Load()) {
 		err = s.append(d)
 	}
 	log := d.log.Load()
@@ -177,8 +193,8 @@ func (s *Store) trySync() {
 
 // unsettled returns the logs that the store does not have, the oldest first.
 func (d *database) unsettled() []*cutLog {
-	d.mu.RLock()
-	defer d.mu.RUnlock()
+	d.listing.Lock()
+	defer d.listing.Unlock()
 	return slices.Clone(d.logs)
 }
 
@@ -208,12 +224,20 @@ func (s *Store) moveAll(ctx context.Context) {
 	}
 }
 
-// move gives the store a log.
+// move gives the store a log. It repeats that while the log cannot be read for a reason that may
+// pass.
 func (s *Store) move(d *database, log fullLog) {
 	if s.broken.Load() {
 		return
 	}
-	if err := s.checkpoint(d, log); err != nil {
+	var err error
+	_ = d.fs.insist("read "+log.path, func() error {
+		if err = s.checkpoint(d, log); isDisk(err) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
 		d.fail.report(damage(err))
 		s.breakDown(d, err)
 	}
@@ -237,7 +261,7 @@ func (s *Store) measure() {
 	if d := s.db.Load(); d != nil && !s.broken.Load() {
 		_ = d.locked(func(pebble.Reader) error { // on an error the size stays as it was
 			size := int64(d.pebble.Metrics().DiskSpaceUsage())
-			for _, log := range d.logs {
+			for _, log := range d.unsettled() {
 				size += log.length.Load()
 			}
 			s.health.measured(size)

@@ -219,7 +219,10 @@ func (s *Store) Await(cut uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), promptly)
 	defer cancel()
 	if s.logged.await(ctx, cut, s.wake.send) != nil {
-		s.isLate.Store(!s.logged.has(cut))
+		s.isLate.Store(true)
+		if s.logged.has(cut) { // append may have reset isLate just before
+			s.isLate.Store(false)
+		}
 	}
 }
 
