@@ -13,7 +13,7 @@ import (
 // Counts are totals over a handler's life.
 type Counts = outbox.Counts
 
-// Slow says with which events a handler is slow.
+// Slow describes the events that a handler is slow with.
 type Slow = outbox.Slow
 
 // Description is what a handler says about itself, checked and bounded.

@@ -272,7 +272,8 @@ func (c *Consumer) detach(err error) (ended []Outcome, seqs []uint64) {
 	c.attached, c.cancels = false, nil
 	clear(c.late)
 	clear(c.lateOf)
-	c.lateSlow, c.probing.allowed, c.probing.unheard = 0, 0, 0
+	c.lateSlow = 0
+	c.stopProbing()
 	return ended, seqs
 }
 

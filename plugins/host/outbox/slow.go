@@ -83,7 +83,7 @@ func (c *Consumer) isBlocked() bool {
 		c.box.waiting.n > 0 || c.assigned.n > 0 && !c.maySend(c.assigned.head))
 }
 
-// watch sees to it that the consumer probes if it stays blocked. box.mu is held.
+// watch starts the timer for a probe if the consumer is blocked. box.mu is held.
 func (c *Consumer) watch() {
 	p := &c.probing
 	if !p.isArmed && c.mayProbe() {
@@ -130,6 +130,15 @@ func (c *Consumer) probe() {
 	c.watch()
 }
 
+// stopProbing forgets the probes of a session. box.mu is held.
+func (c *Consumer) stopProbing() {
+	p := &c.probing
+	p.allowed, p.unheard = 0, 0
+	if p.isArmed && p.timer.Stop() {
+		p.isArmed = false
+	}
+}
+
 // heard notes the answers of one message: how long they took, and which events they overtook.
 // box.mu is held.
 func (c *Consumer) heard(answers []Outcome, now time.Time) {
@@ -138,6 +147,10 @@ func (c *Consumer) heard(answers []Outcome, now time.Time) {
 			c.probing.quiet, c.probing.unheard = now, 0
 			c.learn(a.call, c.age(a.call, now))
 		}
+	}
+	if c.sent.n == 0 {
+		c.probing.allowed = 0
+		return
 	}
 	typical := c.pace.typical()
 	for _, a := range answers {
@@ -158,7 +171,7 @@ func (c *Consumer) learn(call *call, took time.Duration) {
 	}
 }
 
-// overtake makes the events slow that were sent before number seq and have taken longer than that.
+// overtake marks events as slow that were sent before number seq and have taken longer than longer.
 // box.mu is held.
 func (c *Consumer) overtake(seq uint64, longer time.Duration, now time.Time) {
 	for {
@@ -202,7 +215,7 @@ func (o *Outbox) rememberSlow(obj object) {
 	o.slow[obj] = true
 }
 
-// Slow says with which events a handler is slow.
+// Slow describes the events that a handler is slow with.
 type Slow struct {
 	Events int // slow events, which take no places
 	// IsFull reports that events take all places, and that none was answered for at least a second:
@@ -224,7 +237,7 @@ type Working struct {
 	Since           time.Time // when it was sent
 }
 
-// Slow returns with which events the handler is slow.
+// Slow describes the events that the handler is slow with.
 func (c *Consumer) Slow() Slow {
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()
