@@ -93,7 +93,6 @@ func inProcess(row, name string, rules []rule, keep string) contestant {
 	return contestant{
 		row:     row,
 		name:    name,
-		relaxes: true,
 		updates: times(moreInProcess),
 		handled: selected(rules),
 		start: func(ctx context.Context, at site, l *load) (subject, error) {
@@ -113,7 +112,6 @@ func delivered(row, name string, how setup) contestant {
 	return contestant{
 		row:     row,
 		name:    name,
-		relaxes: true,
 		updates: times(moreDelivered),
 		start: func(ctx context.Context, at site, l *load) (subject, error) {
 			return startDaemon(ctx, at, l, how)
