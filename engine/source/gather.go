@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -13,9 +14,10 @@ import (
 // 10 ms at most.
 const (
 	gatherPause = 8 * time.Millisecond
-	gatherSoon  = 10 * time.Millisecond // what comes that soon after a read makes it busy
-	gatherRow   = 4                     // reads in a row that make it busy
-	gatherBytes = 32 << 10              // bytes; one read takes at most that much
+	gatherSoon  = 5 * time.Millisecond // what comes that soon after a read makes it busy
+	gatherLate  = 2 * time.Millisecond // what comes that late after a pause ends that
+	gatherRow   = 4                    // reads in a row that make it busy
+	gatherBytes = 32 << 10             // bytes; one read takes at most that much
 )
 
 // gathering returns a client for watches, with connections that gather. It differs from the one for
@@ -31,7 +33,7 @@ func gathering(config *rest.Config) (*http.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &gatherer{Conn: conn}, nil
+		return newGatherer(conn), nil
 	}
 	return rest.HTTPClientFor(config)
 }
@@ -41,9 +43,12 @@ func gathering(config *rest.Config) (*http.Client, error) {
 // again for the answer. Events that are read together share it.
 //
 // An event that comes alone is read at once. When four reads in a row have each waited for at most
-// 10 ms, the connection is busy: before the next reads it pauses for 8 ms, and meanwhile the kernel
+// 5 ms, the connection is busy: before the next reads it pauses for 8 ms, and meanwhile the kernel
 // collects what comes and wakes nobody. A read that has to wait for more than 2 ms after its pause
 // ends that. There is no pause while a read fills the whole buffer, because more is there.
+//
+// Go's poller would wake up for everything that comes during the pause, although nobody reads. So
+// the pause raises the socket's SO_RCVLOWAT: the kernel then reports nothing below a full buffer.
 //
 // With HTTP/2, which is what API servers speak, all watches share one connection, and gather
 // together. Nothing behind the connection pauses again.
@@ -51,10 +56,11 @@ func gathering(config *rest.Config) (*http.Client, error) {
 // One goroutine reads at a time, as with any connection of package http.
 type gatherer struct {
 	net.Conn
-	buf  []byte // nil before the first read
-	rest []byte // what was read and not returned yet; part of buf
-	row  int    // reads in a row that waited for a short time
-	more bool   // the last read filled the buffer
+	raw  syscall.RawConn // nil if Conn is no socket
+	buf  []byte          // nil before the first read
+	rest []byte          // what was read and not returned yet; part of buf
+	row  int             // reads in a row that waited for a short time
+	more bool            // the last read filled the buffer
 }
 
 // Read implements net.Conn.
@@ -67,23 +73,59 @@ func (g *gatherer) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
+func newGatherer(conn net.Conn) *gatherer {
+	g := &gatherer{Conn: conn}
+	if socket, ok := conn.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			g.raw = raw
+		}
+	}
+	return g
+}
+
 // fill reads into the buffer, which is empty, and may return an error beside.
 func (g *gatherer) fill() error {
 	if g.buf == nil {
 		g.buf = make([]byte, gatherBytes)
 	}
-	soon := gatherSoon
+	soon, n := gatherSoon, 0
 	if g.row >= gatherRow && !g.more {
-		time.Sleep(gatherPause)
-		soon -= gatherPause
+		n, soon = g.pause(), gatherLate
 	}
-	began := time.Now()
-	n, err := g.Conn.Read(g.buf)
-	if time.Since(began) <= soon {
-		g.row++
-	} else {
-		g.row = 0
+	var err error
+	if n == 0 {
+		began := time.Now()
+		n, err = g.Conn.Read(g.buf)
+		if time.Since(began) > soon {
+			g.row = -1
+		}
 	}
+	g.row++
 	g.rest, g.more = g.buf[:n], n == len(g.buf)
 	return err
+}
+
+// pause pauses, and reads what has come by then. It returns 0 if there is nothing to read, or an
+// error, which the next read returns.
+func (g *gatherer) pause() (n int) {
+	if g.raw == nil {
+		time.Sleep(gatherPause)
+		return 0
+	}
+	g.wakeAt(gatherBytes)
+	time.Sleep(gatherPause)
+	_ = g.raw.Read(func(fd uintptr) bool { // this one does not wait, unlike Conn's
+		n, _ = syscall.Read(int(fd), g.buf)
+		return true
+	})
+	g.wakeAt(1) // only now: there is nothing left to wake up for
+	return max(n, 0)
+}
+
+// wakeAt sets how many bytes must be there before the kernel reports them. If that fails, pauses
+// gather less.
+func (g *gatherer) wakeAt(bytes int) {
+	_ = g.raw.Control(func(fd uintptr) {
+		_ = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, bytes)
+	})
 }

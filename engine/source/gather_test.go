@@ -97,7 +97,7 @@ func TestGather(t *testing.T) {
 		most    int           // reads
 		longest time.Duration // that one waited
 	}{
-		{"50 a second go at once", every(20*time.Millisecond, 50), 50, 50, 0},
+		{"100 a second go at once", every(10*time.Millisecond, 50), 50, 50, 0},
 		{"a few together go at once", slices.Concat(every(0, 1), every(time.Millisecond, 3)), 4, 4, 0},
 		{"1,000 a second are read together", every(time.Millisecond, 1000), 120, 130, gatherPause},
 		{"after a lull the next goes at once",
@@ -134,4 +134,64 @@ func TestGatherBacklog(t *testing.T) {
 			t.Errorf("it took %v", took)
 		}
 	})
+}
+
+// A socket that has paused reports a single byte again, and its end.
+func TestGatherFromSocket(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	server := make(chan net.Conn, 1)
+	go func() {
+		conn, _ := listener.Accept()
+		server <- conn
+	}()
+	conn, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGatherer(conn)
+	defer g.Close()
+	s := <-server
+	if g.raw == nil || s == nil {
+		t.Fatal("no socket")
+	}
+	send := func(text string) {
+		t.Helper()
+		if _, err := io.WriteString(s, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(text string) {
+		t.Helper()
+		got := make([]byte, 100)
+		if n, err := g.Read(got); err != nil || string(got[:n]) != text {
+			t.Fatalf("read %q, %v; want %q", got[:n], err, text)
+		}
+	}
+	send("a")
+	want("a")
+	g.row = gatherRow
+	go func() {
+		for _, text := range []string{"b", "c", "d"} {
+			_, _ = io.WriteString(s, text)
+		}
+	}()
+	want("bcd")
+	g.row = gatherRow
+	go func() {
+		time.Sleep(2 * gatherPause) // the pause finds nothing
+		_, _ = io.WriteString(s, "e")
+	}()
+	want("e")
+	if g.row != 0 {
+		t.Errorf("%d reads in a row came soon, after a lull", g.row)
+	}
+	g.row = gatherRow
+	s.Close()
+	if n, err := g.Read(make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("read %d, %v; want the end", n, err)
+	}
 }
