@@ -50,7 +50,7 @@ func gathering(config *rest.Config) (*http.Client, error) {
 // Go's poller would wake up for everything that comes during the pause, although nobody reads. So
 // the pause raises the socket's SO_RCVLOWAT: the kernel then reports nothing below a full buffer.
 //
-// With HTTP/2, which is what API servers speak, all watches share one connection, and gather
+// With HTTP/2, which API servers speak, up to a hundred watches share a connection, and gather
 // together. Nothing behind the connection pauses again.
 //
 // One goroutine reads at a time, as with any connection of package http.
