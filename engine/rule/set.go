@@ -31,8 +31,20 @@ type Set struct {
 type finder struct {
 	now *group
 	// before has the rules that the old state may find and the new one may not: those with a where
-	// that are found by a decoded field. nil if there are none.
+	// that are found by a decoded field. nil if there are none, and now if those are all.
 	before *group
+}
+
+// findBefore appends the rules that s may find once it is the old state. now are those that it
+// finds as the new one.
+func (f finder) findBefore(s *state, now, found []int) []int {
+	switch f.before {
+	case nil:
+		return found
+	case f.now:
+		return append(found, now...)
+	}
+	return f.before.find(s, found)
 }
 
 // NewSet makes a Set of rules. It keeps the slice.
@@ -63,11 +75,15 @@ func NewSet(rules []*Rule) *Set {
 func newFinder(entries []entry) finder {
 	d := divider{byField: make(map[int]bool)}
 	f := finder{now: d.group(entries, level{})}
-	entries = slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
+	some := slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
 		return !e.where || !d.byField[e.rule]
 	})
-	if len(entries) > 0 {
-		f.before = d.group(entries, level{isDecoded: true})
+	switch {
+	case len(some) == 0:
+	case len(some) == len(entries):
+		f.before = f.now
+	default:
+		f.before = d.group(some, level{isDecoded: true})
 	}
 	return f
 }
@@ -78,10 +94,13 @@ func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
 	within, ok := s.within[d.Object.Namespace()]
 	now := state{object: d.Object, look: look}
 	found := s.anywhere.now.find(&now, s.found[:0])
+	anywhere := len(found)
 	if ok {
 		found = within.now.find(&now, found)
 	}
 	if s.anywhere.before != nil || within.before != nil {
+		s.scratch = s.anywhere.findBefore(&now, found[:anywhere], s.scratch[:0])
+		s.scratch = within.findBefore(&now, found[anywhere:], s.scratch)
 		found = s.lookBack(d, look, within, found)
 	}
 	slices.Sort(found)
@@ -91,29 +110,26 @@ func (s *Set) Each(d delta.Delta, look Lookup, f func(i int, r *Rule)) {
 	}
 }
 
-// lookBack appends the rules that may select d because of its old state, and remembers the new one.
+// lookBack appends the rules that may select d because of its old state. It remembers s.scratch,
+// the rules that the new one may find later.
 func (s *Set) lookBack(d delta.Delta, look Lookup, within finder, found []int) []int {
-	before := func(one *state, found []int) []int {
-		for _, g := range [...]*group{s.anywhere.before, within.before} {
-			if g != nil {
-				found = g.find(one, found)
-			}
-		}
-		return found
-	}
 	if d.Old != nil && d.Old != d.Object {
 		rules, ok := s.before.recall(d.Old)
 		if ok {
 			found = append(found, rules...)
 		} else {
-			found = before(&state{object: d.Old, look: look, isOld: true}, found)
+			old := state{object: d.Old, look: look, isOld: true}
+			for _, g := range [...]*group{s.anywhere.before, within.before} {
+				if g != nil {
+					found = g.find(&old, found)
+				}
+			}
 		}
 	}
 	if d.Type == delta.Deleted {
 		s.before.forget(d.Object)
 		return found
 	}
-	s.scratch = before(&state{object: d.Object, look: look}, s.scratch[:0])
 	slices.Sort(s.scratch) // they come in any order, and states share lists
 	s.scratch = slices.Compact(s.scratch)
 	s.before.remember(d.Object, s.scratch)
