@@ -39,13 +39,15 @@ func readProgress(b []byte) (p progress, err error) {
 // fullLog is a log that is no longer written, and has all cuts up to one.
 type fullLog struct {
 	*cutLog
-	upTo uint64
+	upTo    uint64
+	atOnce  bool // the store is to have it now, not when the next log is full
+	content *contents
 }
 
-// rotate begins another log. The store gets the one before it from the goroutine that makes
-// checkpoints. Only the goroutine that appends calls rotate, and not before the store has the log
-// before that.
-func (s *Store) rotate(d *database) error {
+// rotate begins another log, and hands the one before it to the goroutine that makes checkpoints.
+// Only the goroutine that appends calls rotate, and not before that goroutine has dealt with the
+// last log that it was handed.
+func (s *Store) rotate(d *database, atOnce bool) error {
 	old := d.log.Load()
 	log, err := createLog(d.fs, d.dir, old.number+1, old.length.Load())
 	if err != nil {
@@ -56,34 +58,69 @@ func (s *Store) rotate(d *database) error {
 	d.listing.Unlock()
 	d.log.Store(log)
 	d.isMoving.Store(true)
-	d.full <- fullLog{old, s.logged.reached.Load()}
+	d.full <- &fullLog{cutLog: old, upTo: s.logged.reached.Load(), atOnce: atOnce}
 	return nil
 }
 
-// checkpoint moves a log into the store and removes it. It takes as long as the disk takes.
-func (s *Store) checkpoint(d *database, full fullLog) (err error) {
+// checkpoint reads a log that is full. It moves the log before it into the store, without what the
+// full one changes again, and keeps the full one until its turn comes. Most deliveries and states
+// of busy objects thus never reach the store. If the store is to have the full one at once, it
+// moves that, too. It takes as long as the disk takes. After an error it may be called again.
+func (s *Store) checkpoint(d *database, full *fullLog) (err error) {
 	defer func() {
 		if what := recover(); what != nil {
 			err = damage(what)
 		}
 	}()
-	if err := full.sync(d.fs); err != nil {
+	if full.content == nil {
+		if err := full.read(d); err != nil {
+			return err
+		}
+	}
+	if d.kept != nil && d.kept != full {
+		if err := s.settleLog(d, d.kept, full.content); err != nil {
+			return err
+		}
+	}
+	d.kept = full
+	if full.atOnce {
+		if err := s.settleLog(d, full, nil); err != nil {
+			return err
+		}
+	}
+	d.isMoving.Store(false)
+	return nil
+}
+
+// read syncs the log and reads it.
+func (l *fullLog) read(d *database) error {
+	if err := l.sync(d.fs); err != nil {
 		return err
 	}
-	c, _, err := readLog(d.fs, d.dir, full.number)
-	if err == nil && c.length != full.length.Load() {
-		err = damage("the log is shorter than it was written")
-	}
+	c, _, err := readLog(d.fs, d.dir, l.number)
 	if err != nil {
 		return err
 	}
-	err = d.move(c, progress{full.number, c.length}, progress{next: full.number + 1})
-	if closing := c.file.Close(); err == nil {
-		err = closing
+	if c.length != l.length.Load() {
+		return errors.Join(damage("the log is shorter than it was written"), c.file.Close())
 	}
-	if err != nil {
+	l.content = c
+	return nil
+}
+
+// settleLog moves a log into the store and removes it. later is what the next log holds: the store
+// then depends on it. It is nil if the next log does not count.
+func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
+	done := progress{next: full.number + 1}
+	if later != nil {
+		done.begun = later.length
+	}
+	begun := progress{full.number, full.content.length}
+	if err := d.move(full.content, later, begun, done); err != nil {
 		return err
 	}
+	d.kept = nil
+	_ = full.content.file.Close() // it was only read
 	d.listing.Lock()
 	d.logs = slices.DeleteFunc(d.logs, func(l *cutLog) bool { return l == full.cutLog })
 	d.listing.Unlock()
@@ -94,17 +131,16 @@ func (s *Store) checkpoint(d *database, full fullLog) (err error) {
 	s.mu.Lock()
 	s.dropping = slices.DeleteFunc(s.dropping, func(o dropping) bool { return o.log <= full.number })
 	s.mu.Unlock()
-	d.isMoving.Store(false)
 	s.settled.reach(full.upTo)
 	return nil
 }
 
-// move writes the contents of a log to the store. begun is the progress before everything is there,
-// done the progress after that.
-func (d *database) move(c *contents, begun, done progress) error {
+// move writes the contents of a log to the store, without the keys that later changes. begun is the
+// progress before everything is there, done the progress after that.
+func (d *database) move(c, later *contents, begun, done progress) error {
 	m := mover{db: d, batch: d.pebble.NewBatch(pebble.WithMaxRetainedSizeBytes(4 << 20))}
 	m.set(progressKey, begun.append(nil))
-	m.apply(c)
+	m.apply(c, later)
 	m.set(progressKey, done.append(nil))
 	if m.err == nil {
 		m.err = m.batch.Commit(pebble.NoSync)
@@ -127,7 +163,7 @@ type mover struct {
 	err   error
 }
 
-func (m *mover) apply(c *contents) {
+func (m *mover) apply(c, later *contents) {
 	for _, prefix := range c.dropped {
 		if m.err == nil {
 			m.err = m.batch.DeleteRange(prefix, after(prefix), nil)
@@ -137,6 +173,9 @@ func (m *mover) apply(c *contents) {
 	for _, key := range slices.Sorted(maps.Keys(c.finals)) {
 		if m.err != nil {
 			return
+		}
+		if later.changes(key) {
+			continue
 		}
 		f := c.finals[key]
 		if f.kind == deleteChange {
@@ -199,7 +238,7 @@ func (d *database) recover(disk vfs.FS) error {
 		return nil
 	}
 	if next != at.next { // also if no log could be read
-		if err := d.move(&contents{}, progress{next: next}, progress{next: next}); err != nil {
+		if err := d.move(&contents{}, nil, progress{next: next}, progress{next: next}); err != nil {
 			return err
 		}
 	}
@@ -239,11 +278,11 @@ func (d *database) replay(disk vfs.FS, numbers []uint64, at progress, next uint6
 			err = damage("the end of a log is missing")
 		case isNext && d.view != nil:
 			m := mover{db: d, batch: d.view, whole: true}
-			m.apply(c)
+			m.apply(c, nil)
 			err = m.err
 		case isNext:
 			if err = d.mayMove(disk, c); err == nil {
-				err = d.move(c, progress{n, c.length}, progress{next: n + 1})
+				err = d.move(c, nil, progress{n, c.length}, progress{next: n + 1})
 			}
 		}
 		if err := errors.Join(err, c.file.Close()); err != nil {

@@ -181,7 +181,11 @@ func TestCrashLeavesACut(t *testing.T) {
 	for seed := range cases(3, 6) {
 		disk := vfs.NewCrashableMem()
 		watching := newSickFS(disk)
-		s := open(t, "/state", onMemory(watching))
+		o := onMemory(watching)
+		if seed%2 == 1 {
+			o.limits.log = 8 << 10 // so that logs grow full, and wait for the next one
+		}
+		s := open(t, "/state", o)
 		l := newLedger(t, s, seed)
 		var (
 			latest  atomic.Int64
@@ -203,6 +207,9 @@ func TestCrashLeavesACut(t *testing.T) {
 					t.Fatal(err)
 				}
 				latest.Store(int64(l.n))
+			}
+			if err := s.turn(); err != nil {
+				t.Fatal(err)
 			}
 			if n%10 == 5 {
 				if err := s.moved(); err != nil {
@@ -337,13 +344,16 @@ func begun(t *testing.T, disk vfs.FS) int64 {
 // starts.
 func TestDamage(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "good")
-	s := open(t, dir, Options{})
+	s := open(t, dir, Options{limits: limits{log: 64 << 10}})
 	l := newLedger(t, s, 1)
 	for n := range 60 {
 		for range 10 {
 			l.change()
 		}
 		if err := s.flush(s.db.Load()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.turn(); err != nil {
 			t.Fatal(err)
 		}
 		if n == 20 || n == 40 {

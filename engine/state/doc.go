@@ -12,16 +12,18 @@
 // Recording changes maps in memory. One goroutine takes everything that was recorded, as a cut, and
 // appends it to a log as one frame: at once if an event waits for its records ([Store.Await]),
 // otherwise within 10 ms. Then the operating system has it, and it survives the end of the process.
-// A second goroutine syncs the log every [Options.FlushEvery]. Then it survives a loss of power. A
-// log that has grown to 32 MiB is full. The next one begins, and a third goroutine moves what the
-// full one made of each key in the end into Pebble, and removes it. An end in order does the same
-// with the last log. A start after a crash does it with all logs that are left, in order. If the
-// disk accepts no writes then, a view in memory shows Pebble as it would be.
+// A second goroutine syncs the log every [Options.FlushEvery]. Then it survives a loss of power.
 //
-// So Pebble gets an object that changes often once per log, and a delivery that has been
-// acknowledged meanwhile not at all. The log holds an object's text once: deliveries refer to it.
-// Pebble keeps no log of its own. It says which logs it has: until a log is moved in whole, the
-// start moves it once more, which changes nothing.
+// A log that has grown to 32 MiB is full, and the next one begins. When that is full, too, a third
+// goroutine moves the first one into Pebble: what it made of each key in the end, without the keys
+// that the second one changes again. Then it removes the first one. An end in order moves all logs.
+// So does a start after a crash. If the disk accepts no writes then, a view in memory shows Pebble
+// as it would be.
+//
+// So Pebble gets neither all states of an object that changes often, nor a delivery that has been
+// acknowledged meanwhile. The log holds an object's text once: deliveries refer to it. Pebble keeps
+// no log of its own. It says which logs it has, and how much of the next one it depends on. Until a
+// log is moved in whole, the start moves it once more, which changes nothing.
 //
 // # Guarantees
 //
@@ -70,8 +72,8 @@
 // # Bounds on disk
 //
 // Objects and deliveries take the space that an [object.Packer] leaves of them, and about as much
-// again until Pebble has merged its files. Two logs take 32 MiB each, or more while the disk is too
-// slow to move them. A lane takes [LaneOptions].MaxBytes plus its deliveries in memory. The caller
+// again until Pebble has merged its files. Three logs take 32 MiB each, or more while the disk is
+// too slow to move them. A lane takes [LaneOptions].MaxBytes plus its deliveries in memory. The caller
 // that puts letters must bound them. An informer has at most eight dictionaries after a start, 64
 // KiB each; a start removes those without a reference. Records of informers and rules that no
 // longer exist remain until [Store.DropInformer] and [Store.DropRule].

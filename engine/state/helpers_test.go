@@ -100,6 +100,17 @@ func (s *Store) flush(d *database) error {
 	return d.fail.reported()
 }
 
+// turn gives Pebble a log if one is full, as Run would.
+func (s *Store) turn() error {
+	d := s.db.Load()
+	select {
+	case full := <-d.full:
+		s.move(d, full)
+	default:
+	}
+	return d.fail.reported()
+}
+
 // moved does what flush does, and gives Pebble everything.
 func (s *Store) moved() error {
 	d := s.db.Load()
@@ -107,8 +118,7 @@ func (s *Store) moved() error {
 	if err := s.flush(d); err != nil {
 		return err
 	}
-	s.move(d, <-d.full)
-	return d.fail.reported()
+	return s.turn()
 }
 
 // recorded calls f between Begin and End.

@@ -256,6 +256,15 @@ func (c *contents) size() (sum uint64) {
 	return sum
 }
 
+// changes reports whether the log changes a key. c may be nil.
+func (c *contents) changes(key string) bool {
+	if c == nil {
+		return false
+	}
+	_, ok := c.finals[key]
+	return ok
+}
+
 // readLog reads the log with a number. Its changes end at the first frame that is not whole. The
 // length of the contents is 0 if not even the first frame is, or if it belongs to another log.
 // previous is the length of the log before it. The caller closes contents.file.

@@ -170,6 +170,81 @@ func TestLogsAreReplayedInOrder(t *testing.T) {
 	closed(t, s)
 }
 
+// Pebble gets a full log when the next one is full, without what that one changes again.
+func TestFullLogsWaitForTheNext(t *testing.T) {
+	memory := vfs.NewMem()
+	o := onMemory(memory)
+	o.limits.log = 1
+	s := open(t, "/state", o)
+	i, lane := s.Objects("i", ObjectsOptions{}), s.Lane("r", LaneOptions{})
+	if _, err := lane.Keys(); err != nil {
+		t.Fatal(err)
+	}
+	flush := func(record func()) {
+		s.recorded(record)
+		if err := s.flush(s.db.Load()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.turn(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inPebble := func(k []byte) bool {
+		_, ok, err := get(s.db.Load().pebble, k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	same, busy := obj(t, "same", 1, ""), obj(t, "busy", 1, "")
+	flush(func() {
+		i.Put(same, nil)
+		i.Put(busy, nil)
+		lane.Put(inOrder, key("same"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: same}}})
+		lane.Put(inOrder+1, key("busy"), laneRecord{Value: delivery.Delivery{Delta: delta.Delta{Object: busy}}})
+	})
+	flush(func() {
+		i.Put(obj(t, "busy", 2, ""), nil)
+		lane.Delete(inOrder+1, key("busy"))
+		i.Version("2")
+	})
+	for k, want := range map[string]bool{
+		string(appendObjectKey(nil, i.owner, key("same"))):                 true,
+		string(appendDeliveryKey(nil, lane.owner, key("same"), inOrder)):   true,
+		string(appendObjectKey(nil, i.owner, key("busy"))):                 false,
+		string(appendDeliveryKey(nil, lane.owner, key("busy"), inOrder+1)): false,
+	} {
+		if inPebble([]byte(k)) != want {
+			t.Errorf("%q is in Pebble: %v", k, !want)
+		}
+	}
+	crashed := vfs.NewMem() // the end of the process
+	if _, err := vfs.Clone(memory, crashed, "/state", "/state"); err != nil {
+		t.Fatal(err)
+	}
+	torn := vfs.NewMem()
+	if _, err := vfs.Clone(memory, torn, "/state", "/state"); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, s)
+	s = open(t, "/state", onMemory(crashed))
+	if diff := cmp.Diff(map[string]string{"same": "1", "busy": "2"}, versions(s.mustLoad(t, "i"))); diff != "" {
+		t.Error(diff)
+	}
+	if keys, err := s.Lane("r", LaneOptions{}).Keys(); err != nil || len(keys) != 1 || keys[0].Key != key("same") {
+		t.Errorf("%v wait, %v", keys, err)
+	}
+	closed(t, s)
+	if err := cutOff(torn, "/state/store/"+logName(2), 40); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, "/state", onMemory(torn))
+	if aside := s.Status().SetAside; len(aside) != 1 {
+		t.Errorf("a store that depends on a log that is torn is not set aside: %v", aside)
+	}
+	closed(t, s)
+}
+
 // cutOff keeps the first bytes of a file.
 func cutOff(disk vfs.FS, name string, length int64) error {
 	f, err := disk.Open(name)

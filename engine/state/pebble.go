@@ -31,8 +31,9 @@ type database struct {
 
 	log      atomic.Pointer[cutLog] // the current log; nil if the database is only read
 	writer   writer                 // only the goroutine that appends uses it
-	full     chan fullLog           // logs that the store has to get; one at a time
-	isMoving atomic.Bool            // the store is getting one
+	full     chan *fullLog          // logs that the store has to get; one at a time
+	isMoving atomic.Bool            // one is being dealt with
+	kept     *fullLog               // full, and not in the store; only checkpoints use it
 	view     *pebble.Batch          // of a database that is only read: with the content of its logs
 	viewing  sync.Mutex             // held while a view is made from view
 
@@ -163,7 +164,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 	}
 	return &database{
 		pebble: db, dir: dir, fs: patient, dictionaries: newDictionaries(), fail: fail,
-		maxBatch: o.limits.batch, full: make(chan fullLog, 1), reading: make(chan struct{}, maxReads),
+		maxBatch: o.limits.batch, full: make(chan *fullLog, 1), reading: make(chan struct{}, maxReads),
 	}, nil
 }
 
@@ -303,6 +304,9 @@ func (d *database) close() (err error) {
 	}
 	if d.view != nil {
 		err = errors.Join(err, d.view.Close())
+	}
+	if d.kept != nil {
+		err = errors.Join(err, d.kept.content.file.Close())
 	}
 	return errors.Join(err, d.pebble.Close())
 }

@@ -88,7 +88,7 @@ func (s *Store) finish() {
 		return
 	}
 	s.trySync()
-	s.move(d, fullLog{d.log.Load(), s.logged.reached.Load()})
+	s.move(d, &fullLog{cutLog: d.log.Load(), upTo: s.logged.reached.Load(), atOnce: true})
 }
 
 // discard drops what was recorded before the store was found damaged.
@@ -144,8 +144,7 @@ func (s *Store) tryAppend() {
 	log := d.log.Load()
 	isFull := log.length.Load() > s.opts.limits.log || s.wantsSettled.Load()
 	if err == nil && isFull && !d.isMoving.Load() {
-		s.wantsSettled.Store(false)
-		err = s.rotate(d)
+		err = s.rotate(d, s.wantsSettled.Swap(false))
 	}
 	if err != nil {
 		s.breakDown(d, err)
@@ -206,7 +205,7 @@ func (s *Store) moveAll(ctx context.Context) {
 	defer size.Stop()
 	s.measure()
 	for {
-		var full chan fullLog
+		var full chan *fullLog
 		d := s.db.Load()
 		if d != nil {
 			full = d.full
@@ -226,7 +225,7 @@ func (s *Store) moveAll(ctx context.Context) {
 
 // move gives the store a log. It repeats that while the log cannot be read for a reason that may
 // pass.
-func (s *Store) move(d *database, log fullLog) {
+func (s *Store) move(d *database, log *fullLog) {
 	if s.broken.Load() {
 		return
 	}
