@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -41,10 +42,14 @@ func (o *output) write(
 ) (n int, err error) {
 	select {
 	case o.turn <- struct{}{}:
-	case <-ctx.Done():
-		release()
-		return 0, o.fail(fmt.Errorf("write %s: earlier lines are still being written: %w",
-			o.name(), context.Cause(ctx)))
+	default: // only now is ctx worth its cost
+		select {
+		case o.turn <- struct{}{}:
+		case <-ctx.Done():
+			release()
+			return 0, o.fail(fmt.Errorf("write %s: earlier lines are still being written: %w",
+				o.name(), context.Cause(ctx)))
+		}
 	}
 	var written int
 	done := make(chan error, 1) // one place: the writer must not wait for a reader that left
@@ -60,6 +65,12 @@ func (o *output) write(
 		<-o.turn
 		done <- err
 	}()
+	runtime.Gosched() // to the new goroutine: most writes take no longer than this
+	select {
+	case err := <-done:
+		return written, err
+	default:
+	}
 	select {
 	case err := <-done:
 		return written, err
