@@ -208,7 +208,7 @@ func (m *mover) mayCommit() {
 }
 
 // recover reads the logs that an earlier process left. A store that can be written gets their
-// content, and a new log. Of one that is only read, a view gets it.
+// content, and a new log. One that is only read gets a view with their content.
 func (d *database) recover(disk vfs.FS) error {
 	text, ok, err := get(d.pebble, progressKey)
 	if err != nil {
@@ -228,17 +228,38 @@ func (d *database) recover(disk vfs.FS) error {
 	if n := len(numbers); n > 0 {
 		next = max(next, numbers[n-1]+1)
 	}
-	if d.readOnly != nil {
-		d.view = d.pebble.NewIndexedBatch()
-	}
-	if err := d.replay(disk, numbers, at, next); err != nil {
+	left, err := d.chain(disk, numbers, at)
+	defer func() {
+		for _, c := range left {
+			_ = c.file.Close() // it was only read
+		}
+	}()
+	if err != nil {
 		return err
 	}
 	if d.readOnly != nil {
-		return nil
+		m := mover{db: d, batch: d.pebble.NewIndexedBatch(), whole: true}
+		for _, c := range left {
+			m.apply(c, nil)
+		}
+		d.view = m.batch
+		return m.err
 	}
-	if next != at.next { // also if no log could be read
-		if err := d.move(&contents{}, nil, progress{next: next}, progress{next: next}); err != nil {
+	for i, c := range left {
+		n := at.next + uint64(i)
+		done := progress{next: n + 1}
+		if i == len(left)-1 {
+			done.next = next // a log after it, if there is one, does not go on where it ends
+		}
+		if err := d.mayMove(disk, c); err != nil {
+			return err
+		}
+		if err := d.move(c, nil, progress{n, c.length}, done); err != nil {
+			return err
+		}
+	}
+	if len(left) == 0 && next != at.next {
+		if err := d.move(&contents{}, nil, at, progress{next: next}); err != nil {
 			return err
 		}
 	}
@@ -258,8 +279,11 @@ func (d *database) recover(disk vfs.FS) error {
 	return nil
 }
 
-// replay applies the logs from at.next on, as far as they are whole.
-func (d *database) replay(disk vfs.FS, numbers []uint64, at progress, next uint64) error {
+// chain reads the logs from at.next on, as far as each goes on where the one before it ends. The
+// caller closes their files, also after an error.
+func (d *database) chain(
+	disk vfs.FS, numbers []uint64, at progress,
+) (left []*contents, err error) {
 	expected, length := at.next, int64(0)
 	for _, n := range numbers {
 		if n < at.next {
@@ -270,33 +294,19 @@ func (d *database) replay(disk vfs.FS, numbers []uint64, at progress, next uint6
 		}
 		c, previous, err := readLog(disk, d.dir, n)
 		if err != nil {
-			return err
+			return left, err
 		}
-		isNext := c.length > 0 && (n == at.next || previous == length)
-		switch {
-		case n == at.next && c.length < at.begun:
-			err = damage("the end of a log is missing")
-		case isNext && d.view != nil:
-			m := mover{db: d, batch: d.view, whole: true}
-			m.apply(c, nil)
-			err = m.err
-		case isNext:
-			if err = d.mayMove(disk, c); err == nil {
-				err = d.move(c, nil, progress{n, c.length}, progress{next: n + 1})
-			}
-		}
-		if err := errors.Join(err, c.file.Close()); err != nil {
-			return err
-		}
-		if !isNext {
+		if c.length == 0 || n != at.next && previous != length {
+			_ = c.file.Close() // it was only read
 			break
 		}
+		left = append(left, c)
 		expected, length = n+1, c.length
 	}
-	if at.begun > 0 && expected == at.next {
-		return damage("a log is missing")
+	if at.begun > 0 && (len(left) == 0 || left[0].length < at.begun) {
+		return left, damage("the end of a log is missing")
 	}
-	return nil
+	return left, nil
 }
 
 // mayMove returns an error if the store has no room for the contents of a log that an earlier

@@ -34,7 +34,8 @@ import (
 //
 // The first frame says which log it is and how long the log before it is. A reader ends at the
 // first frame that is not whole, and goes on to the next log only if it has read this one to its
-// end. So what it reads are all cuts up to some moment.
+// end. So what it reads are all cuts up to some moment. A frame that is whole but malformed is
+// damage.
 const (
 	setChange    = iota + 1
 	addChange    // sets a key that neither the store nor an earlier log has

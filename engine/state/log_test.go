@@ -157,10 +157,17 @@ func TestLogsAreReplayedInOrder(t *testing.T) {
 			if err := c.harm(disk); err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // what was left out does not come back
-				s := open(t, "/state", onMemory(disk))
+			// What was left out does not come back, also if the first start is killed.
+			watching := newSickFS(disk)
+			starts := []vfs.FS{watching, disk}
+			watching.fall(func(string, string) error {
+				starts = append(starts, killed(t, disk))
+				return nil
+			})
+			for n := 0; n < len(starts); n++ {
+				s := open(t, "/state", onMemory(starts[n]))
 				if diff := cmp.Diff(c.expect, versions(s.mustLoad(t, "i"))); diff != "" {
-					t.Error(diff)
+					t.Errorf("start %d: %s", n, diff)
 				}
 				closed(t, s)
 			}

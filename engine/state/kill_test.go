@@ -1,0 +1,109 @@
+package state
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// A process that is killed at any operation on the disk, while logs grow full and Pebble gets them,
+// leaves everything that Await has waited for. A loss of power leaves everything that Written has
+// waited for.
+func TestKillWhileLogsAreMoved(t *testing.T) {
+	type end struct {
+		disk   *vfs.MemFS
+		latest int // the newest change that must be there
+	}
+	for seed := range cases(2, 10) {
+		disk := vfs.NewCrashableMem()
+		watching := newSickFS(disk)
+		o := onMemory(watching)
+		o.limits.log = 20 << 10
+		s := open(t, "/state", o)
+		l := newLedger(t, s, seed)
+		running := run(t, s)
+		var (
+			awaited, synced atomic.Int64
+			ends            []end
+		)
+		watching.fall(func(op, name string) error { // called with the disk's lock held
+			r := watching.random
+			if len(ends) >= 60 || r.IntN(12) > 0 {
+				return nil
+			}
+			if r.IntN(3) == 0 {
+				latest := int(synced.Load())
+				ends = append(ends, end{disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(2) * 50, RNG: r}), latest})
+			} else {
+				latest := int(awaited.Load())
+				ends = append(ends, end{disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: r}), latest})
+			}
+			return nil
+		})
+		for n := range 400 {
+			l.change()
+			if cut := s.last.Load(); l.r.IntN(3) > 0 {
+				s.Await(cut)
+				if s.logged.has(cut) {
+					awaited.Store(int64(l.n))
+				}
+			}
+			if n%50 == 49 {
+				if err := s.Written(t.Context()); err == nil {
+					synced.Store(int64(l.n))
+				}
+			}
+		}
+		watching.heal()
+		running.stop()
+		if len(ends) < 20 || s.db.Load().log.Load().number < 4 {
+			t.Errorf("only %d ends, and %d logs", len(ends), s.db.Load().log.Load().number)
+		}
+		for _, end := range ends {
+			restarted(t, l, end.disk, end.latest)
+		}
+	}
+}
+
+// restarted checks that a start finds a state that was, not older than the change latest, also if
+// an earlier start ended at any operation.
+func restarted(t *testing.T, l *ledger, disk *vfs.MemFS, latest int) {
+	t.Helper()
+	watching := newSickFS(disk)
+	var ends []*vfs.MemFS
+	watching.fall(func(string, string) error {
+		if r := watching.random; len(ends) < 4 && r.IntN(20) == 0 {
+			ends = append(ends, disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(3) * 50, RNG: r}))
+		}
+		return nil
+	})
+	first := foundBy(t, onMemory(watching))
+	n, ok := l.known[first]
+	if !ok {
+		t.Fatalf("the state never was %s", first)
+	}
+	if n < latest {
+		t.Fatalf("found the state after change %d, want at least %d", n, latest)
+	}
+	for _, end := range ends {
+		if second := foundBy(t, onMemory(end)); second != first {
+			t.Fatalf("after a start that ended, another one found %s\nnot %s", second, first)
+		}
+	}
+}
+
+// foundBy returns the state that a start finds.
+func foundBy(t *testing.T, o Options) string {
+	t.Helper()
+	s := open(t, "/state", o)
+	found, err := read(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status := s.Status(); status.Trouble != "" || len(status.SetAside) > 0 {
+		t.Fatalf("%+v", status)
+	}
+	closed(t, s)
+	return found
+}
