@@ -223,20 +223,42 @@ func (d *daemon) seen() (least seen, err error) {
 	return least, nil
 }
 
+// ackPatience is how long the last answers of a handler may take to be counted.
+const ackPatience = 10 * time.Second
+
 // verify compares, for each handler, its own count of events with informd's count of
-// acknowledgements.
+// acknowledgements. A handler has seen an event before informd counts the answer, so verify waits
+// for the last ones.
 func (d *daemon) verify(ctx context.Context, l *ledger, want due) error {
+	for began := time.Now(); ; {
+		missing, err := d.compare(ctx, l, want)
+		if err != nil || missing == nil {
+			return err
+		}
+		if time.Since(began) > ackPatience {
+			return missing
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// compare returns in missing what is not acknowledged yet.
+func (d *daemon) compare(ctx context.Context, l *ledger, want due) (missing, err error) {
 	body, err := d.metrics(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for h, handler := range d.handlers {
 		a, err := handler.ask(question{Ask: askSeen})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if _, err := a.Seen.meets(want); err != nil {
-			return fmt.Errorf("handler %d: %w", h, err)
+			return nil, fmt.Errorf("handler %d: %w", h, err)
 		}
 		all := a.Seen.Objects.N + a.Seen.Updates.N
 		acknowledged := 0
@@ -245,11 +267,11 @@ func (d *daemon) verify(ctx context.Context, l *ledger, want due) error {
 				`{handler="handler-%d",result="done",rule="%s-%[1]d"}`, h, e.resource))
 		}
 		if acknowledged != all {
-			return fmt.Errorf("handler %d: saw %d events, of which %d are acknowledged",
+			missing = fmt.Errorf("handler %d: saw %d events, of which %d are acknowledged",
 				h, all, acknowledged)
 		}
 	}
-	return nil
+	return missing, nil
 }
 
 // explain returns the metrics that may show why something is missing.
