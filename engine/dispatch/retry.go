@@ -27,8 +27,8 @@ const (
 	maxDelay   = maxAsked + maxAsked/5
 	maxLosses  = 3
 	staleRetry = 50 * time.Millisecond // after the first ErrStale; it doubles, up to MaxBackoff
-	// maxLostFor bounds the delay after a loss, which is Backoff, and twice that after a second one.
-	// It can be short, because the dispatcher waits for the handler to be ready anyway.
+	// maxLostFor bounds the delay after a loss, which is Backoff, and twice that after a second
+	// one. It can be short, because the dispatcher waits for the handler to be ready anyway.
 	maxLostFor = time.Second
 	// maxHungFor bounds that delay for an event that the handler had for long.
 	maxHungFor = 10 * time.Second

@@ -14,7 +14,8 @@ import (
 
 // apiClient makes one informer's requests. It is client-go's REST client with a [codec] instead of
 // its serializers. Watches go through the dynamic client on top of another one, whose connections
-// gather. Lists come from the REST client's stream, because the dynamic client would first read each list into memory.
+// gather. Lists come from the REST client's stream, because the dynamic client would first read
+// each list into memory.
 type apiClient struct {
 	rest      *rest.RESTClient // for lists
 	resource  dynamic.ResourceInterface

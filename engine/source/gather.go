@@ -51,7 +51,8 @@ func gathering(config *rest.Config) (*http.Client, error) {
 // the pause raises the socket's SO_RCVLOWAT: the kernel then reports nothing below a full buffer.
 //
 // With HTTP/2, which API servers speak, up to a hundred watches share a connection, and gather
-// together. Nothing behind the connection pauses again.
+// together. Nothing behind the connection pauses again. Events that were read together come close
+// to each other, and so share most messages to handlers and back.
 //
 // One goroutine reads at a time, as with any connection of package http.
 type gatherer struct {

@@ -54,8 +54,8 @@ type tuning struct {
 	hold             time.Duration // how long a list may hold its slot
 	short            time.Duration // a watch that ends sooner delays the next one
 	calm             time.Duration // a relist sooner after the last one is delayed
-	// A resumed watch that is silent for this long has caught up. If the server has answered another
-	// request since the watch was opened, hush is long enough.
+	// A resumed watch that is silent for this long has caught up. If the server has answered
+	// another request since the watch was opened, hush is long enough.
 	silence, hush time.Duration
 }
 

@@ -26,7 +26,8 @@ type progress struct {
 }
 
 func (p progress) append(b []byte) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(append(b, recordVersion), p.next), uint64(p.begun))
+	b = binary.AppendUvarint(append(b, recordVersion), p.next)
+	return binary.AppendUvarint(b, uint64(p.begun))
 }
 
 func readProgress(b []byte) (p progress, err error) {
@@ -129,7 +130,9 @@ func (s *Store) settleLog(d *database, full *fullLog, later *contents) error {
 		return err
 	}
 	s.mu.Lock()
-	s.dropping = slices.DeleteFunc(s.dropping, func(o dropping) bool { return o.log <= full.number })
+	s.dropping = slices.DeleteFunc(s.dropping, func(o dropping) bool {
+		return o.log <= full.number
+	})
 	s.mu.Unlock()
 	s.settled.reach(full.upTo)
 	return nil

@@ -50,8 +50,8 @@
 // has succeeded. So events go on, although a crash would repeat them.
 //
 // A disk that is full, read-only, failing or slow delays writes. [Status].Trouble says so, and
-// informd logs one line when the trouble begins and one when it ends. Everything is written once the
-// disk recovers. Meanwhile memory holds one record for each object, delivery and letter that
+// informd logs one line when the trouble begins and one when it ends. Everything is written once
+// the disk recovers. Meanwhile memory holds one record for each object, delivery and letter that
 // changed, and about a hundred bytes for each that is gone. Beside them it holds what waits for a
 // sync: at most 16 MiB and one cut. [Lane.Room] returns false.
 //

@@ -28,8 +28,8 @@ import (
 //
 // A change is a byte that says which, the length of the key as a uvarint, and the key. For set and
 // add the value follows: its length as a uvarint, and its parts, up to that length. A part begins
-// with a uvarint n. If n is even, n/2 bytes follow. If n is odd, the part is n/2 bytes that are
-// in the log already, and a uvarint says at which offset. So a log holds the text of an object once,
+// with a uvarint n. If n is even, n/2 bytes follow. If n is odd, the part is n/2 bytes that are in
+// the log already, and a uvarint says at which offset. So a log holds the text of an object once,
 // however many deliveries carry it.
 //
 // The first frame says which log it is and how long the log before it is. A reader ends at the
@@ -425,5 +425,6 @@ func (c *contents) value(buf []byte, at int64) ([]byte, error) {
 	return buf, nil
 }
 
-// maxRepeats bounds a value by the length of its log: it holds the bytes of an object twice at most.
+// maxRepeats bounds a value by the length of its log: it holds the bytes of an object twice at
+// most.
 const maxRepeats = 3

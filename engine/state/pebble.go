@@ -164,7 +164,8 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 	}
 	return &database{
 		pebble: db, dir: dir, fs: patient, dictionaries: newDictionaries(), fail: fail,
-		maxBatch: o.limits.batch, full: make(chan *fullLog, 1), reading: make(chan struct{}, maxReads),
+		maxBatch: o.limits.batch, full: make(chan *fullLog, 1),
+		reading: make(chan struct{}, maxReads),
 	}, nil
 }
 

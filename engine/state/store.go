@@ -30,7 +30,8 @@ const (
 	promptly = 100 * time.Millisecond
 	// earlyFlush is roughly how many unwritten bytes start a write or a sync at once.
 	earlyFlush = 8 << 20
-	// maxUnsynced is how many bytes of the log may wait for a sync. Beyond that nothing is appended.
+	// maxUnsynced is how many bytes of the log may wait for a sync. Beyond that nothing is
+	// appended.
 	maxUnsynced = 16 << 20
 	// maxLog is the length at which a log ends, and the store gets it. The larger it is, the fewer
 	// states of an object the store gets, and the longer a start after a crash takes.
@@ -209,9 +210,9 @@ func (s *Store) End() {
 	}
 }
 
-// Await returns when the operating system has a cut, and all before it: then they survive the end of
-// the process. It waits a tenth of a second at most, and not at all while the disk is so slow that
-// an earlier call did wait that long. Do not call Await between Begin and End.
+// Await returns when the operating system has a cut, and all before it: then they survive the end
+// of the process. It waits a tenth of a second at most, and not at all while the disk is so slow
+// that an earlier call did wait that long. Do not call Await between Begin and End.
 func (s *Store) Await(cut uint64) {
 	if s.logged.has(cut) || s.isLate.Load() {
 		return

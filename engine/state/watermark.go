@@ -30,7 +30,9 @@ func (w *watermarks) put(n uint64) { w.highest[rangeOf(n)] = max(w.highest[range
 func (w *watermarks) mayBeWritten(n uint64) bool { return n <= w.written[rangeOf(n)].Load() }
 
 // taken returns the highest numbers that may be on disk, or on their way there.
-func (w *watermarks) taken() [2]uint64 { return [2]uint64{w.written[0].Load(), w.written[1].Load()} }
+func (w *watermarks) taken() [2]uint64 {
+	return [2]uint64{w.written[0].Load(), w.written[1].Load()}
+}
 
 // swapped notes that everything that was put is on its way to the disk.
 func (w *watermarks) swapped() {

@@ -50,8 +50,8 @@ func used(root int) (usage, error) {
 	return u, nil
 }
 
-// ownCPU returns the processor time that one process has used, without its descendants', and 0 if it
-// has ended.
+// ownCPU returns the processor time that one process has used, without its descendants', and 0 if
+// it has ended.
 func ownCPU(pid int) time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -4,8 +4,8 @@
 // A handler implements [Handler]; plugins/serve turns it into an executable that informd runs. To
 // say or do more, it implements an optional interface: [Describer], [Configurer], [HealthChecker],
 // [Drainer], [Batcher], or [CacheUser] to read informd's cache. The package imports only the
-// standard library and knows nothing of Kubernetes clients, transports or processes. It stays compatible: it grows
-// by optional interfaces, never by a method.
+// standard library and knows nothing of Kubernetes clients, transports or processes. It stays
+// compatible: it grows by optional interfaces, never by a method.
 //
 // What informd guarantees to a handler:
 //

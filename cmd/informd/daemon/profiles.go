@@ -7,9 +7,9 @@ import (
 	"runtime"
 )
 
-// profiling checks --pprof. Without the flag it switches off the sampling of allocations, which only
-// a heap profile needs. Call it before the daemon allocates much, because a profile knows only what
-// was allocated after the sampling began.
+// profiling checks --pprof. Without the flag it switches off the sampling of allocations, which
+// only a heap profile needs. Call it before the daemon allocates much, because a profile knows only
+// what was allocated after the sampling began.
 func (f *runFlags) profiling() error {
 	if f.pprof && f.listen == "" {
 		return errors.New("--pprof needs --listen ADDRESS, where it serves the profiles")

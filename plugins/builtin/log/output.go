@@ -33,10 +33,10 @@ func newOutput(path string) *output {
 // long lines still go to a file that was rotated away.
 const lookEvery = time.Second
 
-// write writes lines. ends says where in text each ends; a line may be empty. write returns how many
-// bytes of text were written, and why not all. It returns when ctx ends, even if a write(2) hangs,
-// and then says 0. It calls release when text is free again, which may be later. At most one write
-// hangs at a time. Others wait for their turn until their contexts end.
+// write writes lines. ends says where in text each ends; a line may be empty. write returns how
+// many bytes of text were written, and why not all. It returns when ctx ends, even if a write(2)
+// hangs, and then says 0. It calls release when text is free again, which may be later. At most one
+// write hangs at a time. Others wait for their turn until their contexts end.
 func (o *output) write(
 	ctx context.Context, text []byte, ends []int, release func(),
 ) (n int, err error) {
@@ -92,9 +92,9 @@ func (o *output) name() string {
 	return o.path
 }
 
-// append writes lines: to a file all in one write(2), to anything else each in one of its own. If an
-// earlier line was cut short, the same write ends it first. append returns how many bytes of text
-// were written.
+// append writes lines: to a file all in one write(2), to anything else each in one of its own. If
+// an earlier line was cut short, the same write ends it first. append returns how many bytes of
+// text were written.
 func (o *output) append(text []byte, ends []int) (n int, err error) {
 	if err := o.reopen(); err != nil {
 		return 0, err
