@@ -58,7 +58,7 @@ type builder struct {
 	mistakes config.Mistakes
 }
 
-// compiled is what a program was compiled from, apart from what all programs have in common.
+// compiled is what makes one program differ from another.
 type compiled struct {
 	text    string
 	scope   expr.Scope

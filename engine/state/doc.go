@@ -31,10 +31,10 @@
 // [Store.Begin] and its [Store.End], or nothing of it. It holds nothing without everything recorded
 // before. A frame of the log has a checksum, and a log ends at its first frame that is not whole.
 //
-// When [Store.Await] has returned in time, the end of the process loses nothing of a cut. It loses
-// at most the last 10 ms of what nobody waited for. A loss of power loses at most what was recorded
-// during the last FlushEvery and the duration of a sync. The API server reports those changes
-// again.
+// Once [Store.Await] has returned in time, a cut survives the end of the process. Cuts that nobody
+// waited for survive it after 10 ms at most. A loss of power undoes at most what was recorded since
+// the last sync began, which is FlushEvery and the time that a sync takes. The API server reports
+// those changes again.
 //
 // Nothing wrong is loaded. The disk's content has checksums, decoding checks every record, and any
 // bytes decode to a record or an error. A store that is damaged, foreign, of another version or of

@@ -197,7 +197,7 @@ func (f *frame) reset(l *cutLog) {
 
 func (f *frame) isEmpty() bool { return len(f.b) == frameHeader }
 
-// end returns the offset in the log of what is appended next.
+// end returns where in the log the next byte of the frame goes.
 func (f *frame) end() int64 { return f.at + int64(len(f.b)) }
 
 func (f *frame) change(kind byte, key []byte) { f.b = appendBytes(append(f.b, kind), key) }

@@ -143,8 +143,8 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 	return s, err
 }
 
-// relaxing is how long a contestant has to give memory back after the updates, and relaxedTo how
-// much it may then have, as a multiple of what it had after the first list.
+// A contestant has the time relaxing to give memory back after the updates. Then it may have
+// relaxedTo times what it had after the first list.
 const (
 	relaxing  = 30 * time.Second
 	relaxedTo = 1.5

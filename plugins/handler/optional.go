@@ -18,9 +18,9 @@ type Description struct {
 	Name    string
 	Version string
 	// Concurrency is how many events the handler can bear at once. informd never sends more, slow
-	// ones included, and not more than the operator's number of those that are not slow. Leave it
-	// 0, which means no limit, unless more would break the handler: events that hang take these
-	// places from the others. serve.Remote keeps to it over all connections.
+	// events included. Leave it 0, which means no limit, unless more would break the handler: events
+	// that hang take these places from the others. The operator's spec.concurrency bounds the events
+	// that are not slow. serve.Remote keeps to Concurrency over all connections.
 	Concurrency int
 	// WindowBytes is how many bytes of events the handler can bear at once. A larger event goes
 	// alone. 0 means 4 MiB, and 16 MiB of slow events in addition. informd uses at most 64 MiB.

@@ -131,9 +131,10 @@ func (r *Remote) Submit(
 // Ready waits until an endpoint takes events.
 func (r *Remote) Ready(ctx context.Context) error { return r.box.Ready(ctx) }
 
-// Limit is like [Host.Limit], for the present endpoints together: of each the least of what the
-// operator and it itself allow, or less of one that failed or is wedged; and what is still with
-// those that are going away. While there is none, it is what the operator allows one.
+// Limit is like [Host.Limit], for all present endpoints together. Each of them counts with what the
+// operator and it itself allow, and with less if it failed or is wedged. One that is going away
+// counts with what it still has. While there is no endpoint, Limit returns what the operator allows
+// one.
 func (r *Remote) Limit() (n int, isProbe bool) { return limit(r.box, r.spec.spec().Concurrency) }
 
 // Grown is like [Host.Grown].
