@@ -1,9 +1,9 @@
 package crashes
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -179,27 +179,33 @@ func (l *load) restart(c *cluster.Cluster) {
 // killHandler kills the handler's process, which must be a newer one than last, at its work if
 // there is any left. Pauses between starts grow up to half a minute, unless endPause ends them.
 func (l *load) killHandler(last int) (pid int) {
-	l.daemon.Poll("a handler at work", func() bool {
-		processes := harness.HandlersOf(l.daemon.Cmd.Process.Pid)
-		if len(processes) != 1 || processes[0] == last {
+	l.daemon.Poll("a handler to be killed at work", func() bool {
+		pid = l.handler()
+		if pid == 0 || pid == last || l.daemon.Metric(`informd_handler_in_flight{handler="record"}`) == "0" &&
+			l.daemon.Metric(`informd_rule_queue_depth{rule="all"}`) != "0" {
 			return false
 		}
-		pid = processes[0]
-		return l.daemon.Metric(`informd_handler_ready{handler="record"}`) == "1" &&
-			(l.daemon.Metric(`informd_handler_in_flight{handler="record"}`) != "0" || l.daemon.Metric(`informd_rule_queue_depth{rule="all"}`) == "0")
+		return syscall.Kill(pid, syscall.SIGKILL) == nil // it may just have been replaced
 	})
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		l.t.Error(err)
-	}
 	return pid
+}
+
+// handler asks the daemon for its handler's process: 0 if there is none that takes events. The list
+// of processes has one more for a moment, while one that ends lets go of its arguments.
+func (l *load) handler() int {
+	code, stdout, stderr := harness.Informd(l.t, "status", "-o", "json", "--state-dir", l.state)
+	var status struct{ Handlers []struct{ PID int } }
+	if err := json.Unmarshal([]byte(stdout), &status); code != 0 || err != nil || len(status.Handlers) != 1 {
+		l.t.Errorf("informd status: exit code %d, %v\n%s%s", code, err, stdout, stderr)
+		return 0
+	}
+	return status.Handlers[0].PID
 }
 
 // endPause makes the daemon start the killed handler at once, as an operator does who does not want
 // to wait for the end of a pause.
 func (l *load) endPause(killed int) {
-	l.daemon.Poll("the daemon to see the handler's end", func() bool {
-		return !slices.Contains(harness.HandlersOf(l.daemon.Cmd.Process.Pid), killed)
-	})
+	l.daemon.Poll("the daemon to see the handler's end", func() bool { return l.handler() != killed })
 	if code, _, stderr := harness.Informd(l.t, "handler", "reload", "record", "--state-dir", l.state); code != 0 {
 		l.t.Errorf("informd handler reload: exit code %d\n%s", code, stderr)
 	}

@@ -104,9 +104,12 @@ func Descendants(pid int) []int {
 	return all
 }
 
-func isShim(pid int) bool {
-	name, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty if the process is gone
-	return bytes.HasPrefix(name, []byte("informd-shim"))
+func isShim(pid int) bool { return bytes.HasPrefix(arguments(pid), []byte("informd-shim")) }
+
+// arguments returns the command line of a process: nothing if the process is gone or about to be.
+func arguments(pid int) []byte {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return line
 }
 
 // ShimOf returns the shim above a handler's process, or 0 if there is none.
@@ -127,7 +130,7 @@ func HandlersOf(daemon int) []int {
 	for _, child := range children(daemon) {
 		if isShim(child) {
 			all = append(all, children(child)...)
-		} else {
+		} else if len(arguments(child)) > 0 { // a shim that ends has let go of them
 			all = append(all, child)
 		}
 	}
