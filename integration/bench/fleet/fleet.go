@@ -15,7 +15,8 @@ import (
 )
 
 // SentAnnotation is the annotation with the time when an object was generated for sending, in Unix
-// nanoseconds, 19 digits.
+// nanoseconds, 19 digits. No two objects of a process have the same time, so it also tells updates
+// apart.
 const SentAnnotation = "load.informd.dev/sent"
 
 // The applications: each role of each team. A team has a namespace.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,5 +97,24 @@ func (t template) append(b []byte, fill func(b []byte, what blank) []byte) []byt
 	return b
 }
 
+// clock gives each object a time of its own.
+type clock struct{ last atomic.Int64 }
+
+var sentClock clock
+
+// next returns now, or if that time or a later one is taken, the first one after those. Times are
+// in nanoseconds. It is safe for concurrent use.
+func (c *clock) next(now int64) int64 {
+	for {
+		last := c.last.Load()
+		next := max(now, last+1)
+		if c.last.CompareAndSwap(last, next) {
+			return next
+		}
+	}
+}
+
 // sent appends the current time, as SentAnnotation has it.
-func sent(b []byte) []byte { return strconv.AppendInt(b, time.Now().UnixNano(), 10) }
+func sent(b []byte) []byte {
+	return strconv.AppendInt(b, sentClock.next(time.Now().UnixNano()), 10)
+}
