@@ -25,6 +25,7 @@ type shelf struct {
 
 	mu        sync.Mutex
 	open      int            // changes that are being recorded
+	ended     *sync.Cond     // a change was recorded; its lock is mu
 	recording map[string]int // by which goroutines
 	unwritten map[uint64]*filed
 	written   map[uint64]*filed
@@ -45,10 +46,12 @@ type filed struct {
 }
 
 func newShelf(t testing.TB) *shelf {
-	return &shelf{
+	s := &shelf{
 		t: t, recording: map[string]int{},
 		unwritten: map[uint64]*filed{}, written: map[uint64]*filed{},
 	}
+	s.ended = sync.NewCond(&s.mu)
+	return s
 }
 
 func (s *shelf) Begin() {
@@ -63,6 +66,7 @@ func (s *shelf) End() {
 	defer s.mu.Unlock()
 	s.open--
 	s.recording[goroutine()]--
+	s.ended.Broadcast()
 }
 
 // isRecording reports whether the calling goroutine is recording a change. Others may do so.
@@ -79,20 +83,19 @@ func goroutine() string {
 	return name
 }
 
-// Written writes everything, once no change is being recorded.
+// Written writes everything, once no change is being recorded. It does not sleep for that: for
+// synctest.Wait, a goroutine that sleeps has come to rest.
 func (s *shelf) Written(context.Context) error {
-	for {
-		s.mu.Lock()
-		sick := s.dead || s.failing
-		s.mu.Unlock()
-		switch {
-		case sick:
-			return errors.New("input/output error")
-		case s.write():
-			return nil
-		}
-		time.Sleep(time.Microsecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.open > 0 && !s.dead && !s.failing {
+		s.ended.Wait()
 	}
+	if s.dead || s.failing {
+		return errors.New("input/output error")
+	}
+	s.writeLocked()
+	return nil
 }
 
 // Await calls the test's hook, if it has one.
