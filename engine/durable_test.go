@@ -111,10 +111,7 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 		l.t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(testWriter{l.t}, nil))
-	store, err := state.Open(l.dir, state.Options{Logger: log})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	store := l.open(log)
 	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
 		Logger: log, State: store,
 	})
@@ -127,6 +124,21 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 	return e, func() {
 		cancel()
 		if err := <-done; err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// open opens the store. On a slow disk, the store of the daemon before releases the directory some
+// time after that daemon has ended.
+func (l *life) open(log *slog.Logger) *state.Store {
+	l.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		store, err := state.Open(l.dir, state.Options{Logger: log})
+		if err == nil {
+			return store
+		}
+		if _, locked := errors.AsType[*state.LockedError](err); !locked || time.Now().After(deadline) {
 			l.t.Fatal(err)
 		}
 	}
@@ -282,10 +294,7 @@ func TestUnwatchedObjectsAreForgotten(t *testing.T) {
 	maps := mapSource + aRule("all", "")
 	l.run(maps, new(teller), n(1))
 	l.run(secretSource+aRule("all", ""), new(teller), n(0))
-	store, err := state.Open(l.dir, state.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := l.open(nil)
 	ids, err := store.Informers()
 	if err != nil || len(ids) != 1 || !strings.Contains(ids[0], "secrets") {
 		t.Errorf("the state has informers %q, %v; want one of secrets", ids, err)

@@ -24,11 +24,16 @@ const (
 	killedSecret = "DISPATCH_TEST_SECRET"
 )
 
-// onStore runs a dispatcher with one lane over the store in dir. stop ends both.
+// onStore runs a dispatcher with one lane over the store in dir. stop ends both. On a slow disk, a
+// store before it releases the directory some time after it was stopped.
 func onStore(dir string, h handler.Handler, a Actor, o LaneOptions) (s *state.Store, l *Lane, stop func(), err error) {
-	s, err = state.Open(dir, state.Options{})
-	if err != nil {
-		return nil, nil, nil, err
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if s, err = state.Open(dir, state.Options{}); err == nil {
+			break
+		}
+		if _, locked := errors.AsType[*state.LockedError](err); !locked || time.Now().After(deadline) {
+			return nil, nil, nil, err
+		}
 	}
 	lane := s.Lane("r", state.LaneOptions{})
 	keys, err := lane.Keys()
@@ -143,7 +148,7 @@ func TestKilledWhileActing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 				if stats := l.Stats(); stats.Waiting+stats.Away+stats.InFlight == 0 {
 					break
 				}
