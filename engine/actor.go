@@ -53,12 +53,13 @@ func newActing(cluster Cluster, o Options) (*acting, error) {
 type actor struct {
 	*acting
 	handler string // empty if rules act themselves
+	rule    func(name string) *runningRule
 	check   func(by action.By, ev *handler.Event, actions []handler.Action) error
 }
 
 // of returns the actor of a handler. If the handler lacks a permission, the error names the
 // manifest line that would grant it.
-func (a *acting) of(h config.Handler) *actor {
+func (a *acting) of(h config.Handler, named func(string) *runningRule) *actor {
 	policy := new(atomic.Pointer[action.Policy])
 	policy.Store(policyOf(h))
 	if len(h.Write) > 0 {
@@ -67,7 +68,7 @@ func (a *acting) of(h config.Handler) *actor {
 	check := func(by action.By, ev *handler.Event, actions []handler.Action) error {
 		return a.executor.Check(*policy.Load(), by, ev, actions)
 	}
-	return &actor{acting: a, handler: h.Name, check: check}
+	return &actor{acting: a, handler: h.Name, rule: named, check: check}
 }
 
 func policyOf(h config.Handler) *action.Policy {
@@ -116,6 +117,9 @@ func (a *acting) ofRules(named func(string) *runningRule) *actor {
 	check := func(by action.By, _ *handler.Event, actions []handler.Action) error {
 		r := named(by.Rule)
 		for _, one := range actions {
+			if action.IsBreak(one) {
+				continue
+			}
 			if r == nil || !r.asksFor(one) {
 				resource := object.ResourceName(schema.GroupVersionResource(one.Resource))
 				return handler.Reject(fmt.Errorf(
@@ -124,7 +128,7 @@ func (a *acting) ofRules(named func(string) *runningRule) *actor {
 		}
 		return action.ValidateOwn(actions)
 	}
-	return &actor{acting: a, check: check}
+	return &actor{acting: a, rule: named, check: check}
 }
 
 // asksFor reports whether one of the rule's own actions may yield this one.
@@ -140,7 +144,10 @@ func (r *runningRule) asksFor(a handler.Action) bool {
 }
 
 func (a *actor) by(ev *handler.Event) action.By {
-	return action.By{Rule: ev.Rule, Handler: a.handler}
+	r := a.rule(ev.Rule)
+	return action.By{
+		Rule: ev.Rule, Handler: a.handler, Confidential: r == nil || r.preparer.IsConfidential(),
+	}
 }
 
 // Check implements dispatch.Actor.
@@ -152,6 +159,9 @@ func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
 func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
 	if a.dryRun {
 		for _, one := range actions {
+			if action.IsBreak(one) {
+				continue
+			}
 			a.log.Info("would act",
 				"rule", ev.Rule, "handler", cmp.Or(a.handler, OwnActions), "verb", one.Verb,
 				"resource", object.ResourceName(schema.GroupVersionResource(one.Resource)),

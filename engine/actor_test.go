@@ -95,7 +95,7 @@ func TestAllow(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e.acting.policies = make(map[string]*atomic.Pointer[action.Policy])
-			actor := e.acting.of(writing(c.before))
+			actor := e.acting.of(writing(c.before), e.rule)
 			may := func() (verbs []string) {
 				for _, one := range []handler.Action{
 					{Verb: "patch", Resource: handler.Resource(configMaps), Namespace: "b", Name: "a", Patch: []byte("{}")},

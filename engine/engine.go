@@ -190,7 +190,7 @@ func (e *Engine) addDispatchers(
 			Name: h.Name, Handler: implementation,
 			Ready: implementation.Ready, Limit: implementation.Limit, Grown: implementation.Grown(),
 			Concurrency: h.Concurrency, Retry: retry(h),
-		}, e.acting.of(h), o)
+		}, e.acting.of(h, e.rule), o)
 	}
 	if slices.ContainsFunc(p.Rules, func(r *plan.Rule) bool { return r.Actions != nil }) {
 		itself := dispatch.Recipient{Name: OwnActions, Concurrency: ownActions}

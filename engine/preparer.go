@@ -17,6 +17,7 @@ import (
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/prepare"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/plugins/handler"
 )
 
 var errNotSynced = fmt.Errorf("the source has not synced: %w", dispatch.ErrNotYet)
@@ -81,12 +82,27 @@ func (p *preparer) Prepare(_ context.Context, d delivery.Draft) (delivery.Prepar
 	if r.Selected {
 		p.selected.Add(1)
 	}
-	if r.PruneBy != "" {
-		for _, resource := range p.rule.Prune {
-			r.Actions = append(r.Actions, action.Prune(resource, r.PruneBy))
+	r.Actions = p.inOrder(r)
+	return r.Prepared, r.Err
+}
+
+// inOrder returns the rule's own actions as they are performed: its steps, then what it prunes, and
+// last the Events, which report what was done.
+func (p *preparer) inOrder(r prepare.Result) []handler.Action {
+	var steps, reports [][]handler.Action
+	for _, step := range r.Steps {
+		if step[0].Verb == handler.ActionEvent {
+			reports = append(reports, step)
+		} else {
+			steps = append(steps, step)
 		}
 	}
-	return r.Prepared, r.Err
+	if r.PruneBy != "" {
+		for _, resource := range p.rule.Prune {
+			steps = append(steps, []handler.Action{action.Prune(resource, r.PruneBy)})
+		}
+	}
+	return action.Join(append(steps, reports...))
 }
 
 // payload makes the payload of a change from the caches as they are now.

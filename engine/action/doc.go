@@ -2,8 +2,9 @@
 // Events about objects.
 //
 // A [Policy] says what a handler may do, and checks a whole answer before any of it is done. An
-// [Executor] performs the actions in order. It stops at the first action of a handler that fails.
-// Repeating the actions after a crash or a failure has no further effect:
+// [Executor] performs the actions in order. It stops at the first action of a handler that fails,
+// and at the first step of a rule of which one action has failed. Repeating the actions after a
+// crash or a failure has no further effect:
 //
 //   - A write carries the uid and the resourceVersion of the state it was computed from. For the
 //     event's own object that is the event's state, for others a state that the Executor reads just

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/internal/printable"
+	"github.com/informd/informd/internal/seldom"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -25,6 +26,8 @@ var ErrConflict = errors.New("the cluster has changed since")
 type By struct {
 	Rule    string
 	Handler string // empty for a rule's own actions
+	// Confidential means that an error may quote a Secret, and is not logged.
+	Confidential bool
 }
 
 // Options are what an Executor can do without.
@@ -75,7 +78,9 @@ type Executor struct {
 	writes    *Writes
 	rates     rates
 	conflicts conflicts
+	hopeless  hopeless
 	log       *slog.Logger
+	repeated  seldom.Messages // failures of actions that are logged
 	observer  func(Done)
 }
 
@@ -108,7 +113,7 @@ func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.A
 		if denied {
 			o.result = Denied
 		}
-		x.audit(by, ev, actions[at], o, 0)
+		x.audit(by, ev, actions[at], o, 0, err)
 	}
 	return err
 }
@@ -117,40 +122,26 @@ func (x *Executor) Check(p Policy, by By, ev *handler.Event, actions []handler.A
 // wrapping handler.ErrReject is final. With one wrapping ErrConflict, drop the answer. Any other
 // error is worth another try with the same actions, after handler.RetryDelay if the error has one.
 //
-// A handler's actions end with the first that fails, because later ones may build on it. A rule's
-// own actions go on, so that one object does not hold up the rest, unless the API server itself is
-// in trouble. But an event action reports what was done: it is left out if an action before it
-// failed.
+// A handler's actions end with the first that fails, because later ones may build on it. Those of a
+// rule, as [Join] made them, end with the first step of which one has failed, or when the API
+// server itself is in trouble.
 func (x *Executor) Do(
 	ctx context.Context, by By, ev *handler.Event, actions []handler.Action,
 ) error {
+	if by.Handler == "" {
+		return x.doSteps(ctx, by, ev, actions)
+	}
 	cause, _ := x.writes.causeOf(ctx, ev)
-	var failed failures
 	var latest string
 	for i, a := range actions {
-		if a.Verb == handler.ActionEvent && failed.count > 0 {
-			continue
-		}
-		var err error
-		if a.Verb == prune {
-			err = x.prune(ctx, by, ev, cause, actions, i)
-		} else {
-			err = x.run(ctx, task{
-				Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1,
-				latest: &latest, prunes: isPruned(a, actions),
-			})
-		}
-		if err == nil {
-			continue
-		}
-		if by.Handler != "" {
+		err := x.run(ctx, task{
+			Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1, latest: &latest,
+		})
+		if err != nil {
 			return err
 		}
-		if failed.add(err); ctx.Err() != nil || inTrouble(err) {
-			break
-		}
 	}
-	return failed.of(len(actions))
+	return nil
 }
 
 // run performs one action.
@@ -158,11 +149,14 @@ func (x *Executor) run(ctx context.Context, t task) error {
 	began := x.now()
 	o, err := t.do(ctx)
 	o.result = o.resultOf(err)
-	x.audit(t.by, t.event, t.action, o, x.now().Sub(began))
-	if err != nil {
-		return fmt.Errorf("action %d: %s: %w", t.number, what(t.action), err)
+	x.audit(t.by, t.event, t.action, o, x.now().Sub(began), err)
+	switch {
+	case err == nil:
+		return nil
+	case t.number == 0:
+		return fmt.Errorf("%s: %w", what(t.action), err)
 	}
-	return nil
+	return fmt.Errorf("action %d: %s: %w", t.number, what(t.action), err)
 }
 
 // outcome is the result of an action in detail.
@@ -185,9 +179,10 @@ func (o outcome) resultOf(err error) Result {
 	return Failed
 }
 
-// audit logs and reports how an action ended, without any of its content.
+// audit logs and reports how an action ended, without any of its content. The same failure of the
+// same action is logged once a minute.
 func (x *Executor) audit(
-	by By, ev *handler.Event, a handler.Action, o outcome, took time.Duration,
+	by By, ev *handler.Event, a handler.Action, o outcome, took time.Duration, err error,
 ) {
 	done := Done{
 		By: by, Verb: a.Verb,
@@ -196,18 +191,34 @@ func (x *Executor) audit(
 		Result: o.result, Code: o.code, ResourceVersion: o.version,
 		Delivery: ev.ID, Attempt: ev.Attempt, Duration: took,
 	}
-	level := slog.LevelInfo
+	if x.observer != nil {
+		x.observer(done)
+	}
+	level, about := slog.LevelInfo, ""
 	if o.result == Denied || o.result == Rejected || o.result == Failed {
 		level = slog.LevelWarn
+		if about = err.Error(); by.Confidential {
+			about = cmp.Or(http.StatusText(o.code), "not shown: it may quote a Secret")
+		}
 	}
-	x.log.Log(context.Background(), level, "action",
+	attrs := []any{
 		"rule", by.Rule, "handler", cmp.Or(by.Handler, "(actions)"),
 		"verb", printable.Line(a.Verb, 64),
 		"resource", printable.Line(resourceName(done.Resource, a.Subresource), 512),
 		"namespace", printable.Line(a.Namespace, maxName), "name", printable.Line(a.Name, maxName),
 		"result", string(o.result), "code", o.code, "resourceVersion", o.version,
-		"id", ev.ID, "attempt", ev.Attempt, "duration", took.Round(time.Microsecond))
-	if x.observer != nil {
-		x.observer(done)
+		"id", ev.ID, "attempt", ev.Attempt, "duration", took.Round(time.Microsecond),
 	}
+	if about != "" {
+		attrs = append(attrs, "error", printable.Line(about, maxText))
+	}
+	if o.result == Failed {
+		same := fmt.Sprintln(by.Rule, by.Handler, what(a), about)
+		held, ok := x.repeated.Allow(x.now(), same)
+		if !ok {
+			return
+		}
+		attrs = append(attrs, "unreported", held)
+	}
+	x.log.Log(context.Background(), level, "action", attrs...)
 }

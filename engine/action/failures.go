@@ -4,47 +4,71 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-
-	"github.com/informd/informd/plugins/handler"
+	"slices"
+	"strings"
 )
 
-// failures collects the errors of a rule's own actions.
+// maxReasons bounds the errors that an error about several actions quotes.
+const maxReasons = 3
+
+// failures collects the errors of a rule's own actions, or of what a prune deletes.
 type failures struct {
 	count int
-	first error // one that is worth another try, if there is any
-	again bool  // first is worth another try
-	stale error // the first conflict
+	all   []string // the first distinct texts, at most maxReasons
+	again error    // one that is worth another try
+	final error    // one that is not
+	stale error    // the first conflict
 }
 
 func (f *failures) add(err error) {
 	f.count++
-	again := !errors.Is(err, handler.ErrReject)
-	if f.first == nil || again && !f.again {
-		f.first, f.again = err, again
+	if text := err.Error(); len(f.all) < maxReasons && !slices.Contains(f.all, text) {
+		f.all = append(f.all, text)
 	}
+	if isFinal(err) {
+		f.final = err
+		return
+	}
+	f.again = err
 	if f.stale == nil && errors.Is(err, ErrConflict) {
 		f.stale = err
 	}
 }
 
-// of returns one error for n actions. It is final only if all of them are.
-func (f *failures) of(n int) error {
-	switch {
-	case f.count == 0:
-		return nil
-	case f.count == 1:
-		return f.first
-	case f.stale != nil:
-		return fmt.Errorf("%d of %d actions failed, one of them: %w", f.count, n, f.stale)
+// of returns one error about n of something, such as actions. It is final only if all errors are,
+// and a conflict if one is.
+func (f *failures) of(n int, what string) error {
+	is := f.final
+	if f.again != nil {
+		is = f.again
 	}
-	return fmt.Errorf("%d of %d actions failed, one of them: %w", f.count, n, f.first)
+	if f.stale != nil {
+		is = f.stale
+	}
+	if f.count <= 1 {
+		return is
+	}
+	text := fmt.Sprintf("%d of %d %s failed: %s", f.count, n, what, strings.Join(f.all, "; "))
+	if more := f.count - len(f.all); more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return &several{text, is}
 }
+
+// several is an error about several actions. It is what one of them is.
+type several struct {
+	text string
+	is   error
+}
+
+func (s *several) Error() string { return s.text }
+func (s *several) Unwrap() error { return s.is }
 
 // inTrouble reports whether the API server itself fails, so that other requests most likely fail as
 // well.
 func inTrouble(err error) bool {
 	f, ok := errors.AsType[*failure](err)
-	if !ok || errors.Is(err, handler.ErrReject) {
+	if !ok || isFinal(err) {
 		return false
 	}
 	return f.code == 0 || f.code == http.StatusTooManyRequests ||

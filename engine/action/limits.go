@@ -22,6 +22,7 @@ type rates struct {
 
 // wait returns when the handler may perform its next action, or with ctx's error.
 func (r *rates) wait(ctx context.Context, by By) error {
+	by.Confidential = false
 	if by.Handler != "" {
 		by.Rule = ""
 	}

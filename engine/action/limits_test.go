@@ -21,18 +21,18 @@ func TestRates(t *testing.T) {
 			}
 			return time.Since(began)
 		}
-		if took := take(By{"a", "h"}, burst); took != 0 {
+		if took := take(By{Rule: "a", Handler: "h"}, burst); took != 0 {
 			t.Errorf("a full burst took %v", took)
 		}
-		if took := take(By{"b", "h"}, perSecond); took < 990*time.Millisecond || took > time.Second {
+		if took := take(By{Rule: "b", Handler: "h"}, perSecond); took < 990*time.Millisecond || took > time.Second {
 			t.Errorf("the handler's next, for another rule, took %v, want a second", took)
 		}
-		if took := take(By{"a", "other"}, burst) + take(By{Rule: "a"}, burst) + take(By{Rule: "b"}, burst); took != 0 {
+		if took := take(By{Rule: "a", Handler: "other"}, burst) + take(By{Rule: "a"}, burst) + take(By{Rule: "b"}, burst); took != 0 {
 			t.Errorf("other handlers waited for %v", took)
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if err := r.wait(short, By{"a", "h"}); err == nil {
+		if err := r.wait(short, By{Rule: "a", Handler: "h"}); err == nil {
 			t.Error("no error, although the deadline leaves no time to wait")
 		}
 		for i := range 2 * maxRates {

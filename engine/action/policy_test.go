@@ -112,11 +112,11 @@ func TestDenialsAreAudited(t *testing.T) {
 	}
 	ev := &handler.Event{ID: "r/u/added/1", Attempt: 3}
 	denied := handler.Action{Verb: handler.ActionDelete, Resource: handler.Resource(pods), Namespace: "shop", Name: "web-0"}
-	if err := x.Check(Policy{Handler: "h"}, By{"r", "h"}, ev, []handler.Action{denied}); !errors.Is(err, handler.ErrReject) {
+	if err := x.Check(Policy{Handler: "h"}, By{Rule: "r", Handler: "h"}, ev, []handler.Action{denied}); !errors.Is(err, handler.ErrReject) {
 		t.Error(err)
 	}
 	malformed := handler.Action{Verb: "explode\n", Resource: handler.Resource(pods), Name: "x"}
-	if err := x.Check(Policy{Handler: "h"}, By{"r", "h"}, ev, []handler.Action{malformed}); !errors.Is(err, handler.ErrReject) {
+	if err := x.Check(Policy{Handler: "h"}, By{Rule: "r", Handler: "h"}, ev, []handler.Action{malformed}); !errors.Is(err, handler.ErrReject) {
 		t.Error(err)
 	}
 	if len(done) != 2 || done[0].Result != Denied || done[1].Result != Rejected || done[0].Attempt != 3 || done[0].Delivery != ev.ID {

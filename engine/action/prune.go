@@ -32,56 +32,57 @@ func Prune(resource schema.GroupVersionResource, labelSelector string) handler.A
 	return handler.Action{Verb: prune, Resource: handler.Resource(resource), Object: selector}
 }
 
-// ValidateOwn is Validate for a rule's own actions, which may include Prune.
+// ValidateOwn is Validate for a rule's own actions, which may include Prune and breaks.
 func ValidateOwn(actions []handler.Action) error {
 	others := make([]handler.Action, 0, len(actions))
 	for _, a := range actions {
-		if a.Verb != prune {
+		if a.Verb != prune && a.Verb != stop {
 			others = append(others, a)
 		}
 	}
 	return Validate(others)
 }
 
-// prune deletes what actions[i] selects and the actions before it do not apply. Each deletion is an
-// action of its own, also in the audit.
-func (x *Executor) prune(
-	ctx context.Context, by By, ev *handler.Event, cause Cause, actions []handler.Action, i int,
-) error {
-	began, a := x.now(), actions[i]
-	t := task{
-		Executor: x, by: by, event: ev, cause: cause, action: a, number: i + 1,
-		latest: new(string),
-	}
+// prune deletes what t selects and the actions before it do not apply. Each deletion is an action
+// of its own, also in the audit.
+func (x *Executor) prune(ctx context.Context, t task, before []handler.Action) error {
+	began, a := x.now(), t.action
+	t.latest, t.number = new(string), 0
 	found, o, err := t.labelled(ctx)
 	if err != nil {
 		o.result = o.resultOf(err)
-		x.audit(by, ev, a, o, x.now().Sub(began))
+		x.audit(t.by, t.event, a, o, x.now().Sub(began), err)
 		return err
 	}
 	applied := make(map[delta.Key]bool)
-	for _, earlier := range actions[:i] {
+	for _, earlier := range before {
 		if earlier.Verb == handler.ActionApply && isSameResource(earlier.Resource, a.Resource) {
 			applied[keyOf(earlier)] = true
 		}
 	}
 	var failed failures
+	tried := 0
 	for _, m := range found {
 		t.action = handler.Action{
 			Verb: handler.ActionDelete, Resource: a.Resource,
 			Namespace: m.Namespace, Name: m.Name,
 			UID: m.UID, ResourceVersion: m.ResourceVersion,
 		}
-		if applied[t.key()] || m.DeletionTimestamp != nil || !m.appliedBy(fieldManager(by.Rule)) {
+		if applied[t.key()] || m.DeletionTimestamp != nil ||
+			!m.appliedBy(fieldManager(t.by.Rule)) {
 			continue
 		}
+		tried++
 		if err := x.run(ctx, t); err != nil {
 			if failed.add(err); ctx.Err() != nil || inTrouble(err) {
 				break
 			}
 		}
 	}
-	return failed.of(len(found))
+	if err := failed.of(tried, "deletions"); err != nil {
+		return fmt.Errorf("prune: %w", err)
+	}
+	return nil
 }
 
 // isPruned reports whether a applies objects that a prune among actions covers.

@@ -72,7 +72,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // patched makes the executor patch the object of an event.
 func (s *server) patched() error {
-	return s.Do(s.t.Context(), By{"r", "h"}, anEvent(), []handler.Action{aPatch()})
+	return s.Do(s.t.Context(), By{Rule: "r", Handler: "h"}, anEvent(), []handler.Action{aPatch()})
 }
 
 func anEvent() *handler.Event {
@@ -255,7 +255,7 @@ func TestRequests(t *testing.T) {
 		{create, "POST", "/prefix/api/v1/nodes", managed, "application/json", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"a:b c"}}`},
 	} {
 		s := newServer(t, answers(200, podAt("5")))
-		if err := s.Do(t.Context(), By{"r", "h"}, anEvent(), []handler.Action{c.action}); err != nil {
+		if err := s.Do(t.Context(), By{Rule: "r", Handler: "h"}, anEvent(), []handler.Action{c.action}); err != nil {
 			t.Error(err)
 		}
 		got := s.heard[0]
@@ -274,10 +274,10 @@ func TestRequests(t *testing.T) {
 func TestFirstFailureEndsTheAnswer(t *testing.T) {
 	s := newServer(t, answers(200, podAt("5")), answers(500, ""), answers(200, podAt("5")), answers(200, podAt("6")), answers(200, podAt("7")))
 	do := []handler.Action{aPatch(), aPatch(), aPatch()}
-	if err := s.Do(t.Context(), By{"r", "h"}, anEvent(), do); err == nil || !strings.HasPrefix(err.Error(), "action 2: ") {
+	if err := s.Do(t.Context(), By{Rule: "r", Handler: "h"}, anEvent(), do); err == nil || !strings.HasPrefix(err.Error(), "action 2: ") {
 		t.Errorf("the second action fails: %v", err)
 	}
-	if err := s.Do(t.Context(), By{"r", "h"}, anEvent(), do); err != nil {
+	if err := s.Do(t.Context(), By{Rule: "r", Handler: "h"}, anEvent(), do); err != nil {
 		t.Error(err)
 	}
 	var versions []string
@@ -322,7 +322,7 @@ func TestDoEndsWithItsContext(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.Do(ctx, By{"r", "h"}, anEvent(), []handler.Action{aPatch()}) }()
+	go func() { ended <- s.Do(ctx, By{Rule: "r", Handler: "h"}, anEvent(), []handler.Action{aPatch()}) }()
 	<-asked
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, handler.ErrReject) {

@@ -13,10 +13,10 @@ import (
 
 const (
 	// maxActions bounds the actions of one answer, as handler.Answer documents. maxOwnActions
-	// bounds those of a rule that acts itself: the rule may prune in addition to the actions that
-	// it yields.
+	// bounds those of a rule that acts itself: in addition to the actions that it yields, the rule
+	// may prune up to 64 resources, and there is a break between any two of its steps.
 	maxActions    = 64
-	maxOwnActions = 1024 + 64
+	maxOwnActions = 1024 + 64 + 2*64
 	// maxAnswer bounds the memory of an answer's actions, in bytes. actionOverhead is the memory of
 	// an action besides its texts.
 	maxAnswer      = 8 << 20

@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -56,7 +57,8 @@ func FuzzActions(f *testing.F) {
 			return
 		}
 		r := p.Rules[0]
-		actions, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: o}, looking{r, map[string][]*object.Object{"spaces": {o, o}}})
+		steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: o}, looking{r, map[string][]*object.Object{"spaces": {o, o}}})
+		actions := slices.Concat(steps...)
 		if err != nil {
 			if strings.Contains(err.Error(), secret) || !strings.HasPrefix(err.Error(), "actions[") || actions != nil {
 				t.Fatalf("%q, %q: %v, %d actions", text, list, err, len(actions))

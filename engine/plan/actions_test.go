@@ -88,12 +88,15 @@ func TestActions(t *testing.T) {
 		objectOf(t, `{"metadata":{"name":"shop"},"spec":{"a":1}}`), objectOf(t, `{"metadata":{"name":"pay"},"spec":{"a":1}}`), objectOf(t, `{"metadata":{"name":"web"}}`),
 	}}}
 	change := objectOf(t, `{"metadata":{"name":"tls","namespace":"shop","uid":"u1","resourceVersion":"7"},"data":{"key":"aGk="},"n":9007199254740993}`)
-	actions, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, look)
+	steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, look)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if len(steps) != 6 || len(steps[0]) != 2 {
+		t.Errorf("%d steps, the first with %d actions; want one per template that makes any", len(steps), len(steps[0]))
+	}
 	var got []string
-	for _, a := range actions {
+	for _, a := range slices.Concat(steps...) {
 		got = append(got, strings.TrimSpace(fmt.Sprint(a.Verb, " ", schema.GroupVersionResource(a.Resource).GroupVersion(), " ", a.Resource.Resource, " ", a.Subresource, " ", a.Namespace, "/", a.Name, " ",
 			a.UID, string(a.Object), a.PatchType, string(a.Patch), a.Reason, " ", a.Message)))
 	}
@@ -173,7 +176,7 @@ func TestTextsThatLookLikeExpressions(t *testing.T) {
 		p := mustCompile(t, source("secrets", secrets)+acting(`  - patch: {merge: {a: `+fmt.Sprintf("%q", text)+"}}\n"))
 		want := `{"a":"` + strings.TrimPrefix(text, "$") + `"}`
 		got, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: objectOf(t, `{"metadata":{"name":"a"}}`)}, looking{rule: p.Rules[0]})
-		if err != nil || len(got) != 1 || string(got[0].Patch) != want || got[0].PatchType != handler.MergePatch {
+		if err != nil || len(got) != 1 || string(got[0][0].Patch) != want || got[0][0].PatchType != handler.MergePatch {
 			t.Errorf("%s: %v, %v", text, got, err)
 		}
 	}

@@ -37,8 +37,8 @@ func BenchmarkActions(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if actions, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, look); err != nil || len(actions) != 199 {
-			b.Fatal(len(actions), err)
+		if steps, err := p.Rules[0].Actions.Evaluate(delta.Delta{Type: delta.Added, Object: change}, look); err != nil || len(steps) != 1 || len(steps[0]) != 199 {
+			b.Fatal(steps, err)
 		}
 	}
 }

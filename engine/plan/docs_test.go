@@ -115,11 +115,11 @@ func outcome(t *testing.T, member string) string {
 		return "a mistake"
 	}
 	r := p.Rules[0]
-	actions, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: objectOf(t, `{"kind":"Pod","metadata":{"name":"a"},"spec":{"replicas":3}}`)}, looking{rule: r})
+	steps, err := r.Actions.Evaluate(delta.Delta{Type: delta.Added, Object: objectOf(t, `{"kind":"Pod","metadata":{"name":"a"},"spec":{"replicas":3}}`)}, looking{rule: r})
 	if err != nil {
 		return "an error"
 	}
-	text := string(actions[0].Patch)
+	text := string(steps[0][0].Patch)
 	if text == "{}" {
 		return "nothing"
 	}

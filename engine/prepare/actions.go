@@ -15,6 +15,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -35,7 +36,7 @@ func (p *Recipe) act(r *Result, now time.Time) {
 			return
 		}
 	}
-	var made []handler.Action
+	var made []rule.Step
 	var err error
 	func() {
 		defer contain("actions: ", &err)
@@ -47,13 +48,15 @@ func (p *Recipe) act(r *Result, now time.Time) {
 		return
 	}
 	if p.rule.Actions.Prune {
-		if err := p.label(made, r.Delta.Key()); err != nil {
-			r.Err = handler.Reject(err)
-			return
+		for _, step := range made {
+			if err := p.label(step, r.Delta.Key()); err != nil {
+				r.Err = handler.Reject(err)
+				return
+			}
 		}
 		r.PruneBy = ruleLabel + "=" + p.rule.Name + "," + sourceLabel + "=" + p.mark(r.Delta.Key())
 	}
-	r.Actions = made
+	r.Steps = made
 }
 
 // unread returns the names of the sources that the rule's actions look into and that have not

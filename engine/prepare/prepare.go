@@ -77,8 +77,10 @@ func New(r *plan.Rule, source func(name string) Source) *Recipe {
 // Result is a completed draft, with what went wrong.
 type Result struct {
 	delivery.Prepared
-	// PruneBy is a label selector. The rule deletes the objects that it selects unless Actions
-	// apply them. "" deletes nothing.
+	// Steps are the rule's own actions. Prepared.Actions stays nil.
+	Steps []rule.Step
+	// PruneBy is a label selector. The rule deletes the objects that it selects unless Steps apply
+	// them. "" deletes nothing.
 	PruneBy string
 	// Selected means that the draft was undecided and the rule selects it.
 	Selected bool

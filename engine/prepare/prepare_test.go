@@ -153,8 +153,10 @@ func told(r Result) string {
 		for name, objects := range r.Attached {
 			words = append(words, fmt.Sprint("attached ", name, " ", len(objects)))
 		}
-		for _, a := range r.Actions {
-			words = append(words, a.Verb, a.Name)
+		for _, step := range r.Steps {
+			for _, a := range step {
+				words = append(words, a.Verb, a.Name)
+			}
 		}
 		if r.PruneBy != "" {
 			words = append(words, "prunes")
@@ -177,7 +179,7 @@ func TestMissingSourcePreventsPruning(t *testing.T) {
 	const acts = `prune: true, actions: [{forEach: 'byIndex("byName", "a")', apply: {resource: v1/configmaps, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: b}}}}]`
 	p := recipe(t, acts, &shelf{unsynced: true}, &shelf{})
 	r := p.Prepare(delivery.Draft{Delta: delta.Delta{Type: delta.Added, Object: configMap(t, "a", "1", "1")}}, time.Unix(0, 0))
-	if r.Err == nil || errors.Is(r.Err, handler.ErrReject) || !strings.Contains(r.Err.Error(), "cannot read the sources") || r.Actions != nil {
-		t.Errorf("%v, %v", r.Err, r.Actions)
+	if r.Err == nil || errors.Is(r.Err, handler.ErrReject) || !strings.Contains(r.Err.Error(), "cannot read the sources") || r.Steps != nil {
+		t.Errorf("%v, %v", r.Err, r.Steps)
 	}
 }

@@ -112,11 +112,15 @@ func (a *Actions) asksFor(t *ActionTemplate, change delta.Type) bool {
 	return a.Deleted || reads(t.If) || reads(t.ForEach)
 }
 
+// Step holds what one template makes for a change: one action, or one for each element of its
+// list. They are independent of each other.
+type Step []handler.Action
+
 // Evaluate returns the actions for a change, in the order of the manifest: at most maxActions, with
-// maxActionBytes of JSON and names in all. If a bound is exceeded or an expression fails, it
-// returns no actions and an error. The error says where it happened, and never holds contents of
-// objects.
-func (a *Actions) Evaluate(d delta.Delta, look Lookup) ([]handler.Action, error) {
+// maxActionBytes of JSON and names in all. A template that makes none has no step. If a bound is
+// exceeded or an expression fails, Evaluate returns no steps and an error. The error says where it
+// happened, and never holds contents of objects.
+func (a *Actions) Evaluate(d delta.Delta, look Lookup) (steps []Step, err error) {
 	e := evaluation{
 		env: environment(d, look), change: d, room: maxActionBytes,
 	}
@@ -126,19 +130,25 @@ func (a *Actions) Evaluate(d delta.Delta, look Lookup) ([]handler.Action, error)
 		if !a.asksFor(t, d.Type) {
 			continue
 		}
+		e.made += len(e.step)
+		e.step = nil
 		if err := e.all(t); err != nil {
 			return nil, at(t.Label, err)
 		}
+		if len(e.step) > 0 {
+			steps = append(steps, e.step)
+		}
 	}
-	return e.actions, nil
+	return steps, nil
 }
 
 // evaluation is one call of Evaluate.
 type evaluation struct {
-	env     expr.Env
-	change  delta.Delta
-	actions []handler.Action
-	room    int // bytes that are left
+	env    expr.Env
+	change delta.Delta
+	made   int  // actions of the steps before
+	step   Step // of the current template
+	room   int  // bytes that are left
 }
 
 var (
@@ -173,7 +183,7 @@ func (e *evaluation) one(t *ActionTemplate) error {
 			return nil
 		}
 	}
-	if len(e.actions) == maxActions {
+	if e.made+len(e.step) == maxActions {
 		return errMany
 	}
 	out := handler.Action{
@@ -191,7 +201,7 @@ func (e *evaluation) one(t *ActionTemplate) error {
 	if err != nil {
 		return at(t.Verb, err)
 	}
-	e.actions = append(e.actions, out)
+	e.step = append(e.step, out)
 	return nil
 }
 

@@ -87,13 +87,16 @@ func forEach(t testing.TB, list, of string) ActionTemplate {
 	return ActionTemplate{Verb: "apply", Resource: mapResource, Elsewhere: true, ForEach: items, Object: templated(t, of, with)}
 }
 
+// joined forgets which step an action belongs to.
+func joined(steps []Step, err error) ([]handler.Action, error) { return slices.Concat(steps...), err }
+
 func evaluate(t testing.TB, d delta.Delta, each ...ActionTemplate) ([]handler.Action, error) {
 	t.Helper()
 	a := Actions{Each: each}
 	for i := range a.Each {
 		a.Each[i].Label = fmt.Sprintf("actions[%d]", i)
 	}
-	return a.Evaluate(d, everything{d.Object, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+	return joined(a.Evaluate(d, everything{d.Object, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}))
 }
 
 func added(t testing.TB, text string) delta.Delta {
@@ -340,7 +343,7 @@ func TestActionsOfDeletedObjects(t *testing.T) {
 	} {
 		t.Run(test.why, func(t *testing.T) {
 			test.of.Each = []ActionTemplate{apply, asks, asksNot, other, tell, telling, status}
-			got, err := test.of.Evaluate(deleted, everything{})
+			got, err := joined(test.of.Evaluate(deleted, everything{}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/informd/informd/engine/action"
@@ -112,33 +113,16 @@ func TestTerminatingNamespace(t *testing.T) {
 // If the API server forbids something to informd, that is temporary: a role may be granted
 // meanwhile.
 func TestForbidden(t *testing.T) {
-	config, err := clientcmd.BuildConfigFromFlags("", cluster.Shared(t).LimitedKubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.QPS = -1
-	x := newExecutorAs(t, config)
+	x := newExecutorAs(t, limited(t))
 	x.made("a")
 	ev := x.about("a", handler.Added)
 	patch := list(x.on(handler.ActionPatch, "a", merge(`{"data":{"b":"2"}}`)))
-	err = x.Do(t.Context(), x.by, ev, patch)
+	err := x.Do(t.Context(), x.by, ev, patch)
 	if err == nil || errors.Is(err, handler.ErrReject) || errors.Is(err, action.ErrConflict) ||
 		!strings.Contains(err.Error(), `patch of v1/configmaps `+x.ns+`/a: 403 Forbidden: configmaps "a" is forbidden: User "limited" cannot patch resource "configmaps"`) {
 		t.Fatalf("forbidden: %v", err)
 	}
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "may"}, Rules: []rbacv1.PolicyRule{
-		{Verbs: []string{"patch"}, APIGroups: []string{""}, Resources: []string{"configmaps"}},
-	}}
-	if _, err := x.kube.RbacV1().Roles(x.ns).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "may"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "may"},
-		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "limited"}},
-	}
-	if _, err := x.kube.RbacV1().RoleBindings(x.ns).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	x.allow("patch")
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		if err := x.Do(t.Context(), x.by, ev, patch); err == nil {
 			break
@@ -150,5 +134,35 @@ func TestForbidden(t *testing.T) {
 	err = x.Do(t.Context(), x.by, ev, list(x.on(handler.ActionDelete, "a")))
 	if err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("delete: %v", err)
+	}
+}
+
+// limited returns the configuration of a user who may do only what a test allows.
+func limited(t *testing.T) *rest.Config {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", cluster.Shared(t).LimitedKubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS = -1
+	return config
+}
+
+// allow grants verbs on ConfigMaps in the test's namespace to the limited user. The API server
+// enforces it some moments later.
+func (x *executor) allow(verbs ...string) {
+	x.t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "may"}, Rules: []rbacv1.PolicyRule{
+		{Verbs: verbs, APIGroups: []string{""}, Resources: []string{"configmaps"}},
+	}}
+	if _, err := x.kube.RbacV1().Roles(x.ns).Create(x.t.Context(), role, metav1.CreateOptions{}); err != nil {
+		x.t.Fatal(err)
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "may"}, RoleRef: rbacv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "Role", Name: "may"},
+		Subjects: []rbacv1.Subject{{Kind: "User", APIGroup: "rbac.authorization.k8s.io", Name: "limited"}},
+	}
+	if _, err := x.kube.RbacV1().RoleBindings(x.ns).Create(x.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		x.t.Fatal(err)
 	}
 }
