@@ -89,6 +89,7 @@ func (e *Engine) RetryLetter(id string) error {
 func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
 	isBare := p.IsSecret() && prepare.IsIdentity(l.Delta.Object) // it comes from before a restart
 	lacksPayload := p.Reveals() && bytes.Equal(l.Payload, prepare.Null)
+	hadNone := p.rule.Payload != nil && l.Payload == nil // it could not be made
 	isFresh := p.isFresh(l.Key)
 	switch {
 	case isBare && !isFresh:
@@ -98,9 +99,9 @@ func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
 		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, "+
 			"and nothing was kept of the secrets that rule %q looks up: try again later",
 			l.ID, l.Rule)
-	case (len(p.rule.Attached) > 0 || p.rule.Actions != nil) && !isFresh:
+	case (len(p.rule.Attached) > 0 || p.rule.Actions != nil || hadNone) && !isFresh:
 		return l, fmt.Errorf("dead letter %q: the sources have not caught up with the server, "+
-			"and rule %q needs them to attach objects or to act: try again later", l.ID, l.Rule)
+			"and rule %q needs them for the event or to act: try again later", l.ID, l.Rule)
 	}
 	if p.rule.Actions != nil {
 		now, ok := p.AsItIs(l.Delta, p.clock.Now(), p.failures.add)
@@ -115,6 +116,14 @@ func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
 	}
 	if p.Reveals() && bytes.Equal(l.Payload, prepare.Null) {
 		l.Payload = p.payload(l.Delta)
+	}
+	if l.Payload == nil && p.rule.Payload != nil {
+		var failure error
+		l.Payload = p.Recipe.Payload(l.Delta, p.clock.Now(), func(err error) { failure = err })
+		if failure != nil {
+			return l, fmt.Errorf("dead letter %q: it has no payload yet, and rule %q cannot make it: "+
+				"%w: mend the rule, or drop the letter", l.ID, l.Rule, failure)
+		}
 	}
 	return l, nil
 }

@@ -110,7 +110,7 @@ func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 		p.remake(&r, now)
 	}
 	switch {
-	case r.Nothing:
+	case r.Nothing || r.Err != nil:
 	case p.rule.Actions != nil:
 		p.act(&r, now)
 	case len(p.rule.Attached) > 0:
@@ -135,13 +135,21 @@ func (p *Recipe) decide(r *Result, now time.Time) {
 	r.Selected = !r.Nothing
 }
 
-// adopt takes the result of evaluate as what is delivered, or nothing if there is no match.
+// adopt takes the result of evaluate as what is delivered, or nothing if there is no match. If the
+// payload cannot be made, nothing can be delivered.
 func (p *Recipe) adopt(r *Result, evaluate func() (rule.Match, bool, error)) {
+	panics := true
 	m, ok, err := func() (m rule.Match, ok bool, err error) {
 		defer contain("", &err)
-		return evaluate()
+		m, ok, err = evaluate()
+		panics = false
+		return m, ok, err
 	}()
 	r.fail(err)
+	if panics || m.Undecided {
+		r.Err = handler.Reject(err)
+		return
+	}
 	if r.Nothing = !ok; ok {
 		r.Delta, r.Payload = m.Delta, m.Payload
 	}
@@ -158,7 +166,11 @@ func (p *Recipe) renew(r *Result, now time.Time) {
 	}
 	switch {
 	case p.rule.Actions == nil:
-		r.Payload = p.Payload(r.Delta, now, r.fail)
+		r.Payload = p.Payload(r.Delta, now, func(err error) {
+			if r.fail(err); err != nil && !IsIdentity(r.Delta.Object) {
+				r.Err = handler.Reject(err)
+			}
+		})
 	case !p.isInside(r.Delta.Object, now, r.fail):
 		r.Nothing = true
 	default:

@@ -81,7 +81,8 @@ func (r *Rule) Member(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 	return Match{Delta: d, Undecided: true}, true, err
 }
 
-// Decide does the rest of Match for a change that Member returned.
+// Decide does the rest of Match for a change that Member returned. If when selects the change and
+// the payload fails, the match stays Undecided, besides the error.
 func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	if r.When == nil && r.Payload == nil {
 		return Match{Delta: d}, true, nil
@@ -95,7 +96,7 @@ func (r *Rule) Decide(d delta.Delta, look Lookup) (m Match, ok bool, err error) 
 	}
 	payload, failure := r.payload(&env)
 	if failure != nil {
-		return Match{}, false, join(err, "payload", failure)
+		return Match{Delta: d, Undecided: true}, true, join(err, "payload", failure)
 	}
 	return Match{Delta: d, Payload: payload}, true, err
 }
