@@ -144,20 +144,28 @@ func (w *writer) writes() int {
 	return w.done
 }
 
-// awaitWrites waits until so many writes are done.
-func (w *writer) awaitWrites(n int) {
+// awaitWrites waits until so many writes are done. Otherwise it returns false: the writers stop once
+// the test has failed.
+func (w *writer) awaitWrites(n int) bool {
+	last, since := 0, time.Now()
 	for {
 		w.mu.Lock()
 		done, more := w.done, w.more
 		w.mu.Unlock()
-		if done >= n {
-			return
+		switch {
+		case done >= n:
+			return true
+		case w.t.Failed():
+			return false
+		case done > last:
+			last, since = done, time.Now()
+		case time.Since(since) > 2*harness.Patience:
+			w.t.Errorf("the writers stand still after %d writes", done)
+			return false
 		}
 		select {
 		case <-more:
-		case <-time.After(2 * harness.Patience):
-			w.t.Errorf("the writers stand still after %d writes", done)
-			return
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
