@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,5 +166,7 @@ func copyFile(to, from string) error {
 	if err != nil {
 		return err
 	}
+	syscall.ForkLock.RLock() // see WriteProgram
+	defer syscall.ForkLock.RUnlock()
 	return os.WriteFile(to, content, 0o755)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/informd/informd/integration/address"
@@ -31,6 +32,18 @@ func RunCommand(t testing.TB, program string, args ...string) (code int, stdout,
 		t.Fatal(err)
 	}
 	return cmd.ProcessState.ExitCode(), out.String(), errOut.String()
+}
+
+// WriteProgram writes a file that is to be executed. The kernel executes no file that somebody may
+// still write to, and another test's child process inherits the open file for a moment. So no
+// process starts meanwhile.
+func WriteProgram(t testing.TB, path, content string, mode os.FileMode) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func WriteFile(t testing.TB, name, content string) string {

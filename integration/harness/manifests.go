@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,21 +47,21 @@ func Folder(t testing.TB, rules, handle string) string {
 	dir := t.TempDir()
 	script := "#!/bin/sh\n" + handle + "\n"
 	for name, content := range map[string]string{"rules.yaml": rules, "handle.sh": script} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		WriteProgram(t, filepath.Join(dir, name), content, 0o700)
 	}
 	return dir
 }
 
-// LinesOf returns the lines of a file in a folder, or none if there is no such file.
+// LinesOf returns the lines of a file in a folder, or none if there is no such file. It leaves out
+// a last line without its end: a reader may see the beginning of what is being written.
 func LinesOf(t testing.TB, dir, name string) []string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	return strings.FieldsFunc(string(content), func(r rune) bool { return r == '\n' })
+	whole := string(content[:bytes.LastIndexByte(content, '\n')+1])
+	return strings.FieldsFunc(whole, func(r rune) bool { return r == '\n' })
 }
 
 // Touch makes an empty file. A script may be waiting for it.

@@ -124,13 +124,17 @@ func ShimOf(handler int) int {
 	return 0
 }
 
-// HandlersOf returns the handler processes of a daemon, which are the children of its shims.
+// HandlersOf returns the handler processes of a daemon, which are the children of its shims, or of
+// itself. It leaves out a shim that ends, which has let go of its arguments, and one that begins,
+// which still has the daemon's.
 func HandlersOf(daemon int) []int {
 	var all []int
+	own := arguments(daemon)
 	for _, child := range children(daemon) {
-		if isShim(child) {
+		switch line := arguments(child); {
+		case isShim(child):
 			all = append(all, children(child)...)
-		} else if len(arguments(child)) > 0 { // a shim that ends has let go of them
+		case len(line) > 0 && !bytes.Equal(line, own):
 			all = append(all, child)
 		}
 	}

@@ -27,9 +27,7 @@ func Install(t testing.TB, path, mark string) {
 	if mark != "" {
 		content = append(content, "\nplayer "+mark...)
 	}
-	if err := os.WriteFile(path+".new", content, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	WriteProgram(t, path+".new", string(content), 0o700)
 	// Another user must be able to execute it, whatever the umask.
 	if err := os.Chmod(path+".new", 0o755); err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 // HandlerStatus is the part of `informd status -o json` about a handler that these tests read.
 type HandlerStatus struct {
 	Name, State, Reason, Program, Confined string
-	Restarts, Failures                     int
+	Restarts, Failures, PID                int
 	Next                                   time.Time
 	LastLog                                []string
 }

@@ -40,9 +40,9 @@ func TestFullDisk(t *testing.T) {
 		return !durable
 	})
 	d.AwaitDurability(false)
-	if harness.Count(d.Logged(), "level=ERROR", state.Dir)+harness.Count(d.Logged(), "level=WARN", state.Dir) == 0 {
-		t.Errorf("nothing in the log says so:\n%s", d.Logged())
-	}
+	d.Until("the log to say so", func() bool {
+		return harness.Count(d.Log.String(), "level=ERROR", state.Dir)+harness.Count(d.Log.String(), "level=WARN", state.Dir) > 0
+	})
 	k.Patch(web, "data: {size: '2', pad: ''}")
 	k.Create(harness.ConfigMap("meanwhile", "{size: '1'}"))
 	k.Sees(d, "rule NS/meanwhile added")
@@ -153,9 +153,7 @@ func TestStateNotWritable(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(home, name)
-		if err := os.WriteFile(path, content, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		harness.WriteProgram(t, path, string(content), 0o700)
 		if err := os.Chown(path, nobody, nobody); err != nil {
 			t.Fatal(err)
 		}
