@@ -14,6 +14,7 @@ import (
 
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/integration/cluster"
+	"github.com/informd/informd/integration/harness"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -123,7 +124,7 @@ func TestForbidden(t *testing.T) {
 		t.Fatalf("forbidden: %v", err)
 	}
 	x.allow("patch")
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(50 * time.Millisecond) {
 		if err := x.Do(t.Context(), x.by, ev, patch); err == nil {
 			break
 		} else if time.Now().After(deadline) {

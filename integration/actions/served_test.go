@@ -15,6 +15,7 @@ import (
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/integration/cluster"
+	"github.com/informd/informd/integration/harness"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -52,7 +53,7 @@ func TestResourcesThatComeAndGo(t *testing.T) {
 	}
 	eventually := func(a handler.Action) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(harness.Patience); ; time.Sleep(50 * time.Millisecond) {
 			err := x.Do(t.Context(), x.by, ev, list(a))
 			if err == nil {
 				return
@@ -87,7 +88,7 @@ func TestResourcesThatComeAndGo(t *testing.T) {
 	if err := crds.Delete(t.Context(), "gadgets.actions.informd.dev", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(harness.Patience); ; time.Sleep(50 * time.Millisecond) {
 		if _, err := crds.Get(t.Context(), "gadgets.actions.informd.dev", metav1.GetOptions{}); err != nil {
 			break
 		}

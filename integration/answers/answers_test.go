@@ -63,7 +63,12 @@ func TestActions(t *testing.T) {
 	}
 	d.AwaitDelivered()
 	for verb, n := range map[string]int{"create": 1, "apply": 1, "patch": 3, "delete": 1, "event": 1} {
-		if got := harness.Count(d.Logged(), "msg=action ", "rule=acts ", "handler=puppet ", "verb="+verb+" "); got != n {
+		got := 0
+		d.Until("the log to tell of "+verb, func() bool {
+			got = harness.Count(d.Log.String(), "msg=action ", "rule=acts ", "handler=puppet ", "verb="+verb+" ")
+			return got >= n
+		})
+		if got != n {
 			t.Errorf("%d lines of the log tell of %s, want %d", got, verb, n)
 		}
 	}

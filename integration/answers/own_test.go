@@ -166,6 +166,7 @@ func TestRulesThatChaseEachOther(t *testing.T) {
 		return false
 	}
 	d.Until("the log to name both", func() bool { return named(d.Log.String()) })
+	began := time.Now()
 	k.Eventually("the status to name both", func() bool { return named(state.Command("status")) })
 	if n := hits(); n < 7 || n > 14 { // eight without a delay, then after 1, 2, 4… seconds
 		t.Errorf("%d hits; want eight and a few", n)
@@ -173,7 +174,8 @@ func TestRulesThatChaseEachOther(t *testing.T) {
 	k.Patch(ball, "data: {hits: '100', ball: left}")
 	k.Eventually("a change of another's to be acted upon", func() bool { return hits() > 100 })
 	d.Stop()
-	if n := harness.Count(d.Logged(), "level=WARN", "chase each other"); n != 1 {
-		t.Errorf("said %d times in a minute; want once", n)
+	n, took := harness.Count(d.Logged(), "level=WARN", "chase each other"), time.Since(began)
+	if n < 1 || n > 1+int(took/time.Minute) {
+		t.Errorf("said %d times in %v; want once a minute", n, took)
 	}
 }

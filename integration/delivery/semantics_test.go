@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/informd/informd/integration/cluster"
 	"github.com/informd/informd/integration/harness"
@@ -54,7 +55,15 @@ func TestResyncOfOneRule(t *testing.T) {
 		harness.Source("configmaps", harness.ConfigMaps)+harness.Handler("log", "builtin: log")+
 			harness.Rule("again", "source: configmaps, handler: log, where: object.data.team == 'red', resync: 1s")+
 			harness.Rule("once", "source: configmaps, handler: log, where: object.data.team == 'red'")))
-	events := d.Await("three rounds", func(events []handler.Event) bool { return len(events) >= 4 })
+	events := d.Await("three rounds", func(events []handler.Event) bool {
+		again := 0
+		for _, ev := range events {
+			if ev.Rule == "again" {
+				again++
+			}
+		}
+		return again >= 3 && again < len(events)
+	})
 	d.Stop()
 
 	ids := map[string]bool{}
@@ -80,6 +89,7 @@ func TestExpressionsThatFail(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
 	k.Create(harness.ConfigMap("there", "{size: many}"))
+	began := time.Now()
 	d := harness.RunInformd(t, cluster.Shared(t).Kubeconfig(), k.Text(
 		harness.Source("configmaps", harness.ConfigMaps+", indexes: {bySize: 'string(int(object.data.size))'}")+harness.Handler("log", "builtin: log")+
 			harness.Rule("where", "source: configmaps, handler: log, where: int(object.data.size) > 3")+
@@ -110,9 +120,7 @@ func TestExpressionsThatFail(t *testing.T) {
 		`informd_source_state{source="configmaps",state="synced"}`:                   "1",
 		`informd_handler_deliveries_total{handler="log",result="retry",rule="fine"}`: "",
 	} {
-		if got := d.Metric(series); got != want {
-			t.Errorf("%s is %q, want %q", series, got, want)
-		}
+		d.Poll(series+" to be "+want, func() bool { return d.Metric(series) == want })
 	}
 	if got := d.Metric(`informd_source_index_errors_total{source="configmaps"}`); got == "" || got == "0" {
 		t.Errorf("the index's failures are not counted: %q", got)
@@ -127,8 +135,9 @@ func TestExpressionsThatFail(t *testing.T) {
 		t.Error("an object's content is in the log")
 	}
 	for _, rule := range []string{"where", "when", "payload"} {
-		if n := harness.Count(d.Log.String(), "level=WARN", "rule="+rule+" "); n != 1 {
-			t.Errorf("rule %s: its failure is logged %d times in a minute; want once", rule, n)
+		n, took := harness.Count(d.Log.String(), "level=WARN", "rule="+rule+" "), time.Since(began)
+		if n < 1 || n > 1+int(took/time.Minute) {
+			t.Errorf("rule %s: its failure is logged %d times in %v; want once a minute", rule, n, took)
 		}
 	}
 }

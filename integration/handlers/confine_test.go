@@ -98,9 +98,10 @@ func TestConfinedHandlers(t *testing.T) {
 		if confined := probes[name].spec != ""; (h.Confined != "") != confined {
 			t.Errorf("%s: informd status has it confined to %q", name, h.Confined)
 		} else if confined {
-			if _, found := harness.FindLine(s.Logged(), "handler="+name+" ", h.Confined); !found {
-				t.Errorf("%s: no line in the log says that it is confined to %s", name, h.Confined)
-			}
+			s.Until("a line in the log that says that "+name+" is confined to "+h.Confined, func() bool {
+				_, found := harness.FindLine(s.Log.String(), "handler="+name+" ", h.Confined)
+				return found
+			})
 			t.Logf("%s is confined to %s", name, h.Confined)
 		}
 	}
@@ -212,8 +213,13 @@ func TestUnenforceableConfinement(t *testing.T) {
 		if got := s.Playing("victim"); len(got) > 0 {
 			t.Errorf("%s runs nevertheless: %v", name, got)
 		}
-		if line, found := harness.FindLine(s.Logged(), "handler="+name+" ", "level=ERROR"); !found || strings.Contains(line, "panic") {
-			t.Errorf("%s: the log does not say it", name)
+		var line string
+		s.Until("an error about "+name+" in the log", func() (found bool) {
+			line, found = harness.FindLine(s.Log.String(), "handler="+name+" ", "level=ERROR")
+			return found
+		})
+		if strings.Contains(line, "panic") {
+			t.Errorf("%s: %s", name, line)
 		}
 	}
 	s.Stub.Update(harness.WidgetResource, 100)

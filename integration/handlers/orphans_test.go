@@ -10,9 +10,6 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// orphanLimit is how long a process may outlive a killed daemon.
-const orphanLimit = 2 * time.Second
-
 // A killed daemon leaves no process behind, whatever its handlers have started: children in their
 // group or in sessions of their own, orphans, stopped processes, and running commands.
 func TestKilledDaemonLeavesNothing(t *testing.T) {
@@ -23,7 +20,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 		harness.Handler("busy", "builtin: exec, env: [PATH, "+variable+"], concurrency: 2, timeout: 1h, config: {command: [/bin/sh, -c, 'sleep 86400 & setsid sleep 86400 & wait']}")+
 		harness.Rule("family", "source: widgets, handler: family")+harness.Rule("frozen", "source: widgets, handler: frozen")+
 		harness.Rule("busy", "source: widgets, handler: busy"))
-	s.Informd = harness.PlainInformd(t) // the limit does not allow for the race detector
+	s.Informd = harness.PlainInformd(t)
 	s.Open(t, nil, variable+"="+mark)
 	s.AwaitRunning("family", "frozen")
 	s.Tempt(true)
@@ -53,7 +50,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 		}
 		return left
 	}
-	for len(left()) > 0 && time.Since(killed) < orphanLimit {
+	for len(left()) > 0 && time.Since(killed) < harness.Patience {
 		time.Sleep(10 * time.Millisecond)
 	}
 	took := time.Since(killed)

@@ -79,9 +79,10 @@ func TestResourceComesAndGoes(t *testing.T) {
 			return harness.Count(d.Log.String(), "level=WARN", "does not serve the resource", "gizmos") >= times
 		})
 		d.AwaitReady()
-		if _, body := d.Get("/readyz"); !strings.Contains(body, "[+] source gizmos: not served") {
-			t.Errorf("/readyz:\n%s", body)
-		}
+		d.Poll("/readyz to say so", func() bool {
+			_, body := d.Get("/readyz")
+			return strings.Contains(body, "[+] source gizmos: not served")
+		})
 	}
 	gizmo := func(name, size string) string {
 		return `{apiVersion: informd.test/v1, kind: Gizmo, metadata: {namespace: NS, name: ` + name + `}, size: ` + size + `}`

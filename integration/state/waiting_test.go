@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/informd/informd/integration/cluster"
 	"github.com/informd/informd/integration/harness"
@@ -42,7 +41,8 @@ func TestWaitingDeliveriesSurvive(t *testing.T) {
 	d.Poll("both to wait", func() bool {
 		return d.Metric(`informd_rule_queue_delayed{rule="blue"}`) == "1" && d.Metric(`informd_rule_queue_depth{rule="red"}`) != ""
 	})
-	time.Sleep(harness.Unwritten) // it is tried again all the time: there is always something to write
+	// What comes of the attempts before the last is on disk then.
+	d.Poll("everything to be written", func() bool { return d.Metric("informd_state_unwritten_records") == "0" })
 	d.Kill()
 	before := attempts("red")
 	was := before[len(before)-1]
