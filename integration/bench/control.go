@@ -18,7 +18,7 @@ type question struct {
 	Ask string
 
 	// For the load: how many updates of a resource to make, and how many per second; 0 means at
-	// full speed.
+	// full speed, or with askBusy none.
 	Resource string `json:",omitempty"`
 	N        int    `json:",omitempty"`
 	Rate     int    `json:",omitempty"`
@@ -28,12 +28,15 @@ type question struct {
 const (
 	askReady   = "ready"   // of the load: where it is served; of others: whether they have come up
 	askUpdate  = "update"  // of the load; answered when all are made, or without a rate at once
+	askBusy    = "busy"    // of the load: to update a resource at a rate, until asked again
+	askReplace = "replace" // of the load: to end the watches of a resource, and forget its history
 	askBegin   = "begin"   // of a contestant: to watch
 	askSeen    = "seen"    // of a contestant or handler: what it has seen
 	askCache   = "cache"   // of a contestant: what it has in its cache
 	askHeap    = "heap"    // of a contestant: its heap after garbage collection
 	askTime    = "time"    // of a handler: to begin to note latencies
-	askLatency = "latency" // of a handler: those that it has noted
+	askLatency = "latency" // of a handler: those that it has noted; how many until there are N
+	askHang    = "hang"    // of a handler that hangs: to let go, and hang with N others from now on
 	askReads   = "reads"   // of a handler: to read the cache N times
 	// of a stock informer: the updates that came since it was asked last
 	askArrivals = "arrivals"

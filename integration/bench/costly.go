@@ -121,35 +121,22 @@ func (c *costly) trickle(ctx context.Context, at site, more string) (took trickl
 
 // trickled makes n updates of the load's last resource, which changes a little, and measures them.
 func trickled(ctx context.Context, d *daemon, l *load, n int) (took trickle, err error) {
-	if _, err := d.handler().ask(question{Ask: askTime}); err != nil {
-		return took, err
-	}
 	before, err := used(d.pid())
 	if err != nil {
 		return took, err
 	}
-	made, err := l.updateOne(l.resources[len(l.resources)-1], n, trickleRate)
+	changing := l.resources[len(l.resources)-1]
+	took.latency, err = l.timed(ctx, d.handler().ask, changing, n, trickleRate, n)
 	if err != nil {
-		return took, err
-	}
-	want := due{objects: &tally{}, updates: l.updated()}
-	if err := (&measurement{subject: d, load: l}).await(ctx, want); err != nil {
 		return took, err
 	}
 	after, err := used(d.pid())
 	if err != nil {
 		return took, err
 	}
-	a, err := d.handler().ask(question{Ask: askLatency})
-	if err != nil {
-		return took, err
-	}
-	took = trickle{a.Latency, (after.cpu - before.cpu).Seconds() / made.Seconds()}
-	took.Rate = float64(n) / made.Seconds()
-	if took.N != n {
-		return took, fmt.Errorf("%d latencies of %d updates", took.N, n)
-	}
-	return took, nil
+	took.cores = (after.cpu - before.cpu).Seconds() * took.Rate / float64(n)
+	want := due{objects: &tally{}, updates: l.updated()}
+	return took, (&measurement{subject: d, load: l}).await(ctx, want)
 }
 
 // awaitResync waits until the costly source has listed and resynced. It returns an error if the
@@ -163,15 +150,7 @@ func (c *costly) awaitResync(ctx context.Context, d *daemon) error {
 		if err != nil {
 			return err
 		}
-		handed := 0
-		for line := range strings.Lines(body) {
-			series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if strings.HasPrefix(series, "informd_source_deltas_total{") &&
-				strings.Contains(series, `source="pods"`) {
-				n, _ := strconv.ParseFloat(value, 64) // Prometheus writes numbers
-				handed += int(n)
-			}
-		}
+		handed := deltas(body, pods)
 		if handed >= due {
 			return nil
 		}
@@ -180,6 +159,19 @@ func (c *costly) awaitResync(ctx context.Context, d *daemon) error {
 				"there is nothing to compare with", handed, due)
 		}
 	}
+}
+
+// deltas returns how many changes of a source informd has handed to rules.
+func deltas(metrics, source string) (n int) {
+	for line := range strings.Lines(metrics) {
+		series, value, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if strings.HasPrefix(series, "informd_source_deltas_total{") &&
+			strings.Contains(series, fmt.Sprintf("source=%q", source)) {
+			f, _ := strconv.ParseFloat(value, 64) // Prometheus writes numbers
+			n += int(f)
+		}
+	}
+	return n
 }
 
 func (c *costly) report() (table, []target) {

@@ -88,7 +88,7 @@ func (a *acknowledger) reply(q question) (answer, error) {
 	case askLatency:
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		return answer{Latency: percentiles(a.took)}, nil
+		return answer{Latency: summary(a.took, q.N)}, nil
 	}
 	if q.Ask == askReads {
 		found, err := look(context.Background(), a.cache, a.echo, q.N)
@@ -115,6 +115,15 @@ type latency struct {
 	N                    int
 	P50, P99, P999, Most float64
 	Rate                 float64
+}
+
+// summary returns the percentiles, or only how many there are if there are fewer than n: to sort
+// them takes time.
+func summary(took []time.Duration, n int) latency {
+	if len(took) < n {
+		return latency{N: len(took)}
+	}
+	return percentiles(took)
 }
 
 func percentiles(took []time.Duration) latency {

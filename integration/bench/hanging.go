@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -129,31 +130,18 @@ func (d *hangingDaemon) awaitUp(ctx context.Context) error {
 // others took to the handler. All of them must have come before the first of the n is answered.
 func (d *hangingDaemon) turn(
 	ctx context.Context, l *load, updates, n int) (took latency, err error) {
-	if _, err := d.ask(question{Ask: askTime, N: n}); err != nil {
+	if _, err := d.ask(question{Ask: askHang, N: n}); err != nil {
 		return took, err
 	}
-	made, err := l.updateOne(l.resources[0], updates, hangingRate)
+	began, others := time.Now(), updates/hangingOf*(hangingOf-n)
+	took, err = l.timed(ctx, d.ask, l.resources[0], updates, hangingRate, others)
+	if err == nil && time.Since(began) > hangingFor {
+		err = errors.New("updates of the others came only after those that hang were answered")
+	}
 	if err != nil {
 		return took, err
 	}
-	want := updates / hangingOf * (hangingOf - n)
-	for end := time.Now().Add(hangingFor); ; {
-		a, err := d.ask(question{Ask: askLatency})
-		if err != nil {
-			return took, err
-		}
-		if took = a.Latency; took.N == want {
-			break
-		}
-		if time.Now().After(end) {
-			return took, fmt.Errorf("%d of %d updates of the others came", took.N, want)
-		}
-		if err := pause(ctx, 20*time.Millisecond); err != nil {
-			return took, err
-		}
-	}
-	took.Rate = float64(updates) / made.Seconds()
-	if _, err := d.ask(question{Ask: askTime}); err != nil { // lets go of all
+	if _, err := d.ask(question{Ask: askHang}); err != nil { // lets go of all
 		return took, err
 	}
 	for _, series := range []string{
@@ -310,34 +298,29 @@ func (h *hangs) reply(q question) (answer, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch q.Ask {
-	case askTime: // N: how many objects to hang with from now on
+	case askHang:
 		close(h.free)
-		h.most, h.hung, h.free, h.took = q.N, map[string]bool{}, make(chan struct{}), nil
+		h.most, h.hung, h.free = q.N, map[string]bool{}, make(chan struct{})
+		return answer{}, nil
+	case askTime:
+		h.took = nil
 		return answer{}, nil
 	case askLatency:
-		return answer{Latency: percentiles(h.took)}, nil
+		return answer{Latency: summary(h.took, q.N)}, nil
 	}
 	return answer{}, errors.New("not of a handler that hangs")
 }
 
 func (h *hanging) report() (table, []target) {
-	rows := [][]string{{
-		"", "p50 µs", "p99 µs", "p99.9 µs", "most µs", "changes/s", "p99 to that when none hangs",
-	}}
+	rows := [][]string{
+		slices.Concat([]string{""}, latencyColumns, []string{"p99 to that when none hangs"}),
+	}
 	itself := func(f float64) float64 { return f }
 	var targets []target
 	for _, k := range h.kinds {
 		for i, n := range hangingObjects {
-			row := []string{fmt.Sprintf("%s, %d hang", k.name, n)}
-			for _, of := range []func(latency) float64{
-				p50,
-				func(t latency) float64 { return t.P99 },
-				func(t latency) float64 { return t.P999 },
-				func(t latency) float64 { return t.Most },
-				func(t latency) float64 { return t.Rate },
-			} {
-				row = append(row, spread(k.took[i], 0, of))
-			}
+			row := append([]string{fmt.Sprintf("%s, %d hang", k.name, n)},
+				latencyCells(k.took[i])...)
 			if n == 0 {
 				rows = append(rows, append(row, ""))
 				continue

@@ -66,34 +66,24 @@ func (l *latencies) jobs() []job {
 }
 
 func (l *latencies) report() (table, []target) {
-	rows := [][]string{{"", "p50 µs", "p99 µs", "p99.9 µs", "most µs", "changes/s", "of them"}}
+	rows := [][]string{slices.Concat([]string{""}, latencyColumns, []string{"of them"})}
 	for _, s := range l.series {
-		row := []string{s.name}
-		for _, of := range []func(latency) float64{
-			p50,
-			func(t latency) float64 { return t.P99 },
-			func(t latency) float64 { return t.P999 },
-			func(t latency) float64 { return t.Most },
-			func(t latency) float64 { return t.Rate },
-		} {
-			if s.err {
-				row = append(row, "ERROR")
-			} else {
-				row = append(row, spread(s.took, 0, of))
-			}
+		if s.err {
+			s.took = nil
 		}
+		row := append([]string{s.name}, latencyCells(s.took)...)
 		rows = append(rows, append(row, fmt.Sprint(l.updates(s.rate))))
 	}
 	title := fmt.Sprintf("From the load's sending of a frame to Handle in the handler's process; "+
 		"%d pods, no state", l.scale.watched())
 	gathered := &l.series[slices.IndexFunc(l.series, func(s series) bool { return s.rate == 1000 })]
-	p99 := median(gathered.took, func(t latency) float64 { return t.P99 }) / 1000
+	tail := median(gathered.took, p99) / 1000
 	return table{title, rows}, []target{
 		l.ratio("p50", 1.3, p50),
-		l.ratio("p99.9", 2, func(t latency) float64 { return t.P999 }),
+		l.ratio("p99.9", 2, p999),
 		{
 			what:  "latency at 1000 changes per second, where informd gathers, p99, in ms",
-			limit: 20, value: p99, err: gathered.err, from: gathered.name,
+			limit: 20, value: tail, err: gathered.err, from: gathered.name,
 		},
 	}
 }
@@ -106,7 +96,7 @@ func (l *latencies) charts() []chart {
 	for _, percentile := range []struct {
 		name string
 		of   func(latency) float64
-	}{{"p50", p50}, {"p99", func(t latency) float64 { return t.P99 }}} {
+	}{{"p50", p50}, {"p99", p99}} {
 		for _, s := range l.series {
 			if who, ok := strings.CutSuffix(s.name, fmt.Sprintf(", %d/s", aloneRate)); ok {
 				one := barOf(who+", "+percentile.name, who == "informd", s.took, percentile.of)
@@ -129,5 +119,3 @@ func (l *latencies) ratio(name string, limit float64, of func(latency) float64) 
 		from: fmt.Sprintf("µs: %.0f to %.0f", a, b), err: informd.err || echo.err,
 	}
 }
-
-func p50(t latency) float64 { return t.P50 }

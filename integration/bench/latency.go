@@ -7,7 +7,59 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"time"
 )
+
+// timed makes n updates of a resource at a rate per second. It returns how long they took to a
+// handler, which ask asks and which gets due of them.
+func (l *load) timed(
+	ctx context.Context, ask func(question) (answer, error), e *entries, n, rate, due int,
+) (took latency, err error) {
+	if _, err := ask(question{Ask: askTime}); err != nil {
+		return took, err
+	}
+	made, err := l.updateOne(e, n, rate)
+	if err != nil {
+		return took, err
+	}
+	for before, last := 0, time.Now(); ; {
+		a, err := ask(question{Ask: askLatency, N: due})
+		if err != nil {
+			return took, err
+		}
+		if took = a.Latency; took.N == due {
+			break
+		}
+		if took.N > before {
+			before, last = took.N, time.Now()
+		}
+		if took.N > due || time.Since(last) > patience {
+			return took, fmt.Errorf("%d of %d updates came", took.N, due)
+		}
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return took, err
+		}
+	}
+	took.Rate = float64(n) / made.Seconds()
+	return took, nil
+}
+
+// latencyColumns are the columns that latencyCells fills.
+var latencyColumns = []string{"p50 µs", "p99 µs", "p99.9 µs", "most µs", "changes/s"}
+
+func latencyCells(took []latency) (cells []string) {
+	for _, of := range []func(latency) float64{
+		p50, p99, p999,
+		func(t latency) float64 { return t.Most }, func(t latency) float64 { return t.Rate },
+	} {
+		cells = append(cells, spread(took, 0, of))
+	}
+	return cells
+}
+
+func p50(t latency) float64  { return t.P50 }
+func p99(t latency) float64  { return t.P99 }
+func p999(t latency) float64 { return t.P999 }
 
 // waiter stands between the load and the handler. It is informd or the echo.
 type waiter interface {
@@ -38,8 +90,7 @@ func measureLatency(
 	m := &measurement{subject: w, load: l}
 	// The first updates warm up. They also show that the waiter has synced.
 	for _, n := range []int{max(1, min(n, rate)), n} {
-		made, err := l.updateOne(l.resources[0], n, rate)
-		if err != nil {
+		if took, err = l.timed(ctx, w.handler().ask, l.resources[0], n, rate, n); err != nil {
 			return took, err
 		}
 		want := due{objects: &tally{}, updates: l.updated()}
@@ -52,20 +103,8 @@ func measureLatency(
 		if err := w.verify(ctx, &l.ledger, want); err != nil {
 			return took, err
 		}
-		a, err := w.handler().ask(question{Ask: askLatency})
-		if err != nil {
-			return took, err
-		}
-		if _, err := w.handler().ask(question{Ask: askTime}); err != nil {
-			return took, err
-		}
-		took = a.Latency
-		took.Rate = float64(n) / made.Seconds()
 	}
-	if took.N != n {
-		err = fmt.Errorf("%d latencies of %d updates", took.N, n)
-	}
-	return took, err
+	return took, nil
 }
 
 // startWaiting starts an informd whose handler gets updates only.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,13 +47,14 @@ func (p population) total() int { return p[0] + p[1] + p[2] }
 
 // serveLoad is the process that contestants watch. It plays the API server. Its arguments are a
 // population.
-func serveLoad(_ context.Context, args []string) error {
+func serveLoad(ctx context.Context, args []string) error {
 	if len(args) != len(resources) {
 		return fmt.Errorf("arguments %q", args)
 	}
 	server := apistub.New(fatal{})
 	defer server.Close()
 	first := map[string]int64{}
+	counts := map[string]int{}
 	for r, res := range resources {
 		n, err := strconv.Atoi(args[r])
 		if err != nil {
@@ -60,20 +62,51 @@ func serveLoad(_ context.Context, args []string) error {
 		}
 		if n > 0 {
 			first[res.gvr.Resource] = server.Synthesize(res.gvr, res.kind, true, res.objects(n))
+			counts[res.gvr.Resource] = n
 		}
 	}
+	rest := func() {} // ends what askBusy began
+	defer func() { rest() }()
 	return answerQuestions(os.Stdin, os.Stdout, func(q question) (a answer, err error) {
 		if q.Ask == askReady {
 			return answer{URL: server.Config().Host, First: first}, nil
 		}
 		for _, res := range resources {
-			if res.gvr.Resource == q.Resource && q.Ask == askUpdate {
+			if res.gvr.Resource != q.Resource {
+				continue
+			}
+			switch q.Ask {
+			case askUpdate:
 				version, took := update(server, res.gvr, q.N, q.Rate)
 				return answer{First: map[string]int64{q.Resource: version}, Took: took}, nil
+			case askBusy:
+				rest()
+				rest = busy(ctx, server, res.gvr, q.Rate)
+				return answer{}, nil
+			case askReplace:
+				version := server.Synthesize(res.gvr, res.kind, true, res.objects(counts[q.Resource]))
+				return answer{First: map[string]int64{q.Resource: version}}, nil
 			}
 		}
 		return answer{}, fmt.Errorf("cannot %s %q", q.Ask, q.Resource)
 	})
+}
+
+// busy updates a resource at a rate per second until end is called.
+func busy(
+	ctx context.Context, server *apistub.Server, gvr schema.GroupVersionResource, rate int,
+) (end func()) {
+	ctx, stop := context.WithCancel(ctx)
+	var updating sync.WaitGroup
+	updating.Go(func() {
+		for rate > 0 && ctx.Err() == nil {
+			update(server, gvr, max(1, rate/bursts), rate)
+		}
+	})
+	return func() {
+		stop()
+		updating.Wait()
+	}
 }
 
 // update makes n updates, evenly at a rate per second; 0 means at full speed. If it is late, it

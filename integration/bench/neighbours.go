@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -190,24 +191,12 @@ func (n *neighbours) release(vice, file string) error {
 // timed makes updates and returns how long they took to the healthy handler.
 func (n *neighbours) timed(
 	ctx context.Context, d *daemon, l *load, updates int) (took latency, err error) {
-	if _, err := d.handler().ask(question{Ask: askTime}); err != nil {
-		return took, err
-	}
-	made, err := l.updateOne(l.resources[0], updates, neighbourRate)
+	took, err = l.timed(ctx, d.handler().ask, l.resources[0], updates, neighbourRate, updates)
 	if err != nil {
 		return took, err
 	}
 	want := due{objects: &tally{}, updates: l.updated()}
-	if err := (&measurement{subject: d, load: l}).await(ctx, want); err != nil {
-		return took, err
-	}
-	a, err := d.handler().ask(question{Ask: askLatency})
-	took = a.Latency
-	took.Rate = float64(updates) / made.Seconds()
-	if err == nil && took.N != updates {
-		err = fmt.Errorf("%d latencies of %d updates", took.N, updates)
-	}
-	return took, err
+	return took, (&measurement{subject: d, load: l}).await(ctx, want)
 }
 
 func (d *daemon) restarts(ctx context.Context, handler string) (int, error) {
@@ -247,23 +236,12 @@ func awaitFile(ctx context.Context, path string) error {
 }
 
 func (n *neighbours) report() (table, []target) {
-	rows := [][]string{{
-		"", "p50 µs", "p99 µs", "p99.9 µs", "most µs", "changes/s", "restarts meanwhile",
-		"p99 to that before",
-	}}
+	rows := [][]string{slices.Concat([]string{""}, latencyColumns,
+		[]string{"restarts meanwhile", "p99 to that before"})}
 	itself := func(f float64) float64 { return f }
 	var targets []target
 	for _, run := range n.runs {
-		row := []string{run.name}
-		for _, of := range []func(latency) float64{
-			p50,
-			func(t latency) float64 { return t.P99 },
-			func(t latency) float64 { return t.P999 },
-			func(t latency) float64 { return t.Most },
-			func(t latency) float64 { return t.Rate },
-		} {
-			row = append(row, spread(run.took, 0, of))
-		}
+		row := append([]string{run.name}, latencyCells(run.took)...)
 		worse := ""
 		if run.vice != "" {
 			worse = spread(run.worse, 2, itself)
