@@ -7,6 +7,15 @@ import "sync"
 type content struct {
 	bytes  []byte
 	packed *Dictionary // unpacks bytes; nil if they are the text
+	form   *content    // the packed form of plain bytes, once there is one; else nil
+}
+
+// shortest returns the packed form if there is one, and c otherwise.
+func (c *content) shortest() *content {
+	if c.form != nil {
+		return c.form
+	}
+	return c
 }
 
 // unpack returns the text. If it is packed, unpack writes it to buf if buf is large enough.

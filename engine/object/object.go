@@ -44,11 +44,25 @@ func (o *Object) AppendJSON(b []byte) []byte {
 	return append(b, text...)
 }
 
-// IsPacked reports whether a [Packer] has packed the text.
+// IsPacked reports whether the object holds its text only as a [Packer] packed it.
 func (o *Object) IsPacked() bool { return o.content.Load().packed != nil }
 
+// Shrink drops the plain text if the object holds the packed form beside it.
+func (o *Object) Shrink() {
+	if c := o.content.Load(); c.form != nil {
+		o.content.CompareAndSwap(c, c.form) // fails only if another goroutine has done it
+	}
+}
+
 // Size returns about how many bytes the object holds now.
-func (o *Object) Size() int { return len(o.content.Load().bytes) + len(o.identity) + 96 }
+func (o *Object) Size() int {
+	c := o.content.Load()
+	size := len(c.bytes) + len(o.identity) + 96
+	if c.form != nil {
+		size += len(c.form.bytes)
+	}
+	return size
+}
 
 // Namespace returns the namespace, or "" for a cluster-scoped object.
 func (o *Object) Namespace() string { return o.identity[:o.ends[0]] }

@@ -56,8 +56,15 @@ func NewPacker() *Packer {
 
 // Pack packs o's text, unless that is not smaller. Others may read o meanwhile.
 func (p *Packer) Pack(o *Object) {
+	p.PackBeside(o)
+	o.Shrink()
+}
+
+// PackBeside packs o's text like Pack, and keeps the plain text beside the packed form, for readers
+// to come. Pack and Shrink drop it.
+func (p *Packer) PackBeside(o *Object) {
 	plain := o.content.Load()
-	if plain.packed != nil {
+	if plain.packed != nil || plain.form != nil {
 		return
 	}
 	buf := buffers.Get().(*[]byte)
@@ -69,7 +76,8 @@ func (p *Packer) Pack(o *Object) {
 		*buf = with.encoder.Encode(*buf, plain.bytes)
 	}
 	if len(*buf) < len(plain.bytes) {
-		o.content.CompareAndSwap(plain, &content{bytes: bytes.Clone(*buf), packed: with.dictionary})
+		form := &content{bytes: bytes.Clone(*buf), packed: with.dictionary}
+		o.content.CompareAndSwap(plain, &content{bytes: plain.bytes, form: form})
 	}
 	p.learn(o, len(plain.bytes), len(*buf))
 }

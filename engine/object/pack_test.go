@@ -77,6 +77,45 @@ func TestPackingChangesNothing(t *testing.T) {
 	}
 }
 
+// An object that is packed beside its text gives both, and unpacks nothing. Shrink and Pack leave
+// only the packed form.
+func TestPackBeside(t *testing.T) {
+	for name, shrink := range map[string]func(*Packer, *Object){
+		"Shrink": func(_ *Packer, o *Object) { o.Shrink() },
+		"Pack":   (*Packer).Pack,
+	} {
+		p := NewPacker()
+		o := mustObject(t, newCluster(1, 40).pod())
+		text, size := o.JSON(), o.Size()
+		o.Shrink()
+		if _, _, ok := o.Packed(); ok {
+			t.Fatalf("%s: it is packed before anybody packed it", name)
+		}
+		p.PackBeside(o)
+		packed, with, ok := o.Packed()
+		if again := o.JSON(); !ok || o.IsPacked() || &again[0] != &text[0] {
+			t.Fatalf("%s: packed beside: %v; packed only: %v; or it was unpacked", name, ok, o.IsPacked())
+		}
+		if got := o.Size(); got != size+len(packed) {
+			t.Errorf("%s: %d bytes plain and %d packed are %d", name, size, len(packed), got)
+		}
+		back, err := FromPacked(packed, with)
+		if err != nil || !bytes.Equal(back.JSON(), text) {
+			t.Fatalf("%s: packed: %v, %v", name, back, err)
+		}
+		p.PackBeside(o)
+		shrink(p, o)
+		same, _, _ := o.Packed()
+		if !o.IsPacked() || &same[0] != &packed[0] || o.Size() >= size || !bytes.Equal(o.JSON(), text) {
+			t.Errorf("%s: it was packed again, is still plain, or differs", name)
+		}
+		p.PackBeside(o)
+		if !o.IsPacked() {
+			t.Errorf("%s: a packed object became plain", name)
+		}
+	}
+}
+
 // The Packer may pack an object while others read it.
 func TestPackingWhileOthersRead(t *testing.T) {
 	p, c, view := NewPacker(), newCluster(1, 10), typicalView()

@@ -11,9 +11,9 @@ import (
 )
 
 // Packed returns the text as a [Packer] packed it, and the dictionary that unpacks it. The caller
-// must not change the text. ok is false if the text is plain.
+// must not change the text. ok is false if the object holds only plain text.
 func (o *Object) Packed() (packed []byte, with *Dictionary, ok bool) {
-	c := o.content.Load()
+	c := o.content.Load().shortest()
 	return c.bytes, c.packed, c.packed != nil
 }
 

@@ -242,10 +242,13 @@ func (f *feed) remember(o *object.Object) {
 	}
 }
 
-// pack packs an object unless a newer state has replaced it.
+// pack packs an object. If a newer state has replaced it, pack only drops the plain text of one
+// that somebody else has packed.
 func (f *feed) pack(o *object.Object) {
 	if f.known[keyOf(o)] == o {
 		f.packer.Pack(o)
+	} else {
+		o.Shrink()
 	}
 }
 

@@ -11,8 +11,10 @@ const (
 	recentBytes = 64 << 20
 )
 
-// recent holds the objects that came within recentFor, up to recentBytes. They stay plain text,
-// because informd is about to deliver them. So an object that changes all the time is never packed.
+// recent holds the objects that came within recentFor, up to recentBytes. They keep their plain
+// text, because informd is about to deliver them. Without a state directory, an object that changes
+// all the time is never packed. With one, the state packs each object to write it, and its packed
+// form, about a fifth of the text, comes on top of recentBytes.
 type recent struct {
 	all   []arrived // the oldest first
 	gone  int       // elements at the front of all that are no longer held

@@ -64,6 +64,29 @@ func TestRecent(t *testing.T) {
 	})
 }
 
+// Who has packed a recent object beside its text, such as the state, need not think of it again:
+// later it has only the packed form, whether it was replaced or not.
+func TestRecentShrinks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := unconnected(t).Informer(Selection{Resource: pods})
+		go i.feed.run(t.Context())
+		replaced, known := wordy(t, "a", 1), wordy(t, "a", 2)
+		for _, o := range []*object.Object{replaced, known} {
+			i.feed.observe(o, delta.Added, nil, true)
+			i.Packer().PackBeside(o)
+		}
+		synctest.Wait()
+		if replaced.IsPacked() || known.IsPacked() {
+			t.Error("a recent object has no plain text")
+		}
+		time.Sleep(2 * recentFor)
+		synctest.Wait()
+		if !replaced.IsPacked() || !known.IsPacked() {
+			t.Errorf("replaced: packed %v; known: packed %v", replaced.IsPacked(), known.IsPacked())
+		}
+	})
+}
+
 // However fast objects come, only a bounded number of bytes stays plain.
 func TestRecentIsBounded(t *testing.T) {
 	var r recent

@@ -268,7 +268,7 @@ func (w *writer) objects(i informerCut) {
 			continue
 		}
 		if !i.opts.Secret {
-			i.opts.Packer.Pack(r.object)
+			i.opts.Packer.PackBeside(r.object)
 		}
 		w.value = appendObjectRecord(w.value[:0], r.object, r.inside, i.opts.Secret, refer)
 		w.set(setChange, w.key, w.value)

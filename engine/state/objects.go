@@ -13,7 +13,8 @@ const KeptMixed = "?"
 
 // ObjectsOptions configure [Store.Objects].
 type ObjectsOptions struct {
-	// Packer packs objects in place when they are written. If it is nil, the Store makes one.
+	// Packer packs objects when they are written. They keep their plain text beside that, because
+	// they are about to be delivered; the caller drops it. If Packer is nil, the Store makes one.
 	Packer *object.Packer
 	// Kept names the paths that recorded objects have. A Snapshot reports it after Version was
 	// called with a version, because then all objects have these paths.

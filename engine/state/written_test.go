@@ -146,3 +146,18 @@ func TestWrittenOfAReadOnlyStore(t *testing.T) {
 		t.Errorf("read-only: %v", err)
 	}
 }
+
+// Writing an object leaves its text as it is for the event that waits for the record.
+func TestWrittenObjectsStayPlain(t *testing.T) {
+	s := run(t, open(t, t.TempDir(), Options{}))
+	i := s.Objects("pods", ObjectsOptions{})
+	if _, err := i.Load(); err != nil {
+		t.Fatal(err)
+	}
+	o := newPods(1).pod(t, 1, 1, 2400)
+	s.recorded(func() { i.Put(o, nil) })
+	s.written()
+	if _, _, ok := o.Packed(); !ok || o.IsPacked() {
+		t.Errorf("packed: %v; packed only: %v", ok, o.IsPacked())
+	}
+}
