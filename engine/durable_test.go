@@ -26,12 +26,12 @@ import (
 
 // life is a series of daemons, one after the other, on one state directory.
 type life struct {
-	t      *testing.T
+	t      testing.TB
 	server *apistub.Server
 	dir    string
 }
 
-func newLife(t *testing.T) *life {
+func newLife(t testing.TB) *life {
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	server.Serve(secrets, "Secret", true)
@@ -188,7 +188,7 @@ func (l *life) attempt(manifests string, h *teller, atMost time.Duration, until 
 	return stop(), held
 }
 
-type testWriter struct{ t *testing.T }
+type testWriter struct{ t testing.TB }
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(p)))
