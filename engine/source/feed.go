@@ -70,6 +70,7 @@ func (f *feed) restore(saved Saved) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.resumable = saved.follows()
+	f.known = make(map[delta.Key]*object.Object, len(saved.Objects))
 	if saved.Partial {
 		f.parts = make(map[delta.Key]struct{}, len(saved.Objects))
 	}
@@ -96,9 +97,6 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 	defer f.mu.Unlock()
 	key := keyOf(o)
 	old, isPart := f.known[key], f.isPart(key)
-	if isPart && old == o {
-		return // a saved part on its way into the store
-	}
 	version := ""
 	if watched {
 		version = o.ResourceVersion()

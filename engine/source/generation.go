@@ -134,6 +134,10 @@ var _ cache.ResourceEventHandler = (*generation)(nil)
 
 // OnAdd implements cache.ResourceEventHandler.
 func (g *generation) OnAdd(obj any, isInInitialList bool) {
+	if isInInitialList && g.wire.resumed {
+		g.show()
+		return // the feed has what was saved, and the consumer knows it
+	}
 	as := delta.Added
 	if isInInitialList {
 		as = g.arrival

@@ -55,14 +55,22 @@ type tuning struct {
 	short            time.Duration // a watch that ends sooner delays the next one
 	calm             time.Duration // a relist sooner after the last one is delayed
 	// A resumed watch that is silent for this long has caught up. If the server has answered
-	// another request since the watch was opened, hush is long enough.
-	silence, hush time.Duration
+	// another request since the watch was opened, it need only be silent for ten times as long as
+	// that took, but at least for hush and at most for maxHush.
+	silence, hush, maxHush time.Duration
+}
+
+// hushAfter returns how long a resumed watch must be silent, after the server took so long to
+// answer. A server that is slow to answer is also slow to send events.
+func (t tuning) hushAfter(took time.Duration) time.Duration {
+	return max(t.hush, min(10*took, t.maxHush))
 }
 
 var defaultTuning = tuning{
 	pause: 500 * time.Millisecond, maxPause: 30 * time.Second, unreachablePause: 10 * time.Second,
 	poll: 2 * time.Second, inFlight: 4096, chunk: 500, hold: 30 * time.Second, short: time.Second,
-	calm: time.Minute, silence: time.Second, hush: 100 * time.Millisecond,
+	calm: time.Minute, silence: time.Second,
+	hush: 10 * time.Millisecond, maxHush: 100 * time.Millisecond,
 }
 
 // New returns the Informers of the cluster that config describes. client is for lists, and must

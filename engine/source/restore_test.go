@@ -257,6 +257,55 @@ func TestResumedInformerOfIdleObjectsSyncsSoon(t *testing.T) {
 	}
 }
 
+func TestHushFollowsTheServersAnswer(t *testing.T) {
+	t.Parallel()
+	set := tuning{hush: 10 * time.Millisecond, maxHush: 100 * time.Millisecond}
+	for took, want := range map[time.Duration]time.Duration{
+		0:                    10 * time.Millisecond, // the shortest
+		3 * time.Millisecond: 30 * time.Millisecond,
+		time.Second:          100 * time.Millisecond, // the longest
+	} {
+		if got := set.hushAfter(took); got != want {
+			t.Errorf("after an answer in %v the watch must be silent for %v, want %v", took, got, want)
+		}
+	}
+}
+
+// The goroutines that restore share no object: each is restored once, in its place, with the values
+// of all indexes.
+func TestRestoredObjectsHaveTheirIndexValues(t *testing.T) {
+	t.Parallel()
+	s, _ := newInformers(t, apistub.New(t).Config(), Options{})
+	i := s.Informer(Selection{Resource: pods})
+	in := func(field string) Index {
+		p := new(object.Paths)
+		p.Add("metadata", field)
+		return Index{Paths: p, Values: func(tree any) []string {
+			return []string{fmt.Sprint(tree.(map[string]any)["metadata"].(map[string]any)[field])}
+		}}
+	}
+	if err := i.AddIndexers(map[string]Index{"byName": in("name"), "byUID": in("uid")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, 1, 1024, 5000} {
+		var objects []*object.Object
+		for k := range n {
+			objects = append(objects, object.FromIdentity("shop", fmt.Sprint("o", k), fmt.Sprint("u", k), "1"))
+		}
+		entries := i.restored(objects)
+		if len(entries) != n {
+			t.Fatalf("%d entries of %d objects", len(entries), n)
+		}
+		for k, o := range entries {
+			e := o.(*entry)
+			want := [][]string{{fmt.Sprint("o", k)}, {fmt.Sprint("u", k)}}
+			if e.Object != objects[k] || !cmp.Equal(e.values, want) {
+				t.Fatalf("entry %d is %s with %v, want %v", k, e.Key(), e.values, want)
+			}
+		}
+	}
+}
+
 func TestRecreatedObjectIsDeletedAndAdded(t *testing.T) {
 	t.Parallel()
 	server, saved := firstRun(t, true)

@@ -2,26 +2,43 @@ package source
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	processors "runtime"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/informd/informd/engine/object"
 )
 
-// resume answers the reflector's first watch, which asks for all objects, from the saved state. It
-// sends the saved objects as initial events, then the bookmark that ends these, and then the events
-// of the server's own watch from the saved resourceVersion. It opens the server's watch first. If
-// the server then reports that it has no history that far back, the reflector lists. ok is false if
-// nothing can be resumed: then the informer compares a list with the saved state.
-func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching, ok bool) {
+// errResumed answers the reflector's first watch, which asks for all objects, if the saved state can
+// be resumed. The reflector then lists, and watches from where the list ends.
+var errResumed = errors.New("the saved state answers the list")
+
+// resumption is the saved state on its way to the reflector: as its list, and as the watch that
+// follows. A list is several times cheaper than initial events, because client-go takes those one
+// by one into a store of their own.
+type resumption struct {
+	list  *internalversion.List // nil once the reflector has it
+	watch *watching
+}
+
+// resume prepares the answers to the reflector's list and next watch: the saved objects, and the
+// events of the server's own watch from the saved resourceVersion. It opens the server's watch
+// first. If the server then reports that it has no history that far back, the reflector lists
+// again. ok is false if nothing can be resumed: then the informer compares a list with the saved
+// state.
+func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (ok bool) {
 	saved := w.saved
 	w.saved = nil
 	current, err := w.mayResume(ctx, saved)
@@ -36,7 +53,7 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 				"reason", reasonOf(err), "objects", len(saved.Objects))
 			w.informer.feed.lost()
 		}
-		return nil, false
+		return false
 	}
 	o.SendInitialEvents, o.ResourceVersionMatch = nil, ""
 	o.ResourceVersion = saved.ResourceVersion
@@ -48,43 +65,53 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (out *watching,
 			w.informer.feed.lost()
 		}
 		cancel()
-		return nil, false
+		return false
+	}
+	if !w.calls.begin() {
+		inner.Stop()
+		release()
+		cancel()
+		return false
 	}
 	w.resumed, w.current, w.parts = true, current, saved.Partial
 	w.listed.Store(true)
-	out = &watching{
+	out := &watching{
 		wire: w, options: o, cancel: cancel, events: make(chan watch.Event, readAhead),
 		answered: w.ask(ctx),
 	}
 	go func() {
 		defer w.calls.end()
-		if out.replay(ctx, saved) {
-			out.run(ctx, inner, release)
-			return
-		}
-		inner.Stop()
-		release()
-		cancel()
-		close(out.events)
+		out.run(ctx, inner, release)
 	}()
-	return out, true
+	list := &internalversion.List{Items: w.informer.restored(saved.Objects)}
+	list.ResourceVersion = saved.ResourceVersion
+	w.resumption = &resumption{list, out}
+	return true
+}
+
+// answer says when the server answered a request, and how long that took.
+type answer struct {
+	at   time.Time
+	took time.Duration
 }
 
 // ask asks the server for its resourceVersion once more, after the watch was opened. A server that
 // has answered that has seen all changes before the question, and has sent them, or will at once.
-// The returned channel is closed when it has answered, and never if it does not.
-func (w *wire) ask(ctx context.Context) (answered <-chan struct{}) {
+// The returned channel gets the answer, and nothing if there is none.
+func (w *wire) ask(ctx context.Context) (answered <-chan answer) {
 	if !w.calls.begin() {
 		return nil
 	}
-	done := make(chan struct{})
+	answers := make(chan answer, 1)
+	began := time.Now()
 	go func() {
 		defer w.calls.end()
 		if _, err := w.informer.client.current(ctx); err == nil {
-			close(done)
+			now := time.Now()
+			answers <- answer{now, now.Sub(began)}
 		}
 	}()
-	return done
+	return answers
 }
 
 // errAhead reports that the server has not reached the saved resourceVersion.
@@ -143,43 +170,44 @@ func (c *apiClient) current(ctx context.Context) (string, error) {
 	return list.ResourceVersion, nil
 }
 
-// replay sends the saved state as the initial events of a watch. It returns false if ctx ends
-// first.
-func (w *watching) replay(ctx context.Context, saved *Saved) bool {
-	for n, o := range saved.Objects {
-		saved.Objects[n] = nil // from here on the store holds it
-		if !w.send(ctx, watch.Event{Type: watch.Added, Object: w.wire.informer.restored(o)}) {
-			return false
-		}
+// restored makes entries for saved objects, on all processors.
+func (i *Informer) restored(objects []*object.Object) []runtime.Object {
+	const chunk = 1024
+	entries, indexes := make([]runtime.Object, len(objects)), i.shape.Load().indexes
+	paths := new(object.Paths)
+	for _, index := range indexes {
+		paths.Union(index.Paths)
 	}
-	end := initialEventsEnd(saved.ResourceVersion)
-	return w.send(ctx, watch.Event{Type: watch.Bookmark, Object: end})
+	var working sync.WaitGroup
+	var taken atomic.Int64
+	for range min(processors.GOMAXPROCS(0), len(objects)/chunk+1) {
+		working.Go(func() {
+			decoder := object.NewDecoder(paths)
+			for {
+				end := int(taken.Add(chunk))
+				from := end - chunk
+				if from >= len(objects) {
+					return
+				}
+				for n, o := range objects[from:min(end, len(objects))] {
+					entries[from+n] = i.entry(o, indexes, decoder)
+				}
+				decoder.Forget()
+			}
+		})
+	}
+	working.Wait()
+	return entries
 }
 
-// restored makes an entry for a saved object.
-func (i *Informer) restored(o *object.Object) *entry {
+// entry makes the entry of a saved object. decoder decodes what the indexes read.
+func (i *Informer) entry(o *object.Object, indexes []namedIndex, decoder *object.Decoder) *entry {
 	e := &entry{Object: o}
-	if indexes := i.shape.Load().indexes; len(indexes) > 0 {
+	if len(indexes) > 0 {
 		e.values = make([][]string, len(indexes))
-		for n, index := range indexes {
-			e.values[n] = i.evaluate(index, o.Decode(index.Paths))
-		}
 	}
-	return e
-}
-
-// initialEventsEnd returns the bookmark that ends initial events.
-func initialEventsEnd(version string) *entry {
-	var o metav1.PartialObjectMetadata
-	o.ResourceVersion = version
-	o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	text, err := json.Marshal(o)
-	if err != nil {
-		panic(err) // strings always marshal
-	}
-	e, err := bookmark(text)
-	if err != nil {
-		panic(err) // the text is well-formed
+	for n, index := range indexes {
+		e.values[n] = i.evaluate(index, decoder.Tree(o))
 	}
 	return e
 }

@@ -29,9 +29,9 @@ type watching struct {
 
 	options metav1.ListOptions // of the server's next watch; the resourceVersion advances
 	initial bool               // the initial events have not ended
-	// answered is closed when the server has answered a request that followed the opening of a
-	// resumed watch. It is nil otherwise.
-	answered <-chan struct{}
+	// answered gets the server's answer to a request that followed the opening of a resumed watch.
+	// It is nil otherwise.
+	answered <-chan answer
 }
 
 // ResultChan is closed when the watch ends.
@@ -117,51 +117,73 @@ func (w *watching) forward(ctx context.Context, inner watch.Interface, release f
 	quiet, answered := w.wire.tuning().silence, w.answered
 	silence := time.NewTimer(quiet)
 	defer silence.Stop()
+	var last time.Time // when the last event came
 	for first := true; ; {
+		var ev watch.Event
+		var came, ok bool
 		select {
 		case <-ctx.Done():
 			return true
 		case <-proven.C:
 			w.wire.well()
-		case <-answered:
-			quiet, answered = min(quiet, w.wire.tuning().hush), nil
-			silence.Reset(quiet)
+		case a := <-answered:
+			quiet, answered = min(quiet, w.wire.tuning().hushAfter(a.took)), nil
+			since := a.at // it may have answered while the consumer took the list
+			if last.After(since) {
+				since = last
+			}
+			silence.Reset(quiet - time.Since(since))
 		case <-silence.C:
-			if w.wire.current != "" && !w.fresh(ctx) {
-				return true
-			}
-		case ev, ok := <-inner.ResultChan():
-			if !ok {
-				return false
-			}
-			if ev.Type == watch.Error {
-				return w.fail(ctx, ev)
-			}
-			if first {
-				first = false
-				w.wire.well()
-				w.wire.garbled.Store(false)
-			}
-			var sent bool
-			switch {
-			case ev.Type == watch.Bookmark:
-				sent = w.bookmark(ctx, ev, release)
-			case w.initial:
-				sent = w.initially(ctx, ev)
+			select {
+			case ev, ok = <-inner.ResultChan():
+				came = true // it was not silent: the events waited
 			default:
-				sent = w.change(ctx, ev)
+				if w.wire.current != "" && !w.fresh(ctx) {
+					return true
+				}
 			}
-			if sent && w.reached() {
-				sent = w.fresh(ctx)
-			}
-			if !sent {
-				return true
-			}
-			if w.wire.current != "" {
-				silence.Reset(quiet)
-			}
+		case ev, ok = <-inner.ResultChan():
+			came = true
+		}
+		if !came {
+			continue
+		}
+		if !ok {
+			return false
+		}
+		if ev.Type == watch.Error {
+			return w.fail(ctx, ev)
+		}
+		if first {
+			first = false
+			w.wire.well()
+			w.wire.garbled.Store(false)
+		}
+		if !w.pass(ctx, ev, release) {
+			return true
+		}
+		if w.wire.current != "" {
+			last = time.Now()
+			silence.Reset(quiet)
 		}
 	}
+}
+
+// pass passes on an event of the server, other than an ERROR. It returns false if the whole watch
+// is over.
+func (w *watching) pass(ctx context.Context, ev watch.Event, release func()) (sent bool) {
+	switch {
+	case ev.Type == watch.Bookmark:
+		sent = w.bookmark(ctx, ev, release)
+	case w.initial:
+		sent = w.initially(ctx, ev)
+	default:
+		sent = w.change(ctx, ev)
+	}
+	if sent && w.reached() {
+		sent = w.fresh(ctx)
+	}
+	return sent
 }
 
 // fail forwards an ERROR event. over is true if the watch is over. A connection that breaks within

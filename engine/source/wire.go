@@ -30,8 +30,11 @@ type wire struct {
 	end      context.CancelCauseFunc // ends the generation, with a reason
 	told     <-chan struct{}         // closed when the consumer has taken the list
 
-	saved   *Saved // the answer to the first watch; nil if there is none, or once it is used
-	resumed bool   // the first watch was answered from saved
+	saved   *Saved // nil if there is none, or once the first watch has tried to resume from it
+	resumed bool   // the list is what was saved
+	// resumption is what the reflector gets next, after resumed has become true; nil once it has
+	// it.
+	resumption *resumption
 	// current is the server's position at resume, and empty once a watch has reached it. parts says
 	// that only parts of objects were saved.
 	current string
@@ -50,6 +53,12 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 		return nil, context.Canceled
 	}
 	defer w.calls.end()
+	if r := w.resumption; r != nil && r.list != nil {
+		list := r.list
+		r.list = nil
+		w.version = position(list.ResourceVersion)
+		return list, nil
+	}
 	if w.listed.Load() {
 		return nil, w.again(ctx)
 	}
@@ -130,10 +139,13 @@ func (w *wire) follow(ctx context.Context, o metav1.ListOptions) (watch.Interfac
 	if isInitial && w.listed.Load() {
 		return nil, w.again(ctx)
 	}
-	if isInitial && w.saved != nil {
-		if resumed, ok := w.resume(ctx, o); ok {
-			return resumed, nil
-		}
+	if isInitial && w.saved != nil && w.resume(ctx, o) {
+		return nil, errResumed
+	}
+	if r := w.resumption; r != nil {
+		w.resumption = nil
+		w.calls.end() // its goroutine has a call of its own
+		return r.watch, nil
 	}
 	if !isInitial {
 		w.listed.Store(true)
