@@ -9,8 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +33,7 @@ type hangingKind struct {
 	took  [len(hangingObjects)][]latency
 	worse [len(hangingObjects)][]float64 // p99 of the others to that of all, when none hangs
 	err   bool
+	lacks unavailable // why there are no figures; "" if there are
 }
 
 // hangingObjects are the numbers of objects, of hangingOf, for which the handler hangs.
@@ -50,6 +49,8 @@ func newHanging(at site, s scale) section {
 	return &hanging{at: at, scale: s, kinds: []*hangingKind{
 		{name: "webhook (builtin)", start: startWebhook},
 		{name: "handler in Go", start: startHangs},
+		{name: "handler in Python", start: startPython},
+		{name: "remote handler", start: startRemote},
 	}}
 }
 
@@ -63,6 +64,9 @@ func (h *hanging) jobs() (jobs []job) {
 		jobs = append(jobs, job{name: "hanging objects, " + k.name,
 			do: func(ctx context.Context) error {
 				err := k.measure(ctx, h.at, h.updates())
+				if errors.As(err, &k.lacks) {
+					return nil
+				}
 				k.err = k.err || err != nil
 				return err
 			}})
@@ -152,56 +156,6 @@ func (d *hangingDaemon) turn(
 		}
 	}
 	return took, nil
-}
-
-// startHanging starts a daemon whose handler has a spec.
-func startHanging(ctx context.Context, at site, l *load, spec string) (*daemon, error) {
-	return startDaemon(ctx, at, l, setup{more: "---\n" +
-		"{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: hanging},\n" +
-		" spec: {" + spec + "}}\n---\n" +
-		"{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: hanging},\n" +
-		" spec: {source: pods, events: [updated], delivery: every, handler: hanging}}\n"})
-}
-
-// startWebhook starts a daemon with the webhook builtin, which posts to this process.
-func startWebhook(ctx context.Context, at site, l *load) (*hangingDaemon, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	h := newHangs()
-	server := &http.Server{Handler: h, ReadHeaderTimeout: patience}
-	go func() { _ = server.Serve(listener) }() // until it is closed
-	spec := fmt.Sprintf("builtin: webhook, config: {url: \"http://%s\"}", listener.Addr())
-	d, err := startHanging(ctx, at, l, spec)
-	if err != nil {
-		return nil, errors.Join(err, server.Close())
-	}
-	return &hangingDaemon{d, h.reply, server.Close}, nil
-}
-
-// startHangs starts a daemon with a handler process in the role "hangs".
-func startHangs(ctx context.Context, at site, l *load) (_ *hangingDaemon, err error) {
-	dir, err := os.MkdirTemp(at.dir, "h")
-	if err != nil {
-		return nil, err
-	}
-	socket := filepath.Join(dir, "h")
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, listener.Close()) }()
-	spec := fmt.Sprintf("command: [%q, hangs], config: {socket: %q}", at.self, socket)
-	d, err := startHanging(ctx, at, l, spec)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := accept(listener, d.ended)
-	if err != nil {
-		return nil, errors.Join(err, d.stop())
-	}
-	return &hangingDaemon{d, newAsked("the handler that hangs", conn).ask, conn.Close}, nil
 }
 
 func serveHangs(context.Context, []string) error {
@@ -318,6 +272,10 @@ func (h *hanging) report() (table, []target) {
 	itself := func(f float64) float64 { return f }
 	var targets []target
 	for _, k := range h.kinds {
+		if k.lacks != "" {
+			rows = append(rows, []string{k.name + ": not measured, " + string(k.lacks)})
+			continue
+		}
 		for i, n := range hangingObjects {
 			row := append([]string{fmt.Sprintf("%s, %d hang", k.name, n)},
 				latencyCells(k.took[i])...)

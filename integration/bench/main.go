@@ -28,6 +28,7 @@ var roles = map[string]func(ctx context.Context, args []string) error{
 	"echo":      serveEcho,
 	"handler":   serveHandler,
 	"hangs":     serveHangs,
+	"remote":    serveRemote,
 	"neighbour": serveNeighbour,
 }
 
