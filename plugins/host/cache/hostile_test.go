@@ -33,6 +33,7 @@ func large() *fake {
 // A process that asks for much and reads nothing costs the daemon a bounded number of pages, and
 // harms only itself. Once it cancels or reads, everything works again.
 func TestSlowReader(t *testing.T) {
+	shorten(t, &takeTimeout, time.Second)
 	s := served(t, large(), "large", "pods")
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -89,9 +90,13 @@ func TestDeafConnection(t *testing.T) {
 	for i := range 70 {
 		keys = append(keys, fmt.Sprintf("a/x%05d", i))
 	}
-	for n := range uint32(maxCalls) {
-		conn.call(t, 2*n+1, "GetMany", &handlerpb.GetManyRequest{Source: "large", Keys: keys})
-	}
+	// The server reads no further call once an answer is in the way. So it has to get all of them
+	// with one read.
+	conn.atOnce(t, func(conn rawConn) {
+		for n := range uint32(maxCalls) {
+			conn.call(t, 2*n+1, "GetMany", &handlerpb.GetManyRequest{Source: "large", Keys: keys})
+		}
+	})
 	waitFor(t, "pages that nobody takes", func() bool { return len(s.listener.pages) > maxPages/2 })
 	_ = conn.Close()
 	s.untaken(t, 0)
@@ -130,9 +135,8 @@ func TestAnswersThatNobodyTakes(t *testing.T) {
 // No client keeps an answer for ever. A slow reader gets an error. A client that does not read at
 // all loses its connection.
 func TestLongAnswersEnd(t *testing.T) {
-	was := longTimeout
-	longTimeout = 300 * time.Millisecond
-	t.Cleanup(func() { longTimeout = was }) // after the server's end
+	shorten(t, &longTimeout, 300*time.Millisecond)
+	shorten(t, &takeTimeout, time.Second)
 	s := served(t, large(), "large")
 	c, _ := connect(t, s)
 	pages, err := c.List(t.Context(), &handlerpb.ListRequest{Source: "large"})
@@ -163,6 +167,7 @@ func TestLongAnswersEnd(t *testing.T) {
 
 // Calls and connections beyond the bounds wait.
 func TestManyConnections(t *testing.T) {
+	shorten(t, &greetTimeout, time.Second)
 	s := served(t, large(), "pods")
 	var conns []net.Conn
 	for range 3 * maxConnections { // the kernel keeps some waiting
@@ -187,6 +192,7 @@ func TestManyConnections(t *testing.T) {
 
 // Garbage, or an enormous call, ends at most its own connection.
 func TestGarbage(t *testing.T) {
+	shorten(t, &greetTimeout, time.Second)
 	s := served(t, large(), "pods")
 	well, _ := connect(t, s)
 	sound := func(what string) {

@@ -21,8 +21,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	greetTimeout, syncTimeout, takeTimeout = 500*time.Millisecond, time.Second, time.Second
+	syncTimeout = time.Second
 	goleak.VerifyTestMain(m)
+}
+
+// shorten shortens a time limit until the end of the test, and of servers that it starts afterwards.
+// Other tests do not wait for limits, which a busy machine must not exceed.
+func shorten(t *testing.T, limit *time.Duration, d time.Duration) {
+	t.Helper()
+	was := *limit
+	*limit = d
+	t.Cleanup(func() { *limit = was })
 }
 
 // fake is a cache: of each source its objects, by key in order. The index "byLetter" has an object
@@ -174,7 +183,7 @@ func elementsOf[P any, E ~[]byte | ~string](t *testing.T, pages grpc.ServerStrea
 // waitFor polls a condition that nothing announces.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited in vain: %s", what)
 		}

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"encoding/binary"
 	"io"
 	"net"
@@ -83,3 +84,25 @@ func (c rawConn) try(stream uint32, method string, request proto.Message) error 
 	data := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
 	return c.frame(kind, endStream, stream, data)
 }
+
+// atOnce sends everything that send writes with one write, which must be shorter than gRPC's buffer.
+func (c rawConn) atOnce(t *testing.T, send func(rawConn)) {
+	t.Helper()
+	held := &heldConn{Conn: c.Conn}
+	send(rawConn{held})
+	const readBuffer = 32 << 10
+	if n := held.all.Len(); n > readBuffer {
+		t.Fatalf("%d bytes are more than the server reads at once", n)
+	}
+	if _, err := c.Write(held.all.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// heldConn is a connection that keeps what is written to it.
+type heldConn struct {
+	net.Conn
+	all bytes.Buffer
+}
+
+func (h *heldConn) Write(b []byte) (int, error) { return h.all.Write(b) }
