@@ -29,13 +29,14 @@ type life struct {
 	t      testing.TB
 	server *apistub.Server
 	dir    string
+	unsaid string // what no log line may hold, unless it is empty
 }
 
 func newLife(t testing.TB) *life {
 	server := apistub.New(t)
 	server.Serve(configMaps, "ConfigMap", true)
 	server.Serve(secrets, "Secret", true)
-	return &life{t, server, filepath.Join(t.TempDir(), "state")}
+	return &life{t: t, server: server, dir: filepath.Join(t.TempDir(), "state")}
 }
 
 func (l *life) put(name, size string) {
@@ -110,7 +111,7 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	log := slog.New(slog.NewTextHandler(testWriter{l.t}, nil))
+	log := slog.New(slog.NewTextHandler(testWriter{l.t, l.unsaid}, nil))
 	store := l.open(log)
 	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
 		Logger: log, State: store,
@@ -188,10 +189,16 @@ func (l *life) attempt(manifests string, h *teller, atMost time.Duration, until 
 	return stop(), held
 }
 
-type testWriter struct{ t testing.TB }
+type testWriter struct {
+	t      testing.TB
+	unsaid string
+}
 
 func (w testWriter) Write(p []byte) (int, error) {
 	w.t.Log(strings.TrimSpace(string(p)))
+	if w.unsaid != "" && strings.Contains(string(p), w.unsaid) {
+		w.t.Errorf("the log says %q", w.unsaid)
+	}
 	return len(p), nil
 }
 

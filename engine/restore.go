@@ -93,7 +93,7 @@ func (e *Engine) resume(from loaded) {
 	decision := resume.Decide(e.planned(), e.informerIDs(), from.cut)
 	e.drop(decision, from)
 	for i := range from.letters {
-		if l := &from.letters[i]; l.Confidential {
+		if l := &from.letters[i]; l.Quotes() {
 			l.Reason = "not kept over the restart, as it may quote a secret"
 		}
 	}

@@ -62,8 +62,8 @@ func TestLettersHoldNoSecrets(t *testing.T) {
 	}), `r synced a ["1","another"] #2`)
 }
 
-// One place decides whether a reason may quote a secret: for the disk, for lists of dead letters
-// and for the status.
+// One place decides whether a reason may quote a secret: for the disk, for lists of dead letters,
+// for the status and for the log.
 func TestConfidentialityIsDecidedOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -79,6 +79,9 @@ func TestConfidentialityIsDecidedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLife(t)
+			if c.want {
+				l.unsaid = "hunter2"
+			}
 			l.put("a", "1")
 			l.put("b", "1")
 			said := func(e *Engine, _ []string) bool {
@@ -136,6 +139,26 @@ func TestReasonsMayQuoteSecrets(t *testing.T) {
 				letters, _ := e.Letters()
 				return len(letters) == 1 && strings.Contains(letters[0].Reason, "not kept") && sizeIn(letters[0].Event().Object) == "1"
 			})
+		})
+	}
+}
+
+// What informd itself says quotes nothing, so it is shown, although the handler sees secrets.
+func TestInformdsOwnReasonsAreShown(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.put("a", "1")
+	manifests := strings.Replace(attachSources, "builtin: log", "builtin: log, access: {read: [secrets]}", 1) + aRule("r", ", payload: object.data.size > 5")
+	for _, when := range []string{"at once", "after a restart"} {
+		l.run(manifests, new(teller), func(e *Engine, _ []string) bool {
+			letters, _ := e.Letters()
+			if len(letters) != 1 {
+				return false
+			}
+			if x := letters[0]; !x.Confidential || x.Quotes() || !strings.Contains(x.Reason, "payload: cannot compare string with int") {
+				t.Errorf("%s the letter is confidential: %v, quotes: %v, reason %q", when, x.Confidential, x.Quotes(), x.Reason)
+			}
+			return true
 		})
 	}
 }

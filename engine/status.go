@@ -101,7 +101,7 @@ func (r *runningRule) failure() string {
 	case !ok || r.lane.Stats().Delayed == 0:
 		return ""
 	case f.Confidential:
-		f.Reason = "not shown here, as it may quote a secret; informd's log has it"
+		f.Reason = "not shown, as it may quote a secret"
 	}
 	at := f.At.UTC().Format(time.TimeOnly)
 	return fmt.Sprintf("%s failed at %s, attempt %d: %s", f.Key, at, f.Attempt, f.Reason)

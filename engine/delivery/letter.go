@@ -14,16 +14,20 @@ type Letter struct {
 	Rule, Handler string
 	Resource      handler.Resource // of the object
 	Key           delta.Key
-	Reason        string // what the handler said, at most 1 KiB
+	Reason        string // why it could not be delivered, at most 1 KiB
 	Attempts      int
 	Since         time.Time // when the change was first offered
 	Died          time.Time
 	Delta         delta.Delta
 	Payload       json.RawMessage // nil if the rule has none
-	// Confidential means that Reason may quote a Secret. It is decided when the letter is made.
-	// Such a reason is neither recorded nor shown.
-	Confidential bool
+	// Confidential means that the payload and the handler's words may quote a Secret. Plain means
+	// that Reason is informd's own words, which quote nothing. Both are decided when the letter is
+	// made. The reason of a letter that is Confidential and not Plain is neither recorded nor shown.
+	Confidential, Plain bool
 }
+
+// Quotes reports whether Reason may quote a Secret.
+func (l *Letter) Quotes() bool { return l.Confidential && !l.Plain }
 
 // OfSecret reports whether the object is a Secret. Of such a letter nothing is recorded but who it
 // is about.

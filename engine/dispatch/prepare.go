@@ -14,7 +14,8 @@ type Preparer interface {
 	//
 	// The dispatcher treats an error like a handler's. If it wraps handler.ErrReject, the event
 	// becomes a dead letter; otherwise the dispatcher repeats the delivery. If Prepared.Delta is
-	// set besides an error, later attempts begin with what was prepared.
+	// set besides an error, later attempts begin with what was prepared. The error's text quotes
+	// nothing of objects.
 	Prepare(ctx context.Context, d delivery.Draft) (delivery.Prepared, error)
 	// IsConfidential reports whether answers and reasons of the rule may quote a Secret. They are
 	// then neither recorded nor shown. The result may change from false to true, but not back.
@@ -53,7 +54,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		isAnother = d.adopt(f, p, renews)
 	}
 	if err != nil {
-		d.settle(run, f, err)
+		d.settle(run, f, &plainError{err})
 		return true
 	}
 	if isAnother && d.slow(ctx, run, f) {

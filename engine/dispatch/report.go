@@ -14,6 +14,9 @@ const (
 	maxLogged = 256  // bytes of a reason that are logged
 )
 
+// unsaid stands for a reason in the log that may quote a Secret.
+const unsaid = "not shown, as it may quote a secret"
+
 // reports limits what a lane logs. failing lets a few different reasons through each minute, the
 // others one message.
 type reports struct {
@@ -41,9 +44,12 @@ func (l *Lane) LastFailure() (f Failure, ok bool) {
 func (l *Lane) reportFailure(f *flight, o *outcome) {
 	reason, key := bounded(o.reason, maxLogged), f.item.Key
 	l.failed.Store(&Failure{
-		Key: key, Reason: reason, Confidential: l.isConfidential(),
+		Key: key, Reason: reason, Confidential: l.isConfidential() && !o.plain,
 		Attempt: f.event.Attempt, At: o.at,
 	})
+	if l.isConfidential() && !o.plain {
+		reason = unsaid
+	}
 	held, ok := l.reports.failing.Allow(o.at, reason)
 	if !ok {
 		return
@@ -55,9 +61,13 @@ func (l *Lane) reportFailure(f *flight, o *outcome) {
 
 // reportLetter logs that an event became a dead letter, or why it did not.
 func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
+	reason := bounded(o.letter.Reason, maxLogged)
+	if o.letter.Quotes() {
+		reason = unsaid + "; informd dead show --show-secrets has it until informd restarts"
+	}
 	attrs := []any{
 		"rule", o.letter.Rule, "key", o.letter.Key.String(), "id", o.letter.ID,
-		"attempt", o.letter.Attempts, "reason", bounded(o.letter.Reason, maxLogged),
+		"attempt", o.letter.Attempts, "reason", reason,
 	}
 	if o.unkept != nil {
 		attrs = append(attrs, "error", bounded(o.unkept.Error(), maxLogged))

@@ -38,6 +38,7 @@ const (
 type verdict struct {
 	result Result
 	reason string        // why it is repeated or dead
+	plain  bool          // reason is informd's own words, which quote nothing
 	after  time.Duration // delay until it is repeated
 }
 
@@ -55,8 +56,26 @@ func (r Retry) withDefaults() Retry {
 	return r
 }
 
+// plainError is an error in informd's own words. It quotes neither objects nor handlers.
+type plainError struct{ err error }
+
+func (p *plainError) Error() string { return p.err.Error() }
+func (p *plainError) Unwrap() error { return p.err }
+
+// isPlainText reports whether the text of an answer's error is informd's own.
+func isPlainText(answer error) bool {
+	_, ok := errors.AsType[*plainError](answer)
+	return ok || errors.Is(answer, handler.ErrNoAnswer)
+}
+
 // judge adds an answer to d's counts, and decides what becomes of d.
 func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verdict) {
+	d, v := r.decide(d, answer)
+	v.plain = v.plain || isPlainText(answer)
+	return d, v
+}
+
+func (r Retry) decide(d delivery.Delivery, answer error) (delivery.Delivery, verdict) {
 	switch {
 	case answer == nil:
 		return d, verdict{result: Done}
@@ -65,7 +84,7 @@ func (r Retry) judge(d delivery.Delivery, answer error) (delivery.Delivery, verd
 	case errors.Is(answer, handler.ErrLost):
 		if d.Losses++; d.Losses >= maxLosses {
 			why := "the handler crashed three times with this event in flight"
-			return d, verdict{result: Dead, reason: why}
+			return d, verdict{result: Dead, reason: why, plain: true}
 		}
 		// Those that were lost once go before those that were lost twice: see suspects.
 		after := time.Duration(d.Losses) * shortened(min(r.Backoff, maxLostFor))

@@ -57,7 +57,7 @@ func (d *Dispatcher) letter(f *flight, o *outcome) *delivery.Letter {
 	ev := &f.event
 	return &delivery.Letter{
 		ID: ev.ID, Rule: ev.Rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
-		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(),
+		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(), Plain: o.plain,
 		Attempts: ev.Attempt, Since: f.item.Since, Died: o.at,
 		Delta: f.item.Value.Delta, Payload: ev.Payload,
 	}
@@ -69,7 +69,7 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 	defer d.opts.Journal.End()
 	if o.letter != nil {
 		if o.evicted, o.unkept = d.dead.Add(*o.letter); o.unkept != nil {
-			o.verdict = verdict{result: Retried, reason: o.reason, after: d.to.Retry.MaxBackoff}
+			o.result, o.after = Retried, d.to.Retry.MaxBackoff
 		}
 	}
 	queue, key := f.lane.queue, f.item.Key

@@ -71,6 +71,9 @@ func (b *builder) action(
 	}
 	if a.Verb == config.Patch {
 		t.PatchType = handler.MergePatch
+		if t.Patch != nil && !a.JSONPatch {
+			t.Patch.KeepNils() // null removes the member
+		}
 		if a.JSONPatch && t.Patch != nil {
 			t.PatchType = handler.JSONPatch
 			for _, operation := range t.Patch.Items {

@@ -182,6 +182,23 @@ func TestTextsThatLookLikeExpressions(t *testing.T) {
 	}
 }
 
+// A merge patch with null removes a member, whether the null is a constant or an expression's nil.
+func TestNilRemovesMembersInAMerge(t *testing.T) {
+	p := mustCompile(t, source("secrets", secrets)+acting(`  - patch: {merge: {metadata: {labels: {zone: "${object.zone}", old: null}}, list: ["${object.no}", 1]}}
+  - patch: {merge: "${object.no}"}
+`))
+	change := delta.Delta{Type: delta.Added, Object: objectOf(t, `{"metadata":{"name":"a"}}`)}
+	actions := *p.Rules[0].Actions
+	actions.Each = actions.Each[:1]
+	got, err := actions.Evaluate(change, looking{rule: p.Rules[0]})
+	if want := `{"metadata":{"labels":{"zone":null,"old":null}},"list":[null,1]}`; err != nil || string(got[0][0].Patch) != want {
+		t.Errorf("%+v, %v; want %s", got, err, want)
+	}
+	if _, err := p.Rules[0].Actions.Evaluate(change, looking{rule: p.Rules[0]}); err == nil || err.Error() != "actions[1].patch.merge: it is nil" {
+		t.Errorf("a merge that is nil as a whole: %v", err)
+	}
+}
+
 func TestRequiredMembers(t *testing.T) {
 	p := mustCompile(t, source("secrets", secrets)+acting(`  - {if: object.a == 1, apply: {resource: v1/pods, object: {metadata: {name: x, namespace: "${object.no}"}}}}
   - {if: object.a == 2, patch: {json: [{op: replace, path: /a, value: "${object.no}"}]}}

@@ -110,7 +110,8 @@ func checkRows(t *testing.T, table string, least int, outcome func(t *testing.T,
 func outcome(t *testing.T, member string) string {
 	t.Helper()
 	p, mistakes := compile(t, source("things", "resource: v1/pods")+
-		head+"kind: Rule\nmetadata: {name: a}\nspec:\n  source: things\n  actions:\n  - patch:\n      merge:\n        "+member+"\n")
+		head+"kind: Rule\nmetadata: {name: a}\nspec:\n  source: things\n  actions:\n  - apply:\n      resource: v1/nodes\n      object:\n"+
+		"        "+member+"\n        metadata: {name: a}\n")
 	if len(mistakes) > 0 {
 		return "a mistake"
 	}
@@ -119,8 +120,8 @@ func outcome(t *testing.T, member string) string {
 	if err != nil {
 		return "an error"
 	}
-	text := string(steps[0][0].Patch)
-	if text == "{}" {
+	text, _ := strings.CutSuffix(string(steps[0][0].Object), `"metadata":{"name":"a"}}`)
+	if text == "{" {
 		return "nothing"
 	}
 	return text[1 : len(text)-1]

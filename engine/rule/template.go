@@ -59,6 +59,21 @@ func (t *Template) Require(path ...string) {
 	}
 }
 
+// KeepNils makes every nil within the template null. Only whoever compiles the template may call
+// it.
+func (t *Template) KeepNils() {
+	keep := func(in *Template) {
+		in.KeepNil = true
+		in.KeepNils()
+	}
+	for _, m := range t.Members {
+		keep(m.Value)
+	}
+	for _, item := range t.Items {
+		keep(item)
+	}
+}
+
 // ReadsChange reports whether the template depends on more than the object's new state: on old or
 // event, which merging changes. A nil Template does not.
 func (t *Template) ReadsChange() (reads bool) {

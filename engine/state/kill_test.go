@@ -24,14 +24,15 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 		l := newLedger(t, s, seed)
 		running := run(t, s)
 		var (
-			awaited, synced atomic.Int64
-			ends            []end
+			awaited, synced, cloned atomic.Int64
+			ends                    []end
 		)
 		watching.fall(func(op, name string) error { // called with the disk's lock held
 			r := watching.random
 			if len(ends) >= 60 || r.IntN(12) > 0 {
 				return nil
 			}
+			cloned.Add(1)
 			if r.IntN(3) == 0 {
 				latest := int(synced.Load())
 				ends = append(ends, end{disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: r.IntN(2) * 50, RNG: r}), latest})
@@ -41,7 +42,9 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 			}
 			return nil
 		})
-		for n := range 400 {
+		// How much one log takes in depends on how the changes and their writer take turns.
+		enough := func() bool { return s.db.Load().log.Load().number >= 4 && cloned.Load() >= 20 }
+		for n := 0; n < 400 || n < 20_000 && !enough(); n++ {
 			l.change()
 			if cut := s.last.Load(); l.r.IntN(3) > 0 {
 				s.Await(cut)
@@ -57,7 +60,7 @@ func TestKillWhileLogsAreMoved(t *testing.T) {
 		}
 		watching.heal()
 		running.stop()
-		if len(ends) < 20 || s.db.Load().log.Load().number < 4 {
+		if !enough() {
 			t.Errorf("only %d ends, and %d logs", len(ends), s.db.Load().log.Load().number)
 		}
 		for _, end := range ends {

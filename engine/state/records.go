@@ -183,6 +183,12 @@ const (
 	hasAnswer // the answer follows the payload; records from before answers existed lack this flag
 )
 
+// Flags of letters, beside isSecret. Records from before they existed have none of them.
+const (
+	isConfidential = 1 << iota
+	isPlain
+)
+
 func flag(on bool, bit byte) byte {
 	if on {
 		return bit
@@ -238,13 +244,14 @@ func readDelivery(b []byte, get dictionaryOf) (out laneRecord, err error) {
 	return out, r.end()
 }
 
-// appendLetter appends the record of a letter. It writes no confidential reason. Of a letter about
-// a Secret it writes neither reason nor payload, and only who the object is.
+// appendLetter appends the record of a letter. It writes no reason that may quote a Secret. Of a
+// letter about a Secret it writes no payload, and only who the object is.
 func appendLetter(b []byte, l *delivery.Letter, refer references) []byte {
 	secret := l.OfSecret()
-	b = append(b, recordVersion, flag(secret, isSecret))
+	flags := flag(secret, isSecret) | flag(l.Confidential, isConfidential) | flag(l.Plain, isPlain)
+	b = append(b, recordVersion, flags)
 	reason, payload := l.Reason, l.Payload
-	if secret || l.Confidential {
+	if secret && !l.Plain || l.Quotes() {
 		reason = ""
 	}
 	if secret {
@@ -265,7 +272,7 @@ func appendLetter(b []byte, l *delivery.Letter, refer references) []byte {
 func readLetter(b []byte, get dictionaryOf) (l delivery.Letter, err error) {
 	r := reader{left: b}
 	r.version()
-	r.byte() // isSecret, which the resource says, too
+	flags := r.byte() // the resource says, too, that it is a Secret
 	var resource string
 	for _, s := range [...]*string{
 		&l.ID, &l.Rule, &l.Handler, &resource, &l.Key.Namespace, &l.Key.Name, &l.Reason,
@@ -273,7 +280,8 @@ func readLetter(b []byte, get dictionaryOf) (l delivery.Letter, err error) {
 		*s = r.string()
 	}
 	l.Resource = handler.Resource(object.ResourceOf(resource))
-	l.Confidential = l.Reason == ""
+	l.Confidential = l.Reason == "" || flags&isConfidential != 0
+	l.Plain = flags&isPlain != 0
 	l.Attempts = int(r.varint())
 	l.Since, l.Died = r.time(), r.time()
 	if l.Delta, err = r.delta(get); err != nil {

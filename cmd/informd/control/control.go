@@ -205,8 +205,10 @@ type Letter struct {
 	Event     *handler.Event `json:"event,omitempty"` // as the handler received it
 	Secret    bool           `json:"-"`               // it is about a Secret
 
-	// Confidential letters may quote Secrets in Reason and in the event's payload.
+	// Confidential letters may quote Secrets in the event's payload, and in Reason unless that is
+	// Plain: informd's own words.
 	Confidential bool `json:"-"`
+	Plain        bool `json:"-"`
 }
 
 // LetterChoice chooses dead letters in exactly one of these ways.

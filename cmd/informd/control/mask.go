@@ -75,13 +75,13 @@ func marshal(v any) json.RawMessage {
 	return text
 }
 
-// maskLetter masks what a letter may hold of Secrets. A payload and a reason may quote them
+// maskLetter masks what a letter may hold of Secrets. A payload and a handler's words may quote them
 // anywhere.
 func maskLetter(l Letter) Letter {
 	if !l.Secret && !l.Confidential {
 		return l
 	}
-	if l.Reason != "" {
+	if l.Reason != "" && !l.Plain {
 		l.Reason = masked
 	}
 	if l.Event != nil {

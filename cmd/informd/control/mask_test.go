@@ -96,3 +96,18 @@ func FuzzMaskSecret(f *testing.F) {
 		}
 	})
 }
+func TestReasonsOfLetters(t *testing.T) {
+	for _, c := range []struct {
+		letter Letter
+		want   string
+	}{
+		{Letter{Reason: "why"}, "why"},
+		{Letter{Reason: "why", Confidential: true}, masked},
+		{Letter{Reason: "why", Secret: true}, masked},
+		{Letter{Reason: "why", Secret: true, Confidential: true, Plain: true}, "why"},
+	} {
+		if got := maskLetter(c.letter).Reason; got != c.want {
+			t.Errorf("%+v: %s, want %s", c.letter, got, c.want)
+		}
+	}
+}
