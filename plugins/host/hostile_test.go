@@ -237,7 +237,7 @@ func TestKilled(t *testing.T) {
 // A stopped process (SIGSTOP) answers no health check, and is killed.
 func TestStopped(t *testing.T) {
 	h := start(t, spec("echo"), host.Options{
-		HealthInterval: 100 * time.Millisecond, HealthTimeout: 200 * time.Millisecond, BackoffMin: time.Millisecond,
+		HealthInterval: 100 * time.Millisecond, HealthTimeout: 2 * time.Second, BackoffMin: time.Millisecond,
 	})
 	ready(t, h)
 	pid := h.Status().PID

@@ -68,9 +68,9 @@ func (j *journal) Handle(ctx context.Context, ev handler.Event) (handler.Answer,
 		signal.Notify(signals, syscall.SIGUSR1)
 		_ = j.write(j.version, "begins", ev.Name)
 		<-signals
-	case strings.HasPrefix(ev.Name, "deaf"): // to its time limit
+	case strings.HasPrefix(ev.Name, "deaf"): // to its time limit, and to the end of its process
 		_ = j.write(j.version, "begins", ev.Name)
-		time.Sleep(1500 * time.Millisecond)
+		time.Sleep(time.Hour)
 	case strings.HasPrefix(ev.Name, "held"):
 		j.mu.Lock()
 		defer j.mu.Unlock()
