@@ -20,7 +20,7 @@ func TestSwappedBinary(t *testing.T) {
 	n := newNeighbour(t)
 	const good, evil = "#!/bin/sh\necho good >> \"$RAN\"\n", "#!/bin/sh\necho evil >> \"$RAN\"\n"
 	write := func(path, content string) {
-		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+		if err := writeProgram(path, []byte(content), 0o700); err != nil {
 			t.Error(err)
 		}
 	}

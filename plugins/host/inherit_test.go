@@ -27,7 +27,7 @@ func TestEndings(t *testing.T) {
 	dir := t.TempDir()
 	script := func(name, content string) host.Spec {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o700); err != nil {
+		if err := writeProgram(path, []byte(content), 0o700); err != nil {
 			t.Fatal(err)
 		}
 		return host.Spec{Name: name, Path: path}
@@ -104,7 +104,7 @@ func TestInheritance(t *testing.T) {
 		return string(b)
 	}
 	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec ls /proc/self/fd >\"$1\"\n"), 0o700); err != nil {
+	if err := writeProgram(script, []byte("#!/bin/sh\nexec ls /proc/self/fd >\"$1\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for name, confinement := range map[string]confine.Spec{"": {}, ", confined": {Limits: confine.Limits{Files: 100}}} {
@@ -154,7 +154,7 @@ func TestInheritance(t *testing.T) {
 func TestNoHome(t *testing.T) {
 	t.Setenv("HOME", filepath.Join(t.TempDir(), "nowhere"))
 	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\n[ \"$HOME\" = \"$TMPDIR\" ] && exit 42\n"), 0o755); err != nil {
+	if err := writeProgram(script, []byte("#!/bin/sh\n[ \"$HOME\" = \"$TMPDIR\" ] && exit 42\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if err := try(t, host.Spec{Name: "h", Path: script}, host.Options{}); err == nil || !strings.Contains(err.Error(), "status 42") {
@@ -172,7 +172,7 @@ func TestNoHome(t *testing.T) {
 	temp := filepath.Join(dir, "temp")
 	path := filepath.Join(dir, "script")
 	content, err := os.ReadFile(script)
-	if err := errors.Join(err, os.Chmod(dir, 0o711), os.Mkdir(temp, 0o711), os.WriteFile(path, content, 0o755)); err != nil {
+	if err := errors.Join(err, os.Chmod(dir, 0o711), os.Mkdir(temp, 0o711), writeProgram(path, content, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	s := host.Spec{Name: "h", Path: path, Confine: confine.Spec{User: "nobody"}}
@@ -189,7 +189,7 @@ func TestProgramOfAnotherUser(t *testing.T) {
 	dir := shortDir(t)
 	temp := filepath.Join(dir, "temp")
 	path := filepath.Join(dir, "script")
-	if err := errors.Join(os.Chmod(dir, 0o711), os.Mkdir(temp, 0o711), os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700)); err != nil {
+	if err := errors.Join(os.Chmod(dir, 0o711), os.Mkdir(temp, 0o711), writeProgram(path, []byte("#!/bin/sh\n"), 0o700)); err != nil {
 		t.Fatal(err)
 	}
 	s := host.Spec{Name: "h", Path: path, Confine: confine.Spec{User: "65534:65534", Limits: confine.Limits{Files: 100}}}
@@ -218,7 +218,7 @@ func TestTempDir(t *testing.T) {
 cd "$TMPDIR" && mkdir -p a/b/c && touch a/b/c/file "odd
 name" && ln -s "$OUTSIDE" a/b/link && ln -s "$OUTSIDE" link && chmod 0 a/b/c a/b && chmod 500 a && chmod 0 . && exit 42
 `
-	if err := os.WriteFile(script, []byte(content), 0o700); err != nil {
+	if err := writeProgram(script, []byte(content), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	temp := t.TempDir()
@@ -251,7 +251,7 @@ func TestOwner(t *testing.T) {
 	content := `#!/bin/sh
 echo $(id -u) $(stat -c %u:%g:%a "$TMPDIR" "$PLUGIN_UNIX_SOCKET_DIR") $(touch "$TMPDIR/x" && echo wrote) $([ "$HOME" = "$TMPDIR" ] && echo home) >&2
 `
-	if err := os.WriteFile(script, []byte(content), 0o755); err != nil {
+	if err := writeProgram(script, []byte(content), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	temp := filepath.Join(dir, "temp")

@@ -179,7 +179,7 @@ func TestDigest(t *testing.T) {
 		t.Error(err)
 	}
 	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nexec \"$PROGRAM\"\n"), 0o700); err != nil {
+	if err := writeProgram(script, []byte("#!/bin/sh\nexec \"$PROGRAM\"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s.Path, s.SHA256 = script, strings.ToUpper(digestOf(t, script))

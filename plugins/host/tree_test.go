@@ -230,7 +230,7 @@ func TestShimSignalled(t *testing.T) {
 // own, are ended, too.
 func TestChains(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "link")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\nsetsid \"$0\" </dev/null >/dev/null 2>&1 &\n"), 0o700); err != nil {
+	if err := writeProgram(script, []byte("#!/bin/sh\nsetsid \"$0\" </dev/null >/dev/null 2>&1 &\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s := spec("chains")
