@@ -22,6 +22,7 @@ var (
 		"daemon's memory, by its file", "daemon's memory, by its number", "daemon's environment", "daemon's descriptors", "daemon's signals",
 		"state directory, to read", "state directory, to write", "kubeconfig", "control socket", "another handler's socket", "another handler's calls",
 		"network", "network, a port that may be allowed", "network, datagrams", "network, to be served", "privileges",
+		"the manifest's folder",
 	}
 	// rootsAttempts are those at which only root can succeed: the daemon is not dumpable.
 	rootsAttempts = []string{"daemon's memory, by its file", "daemon's memory, by its number", "daemon's environment", "daemon's descriptors", "privileges"}
@@ -55,7 +56,7 @@ func TestConfinedHandlers(t *testing.T) {
 		"network": {"sandbox: true, network: all, files: {read: [./given], write: [./results]}", network},
 	}
 	if os.Getuid() == 0 {
-		probes["nobody"] = probe{"user: nobody", network}
+		probes["nobody"] = probe{"user: nobody", append([]string{"the manifest's folder"}, network...)}
 		for _, name := range []string{"ports", "network"} { // informd as root refuses these without a user
 			probes[name] = probe{probes[name].spec + ", user: nobody", probes[name].reaches}
 		}

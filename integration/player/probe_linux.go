@@ -76,6 +76,7 @@ func (p *probe) Handle(_ context.Context, ev handler.Event) (handler.Answer, err
 		"network, datagrams":                  func() error { return send(t.Address) },
 		"network, to be served":               listen,
 		"privileges":                          setHostname,
+		"the manifest's folder":               func() error { return list(".") },
 
 		"granted: files":           func() error { return readFile(t.Granted) },
 		"granted: temporary files": func() error { return create(mine) },

@@ -34,10 +34,7 @@ func (v *provisions) make(
 	if v.tempDir, err = makeTempDir(s.TempDir); err != nil {
 		return err
 	}
-	own, err := v.own(command, program)
-	if err != nil {
-		return err
-	}
+	own := v.own(command, program)
 	if v.confinement, err = confine.Prepare(command.Confine, command.Name, own); err != nil {
 		return err
 	}
@@ -63,20 +60,12 @@ func (v *provisions) make(
 // cacheSocket stands beside the process's own sockets, to whose names go-plugin adds a number.
 const cacheSocket = "cache"
 
-// own returns what the process needs of the file system to be a handler at all. The daemon's own
-// working directory, which may be the root, is not part of it.
-func (v *provisions) own(command Command, program string) (confine.Own, error) {
-	own := confine.Own{
+// own returns what the process needs of the file system to be a handler at all. Its working
+// directory is not part of it: that is the manifest's folder, which may be anybody's home.
+func (v *provisions) own(command Command, program string) confine.Own {
+	return confine.Own{
 		Read: []string{program}, Write: v.directories(), Connect: len(command.Read) > 0,
 	}
-	if command.Dir != "" {
-		dir, err := filepath.Abs(command.Dir)
-		if err != nil {
-			return own, err
-		}
-		own.Read = append(own.Read, dir)
-	}
-	return own, nil
 }
 
 // directories returns the directories that belong to the process.
