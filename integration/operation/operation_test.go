@@ -133,7 +133,7 @@ func TestHealthAndMetrics(t *testing.T) {
 }
 
 // After the first signal informd lets deliveries in flight end and starts no more. It leaves no
-// process behind.
+// process behind. SIGHUP is not such a signal.
 func TestSignalDrains(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -151,6 +151,10 @@ func TestSignalDrains(t *testing.T) {
 		t.Error("nothing in the temporary folder while informd runs: the test looks in the wrong place")
 	}
 
+	if err := d.Cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	d.AwaitLog("SIGHUP changes nothing")
 	if err := d.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

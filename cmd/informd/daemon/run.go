@@ -93,6 +93,7 @@ mistakes.`,
 			defer folders.Remove()
 			ctx, stop := cli.WithSignals(cmd.Context(), folders.Remove)
 			defer stop()
+			defer reportHangups(ctx, log)()
 			if err := run(ctx, flags, compiled, folders, log); err != nil {
 				return cli.Failed(err)
 			}
