@@ -250,7 +250,7 @@ func secured(t *testing.T, h handler.Handler, o RemoteOptions) (address string, 
 		}
 	})
 	t.Cleanup(end)
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if conn, err := net.Dial("tcp", o.Address); err == nil {
 			_ = conn.Close()
 			return o.Address, end
@@ -412,7 +412,7 @@ func TestRemoteEndsGracefully(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	go func() { defer close(ended); end() }()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // until it has begun to end
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until it has begun to end
 		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			break

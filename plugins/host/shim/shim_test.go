@@ -399,7 +399,7 @@ func TestLeaderless(t *testing.T) {
 			pid := 0
 			working := func() bool {
 				_ = os.Remove(out)
-				for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+				for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 					if b, err := os.ReadFile(out); err == nil && bytes.HasSuffix(b, []byte("\n")) {
 						pid, err = strconv.Atoi(strings.TrimSpace(string(b)))
 						return err == nil
@@ -481,7 +481,7 @@ func TestBomb(t *testing.T) {
 		}
 		return n
 	}
-	for deadline := time.Now().Add(20 * time.Second); count() < 50 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); count() < 50 && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if n := count(); n < 50 {
@@ -499,10 +499,11 @@ func TestBomb(t *testing.T) {
 // A handler that asks to be traced by its parent, and is stopped then by a signal, has not ended.
 func TestTraced(t *testing.T) {
 	p := perl(t, "syscall(101, 0, 0, 0, 0); kill 'USR1', $$; sleep 1000")
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if now, ok := readProc(p.PID()); ok && now.state == 't' {
 			break
 		} else if time.Now().After(deadline) {
+			p.Signal(syscall.SIGKILL)
 			t.Fatalf("it is not stopped: %+v; %+v", now, p.Wait())
 		}
 	}
@@ -562,7 +563,7 @@ func TestHidden(t *testing.T) {
 	file := filepath.Join(os.Getenv("HIDDEN"), "pid")
 	p := perl(t, `if (!fork) { setsid; if (!fork) { syscall(157, 4, 0, 0, 0, 0); open F, ">", $ARGV[0]; print F "$$\n"; close F; sleep 1000 } exit } sleep 1000`, file)
 	pid := 0
-	for deadline := time.Now().Add(10 * time.Second); pid == 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); pid == 0; time.Sleep(10 * time.Millisecond) {
 		if b, err := os.ReadFile(file); err == nil && bytes.HasSuffix(b, []byte("\n")) {
 			pid, _ = strconv.Atoi(strings.TrimSpace(string(b)))
 		} else if time.Now().After(deadline) {
