@@ -20,6 +20,10 @@ func NewText(value string) Text { return Text{value: value} }
 // String returns the value, without quotes, escapes and folding.
 func (t Text) String() string { return t.value }
 
+// MarshalText returns the value, so that equal texts have equal JSON wherever they stand. The error
+// is always nil.
+func (t Text) MarshalText() ([]byte, error) { return []byte(t.value), nil }
+
 // IsZero reports whether there is no text.
 func (t Text) IsZero() bool { return t == Text{} }
 

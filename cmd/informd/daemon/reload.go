@@ -22,6 +22,7 @@ import (
 // of the plan.
 type reloader struct {
 	manifests []string         // paths
+	began     *config.Config   // what they said when the daemon started
 	started   []config.Handler // the handlers that the daemon started with
 	sources   []string         // names of the sources that the daemon started with
 	process   func(name string) (reloadable, bool)
@@ -97,7 +98,12 @@ func (r *reloader) reload(ctx context.Context, name string) (control.Reloaded, e
 	}
 	pid := process.Status().PID
 	r.log.Info("handler reloaded", "handler", name, "pid", pid)
-	return control.Reloaded{PID: pid, Notes: notes(before, now, r.sources)}, nil
+	said := notes(before, now, r.sources)
+	if changes := config.Changes(r.began, cfg); len(changes) > 0 {
+		said = append(said, "a reload changes one handler; these apply when informd restarts: "+
+			atMost(5, changes))
+	}
+	return control.Reloaded{PID: pid, Notes: said}, nil
 }
 
 // failed logs and returns that the handler was not reloaded.
@@ -151,6 +157,14 @@ func notes(before, now config.Handler, sources []string) (notes []string) {
 		notes = append(notes, "env: not set in informd's environment: "+strings.Join(names, ", "))
 	}
 	return notes
+}
+
+// atMost joins n texts, and says how many more there are.
+func atMost(n int, texts []string) string {
+	if more := len(texts) - n; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(texts[:n], ", "), more)
+	}
+	return strings.Join(texts, ", ")
 }
 
 func handlerNamed(handlers []config.Handler, name string) (config.Handler, bool) {

@@ -83,13 +83,13 @@ func reloading(t *testing.T) (r *reloader, p *process, write func(text string)) 
 		}
 	}
 	write(reloadable1 + asNobody)
-	_, compiled, err := manifests.Load([]string{"rules.yaml"})
+	cfg, compiled, err := manifests.Load([]string{"rules.yaml"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p = new(process)
 	return &reloader{
-		manifests: []string{"rules.yaml"}, started: compiled.Handlers, sources: []string{"pods"}, log: slog.New(slog.DiscardHandler),
+		manifests: []string{"rules.yaml"}, began: cfg, started: compiled.Handlers, sources: []string{"pods"}, log: slog.New(slog.DiscardHandler),
 		process: func(name string) (reloadable, bool) { return p, name == "oncall" },
 		allow:   p.allow,
 	}, p, write
@@ -126,6 +126,7 @@ func TestReload(t *testing.T) {
 		"access.read: source nodes is new: the handler can read it when informd restarts",
 		"access.write: the handler had none when informd started: it applies when informd restarts",
 		"env: not set in informd's environment: INFORMD_TEST_UNSET",
+		"a reload changes one handler; these apply when informd restarts: source nodes is new",
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

@@ -77,7 +77,7 @@ mistakes.`,
 			if err != nil {
 				return err
 			}
-			_, compiled, err := manifests.Load(flags.manifests)
+			cfg, compiled, err := manifests.Load(flags.manifests)
 			if mistakes, ok := errors.AsType[config.Mistakes](err); ok {
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
 				n := len(mistakes)
@@ -94,7 +94,7 @@ mistakes.`,
 			ctx, stop := cli.WithSignals(cmd.Context(), folders.Remove)
 			defer stop()
 			defer reportHangups(ctx, log)()
-			if err := run(ctx, flags, compiled, folders, log); err != nil {
+			if err := run(ctx, flags, cfg, compiled, folders, log); err != nil {
 				return cli.Failed(err)
 			}
 			return nil
@@ -123,8 +123,8 @@ mistakes.`,
 // run wires everything together and runs it until ctx ends. Then the engine stops first, after its
 // deliveries in flight. The handlers and both servers outlive it.
 func run(
-	ctx context.Context, flags runFlags, compiled *plan.Plan, folders *launch.Folders,
-	log *slog.Logger) error {
+	ctx context.Context, flags runFlags, cfg *config.Config, compiled *plan.Plan,
+	folders *launch.Folders, log *slog.Logger) error {
 	if err := undumpable(); err != nil {
 		return err
 	}
@@ -169,8 +169,9 @@ func run(
 		version: flags.version, plan: compiled, engine: eng, handlers: handlers,
 		started: time.Now(),
 		reloader: &reloader{
-			manifests: flags.manifests, started: compiled.Handlers, sources: cache.Names(),
-			dryRun: flags.dryRun, log: log,
+			manifests: flags.manifests, began: cfg, started: compiled.Handlers,
+			sources: cache.Names(),
+			dryRun:  flags.dryRun, log: log,
 			process: handlers.reloadable, allow: eng.Allow,
 		},
 	}, log)

@@ -1,0 +1,56 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
+
+// Changes names the sources and rules that are not the same in two configurations, as "rule crashes
+// changed" or "source pods is gone": sources first, each kind sorted by name. Where a manifest
+// stands does not matter.
+func Changes(was, now *Config) (changes []string) {
+	sources, rules := func(c *Config) map[string][]byte {
+		return textsOf(c.Sources, func(s Source) string { return s.Name })
+	}, func(c *Config) map[string][]byte {
+		return textsOf(c.Rules, func(r Rule) string { return r.Name })
+	}
+	changes = differences("source", sources(was), sources(now))
+	return append(changes, differences("rule", rules(was), rules(now))...)
+}
+
+// textsOf returns what each manifest says, by its name. Equal texts mean equal manifests: the JSON
+// of a Text is its value alone.
+func textsOf[M any](manifests []M, name func(M) string) map[string][]byte {
+	all := make(map[string][]byte, len(manifests))
+	for _, m := range manifests {
+		all[name(m)], _ = json.Marshal(m) // everything in a Config can be written
+	}
+	return all
+}
+
+func differences(kind string, was, now map[string][]byte) (differences []string) {
+	names := make([]string, 0, len(now))
+	for name := range now {
+		names = append(names, name)
+	}
+	for name := range was {
+		if now[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		before, isOld := was[name]
+		after, isStill := now[name]
+		switch {
+		case !isOld:
+			differences = append(differences, kind+" "+name+" is new")
+		case !isStill:
+			differences = append(differences, kind+" "+name+" is gone")
+		case !bytes.Equal(before, after):
+			differences = append(differences, kind+" "+name+" changed")
+		}
+	}
+	return differences
+}
