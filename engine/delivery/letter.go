@@ -8,7 +8,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Letter is a dead letter: an event that could not be delivered.
+// Letter is a dead letter: an event that could not be delivered. It has many fields because it is
+// the whole record of the event and of its end, which outlives the rule and the handler.
 type Letter struct {
 	ID            string // of the event
 	Rule, Handler string

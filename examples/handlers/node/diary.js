@@ -9,7 +9,9 @@
 'use strict'
 
 const { randomUUID } = require('node:crypto')
+const { fstatSync, mkdtempSync } = require('node:fs')
 const fs = require('node:fs/promises')
+const os = require('node:os')
 const path = require('node:path')
 const grpc = require('@grpc/grpc-js')
 const protoLoader = require('@grpc/proto-loader')
@@ -167,7 +169,10 @@ function deliver(stream) {
 
 // unary turns a function into the implementation of a call.
 const unary = (f) => (call, callback) => {
-  Promise.resolve(call.request).then(f).then((response) => callback(null, response), (e) => callback(e))
+  Promise.resolve(call.request).then(f).then((response) => callback(null, response), (e) => {
+    log('error', 'a call failed', { error: e.stack }) // a bug; informd learns only that it failed
+    callback(e)
+  })
 }
 
 // inBytes describes a service with one call whose messages stay bytes, so it needs no .proto file.
@@ -215,9 +220,13 @@ function main() {
   }
   process.on('SIGINT', () => {}) // informd decides when a handler ends
   process.on('SIGTERM', () => { if (drained) stop() })
-  process.stdin.on('end', stop).resume() // ends when informd stops this process, or is gone
+  if (fstatSync(0).isFIFO()) { // from other hosts than informd it may be anything
+    process.stdin.on('end', stop).resume() // ends when informd stops this process, or is gone
+  }
 
-  const socket = path.join(process.env.PLUGIN_UNIX_SOCKET_DIR, 'handler')
+  // Other hosts may leave the directory to the handler.
+  const folder = process.env.PLUGIN_UNIX_SOCKET_DIR || mkdtempSync(path.join(os.tmpdir(), 'diary-'))
+  const socket = path.join(folder, 'handler')
   server.bindAsync('unix:' + socket, grpc.ServerCredentials.createInsecure(), (e) => {
     if (e) throw e
     process.stdout.write(`1|1|unix|${socket}|grpc|\n`) // the handshake

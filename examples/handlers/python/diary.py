@@ -11,7 +11,9 @@ Diary: configure, handle, health and drain. The rest speaks the protocol and can
 import json
 import os
 import signal
+import stat
 import sys
+import tempfile
 import threading
 import traceback
 from concurrent import futures
@@ -209,7 +211,13 @@ class Server:
 
     def services(self):
         def unary(method, request, response):
-            return grpc.unary_unary_rpc_method_handler(method, request.FromString, response.SerializeToString)
+            def call(asked, context):
+                try:
+                    return method(asked, context)
+                except Exception:  # a bug; informd learns that the call failed, and not where
+                    log("error", f"{method.__name__} failed", error=traceback.format_exc())
+                    raise
+            return grpc.unary_unary_rpc_method_handler(call, request.FromString, response.SerializeToString)
 
         return [grpc.method_handlers_generic_handler(service, methods) for service, methods in {
             "informd.handler.v1.Handler": {
@@ -227,11 +235,13 @@ class Server:
 
     def run(self):
         server = grpc.server(futures.ThreadPoolExecutor(4), handlers=self.services(), options=LARGE)
-        socket = os.path.join(os.environ["PLUGIN_UNIX_SOCKET_DIR"], "handler")
+        # Other hosts than informd may leave the directory to the handler.
+        socket = os.path.join(os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or tempfile.mkdtemp(), "handler")
         server.add_insecure_port("unix:" + socket)
         server.start()
         print(f"1|1|unix|{socket}|grpc|", flush=True)  # the handshake
-        threading.Thread(target=self.await_host, daemon=True).start()
+        if stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode):  # from other hosts it may be anything
+            threading.Thread(target=self.await_host, daemon=True).start()
         self.stop.wait()
         server.stop(grace=1).wait()
         os._exit(0)  # even if handle still runs: informd has given up on it
@@ -244,6 +254,7 @@ class Server:
 def main():
     if os.environ.get("INFORMD_HANDLER_COOKIE") != "3b1c2f3c0c5e4f0f9a57c1e2d0a2f7c1":
         sys.exit("diary is a handler: informd starts it, for a Handler manifest with its path under spec.command")
+    sys.stdout.reconfigure(line_buffering=True)  # print reaches informd's log at once
     server = Server(Diary())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # informd decides when a handler ends
     signal.signal(signal.SIGTERM, lambda *_: server.stop.set() if server.drained else None)
