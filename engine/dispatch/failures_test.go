@@ -42,6 +42,8 @@ func TestJudge(t *testing.T) {
 			"handler lost before it answered"},
 		{"the handler's return does not wait for long backoffs", Retry{0, time.Hour, time.Hour}, delivery.Delivery{}, handler.ErrLost, Lost,
 			time.Second, "handler lost before it answered"},
+		{"the third loss, of which more is known", retry, delivery.Delivery{Losses: 2}, fmt.Errorf("%w: it was killed", handler.ErrLost), Dead, 0,
+			"the handler crashed three times with this event in flight; the last time: it was killed"},
 		{"the third loss", retry, delivery.Delivery{Losses: 2}, handler.ErrLost, Dead, 0, "the handler crashed three times with this event in flight"},
 		{"losses count in a row", retry, delivery.Delivery{Losses: 2}, failed, Retried, time.Second, "failed"},
 		{"no answer shows nothing", retry, delivery.Delivery{Losses: 2}, handler.ErrNoAnswer, Retried, time.Second, "no answer within the time limit"},

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
@@ -39,6 +40,7 @@ type verdict struct {
 	result Result
 	reason string        // why it is repeated or dead
 	plain  bool          // reason is informd's own words, which quote nothing
+	short  string        // the part of reason that is plain, if not all of it is
 	after  time.Duration // delay until it is repeated
 }
 
@@ -84,7 +86,12 @@ func (r Retry) decide(d delivery.Delivery, answer error) (delivery.Delivery, ver
 	case errors.Is(answer, handler.ErrLost):
 		if d.Losses++; d.Losses >= maxLosses {
 			why := "the handler crashed three times with this event in flight"
-			return d, verdict{result: Dead, reason: why, plain: true}
+			v := verdict{result: Dead, reason: why, short: why}
+			last, said := strings.CutPrefix(answer.Error(), handler.ErrLost.Error()+": ")
+			if v.plain = !said; said {
+				v.reason += "; the last time: " + last
+			}
+			return d, v
 		}
 		// Those that were lost once go before those that were lost twice: see suspects.
 		after := time.Duration(d.Losses) * shortened(min(r.Backoff, maxLostFor))

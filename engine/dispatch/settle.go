@@ -55,6 +55,9 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 // letter makes the dead letter of f. Only letter decides whether it is confidential.
 func (d *Dispatcher) letter(f *flight, o *outcome) *delivery.Letter {
 	ev := &f.event
+	if f.lane.isConfidential() && !o.plain && o.short != "" {
+		o.reason, o.plain = o.short, true
+	}
 	return &delivery.Letter{
 		ID: ev.ID, Rule: ev.Rule, Handler: d.to.Name, Resource: ev.Resource, Key: f.item.Key,
 		Reason: bounded(o.reason, maxReason), Confidential: f.lane.isConfidential(), Plain: o.plain,
