@@ -11,7 +11,7 @@ import (
 const (
 	perSecond = 50
 	burst     = 100
-	maxRates  = 4096 // handlers; beyond it all limits start over
+	maxRates  = 4096 // handlers; beyond it, some limit starts over
 )
 
 // rates has one limit per handler, or per rule with its own actions. Its zero value is ready.
@@ -27,11 +27,9 @@ func (r *rates) wait(ctx context.Context, by By) error {
 		by.Rule = ""
 	}
 	r.mu.Lock()
-	if r.of == nil || len(r.of) >= maxRates {
-		r.of = make(map[By]*rate.Limiter)
-	}
 	l := r.of[by]
 	if l == nil {
+		makeRoom(&r.of, maxRates)
 		l = rate.NewLimiter(perSecond, burst)
 		r.of[by] = l
 	}
@@ -39,7 +37,20 @@ func (r *rates) wait(ctx context.Context, by By) error {
 	return l.Wait(ctx)
 }
 
-// maxConflicts bounds the objects whose conflicts are counted; beyond it all counts start over.
+// makeRoom makes sure that one more entry fits into m. If there are limit already, one is dropped.
+func makeRoom[K comparable, V any](m *map[K]V, limit int) {
+	if *m == nil {
+		*m = make(map[K]V)
+	}
+	for k := range *m {
+		if len(*m) < limit {
+			return
+		}
+		delete(*m, k)
+	}
+}
+
+// maxConflicts bounds the objects whose conflicts are counted; beyond it, some count starts over.
 const maxConflicts = 4096
 
 // conflicts counts the conflicts in a row, by rule and object. Its zero value is ready.
@@ -57,8 +68,8 @@ type contest struct {
 func (c *conflicts) another(at contest) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of == nil || len(c.of) >= maxConflicts {
-		c.of = make(map[contest]int)
+	if c.of[at] == 0 {
+		makeRoom(&c.of, maxConflicts)
 	}
 	c.of[at]++
 	return c.of[at]

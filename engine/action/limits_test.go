@@ -49,7 +49,7 @@ func TestConflictsAreBounded(t *testing.T) {
 	for i := range 2 * maxConflicts {
 		c.another(contest{rule: fmt.Sprint(i)})
 	}
-	if len(c.of) > maxConflicts {
-		t.Errorf("conflicts holds %d contests, want at most %d", len(c.of), maxConflicts)
+	if len(c.of) != maxConflicts {
+		t.Errorf("conflicts holds %d contests, want the %d that fit", len(c.of), maxConflicts)
 	}
 }

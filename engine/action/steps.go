@@ -122,16 +122,8 @@ func (h *hopeless) add(delivery string, a handler.Action, err error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.at == nil {
-		h.at = make(map[string]map[print]error)
-	}
 	if h.at[delivery] == nil {
-		for other := range h.at {
-			if len(h.at) < maxHopeless {
-				break
-			}
-			delete(h.at, other)
-		}
+		makeRoom(&h.at, maxHopeless)
 		h.at[delivery] = make(map[print]error)
 	}
 	h.at[delivery][p] = err

@@ -3,6 +3,8 @@ package control
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
+	"strings"
 
 	"github.com/informd/informd/plugins/handler"
 )
@@ -43,12 +45,20 @@ func maskMetadata(field string, value json.RawMessage) json.RawMessage {
 			}
 			return marshal(string(object))
 		// perhaps a list of objects
-		case bytes.HasPrefix(bytes.TrimSpace([]byte(text)), []byte("[")):
+		case bytes.HasPrefix(bytes.TrimSpace([]byte(text)), []byte("[")), holdsYAML(text):
 			return maskedJSON
 		}
 		return value
 	})
 }
+
+// holdsYAML reports whether a text may be an object in YAML: it has more than one line, and one of
+// them begins a mapping, as "data:" does.
+func holdsYAML(text string) bool {
+	return strings.Contains(strings.TrimSpace(text), "\n") && mapping.MatchString(text)
+}
+
+var mapping = regexp.MustCompile(`(?m)^\s*(- )?["']?[\w./-]+["']?:(\s|$)`)
 
 // compressed is the annotation in which Rancher's appliers keep what kubectl keeps in
 // last-applied-configuration.

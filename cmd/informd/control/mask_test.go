@@ -24,6 +24,10 @@ func TestMaskSecret(t *testing.T) {
 			`{"metadata":{"annotations":{"kapp.k14s.io/original":" {\"stringData\":{\"k\":\"v\"}}","objectset.rio.cattle.io/applied":"H4sIAAAA"}}}`,
 			`{"metadata":{"annotations":{"kapp.k14s.io/original":"{\"stringData\":{\"k\":\"***\"}}","objectset.rio.cattle.io/applied":"***"}}}`,
 		}, {
+			"an object in YAML",
+			`{"metadata":{"annotations":{"a":"apiVersion: v1\ndata:\n  k: djE=\n","b":"# of\n- stringData: {k: v}\n","note":"two\nlines: kept, as","time":"12:30"}}}`,
+			`{"metadata":{"annotations":{"a":"***","b":"***","note":"***","time":"12:30"}}}`,
+		}, {
 			"what cannot be read is not shown",
 			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"data\":{\"k\":\"djE=\"","odd":["v"]}}}`,
 			`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"***","odd":"***"}}}`,

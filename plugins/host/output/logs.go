@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/informd/informd/internal/printable"
 )
@@ -38,10 +39,23 @@ type Log struct {
 	last     []byte     // the last line on standard error, or the first of a stack trace
 	lines    [][]byte   // the last lines on standard error, at most maxLastLines
 	dying    int        // lines of a runtime's last words so far
+	spoke    time.Time  // when the last of these lines came
 }
 
 // maxLastLines is how many lines of a process that failed are kept.
 const maxLastLines = 10
+
+// lastBreath is how long the lines of a runtime's last words are apart, at most. A process that
+// writes more after a longer pause is alive: it had printed a line that looks like a panic.
+const lastBreath = time.Second
+
+// lives forgets a panic after which the process went on. l.mu is held.
+func (l *Log) lives(now time.Time) {
+	if now.Sub(l.spoke) > lastBreath {
+		l.panicked, l.dying = false, 0
+	}
+	l.spoke = now
+}
 
 // New returns a Log that writes to log: burst lines at once, perSecond after that. More lines are
 // dropped and counted.
@@ -79,6 +93,7 @@ func (l *Log) SyncStderr() io.Writer { return l.syncStderr }
 // follows are stacks and registers. Lines are put into words only when LastLines is called, so a
 // flood costs little. l.mu is held.
 func (l *Log) remember(line []byte) {
+	l.lives(time.Now())
 	switch {
 	case l.dying > 0 && l.dying <= maxLastLines:
 		l.dying++
@@ -191,6 +206,7 @@ type entry struct {
 func (l *Log) plain(line string) entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.lives(time.Now())
 	l.panicked = l.panicked || isPanic(line)
 	r := entry{level: slog.LevelInfo, message: printable.Line(line, maxLine)}
 	if l.panicked {

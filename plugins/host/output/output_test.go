@@ -106,6 +106,24 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
+// A line that looks like a runtime's last words, of a process that lives on, makes no errors of what
+// follows, and does not stay as its last words.
+func TestPanicThatWasNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		l := New(slog.New(slog.NewTextHandler(&log, nil)), 100, 1)
+		_, _ = io.WriteString(l.stderr, "runtime: 12ms\n")
+		time.Sleep(2 * time.Second)
+		_, _ = io.WriteString(l.stderr, "next\nlast\n")
+		if !strings.Contains(log.String(), "level=INFO msg=next") {
+			t.Errorf("the line that follows is an error:\n%s", log.String())
+		}
+		if l.LastError() != "last" {
+			t.Errorf("the last words are %q", l.LastError())
+		}
+	})
+}
+
 // A structured line becomes one line of the log, of bounded length, and forges none of the daemon's
 // attributes.
 func TestStructuredLines(t *testing.T) {
