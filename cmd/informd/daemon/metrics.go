@@ -144,6 +144,9 @@ var (
 		"Calls in which the handler read the cache.", "handler")
 	handlerRefused = desc("informd_handler_cache_reads_refused_total",
 		"Calls in which the handler wanted to read the cache and got an error.", "handler")
+	handlerStray = desc("informd_handler_stray_answers_total",
+		"Answers that came after the time limit (late), or to events that were not with the handler "+
+			"(unknown).", "handler", "kind")
 	deadLetters = desc("informd_dead_letters",
 		"Events that were set aside because they could not be delivered.")
 	deadDropped = desc("informd_dead_letters_dropped_total",
@@ -163,7 +166,7 @@ func (c *engineCollector) Describe(out chan<- *prometheus.Desc) {
 		ruleMatches, ruleErrors, ruleOwn, ruleDepth, ruleDelayed, ruleBytes, ruleAge,
 		ruleShortened, ruleAway, ruleDropped,
 		handlerInFlight, handlerSlow, handlerRestarts, handlerReady, handlerState, handlerEndpoint,
-		handlerFailures, handlerReads, handlerRefused,
+		handlerFailures, handlerReads, handlerRefused, handlerStray,
 		deadLetters, deadDropped,
 		stateBytes, stateUnwritten, stateDurable,
 	} {
@@ -215,6 +218,8 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		gauge(handlerFailures, float64(s.Failures), h.name)
 		counter(handlerReads, s.Reads, h.name)
 		counter(handlerRefused, s.Refused, h.name)
+		counter(handlerStray, s.Counts.Late, h.name, "late")
+		counter(handlerStray, s.Counts.Unknown, h.name, "unknown")
 		for _, state := range host.States() {
 			gauge(handlerState, boolean(s.State == state), h.name, string(state))
 			if _, remote := h.hosted.(*host.Remote); remote {

@@ -190,6 +190,7 @@ func encode(enc *wire.Encoder, b *outbox.Batch) wire.Message {
 // receive passes answers on to the consumer.
 func (s *delivering) receive(working context.Context) error {
 	warning := rate.Sometimes{Interval: strayPause}
+	unreported := 0
 	for {
 		resp, err := s.stream.Recv()
 		if err != nil {
@@ -201,9 +202,11 @@ func (s *delivering) receive(working context.Context) error {
 			sleep(working, emptyPause)
 		}
 		if stray > 0 {
+			unreported += stray
 			warning.Do(func() {
 				s.log.Warn("handler answered events that it does not have: ignored",
-					"answers", stray)
+					"answers", unreported)
+				unreported = 0
 			})
 		}
 	}
