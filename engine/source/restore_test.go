@@ -292,7 +292,7 @@ func TestRestoredObjectsHaveTheirIndexValues(t *testing.T) {
 		for k := range n {
 			objects = append(objects, object.FromIdentity("shop", fmt.Sprint("o", k), fmt.Sprint("u", k), "1"))
 		}
-		entries := i.restored(objects)
+		entries := i.restored(&Saved{Objects: objects})
 		if len(entries) != n {
 			t.Fatalf("%d entries of %d objects", len(entries), n)
 		}
@@ -302,6 +302,23 @@ func TestRestoredObjectsHaveTheirIndexValues(t *testing.T) {
 			if e.Object != objects[k] || !cmp.Equal(e.values, want) {
 				t.Fatalf("entry %d is %s with %v, want %v", k, e.Key(), e.values, want)
 			}
+		}
+	}
+}
+
+// The state may hand over plain objects, and may have packed some of them beside their text. Nobody is
+// about to deliver any of them.
+func TestRestoredObjectsArePacked(t *testing.T) {
+	t.Parallel()
+	server, saved := firstRun(t, true)
+	saved.Objects = []*object.Object{wordy(t, "a", 1), wordy(t, "b", 1)}
+	s, i, _, _, _ := next(t, server, saved)
+	i.Packer().PackBeside(saved.Objects[1])
+	run(t, s)
+	awaitSynced(t, i)
+	for _, o := range saved.Objects {
+		if !o.IsPacked() {
+			t.Errorf("%s is plain", o.Key())
 		}
 	}
 }

@@ -83,7 +83,7 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (ok bool) {
 		defer w.calls.end()
 		out.run(ctx, inner, release)
 	}()
-	list := &internalversion.List{Items: w.informer.restored(saved.Objects)}
+	list := &internalversion.List{Items: w.informer.restored(saved)}
 	list.ResourceVersion = saved.ResourceVersion
 	w.resumption = &resumption{list, out}
 	return true
@@ -170,10 +170,12 @@ func (c *apiClient) current(ctx context.Context) (string, error) {
 	return list.ResourceVersion, nil
 }
 
-// restored makes entries for saved objects, on all processors.
-func (i *Informer) restored(objects []*object.Object) []runtime.Object {
+// restored makes entries for saved objects, on all processors. It packs objects that are plain,
+// unless they are parts: those are small, and soon whole ones replace them.
+func (i *Informer) restored(saved *Saved) []runtime.Object {
 	const chunk = 1024
-	entries, indexes := make([]runtime.Object, len(objects)), i.shape.Load().indexes
+	objects, indexes := saved.Objects, i.shape.Load().indexes
+	entries := make([]runtime.Object, len(objects))
 	paths := new(object.Paths)
 	for _, index := range indexes {
 		paths.Union(index.Paths)
@@ -191,6 +193,9 @@ func (i *Informer) restored(objects []*object.Object) []runtime.Object {
 				}
 				for n, o := range objects[from:min(end, len(objects))] {
 					entries[from+n] = i.entry(o, indexes, decoder)
+					if !saved.Partial {
+						i.feed.packer.Pack(o)
+					}
 				}
 				decoder.Forget()
 			}
