@@ -56,7 +56,8 @@ type tuning struct {
 	calm             time.Duration // a relist sooner after the last one is delayed
 	// A resumed watch that is silent for this long has caught up. If the server has answered
 	// another request since the watch was opened, it need only be silent for ten times as long as
-	// that took, but at least for hush and at most for maxHush.
+	// that took, but at least for hush and at most for maxHush. hush is longer than informd's own
+	// pauses: a busy connection may hand over an event 10 ms late (gather.go).
 	silence, hush, maxHush time.Duration
 }
 
@@ -70,7 +71,7 @@ var defaultTuning = tuning{
 	pause: 500 * time.Millisecond, maxPause: 30 * time.Second, unreachablePause: 10 * time.Second,
 	poll: 2 * time.Second, inFlight: 4096, chunk: 500, hold: 30 * time.Second, short: time.Second,
 	calm: time.Minute, silence: time.Second,
-	hush: 10 * time.Millisecond, maxHush: 100 * time.Millisecond,
+	hush: 20 * time.Millisecond, maxHush: 100 * time.Millisecond,
 }
 
 // New returns the Informers of the cluster that config describes. client is for lists, and must

@@ -306,8 +306,8 @@ func TestRestoredObjectsHaveTheirIndexValues(t *testing.T) {
 	}
 }
 
-// The state may hand over plain objects, and may have packed some of them beside their text. Nobody is
-// about to deliver any of them.
+// The state may hand over plain objects, and may have packed some of them beside their text. Nobody
+// is about to deliver any of them.
 func TestRestoredObjectsArePacked(t *testing.T) {
 	t.Parallel()
 	server, saved := firstRun(t, true)

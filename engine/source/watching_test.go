@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -29,4 +31,34 @@ func TestWatchThatEndsLeavesNothingBehind(t *testing.T) {
 			t.Errorf("with room for %d, the gate still counts %d events", room, n)
 		}
 	}
+}
+
+// While informd itself pauses before it reads, a server is not silent: a resumed watch has not
+// caught up between two reads of a busy connection.
+func TestPauseOfABusyConnectionIsNoSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i, _ := idle(t)
+		server, answers := watch.NewFake(), make(chan answer, 1)
+		w := &watching{
+			wire:   &wire{informer: i, current: "100"},
+			events: make(chan watch.Event, readAhead), answered: answers,
+		}
+		answers <- answer{at: time.Now()}
+		go w.forward(t.Context(), server, func() {})
+		for v := range 5 {
+			time.Sleep(gatherPause + gatherLate + time.Millisecond) // a timer may be that late
+			server.Modify(&entry{Object: state(t, "a", "1", v+1), arrival: new(arrival)})
+			<-w.events
+			i.gate.leave(uint64(v+1), i.reached)
+			if i.HasSynced() {
+				t.Fatalf("it has caught up before event %d", v+1)
+			}
+		}
+		time.Sleep(w.wire.tuning().maxHush)
+		synctest.Wait()
+		if !i.HasSynced() {
+			t.Error("it does not catch up with a silent server")
+		}
+		server.Stop()
+	})
 }
