@@ -111,19 +111,17 @@ func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
 		}
 		l.Delta, l.Payload = now.Delta, now.Payload
 	}
-	if p.IsSecret() && prepare.IsIdentity(l.Delta.Object) {
-		l.Delta, l.Payload = p.refill(l.Delta)
+	var failure error
+	note := func(err error) { failure = errors.Join(failure, err) }
+	switch now := p.clock.Now(); {
+	case p.IsSecret() && prepare.IsIdentity(l.Delta.Object):
+		l.Delta, l.Payload = p.Recipe.Refill(l.Delta, now, note)
+	case lacksPayload || p.rule.Payload != nil && l.Payload == nil:
+		l.Payload = p.Recipe.Payload(l.Delta, now, note)
 	}
-	if p.Reveals() && bytes.Equal(l.Payload, prepare.Null) {
-		l.Payload = p.payload(l.Delta)
-	}
-	if l.Payload == nil && p.rule.Payload != nil {
-		var failure error
-		l.Payload = p.Recipe.Payload(l.Delta, p.clock.Now(), func(err error) { failure = err })
-		if failure != nil {
-			return l, fmt.Errorf("dead letter %q: it has no payload yet, and rule %q cannot make it: "+
-				"%w: mend the rule, or drop the letter", l.ID, l.Rule, failure)
-		}
+	if failure != nil && !prepare.IsIdentity(l.Delta.Object) {
+		return l, fmt.Errorf("dead letter %q: rule %q cannot make its payload: %w: "+
+			"mend the rule, or drop the letter", l.ID, l.Rule, failure)
 	}
 	return l, nil
 }

@@ -248,7 +248,7 @@ func TestFailedPayloadMakesALetter(t *testing.T) {
 	if reason := letters[0].Reason; !strings.Contains(reason, "payload: cannot compare string with int") {
 		t.Errorf("the reason is %s", reason)
 	}
-	if err := e.RetryLetter(letters[0].ID); err == nil || !strings.Contains(err.Error(), "cannot make it: payload: cannot compare") {
+	if err := e.RetryLetter(letters[0].ID); err == nil || !strings.Contains(err.Error(), "cannot make its payload: payload: cannot compare") {
 		t.Errorf("retried while the payload still fails: %v", err)
 	}
 	l.put("a", "2")
@@ -271,4 +271,25 @@ func TestFailedPayloadMakesALetter(t *testing.T) {
 	}
 	k.await(t, "that was dead", func(ev handler.Event) bool { return ev.ID == letters[0].ID && string(ev.Payload) == `"1"` })
 	awaitLetters(t, e, 0)
+}
+
+// Of a letter about a Secret nothing is kept over a restart but who it is about. If its payload
+// still fails, a retry does not deliver it without one.
+func TestLetterOfASecretWhosePayloadStillFails(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.putSecret("a", "1")
+	manifests := secretSource + aRule("r", ", payload: object.data.value > 5")
+	dead := func(e *Engine, _ []string) bool { return e.Status().DeadLetters.Letters == 1 }
+	l.run(manifests, new(teller), dead)
+	l.expect(l.run(manifests, new(teller), func(e *Engine, _ []string) bool {
+		letters, _ := e.Letters()
+		if len(letters) != 1 {
+			return false
+		}
+		if err := e.RetryLetter(letters[0].ID); err == nil || !strings.Contains(err.Error(), "cannot make its payload: payload: cannot compare string with int") {
+			t.Errorf("retried: %v", err)
+		}
+		return true
+	}))
 }

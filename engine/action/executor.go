@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/informd/informd/internal/printable"
-	"github.com/informd/informd/internal/seldom"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -32,7 +31,7 @@ type By struct {
 
 // Options are what an Executor can do without.
 type Options struct {
-	// Logger receives the audit: one line per action.
+	// Logger receives the audit: one line per action, but few of the actions that fail for now.
 	Logger *slog.Logger
 	// Observer is called after each action, concurrently. It must not block.
 	Observer func(Done)
@@ -80,7 +79,7 @@ type Executor struct {
 	conflicts conflicts
 	hopeless  hopeless
 	log       *slog.Logger
-	repeated  seldom.Messages // failures of actions that are logged
+	repeated  repeated
 	observer  func(Done)
 }
 
@@ -179,8 +178,8 @@ func (o outcome) resultOf(err error) Result {
 	return Failed
 }
 
-// audit logs and reports how an action ended, without any of its content. The same failure of the
-// same action is logged once a minute.
+// audit logs and reports how an action ended, without any of its content. Of actions that failed for
+// now, it logs what repeated allows.
 func (x *Executor) audit(
 	by By, ev *handler.Event, a handler.Action, o outcome, took time.Duration, err error,
 ) {
@@ -213,8 +212,7 @@ func (x *Executor) audit(
 		attrs = append(attrs, "error", printable.Line(about, maxText))
 	}
 	if o.result == Failed {
-		same := fmt.Sprintln(by.Rule, by.Handler, what(a), about)
-		held, ok := x.repeated.Allow(x.now(), same)
+		held, ok := x.repeated.allow(by, x.now(), what(a)+about)
 		if !ok {
 			return
 		}

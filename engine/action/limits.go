@@ -3,15 +3,18 @@ package action
 import (
 	"context"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/informd/informd/internal/seldom"
 )
 
 // How many actions a handler, or a rule with actions of its own, may perform.
 const (
 	perSecond = 50
 	burst     = 100
-	maxRates  = 4096 // handlers; beyond it, some limit starts over
+	maxRates  = 4096 // handlers or rules; beyond it, some limit starts over
 )
 
 // rates has one limit per handler, or per rule with its own actions. Its zero value is ready.
@@ -35,6 +38,27 @@ func (r *rates) wait(ctx context.Context, by By) error {
 	}
 	r.mu.Unlock()
 	return l.Wait(ctx)
+}
+
+// repeated bounds what the log has of actions that fail, for each rule on its own: the same failure
+// of the same action once a minute, and so many different ones as seldom.Messages lets through. Its
+// zero value is ready.
+type repeated struct {
+	mu sync.Mutex
+	of map[By]*seldom.Messages // guarded by mu
+}
+
+func (r *repeated) allow(by By, now time.Time, message string) (held int, ok bool) {
+	by.Confidential = false
+	r.mu.Lock()
+	m := r.of[by]
+	if m == nil {
+		makeRoom(&r.of, maxRates)
+		m = new(seldom.Messages)
+		r.of[by] = m
+	}
+	r.mu.Unlock()
+	return m.Allow(now, message)
 }
 
 // makeRoom makes sure that one more entry fits into m. If there are limit already, one is dropped.

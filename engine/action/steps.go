@@ -37,6 +37,7 @@ func (x *Executor) doSteps(
 	var failed failures
 	var latest string
 	cause, _ := x.writes.causeOf(ctx, ev)
+	x.hopeless.begin(ev.ID, ev.Attempt)
 	number, skips := 0, false
 	for i, a := range actions {
 		if IsBreak(a) {
@@ -60,7 +61,7 @@ func (x *Executor) doSteps(
 			continue
 		}
 		if isFinal(err) {
-			x.hopeless.add(ev.ID, a, err)
+			x.hopeless.add(ev.ID, ev.Attempt, a, err)
 		}
 		failed.add(err)
 		skips = ctx.Err() != nil || inTrouble(err)
@@ -82,15 +83,22 @@ func (x *Executor) doOwn(ctx context.Context, t task, before []handler.Action) e
 // isFinal reports whether no try of the same action will succeed.
 func isFinal(err error) bool { return errors.Is(err, handler.ErrReject) }
 
-// maxHopeless bounds the deliveries whose failures for good are remembered. Beyond it, one is
+// maxHopeless bounds the failures for good that are remembered. Beyond it, those of one delivery are
 // forgotten, and its actions are tried once more.
-const maxHopeless = 1024
+const maxHopeless = 4096
 
 // hopeless knows which actions of a delivery have failed for good, while others are still tried. It
 // is safe for concurrent use. Its zero value is ready.
 type hopeless struct {
-	mu sync.Mutex
-	at map[string]map[print]error // by the delivery's id; guarded by mu
+	mu    sync.Mutex
+	at    map[string]lost // by the delivery's id; guarded by mu
+	count int             // failures of all deliveries; guarded by mu
+}
+
+// lost holds the failures of one delivery.
+type lost struct {
+	attempt int // the last one that was begun
+	why     map[print]error
 }
 
 // print identifies an action by its content.
@@ -101,36 +109,70 @@ func printOf(a handler.Action) (p print, ok bool) {
 	return sha256.Sum256(text), err == nil
 }
 
+// begin notes an attempt. If it does not follow the last one, the delivery may have been a dead
+// letter in between, and somebody may have mended what failed. Then begin forgets its failures.
+func (h *hopeless) begin(delivery string, attempt int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known, ok := h.at[delivery]
+	switch {
+	case !ok:
+	case attempt > known.attempt+1:
+		h.drop(delivery)
+	default:
+		known.attempt = attempt
+		h.at[delivery] = known
+	}
+}
+
 // of returns why the action failed for good, or nil.
 func (h *hopeless) of(delivery string, a handler.Action) error {
 	h.mu.Lock()
-	known := h.at[delivery]
+	_, ok := h.at[delivery]
 	h.mu.Unlock()
-	if known == nil {
+	if !ok {
 		return nil
 	}
 	p, _ := printOf(a)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return known[p]
+	return h.at[delivery].why[p]
 }
 
-func (h *hopeless) add(delivery string, a handler.Action, err error) {
+func (h *hopeless) add(delivery string, attempt int, a handler.Action, err error) {
 	p, ok := printOf(a)
 	if !ok {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.at[delivery] == nil {
-		makeRoom(&h.at, maxHopeless)
-		h.at[delivery] = make(map[print]error)
+	if h.at[delivery].why[p] != nil {
+		return
 	}
-	h.at[delivery][p] = err
+	for other := range h.at {
+		if h.count < maxHopeless {
+			break
+		}
+		h.drop(other)
+	}
+	if h.at == nil {
+		h.at = make(map[string]lost)
+	}
+	if _, ok := h.at[delivery]; !ok {
+		h.at[delivery] = lost{attempt, make(map[print]error)}
+	}
+	h.at[delivery].why[p] = err
+	h.count++
 }
 
 func (h *hopeless) forget(delivery string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.drop(delivery)
+}
+
+// drop forgets a delivery. The caller holds mu.
+func (h *hopeless) drop(delivery string) {
+	h.count -= len(h.at[delivery].why)
 	delete(h.at, delivery)
 }

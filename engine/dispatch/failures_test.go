@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -413,6 +415,31 @@ func TestDeadLetterThatCannotBeKeptIsRepeated(t *testing.T) {
 		equal(t, "events", h.ids(), []string{"r/u/added/1", "r/u/added/1 #2"})
 		equal(t, "dead", letters(dead), []string{"r/u/added/1: rejected"})
 	})
+}
+
+// The errors of a Preparer quote nothing, so they are shown although the handler sees secrets. Its
+// panics may quote anything.
+func TestPanicOfAPreparerMayQuoteASecret(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"error": func() error { return errors.New("cannot compare") },
+		"panic": func() error { panic("hunter2") },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var h recorder
+			dead := NewLetterBox(LetterBoxOptions{})
+			d := New(Recipient{Handler: &h, Retry: Retry{Attempts: 1}}, dead, Options{})
+			l := d.Lane("r", pods, preparer{
+				attach: func(delta.Delta) (map[string][]json.RawMessage, error) { return nil, fail() },
+				secret: func() bool { return true },
+			}.lane(LaneOptions{}))
+			start(t, d)
+			l.Offer(added("web", "u", 1))
+			synctest.Wait()
+			if all := dead.List(); len(all) != 1 || !all[0].Confidential || all[0].Quotes() != (name == "panic") {
+				t.Errorf("%s: %+v", name, all)
+			}
+		})
+	}
 }
 
 // LastFailure says what failed last, and why.

@@ -54,7 +54,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		isAnother = d.adopt(f, p, renews)
 	}
 	if err != nil {
-		d.settle(run, f, &plainError{err})
+		d.settle(run, f, err)
 		return true
 	}
 	if isAnother && d.slow(ctx, run, f) {
@@ -67,12 +67,17 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	return false
 }
 
-// prepared calls the Preparer, and turns a panic into an error.
+// prepared calls the Preparer, and turns a panic into an error. Only the Preparer's own errors are
+// plain: a panic may quote anything.
 func (d *Dispatcher) prepared(
 	ctx context.Context, f *flight, draft delivery.Draft,
-) (_ delivery.Prepared, err error) {
+) (p delivery.Prepared, err error) {
 	defer d.recovered(f.event, &err)
-	return f.lane.opts.Preparer.Prepare(ctx, draft)
+	p, err = f.lane.opts.Preparer.Prepare(ctx, draft)
+	if err != nil {
+		err = &plainError{err}
+	}
+	return p, err
 }
 
 // adopt makes p what f delivers, and reports whether it is another event.

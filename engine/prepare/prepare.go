@@ -110,7 +110,9 @@ func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 		p.remake(&r, now)
 	}
 	switch {
-	case r.Nothing || r.Err != nil:
+	case r.Err != nil: // the draft stays as it was: undecided, or with the payload from before
+		r.Prepared = delivery.Prepared{}
+	case r.Nothing:
 	case p.rule.Actions != nil:
 		p.act(&r, now)
 	case len(p.rule.Attached) > 0:

@@ -117,9 +117,9 @@ func TestPrepare(t *testing.T) {
 		{name: "a payload that panics stands", spec: looks, version: "2", draft: delivery.Draft{Payload: []byte(`"old"`), Stale: true},
 			others: shelf{panics: true}, want: `added/2 "old" failed: payload: internal failure while evaluating`},
 		{name: "a payload that cannot be made", spec: looks, version: "2", draft: delivery.Draft{Undecided: true},
-			others: shelf{panics: true}, want: `added/2 selected failed: payload: internal failure while evaluating rejected`},
+			others: shelf{panics: true}, want: `as before selected failed: payload: internal failure while evaluating rejected`},
 		{name: "a payload that cannot be made anew", spec: looks, version: "2", draft: delivery.Draft{Renew: true},
-			others: shelf{panics: true}, want: `added/2 null failed: payload: internal failure while evaluating rejected`},
+			others: shelf{panics: true}, want: `as before failed: payload: internal failure while evaluating rejected`},
 		{name: "it is renewed with the object as it is", spec: small, version: "2", draft: delivery.Draft{Renew: true}, now: []string{"7"}, want: `added/7 "added7"`},
 		{name: "an object that is gone is renewed as it was", spec: small, version: "2", draft: delivery.Draft{Renew: true}, want: `added/2 "added2"`},
 		{name: "nothing is found to attach", spec: attaches, version: "2", want: `added/2 attached x 0`},
@@ -147,6 +147,8 @@ func told(r Result) string {
 	var words []string
 	if r.Nothing {
 		words = append(words, "nothing")
+	} else if r.Delta.Object == nil {
+		words = append(words, "as before")
 	} else {
 		words = append(words, r.Delta.Type.String()+"/"+r.Delta.Object.ResourceVersion())
 		if r.Payload != nil {

@@ -100,6 +100,7 @@ func FuzzMaskSecret(f *testing.F) {
 		}
 	})
 }
+
 func TestReasonsOfLetters(t *testing.T) {
 	for _, c := range []struct {
 		letter Letter
