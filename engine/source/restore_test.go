@@ -1,11 +1,13 @@
 package source
 
 import (
+	"context"
 	"fmt"
 	"iter"
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -292,7 +294,7 @@ func TestRestoredObjectsHaveTheirIndexValues(t *testing.T) {
 		for k := range n {
 			objects = append(objects, object.FromIdentity("shop", fmt.Sprint("o", k), fmt.Sprint("u", k), "1"))
 		}
-		entries := i.restored(&Saved{Objects: objects})
+		entries := i.restored(t.Context(), &Saved{Objects: objects})
 		if len(entries) != n {
 			t.Fatalf("%d entries of %d objects", len(entries), n)
 		}
@@ -320,6 +322,37 @@ func TestRestoredObjectsArePacked(t *testing.T) {
 		if !o.IsPacked() {
 			t.Errorf("%s is plain", o.Key())
 		}
+	}
+}
+
+// A run that ends while it restores objects does not finish that first.
+func TestRunEndsWhileItRestores(t *testing.T) {
+	t.Parallel()
+	server, saved := firstRun(t, true)
+	most := 1024 * runtime.GOMAXPROCS(0) // each goroutine finishes what it has begun
+	saved.Objects = nil
+	for n := range most + 5000 {
+		saved.Objects = append(saved.Objects, object.FromIdentity("shop", fmt.Sprint(n), "u", "1"))
+	}
+	s, i, _, c, _ := next(t, server, saved)
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls atomic.Int64
+	values := func(any) []string {
+		calls.Add(1)
+		cancel()
+		return nil
+	}
+	if err := i.AddIndexers(map[string]Index{"i": {Paths: nameIn, Values: values}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := calls.Load(); n == 0 || n > int64(most) {
+		t.Errorf("it restored %d of %d objects", n, len(saved.Objects))
+	}
+	if got := c.saved(); got.ResourceVersion != saved.ResourceVersion || len(got.Objects) != len(saved.Objects) {
+		t.Errorf("saved %d objects at %q", len(got.Objects), got.ResourceVersion)
 	}
 }
 

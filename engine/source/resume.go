@@ -83,7 +83,10 @@ func (w *wire) resume(ctx context.Context, o metav1.ListOptions) (ok bool) {
 		defer w.calls.end()
 		out.run(ctx, inner, release)
 	}()
-	list := &internalversion.List{Items: w.informer.restored(saved)}
+	list := &internalversion.List{Items: w.informer.restored(ctx, saved)}
+	if ctx.Err() != nil {
+		return false
+	}
 	list.ResourceVersion = saved.ResourceVersion
 	w.resumption = &resumption{list, out}
 	return true
@@ -171,8 +174,9 @@ func (c *apiClient) current(ctx context.Context) (string, error) {
 }
 
 // restored makes entries for saved objects, on all processors. It packs objects that are plain,
-// unless they are parts: those are small, and soon whole ones replace them.
-func (i *Informer) restored(saved *Saved) []runtime.Object {
+// unless they are parts: those are small, and soon whole ones replace them. If ctx ends, some
+// entries are missing.
+func (i *Informer) restored(ctx context.Context, saved *Saved) []runtime.Object {
 	const chunk = 1024
 	objects, indexes := saved.Objects, i.shape.Load().indexes
 	entries := make([]runtime.Object, len(objects))
@@ -188,7 +192,7 @@ func (i *Informer) restored(saved *Saved) []runtime.Object {
 			for {
 				end := int(taken.Add(chunk))
 				from := end - chunk
-				if from >= len(objects) {
+				if from >= len(objects) || ctx.Err() != nil {
 					return
 				}
 				for n, o := range objects[from:min(end, len(objects))] {
