@@ -161,6 +161,10 @@ func (c *compiler) compileNew(node ast.Node) (operand, error) {
 	case *ast.FloatNode:
 		return constant(n.Value), nil
 	case *ast.StringNode:
+		if template := inQuotes.FindString(n.Value); template != "" && c.options.Scope != Payload {
+			return operand{}, c.errorf(n, "this is the text itself; for what the expression gives, "+
+				"leave out the quotes and ${ }: %s", clip(template[len("${"):len(template)-1]))
+		}
 		return constant(n.Value), nil
 	case *ast.IdentifierNode:
 		return c.identifier(n)

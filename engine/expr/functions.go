@@ -56,11 +56,17 @@ func (c *compiler) method(n *ast.CallNode, name string, of ast.Node) (operand, e
 	get, ok := value.Methods[name]
 	if !ok {
 		if isFunction(name) {
+			if example, ok := namesElements[name]; ok {
+				return operand{}, c.errorf(n, "%s is a function; write %s(%s)", name, name, example)
+			}
 			return operand{}, c.errorf(n, "%s is a function; write %s(x) or x | %s()",
 				name, name, name)
 		}
 		if operator, ok := operatorLike[name]; ok {
 			return operand{}, c.errorf(n, "there is no method %s; write x %s y", name, operator)
+		}
+		if instead, ok := otherMethods[name]; ok {
+			return operand{}, c.errorf(n, "there is no method %s; %s", name, instead)
 		}
 		return operand{}, c.errorf(n, "unknown method %q", clip(name))
 	}
@@ -105,6 +111,9 @@ func (c *compiler) function(at ast.Node, name string, arguments []ast.Node) (ope
 			if instead == "" {
 				instead = "there is nothing in its place"
 			}
+			return operand{}, c.errorf(at, "there is no function %s; %s", name, instead)
+		}
+		if instead, ok := otherFunctions[name]; ok {
 			return operand{}, c.errorf(at, "there is no function %s; %s", name, instead)
 		}
 		return operand{}, c.errorf(at, "unknown function %q%s",

@@ -30,7 +30,7 @@ func TestMistakesInTheText(t *testing.T) {
 		{"what is left out says what to use", When, `|date("2026-01-01") < now()`, "there is no function date; use time(…), which reads RFC 3339"},
 		{"too few arguments", When, "|len() > 0", "len takes 1 argument, not 0"},
 		{"too many arguments", When, `|time("a", "b") == nil`, "time takes 1 argument, not 2"},
-		{"a field with a dash", When, "object.metadata.labels.my-|app", `unknown name "app"`},
+		{"a field with a dash", When, "object.metadata.labels.my-|app", `unknown name "app"; a field with - or / in its name needs brackets: object.metadata.labels["my-app"]`},
 
 		{"where and old", Where, "|old.spec != object.spec", "where cannot use old: it must come out the same whenever it is asked, so it reads object alone; use old in when"},
 		{"where and event", Where, `|event == "added"`, "where cannot use event: it must come out the same whenever it is asked, so it reads object alone; use event in when"},
@@ -135,5 +135,69 @@ func TestBool(t *testing.T) {
 				t.Errorf("%s: got %v, %v, want %v, %s", test.text, got, err, test.want, test.err)
 			}
 		})
+	}
+}
+
+// Whoever knows kubectl, CEL, jq, JavaScript or Go templates hears what to write here.
+func TestHints(t *testing.T) {
+	for _, test := range []struct{ text, message string }{ // | stands in front of the mistake
+		{`object.metadata.labels.app.kubernetes.io/|name == "x"`, `unknown name "name"; a field with - or / in its name needs brackets: object.metadata.labels["app.kubernetes.io/name"]`},
+		{`object.metadata.annotations.a-|b-c != nil`, `unknown name "b"; a field with - or / in its name needs brackets: object.metadata.annotations["a-b-c"]`},
+		{`object.metadata.labels.'my-app' |!= nil`, `expected name; a field whose name needs quotes is written in brackets: labels["a-b"]`},
+		{`map(object.xs, {kind|: "User", name: #})`, `unexpected ":"; a map as the last argument needs parentheses: ({name: #})`},
+		{`now() - time(object.a) > |2m`, `2m is no number; a duration is duration("2m"), a quantity is quantity("2m")`},
+		{`duration(|30s)`, `30s is no number; a duration is duration("30s")`},
+		{`object.a > |5Mi`, `5Mi is no number; a quantity is quantity("5Mi")`},
+		{`object.status.phase == |Failed`, `unknown name "Failed"; a text needs quotes: "Failed"`},
+		{`object.a in ["x", |y]`, `unknown name "y"; a text needs quotes: "y"`},
+		{`event == |added`, `unknown name "added"; a text needs quotes: "added"`},
+		{`event == |"create"`, `event is never "create": it is added, updated, deleted or synced; did you mean added?`},
+		{`event in |["ADDED", "deleted"]`, `event is never "ADDED": it is added, updated, deleted or synced; did you mean added?`},
+		{`|"MODIFIED" == event`, `event is never "MODIFIED": it is added, updated, deleted or synced; did you mean updated?`},
+		{`$|{object.metadata.name} == "a"`, `unexpected "{"; this is an expression already: leave out ${ and }`},
+		{`|"${object.metadata.name}" == "a"`, `this is the text itself; for what the expression gives, leave out the quotes and ${ }: object.metadata.name`},
+		{`{|{ .metadata.name }}`, `a map key must be a quoted string, a number, a identifier, or an expression enclosed in parentheses (unexpected "{"); templates of Go are not used here: write object.metadata.name`},
+		{`|.metadata.name == "a"`, `unexpected "."; a field begins with its object: object.metadata.name`},
+		{`|self.metadata.name == "a"`, `unknown name "self"; write object`},
+		{`|oldSelf.x == 1`, `unknown name "oldSelf"; the state before is old`},
+		{`|oldObject.x == 1`, `unknown name "oldObject"; the state before is old`},
+		{`object.a == |null`, `unknown name "null"; write nil`},
+		{`|True`, `unknown name "True"; write true`},
+		{`object.a |is nil`, `unexpected "is"; compare with nil: x != nil`},
+		{`object.a |exists`, `unexpected "exists"; compare with nil: x != nil`},
+		{`|exists(object.a)`, `there is no function exists; compare with nil: object.spec.x != nil`},
+		{`|default(object.a, 1) == 1`, `there is no function default; write x ?? y`},
+		{`object.x.|exists(c, c.name == "a")`, `there is no method exists; write any(x, .name == y)`},
+		{`object.x.|filter(c, c.y) == nil`, `filter is a function; write filter(x, .y == 1)`},
+		{`object.x.|size() > 1`, `there is no method size; write len(x)`},
+		{`filter(object.a, x |=> x.y == 1) == nil`, `unexpected "="; ` + elementNamed},
+		{`object.spec.containers[|].image == nil`, `unexpected "]"; for a field of each element write map(object.spec.containers, .image)`},
+		{`object.spec.containers[|*].image == nil`, `unexpected "*"; for a field of each element write map(object.spec.containers, .image)`},
+		{`[x |for x in object.a] == nil`, `unexpected "for"; for a value of each element write map(object.spec.containers, .image)`},
+		{`object.a | length|`, `unexpected end of the expression; a function behind | needs its parentheses: | len()`},
+		{`if object.a |then 1 else 2`, `unexpected "then"; a condition is written x ? y : z, or if x {y} else {z}`},
+		{`object.a <|> "b"`, `unexpected ">"; what compares is !=`},
+		{`object.a == 'b' |AND object.c == 'd'`, `unexpected "AND"; write and`},
+		{`object.a in ("a"|, "b")`, `unexpected ","; a list is written in brackets: in [1, 2]`},
+		{`object.a |like "x%"`, `unexpected "like"; write matches, contains, startsWith or endsWith`},
+		{`object.a =|~ "x"`, `unrecognized character: U+007E '~'; what compares with a pattern is matches`},
+	} {
+		at := strings.LastIndex(test.text, "|")
+		if strings.Contains(test.text, "||") {
+			at = strings.Index(test.text, "||")
+		}
+		if !strings.Contains(test.text, " | ") {
+			at = strings.Index(test.text, "|")
+		}
+		text := test.text[:at] + test.text[at+1:]
+		_, err := Compile(text, Options{Scope: When})
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%s: got %v, want a mistake", text, err)
+			continue
+		}
+		if e.Message != test.message || e.Offset != at {
+			t.Errorf("%s: at %d, want %d\n got %s\nwant %s", text, e.Offset, at, e.Message, test.message)
+		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
+
+	"github.com/informd/informd/engine/expr/value"
 )
 
 type variable struct {
@@ -53,7 +55,14 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	if slices.Contains(topLevel, n.Value) {
 		return operand{}, c.errorf(n, "unknown name %q; did you mean object.%s?", n.Value, n.Value)
 	}
-	return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), suggest(n.Value, c.names()))
+	hint := suggest(n.Value, c.names())
+	if other, ok := otherNames[n.Value]; ok {
+		hint = "; " + other
+	}
+	if hint == "" {
+		hint = hintForName(c.text, value.RuneOffset(c.text, n.Location().From), n.Value)
+	}
+	return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), hint)
 }
 
 // topLevel are fields of nearly every object, which authors often write without object.

@@ -31,6 +31,9 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 		return operand{}, err
 	}
 	a, b := parts[0], parts[1]
+	if err := c.checkEvent(n, a, b); err != nil {
+		return operand{}, err
+	}
 	switch n.Operator {
 	case "and", "&&":
 		return c.logic(n, a, b, false)

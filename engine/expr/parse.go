@@ -113,16 +113,18 @@ func syntaxError(text string, err error) *Error {
 	message = namedToken.ReplaceAllString(message, "$1")
 	message = endToken.ReplaceAllString(message, "unexpected end of the expression")
 	message = tooBig.ReplaceAllString(message, "the number does not fit into 64 bits")
-	if message == `unexpected "="` {
-		message += "; what compares is =="
-	}
 	if strings.Contains(message, "maximum allowed nodes") {
 		return &Error{0, fmt.Sprintf("the expression has more than %d parts", conf.DefaultMaxNodes)}
 	}
+	offset := value.RuneOffset(text, e.From)
 	if strings.Contains(message, "unexpected end") {
-		return &Error{len(text), message}
+		offset = len(text)
 	}
-	return &Error{value.RuneOffset(text, e.From), message}
+	offset, message = hintForSyntax(text, offset, message)
+	if message == `unexpected "="` {
+		message += "; what compares is =="
+	}
+	return &Error{offset, message}
 }
 
 func firstLine(s string) string {

@@ -1,0 +1,231 @@
+package expr
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// What authors write who know kubectl, CEL, jq, JavaScript or Go templates, with what they need to
+// hear. A hint follows the message that says what is wrong.
+
+// otherNames are names of other languages.
+var otherNames = map[string]string{
+	"null": "write nil", "None": "write nil", "undefined": "write nil", "NULL": "write nil",
+	"Nil": "write nil", "none": "write nil", "True": "write true", "False": "write false",
+	"TRUE": "write true", "FALSE": "write false",
+	"self": "write object", "this": "write object", "$": "write object", "obj": "write object",
+	"resource": "write object", "_": "write object", "new": "the new state is object",
+	"newObject": "the new state is object", "previous": "the state before is old",
+	"oldSelf": "the state before is old", "oldObject": "the state before is old",
+	"oldobject": "the state before is old", "request": "the object is object, its state before old",
+	"params": "constants of your own go into the expression", "variables": "write let x = …; …",
+	"Values": "the object is object", "env": "expressions read no environment",
+}
+
+// otherFunctions are functions of other languages, beside absent.
+var otherFunctions = map[string]string{
+	"exists": "compare with nil: object.spec.x != nil",
+	"isset":  "compare with nil: object.spec.x != nil",
+	"empty":  "write len(x) == 0, which holds for what is absent too if you write len(x ?? []) == 0",
+	"length": "use len(…)", "default": "write x ?? y", "coalesce": "write x ?? y",
+	"eq": "write x == y", "ne": "write x != y", "lt": "write x < y", "gt": "write x > y",
+	"select": "use filter(…)", "where": "use filter(…)", "json": "use toJSON(…) or fromJSON(…)",
+	"printf": "write a template, ${x} and ${y}, or x + y", "sprintf": "write x + y",
+	"format": "write x + y", "println": "write x + y", "Sprintf": "write x + y",
+	"duration_since": "write now() - time(x)", "regex": "write x matches y",
+	"regexMatch": "write x matches y", "test": "write x matches y",
+	"toLower": "use lower(…)", "toUpper": "use upper(…)", "lowerAscii": "use lower(…)",
+	"timestamp": "use time(…), which reads RFC 3339", "Time": "use time(…)",
+	"dyn": "leave it out", "index": "write x[y]", "get_path": "write object.a.b",
+}
+
+// otherMethods are methods of other languages, beside operatorLike.
+var otherMethods = map[string]string{
+	"exists": "write any(x, .name == y)", "some": "write any(x, .name == y)",
+	"exists_one": "write one(x, .name == y)", "every": "write all(x, .name == y)",
+	"size": "write len(x)", "length": "write len(x)", "includes": "write x contains y",
+	"match": "write x matches y", "toLowerCase": "write lower(x)", "lowerAscii": "write lower(x)",
+	"toUpperCase": "write upper(x)", "upperAscii": "write upper(x)", "toString": "write string(x)",
+	"getSeconds": "write duration(x).Seconds()", "hasOwnProperty": "write x[y] != nil",
+	"isSorted": "write x == sort(x)", "has": "write x[y] != nil",
+}
+
+// namesElements are functions that authors call as methods, with their arguments as an example. They
+// have a condition,
+// in which other languages name the element.
+var namesElements = map[string]string{
+	"all": "x, .y == 1", "any": "x, .y == 1", "one": "x, .y == 1", "none": "x, .y == 1",
+	"map": "x, .y", "filter": "x, .y == 1", "find": "x, .y == 1", "count": "x, .y == 1",
+	"sortBy": "x, .y", "groupBy": "x, .y",
+}
+
+// hintForName returns what follows the message about the unknown name at an offset of text, or "".
+func hintForName(text string, offset int, name string) string {
+	if hint, ok := otherNames[name]; ok {
+		return "; " + hint
+	}
+	before, after := text[:offset], text[min(len(text), offset+len(name)):]
+	if m := brokenField.FindStringSubmatch(before); m != nil {
+		rest := restOfField.FindString(after)
+		path, field := m[1], m[2]+m[3]+name+rest
+		// Names of labels and annotations have dots.
+		if at := labelled.FindStringIndex(path + "."); at != nil {
+			field = strings.TrimPrefix(path[min(len(path), at[1]-1):]+".", ".") + field
+			path = path[:at[1]-1]
+		}
+		return fmt.Sprintf("; a field with - or / in its name needs brackets: %s[%q]", path, field)
+	}
+	if isCompared(before, after) {
+		return fmt.Sprintf("; a text needs quotes: %q", name)
+	}
+	return ""
+}
+
+var (
+	// brokenField matches the path to a field whose name ends too early, at - or /.
+	brokenField = regexp.MustCompile(
+		`([A-Za-z_][\w]*(?:\.[\w]+)*)\.([\w]+(?:[-/][\w.]+)*)([-/])$`)
+	restOfField = regexp.MustCompile(`^[\w./-]*`)
+	labelled    = regexp.MustCompile(`\.(labels|annotations|matchLabels|nodeSelector)\.`)
+	comparison  = regexp.MustCompile(`(==|!=|\bin|,|\[)\s*$`)
+	ended       = regexp.MustCompile(`^\s*($|\)|\]|,|and\b|or\b|&&|\|\||==|!=|\?|:|\})`)
+)
+
+// isCompared reports whether a name stands where a text would.
+func isCompared(before, after string) bool {
+	return comparison.MatchString(before) && ended.MatchString(after)
+}
+
+// slips are mistakes that expr-lang's parser reports where it stumbles. The first pattern that
+// matches the text up to that place, and what follows it, gives the hint.
+var slips = []struct {
+	before, after *regexp.Regexp
+	hint          string
+}{
+	{regexp.MustCompile(`\$$`), regexp.MustCompile(`^\{`),
+		"this is an expression already: leave out ${ and }"},
+	{regexp.MustCompile(`^\s*\{$`), regexp.MustCompile(`^\{`),
+		"templates of Go are not used here: write object.metadata.name"},
+	{regexp.MustCompile(`^\s*$`), regexp.MustCompile(`^\.`),
+		"a field begins with its object: object.metadata.name"},
+	{regexp.MustCompile(`\[$`), regexp.MustCompile(`^(\]|\*\])`),
+		"for a field of each element write map(object.spec.containers, .image)"},
+	{regexp.MustCompile(`[,(]\s*\{\s*\w+\s*$`), regexp.MustCompile(`^:`),
+		"a map as the last argument needs parentheses: ({name: #})"},
+	{regexp.MustCompile(`<\s*$`), regexp.MustCompile(`^>`), "what compares is !="},
+	{regexp.MustCompile(`[\w)]\s*$`), regexp.MustCompile(`^=>`), elementNamed},
+	{regexp.MustCompile(`\bfunction\s*\([^)]*\)\s*$`), regexp.MustCompile(`^\{`), elementNamed},
+	{regexp.MustCompile(`\blambda\s*$`), regexp.MustCompile(``), elementNamed},
+	{regexp.MustCompile(`\[[^\]]*$`), regexp.MustCompile(`^for\b`),
+		"for a value of each element write map(object.spec.containers, .image)"},
+	{regexp.MustCompile(`\|\s*\w+\s*$`), regexp.MustCompile(`^$`),
+		"a function behind | needs its parentheses: | len()"},
+	{regexp.MustCompile(`\bif\b.*$`), regexp.MustCompile(`^then\b`),
+		"a condition is written x ? y : z, or if x {y} else {z}"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^AND\b`), "write and"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^OR\b`), "write or"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^NOT\b`), "write not"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^(is|exists)\b`), "compare with nil: x != nil"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^(?i:like)\b`),
+		"write matches, contains, startsWith or endsWith"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^~`), "what compares with a pattern is matches"},
+	{regexp.MustCompile(`=$`), regexp.MustCompile(`^~`), "what compares with a pattern is matches"},
+	{regexp.MustCompile(`\bin\s*\([^)]*$`), regexp.MustCompile(`^,`),
+		"a list is written in brackets: in [1, 2]"},
+	{regexp.MustCompile(`\.\s*("[^"]*"|'[^']*'|\[)\s*$`), regexp.MustCompile(``),
+		`a field whose name needs quotes is written in brackets: labels["a-b"]`},
+}
+
+const elementNamed = "a condition calls the element #: filter(x, #.y == 1), or filter(x, .y == 1)"
+
+var (
+	badNumber = regexp.MustCompile(`^bad number syntax: `)
+	measure   = regexp.MustCompile(`^[0-9.]+([A-Za-z]+)`)
+	durations = regexp.MustCompile(`^(ns|us|ms|s|h|d)$`)
+)
+
+// hintForSyntax returns the offset and the message of a syntax error with what helps.
+func hintForSyntax(text string, offset int, message string) (int, string) {
+	if badNumber.MatchString(message) {
+		for offset > 0 && strings.ContainsRune("0123456789.", rune(text[offset-1])) {
+			offset--
+		}
+		m := measure.FindStringSubmatch(text[offset:])
+		if m == nil {
+			for offset > 0 && !strings.ContainsRune(" (<>=+-*/,[", rune(text[offset-1])) {
+				offset--
+			}
+			m = measure.FindStringSubmatch(text[offset:])
+		}
+		switch {
+		case m == nil:
+		case m[1] == "d":
+			return offset, fmt.Sprintf("%s is no number; a duration is duration(\"24h\")", m[0])
+		case m[1] == "m":
+			return offset, fmt.Sprintf("%s is no number; a duration is duration(%[1]q), "+
+				"a quantity is quantity(%[1]q)", m[0])
+		case durations.MatchString(m[1]):
+			return offset, fmt.Sprintf("%s is no number; a duration is duration(%[1]q)", m[0])
+		default:
+			return offset, fmt.Sprintf("%s is no number; a quantity is quantity(%[1]q)", m[0])
+		}
+		return offset, message
+	}
+	for _, slip := range slips {
+		if slip.before.MatchString(text[:offset]) && slip.after.MatchString(text[offset:]) {
+			return offset, message + "; " + slip.hint
+		}
+	}
+	return offset, message
+}
+
+// inQuotes matches an expression within a string, as templates have it.
+var inQuotes = regexp.MustCompile(`\$\{\s*(object|old|item)\.[^}]*\}`)
+
+// eventTypes are what event can be.
+var eventTypes = []string{"added", "updated", "deleted", "synced"}
+
+// checkEvent returns an error if event is compared with what it can never be.
+func (c *compiler) checkEvent(n *ast.BinaryNode, a, b operand) error {
+	if n.Operator != "==" && n.Operator != "!=" && n.Operator != "in" {
+		return nil
+	}
+	other, at := b, n.Right
+	if !isEvent(n.Left) {
+		if other, at = a, n.Left; !isEvent(n.Right) || n.Operator == "in" {
+			return nil
+		}
+	}
+	wanted, ok := other.value.([]any)
+	if !ok {
+		wanted = []any{other.value}
+	}
+	for _, one := range wanted {
+		name, ok := one.(string)
+		if !ok || slices.Contains(eventTypes, name) {
+			continue
+		}
+		hint := suggest(strings.ToLower(name), slices.Clone(eventTypes))
+		for _, kind := range eventTypes { // as watches and admission call them
+			if strings.EqualFold(kind, name) || strings.EqualFold(eventWords[kind], name) {
+				hint = "; did you mean " + kind + "?"
+			}
+		}
+		return c.errorf(at, "event is never %q: it is added, updated, deleted or synced%s", clip(name), hint)
+	}
+	return nil
+}
+
+// eventWords are names of others for what event can be.
+var eventWords = map[string]string{
+	"added": "create", "updated": "modified", "deleted": "delete", "synced": "sync",
+}
+
+func isEvent(n ast.Node) bool {
+	name, ok := n.(*ast.IdentifierNode)
+	return ok && name.Value == "event"
+}
