@@ -178,8 +178,8 @@ func (o outcome) resultOf(err error) Result {
 	return Failed
 }
 
-// audit logs and reports how an action ended, without any of its content. Of actions that failed for
-// now, it logs what repeated allows.
+// audit logs and reports how an action ended, without any of its content. Of actions that failed
+// for now, it logs what repeated allows.
 func (x *Executor) audit(
 	by By, ev *handler.Event, a handler.Action, o outcome, took time.Duration, err error,
 ) {

@@ -40,9 +40,9 @@ func (r *rates) wait(ctx context.Context, by By) error {
 	return l.Wait(ctx)
 }
 
-// repeated bounds what the log has of actions that fail, for each rule on its own: the same failure
-// of the same action once a minute, and so many different ones as seldom.Messages lets through. Its
-// zero value is ready.
+// repeated bounds the failures of actions in the log. Each rule has bounds of its own: the same
+// failure of the same action once a minute, and as many different ones as seldom.Messages lets
+// through. Its zero value is ready.
 type repeated struct {
 	mu sync.Mutex
 	of map[By]*seldom.Messages // guarded by mu

@@ -83,8 +83,8 @@ func (x *Executor) doOwn(ctx context.Context, t task, before []handler.Action) e
 // isFinal reports whether no try of the same action will succeed.
 func isFinal(err error) bool { return errors.Is(err, handler.ErrReject) }
 
-// maxHopeless bounds the failures for good that are remembered. Beyond it, those of one delivery are
-// forgotten, and its actions are tried once more.
+// maxHopeless bounds the failures for good that are remembered. Beyond it, hopeless forgets those
+// of one delivery, and the Executor tries its actions once more.
 const maxHopeless = 4096
 
 // hopeless knows which actions of a delivery have failed for good, while others are still tried. It
