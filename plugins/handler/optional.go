@@ -34,7 +34,7 @@ type Description struct {
 }
 
 // Configurer is implemented by handlers that take a config. Configure is called once per start of
-// the process, before the first event. config is JSON, and empty if the manifest has none. An error
+// the process, before the first event. config is JSON, and {} if the manifest has none. An error
 // refuses the config: informd shows its text to the operator and delivers nothing. A handler
 // without Configure refuses every config that is not empty. For a remote handler (serve.Remote),
 // which outlives informd's connections, Configure is called again, between events, when the config

@@ -93,9 +93,13 @@ func (s *service) configure(
 	ctx context.Context, req *handlerpb.ConfigureRequest,
 ) (*handlerpb.ConfigureResponse, error) {
 	var err error
+	config, none := req.GetConfig(), emptyConfig(req.GetConfig())
+	if none {
+		config = []byte("{}")
+	}
 	if c, ok := s.handler.(handler.Configurer); ok {
-		err = c.Configure(ctx, req.GetConfig())
-	} else if !emptyConfig(req.GetConfig()) {
+		err = c.Configure(ctx, config)
+	} else if !none {
 		err = errors.New("this handler takes no config: remove it from the manifest")
 	}
 	problems := problems(err)

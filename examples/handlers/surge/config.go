@@ -35,12 +35,10 @@ const schema = `{
 // parseConfig reads a config strictly and returns everything that is wrong with it, one error each.
 func parseConfig(raw json.RawMessage) (config, error) {
 	c := config{Threshold: 3, Window: duration(10 * time.Minute), Repeat: duration(time.Hour)}
-	if len(raw) > 0 {
-		d := json.NewDecoder(bytes.NewReader(raw))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&c); err != nil {
-			return config{}, err
-		}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return config{}, err
 	}
 	var problems []error
 	if c.File == "" {

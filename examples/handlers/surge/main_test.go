@@ -125,7 +125,7 @@ func TestAlertNotWritten(t *testing.T) {
 func TestConfig(t *testing.T) {
 	for _, c := range []struct{ config, want string }{
 		{`{"file":"x"}`, ""},
-		{``, "file is required: the path that alerts are appended to"},
+		{`{}`, "file is required: the path that alerts are appended to"},
 		{`{"file":"","threshold":0,"window":"0s"}`, "file is required: the path that alerts are appended to\n" +
 			"threshold is 0; it must be at least 1\nwindow must be longer than 0"},
 		{`{"file":"x","window":10}`, `a duration is a string such as "10m": json: cannot unmarshal number into Go value of type string`},
