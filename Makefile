@@ -56,11 +56,11 @@ soak: controlplane ## Crash, fill and damage for an hour; SEED=N repeats one tha
 		./engine/source ./engine/state ./config
 
 .PHONY: bench
-bench: build controlplane ## Measure informd beside a stock informer, in ten minutes; writes docs/benchmarks.md
+bench: build controlplane ## Measure informd beside a stock informer, in 25 minutes; writes docs/benchmarks.md
 	go run ./integration/bench
 
 .PHONY: bench-full
-bench-full: build controlplane ## The same with curves over objects, rules, handlers and rates, in half an hour
+bench-full: build controlplane ## The same with curves over objects, rules, handlers and rates, in an hour
 	go run ./integration/bench -full
 
 .PHONY: check

@@ -30,7 +30,7 @@ func (r *rows) report() (table, []target) {
 	t := r.table(title, "",
 		cpuDelta, deltaRate, cpuObject, heapObject, peakRSS, restedRSS, steadyRSS, laterRSS, written)
 	return t, []target{
-		r.ratio("CPU per delta: row 3 to row 1", false, 1./10, cpuDelta, "3", "1"),
+		r.ratio("CPU per delta: row 3 to row 1", false, 1./15, cpuDelta, "3", "1"),
 		r.ratio("heap per object: row 3 to row 1", false, 1./5, heapObject, "3", "1"),
 		r.ratio("heap per object: row 3 to row 2", false, 1./4, heapObject, "3", "2"),
 		r.ratio("heap per object: row 3b to row 1", false, 1./15, heapObject, "3b", "1"),
