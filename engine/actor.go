@@ -170,6 +170,9 @@ func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Act
 		return nil
 	}
 	err := a.executor.Do(ctx, a.by(ev), ev, actions)
+	if err != nil && a.handler == "" && !action.Quotes(err) {
+		err = dispatch.Plain(err)
+	}
 	if errors.Is(err, action.ErrConflict) {
 		err = fmt.Errorf("%w: %w", dispatch.ErrStale, err)
 	}

@@ -196,7 +196,8 @@ func (x *Executor) audit(
 	level, about := slog.LevelInfo, ""
 	if o.result == Denied || o.result == Rejected || o.result == Failed {
 		level = slog.LevelWarn
-		if about = err.Error(); by.Confidential {
+		about = err.Error()
+		if by.Confidential && (by.Handler != "" || Quotes(err)) {
 			about = cmp.Or(http.StatusText(o.code), "not shown: it may quote a Secret")
 		}
 	}

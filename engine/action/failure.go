@@ -2,6 +2,7 @@ package action
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -45,6 +46,33 @@ const (
 )
 
 func (f *failure) Error() string { return f.text }
+
+// quotes reports whether the API server's words may quote an object. Admission webhooks and
+// validation do. That somebody may not do something, or that something is not there, is said
+// without it.
+func (f *failure) quotes() bool {
+	switch f.code {
+	case 0, http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict, http.StatusGone,
+		http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return false
+	case http.StatusForbidden:
+		return !forbiddenToUser.MatchString(f.text)
+	}
+	return true
+}
+
+// forbiddenToUser matches what authorization says.
+var forbiddenToUser = regexp.MustCompile(
+	`^403 Forbidden: [\w.-]+( "[^"]*")? is forbidden: User "[^"]*" cannot \w+ resource `)
+
+// Quotes reports whether the text of an error of an Executor may quote an object.
+func Quotes(err error) bool {
+	if s, ok := errors.AsType[*several](err); ok {
+		return s.quotes
+	}
+	f, ok := errors.AsType[*failure](err)
+	return ok && f.quotes()
+}
 
 func (f *failure) Unwrap() error { return f.cause }
 

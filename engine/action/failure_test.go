@@ -1,9 +1,13 @@
 package action
 
 import (
+	"fmt"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/plugins/handler"
 )
 
 // A failure repeats the API server's words, but not the values of objects that they quote.
@@ -42,6 +46,34 @@ func TestFailuresQuoteNoValues(t *testing.T) {
 	} {
 		if got := said(c.status); got != c.want {
 			t.Errorf("%s: %q, want %q", why, got, c.want)
+		}
+	}
+}
+
+// Only what admission and validation say may quote an object.
+func TestQuotes(t *testing.T) {
+	denied := &failure{code: 403, text: `403 Forbidden: admission webhook "w" denied the request: hunter2`}
+	forbidden := &failure{code: 403, text: `403 Forbidden: secrets "s" is forbidden: User "informd" cannot patch resource "secrets" in API group "" in the namespace "a"`}
+	invalid := &failure{code: 422, reason: never, text: "422 Unprocessable Entity: data: hunter2"}
+	var mixed, plain failures
+	mixed.add(forbidden)
+	mixed.add(handler.Reject(invalid))
+	plain.add(forbidden)
+	plain.add(handler.Reject(errNotOurs))
+	for text, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"informd's own":      {handler.Reject(errNotOurs), false},
+		"authorization":      {fmt.Errorf("action 1: %w", forbidden), false},
+		"admission":          {handler.RetryAfter(time.Second, denied), true},
+		"validation":         {handler.Reject(invalid), true},
+		"nobody answers":     {&failure{text: "dial tcp: connection refused"}, false},
+		"several, one of it": {mixed.of(2, "actions"), true},
+		"several, none":      {plain.of(2, "actions"), false},
+	} {
+		if Quotes(c.err) != c.want {
+			t.Errorf("%s: %v quotes: %v, want %v", text, c.err, !c.want, c.want)
 		}
 	}
 }

@@ -13,17 +13,19 @@ const maxReasons = 3
 
 // failures collects the errors of a rule's own actions, or of what a prune deletes.
 type failures struct {
-	count int
-	all   []string // the first distinct texts, at most maxReasons
-	again error    // one that is worth another try
-	final error    // one that is not
-	stale error    // the first conflict
+	count  int
+	all    []string // the first distinct texts, at most maxReasons
+	quotes bool     // one of all may quote an object
+	again  error    // one that is worth another try
+	final  error    // one that is not
+	stale  error    // the first conflict
 }
 
 func (f *failures) add(err error) {
 	f.count++
 	if text := err.Error(); len(f.all) < maxReasons && !slices.Contains(f.all, text) {
 		f.all = append(f.all, text)
+		f.quotes = f.quotes || Quotes(err)
 	}
 	if isFinal(err) {
 		f.final = err
@@ -52,13 +54,14 @@ func (f *failures) of(n int, what string) error {
 	if more := f.count - len(f.all); more > 0 {
 		text += fmt.Sprintf("; and %d more", more)
 	}
-	return &several{text, is}
+	return &several{text: text, is: is, quotes: f.quotes}
 }
 
 // several is an error about several actions. It is what one of them is.
 type several struct {
-	text string
-	is   error
+	text   string
+	is     error
+	quotes bool
 }
 
 func (s *several) Error() string { return s.text }

@@ -20,7 +20,7 @@ const unsaid = "not shown, as it may quote a secret"
 // reports limits what a lane logs. failing lets a few different reasons through each minute, the
 // others one message.
 type reports struct {
-	failing, crowded, loading, unrecorded seldom.Messages
+	failing, unmade, crowded, loading, unrecorded seldom.Messages
 }
 
 // Failure is a failed attempt that the dispatcher will repeat.
@@ -59,7 +59,8 @@ func (l *Lane) reportFailure(f *flight, o *outcome) {
 		"reason", reason, "after", o.after.Round(time.Millisecond), "unreported", held)
 }
 
-// reportLetter logs that an event became a dead letter, or why it did not.
+// reportLetter logs that an event became a dead letter, or why it did not. An expression may fail on
+// all objects of a source, so the same reason in informd's own words is logged once a minute.
 func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
 	reason := bounded(o.letter.Reason, maxLogged)
 	if o.letter.Quotes() {
@@ -74,7 +75,16 @@ func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
 		d.log.Error("dead letter could not be kept; the event is repeated", attrs...)
 		return
 	}
-	d.log.Warn("event became a dead letter", attrs...)
+	says := true
+	if o.letter.Plain {
+		var held int
+		if held, says = f.lane.reports.unmade.Allow(o.at, o.letter.Reason); held > 0 {
+			attrs = append(attrs, "unreported", held)
+		}
+	}
+	if says {
+		d.log.Warn("event became a dead letter", attrs...)
+	}
 	LogEvicted(d.opts.Logger, o.evicted)
 }
 

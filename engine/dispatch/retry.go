@@ -64,6 +64,10 @@ type plainError struct{ err error }
 func (p *plainError) Error() string { return p.err.Error() }
 func (p *plainError) Unwrap() error { return p.err }
 
+// Plain marks an error of an Actor as informd's own words: it is shown and recorded even if the
+// handler sees Secrets.
+func Plain(err error) error { return &plainError{err} }
+
 // isPlainText reports whether the text of an answer's error is informd's own.
 func isPlainText(answer error) bool {
 	_, ok := errors.AsType[*plainError](answer)

@@ -204,6 +204,9 @@ func (e *Evaluator) Depart(i int, last *object.Object, now time.Time, isIdentity
 	}
 	e.scope.Enter(r.Caches, now)
 	m, ok, err := Decide(r.Rule, d, isIdentity, e.scope)
+	if m.Undecided { // whoever decides it hears of the failure
+		err = nil
+	}
 	c.add(i, m, ok, err)
 }
 

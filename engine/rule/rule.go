@@ -53,7 +53,8 @@ type Match struct {
 }
 
 // Match reports whether the rule selects a change, and as what. A Match of type Updated has an Old,
-// no other has. An expression that fails does not match. err may be set for a change that matches:
+// no other has. A where or when that fails does not match; if the payload fails, the match is
+// Undecided, and whoever decides it hears why. err may be set for a change that matches:
 // where failed on the old state only. It never holds contents of objects.
 func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 	m, ok, err = r.Member(d, look)
@@ -61,6 +62,9 @@ func (r *Rule) Match(d delta.Delta, look Lookup) (m Match, ok bool, err error) {
 		return Match{}, false, err
 	}
 	m, ok, failure := r.Decide(m.Delta, look)
+	if m.Undecided { // whoever decides it hears of the failure
+		return m, ok, err
+	}
 	return m, ok, errors.Join(err, failure)
 }
 

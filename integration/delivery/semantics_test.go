@@ -135,7 +135,7 @@ func TestExpressionsThatFail(t *testing.T) {
 		t.Error("an object's content is in the log")
 	}
 	for _, rule := range []string{"where", "when", "payload"} {
-		n, took := harness.Count(d.Log.String(), "level=WARN", "rule="+rule+" "), time.Since(began)
+		n, took := harness.Count(d.Log.String(), "level=WARN", "an expression failed", "rule="+rule+" "), time.Since(began)
 		if n < 1 || n > 1+int(took/time.Minute) {
 			t.Errorf("rule %s: its failure is logged %d times in %v; want once a minute", rule, n, took)
 		}

@@ -59,12 +59,13 @@ func (k *Kube) Sees(d *Daemon, what string) {
 	})
 }
 
-// Saw waits for the last event of want, stops the daemon and compares all events that mention the
-// test's namespace. Events selected before the last one have come by then, because the daemon lets
-// deliveries in flight end.
+// Saw waits for each event of want, stops the daemon and compares all events that mention the test's
+// namespace.
 func (k *Kube) Saw(d *Daemon, want ...string) {
 	k.t.Helper()
-	k.Sees(d, Cut(want)[len(want)-1])
+	for _, one := range Cut(want) {
+		k.Sees(d, one)
+	}
 	d.Stop()
 	Compare(k.t, want, k.Briefs(d.Events))
 }
