@@ -101,7 +101,7 @@ func (b *LetterBox) add(l delivery.Letter) (evicted []delivery.Letter) {
 	if e := b.byID[l.ID]; e != nil {
 		b.remove(e)
 	}
-	b.byID[l.ID] = b.letters.PushBack(l)
+	b.byID[l.ID] = b.place(l)
 	b.bytes += letterSize(&l)
 	for b.letters.Len() > 1 && (b.letters.Len() > b.opts.MaxLetters || b.bytes > b.opts.MaxBytes) {
 		oldest := b.remove(b.letters.Front())
@@ -110,6 +110,17 @@ func (b *LetterBox) add(l delivery.Letter) (evicted []delivery.Letter) {
 		b.evicted++
 	}
 	return evicted
+}
+
+// place puts l behind all letters that died before it or with it. Attempts that end at the same time
+// may be added in any order. The caller holds mu.
+func (b *LetterBox) place(l delivery.Letter) *list.Element {
+	for e := b.letters.Back(); e != nil; e = e.Prev() {
+		if !e.Value.(delivery.Letter).Died.After(l.Died) {
+			return b.letters.InsertAfter(l, e)
+		}
+	}
+	return b.letters.PushFront(l)
 }
 
 // List returns all letters, the oldest first.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/informd/informd/engine/delivery"
 )
@@ -107,4 +108,23 @@ func TestLetterBoxRestore(t *testing.T) {
 	equal(t, "evicted", len(evicted), 1)
 	m.Add(letter("4", 0))
 	equal(t, "letters", letters(m), []string{"3: because", "4: because"})
+}
+
+// Letters are in the order in which they died, as after a restart, although attempts that end
+// together may add theirs in any order.
+func TestLetterBoxOrder(t *testing.T) {
+	b := NewLetterBox(LetterBoxOptions{})
+	began := time.Unix(1_790_000_000, 0)
+	for _, after := range []int{2, 1, 3, 1} {
+		l := letter(fmt.Sprint(after, " ", len(b.List())), 1)
+		l.Died = began.Add(time.Duration(after))
+		if _, err := b.Add(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, l := range b.List() {
+		got = append(got, l.ID)
+	}
+	equal(t, "letters", got, []string{"1 1", "1 3", "2 0", "3 2"})
 }

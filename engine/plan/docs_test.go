@@ -68,7 +68,7 @@ func TestDocumentedPayloads(t *testing.T) {
 		}
 		change := delta.Delta{Type: delta.Added, Object: objectOf(t, `{"kind":"Pod","metadata":{"name":"a"}}`)}
 		match, ok, err := p.Rules[0].Match(change, payloads{p.Rules[0]})
-		if err != nil || !ok {
+		if err != nil || !ok || match.Undecided {
 			return "an error"
 		}
 		return string(match.Payload[1 : len(match.Payload)-1])

@@ -167,7 +167,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	b := newBackend()
 	o := parse(t, `{"metadata":{"name":"large"},"data":"`+strings.Repeat("x", 64<<10)+`"}`)
 	b.objects.Objects = slices.Repeat([]*object.Object{o}, 4000)
-	_, socket := serve(t, b, func(s *Server) { s.stall = 10 * time.Millisecond })
+	_, socket := serve(t, b, func(s *Server) { s.stall = time.Second })
 	conn := ask(t, socket, "/v1/objects?source=pods&as=objects")
 	defer func() { _ = conn.Close() }()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
