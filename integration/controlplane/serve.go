@@ -21,7 +21,12 @@ func serve(
 	if err != nil {
 		return err
 	}
-	defer ln.Close()
+	served := false // by the API server, which ends with a panic if somebody else closes it
+	defer func() {
+		if !served {
+			ln.Close()
+		}
+	}()
 	creds, err := loadCredentials(d)
 	if err != nil {
 		return err
@@ -50,6 +55,7 @@ func serve(
 	if err != nil {
 		return ended(ctx, fmt.Errorf("start kube-apiserver: %w", err))
 	}
+	served = true
 	stopping, stop := context.WithCancel(ctx)
 	exited := make(chan error, 1) // of one, so that a server that ends too late blocks nobody
 	go func() { exited <- runAPIServer(stopping) }()
