@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 )
 
@@ -10,13 +11,11 @@ import (
 // changed" or "source pods is gone": sources first, each kind sorted by name. Where a manifest
 // stands does not matter.
 func Changes(was, now *Config) (changes []string) {
-	sources, rules := func(c *Config) map[string][]byte {
-		return textsOf(c.Sources, func(s Source) string { return s.Name })
-	}, func(c *Config) map[string][]byte {
-		return textsOf(c.Rules, func(r Rule) string { return r.Name })
-	}
-	changes = differences("source", sources(was), sources(now))
-	return append(changes, differences("rule", rules(was), rules(now))...)
+	source := func(s Source) string { return s.Name }
+	rule := func(r Rule) string { return r.Name }
+	return append(
+		differences("source", textsOf(was.Sources, source), textsOf(now.Sources, source)),
+		differences("rule", textsOf(was.Rules, rule), textsOf(now.Rules, rule))...)
 }
 
 // textsOf returns what each manifest says, by its name. Equal texts mean equal manifests: the JSON
@@ -30,17 +29,9 @@ func textsOf[M any](manifests []M, name func(M) string) map[string][]byte {
 }
 
 func differences(kind string, was, now map[string][]byte) (differences []string) {
-	names := make([]string, 0, len(now))
-	for name := range now {
-		names = append(names, name)
-	}
-	for name := range was {
-		if now[name] == nil {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	all := maps.Clone(was)
+	maps.Copy(all, now)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		before, isOld := was[name]
 		after, isStill := now[name]
 		switch {

@@ -47,9 +47,8 @@ const (
 
 func (f *failure) Error() string { return f.text }
 
-// quotes reports whether the API server's words may quote an object. Admission webhooks and
-// validation do. That somebody may not do something, or that something is not there, is said
-// without it.
+// quotes reports whether the API server's words may quote an object. Those of admission webhooks and
+// of validation may. A missing permission or a missing object is reported without a quote.
 func (f *failure) quotes() bool {
 	switch f.code {
 	case 0, http.StatusUnauthorized, http.StatusNotFound, http.StatusConflict, http.StatusGone,

@@ -11,7 +11,7 @@ import (
 // maxReasons bounds the errors that an error about several actions quotes.
 const maxReasons = 3
 
-// failures collects the errors of a rule's own actions, or of what a prune deletes.
+// failures collects the errors of a rule's own actions, or those of the deletions of a prune.
 type failures struct {
 	count  int
 	all    []string // the first distinct texts, at most maxReasons

@@ -10,8 +10,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// The memory of what failed for good is bounded, even if the actions of one delivery differ from
-// attempt to attempt.
+// Failures for good are remembered up to a bound, even if each attempt of a delivery has other
+// actions.
 func TestHopelessIsBounded(t *testing.T) {
 	var h hopeless
 	known := func() (n int) {

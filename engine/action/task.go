@@ -18,7 +18,7 @@ type task struct {
 	event  *handler.Event
 	cause  Cause
 	action handler.Action
-	number int // of the action within the answer, from 1; 0 for what a prune deletes
+	number int // of the action within the answer, from 1; 0 for the deletions of a prune
 	// latest is the version that the answer made of the event's own object, or "". The actions of
 	// an answer share it.
 	latest *string

@@ -15,48 +15,43 @@ import (
 // otherNames are names of other languages.
 var otherNames = map[string]string{
 	"null": "write nil", "None": "write nil", "undefined": "write nil", "NULL": "write nil",
-	"Nil": "write nil", "none": "write nil", "True": "write true", "False": "write false",
-	"TRUE": "write true", "FALSE": "write false",
-	"self": "write object", "this": "write object", "$": "write object", "obj": "write object",
+	"Nil": "write nil", "True": "write true", "False": "write false", "TRUE": "write true",
+	"FALSE": "write false",
+	"self":  "write object", "this": "write object", "$": "write object", "obj": "write object",
 	"resource": "write object", "_": "write object", "new": "the new state is object",
 	"newObject": "the new state is object", "previous": "the state before is old",
 	"oldSelf": "the state before is old", "oldObject": "the state before is old",
 	"oldobject": "the state before is old", "request": "the object is object, its state before old",
-	"params": "constants of your own go into the expression", "variables": "write let x = …; …",
-	"Values": "the object is object", "env": "expressions read no environment",
 }
 
 // otherFunctions are functions of other languages, beside absent.
 var otherFunctions = map[string]string{
 	"exists": "compare with nil: object.spec.x != nil",
 	"isset":  "compare with nil: object.spec.x != nil",
-	"empty":  "write len(x) == 0, which holds for what is absent too if you write len(x ?? []) == 0",
+	"empty":  "write len(x ?? []) == 0",
 	"length": "use len(…)", "default": "write x ?? y", "coalesce": "write x ?? y",
 	"eq": "write x == y", "ne": "write x != y", "lt": "write x < y", "gt": "write x > y",
 	"select": "use filter(…)", "where": "use filter(…)", "json": "use toJSON(…) or fromJSON(…)",
 	"printf": "write a template, ${x} and ${y}, or x + y", "sprintf": "write x + y",
 	"format": "write x + y", "println": "write x + y", "Sprintf": "write x + y",
-	"duration_since": "write now() - time(x)", "regex": "write x matches y",
-	"regexMatch": "write x matches y", "test": "write x matches y",
+	"regex": "write x matches y", "regexMatch": "write x matches y", "test": "write x matches y",
 	"toLower": "use lower(…)", "toUpper": "use upper(…)", "lowerAscii": "use lower(…)",
 	"timestamp": "use time(…), which reads RFC 3339", "Time": "use time(…)",
-	"dyn": "leave it out", "index": "write x[y]", "get_path": "write object.a.b",
+	"index": "write x[y]",
 }
 
 // otherMethods are methods of other languages, beside operatorLike.
 var otherMethods = map[string]string{
 	"exists": "write any(x, .name == y)", "some": "write any(x, .name == y)",
 	"exists_one": "write one(x, .name == y)", "every": "write all(x, .name == y)",
-	"size": "write len(x)", "length": "write len(x)", "includes": "write x contains y",
+	"size": "write len(x)", "length": "write len(x)",
 	"match": "write x matches y", "toLowerCase": "write lower(x)", "lowerAscii": "write lower(x)",
 	"toUpperCase": "write upper(x)", "upperAscii": "write upper(x)", "toString": "write string(x)",
-	"getSeconds": "write duration(x).Seconds()", "hasOwnProperty": "write x[y] != nil",
-	"isSorted": "write x == sort(x)", "has": "write x[y] != nil",
+	"hasOwnProperty": "write x[y] != nil", "has": "write x[y] != nil",
 }
 
-// namesElements are functions that authors call as methods, with their arguments as an example. They
-// have a condition,
-// in which other languages name the element.
+// namesElements has functions of lists, with arguments as an example. Authors call them as methods,
+// and give the element a name, as other languages do.
 var namesElements = map[string]string{
 	"all": "x, .y == 1", "any": "x, .y == 1", "one": "x, .y == 1", "none": "x, .y == 1",
 	"map": "x, .y", "filter": "x, .y == 1", "find": "x, .y == 1", "count": "x, .y == 1",
@@ -143,14 +138,13 @@ var slips = []struct {
 const elementNamed = "a condition calls the element #: filter(x, #.y == 1), or filter(x, .y == 1)"
 
 var (
-	badNumber = regexp.MustCompile(`^bad number syntax: `)
 	measure   = regexp.MustCompile(`^[0-9.]+([A-Za-z]+)`)
 	durations = regexp.MustCompile(`^(ns|us|ms|s|h|d)$`)
 )
 
 // hintForSyntax returns the offset and the message of a syntax error with what helps.
 func hintForSyntax(text string, offset int, message string) (int, string) {
-	if badNumber.MatchString(message) {
+	if strings.HasPrefix(message, "bad number syntax: ") {
 		for offset > 0 && strings.ContainsRune("0123456789.", rune(text[offset-1])) {
 			offset--
 		}
@@ -220,7 +214,7 @@ func (c *compiler) checkEvent(n *ast.BinaryNode, a, b operand) error {
 	return nil
 }
 
-// eventWords are names of others for what event can be.
+// eventWords are what Kubernetes calls the same, in watches and in admission.
 var eventWords = map[string]string{
 	"added": "create", "updated": "modified", "deleted": "delete", "synced": "sync",
 }

@@ -201,3 +201,27 @@ func TestHints(t *testing.T) {
 		}
 	}
 }
+
+// Each hint can be reached: what exists here, or has a sentence elsewhere, needs none.
+func TestHintsAreReachable(t *testing.T) {
+	for name := range otherFunctions {
+		if _, elsewhere := absent[name]; elsewhere || isFunction(name) {
+			t.Errorf("the hint for the function %s is never shown", name)
+		}
+	}
+	for name := range otherMethods {
+		if _, elsewhere := operatorLike[name]; elsewhere || isFunction(name) {
+			t.Errorf("the hint for the method %s is never shown", name)
+		}
+	}
+	for name := range otherNames {
+		if isFunction(name) {
+			t.Errorf("the hint for the name %s is never shown", name)
+		}
+	}
+	for name := range namesElements {
+		if !isFunction(name) {
+			t.Errorf("%s is no function", name)
+		}
+	}
+}

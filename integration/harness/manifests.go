@@ -52,8 +52,8 @@ func Folder(t testing.TB, rules, handle string) string {
 	return dir
 }
 
-// LinesOf returns the lines of a file in a folder, or none if there is no such file. It leaves out
-// a last line without its end: a reader may see the beginning of what is being written.
+// LinesOf returns the lines of a file in a folder, or none if there is no such file. It leaves out a
+// last line without a line break, because that may still be written.
 func LinesOf(t testing.TB, dir, name string) []string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(dir, name))

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// reportHangups logs each SIGHUP until ctx ends, and nothing else comes of it. By its default effect
-// it would end the daemon without a drain, while who sends it expects a reload.
+// reportHangups logs each SIGHUP until ctx ends, and nothing else comes of it. By default the signal
+// would end the daemon without a drain. Whoever sends it expects a reload.
 func reportHangups(ctx context.Context, log *slog.Logger) (stop func()) {
 	if signal.Ignored(syscall.SIGHUP) { // as nohup has it
 		return func() {}

@@ -106,8 +106,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// A line that looks like a runtime's last words, of a process that lives on, makes no errors of what
-// follows, and does not stay as its last words.
+// A process may print a line that looks like a runtime's last words, and live on. What follows is
+// then no error, and that line is not what is shown when the process ends.
 func TestPanicThatWasNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
