@@ -35,18 +35,19 @@ spec:
 		with string
 		want []string
 	}{
-		"crashes":                  {"crashed", []string{"rule crashed is new", "rule crashes is gone"}},
-		"byNode: object":           {`byNode: "object`, nil}, // the same, written otherwise
-		"apiVersion":               {"\n# moved\napiVersion", nil},
-		"nodeName != nil":          {"nodeName == nil", []string{"rule crashes changed"}},
-		"${object.a}":              {"${object.b}", []string{"rule crashes changed"}},
-		"if: object.a":             {"if: object.b", []string{"rule crashes changed"}},
-		"v1/pods":                  {"v1/nodes", []string{"source pods changed"}},
-		"byNode":                   {"byHost", []string{"source pods changed"}},
-		"metadata: {name: pods}":   {"metadata: {name: pods} # all", nil},
-		"object.a}\"}}}}}]\n":      {"object.a}\"}}}}}]\n" + more, []string{"source nodes is new"}},
-		"  source: pods\n":         {"  source: pods\n  resync: 1h\n", []string{"rule crashes changed"}},
-		"spec: {resource: v1/pods": {"spec: {namespaces: [a], resource: v1/pods", []string{"source pods changed"}},
+		"crashes":                   {"crashed", []string{"rule crashed is new", "rule crashes is gone"}},
+		"byNode: object":            {`byNode: "object`, nil}, // the same, written otherwise
+		"apiVersion":                {"\n# moved\napiVersion", nil},
+		"nodeName != nil":           {"nodeName == nil", []string{"rule crashes changed"}},
+		"${object.a}":               {"${object.b}", []string{"rule crashes changed"}},
+		"if: object.a":              {"if: object.b", []string{"rule crashes changed"}},
+		"v1/pods":                   {"v1/nodes", []string{"source pods changed"}},
+		"byNode":                    {"byHost", []string{"source pods changed"}},
+		"metadata: {name: crashes}": {`metadata: {name: crashes, labels: {team: a, "": ""}, annotations: {}}`, nil},
+		"metadata: {name: pods}":    {"metadata: {name: pods} # all", nil},
+		"object.a}\"}}}}}]\n":       {"object.a}\"}}}}}]\n" + more, []string{"source nodes is new"}},
+		"  source: pods\n":          {"  source: pods\n  resync: 1h\n", []string{"rule crashes changed"}},
+		"spec: {resource: v1/pods":  {"spec: {namespaces: [a], resource: v1/pods", []string{"source pods changed"}},
 	} {
 		text := strings.Replace(was, old, c.with, 1)
 		if strings.HasPrefix(c.with, `byNode: "`) {

@@ -96,7 +96,10 @@ func (r *reader) metadata(kind string, top mapping) Text {
 	if n == nil {
 		return Text{}
 	}
-	metadata := r.mapping(n, top.key["metadata"], "metadata", "name")
+	metadata := r.mapping(n, top.key["metadata"], "metadata", "name", "labels", "annotations")
+	for _, field := range []string{"labels", "annotations"} {
+		r.marks(metadata.get(field), "metadata."+field)
+	}
 	node := metadata.need("name")
 	name := r.str(node, "metadata.name")
 	if name == "" {
@@ -116,6 +119,28 @@ func (r *reader) metadata(kind string, top mapping) Text {
 		r.names[k].add(name, at.Position(0))
 	}
 	return at
+}
+
+// marks checks a manifest's labels or annotations. Tools add and read them. informd does not, so it
+// keeps nothing of them. As in Kubernetes, the values are strings, which may be empty.
+func (r *reader) marks(n *yaml.Node, what string) {
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		r.mistake(n, "%s must be a mapping of strings, not %s", what, describe(n))
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		switch {
+		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!str":
+		case value.Kind == yaml.ScalarNode && value.ShortTag() == "!!null":
+			r.mistake(key, `%s.%s has no value: write "" if it is to be empty`, what, key.Value)
+		default:
+			r.str(value, what+"."+key.Value)
+		}
+	}
 }
 
 // notLabel says what is wrong with s as a DNS label, or returns "".
