@@ -27,6 +27,8 @@ type intake struct {
 	record    *record // nil keeps no record
 	// unseen are the rules that see the informer for the first time and wait for other sources.
 	unseen map[int]bool
+	// left is what rules must learn of informers that they have left. Then resuming is set.
+	left map[int]*left
 	// resuming is what the intake still needs of the cut that it resumes from; nil once the
 	// informer has caught up.
 	resuming *resuming
@@ -35,7 +37,8 @@ type intake struct {
 
 // newIntake returns the intake of an informer, and registers it as the informer's consumer.
 func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *intake {
-	in := &intake{informer: informer, clock: e.clock, unseen: make(map[int]bool)}
+	in := &intake{informer: informer, clock: e.clock,
+		unseen: make(map[int]bool), left: make(map[int]*left)}
 	old := new(object.Paths)
 	var rules []evaluate.Binding
 	for _, r := range e.rules {

@@ -61,6 +61,14 @@ func (m *memory) know(informer, where string) {
 	m.remember(informer, where)
 }
 
+// forget records that the rule knows nothing of an informer any more. It is called within a cut.
+func (m *memory) forget(informer string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.seen, informer)
+	m.put()
+}
+
 // remember notes that the rule saw the informer's objects with this where. The caller holds mu.
 func (m *memory) remember(informer, where string) {
 	if m.seen == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/dispatch"
@@ -14,9 +15,11 @@ import (
 // loaded is what the state held when it was opened.
 type loaded struct {
 	cut       resume.Cut
+	decision  resume.Decision
 	paused    map[string]bool // by rule
 	snapshots map[*intake]state.Snapshot
 	letters   []delivery.Letter
+	left      map[string]state.Snapshot  // informers that a rule has left, by id
 	waiting   map[string][]state.LaneKey // by rule
 }
 
@@ -59,6 +62,7 @@ func (e *Engine) load() (from loaded, err error) {
 		cut:       resume.Cut{Rules: make(map[string]resume.Memory)},
 		paused:    make(map[string]bool),
 		snapshots: make(map[*intake]state.Snapshot),
+		left:      make(map[string]state.Snapshot),
 		waiting:   make(map[string][]state.LaneKey),
 	}
 	rules, err := e.store.Rules()
@@ -85,13 +89,33 @@ func (e *Engine) load() (from loaded, err error) {
 			return loaded{}, err
 		}
 	}
-	return from, nil
+	from.decision = resume.Decide(e.planned(), e.informerIDs(), from.cut)
+	return from, e.loadLeft(&from)
+}
+
+// loadLeft reads the objects of informers that rules have left.
+func (e *Engine) loadLeft(from *loaded) (err error) {
+	for _, in := range e.intakes { // others may still watch it
+		from.left[in.record.id] = from.snapshots[in]
+	}
+	for _, r := range e.rules {
+		for id := range from.decision.Left(r.Name) {
+			if _, ok := from.left[id]; ok || !slices.Contains(from.cut.Informers, id) {
+				continue
+			}
+			options := state.ObjectsOptions{Secret: r.preparer.IsSecret()}
+			if from.left[id], err = e.store.Objects(id, options).Load(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // resume makes informers, lanes and dead letters go on from what was loaded.
 func (e *Engine) resume(from loaded) {
-	decision := resume.Decide(e.planned(), e.informerIDs(), from.cut)
-	e.drop(decision, from)
+	owed := e.part(from)
+	e.drop(owed, from)
 	for i := range from.letters {
 		if l := &from.letters[i]; l.Quotes() {
 			l.Reason = "not kept over the restart, as it may quote a secret"
@@ -112,15 +136,16 @@ func (e *Engine) resume(from loaded) {
 	objects := 0
 	for _, in := range e.intakes {
 		objects += len(from.snapshots[in].Objects)
-		in.resume(from.snapshots[in], decision)
+		in.resume(from.snapshots[in], from.decision)
 	}
 	end = e.begin()
 	for _, in := range e.intakes { // after everything that rules have seen was loaded
-		if in.resuming != nil {
+		if in.resuming != nil && !in.resuming.isNew {
 			continue
 		}
 		for i, r := range in.rules {
-			if !in.unseen[i] { // otherwise release records it
+			// otherwise release or CaughtUp records it
+			if !in.unseen[i] && !in.resuming.isLate(i) {
 				r.memory.see(in.record.id)
 			}
 		}
@@ -160,21 +185,24 @@ func (e *Engine) informerIDs() []string {
 	return ids
 }
 
-// drop deletes the saved state of rules and informers that the plan no longer has.
-func (e *Engine) drop(decision resume.Decision, from loaded) {
+// drop deletes the saved state of rules and informers that the plan no longer has. It keeps the
+// informers that are owed to rules: see parting.
+func (e *Engine) drop(owed map[string]*leftInformer, from loaded) {
 	end := e.begin()
-	for _, gone := range decision.Gone {
+	for _, gone := range from.decision.Gone {
 		e.store.DropRule(gone.Name)
 		if r := e.rule(gone.Name); r != nil {
 			options := state.LaneOptions{Secret: r.preparer.IsSecret()}
 			r.laneStore.lane = e.store.Lane(gone.Name, options)
 		}
 	}
-	for _, id := range decision.Unwatched {
-		e.store.DropInformer(id)
+	for _, id := range from.decision.Unwatched {
+		if owed[id] == nil {
+			e.store.DropInformer(id)
+		}
 	}
 	end()
-	for _, gone := range decision.Gone {
+	for _, gone := range from.decision.Gone {
 		waiting := 0
 		for _, k := range from.waiting[gone.Name] {
 			waiting += k.N

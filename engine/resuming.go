@@ -14,20 +14,22 @@ import (
 
 // resuming is what an intake knows of the cut that it resumes from, until its informer has caught
 // up with the server. It carries out the decision of [resume.Decide]. A nil resuming has nothing
-// left to do.
+// left to do. It has many fields because rules, objects and what is held back meet here.
 //
 // Rules that are New or Changed see the resulting differences in one of two ways:
 //
 //   - changed rules see them at once, if the cut holds whole objects. Their lanes hold the changes
 //     undecided until their source has settled.
 //   - late rules see them when the informer has caught up. New rules are late, and so are Changed
-//     rules if the cut holds only parts of objects.
+//     rules if the cut holds only parts of objects. If the cut has nothing of the informer, only
+//     rules that have left another one are late; the others see all objects as they come.
 type resuming struct {
 	verdicts []resume.Verdict // by rule
 	whole    []*object.Object // in the cut, until tellChanged; nil if no rule needs them
 	changed  map[int]bool
 	late     map[int]bool
 	isSecret bool
+	isNew    bool // the cut has nothing of the informer
 	// round distinguishes a repeated Synced event from earlier ones about the same state.
 	round int64
 
@@ -54,7 +56,8 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 			r.memory.beginCatchUp(r.lane)
 		}
 	}
-	if len(snapshot.Objects) == 0 && snapshot.ResourceVersion == "" {
+	isNew := len(snapshot.Objects) == 0 && snapshot.ResourceVersion == ""
+	if isNew && len(in.left) == 0 {
 		return
 	}
 	isWhole := covers(snapshot.Kept, in.record.keep)
@@ -62,13 +65,18 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	p := &resuming{
 		verdicts: make([]resume.Verdict, len(in.rules)),
 		changed:  make(map[int]bool), late: make(map[int]bool),
-		isSecret: in.record.isSecret, round: resume.Round(snapshot.ResourceVersion),
+		isSecret: in.record.isSecret, isNew: isNew,
+		round:  resume.Round(snapshot.ResourceVersion),
 		inside: snapshot.Inside, heldObjects: make(map[delta.Key]*object.Object),
 	}
 	for i, r := range in.rules {
 		v := decision.At(r.Name, in.record.id)
-		if !v.Recorded && in.unseen[i] {
+		if in.unseen[i] && (isNew || !v.Recorded) {
 			continue // release makes it late when the other sources have settled
+		}
+		if isNew {
+			p.late[i] = in.left[i] != nil
+			continue
 		}
 		delete(in.unseen, i)
 		p.verdicts[i] = v
@@ -94,6 +102,9 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 		}
 	}
 	in.resuming = p
+	if isNew {
+		return
+	}
 	in.informer.Restore(source.Saved{
 		Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion,
 		Partial: isPartial, Follow: in.record.isSecret,
@@ -254,9 +265,7 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	if p == nil {
 		p = new(resuming)
 	}
-	if len(p.late) > 0 {
-		in.tellLate(p, known)
-	}
+	in.tellLate(p, known)
 	in.resuming = nil
 	held := in.held(p)
 	defer in.record.begin()()
@@ -266,8 +275,13 @@ func (in *intake) CaughtUp(known iter.Seq[*object.Object]) {
 	for _, r := range in.rules {
 		r.memory.endCatchUp(r.lane)
 	}
-	for i := range p.late {
-		in.rules[i].memory.see(in.record.id)
+	for i, r := range in.rules {
+		if p.late[i] {
+			r.memory.see(in.record.id)
+		}
+		if !in.unseen[i] {
+			in.parted(i)
+		}
 	}
 }
 
@@ -291,38 +305,77 @@ func (in *intake) held(p *resuming) []evaluate.Change {
 }
 
 // tellLate shows late rules the objects that are inside now, as Synced, and those that fell out, as
-// Deleted.
+// Deleted. To the other rules it shows what they have left.
 func (in *intake) tellLate(p *resuming, known iter.Seq[*object.Object]) {
-	late := func(f func(i int)) {
-		for i := range in.rules {
-			if p.late[i] {
-				f(i)
-			}
-		}
+	if len(p.late) == 0 && len(in.left) == 0 {
+		return
 	}
-	fellOut := func(last *object.Object, s evaluate.Step, c *evaluate.Change) {
-		late(func(i int) {
-			if p.before(i, last).Inside {
-				in.evaluator.Depart(i, last, s.Now, p.isSecret, c)
-			}
-		})
-	}
-	there := make(map[delta.Key]bool)
+	there := make(map[delta.Key]*object.Object)
 	for o := range known {
 		key := keyOf(o)
-		there[key] = true
+		there[key] = o
 		in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
-			before := p.parts[key]
-			if before != nil && before.UID() != o.UID() {
-				fellOut(before, s, c)
-				before = nil
+			for i := range in.rules {
+				if p.late[i] {
+					in.tellOne(i, p, key, s, c)
+				}
 			}
-			late(func(i int) { in.compare(i, before, s, c) })
 		})
 	}
-	for key, last := range p.parts {
-		if !there[key] {
-			in.tell(last, func(s evaluate.Step, c *evaluate.Change) { fellOut(last, s, c) })
+	for i := range in.rules {
+		switch {
+		case p.late[i]:
+			in.fellOut(i, p, there)
+		case in.left[i] != nil && !in.unseen[i]:
+			in.departed(i, there)
 		}
 	}
+}
+
+// tellOne adds to c what a late rule sees of an object that is there.
+func (in *intake) tellOne(
+	i int, p *resuming, key delta.Key, s evaluate.Step, c *evaluate.Change,
+) {
+	before, round := in.lastSeen(i, p, key)
+	if before.Object != nil && before.Object.UID() != s.Delta.Object.UID() {
+		if before.Inside {
+			in.evaluator.Depart(i, before.Object, s.Now, p.isSecret, c)
+		}
+		before = evaluate.Before{}
+	}
+	in.evaluator.Compare(i, before, s, round, p.isSecret, c)
+}
+
+// fellOut shows a late rule the deletion of what it had inside and what is not there.
+func (in *intake) fellOut(i int, p *resuming, there map[delta.Key]*object.Object) {
+	gone := func(last *object.Object) {
+		key := keyOf(last)
+		if before, _ := in.lastSeen(i, p, key); there[key] == nil && before.Inside {
+			in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
+				in.evaluator.Depart(i, before.Object, s.Now, p.isSecret, c)
+			})
+		}
+	}
+	if l := in.left[i]; l != nil {
+		for _, last := range l.objects {
+			gone(last)
+		}
+	}
+	for key, last := range p.parts {
+		if l := in.left[i]; l == nil || l.objects[key] == nil {
+			gone(last)
+		}
+	}
+}
+
+// lastSeen returns an object as a late rule last saw it, in this informer or in one that the rule
+// has left, and the round of the events about that state.
+func (in *intake) lastSeen(i int, p *resuming, key delta.Key) (evaluate.Before, int64) {
+	if l := in.left[i]; l != nil && l.objects[key] != nil {
+		return evaluate.Before{Object: l.objects[key], Inside: true}, l.round
+	}
+	if o := p.parts[key]; o != nil {
+		return p.before(i, o), p.round
+	}
+	return evaluate.Before{}, p.round
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/source"
 )
@@ -75,17 +74,16 @@ func (w *waiting) release(known iter.Seq[*object.Object]) {
 		}
 		return
 	}
-	for o := range known {
-		in.tell(o, func(s evaluate.Step, c *evaluate.Change) {
-			for _, i := range unseen {
-				in.evaluator.Tell(i, s, c)
-			}
-		})
+	p := &resuming{late: make(map[int]bool), isSecret: in.record != nil && in.record.isSecret}
+	for _, i := range unseen {
+		p.late[i] = true
 	}
+	in.tellLate(p, known)
 	if in.record != nil {
 		defer in.record.begin()()
 		for _, i := range unseen {
 			in.rules[i].memory.see(in.record.id)
+			in.parted(i)
 		}
 	}
 }

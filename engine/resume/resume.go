@@ -47,7 +47,8 @@ type Cut struct {
 type Decision struct {
 	// Gone are the rules of the cut whose deliveries and records are to be dropped, sorted by name.
 	Gone []Gone
-	// Unwatched are the informers of the cut that no source uses any more.
+	// Unwatched are the informers of the cut that no source uses any more. A rule may have left one:
+	// see [Decision.Left].
 	Unwatched []string
 
 	planned map[string]Memory
@@ -109,6 +110,22 @@ func (d Decision) At(rule, informer string) Verdict {
 		return Verdict{Standing: Known, Before: before, Where: where, Recorded: true}
 	}
 	return Verdict{Standing: Changed, Before: before, Where: where, Recorded: true}
+}
+
+// Left returns the informers of the cut that a rule of the plan has seen and will not see again,
+// because its source watches another selection now. Of those it returns which objects the rule had
+// inside. Their Standing has no meaning.
+func (d Decision) Left(rule string) map[string]Verdict {
+	left := make(map[string]Verdict)
+	for informer, where := range d.cut[rule].Seen {
+		if _, stays := d.planned[rule].Seen[informer]; stays {
+			continue
+		}
+		if before, err := membershipOf(rule, where); err == nil {
+			left[informer] = Verdict{Before: before, Where: where, Recorded: true}
+		}
+	}
+	return left
 }
 
 // Membership answers which objects of a cut a rule had inside. The zero Membership has none.

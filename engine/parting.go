@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/resume"
+)
+
+// parting tells a rule what became of the objects of an informer that the rule has left: its source
+// watched that selection when the state was saved, and watches another one now. An object that the
+// rule had inside, and that its source no longer selects, is deleted for the rule, as if it had
+// fallen out of the where.
+//
+// The intakes of the rule's present informers tell it, each about the objects that could be in its
+// informer. They do so when they have caught up, because before that an object may only not have
+// been listed yet. Until all have told their part, the informer that was left stays on disk, and
+// the rule's record names it. So a run that ends before that leaves the rest to the next one.
+type parting struct {
+	rule *runningRule
+	from *leftInformer
+	owed atomic.Int32 // intakes that have not told their part
+}
+
+// leftInformer is an informer of the cut that rules have left.
+type leftInformer struct {
+	id        string
+	isWatched bool         // another rule still sees it
+	owed      atomic.Int32 // partings that have not ended
+}
+
+// left is what one intake owes a rule of its partings.
+type left struct {
+	partings []*parting
+	objects  map[delta.Key]*object.Object // that the rule had inside, as it last saw them
+	round    int64                        // see resume.Round
+}
+
+// part makes the partings of all rules. It returns the informers that rules have left and that stay
+// on disk for them.
+func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
+	owed = make(map[string]*leftInformer)
+	for _, r := range e.rules {
+		for id, verdict := range from.decision.Left(r.Name) {
+			of := owed[id]
+			if of == nil {
+				isWatched := slices.Contains(e.informerIDs(), id)
+				of = &leftInformer{id: id, isWatched: isWatched}
+			}
+			p := &parting{rule: r, from: of}
+			if e.share(p, verdict, from); p.owed.Load() == 0 {
+				continue
+			}
+			of.owed.Add(1)
+			owed[id] = of
+			r.memory.know(id, verdict.Where)
+		}
+	}
+	return owed
+}
+
+// share hands the objects of a parting to the intakes that will tell the rule about them.
+func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) {
+	snapshot := from.left[p.from.id]
+	for _, o := range snapshot.Objects {
+		key := keyOf(o)
+		if !verdict.Before.Has(o, p.rule.preparer.IsSecret(), snapshot.Inside[key]) {
+			continue
+		}
+		in, i := e.intakeFor(p.rule, key)
+		l := in.left[i]
+		if l == nil {
+			l = &left{objects: make(map[delta.Key]*object.Object)}
+			l.round = resume.Round(snapshot.ResourceVersion)
+			in.left[i] = l
+		}
+		l.objects[key] = o
+		if !slices.Contains(l.partings, p) {
+			l.partings = append(l.partings, p)
+			p.owed.Add(1)
+		}
+	}
+}
+
+// intakeFor returns the intake of a rule whose informer watches the key's namespace, or any other
+// one if none does, and the rule's index there.
+func (e *Engine) intakeFor(r *runningRule, key delta.Key) (found *intake, rule int) {
+	for _, in := range e.intakes {
+		i := slices.Index(in.rules, r)
+		if i < 0 {
+			continue
+		}
+		of := in.informer.Selection().Namespace
+		if found == nil || of == "" || of == key.Namespace {
+			found, rule = in, i
+		}
+		if of == "" || of == key.Namespace {
+			break
+		}
+	}
+	return found, rule
+}
+
+// departed adds to c the objects of left informers that have ceased to be inside for a rule, which
+// has followed this informer meanwhile. now has what the informer knows.
+func (in *intake) departed(i int, now map[delta.Key]*object.Object) {
+	for key, last := range in.left[i].objects {
+		in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
+			if is := now[key]; is != nil && in.evaluator.IsInside(i, is, c) {
+				return
+			}
+			in.evaluator.Depart(i, last, s.Now, in.record.isSecret, c)
+		})
+	}
+}
+
+// parted ends an intake's part of a rule's partings. It is called within the cut that records that
+// the rule has been told.
+func (in *intake) parted(i int) {
+	l := in.left[i]
+	if l == nil {
+		return
+	}
+	delete(in.left, i)
+	for _, p := range l.partings {
+		if p.owed.Add(-1) > 0 {
+			continue
+		}
+		p.rule.memory.forget(p.from.id)
+		if p.from.owed.Add(-1) == 0 && !p.from.isWatched {
+			in.record.store.DropInformer(p.from.id)
+		}
+	}
+}
