@@ -16,12 +16,16 @@ import (
 // group is a cgroup for one handler process and everything that it starts.
 type group struct {
 	dir  string
-	file *os.File
+	file *os.File // locked: it shows the sweeps of other daemons that this one still lives
 }
 
 const (
-	// groupPrefix starts the name of every cgroup. The daemon's process id follows it, for sweep.
+	// groupPrefix starts the name of every cgroup. The daemon's process id follows it, for people.
 	groupPrefix = "informd-"
+
+	// createTries is how often create tries to make a cgroup that another daemon's sweep removes
+	// before it is locked.
+	createTries = 3
 
 	// removeTimeout is how long close waits for processes that are being killed.
 	removeTimeout = 2 * time.Second
@@ -30,27 +34,54 @@ const (
 var groups atomic.Uint64 // created so far; makes their names unique
 
 // create creates a cgroup with these settings.
-func (t *tree) create(name string, settings []setting) (*group, error) {
+func (t *tree) create(name string, settings []setting) (g *group, err error) {
 	treeMu.Lock()
 	defer treeMu.Unlock()
 	t.sweep()
+	for range createTries {
+		g, err = t.make(name, settings)
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EWOULDBLOCK) {
+			break
+		}
+	}
+	return g, err
+}
+
+// make creates a cgroup, locks it and applies the settings. treeMu is held.
+func (t *tree) make(name string, settings []setting) (*group, error) {
 	base := fmt.Sprintf("%s%d-%s-%d", groupPrefix, os.Getpid(), safe(name), groups.Add(1))
 	dir := filepath.Join(t.dir, base)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return nil, err
 	}
+	file, err := lock(dir)
 	for _, s := range settings {
-		if err := s.apply(dir); err != nil {
-			_ = os.Remove(dir)
-			return nil, err
+		if err == nil {
+			err = s.apply(dir)
 		}
 	}
-	file, err := os.OpenFile(dir, unix.O_DIRECTORY|os.O_RDONLY, 0)
 	if err != nil {
+		if file != nil {
+			_ = file.Close()
+		}
 		_ = os.Remove(dir)
 		return nil, err
 	}
 	return &group{dir: dir, file: file}, nil
+}
+
+// lock opens and locks a cgroup. The error is EWOULDBLOCK if another process, or another open file
+// of this one, has locked it. Closing the file unlocks it, and so does the end of the process.
+func lock(dir string) (*os.File, error) {
+	file, err := os.OpenFile(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("lock cgroup %s: %w", dir, err)
+	}
+	return file, nil
 }
 
 // safe turns any text into a part of a file name.

@@ -50,3 +50,29 @@ func TestOutOfMemory(t *testing.T) {
 		t.Error("nothing is known of a cgroup that is not there")
 	}
 }
+
+// Of a daemon in another pid namespace, this one cannot see whether its process is alive. Its groups
+// are kept while it has them open, and removed once it is gone.
+func TestSweepOfAnotherNamespace(t *testing.T) {
+	theirs, ours := &tree{dir: t.TempDir()}, &tree{}
+	ours.dir = theirs.dir
+	g, err := theirs.create("test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := filepath.Join(ours.dir, groupPrefix+"4194305-test-1") // no system has such a pid
+	if err := os.Rename(g.dir, foreign); err != nil {
+		t.Fatal(err)
+	}
+	ours.sweep()
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("the group of a daemon that lives was removed: %v", err)
+	}
+	if err := g.file.Close(); err != nil { // as the end of the daemon does
+		t.Fatal(err)
+	}
+	ours.sweep()
+	if _, err := os.Stat(foreign); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the group of a daemon that is gone is still there: %v", err)
+	}
+}

@@ -95,10 +95,13 @@ func treeTask() {
 	gone, there := filepath.Join(base, "informd-4194305-x-1"), filepath.Join(base, "informd-1-x-1") // no number is that high
 	must(os.Mkdir(gone, 0o755))
 	must(os.Mkdir(there, 0o755))
+	held, err := lock(there)
+	must(err)
 	t.sweep()
 	if _, err := os.Stat(gone); !os.IsNotExist(err) {
 		panic("left: " + gone)
 	}
+	must(held.Close())
 	must(os.Remove(there))
 }
 

@@ -146,19 +146,23 @@ func (t *tree) evacuate() error {
 	return fmt.Errorf("processes keep appearing in %s", t.dir)
 }
 
-// sweep removes empty cgroups of daemons that are gone. treeMu is held.
+// sweep removes empty cgroups of daemons that are gone: those that nobody has locked. A process id
+// would not do, because a daemon in another pid namespace has an id that is not known here. treeMu
+// is held.
 func (t *tree) sweep() {
 	entries, err := os.ReadDir(t.dir)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		rest, ok := strings.CutPrefix(e.Name(), groupPrefix)
-		owner, _, _ := strings.Cut(rest, "-")
-		pid, err := strconv.Atoi(owner)
-		if ok && err == nil && pid > 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
+		if !e.IsDir() || !strings.HasPrefix(e.Name(), groupPrefix) {
+			continue
+		}
+		dir := filepath.Join(t.dir, e.Name())
+		if file, err := lock(dir); err == nil {
 			// The kernel refuses to remove a group that holds a process.
-			_ = remove(filepath.Join(t.dir, e.Name()))
+			_ = remove(dir)
+			_ = file.Close()
 		}
 	}
 }
