@@ -419,7 +419,10 @@ func (c *Consumer) Overdue(now time.Time) error {
 func (c *Consumer) Doubt(wedged bool) {
 	c.box.mu.Lock()
 	defer c.box.mu.Unlock()
-	c.wedged = wedged
+	if c.wedged != wedged { // the others may get less or more, too
+		c.wedged = wedged
+		c.box.grow()
+	}
 	c.box.share()
 }
 

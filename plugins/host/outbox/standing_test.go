@@ -231,3 +231,27 @@ func TestOutboxSparesWedgedConsumers(t *testing.T) {
 		t.Errorf("%v was sent by the only one", got)
 	}
 }
+
+// A consumer that answers health checks again gets as many events as before. Nobody else would say
+// so to a caller that waits for room.
+func TestOutboxGrowsWhenAConsumerRecovers(t *testing.T) {
+	p := New(time.Minute)
+	a, _ := joined(p, 4), joined(p, 4)
+	a.Doubt(true)
+	select {
+	case <-p.Grown(): // of what came before
+	default:
+	}
+	if got, _ := p.Room(); got != 4 {
+		t.Fatalf("room for %d, want the four of the other", got)
+	}
+	a.Doubt(false)
+	if got, _ := p.Room(); got != 8 {
+		t.Errorf("room for %d, want 8", got)
+	}
+	select {
+	case <-p.Grown():
+	default:
+		t.Error("the room has grown, and nobody is told")
+	}
+}
