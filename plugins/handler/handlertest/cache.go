@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Source is one source of the cache that the handler reads.
@@ -17,6 +21,8 @@ type Source struct {
 	// Indexes are functions, by the names of the indexes, that return the values under which an
 	// index has an object.
 	Indexes map[string]func(object json.RawMessage) []string
+	// Denied says that the source exists and that the manifest's access.read does not name it.
+	Denied bool
 }
 
 // madeUp is a cache that does not change, by the names of its sources.
@@ -24,8 +30,9 @@ type madeUp map[string]madeUpSource
 
 // madeUpSource is one source, in the order of the objects' keys.
 type madeUpSource struct {
-	all     []madeUpObject
-	indexes map[string]map[string][]madeUpObject // by index and value
+	all      []madeUpObject
+	indexes  map[string]map[string][]madeUpObject // by index and value
+	isDenied bool
 }
 
 // newMadeUp reads the sources that a check was given; nil if there are none.
@@ -35,7 +42,9 @@ func newMadeUp(given map[string]Source) (madeUp, error) {
 	}
 	m := make(madeUp)
 	for name, source := range given {
-		s := madeUpSource{indexes: make(map[string]map[string][]madeUpObject)}
+		s := madeUpSource{
+			indexes: make(map[string]map[string][]madeUpObject), isDenied: source.Denied,
+		}
 		for i, text := range source.Objects {
 			o, err := newMadeUpObject(text)
 			if err != nil {
@@ -58,6 +67,42 @@ func newMadeUp(given map[string]Source) (madeUp, error) {
 		m[name] = s
 	}
 	return m, nil
+}
+
+// open returns a source by its name. Errors are gRPC's, as informd has them.
+func (m madeUp) open(name string) (madeUpSource, error) {
+	source, ok := m[name]
+	switch {
+	case !ok:
+		return source, status.Errorf(codes.NotFound, "there is no source %q; there are %q",
+			name, slices.Sorted(maps.Keys(m)))
+	case source.isDenied:
+		var allowed []string
+		for name, source := range m {
+			if !source.isDenied {
+				allowed = append(allowed, name)
+			}
+		}
+		slices.Sort(allowed)
+		return source, status.Errorf(codes.PermissionDenied, "the handler may not read source %q: "+
+			"to allow it, add to its manifest spec: {access: {read: [%s]}}",
+			name, strings.Join(append(allowed, name), ", "))
+	}
+	return source, nil
+}
+
+// index returns an index of a source, by value. Errors are gRPC's.
+func (m madeUp) index(source, index string) (map[string][]madeUpObject, error) {
+	opened, err := m.open(source)
+	if err != nil {
+		return nil, err
+	}
+	found, ok := opened.indexes[index]
+	if !ok {
+		return nil, status.Errorf(codes.NotFound, "source %q has no index %q; it has %q",
+			source, index, slices.Sorted(maps.Keys(opened.indexes)))
+	}
+	return found, nil
 }
 
 // get returns an object by its key, or nil.

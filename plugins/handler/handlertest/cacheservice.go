@@ -96,30 +96,25 @@ func (c *cacheServer) close() {
 
 // open returns a source by its name. Errors are gRPC's.
 func (s *cacheService) open(name string) (madeUpSource, error) {
-	if s.sources == nil {
-		return madeUpSource{}, status.Error(codes.Unavailable,
-			"there is no cache to read at present")
+	if err := s.readable(); err != nil {
+		return madeUpSource{}, err
 	}
-	source, ok := s.sources[name]
-	if !ok {
-		return source, status.Errorf(codes.NotFound, "there is no source %q; there are %q",
-			name, slices.Sorted(maps.Keys(s.sources)))
-	}
-	return source, nil
+	return s.sources.open(name)
 }
 
-// index returns an index of a source, by value.
+// index returns an index of a source, by value. Errors are gRPC's.
 func (s *cacheService) index(source, index string) (map[string][]madeUpObject, error) {
-	opened, err := s.open(source)
-	if err != nil {
+	if err := s.readable(); err != nil {
 		return nil, err
 	}
-	found, ok := opened.indexes[index]
-	if !ok {
-		return nil, status.Errorf(codes.NotFound, "source %q has no index %q; it has %q",
-			source, index, slices.Sorted(maps.Keys(opened.indexes)))
+	return s.sources.index(source, index)
+}
+
+func (s *cacheService) readable() error {
+	if s.sources == nil {
+		return status.Error(codes.Unavailable, "there is no cache to read at present")
 	}
-	return found, nil
+	return nil
 }
 
 // Get implements handlerpb.CacheServer.
