@@ -168,7 +168,7 @@ func (t *trial) over(ctx context.Context) bool {
 
 // handle calls the handler and reports its answer, or why there is none.
 func (b *bench) handle(ctx context.Context, t *trial) {
-	c := &callContext{parent: ctx}
+	c := &callContext{parent: ctx, event: &t.event}
 	var limit <-chan time.Time
 	if b.limit > 0 {
 		c.deadline = t.began.Add(b.limit)

@@ -122,7 +122,7 @@ func TestByHand(t *testing.T) {
 		"level=INFO msg=described name=serve.test",
 		`level=WARN msg="the handler reports a problem" problem="a headache"`,
 		"printed for web\n",
-		`level=ERROR msg=panic in=Handle value="runtime error: index out of range [0] with length 0"` + "\ngoroutine ",
+		`level=ERROR msg=panic in=Handle value="runtime error: index out of range [0] with length 0" key=a/panic id=by-hand/5` + "\ngoroutine ",
 		"drained\n",
 	} {
 		if !strings.Contains(log, want) {

@@ -4,13 +4,16 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/informd/informd/plugins/handler"
 )
 
 // callContext is the context of one call of Handle. Many handlers never use theirs, so its costs, a
 // timer and a place among the children of the stream's context, arise at the first use.
 type callContext struct {
 	parent   context.Context
-	deadline time.Time // zero: none
+	deadline time.Time      // zero: none
+	event    *handler.Event // nil: the call is about a batch
 
 	mu     sync.Mutex
 	ended  bool
@@ -23,7 +26,23 @@ var _ context.Context = (*callContext)(nil)
 func (c *callContext) Deadline() (time.Time, bool) { return c.context().Deadline() }
 func (c *callContext) Done() <-chan struct{}       { return c.context().Done() }
 func (c *callContext) Err() error                  { return c.context().Err() }
-func (c *callContext) Value(key any) any           { return c.context().Value(key) }
+
+// Value also returns the event, for log lines.
+func (c *callContext) Value(key any) any {
+	if key == (eventKey{}) {
+		return c.event
+	}
+	return c.context().Value(key)
+}
+
+// eventKey is the key under which a call's context has its event.
+type eventKey struct{}
+
+// eventOf returns the event that ctx is about, or nil.
+func eventOf(ctx context.Context) *handler.Event {
+	ev, _ := ctx.Value(eventKey{}).(*handler.Event)
+	return ev
+}
 
 // String keeps those who print contexts away from what mu guards.
 func (c *callContext) String() string { return "serve.callContext" }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -128,7 +129,7 @@ func (d *stream) begin(attempts []wire.Attempt, now time.Time) {
 	d.mu.Lock()
 	for i := range attempts {
 		c := &call{Attempt: attempts[i]}
-		c.own.parent, c.ctx = d.wire.Context(), &c.own
+		c.own.parent, c.own.event, c.ctx = d.wire.Context(), &c.Event, &c.own
 		if limit, ok := c.Limit(); ok {
 			c.own.deadline = now.Add(limit)
 		}
@@ -246,7 +247,7 @@ func handle(
 ) (actions []handler.Action, a *handlerpb.Answer) {
 	defer func() {
 		if v := recover(); v != nil {
-			logPanic("Handle", v)
+			logPanic(ctx, "Handle", v)
 			a = retry(panicReason(v))
 		}
 	}()
@@ -302,7 +303,7 @@ func handleAll(
 	defer ctx.end()
 	defer func() {
 		if v := recover(); v != nil {
-			logPanic("HandleBatch", v)
+			logPanic(ctx, "HandleBatch", v, "events", ids(events))
 			reason = panicReason(v)
 		}
 	}()
@@ -312,6 +313,15 @@ func handleAll(
 			len(results), len(events))
 	}
 	return results, ""
+}
+
+// ids returns the ids of events, for a log line. There may be 64, and a line has 8 KiB.
+func ids(events []handler.Event) string {
+	var all []string
+	for _, ev := range events {
+		all = append(all, ev.ID)
+	}
+	return wire.Text(strings.Join(all, ", "), handlerpb.MaxReasonBytes)
 }
 
 // goexit is the reason of a retry if Handle ended its goroutine.

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 
 	"github.com/informd/informd/plugins/handlerpb"
 )
@@ -13,7 +14,46 @@ import (
 // reads: {"@level":"info","@message":"…","@timestamp":"…", …}. Below the level that informd shows,
 // nothing is written.
 func logHandler(w io.Writer) slog.Handler {
-	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: logLevel(), ReplaceAttr: hclogShape})
+	options := &slog.HandlerOptions{Level: logLevel(), ReplaceAttr: hclogShape}
+	return aboutEvent{slog.NewJSONHandler(w, options)}
+}
+
+// aboutEvent is a slog.Handler that adds to a line the event that the line's context is about: its
+// rule, its key (NAMESPACE/NAME, or NAME) and its id. Attributes that the line has under these
+// names stay.
+type aboutEvent struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (h aboutEvent) Handle(ctx context.Context, r slog.Record) error {
+	ev := eventOf(ctx)
+	if ev == nil {
+		return h.Handler.Handle(ctx, r)
+	}
+	key := ev.Name
+	if ev.Namespace != "" {
+		key = ev.Namespace + "/" + ev.Name
+	}
+	attrs := []slog.Attr{
+		slog.String("rule", ev.Rule), slog.String("key", key), slog.String("id", ev.ID),
+	}
+	attrs = slices.DeleteFunc(attrs, func(a slog.Attr) bool { return a.Value.String() == "" })
+	r.Attrs(func(own slog.Attr) bool {
+		attrs = slices.DeleteFunc(attrs, func(a slog.Attr) bool { return a.Key == own.Key })
+		return true
+	})
+	r = r.Clone()
+	r.AddAttrs(attrs...)
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (h aboutEvent) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return aboutEvent{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup implements slog.Handler.
+func (h aboutEvent) WithGroup(name string) slog.Handler {
+	return aboutEvent{h.Handler.WithGroup(name)}
 }
 
 // logLevel is the least level that is shown.
@@ -28,7 +68,8 @@ func logLevel() slog.Level {
 // readableLog writes slog's text for a person who runs the handler by hand, with stacks below their
 // lines.
 func readableLog(w io.Writer) slog.Handler {
-	return stacksBelow{slog.NewTextHandler(w, &slog.HandlerOptions{Level: logLevel()}), w}
+	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: logLevel()})
+	return aboutEvent{stacksBelow{text, w}}
 }
 
 // stacksBelow is a slog.Handler that writes the stack of a panic as it is, instead of within the

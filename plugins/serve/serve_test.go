@@ -207,6 +207,56 @@ func TestDeepPanic(t *testing.T) {
 	}
 }
 
+// A line about an event says which one, if it is logged with the context of Handle, or of one that
+// is derived from it. So does the line of a panic, whose stack begins where the panic was.
+func TestLogOfEvent(t *testing.T) {
+	defer slog.SetDefault(slog.Default())
+	var log bytes.Buffer
+	slog.SetDefault(slog.New(logHandler(&log)))
+	ev := handler.Event{Rule: "r", Namespace: "shop", Name: "web", ID: "r/1"}
+	ctx := &callContext{parent: t.Context(), event: &ev}
+	handle(ctx, handler.Func(func(ctx context.Context, _ handler.Event) (handler.Answer, error) {
+		within, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		slog.InfoContext(within, "counted", "pods", 3)
+		slog.With("team", "a").WarnContext(ctx, "mine", "rule", "own")
+		slog.Info("without it")
+		panic("ouch")
+	}), ev)
+	handle(&callContext{parent: t.Context(), event: &handler.Event{Rule: "r", Name: "node-1", ID: "r/2"}},
+		handler.Func(func(ctx context.Context, _ handler.Event) (handler.Answer, error) {
+			slog.InfoContext(ctx, "of no namespace")
+			return handler.Answer{}, nil
+		}), handler.Event{})
+
+	want := []map[string]any{
+		{"@level": "info", "@message": "counted", "pods": 3.0, "rule": "r", "key": "shop/web", "id": "r/1"},
+		{"@level": "warn", "@message": "mine", "team": "a", "rule": "own", "key": "shop/web", "id": "r/1"},
+		{"@level": "info", "@message": "without it"},
+		{"@level": "error", "@message": "panic", "in": "Handle", "value": "ouch", "rule": "r", "key": "shop/web", "id": "r/1"},
+		{"@level": "info", "@message": "of no namespace", "rule": "r", "key": "node-1", "id": "r/2"},
+	}
+	var got []map[string]any
+	for decoder := json.NewDecoder(&log); decoder.More(); {
+		var line map[string]any
+		if err := decoder.Decode(&line); err != nil {
+			t.Fatal(err)
+		}
+		if stack, ok := line["stack"].(string); ok {
+			lines := strings.Split(stack, "\n")
+			if !strings.HasPrefix(lines[0], "goroutine ") || !strings.Contains(lines[1], "TestLogOfEvent") {
+				t.Errorf("the stack does not begin where the panic was:\n%s", stack)
+			}
+			delete(line, "stack")
+		}
+		delete(line, "@timestamp")
+		got = append(got, line)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // Lines have hclog's shape, whatever attributes they have.
 func TestLogShape(t *testing.T) {
 	t.Setenv(handlerpb.EnvLogLevel, "DEBUG")

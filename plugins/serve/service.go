@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -190,7 +191,7 @@ func (s *service) drainOnce() {
 		defer close(done)
 		defer func() {
 			if v := recover(); v != nil {
-				logPanic("Drain", v)
+				logPanic(ctx, "Drain", v)
 			}
 		}()
 		if err := s.drain(ctx); err != nil {
@@ -209,23 +210,38 @@ func recoverUnary(
 ) (resp any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			logPanic(info.FullMethod, v)
+			logPanic(ctx, info.FullMethod, v)
 			resp, err = nil, status.Error(codes.Internal, panicReason(v))
 		}
 	}()
 	return next(ctx, req)
 }
 
-// logPanic writes a panic to the handler's own log, with its stack.
-func logPanic(in string, v any) {
-	stack := wire.Text(string(debug.Stack()), maxStack)
-	slog.Error("panic", "in", in,
-		"value", wire.Text(fmt.Sprint(v), handlerpb.MaxReasonBytes), stackKey, stack)
+// logPanic writes a panic to the handler's own log, with its stack, the event that ctx is about, and
+// more attributes.
+func logPanic(ctx context.Context, in string, v any, more ...any) {
+	attrs := append([]any{"in", in, "value", wire.Text(fmt.Sprint(v), handlerpb.MaxReasonBytes)},
+		more...)
+	stack := wire.Text(stackOfPanic(string(debug.Stack())), maxStack)
+	slog.ErrorContext(ctx, "panic", append(attrs, stackKey, stack)...)
+}
+
+// stackOfPanic returns a stack without the calls that report the panic: it begins where the panic
+// was.
+func stackOfPanic(stack string) string {
+	head, calls, _ := strings.Cut(stack, "\n")
+	if at := strings.LastIndex(calls, "\npanic("); at >= 0 {
+		// A call takes two lines: the function, and its place in the source.
+		if lines := strings.SplitN(calls[at+1:], "\n", 3); len(lines) == 3 {
+			return head + "\n" + lines[2]
+		}
+	}
+	return stack
 }
 
 const (
 	stackKey = "stack"
 	// maxStack keeps a panic's line below the 8 KiB at which informd cuts lines: a line that was
 	// cut is not JSON, and loses its level. The innermost calls come first.
-	maxStack = 6 << 10
+	maxStack = 5 << 10
 )

@@ -8,6 +8,7 @@
 // and drain. The rest speaks the protocol and can stay as it is.
 'use strict'
 
+const { AsyncLocalStorage } = require('node:async_hooks')
 const { randomUUID } = require('node:crypto')
 const { fstatSync, mkdtempSync } = require('node:fs')
 const fs = require('node:fs/promises')
@@ -64,7 +65,7 @@ async function handle(event, signal) {
   } catch (e) { // perhaps the disk is full
     throw Object.assign(e, { after: 10 })
   }
-  log('debug', 'written', { namespace: event.namespace, name: event.name })
+  log('debug', 'written')
   if (!tell || event.event === 'synced') return []
   const { resource, namespace, name } = event
   return [{ event: { target: { resource, namespace, name }, reason: 'Noted', message: 'It was written to the diary.' } }]
@@ -119,9 +120,12 @@ function stringify(value) {
 const levels = ['debug', 'info', 'warn', 'error']
 const least = levels.indexOf(process.env.INFORMD_LOG_LEVEL ?? 'info')
 
+const about = new AsyncLocalStorage() // the event at work; its lines carry that
+
 function log(level, message, attributes) {
   if (levels.indexOf(level) < least) return // informd would not show it
-  process.stderr.write(JSON.stringify({ '@level': level, '@message': message, ...attributes }) + '\n')
+  const line = { '@level': level, '@message': message, ...about.getStore(), ...attributes }
+  process.stderr.write(JSON.stringify(line) + '\n')
 }
 
 const busy = new Set() // objects with an event at work
@@ -154,7 +158,9 @@ function deliver(stream) {
       const { seconds = 30, nanos = 0 } = event.timeLimit ?? {}
       const limit = setTimeout(() => controller.abort(), Number(seconds) * 1e3 + nanos / 1e6)
       working.set(event.seq, controller)
-      answer(event, controller.signal).then((answered) => {
+      const { rule, namespace, name, id } = event
+      const subject = { rule, key: namespace ? `${namespace}/${name}` : name, id }
+      about.run(subject, answer, event, controller.signal).then((answered) => {
         clearTimeout(limit)
         working.delete(event.seq)
         stream.write({ answers: [answered] })

@@ -83,11 +83,11 @@ class Diary:
             os.write(self.file, json.dumps(line).encode() + b"\n")
         except OSError as e:  # perhaps the disk is full
             raise Retry(str(e), after=10) from e
-        log("debug", "written", namespace=event.namespace, name=event.name)
+        log("debug", "written")
         if not self.tell or event.event == "synced":
             return []
-        about = pb.Target(resource=event.resource, namespace=event.namespace, name=event.name)
-        return [pb.Action(event=pb.EmitEvent(target=about, reason="Noted", message="It was written to the diary."))]
+        target = pb.Target(resource=event.resource, namespace=event.namespace, name=event.name)
+        return [pb.Action(event=pb.EmitEvent(target=target, reason="Noted", message="It was written to the diary."))]
 
     def health(self):
         """Returns a problem for the operator, or "". informd calls it every ten seconds."""
@@ -124,10 +124,13 @@ LEVELS = ["debug", "info", "warn", "error"]
 LEAST = LEVELS.index(os.environ.get("INFORMD_LOG_LEVEL", "info"))
 
 
+about = threading.local()  # what a thread is at work on; its lines carry that
+
+
 def log(level, message, **attributes):
     if LEVELS.index(level) < LEAST:  # informd would not show it
         return
-    line = {"@level": level, "@message": message, **attributes}
+    line = {"@level": level, "@message": message, **getattr(about, "event", {}), **attributes}
     sys.stderr.write(json.dumps(line) + "\n")  # one write, so that threads do not mix their lines
 
 
@@ -190,6 +193,7 @@ class Server:
             if key in self.busy:  # an event timed out and came again
                 return pb.Answer(seq=event.seq, retry=pb.Retry(reason="still at work on this object"))
             self.busy.add(key)
+        about.event = {"rule": event.rule, "key": "/".join(filter(None, key[1:])), "id": event.id}
         try:
             return pb.Answer(seq=event.seq, done=pb.Done(actions=self.handler.handle(event)))
         except Reject as e:
@@ -202,6 +206,7 @@ class Server:
             log("error", "handle failed", error=traceback.format_exc())
             return pb.Answer(seq=event.seq, retry=pb.Retry(reason=f"{type(e).__name__}: {e}"))
         finally:
+            about.event = {}
             with self.lock:
                 self.busy.discard(key)
 
