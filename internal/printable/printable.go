@@ -35,3 +35,22 @@ func Cut(s string, max int) string {
 	}
 	return s[:max]
 }
+
+// Lines is Line for text of several lines, such as a stack: it keeps line breaks, and what lines are
+// indented by.
+func Lines(s string, max int) string {
+	if !strings.Contains(s, "\n") {
+		return Line(s, max)
+	}
+	short := Cut(s, max)
+	var lines []string
+	for line := range strings.SplitSeq(short, "\n") {
+		text := strings.TrimLeft(line, " \t")
+		lines = append(lines, line[:len(line)-len(text)]+Line(text, len(text)))
+	}
+	joined := strings.Trim(strings.Join(lines, "\n"), "\n")
+	if len(short) < len(s) {
+		joined += "…"
+	}
+	return joined
+}

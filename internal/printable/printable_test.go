@@ -24,3 +24,22 @@ func TestLine(t *testing.T) {
 		}
 	}
 }
+
+func TestLines(t *testing.T) {
+	for _, test := range []struct {
+		why, in string
+		max     int
+		want    string
+	}{
+		{"a single line", " a\tb ", 20, "a b"},
+		{"a stack", "goroutine 1:\nmain.f(0x1)\n\t/x/main.go:3\n", 50, "goroutine 1:\nmain.f(0x1)\n\t/x/main.go:3"},
+		{"indentation, other line ends, an empty line", "a\r\n  b\n\nc", 20, "a\n  b\n\nc"},
+		{"escapes of a terminal", "a\n\x1b[31mb", 20, "a\n[31mb"},
+		{"longer", "ab\ncdef", 5, "ab\ncd…"},
+		{"nothing but line breaks", "\n\n", 5, ""},
+	} {
+		if got := Lines(test.in, test.max); got != test.want {
+			t.Errorf("%s: %q, want %q", test.why, got, test.want)
+		}
+	}
+}

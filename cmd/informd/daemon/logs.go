@@ -19,8 +19,8 @@ var (
 	logLevels  = []string{"debug", "info", "warn", "error"}
 )
 
-// newLogger returns the daemon's logger, which writes one line per record. It also makes client-go
-// log there.
+// newLogger returns the daemon's logger, which writes one line per record, and in text stacks below
+// it. It also makes client-go log there.
 func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var threshold slog.Level
 	known := slices.Contains(logLevels, strings.ToLower(level))
@@ -31,7 +31,7 @@ func newLogger(w io.Writer, format, level string) (*slog.Logger, error) {
 	var handler slog.Handler
 	switch format {
 	case "text":
-		handler = slog.NewTextHandler(w, options)
+		handler = cli.NewTextLog(w, options)
 	case "json":
 		options.ReplaceAttr = readable
 		handler = slog.NewJSONHandler(w, options)

@@ -295,7 +295,7 @@ func attr(key string, value any) slog.Attr {
 	}
 	switch v := value.(type) {
 	case string:
-		return slog.String(key, printable.Line(v, maxLine))
+		return slog.String(key, printable.Lines(v, maxLine))
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
 			return slog.Int64(key, n)
