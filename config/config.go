@@ -91,6 +91,7 @@ type Handler struct {
 	Concurrency int
 	Timeout     time.Duration
 	Retry       Retry
+	LogLevel    string // debug, info, warn or error; "": informd's own
 	User        string // a name, UID or UID:GID; "": the daemon's user
 	Limits      Limits
 	Sandbox     *Sandbox // nil: none

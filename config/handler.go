@@ -9,7 +9,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-var builtins = []string{"log", "exec", "webhook"}
+var (
+	builtins  = []string{"log", "exec", "webhook"}
+	logLevels = []string{"debug", "info", "warn", "error"}
+)
 
 // Bounds and defaults of a handler's fields.
 const (
@@ -30,7 +33,7 @@ const (
 func (r *reader) handler(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
 		"command", "builtin", "address", "tls", "sha256", "env", "config",
-		"concurrency", "timeout", "retry", "user", "limits", "sandbox", "files", "network",
+		"concurrency", "timeout", "retry", "logLevel", "user", "limits", "sandbox", "files", "network",
 		"access")
 	r.exactlyOne(spec)
 	h := Handler{
@@ -45,10 +48,11 @@ func (r *reader) handler(n, at *yaml.Node, name Text) {
 			1, maxConcurrency, defaultConcurrency),
 		Timeout: r.duration(spec.get("timeout"), "spec.timeout", false,
 			minTimeout, maxTimeout, defaultTimeout),
-		Retry:   r.retry(spec.get("retry"), spec.key["retry"]),
-		User:    r.user(spec.get("user")),
-		Limits:  r.limits(spec.get("limits"), spec.key["limits"]),
-		Sandbox: r.sandbox(spec),
+		Retry:    r.retry(spec.get("retry"), spec.key["retry"]),
+		LogLevel: r.logLevel(spec.get("logLevel")),
+		User:     r.user(spec.get("user")),
+		Limits:   r.limits(spec.get("limits"), spec.key["limits"]),
+		Sandbox:  r.sandbox(spec),
 	}
 	h.Read, h.Write = r.access(spec)
 	if builtin := spec.get("builtin"); builtin != nil {
@@ -57,6 +61,18 @@ func (r *reader) handler(n, at *yaml.Node, name Text) {
 		}
 	}
 	r.config.Handlers = append(r.config.Handlers, h)
+}
+
+// logLevel reads the lowest level of a handler's log that informd shows.
+func (r *reader) logLevel(n *yaml.Node) string {
+	if n == nil {
+		return ""
+	}
+	i := r.choice(n, "spec.logLevel", logLevels)
+	if r.reported[n] {
+		return ""
+	}
+	return logLevels[i]
 }
 
 // exactlyOne checks that the handler is a command, a builtin or an address, and the fields that

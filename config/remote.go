@@ -11,7 +11,9 @@ import (
 )
 
 // startedOnly has the fields that say how informd starts a handler. It does not start a remote one.
-var startedOnly = []string{"sha256", "env", "user", "limits", "sandbox", "files", "network"}
+var startedOnly = []string{
+	"sha256", "env", "logLevel", "user", "limits", "sandbox", "files", "network",
+}
 
 // remoteFields checks the fields that belong to spec.address, and those that exclude it.
 func (r *reader) remoteFields(spec mapping) {

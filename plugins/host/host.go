@@ -30,7 +30,7 @@ func New(spec Spec, opts Options) *Host {
 func launch(
 	ctx context.Context, spec Spec, opts Options, log *slog.Logger,
 ) (*session.Session, error) {
-	p, err := process.New(ctx, spec.command(), opts.surroundings(), log)
+	p, err := process.New(ctx, spec.command(), opts.surroundings(), spec.processLog(log))
 	if err != nil {
 		return nil, err
 	}

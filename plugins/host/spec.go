@@ -37,6 +37,9 @@ type Spec struct {
 	Concurrency int
 	// Timeout is how long the handler has for one event, from its sending on. Default 30 s.
 	Timeout time.Duration
+	// LogLevel is the lowest level of the process's own log lines that Options.Logger receives:
+	// debug, info, warn or error. Empty: the logger's own.
+	LogLevel string
 	// DisableTLS withholds the offer of a certificate. A handler that does not answer the offer
 	// with a certificate of its own is spoken to without TLS in any case. Only the daemon's user
 	// can reach its socket.

@@ -35,6 +35,7 @@ func Spec(h config.Handler) (host.Spec, error) {
 		Config:      h.Config,
 		Concurrency: h.Concurrency,
 		Timeout:     h.Timeout,
+		LogLevel:    h.LogLevel,
 	}
 	for _, source := range h.Read {
 		spec.Read = append(spec.Read, source.String())
