@@ -126,6 +126,8 @@ func (p *pretence) Status() control.Status {
 				}},
 			{Name: "pager", State: "backing off", Reason: "it exited with status 2", Since: old, Restarts: 12, Failures: 7, Next: old,
 				LastLog: []string{"panic: no\x1b[2J pager", "", "goroutine 1 [running]:", "\tmain.main()"}},
+			{Name: "shaky", State: "running", Since: old, Restarts: 5, PID: 4714, Failures: 5,
+				LastFailure: "it exited with status 1", FailedAt: old, LastLog: []string{"ValueError: no such team"}},
 			{Name: "vault", State: "refused", Reason: "config: no address", Since: old},
 			{Name: "wedge", State: "wedged", Reason: "no answer to a health check within 5s", Since: old, PID: 4713, InFlight: 1, Failures: 1, LastLog: []string{"no such host"}, Reloading: old},
 		},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -206,6 +207,58 @@ func TestLost(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			h := start(t, spec(mode), host.Options{BackoffMin: time.Hour})
 			waitFor(t, "the failure", func() bool { return strings.Contains(h.Status().Reason, want) })
+		})
+	}
+}
+
+// What a process wrote last goes into the reason for the loss, and from there into a dead letter.
+// The status says when and why it failed, also while the next process runs.
+func TestLastWords(t *testing.T) {
+	began := time.Now()
+	h := start(t, spec("echo"), host.Options{BackoffMin: time.Millisecond})
+	ready(t, h)
+	if s := h.Status(); s.LastFailure != "" || !s.FailedAt.IsZero() {
+		t.Errorf("nothing has failed: %q, %v", s.LastFailure, s.FailedAt)
+	}
+	_, err := h.Handle(t.Context(), pod("die"))
+	const want = `it exited with status 1; its last line on standard error: "ValueError: no such team"; ` +
+		`its last lines: Traceback: | in handle | ValueError: no such team`
+	if !errors.Is(err, handler.ErrLost) || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want …%s", err, want)
+	}
+	waitFor(t, "a restart", func() bool { s := h.Status(); return s.Restarts > 0 && s.State == host.Running })
+	if s := h.Status(); !strings.HasPrefix(s.LastFailure, "it exited with status 1") || s.FailedAt.Before(began) {
+		t.Errorf("failed at %v: %q", s.FailedAt, s.LastFailure)
+	}
+}
+
+// infoOnly is a log at the level info.
+type infoOnly struct{ recording }
+
+func (infoOnly) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
+func (h infoOnly) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return infoOnly{h.recording.WithAttrs(attrs).(recording)}
+}
+
+// A handler has a log level of its own, below the daemon's or above it.
+func TestLogLevel(t *testing.T) {
+	for level, want := range map[string][2]int{"": {0, 1}, "debug": {1, 1}, "error": {0, 0}} {
+		t.Run(level, func(t *testing.T) {
+			var log recorder
+			s := spec("echo")
+			s.LogLevel = level
+			h := start(t, s, host.Options{Logger: slog.New(infoOnly{recording{r: &log}})})
+			ready(t, h)
+			for _, name := range []string{"debug", "log"} {
+				if _, err := h.Handle(t.Context(), pod(name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, _ = h.Handle(t.Context(), pod("exit")) // by then its lines have come
+			got := [2]int{log.count("a detail"), log.count("hello from the handler")}
+			if got != want {
+				t.Errorf("got %v lines of debug and warn, want %v: %q", got, want, log.lines())
+			}
 		})
 	}
 }

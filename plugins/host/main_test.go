@@ -65,8 +65,13 @@ func (e *echo) Handle(ctx context.Context, ev handler.Event) (handler.Answer, er
 		return handler.Answer{}, ctx.Err()
 	case "log":
 		slog.Warn("hello from the handler", "n", 1<<60, "name", ev.Name)
+	case "debug":
+		slog.DebugContext(ctx, "a detail")
 	case "exit":
 		os.Exit(3)
+	case "die":
+		fmt.Fprint(os.Stderr, "Traceback:\n  in handle\nValueError: no such team\n")
+		os.Exit(1)
 	}
 	return handler.Answer{}, nil
 }

@@ -85,6 +85,9 @@ func (s *supervisor) run(ctx context.Context) {
 		s.set(func(st *Status) {
 			st.State, st.Reason = state, err.Error()
 			st.LastLog, st.Next = lastLog(err), time.Now().Add(pause)
+			if !left {
+				st.LastFailure, st.FailedAt = err.Error(), time.Now()
+			}
 		})
 		if left {
 			s.log.Info("handler is going away, and has answered all its events", "next", pause)

@@ -128,7 +128,7 @@ func writeHandlers(w io.Writer, handlers []control.HandlerStatus, now time.Time)
 			pid = strconv.Itoa(h.PID)
 		}
 		t.row(h.Name, pid, strconv.Itoa(h.Restarts), strconv.Itoa(h.InFlight),
-			age(now, h.Since), h.State+cli.Because(h.Reason))
+			age(now, h.Since), handlerState(h, now))
 	}
 	if err := t.flush(); err != nil {
 		return err
@@ -141,6 +141,19 @@ func writeHandlers(w io.Writer, handlers []control.HandlerStatus, now time.Time)
 		}
 	}
 	return nil
+}
+
+// failingFrom is how many recent failures make a handler that runs again a failing one.
+const failingFrom = 2
+
+// handlerState returns a handler's state with its reason. A handler that fails again and again may
+// run for the moment, but that is not what its operator needs to know.
+func handlerState(h control.HandlerStatus, now time.Time) string {
+	if h.State != control.Running || h.Failures < failingFrom || h.LastFailure == "" {
+		return h.State + cli.Because(h.Reason)
+	}
+	return "failing" + cli.Because(fmt.Sprintf("started again %d times, the last failure was %s ago: %s",
+		h.Restarts, age(now, h.FailedAt), h.LastFailure))
 }
 
 // handlerDetails returns what does not fit in the table: a reload under way, the last log lines and
@@ -159,8 +172,9 @@ func handlerDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 			name+": tried again "+until(now, h.Next)+"; its last lines on standard error:")
 	case !h.Next.IsZero():
 		lines = append(lines, name+": tried again "+until(now, h.Next))
-	// a new process is running
-	case h.State != control.Running && h.Failures > 0 && len(words) > 0:
+	// a new process is starting, or runs and may fail as well
+	case (h.State != control.Running || h.Failures >= failingFrom) && h.Failures > 0 &&
+		len(words) > 0:
 		lines = append(lines,
 			name+": last lines on standard error of the last process that failed:")
 	default:

@@ -111,20 +111,24 @@ type RuleStatus struct {
 // HandlerStatus is the state of a handler. Its many fields are the columns of informd status and
 // its JSON.
 type HandlerStatus struct {
-	Name      string    `json:"name"`
-	State     string    `json:"state"`
-	Reason    string    `json:"reason,omitempty"` // of the state; if running, a health problem
-	Since     time.Time `json:"since,omitzero"`   // when it entered the state
-	Restarts  int       `json:"restarts"`
-	InFlight  int       `json:"inFlight"`
-	PID       int       `json:"pid,omitempty"`
-	Program   string    `json:"program,omitempty"`  // the name and version that it reports
-	Confined  string    `json:"confined,omitempty"` // what is enforced, and what enforces it
-	Failures  int       `json:"failures"`           // recent ones; decreases while it runs
-	Next      time.Time `json:"next,omitzero"`      // when informd starts it again
-	Reloading time.Time `json:"reloading,omitzero"` // when a reload began that is under way
-	LastLog   []string  `json:"lastLog,omitempty"`  // of the last failed process, on standard error
-	Slow      int       `json:"slow"`               // events that take much longer than the others
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	Reason   string    `json:"reason,omitempty"` // of the state; if running, a health problem
+	Since    time.Time `json:"since,omitzero"`   // when it entered the state
+	Restarts int       `json:"restarts"`
+	InFlight int       `json:"inFlight"`
+	PID      int       `json:"pid,omitempty"`
+	Program  string    `json:"program,omitempty"`  // the name and version that it reports
+	Confined string    `json:"confined,omitempty"` // what is enforced, and what enforces it
+	Failures int       `json:"failures"`           // recent ones; decreases while it runs
+	Next     time.Time `json:"next,omitzero"`      // when informd starts it again
+	// LastFailure says why the last process that failed did so, at FailedAt, also while it runs
+	// again.
+	LastFailure string    `json:"lastFailure,omitempty"`
+	FailedAt    time.Time `json:"failedAt,omitzero"`
+	Reloading   time.Time `json:"reloading,omitzero"` // when a reload began that is under way
+	LastLog     []string  `json:"lastLog,omitempty"`  // of the last failed process, on standard error
+	Slow        int       `json:"slow"`               // events that take much longer than the others
 	// Full: the handler has as many events as it may, has answered none for a second, and others
 	// wait.
 	Full bool `json:"full,omitempty"`

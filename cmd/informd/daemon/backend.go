@@ -128,6 +128,7 @@ func hostStatus(name string, s host.Status) control.HandlerStatus {
 		Since: s.Since, Restarts: s.Restarts, PID: s.PID,
 		Program: strings.TrimSpace(s.Handler.Name + " " + s.Handler.Version), Confined: s.Confined,
 		Failures: s.Failures, LastLog: s.LastLog, Reloading: s.Reloading,
+		LastFailure: s.LastFailure, FailedAt: s.FailedAt,
 	}
 	if s.State == host.BackingOff || s.State == host.Refused {
 		out.Next = s.Next

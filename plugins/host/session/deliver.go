@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -81,7 +82,7 @@ func (s *delivering) run(
 	if serving.Err() == nil { // it failed
 		s.abort()
 		err := g.Wait()
-		s.consumer.Fail(outbox.Lost(err))
+		s.consumer.Fail(outbox.Lost(s.withLastWords(err)))
 		return next, false, err
 	}
 
@@ -98,6 +99,15 @@ func (s *delivering) run(
 		s.log.Warn("handler did not drain", "error", s.explain("drain", s.terms.DrainTimeout, err))
 	}
 	return next, drain.Err() == nil, nil
+}
+
+// withLastWords adds to err what the peer wrote last on standard error: for a dead letter, which
+// outlives the process and its log. A single line is in err already.
+func (s *Session) withLastWords(err error) error {
+	if lines := s.LastLines(); len(lines) > 1 {
+		return fmt.Errorf("%w; its last lines: %s", err, strings.Join(lines, " | "))
+	}
+	return err
 }
 
 // makeWay waits until the handler has answered what it has, and sends it nothing more. It returns
