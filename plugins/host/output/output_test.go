@@ -137,7 +137,7 @@ func TestStructuredLines(t *testing.T) {
 		attrs              []string
 	}{
 		{"line breaks and escapes in the message", `{"msg":"one\nERROR two\r\u001b[2J\u2028three\u202e"}`, "one ERROR two  [2J three", nil},
-		{"in a value", `{"msg":"m","v":"one\n\u001b[2Jtwo"}`, "m", []string{"v=one  [2Jtwo"}},
+		{"in a value", `{"msg":"m","v":"one\n\u001b[2Jtwo"}`, "m", []string{"v=one\n[2Jtwo"}},
 		{"in a value that is not flat", `{"msg":"m","v":["one\u202etwo"]}`, "m", []string{`v=["one two"]`}},
 		{"in a key", `{"msg":"m","one\n\u001btwo":1}`, "m", []string{"one  two=1"}},
 		{"a key that becomes the daemon's when it is tidied", `{"msg":"m","\nhandler":"spoof"}`, "m", []string{"_handler=spoof"}},
