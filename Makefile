@@ -22,6 +22,59 @@ help: ## List the commands
 build: ## Build bin/informd
 	CGO_ENABLED=0 go build -trimpath -ldflags "-X main.version=$(VERSION)" -o $(BIN)/informd ./cmd/informd
 
+# What users install: for Linux, static, without symbols for a debugger. The same commit gives the
+# same bytes, whatever the folder. TIME is the commit's.
+ARCHS ?= amd64 arm64
+COMMIT = $(shell git rev-parse HEAD 2>/dev/null)
+TIME = $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+STATIC = CGO_ENABLED=0 GOOS=linux GOARCH=$* go build -trimpath -buildvcs=false
+
+.PHONY: FORCE
+$(BIN)/linux-%/informd: FORCE
+	$(STATIC) -ldflags "-s -w -X main.version=$(VERSION)" -o $@ ./cmd/informd
+
+.PHONY: release
+RELEASE := $(BIN)/release
+HOST = $(BIN)/linux-$(shell go env GOHOSTARCH)/informd
+TAR = tar --sort=name --format=gnu --mtime=@$(TIME) --owner=0 --group=0 --numeric-owner --mode=u+rw,go=rX
+release: $(HOST) $(ARCHS:%=$(BIN)/linux-%/informd) ## Make bin/release: an archive per architecture, and checksums
+	rm -rf $(RELEASE)
+	for arch in $(ARCHS); do \
+		name=informd_$(VERSION)_linux_$$arch; to=$(RELEASE)/$$name; \
+		mkdir -p $$to/completions; \
+		cp LICENSE README.md $(BIN)/linux-$$arch/informd $$to; \
+		for shell in bash zsh fish; do $(HOST) completion $$shell >$$to/completions/informd.$$shell; done; \
+		$(TAR) -C $(RELEASE) -c $$name | gzip -n9 >$$to.tar.gz; \
+		rm -r $$to; \
+	done
+	cd $(RELEASE) && sha256sum *.tar.gz | tee SHA256SUMS
+
+.PHONY: image
+image: image-informd image-informd-exec ## Make bin/image: OCI layouts of informd, and of informd-exec with sh, jq and kubectl
+
+# deploy/image is a module of its own. It has the tool that writes layouts, jq and kubectl.
+IMAGE := cd deploy/image && GOWORK=off
+KUBECTL = $(shell $(IMAGE) go list -m -f '{{.Version}}' k8s.io/kubectl | sed s/v0/v1/) # v0.37.2 is Kubernetes v1.37.2
+LAYOUT = rm -rf $(BIN)/image/$(1) && $(TOOLS)/image -o $(BIN)/image/$(1) -version $(VERSION) \
+	-revision "$(COMMIT)" -time $(TIME) $(foreach arch,$(ARCHS),$(arch)=$(BIN)/$(2)-$(arch))
+
+.PHONY: image-informd image-informd-exec
+image-informd: $(TOOLS)/image $(ARCHS:%=$(BIN)/linux-%/informd)
+	$(call LAYOUT,informd,linux)
+image-informd-exec: $(TOOLS)/image $(foreach program,informd busybox jq kubectl,$(ARCHS:%=$(BIN)/exec-%/$(program)))
+	$(call LAYOUT,informd-exec,exec)
+
+$(TOOLS)/image: FORCE
+	$(IMAGE) go build -o $@ .
+$(BIN)/exec-%/informd: $(BIN)/linux-%/informd
+	mkdir -p $(@D) && cp $< $@
+$(BIN)/exec-%/jq: deploy/image/go.mod
+	$(IMAGE) $(STATIC) -ldflags "-s -w" -o $@ github.com/itchyny/gojq/cmd/gojq
+$(BIN)/exec-%/kubectl: deploy/image/go.mod $(wildcard deploy/image/kubectl/*.go)
+	$(IMAGE) $(STATIC) -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL)" -o $@ ./kubectl
+$(BIN)/exec-%/busybox:
+	deploy/image/busybox $* $@
+
 .PHONY: controlplane
 controlplane: $(BIN)/controlplane ## Build bin/controlplane: kube-apiserver and etcd in one binary, for the demo and the tests
 
@@ -44,6 +97,7 @@ run: build ## Run informd on examples/rules against the cluster of the current k
 test: controlplane ## Run every test, with the race detector, against a real control plane: ten minutes on two cores
 	GORACE=atexit_sleep_ms=0 go test -race -p 3 -parallel 8 -timeout 20m ./plugins/host work
 	cd integration/controlplane && export GOWORK=off && go vet ./... && go test ./...
+	$(IMAGE) go vet . && GOWORK=off go test .
 
 # SOAK are the tests that `make test` runs in a short form, or not at all.
 SOAK := TestSoak|TestBacklog|TestDamage|TestStartOnSickDisk|TestCrashingNeighbours|TestLoad|UnderLoad

@@ -1,0 +1,4 @@
+// Informd stands for a static program.
+package main
+
+func main() {}
