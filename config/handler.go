@@ -150,6 +150,11 @@ func (r *reader) sha256(n *yaml.Node) string {
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// protocolEnv matches the variables that informd sets itself for each handler. One of that name in
+// informd's own environment would never reach the handler.
+var protocolEnv = regexp.MustCompile(
+	`^(INFORMD_(LOG_LEVEL|CACHE_SOCKET|HANDLER_COOKIE|STDOUT_FD)|PLUGIN_.*)$`)
+
 func (r *reader) env(n *yaml.Node) []string {
 	return r.set(n, "spec.env", "names", func(s string) string {
 		switch {
@@ -158,6 +163,12 @@ func (r *reader) env(n *yaml.Node) []string {
 		case !envName.MatchString(s):
 			return quote(s) + " is not the name of an environment variable: " +
 				"use letters, digits and _, and begin with a letter or _"
+		case s == "INFORMD_LOG_LEVEL":
+			return "informd sets INFORMD_LOG_LEVEL itself, to the level of its own log: " +
+				"leave it out of spec.env, and run informd with --log-level"
+		case protocolEnv.MatchString(s):
+			return "informd sets " + quote(s) + " itself for each handler: " +
+				"leave it out of spec.env"
 		}
 		return ""
 	})

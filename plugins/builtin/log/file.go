@@ -14,21 +14,22 @@ import (
 // output. The handler's own standard output belongs to the protocol.
 const StdoutEnv = "INFORMD_STDOUT_FD"
 
-// standardOutput opens the daemon's standard output, whose descriptor StdoutEnv names. Outside of
-// informd, where StdoutEnv is not set, it opens the process's own.
+// standardOutput opens the daemon's standard output, whose descriptor StdoutEnv names. Without
+// StdoutEnv it fails: another host than informd started the process, and nobody reads what a
+// handler writes to its own standard output.
 func standardOutput() (*os.File, error) {
-	var fd int
-	if text, ok := os.LookupEnv(StdoutEnv); ok {
-		n, err := strconv.ParseUint(text, 10, 16)
-		if err != nil || n < 3 {
-			return nil, fmt.Errorf("%s must be the number of an inherited descriptor, 3 or more",
-				StdoutEnv)
-		}
-		fd = int(n)
-		syscall.CloseOnExec(fd)
-	} else {
-		fd = int(os.Stdout.Fd())
+	text, ok := os.LookupEnv(StdoutEnv)
+	if !ok {
+		return nil, fmt.Errorf("path: required, because whoever started this handler "+
+			"passes on no standard output (%s is not set), as informd does", StdoutEnv)
 	}
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n < 3 {
+		return nil, fmt.Errorf("%s must be the number of an inherited descriptor, 3 or more",
+			StdoutEnv)
+	}
+	fd := int(n)
+	syscall.CloseOnExec(fd)
 	// This output owns the duplicate, and closes it without harm to others.
 	syscall.ForkLock.RLock()
 	dup, err := syscall.Dup(fd)

@@ -264,6 +264,17 @@ func TestBatchIsCut(t *testing.T) {
 	r.Close()
 }
 
+// Under a host that is not informd, nobody would ever see a line.
+func TestOutputOfNobodyIsRefused(t *testing.T) {
+	if value, ok := os.LookupEnv(StdoutEnv); ok {
+		t.Fatalf("%s=%s is set", StdoutEnv, value)
+	}
+	err := New().Configure(t.Context(), json.RawMessage("{}"))
+	if err == nil || !strings.HasPrefix(err.Error(), "path: required") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestInheritedOutputMustBeOpen(t *testing.T) {
 	for value, want := range map[string]string{
 		"":      "3 or more",
