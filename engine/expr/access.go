@@ -47,6 +47,9 @@ func (c *compiler) member(n *ast.MemberNode) (operand, error) {
 		return operand{}, err
 	}
 	slices.Reverse(keys)
+	if err := c.checkGiven(inner, keys[0]); err != nil {
+		return operand{}, err
+	}
 	s := base.shape
 	for _, key := range keys {
 		s = c.reach.member(s, key)

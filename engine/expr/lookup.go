@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"maps"
@@ -18,7 +19,7 @@ const own = ""
 // byIndex compiles byIndex("INDEX", value). It gives whole objects, and reads count like those of
 // object.
 func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
-	if err := c.onlyOfChanges(at, "byIndex()"); err != nil {
+	if err := cmp.Or(c.onlyOfChanges(at, "byIndex()"), c.notSent(at, "byIndex()")); err != nil {
 		return operand{}, err
 	}
 	if err := c.count(at, "byIndex", len(arguments), 2, 2); err != nil {
@@ -50,7 +51,7 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 // lookup compiles lookup("SOURCE.INDEX", value): byIndex of another source. The program keeps what
 // it reads there apart from what it reads of object.
 func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
-	if err := c.onlyOfChanges(at, "lookup()"); err != nil {
+	if err := cmp.Or(c.onlyOfChanges(at, "lookup()"), c.notSent(at, "lookup()")); err != nil {
 		return operand{}, err
 	}
 	if err := c.count(at, "lookup", len(arguments), 2, 2); err != nil {

@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
@@ -49,6 +50,10 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 		read := func(r *run) (any, error) { return r.env.Item, nil }
 		return operand{eval: read, shape: c.options.Item.elements}, nil
 	}
+	if _, ok := c.options.Given[n.Value]; ok {
+		name := n.Value
+		return operand{eval: func(r *run) (any, error) { return r.env.Given[name], nil }}, nil
+	}
 	if isFunction(n.Value) {
 		return operand{}, c.errorf(n, "%s is a function; call it as %s(…)", n.Value, n.Value)
 	}
@@ -67,6 +72,29 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 
 // topLevel are fields of nearly every object, which authors often write without object.
 var topLevel = []string{"metadata", "spec", "status", "data", "kind"}
+
+// checkGiven returns an error if a given name at the beginning of a path has no such member.
+func (c *compiler) checkGiven(base ast.Node, member string) error {
+	name, ok := base.(*ast.IdentifierNode)
+	if !ok {
+		return nil
+	}
+	members := c.options.Given[name.Value]
+	if members == nil || slices.Contains(members, member) {
+		return nil
+	}
+	return c.errorf(base, "there is no %s.%s%s",
+		name.Value, clip(member), suggest(member, slices.Clone(members)))
+}
+
+// notSent returns an error if the expression is a handler's, which sees an event and no cache.
+func (c *compiler) notSent(at ast.Node, name string) error {
+	if c.options.Scope != Sent {
+		return nil
+	}
+	return c.errorf(at, "%s looks into informd's cache, which a handler's template cannot do; "+
+		"use it in the rule's payload or attach", name)
+}
 
 // onlyOfChanges returns nil if the expression may use name. It returns an error if the expression
 // must depend on the object alone.
@@ -91,6 +119,7 @@ func (c *compiler) names() []string {
 	if c.options.Item != nil {
 		names = append(names, "item")
 	}
+	names = slices.AppendSeq(names, maps.Keys(c.options.Given))
 	for _, v := range c.variables {
 		names = append(names, v.name)
 	}
@@ -154,6 +183,9 @@ func (c *compiler) reserved(name string) bool {
 		return true
 	case "item":
 		return c.options.Item != nil
+	}
+	if _, ok := c.options.Given[name]; ok {
+		return true
 	}
 	return slices.ContainsFunc(c.variables, func(v variable) bool { return v.name == name })
 }

@@ -27,6 +27,9 @@ const (
 	Attach
 	// ForEach gives the list whose elements actions are made for. It sees what When sees.
 	ForEach
+	// Sent gives what a handler makes of an event. It sees object, old, event, now(), and what
+	// Options.Given names.
+	Sent
 )
 
 // Options say how to compile a text.
@@ -37,6 +40,12 @@ type Options struct {
 	Sources map[string][]string
 	// Item is the program, compiled for ForEach, whose elements item stands for; nil: no item.
 	Item *Program
+	// Given are further names that the text may use, each with the members that it has; nil: any.
+	// Env.Given has their values.
+	Given map[string][]string
+	// Inline, if set, changes the text of each expression within a longer string of a template.
+	// expression is what stands between ${ and }.
+	Inline func(expression, text string) string
 }
 
 // Env is what one evaluation sees. Trees come from object.Decode; evaluation only reads them.
@@ -44,9 +53,10 @@ type Env struct {
 	Object, Old any
 	Event       any // a string; callers box it once instead of for every evaluation
 	Now         time.Time
-	Cache       Cache   // nil finds nothing
-	Item        any     // one of the values that Elements returned
-	Budget      *Budget // nil: only MaxSteps and MaxMemory bound the evaluation
+	Cache       Cache          // nil finds nothing
+	Item        any            // one of the values that Elements returned
+	Given       map[string]any // trees, as object.Decode makes them, by the names of Options.Given
+	Budget      *Budget        // nil: only MaxSteps and MaxMemory bound the evaluation
 }
 
 // Budget bounds several evaluations together. Each evaluation takes from it what it uses, and never

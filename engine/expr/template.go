@@ -52,7 +52,7 @@ func CompileTemplate(text string, o Options) (p *Program, literal string, err er
 	if len(roots) == 1 {
 		return c.program(text, roots[0].eval), "", nil
 	}
-	return c.program(text, concatenation(parts, roots)), "", nil
+	return c.program(text, concatenation(parts, roots, o.Inline)), "", nil
 }
 
 // moved adds to the offset of an error.
@@ -63,7 +63,10 @@ func moved(err error, by int) error {
 	return err
 }
 
-func concatenation(parts []part, roots []operand) eval {
+// concatenation joins the parts of a template. inline, which may be nil, is that of Options.
+func concatenation(
+	parts []part, roots []operand, inline func(expression, text string) string,
+) eval {
 	return func(r *run) (any, error) {
 		var b strings.Builder
 		for i, root := range roots {
@@ -85,6 +88,9 @@ func concatenation(parts []part, roots []operand) eval {
 				}
 				return nil, value.Errorf("${%s} is %s within a longer string: %s",
 					expression, value.Some(v), err)
+			}
+			if inline != nil && parts[i].isExpr {
+				s = inline(parts[i].text, s)
 			}
 			if err := r.Alloc(2 * len(s)); err != nil { // twice, because the builder doubles
 				return nil, err

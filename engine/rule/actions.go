@@ -287,7 +287,7 @@ func (e *evaluation) object(t *ActionTemplate, out *handler.Action) (err error) 
 
 // json returns the JSON of a template, which must not be nil.
 func (e *evaluation) json(t *Template) (json.RawMessage, error) {
-	text, err := t.render(&e.env, e.room)
+	text, err := t.Render(&e.env, e.room)
 	switch {
 	case errors.Is(err, errLarge):
 		return nil, errLargeActions

@@ -122,7 +122,7 @@ func (r *Rule) payload(env *expr.Env) (json.RawMessage, error) {
 	if r.Payload == nil {
 		return nil, nil
 	}
-	payload, err := r.Payload.render(env, maxPayload)
+	payload, err := r.Payload.Render(env, maxPayload)
 	if errors.Is(err, errLarge) {
 		err = errLargePayload
 	}

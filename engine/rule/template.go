@@ -97,9 +97,9 @@ func (t *Template) each(visit func(*expr.Program)) {
 	}
 }
 
-// render returns the template's JSON, or nil if the template as a whole is left out. JSON of more
+// Render returns the template's JSON, or nil if the template as a whole is left out. JSON of more
 // than limit bytes fails with errLarge. Errors say where in the template they happened.
-func (t *Template) render(env *expr.Env, limit int) (json.RawMessage, error) {
+func (t *Template) Render(env *expr.Env, limit int) (json.RawMessage, error) {
 	buf := buffers.Get().(*buffer)
 	defer buf.release()
 	if wrote, err := t.write(buf, env, limit); err != nil || !wrote {

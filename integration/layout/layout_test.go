@@ -92,7 +92,7 @@ var mayImport = map[string][]string{
 	"plugins/host":                       {"plugins/handler", "plugins/handler/wire", "plugins/handlerpb"},
 	"plugins/handler/handlertest":        {"plugins/handler", "plugins/handler/wire", "plugins/handlerpb"},
 	"plugins/handler/handlertest/testca": {},
-	"plugins/builtin":                    {"plugins/handler"},
+	"plugins/builtin":                    {"engine/expr", "engine/rule", "plugins/handler"},
 	"cmd/informd/cli":                    {},
 	"cmd/informd/control":                {"engine/object", "plugins/handler"},
 	"cmd/informd/locate":                 {},

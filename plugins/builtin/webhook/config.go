@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
@@ -8,26 +9,42 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/builtin/internal/strict"
 )
 
 // config is a manifest's config, checked.
 type config struct {
-	url        *url.URL
-	headers    http.Header    // sent with every request, in canonical form
-	tokenFile  string         // "" for none
-	roots      *x509.CertPool // nil for the system's
-	secretFile string         // "" for no signature
-	signature  string         // header that carries it
-	timeout    time.Duration  // 0 for the event's own
+	url        text
+	headers    map[string]text // sent with every request, by canonical names
+	format     string
+	body       *rule.Template    // of formatTemplate
+	secrets    map[string]string // files, by the names that templates have for them
+	tokenFile  string            // "" for none
+	roots      *x509.CertPool    // nil for the system's
+	secretFile string            // "" for no signature
+	signature  string            // header that carries it
+	timeout    time.Duration     // 0 for the event's own
 }
 
+// The formats of a request's body.
+const (
+	formatCloudEvents = "cloudevents" // the event as a CloudEvent
+	formatPayload     = "payload"     // the event's payload as it is
+	formatTemplate    = "template"    // what the config's body gives
+)
+
 const schema = `{"type":"object","additionalProperties":false,"required":["url"],"properties":{` +
-	`"url":{"type":"string","format":"uri"},` +
+	`"url":{"type":"string"},` +
+	`"format":{"enum":["cloudevents","payload","template"],"default":"cloudevents"},` +
+	`"body":{},` +
+	`"secrets":{"type":"object","maxProperties":64,"additionalProperties":{"type":"string"}},` +
 	`"headers":{"type":"object","maxProperties":64,"additionalProperties":{"type":"string"}},` +
 	`"tokenFile":{"type":"string","minLength":1},` +
 	`"caFile":{"type":"string","minLength":1},` +
@@ -41,6 +58,8 @@ const (
 	maxURL           = 8 << 10
 	maxHeaders       = 64
 	maxHeader        = 8 << 10 // bytes of a header's value
+	maxSecrets       = 64
+	maxBody          = 8 << 20 // bytes of a body that a template gives; a payload has no more
 	minTimeout       = time.Millisecond
 	maxTimeout       = time.Hour
 )
@@ -51,14 +70,17 @@ func parse(raw json.RawMessage) (*config, error) {
 	var c config
 	var address, caFile, secretFile, signature string
 	var headers map[string]string
+	var body json.RawMessage
 	if err := strict.Decode(raw, strict.Fields{
 		"url": &address, "headers": &headers, "timeout": &c.timeout,
+		"format": &c.format, "body": &body, "secrets": &c.secrets,
 		"tokenFile": &c.tokenFile, "caFile": &caFile,
 		"hmac": strict.Fields{"secretFile": &secretFile, "header": &signature},
 	}); err != nil {
 		return nil, err
 	}
-	problems := []error{c.setURL(address)}
+	t := newTemplates(c.secrets)
+	problems := []error{c.setURL(t, address)}
 	if has(raw, "timeout") && (c.timeout < minTimeout || c.timeout > maxTimeout) {
 		problems = append(problems,
 			fmt.Errorf("timeout: must be between %v and %v", minTimeout, maxTimeout))
@@ -68,13 +90,15 @@ func parse(raw json.RawMessage) (*config, error) {
 		problems = append(problems, err)
 	}
 	if caFile != "" {
-		problems = append(problems, c.setRoots(caFile)...)
+		problems = append(problems, c.setRoots(caFile, address)...)
 	}
 	if has(raw, "hmac") {
 		problems = append(problems, c.setHMAC(secretFile, signature)...)
 	}
-	problems = append(problems, c.setHeaders(headers)...)
-	if err := errors.Join(problems...); err != nil {
+	problems = append(problems, c.setHeaders(t, headers)...)
+	problems = append(problems, c.setFormat(t, body)...)
+	problems = append(problems, c.checkSecrets()...)
+	if err := errors.Join(append(problems, t.problems...)...); err != nil {
 		return nil, err
 	}
 	return &c, nil
@@ -86,34 +110,94 @@ func has(raw json.RawMessage, name string) bool {
 	return json.Unmarshal(raw, &members) == nil && members[name] != nil
 }
 
+// setFormat sets what the body of a request is.
+func (c *config) setFormat(t *templates, body json.RawMessage) []error {
+	switch c.format {
+	case "", formatCloudEvents, formatPayload:
+		if body != nil {
+			return []error{errors.New("body: goes with format: template")}
+		}
+		c.format = cmp.Or(c.format, formatCloudEvents)
+		return nil
+	case formatTemplate:
+		if body == nil {
+			return []error{errors.New("body: required with format: template, " +
+				`such as {text: "${name}: ${event}"}`)}
+		}
+		c.body = t.body(body)
+		return nil
+	}
+	return []error{errors.New("format: must be cloudevents, payload or template")}
+}
+
+var secretName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// checkSecrets reads each secret once, so that a missing file is found before the first event.
+func (c *config) checkSecrets() (problems []error) {
+	if len(c.secrets) > maxSecrets {
+		return []error{fmt.Errorf("secrets: has %d entries, at most %d are allowed",
+			len(c.secrets), maxSecrets)}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.secrets)) {
+		if !secretName.MatchString(name) {
+			problems = append(problems, fmt.Errorf("secrets.%s: is no name for ${secrets.NAME}: "+
+				"use letters, digits and _, and begin with a letter or _", name))
+			continue
+		}
+		_, err := readLine("secrets."+name, c.secrets[name])
+		problems = append(problems, err)
+	}
+	return problems
+}
+
+// fixedHost matches the URLs whose host no event can choose: it is constant, or the URL begins with
+// a secret.
+var fixedHost = regexp.MustCompile(`^(https?://[^/?#$]+([/?]|$)|\$\{\s*secrets\.\w+\s*\})`)
+
 // setURL sets the URL. It does not pass on net/url's errors: they quote the URL, which may contain
 // a secret.
-func (c *config) setURL(address string) error {
+func (c *config) setURL(t *templates, address string) error {
 	switch {
 	case address == "":
 		return errors.New("url: required, such as https://hooks.example.com/informd")
 	case len(address) > maxURL:
 		return fmt.Errorf("url: is %d bytes long, at most %d are allowed", len(address), maxURL)
 	}
-	u, err := url.Parse(address)
-	switch {
-	case err != nil:
-		return errors.New("url: is not a valid URL")
-	case u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("url: must begin with https:// or http://")
-	case u.Hostname() == "":
-		return errors.New("url: has no host")
-	case u.User != nil:
-		return errors.New("url: must not hold a user or password: put a token into tokenFile")
-	case u.Fragment != "":
-		return errors.New("url: must not have a #fragment, which is never sent")
+	c.url = t.text("url", address, expr.Options{Inline: inURL})
+	if c.url.program == nil {
+		_, err := parseURL(c.url.literal)
+		return err
 	}
-	c.url = u
+	if !fixedHost.MatchString(address) {
+		return errors.New("url: must begin with https://HOST/ or http://HOST/ without ${ in it, " +
+			"or with ${secrets.NAME}, so that no object chooses the host")
+	}
 	return nil
 }
 
-func (c *config) setRoots(caFile string) (problems []error) {
-	if c.url != nil && c.url.Scheme != "https" {
+// parseURL parses a URL that requests go to. The error shows nothing of it.
+func parseURL(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	switch {
+	case len(address) > maxURL:
+		return nil, fmt.Errorf("url: is %d bytes long, at most %d are allowed",
+			len(address), maxURL)
+	case err != nil:
+		return nil, errors.New("url: is not a valid URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errors.New("url: must begin with https:// or http://")
+	case u.Hostname() == "":
+		return nil, errors.New("url: has no host")
+	case u.User != nil:
+		return nil, errors.New("url: must not hold a user or password: put a token into tokenFile")
+	case u.Fragment != "":
+		return nil, errors.New("url: must not have a #fragment, which is never sent")
+	}
+	return u, nil
+}
+
+func (c *config) setRoots(caFile, address string) (problems []error) {
+	if strings.HasPrefix(address, "http://") {
 		problems = append(problems, errors.New("caFile: needs an https URL"))
 	}
 	roots, err := readRoots(caFile)
@@ -145,12 +229,13 @@ var ours = []string{
 	"Transfer-Encoding", "Upgrade",
 }
 
-func (c *config) setHeaders(headers map[string]string) (problems []error) {
+func (c *config) setHeaders(t *templates, headers map[string]string) (problems []error) {
 	if len(headers) > maxHeaders {
 		return []error{fmt.Errorf("headers: has %d entries, at most %d are allowed",
 			len(headers), maxHeaders)}
 	}
-	c.headers = make(http.Header, len(headers))
+	c.headers = make(map[string]text, len(headers))
+	seen := make(map[string]bool, len(headers)) // canonical names
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		at, canonical, value := "headers."+name, http.CanonicalHeaderKey(name), headers[name]
 		switch err := checkHeaderName(at, name); {
@@ -160,19 +245,27 @@ func (c *config) setHeaders(headers map[string]string) (problems []error) {
 			problems = append(problems, fmt.Errorf("%s: carries the token of tokenFile", at))
 		case canonical == c.signature:
 			problems = append(problems, fmt.Errorf("%s: carries the signature of hmac", at))
-		case c.headers.Values(canonical) != nil:
+		case seen[canonical]:
 			problems = append(problems,
 				fmt.Errorf("%s: is there twice; upper and lower case do not differ", at))
-		case len(value) > maxHeader:
-			problems = append(problems, fmt.Errorf("%s: is %d bytes long, at most %d are allowed",
-				at, len(value), maxHeader))
-		case !isHeaderValue(value):
-			problems = append(problems,
-				fmt.Errorf("%s: may hold printable characters, spaces and tabs only", at))
+		default:
+			c.headers[canonical] = t.text(at, value, expr.Options{})
+			problems = append(problems, checkHeader(at, value))
 		}
-		c.headers.Set(canonical, value)
+		seen[canonical] = true
 	}
 	return problems
+}
+
+// checkHeader returns what is wrong with the value of a header, without the value.
+func checkHeader(at, value string) error {
+	switch {
+	case len(value) > maxHeader:
+		return fmt.Errorf("%s: is %d bytes long, at most %d are allowed", at, len(value), maxHeader)
+	case !isHeaderValue(value):
+		return fmt.Errorf("%s: may hold printable characters, spaces and tabs only", at)
+	}
+	return nil
 }
 
 func checkHeaderName(at, name string) error {

@@ -32,7 +32,7 @@ func TestConfigRefused(t *testing.T) {
 		want string
 	}{
 		"nothing":         {nil, "url: required"},
-		"unknown field":   {values{"url": good, "ur": 1}, `unknown field "ur", did you mean "url"? (known: caFile, headers, hmac, timeout, tokenFile, url)`},
+		"unknown field":   {values{"url": good, "ur": 1}, `unknown field "ur", did you mean "url"? (known: body, caFile, format, headers, hmac, secrets, timeout, tokenFile, url)`},
 		"no URL":          {values{"url": "://" + secret}, "url: is not a valid URL"},
 		"port":            {values{"url": "http://user:" + secret}, "url: is not a valid URL"},
 		"scheme":          {values{"url": "ftp://host/" + secret}, "url: must begin with https"},
@@ -72,6 +72,22 @@ func TestConfigRefused(t *testing.T) {
 		"folder":                {values{"url": good, "tokenFile": t.TempDir()}, "is no regular file"},
 		"token of two lines":    {values{"url": good, "tokenFile": file(t, secret+"\n"+secret)}, "does not hold a single token"},
 		"CA":                    {values{"url": good, "caFile": file(t, secret)}, "holds no certificate"},
+		"unknown format":        {values{"url": good, "format": "json"}, "format: must be cloudevents, payload or template"},
+		"body without format":   {values{"url": good, "body": values{"a": 1}}, "body: goes with format: template"},
+		"format without body":   {values{"url": good, "format": "template"}, "body: required with format: template"},
+		"body's expression":     {values{"url": good, "format": "template", "body": values{"a": []string{"${objekt.a}"}}}, `body.a[0]: unknown name "objekt"; did you mean object?`},
+		"body's key":            {values{"url": good, "format": "template", "body": values{"${name}": "a"}}, "a key cannot have expressions"},
+		"forgotten braces":      {values{"url": good, "format": "template", "body": values{"a": "payload.text"}}, `body.a: this is the text itself; for what the expression gives write "${payload.text}"`},
+		"lookup":                {values{"url": good, "format": "template", "body": `${lookup("pods.byNode", name)}`}, "which a handler's template cannot do; use it in the rule's payload"},
+		"deep body":             {values{"url": good, "format": "template", "body": deep(17)}, "is nested more than 16 deep"},
+		"unknown secret":        {values{"url": good, "secrets": values{"token": file(t, secret)}, "headers": values{"X": "${secrets.tokn}"}}, "headers.X: there is no secrets.tokn; did you mean token?"},
+		"missing secret":        {values{"url": good, "secrets": values{"token": "none"}}, "secrets.token: none does not exist"},
+		"empty secret line":     {values{"url": good, "secrets": values{"token": file(t, " \n")}}, "secrets.token: "},
+		"secret of two lines":   {values{"url": good, "secrets": values{"token": file(t, secret+"\n"+secret)}}, "does not hold a single line of text"},
+		"secret's name":         {values{"url": good, "secrets": values{"a-b": file(t, secret)}}, "secrets.a-b: is no name"},
+		"host of an event":      {values{"url": "https://${name}/x"}, "so that no object chooses the host"},
+		"URL of an event":       {values{"url": "${payload.url}"}, "so that no object chooses the host"},
+		"host half of one":      {values{"url": "https://hooks.${name}.com/x"}, "so that no object chooses the host"},
 		"CA without TLS":        {values{"url": "http://host", "caFile": file(t, secret)}, "caFile: needs an https URL"},
 		"several at once": {values{"url": "ftp://x", "timeout": "0s", "tokenFile": "none"},
 			"url: must begin with https:// or http://\ntimeout: must be between 1ms and 1h0m0s\ntokenFile: none does not exist"},
@@ -86,6 +102,14 @@ func TestConfigRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deep returns mappings inside each other.
+func deep(n int) any {
+	if n == 0 {
+		return "x"
+	}
+	return values{"a": deep(n - 1)}
 }
 
 // TestProblemsAreReportedSeparately: informd reports each error of a join by itself.
@@ -108,6 +132,9 @@ func TestConfigAccepted(t *testing.T) {
 		{"url": "http://host", "headers": nil, "hmac": nil, "timeout": nil},
 		{"url": "http://host", "headers": values{"User-Agent": "shop/1", "Authorization": "Basic eA==", "X-Empty": ""}},
 		{"url": "http://host", "timeout": "1h"},
+		{"url": "http://host", "format": "cloudevents"},
+		{"url": "http://host/${name}?n=${attempt}", "format": "payload", "headers": values{"X": "${rule}"}},
+		{"url": "http://host", "format": "template", "body": values{"a": nil, "b": 1.50, "c": true, "d": []any{}, "e": values{}}},
 	} {
 		if err := configure(New(), config); err != nil {
 			t.Errorf("%v: %v", config, err)

@@ -16,6 +16,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // newClient returns a client that trusts roots, or the system's if they are nil. Its timeouts suit
@@ -52,44 +55,154 @@ func proxy(request *http.Request) (*url.URL, error) {
 	return u, nil
 }
 
-// request returns the request that posts body. It fails if a file cannot be read, which the next
-// attempt may be able to.
-func (c *config) request(ctx context.Context, body []byte) (*http.Request, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url.String(),
+// request returns the request for ev. It fails with a reject if no attempt would go better, and
+// with a retry if a file cannot be read, which the next attempt may be able to.
+func (c *config) request(ctx context.Context, ev *handler.Event) (*http.Request, error) {
+	var env *expr.Env
+	if c.isTemplated() {
+		secrets, err := c.readSecrets()
+		if err != nil {
+			return nil, err
+		}
+		if env, err = environment(ev, secrets, time.Now()); err != nil {
+			return nil, handler.Reject(err)
+		}
+	}
+	body, contentType, err := c.encode(ev, env)
+	if err != nil {
+		return nil, handler.Reject(about(ev, err))
+	}
+	address, err := c.address(ev, env)
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address.String(),
 		bytes.NewReader(body))
 	if err != nil {
 		return nil, errors.New("url: no request can be made for it")
 	}
 	request.Header.Set("User-Agent", "informd")
-	for name, values := range c.headers {
-		request.Header[name] = values
+	for name, value := range c.headers {
+		at := "headers." + name
+		s, ok, err := value.render(env)
+		if err == nil {
+			err = checkHeader(at, s)
+		} else {
+			err = fmt.Errorf("%s: %w", at, err)
+		}
+		switch {
+		case err != nil:
+			return nil, handler.Reject(about(ev, err))
+		case ok:
+			request.Header[name] = []string{s}
+		}
 	}
-	request.Header.Set("Content-Type", "application/cloudevents+json")
+	request.Header.Set("Content-Type", contentType)
+	return request, c.authorize(request, body)
+}
+
+// isTemplated reports whether a request depends on more than the body's format.
+func (c *config) isTemplated() bool {
+	if c.body != nil || c.url.program != nil {
+		return true
+	}
+	for _, value := range c.headers {
+		if value.program != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// authorize adds the headers that show who sends the request.
+func (c *config) authorize(request *http.Request, body []byte) error {
 	if c.tokenFile != "" {
 		token, err := readToken(c.tokenFile)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	if c.secretFile != "" {
 		secret, err := readSecret(c.secretFile)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		mac := hmac.New(sha256.New, secret)
 		mac.Write(body)
 		request.Header.Set(c.signature, "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	}
-	return request, nil
+	return nil
 }
 
-// failure says why there was no response.
-func (c *config) failure(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return fmt.Errorf("post to %s: no answer in time: %w", c.url.Host, cause)
+// readSecrets reads the secrets for templates, so that a rotated one takes effect at once.
+func (c *config) readSecrets() (map[string]any, error) {
+	secrets := make(map[string]any, len(c.secrets))
+	for name, path := range c.secrets {
+		line, err := readLine("secrets."+name, path)
+		if err != nil {
+			return nil, err
+		}
+		secrets[name] = line
 	}
-	return fmt.Errorf("post to %s: %s", c.url.Host, reason(err))
+	return secrets, nil
+}
+
+// address returns the URL for ev.
+func (c *config) address(ev *handler.Event, env *expr.Env) (*url.URL, error) {
+	address, ok, err := c.url.render(env)
+	if err == nil && !ok {
+		err = errors.New("it is nil")
+	}
+	if err != nil {
+		return nil, handler.Reject(about(ev, fmt.Errorf("url: %w", err)))
+	}
+	u, err := parseURL(address)
+	if err != nil && len(c.secrets) == 0 {
+		return nil, handler.Reject(err)
+	}
+	return u, err // with a secret in it, the next attempt may read a better one
+}
+
+// encode returns the body of the request for ev, and its type.
+func (c *config) encode(
+	ev *handler.Event, env *expr.Env,
+) (body []byte, contentType string, err error) {
+	switch c.format {
+	case formatPayload:
+		if len(ev.Payload) == 0 {
+			return nil, "", fmt.Errorf("rule %s has no payload, which format: payload sends: "+
+				"give the rule one, or choose another format", ev.Rule)
+		}
+		return ev.Payload, "application/json", nil
+	case formatTemplate:
+		body, err := c.body.Render(env, maxBody)
+		if err != nil {
+			return nil, "", fmt.Errorf("body: %w", err)
+		}
+		if body == nil {
+			return nil, "", errors.New("body: it is nil")
+		}
+		return body, "application/json", nil
+	}
+	body, err = encode(*ev)
+	return body, "application/cloudevents+json", err
+}
+
+// about adds to an error of a template what the event lacks.
+func about(ev *handler.Event, err error) error {
+	if len(ev.Payload) == 0 || len(ev.Object) > 0 || !strings.Contains(err.Error(), "${object.") {
+		return err
+	}
+	return fmt.Errorf("%w (rule %s has a payload, so its events have no object)", err, ev.Rule)
+}
+
+// failure says why there was no response from a host.
+func failure(ctx context.Context, host string, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return fmt.Errorf("post to %s: no answer in time: %w", host, cause)
+	}
+	return fmt.Errorf("post to %s: %s", host, reason(err))
 }
 
 // reason returns the text of a failure only if it can contain nothing but addresses and names of

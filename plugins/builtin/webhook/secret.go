@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"unicode/utf8"
 )
 
 // Bounds of the files that a config names.
@@ -34,6 +35,22 @@ func readToken(path string) (string, error) {
 		}
 	}
 	return token, nil
+}
+
+// readLine reads a secret for templates: one line of text, without the white space around it.
+func readLine(field, path string) (string, error) {
+	content, err := readFile(field, path, maxSecret)
+	if err != nil {
+		return "", err
+	}
+	line := strings.TrimSpace(string(content))
+	switch {
+	case line == "":
+		return "", fmt.Errorf("%s: %s is empty", field, path)
+	case !utf8.ValidString(line) || !isHeaderValue(line):
+		return "", fmt.Errorf("%s: %s does not hold a single line of text", field, path)
+	}
+	return line, nil
 }
 
 // readSecret reads an HMAC key: the file's bytes, without a final newline.

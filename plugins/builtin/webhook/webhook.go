@@ -1,10 +1,13 @@
-// Package webhook is the builtin that posts each event as a CloudEvent 1.0 over HTTP, in structured
-// mode.
+// Package webhook is the builtin that posts each event over HTTP: as a CloudEvent 1.0 in structured
+// mode, or the event's payload as it is, or what a template gives. The URL and the headers are
+// templates, too. Templates are those of actions, compiled by engine/expr; they see the event and
+// the config's secrets.
 //
 // The response's status is the answer: 2xx is done. 429 and 503 are a retry, after the time that
-// Retry-After asks for. Any other 4xx rejects. Everything else is a retry: redirects, which are not
-// followed, and failures to get a response. The body is signed if the config asks for it. The token
-// is read from its file for every request, so a rotated one takes effect at once.
+// Retry-After asks for, and so is a 403 with a Retry-After. Any other 4xx rejects. Everything else
+// is a retry: redirects, which are not followed, and failures to get a response. The body is signed
+// if the config asks for it. The token and the secrets are read from their files for every request,
+// so a rotated one takes effect at once.
 //
 // Reports name the host and nothing else of the URL, and never a token, a secret or a header's
 // value.
@@ -16,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -55,11 +59,7 @@ func (h *Handler) Handle(ctx context.Context, ev handler.Event) (handler.Answer,
 	if h.config == nil {
 		return handler.Answer{}, errors.New("webhook is not configured")
 	}
-	body, err := encode(ev)
-	if err != nil {
-		return handler.Answer{}, handler.Reject(err) // no attempt will go better
-	}
-	err = h.post(ctx, body)
+	err := h.post(ctx, &ev)
 	if err == nil || errors.Is(err, handler.ErrReject) {
 		h.failure.Store(nil) // the server works
 	} else {
@@ -68,8 +68,8 @@ func (h *Handler) Handle(ctx context.Context, ev handler.Event) (handler.Answer,
 	return handler.Answer{}, err
 }
 
-// post sends one body and turns the response into an answer.
-func (h *Handler) post(ctx context.Context, body []byte) error {
+// post sends the request for ev and turns the response into an answer.
+func (h *Handler) post(ctx context.Context, ev *handler.Event) error {
 	if h.config.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, h.config.timeout)
@@ -78,16 +78,30 @@ func (h *Handler) post(ctx context.Context, body []byte) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
-	request, err := h.config.request(ctx, body)
+	request, err := h.config.request(ctx, ev)
 	if err != nil {
 		return err
 	}
 	response, err := h.client.Do(request)
 	if err != nil {
-		return h.config.failure(ctx, err)
+		return failure(ctx, request.URL.Host, err)
 	}
 	discard(response.Body, cancel)
-	return verdict(h.config.url.Host, response, time.Now())
+	err = verdict(request.URL.Host, response, time.Now())
+	if h.config.format == formatCloudEvents && refusesBody(response.StatusCode) {
+		err = fmt.Errorf("%w to a CloudEvent; for a service that wants a body of its own, "+
+			"set format to payload or template", err)
+	}
+	return err
+}
+
+// refusesBody reports whether a status says that the server does not understand the body.
+func refusesBody(code int) bool {
+	switch code {
+	case http.StatusBadRequest, http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity:
+		return true
+	}
+	return false
 }
 
 // verdict returns the answer that a response means.
@@ -97,9 +111,11 @@ func verdict(host string, response *http.Response, now time.Time) error {
 		return nil
 	}
 	err := fmt.Errorf("%s answered %d %s", host, code, http.StatusText(code))
+	after := retryAfter(response.Header.Get("Retry-After"), now)
 	switch {
-	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable:
-		return handler.RetryAfter(retryAfter(response.Header.Get("Retry-After"), now), err)
+	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable,
+		code == http.StatusForbidden && after > 0: // GitHub's secondary rate limit
+		return handler.RetryAfter(after, err)
 	case code >= 400 && code <= 499:
 		return handler.Reject(err)
 	case code >= 300 && code <= 399:
@@ -111,9 +127,12 @@ func verdict(host string, response *http.Response, now time.Time) error {
 // longest is the longest delay that informd honours.
 const longest = 24 * time.Hour
 
-// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, section 10.2.3). 0 means
-// none.
+// retryAfter reads a Retry-After header: seconds or a date (RFC 9110, section 10.2.3). It rounds
+// fractions of a second up. 0 means none.
 func retryAfter(value string, now time.Time) time.Duration {
+	if f, err := strconv.ParseFloat(value, 64); err == nil && f > 0 && f < longest.Seconds() {
+		return time.Duration(math.Ceil(f)) * time.Second
+	}
 	seconds, err := strconv.ParseUint(value, 10, 64)
 	if err == nil || errors.Is(err, strconv.ErrRange) { // out of range, n is the greatest number
 		return time.Duration(min(seconds, uint64(longest/time.Second))) * time.Second

@@ -158,6 +158,9 @@ func TestStatusIsTheAnswer(t *testing.T) {
 		{code: 408, want: reject},
 		{code: 425, want: reject},
 		{code: 499, want: reject},
+		{code: 403, want: reject},
+		{code: 403, want: retry, retryAfter: "60", delay: time.Minute}, // GitHub's secondary rate limit
+		{code: 429, want: retry, retryAfter: "0.35", delay: time.Second},
 		{code: 500, want: retry, retryAfter: "60"}, // Retry-After counts for 429 and 503 only
 		{code: 502, want: retry},
 		{code: 999, want: retry},

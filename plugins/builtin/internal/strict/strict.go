@@ -17,8 +17,8 @@ import (
 )
 
 // Fields are the members that a mapping may have, and where their values go: a *string (which must
-// not be empty), a *time.Duration (a string such as "10s"), a *[]string, a *map[string]string, or
-// Fields for a mapping inside.
+// not be empty), a *time.Duration (a string such as "10s"), a *bool, a *[]string, a
+// *map[string]string, a *json.RawMessage (anything, as it is), or Fields for a mapping inside.
 type Fields map[string]any
 
 // maxProblems is how many mistakes are listed; further ones are counted.
@@ -59,6 +59,14 @@ func decodeFields(raw json.RawMessage, path string, fields Fields, fail report) 
 				if *field = s; s == "" {
 					fail("%s: must not be empty", member)
 				}
+			}
+		case *bool:
+			if b, ok := decodeAs[bool](members[name], member, "true or false", fail); ok {
+				*field = b
+			}
+		case *json.RawMessage:
+			if !isNull(members[name]) {
+				*field = members[name]
 			}
 		case *time.Duration:
 			s, ok := decodeAs[string](members[name], member, `a duration such as "10s"`, fail)
