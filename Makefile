@@ -54,7 +54,8 @@ image: image-informd image-informd-exec ## Make bin/image: OCI layouts of inform
 
 # deploy/image is a module of its own. It has the tool that writes layouts, jq and kubectl.
 IMAGE := cd deploy/image && GOWORK=off
-KUBECTL = $(shell $(IMAGE) go list -m -f '{{.Version}}' k8s.io/kubectl | sed s/v0/v1/) # v0.37.2 is Kubernetes v1.37.2
+# The module's v0.37.2 is Kubernetes' v1.37.2.
+KUBECTL = $(shell $(IMAGE) go list -m -f '{{.Version}}' k8s.io/kubectl | sed s/v0/v1/)
 LAYOUT = rm -rf $(BIN)/image/$(1) && $(TOOLS)/image -o $(BIN)/image/$(1) -version $(VERSION) \
 	-revision "$(COMMIT)" -time $(TIME) $(foreach arch,$(ARCHS),$(arch)=$(BIN)/$(2)-$(arch))
 

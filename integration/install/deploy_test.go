@@ -144,6 +144,10 @@ func TestDeploy(t *testing.T) {
 	t.Run("run", func(t *testing.T) {
 		i := informdImage(t)
 		eachWay(t, func(t *testing.T, own bool) { runPod(t, i, set, own) })
+		t.Run("scripts", func(t *testing.T) {
+			i := unpack(t, execLayout(t), "")
+			eachWay(t, func(t *testing.T, own bool) { runScript(t, i, set, own) })
+		})
 		t.Run("confined", func(t *testing.T) {
 			eachWay(t, func(t *testing.T, own bool) { runConfined(t, i, set, own) })
 		})
@@ -230,6 +234,28 @@ func newPod(t *testing.T, k *harness.Kube, i *image, set appsv1.StatefulSet, own
 	}
 }
 
+// runScript runs a script of the ConfigMap that uses jq, and kubectl with the Pod's rights.
+func runScript(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
+	k := harness.NewKube(t, cluster.Shared(t))
+	pod := newPod(t, k, i, set, own, map[string]string{
+		"rules.yaml": strings.Replace(printPods, "builtin: log",
+			"builtin: exec, env: [PATH, KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT], config: {command: [./page.sh]}", 1),
+		"page.sh": `#!/bin/sh
+set -eu
+where=$(jq -r .namespace)
+[ "$where" = ` + k.Ns + ` ] || exit 0
+kubectl -n "$where" get pods -o name
+kubectl -n "$where" get secrets || echo "may not read secrets"
+`,
+	})
+	d := harness.StartDaemon(t, pod.command(t))
+	d.AwaitReady()
+	k.Create(`{apiVersion: v1, kind: Pod, metadata: {namespace: NS, name: p}, spec: {containers: [{name: c, image: i}]}}`)
+	d.AwaitLog(`"line":"pod/p"`)
+	d.AwaitLog(`"line":"may not read secrets"`)
+	d.Stop()
+}
+
 // runConfined runs a handler with limits and a sandbox in the Pod.
 func runConfined(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
 	k := harness.NewKube(t, cluster.Shared(t))
@@ -261,34 +287,43 @@ func awaitEvent(d *harness.Daemon, pod string) {
 // volumes makes what the Pod mounts, as the kubelet does.
 func volumes(t *testing.T, set appsv1.StatefulSet, own bool, rules map[string]string) (mounts []mount) {
 	t.Helper()
+	mode := int32(0o644)
+	for _, v := range set.Spec.Template.Spec.Volumes {
+		if v.ConfigMap != nil && v.ConfigMap.DefaultMode != nil {
+			mode = *v.ConfigMap.DefaultMode
+		}
+	}
 	for _, m := range set.Spec.Template.Spec.Containers[0].VolumeMounts {
 		dir := volume(t, own)
 		mounts = append(mounts, mount{From: dir, To: m.MountPath, ReadOnly: m.ReadOnly})
 		if m.Name == "rules" {
 			for name, text := range rules {
-				publish(t, dir, name, text, own)
+				publish(t, dir, name, text, os.FileMode(mode), own)
 			}
 		}
 	}
 	return mounts
 }
 
-// publish writes a file as the kubelet does: readable by the group, and behind links, so that all
-// files change at once.
-func publish(t *testing.T, dir, name, text string, own bool) {
+// publish writes a file as the kubelet does: the group's, and behind links, so that all files change
+// at once.
+func publish(t *testing.T, dir, name, text string, mode os.FileMode, own bool) {
 	t.Helper()
 	const data, version = "..data", "..2026_01_01_00_00_00.1"
 	if err := os.MkdirAll(filepath.Join(dir, version), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, version, name)
-	if err := os.WriteFile(path, []byte(text), 0o640); err != nil {
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
 		t.Fatal(err)
 	}
 	if !own {
 		if err := os.Chown(path, 0, nonroot); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
 	}
 	_ = os.Symlink(version, filepath.Join(dir, data)) // it is there for the second file
 	if err := os.Symlink(filepath.Join(data, name), filepath.Join(dir, name)); err != nil {
@@ -306,8 +341,8 @@ func serviceAccount(t *testing.T, k *harness.Kube, set appsv1.StatefulSet, own b
 		t.Fatal(fmt.Errorf("a token for %s: %w", account, err))
 	}
 	dir := volume(t, own)
-	publish(t, dir, "token", token.Status.Token, own)
-	publish(t, dir, "ca.crt", string(cluster.Shared(t).RESTConfig().CAData), own)
-	publish(t, dir, "namespace", set.Namespace, own)
+	publish(t, dir, "token", token.Status.Token, 0o640, own)
+	publish(t, dir, "ca.crt", string(cluster.Shared(t).RESTConfig().CAData), 0o640, own)
+	publish(t, dir, "namespace", set.Namespace, 0o640, own)
 	return mount{From: dir, To: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}
 }

@@ -112,10 +112,10 @@ func TestImageRuns(t *testing.T) {
 	})
 }
 
-// The second image has a shell, what scripts use, jq and kubectl. Its programs take minutes to
-// build, and one of them is Debian's: so this test uses what `make image` made.
-func TestImageForExec(t *testing.T) {
-	t.Parallel()
+// execLayout returns the layout of informd-exec that `make image` has made. It skips the test if
+// there is none: the programs take minutes to build, and one of them is Debian's.
+func execLayout(t *testing.T) string {
+	t.Helper()
 	layout, err := filepath.Abs(filepath.Join(harness.Root, "bin", "image", "informd-exec"))
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,13 @@ func TestImageForExec(t *testing.T) {
 	if _, err := os.Stat(layout); err != nil {
 		t.Skip("run make image first, which downloads and builds busybox, jq and kubectl")
 	}
-	i := unpack(t, layout, "")
+	return layout
+}
+
+// The second image has a shell, what scripts use, jq and kubectl.
+func TestImageForExec(t *testing.T) {
+	t.Parallel()
+	i := unpack(t, execLayout(t), "")
 	eachWay(t, func(t *testing.T, own bool) {
 		c := container{Root: i.root, Own: own, Args: []string{"/bin/sh", "-euc"}, Env: i.Config.Env,
 			Mounts: []mount{{volume(t, own), "/tmp", false}}}
