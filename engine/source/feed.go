@@ -31,14 +31,15 @@ type feed struct {
 	consumer Consumer   // nil if the informer only maintains its cache
 	rounds   []*rounds  // of resyncs, one per interval
 	round    round      // the resync under way
-	known    map[delta.Key]*object.Object
+	// known is by Object.Key. A key shares the memory of its object.
+	known    map[string]*object.Object
 	recent   recent
 	caughtUp bool // the consumer's CaughtUp was called
 	// resumable says that the consumer has a position.
 	resumable bool
 	// parts are the keys of known objects that another run saved only in part, until they come
 	// back.
-	parts map[delta.Key]struct{}
+	parts map[string]struct{}
 }
 
 func newFeed(
@@ -47,7 +48,7 @@ func newFeed(
 	return &feed{
 		clock: clock, counts: c, packer: object.NewPacker(), chunk: chunk,
 		poke:  make(chan struct{}, 1),
-		known: map[delta.Key]*object.Object{},
+		known: map[string]*object.Object{},
 		warn: func(p any) {
 			says.warn(log, "the consumer of an informer has panicked", name,
 				"panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
@@ -70,14 +71,14 @@ func (f *feed) restore(saved Saved) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.resumable = saved.follows()
-	f.known = make(map[delta.Key]*object.Object, len(saved.Objects))
+	f.known = make(map[string]*object.Object, len(saved.Objects))
 	if saved.Partial {
-		f.parts = make(map[delta.Key]struct{}, len(saved.Objects))
+		f.parts = make(map[string]struct{}, len(saved.Objects))
 	}
 	for _, o := range saved.Objects {
-		f.known[keyOf(o)] = o
+		f.known[o.Key()] = o
 		if saved.Partial {
-			f.parts[keyOf(o)] = struct{}{}
+			f.parts[o.Key()] = struct{}{}
 		}
 	}
 	f.counts.objects.Store(int64(len(f.known)))
@@ -95,7 +96,7 @@ func (f *feed) visit(visitor func(known iter.Seq[*object.Object])) {
 func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	key := keyOf(o)
+	key := o.Key()
 	old, isPart := f.known[key], f.isPart(key)
 	version := ""
 	if watched {
@@ -131,7 +132,7 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 
 // vanished handles a deletion that a watch reported. final is the last state, or nil if that is
 // unreadable. version is the resourceVersion of the deletion.
-func (f *feed) vanished(key delta.Key, final *object.Object, tree any, version string) {
+func (f *feed) vanished(key string, final *object.Object, tree any, version string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	old := f.known[key]
@@ -154,7 +155,7 @@ func (f *feed) lost() {
 
 // listed handles the end of a list: the consumer has taken all its objects, up to version. Objects
 // that are known and not in the list are gone. size is the number of objects in the list.
-func (f *feed) listed(version string, size int, inList func(delta.Key) bool) {
+func (f *feed) listed(version string, size int, inList func(key string) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for key, old := range f.known {
@@ -210,8 +211,8 @@ func (f *feed) clearSome() bool {
 // that copy, so that memory holds it once.
 func (f *feed) settle(e *entry) {
 	f.mu.Lock()
-	known := f.known[keyOf(e.Object)]
-	isPart := f.isPart(keyOf(e.Object))
+	known := f.known[e.Object.Key()]
+	isPart := f.isPart(e.Object.Key())
 	f.mu.Unlock()
 	if known != nil && !isPart && known.UID() == e.UID() &&
 		known.ResourceVersion() == e.ResourceVersion() && e.ResourceVersion() != "" {
@@ -223,14 +224,14 @@ func (f *feed) settle(e *entry) {
 
 // The methods below are called with f.mu held.
 
-func (f *feed) isPart(key delta.Key) bool {
+func (f *feed) isPart(key string) bool {
 	_, ok := f.parts[key]
 	return ok
 }
 
 // remember makes o the known state of its object.
 func (f *feed) remember(o *object.Object) {
-	f.known[keyOf(o)] = o
+	f.known[o.Key()] = o
 	f.counts.objects.Store(int64(len(f.known)))
 	if !o.IsPacked() && f.recent.add(o, f.clock.Now(), f.pack) {
 		select {
@@ -243,7 +244,7 @@ func (f *feed) remember(o *object.Object) {
 // pack packs an object. If a newer state has replaced it, pack only drops the plain text of one
 // that somebody else has packed.
 func (f *feed) pack(o *object.Object) {
-	if f.known[keyOf(o)] == o {
+	if f.known[o.Key()] == o {
 		f.packer.Pack(o)
 	} else {
 		o.Shrink()
@@ -252,7 +253,7 @@ func (f *feed) pack(o *object.Object) {
 
 // gone forgets an object, and returns the step of its deletion.
 func (f *feed) gone(final, old *object.Object, tree any) Step {
-	key := keyOf(old)
+	key := old.Key()
 	s := Step{Delta: delta.Delta{Type: delta.Deleted, Object: final, Old: old}, Tree: tree}
 	if f.isPart(key) {
 		s.Saved = old
@@ -311,8 +312,4 @@ func (f *feed) guard(call func()) {
 		}
 	}()
 	call()
-}
-
-func keyOf(o *object.Object) delta.Key {
-	return delta.Key{Namespace: o.Namespace(), Name: o.Name()}
 }

@@ -189,8 +189,8 @@ func TestRelistKeepsKnownObjects(t *testing.T) {
 		i.feed.mu.Lock()
 		defer i.feed.mu.Unlock()
 		for key, known := range i.feed.known {
-			if found, _ := i.Get(key.Namespace, key.Name); found != known {
-				t.Fatalf("%v is held twice", key)
+			if found, _ := i.Get(known.Namespace(), known.Name()); found != known {
+				t.Fatalf("%s is held twice", key)
 			}
 		}
 	})

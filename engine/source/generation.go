@@ -121,8 +121,8 @@ func (g *generation) run(ctx context.Context) error {
 func (g *generation) listed() {
 	g.show()
 	if !g.wire.resumed { // a resumed consumer took nothing yet; the watch lets it catch up
-		g.informer.feed.listed(g.wire.version, len(g.store.ListKeys()), func(key delta.Key) bool {
-			_, ok, _ := g.store.GetByKey(key.String())
+		g.informer.feed.listed(g.wire.version, len(g.store.ListKeys()), func(key string) bool {
+			_, ok, _ := g.store.GetByKey(key)
 			return ok
 		})
 		g.informer.health.listed(g.informer.counts.objects.Load())
@@ -154,7 +154,7 @@ func (g *generation) OnUpdate(_, obj any) { g.OnAdd(obj, false) }
 // watch reports: a generation has one list, so no later list can reveal a missed deletion.
 func (g *generation) OnDelete(obj any) {
 	g.take(obj, func(o *object.Object, came arrival) {
-		key, version := keyOf(o), o.ResourceVersion()
+		key, version := o.Key(), o.ResourceVersion()
 		if came.unfit != nil {
 			o = nil
 		}

@@ -67,8 +67,8 @@ func (m *model) same(known iter.Seq[*object.Object]) {
 	defer m.mu.Unlock()
 	n := 0
 	for o := range known {
-		if n++; m.known[keyOf(o)] != o {
-			m.t.Errorf("a visit shows %s in another state than the last step", keyOf(o))
+		if n++; m.known[delta.KeyOf(o)] != o {
+			m.t.Errorf("a visit shows %s in another state than the last step", delta.KeyOf(o))
 		}
 	}
 	if n != len(m.known) {

@@ -178,7 +178,7 @@ func (i *Informer) reached(m mark) {
 func (i *Informer) unreadable(e *entry) {
 	i.counts.unreadable.Add(1)
 	i.parent.sayer.warn(i.log, "an object cannot be read: treating it as absent", i.sel.String(),
-		"key", keyOf(e.Object).String(), "error", e.arrival.unfit)
+		"key", e.Object.Key(), "error", e.arrival.unfit)
 }
 
 // Stats are counters and the current state of an informer. They have many fields because they are a

@@ -86,8 +86,8 @@ func TestDeltasOfTheConsumer(t *testing.T) {
 			func(i *Informer, see, _ func(string, string, int)) {
 				see("a", "1", 1)
 				see("a", "1", 2)
-				i.feed.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
-				i.feed.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
+				i.feed.vanished("shop/a", nil, nil, "")
+				i.feed.vanished("shop/a", nil, nil, "")
 			},
 			[]string{"added a 1", "updated a 1→2", "deleted a 2"},
 		},
@@ -97,7 +97,7 @@ func TestDeltasOfTheConsumer(t *testing.T) {
 			c.do(i,
 				func(name, uid string, v int) { i.feed.observe(state(t, name, uid, v), delta.Added, nil, true) },
 				func(name, uid string, v int) {
-					i.feed.vanished(delta.Key{Namespace: "shop", Name: name}, state(t, name, uid, v), nil, "")
+					i.feed.vanished("shop/"+name, state(t, name, uid, v), nil, "")
 				})
 			heard, _ := e.all()
 			if diff := cmp.Diff(c.want, words(heard)); diff != "" {
@@ -121,7 +121,7 @@ func TestVisit(t *testing.T) {
 		i.feed.observe(state(t, fmt.Sprintf("o%d", n), "1", 1), delta.Added, nil, true)
 	}
 	i.feed.observe(state(t, "o0", "1", 2), delta.Added, nil, true)
-	i.feed.vanished(delta.Key{Namespace: "shop", Name: "o1"}, nil, nil, "")
+	i.feed.vanished("shop/o1", nil, nil, "")
 	told, _ := e.all()
 	i.Visit(func(known iter.Seq[*object.Object]) {
 		var names []string
@@ -206,8 +206,8 @@ func testChangesDuringResync(t *testing.T) {
 	if due := i.feed.tick(); due.After(time.Now()) {
 		t.Fatal("the round is over after one of two")
 	}
-	i.feed.vanished(delta.Key{Namespace: "shop", Name: "a"}, nil, nil, "")
-	i.feed.vanished(delta.Key{Namespace: "shop", Name: "b"}, nil, nil, "")
+	i.feed.vanished("shop/a", nil, nil, "")
+	i.feed.vanished("shop/b", nil, nil, "")
 	if due := i.feed.tick(); time.Until(due) != time.Second {
 		t.Fatalf("the next round is due in %v", time.Until(due))
 	}

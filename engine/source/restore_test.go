@@ -96,7 +96,7 @@ func next(t testing.TB, server *apistub.Server, saved Saved) (*Informers, *Infor
 	c := newCut(consumer(e.hear))
 	i.Consume(c)
 	for _, o := range saved.Objects {
-		c.objects[keyOf(o)] = o
+		c.objects[delta.KeyOf(o)] = o
 	}
 	c.version = saved.ResourceVersion
 	i.Restore(saved)
@@ -516,7 +516,7 @@ func TestAnyCutCanBeResumed(t *testing.T) {
 
 		told := map[delta.Key]string{}
 		for _, o := range saved.Objects {
-			told[keyOf(o)] = version(o)
+			told[delta.KeyOf(o)] = version(o)
 		}
 		heard, _ := e.all()
 		for _, d := range heard {
@@ -535,7 +535,7 @@ func TestAnyCutCanBeResumed(t *testing.T) {
 		}
 		have := map[delta.Key]string{}
 		for _, o := range i.List("", nil) {
-			have[keyOf(o)] = version(o)
+			have[delta.KeyOf(o)] = version(o)
 		}
 		if diff := cmp.Diff(have, told); diff != "" {
 			t.Fatalf("the cache and the steps differ (-cache +steps):\n%s\n%s", diff, strings.Join(words(heard), "\n"))

@@ -25,10 +25,10 @@ type rounds struct {
 
 // round is a resync under way, guarded by feed.mu.
 type round struct {
-	of     *rounds     // nil if no round is under way
-	number int64       // the round's start in Unix seconds
-	rest   []delta.Key // objects that it has yet to hand over
-	due    time.Time   // when its next turn is
+	of     *rounds   // nil if no round is under way
+	number int64     // the round's start in Unix seconds
+	rest   []string  // keys of objects that it has yet to hand over
+	due    time.Time // when its next turn is
 }
 
 // newRounds returns one rounds for each distinct interval above 0.
@@ -124,7 +124,7 @@ func (f *feed) resync(began time.Time) (due time.Time) {
 // begin begins a round.
 func (f *feed) begin(r *rounds, now time.Time) {
 	r.next = now.Add(r.every)
-	f.round = round{of: r, number: now.Unix(), rest: make([]delta.Key, 0, len(f.known))}
+	f.round = round{of: r, number: now.Unix(), rest: make([]string, 0, len(f.known))}
 	for key := range f.known {
 		f.round.rest = append(f.round.rest, key)
 	}
