@@ -17,6 +17,7 @@ type sample struct {
 	rssObject  float64 // resident bytes per object, beyond those without objects; 0 if unknown
 	peak       float64 // most MiB resident until synced
 	rested     float64 // MiB resident after the first list, at rest
+	restedAnon float64 // of that, MiB that belong to no file
 	steady     float64 // MiB resident after the updates, at rest
 	most       float64 // most MiB resident at any time
 	later      float64 // MiB resident within relaxing after the updates; 0 if not measured
@@ -103,6 +104,7 @@ func (m *measurement) run(ctx context.Context, updates int) (s sample, err error
 		return s, err
 	}
 	s.rested = mib(before.rss)
+	s.restedAnon = mib(before.anon)
 
 	took, err := m.feed(ctx, updates)
 	if err != nil {

@@ -42,11 +42,12 @@ func by(informd string, c contestant) contestant {
 	return c
 }
 
-// perObject returns the column of all memory at rest, divided by the number of objects. It includes
-// the memory of the handler.
+// perObject returns the column of memory at rest, divided by the number of objects. It includes the
+// memory of the handler, and leaves out the pages of programs' files: the system holds those once
+// for all processes, however many objects there are.
 func (s *sideBySide) perObject() column {
-	return column{"RSS B/object at rest", 0, func(one sample) float64 {
-		return one.rested * (1 << 20) / float64(s.scale.objects)
+	return column{"memory B/object at rest", 0, func(one sample) float64 {
+		return one.restedAnon * (1 << 20) / float64(s.scale.objects)
 	}}
 }
 
@@ -54,7 +55,8 @@ func (s *sideBySide) report() (table, []target) {
 	title := fmt.Sprintf("Two informds, each to a handler process, all acknowledged; "+
 		"%d objects, %d updates",
 		s.scale.objects, moreDelivered*s.scale.updates)
-	t := s.table(title, "", cpuDelta, deltaRate, s.perObject(), steadyRSS, written)
+	t := s.table(title, "", cpuDelta, deltaRate, s.perObject(),
+		column{"RSS MiB at rest", 0, restedRSS.of}, steadyRSS, written)
 	var targets []target
 	for _, suffix := range []string{"", keepsState} {
 		informd, older := newInformd+suffix, oldInformd+suffix

@@ -16,6 +16,7 @@ type usage struct {
 	pids []int         // all of them
 	cpu  time.Duration // includes children that have ended
 	rss  int           // KiB
+	anon int           // KiB of rss that belong to no file: without programs' code, which processes share
 	peak int           // KiB, the sum of each process's peak
 	disk int           // bytes written to disk
 }
@@ -43,6 +44,7 @@ func used(root int) (usage, error) {
 		u.pids = append(u.pids, p.pid)
 		u.cpu += p.cpu
 		u.rss += p.rss
+		u.anon += numberIn(p.pid, "status", "RssAnon")
 		u.peak += max(numberIn(p.pid, "status", "VmHWM"), p.rss) // the kernel updates VmHWM late
 		u.disk += numberIn(p.pid, "io", "write_bytes")
 	}
@@ -95,7 +97,7 @@ type process struct {
 }
 
 // numberIn returns the number of a field in a file of /proc/PID, or 0 if the process has ended.
-// VmHWM in status is its peak resident memory in KiB.
+// VmHWM in status is its peak resident memory in KiB, RssAnon what of it belongs to no file.
 func numberIn(pid int, file, field string) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
 	if err != nil {
