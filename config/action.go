@@ -82,7 +82,8 @@ func (r *reader) actions(spec mapping) []Action {
 	return out
 }
 
-// actionsOnly checks that the rule has a handler or actions, and the fields that belong to either.
+// actionsOnly checks that the rule has a handler or actions or both, and the fields that belong to
+// either.
 func (r *reader) actionsOnly(spec mapping) {
 	if !spec.has("actions") {
 		if spec.has("prune") {
@@ -93,10 +94,13 @@ func (r *reader) actionsOnly(spec mapping) {
 		}
 		return
 	}
-	for _, field := range []string{"handler", "payload", "attach"} {
+	if spec.has("handler") {
+		return
+	}
+	for _, field := range []string{"payload", "attach"} {
 		if spec.has(field) {
-			r.mistake(spec.key[field], "spec.%s does not go with spec.actions: informd "+
-				"performs a rule's actions itself, and sends nothing to a handler", field)
+			r.mistake(spec.key[field], "spec.%s goes to a handler, and the rule has only actions: "+
+				"leave it out, or give the rule a spec.handler too", field)
 		}
 	}
 }

@@ -14,6 +14,9 @@ func (e *Engine) addActions(r *runningRule, h config.Handler, o *dispatch.LaneOp
 		return
 	}
 	o.Acts, o.ActsItself = true, r.Actions != nil
+	if o.ActsItself && r.Handler != "" {
+		o.Actor = e.acting.ofRules(e.rule)
+	}
 	if !r.OwnChanges {
 		r.knowsOwn = true
 		o.Own = own{e.acting.writes, r.Source.Resource, r.Name}

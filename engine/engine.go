@@ -192,7 +192,7 @@ func (e *Engine) addDispatchers(
 			Concurrency: h.Concurrency, Retry: retry(h),
 		}, e.acting.of(h, e.rule), o)
 	}
-	if slices.ContainsFunc(p.Rules, func(r *plan.Rule) bool { return r.Actions != nil }) {
+	if slices.ContainsFunc(p.Rules, func(r *plan.Rule) bool { return r.Handler == "" }) {
 		itself := dispatch.Recipient{Name: OwnActions, Concurrency: ownActions}
 		byName[""] = e.addDispatcher(itself, e.acting.ofRules(e.rule), o)
 	}
@@ -224,8 +224,8 @@ func retry(h config.Handler) dispatch.Retry {
 	return dispatch.Retry{Attempts: r.Attempts, Backoff: r.Backoff, MaxBackoff: r.MaxBackoff}
 }
 
-// configured returns a handler of the plan. A rule with actions has no handler; for it, configured
-// returns the zero Handler.
+// configured returns a handler of the plan. A rule may only have actions and no handler; for it,
+// configured returns the zero Handler.
 func configured(p *plan.Plan, name string) config.Handler {
 	for _, h := range p.Handlers {
 		if h.Name == name {

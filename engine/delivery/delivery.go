@@ -17,7 +17,7 @@ type Delivery struct {
 	Delta   delta.Delta
 	Payload json.RawMessage // nil if the rule has none
 	// Answer holds the actions that are to be performed. nil means that the dispatcher has to ask
-	// the handler.
+	// the handler. Acknowledged means that the rule's own actions follow.
 	Answer *Answer
 	// Stale means that Payload was made for another delta, and must be remade.
 	Stale bool
@@ -51,6 +51,15 @@ type Delivery struct {
 type Answer struct {
 	Text    json.RawMessage
 	Actions []handler.Action // only if Text is nil
+}
+
+// Acknowledged is the answer of a handler that is done with the event, after the actions that it
+// asked for.
+var Acknowledged = &Answer{Text: json.RawMessage("[]")}
+
+// IsAcknowledged reports whether the handler is done with the event. The receiver may be nil.
+func (a *Answer) IsAcknowledged() bool {
+	return a != nil && string(a.Text) == string(Acknowledged.Text)
 }
 
 // Read returns the actions.
@@ -97,6 +106,8 @@ type Draft struct {
 	// it when the actions were refused twice in a row as made of an older state, and no newer
 	// change waits.
 	Renew bool
+	// Acknowledged asks for the own actions of a rule whose handler is done with the event.
+	Acknowledged bool
 }
 
 // Prepared is what an attempt delivers.
@@ -108,6 +119,7 @@ type Prepared struct {
 	Payload json.RawMessage
 	// Attached goes along with the event. It is neither kept nor recorded.
 	Attached map[string][]json.RawMessage
-	// Actions replace a handler's answer if the rule acts itself.
+	// Actions are the rule's own. If it has a handler too, they are made once that has acknowledged
+	// the event.
 	Actions []handler.Action
 }

@@ -83,21 +83,24 @@ func (d *Dispatcher) act(
 	ctx context.Context, f *flight, actions []handler.Action, failure error,
 ) (err error) {
 	defer d.recovered(f.event, &err)
-	n, most := len(actions), maxActions
-	if f.lane.opts.ActsItself {
-		most = maxOwnActions
+	n, most, actor := len(actions), maxActions, d.opts.Actor
+	if f.lane.actsNow(&f.item.Value) {
+		most, actor = maxOwnActions, f.lane.actor()
 	}
 	switch {
 	case failure != nil || n == 0:
 		return failure
-	case d.opts.Actor == nil:
+	case actor == nil:
 		return handler.Reject(fmt.Errorf("the answer asks for %d actions, "+
 			"and the handler is allowed none: its spec.access.write is empty", n))
 	case n > most:
 		return handler.Reject(fmt.Errorf("the answer asks for %d actions, more than %d", n, most))
 	}
-	if err := d.opts.Actor.Check(&f.event, actions); err != nil {
+	if err := actor.Check(&f.event, actions); err != nil {
 		return err
+	}
+	if f.item.Value.Answer.IsAcknowledged() { // own actions are made anew, so only that is recorded
+		return actor.Do(ctx, &f.event, actions)
 	}
 	if f.item.Value.Answer, err = f.lane.answer(actions); err != nil {
 		return err
@@ -105,7 +108,15 @@ func (d *Dispatcher) act(
 	if err := d.record(ctx, f); err != nil {
 		return err
 	}
-	return d.opts.Actor.Do(ctx, &f.event, actions)
+	return actor.Do(ctx, &f.event, actions)
+}
+
+// actor returns who performs the rule's own actions.
+func (l *Lane) actor() Actor {
+	if l.opts.Actor != nil {
+		return l.opts.Actor
+	}
+	return l.dispatcher.opts.Actor
 }
 
 // record records the answer of f, and returns when it is on disk. A store in trouble does not stop
@@ -126,8 +137,12 @@ func (d *Dispatcher) record(ctx context.Context, f *flight) error {
 // or are no longer allowed, the attempt continues with the next stage, and the handler is asked.
 func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
-	if v.Answer == nil {
+	switch {
+	case v.Answer == nil, v.Answer.IsAcknowledged() && f.lane.opts.ActsItself:
 		return false
+	case v.Answer.IsAcknowledged(): // the rule had actions of its own when that was recorded
+		d.settle(run, f, nil)
+		return true
 	}
 	// a dead letter would otherwise have the payload of another event
 	if v.Stale && d.prepare(ctx, run, f) {
@@ -135,7 +150,7 @@ func (d *Dispatcher) repeat(ctx, run context.Context, f *flight) (ended bool) {
 	}
 	ended, err := d.redo(ctx, f)
 	if ended {
-		d.settle(run, f, err)
+		d.answered(ctx, run, f, err)
 		return true
 	}
 	v.Answer = nil

@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -24,9 +25,10 @@ type flight struct {
 //	isForeign   drops a change that the rule made itself, and postpones one that it may have made
 //	repeat      performs an answer again that was recorded and not completed
 //	slow        delays an event of rules that chase each other
-//	prepare     has the Preparer decide and make payload and attachments; if the rule acts
-//	            itself, performs its actions
-//	hand        gives the event to the handler, and performs the actions of its answer
+//	prepare     has the Preparer decide and make payload and attachments; if the rule has no
+//	            handler, or that has acknowledged the event, performs the rule's own actions
+//	hand        gives the event to the handler, and performs the actions of its answer; then
+//	            returns to prepare if the rule acts itself
 //
 // The last two settle the result.
 func (d *Dispatcher) launch(ctx, run context.Context, j job) {
@@ -118,12 +120,12 @@ func (d *Dispatcher) drop(f *flight) {
 // hand gives f to the handler, and settles it when the handler answers. It does not block.
 func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 	answered := func(answer handler.Answer, err error) {
-		if err == nil && len(answer.Actions) == 0 {
+		if err == nil && len(answer.Actions) == 0 && !f.lane.opts.ActsItself {
 			d.settle(run, f, nil)
 			return
 		}
 		d.flights.Go(func() { // the handler does not wait for actions, dead letters and the log
-			d.settle(run, f, d.act(ctx, f, answer.Actions, err))
+			d.answered(ctx, run, f, d.act(ctx, f, answer.Actions, err))
 		})
 	}
 	if submitter, ok := d.to.Handler.(Submitter); ok {
@@ -132,6 +134,18 @@ func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 	}
 	d.flights.Go(func() { answered(d.handle(ctx, f.event)) })
 	return true
+}
+
+// answered goes on with f when its answer's actions have ended with err. It settles the result, or
+// performs the rule's own actions first. A retry of those does not ask the handler again.
+func (d *Dispatcher) answered(ctx, run context.Context, f *flight, err error) {
+	if err != nil || !f.lane.opts.ActsItself || f.lane.actsNow(&f.item.Value) {
+		d.settle(run, f, err)
+		return
+	}
+	own := *f // the handler may still hold f.event
+	own.item.Value.Answer = delivery.Acknowledged
+	d.prepare(ctx, run, &own)
 }
 
 // handle calls the handler.

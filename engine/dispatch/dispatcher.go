@@ -18,8 +18,9 @@
 // from, and sets no time limits of its own.
 //
 // An answer may ask for actions, which an [Actor] performs before the delivery is done. A lane may
-// also make them itself, and then calls no handler. The dispatcher first checks all actions, then
-// records them on disk, and then performs them. After a crash in between it performs the same
+// also make actions itself: instead of calling a handler, or once the handler has acknowledged the
+// event (see delivery.Acknowledged). The dispatcher first checks all actions, then records them on
+// disk, and then performs them. After a crash in between it performs the same
 // actions again. It repeats failed actions unchanged until a newer change is merged with theirs.
 // Actions that are refused because they were made of an older state ([ErrStale]) are not repeated:
 // the dispatcher soon asks the handler again, with the changes that came meanwhile. It does not

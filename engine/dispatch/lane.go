@@ -57,9 +57,12 @@ type LaneOptions struct {
 	ReadsChange bool
 	// Attaches means that the rule attaches objects, so the Preparer completes each attempt.
 	Attaches bool
-	// ActsItself means that the Preparer makes the actions, in place of a handler's answer. The
-	// dispatcher does not call the handler, which may be nil. The Preparer completes each attempt.
+	// ActsItself means that the Preparer makes the rule's own actions, and completes each attempt.
+	// If the Recipient has a Handler, they follow once that has acknowledged the event and the
+	// actions of its answer are performed.
 	ActsItself bool
+	// Actor performs the rule's own actions. nil means Options.Actor.
+	Actor Actor
 	// Acts means that answers to the rule's events may change the cluster, so the dispatcher asks
 	// the Actor for a Delay. ActsItself implies it.
 	Acts bool
@@ -71,6 +74,12 @@ type LaneOptions struct {
 	// Store records what waits. Under Every it also holds what does not fit into memory. Errors of
 	// its Load that wrap ErrNotYet do not count as failures. nil records nothing.
 	Store queue.Store[delta.Key, delivery.Delivery]
+}
+
+// actsNow reports whether what comes next for a delivery are the rule's own actions, and not its
+// handler.
+func (l *Lane) actsNow(d *delivery.Delivery) bool {
+	return l.opts.ActsItself && (l.dispatcher.to.Handler == nil || d.Answer.IsAcknowledged())
 }
 
 // maxReasons bounds the different failure reasons that a lane logs per minute.

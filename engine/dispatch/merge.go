@@ -29,7 +29,7 @@ func (l *Lane) mergeSettled(waiting, newer delivery.Delivery, sent bool) (
 	}
 	if takesIn {
 		newer.Payload, newer.Stale = waiting.Payload, true
-		newer.Undecided = l.opts.ActsItself // a rule's own actions are decided anew
+		newer.Undecided = l.actsNow(&waiting) // a rule's own actions are decided anew
 	}
 	d, keep, ok := delta.Merge(waiting.Delta, newer.Delta, sent)
 	if !ok || !keep {

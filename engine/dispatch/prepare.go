@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/informd/informd/engine/delivery"
 )
@@ -28,7 +29,7 @@ type Preparer interface {
 const renewAfter = 2
 
 // prepare lets the lane's Preparer complete f. It ends the attempt if there is nothing to deliver,
-// if the Preparer fails, or if the rule acts itself.
+// if the Preparer fails, or with the rule's own actions if their turn has come.
 func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	v := &f.item.Value
 	renews, isPointless := f.lane.renews(f)
@@ -44,6 +45,7 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 	}
 	p, err := d.prepared(ctx, f, delivery.Draft{
 		Delta: v.Delta, Payload: v.Payload, Undecided: v.Undecided, Stale: isStale, Renew: renews,
+		Acknowledged: v.Answer.IsAcknowledged(),
 	})
 	if err == nil && p.Nothing {
 		d.drop(f)
@@ -54,17 +56,25 @@ func (d *Dispatcher) prepare(ctx, run context.Context, f *flight) (ended bool) {
 		isAnother = d.adopt(f, p, renews)
 	}
 	if err != nil {
-		d.settle(run, f, err)
+		d.settle(run, f, afterwards(v, err))
 		return true
 	}
 	if isAnother && d.slow(ctx, run, f) {
 		return true
 	}
-	if f.lane.opts.ActsItself {
-		d.settle(run, f, d.act(ctx, f, p.Actions, nil))
+	if f.lane.actsNow(v) {
+		d.settle(run, f, afterwards(v, d.act(ctx, f, p.Actions, nil)))
 		return true
 	}
 	return false
+}
+
+// afterwards says of an error that the handler was done with the event before, if it was.
+func afterwards(v *delivery.Delivery, err error) error {
+	if err == nil || !v.Answer.IsAcknowledged() {
+		return err
+	}
+	return fmt.Errorf("the handler acknowledged the event, but the rule's own actions failed: %w", err)
 }
 
 // prepared calls the Preparer, and turns a panic into an error. Only the Preparer's own errors are

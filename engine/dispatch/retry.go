@@ -47,6 +47,9 @@ type verdict struct {
 // repeats reports whether the dispatcher delivers the event again.
 func (r Result) repeats() bool { return r == Retried || r == Lost || r == Cancelled }
 
+// ownActions is how the own actions of a rule are retried, whatever its handler's Retry says.
+var ownActions = Retry{}.withDefaults()
+
 func (r Retry) withDefaults() Retry {
 	if r.Backoff <= 0 {
 		r.Backoff = time.Second
@@ -107,7 +110,9 @@ func (r Retry) decide(d delivery.Delivery, answer error) (delivery.Delivery, ver
 	if errors.Is(answer, ErrStale) { // which is nobody's failure
 		after := shortened(min(staleRetry<<min(d.Backoff, 16), r.MaxBackoff))
 		v := verdict{result: Retried, reason: answer.Error(), after: after}
-		d.Answer = nil
+		if !d.Answer.IsAcknowledged() {
+			d.Answer = nil
+		}
 		d.Refusals++
 		d.Backoff++
 		return d, v

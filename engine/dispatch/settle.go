@@ -39,11 +39,16 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 		o.delivery.Attempts--
 		return o
 	}
-	o.delivery, o.verdict = d.to.Retry.judge(o.delivery, err)
+	retry := d.to.Retry
+	if f.item.Value.Answer.IsAcknowledged() {
+		retry = ownActions
+	}
+	o.delivery, o.verdict = retry.judge(o.delivery, err)
 	if o.result == Lost { // what the handler hung with goes after what it had just got
 		o.after = max(o.after, min(o.at.Sub(f.began), maxHungFor))
 	}
-	if o.result != Retried || f.lane.opts.ActsItself {
+	// a rule that acts alone makes its actions anew
+	if o.result != Retried || f.lane.opts.ActsItself && d.to.Handler == nil {
 		o.delivery.Answer = nil
 	}
 	if o.result == Rejected || o.result == Dead {

@@ -131,7 +131,7 @@ func (b *builder) addRule(r config.Rule) {
 	}
 	configured, _ := b.config.Source(r.Source)
 	out.Resync = *cmp.Or(r.Resync, &configured.Resync)
-	if r.Payload == nil && r.Actions == nil && configured.Keep == config.Needed {
+	if r.Payload == nil && (r.Actions == nil || r.Handler != "") && configured.Keep == config.Needed {
 		b.mistake(r.SourceAt, "source %q keeps only what is needed, "+
 			"and a rule without a payload needs whole objects: "+
 			"give the rule a payload, or the source keep: whole", r.Source)

@@ -56,7 +56,7 @@ type Source struct {
 type Rule struct {
 	rule.Rule
 	Source  *Source
-	Handler string // empty if the rule has Actions
+	Handler string // empty if the rule only has Actions
 	Every   bool
 	Resync  time.Duration // 0: never
 	// OwnChanges makes the rule receive changes that it made itself.

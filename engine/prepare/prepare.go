@@ -97,15 +97,15 @@ func (r *Result) fail(err error) {
 	}
 }
 
-// Prepare completes a draft. It decides, renews or remakes the payload as the draft asks, and then
-// makes the rule's attachments or actions.
+// Prepare completes a draft. It decides, renews or remakes the payload as the draft asks. Then it
+// attaches objects for a handler, or makes the rule's own actions.
 func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 	r.Delta, r.Payload = d.Delta, d.Payload
 	if d.Undecided {
 		p.decide(&r, now)
 	}
 	if d.Renew && !r.Nothing {
-		p.renew(&r, now)
+		p.renew(&r, now, p.actsNow(d))
 	} else if d.Stale && !d.Undecided && !r.Nothing {
 		p.remake(&r, now)
 	}
@@ -113,12 +113,17 @@ func (p *Recipe) Prepare(d delivery.Draft, now time.Time) (r Result) {
 	case r.Err != nil: // the draft stays as it was: undecided, or with the payload from before
 		r.Prepared = delivery.Prepared{}
 	case r.Nothing:
-	case p.rule.Actions != nil:
+	case p.actsNow(d):
 		p.act(&r, now)
 	case len(p.rule.Attached) > 0:
 		p.attach(&r, now)
 	}
 	return r
+}
+
+// actsNow reports whether the draft is for the rule's own actions, and not for its handler.
+func (p *Recipe) actsNow(d delivery.Draft) bool {
+	return p.rule.Actions != nil && (p.rule.Handler == "" || d.Acknowledged)
 }
 
 // contain turns a panic into an error. The caller defers it.
@@ -160,14 +165,14 @@ func (p *Recipe) adopt(r *Result, evaluate func() (rule.Match, bool, error)) {
 // renew replaces the object of the change with the current one. For a handler, the result looks as
 // if the change had been merged with those that led to the current object. A rule's own actions are
 // decided anew.
-func (p *Recipe) renew(r *Result, now time.Time) {
+func (p *Recipe) renew(r *Result, now time.Time, acts bool) {
 	o := r.Delta.Object
 	is, ok := p.own.Get(o.Namespace(), o.Name())
 	if ok && r.Delta.Type != delta.Deleted && is.UID() == o.UID() {
 		r.Delta.Object = is
 	}
 	switch {
-	case p.rule.Actions == nil:
+	case !acts:
 		r.Payload = p.Payload(r.Delta, now, func(err error) {
 			if r.fail(err); err != nil && !IsIdentity(r.Delta.Object) {
 				r.Err = handler.Reject(err)
@@ -272,7 +277,7 @@ func (p *Recipe) AsItIs(
 	switch {
 	case isInside && d.Type != delta.Deleted && o.UID() == d.Object.UID():
 		r := Result{Prepared: delivery.Prepared{Delta: d}}
-		p.renew(&r, now)
+		p.renew(&r, now, true)
 		for _, err := range r.Failures {
 			fail(err)
 		}

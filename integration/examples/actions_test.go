@@ -33,6 +33,7 @@ func TestExamplesWithActions(t *testing.T) {
 			d.AwaitReady()
 			t.Run("zones", func(t *testing.T) { podsZones(t, c) })
 			t.Run("jobs", func(t *testing.T) { jobsFinished(t, c) })
+			t.Run("reported", func(t *testing.T) { podsReported(t, c, d) })
 			t.Run("quarantine", func(t *testing.T) { podsQuarantined(t, c) })
 			d.AwaitDelivered()
 			if n := d.Metric("informd_dead_letters"); n != "0" {
@@ -78,7 +79,7 @@ func quickened(t *testing.T) string {
 	t.Helper()
 	to := t.TempDir()
 	files, err := filepath.Glob(filepath.Join(automations, "*.yaml"))
-	if err != nil || len(files) != 5 {
+	if err != nil || len(files) != 6 {
 		t.Fatalf("there are %d examples, %v", len(files), err)
 	}
 	for _, file := range files {
@@ -188,6 +189,24 @@ func secretsEverywhere(t *testing.T, c *cluster.Cluster) {
 			t.Error("a Secret's data is in the log")
 		}
 	}
+}
+
+func podsReported(t *testing.T, c *cluster.Cluster, d *harness.Daemon) {
+	k := harness.NewKube(t, c)
+	k.Create(harness.Pod("broken", "busybox"))
+	broken, err := k.Typed.CoreV1().Pods(k.Ns).Get(t.Context(), "broken", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken.Status.Phase, broken.Status.Reason = corev1.PodFailed, "Evicted"
+	if _, err := k.Typed.CoreV1().Pods(k.Ns).UpdateStatus(t.Context(), broken, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	k.Sees(d, "pods-reported NS/broken updated")
+	k.Eventually("the mark", func() bool {
+		broken, err := k.Typed.CoreV1().Pods(k.Ns).Get(t.Context(), "broken", metav1.GetOptions{})
+		return err == nil && broken.Annotations["example.com/reported"] == "yes"
+	})
 }
 
 func podsZones(t *testing.T, c *cluster.Cluster) {
