@@ -3,13 +3,13 @@
 package launch
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/informd/informd/config"
@@ -78,9 +78,10 @@ const (
 // makeFolder makes a folder in the first of the parents that allows it. With a mode that lets other
 // users through, every user must be able to reach the parent. The kind is for errors.
 func makeFolder(kind string, mode fs.FileMode, parents ...string) (*folder, error) {
-	var failures []error
-	for _, parent := range parents {
-		if !filepath.IsAbs(parent) || mode&0o001 != 0 && !openToAll(parent) {
+	var failures []string
+	for i, parent := range parents {
+		if !filepath.IsAbs(parent) || slices.Contains(parents[:i], parent) ||
+			mode&0o001 != 0 && !openToAll(parent) {
 			continue
 		}
 		sweep(parent)
@@ -88,14 +89,16 @@ func makeFolder(kind string, mode fs.FileMode, parents ...string) (*folder, erro
 		if err == nil {
 			return f, nil
 		}
-		failures = append(failures, err)
+		failures = append(failures, err.Error())
 	}
 	if len(failures) == 0 {
 		return nil, fmt.Errorf("no place for the handlers' %s: a handler has a user of its own, "+
 			"who cannot reach any of the usual folders; "+
 			"set TMPDIR to a folder that every user can reach", kind)
 	}
-	return nil, fmt.Errorf("make a folder for the handlers' %s: %w", kind, errors.Join(failures...))
+	return nil, fmt.Errorf("no place for the handlers' %s: %s; "+
+		"set TMPDIR to a folder that informd can write to, or mount one at /tmp",
+		kind, strings.Join(failures, "; "))
 }
 
 // openToAll reports whether every user can pass through a folder and all folders above it.

@@ -217,3 +217,12 @@ func TestSweepOfHostileDirectories(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// In a container with a read-only root, somebody forgot the volume at /tmp.
+func TestNoFolder(t *testing.T) {
+	const parent = "/proc/self/fdinfo" // nobody can make a folder there
+	_, err := makeFolder("sockets", 0o700, parent, parent)
+	if err == nil || strings.Count(err.Error(), parent) != 1 || !strings.Contains(err.Error(), "mount one at /tmp") {
+		t.Errorf("%v: want the folder once, and what to do", err)
+	}
+}
