@@ -13,6 +13,7 @@ import (
 	"github.com/informd/informd/cmd/informd/daemon"
 	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/cmd/informd/offline"
+	"github.com/informd/informd/cmd/informd/trial"
 
 	// A handler's shim is this program, executed again.
 	_ "github.com/informd/informd/plugins/host/shim/install"
@@ -36,7 +37,8 @@ Start with:  informd check -f RULES    and then    informd run -f RULES`,
 		daemon.NewRunCommand(version),
 		offline.NewCheckCommand(version),
 		cli.NewGroup("handler", "Work with handlers", "",
-			client.NewReloadCommand(), offline.NewConformanceCommand(),
+			client.NewReloadCommand(), trial.NewTryCommand(version),
+			trial.NewConformanceCommand(version),
 			offline.NewProtoCommand(), launch.NewServeCommand()),
 		newVersionCommand())
 	root.AddCommand(client.NewCommands()...)

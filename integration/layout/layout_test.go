@@ -100,15 +100,19 @@ var mayImport = map[string][]string{
 	"cmd/informd/launch":                 {"cmd/informd/cli", "config", "plugins/builtin", "plugins/serve", "plugins/host", "plugins/host/confine", "plugins/host/shim"},
 	"cmd/informd/client":                 {"engine/object/scan", "cmd/informd/cli", "cmd/informd/control", "cmd/informd/locate"},
 	"cmd/informd/offline": {
-		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/expr", "engine/object", "engine/plan",
-		"plugins/handler", "plugins/handler/handlertest", "plugins/handlerpb", "plugins/host", "plugins/host/confine",
+		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/plan",
+		"plugins/handlerpb", "plugins/host", "plugins/host/confine",
+	},
+	"cmd/informd/trial": {
+		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/action", "engine/expr", "engine/object",
+		"plugins/handler", "plugins/handler/handlertest", "plugins/host", "plugins/host/cache", "plugins/host/output",
 	},
 	"cmd/informd/daemon": {
 		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "config",
 		"engine", "engine/action", "engine/delivery", "engine/dispatch", "engine/object", "engine/plan", "engine/source", "engine/state",
 		"internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
 	},
-	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "plugins/host/shim/install"},
+	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "cmd/informd/trial", "plugins/host/shim/install"},
 	"examples/handlers": {"plugins/handler", "plugins/serve"},
 }
 

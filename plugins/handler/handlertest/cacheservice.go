@@ -21,7 +21,8 @@ type cacheService struct {
 	sources madeUp
 
 	mu             sync.Mutex
-	calls, refused int // guarded by mu
+	calls, refused int    // guarded by mu
+	why            string // guarded by mu; of the last call that was refused
 }
 
 // newCache returns a cache for one clause; nil if the handler may read nothing.
@@ -32,11 +33,12 @@ func (t *trial) newCache() *cacheService {
 	return &cacheService{sources: t.sources}
 }
 
-// counts returns how many calls there were, and how many of them were answered with an error.
-func (s *cacheService) counts() (calls, refused int) {
+// counts returns how many calls there were, how many of them were answered with an error, and the
+// last error.
+func (s *cacheService) counts() (calls, refused int, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.calls, s.refused
+	return s.calls, s.refused, s.why
 }
 
 func (s *cacheService) count(err error) {
@@ -45,6 +47,7 @@ func (s *cacheService) count(err error) {
 	s.calls++
 	if err != nil && status.Code(err) != codes.Canceled {
 		s.refused++
+		s.why = status.Convert(err).Message()
 	}
 }
 

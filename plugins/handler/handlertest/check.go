@@ -33,20 +33,50 @@ type Result struct {
 // Holds reports whether the clause was checked and holds.
 func (r Result) Holds() bool { return len(r.Problems) == 0 && r.NotChecked == "" }
 
-// Check checks one clause after the other and yields each result as it comes. If the first clause
-// does not hold, because the handler does not start, the others are not checked. There must be a
-// Command or a Remote. When ctx ends, so does the sequence, without the result at hand. Check
+// Check checks one clause after the other and yields each result as it comes. A handler that does
+// not start, or does not answer a simple event with done, keeps hardly any other clause, for the
+// same reason. So the sequence ends with such a clause. There must be a Command or a Remote. When
+// ctx ends, so does the sequence, without the result at hand. A clause takes at most a minute. Check
 // leaves behind no file, and no process of the handler's process group.
 func Check(ctx context.Context, o Options) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		s := newSuite(o)
-		for _, c := range clauses {
+		for _, c := range s.clauses() {
 			r := s.check(ctx, c)
-			if ctx.Err() != nil || !yield(r) {
+			if s.Only != "" && c.name != s.Only && r.Holds() {
+				continue // it only prepares
+			}
+			if ctx.Err() != nil || !yield(r) || s.broken != "" {
 				return
 			}
 		}
 	}
+}
+
+// Clauses returns the names of all clauses, in the order in which they are checked.
+func Clauses() (names []string) {
+	for _, c := range clauses {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// clauses returns the clauses to check: with Only that one, and before it the first, without which
+// there is nothing to check.
+func (s *suite) clauses() []clause {
+	if s.Only == "" {
+		return clauses
+	}
+	i := slices.IndexFunc(clauses, func(c clause) bool { return c.name == s.Only })
+	if i < 0 {
+		return []clause{{name: s.Only, check: func(t *trial, _ context.Context) {
+			t.fail("there is no such clause; Clauses has all of them")
+		}}}
+	}
+	if i == 0 {
+		return clauses[:1]
+	}
+	return []clause{clauses[0], clauses[i]}
 }
 
 // clause is one part of the contract.
@@ -87,8 +117,16 @@ type suite struct {
 	sources  madeUp
 	wrong    error         // why nothing can be checked with these Options
 	patience time.Duration // for a process to end by itself; a start may take half as long again
-	broken   bool          // it does not start
+	limit    time.Duration // of one clause
+	broken   string        // why the other clauses are not checked
 }
+
+const (
+	// clauseLimit bounds the check of one clause.
+	clauseLimit = time.Minute
+	// debugTimeout is every time limit with Options.Debug.
+	debugTimeout = 24 * time.Hour
+)
 
 func newSuite(o Options) *suite {
 	if o.Event == nil {
@@ -98,7 +136,10 @@ func newSuite(o Options) *suite {
 		o.BadConfig = json.RawMessage(`{"handlertest-unknown-field": 1}`)
 	}
 	o.Timeout = cmp.Or(max(o.Timeout, 0), 10*time.Second)
-	s := &suite{Options: o, patience: 20 * time.Second}
+	s := &suite{Options: o, patience: 20 * time.Second, limit: clauseLimit}
+	if o.Debug {
+		s.Timeout, s.limit = debugTimeout, debugTimeout
+	}
 	s.sources, s.wrong = newMadeUp(o.Cache)
 	return s
 }
@@ -108,8 +149,8 @@ func (s *suite) check(ctx context.Context, c clause) Result {
 	began := time.Now()
 	t := &trial{suite: s, result: Result{Clause: c.name}}
 	switch {
-	case s.broken:
-		t.result.NotChecked = "it does not start"
+	case s.broken != "":
+		t.result.NotChecked = s.broken
 		return t.result
 	case c.here && s.Remote != nil:
 		t.result.NotChecked = "it is for whoever starts the handler"
@@ -122,7 +163,13 @@ func (s *suite) check(ctx context.Context, c clause) Result {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	t.dir = dir
-	c.check(t, ctx)
+	limited, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
+	t.over = limited.Done()
+	c.check(t, limited)
+	if t.wasCut && len(t.result.Problems) == 0 {
+		t.result.NotChecked = fmt.Sprintf("it was not finished within %v", s.limit)
+	}
 	t.result.Log, t.result.Took = t.logged.last(), time.Since(began)
 	return t.result
 }
@@ -132,9 +179,11 @@ type trial struct {
 	*suite
 	dir    string // for sockets
 	logged lines
+	over   <-chan struct{} // closed when the check of the clause has taken too long
 
-	mu     sync.Mutex // guards result's Problems
+	mu     sync.Mutex // guards result's Problems, and wasCut
 	result Result
+	wasCut bool // something failed once it was over, which may be the only reason
 }
 
 const maxProblems = 10
@@ -143,6 +192,12 @@ const maxProblems = 10
 func (t *trial) fail(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	select {
+	case <-t.over:
+		t.wasCut = true
+		return
+	default:
+	}
 	if len(t.result.Problems) < maxProblems {
 		t.result.Problems = append(t.result.Problems, fmt.Sprintf(format, args...))
 	}
@@ -151,12 +206,14 @@ func (t *trial) fail(format string, args ...any) {
 // starts also decides whether there is anything else to check.
 func (t *trial) starts(ctx context.Context) {
 	if t.wrong != nil {
-		t.broken = true
+		t.broken = "the cache is wrong"
 		t.fail("%v", t.wrong)
 		return
 	}
 	d, err := t.try(ctx, t.Config)
-	t.broken = err != nil
+	if err != nil {
+		t.broken = "it does not start"
+	}
 	switch {
 	case err != nil:
 		t.fail("%v", err)

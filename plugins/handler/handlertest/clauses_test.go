@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/handler/handlertest"
 	"github.com/informd/informd/plugins/handlerpb"
 )
@@ -66,7 +67,7 @@ func TestClausesFail(t *testing.T) {
 		{"leaves a lock", "bears a second process of itself", "locked"},
 		{"leaves a lock", "comes back after kill -9", "locked"},
 		{"dies of SIGINT", "ignores SIGINT and SIGTERM before its drain", `after the signal "interrupt": 1 of 1 not answered`},
-		{"does not end", "ends when asked", "did not end within 5s of its drain"},
+		{"does not end", "ends when asked", "did not end within 3s of its drain"},
 		{"does not end", "ends with its host", "it lives on"},
 	} {
 		t.Run(c.vice+"/"+c.clause, func(t *testing.T) {
@@ -82,6 +83,70 @@ func TestClausesFail(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		})
+	}
+}
+
+// What explains all others is the last clause that is checked.
+func TestCheckStops(t *testing.T) {
+	t.Parallel()
+	for vice, last := range map[string]string{
+		"is done without a cookie": "ends with its host",
+		"retries everything":       "answers",
+		"does not start":           "starts, describes itself and takes its config",
+	} {
+		o := rogueWith(t, vice)
+		if vice == "does not start" {
+			o.Command = []string{"false"}
+		}
+		var results []handlertest.Result
+		for r := range handlertest.Check(t.Context(), o) {
+			results = append(results, r)
+		}
+		if got := results[len(results)-1].Clause; got != last {
+			t.Errorf("%s: the last clause is %q, want %q", vice, got, last)
+		}
+	}
+}
+
+// A clause is not checked for longer than a minute. One that is not finished by then is no failure.
+func TestClauseLimit(t *testing.T) {
+	t.Parallel()
+	o := rogueWith(t, "does not answer what is cancelled") // it answers nothing
+	o.Timeout = time.Hour
+	r := handlertest.CheckWithin(t.Context(), o, "answers", 2*time.Second)
+	if r.NotChecked != "it was not finished within 2s" || len(r.Problems) > 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestOnlyOneClause(t *testing.T) {
+	t.Parallel()
+	for only, want := range map[string]string{"answers a repeat": "", "answers twice": "there is no such clause"} {
+		o := rogueWith(t, "none")
+		o.Only = only
+		n := 0
+		for r := range handlertest.Check(t.Context(), o) {
+			n++
+			if r.Clause != only || !strings.Contains(strings.Join(r.Problems, "\n"), want) || r.Holds() != (want == "") {
+				t.Errorf("%+v", r)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%q: %d clauses", only, n)
+		}
+	}
+}
+
+// An action may make sense, and still not be allowed.
+func TestActionIsNotAllowed(t *testing.T) {
+	t.Parallel()
+	o := rogueWith(t, "asks for a patch")
+	o.Allow = func(_ handler.Event, a handler.Action) error { return fmt.Errorf("%s is not granted", a.Verb) }
+	o.Only = "asks for actions that can be taken"
+	for r := range handlertest.Check(t.Context(), o) {
+		if !strings.Contains(strings.Join(r.Problems, "\n"), "action 1, patch: patch is not granted") {
+			t.Errorf("%+v", r)
+		}
 	}
 }
 
@@ -111,19 +176,12 @@ func rogueWith(t *testing.T, vice string) handlertest.Options {
 
 // A handler that cannot be started is reported once.
 func TestNoHandler(t *testing.T) {
-	var first, more []handlertest.Result
+	var all []handlertest.Result
 	for r := range handlertest.Check(t.Context(), handlertest.Options{Command: []string{"/no/such/handler"}}) {
-		if first == nil {
-			first = append(first, r)
-		} else {
-			more = append(more, r)
-		}
+		all = append(all, r)
 	}
-	if len(first) != 1 || !slices.Equal(first[0].Problems, []string{"/no/such/handler does not exist"}) {
-		t.Errorf("got %v", first)
-	}
-	if len(more) == 0 || slices.ContainsFunc(more, func(r handlertest.Result) bool { return r.NotChecked != "it does not start" }) {
-		t.Errorf("got %v", more)
+	if len(all) != 1 || !slices.Equal(all[0].Problems, []string{"/no/such/handler does not exist"}) {
+		t.Errorf("got %v", all)
 	}
 }
 
@@ -236,7 +294,9 @@ func (r *rogue) Configure(_ context.Context, req *handlerpb.ConfigureRequest) (*
 
 // unwise actions, by the vice.
 var unwise = map[string][]*handlerpb.Action{
-	"asks for what has no name":  {{Action: &handlerpb.Action_Patch{Patch: &handlerpb.Patch{Target: &handlerpb.Target{Resource: &handlerpb.Resource{Version: "v1", Resource: "pods"}}}}}},
+	"asks for what has no name": {{Action: &handlerpb.Action_Patch{Patch: &handlerpb.Patch{Target: &handlerpb.Target{Resource: &handlerpb.Resource{Version: "v1", Resource: "pods"}}}}}},
+	"asks for a patch": {{Action: &handlerpb.Action_Patch{Patch: &handlerpb.Patch{
+		Target: &handlerpb.Target{Resource: &handlerpb.Resource{Version: "v1", Resource: "pods"}, Name: "web"}, Patch: []byte(`{}`)}}}},
 	"asks for too much":          make([]*handlerpb.Action, 65),
 	"asks for an unknown action": make([]*handlerpb.Action, 1),
 }

@@ -73,7 +73,11 @@ func inParallel(n int, f func(int)) {
 }
 
 func (t *trial) answers(ctx context.Context) {
-	t.run(ctx, func(k *keeper) { t.wantDone(ctx, k, "an event", t.Event(1)) })
+	t.run(ctx, func(k *keeper) {
+		if !t.wantDone(ctx, k, "an event", t.Event(1)) {
+			t.broken = "it does not answer an event with done"
+		}
+	})
 }
 
 func (t *trial) repeats(ctx context.Context) {

@@ -16,3 +16,11 @@ func CheckClause(ctx context.Context, o Options, name string, patience time.Dura
 	}
 	return Result{}, false
 }
+
+// CheckWithin checks one clause alone, within limit.
+func CheckWithin(ctx context.Context, o Options, name string, limit time.Duration) Result {
+	o.Only = name
+	s := newSuite(o)
+	s.limit = limit
+	return s.check(ctx, s.clauses()[1])
+}

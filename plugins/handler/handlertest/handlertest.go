@@ -32,7 +32,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Options say what to test, and with what.
+// Options say what to test, and with what. They have many fields because each is an input of its own
+// that a test may leave out.
 type Options struct {
 	// Command is the executable and its arguments.
 	Command []string
@@ -62,6 +63,14 @@ type Options struct {
 	Cache map[string]Source
 	// Timeout is the time limit of one event. Default 10 s.
 	Timeout time.Duration
+	// Allow, if set, returns an error for an action that the handler may not ask for: what the
+	// manifest's access.write does not allow.
+	Allow func(ev handler.Event, action handler.Action) error
+	// Only, if set, is the one clause to check: one of Clauses. The first one is checked before it.
+	Only string
+	// Debug suits a debugger. Nothing has a time limit, nobody asks for the handler's health, and
+	// the handler has one event at a time.
+	Debug bool
 }
 
 // RemoteHandler says where a handler runs, and how informd speaks TLS with it.
@@ -85,7 +94,7 @@ func Run(t *testing.T, o Options) {
 		t.Fatal("handlertest: no Command")
 	}
 	s := newSuite(o)
-	for _, c := range clauses {
+	for _, c := range s.clauses() {
 		t.Run(c.name, func(t *testing.T) {
 			r := s.check(t.Context(), c)
 			for _, line := range r.Log {

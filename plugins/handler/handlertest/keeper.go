@@ -54,7 +54,7 @@ func (k *keeper) current(ctx context.Context) (*session, error) {
 
 // begin starts the handler, if need be at the second try or a later one. k.mu is held.
 func (k *keeper) begin(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, 3*k.t.patience/2)
+	ctx, cancel := context.WithTimeout(ctx, k.t.atLeast(3*k.t.patience/2))
 	defer cancel()
 	for pause := 100 * time.Millisecond; ; pause *= 2 {
 		s, err := k.start(ctx)

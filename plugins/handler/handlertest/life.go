@@ -75,7 +75,7 @@ func (t *trial) killed(ctx context.Context) {
 // ends: closing standard input and go-plugin's Shutdown, or SIGTERM, end the process. SIGKILL would
 // come later than the check waits.
 func (t *trial) ends(ctx context.Context) {
-	grace := 3 * t.patience // SIGTERM comes after half of it, SIGKILL after all
+	grace := 2 * t.patience // SIGTERM comes after half of it, SIGKILL after all
 	limit := grace - t.patience/2
 	t.keep(ctx, t.newCache(), func(k *keeper) {
 		t.wantDone(ctx, k, "an event", t.Event(1))

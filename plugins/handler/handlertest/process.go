@@ -50,6 +50,14 @@ const (
 	configurePatience = 10 * time.Second
 )
 
+// atLeast returns a time limit, or the one of Options.Debug.
+func (t *trial) atLeast(limit time.Duration) time.Duration {
+	if t.Debug {
+		return debugTimeout
+	}
+	return limit
+}
+
 // The environment variables of go-plugin's handshake.
 const (
 	envVersions   = "PLUGIN_PROTOCOL_VERSIONS"
@@ -73,7 +81,7 @@ func (t *trial) open(ctx context.Context, offer *offer, cache *cacheService) (*p
 	if err != nil {
 		return nil, err
 	}
-	if err := p.connect(ctx, offer); err != nil {
+	if err := p.connect(ctx, offer, t.atLeast(startPatience)); err != nil {
 		err = p.explain(err)
 		p.end(0)
 		return nil, err
@@ -163,13 +171,13 @@ func startError(path string, err error) error {
 //	CORE|VERSION|unix|SOCKET|grpc|CERTIFICATE
 //
 // The certificate is there if the handler took up the offer of TLS. From then on p speaks gRPC.
-func (p *process) connect(ctx context.Context, offer *offer) error {
+func (p *process) connect(ctx context.Context, offer *offer, patience time.Duration) error {
 	select {
 	case <-p.stdout.came:
 	case <-p.exited:
 		return errors.New("it closed its standard output without a handshake: is it a handler?")
-	case <-time.After(startPatience):
-		return fmt.Errorf("it was not ready within %v of its start", startPatience)
+	case <-time.After(patience):
+		return fmt.Errorf("it was not ready within %v of its start", patience)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -33,9 +33,9 @@ func (t *trial) reads(ctx context.Context) {
 			return
 		}
 		t.wantSteady(k)
-		switch calls, refused := cache.counts(); {
+		switch calls, refused, why := cache.counts(); {
 		case refused > 0:
-			t.fail("%d of its %d calls to read the cache were refused", refused, calls)
+			t.fail("%d of its %d calls to read the cache were refused: %s", refused, calls, why)
 		case calls == 0:
 			t.result.NotChecked = "it read nothing at this event"
 		}
@@ -54,7 +54,7 @@ func (t *trial) readsNothing(ctx context.Context) {
 			t.wantAnswer(ctx, k, "an event while the cache cannot be read", t.Event(n))
 		}
 		t.wantSteady(k)
-		if calls, _ := cache.counts(); calls == 0 && len(t.result.Problems) == 0 {
+		if calls, _, _ := cache.counts(); calls == 0 && len(t.result.Problems) == 0 {
 			t.result.NotChecked = "it read nothing at these events"
 		}
 	})
@@ -77,7 +77,11 @@ func (t *trial) actions(ctx context.Context) {
 			}
 			for i, action := range answer.Actions {
 				asked = true
-				if err := action.Validate(); err != nil {
+				err := action.Validate()
+				if err == nil && t.Allow != nil {
+					err = t.Allow(ev, action)
+				}
+				if err != nil {
 					t.fail("an event %s: action %d, %s: %v", kind, i+1, action.Verb, err)
 				}
 			}

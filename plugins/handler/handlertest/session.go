@@ -81,13 +81,21 @@ func (t *trial) newSession(p *process, d *handlerpb.DescribeResponse) (*session,
 	if n := int(d.GetConcurrency()); n > 0 {
 		s.concurrency = min(n, concurrency)
 	}
+	if t.Debug {
+		s.concurrency = 1
+	}
 	if n := d.GetWindowBytes(); n > 0 {
 		s.windowBytes = int(min(n, handlerpb.MaxWindowBytes))
 	}
 	s.loops.Add(3)
 	go func() { defer s.loops.Done(); s.send() }()
 	go func() { defer s.loops.Done(); s.receive() }()
-	go func() { defer s.loops.Done(); s.checkHealth(ctx) }()
+	go func() {
+		defer s.loops.Done()
+		if !t.Debug {
+			s.checkHealth(ctx)
+		}
+	}()
 	return s, nil
 }
 
@@ -398,14 +406,14 @@ func (s *session) close() {
 func (t *trial) introduce(
 	ctx context.Context, p *process, config json.RawMessage,
 ) (*handlerpb.DescribeResponse, error) {
-	describing, cancel := context.WithTimeout(ctx, describePatience)
+	describing, cancel := context.WithTimeout(ctx, t.atLeast(describePatience))
 	defer cancel()
 	d, err := p.api.Describe(describing, &handlerpb.DescribeRequest{InformdVersion: "handlertest"},
 		grpc.MaxCallRecvMsgSize(handlerpb.MaxDescriptionBytes))
 	if err != nil {
 		return nil, p.failed("Describe", describePatience, err)
 	}
-	configuring, cancel := context.WithTimeout(ctx, configurePatience)
+	configuring, cancel := context.WithTimeout(ctx, t.atLeast(configurePatience))
 	defer cancel()
 	resp, err := p.api.Configure(configuring,
 		&handlerpb.ConfigureRequest{Config: config, Handler: "handlertest"},

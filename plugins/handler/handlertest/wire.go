@@ -74,7 +74,7 @@ func (t *trial) streamEnd(ctx context.Context) {
 // byHand starts the handler as another program could, without TLS, or connects to the one that
 // runs elsewhere. It calls work and ends the handler.
 func (t *trial) byHand(ctx context.Context, work func(context.Context, *process)) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, t.limit)
 	defer cancel()
 	p, err := t.open(ctx, nil, t.newCache())
 	if err != nil {

@@ -61,7 +61,7 @@ func (l *Log) lives(now time.Time) {
 // dropped and counted.
 func New(log *slog.Logger, burst, perSecond int) *Log {
 	l := &Log{log: log, valve: newValve(burst, perSecond), pace: newPace()}
-	stdout, stderr := l.emitTo(log.With(viaKey, "stdout")), l.emitTo(log.With(viaKey, "stderr"))
+	stdout, stderr := l.emitTo(log.With(ViaKey, "stdout")), l.emitTo(log.With(ViaKey, "stderr"))
 	l.stderr = &lines{pace: l.pace, emit: func(line []byte, cut bool) {
 		stderr(line, cut)
 		l.mu.Lock()
@@ -164,9 +164,9 @@ func (l *Log) reportMissed(n int) {
 	}
 }
 
-// viaKey is the attribute that marks a line as the handler's own, as opposed to the daemon's about
+// ViaKey is the attribute that marks a line as the handler's own, as opposed to the daemon's about
 // the handler. It names the stream that the line came on. No handler can set it or leave it out.
-const viaKey = "via"
+const ViaKey = "via"
 
 // emitTo returns a function that logs one line to log.
 func (l *Log) emitTo(log *slog.Logger) func(line []byte, cut bool) {
@@ -290,7 +290,7 @@ func parseJSONLine(line []byte) (entry, bool) {
 func attr(key string, value any) slog.Attr {
 	key = printable.Line(key, 100)
 	switch key {
-	case "handler", viaKey, "level", "time", "msg", "source", "pid", "":
+	case "handler", ViaKey, "level", "time", "msg", "source", "pid", "":
 		key = "_" + key
 	}
 	switch v := value.(type) {

@@ -1,0 +1,178 @@
+package trial
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// madeUpRule is the rule of events that name none.
+const madeUpRule = "try"
+
+// read is an event that was read, and where.
+type read struct {
+	handler.Event
+	at document // without a file: the event is made up
+}
+
+// events reads events from a file, or from standard input if path is "-". Each document is an event
+// as the log builtin writes it, a dead letter as informd dead show -o json prints it, or an object
+// as kubectl prints it, which becomes an added event. Without a path, there is one event, which is
+// made up.
+func (s subject) events(path string, stdin io.Reader) ([]read, error) {
+	if path == "" {
+		return []read{{Event: s.madeUpEvent()}}, nil
+	}
+	documents, err := readDocuments(path, stdin)
+	if err != nil {
+		return nil, err
+	}
+	var events []read
+	for i, d := range documents {
+		ev, err := eventOf(d)
+		if err != nil {
+			return nil, err
+		}
+		ev.Attempt = max(1, ev.Attempt)
+		if ev.Rule == "" {
+			ev.Rule = madeUpRule
+		}
+		if ev.ID == "" {
+			ev.ID = fmt.Sprintf("%s/%d", ev.Rule, i+1)
+		}
+		events = append(events, read{ev, d})
+	}
+	if len(events) == 0 {
+		return nil, fmt.Errorf("%s: there is no event in it", path)
+	}
+	return events, nil
+}
+
+// eventOf returns the event that a document is, or that it is about.
+func eventOf(d document) (ev handler.Event, err error) {
+	var about struct {
+		Event json.RawMessage `json:"event"`
+		identity
+	}
+	if err := json.Unmarshal(d.json, &about); err != nil {
+		return ev, d.mistake("not an event: %w", err)
+	}
+	switch {
+	case len(about.Event) > 0 && about.Event[0] == '{': // a dead letter
+		d.json = about.Event
+		return eventOf(d)
+	case len(about.Event) == 0 && about.Kind != "" && about.Metadata.Name != "":
+		ev = handler.Event{Event: handler.Added, Resource: about.resource(), Object: d.json}
+	default:
+		if err := json.Unmarshal(d.json, &ev); err != nil {
+			return ev, d.mistake("not an event: %w", err)
+		}
+		if ev.Event == "" {
+			return ev, d.mistake("not an event: it has no field \"event\". An event is what the " +
+				"log builtin writes, informd dead show -o json prints, or an object as " +
+				"kubectl get -o yaml prints it")
+		}
+		about = struct {
+			Event json.RawMessage `json:"event"`
+			identity
+		}{}
+		if len(ev.Object) > 0 {
+			_ = json.Unmarshal(ev.Object, &about) // what is missing stays missing
+		}
+	}
+	fill := func(to *string, from string) {
+		if *to == "" {
+			*to = from
+		}
+	}
+	if ev.Name == "" {
+		fill(&ev.Namespace, about.Metadata.Namespace)
+	}
+	fill(&ev.Name, about.Metadata.Name)
+	fill(&ev.UID, about.Metadata.UID)
+	fill(&ev.ResourceVersion, about.Metadata.ResourceVersion)
+	if ev.Resource == (handler.Resource{}) && about.Kind != "" {
+		ev.Resource = about.resource()
+	}
+	if ev.Name == "" {
+		return ev, d.mistake("not an event: it has no field \"name\"")
+	}
+	return ev, nil
+}
+
+// identity is what an object says about itself.
+type identity struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
+		Namespace, Name, UID, ResourceVersion string
+	} `json:"metadata"`
+}
+
+// resource guesses the resource from the kind: pods for Pod.
+func (i identity) resource() handler.Resource {
+	gvr, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(i.APIVersion, i.Kind))
+	return handler.Resource{Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource}
+}
+
+// madeUpEvent returns an event for the handler: of what its first rule selects, if there is one, and
+// otherwise an update of a ConfigMap that does not exist.
+func (s subject) madeUpEvent() handler.Event {
+	if s.manifests != nil {
+		for _, r := range s.manifests.Rules {
+			if r.Handler != s.Name {
+				continue
+			}
+			for _, source := range s.manifests.Sources {
+				if source.Name == r.Source {
+					return s.madeUpEventOf(r.Name, source)
+				}
+			}
+		}
+	}
+	object := func(version, value string) json.RawMessage {
+		return json.RawMessage(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{` +
+			`"namespace":"default","name":"made-up","uid":"uid-1","resourceVersion":"` + version +
+			`"},"data":{"key":"` + value + `"}}`)
+	}
+	return handler.Event{
+		ID: madeUpRule + "/uid-1/updated/1002", Rule: madeUpRule, Event: handler.Updated, Attempt: 1,
+		Resource:  handler.Resource{Version: "v1", Resource: "configmaps"},
+		Namespace: "default", Name: "made-up", UID: "uid-1", ResourceVersion: "1002",
+		Object: object("1002", "2"), Old: object("1001", "1"),
+	}
+}
+
+// madeUpEventOf returns an event of the source's first object in the cache, or of one that does not
+// exist.
+func (s subject) madeUpEventOf(rule string, source config.Source) handler.Event {
+	ev := handler.Event{
+		Rule: rule, Event: handler.Added, Attempt: 1, Resource: handler.Resource(source.Resource),
+		Name: "made-up", UID: "uid-1", ResourceVersion: "1002",
+	}
+	if len(source.Namespaces) > 0 {
+		ev.Namespace = source.Namespaces[0]
+	}
+	if made := s.cache[source.Name]; made != nil && len(made.objects) > 0 {
+		o := made.objects[0]
+		ev.Namespace, ev.Name, ev.Object = o.Namespace(), o.Name(), o.JSON()
+	} else {
+		metadata := map[string]string{
+			"name": ev.Name, "uid": ev.UID, "resourceVersion": ev.ResourceVersion,
+		}
+		if ev.Namespace != "" {
+			metadata["namespace"] = ev.Namespace
+		}
+		ev.Object, _ = json.Marshal(map[string]any{ // names can be written
+			"apiVersion": source.Resource.GroupVersion().String(), "metadata": metadata,
+		})
+	}
+	ev.ID = rule + "/uid-1/added/1002"
+	return ev
+}

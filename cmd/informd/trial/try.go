@@ -1,0 +1,386 @@
+// Package trial runs handlers by hand: informd handler try sends one made-up events, and informd
+// handler check holds one against the contract. Both need neither a cluster nor a daemon, take a
+// manifest or a command, and perform no action.
+//
+// subject.go says which handler it is, and with what. documents.go, events.go and cachefile.go read
+// what the user made up, and say in which line something is wrong.
+package trial
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/launch"
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/internal/printable"
+	"github.com/informd/informd/plugins/handler"
+	"github.com/informd/informd/plugins/host"
+	"github.com/informd/informd/plugins/host/output"
+)
+
+// NewTryCommand returns informd handler try.
+func NewTryCommand(version string) *cobra.Command {
+	var flags tryFlags
+	cmd := &cobra.Command{
+		Use:   "try [flags] [COMMAND [ARG…]]",
+		Short: "Run a handler by hand: made-up events in, its answers out",
+		Long: `Run a handler, in any language, without a cluster and without a daemon. The command starts
+it as informd run does, sends it events one after the other, and prints each answer with the actions
+that it asks for. It performs none. The handler's log goes to standard error.
+
+--event FILE, or - for standard input, has the events, as JSON or YAML: what the log builtin writes,
+what informd dead show -o json prints, or objects as kubectl get -o yaml prints them, which become
+added events. Without it, the command makes an event up: with -f of the source of the handler's first
+rule, and of the first object that --cache has of it; otherwise of a ConfigMap.
+
+--cache FILE has what the handler reads: objects as kubectl get -o yaml prints them, or sources by
+their names:
+
+  pods:
+    indexes: {byNode: object.spec.nodeName}
+    objects:
+    - {metadata: {namespace: shop, name: web-0}, spec: {nodeName: node-1}}
+
+With -f, the handler is the manifest's: its command, config, env, user, limits, sandbox and access. It
+reads only the sources that access.read names, and an action that access.write does not allow is
+rejected. COMMAND takes the place of the manifest's command.
+
+--debug suits a debugger: nothing has a time limit, nobody asks for the handler's health, and its
+debug lines are shown.
+
+Exit code 0: all events were done. 1: some were not, or the handler does not run. 2: the command
+line, an event, the cache or the config is wrong.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && len(flags.manifests) == 0 {
+				return errors.New("name the command of a handler, or its manifest with -f")
+			}
+			if flags.output != "text" && flags.output != "json" {
+				return fmt.Errorf("-o %q: want text or json", flags.output)
+			}
+			if flags.cache == "-" && flags.event == "-" {
+				return errors.New("--cache and --event cannot both read standard input")
+			}
+			s, err := flags.subject(cmd, args)
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("timeout") {
+				if flags.timeout <= 0 {
+					return fmt.Errorf("--timeout %v: must be longer than 0", flags.timeout)
+				}
+				s.Timeout = flags.timeout
+			}
+			events, err := s.events(flags.event, cmd.InOrStdin())
+			if err != nil {
+				return fmt.Errorf("--event: %w", err)
+			}
+			if err := flags.run(cmd, s, events, version); err != nil {
+				return cli.Failed(err)
+			}
+			return nil
+		},
+	}
+	flags.add(cmd)
+	f := cmd.Flags()
+	f.StringVar(&flags.event, "event", "", "`FILE` with events, or - for standard input; "+
+		"default: one made-up event")
+	f.DurationVar(&flags.timeout, "timeout", 30*time.Second,
+		"how long the handler may take for an event, a `DURATION`; default: the manifest's")
+	f.BoolVar(&flags.debug, "debug", false,
+		"no time limits and no health checks, as for a debugger; show debug lines")
+	f.StringVarP(&flags.output, "output", "o", "text", "`text`, or json: a line per answer")
+	return cmd
+}
+
+type tryFlags struct {
+	subjectFlags
+	timeout time.Duration
+	output  string
+}
+
+// tried runs a handler for handler try.
+type tried interface {
+	Run(context.Context) error
+	Handle(context.Context, handler.Event) (handler.Answer, error)
+	Status() host.Status
+}
+
+// run runs the handler and sends it the events.
+func (f *tryFlags) run(cmd *cobra.Command, s subject, events []read, version string) error {
+	folders, err := launch.NewFolders([]config.Handler{s.Handler}, version)
+	if err != nil {
+		return err
+	}
+	defer folders.Remove()
+	ctx, stop := cli.WithSignals(cmd.Context(), folders.Remove)
+	defer stop()
+	runs, err := f.host(s, folders, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	running, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = runs.Run(running) // always nil
+	}()
+	defer func() {
+		end()
+		<-ended
+	}()
+
+	failed, wantsCache := 0, false
+	for i, ev := range events {
+		if err := awaitRunning(ctx, runs); err != nil {
+			return err
+		}
+		began := time.Now()
+		answer, err := runs.Handle(ctx, ev.Event)
+		took := time.Since(began)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if err == nil {
+			err = s.refuses(&ev.Event, answer.Actions)
+		}
+		time.Sleep(logGrace)
+		o := newOutcome(ev, answer, err, took)
+		if o.Result != "done" {
+			failed++
+		}
+		text := o.text(i+1, len(events), ev)
+		if f.output == "json" {
+			text = o.json()
+		}
+		if err := cli.Show(cmd, "%s", text); err != nil {
+			return err
+		}
+		wantsCache = wantsCache || s.cache == nil && speaksOfCache(o.Reason)
+	}
+	if wantsCache {
+		cmd.PrintErrln("the handler reads the cache, and there was none: name one with --cache")
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d %s not done", failed, len(events), were(len(events)))
+	}
+	return nil
+}
+
+func were(n int) string {
+	if n == 1 {
+		return "event was"
+	}
+	return "events were"
+}
+
+// logGrace is the time for the lines of an event to arrive before its answer is printed: they come
+// on another way.
+const logGrace = 20 * time.Millisecond
+
+// host returns what runs the handler. Its log goes to w.
+func (f *tryFlags) host(s subject, folders *launch.Folders, w io.Writer) (tried, error) {
+	level := slog.LevelInfo
+	if f.debug {
+		level, s.LogLevel, s.Timeout = slog.LevelDebug, "debug", debugTimeout
+	}
+	if s.LogLevel == "" {
+		s.LogLevel = "info" // ofHandler alone would make it warn
+	}
+	log := slog.New(ofHandler{
+		cli.NewTextLog(w, &slog.HandlerOptions{Level: level, ReplaceAttr: bare}), false,
+	})
+	options := folders.Options(log)
+	if f.debug {
+		options = debugged(options)
+	}
+	if s.Remote != nil {
+		spec, err := launch.RemoteSpec(s.Handler)
+		if err != nil {
+			return nil, err
+		}
+		return host.NewRemote(spec, options), nil
+	}
+	spec, err := s.spec()
+	if err != nil {
+		return nil, err
+	}
+	if s.cache != nil {
+		options.Cache = s.cache
+	}
+	return host.New(spec, options), nil
+}
+
+// bare leaves out the time of log lines, and what is the same in all of them.
+func bare(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey || a.Key == "handler" || a.Key == output.ViaKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
+// ofHandler passes on what a handler logs, and warnings about it. The rest is about how informd
+// supervises it, and try says itself what of that matters.
+type ofHandler struct {
+	slog.Handler
+	isItsOwn bool // the line is the handler's
+}
+
+// Enabled implements slog.Handler.
+func (h ofHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return (h.isItsOwn || level == slog.LevelWarn) && h.Handler.Enabled(ctx, level)
+}
+
+// WithAttrs implements slog.Handler.
+func (h ofHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	isVia := func(a slog.Attr) bool { return a.Key == output.ViaKey }
+	return ofHandler{h.Handler.WithAttrs(attrs), h.isItsOwn || slices.ContainsFunc(attrs, isVia)}
+}
+
+// WithGroup implements slog.Handler.
+func (h ofHandler) WithGroup(name string) slog.Handler {
+	return ofHandler{h.Handler.WithGroup(name), h.isItsOwn}
+}
+
+// maxStarts is how many processes in a row may fail before a handler counts as one that does not
+// run.
+const maxStarts = 3
+
+// awaitRunning waits until the handler takes events. The error says why it does not run.
+func awaitRunning(ctx context.Context, h tried) error {
+	for {
+		s := h.Status()
+		switch {
+		case s.State == host.Running:
+			return nil
+		case s.State == host.Refused, s.State == host.BackingOff && s.Failures >= maxStarts,
+			s.State == host.BackingOff && s.Restarts == 0:
+			return fmt.Errorf("the handler does not run: %s", printable.Line(s.Reason, 2<<10))
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return errors.New("interrupted")
+		}
+	}
+}
+
+// outcome is what a handler answered to an event, as -o json prints it.
+type outcome struct {
+	Line       int              `json:"line,omitempty"` // of the input that the event begins on
+	ID         string           `json:"id"`
+	Event      string           `json:"event"`
+	Object     string           `json:"object"`           // RESOURCE NAMESPACE/NAME
+	Result     string           `json:"result"`           // done, retry or reject
+	Reason     string           `json:"reason,omitempty"` // of a retry or reject
+	RetryAfter string           `json:"retryAfter,omitempty"`
+	Actions    []handler.Action `json:"actions,omitempty"` // informd would perform them
+	Seconds    float64          `json:"seconds"`
+}
+
+func newOutcome(ev read, answer handler.Answer, err error, took time.Duration) outcome {
+	o := outcome{
+		Line: ev.at.line, ID: ev.ID, Event: ev.Event.Event,
+		Object: target(ev.Resource, ev.Namespace, ev.Name), Result: "done",
+		Actions: answer.Actions, Seconds: took.Seconds(),
+	}
+	switch after, asked := handler.RetryDelay(err); {
+	case errors.Is(err, handler.ErrReject):
+		o.Result = "reject"
+		o.Reason = strings.TrimPrefix(err.Error(), handler.ErrReject.Error()+": ")
+	case err != nil:
+		o.Result, o.Reason = "retry", err.Error()
+		if asked {
+			o.RetryAfter = after.String()
+		}
+	}
+	return o
+}
+
+func (o outcome) json() string {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(o) // everything in it can be written
+	return b.String()
+}
+
+// text returns the outcome of event n of so many, for people.
+func (o outcome) text(n, of int, ev read) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "event %d of %d: %s %s, rule %s, id %s", n, of,
+		cli.Printable(o.Event), cli.Printable(o.Object), cli.Printable(ev.Rule), cli.Printable(o.ID))
+	if ev.at.file != "" {
+		fmt.Fprintf(&b, " (%s:%d)", ev.at.file, ev.at.line)
+	}
+	b.WriteString("\n")
+	show := func(what string, value json.RawMessage) {
+		if len(value) > 0 {
+			fmt.Fprintf(&b, "  %-8s %s\n", what, shown(value))
+		}
+	}
+	show("payload", ev.Payload)
+	show("object", ev.Event.Object)
+	show("old", ev.Old)
+	for name, objects := range ev.Attached {
+		fmt.Fprintf(&b, "  %-8s %s: %d\n", "attached", cli.Printable(name), len(objects))
+	}
+	answer := o.Result
+	if o.RetryAfter != "" {
+		answer += " after " + o.RetryAfter
+	}
+	if o.Reason != "" {
+		answer += ": " + cli.Printable(o.Reason)
+	}
+	took := time.Duration(o.Seconds * float64(time.Second)).Round(time.Millisecond)
+	fmt.Fprintf(&b, "  %-8s %s (%v)\n", "answer", answer, took)
+	for _, a := range o.Actions {
+		fmt.Fprintf(&b, "  %-8s %s %s", "action", a.Verb, target(a.Resource, a.Namespace, a.Name))
+		switch {
+		case a.Verb == handler.ActionEvent:
+			fmt.Fprintf(&b, " %s: %s", cli.Printable(a.Reason), cli.Printable(a.Message))
+		case len(a.Patch) > 0:
+			b.WriteString(" " + shown(a.Patch))
+		case len(a.Object) > 0:
+			b.WriteString(" " + shown(a.Object))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// maxShown bounds the bytes of a value in an answer for people.
+const maxShown = 500
+
+// shown returns JSON on one line, shortened.
+func shown(value json.RawMessage) string {
+	var compact bytes.Buffer
+	if json.Compact(&compact, value) != nil {
+		return printable.Line(string(value), maxShown)
+	}
+	return printable.Line(compact.String(), maxShown)
+}
+
+// target names an object: v1/pods shop/web-0.
+func target(r handler.Resource, namespace, name string) string {
+	var parts []string
+	for _, part := range []string{r.Group, r.Version, r.Resource} {
+		if part != "" {
+			parts = append(parts, part)
+		}
+	}
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	return strings.TrimSpace(strings.Join(parts, "/") + " " + name)
+}
