@@ -100,7 +100,7 @@ var mayImport = map[string][]string{
 	"cmd/informd/launch":                 {"cmd/informd/cli", "config", "plugins/builtin", "plugins/serve", "plugins/host", "plugins/host/confine", "plugins/host/shim"},
 	"cmd/informd/client":                 {"engine/object/scan", "cmd/informd/cli", "cmd/informd/control", "cmd/informd/locate"},
 	"cmd/informd/offline": {
-		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/plan",
+		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/object", "engine/plan",
 		"plugins/handlerpb", "plugins/host", "plugins/host/confine",
 	},
 	"cmd/informd/trial": {
