@@ -2,26 +2,35 @@
 // standard input.
 //
 // The command's exit status is the answer: 0 is done, 64 to 78 (the range of sysexits.h) reject.
-// Any other status is a retry, and so are a signal and a command that cannot be started.
+// Any other status is a retry, and so are a signal and a command that cannot be started. If the
+// config asks for answers, a command that exits with 0 may say more on its standard output: a
+// retry after some time, a reject, or actions. If it asks for lines, one process gets one event
+// after the other, and answers each with a line.
 //
 // The command runs in a process group of its own. When the event's time is over, the group gets
 // SIGTERM, and two seconds later SIGKILL. When the command exits, the rest of its group is killed.
-// So nothing of the group is left when the event is answered. The command's output goes to the log,
-// line by line and bounded, and never into the answer, because it may contain what the event
-// contains.
+// So nothing of the group is left when the event is answered, but for the process of lines, which
+// stays for the next event. The command's output that is no answer goes to the log, line by line and
+// bounded, and never into a reason, because it may contain what the event contains.
+//
+// Commands read the cache as the handler itself does: they have the address of its socket, which
+// serves the handler's process and its descendants.
 //
 // The package knows nothing of shells, and does not look for processes that left the group.
 package exec
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -36,6 +45,8 @@ type Handler struct {
 	command     []string // as configured
 	path        string   // of command[0], absolute
 	environment []string // what every command gets
+	answers     bool     // standard output is the answer
+	lines       *lines   // nil: each event has a process of its own
 }
 
 // New returns an exec builtin. It takes events once it is configured.
@@ -49,7 +60,8 @@ const (
 
 const schema = `{"type":"object","additionalProperties":false,"required":["command"],` +
 	`"properties":{"command":{"type":"array","minItems":1,"maxItems":256,` +
-	`"items":{"type":"string"}}}}`
+	`"items":{"type":"string"}},` +
+	`"answers":{"type":"boolean","default":false},"lines":{"type":"boolean","default":false}}}`
 
 // Describe implements handler.Describer.
 func (*Handler) Describe() handler.Description {
@@ -60,7 +72,10 @@ func (*Handler) Describe() handler.Description {
 // executable, or that the handler's sandbox keeps closed.
 func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	var command []string
-	if err := strict.Decode(config, strict.Fields{"command": &command}); err != nil {
+	var answers, inLines bool
+	if err := strict.Decode(config, strict.Fields{
+		"command": &command, "answers": &answers, "lines": &inLines,
+	}); err != nil {
 		return err
 	}
 	path, err := check(command)
@@ -68,6 +83,10 @@ func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 		return err
 	}
 	h.command, h.path, h.environment = command, path, inherited(os.Environ())
+	h.answers = answers
+	if inLines {
+		h.lines = newLines(path, command, h.environment)
+	}
 	keepDescriptors()
 	return nil
 }
@@ -166,20 +185,38 @@ func (h *Handler) Handle(ctx context.Context, ev handler.Event) (handler.Answer,
 	if err != nil {
 		return handler.Answer{}, handler.Reject(err) // no attempt will go better
 	}
-	out := newOutput(slog.Default().With("rule", ev.Rule, "key", key(ev)))
+	input = append(input, '\n')
+	log := slog.Default().With("rule", ev.Rule, "key", key(ev))
+	if h.lines != nil {
+		return h.lines.handle(ctx, &ev, input, log)
+	}
+	out := newOutput(func() *slog.Logger { return log }, maxLines)
+	var answer answerText
+	stdout := io.Writer(&answer)
+	if !h.answers {
+		stdout = out.stream("stdout")
+	}
 	status, err := run(ctx, process{
 		path:        h.path,
 		arguments:   h.command,
 		environment: append(h.environment[:len(h.environment):len(h.environment)], about(ev)...),
-		input:       append(input, '\n'),
-		stdout:      out.stream("stdout"),
+		input:       bytes.NewReader(input),
+		stdout:      stdout,
 		stderr:      out.stream("stderr"),
 	})
 	out.end()
-	if err != nil {
-		return handler.Answer{}, err
+	if err == nil {
+		err = verdict(ctx, status)
 	}
-	return handler.Answer{}, verdict(ctx, status)
+	text := bytes.TrimSpace(answer.text)
+	switch {
+	case err != nil || len(text) == 0:
+		return handler.Answer{}, err
+	case len(answer.text) > maxAnswer:
+		return handler.Answer{}, handler.Reject(
+			fmt.Errorf("the command's answer has more than %d bytes", maxAnswer))
+	}
+	return parseAnswer(text, &ev, false)
 }
 
 // The exit statuses that reject an event: EX__BASE to EX__MAX of sysexits.h.
@@ -199,6 +236,14 @@ func verdict(ctx context.Context, status *os.ProcessState) error {
 		return handler.Reject(fmt.Errorf("command: %v", status))
 	}
 	return fmt.Errorf("command: %v", status)
+}
+
+// Drain implements handler.Drainer: it ends the process of lines.
+func (h *Handler) Drain(ctx context.Context) error {
+	if h.lines == nil {
+		return nil
+	}
+	return h.lines.drain(ctx)
 }
 
 // Health implements handler.HealthChecker: the command must still be there.
@@ -228,19 +273,25 @@ func about(ev handler.Event) []string {
 }
 
 // inherited returns the handler's own environment without the variables that informd and go-plugin
-// set for the handler alone.
+// set for the handler alone. The socket of the cache is for its commands, too.
 func inherited(environment []string) []string {
-	own := map[string]bool{
-		"PLUGIN_CLIENT_CERT": true, "PLUGIN_MAX_PORT": true, "PLUGIN_MIN_PORT": true,
-		"PLUGIN_MULTIPLEX_GRPC": true, "PLUGIN_PROTOCOL_VERSIONS": true,
-		"PLUGIN_UNIX_SOCKET_DIR": true, "PLUGIN_UNIX_SOCKET_GROUP": true,
-	}
 	var kept []string
 	for _, variable := range environment {
 		name, _, _ := strings.Cut(variable, "=")
-		if !own[name] && !strings.HasPrefix(name, "INFORMD_") {
-			kept = append(kept, variable)
+		switch {
+		case name == cacheSocket:
+		case strings.HasPrefix(name, "INFORMD_"), slices.Contains(ofGoPlugin, name):
+			continue
 		}
+		kept = append(kept, variable)
 	}
 	return kept
+}
+
+// cacheSocket is handlerpb.EnvCacheSocket. informd sets it if the manifest has access.read.
+const cacheSocket = "INFORMD_CACHE_SOCKET"
+
+var ofGoPlugin = []string{
+	"PLUGIN_CLIENT_CERT", "PLUGIN_MAX_PORT", "PLUGIN_MIN_PORT", "PLUGIN_MULTIPLEX_GRPC",
+	"PLUGIN_PROTOCOL_VERSIONS", "PLUGIN_UNIX_SOCKET_DIR", "PLUGIN_UNIX_SOCKET_GROUP",
 }

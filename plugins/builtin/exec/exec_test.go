@@ -44,6 +44,7 @@ var (
 	_ handler.Describer     = (*Handler)(nil)
 	_ handler.Configurer    = (*Handler)(nil)
 	_ handler.HealthChecker = (*Handler)(nil)
+	_ handler.Drainer       = (*Handler)(nil)
 )
 
 var event = handler.Event{
@@ -122,6 +123,7 @@ func TestExitStatusIsTheAnswer(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	t.Setenv("PASSED_ON", "yes")
 	t.Setenv("INFORMD_STDOUT_FD", "3")
+	t.Setenv("INFORMD_CACHE_SOCKET", "unix:/cache")
 	t.Setenv("PLUGIN_CLIENT_CERT", "certificate")
 	path := filepath.Join(t.TempDir(), "env")
 	if _, err := script(t, `env > "$1"`, path).Handle(t.Context(), event); err != nil {
@@ -139,7 +141,8 @@ func TestEnvironment(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"PASSED_ON": "yes", "INFORMD_EVENT": "updated", "INFORMD_RULE": "all", "INFORMD_NAMESPACE": "shop", "INFORMD_NAME": "web-0",
+		"INFORMD_CACHE_SOCKET": "unix:/cache",
+		"PASSED_ON":            "yes", "INFORMD_EVENT": "updated", "INFORMD_RULE": "all", "INFORMD_NAMESPACE": "shop", "INFORMD_NAME": "web-0",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -353,7 +356,8 @@ func TestSchemaIsJSON(t *testing.T) {
 func logged(t *testing.T, text string) []map[string]any {
 	t.Helper()
 	var log bytes.Buffer
-	out := newOutput(slog.New(slog.NewJSONHandler(&log, nil)))
+	logger := slog.New(slog.NewJSONHandler(&log, nil))
+	out := newOutput(func() *slog.Logger { return logger }, maxLines)
 	path, err := find("sh")
 	if err != nil {
 		t.Fatal(err)
@@ -426,14 +430,15 @@ func TestLinesDoNotDependOnWrites(t *testing.T) {
 	text := "a\n\nbb\r\n" + strings.Repeat("c", maxLine) + "\n" + strings.Repeat("d", maxLine+1) + "\ne"
 	split := func(size int) string {
 		var log bytes.Buffer
-		out := newOutput(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{
 			ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 				if a.Key == slog.TimeKey {
 					return slog.Attr{}
 				}
 				return a
 			},
-		})))
+		}))
+		out := newOutput(func() *slog.Logger { return logger }, maxLines)
 		w := out.stream("stdout")
 		for p := []byte(text); len(p) > 0; p = p[min(size, len(p)):] {
 			if n, err := w.Write(p[:min(size, len(p))]); err != nil || n != min(size, len(p)) {

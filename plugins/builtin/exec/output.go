@@ -16,12 +16,15 @@ const (
 
 // output logs what a command prints.
 type output struct {
-	log     *slog.Logger
+	log     func() *slog.Logger // for the next line
+	most    int64               // lines; 0: any number, because informd's own bound is enough
 	lines   atomic.Int64
 	streams []*stream
 }
 
-func newOutput(log *slog.Logger) *output { return &output{log: log} }
+func newOutput(log func() *slog.Logger, most int64) *output {
+	return &output{log: log, most: most}
+}
 
 // stream returns the writer for one of the command's streams. Each stream has one goroutine that
 // writes to it; streams are written to concurrently.
@@ -38,8 +41,8 @@ func (o *output) end() {
 			s.emit()
 		}
 	}
-	if beyond := o.lines.Load() - maxLines; beyond > 0 {
-		o.log.Warn("command output cut", "lines", maxLines, "left_out", beyond)
+	if beyond := o.lines.Load() - o.most; o.most > 0 && beyond > 0 {
+		o.log().Warn("command output cut", "lines", o.most, "left_out", beyond)
 	}
 }
 
@@ -71,12 +74,22 @@ func (s *stream) Write(p []byte) (int, error) {
 func (s *stream) emit() {
 	line, cut := bytes.TrimSuffix(s.line, []byte{'\r'}), s.cut
 	s.line, s.cut = s.line[:0], false
-	if len(line) == 0 || s.output.lines.Add(1) > maxLines {
+	if len(line) == 0 || s.output.lines.Add(1) > s.output.most && s.output.most > 0 {
 		return
 	}
 	attributes := []any{"stream", s.name, "line", strings.ToValidUTF8(string(line), "\uFFFD")}
 	if cut {
 		attributes = append(attributes, "cut", true)
 	}
-	s.output.log.Info("command output", attributes...)
+	s.output.log().Info("command output", attributes...)
+}
+
+// answerText collects what a command prints as its answer, up to a byte more than maxAnswer.
+type answerText struct{ text []byte }
+
+// Write implements io.Writer. It accepts everything and never fails.
+func (a *answerText) Write(p []byte) (int, error) {
+	room := maxAnswer + 1 - len(a.text)
+	a.text = append(a.text, p[:min(len(p), room)]...)
+	return len(p), nil
 }

@@ -1,7 +1,6 @@
 package exec
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -17,7 +16,7 @@ type process struct {
 	path           string   // of the executable
 	arguments      []string // the first is the name that it sees itself called by
 	environment    []string
-	input          []byte // on standard input; it need not be read
+	input          io.Reader // of standard input; it need not be read. An *os.File is passed on itself
 	stdout, stderr io.Writer
 }
 
@@ -40,7 +39,7 @@ func run(ctx context.Context, p process) (*os.ProcessState, error) {
 	cmd := exec.Command(p.path)
 	cmd.Args = p.arguments
 	cmd.Env = p.environment
-	cmd.Stdin = bytes.NewReader(p.input)
+	cmd.Stdin = p.input
 	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
 	cmd.SysProcAttr = attributes()
 	cmd.WaitDelay = grace

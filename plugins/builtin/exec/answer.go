@@ -1,0 +1,134 @@
+package exec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+// maxAnswer bounds the text of an answer, in bytes. informd takes actions of 8 MiB in one answer.
+const maxAnswer = 8 << 20
+
+// document is an answer as a command writes it. It is what a handler that is run by hand prints:
+// see serve.Main.
+type document struct {
+	ID         string    `json:"id"` // of the event
+	Result     string    `json:"result"`
+	Reason     string    `json:"reason"`
+	RetryAfter string    `json:"retryAfter"`
+	Actions    []*action `json:"actions"`
+}
+
+// action is a handler.Action, whose target may be left out.
+type action struct {
+	handler.Action
+	Resource *handler.Resource `json:"resource"`
+}
+
+// errNoAnswer wraps what is wrong with a text that is no answer at all. The command may do better
+// the next time, so it is a retry.
+var errNoAnswer = errors.New("what the command printed is no answer")
+
+// parseAnswer reads the answer to ev from text. named says that it must name the event. An answer
+// that can never be taken is a reject, as it is from any handler. Errors show nothing of text,
+// beside the reason that it gives.
+func parseAnswer(text []byte, ev *handler.Event, named bool) (handler.Answer, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	var raw json.RawMessage
+	if err := d.Decode(&raw); err != nil || raw[0] != '{' {
+		return handler.Answer{}, fmt.Errorf("%w: it begins with no JSON object; "+
+			`write {"result": "done"}, and print what is for the log to standard error`, errNoAnswer)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return handler.Answer{}, fmt.Errorf("%w: more follows its JSON object", errNoAnswer)
+	}
+	var doc document
+	d = json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	switch err := d.Decode(&doc); {
+	case err == nil:
+	case named:
+		// Whose answer it is, is not known either.
+		return handler.Answer{}, fmt.Errorf("%w: %s", errNoAnswer, fault(err))
+	default:
+		return handler.Answer{}, handler.Reject(fmt.Errorf("the command's answer: %s", fault(err)))
+	}
+	if doc.ID != ev.ID && (named || doc.ID != "") {
+		return handler.Answer{}, fmt.Errorf("%w: its id is not the event's; "+
+			"answer each event once, in their order, with its id", errNoAnswer)
+	}
+	return doc.answer(ev)
+}
+
+// fault returns what a decoding error says of fields and types, without any value.
+func fault(err error) string {
+	if kind, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("%s must not be a %s", kind.Field, kind.Value)
+	}
+	return err.Error() // names an unknown field
+}
+
+func (doc *document) answer(ev *handler.Event) (handler.Answer, error) {
+	wrong := func(format string, args ...any) (handler.Answer, error) {
+		return handler.Answer{}, handler.Reject(fmt.Errorf("the command's answer: "+format, args...))
+	}
+	done := doc.Result == "" || doc.Result == "done"
+	switch {
+	case !done && len(doc.Actions) > 0:
+		return wrong("actions go with the result done only")
+	case doc.Result != "retry" && doc.RetryAfter != "":
+		return wrong("retryAfter goes with the result retry only")
+	case done && doc.Reason != "":
+		return wrong("a reason goes with the results retry and reject only")
+	}
+	reason := errors.New("the command asks for it")
+	if doc.Reason != "" {
+		reason = errors.New(doc.Reason)
+	}
+	switch doc.Result {
+	case "", "done":
+	case "retry":
+		if doc.RetryAfter == "" {
+			return handler.Answer{}, reason
+		}
+		after, err := time.ParseDuration(doc.RetryAfter)
+		if err != nil || after < 0 {
+			return wrong(`retryAfter must be a duration such as "30s"`)
+		}
+		return handler.Answer{}, handler.RetryAfter(after, reason)
+	case "reject":
+		return handler.Answer{}, handler.Reject(reason)
+	default:
+		return wrong("the result must be done, retry or reject")
+	}
+	var out handler.Answer
+	for i, a := range doc.Actions {
+		if a == nil {
+			return wrong("actions[%d]: must be a mapping, not null", i)
+		}
+		a.fill(ev)
+		if err := a.Action.Validate(); err != nil {
+			return wrong("actions[%d]: %w", i, err)
+		}
+		out.Actions = append(out.Actions, a.Action)
+	}
+	return out, nil
+}
+
+// fill completes an action. One without a resource is about the event's: about its object, unless
+// it names another.
+func (a *action) fill(ev *handler.Event) {
+	if a.Resource != nil {
+		a.Action.Resource = *a.Resource
+		return
+	}
+	a.Action.Resource = ev.Resource
+	if a.Name == "" {
+		a.Name, a.Namespace = ev.Name, ev.Namespace
+	}
+}
