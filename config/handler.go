@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -58,6 +59,7 @@ func (r *reader) handler(n, at *yaml.Node, name Text) {
 	if builtin := spec.get("builtin"); builtin != nil {
 		if i := r.choice(builtin, "spec.builtin", builtins); !r.reported[builtin] {
 			h.Builtin = builtins[i]
+			r.execWrites(h, spec)
 		}
 	}
 	r.config.Handlers = append(r.config.Handlers, h)
@@ -73,6 +75,21 @@ func (r *reader) logLevel(n *yaml.Node) string {
 		return ""
 	}
 	return logLevels[i]
+}
+
+// execWrites checks that the commands of exec can ask for the changes that the manifest allows.
+func (r *reader) execWrites(h Handler, spec mapping) {
+	if h.Builtin == "exec" && len(h.Write) > 0 && !answers(h.Config) {
+		r.mistake(spec.key["access"], "spec.access.write does nothing here: a command of exec "+
+			"asks for changes in its answers, so set answers: true or lines: true in spec.config")
+	}
+}
+
+// answers reports whether the config of exec says that its commands print answers.
+func answers(config json.RawMessage) bool {
+	var c struct{ Answers, Lines bool }
+	// A config that cannot be read is a mistake of its own, which the builtin reports.
+	return json.Unmarshal(config, &c) != nil || c.Answers || c.Lines
 }
 
 // exactlyOne checks that the handler is a command, a builtin or an address, and the fields that
@@ -164,8 +181,8 @@ func (r *reader) env(n *yaml.Node) []string {
 			return quote(s) + " is not the name of an environment variable: " +
 				"use letters, digits and _, and begin with a letter or _"
 		case s == "INFORMD_LOG_LEVEL":
-			return "informd sets INFORMD_LOG_LEVEL itself, to the level of its own log: " +
-				"leave it out of spec.env, and run informd with --log-level"
+			return "informd sets INFORMD_LOG_LEVEL itself: " +
+				"leave it out of spec.env, and set spec.logLevel"
 		case protocolEnv.MatchString(s):
 			return "informd sets " + quote(s) + " itself for each handler: " +
 				"leave it out of spec.env"

@@ -13,5 +13,6 @@ func TestMain(m *testing.M) {
 		badHandlerCommand: serveBadHandler,
 		librarianCommand:  serveLibrarian,
 		hangingCommand:    serveHanging,
+		answeringCommand:  answerLines,
 	})
 }

@@ -29,6 +29,22 @@ func newCache() handler.Cache {
 		return noCache{fmt.Errorf("read the cache: %w: to allow it, add to the "+
 			"handler's manifest spec: {access: {read: [SOURCE, …]}}", handler.ErrDenied)}
 	}
+	return dialCache(address)
+}
+
+// HandlersCache returns the cache of the handler that started this process, for programs that are
+// no handlers themselves, such as the commands of the exec builtin. They read what the handler may.
+// ok is false if no handler started the process, or one that may read nothing.
+func HandlersCache() (cache handler.Cache, ok bool) {
+	address := os.Getenv(handlerpb.EnvCacheSocket)
+	if address == "" {
+		return nil, false
+	}
+	return dialCache(address), true
+}
+
+// dialCache returns the cache at an address. The first call connects to it.
+func dialCache(address string) handler.Cache {
 	conn, err := grpc.NewClient(address,
 		// The socket is this process's own.
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

@@ -35,6 +35,9 @@ namespace, labels, or the value of one of the source's indexes. NAME may be NAME
 
 For a source with keep: needed, the cache holds only the fields that rules and indexes read, and so
 does the output. Values in Secrets are shown as ***, unless you give --show-secrets.
+
+In a command that a handler runs, such as exec's, informd get reads with the rights of that handler:
+the sources in its access.read, with the values of Secrets.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
 			switch len(args) {
@@ -78,6 +81,9 @@ does the output. Values in Secrets are shown as ***, unless you give --show-secr
 		query, err := get.query(args)
 		if err != nil {
 			return err
+		}
+		if cache, ok := flags.handlersCache(); ok {
+			return get.read(cmd, cache, query)
 		}
 		return flags.ask(func(c *control.Client) error {
 			return get.run(cmd, c, query)
@@ -223,8 +229,19 @@ func writeNames(w io.Writer, names *control.Stream[control.Row]) error {
 	return nil
 }
 
-func writeRows(w io.Writer, rows *control.Stream[control.Row], wide bool, now time.Time) error {
-	if rows.Count == 0 {
+func writeRows(w io.Writer, stream *control.Stream[control.Row], wide bool, now time.Time) error {
+	rows := make([]control.Row, 0, stream.Count)
+	for row, err := range stream.All() {
+		if err != nil {
+			return errors.Join(showRows(w, rows, wide, now), err)
+		}
+		rows = append(rows, row)
+	}
+	return showRows(w, rows, wide, now)
+}
+
+func showRows(w io.Writer, rows []control.Row, wide bool, now time.Time) error {
+	if len(rows) == 0 {
 		return nil
 	}
 	header := []string{"NAMESPACE", "NAME", "RESOURCEVERSION", "AGE"}
@@ -232,10 +249,7 @@ func writeRows(w io.Writer, rows *control.Stream[control.Row], wide bool, now ti
 		header = append(header, "UID", "LABELS")
 	}
 	t := newTable(w, header...)
-	for row, err := range rows.All() {
-		if err != nil {
-			return errors.Join(t.flush(), err)
-		}
+	for _, row := range rows {
 		cells := []string{row.Namespace, row.Name, row.ResourceVersion, age(now, row.Created)}
 		if wide {
 			cells = append(cells, row.UID, labelText(row.Labels))

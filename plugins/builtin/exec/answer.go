@@ -41,8 +41,12 @@ func parseAnswer(text []byte, ev *handler.Event, named bool) (handler.Answer, er
 	d := json.NewDecoder(bytes.NewReader(text))
 	var raw json.RawMessage
 	if err := d.Decode(&raw); err != nil || raw[0] != '{' {
+		example := `{"result": "done"}`
+		if named {
+			example = `{"id": "…"} with the event's id`
+		}
 		return handler.Answer{}, fmt.Errorf("%w: it begins with no JSON object; "+
-			`write {"result": "done"}, and print what is for the log to standard error`, errNoAnswer)
+			"write %s, and print what is for the log to standard error", errNoAnswer, example)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return handler.Answer{}, fmt.Errorf("%w: more follows its JSON object", errNoAnswer)
