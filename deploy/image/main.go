@@ -126,7 +126,7 @@ func write(index v1.ImageIndex, dir, tag string, stdout io.Writer) error {
 	if err := os.Rename(unfinished, dir); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s:%s %s\n", dir, tag, digest)
+	_, err = fmt.Fprintf(stdout, "%s:%s %s\n", filepath.Base(dir), tag, digest)
 	return err
 }
 

@@ -102,6 +102,38 @@ func (a *applier) apply(t *testing.T, o *unstructured.Unstructured, dryRun ...st
 	return err
 }
 
+// The guide shows what kubectl prints, for deploy/ as it is, and has a row for each file.
+func TestDeployGuide(t *testing.T) {
+	content, err := os.ReadFile(harness.Root + "/docs/guides/deploy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide := string(content)
+	var printed strings.Builder
+	for _, o := range manifests(t) {
+		outcome, kind := "created", strings.ToLower(o.GetKind())
+		if kind == "namespace" {
+			outcome = "unchanged" // the guide applies it before
+		}
+		if group := o.GroupVersionKind().Group; group != "" {
+			kind += "." + group
+		}
+		fmt.Fprintf(&printed, "%s/%s %s (server dry run)\n", kind, o.GetName(), outcome)
+	}
+	if !strings.Contains(guide, printed.String()) {
+		t.Errorf("docs/guides/deploy.md does not show what kubectl prints:\n%s", &printed)
+	}
+	files, err := filepath.Glob(harness.Root + "/deploy/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if !strings.Contains(guide, "| [`"+filepath.Base(file)+"`]") {
+			t.Errorf("docs/guides/deploy.md has no row for %s", file)
+		}
+	}
+}
+
 // statefulSet returns informd's, of deploy/.
 func statefulSet(t *testing.T) (set appsv1.StatefulSet) {
 	t.Helper()
