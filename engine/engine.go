@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -254,6 +255,10 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler
 		running.laneStore = &laneStore{lane, p}
 		options.Store = running.laneStore
 	}
+	if len(r.Prune) > 0 {
+		limit := rate.NewLimiter(looksPerSec, looksPerSec)
+		running.orphans = &orphans{rule: running, engine: e, limit: limit}
+	}
 	running.lane = to.Lane(r.Name, handler.Resource(r.Source.Resource), options)
 	e.rules = append(e.rules, running)
 }
@@ -328,6 +333,14 @@ func (e *Engine) follow(ctx context.Context) error {
 			w.run(ctx)
 			return nil
 		})
+	}
+	for _, r := range e.rules {
+		if r.orphans != nil {
+			group.Go(func() error {
+				r.orphans.run(ctx)
+				return nil
+			})
+		}
 	}
 	for _, d := range e.dispatchers {
 		group.Go(func() error { return d.Run(ctx) })

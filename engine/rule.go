@@ -11,7 +11,8 @@ import (
 	"github.com/informd/informd/engine/source"
 )
 
-// runningRule is a rule of the plan at work, with the lane that it fills and its counters.
+// runningRule is a rule of the plan at work, with the lane that it fills and its counters. It has
+// many fields because everything that the engine knows of one rule meets here.
 type runningRule struct {
 	*plan.Rule
 	preparer  *preparer        // completes its deliveries
@@ -24,6 +25,7 @@ type runningRule struct {
 	matches   atomic.Uint64 // decided when the change came in; see preparer.selected
 	waits     atomic.Int32  // holds that have not been released; see hold
 	knowsOwn  bool          // the lane recognizes and drops the rule's own changes
+	orphans   *orphans      // nil unless the rule prunes
 
 	memory memory
 }

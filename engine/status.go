@@ -51,7 +51,8 @@ type RuleStatus struct {
 	Handler string
 	Paused  bool
 	// Reason names the sources that the rule looks into and waits for, or that have nothing for it.
-	// Or it says that the rule is slowed, with the rules that it chases through the cluster.
+	// Or it says that the rule is slowed, with the rules that it chases through the cluster, or what
+	// it applied and leaves in place.
 	// Otherwise it is empty.
 	Reason  string
 	Matches uint64 // changes that it selected
@@ -82,7 +83,7 @@ func (e *Engine) Status() Status {
 	for _, r := range e.rules {
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(),
-			Reason:  cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name)),
+			Reason:  cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name), r.orphans.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
 		})

@@ -65,6 +65,8 @@ type answer struct {
 	after  time.Duration  // how long the API server asks to wait
 }
 
+// metadata is what the client keeps of an object's metadata. It has many fields because every verb
+// looks at others.
 type metadata struct {
 	Namespace         string       `json:"namespace"`
 	Name              string       `json:"name"`
@@ -76,6 +78,10 @@ type metadata struct {
 	Grace             *int64       `json:"deletionGracePeriodSeconds"`
 	Finalizers        []string     `json:"finalizers"`
 	ManagedFields     []manager    `json:"managedFields"`
+
+	// of the objects of a list only
+	Labels      map[string]string `json:"-"`
+	Annotations map[string]string `json:"-"`
 }
 
 type manager struct {
@@ -137,7 +143,11 @@ func (a *answer) read(body []byte) error {
 		Metadata metadata        `json:"metadata"`
 		Details  json.RawMessage `json:"details"`
 		Items    []struct {
-			Metadata metadata `json:"metadata"`
+			Metadata struct {
+				metadata
+				Labels      map[string]string `json:"labels"`
+				Annotations map[string]string `json:"annotations"`
+			} `json:"metadata"`
 		} `json:"items"`
 	}
 	if err := json.Unmarshal(body, &is); err != nil {
@@ -148,7 +158,9 @@ func (a *answer) read(body []byte) error {
 	}
 	a.kind, a.meta = is.Kind, is.Metadata
 	for _, item := range is.Items {
-		a.items = append(a.items, item.Metadata)
+		m := item.Metadata.metadata
+		m.Labels, m.Annotations = item.Metadata.Labels, item.Metadata.Annotations
+		a.items = append(a.items, m)
 	}
 	if a.kind == "Status" {
 		var details metav1.StatusDetails

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,29 +117,10 @@ func (t task) labelled(ctx context.Context) (found []metadata, o outcome, err er
 	if err := json.Unmarshal(t.action.Object, &selector); err != nil || selector == "" {
 		return nil, o, handler.Reject(fmt.Errorf("prune of %s: no label selector", resource))
 	}
-	path := pathOf(t.action.Resource, "")
-	query := url.Values{"labelSelector": {selector}, "limit": {fmt.Sprint(prunePage)}}
-	for {
-		got, f := t.client.do(ctx, request{
-			method: http.MethodGet, path: path, query: query, accept: metadataLists,
-		})
-		switch {
-		case f == nil:
-		case f.code == http.StatusNotFound: // the resource does not exist, so it has no objects
-			return nil, o, nil
-		case f.code == http.StatusGone && query.Has("continue"):
-			// the list took too long: start over
-			query.Del("continue")
-			found = nil
-			continue
-		default:
-			o, err = t.failed(o, f)
-			return nil, o, fmt.Errorf("list %s by label, in all namespaces: %w", resource, err)
-		}
-		found = append(found, got.items...)
-		if got.meta.Continue == "" {
-			return found, o, nil
-		}
-		query.Set("continue", got.meta.Continue)
+	found, f := t.client.listed(ctx, t.action.Resource, selector)
+	if f != nil {
+		o, err = t.failed(o, f)
+		return nil, o, fmt.Errorf("list %s by label, in all namespaces: %w", resource, err)
 	}
+	return found, o, nil
 }

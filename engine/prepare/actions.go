@@ -19,11 +19,13 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Labels of the objects that a rule with prune applies. By them the rule finds what it applied for
-// an object, even after a restart of the daemon.
+// Marks of the objects that a rule with prune applies. By the labels the rule finds what it applied
+// for an object, even after a restart of the daemon. The annotation says in clear which object that
+// is: its digest is the source label's value.
 const (
-	ruleLabel   = "informd.dev/rule"
-	sourceLabel = "informd.dev/source" // a digest of the object that they were applied for
+	RuleLabel        = "informd.dev/rule"
+	SourceLabel      = "informd.dev/source"
+	sourceAnnotation = "informd.dev/source-object" // as v1/secrets shop/pull
 )
 
 // act evaluates the rule's own actions for the change.
@@ -54,7 +56,7 @@ func (p *Recipe) act(r *Result, now time.Time) {
 				return
 			}
 		}
-		r.PruneBy = ruleLabel + "=" + p.rule.Name + "," + sourceLabel + "=" + p.mark(r.Delta.Key())
+		r.PruneBy = p.AllApplied() + "," + SourceLabel + "=" + p.Mark(r.Delta.Key())
 	}
 	r.Steps = made
 }
@@ -74,15 +76,16 @@ func (p *Recipe) unread() (names []string) {
 	return names
 }
 
-// label adds the rule's labels to the objects that actions apply.
+// label adds the rule's marks to the objects that actions apply.
 func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 	for i := range actions {
 		a := &actions[i]
 		if a.Verb != handler.ActionApply || a.Subresource != "" {
 			continue
 		}
-		labels := map[string]string{ruleLabel: p.rule.Name, sourceLabel: p.mark(key)}
-		if a.Object, err = labelled(a.Object, labels); err != nil {
+		labels := map[string]string{RuleLabel: p.rule.Name, SourceLabel: p.Mark(key)}
+		annotations := map[string]string{sourceAnnotation: p.sourceName(key)}
+		if a.Object, err = marked(a.Object, labels, annotations); err != nil {
 			resource := object.ResourceName(schema.GroupVersionResource(a.Resource))
 			return fmt.Errorf("%s of %s %s: %w", a.Verb, resource, a.Name, err)
 		}
@@ -90,34 +93,76 @@ func (p *Recipe) label(actions []handler.Action, key delta.Key) (err error) {
 	return nil
 }
 
-// mark returns the label value that identifies an object of the rule's source.
-func (p *Recipe) mark(key delta.Key) string {
-	resource := object.ResourceName(p.rule.Source.Resource)
-	digest := sha256.Sum256([]byte(resource + " " + key.String()))
-	return hex.EncodeToString(digest[:16])
+// AllApplied returns the label selector of everything that a rule with prune has applied.
+func (p *Recipe) AllApplied() string { return RuleLabel + "=" + p.rule.Name }
+
+// Mark returns the label value that identifies an object of the rule's source.
+func (p *Recipe) Mark(key delta.Key) string { return digest(p.sourceName(key)) }
+
+func digest(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return hex.EncodeToString(sum[:16])
 }
 
-// labelled returns the object with the labels added.
-func labelled(o json.RawMessage, labels map[string]string) (json.RawMessage, error) {
+// sourceName returns the annotation that names an object of the rule's source.
+func (p *Recipe) sourceName(key delta.Key) string {
+	return object.ResourceName(p.rule.Source.Resource) + " " + key.String()
+}
+
+// SourceOf returns the object for which the rule applied one with these labels and annotations. ok
+// is false if the annotation does not say it: it is missing, as on objects that older versions
+// applied, or of another resource, or does not fit the label.
+func (p *Recipe) SourceOf(labels, annotations map[string]string) (key delta.Key, ok bool) {
+	name := annotations[sourceAnnotation]
+	resource, of, _ := strings.Cut(name, " ")
+	isOurs := resource == object.ResourceName(p.rule.Source.Resource) &&
+		digest(name) == labels[SourceLabel]
+	if !isOurs || of == "" {
+		return delta.Key{}, false
+	}
+	if namespace, name, ok := strings.Cut(of, "/"); ok {
+		return delta.Key{Namespace: namespace, Name: name}, true
+	}
+	return delta.Key{Name: of}, true
+}
+
+// Selects reports whether the rule has an object inside now.
+func (p *Recipe) Selects(o *object.Object, now time.Time) bool {
+	return p.isInside(o, now, func(error) {})
+}
+
+// OnlyPrunes reports whether a deletion has the rule prune, whatever the object was, and do nothing
+// else.
+func (p *Recipe) OnlyPrunes() bool {
+	r := p.rule
+	return r.When == nil && r.Handler == "" && !r.Actions.ActsOn(delta.Deleted)
+}
+
+// marked returns the object with labels and annotations added.
+func marked(o json.RawMessage, labels, annotations map[string]string) (json.RawMessage, error) {
 	tree, metadata := map[string]json.RawMessage{}, map[string]json.RawMessage{}
-	all := map[string]any{}
 	if err := json.Unmarshal(o, &tree); err != nil {
 		return nil, errors.New("it is not an object")
 	}
 	if err := json.Unmarshal(tree["metadata"], &metadata); err != nil {
 		return nil, errors.New("its metadata is not a mapping")
 	}
-	if text := metadata["labels"]; text != nil && !bytes.Equal(text, []byte("null")) {
-		if err := json.Unmarshal(text, &all); err != nil {
-			return nil, errors.New("its metadata.labels are not a mapping")
-		}
-	}
-	for name, value := range labels {
-		all[name] = value
-	}
 	var err error
-	if metadata["labels"], err = json.Marshal(all); err != nil {
-		return nil, err
+	for field, marks := range map[string]map[string]string{
+		"labels": labels, "annotations": annotations,
+	} {
+		all := map[string]any{}
+		if text := metadata[field]; text != nil && !bytes.Equal(text, []byte("null")) {
+			if err := json.Unmarshal(text, &all); err != nil {
+				return nil, fmt.Errorf("its metadata.%s are not a mapping", field)
+			}
+		}
+		for name, value := range marks {
+			all[name] = value
+		}
+		if metadata[field], err = json.Marshal(all); err != nil {
+			return nil, err
+		}
 	}
 	if tree["metadata"], err = json.Marshal(metadata); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -101,6 +102,7 @@ func TestPrepare(t *testing.T) {
 		looks    = `handler: h, payload: 'first(lookup("others.byName", "x")).data.size'`
 		attaches = `handler: h, attach: {x: 'lookup("others.byName", "x")'}`
 		acts     = `where: object.data.size != "0", prune: true, actions: [{apply: {resource: v1/configmaps, object: {apiVersion: v1, kind: ConfigMap, metadata: {name: made, namespace: b}, data: {size: '${object.data.size}'}}}}]`
+		both     = acts + `, handler: h, payload: object.data.size`
 	)
 	for _, c := range []struct {
 		name, spec string
@@ -127,6 +129,10 @@ func TestPrepare(t *testing.T) {
 			want: "added/2 failed: attach x: internal failure while evaluating rejected"},
 		{name: "it acts", spec: acts, version: "2", want: `added/2 apply made prunes`},
 		{name: "it acts no more outside", spec: acts, version: "2", draft: delivery.Draft{Renew: true}, now: []string{"0"}, want: "nothing"},
+		{name: "with a handler, it is told first", spec: both, version: "2", draft: delivery.Draft{Undecided: true}, want: `added/2 "2" selected`},
+		{name: "the handler is told of it outside, too", spec: both, version: "2", draft: delivery.Draft{Renew: true}, now: []string{"0"}, want: `added/0 "0"`},
+		{name: "it acts once the handler is done", spec: both, version: "2", draft: delivery.Draft{Payload: []byte(`"2"`), Acknowledged: true}, want: `added/2 "2" apply made prunes`},
+		{name: "it acts no more outside, though the handler is done", spec: both, version: "2", draft: delivery.Draft{Renew: true, Acknowledged: true}, now: []string{"0"}, want: "nothing"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			maps := &shelf{}
@@ -185,5 +191,30 @@ func TestMissingSourcePreventsPruning(t *testing.T) {
 	r := p.Prepare(delivery.Draft{Delta: delta.Delta{Type: delta.Added, Object: configMap(t, "a", "1", "1")}}, time.Unix(0, 0))
 	if r.Err == nil || errors.Is(r.Err, handler.ErrReject) || !strings.Contains(r.Err.Error(), "cannot read the sources") || r.Steps != nil {
 		t.Errorf("%v, %v", r.Err, r.Steps)
+	}
+}
+
+// The marks of what a rule applied name its source object, if nobody has tampered with them.
+func TestSourceOf(t *testing.T) {
+	const acts = `prune: true, actions: [{apply: {resource: v1/configmaps, object: {metadata: {name: made, namespace: b, annotations: {own: "yes"}}}}}]`
+	p := recipe(t, acts, &shelf{}, &shelf{})
+	r := p.Prepare(delivery.Draft{Delta: delta.Delta{Type: delta.Added, Object: configMap(t, "a", "1", "1")}}, time.Unix(0, 0))
+	if r.Err != nil {
+		t.Fatal(r.Err)
+	}
+	var made struct {
+		Metadata struct{ Labels, Annotations map[string]string }
+	}
+	if err := json.Unmarshal(r.Steps[0][0].Object, &made); err != nil {
+		t.Fatal(err)
+	}
+	labels, annotations := made.Metadata.Labels, made.Metadata.Annotations
+	if key, ok := p.SourceOf(labels, annotations); !ok || key.String() != "b/a" || annotations["own"] != "yes" {
+		t.Errorf("%v of %v, %v", key, labels, annotations)
+	}
+	for _, tampered := range []string{"", "v1/configmaps b/other", "v1/secrets b/a", "v1/configmaps", "v1/configmaps "} {
+		if key, ok := p.SourceOf(labels, map[string]string{sourceAnnotation: tampered}); ok {
+			t.Errorf("%q is %v", tampered, key)
+		}
 	}
 }

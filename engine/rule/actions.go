@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -110,6 +111,11 @@ func (a *Actions) asksFor(t *ActionTemplate, change delta.Type) bool {
 	}
 	reads := func(p *expr.Program) bool { return p != nil && p.ReadsEvent() }
 	return a.Deleted || reads(t.If) || reads(t.ForEach)
+}
+
+// ActsOn reports whether changes of that type have any action evaluated. Prune is none.
+func (a *Actions) ActsOn(change delta.Type) bool {
+	return slices.ContainsFunc(a.Each, func(t ActionTemplate) bool { return a.asksFor(&t, change) })
 }
 
 // Step holds what one template makes for a change: one action, or one for each element of its

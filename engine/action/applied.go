@@ -1,0 +1,94 @@
+package action
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Applied is an object that a rule applied, without its content.
+type Applied struct {
+	delta.Key
+	Labels, Annotations map[string]string
+}
+
+// Applied returns the objects of a resource, in all namespaces, that a rule applied and that have
+// these labels. It leaves out those that are being deleted. If the cluster does not serve the
+// resource, there are none.
+func (x *Executor) Applied(
+	ctx context.Context, rule string, resource schema.GroupVersionResource, labelSelector string,
+) (found []Applied, err error) {
+	all, f := x.client.listed(ctx, handler.Resource(resource), labelSelector)
+	if f != nil {
+		name := object.ResourceName(resource)
+		return nil, fmt.Errorf("list %s by label, in all namespaces: %w", name, f)
+	}
+	for _, m := range all {
+		if m.DeletionTimestamp == nil && m.appliedBy(fieldManager(rule)) {
+			key := delta.Key{Namespace: m.Namespace, Name: m.Name}
+			found = append(found, Applied{key, m.Labels, m.Annotations})
+		}
+	}
+	return found, nil
+}
+
+// Exists reports whether the cluster has an object. It lists the object by name, because informd may
+// list what it watches, and need not be allowed to get it.
+func (x *Executor) Exists(
+	ctx context.Context, resource schema.GroupVersionResource, key delta.Key,
+) (bool, error) {
+	query := url.Values{"fieldSelector": {"metadata.name=" + key.Name}, "limit": {"1"}}
+	got, f := x.client.do(ctx, request{
+		method: http.MethodGet, path: pathOf(handler.Resource(resource), key.Namespace),
+		query: query, accept: metadataLists,
+	})
+	if f != nil {
+		return false, fmt.Errorf("look for %s %s: %w", object.ResourceName(resource), key, f)
+	}
+	return len(got.items) > 0, nil
+}
+
+// IsForbidden reports whether the API server refused what err is about for lack of a permission.
+func IsForbidden(err error) bool {
+	f, ok := errors.AsType[*failure](err)
+	return ok && f.code == http.StatusForbidden
+}
+
+// listed returns the objects with these labels, in all namespaces. If the resource does not exist,
+// it has no objects.
+func (c *client) listed(
+	ctx context.Context, resource handler.Resource, labelSelector string,
+) (found []metadata, f *failure) {
+	path := pathOf(resource, "")
+	query := url.Values{"labelSelector": {labelSelector}, "limit": {fmt.Sprint(prunePage)}}
+	for {
+		got, f := c.do(ctx, request{
+			method: http.MethodGet, path: path, query: query, accept: metadataLists,
+		})
+		switch {
+		case f == nil:
+		case f.code == http.StatusNotFound:
+			return nil, nil
+		case f.code == http.StatusGone && query.Has("continue"):
+			// the list took too long: start over
+			query.Del("continue")
+			found = nil
+			continue
+		default:
+			return nil, f
+		}
+		found = append(found, got.items...)
+		if got.meta.Continue == "" {
+			return found, nil
+		}
+		query.Set("continue", got.meta.Continue)
+	}
+}

@@ -1,0 +1,299 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/prepare"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/source"
+)
+
+// How a rule's orphans are looked for.
+const (
+	restPoll      = 500 * time.Millisecond // between questions whether the rule is at rest
+	maxRestWait   = time.Minute            // a rule that is busy for that long counts as at rest
+	firstLookWait = 10 * time.Second       // after a look that failed; it doubles
+	maxLookWait   = 10 * time.Minute
+	lookAgain     = 30 * time.Minute // while some were left in place
+	looksPerSec   = 50               // source objects looked for
+	maxNamed      = 3                // orphans that a report names
+	maxMarks      = 8                // source objects that a command lists by their labels
+)
+
+// orphans looks for objects that a rule with prune has applied for objects that it no longer
+// selects. The rule normally hears of each object that it loses, and prunes. It does not if the
+// state was lost, or if there is none, and the object went meanwhile.
+//
+// It looks once after a start, in the background, when the rule is at rest. An orphan whose source
+// object does not exist in the cluster is pruned: the rule hears that this object is deleted, in
+// order with all that it hears of it later. An orphan whose source object exists may belong to
+// another informd with a rule of the same name, which selects other objects. It stays, and is
+// reported. So does one of which nobody can tell, and one of a rule that does more than prune on a
+// deletion, because the object's last state is not known.
+type orphans struct {
+	rule   *runningRule
+	engine *Engine
+	limit  *rate.Limiter
+	left   atomic.Pointer[string] // what stays, for operators; nil if nothing does
+}
+
+// stray is an object that the rule applied for one that it does not select.
+type stray struct {
+	resource schema.GroupVersionResource
+	key      delta.Key
+	mark     string
+	source   delta.Key // for which it was applied
+	isKnown  bool      // source is known
+}
+
+// run looks until nothing is left in place, or ctx ends.
+func (o *orphans) run(ctx context.Context) {
+	logged := 0
+	for wait := firstLookWait; o.rest(ctx); {
+		left, err := o.look(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			o.engine.log.Warn("could not look for what the rule applied and no longer wants: "+
+				"informd tries again", "rule", o.rule.Name, "error", err, "after", wait)
+		case len(left) == 0:
+			o.left.Store(nil)
+			return
+		default:
+			if o.report(left, len(left) != logged); len(left) != logged {
+				logged = len(left)
+			}
+		}
+		pause := lookAgain
+		if err != nil {
+			pause, wait = wait, min(2*wait, maxLookWait)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// rest returns true once the rule is at rest: all sources that it reads have synced, and it has
+// performed what it was told since the start. A rule that is still busy a minute after its sources
+// have synced counts as at rest, too: some of its actions may fail again and again. rest returns
+// false when ctx ends.
+func (o *orphans) rest(ctx context.Context) bool {
+	var began time.Time
+	for {
+		if !o.hasResumed() {
+			began = time.Time{}
+		} else if began.IsZero() {
+			began = time.Now()
+		}
+		stats := o.rule.lane.Stats()
+		isIdle := stats.Waiting+stats.Away+stats.InFlight == 0
+		if !began.IsZero() && (isIdle || time.Since(began) >= maxRestWait) {
+			return ctx.Err() == nil
+		}
+		select {
+		case <-time.After(restPoll):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// hasResumed reports whether the rule follows its informers, everything that it reads has synced,
+// and it is not paused.
+func (o *orphans) hasResumed() bool {
+	r := o.rule
+	hasNotSynced := func(s *source.Source) bool { return !s.HasSynced() }
+	if !r.view.HasSynced() || slices.ContainsFunc(r.others, hasNotSynced) ||
+		r.waits.Load() > 0 || r.lane.Paused() {
+		return false
+	}
+	isResuming := false
+	for _, in := range o.engine.intakes {
+		if slices.Contains(in.rules, r) {
+			in.informer.Visit(func(iter.Seq[*object.Object]) {
+				isResuming = isResuming || in.resuming != nil
+			})
+		}
+	}
+	return !isResuming
+}
+
+// look prunes the orphans that it may, and returns those that stay.
+func (o *orphans) look(ctx context.Context) (left []stray, err error) {
+	found, err := o.strays(ctx)
+	if err != nil {
+		return nil, err
+	}
+	exists := make(map[delta.Key]bool)
+	var gone []delta.Key
+	for _, s := range found {
+		if _, asked := exists[s.source]; asked || !s.isKnown || !o.rule.preparer.OnlyPrunes() {
+			continue
+		}
+		if err := o.limit.Wait(ctx); err != nil {
+			return nil, err
+		}
+		is, err := o.engine.acting.executor.Exists(ctx, o.rule.Source.Resource, s.source)
+		if err != nil && !action.IsForbidden(err) {
+			return nil, err
+		}
+		exists[s.source] = is || err != nil
+		if !exists[s.source] {
+			gone = append(gone, s.source)
+		}
+	}
+	pruned := o.depart(gone)
+	return slices.DeleteFunc(found, func(s stray) bool {
+		return s.isKnown && pruned[s.source]
+	}), nil
+}
+
+// strays returns what the rule applied for objects that it does not select.
+func (o *orphans) strays(ctx context.Context) (found []stray, err error) {
+	p := o.rule.preparer
+	now := p.clock.Now()
+	var marks map[string]bool // of all objects that it selects; made if it is needed
+	for _, resource := range o.rule.Prune {
+		applied, err := o.engine.acting.executor.Applied(ctx, o.rule.Name, resource, p.AllApplied())
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range applied {
+			s := stray{resource: resource, key: a.Key, mark: a.Labels[prepare.SourceLabel]}
+			s.source, s.isKnown = p.SourceOf(a.Labels, a.Annotations)
+			if s.isKnown {
+				is, ok := p.view.Get(s.source.Namespace, s.source.Name)
+				if ok && p.Selects(is, now) {
+					continue
+				}
+			} else {
+				if marks == nil {
+					marks = o.marks(now)
+				}
+				if marks[s.mark] {
+					continue
+				}
+			}
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
+
+// marks returns the marks of all objects that the rule selects.
+func (o *orphans) marks(now time.Time) map[string]bool {
+	marks := make(map[string]bool)
+	for _, is := range o.rule.view.List("", nil) {
+		if o.rule.preparer.Selects(is, now) {
+			marks[o.rule.preparer.Mark(keyOf(is))] = true
+		}
+	}
+	return marks
+}
+
+// depart tells the rule that objects are deleted which do not exist in the cluster. It returns those
+// that it told: an object that the informer knows came meanwhile.
+func (o *orphans) depart(gone []delta.Key) (told map[delta.Key]bool) {
+	told = make(map[delta.Key]bool, len(gone))
+	byIntake := make(map[*intake][]delta.Key)
+	for _, key := range gone {
+		in, _ := o.engine.intakeFor(o.rule, key)
+		byIntake[in] = append(byIntake[in], key)
+	}
+	for in, keys := range byIntake {
+		in.informer.Visit(func(known iter.Seq[*object.Object]) {
+			came := make(map[delta.Key]bool)
+			for is := range known {
+				came[keyOf(is)] = true
+			}
+			for _, key := range keys {
+				if !came[key] {
+					in.missed(slices.Index(in.rules, o.rule), key)
+					told[key] = true
+				}
+			}
+		})
+	}
+	return told
+}
+
+// missed tells a rule that an object is deleted of which nothing but its name is known. It is called
+// between two steps.
+func (in *intake) missed(i int, key delta.Key) {
+	// The mark stands in for the uid, so that the event has an id of its own.
+	uid := in.rules[i].preparer.Mark(key)
+	last := object.FromIdentity(key.Namespace, key.Name, uid, "")
+	d := delta.Delta{Type: delta.Deleted, Object: last}
+	in.record.pace()
+	in.change.Reset()
+	in.change.Matches = append(in.change.Matches, evaluate.Match{
+		Rule: i, Match: rule.Match{Delta: d},
+	})
+	in.commit(&in.change)
+}
+
+// report remembers what stays, for the rule's status, and logs it if logs is set.
+func (o *orphans) report(left []stray, logs bool) {
+	var names, marks, resources []string
+	for _, s := range left {
+		if len(names) < maxNamed {
+			names = append(names, object.ResourceName(s.resource)+" "+s.key.String())
+		}
+		if !slices.Contains(marks, s.mark) && len(marks) <= maxMarks {
+			marks = append(marks, s.mark)
+		}
+		if name := kubectlName(s.resource); !slices.Contains(resources, name) {
+			resources = append(resources, name)
+		}
+	}
+	selector := o.rule.preparer.AllApplied()
+	if len(marks) <= maxMarks {
+		selector += "," + prepare.SourceLabel + " in (" + strings.Join(marks, ",") + ")"
+	}
+	command := fmt.Sprintf("kubectl get %s -A -l '%s'", strings.Join(resources, ","), selector)
+	text := fmt.Sprintf("applied %d objects for others than it selects now, and leaves them: %s",
+		len(left), command)
+	o.left.Store(&text)
+	if logs {
+		o.engine.log.Warn("the rule applied objects for others than it selects now: "+
+			"informd leaves them, because they may belong to another informd's rule of this name",
+			"rule", o.rule.Name, "objects", len(left), "for example", strings.Join(names, ", "),
+			"list", command)
+	}
+}
+
+// kubectlName returns a resource as kubectl takes it.
+func kubectlName(r schema.GroupVersionResource) string {
+	if r.Group == "" {
+		return r.Resource
+	}
+	return r.Resource + "." + r.Version + "." + r.Group
+}
+
+// reason says what the rule has left in place, or returns "". The receiver may be nil.
+func (o *orphans) reason() string {
+	if o == nil {
+		return ""
+	}
+	if text := o.left.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
