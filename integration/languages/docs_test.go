@@ -120,7 +120,7 @@ func TestHandlerPageInGo(t *testing.T) {
 		}
 	}
 	check("A handler in ten lines")
-	if out := a.does(blocksIn(t, page, "Run it by hand", "sh")[0]); !strings.Contains(out, `"result":"done"`) {
+	if out := a.does(blocksIn(t, page, "Run it by hand", "sh")[0]); !strings.Contains(out, "  answer   done") {
 		t.Error("no answer by hand")
 	}
 	check("Read the cache and change the cluster")

@@ -105,7 +105,7 @@ var mayImport = map[string][]string{
 	},
 	"cmd/informd/trial": {
 		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/action", "engine/expr", "engine/object",
-		"plugins/handler", "plugins/handler/handlertest", "plugins/host", "plugins/host/cache", "plugins/host/output",
+		"plugins/handler", "plugins/handler/handlertest", "plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd/daemon": {
 		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "config",

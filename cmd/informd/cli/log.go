@@ -19,6 +19,14 @@ func NewTextLog(w io.Writer, options *slog.HandlerOptions) slog.Handler {
 	return textLog{slog.NewTextHandler(&to.text, options), to}
 }
 
+// Untimed, as ReplaceAttr of slog.HandlerOptions, leaves the time out of lines.
+func Untimed(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}
+
 type textLog struct {
 	slog.Handler
 	to *page

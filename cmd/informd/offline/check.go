@@ -3,9 +3,15 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -34,7 +40,8 @@ config of builtin handlers. The command reports all mistakes at once.
 
 With --handlers, it also starts the handlers that have a command, each confined as its manifest
 says. They must describe themselves and accept their config, and this user on this machine must be
-able to confine them. It connects to remote handlers, and sends them no config.
+able to confine them. Below the mistakes stands what such a handler logged. The command connects to
+remote handlers, and sends them no config.
 
 Without mistakes, the command prints which fields of each source's objects informd keeps in memory,
 and what rules with actions and handlers with access.write may change in the cluster.
@@ -54,13 +61,17 @@ Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the com
 			defer folders.Remove()
 			ctx, stop := cli.WithSignals(cmd.Context(), folders.Remove)
 			defer stop()
-			mistakes = append(mistakes, checkHandlers(ctx, cfg, handlers, folders)...)
+			more, logs := checkHandlers(ctx, cfg, handlers, folders)
+			mistakes = append(mistakes, more...)
 			if ctx.Err() != nil {
 				return cli.Failed(errors.New("interrupted: the check is incomplete"))
 			}
 			mistakes.Sort()
 			if len(mistakes) > 0 {
 				fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
+				for _, name := range slices.Sorted(maps.Keys(logs)) {
+					fmt.Fprintf(cmd.ErrOrStderr(), "log of handler %q:\n%s", name, logs[name])
+				}
 				n := len(mistakes)
 				return cli.Failed(fmt.Errorf("%d %s", n, cli.Plural(n, "mistake")))
 			}
@@ -78,15 +89,16 @@ Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the com
 }
 
 // checkHandlers starts each builtin handler, and with commands the others as well, until it has
-// described itself and has accepted or refused its config.
+// described itself and has accepted or refused its config. logs are those of handlers that did not,
+// by name, if there is more in them than the mistake says.
 func checkHandlers(
-	ctx context.Context, cfg *config.Config, commands bool,
-	folders *launch.Folders) config.Mistakes {
+	ctx context.Context, cfg *config.Config, commands bool, folders *launch.Folders,
+) (mistakes config.Mistakes, logs map[string]string) {
+	logs = make(map[string]string)
 	var (
-		mu       sync.Mutex
-		mistakes config.Mistakes
-		checks   sync.WaitGroup
-		places   = semaphore.NewWeighted(checkedAtOnce)
+		mu     sync.Mutex // guards mistakes and logs
+		checks sync.WaitGroup
+		places = semaphore.NewWeighted(checkedAtOnce)
 	)
 	for _, h := range cfg.Handlers {
 		if h.Builtin == "" && (!commands || len(h.Command) == 0 && h.Remote == nil) {
@@ -97,21 +109,43 @@ func checkHandlers(
 		}
 		checks.Go(func() {
 			defer places.Release(1)
-			if err := checkHandler(ctx, h, commands, folders); err != nil {
+			var log strings.Builder
+			if err := checkHandler(ctx, h, commands, folders, &log); err != nil {
 				mu.Lock()
 				defer mu.Unlock()
 				mistakes = append(mistakes, h.At.Mistake(0, err.Error()))
+				if text := lastLines(log.String()); text != "" {
+					logs[h.Name] = text
+				}
 			}
 		})
 	}
 	checks.Wait()
-	return mistakes
+	return mistakes, logs
 }
 
-// checkHandler starts a handler, or connects to it if it is remote. Without confined the handler
-// runs unconfined: this may not be the machine that the manifests are for.
+// maxLog is how many lines of a handler's log are shown.
+const maxLog = 40
+
+// lastLines returns the last lines of a log, indented; "" if there is only one, which the mistake
+// has.
+func lastLines(log string) string {
+	lines := strings.Split(strings.TrimRight(log, "\n"), "\n")
+	if len(lines) < 2 {
+		return ""
+	}
+	var b strings.Builder
+	for _, line := range lines[max(0, len(lines)-maxLog):] {
+		b.WriteString("    " + cli.Visible(line) + "\n")
+	}
+	return b.String()
+}
+
+// checkHandler starts a handler, or connects to it if it is remote. Its log goes to log. Without
+// confined the handler runs unconfined: this may not be the machine that the manifests are for.
 func checkHandler(
-	ctx context.Context, h config.Handler, confined bool, folders *launch.Folders) error {
+	ctx context.Context, h config.Handler, confined bool, folders *launch.Folders, log io.Writer,
+) error {
 	if h.Remote != nil {
 		spec, err := launch.RemoteSpec(h)
 		if err != nil {
@@ -126,6 +160,8 @@ func checkHandler(
 	if !confined {
 		spec.Confine = confine.Spec{}
 	}
-	_, err = host.Try(ctx, spec, folders.Options(nil))
+	spec.LogLevel = cmp.Or(spec.LogLevel, "info") // OwnLines alone would make it warn
+	text := cli.NewTextLog(log, &slog.HandlerOptions{ReplaceAttr: cli.Untimed})
+	_, err = host.Try(ctx, spec, folders.Options(slog.New(host.OwnLines(text))))
 	return err
 }

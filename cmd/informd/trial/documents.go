@@ -39,7 +39,7 @@ func readDocuments(path string, stdin io.Reader) ([]document, error) {
 	}
 	var all []document
 	if start := bytes.TrimSpace(text); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
-		if all, err = readJSON(path, text); err != nil {
+		if all, err = readJSON(path, text); err != nil && len(all) == 0 {
 			// It may be YAML that begins with a brace.
 			if documents, yamlErr := readYAML(path, text); yamlErr == nil {
 				all, err = documents, nil
@@ -58,6 +58,7 @@ func readDocuments(path string, stdin io.Reader) ([]document, error) {
 	return out, nil
 }
 
+// readJSON also returns the values before an error.
 func readJSON(path string, text []byte) (all []document, err error) {
 	lineAt := func(offset int64) int {
 		return 1 + bytes.Count(text[:min(max(0, int(offset)), len(text))], []byte("\n"))
@@ -75,7 +76,7 @@ func readJSON(path string, text []byte) (all []document, err error) {
 			if errors.Is(err, io.ErrUnexpectedEOF) {
 				offset = int64(len(text))
 			}
-			return nil, fmt.Errorf("%s:%d: %w", path, lineAt(offset), err)
+			return all, fmt.Errorf("%s:%d: %w", path, lineAt(offset), err)
 		}
 		line := lineAt(decoder.InputOffset() - int64(len(value)))
 		all = append(all, document{path, line, value})

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
-	"github.com/informd/informd/plugins/host/output"
 )
 
 // NewTryCommand returns informd handler try.
@@ -195,11 +193,10 @@ func (f *tryFlags) host(s subject, folders *launch.Folders, w io.Writer) (tried,
 		level, s.LogLevel, s.Timeout = slog.LevelDebug, "debug", debugTimeout
 	}
 	if s.LogLevel == "" {
-		s.LogLevel = "info" // ofHandler alone would make it warn
+		s.LogLevel = "info" // OwnLines alone would make it warn
 	}
-	log := slog.New(ofHandler{
-		cli.NewTextLog(w, &slog.HandlerOptions{Level: level, ReplaceAttr: bare}), false,
-	})
+	log := slog.New(host.OwnLines(cli.NewTextLog(w,
+		&slog.HandlerOptions{Level: level, ReplaceAttr: cli.Untimed})))
 	options := folders.Options(log)
 	if f.debug {
 		options = debugged(options)
@@ -219,37 +216,6 @@ func (f *tryFlags) host(s subject, folders *launch.Folders, w io.Writer) (tried,
 		options.Cache = s.cache
 	}
 	return host.New(spec, options), nil
-}
-
-// bare leaves out the time of log lines, and what is the same in all of them.
-func bare(_ []string, a slog.Attr) slog.Attr {
-	if a.Key == slog.TimeKey || a.Key == "handler" || a.Key == output.ViaKey {
-		return slog.Attr{}
-	}
-	return a
-}
-
-// ofHandler passes on what a handler logs, and warnings about it. The rest is about how informd
-// supervises it, and try says itself what of that matters.
-type ofHandler struct {
-	slog.Handler
-	isItsOwn bool // the line is the handler's
-}
-
-// Enabled implements slog.Handler.
-func (h ofHandler) Enabled(ctx context.Context, level slog.Level) bool {
-	return (h.isItsOwn || level == slog.LevelWarn) && h.Handler.Enabled(ctx, level)
-}
-
-// WithAttrs implements slog.Handler.
-func (h ofHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	isVia := func(a slog.Attr) bool { return a.Key == output.ViaKey }
-	return ofHandler{h.Handler.WithAttrs(attrs), h.isItsOwn || slices.ContainsFunc(attrs, isVia)}
-}
-
-// WithGroup implements slog.Handler.
-func (h ofHandler) WithGroup(name string) slog.Handler {
-	return ofHandler{h.Handler.WithGroup(name), h.isItsOwn}
 }
 
 // maxStarts is how many processes in a row may fail before a handler counts as one that does not
