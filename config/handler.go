@@ -1,7 +1,6 @@
 package config
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -75,21 +74,6 @@ func (r *reader) logLevel(n *yaml.Node) string {
 		return ""
 	}
 	return logLevels[i]
-}
-
-// execWrites checks that the commands of exec can ask for the changes that the manifest allows.
-func (r *reader) execWrites(h Handler, spec mapping) {
-	if h.Builtin == "exec" && len(h.Write) > 0 && !answers(h.Config) {
-		r.mistake(spec.key["access"], "spec.access.write does nothing here: a command of exec "+
-			"asks for changes in its answers, so set answers: true or lines: true in spec.config")
-	}
-}
-
-// answers reports whether the config of exec says that its commands print answers.
-func answers(config json.RawMessage) bool {
-	var c struct{ Answers, Lines bool }
-	// A config that cannot be read is a mistake of its own, which the builtin reports.
-	return json.Unmarshal(config, &c) != nil || c.Answers || c.Lines
 }
 
 // exactlyOne checks that the handler is a command, a builtin or an address, and the fields that

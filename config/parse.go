@@ -41,6 +41,7 @@ func Parse(files []File) (*Config, Mistakes) {
 		}
 	}
 	p.checkReferences()
+	p.checkPayloads()
 	if p.manifests == 0 && len(p.mistakes) == 0 {
 		p.mistakes = append(p.mistakes, noManifest(read))
 	}

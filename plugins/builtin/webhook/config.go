@@ -163,14 +163,36 @@ func (c *config) setURL(t *templates, address string) error {
 	case len(address) > maxURL:
 		return fmt.Errorf("url: is %d bytes long, at most %d are allowed", len(address), maxURL)
 	}
+	before := len(t.problems)
 	c.url = t.text("url", address, expr.Options{Inline: inURL})
-	if c.url.program == nil {
+	switch {
+	case len(t.problems) > before:
+		return nil
+	case c.url.program == nil:
 		_, err := parseURL(c.url.literal)
 		return err
+	}
+	if m := wholeSecret.FindStringSubmatch(address); m != nil {
+		return c.checkSecretURL(m[1])
 	}
 	if !fixedHost.MatchString(address) {
 		return errors.New("url: must begin with https://HOST/ or http://HOST/ without ${ in it, " +
 			"or with ${secrets.NAME}, so that no object chooses the host")
+	}
+	return nil
+}
+
+// wholeSecret matches the URLs that are one secret.
+var wholeSecret = regexp.MustCompile(`^\$\{\s*secrets\.(\w+)\s*\}$`)
+
+// checkSecretURL checks the URL that is in a secret's file now.
+func (c *config) checkSecretURL(name string) error {
+	line, err := readLine("secrets."+name, c.secrets[name])
+	if err != nil {
+		return nil // checkSecrets reports it
+	}
+	if _, err := parseURL(line); err != nil {
+		return fmt.Errorf("%w (it is what %s holds)", err, c.secrets[name])
 	}
 	return nil
 }

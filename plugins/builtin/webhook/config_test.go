@@ -85,6 +85,7 @@ func TestConfigRefused(t *testing.T) {
 		"empty secret line":     {values{"url": good, "secrets": values{"token": file(t, " \n")}}, "secrets.token: "},
 		"secret of two lines":   {values{"url": good, "secrets": values{"token": file(t, secret+"\n"+secret)}}, "does not hold a single line of text"},
 		"secret's name":         {values{"url": good, "secrets": values{"a-b": file(t, secret)}}, "secrets.a-b: is no name"},
+		"no URL in a secret":    {values{"url": "${secrets.url}", "secrets": values{"url": file(t, secret)}}, "url: must begin with https:// or http:// (it is what "},
 		"host of an event":      {values{"url": "https://${name}/x"}, "so that no object chooses the host"},
 		"URL of an event":       {values{"url": "${payload.url}"}, "so that no object chooses the host"},
 		"host half of one":      {values{"url": "https://hooks.${name}.com/x"}, "so that no object chooses the host"},
