@@ -228,3 +228,56 @@ func checkTemplate(t *testing.T, text string) {
 	}
 	checkPaths(t, p, mustObject(t, pod), mustObject(t, `{"metadata":{"labels":{"app":1}}}`))
 }
+
+// A handler's template sees what it is given, and no cache.
+func TestSent(t *testing.T) {
+	o := Options{Scope: Sent, Given: map[string][]string{"payload": nil, "secrets": {"key", "token"}}}
+	env := testEnv(t)
+	env.Given = map[string]any{"payload": dict{"a": dict{"b": int64(1)}}, "secrets": dict{"key": "k"}}
+	for text, want := range map[string]any{
+		`${payload.a.b}`: int64(1), `${payload.no}`: nil, `${secrets.key}`: "k", `${secrets["key"]}`: "k",
+		`${secrets.token}`: nil, `${object.kind} ${payload.a.b + 1}`: "Pod 2", `${let x = payload.a; x.b}`: int64(1),
+		`${map(keys(payload), # + "!")}`: list{"a!"},
+	} {
+		p, _, err := CompileTemplate(text, o)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		if got, err := p.Value(env); err != nil || !cmp.Equal(want, got) {
+			t.Errorf("%s gives %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`${secrets.tokn}`:               "there is no secrets.tokn; did you mean token?",
+		`${paylod.a}`:                   "did you mean payload?",
+		`${let payload = 1; payload}`:   "payload already has a meaning",
+		`${lookup("pods.byName", "a")}`: "lookup() looks into informd's cache, which a handler's template cannot do",
+		`${byIndex("byName", "a")}`:     "byIndex() looks into informd's cache",
+		`${item}`:                       "item is an element of forEach",
+	} {
+		if _, _, err := CompileTemplate(text, o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+	if _, _, err := CompileTemplate(`${payload.a}`, payload); err == nil {
+		t.Error("a name that was not given is known")
+	}
+}
+
+// Inline changes expressions within a longer string, and nothing else.
+func TestInline(t *testing.T) {
+	o := payload
+	o.Inline = func(expression, text string) string { return "<" + strings.TrimSpace(expression) + "=" + text + ">" }
+	for text, want := range map[string]any{
+		`a ${ 1 + 1 } b ${"x"}`: `a <1 + 1=2> b <"x"=x>`, `${3}`: int64(3), `plain $${x} ${1}`: "plain ${x} <1=1>",
+	} {
+		p, _, err := CompileTemplate(text, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := p.Value(testEnv(t)); err != nil || got != want {
+			t.Errorf("%s gives %v, %v", text, got, err)
+		}
+	}
+}

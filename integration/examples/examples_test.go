@@ -40,7 +40,7 @@ func TestExamplesAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(files, automations, rules) {
+	for _, path := range append(files, automations, rules, "../../examples/exec") {
 		if code, stdout, stderr := harness.Informd(t, "check", "-f", path); code != 0 {
 			t.Errorf("%s: exit code %d\n%s%s", path, code, stdout, stderr)
 		}

@@ -1,0 +1,84 @@
+package examples
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/informd/informd/integration/cluster"
+	"github.com/informd/informd/integration/harness"
+)
+
+// runScripts runs an example of examples/exec in a folder of its own, with this informd in PATH.
+func runScripts(t *testing.T, file string) (d *harness.Daemon, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../examples/exec")); err != nil {
+		t.Fatal(err)
+	}
+	scripts, err := filepath.Glob(filepath.Join(dir, "*.py"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, script := range scripts {
+		if err := os.Chmod(script, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := "PATH=" + filepath.Dir(harness.Binary) + ":" + os.Getenv("PATH")
+	if _, err := os.Stat(filepath.Join(filepath.Dir(harness.Binary), "informd")); err != nil {
+		t.Fatal(err)
+	}
+	d = harness.RunInformdIn(t, []string{path}, cluster.Shared(t).Kubeconfig(), filepath.Join(dir, file))
+	d.AwaitReady()
+	return d, dir
+}
+
+func TestExamplePodsZones(t *testing.T) {
+	t.Parallel()
+	k := harness.NewKube(t, cluster.Shared(t))
+	k.Create(`{apiVersion: v1, kind: Node, metadata: {name: NS-node, labels: {topology.kubernetes.io/zone: north}}}`)
+	d, _ := runScripts(t, "pods-zones.yaml")
+	k.Create(harness.PodOn("web", "NS-node"))
+	k.Create(harness.PodOn("early", "NS-late"))
+	zone := func(name string) string {
+		pod, err := k.Typed.CoreV1().Pods(k.Ns).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pod.Labels["example.com/zone"]
+	}
+	k.Eventually("the label", func() bool { return zone("web") == "north" })
+	d.AwaitLog("its node cannot be read")
+	k.Create(`{apiVersion: v1, kind: Node, metadata: {name: NS-late, labels: {topology.kubernetes.io/zone: south}}}`)
+	k.Eventually("the label of the other", func() bool { return zone("early") == "south" })
+	d.Stop()
+}
+
+func TestExampleNodesLedger(t *testing.T) {
+	t.Parallel()
+	k := harness.NewKube(t, cluster.Shared(t))
+	d, dir := runScripts(t, "nodes-ledger.yaml")
+	node := k.Create(`{apiVersion: v1, kind: Node, metadata: {name: NS-node}}`)
+	k.Patch(node, "spec: {unschedulable: true}")
+	k.Delete(node)
+	mine := func() (lines []string) {
+		for _, line := range harness.LinesOf(t, dir, "nodes.ledger") {
+			if strings.Contains(line, k.Ns+"-node") {
+				_, rest, _ := strings.Cut(line, `", "node": `)
+				lines = append(lines, strings.ReplaceAll(rest, k.Ns, "NS"))
+			}
+		}
+		return lines
+	}
+	k.Eventually("three entries", func() bool { return len(mine()) >= 3 })
+	d.Stop()
+	harness.Compare(t, []string{
+		`"NS-node", "event": "added", "unschedulable": false}`,
+		`"NS-node", "event": "updated", "unschedulable": true}`,
+		`"NS-node", "event": "deleted", "unschedulable": true}`,
+	}, mine())
+}
