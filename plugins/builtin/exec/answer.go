@@ -41,12 +41,15 @@ func parseAnswer(text []byte, ev *handler.Event, named bool) (handler.Answer, er
 	d := json.NewDecoder(bytes.NewReader(text))
 	var raw json.RawMessage
 	if err := d.Decode(&raw); err != nil || raw[0] != '{' {
-		example := `{"result": "done"}`
+		example, what := `{"result": "done"}`, "begins with no JSON object"
 		if named {
 			example = `{"id": "…"} with the event's id`
 		}
-		return handler.Answer{}, fmt.Errorf("%w: it begins with no JSON object; "+
-			"write %s, and print what is for the log to standard error", errNoAnswer, example)
+		if len(bytes.TrimSpace(text)) == 0 {
+			what = "is empty"
+		}
+		return handler.Answer{}, fmt.Errorf("%w: it %s; "+
+			"write %s, and print what is for the log to standard error", errNoAnswer, what, example)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return handler.Answer{}, fmt.Errorf("%w: more follows its JSON object", errNoAnswer)

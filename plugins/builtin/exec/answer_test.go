@@ -32,8 +32,8 @@ func TestAnswers(t *testing.T) {
 		name, script, want, reason string
 		after                      time.Duration
 	}{
-		{"nothing", `true`, done, "", 0},
-		{"blank", `echo; echo " "`, done, "", 0},
+		{"nothing, as when a pipe fails", `false | cat`, retry, `what the command printed is no answer: it is empty; write {"result": "done"}`, 0},
+		{"blank", `echo; echo " "`, retry, "it is empty", 0},
 		{"an empty object", `echo "{}"`, done, "", 0},
 		{"done", `echo '{"result": "done"}'`, done, "", 0},
 		{"spread over lines", `printf '{\n "result":\n "done"}\n\n'`, done, "", 0},
@@ -62,7 +62,7 @@ func TestAnswers(t *testing.T) {
 		{"a bad verb", `echo '{"actions": [{"verb": "hunter2"}]}'`, reject, "actions[0]: the verbs are", 0},
 		{"a bad patch", `echo '{"actions": [{"verb": "patch", "patch": "hunter2"}]}'`, reject, "actions[0]: the patch: is no JSON object", 0},
 		{"no action", `echo '{"actions": [null]}'`, reject, "actions[0]: must be a mapping", 0},
-		{"too large", `head -c 8388609 /dev/zero | tr '\0' ' '; echo '{}'`, done, "", 0}, // blank up to there
+		{"too large", `echo '{}'; head -c 8388609 /dev/zero | tr '\0' ' '`, reject, "more than 8388608 bytes", 0},
 		{"too much text", `head -c 9000000 /dev/zero | tr '\0' x`, reject, "more than 8388608 bytes", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {

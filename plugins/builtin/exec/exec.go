@@ -3,8 +3,8 @@
 //
 // The command's exit status is the answer: 0 is done, 64 to 78 (the range of sysexits.h) reject.
 // Any other status is a retry, and so are a signal and a command that cannot be started. If the
-// config asks for answers, a command that exits with 0 may say more on its standard output: a
-// retry after some time, a reject, or actions. If it asks for lines, one process gets one event
+// config asks for answers, a command that exits with 0 says more on its standard output: actions, a
+// retry after some time, or a reject. If it asks for lines, one process gets one event
 // after the other, and answers each with a line.
 //
 // The command runs in a process group of its own. When the event's time is over, the group gets
@@ -208,15 +208,14 @@ func (h *Handler) Handle(ctx context.Context, ev handler.Event) (handler.Answer,
 	if err == nil {
 		err = verdict(ctx, status)
 	}
-	text := bytes.TrimSpace(answer.text)
 	switch {
-	case err != nil || len(text) == 0:
+	case err != nil || !h.answers:
 		return handler.Answer{}, err
 	case len(answer.text) > maxAnswer:
 		return handler.Answer{}, handler.Reject(
 			fmt.Errorf("the command's answer has more than %d bytes", maxAnswer))
 	}
-	return parseAnswer(text, &ev, false)
+	return parseAnswer(answer.text, &ev, false)
 }
 
 // The exit statuses that reject an event: EX__BASE to EX__MAX of sysexits.h.

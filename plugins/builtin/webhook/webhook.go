@@ -4,7 +4,7 @@
 // the config's secrets.
 //
 // The response's status is the answer: 2xx is done. 429 and 503 are a retry, after the time that
-// Retry-After asks for, and so is a 403 with a Retry-After. Any other 4xx rejects. Everything else
+// Retry-After asks for, and so is a 403 that says how long to wait. Any other 4xx rejects. Everything else
 // is a retry: redirects, which are not followed, and failures to get a response. The body is signed
 // if the config asks for it. The token and the secrets are read from their files for every request,
 // so a rotated one takes effect at once.
@@ -111,10 +111,10 @@ func verdict(host string, response *http.Response, now time.Time) error {
 		return nil
 	}
 	err := fmt.Errorf("%s answered %d %s", host, code, http.StatusText(code))
-	after := retryAfter(response.Header.Get("Retry-After"), now)
+	after := delay(response.Header, now)
 	switch {
 	case code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable,
-		code == http.StatusForbidden && after > 0: // GitHub's secondary rate limit
+		code == http.StatusForbidden && after > 0: // GitHub's rate limits
 		return handler.RetryAfter(after, err)
 	case code >= 400 && code <= 499:
 		return handler.Reject(err)
@@ -122,6 +122,22 @@ func verdict(host string, response *http.Response, now time.Time) error {
 		return fmt.Errorf("%w; redirects are not followed, give the URL they lead to", err)
 	}
 	return err
+}
+
+// delay returns how long a server asks to wait, by Retry-After, or by the headers of GitHub and
+// Discord that say when their rate limit begins anew. 0 means that it does not.
+func delay(header http.Header, now time.Time) time.Duration {
+	if after := retryAfter(header.Get("Retry-After"), now); after > 0 {
+		return after
+	}
+	if header.Get("X-RateLimit-Remaining") != "0" {
+		return 0
+	}
+	seconds, err := strconv.ParseFloat(header.Get("X-RateLimit-Reset"), 64) // since 1970
+	if err != nil || !(math.Abs(seconds) < math.MaxInt32*1e3) {
+		return 0
+	}
+	return min(max(time.Unix(int64(math.Ceil(seconds)), 0).Sub(now), 0), longest)
 }
 
 // longest is the longest delay that informd honours.

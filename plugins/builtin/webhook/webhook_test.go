@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +189,34 @@ func TestStatusIsTheAnswer(t *testing.T) {
 		delay, _ := handler.RetryDelay(err)
 		if got != test.want || delay != test.delay {
 			t.Errorf("%d, Retry-After %.20q: got %s after %v, want %s after %v", test.code, test.retryAfter, got, delay, test.want, test.delay)
+		}
+	}
+}
+
+// GitHub and Discord say when their rate limits begin anew.
+func TestRateLimits(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(d time.Duration) string { return strconv.FormatInt(now.Add(d).Unix(), 10) }
+	for _, test := range []struct {
+		name, remaining, reset string
+		want                   time.Duration
+	}{
+		{"exceeded", "0", at(time.Minute), time.Minute},
+		{"a fraction", "0", at(time.Minute) + ".25", time.Minute + time.Second},
+		{"not exceeded", "7", at(time.Minute), 0},
+		{"over", "0", at(-time.Minute), 0},
+		{"far", "0", at(100 * time.Hour), 24 * time.Hour},
+		{"no time", "0", "soon", 0},
+		{"never", "0", "1e300", 0},
+		{"no number", "0", "NaN", 0},
+		{"nothing", "", "", 0},
+	} {
+		header := http.Header{}
+		header.Set("X-RateLimit-Remaining", test.remaining)
+		header.Set("X-RateLimit-Reset", test.reset)
+		err := verdict("host", &http.Response{StatusCode: 403, Header: header}, now)
+		if got, _ := handler.RetryDelay(err); got != test.want || errors.Is(err, handler.ErrReject) != (test.want == 0) {
+			t.Errorf("%s: %v after %v, want %v", test.name, err, got, test.want)
 		}
 	}
 }
