@@ -222,7 +222,7 @@ func TestLastWords(t *testing.T) {
 	}
 	_, err := h.Handle(t.Context(), pod("die"))
 	const want = `it exited with status 1; its last line on standard error: "ValueError: no such team"; ` +
-		`its last lines: Traceback: | in handle | ValueError: no such team`
+		`before it: Traceback: | in handle`
 	if !errors.Is(err, handler.ErrLost) || !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("got %v, want …%s", err, want)
 	}

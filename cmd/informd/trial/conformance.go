@@ -306,7 +306,7 @@ func (f *conformanceFlags) checkConfined(
 		_ = runs.Run(running) // always nil
 	}()
 	work := func() error {
-		if err := awaitRunning(ctx, runs); err != nil {
+		if err := awaitRunning(ctx, runs, false); err != nil {
 			return err
 		}
 		ev := s.madeUpEvent()

@@ -133,8 +133,13 @@ func (d document) elements() (out []document) {
 		}
 		items = list.Items
 	}
+	rest, line := d.json, d.line
 	for _, item := range items {
-		out = append(out, document{d.file, d.line, item})
+		if at := bytes.Index(rest, item); at >= 0 { // JSON keeps its lines, YAML does not
+			line += bytes.Count(rest[:at], []byte("\n"))
+			rest = rest[at:]
+		}
+		out = append(out, document{d.file, line, item})
 	}
 	return out
 }

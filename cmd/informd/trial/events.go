@@ -41,7 +41,7 @@ func (s subject) events(path string, stdin io.Reader) ([]read, error) {
 		}
 		ev.Attempt = max(1, ev.Attempt)
 		if ev.Rule == "" {
-			ev.Rule = madeUpRule
+			ev.Rule = s.rule().Name
 		}
 		if ev.ID == "" {
 			ev.ID = fmt.Sprintf("%s/%d", ev.Rule, i+1)
@@ -49,9 +49,24 @@ func (s subject) events(path string, stdin io.Reader) ([]read, error) {
 		events = append(events, read{ev, d})
 	}
 	if len(events) == 0 {
+		if path == "-" {
+			path = "standard input"
+		}
 		return nil, fmt.Errorf("%s: there is no event in it", path)
 	}
 	return events, nil
+}
+
+// rule returns the first rule of the handler, or one that is made up and has no source.
+func (s subject) rule() config.Rule {
+	if s.manifests != nil {
+		for _, r := range s.manifests.Rules {
+			if r.Handler == s.Name {
+				return r
+			}
+		}
+	}
+	return config.Rule{Name: madeUpRule}
 }
 
 // eventOf returns the event that a document is, or that it is about.
@@ -124,15 +139,10 @@ func (i identity) resource() handler.Resource {
 // madeUpEvent returns an event for the handler: of what its first rule selects, if there is one, and
 // otherwise an update of a ConfigMap that does not exist.
 func (s subject) madeUpEvent() handler.Event {
-	if s.manifests != nil {
-		for _, r := range s.manifests.Rules {
-			if r.Handler != s.Name {
-				continue
-			}
-			for _, source := range s.manifests.Sources {
-				if source.Name == r.Source {
-					return s.madeUpEventOf(r.Name, source)
-				}
+	if r := s.rule(); r.Source != "" {
+		for _, source := range s.manifests.Sources {
+			if source.Name == r.Source {
+				return s.madeUpEventOf(r.Name, source)
 			}
 		}
 	}

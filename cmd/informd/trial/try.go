@@ -140,7 +140,7 @@ func (f *tryFlags) run(cmd *cobra.Command, s subject, events []read, version str
 
 	failed, wantsCache := 0, false
 	for i, ev := range events {
-		if err := awaitRunning(ctx, runs); err != nil {
+		if err := awaitRunning(ctx, runs, i > 0); err != nil {
 			return err
 		}
 		began := time.Now()
@@ -198,6 +198,7 @@ func (f *tryFlags) host(s subject, folders *launch.Folders, w io.Writer) (tried,
 	log := slog.New(host.OwnLines(cli.NewTextLog(w,
 		&slog.HandlerOptions{Level: level, ReplaceAttr: cli.Untimed})))
 	options := folders.Options(log)
+	options.BackoffMax = time.Second // somebody waits
 	if f.debug {
 		options = debugged(options)
 	}
@@ -218,19 +219,20 @@ func (f *tryFlags) host(s subject, folders *launch.Folders, w io.Writer) (tried,
 	return host.New(spec, options), nil
 }
 
-// maxStarts is how many processes in a row may fail before a handler counts as one that does not
-// run.
+// maxStarts is how many times a handler that has run, and crashed, is started again before it counts
+// as one that does not run.
 const maxStarts = 3
 
-// awaitRunning waits until the handler takes events. The error says why it does not run.
-func awaitRunning(ctx context.Context, h tried) error {
-	for {
+// awaitRunning waits until the handler takes events. The error says why it does not run. hasRun says
+// that it did before.
+func awaitRunning(ctx context.Context, h tried, hasRun bool) error {
+	for before := h.Status().Restarts; ; {
 		s := h.Status()
+		fails := s.State == host.BackingOff && (!hasRun || s.Restarts-before >= maxStarts)
 		switch {
 		case s.State == host.Running:
 			return nil
-		case s.State == host.Refused, s.State == host.BackingOff && s.Failures >= maxStarts,
-			s.State == host.BackingOff && s.Restarts == 0:
+		case s.State == host.Refused, fails:
 			return fmt.Errorf("the handler does not run: %s", printable.Line(s.Reason, 2<<10))
 		}
 		select {

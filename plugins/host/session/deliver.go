@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -101,13 +102,28 @@ func (s *delivering) run(
 	return next, drain.Err() == nil, nil
 }
 
+// maxLastWords bounds the bytes of the lines that a loss quotes.
+const maxLastWords = 600
+
 // withLastWords adds to err what the peer wrote last on standard error: for a dead letter, which
-// outlives the process and its log. A single line is in err already.
+// outlives the process and its log. It leaves out the very last line if err quotes that already.
 func (s *Session) withLastWords(err error) error {
-	if lines := s.LastLines(); len(lines) > 1 {
-		return fmt.Errorf("%w; its last lines: %s", err, strings.Join(lines, " | "))
+	lines, which := s.LastLines(), "its last lines"
+	if n := len(lines); n > 0 {
+		last := strconv.Quote(strings.TrimSpace(lines[n-1]))
+		if strings.Contains(err.Error(), last) {
+			lines, which = lines[:n-1], "before it"
+		}
 	}
-	return err
+	first, size := len(lines), 0
+	for first > 0 && size+len(lines[first-1]) <= maxLastWords {
+		first--
+		size += len(lines[first])
+	}
+	if first == len(lines) {
+		return err
+	}
+	return fmt.Errorf("%w; %s: %s", err, which, strings.Join(lines[first:], " | "))
 }
 
 // makeWay waits until the handler has answered what it has, and sends it nothing more. It returns

@@ -1,0 +1,152 @@
+package trial
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/plugins/handler"
+	_ "github.com/informd/informd/plugins/host/shim/install"
+	"github.com/informd/informd/plugins/serve"
+)
+
+// TestMain re-executes the test binary as a handler: it reads the pods of a node, and asks for an
+// Event about the node.
+func TestMain(m *testing.M) {
+	if os.Getenv("COUNTER") != "" {
+		serve.Main(&counter{})
+		return
+	}
+	os.Exit(m.Run())
+}
+
+type counter struct{ cache handler.Cache }
+
+func (c *counter) UseCache(cache handler.Cache) { c.cache = cache }
+
+func (c *counter) Handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	pods, err := c.cache.IndexKeys(ctx, "pods", "byNode", ev.Name)
+	if err != nil {
+		return handler.Answer{}, err
+	}
+	slog.DebugContext(ctx, "counted")
+	return handler.Answer{Actions: []handler.Action{{
+		Verb: handler.ActionEvent, Resource: ev.Resource, Name: ev.Name,
+		Reason: "Counted", Message: fmt.Sprint("Pods: ", pods),
+	}}}, nil
+}
+
+const manifest = `
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: nodes}
+spec: {resource: v1/nodes}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Source
+metadata: {name: pods}
+spec: {resource: v1/pods, indexes: {byNode: object.spec.nodeName}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Handler
+metadata: {name: counter}
+spec:
+  command: [%q]
+  env: [COUNTER, GORACE]
+  access: {read: [%s], write: [{resource: v1/nodes, verbs: [%s]}]}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: count}
+spec: {source: nodes, handler: counter}
+`
+
+// written writes the manifest, and returns its path and that of a cache.
+func written(t *testing.T, read, verb string) (manifests, cache string) {
+	t.Helper()
+	t.Setenv("COUNTER", "1")
+	t.Setenv("GORACE", "atexit_sleep_ms=0")
+	dir := t.TempDir()
+	manifests, cache = filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "cache.yaml")
+	for path, text := range map[string]string{
+		manifests: fmt.Sprintf(manifest, os.Args[0], read, verb),
+		cache: "{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n" +
+			"{apiVersion: v1, kind: Pod, metadata: {namespace: shop, name: web}, spec: {nodeName: n1}}\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return manifests, cache
+}
+
+// does runs a command line and returns what it prints, and its error.
+func does(t *testing.T, cmd *cobra.Command, args ...string) (out, log string, err error) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.SetOut(&stdout)
+	cmd.SetErr(&stderr)
+	cmd.SetArgs(args)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err = cmd.ExecuteContext(t.Context())
+	return stdout.String(), stderr.String(), err
+}
+
+// The handler gets the node that the cache has, and the pods on it. --debug shows its debug lines.
+func TestTryWithManifest(t *testing.T) {
+	manifests, cache := written(t, "pods", "event")
+	for _, debug := range []bool{false, true} {
+		out, log, err := does(t, NewTryCommand("v1"), "-f", manifests, "--cache", cache, fmt.Sprintf("--debug=%t", debug))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"event 1 of 1: added v1/nodes n1, rule count, id count/uid-1/added/1002\n", "\n  answer   done (",
+			"\n  action   event v1/nodes n1 Counted: Pods: [shop/web]\n",
+		} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%q is missing in\n%s", want, out)
+			}
+		}
+		if want := "level=DEBUG msg=counted rule=count key=n1 id=count/uid-1/added/1002\n"; (log == want) != debug {
+			t.Errorf("debug %v: the log is %q", debug, log)
+		}
+	}
+}
+
+// What the manifest does not allow is rejected, by try and by check, and both say which line would
+// allow it.
+func TestManifestDenies(t *testing.T) {
+	for _, c := range []struct{ why, read, verb, clause, want string }{
+		{"an action", "pods", "patch", "", `spec.access.write needs {resource: v1/nodes, verbs: [event]}`},
+		{"an action, by its own clause", "pods", "patch", "actions that can be taken", `spec.access.write needs {resource: v1/nodes, verbs: [event]}`},
+		{"a read", "nodes", "event", "", `add to its manifest spec: {access: {read: [nodes, pods]}}`},
+		{"a read, by its own clause", "nodes", "event", "reads what the cache has", `add to its manifest spec: {access: {read: [nodes, pods]}}`},
+	} {
+		manifests, cache := written(t, c.read, c.verb)
+		clause := c.clause
+		if clause == "" {
+			out, _, err := does(t, NewTryCommand("v1"), "-f", manifests, "--cache", cache)
+			if err == nil || !strings.Contains(out, c.want) {
+				t.Errorf("try: %s: %v\n%s", c.why, err, out)
+			}
+			clause = asManifestSays
+		}
+		out, _, err := does(t, NewConformanceCommand("v1"), "-f", manifests, "--cache", cache, "--clause", clause)
+		if err == nil || err.Error() != "1 clause does not hold" || !strings.Contains(out, c.want) {
+			t.Errorf("check: %s: %v\n%s", c.why, err, out)
+		}
+	}
+	manifests, cache := written(t, "pods", "event")
+	out, _, err := does(t, NewConformanceCommand("v1"), "-f", manifests, "--cache", cache, "--clause", asManifestSays)
+	if want := "ok    works as its manifest says\nok: 1 clause holds\n"; err != nil || out != want {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
