@@ -15,19 +15,40 @@ import (
 // nothing is written.
 func logHandler(w io.Writer) slog.Handler {
 	options := &slog.HandlerOptions{Level: logLevel(), ReplaceAttr: hclogShape}
-	return aboutEvent{slog.NewJSONHandler(w, options)}
+	return EventLog(slog.NewJSONHandler(w, options))
 }
 
-// aboutEvent is a slog.Handler that adds to a line the event that the line's context is about: its
-// rule, its key (NAMESPACE/NAME, or NAME) and its id. Attributes that the line has under these
-// names stay.
+// EventLog returns a slog.Handler that adds to a line the event that the line's context is about, and
+// passes it on to h: as in slog.InfoContext(ctx, …) with the context of Handle, or one derived from
+// it. The attributes are rule, key (NAMESPACE/NAME, or NAME) and id. Attributes that the line has
+// under these names stay. The context of HandleBatch is about no single event.
+//
+// Main sets up slog that way. A program that calls Remote, or has a logger of its own, wraps its
+// handler.
+func EventLog(h slog.Handler) slog.Handler { return aboutEvent{h} }
+
 type aboutEvent struct{ slog.Handler }
 
 // Handle implements slog.Handler.
 func (h aboutEvent) Handle(ctx context.Context, r slog.Record) error {
+	attrs := aboutEventOf(ctx)
+	if len(attrs) == 0 {
+		return h.Handler.Handle(ctx, r)
+	}
+	r.Attrs(func(own slog.Attr) bool {
+		attrs = slices.DeleteFunc(attrs, func(a slog.Attr) bool { return a.Key == own.Key })
+		return true
+	})
+	r = r.Clone()
+	r.AddAttrs(attrs...)
+	return h.Handler.Handle(ctx, r)
+}
+
+// aboutEventOf returns attributes that name the event that ctx is about, if it is about one.
+func aboutEventOf(ctx context.Context) []slog.Attr {
 	ev := eventOf(ctx)
 	if ev == nil {
-		return h.Handler.Handle(ctx, r)
+		return nil
 	}
 	key := ev.Name
 	if ev.Namespace != "" {
@@ -36,14 +57,7 @@ func (h aboutEvent) Handle(ctx context.Context, r slog.Record) error {
 	attrs := []slog.Attr{
 		slog.String("rule", ev.Rule), slog.String("key", key), slog.String("id", ev.ID),
 	}
-	attrs = slices.DeleteFunc(attrs, func(a slog.Attr) bool { return a.Value.String() == "" })
-	r.Attrs(func(own slog.Attr) bool {
-		attrs = slices.DeleteFunc(attrs, func(a slog.Attr) bool { return a.Key == own.Key })
-		return true
-	})
-	r = r.Clone()
-	r.AddAttrs(attrs...)
-	return h.Handler.Handle(ctx, r)
+	return slices.DeleteFunc(attrs, func(a slog.Attr) bool { return a.Value.String() == "" })
 }
 
 // WithAttrs implements slog.Handler.
@@ -69,7 +83,7 @@ func logLevel() slog.Level {
 // lines.
 func readableLog(w io.Writer) slog.Handler {
 	text := slog.NewTextHandler(w, &slog.HandlerOptions{Level: logLevel()})
-	return aboutEvent{stacksBelow{text, w}}
+	return EventLog(stacksBelow{text, w})
 }
 
 // stacksBelow is a slog.Handler that writes the stack of a panic as it is, instead of within the

@@ -68,7 +68,7 @@ const remoteStreams = 64
 // config. Drain is called only at the end of the process.
 //
 // Logs are the program's own: Remote changes neither slog's default logger nor the standard
-// streams.
+// streams. [EventLog] adds to the lines which event they are about.
 func Remote(h handler.Handler, o RemoteOptions) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

@@ -118,7 +118,9 @@ Kubernetes cluster; it does nothing by itself. To use it, name it in a manifest:
 
 To see whether it starts and accepts its config:  informd check --handlers -f MANIFEST
 
-To try or debug it without informd, give it events (what informd's log builtin writes) and its
+To try it on made-up events, and see its answers:  informd handler try /path/to/%[1]s
+
+To run it in a debugger without informd, give it events (what informd's log builtin writes) and its
 config as JSON:
 
   INFORMD_EVENTS=events.jsonl INFORMD_CONFIG=config.json %[1]s

@@ -222,6 +222,9 @@ func recoverUnary(
 func logPanic(ctx context.Context, in string, v any, more ...any) {
 	attrs := append([]any{"in", in, "value", wire.Text(fmt.Sprint(v), handlerpb.MaxReasonBytes)},
 		more...)
+	for _, a := range aboutEventOf(ctx) { // the program may have a logger of its own
+		attrs = append(attrs, a)
+	}
 	stack := wire.Text(stackOfPanic(string(debug.Stack())), maxStack)
 	slog.ErrorContext(ctx, "panic", append(attrs, stackKey, stack)...)
 }

@@ -23,7 +23,7 @@ func main() {
 		serve.Main(h)
 		return
 	}
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
+	slog.SetDefault(slog.New(serve.EventLog(slog.NewJSONHandler(os.Stdout, nil))))
 	files := cmp.Or(os.Getenv("TLS_DIR"), "/tls")
 	err := serve.Remote(h, serve.RemoteOptions{
 		Address:      cmp.Or(os.Getenv("ADDRESS"), ":8443"),
@@ -40,8 +40,7 @@ func main() {
 // handle is called for different objects at once, and never twice at once for one. Work that takes
 // time has to stop when ctx ends: the connection broke, or the time is over, and another Pod may be
 // given the same event.
-func handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
-	slog.Info("changed", "rule", ev.Rule, "event", ev.Event,
-		"namespace", ev.Namespace, "name", ev.Name, "attempt", ev.Attempt)
+func handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
+	slog.InfoContext(ctx, "changed", "event", ev.Event, "attempt", ev.Attempt) // and which, from ctx
 	return handler.Answer{}, nil
 }

@@ -186,7 +186,7 @@ func (h *Handler) Handle(ctx context.Context, ev handler.Event) (handler.Answer,
 		return handler.Answer{}, handler.Reject(err) // no attempt will go better
 	}
 	input = append(input, '\n')
-	log := slog.Default().With("rule", ev.Rule, "key", key(ev))
+	log := slog.Default().With("rule", ev.Rule, "key", key(ev), "id", ev.ID)
 	if h.lines != nil {
 		return h.lines.handle(ctx, &ev, input, log)
 	}
