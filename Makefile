@@ -44,7 +44,7 @@ release: $(HOST) $(ARCHS:%=$(BIN)/linux-%/informd) ## Make bin/release: an archi
 		mkdir -p $$to/completions; \
 		cp LICENSE README.md $(BIN)/linux-$$arch/informd $$to; \
 		for shell in bash zsh fish; do $(HOST) completion $$shell >$$to/completions/informd.$$shell; done; \
-		$(TAR) -C $(RELEASE) -c $$name | gzip -n9 >$$to.tar.gz; \
+		$(TAR) -C $(RELEASE) -c $$name | gzip -n >$$to.tar.gz; \
 		rm -r $$to; \
 	done
 	cd $(RELEASE) && sha256sum *.tar.gz | tee SHA256SUMS

@@ -23,11 +23,12 @@ import (
 // linked again.
 const testVersion = "v1.2.3-test"
 
-// made has what `make` made for this test binary.
+// made has what `make` made for this test binary, and the images that it unpacked.
 var made struct {
 	sync.Mutex
-	err map[string]error // by target
-	out map[string]string
+	err    map[string]error // by target
+	out    map[string]string
+	images map[string]*image // by layout
 }
 
 // bin is where `make` puts what this package asks for. It stays there, so that the next run finds
@@ -81,8 +82,31 @@ type descriptor struct {
 	Annotations map[string]string
 }
 
-// unpack reads an OCI image layout as a container engine does. tag is "" for any.
+// unpack returns what is in an OCI image layout. All tests share it. tag is "" for any.
 func unpack(t *testing.T, layout, tag string) *image {
+	t.Helper()
+	made.Lock()
+	defer made.Unlock()
+	if i := made.images[layout]; i != nil {
+		return i
+	}
+	root := filepath.Join(bin(t), "unpacked", filepath.Base(layout))
+	if err := os.RemoveAll(root); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	i := unpackInto(t, root, layout, tag)
+	if made.images == nil {
+		made.images = make(map[string]*image)
+	}
+	made.images[layout] = i
+	return i
+}
+
+// unpackInto reads an OCI image layout as a container engine does.
+func unpackInto(t *testing.T, root, layout, tag string) *image {
 	t.Helper()
 	var version struct{ ImageLayoutVersion string }
 	decode(t, filepath.Join(layout, "oci-layout"), &version)
@@ -97,7 +121,7 @@ func unpack(t *testing.T, layout, tag string) *image {
 	if is := index.Manifests[0].Annotations["org.opencontainers.image.ref.name"]; tag != "" && is != tag {
 		t.Errorf("the image's tag is %q, want %q", is, tag)
 	}
-	i := &image{root: t.TempDir(), files: make(map[string]*tar.Header), digest: index.Manifests[0].Digest}
+	i := &image{root: root, files: make(map[string]*tar.Header), digest: index.Manifests[0].Digest}
 	decode(t, blob(t, layout, index.Manifests[0]), &platforms)
 	for _, platform := range platforms.Manifests {
 		if platform.Platform.OS != "linux" || platform.Platform.Architecture != runtime.GOARCH {
