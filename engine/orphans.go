@@ -254,7 +254,11 @@ func (o *orphans) report(left []stray, logs bool) {
 	var names, marks, resources []string
 	for _, s := range left {
 		if len(names) < maxNamed {
-			names = append(names, object.ResourceName(s.resource)+" "+s.key.String())
+			name := object.ResourceName(s.resource) + " " + s.key.String()
+			if s.isKnown {
+				name += " (for " + s.source.String() + ")"
+			}
+			names = append(names, name)
 		}
 		if !slices.Contains(marks, s.mark) && len(marks) <= maxMarks {
 			marks = append(marks, s.mark)
@@ -263,20 +267,21 @@ func (o *orphans) report(left []stray, logs bool) {
 			resources = append(resources, name)
 		}
 	}
-	selector := o.rule.preparer.AllApplied()
-	if len(marks) <= maxMarks {
-		selector += "," + prepare.SourceLabel + " in (" + strings.Join(marks, ",") + ")"
-	}
-	command := fmt.Sprintf("kubectl get %s -A -l '%s'", strings.Join(resources, ","), selector)
-	text := fmt.Sprintf("applied %d objects for others than it selects now, and leaves them: %s",
-		len(left), command)
+	all := o.rule.preparer.AllApplied()
+	command := fmt.Sprintf("kubectl get %s -A -l ", strings.Join(resources, ","))
+	text := fmt.Sprintf("leaves %d objects that it applied for what it does not select: %s%s",
+		len(left), command, all)
 	o.left.Store(&text)
-	if logs {
-		o.engine.log.Warn("the rule applied objects for others than it selects now: "+
-			"informd leaves them, because they may belong to another informd's rule of this name",
-			"rule", o.rule.Name, "objects", len(left), "for example", strings.Join(names, ", "),
-			"list", command)
+	if !logs {
+		return
 	}
+	if len(marks) <= maxMarks {
+		all = fmt.Sprintf("'%s,%s in (%s)'", all, prepare.SourceLabel, strings.Join(marks, ","))
+	}
+	o.engine.log.Warn("the rule has applied objects for source objects that it does not select: "+
+		"informd leaves them, because another informd may have a rule of this name",
+		"rule", o.rule.Name, "objects", len(left), "examples", strings.Join(names, ", "),
+		"list", command+all)
 }
 
 // kubectlName returns a resource as kubectl takes it.

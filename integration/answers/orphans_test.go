@@ -81,7 +81,7 @@ func TestOrphansWithoutAState(t *testing.T) {
 	k.Gone("gone-part")
 	d.AwaitLog("informd leaves them")
 	line, _ := harness.FindLine(d.Logged(), "informd leaves them")
-	for _, part := range []string{"objects=2", "left-part", "theirs-part", "kubectl get configmaps -A -l", "informd.dev/rule=" + rule} {
+	for _, part := range []string{"objects=2", "left-part", "theirs-part", "kubectl get configmaps -A -l", "informd.dev/rule=" + rule, "left-part (for " + k.Ns + "/left)"} {
 		if !strings.Contains(line, part) {
 			t.Errorf("%s: %q is missing", line, part)
 		}
