@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -158,15 +159,8 @@ func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
 // Do implements dispatch.Actor.
 func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
 	if a.dryRun {
-		for _, one := range actions {
-			if action.IsBreak(one) {
-				continue
-			}
-			a.log.Info("would act",
-				"rule", ev.Rule, "handler", cmp.Or(a.handler, OwnActions), "verb", one.Verb,
-				"resource", object.ResourceName(schema.GroupVersionResource(one.Resource)),
-				"namespace", one.Namespace, "name", one.Name, "id", ev.ID)
-		}
+		by := a.by(ev)
+		a.executor.Preview(ctx, by, ev, actions, func(p action.Preview) { a.preview(by, ev, p) })
 		return nil
 	}
 	err := a.executor.Do(ctx, a.by(ev), ev, actions)
@@ -177,6 +171,45 @@ func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Act
 		err = fmt.Errorf("%w: %w", dispatch.ErrStale, err)
 	}
 	return err
+}
+
+// preview logs what an action would do.
+func (a *actor) preview(by action.By, ev *handler.Event, p action.Preview) {
+	resource := object.ResourceName(schema.GroupVersionResource(p.Resource))
+	if p.Subresource != "" {
+		resource += "/" + p.Subresource
+	}
+	attrs := []any{
+		"rule", ev.Rule, "handler", cmp.Or(a.handler, OwnActions), "verb", p.Verb,
+		"resource", resource, "namespace", p.Namespace, "name", p.Name,
+		"outcome", outcome(p), "id", ev.ID,
+	}
+	level := slog.LevelInfo
+	if p.Err != nil {
+		level = slog.LevelWarn
+		about := p.Err.Error()
+		if by.Confidential && action.Quotes(p.Err) {
+			about = "not shown: it may quote a Secret"
+		}
+		attrs = append(attrs, "error", about)
+	}
+	if len(p.Diff) > 0 {
+		attrs = append(attrs, "diff", strings.Join(p.Diff, "\n"))
+	}
+	a.log.Log(context.Background(), level, "would act", attrs...)
+}
+
+// outcome names the result of an action that was not performed.
+func outcome(p action.Preview) string {
+	switch {
+	case p.Result != action.Changed:
+		return string(p.Result)
+	case p.Verb == handler.ActionDelete:
+		return "deleted"
+	case p.Verb == handler.ActionEvent:
+		return "recorded"
+	}
+	return "changed"
 }
 
 // Delay implements dispatch.Actor.

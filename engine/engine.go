@@ -54,7 +54,8 @@ type Options struct {
 	Delivered func(dispatch.Attempt)
 	// Acted, if not nil, is called after every action, concurrently. It must not block.
 	Acted func(action.Done)
-	// DryRun logs actions instead of performing them.
+	// DryRun logs what actions would change instead of performing them. It asks the API server for
+	// a dry run of each, and logs content of objects, but of no Secret.
 	DryRun bool
 	// State keeps objects and deliveries over restarts. Run runs it, and closes it at the end. If
 	// nil, nothing is kept.

@@ -70,6 +70,12 @@ func (e *Engine) seesSecrets(r *plan.Rule, h config.Handler) bool {
 	})
 }
 
+// IsConfidential reports whether events of a rule may quote a Secret, and what is said about them.
+func (e *Engine) IsConfidential(rule string) bool {
+	r := e.rule(rule)
+	return r == nil || r.preparer.IsConfidential()
+}
+
 // IsConfidential implements dispatch.Preparer.
 func (p *preparer) IsConfidential() bool { return p.confidential.Load() }
 

@@ -31,6 +31,9 @@ const (
 		"application/json"
 )
 
+// wholeObject asks for an answer with content, for a preview only.
+const wholeObject = "application/json"
+
 // client makes requests over an HTTP client that has the credentials. It does not repeat them.
 type client struct {
 	http *http.Client
@@ -60,9 +63,10 @@ type answer struct {
 	code   int
 	kind   string // Status after a deletion
 	meta   metadata
-	items  []metadata     // of a list
-	status *metav1.Status // of a refusal, if the API server gave one
-	after  time.Duration  // how long the API server asks to wait
+	items  []metadata      // of a list
+	status *metav1.Status  // of a refusal, if the API server gave one
+	after  time.Duration   // how long the API server asks to wait
+	object json.RawMessage // with content, if the request asks for wholeObject
 }
 
 // metadata is what the client keeps of an object's metadata. It has many fields because every verb
@@ -130,6 +134,9 @@ func (c *client) do(ctx context.Context, r request) (answer, *failure) {
 		problem = fmt.Sprintf("has more than %d MiB", maxBody>>20)
 	case a.read(body) != nil:
 		problem = "cannot be read: is there a proxy in between?"
+	case r.accept == wholeObject:
+		a.object = body
+		return a, nil
 	default:
 		return a, nil
 	}

@@ -31,11 +31,14 @@ func (t task) create(ctx context.Context, kind kind) (outcome, error) {
 		return o, errors.New("an object of the same name is being deleted: " +
 			"when that is gone, informd creates this one")
 	case !createdBy(there, fieldManager(t.by.Rule)):
-		return o, handler.Reject(errors.New("it exists already, and the rule did not create it"))
+		return o, handler.Reject(errExists)
 	}
 	o.result = Unchanged
 	return o, nil
 }
+
+// errExists is the error of a create of somebody else's object.
+var errExists = errors.New("it exists already, and the rule did not create it")
 
 // createdBy reports whether a field manager created an object. The API server remembers who changed
 // what: this manager must be the only one who changed the object when it came into being. Nobody is

@@ -26,7 +26,8 @@
 // earlier writes. With it, [Breaker] slows down rules that chase each other through the cluster.
 // Both live in memory only.
 //
-// The package neither keeps nor logs content of objects: it reads back only metadata. It knows
-// nothing of rules, queues or configuration. It starts no goroutine, and gets the time from its
+// The package neither keeps nor logs content of objects: it reads back only metadata. The exception
+// is [Executor.Preview], which changes nothing and gives its caller what would change. The package
+// knows nothing of rules, queues or configuration. It starts no goroutine, and gets the time from its
 // caller.
 package action

@@ -46,41 +46,53 @@ func ValidateOwn(actions []handler.Action) error {
 func (x *Executor) prune(ctx context.Context, t task, before []handler.Action) error {
 	began, a := x.now(), t.action
 	t.latest, t.number = new(string), 0
-	found, o, err := t.labelled(ctx)
+	found, o, err := t.superfluous(ctx, before)
 	if err != nil {
 		o.result = o.resultOf(err)
 		x.audit(t.by, t.event, a, o, x.now().Sub(began), err)
 		return err
 	}
-	applied := make(map[delta.Key]bool)
-	for _, earlier := range before {
-		if earlier.Verb == handler.ActionApply && isSameResource(earlier.Resource, a.Resource) {
-			applied[keyOf(earlier)] = true
-		}
-	}
 	var failed failures
-	tried := 0
-	for _, m := range found {
-		t.action = handler.Action{
-			Verb: handler.ActionDelete, Resource: a.Resource,
-			Namespace: m.Namespace, Name: m.Name,
-			UID: m.UID, ResourceVersion: m.ResourceVersion,
-		}
-		if applied[t.key()] || m.DeletionTimestamp != nil ||
-			!m.appliedBy(fieldManager(t.by.Rule)) {
-			continue
-		}
-		tried++
+	for _, t.action = range found {
 		if err := x.run(ctx, t); err != nil {
 			if failed.add(err); ctx.Err() != nil || inTrouble(err) {
 				break
 			}
 		}
 	}
-	if err := failed.of(tried, "deletions"); err != nil {
+	if err := failed.of(len(found), "deletions"); err != nil {
 		return fmt.Errorf("prune: %w", err)
 	}
 	return nil
+}
+
+// superfluous returns the deletions of what t, a prune, selects and the actions before it do not
+// apply.
+func (t task) superfluous(
+	ctx context.Context, before []handler.Action,
+) (deletions []handler.Action, o outcome, err error) {
+	found, o, err := t.labelled(ctx)
+	if err != nil {
+		return nil, o, err
+	}
+	resource := t.action.Resource
+	applied := make(map[delta.Key]bool)
+	for _, earlier := range before {
+		if earlier.Verb == handler.ActionApply && isSameResource(earlier.Resource, resource) {
+			applied[keyOf(earlier)] = true
+		}
+	}
+	for _, m := range found {
+		deletion := handler.Action{
+			Verb: handler.ActionDelete, Resource: resource,
+			Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		}
+		if !applied[keyOf(deletion)] && m.DeletionTimestamp == nil &&
+			m.appliedBy(fieldManager(t.by.Rule)) {
+			deletions = append(deletions, deletion)
+		}
+	}
+	return deletions, o, nil
 }
 
 // isPruned reports whether a applies objects that a prune among actions covers.

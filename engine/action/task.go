@@ -37,24 +37,9 @@ func (t task) do(ctx context.Context) (outcome, error) {
 	if err := t.rates.wait(ctx, t.by); err != nil {
 		return outcome{}, fmt.Errorf("waiting for the rate limit of the handler or rule: %w", err)
 	}
-	resource := t.resource()
-	if a.Subresource != "" { // discovery lists a resource and its subresources side by side
-		resource.Resource += "/" + a.Subresource
-	}
-	kind, f := t.kinds.of(ctx, resource)
-	if f == nil && kind.namespaced != (a.Namespace != "") {
-		t.kinds.forget(t.resource().GroupVersion()) // the resource's definition may have changed
-		kind, f = t.kinds.of(ctx, resource)
-	}
-	switch {
-	case f != nil:
-		return t.failed(outcome{}, f)
-	case kind.namespaced && a.Namespace == "":
-		err := errors.New("the resource has namespaces, and the action names none")
-		return outcome{}, handler.Reject(err)
-	case !kind.namespaced && a.Namespace != "":
-		err := errors.New("the resource has no namespaces, and the action names one")
-		return outcome{}, handler.Reject(err)
+	kind, err := t.kind(ctx)
+	if err != nil {
+		return outcome{}, err
 	}
 	switch a.Verb {
 	case handler.ActionCreate:
@@ -63,6 +48,31 @@ func (t task) do(ctx context.Context) (outcome, error) {
 		return t.record(ctx, kind)
 	}
 	return t.change(ctx, kind)
+}
+
+// kind returns the kind of the action's object, if it has a namespace just as the action.
+func (t task) kind(ctx context.Context) (kind, error) {
+	a, resource := t.action, t.resource()
+	if a.Subresource != "" { // discovery lists a resource and its subresources side by side
+		resource.Resource += "/" + a.Subresource
+	}
+	k, f := t.kinds.of(ctx, resource)
+	if f == nil && k.namespaced != (a.Namespace != "") {
+		t.kinds.forget(t.resource().GroupVersion()) // the resource's definition may have changed
+		k, f = t.kinds.of(ctx, resource)
+	}
+	switch {
+	case f != nil:
+		_, err := t.failed(outcome{}, f)
+		return kind{}, err
+	case k.namespaced && a.Namespace == "":
+		err := errors.New("the resource has namespaces, and the action names none")
+		return kind{}, handler.Reject(err)
+	case !k.namespaced && a.Namespace != "":
+		err := errors.New("the resource has no namespaces, and the action names one")
+		return kind{}, handler.Reject(err)
+	}
+	return k, nil
 }
 
 // own reports whether the action concerns the event's object, in the event's state.

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,6 +13,7 @@ import (
 	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine"
+	"github.com/informd/informd/internal/printable"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
 )
@@ -19,6 +22,9 @@ import (
 type handlers struct {
 	byName map[string]engine.Handler
 	hosts  []*namedHost // those of byName that are hosts
+	// isConfidential reports whether events of a rule may quote a Secret. It is set before the
+	// engine runs.
+	isConfidential func(rule string) bool
 }
 
 type namedHost struct {
@@ -39,7 +45,7 @@ func newHandlers(
 	h := &handlers{byName: make(map[string]engine.Handler)}
 	for _, c := range configured {
 		if dryRun && c.Builtin != "log" {
-			h.byName[c.Name] = dryRunner{log.With("handler", c.Name)}
+			h.byName[c.Name] = dryRunner{log.With("handler", c.Name), h}
 			continue
 		}
 		if c.Remote != nil {
@@ -97,8 +103,15 @@ func (h *handlers) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// dryRunner takes the place of a handler and logs what informd would deliver to it.
-type dryRunner struct{ log *slog.Logger }
+// dryRunner takes the place of a handler and logs what informd would deliver to it, with the payload
+// unless that may quote a Secret.
+type dryRunner struct {
+	log *slog.Logger
+	of  *handlers
+}
+
+// maxPayload bounds the bytes of a payload that a dryRunner logs.
+const maxPayload = 4 << 10
 
 func (dryRunner) Ready(ctx context.Context) error { return ctx.Err() }
 
@@ -107,8 +120,28 @@ func (dryRunner) Limit() (int, bool) { return 1, false }
 func (dryRunner) Grown() <-chan struct{} { return nil }
 
 func (d dryRunner) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
-	d.log.Info("would deliver", "rule", ev.Rule, "event", ev.Event,
-		"resource", ev.Resource.Resource, "namespace", ev.Namespace, "name", ev.Name,
-		"id", ev.ID)
+	attrs := []any{
+		"rule", ev.Rule, "event", ev.Event,
+		"resource", ev.Resource.Resource, "namespace", ev.Namespace, "name", ev.Name, "id", ev.ID,
+	}
+	if ev.Payload != nil {
+		attrs = append(attrs, "payload", d.payload(ev))
+	}
+	d.log.Info("would deliver", attrs...)
 	return handler.Answer{}, nil
+}
+
+// payload returns an event's payload as people read it.
+func (d dryRunner) payload(ev handler.Event) string {
+	if d.of.isConfidential(ev.Rule) {
+		return "not shown: it may quote a Secret"
+	}
+	var text bytes.Buffer
+	if json.Indent(&text, ev.Payload, "", "  ") != nil {
+		return "not valid JSON"
+	}
+	if text.Len() > maxPayload {
+		return printable.Cut(text.String(), maxPayload) + "…"
+	}
+	return text.String()
 }

@@ -158,6 +158,7 @@ func run(
 	if err != nil {
 		return err
 	}
+	handlers.isConfidential = eng.IsConfidential
 	cache.read(compiled, eng)
 	metrics.watch(eng, handlers)
 	server, err := listen(flags.listen, newMux(eng, handlers, metrics, flags.pprof))
