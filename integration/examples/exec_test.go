@@ -12,7 +12,7 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// runScripts runs an example of examples/exec in a folder of its own, with this informd in PATH.
+// runScripts runs an example of examples/exec in a folder of its own.
 func runScripts(t *testing.T, file string) (d *harness.Daemon, dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -28,11 +28,7 @@ func runScripts(t *testing.T, file string) (d *harness.Daemon, dir string) {
 			t.Fatal(err)
 		}
 	}
-	path := "PATH=" + filepath.Dir(harness.Binary) + ":" + os.Getenv("PATH")
-	if _, err := os.Stat(filepath.Join(filepath.Dir(harness.Binary), "informd")); err != nil {
-		t.Fatal(err)
-	}
-	d = harness.RunInformdIn(t, []string{path}, cluster.Shared(t).Kubeconfig(), filepath.Join(dir, file))
+	d = harness.RunInformd(t, cluster.Shared(t).Kubeconfig(), filepath.Join(dir, file))
 	d.AwaitReady()
 	return d, dir
 }

@@ -272,19 +272,41 @@ func about(ev handler.Event) []string {
 }
 
 // inherited returns the handler's own environment without the variables that informd and go-plugin
-// set for the handler alone. The socket of the cache is for its commands, too.
+// set for the handler alone. The socket of the cache is for its commands, too; if there is one,
+// they find informd in PATH.
 func inherited(environment []string) []string {
 	var kept []string
+	mayRead := false
 	for _, variable := range environment {
 		name, _, _ := strings.Cut(variable, "=")
 		switch {
 		case name == cacheSocket:
+			mayRead = true
 		case strings.HasPrefix(name, "INFORMD_"), slices.Contains(ofGoPlugin, name):
 			continue
 		}
 		kept = append(kept, variable)
 	}
+	if mayRead {
+		kept = withInformd(kept)
+	}
 	return kept
+}
+
+// withInformd appends the folder of this executable to PATH, so that commands find informd get.
+func withInformd(environment []string) []string {
+	self, err := os.Executable()
+	if err != nil {
+		return environment
+	}
+	for i, variable := range environment {
+		if path, ok := strings.CutPrefix(variable, "PATH="); ok {
+			folders := append(filepath.SplitList(path), filepath.Dir(self))
+			environment[i] = "PATH=" + strings.Join(folders, string(filepath.ListSeparator))
+			return environment
+		}
+	}
+	return append(environment, "PATH="+filepath.Dir(self))
 }
 
 // cacheSocket is handlerpb.EnvCacheSocket. informd sets it if the manifest has access.read.

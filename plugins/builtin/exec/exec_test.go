@@ -136,6 +136,12 @@ func TestEnvironment(t *testing.T) {
 	got := make(map[string]string)
 	for line := range strings.Lines(string(content)) {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if name == "PATH" {
+			self, err := os.Executable()
+			if want := os.Getenv("PATH") + ":" + filepath.Dir(self); err != nil || value != want {
+				t.Errorf("PATH is %s, want %s; %v", value, want, err)
+			}
+		}
 		if strings.HasPrefix(name, "INFORMD_") || strings.HasPrefix(name, "PLUGIN_") || name == "PASSED_ON" {
 			got[name] = value
 		}

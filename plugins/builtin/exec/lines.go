@@ -27,7 +27,7 @@ type lines struct {
 	// turn has one place. Whoever fills it has the process, and guards current with it.
 	turn    chan struct{}
 	current *child // nil: none runs
-	log     sayer
+	log     eventLog
 }
 
 func newLines(path string, arguments, environment []string) *lines {
@@ -36,11 +36,12 @@ func newLines(path string, arguments, environment []string) *lines {
 	return l
 }
 
-// sayer is the logger for what the process prints to standard error: it says about which event.
-type sayer struct{ log atomic.Pointer[slog.Logger] }
+// eventLog holds the logger of the event that the process has, for what it prints to standard error.
+type eventLog struct{ atomic.Pointer[slog.Logger] }
 
-func (s *sayer) logger() *slog.Logger {
-	if log := s.log.Load(); log != nil {
+// logger returns the handler's own logger if the process has no event.
+func (l *eventLog) logger() *slog.Logger {
+	if log := l.Load(); log != nil {
 		return log
 	}
 	return slog.Default()
@@ -60,8 +61,8 @@ func (l *lines) handle(
 	if ctx.Err() != nil { // both were ready
 		return handler.Answer{}, context.Cause(ctx)
 	}
-	l.log.log.Store(log)
-	defer l.log.log.Store(nil)
+	l.log.Store(log)
+	defer l.log.Store(nil)
 	c, err := l.ready()
 	if err != nil {
 		return handler.Answer{}, err
@@ -70,12 +71,17 @@ func (l *lines) handle(
 	if err == nil {
 		var answer handler.Answer
 		if answer, err = parseAnswer(text, ev, true); !errors.Is(err, errNoAnswer) {
+			c.answered = true
 			return answer, err
 		}
 	}
 	c.end()
 	l.current = nil
 	if ctx.Err() != nil {
+		if !c.answered {
+			log.Warn("the command has not answered any event: " +
+				"does it flush its standard output after each line?")
+		}
 		return handler.Answer{}, fmt.Errorf("the command did not answer, and was ended: %w",
 			context.Cause(ctx))
 	}
@@ -135,6 +141,8 @@ type child struct {
 	printed chan []byte // lines of standard output that are not blank
 	stop    func()      // begins to end the process and its group, as at the end of an event's time
 
+	answered bool // it has answered an event; guarded as lines.current is
+
 	gone chan struct{} // closed when nothing of the process is left
 	// How it ended, once gone is closed: its status, or why it could not be started.
 	status *os.ProcessState
@@ -144,7 +152,7 @@ type child struct {
 var errEnded = errors.New("the command ended before it answered")
 
 // startChild starts the command. Of a command that cannot be started, the child ends at once.
-func startChild(path string, arguments, environment []string, log *sayer) (*child, error) {
+func startChild(path string, arguments, environment []string, log *eventLog) (*child, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("start command: %w", err)
@@ -154,7 +162,7 @@ func startChild(path string, arguments, environment []string, log *sayer) (*chil
 		stdin: write, printed: make(chan []byte), stop: cancel, gone: make(chan struct{}),
 	}
 	out := newOutput(log.logger, 0)
-	stdout := &lineWriter{ctx: ctx, lines: c.printed}
+	stdout := &lineWriter{stop: ctx.Done(), lines: c.printed}
 	go func() {
 		defer cancel()
 		c.status, c.err = run(ctx, process{
@@ -168,18 +176,19 @@ func startChild(path string, arguments, environment []string, log *sayer) (*chil
 	return c, nil
 }
 
-// lineWriter sends each line that is written to it, without those that are blank. When ctx ends, it
-// drops everything. It holds one line at most, and of a line that is too long only the beginning.
+// lineWriter sends each line that is written to it, without those that are blank. Once stop is
+// closed, it drops everything. It holds one line at most, and of a line that is too long only the
+// beginning.
 type lineWriter struct {
-	ctx   context.Context
+	stop  <-chan struct{}
 	lines chan<- []byte
 	line  []byte
 }
 
-// Write implements io.Writer. It never fails, and returns soon when ctx has ended.
+// Write implements io.Writer. It never fails, and returns at once when stop is closed.
 func (w *lineWriter) Write(p []byte) (int, error) {
 	written := len(p)
-	for len(p) > 0 && w.ctx.Err() == nil {
+	for len(p) > 0 {
 		part, rest, ended := bytes.Cut(p, []byte{'\n'})
 		room := maxAnswer + 1 - len(w.line)
 		w.line = append(w.line, part[:min(len(part), room)]...)
@@ -190,7 +199,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 		if len(bytes.TrimSpace(w.line)) > 0 {
 			select {
 			case w.lines <- w.line:
-			case <-w.ctx.Done():
+			case <-w.stop:
 			}
 		}
 		w.line = nil

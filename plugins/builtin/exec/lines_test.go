@@ -1,10 +1,12 @@
 package exec
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -183,6 +185,36 @@ func TestLinesThatAreNotRead(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
+	}
+}
+
+// Most languages buffer what they write to a pipe. Who forgets that gets a hint.
+func TestLinesThatAreNotFlushed(t *testing.T) {
+	note := notes(t)
+	h := inLines(t, answering+`if [ -e "$1.answers" ]; then echo "{\"id\": \"$id\"}"; fi; done`, note)
+	const hint = "does it flush its standard output"
+	handle := func(n int) (log string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		var buf bytes.Buffer
+		ev := numbered(n)
+		_, _ = h.lines.handle(ctx, &ev, []byte(`{"id":"`+ev.ID+`"}`+"\n"), slog.New(slog.NewTextHandler(&buf, nil)))
+		return buf.String()
+	}
+	if log := handle(0); !strings.Contains(log, hint) {
+		t.Errorf("got %q", log)
+	}
+	if err := os.WriteFile(note+".answers", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Handle(t.Context(), numbered(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(note + ".answers"); err != nil {
+		t.Fatal(err)
+	}
+	if log := handle(2); strings.Contains(log, hint) { // it hangs for another reason
+		t.Errorf("got %q", log)
 	}
 }
 
