@@ -2,8 +2,10 @@ package trial
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -85,7 +87,10 @@ func eventOf(d document) (ev handler.Event, err error) {
 	case len(about.Event) == 0 && about.Kind != "" && about.Metadata.Name != "":
 		ev = handler.Event{Event: handler.Added, Resource: about.resource(), Object: d.json}
 	default:
-		if err := json.Unmarshal(d.json, &ev); err != nil {
+		if err := json.Unmarshal(withResource(d.json), &ev); err != nil {
+			if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+				err = fmt.Errorf("its field %q cannot be a %s", e.Field, e.Value)
+			}
 			return ev, d.mistake("not an event: %w", err)
 		}
 		if ev.Event == "" {
@@ -119,6 +124,30 @@ func eventOf(d document) (ev handler.Event, err error) {
 		return ev, d.mistake("not an event: it has no field \"name\"")
 	}
 	return ev, nil
+}
+
+// withResource returns an event whose resource is written as in a Source, such as apps/v1/deployments,
+// in the form that events have. It returns any other text as it is.
+func withResource(text json.RawMessage) json.RawMessage {
+	var fields map[string]json.RawMessage
+	var resource string
+	if json.Unmarshal(text, &fields) != nil ||
+		json.Unmarshal(fields["resource"], &resource) != nil {
+		return text
+	}
+	parts := strings.Split(resource, "/")
+	if len(parts) == 2 {
+		parts = append([]string{""}, parts...)
+	}
+	if len(parts) != 3 {
+		return text
+	}
+	// Strings and JSON can be written, so nothing here fails.
+	fields["resource"], _ = json.Marshal(handler.Resource{
+		Group: parts[0], Version: parts[1], Resource: parts[2],
+	})
+	text, _ = json.Marshal(fields)
+	return text
 }
 
 // identity is what an object says about itself.

@@ -11,7 +11,7 @@
 //	}
 //
 // Run is for Go tests. Check is the same for other programs: `informd handler check` prints what it
-// yields.
+// yields. NewCache is for Go tests that call a handler's methods themselves.
 //
 // The suite speaks the protocol itself, from the handshake line to the last answer, and imports
 // nothing of informd's daemon. It knows nothing of what the handler does with an event: that is for
@@ -21,7 +21,8 @@
 // wire.go hold them: clauses about events, about what a handler reads and asks for, about
 // processes, and about the wire. process.go and remote.go start a handler or connect to one,
 // session.go sends it events within its window, keeper.go starts it again where it must, and
-// cache.go, cacheservice.go and selector.go let it read a made-up cache.
+// cache.go, cacheservice.go and selector.go let it read a made-up cache. fakecache.go has that cache
+// for tests without a process.
 package handlertest
 
 import (
