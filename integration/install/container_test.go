@@ -18,8 +18,8 @@ import (
 // nonroot is the user, the group and the fsGroup of the image and of deploy/.
 const nonroot = 65532
 
-// A container is what a container engine is told: the unpacked image, what is mounted into it, and
-// what to run. Its root is read-only, it has no capabilities and can get none, and what it runs is
+// A container is what to tell a container engine: the unpacked image, the mounts, and what to run.
+// Its root is read-only, it has no capabilities and can get none, and what it runs is
 // process 1. It has the network of this machine.
 type container struct {
 	Root   string

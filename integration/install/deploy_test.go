@@ -248,7 +248,8 @@ func runPod(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
 	d.Stop()
 }
 
-// newPod returns the container of the StatefulSet's Pod, with these files in place of the ConfigMap's.
+// newPod returns the container of the StatefulSet's Pod, with these files in place of the
+// ConfigMap's.
 func newPod(t *testing.T, k *harness.Kube, i *image, set appsv1.StatefulSet, own bool, rules map[string]string) container {
 	t.Helper()
 	c, security := set.Spec.Template.Spec.Containers[0], set.Spec.Template.Spec.SecurityContext
@@ -266,12 +267,27 @@ func newPod(t *testing.T, k *harness.Kube, i *image, set appsv1.StatefulSet, own
 	}
 }
 
-// runScript runs a script of the ConfigMap that uses jq, and kubectl with the Pod's rights.
+// runScript runs scripts of the ConfigMap: one that uses jq, and kubectl with the Pod's rights, and
+// one in a sandbox, which cannot read the Pod's token.
 func runScript(t *testing.T, i *image, set appsv1.StatefulSet, own bool) {
 	k := harness.NewKube(t, cluster.Shared(t))
 	pod := newPod(t, k, i, set, own, map[string]string{
 		"rules.yaml": strings.Replace(printPods, "builtin: log",
-			"builtin: exec, env: [PATH, KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT], config: {command: [./page.sh]}", 1),
+			"builtin: exec, env: [PATH, KUBERNETES_SERVICE_HOST, KUBERNETES_SERVICE_PORT], config: {command: [./page.sh]}", 1) + `
+---
+apiVersion: informd.dev/v1alpha1
+kind: Handler
+metadata: {name: confined}
+spec: {builtin: exec, env: [PATH], sandbox: true, files: {read: [./confined.sh]}, config: {command: [./confined.sh]}}
+---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: confined}
+spec: {source: pods, handler: confined}
+`,
+		"confined.sh": `#!/bin/sh
+cat /var/run/secrets/kubernetes.io/serviceaccount/token || echo "may not read the token"
+`,
 		"page.sh": `#!/bin/sh
 set -eu
 where=$(jq -r .namespace)
@@ -285,6 +301,7 @@ kubectl -n "$where" get secrets || echo "may not read secrets"
 	k.Create(`{apiVersion: v1, kind: Pod, metadata: {namespace: NS, name: p}, spec: {containers: [{name: c, image: i}]}}`)
 	d.AwaitLog(`"line":"pod/p"`)
 	d.AwaitLog(`"line":"may not read secrets"`)
+	d.AwaitLog(`"line":"may not read the token"`)
 	d.Stop()
 }
 
