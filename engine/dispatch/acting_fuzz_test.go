@@ -198,6 +198,9 @@ type reconciler struct {
 	last    map[string]handler.Event
 	heard   map[string]bool // by uid: whether the object should exist
 	life    *life
+	// The rule has own actions, too. While they wait for another attempt, it hears of a deletion of
+	// its own: see ends.
+	isBoth bool
 }
 
 func (r *reconciler) Handle(_ context.Context, ev handler.Event) (answer handler.Answer, err error) {
@@ -214,7 +217,8 @@ func (r *reconciler) Handle(_ context.Context, ev handler.Event) (answer handler
 		known = "gone " + ev.UID
 	}
 	r.cluster.mu.Lock()
-	if _, renewed := r.life.renewed.Load(known); r.cluster.writers[known] == r.life && !renewed {
+	_, renewed := r.life.renewed.Load(known)
+	if r.cluster.writers[known] == r.life && !renewed && !(r.isBoth && ev.Event == handler.Deleted) {
 		r.t.Errorf("%s is the rule's own change", ev.ID)
 	}
 	r.cluster.mu.Unlock()
@@ -254,18 +258,53 @@ func (r *reconciler) Handle(_ context.Context, ev handler.Event) (answer handler
 	return answer, nil
 }
 
+// sequel performs the own actions of a rule with a handler. They change nothing, and fail now and
+// then. It notes the last version for which they succeeded, by uid.
+type sequel struct {
+	*reconciler
+	done map[string]int // guarded by reconciler.mu
+}
+
+func (a *sequel) Check(*handler.Event, []handler.Action) error { return nil }
+
+func (a *sequel) Delay(context.Context, *handler.Event) time.Duration { return 0 }
+
+func (a *sequel) Do(_ context.Context, ev *handler.Event, _ []handler.Action) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	last, heard := a.last[ev.Name]
+	if _, renewed := a.life.renewed.Load(ev.ResourceVersion); heard && !renewed && version(a.t, last) != version(a.t, *ev) {
+		a.t.Errorf("own actions for %s, but the handler was last told %s", ev.ID, last.ID)
+	}
+	if a.busy[ev.Name] {
+		a.t.Errorf("own actions for %s while the handler has an event of %s", ev.ID, ev.Name)
+	}
+	switch a.next() & 7 {
+	case 5:
+		return fmt.Errorf("conflict: %w", ErrStale)
+	case 6:
+		return errors.New("down")
+	}
+	a.done[ev.UID] = version(a.t, *ev)
+	return nil
+}
+
 var names = []string{"web", "db", "api", "job"}
 
 // FuzzActing lets a rule change the objects that it hears of, and others, while somebody else
 // changes them too. The watch overtakes responses and falls behind them. There are conflicts, lost
 // responses and crashes. In every case the rule does not hear of what its process made itself.
-// Events of an object come in order and one at a time. In the end the rule has seen to everybody's
+// Events of an object come in order and one at a time. Own actions follow the event that they are
+// about, if the rule has both. In the end the rule has seen to everybody's
 // last change of each object, with a bounded number of conflicts.
 func FuzzActing(f *testing.F) {
 	f.Add([]byte{0, 8, 24, 4, 8, 24, 12, 8, 24, 4, 8, 24, 7, 5, 8, 24, 4}, []byte{1, 2, 3, 0, 1, 2})
 	f.Add([]byte{1, 0, 24, 0, 24, 0, 24, 4, 0, 9, 12, 0, 24, 5, 0, 24, 4, 1, 24, 6, 1, 8, 12}, []byte{97, 3, 2, 225, 1, 0, 3, 255, 3})
 	f.Add([]byte{2, 0, 24, 4, 0, 8, 4, 7, 0, 24, 4, 0, 24, 15, 4, 23, 5, 1, 24, 4, 7, 0, 24, 28}, []byte{3, 3, 3, 3, 112, 3, 2, 1, 96, 227})
 	f.Add([]byte{3, 0, 24, 4, 1, 24, 4, 2, 24, 4, 3, 24, 4, 15, 5, 0, 24, 1, 24, 4, 4, 4}, []byte{229, 2, 253, 3, 101, 3, 1, 7, 6, 5})
+	f.Add([]byte{4, 0, 24, 4, 1, 24, 4, 2, 24, 4, 3, 24, 4, 15, 5, 0, 24, 1, 24, 4, 4, 4}, []byte{229, 2, 253, 3, 101, 3, 1, 7, 6, 5, 5, 5, 6, 6, 1, 5})
+	f.Add([]byte{5, 0, 24, 0, 24, 0, 24, 4, 0, 9, 12, 0, 24, 5, 0, 24, 4, 1, 24, 6, 1, 8, 12, 7, 5}, []byte{97, 3, 2, 225, 5, 5, 5, 1, 0, 3, 255, 3, 6})
+	f.Add([]byte{6, 0, 24, 4, 0, 8, 4, 7, 0, 24, 4, 0, 24, 15, 4, 23, 5, 1, 24, 4, 7, 0, 24, 28}, []byte{3, 3, 6, 3, 5, 5, 112, 3, 2, 1, 96, 227})
 	f.Fuzz(func(t *testing.T, changes, answers []byte) {
 		if len(changes)+len(answers) > 500 {
 			t.Skip("longer programs only take longer")
@@ -294,6 +333,8 @@ func acted(t *testing.T, changes, answers []byte) {
 	if setup&2 == 2 {
 		implementation = elsewhere{h}
 	}
+	h.isBoth = setup&4 == 4
+	own := &sequel{h, map[string]int{}}
 	begin := func(s *shelf) *life {
 		l := &life{own: newWrites(), cluster: c, next: nextAnswer}
 		h.mu.Lock()
@@ -301,7 +342,11 @@ func acted(t *testing.T, changes, answers []byte) {
 		h.mu.Unlock()
 		d := New(Recipient{Handler: implementation, Concurrency: 3, Retry: Retry{Backoff: 100 * time.Millisecond, MaxBackoff: 4 * time.Second}},
 			NewLetterBox(LetterBoxOptions{}), Options{Journal: s, Actor: l})
-		lane := d.Lane("r", pods, preparer{renew: l.renew}.lane(LaneOptions{Store: s, Every: setup&1 == 1, Own: l.own, Acts: true}))
+		p := preparer{renew: l.renew}
+		if h.isBoth {
+			p.actions = func(context.Context, delta.Delta) ([]handler.Action, error) { return []handler.Action{{}}, nil }
+		}
+		lane := d.Lane("r", pods, p.lane(LaneOptions{Store: s, Every: setup&1 == 1, Own: l.own, Acts: true, Actor: own}))
 		s.restore(lane)
 		l.process = &process{s, lane, nil}
 		l.stop = start(t, d)
@@ -376,6 +421,9 @@ func acted(t *testing.T, changes, answers []byte) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.things)) {
 		o := c.things[name]
+		if last, heard := h.last[name]; heard && h.isBoth && own.done[last.UID] < version(t, last) {
+			t.Errorf("own actions of %s were done for version %d", last.ID, own.done[last.UID])
+		}
 		switch {
 		case o.last == nil:
 			deleted := "gone " + o.uid
