@@ -228,7 +228,8 @@ const maxStarts = 3
 func awaitRunning(ctx context.Context, h tried, hasRun bool) error {
 	for before := h.Status().Restarts; ; {
 		s := h.Status()
-		fails := s.State == host.BackingOff && (!hasRun || s.Restarts-before >= maxStarts)
+		fails := s.State == host.BackingOff && s.Reason != "" &&
+			(!hasRun || s.Restarts-before >= maxStarts)
 		switch {
 		case s.State == host.Running:
 			return nil
