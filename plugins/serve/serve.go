@@ -3,7 +3,7 @@
 //	func main() { serve.Main(handler.Func(handle)) }
 //
 //	func handle(ctx context.Context, ev handler.Event) (handler.Answer, error) {
-//		slog.Info("changed", "name", ev.Name)
+//		slog.InfoContext(ctx, "changed") // and which object, from ctx
 //		return handler.Answer{}, nil
 //	}
 //
