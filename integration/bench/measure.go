@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// sample holds the figures of one contestant in one round.
+// sample holds the figures of one contestant in one round. It has many fields because each is one
+// figure.
 type sample struct {
 	cpuObject  float64 // µs of CPU per object of the first list; 0 if unknown
 	cpuDelta   float64 // µs of CPU per update
