@@ -15,6 +15,24 @@ func informerID(i *plan.Informer) string {
 		object.ResourceName(i.Resource), i.Namespace, i.LabelSelector, i.FieldSelector)
 }
 
+// selectionOf returns, as attributes for a log, the selection of an informer that the state keeps
+// under this name.
+func selectionOf(id string) (attrs []any) {
+	var resource, namespace, label, field string
+	if _, err := fmt.Sscanf(id, "%s %q %q %q", &resource, &namespace, &label, &field); err != nil {
+		return []any{"was", id}
+	}
+	attrs = append(attrs, "resource", resource)
+	for _, a := range [][2]string{
+		{"namespace", namespace}, {"labelSelector", label}, {"fieldSelector", field},
+	} {
+		if a[1] != "" {
+			attrs = append(attrs, a[0], a[1])
+		}
+	}
+	return attrs
+}
+
 // kept describes, for the state, which paths of its objects the informer keeps. "" means the whole
 // object.
 func kept(p *object.Paths) string {

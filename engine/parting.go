@@ -51,9 +51,13 @@ func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
 				of = &leftInformer{id: id, isWatched: isWatched}
 			}
 			p := &parting{rule: r, from: of}
-			if e.share(p, verdict, from); p.owed.Load() == 0 {
+			objects := e.share(p, verdict, from)
+			if objects == 0 {
 				continue
 			}
+			e.log.Info("the rule's source had another selection when the state was saved: "+
+				"what it no longer selects is deleted for the rule",
+				append([]any{"rule", r.Name, "objects", objects}, selectionOf(id)...)...)
 			of.owed.Add(1)
 			owed[id] = of
 			r.memory.know(id, verdict.Where)
@@ -62,14 +66,16 @@ func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
 	return owed
 }
 
-// share hands the objects of a parting to the intakes that will tell the rule about them.
-func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) {
+// share hands the objects of a parting to the intakes that will tell the rule about them. It returns
+// how many there are.
+func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects int) {
 	snapshot := from.left[p.from.id]
 	for _, o := range snapshot.Objects {
 		key := keyOf(o)
 		if !verdict.Before.Has(o, p.rule.preparer.IsSecret(), snapshot.Inside[key]) {
 			continue
 		}
+		objects++
 		in, i := e.intakeFor(p.rule, key)
 		l := in.left[i]
 		if l == nil {
@@ -83,6 +89,7 @@ func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) {
 			p.owed.Add(1)
 		}
 	}
+	return objects
 }
 
 // intakeFor returns the intake of a rule whose informer watches the key's namespace, or any other
