@@ -112,6 +112,10 @@ func (f *failure) Fatalf(format string, args ...any) {
 	select {}
 }
 
+// pebbleFormat is the format of Pebble's files. It is not pebble.FormatNewest, so that updating the
+// Pebble module alone does not make files that an earlier informd cannot read.
+const pebbleFormat = pebble.FormatValueSeparation
+
 // openPebble opens or makes the database, or opens it for reading without writing to the disk. For
 // a damaged database it returns an error for which isDisk returns false.
 func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database, err error) {
@@ -129,7 +133,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 	options := &pebble.Options{
 		FS:                          patient,
 		ReadOnly:                    readOnly,
-		FormatMajorVersion:          pebble.FormatNewest,
+		FormatMajorVersion:          pebbleFormat,
 		DisableWAL:                  true,
 		Logger:                      fail,
 		CacheSize:                   8 << 20,

@@ -3,10 +3,12 @@ package state
 import (
 	"bytes"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
 )
 
 // recognise checks that Pebble may use the directory, because Pebble would use any directory.
@@ -23,6 +25,9 @@ func recognise(disk vfs.FS, store string) error {
 	}
 	names, err := disk.List(store)
 	if err != nil {
+		return err
+	}
+	if err := checkPebble(disk, store); err != nil {
 		return err
 	}
 	desc, err := pebble.Peek(store, disk)
@@ -43,6 +48,20 @@ func recognise(disk vfs.FS, store string) error {
 		}
 	}
 	return nil
+}
+
+// checkPebble returns a *versionError if a newer Pebble has written the store. Pebble's own error
+// cannot be told from damage.
+func checkPebble(disk vfs.FS, store string) error {
+	text, err := atomicfs.ReadMarker(disk, store, "format-version")
+	if err != nil {
+		return err
+	}
+	found, err := strconv.ParseUint(text, 10, 64)
+	if err == nil && found > uint64(pebbleFormat) {
+		return &versionError{"Pebble's", found, uint64(pebbleFormat)}
+	}
+	return nil // Pebble says what is wrong with it
 }
 
 // fewBytes is more than an empty store has: a table with the mark of our format, or the log in

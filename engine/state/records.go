@@ -355,11 +355,14 @@ func appendFormat(b []byte) []byte {
 var errForeign = errors.New("informd did not write it")
 
 // versionError reports a state in a format of another version.
-type versionError struct{ found uint64 }
+type versionError struct {
+	of           string // whose format: "its" or "Pebble's"
+	found, reads uint64
+}
 
 func (e *versionError) Error() string {
-	return fmt.Sprintf("its format is version %d, this informd reads version %d",
-		e.found, formatVersion)
+	return fmt.Sprintf("%s format is version %d, this informd reads version %d",
+		e.of, e.found, e.reads)
 }
 
 func checkFormat(b []byte) error {
@@ -371,7 +374,7 @@ func checkFormat(b []byte) error {
 	if v := r.uvarint(); r.end() != nil {
 		return errRecord
 	} else if v != formatVersion && v != logless {
-		return &versionError{v}
+		return &versionError{"its", v, formatVersion}
 	}
 	return nil
 }
