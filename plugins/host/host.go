@@ -105,7 +105,7 @@ func (h *Host) Status() Status {
 // work.
 func Try(ctx context.Context, spec Spec, opts Options) (Description, error) {
 	spec, opts = spec.withDefaults(), opts.withDefaults()
-	s, err := launch(ctx, spec, opts, opts.Logger.With("handler", spec.Name))
+	s, err := launcher(launch).abandoning(launchGrace)(ctx, spec, opts, opts.Logger.With("handler", spec.Name))
 	if err != nil {
 		return Description{}, fmt.Errorf("handler %q: %w", spec.Name, err)
 	}

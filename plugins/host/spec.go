@@ -94,6 +94,8 @@ type Options struct {
 	RefusedMax    time.Duration // default 10 min
 	LogLinesBurst int           // log lines of one process that pass at once; default 1000
 	LogLinesRate  int           // and per second after; more are dropped and counted; default 200
+
+	launchGrace time.Duration // see there
 }
 
 func (s Spec) withDefaults() Spec {
@@ -122,6 +124,7 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.RefusedMax, 10*time.Minute)
 	setDefault(&o.LogLinesBurst, 1000)
 	setDefault(&o.LogLinesRate, 200)
+	setDefault(&o.launchGrace, launchGrace)
 	return o
 }
 

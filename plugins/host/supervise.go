@@ -48,7 +48,7 @@ func newSupervisor(
 		name:       spec.Name,
 		opts:       opts,
 		log:        opts.Logger.With("handler", spec.Name),
-		launch:     launch,
+		launch:     launch.abandoning(opts.launchGrace),
 		consumer:   consumer,
 		successors: make(chan *session.Successor),
 		ended:      make(chan struct{}),
@@ -191,7 +191,9 @@ func (s *supervisor) begin(ctx context.Context, from *session.Successor) (*sessi
 	s.mu.Lock()
 	spec := s.spec
 	s.mu.Unlock()
+	done := s.remindOf()
 	current, err := s.launch(ctx, spec, s.opts, s.log)
+	done()
 	if err != nil {
 		return nil, err
 	}
