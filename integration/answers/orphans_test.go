@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/informd/informd/integration/cluster"
@@ -139,4 +140,40 @@ func must(k *harness.Kube, name string) *unstructured.Unstructured {
 	o.SetNamespace(k.Ns)
 	o.SetName(name)
 	return o
+}
+
+// Where informd may not look for the source object, nobody can tell whether it is gone.
+func TestOrphansWhereInformdMayNotLook(t *testing.T) {
+	t.Parallel()
+	k, other := harness.NewKube(t, cluster.Shared(t)), harness.NewKube(t, cluster.Shared(t))
+	rules := func(namespaces string) string {
+		return k.Text(harness.Source("parents", "resource: v1/configmaps, labelSelector: app=web, namespaces: ["+namespaces+"]") +
+			harness.Rule("f"+k.Ns, `source: parents, prune: true, actions: [
+				{apply: {resource: v1/secrets, object: {
+					metadata: {namespace: NS, name: "${object.metadata.name}-part"}}}}]`))
+	}
+	isThere := func(name string) bool {
+		_, err := k.Typed.CoreV1().Secrets(k.Ns).Get(t.Context(), name, metav1.GetOptions{})
+		return err == nil
+	}
+	d := harness.RunInformd(t, cluster.Shared(t).Kubeconfig(), rules("NS, "+other.Ns), "--state-dir", "none")
+	d.AwaitReady()
+	gone := []*unstructured.Unstructured{k.Create(parent("here", "app: web")), other.Create(parent("there", "app: web"))}
+	k.Eventually("both parts", func() bool { return isThere("here-part") && isThere("there-part") })
+	d.Stop()
+	for _, o := range gone {
+		k.Delete(o)
+	}
+
+	k.Allow("works", `[{apiGroups: [""], resources: [configmaps], verbs: [list, watch]}, {apiGroups: [""], resources: [secrets], verbs: [get, patch, create, delete]}]`)
+	k.Create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: NS}, rules: [{apiGroups: [""], resources: [secrets], verbs: [list]}]}`)
+	k.Create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: NS}, ` +
+		`roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: NS}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: NS}]}`)
+	d = harness.RunInformd(t, k.Limited(t), rules("NS"), "--state-dir", "none")
+	d.AwaitLog("informd leaves them")
+	k.Eventually("the part that belongs to nobody to go", func() bool { return !isThere("here-part") })
+	if line, _ := harness.FindLine(d.Logged(), "informd leaves them"); !strings.Contains(line, "objects=1") || !isThere("there-part") {
+		t.Error(line)
+	}
+	d.Stop()
 }
