@@ -3,9 +3,11 @@ package engine
 import (
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/utils/clock"
 
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/internal/seldom"
 )
 
@@ -15,20 +17,39 @@ type failures struct {
 	log    *slog.Logger
 	clock  clock.PassiveClock
 	count  atomic.Uint64
+	last   atomic.Pointer[ExpressionFailure] // nil until an expression failed
 	logged seldom.Messages
+}
+
+// ExpressionFailure is a failed evaluation of an expression.
+type ExpressionFailure struct {
+	Reason string // without contents of objects
+	Key    delta.Key
+	At     time.Time
 }
 
 func newFailures(log *slog.Logger, c clock.PassiveClock) *failures {
 	return &failures{log: log, clock: c}
 }
 
-// add counts err, unless it is nil.
-func (f *failures) add(err error) {
+// add counts err, unless it is nil. key is the object's, or zero if the caller does not know it.
+func (f *failures) add(err error, key delta.Key) {
 	if err == nil {
 		return
 	}
-	count, message := f.count.Add(1), err.Error()
-	if _, ok := f.logged.Allow(f.clock.Now(), message); ok {
-		f.log.Warn("an expression failed", "error", message, "failures", count)
+	count, message, now := f.count.Add(1), err.Error(), f.clock.Now()
+	f.last.Store(&ExpressionFailure{Reason: message, Key: key, At: now})
+	if _, ok := f.logged.Allow(now, message); !ok {
+		return
 	}
+	log := f.log
+	if key != (delta.Key{}) {
+		log = log.With("key", key.String())
+	}
+	log.Warn("an expression failed", "error", message, "failures", count)
+}
+
+// of returns a function that adds failures on the object of the key.
+func (f *failures) of(key delta.Key) func(error) {
+	return func(err error) { f.add(err, key) }
 }

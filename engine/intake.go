@@ -85,7 +85,7 @@ func (in *intake) Take(s source.Step) {
 	c := &in.change
 	c.Reset()
 	c.Moved, c.Position = s.Moved, s.Position
-	defer in.commit(c)
+	defer in.commit(c, s.Delta.Object)
 	if s.Delta.Object != nil {
 		in.evaluate(s, c)
 	}
@@ -125,14 +125,14 @@ func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 	}
 }
 
-// commit applies a change in one cut: the lanes take their matches, and the state takes its
-// records. Within the cut nothing is evaluated, logged or waited for. commit reports the change
-// afterwards.
-func (in *intake) commit(c *evaluate.Change) {
+// commit applies the change that o causes in one cut: the lanes take their matches, and the state
+// takes its records. Within the cut nothing is evaluated, logged or waited for. commit reports the
+// change afterwards. o is nil if only the position moves.
+func (in *intake) commit(c *evaluate.Change, o *object.Object) {
 	if !c.IsEmpty() {
 		in.apply(c)
 	}
-	in.report(c)
+	in.report(c, o)
 }
 
 // apply does the work of commit, as one cut.
@@ -159,15 +159,15 @@ func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
 	in.rules[m.Rule].lane.Offer(m.Match)
 }
 
-// report counts the matches of a change, and logs its failures.
-func (in *intake) report(c *evaluate.Change) {
+// report counts the matches of the change that o causes, and logs its failures.
+func (in *intake) report(c *evaluate.Change, o *object.Object) {
 	for i := range c.Matches {
 		if m := &c.Matches[i]; !m.Undecided {
 			in.rules[m.Rule].matches.Add(1)
 		}
 	}
 	for _, f := range c.Failures {
-		in.rules[f.Rule].failures.add(f.Err)
+		in.rules[f.Rule].failures.add(f.Err, delta.KeyOf(o))
 	}
 }
 
@@ -179,7 +179,7 @@ func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *ev
 	c.Reset()
 	evaluate(in.step(o), c)
 	in.evaluator.Forget()
-	in.commit(c)
+	in.commit(c, o)
 }
 
 func (in *intake) step(o *object.Object) evaluate.Step {

@@ -104,7 +104,7 @@ func (p *preparer) again(l delivery.Letter) (delivery.Letter, error) {
 			"and rule %q needs them for the event or to act: try again later", l.ID, l.Rule)
 	}
 	if p.rule.Actions != nil {
-		now, ok := p.AsItIs(l.Delta, p.clock.Now(), p.failures.add)
+		now, ok := p.AsItIs(l.Delta, p.clock.Now(), p.failures.of(l.Key))
 		if !ok {
 			return l, fmt.Errorf("dead letter %q: rule %q does nothing for the object "+
 				"as it is now: drop it", l.ID, l.Rule)

@@ -204,7 +204,7 @@ spec: {source: maps, events: [added, synced, updated], where: 'object.data.size 
 			}
 			// A deletion of long ago prunes nothing of an object that exists again.
 			p := e.rule("acts").preparer
-			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), p.failures.add); ok != (c.acts && !c.adds) {
+			if _, ok := p.AsItIs(delta.Delta{Type: delta.Deleted, Object: letters[0].Delta.Object}, time.Now(), p.failures.of(letters[0].Key)); ok != (c.acts && !c.adds) {
 				t.Errorf("AsItIs of a deletion: ok is %v", ok)
 			}
 			left := 0

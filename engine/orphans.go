@@ -246,7 +246,7 @@ func (in *intake) missed(i int, key delta.Key) {
 	in.change.Matches = append(in.change.Matches, evaluate.Match{
 		Rule: i, Match: rule.Match{Delta: d},
 	})
-	in.commit(&in.change)
+	in.commit(&in.change, last)
 }
 
 // report remembers what stays, for the rule's status, and logs it if logs is set.

@@ -83,7 +83,7 @@ func (p *preparer) IsConfidential() bool { return p.confidential.Load() }
 func (p *preparer) Prepare(_ context.Context, d delivery.Draft) (delivery.Prepared, error) {
 	r := p.Recipe.Prepare(d, p.clock.Now())
 	for _, err := range r.Failures {
-		p.failures.add(err)
+		p.failures.add(err, d.Delta.Key())
 	}
 	if r.Selected {
 		p.selected.Add(1)
@@ -113,12 +113,12 @@ func (p *preparer) inOrder(r prepare.Result) []handler.Action {
 
 // payload makes the payload of a change from the caches as they are now.
 func (p *preparer) payload(d delta.Delta) json.RawMessage {
-	return p.Recipe.Payload(d, p.clock.Now(), p.failures.add)
+	return p.Recipe.Payload(d, p.clock.Now(), p.failures.of(d.Key()))
 }
 
 // refill fills a change of a Secret from the cache.
 func (p *preparer) refill(d delta.Delta) (delta.Delta, json.RawMessage) {
-	return p.Recipe.Refill(d, p.clock.Now(), p.failures.add)
+	return p.Recipe.Refill(d, p.clock.Now(), p.failures.of(d.Key()))
 }
 
 // isFresh reports whether deliveries of the key may be made from the caches. The sources that the

@@ -3,6 +3,7 @@ package engine
 import (
 	"sync/atomic"
 
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/expr"
@@ -43,7 +44,7 @@ func (r *runningRule) resource() string { return object.ResourceName(r.Source.Re
 func index(program *expr.Program, failures *failures) source.Index {
 	return source.Index{Paths: program.Paths(), Values: func(tree any) []string {
 		values, err := program.Strings(&expr.Env{Object: tree})
-		failures.add(err)
+		failures.add(err, delta.Key{})
 		return values
 	}}
 }

@@ -50,19 +50,32 @@ type RuleStatus struct {
 	Name    string
 	Handler string
 	Paused  bool
-	// Reason names the sources that the rule looks into and waits for, or that have nothing for it.
-	// Or it says that the rule is slowed, with the rules that it chases through the cluster, or what
-	// it applied and leaves in place.
-	// Otherwise it is empty.
+	State   RuleState
+	// Reason says why the rule is blocked or waits. For an active rule it names sources that it looks
+	// into and that have nothing for it. Or it says that the rule is slowed, with the rules that it
+	// chases through the cluster, or what it applied and leaves in place. Otherwise it is empty.
 	Reason  string
 	Matches uint64 // changes that it selected
 	Errors  uint64 // changes for which one of its expressions failed
-	Own     uint64 // changes that it made itself, which were not delivered to it
+	// LastError is the last failure that Errors counts, or nil.
+	LastError *ExpressionFailure
+	Own       uint64 // changes that it made itself, which were not delivered to it
 	// Failure says why the last delivery failed, while any waits for a retry. Otherwise it is
 	// empty. It omits a reason that may quote a secret.
 	Failure string
 	Queue   queue.Stats
 }
+
+// RuleState is the condition of a rule.
+type RuleState string
+
+// These are the states. An operator's pause goes before the others.
+const (
+	RuleActive  RuleState = "active"
+	RulePaused  RuleState = "paused"
+	RuleWaiting RuleState = "waiting" // for its own source or for one that it looks into
+	RuleBlocked RuleState = "blocked" // its source is not served, forbidden or failing
+)
 
 // HandlerStatus is the state of the deliveries to a handler.
 type HandlerStatus struct {
@@ -77,15 +90,21 @@ func (e *Engine) Status() Status {
 		s := e.store.Status()
 		status.State = &s
 	}
+	sources := make(map[string]SourceStatus, len(e.sources))
 	for _, s := range e.sources {
-		status.Sources = append(status.Sources, s.status())
+		one := s.status()
+		sources[s.Name] = one
+		status.Sources = append(status.Sources, one)
 	}
 	for _, r := range e.rules {
+		state, reason := r.state(sources[r.Source.Name])
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(),
-			Reason:  cmp.Or(r.reason(), e.acting.breaker.Chasing(r.Name), r.orphans.reason()),
+			State:   state,
+			Reason:  cmp.Or(reason, e.acting.breaker.Chasing(r.Name), r.orphans.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
+			LastError: r.failures.last.Load(),
 		})
 	}
 	for _, d := range e.dispatchers {
@@ -93,6 +112,28 @@ func (e *Engine) Status() Status {
 		status.Handlers = append(status.Handlers, s)
 	}
 	return status
+}
+
+// state returns the state of the rule, whose own source has the given status, and the reason.
+func (r *runningRule) state(own SourceStatus) (state RuleState, reason string) {
+	waits, reason := r.reason()
+	switch own.State {
+	case source.NotServed, source.Forbidden, source.Failing:
+		state = RuleBlocked
+		reason = fmt.Sprintf("its source %s is %s", own.Name, own.State)
+	case source.Pending, source.Listing:
+		state = RuleWaiting
+		reason = cmp.Or(reason, fmt.Sprintf("its source %s is %s", own.Name, own.State))
+	default:
+		state = RuleActive
+		if waits {
+			state = RuleWaiting
+		}
+	}
+	if r.lane.Paused() {
+		state = RulePaused
+	}
+	return state, reason
 }
 
 // failure describes the last failure while something waits for a retry.

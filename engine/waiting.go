@@ -113,13 +113,13 @@ func (r *runningRule) looksInto() string {
 }
 
 // reason describes the sources that the rule looks into for operators, or returns "" if they are in
-// order.
-func (r *runningRule) reason() string {
+// order. waits says that the rule decides nothing until they have settled.
+func (r *runningRule) reason() (waits bool, reason string) {
 	if names := unsettled(r.others); len(names) > 0 && r.waits.Load() > 0 {
-		return "waits for what it looks into: " + strings.Join(names, ", ")
+		return true, "waits for what it looks into: " + strings.Join(names, ", ")
 	}
 	if r.waits.Load() > 0 && slices.ContainsFunc(r.view.Informers(), isUnsettled) {
-		return "waits for its own source: its where has changed"
+		return true, "waits for its own source: its where has changed"
 	}
 	var empty []string
 	for _, s := range r.others {
@@ -131,7 +131,7 @@ func (r *runningRule) reason() string {
 		}
 	}
 	if len(empty) == 0 {
-		return ""
+		return false, ""
 	}
-	return "finds nothing in what it looks into: " + strings.Join(empty, ", ")
+	return false, "finds nothing in what it looks into: " + strings.Join(empty, ", ")
 }

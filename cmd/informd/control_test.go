@@ -105,6 +105,10 @@ func (p *pretence) Status() control.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old := time.Now().Add(-100 * 24 * time.Hour)
+	state := "active"
+	if p.paused {
+		state = "paused"
+	}
 	return control.Status{
 		Version: "v1.2.3", PID: 4711, Started: old, DeadLetters: len(p.letters),
 		Sources: []control.SourceStatus{
@@ -113,10 +117,11 @@ func (p *pretence) Status() control.Status {
 			{Name: "thin", Resource: "apps/v1/deployments", State: "synced", Ready: true, Objects: 1, ResourceVersion: "3"},
 		},
 		Rules: []control.RuleStatus{
-			{Name: "crash-looping", Handler: "oncall", Matches: 1204, Waiting: 100012, Away: 12, OldestSeconds: 61.2, Dead: 2, Paused: p.paused,
+			{Name: "crash-looping", Handler: "oncall", Matches: 1204, Waiting: 100012, Away: 12, OldestSeconds: 61.2, Dead: 2, Paused: p.paused, State: state,
 				Failure: "shop/web-0 failed at 12:00:01, attempt 7: \x1b[31m503 Service Unavailable"},
-			{Name: "tokens", Handler: "vault", Dead: 1, Errors: 7},
-			{Name: "quiet", Handler: "vault", Reason: "waits for what it looks into: nodes"},
+			{Name: "tokens", Handler: "vault", Dead: 1, Errors: 7, State: "blocked", Reason: "its source secrets is forbidden",
+				LastError: &control.ExpressionError{Reason: "when: no such function", Object: "shop/db", At: old}},
+			{Name: "quiet", Handler: "vault", State: "waiting", Reason: "waits for what it looks into: nodes"},
 		},
 		Handlers: []control.HandlerStatus{
 			{Name: "oncall", State: "running", Since: old, Restarts: 1, InFlight: 8, PID: 4712, Program: "oncall v2", Confined: "user 65534:65534; memory, cpu by cgroup v2",

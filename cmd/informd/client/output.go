@@ -8,8 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -48,29 +48,81 @@ func (c *choice) Set(value string) error {
 	return nil
 }
 
-// table writes rows in columns, and a dash for an empty cell.
-type table struct{ columns *tabwriter.Writer }
+// table writes rows in columns, and a dash for an empty cell. It cuts the longest cells until the
+// rows fit.
+type table struct {
+	w    io.Writer
+	most int // columns of the terminal; 0 for any number
+	rows [][]string
+}
 
-func newTable(w io.Writer, header ...string) *table {
-	t := &table{tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)}
+// newTable returns a table of any width.
+func newTable(w io.Writer, header ...string) *table { return newTableWithin(w, 0, header...) }
+
+// newTableWithin returns a table that takes at most most columns of the terminal, as far as its
+// columns are wider than narrowest. 0 means any number.
+func newTableWithin(w io.Writer, most int, header ...string) *table {
+	t := &table{w: w, most: most}
 	t.row(header...)
 	return t
 }
 
 func (t *table) row(cells ...string) {
+	row := make([]string, len(cells))
 	for i, cell := range cells {
-		if cell = cli.Printable(cell); cell == "" {
-			cell = "-"
+		if row[i] = cli.Printable(cell); row[i] == "" {
+			row[i] = "-"
 		}
-		if i > 0 {
-			_, _ = io.WriteString(t.columns, "\t") // flush returns the error
-		}
-		_, _ = io.WriteString(t.columns, cell)
 	}
-	_, _ = io.WriteString(t.columns, "\n")
+	t.rows = append(t.rows, row)
 }
 
-func (t *table) flush() error { return t.columns.Flush() }
+const (
+	columnGap = 3
+	narrowest = 12 // characters below which no column is cut
+)
+
+// widths returns how many characters each column may take.
+func (t *table) widths() (widths []int) {
+	total := -columnGap
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+				total += columnGap
+			}
+			if more := utf8.RuneCountInString(cell) - widths[i]; more > 0 {
+				widths[i] += more
+				total += more
+			}
+		}
+	}
+	for ; t.most > 0 && total > t.most; total-- {
+		longest := slices.Index(widths, slices.Max(widths))
+		if widths[longest] <= narrowest {
+			break
+		}
+		widths[longest]--
+	}
+	return widths
+}
+
+func (t *table) flush() error {
+	out := bufio.NewWriter(t.w)
+	widths := t.widths()
+	for _, row := range t.rows {
+		for i, cell := range row {
+			cell = shortened(cell, widths[i])
+			_, _ = out.WriteString(cell) // Flush returns the error
+			if i < len(row)-1 {
+				pad := widths[i] - utf8.RuneCountInString(cell) + columnGap
+				_, _ = out.WriteString(strings.Repeat(" ", pad))
+			}
+		}
+		_ = out.WriteByte('\n')
+	}
+	return out.Flush()
+}
 
 // shortened cuts text to most characters, the last of them an ellipsis.
 func shortened(text string, most int) string {

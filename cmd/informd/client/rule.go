@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,11 +31,11 @@ handler is down: merged or kept, as the rule's delivery says, within the same bo
 func newRuleListCommand(flags *controlFlags) *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
-		Use:   "list [-o json]",
+		Use:   "list [-o wide|json]",
 		Short: "List the rules, like informd status",
 		Args:  cli.NoArguments,
 	}
-	outputFlag(cmd, &output, "json")
+	outputFlag(cmd, &output, "wide", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ask(func(c *control.Client) error {
 			status, err := c.Status(cmd.Context())
@@ -45,7 +46,12 @@ func newRuleListCommand(flags *controlFlags) *cobra.Command {
 				document := map[string]any{"items": status.Rules}
 				return writeDocument(cmd.OutOrStdout(), output, document)
 			}
-			return writeRules(cmd.OutOrStdout(), status.Rules)
+			out, now := cmd.OutOrStdout(), time.Now()
+			as := newShape(out, output)
+			if err := writeRules(out, status.Rules, as, now); err != nil {
+				return err
+			}
+			return writeProblems(out, problems(control.Status{Rules: status.Rules}, now), as.most)
 		})
 	}
 	return cmd

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/informd/informd/cmd/informd/cli"
 	"github.com/informd/informd/cmd/informd/control"
@@ -15,50 +16,79 @@ import (
 
 func newStatusCommand() *cobra.Command {
 	var output string
+	var watches bool
 	cmd := &cobra.Command{
-		Use:   "status [-o json]",
+		Use:   "status [-o wide|json] [--watch]",
 		Short: "Show the state of the running daemon",
-		Long: `Show the state of the running daemon: its sources, rules and handlers, and what it
-keeps on disk.
+		Long: `Show the state of the running daemon: what is wrong and what to do about it, its
+sources, rules and handlers, and what it keeps on disk. There is no section WRONG if all is well.
 
 For a source, LAG counts the changes that informd has received from the API server and not evaluated
 yet.
 
-For a rule, WAITING counts its deliveries that wait, AWAY those of them that are on disk only.
-OLDEST is the age of its oldest delivery that is not acknowledged. DEAD counts its dead letters,
-ERRORS how often one of its expressions failed. While a delivery waits for a retry, the last failure
-stands below the table.
+For a rule, WAITING counts its deliveries that wait. OLDEST is the age of its oldest delivery that is
+not acknowledged. DEAD counts its dead letters, ERRORS how often one of its expressions failed.
+
+The tables fit the terminal. -o wide cuts nothing, and adds columns. -o json has everything.
+--watch shows the state again every two seconds, until ctrl-C.
 ` + whichDaemon,
 		Args: cli.NoArguments,
 	}
 	flags := addControlFlags(cmd)
-	outputFlag(cmd, &output, "json")
+	outputFlag(cmd, &output, "wide", "json")
+	cmd.Flags().BoolVarP(&watches, "watch", "w", false, "show it again every two seconds")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		out := cmd.OutOrStdout()
+		ctx, stop := cli.WithSignals(cmd.Context(), nil)
+		defer stop()
 		return flags.ask(func(c *control.Client) error {
-			status, err := c.Status(cmd.Context())
-			if err != nil {
-				return err
+			draw := func(w io.Writer) error {
+				status, err := c.Status(ctx)
+				if err != nil {
+					return err
+				}
+				if output == "json" {
+					return writeDocument(w, output, status)
+				}
+				return writeStatus(w, status, newShape(out, output), time.Now())
 			}
-			if output == "json" {
-				return writeDocument(cmd.OutOrStdout(), output, status)
+			if watches {
+				return watch(ctx, out, draw)
 			}
-			return writeStatus(cmd.OutOrStdout(), status, time.Now())
+			return draw(out)
 		})
 	}
 	return cmd
 }
 
-func writeStatus(w io.Writer, s control.Status, now time.Time) error {
+// shape says how wide output for people may be, and how much it shows.
+type shape struct {
+	most int // columns; 0 for any number
+	wide bool
+}
+
+// newShape returns the shape of output for out, which -o asks for.
+func newShape(out io.Writer, output string) shape {
+	if output == "wide" {
+		return shape{wide: true}
+	}
+	return shape{most: width(out)}
+}
+
+func writeStatus(w io.Writer, s control.Status, as shape, now time.Time) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "informd %s, process %d, for %s\n",
 		cli.Printable(s.Version), s.PID, age(now, s.Started))
+	if err := writeProblems(out, problems(s, now), as.most); err != nil {
+		return err
+	}
 	sections := []struct {
 		title string
 		write func(io.Writer) error
 	}{
-		{"SOURCES", func(w io.Writer) error { return writeSources(w, s.Sources) }},
-		{"RULES", func(w io.Writer) error { return writeRules(w, s.Rules) }},
-		{"HANDLERS", func(w io.Writer) error { return writeHandlers(w, s.Handlers, now) }},
+		{"SOURCES", func(w io.Writer) error { return writeSources(w, s.Sources, as) }},
+		{"RULES", func(w io.Writer) error { return writeRules(w, s.Rules, as, now) }},
+		{"HANDLERS", func(w io.Writer) error { return writeHandlers(w, s.Handlers, as, now) }},
 		{"STATE", func(w io.Writer) error { return writeStore(w, s.Store, now) }},
 	}
 	for _, section := range sections {
@@ -70,72 +100,61 @@ func writeStatus(w io.Writer, s control.Status, now time.Time) error {
 	return out.Flush()
 }
 
-func writeSources(w io.Writer, sources []control.SourceStatus) error {
+func writeSources(w io.Writer, sources []control.SourceStatus, as shape) error {
 	if len(sources) == 0 {
 		return none(w, "no sources: informd watches nothing")
 	}
-	t := newTable(w, "NAME", "RESOURCE", "OBJECTS", "RESOURCEVERSION", "LAG", "STATE")
+	header := []string{"NAME", "RESOURCE", "OBJECTS", "LAG", "STATE"}
+	if as.wide {
+		header = append(header, "RESOURCEVERSION", "UNREADABLE")
+	}
+	t := newTableWithin(w, as.most, header...)
 	for _, s := range sources {
-		t.row(s.Name, s.Resource, strconv.Itoa(s.Objects), s.ResourceVersion,
-			strconv.Itoa(s.Lag), s.State+cli.Because(s.Reason))
+		cells := []string{s.Name, s.Resource, strconv.Itoa(s.Objects), strconv.Itoa(s.Lag), s.State}
+		if as.wide {
+			cells = append(cells, s.ResourceVersion, strconv.FormatUint(s.Unreadable, 10))
+		}
+		t.row(cells...)
 	}
 	return t.flush()
 }
 
-func writeRules(w io.Writer, rules []control.RuleStatus) error {
+// writeRules writes the rules as a table, and below it why rules are blocked or wait, and errors of
+// long ago.
+func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time) error {
 	if len(rules) == 0 {
 		return none(w, "no rules: informd delivers nothing")
 	}
-	t := newTable(w, "NAME", "HANDLER",
-		"MATCHES", "WAITING", "AWAY", "OLDEST", "DEAD", "ERRORS", "STATE")
+	header := []string{"NAME", "HANDLER", "MATCHES", "WAITING", "OLDEST", "DEAD", "ERRORS", "STATE"}
+	if as.wide {
+		header = append(header, "AWAY", "SHORTENED", "DROPPED")
+	}
+	t := newTableWithin(w, as.most, header...)
 	for _, r := range rules {
-		state := "active"
-		if r.Paused {
-			state = "paused"
-		}
 		oldest := ""
 		if r.OldestSeconds > 0 {
-			oldestAge := time.Duration(r.OldestSeconds * float64(time.Second))
-			oldest = oldestAge.Round(time.Second).String()
+			oldest = duration.HumanDuration(time.Duration(r.OldestSeconds * float64(time.Second)))
 		}
-		t.row(r.Name, r.Handler, strconv.FormatUint(r.Matches, 10),
-			strconv.Itoa(r.Waiting), strconv.Itoa(r.Away), oldest, strconv.Itoa(r.Dead),
-			strconv.FormatUint(r.Errors, 10), state+cli.Because(r.Reason))
+		cells := []string{r.Name, r.Handler, strconv.FormatUint(r.Matches, 10),
+			strconv.Itoa(r.Waiting), oldest, strconv.Itoa(r.Dead),
+			strconv.FormatUint(r.Errors, 10), r.State}
+		if as.wide {
+			cells = append(cells, strconv.Itoa(r.Away), strconv.FormatUint(r.Shortened, 10),
+				strconv.FormatUint(r.Dropped, 10))
+		}
+		t.row(cells...)
 	}
 	if err := t.flush(); err != nil {
 		return err
 	}
 	for _, r := range rules {
-		if r.Failure == "" {
-			continue
+		if r.Reason != "" && r.State != control.RuleActive {
+			if err := note(w, r.Name, r.Reason, as); err != nil {
+				return err
+			}
 		}
-		_, err := fmt.Fprintf(w, "%s: %s\n", cli.Printable(r.Name), cli.Visible(r.Failure))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func writeHandlers(w io.Writer, handlers []control.HandlerStatus, now time.Time) error {
-	if len(handlers) == 0 {
-		return none(w, "no handlers: no rule names one")
-	}
-	t := newTable(w, "NAME", "PROCESS", "RESTARTS", "IN FLIGHT", "FOR", "STATE")
-	for _, h := range handlers {
-		pid := ""
-		if h.PID > 0 {
-			pid = strconv.Itoa(h.PID)
-		}
-		t.row(h.Name, pid, strconv.Itoa(h.Restarts), strconv.Itoa(h.InFlight),
-			age(now, h.Since), handlerState(h, now))
-	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-	for _, h := range handlers {
-		for _, line := range handlerDetails(h, now) {
-			if _, err := fmt.Fprintln(w, line); err != nil {
+		if r.LastError != nil && now.Sub(r.LastError.At) >= recently {
+			if err := note(w, r.Name, expressionError(r, now), as); err != nil {
 				return err
 			}
 		}
@@ -143,56 +162,62 @@ func writeHandlers(w io.Writer, handlers []control.HandlerStatus, now time.Time)
 	return nil
 }
 
-// failingFrom is how many recent failures make a handler that runs again a failing one.
-const failingFrom = 2
-
-// handlerState returns a handler's state with its reason. A handler that fails again and again may
-// run for the moment, but that is not what its operator needs to know.
-func handlerState(h control.HandlerStatus, now time.Time) string {
-	if h.State != control.Running || h.Failures < failingFrom || h.LastFailure == "" {
-		return h.State + cli.Because(h.Reason)
-	}
-	return "failing" + cli.Because(fmt.Sprintf("started again %d times, the last failure was %s ago: %s",
-		h.Restarts, age(now, h.FailedAt), h.LastFailure))
+// note writes a line about what has the name.
+func note(w io.Writer, name, text string, as shape) error {
+	_, err := fmt.Fprintln(w, wrap(cli.Printable(name+": "+text), "    ", as.most))
+	return err
 }
 
-// handlerDetails returns what does not fit in the table: a reload under way, the last log lines and
-// next start of a handler in trouble, the endpoints of a remote one, and what enforces its
-// confinement.
-func handlerDetails(h control.HandlerStatus, now time.Time) (lines []string) {
+func writeHandlers(
+	w io.Writer, handlers []control.HandlerStatus, as shape, now time.Time,
+) error {
+	if len(handlers) == 0 {
+		return none(w, "no handlers: no rule names one")
+	}
+	header := []string{"NAME", "PROCESS", "RESTARTS", "IN FLIGHT", "FOR", "STATE"}
+	if as.wide {
+		header = append(header, "PROGRAM")
+	}
+	t := newTableWithin(w, as.most, header...)
+	for _, h := range handlers {
+		pid := ""
+		if h.PID > 0 {
+			pid = strconv.Itoa(h.PID)
+		}
+		cells := []string{h.Name, pid, strconv.Itoa(h.Restarts), strconv.Itoa(h.InFlight),
+			age(now, h.Since), handlerState(h)}
+		if as.wide {
+			cells = append(cells, h.Program)
+		}
+		t.row(cells...)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, h := range handlers {
+		for _, line := range handlerDetails(h, as, now) {
+			if _, err := fmt.Fprintln(w, wrap(line, "    ", as.most)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// handlerDetails returns what does not fit in the table: a reload under way, slow events, the
+// endpoints of a remote handler, and if wide what enforces its confinement.
+func handlerDetails(h control.HandlerStatus, as shape, now time.Time) (lines []string) {
 	name := cli.Printable(h.Name)
 	if !h.Reloading.IsZero() {
 		line := fmt.Sprintf("%s: being reloaded, for %s", name, age(now, h.Reloading))
 		lines = append(lines, line)
 	}
-	words := h.LastLog
-	switch {
-	case !h.Next.IsZero() && len(words) > 0:
-		lines = append(lines,
-			name+": tried again "+until(now, h.Next)+"; its last lines on standard error:")
-	case !h.Next.IsZero():
-		lines = append(lines, name+": tried again "+until(now, h.Next))
-	// a new process is starting, or runs and may fail as well
-	case (h.State != control.Running || h.Failures >= failingFrom) && h.Failures > 0 &&
-		len(words) > 0:
-		lines = append(lines,
-			name+": last lines on standard error of the last process that failed:")
-	default:
-		words = nil
-	}
-	for _, said := range words {
-		lines = append(lines, cli.Visible("    "+said))
-	}
 	lines = append(lines, slowDetails(h, now)...)
 	for _, e := range h.Endpoints {
-		line := fmt.Sprintf("%s at %s: %s%s, %d in flight", name, e.Address, e.State,
-			cli.Printable(cli.Because(e.Reason)), e.InFlight)
-		if !e.Next.IsZero() {
-			line += ", tried again " + until(now, e.Next)
-		}
-		lines = append(lines, line)
+		lines = append(lines, fmt.Sprintf("%s at %s: %s, %d in flight",
+			name, e.Address, e.State, e.InFlight))
 	}
-	if h.Confined != "" {
+	if h.Confined != "" && as.wide {
 		lines = append(lines, fmt.Sprintf("%s: confined to %s", name, cli.Printable(h.Confined)))
 	}
 	return lines
@@ -206,8 +231,7 @@ func slowDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 			name, h.Slow, cli.Plural(h.Slow, "event")))
 	}
 	if h.Full {
-		lines = append(lines,
-			name+": FULL: it has as many events as it may, and others wait until it answers one")
+		lines = append(lines, name+": FULL")
 	}
 	for _, w := range h.Longest {
 		lines = append(lines, fmt.Sprintf("    %s for rule %s, for %s",

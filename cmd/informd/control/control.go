@@ -51,6 +51,14 @@ type Backend interface {
 	ReloadHandler(ctx context.Context, name string) (Reloaded, error)
 }
 
+// The states of a rule.
+const (
+	RuleActive  = "active"
+	RulePaused  = "paused"
+	RuleWaiting = "waiting"
+	RuleBlocked = "blocked"
+)
+
 // OwnActions takes the place of the handler's name for a rule that performs its actions itself.
 const OwnActions = "(actions)"
 
@@ -101,11 +109,20 @@ type RuleStatus struct {
 	Shortened     uint64  `json:"shortened"`
 	Dropped       uint64  `json:"dropped"`
 	Paused        bool    `json:"paused"`
-	// Reason names the looked-up sources that the rule waits for or misses, or says why the rule
-	// is slowed.
+	State         string  `json:"state"` // active, paused, waiting or blocked
+	// Reason says why the rule is blocked or waits, which sources it misses, or why it is slowed.
 	Reason string `json:"reason,omitempty"`
 	// Failure is the last failure, while a delivery waits for a retry.
 	Failure string `json:"failure,omitempty"`
+	// LastError is the last of Errors.
+	LastError *ExpressionError `json:"lastError,omitempty"`
+}
+
+// ExpressionError is a failed evaluation of an expression.
+type ExpressionError struct {
+	Reason string    `json:"reason"`
+	Object string    `json:"object,omitempty"` // NAMESPACE/NAME, or NAME
+	At     time.Time `json:"at"`
 }
 
 // HandlerStatus is the state of a handler. Its many fields are the columns of informd status and

@@ -92,14 +92,20 @@ func (b *backend) rules(rules []engine.RuleStatus) []control.RuleStatus {
 	}
 	out := make([]control.RuleStatus, 0, len(rules))
 	for _, r := range rules {
-		out = append(out, control.RuleStatus{
+		one := control.RuleStatus{
 			Name: r.Name, Handler: r.Handler,
-			Paused: r.Paused, Reason: r.Reason, Failure: r.Failure,
+			Paused: r.Paused, State: string(r.State), Reason: r.Reason, Failure: r.Failure,
 			Matches: r.Matches, Errors: r.Errors, Dead: dead[r.Name],
 			Waiting: r.Queue.Waiting + r.Queue.Away, Away: r.Queue.Away,
 			OldestSeconds: r.Queue.OldestAge.Seconds(),
 			Shortened:     r.Queue.Shortened, Dropped: r.Queue.Dropped,
-		})
+		}
+		if e := r.LastError; e != nil {
+			one.LastError = &control.ExpressionError{
+				Reason: e.Reason, Object: e.Key.String(), At: e.At,
+			}
+		}
+		out = append(out, one)
 	}
 	return out
 }

@@ -1,0 +1,193 @@
+package client
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/control"
+)
+
+// problem is one thing that is wrong, with what to do about it.
+type problem struct {
+	what, todo string
+	quoted     []string // the last words of a process
+}
+
+// problems returns what is wrong: what concerns everything first. It is empty if all is well.
+func problems(s control.Status, now time.Time) (all []problem) {
+	add := func(todo, what string, args ...any) {
+		all = append(all, problem{what: cli.Printable(fmt.Sprintf(what, args...)), todo: todo})
+	}
+	if s.Store != nil && !s.Store.Durable {
+		add("make room on "+s.Store.Directory+", or mend the disk; informd goes on meanwhile",
+			"the state is not durable: %s", s.Store.Trouble)
+	}
+	for _, source := range s.Sources {
+		sourceProblems(source, add)
+	}
+	for _, h := range s.Handlers {
+		all = append(all, handlerProblems(h, now)...)
+	}
+	for _, r := range s.Rules {
+		ruleProblems(r, now, add)
+	}
+	return all
+}
+
+func sourceProblems(s control.SourceStatus, add func(todo, what string, args ...any)) {
+	todo, isWrong := map[string]string{
+		"forbidden":  "allow informd to get, list and watch " + s.Resource,
+		"failing":    "informd tries again; look at the API server",
+		"not served": "install what serves " + s.Resource + ", or mend the resource of the source",
+	}[s.State]
+	if isWrong {
+		add(todo, "source %s is %s%s", s.Name, s.State, after(": ", s.Reason))
+	}
+	if s.Unreadable > 0 {
+		add("the log names them", "source %s left out %d %s that informd could not read",
+			s.Name, s.Unreadable, cli.Plural(int(s.Unreadable), "object"))
+	}
+	if s.IndexErrors > 0 {
+		add("mend the expression; the log has the error",
+			"source %s has index expressions that failed, %d %s",
+			s.Name, s.IndexErrors, cli.Plural(int(s.IndexErrors), "time"))
+	}
+}
+
+// failingFrom is how many recent failures make a handler that runs again a failing one.
+const failingFrom = 2
+
+// handlerState returns a handler's state. A handler that fails again and again may run for the
+// moment, but that is not what its operator needs to know.
+func handlerState(h control.HandlerStatus) string {
+	if h.State == control.Running && h.Failures >= failingFrom && h.LastFailure != "" {
+		return "failing"
+	}
+	return h.State
+}
+
+func handlerProblems(h control.HandlerStatus, now time.Time) (all []problem) {
+	name, state := cli.Printable(h.Name), handlerState(h)
+	p := problem{what: fmt.Sprintf("handler %s is %s", name, state)}
+	isWrong := true
+	switch state {
+	case "backing off", "refused":
+		p.what += after(": ", cli.Printable(h.Reason))
+		if !h.Next.IsZero() {
+			p.todo = "informd tries it again " + until(now, h.Next)
+		}
+	case "wedged":
+		p.what += after(": ", cli.Printable(h.Reason))
+		p.todo = "informd ends it and starts it again"
+	case "failing":
+		p.what += cli.Printable(fmt.Sprintf(
+			": started again %d times, the last failure was %s ago: %s",
+			h.Restarts, age(now, h.FailedAt), h.LastFailure))
+	default: // it may be starting after a failure, or a reload failed
+		isWrong = h.Failures > 0 && h.State != control.Running || h.Reason != "" && h.PID > 0
+		p.what += after(": ", cli.Printable(h.Reason))
+	}
+	if isWrong {
+		if h.Failures > 0 && len(h.LastLog) > 0 {
+			if p.todo != "" {
+				p.todo += "; "
+			}
+			p.todo += "its last lines on standard error:"
+			p.quoted = h.LastLog
+		}
+		all = append(all, p)
+	}
+	if h.Full {
+		all = append(all, problem{
+			what: "handler " + name + " is FULL: it has as many events as it may, and others wait " +
+				"until it answers one",
+			todo: "mend what it waits for, or raise its concurrency",
+		})
+	}
+	for _, e := range h.Endpoints {
+		if e.State == control.Running {
+			continue
+		}
+		p := problem{what: fmt.Sprintf("handler %s at %s is %s%s",
+			name, e.Address, e.State, after(": ", cli.Printable(e.Reason)))}
+		if !e.Next.IsZero() {
+			p.todo = "informd tries it again " + until(now, e.Next)
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// recently is how long a failed expression counts as something that is wrong now.
+const recently = 10 * time.Minute
+
+func ruleProblems(
+	r control.RuleStatus, now time.Time, add func(todo, what string, args ...any),
+) {
+	if r.State == control.RuleActive && r.Reason != "" {
+		add("", "rule %s %s", r.Name, r.Reason)
+	}
+	if r.Paused && r.Waiting > 0 {
+		add("informd rule resume "+r.Name, "rule %s is paused: %d %s", r.Name, r.Waiting,
+			waiting(r.Waiting))
+	}
+	if r.Failure != "" {
+		add("", "rule %s: %s", r.Name, r.Failure)
+	}
+	if e := r.LastError; e != nil && now.Sub(e.At) < recently {
+		add("mend the expression", "rule %s: %s", r.Name, expressionError(r, now))
+	}
+	if r.Dead > 0 {
+		add("informd dead list --rule "+r.Name, "rule %s has %d dead %s",
+			r.Name, r.Dead, cli.Plural(r.Dead, "letter"))
+	}
+	if r.Dropped > 0 {
+		add("the handler is too slow for the changes", "rule %s lost %d %s", r.Name, r.Dropped,
+			cli.Plural(int(r.Dropped), "change"))
+	}
+}
+
+func waiting(n int) string {
+	if n == 1 {
+		return "delivery waits"
+	}
+	return "deliveries wait"
+}
+
+// expressionError describes the last failure of a rule's expressions.
+func expressionError(r control.RuleStatus, now time.Time) string {
+	e := r.LastError
+	text := fmt.Sprintf("an expression failed %d %s, last %s ago",
+		r.Errors, cli.Plural(int(r.Errors), "time"), age(now, e.At))
+	return text + after(" on ", e.Object) + ": " + e.Reason
+}
+
+// after returns text behind prefix; "" without text.
+func after(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
+}
+
+// writeProblems writes what is wrong, and nothing if all is well.
+func writeProblems(w io.Writer, all []problem, most int) error {
+	if len(all) == 0 {
+		return nil
+	}
+	out := bufio.NewWriter(w)
+	fmt.Fprint(out, "\nWRONG\n")
+	for _, p := range all {
+		fmt.Fprintln(out, wrap(p.what, "    ", most))
+		if p.todo != "" {
+			fmt.Fprintln(out, wrap("    -> "+cli.Printable(p.todo), "       ", most))
+		}
+		for _, said := range p.quoted {
+			fmt.Fprintln(out, cli.Visible("       | "+said))
+		}
+	}
+	return out.Flush()
+}

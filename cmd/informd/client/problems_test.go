@@ -1,0 +1,81 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/cmd/informd/control"
+)
+
+// Nothing is wrong with what works.
+func TestNothingIsWrong(t *testing.T) {
+	now := time.Now()
+	s := control.Status{
+		Sources: []control.SourceStatus{{Name: "pods", State: "synced", Ready: true}},
+		Rules: []control.RuleStatus{
+			{Name: "a", State: control.RuleActive, Waiting: 3},
+			{Name: "b", State: control.RulePaused, Paused: true},
+			{Name: "c", State: control.RuleActive, Errors: 1, LastError: &control.ExpressionError{At: now.Add(-time.Hour)}},
+		},
+		Handlers: []control.HandlerStatus{
+			{Name: "h", State: control.Running, PID: 1, Failures: 1, LastLog: []string{"x"}},
+			{Name: "i", State: "starting"},
+			{Name: "j", State: "dry run", Reason: "informd logs what it would deliver"},
+		},
+		Store: &control.StateStatus{Durable: true},
+	}
+	for _, p := range problems(s, now) {
+		t.Errorf("%+v", p)
+	}
+	s.Rules[2].LastError.At = now.Add(-time.Minute)
+	if got := problems(s, now); len(got) != 1 || !strings.Contains(got[0].what, "rule c: an expression failed 1 time, last 60s ago") {
+		t.Errorf("after an error: %+v", got)
+	}
+}
+
+func TestTableFits(t *testing.T) {
+	var b bytes.Buffer
+	table := newTableWithin(&b, 50, "NAME", "RESOURCE", "STATE")
+	table.row("a-name-that-is-quite-long", "apiextensions.k8s.io/v1/customresourcedefinitions", "synced")
+	if err := table.flush(); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 50 {
+			t.Errorf("%d columns: %q", n, line)
+		}
+	}
+	if !strings.Contains(b.String(), "…   synced\n") {
+		t.Errorf("got %s", b.String())
+	}
+}
+
+func TestWrap(t *testing.T) {
+	got := wrap("    -> one two three four", "       ", 16)
+	if want := "    -> one two\n       three\n       four"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Watching ends with its context, without an error; other failures end it with theirs.
+func TestWatch(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var b bytes.Buffer
+	err := watch(ctx, &b, func(w io.Writer) error {
+		cancel()
+		_, err := io.WriteString(w, "picture\n")
+		return err
+	})
+	if err != nil || b.String() != "picture\n" {
+		t.Errorf("got %q, %v", b.String(), err)
+	}
+	broken := errors.New("broken")
+	if err := watch(t.Context(), &b, func(io.Writer) error { return broken }); err != broken {
+		t.Errorf("got %v", err)
+	}
+}
