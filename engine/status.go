@@ -120,15 +120,16 @@ func (r *runningRule) state(own SourceStatus) (state RuleState, reason string) {
 	switch own.State {
 	case source.NotServed, source.Forbidden, source.Failing:
 		state = RuleBlocked
-		reason = fmt.Sprintf("its source %s is %s", own.Name, own.State)
 	case source.Pending, source.Listing:
 		state = RuleWaiting
-		reason = cmp.Or(reason, fmt.Sprintf("its source %s is %s", own.Name, own.State))
 	default:
 		state = RuleActive
 		if waits {
 			state = RuleWaiting
 		}
+	}
+	if own.State != source.Synced && !waits {
+		reason = fmt.Sprintf("its source %s is %s", own.Name, own.State)
 	}
 	if r.lane.Paused() {
 		state = RulePaused
