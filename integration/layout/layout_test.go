@@ -104,7 +104,8 @@ var mayImport = map[string][]string{
 		"plugins/handlerpb", "plugins/host", "plugins/host/confine",
 	},
 	"cmd/informd/trial": {
-		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config", "engine/action", "engine/expr", "engine/object",
+		"cmd/informd/cli", "cmd/informd/launch", "cmd/informd/manifests", "config",
+		"engine/action", "engine/delivery", "engine/delta", "engine/evaluate", "engine/expr", "engine/object", "engine/plan",
 		"plugins/handler", "plugins/handler/handlertest", "plugins/host", "plugins/host/cache",
 	},
 	"cmd/informd/daemon": {

@@ -271,17 +271,21 @@ func (s *madeUpSource) Indexes() []string { return slices.Sorted(maps.Keys(s.ind
 
 // ByIndex implements cache.Source.
 func (s *madeUpSource) ByIndex(index, value string) (cache.Objects, bool) {
+	return madeUpObjects(s.byIndex(index, value)), s.indexes[index] != nil
+}
+
+// byIndex returns the objects that an index has under a value; none if there is no such index.
+func (s *madeUpSource) byIndex(index, value string) (found []*object.Object) {
 	program := s.indexes[index]
 	if program == nil {
-		return nil, false
+		return nil
 	}
-	var found madeUpObjects
 	for _, o := range s.objects {
 		if slices.Contains(valuesOf(program, o), value) {
 			found = append(found, o)
 		}
 	}
-	return found, true
+	return found
 }
 
 // IndexValues implements cache.Source.

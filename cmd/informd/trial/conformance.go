@@ -175,7 +175,7 @@ func (f *conformanceFlags) options(
 			return nil
 		}
 	}
-	events, err := s.events(f.event, cmd.InOrStdin())
+	events, _, err := s.events(f.event, cmd.InOrStdin())
 	if err != nil {
 		return o, fmt.Errorf("--event: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -25,21 +26,35 @@ type read struct {
 
 // events reads events from a file, or from standard input if path is "-". Each document is an event
 // as the log builtin writes it, a dead letter as informd dead show -o json prints it, or an object
-// as kubectl prints it, which becomes an added event. Without a path, there is one event, which is
-// made up.
-func (s subject) events(path string, stdin io.Reader) ([]read, error) {
+// as kubectl prints it, which becomes an added event. With manifests, it becomes the event that each
+// rule of the handler makes of it; notes name objects that no rule selects. Without a path, there is
+// one event, which is made up.
+func (s subject) events(path string, stdin io.Reader) (events []read, notes []string, err error) {
 	if path == "" {
-		return []read{{Event: s.madeUpEvent()}}, nil
+		return []read{{Event: s.madeUpEvent()}}, nil, nil
 	}
 	documents, err := readDocuments(path, stdin)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var events []read
 	for i, d := range documents {
+		if about, o := d.object(); o != nil && s.plan != nil {
+			made, err := s.selected(schema.GroupVersionResource(about.resource()), o)
+			if err != nil {
+				return nil, nil, d.mistake("%w", err)
+			}
+			for _, ev := range made {
+				events = append(events, read{ev, d})
+			}
+			if len(made) == 0 {
+				notes = append(notes, d.mistake("no rule of handler %s selects the %s %s when it is "+
+					"added", s.Name, about.Kind, o.Key()).Error())
+			}
+			continue
+		}
 		ev, err := eventOf(d)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		ev.Attempt = max(1, ev.Attempt)
 		if ev.Rule == "" {
@@ -50,13 +65,32 @@ func (s subject) events(path string, stdin io.Reader) ([]read, error) {
 		}
 		events = append(events, read{ev, d})
 	}
+	if len(events) == 0 && len(notes) > 0 {
+		return nil, nil, errors.New(notes[0])
+	}
 	if len(events) == 0 {
 		if path == "-" {
 			path = "standard input"
 		}
-		return nil, fmt.Errorf("%s: there is no event in it", path)
+		return nil, nil, fmt.Errorf("%s: there is no event in it", path)
 	}
-	return events, nil
+	return events, notes, nil
+}
+
+// object returns the object that a document is, as kubectl prints it; nil if it is none.
+func (d document) object() (about identity, o *object.Object) {
+	var event struct {
+		Event json.RawMessage `json:"event"`
+		identity
+	}
+	if json.Unmarshal(d.json, &event) != nil || len(event.Event) > 0 || event.Kind == "" {
+		return about, nil
+	}
+	o, err := object.FromJSON(d.json)
+	if err != nil || o.Name() == "" {
+		return about, nil // eventOf says what is wrong
+	}
+	return event.identity, o
 }
 
 // rule returns the first rule of the handler, or one that is made up and has no source.
@@ -188,8 +222,8 @@ func (s subject) madeUpEvent() handler.Event {
 	}
 }
 
-// madeUpEventOf returns an event of the source's first object in the cache, or of one that does not
-// exist.
+// madeUpEventOf returns an event of the first object in the cache that a rule of the handler selects,
+// or of one that does not exist, whether a rule selects it or not.
 func (s subject) madeUpEventOf(rule string, source config.Source) handler.Event {
 	ev := handler.Event{
 		Rule: rule, Event: handler.Added, Attempt: 1, Resource: handler.Resource(source.Resource),
@@ -198,20 +232,25 @@ func (s subject) madeUpEventOf(rule string, source config.Source) handler.Event 
 	if len(source.Namespaces) > 0 {
 		ev.Namespace = source.Namespaces[0]
 	}
-	if made := s.cache[source.Name]; made != nil && len(made.objects) > 0 {
-		o := made.objects[0]
-		ev.Namespace, ev.Name, ev.Object = o.Namespace(), o.Name(), o.JSON()
-	} else {
-		metadata := map[string]string{
-			"name": ev.Name, "uid": ev.UID, "resourceVersion": ev.ResourceVersion,
+	for _, o := range s.cache[source.Name].objects {
+		if events, err := s.selected(source.Resource, o); err == nil && len(events) > 0 {
+			return events[0]
 		}
-		if ev.Namespace != "" {
-			metadata["namespace"] = ev.Namespace
-		}
-		ev.Object, _ = json.Marshal(map[string]any{ // names can be written
-			"apiVersion": source.Resource.GroupVersion().String(), "metadata": metadata,
-		})
 	}
+	metadata := map[string]string{
+		"name": ev.Name, "uid": ev.UID, "resourceVersion": ev.ResourceVersion,
+	}
+	if ev.Namespace != "" {
+		metadata["namespace"] = ev.Namespace
+	}
+	ev.Object, _ = json.Marshal(map[string]any{ // names can be written
+		"apiVersion": source.Resource.GroupVersion().String(), "metadata": metadata,
+	})
 	ev.ID = rule + "/uid-1/added/1002"
+	if o, err := object.FromJSON(ev.Object); err == nil {
+		if events, err := s.selected(source.Resource, o); err == nil && len(events) > 0 {
+			return events[0]
+		}
+	}
 	return ev
 }

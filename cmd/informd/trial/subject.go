@@ -16,6 +16,7 @@ import (
 	"github.com/informd/informd/cmd/informd/manifests"
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler"
 	"github.com/informd/informd/plugins/host"
@@ -50,6 +51,7 @@ func (f *subjectFlags) add(cmd *cobra.Command) {
 type subject struct {
 	config.Handler                // of the manifest, or made up from the command line
 	manifests      *config.Config // nil: there are none
+	plan           *plan.Plan     // of the manifests
 	cache          madeUpCache    // nil: there is none
 	variables      []string       // as NAME=VALUE, beside those of Handler.Env
 }
@@ -57,7 +59,7 @@ type subject struct {
 // subject returns the handler that the flags and the command mean.
 func (f *subjectFlags) subject(cmd *cobra.Command, command []string) (s subject, err error) {
 	if len(f.manifests) > 0 {
-		s.manifests, _, err = manifests.Load(f.manifests)
+		s.manifests, s.plan, err = manifests.Load(f.manifests)
 		if err != nil {
 			return s, fmt.Errorf("-f: %w", err)
 		}

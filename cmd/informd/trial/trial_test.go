@@ -108,14 +108,14 @@ func TestTryWithManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, want := range []string{
-			"event 1 of 1: added v1/nodes n1, rule count, id count/uid-1/added/1002\n", "\n  answer   done (",
+			"event 1 of 1: added v1/nodes n1, rule count, id count/n1/added\n", "\n  answer   done (",
 			"\n  action   event v1/nodes n1 Counted: Pods: [shop/web]\n",
 		} {
 			if !strings.Contains(out, want) {
 				t.Errorf("%q is missing in\n%s", want, out)
 			}
 		}
-		if want := "level=DEBUG msg=counted rule=count key=n1 id=count/uid-1/added/1002\n"; (log == want) != debug {
+		if want := "level=DEBUG msg=counted rule=count key=n1 id=count/n1/added\n"; (log == want) != debug {
 			t.Errorf("debug %v: the log is %q", debug, log)
 		}
 	}
@@ -148,5 +148,55 @@ func TestManifestDenies(t *testing.T) {
 	out, _, err := does(t, NewConformanceCommand("v1"), "-f", manifests, "--cache", cache, "--clause", asManifestSays)
 	if want := "ok    works as its manifest says\nok: 1 clause holds\n"; err != nil || out != want {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// An object becomes what the handler's rules make of it: their where, payload and attach hold, and
+// find what the cache has.
+func TestObjectsGoThroughRules(t *testing.T) {
+	manifests, cache := written(t, "pods", "event")
+	text, err := os.ReadFile(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := string(text) + `---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: busy}
+spec:
+  source: nodes
+  handler: counter
+  where: object.metadata.name != "n3"
+  when: len(lookup("pods.byNode", object.metadata.name)) > 0
+  payload: {node: object.metadata.name}
+  attach: {pods: 'lookup("pods.byNode", object.metadata.name)'}
+`
+	events := filepath.Join(t.TempDir(), "nodes.yaml")
+	nodes := ""
+	for _, name := range []string{"n1", "n2"} {
+		nodes += "apiVersion: v1\nkind: Node\nmetadata: {name: " + name + ", uid: u-" + name + ", resourceVersion: '7'}\n---\n"
+	}
+	nodes += "{apiVersion: v1, kind: Pod, metadata: {namespace: a, name: p}}\n"
+	for path, text := range map[string]string{manifests: more, events: nodes} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, log, err := does(t, NewTryCommand("v1"), "-f", manifests, "--cache", cache, "--event", events)
+	if err != nil {
+		t.Fatalf("%v: %s", err, log)
+	}
+	for _, want := range []string{
+		"event 1 of 3: added v1/nodes n1, rule count, id count/u-n1/added/7 (" + events + ":1)\n  object   {",
+		"event 2 of 3: added v1/nodes n1, rule busy, id busy/u-n1/added/7 (" + events + ":1)\n" +
+			"  payload  {\"node\":\"n1\"}\n  attached pods: 1\n  answer   done",
+		"event 3 of 3: added v1/nodes n2, rule count, id count/u-n2/added/7 (" + events + ":5)\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+	if want := events + ":9: no rule of handler counter selects the Pod a/p when it is added\n"; log != want {
+		t.Errorf("the log is %q, want %q", log, want)
 	}
 }

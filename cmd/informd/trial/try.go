@@ -39,8 +39,9 @@ that it asks for. It performs none. The handler's log goes to standard error.
 
 --event FILE, or - for standard input, has the events, as JSON or YAML: what the log builtin writes,
 what informd dead show -o json prints, or objects as kubectl get -o yaml prints them, which become
-added events. Without it, the command makes an event up: with -f of the source of the handler's first
-rule, and of the first object that --cache has of it; otherwise of a ConfigMap.
+added events. With -f, they become what the handler's rules make of them, payload and attached objects
+included. Without --event, the command makes an event up: with -f of the source of the handler's first
+rule, from an object that --cache has of it; otherwise of a ConfigMap.
 
 --cache FILE has what the handler reads: objects as kubectl get -o yaml prints them, or sources by
 their names:
@@ -79,9 +80,12 @@ line, an event, the cache or the config is wrong.`,
 				}
 				s.Timeout = flags.timeout
 			}
-			events, err := s.events(flags.event, cmd.InOrStdin())
+			events, notes, err := s.events(flags.event, cmd.InOrStdin())
 			if err != nil {
 				return fmt.Errorf("--event: %w", err)
+			}
+			for _, note := range notes {
+				cmd.PrintErrln(note)
 			}
 			if err := flags.run(cmd, s, events, version); err != nil {
 				return cli.Failed(err)
