@@ -41,7 +41,7 @@ func TestDocumentedRecipes(t *testing.T) {
 	}
 	others := source("nodes", "resource: v1/nodes, indexes: {byName: object.metadata.name}") +
 		head + "kind: Source\nmetadata: {name: lists}\nspec:\n  resource: v1/configmaps\n  indexes:\n    byImage: flatten(map(values(object.data), split(trim(#), \"\\n\")))\n---\n" +
-		source("things", "resource: v1/pods")
+		source("things", "resource: v1/pods") + head + "kind: Handler\nmetadata: {name: chat}\nspec: {builtin: log}\n---\n"
 	for _, block := range blocks {
 		text := block[1]
 		if !strings.Contains(text, "actions:") { // the block shows only part of an object
