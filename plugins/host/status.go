@@ -59,8 +59,8 @@ type Status struct {
 	Reloading time.Time   // since when a Reload is under way; zero if none is
 	Restarts  int         // launches after the first, including those by Reload
 	Failures  int         // that count towards the next pause; see Options.BackoffDecay
-	// LastFailure says why the last process that failed did so, at FailedAt, also while the next one
-	// runs. Empty if none has failed.
+	// LastFailure says why the last process that failed did so, at FailedAt, also while the next
+	// one runs. Empty if none has failed.
 	LastFailure string
 	FailedAt    time.Time
 	// LastLog holds the last lines on standard error of the last process that failed, oldest

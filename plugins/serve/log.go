@@ -18,10 +18,10 @@ func logHandler(w io.Writer) slog.Handler {
 	return EventLog(slog.NewJSONHandler(w, options))
 }
 
-// EventLog returns a slog.Handler that adds to a line the event that the line's context is about, and
-// passes it on to h: as in slog.InfoContext(ctx, …) with the context of Handle, or one derived from
-// it. The attributes are rule, key (NAMESPACE/NAME, or NAME) and id. Attributes that the line has
-// under these names stay. The context of HandleBatch is about no single event.
+// EventLog returns a slog.Handler that adds to a line the event that the line's context is about,
+// and passes it on to h: as in slog.InfoContext(ctx, …) with the context of Handle, or one derived
+// from it. The attributes are rule, key (NAMESPACE/NAME, or NAME) and id. Attributes that the line
+// has under these names stay. The context of HandleBatch is about no single event.
 //
 // Main sets up slog that way. A program that calls Remote, or has a logger of its own, wraps its
 // handler.

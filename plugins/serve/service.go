@@ -217,8 +217,8 @@ func recoverUnary(
 	return next(ctx, req)
 }
 
-// logPanic writes a panic to the handler's own log, with its stack, the event that ctx is about, and
-// more attributes.
+// logPanic writes a panic to the handler's own log, with its stack, the event that ctx is about,
+// and more attributes.
 func logPanic(ctx context.Context, in string, v any, more ...any) {
 	attrs := append([]any{"in", in, "value", wire.Text(fmt.Sprint(v), handlerpb.MaxReasonBytes)},
 		more...)

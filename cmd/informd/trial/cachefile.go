@@ -259,7 +259,8 @@ func (s *madeUpSource) List(namespace, selector string) (cache.Objects, error) {
 	}
 	var found madeUpObjects
 	for _, o := range s.objects {
-		if (namespace == "" || o.Namespace() == namespace) && parsed.Matches(labels.Set(o.Labels())) {
+		isThere := namespace == "" || o.Namespace() == namespace
+		if isThere && parsed.Matches(labels.Set(o.Labels())) {
 			found = append(found, o)
 		}
 	}

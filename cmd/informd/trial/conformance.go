@@ -40,8 +40,8 @@ the place of the manifest's command.
 
 The command checks the actions that the handler asks for, and performs none.
 
-Instead of COMMAND, --address names a remote handler that is running, one for tests. The command does
-not check how such a handler starts and ends.
+Instead of COMMAND, --address names a remote handler that is running, one for tests. The command
+does not check how such a handler starts and ends.
 
 Exit code 0: all clauses hold that can be checked from outside. 1: some do not. 2: the command line
 is wrong.`,
@@ -56,7 +56,8 @@ is wrong.`,
 				return errors.New(
 					"--cache does not go with --address: remote handlers cannot read the cache")
 			case len(flags.manifests) > 0 && flags.remote.address != "":
-				return errors.New("name either manifests with -f or the --address of a remote handler")
+				return errors.New(
+					"name either manifests with -f or the --address of a remote handler")
 			}
 			return nil
 		},
@@ -147,7 +148,8 @@ func (f *conformanceFlags) options(
 	if s.Remote != nil && o.Remote == nil {
 		o.Remote = &handlertest.RemoteHandler{
 			Host: s.Remote.Host, Port: s.Remote.Port, DNS: s.Remote.DNS,
-			CA: s.Remote.CA, Cert: s.Remote.Cert, Key: s.Remote.Key, ServerName: s.Remote.ServerName,
+			CA: s.Remote.CA, Cert: s.Remote.Cert, Key: s.Remote.Key,
+			ServerName: s.Remote.ServerName,
 		}
 	}
 	if o.Remote == nil {

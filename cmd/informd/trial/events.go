@@ -26,9 +26,9 @@ type read struct {
 
 // events reads events from a file, or from standard input if path is "-". Each document is an event
 // as the log builtin writes it, a dead letter as informd dead show -o json prints it, or an object
-// as kubectl prints it, which becomes an added event. With manifests, it becomes the event that each
-// rule of the handler makes of it; notes name objects that no rule selects. Without a path, there is
-// one event, which is made up.
+// as kubectl prints it, which becomes an added event. With manifests, it becomes the event that
+// each rule of the handler makes of it; notes name objects that no rule selects. Without a path,
+// there is one event, which is made up.
 func (s subject) events(path string, stdin io.Reader) (events []read, notes []string, err error) {
 	if path == "" {
 		return []read{{Event: s.madeUpEvent()}}, nil, nil
@@ -47,8 +47,9 @@ func (s subject) events(path string, stdin io.Reader) (events []read, notes []st
 				events = append(events, read{ev, d})
 			}
 			if len(made) == 0 {
-				notes = append(notes, d.mistake("no rule of handler %s selects the %s %s when it is "+
-					"added", s.Name, about.Kind, o.Key()).Error())
+				note := d.mistake("no rule of handler %s selects the %s %s when it is added",
+					s.Name, about.Kind, o.Key())
+				notes = append(notes, note.Error())
 			}
 			continue
 		}
@@ -160,8 +161,8 @@ func eventOf(d document) (ev handler.Event, err error) {
 	return ev, nil
 }
 
-// withResource returns an event whose resource is written as in a Source, such as apps/v1/deployments,
-// in the form that events have. It returns any other text as it is.
+// withResource returns an event whose resource is written as in a Source, such as
+// apps/v1/deployments, in the form that events have. It returns any other text as it is.
 func withResource(text json.RawMessage) json.RawMessage {
 	var fields map[string]json.RawMessage
 	var resource string
@@ -199,8 +200,8 @@ func (i identity) resource() handler.Resource {
 	return handler.Resource{Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource}
 }
 
-// madeUpEvent returns an event for the handler: of what its first rule selects, if there is one, and
-// otherwise an update of a ConfigMap that does not exist.
+// madeUpEvent returns an event for the handler: of what its first rule selects, if there is one,
+// and otherwise an update of a ConfigMap that does not exist.
 func (s subject) madeUpEvent() handler.Event {
 	if r := s.rule(); r.Source != "" {
 		for _, source := range s.manifests.Sources {
@@ -215,15 +216,16 @@ func (s subject) madeUpEvent() handler.Event {
 			`"},"data":{"key":"` + value + `"}}`)
 	}
 	return handler.Event{
-		ID: madeUpRule + "/uid-1/updated/1002", Rule: madeUpRule, Event: handler.Updated, Attempt: 1,
+		ID: madeUpRule + "/uid-1/updated/1002", Rule: madeUpRule,
+		Event: handler.Updated, Attempt: 1,
 		Resource:  handler.Resource{Version: "v1", Resource: "configmaps"},
 		Namespace: "default", Name: "made-up", UID: "uid-1", ResourceVersion: "1002",
 		Object: object("1002", "2"), Old: object("1001", "1"),
 	}
 }
 
-// madeUpEventOf returns an event of the first object in the cache that a rule of the handler selects,
-// or of one that does not exist, whether a rule selects it or not.
+// madeUpEventOf returns an event of the first object in the cache that a rule of the handler
+// selects, or of one that does not exist, whether a rule selects it or not.
 func (s subject) madeUpEventOf(rule string, source config.Source) handler.Event {
 	ev := handler.Event{
 		Rule: rule, Event: handler.Added, Attempt: 1, Resource: handler.Resource(source.Resource),

@@ -14,9 +14,9 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// selected returns the events that the handler's rules make of an object that was added, with payload
-// and attachments as informd run would make them of this cache. There are none if no rule selects
-// it.
+// selected returns the events that the handler's rules make of an object that was added, with
+// payload and attachments as informd run would make them of this cache. There are none if no rule
+// selects it.
 func (s subject) selected(
 	resource schema.GroupVersionResource, o *object.Object,
 ) (events []handler.Event, err error) {
@@ -35,8 +35,8 @@ func (s subject) selected(
 	return events, nil
 }
 
-// event returns the event that a rule makes of an object that was added; ok is false if the rule does
-// not select it.
+// event returns the event that a rule makes of an object that was added; ok is false if the rule
+// does not select it.
 func (s subject) event(r *plan.Rule, o *object.Object) (ev handler.Event, ok bool, err error) {
 	caches := evaluate.Caches{
 		Own: s.reading(r.Source.Name), Others: make(map[string]evaluate.Reading),

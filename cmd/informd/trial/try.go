@@ -33,15 +33,15 @@ func NewTryCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "try [flags] [COMMAND [ARG…]]",
 		Short: "Run a handler by hand: made-up events in, its answers out",
-		Long: `Run a handler, in any language, without a cluster and without a daemon. The command starts
-it as informd run does, sends it events one after the other, and prints each answer with the actions
-that it asks for. It performs none. The handler's log goes to standard error.
+		Long: `Run a handler, in any language, without a cluster and without a daemon. The command
+starts it as informd run does, sends it events one after the other, and prints each answer with the
+actions that it asks for. It performs none. The handler's log goes to standard error.
 
 --event FILE, or - for standard input, has the events, as JSON or YAML: what the log builtin writes,
 what informd dead show -o json prints, or objects as kubectl get -o yaml prints them, which become
-added events. With -f, they become what the handler's rules make of them, payload and attached objects
-included. Without --event, the command makes an event up: with -f of the source of the handler's first
-rule, from an object that --cache has of it; otherwise of a ConfigMap.
+added events. With -f, they become what the handler's rules make of them, payload and attached
+objects included. Without --event, the command makes an event up: with -f of the source of the
+handler's first rule, from an object that --cache has of it; otherwise of a ConfigMap.
 
 --cache FILE has what the handler reads: objects as kubectl get -o yaml prints them, or sources by
 their names:
@@ -51,8 +51,8 @@ their names:
     objects:
     - {metadata: {namespace: shop, name: web-0}, spec: {nodeName: node-1}}
 
-With -f, the handler is the manifest's: its command, config, env, user, limits, sandbox and access. It
-reads only the sources that access.read names, and an action that access.write does not allow is
+With -f, the handler is the manifest's: its command, config, env, user, limits, sandbox and access.
+It reads only the sources that access.read names, and an action that access.write does not allow is
 rejected. COMMAND takes the place of the manifest's command.
 
 --debug suits a debugger: nothing has a time limit, nobody asks for the handler's health, and its
@@ -223,12 +223,12 @@ func (f *tryFlags) host(s subject, folders *launch.Folders, w io.Writer) (tried,
 	return host.New(spec, options), nil
 }
 
-// maxStarts is how many times a handler that has run, and crashed, is started again before it counts
-// as one that does not run.
+// maxStarts is how many times a handler that has run, and crashed, is started again before it
+// counts as one that does not run.
 const maxStarts = 3
 
-// awaitRunning waits until the handler takes events. The error says why it does not run. hasRun says
-// that it did before.
+// awaitRunning waits until the handler takes events. The error says why it does not run. hasRun
+// says that it did before.
 func awaitRunning(ctx context.Context, h tried, hasRun bool) error {
 	for before := h.Status().Restarts; ; {
 		s := h.Status()
@@ -292,7 +292,8 @@ func (o outcome) json() string {
 func (o outcome) text(n, of int, ev read) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "event %d of %d: %s %s, rule %s, id %s", n, of,
-		cli.Printable(o.Event), cli.Printable(o.Object), cli.Printable(ev.Rule), cli.Printable(o.ID))
+		cli.Printable(o.Event), cli.Printable(o.Object),
+		cli.Printable(ev.Rule), cli.Printable(o.ID))
 	if ev.at.file != "" {
 		fmt.Fprintf(&b, " (%s:%d)", ev.at.file, ev.at.line)
 	}

@@ -36,8 +36,8 @@ func (r Result) Holds() bool { return len(r.Problems) == 0 && r.NotChecked == ""
 // Check checks one clause after the other and yields each result as it comes. A handler that does
 // not start, or does not answer a simple event with done, keeps hardly any other clause, for the
 // same reason. So the sequence ends with such a clause. There must be a Command or a Remote. When
-// ctx ends, so does the sequence, without the result at hand. A clause takes at most a minute. Check
-// leaves behind no file, and no process of the handler's process group.
+// ctx ends, so does the sequence, without the result at hand. A clause takes at most a minute.
+// Check leaves behind no file, and no process of the handler's process group.
 func Check(ctx context.Context, o Options) iter.Seq[Result] {
 	return func(yield func(Result) bool) {
 		s := newSuite(o)

@@ -21,8 +21,8 @@
 // wire.go hold them: clauses about events, about what a handler reads and asks for, about
 // processes, and about the wire. process.go and remote.go start a handler or connect to one,
 // session.go sends it events within its window, keeper.go starts it again where it must, and
-// cache.go, cacheservice.go and selector.go let it read a made-up cache. fakecache.go has that cache
-// for tests without a process.
+// cache.go, cacheservice.go and selector.go let it read a made-up cache. fakecache.go has that
+// cache for tests without a process.
 package handlertest
 
 import (
@@ -33,8 +33,8 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// Options say what to test, and with what. They have many fields because each is an input of its own
-// that a test may leave out.
+// Options say what to test, and with what. They have many fields because each is an input of its
+// own that a test may leave out.
 type Options struct {
 	// Command is the executable and its arguments.
 	Command []string
