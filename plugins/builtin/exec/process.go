@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -46,9 +47,14 @@ func run(ctx context.Context, p process) (*os.ProcessState, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start command: %w", err)
 	}
-	ended := make(chan *os.ProcessState, 1)
-	go func() { ended <- awaitEnd(cmd.Process) }()
-	state := endGroup(ctx, cmd.Process.Pid, ended)
+	g := &group{id: cmd.Process.Pid}
+	unwatch := context.AfterFunc(ctx, func() {
+		g.signal(syscall.SIGTERM)
+		time.AfterFunc(grace, func() { g.signal(syscall.SIGKILL) })
+	})
+	state := awaitEnd(cmd.Process) // here, so that a command takes one thread
+	unwatch()
+	g.end()
 	// Beyond the process's state, Wait reports on pipes: input that nobody read, or output that a
 	// grandchild kept open past the grace. Neither changes the command's answer.
 	_ = cmd.Wait()
@@ -58,25 +64,28 @@ func run(ctx context.Context, p process) (*os.ProcessState, error) {
 	return state, nil
 }
 
-// endGroup waits until the command has ended, which ctx and the grace bound, and kills what is left
-// of its group. It returns what came from ended.
-func endGroup(ctx context.Context, pid int, ended <-chan *os.ProcessState) *os.ProcessState {
-	defer signalGroup(pid, syscall.SIGKILL)
-	select {
-	case state := <-ended:
-		return state
-	case <-ctx.Done():
-		signalGroup(pid, syscall.SIGTERM)
-	}
-	select {
-	case state := <-ended:
-		return state
-	case <-time.After(grace):
-		signalGroup(pid, syscall.SIGKILL)
-	}
-	return <-ended
+// group is the process group of a command: the command and everything it started that has not left.
+type group struct {
+	id int
+
+	mu     sync.Mutex
+	isOver bool // guarded by mu; the number may belong to somebody else
 }
 
-// signalGroup signals the command and everything it started that is still in its group. It ignores
-// errors: a group that is gone needs no signal.
-func signalGroup(pid int, signal syscall.Signal) { _ = syscall.Kill(-pid, signal) }
+// signal signals the group, unless it is over. It ignores errors: a group that is gone needs no
+// signal.
+func (g *group) signal(signal syscall.Signal) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.isOver {
+		_ = syscall.Kill(-g.id, signal)
+	}
+}
+
+// end kills what is left of the group. The caller may reap the command afterwards.
+func (g *group) end() {
+	g.signal(syscall.SIGKILL)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.isOver = true
+}
