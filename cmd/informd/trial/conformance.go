@@ -76,6 +76,11 @@ is wrong.`,
 			if err := flags.check(ctx, cmd, s, options, version, &c); err != nil {
 				return err
 			}
+			if c.isNoHandler {
+				if err := cli.Show(cmd, "%s\n", scriptHint); err != nil {
+					return err
+				}
+			}
 			if c.wantsCache && options.Remote == nil && s.cache == nil {
 				err := cli.Show(cmd, "the handler seems to read the cache, and there was none: "+
 					"write one, and name it with --cache\n")
@@ -225,6 +230,7 @@ type checked struct {
 	verbose      bool
 	held, broken int
 	wantsCache   bool // a problem speaks of the cache
+	isNoHandler  bool // a problem is that of a program that is no handler
 }
 
 // show prints a result and counts it.
@@ -235,6 +241,7 @@ func (c *checked) show(cmd *cobra.Command, r handlertest.Result) error {
 	case r.NotChecked == "":
 		c.broken++
 	}
+	c.isNoHandler = c.isNoHandler || slices.ContainsFunc(r.Problems, isNoHandler)
 	c.wantsCache = c.wantsCache || slices.ContainsFunc(r.Problems, speaksOfCache)
 	return cli.Show(cmd, "%s", describeResult(r, c.verbose))
 }

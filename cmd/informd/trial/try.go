@@ -145,6 +145,9 @@ func (f *tryFlags) run(cmd *cobra.Command, s subject, events []read, version str
 	failed, wantsCache := 0, false
 	for i, ev := range events {
 		if err := awaitRunning(ctx, runs, i > 0); err != nil {
+			if i == 0 && isNoHandler(err.Error()) {
+				cmd.PrintErrln(scriptHint)
+			}
 			return err
 		}
 		began := time.Now()
@@ -184,6 +187,16 @@ func were(n int) string {
 		return "event was"
 	}
 	return "events were"
+}
+
+// scriptHint is for who gives a script in the place of a handler.
+const scriptHint = "a handler answers over gRPC; a script that reads an event on its standard input " +
+	"is run by builtin: exec: write a manifest for it, and name that with -f"
+
+// isNoHandler reports whether a problem is that of a program that knows nothing of handlers.
+func isNoHandler(problem string) bool {
+	return strings.Contains(problem, "was not ready within") ||
+		strings.Contains(problem, "handshake")
 }
 
 // logGrace is the time for the lines of an event to arrive before its answer is printed: they come
