@@ -27,6 +27,7 @@ type database struct {
 	fs           *patientFS
 	dictionaries *dictionaries
 	fail         *failure
+	compacts     *compactions
 	maxBatch     int
 
 	log      atomic.Pointer[cutLog] // the current log; nil if the database is only read
@@ -130,6 +131,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 			d, err = nil, damage(what)
 		}
 	}()
+	compacts := &compactions{disk: disk, store: dir}
 	options := &pebble.Options{
 		FS:                          patient,
 		ReadOnly:                    readOnly,
@@ -150,8 +152,8 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 		EventListener: &pebble.EventListener{
 			DataCorruption:  func(i pebble.DataCorruptionInfo) { fail.report(damage(i.Details)) },
 			BackgroundError: fail.background,
-			CompactionBegin: func(pebble.CompactionInfo) { risk(disk, dir, compactingName) },
-			CompactionEnd:   func(pebble.CompactionInfo) { survived(disk, dir, compactingName) },
+			CompactionBegin: func(pebble.CompactionInfo) { compacts.began() },
+			CompactionEnd:   func(pebble.CompactionInfo) { compacts.ended() },
 		},
 	}
 	options.Experimental.FileCacheShards = 1
@@ -168,6 +170,7 @@ func openPebble(disk vfs.FS, dir string, readOnly bool, o Options) (d *database,
 	}
 	return &database{
 		pebble: db, dir: dir, fs: patient, dictionaries: newDictionaries(), fail: fail,
+		compacts: compacts,
 		maxBatch: o.limits.batch, full: make(chan *fullLog, 1),
 		reading: make(chan struct{}, maxReads),
 	}, nil
@@ -313,7 +316,9 @@ func (d *database) close() (err error) {
 	if d.kept != nil {
 		err = errors.Join(err, d.kept.content.file.Close())
 	}
-	return errors.Join(err, d.pebble.Close())
+	err = errors.Join(err, d.pebble.Close())
+	d.compacts.notes.Wait()
+	return err
 }
 
 // abandon closes a database in any condition, and waits at most a second. After that the database

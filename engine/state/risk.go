@@ -4,6 +4,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -57,3 +59,40 @@ func risk(fs vfs.FS, store, name string) {
 
 // survived ends the operation that risk noted.
 func survived(fs vfs.FS, store, name string) { _ = fs.Remove(fs.PathJoin(store, name)) }
+
+// compactions notes whether a compaction runs. Pebble calls began and ended under its own lock, so
+// the disk is asked beside them, in order.
+type compactions struct {
+	disk  vfs.FS
+	store string
+
+	running atomic.Int32
+	notes   sync.WaitGroup
+
+	mu    sync.Mutex // held while the disk is asked; guards noted
+	noted bool
+}
+
+func (c *compactions) began() {
+	c.running.Add(1)
+	c.notes.Go(c.note)
+}
+
+func (c *compactions) ended() {
+	c.running.Add(-1)
+	c.notes.Go(c.note)
+}
+
+func (c *compactions) note() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	runs := c.running.Load() > 0
+	switch {
+	case runs == c.noted:
+	case runs:
+		risk(c.disk, c.store, compactingName)
+	default:
+		survived(c.disk, c.store, compactingName)
+	}
+	c.noted = runs
+}
