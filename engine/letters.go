@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/prepare"
 )
@@ -154,6 +155,43 @@ func (e *Engine) SetPaused(rule string, paused bool) error {
 	}
 	r.memory.pause(paused, r.lane)
 	return nil
+}
+
+// RetryRule tries now what waits for a retry of a rule, or of one object of it: NAMESPACE/NAME, NAME,
+// or "" for all. It returns the number of objects. If there is no such rule, the error wraps
+// ErrNotFound. If nothing of the object waits, it is a *NotWaitingError.
+func (e *Engine) RetryRule(rule, object string) (n int, err error) {
+	r := e.rule(rule)
+	switch {
+	case r == nil:
+		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	case e.ended.Load():
+		return 0, fmt.Errorf("rule %q: %w", rule, errStopping)
+	case r.lane.Paused():
+		return 0, fmt.Errorf("rule %q is paused: resume it first", rule)
+	}
+	n = r.lane.RetryNow(func(key delta.Key) bool {
+		return object == "" || object == key.Name || object == key.String()
+	})
+	if n > 0 || object == "" {
+		return n, nil
+	}
+	failure := &NotWaitingError{Rule: rule, Object: object}
+	for _, key := range r.lane.Delayed() {
+		failure.Waiting = append(failure.Waiting, key.String())
+	}
+	return 0, failure
+}
+
+// NotWaitingError says that nothing of an object waits for a retry of a rule.
+type NotWaitingError struct {
+	Rule, Object string
+	Waiting      []string // the objects that do wait
+}
+
+// Error implements error.
+func (e *NotWaitingError) Error() string {
+	return fmt.Sprintf("nothing of %q waits for a retry of rule %q", e.Object, e.Rule)
 }
 
 // rule returns the rule with that name, or nil.

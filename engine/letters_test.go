@@ -293,3 +293,43 @@ func TestLetterOfASecretWhosePayloadStillFails(t *testing.T) {
 		return true
 	}))
 }
+
+// What waits for a retry is tried at once, all of a rule or one object.
+func TestRetryRule(t *testing.T) {
+	t.Parallel()
+	server := apistub.New(t)
+	server.Serve(configMaps, "ConfigMap", true)
+	record := newRecorder()
+	record.answer = func(handler.Event) error { return handler.RetryAfter(time.Hour, errors.New("busy")) }
+	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
+	server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"b"}}`)
+	e := run(t, server, strings.Replace(mapSource+aRule("r", ""), "attempts: 2", "attempts: 9", 1), map[string]Handler{"record": record})
+	delayed := func() bool { return e.Status().Rules[0].Queue.Delayed == 2 }
+	record.await(t, 2)
+	poll(t, "both to wait", delayed)
+	if n, err := e.RetryRule("r", "shop/b"); n != 1 || err != nil {
+		t.Errorf("of an object: %d, %v", n, err)
+	}
+	if got := record.await(t, 3)[2]; !strings.Contains(got, " b ") {
+		t.Errorf("tried %s", got)
+	}
+	poll(t, "both to wait", delayed)
+	if n, err := e.RetryRule("r", ""); n != 2 || err != nil {
+		t.Errorf("of the rule: %d, %v", n, err)
+	}
+	record.await(t, 5)
+	poll(t, "both to wait", delayed)
+	_, err := e.RetryRule("r", "shop/c")
+	if none, ok := errors.AsType[*NotWaitingError](err); !ok || len(none.Waiting) != 2 {
+		t.Errorf("of another object: %v", err)
+	}
+	if _, err := e.RetryRule("q", ""); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of no rule: %v", err)
+	}
+	if err := e.SetPaused("r", true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.RetryRule("r", ""); err == nil {
+		t.Error("a paused rule was retried")
+	}
+}

@@ -207,6 +207,20 @@ func (p *pretence) SetPaused(rule string, paused bool) error {
 	return nil
 }
 
+func (p *pretence) RetryRule(rule, object string) (int, error) {
+	switch {
+	case rule == "quiet":
+		return 0, nil
+	case rule != "crash-looping":
+		return 0, control.ErrNotFound
+	case object == "":
+		return 12, nil
+	case object == "shop/web-0" || object == "web-0":
+		return 1, nil
+	}
+	return 0, &control.NotWaitingError{Rule: rule, Object: object, Waiting: []string{"shop/web-1", "shop/web-0"}}
+}
+
 func (p *pretence) ReloadHandler(_ context.Context, name string) (control.Reloaded, error) {
 	switch name {
 	case "oncall":

@@ -172,6 +172,13 @@ func (l *Lane) Hold(on bool) {
 // stands reports whether the lane is paused or held. The caller holds Dispatcher.mu.
 func (l *Lane) stands() bool { return l.isPaused || l.isHeld }
 
+// RetryNow ends the wait for a retry of the objects that chosen accepts, and returns how many. chosen
+// is called with the queue locked.
+func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) { return l.queue.Hasten(chosen) }
+
+// Delayed returns the objects that wait for a retry.
+func (l *Lane) Delayed() []delta.Key { return l.queue.Delayed() }
+
 // Stats returns what the lane holds.
 func (l *Lane) Stats() queue.Stats { return l.queue.Stats() }
 

@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"cmp"
 	"container/heap"
+	"slices"
 	"time"
 )
 
@@ -75,6 +77,54 @@ func (q *Queue[K, V]) until(t time.Time) time.Duration { return t.Sub(q.opts.Now
 // expire runs when the timer fires. If the timer was stopped or reset too late, expire finds
 // nothing due and does no harm.
 func (q *Queue[K, V]) expire() { q.notify(q.release()) }
+
+// Hasten ends the delays of the keys that chosen accepts, in the order in which they were due, and
+// returns how many. It keeps the values' records, so after a restart the rest of a delay may be
+// left. chosen is called with the queue locked.
+func (q *Queue[K, V]) Hasten(chosen func(K) bool) (n int) {
+	n, news := q.hasten(chosen)
+	q.notify(news)
+	return n
+}
+
+func (q *Queue[K, V]) hasten(chosen func(K) bool) (n int, _ news) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var due, rest delays[K, V]
+	for _, e := range q.delays {
+		if chosen(e.key) {
+			due = append(due, e)
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	q.delays = rest
+	for i, e := range rest {
+		e.delayed = i
+	}
+	heap.Init(&q.delays)
+	slices.SortFunc(due, func(a, b *entry[K, V]) int {
+		return cmp.Or(a.due.Compare(b.due), cmp.Compare(a.turn, b.turn))
+	})
+	ready := false
+	for _, e := range due {
+		e.delayed = notDelayed
+		ready = q.settle(e) || ready
+	}
+	q.arm()
+	return len(due), q.news(ready)
+}
+
+// Delayed returns the keys that wait for a retry, or for another load after one failed.
+func (q *Queue[K, V]) Delayed() []K {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	keys := make([]K, len(q.delays))
+	for i, e := range q.delays {
+		keys[i] = e.key
+	}
+	return keys
+}
 
 // release ends the delays that are over.
 func (q *Queue[K, V]) release() news {

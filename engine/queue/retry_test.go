@@ -158,3 +158,34 @@ func TestDoneAndRetryOfIdleKeys(t *testing.T) {
 	q.Done("web")
 	equal(t, "taken", take(t, q), change{"added", "1", 1})
 }
+
+// Hasten ends the delays of chosen keys, in the order in which they were due. The others wait on.
+func TestHasten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newChanges(Options[string, change]{})
+		for i, key := range []string{"a", "b", "c", "d"} {
+			q.Add(key, change{"added", key, 1})
+			take(t, q)
+			q.Retry(key, change{"added", key, 1}, time.Duration(9-i)*time.Minute)
+		}
+		takeNone(t, q)
+		if n := q.Hasten(func(key string) bool { return key == "x" }); n != 0 {
+			t.Errorf("hastened %d, want none", n)
+		}
+		if n := q.Hasten(func(key string) bool { return key == "a" || key == "c" }); n != 2 {
+			t.Errorf("hastened %d, want 2", n)
+		}
+		equal(t, "first", take(t, q), change{"added", "c", 1})
+		equal(t, "second", take(t, q), change{"added", "a", 1})
+		takeNone(t, q)
+		equal(t, "delayed", len(q.Delayed()), 2)
+		time.Sleep(6*time.Minute + time.Second)
+		synctest.Wait()
+		equal(t, "in its time", take(t, q), change{"added", "d", 1})
+		takeNone(t, q)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		equal(t, "the last", take(t, q), change{"added", "b", 1})
+		q.Close()
+	})
+}

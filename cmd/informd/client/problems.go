@@ -135,7 +135,8 @@ func ruleProblems(
 			waiting(r.Waiting))
 	}
 	if r.Failure != "" {
-		add("", "rule %s: %s", r.Name, r.Failure)
+		add("informd rule retry "+r.Name+" tries now what waits",
+			"rule %s: %s", r.Name, r.Failure)
 	}
 	if e := r.LastError; e != nil && now.Sub(e.At) < recently {
 		add("mend the expression", "rule %s: %s", r.Name, expressionError(r, now))

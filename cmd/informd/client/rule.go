@@ -12,8 +12,8 @@ import (
 )
 
 func newRuleCommand() *cobra.Command {
-	cmd := cli.NewGroup("rule", "List, pause and resume rules of the running daemon",
-		"List, pause and resume rules of the running daemon.\n"+whichDaemon)
+	cmd := cli.NewGroup("rule", "List, pause, resume and retry rules of the running daemon",
+		"List, pause, resume and retry rules of the running daemon.\n"+whichDaemon)
 	flags := addControlFlags(cmd)
 	cmd.AddCommand(newRuleListCommand(flags),
 		newPauseCommand(flags, "pause", "Stop delivering a rule's events for now",
@@ -24,6 +24,7 @@ handler is down: merged or kept, as the rule's delivery says, within the same bo
 		newPauseCommand(flags, "resume", "Deliver a paused rule's events again",
 			"Deliver a paused rule's events again, those that waited first.\n",
 			"resumed", (*control.Client).Resume),
+		newRetryCommand(flags),
 	)
 	return cmd
 }
@@ -78,6 +79,43 @@ func newPauseCommand(
 					return err
 				}
 				return cli.Show(cmd, "rule %s %s\n", args[0], done)
+			})
+		},
+	}
+}
+
+func newRetryCommand(flags *controlFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "retry RULE [OBJECT]",
+		Short: "Try now what waits for a retry",
+		Long: `Try now what failed and waits for a retry of a rule, instead of when its delay is over. Name
+an object as NAMESPACE/NAME or NAME to try only its delivery. If a delivery fails again, its next
+delay is as long as if it had waited. For dead letters, use informd dead retry.
+` + whichDaemon,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 && len(args) != 2 {
+				return errors.New("name one rule, and an object of it or none; " +
+					"informd rule list shows the rules")
+			}
+			return nil
+		},
+		ValidArgsFunction: flags.completer(1, ruleNames),
+
+		RunE: func(cmd *cobra.Command, args []string) error {
+			object := ""
+			if len(args) == 2 {
+				object = args[1]
+			}
+			return flags.ask(func(c *control.Client) error {
+				retried, err := c.RetryRule(cmd.Context(), args[0], object)
+				if err != nil {
+					return err
+				}
+				if retried.Objects == 0 {
+					return cli.Show(cmd, "nothing waits for a retry of rule %s\n", args[0])
+				}
+				return cli.Show(cmd, "rule %s: trying %d %s now\n", args[0], retried.Objects,
+					cli.Plural(retried.Objects, "object"))
 			})
 		},
 	}

@@ -42,6 +42,28 @@ func (a answers) pause(paused bool) func(*answer, *http.Request) error {
 	}
 }
 
+// retryRule tries what waits for a retry now.
+func (a answers) retryRule(w *answer, r *http.Request) error {
+	var request struct {
+		Rule   string `json:"rule"`
+		Object string `json:"object"`
+	}
+	if err := readJSON(w, r, &request); err != nil {
+		return err
+	}
+	n, err := a.backend.RetryRule(request.Rule, request.Object)
+	if errors.Is(err, ErrNotFound) {
+		return unknown("rule", request.Rule, a.rules())
+	}
+	if none, ok := errors.AsType[*NotWaitingError](err); ok {
+		return problem(http.StatusNotFound, "%s", none.Error())
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, Retried{Objects: n})
+}
+
 // reload reloads a handler. The client may wait for as long as that takes.
 func (a answers) reload(w *answer, r *http.Request) error {
 	var request struct {

@@ -113,6 +113,13 @@ func (c *Client) Resume(ctx context.Context, rule string) error {
 	return c.call(ctx, http.MethodPost, "/v1/rules/resume", nil, request, &struct{}{})
 }
 
+// RetryRule tries now what waits for a retry of a rule, or of one object if object is not empty.
+func (c *Client) RetryRule(ctx context.Context, rule, object string) (r Retried, err error) {
+	request := map[string]string{"rule": rule, "object": object}
+	err = c.call(ctx, http.MethodPost, "/v1/rules/retry", nil, request, &r)
+	return r, err
+}
+
 // ReloadHandler replaces a handler's process by one that the current manifests describe, and waits
 // until that is done. The end of ctx calls it off if that is still possible.
 func (c *Client) ReloadHandler(ctx context.Context, name string) (r Reloaded, err error) {

@@ -16,11 +16,15 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/internal/nearest"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -45,6 +49,9 @@ type Backend interface {
 	DropLetter(id string) error
 	// SetPaused pauses or resumes the deliveries of a rule.
 	SetPaused(rule string, paused bool) error
+	// RetryRule tries now what waits for a retry of a rule, or of one object if object is not empty.
+	// It returns the number of objects, or if none waits, a *NotWaitingError.
+	RetryRule(rule, object string) (int, error)
 	// ReloadHandler replaces a handler's process by one that the current manifests describe. It may
 	// take minutes. The end of ctx calls it off as long as that is possible. An error changes
 	// nothing.
@@ -174,6 +181,34 @@ type EndpointStatus struct {
 	Program  string    `json:"program,omitempty"`
 	Failures int       `json:"failures"`
 	Next     time.Time `json:"next,omitzero"` // when informd connects to it again
+}
+
+// NotWaitingError says that nothing of an object waits for a retry of a rule.
+type NotWaitingError struct {
+	Rule, Object string
+	Waiting      []string // the objects that do wait
+}
+
+// Error implements error.
+func (e *NotWaitingError) Error() string {
+	guess := ""
+	if near := nearest.Name(e.Object, e.Waiting); near != "" {
+		guess = "; did you mean " + near + "?"
+	}
+	there := "nothing does"
+	if names := slices.Sorted(slices.Values(e.Waiting)); len(names) > 0 {
+		there = "these do: " + strings.Join(names[:min(len(names), 10)], ", ")
+		if len(names) > 10 {
+			there += fmt.Sprintf(" and %d more", len(names)-10)
+		}
+	}
+	return fmt.Sprintf("nothing of %.300q waits for a retry of rule %s%s (%s)",
+		e.Object, e.Rule, guess, there)
+}
+
+// Retried is the result of a retry of what waits.
+type Retried struct {
+	Objects int `json:"objects"`
 }
 
 // Reloaded is the result of a reload.

@@ -124,6 +124,13 @@ func (b *backend) SetPaused(rule string, paused bool) error {
 	return nil
 }
 
+func (b *backend) RetryRule(rule, object string) (int, error) {
+	if rule != "crashes" {
+		return 0, fmt.Errorf("rule %q: %w", rule, ErrNotFound)
+	}
+	return 1, nil
+}
+
 func (b *backend) ReloadHandler(ctx context.Context, name string) (Reloaded, error) {
 	return b.reload(ctx, name)
 }

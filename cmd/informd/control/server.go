@@ -105,6 +105,7 @@ func (s *Server) mux(b Backend) *http.ServeMux {
 	handle("POST /v1/letters/drop", a.act(Backend.DropLetter))
 	handle("POST /v1/rules/pause", a.pause(true))
 	handle("POST /v1/rules/resume", a.pause(false))
+	handle("POST /v1/rules/retry", a.retryRule)
 	handle("POST /v1/handlers/reload", a.reload)
 	handle("/", func(_ *answer, r *http.Request) error {
 		return problem(http.StatusNotFound, "this informd (%s) does not know %.10s %.100q: "+

@@ -283,6 +283,15 @@ func (b *backend) SetPaused(rule string, paused bool) error {
 	return notFound(b.engine.SetPaused(rule, paused))
 }
 
+// RetryRule implements control.Backend.
+func (b *backend) RetryRule(rule, object string) (int, error) {
+	n, err := b.engine.RetryRule(rule, object)
+	if none, ok := errors.AsType[*engine.NotWaitingError](err); ok {
+		return 0, (*control.NotWaitingError)(none)
+	}
+	return n, notFound(err)
+}
+
 // ReloadHandler implements control.Backend.
 func (b *backend) ReloadHandler(ctx context.Context, name string) (control.Reloaded, error) {
 	return b.reloader.reload(ctx, name)
