@@ -176,6 +176,15 @@ func (e *Engine) addInformers(p *plan.Plan) (map[*plan.Informer]*source.Informer
 		running.view = source.NewSource(s.Name, members, s.Indexes)
 		e.sources = append(e.sources, running)
 	}
+	for _, planned := range p.Informers {
+		var names []string
+		for _, s := range p.Sources {
+			if slices.Contains(s.Informers, planned) {
+				names = append(names, s.Name)
+			}
+		}
+		informers[planned].NameSources(names...)
+	}
 	return informers, nil
 }
 

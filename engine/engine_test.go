@@ -76,6 +76,11 @@ var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmap
 // run starts an engine on the manifests, and stops it at the end of the test.
 func run(t testing.TB, server *apistub.Server, manifests string, handlers map[string]Handler) *Engine {
 	t.Helper()
+	return runWith(t, server, manifests, handlers, Options{})
+}
+
+func runWith(t testing.TB, server *apistub.Server, manifests string, handlers map[string]Handler, o Options) *Engine {
+	t.Helper()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(manifests)}})
 	p, more := plan.Compile(c)
 	if mistakes = append(mistakes, more...); len(mistakes) > 0 {
@@ -89,7 +94,7 @@ func run(t testing.TB, server *apistub.Server, manifests string, handlers map[st
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := New(p, Cluster{server.Config(), httpClient, discoveryClient}, handlers, Options{})
+	e, err := New(p, Cluster{server.Config(), httpClient, discoveryClient}, handlers, o)
 	if err != nil {
 		t.Fatal(err)
 	}

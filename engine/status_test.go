@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -102,6 +104,52 @@ func poll(t *testing.T, what string, cond func() bool) {
 	for deadline := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("waited for %s", what)
+		}
+	}
+}
+
+// lines collects log lines.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// The log names sources as the manifests do, and has a line for each successful delivery at debug.
+func TestLogNamesSourcesAndDeliveries(t *testing.T) {
+	t.Parallel()
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelInfo} {
+		server := apistub.New(t)
+		server.Serve(configMaps, "ConfigMap", true)
+		server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"a"}}`)
+		var log lines
+		options := Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))}
+		e := runWith(t, server, mapSource+aRule("r", ""), map[string]Handler{"record": newRecorder()}, options)
+		poll(t, "the delivery", func() bool {
+			s := e.Status()
+			return s.Sources[0].Ready && s.Rules[0].Matches == 1 && s.Rules[0].Queue.InFlight+s.Rules[0].Queue.Waiting == 0
+		})
+		if want := `msg="source has synced" source=maps resource=v1/configmaps`; !strings.Contains(log.String(), want) {
+			t.Errorf("no %s in\n%s", want, log.String())
+		}
+		delivered := func() bool {
+			return strings.Contains(log.String(), "msg=delivered handler=record rule=r key=shop/a id=r/")
+		}
+		if level == slog.LevelDebug {
+			poll(t, "the line of the delivery", delivered)
+		} else if delivered() {
+			t.Errorf("at info: %s", log.String())
 		}
 	}
 }

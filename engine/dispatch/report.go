@@ -59,6 +59,14 @@ func (l *Lane) reportFailure(f *flight, o *outcome) {
 		"reason", reason, "after", o.after.Round(time.Millisecond), "unreported", held)
 }
 
+// reportDone logs a delivery that succeeded. The caller has asked whether the log wants it, so that
+// it costs nothing otherwise.
+func (d *Dispatcher) reportDone(f *flight, o *outcome) {
+	d.log.Debug("delivered",
+		"rule", f.lane.rule, "key", f.item.Key.String(), "id", f.event.ID, "event", f.event.Event,
+		"attempt", f.event.Attempt, "duration", o.at.Sub(f.began).Round(time.Microsecond))
+}
+
 // reportLetter logs that an event became a dead letter, or why it did not. An expression may fail on
 // all objects of a source, so the same reason in informd's own words is logged once a minute.
 func (d *Dispatcher) reportLetter(f *flight, o *outcome) {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/informd/informd/engine/delivery"
@@ -100,6 +101,9 @@ func (d *Dispatcher) report(f *flight, o *outcome) {
 	isStale := o.delivery.Refusals > 0 && o.delivery.Refusals <= renewAfter
 	if o.result.repeats() && o.result != Cancelled && !isStale {
 		f.lane.reportFailure(f, o)
+	}
+	if o.result == Done && d.log.Enabled(context.Background(), slog.LevelDebug) {
+		d.reportDone(f, o)
 	}
 	if d.opts.Attempted != nil {
 		d.opts.Attempted(Attempt{

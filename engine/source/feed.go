@@ -22,7 +22,8 @@ import (
 type feed struct {
 	clock  clock.PassiveClock
 	counts *counts
-	packer *object.Packer  // packs all texts in the cache
+	packer *object.Packer // packs all texts in the cache
+	log    *slog.Logger
 	warn   func(panic any) // logs that the consumer has panicked
 	chunk  int             // objects per turn of a resync or clear; changes come in between
 	poke   chan struct{}   // capacity 1; signals that tick has work
@@ -45,15 +46,16 @@ type feed struct {
 func newFeed(
 	clock clock.PassiveClock, log *slog.Logger, says *sayer, name string, c *counts, chunk int,
 ) *feed {
-	return &feed{
-		clock: clock, counts: c, packer: object.NewPacker(), chunk: chunk,
+	f := &feed{
+		log: log, clock: clock, counts: c, packer: object.NewPacker(), chunk: chunk,
 		poke:  make(chan struct{}, 1),
 		known: map[string]*object.Object{},
-		warn: func(p any) {
-			says.warn(log, "the consumer of an informer has panicked", name,
-				"panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
-		},
 	}
+	f.warn = func(p any) {
+		says.warn(f.log, "the consumer of an informer has panicked", name,
+			"panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+	}
+	return f
 }
 
 // consume sets the consumer.

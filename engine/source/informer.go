@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,6 +70,14 @@ func (i *Informer) Selection() Selection { return i.sel }
 
 // Packer returns the packer of the texts in the cache.
 func (i *Informer) Packer() *object.Packer { return i.feed.packer }
+
+// NameSources adds to the log lines of the informer which sources it serves. Call it before the
+// informer runs.
+func (i *Informer) NameSources(names ...string) {
+	attrs := []any{slog.String("source", strings.Join(names, ","))}
+	i.log = i.parent.log.With(append(attrs, i.sel.attrs()...)...)
+	i.health.log, i.feed.log = i.log, i.log
+}
 
 // Keep limits which parts of objects the informer holds. keep lists what the cache keeps beside the
 // identity; nil, the default, keeps whole objects. view lists what Step.Tree contains; nil means
