@@ -153,8 +153,8 @@ var expected = regexp.MustCompile(`^(` + strings.Join([]string{
 	`"string" cannot take a (list|map)`,
 }, "|") + `)$`)
 
-// mistaken matches the mistakes that Compile reports for constants that cannot work.
-var mistaken = regexp.MustCompile(`cannot|must be|needs|the pattern is wrong`)
+// mistaken matches the mistakes that Compile reports for what cannot work or is never true.
+var mistaken = regexp.MustCompile(`cannot|must be|needs|never|the pattern is wrong`)
 
 // meetsNil reports whether expr-lang meets nil anywhere while it evaluates text.
 func meetsNil(env *Env, text string) (met bool) {

@@ -223,3 +223,40 @@ func isEvent(n ast.Node) bool {
 	name, ok := n.(*ast.IdentifierNode)
 	return ok && name.Value == "event"
 }
+
+// checkText reports that a text is compared with what is never one: the result of arithmetic or a
+// length. Often the author means a field whose name ends in - and a number.
+func (c *compiler) checkText(n *ast.BinaryNode, a, b operand) error {
+	if n.Operator != "==" && n.Operator != "!=" {
+		return nil
+	}
+	text, from, at := b.value, n.Left, n.Right
+	if _, ok := text.(string); !ok {
+		text, from, at = a.value, n.Right, n.Left
+	}
+	if _, ok := text.(string); !ok {
+		return nil
+	}
+	switch from := from.(type) {
+	case *ast.BuiltinNode:
+		if from.Name == "len" || from.Name == "count" {
+			return c.errorf(at, "%s() is a number, which never equals a text: leave the quotes out",
+				from.Name)
+		}
+	case *ast.BinaryNode:
+		if !slices.Contains([]string{"-", "*", "/", "%", "**", "^"}, from.Operator) {
+			return nil
+		}
+		hint := ""
+		field, isField := from.Left.(*ast.MemberNode)
+		number, isNumber := from.Right.(*ast.IntegerNode)
+		if isField && isNumber && from.Operator == "-" {
+			if name, ok := field.Property.(*ast.StringNode); ok {
+				hint = fmt.Sprintf("; a field with - in its name needs brackets: %s[%q]",
+					field.Node, fmt.Sprintf("%s-%d", name.Value, number.Value))
+			}
+		}
+		return c.errorf(from, "the result of %s never equals a text%s", from.Operator, hint)
+	}
+	return nil
+}

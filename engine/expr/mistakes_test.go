@@ -143,6 +143,9 @@ func TestHints(t *testing.T) {
 	for _, test := range []struct{ text, message string }{ // | stands in front of the mistake
 		{`object.metadata.labels.app.kubernetes.io/|name == "x"`, `unknown name "name"; a field with - or / in its name needs brackets: object.metadata.labels["app.kubernetes.io/name"]`},
 		{`object.metadata.annotations.a-|b-c != nil`, `unknown name "b"; a field with - or / in its name needs brackets: object.metadata.annotations["a-b-c"]`},
+		{`object.data.key|-1 == "x"`, `the result of - never equals a text; a field with - in its name needs brackets: object.data["key-1"]`},
+		{`"x" != object.data.a |* 2`, `the result of * never equals a text`},
+		{`len(object.spec.containers) == |"2"`, `len() is a number, which never equals a text: leave the quotes out`},
 		{`object.metadata.labels.'my-app' |!= nil`, `expected name; a field whose name needs quotes is written in brackets: labels["a-b"]`},
 		{`map(object.xs, {kind|: "User", name: #})`, `unexpected ":"; a map as the last argument needs parentheses: ({name: #})`},
 		{`now() - time(object.a) > |2m`, `2m is no number; a duration is duration("2m"), a quantity is quantity("2m")`},

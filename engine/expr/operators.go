@@ -1,6 +1,7 @@
 package expr
 
 import (
+	"cmp"
 	"github.com/expr-lang/expr/ast"
 
 	"github.com/informd/informd/engine/expr/value"
@@ -31,7 +32,7 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 		return operand{}, err
 	}
 	a, b := parts[0], parts[1]
-	if err := c.checkEvent(n, a, b); err != nil {
+	if err := cmp.Or(c.checkEvent(n, a, b), c.checkText(n, a, b)); err != nil {
 		return operand{}, err
 	}
 	switch n.Operator {
