@@ -100,11 +100,11 @@ func (o *orphans) rest(ctx context.Context) bool {
 		if !o.hasResumed() {
 			began = time.Time{}
 		} else if began.IsZero() {
-			began = time.Now()
+			began = o.engine.clock.Now()
 		}
 		stats := o.rule.lane.Stats()
 		isIdle := stats.Waiting+stats.Away+stats.InFlight == 0
-		if !began.IsZero() && (isIdle || time.Since(began) >= maxRestWait) {
+		if !began.IsZero() && (isIdle || o.engine.clock.Since(began) >= maxRestWait) {
 			return ctx.Err() == nil
 		}
 		select {
