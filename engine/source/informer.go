@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -143,6 +144,7 @@ func (i *Informer) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { i.feed.run(ctx) })
+	running.Go(func() { i.sayProgress(ctx) })
 
 	// Objects of the first list existed before. If the cluster did not serve the resource
 	// meanwhile, there were no objects, and later ones count as added.
@@ -173,6 +175,50 @@ func (i *Informer) run(ctx context.Context) {
 			i.health.listing()
 		}
 	}
+}
+
+// progressEvery is the time between two log lines about a list under way.
+const progressEvery = 10 * time.Second
+
+// sayProgress logs how far the first list is, every ten seconds until the informer has synced.
+func (i *Informer) sayProgress(ctx context.Context) {
+	ticker := time.NewTicker(progressEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		state, _, since, synced, _ := i.health.read()
+		if synced {
+			return
+		}
+		if state == Listing {
+			i.log.Info("source is listing", "progress", i.progress(since),
+				"took", i.parent.clock.Since(since).Round(time.Second))
+		}
+	}
+}
+
+// progress describes how far the list is that began at a time: the objects so far, the rate, and
+// what is left where that is known. Objects that the informer restored say how many to expect.
+func (i *Informer) progress(began time.Time) string {
+	received, left := i.counts.received.Load(), i.counts.left.Load()
+	if received == 0 {
+		return "no objects yet"
+	}
+	if left == 0 {
+		left = max(i.counts.objects.Load()-received, 0)
+	}
+	text := fmt.Sprintf("%d objects so far", received)
+	if seconds := i.parent.clock.Since(began).Seconds(); seconds >= 1 {
+		text += fmt.Sprintf(", %.0f a second", float64(received)/seconds)
+	}
+	if left > 0 {
+		text += fmt.Sprintf(", about %d left", left)
+	}
+	return text
 }
 
 // reached handles a mark that was reached.
@@ -211,6 +257,9 @@ type Stats struct {
 // Stats returns the current numbers. It is cheap.
 func (i *Informer) Stats() Stats {
 	state, reason, since, _, _ := i.health.read()
+	if state == Listing {
+		reason = i.progress(since)
+	}
 	c := &i.counts
 	deltas := map[delta.Type]uint64{}
 	for t := range c.deltas {
@@ -232,4 +281,5 @@ type counts struct {
 	unchanged, unreadable atomic.Uint64
 	indexPanics, panics   atomic.Uint64
 	lists, watches        atomic.Uint64
+	received, left        atomic.Int64 // objects of the list under way: so far, and still to come if known
 }

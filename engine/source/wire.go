@@ -77,6 +77,9 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 			return err
 		}
 		defer release()
+		if o.Continue == "" {
+			w.informer.counts.received.Store(0)
+		}
 		list, err = w.informer.client.list(ctx, o, w.initial)
 		return err
 	})
@@ -86,6 +89,11 @@ func (w *wire) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, 
 	}
 	w.well()
 	w.version = position(list.ResourceVersion)
+	left := int64(0)
+	if list.RemainingItemCount != nil {
+		left = *list.RemainingItemCount
+	}
+	w.informer.counts.left.Store(left)
 	if o.Continue == "" {
 		w.informer.counts.lists.Add(1)
 	}
@@ -114,6 +122,7 @@ func (w *wire) initial(e *entry) (ok bool) {
 		w.informer.unreadable(e)
 		return false
 	}
+	w.informer.counts.received.Add(1)
 	e.arrival.tree.Release()
 	e.arrival = nil
 	w.informer.feed.settle(e)

@@ -116,7 +116,17 @@ func writeSources(w io.Writer, sources []control.SourceStatus, as shape) error {
 		}
 		t.row(cells...)
 	}
-	return t.flush()
+	if err := t.flush(); err != nil {
+		return err
+	}
+	for _, s := range sources {
+		if s.State == "listing" && s.Reason != "" {
+			if err := note(w, s.Name, s.Reason, as); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // writeRules writes the rules as a table, and below it why rules are blocked or wait, and errors of
