@@ -80,7 +80,9 @@ $(BIN)/exec-%/busybox:
 controlplane: $(BIN)/controlplane ## Build bin/controlplane: kube-apiserver and etcd in one binary, for the demo and the tests
 
 $(BIN)/controlplane: $(wildcard integration/controlplane/*.go) integration/controlplane/go.mod integration/controlplane/go.sum
-	@echo "building the control plane: some minutes the first time"
+	@echo "building the control plane, step 1 of 2: downloading what it needs"
+	@cd integration/controlplane && GOWORK=off CGO_ENABLED=0 go list -deps . >/dev/null
+	@echo "building the control plane, step 2 of 2: compiling, some minutes the first time"
 	cd integration/controlplane && GOWORK=off CGO_ENABLED=0 go build -o $@ .
 
 .PHONY: demo
