@@ -22,6 +22,7 @@ import (
 // config is a manifest's config, checked.
 type config struct {
 	url        text
+	base       string          // the secret that the URL begins with; "" if its host is constant
 	headers    map[string]text // sent with every request, by canonical names
 	format     string
 	body       *rule.Template    // of formatTemplate
@@ -172,8 +173,9 @@ func (c *config) setURL(t *templates, address string) error {
 		_, err := parseURL(c.url.literal)
 		return err
 	}
-	if m := wholeSecret.FindStringSubmatch(address); m != nil {
-		return c.checkSecretURL(m[1])
+	if m := leadingSecret.FindStringSubmatch(address); m != nil {
+		c.base = m[1]
+		return c.checkSecretURL(m[2])
 	}
 	if !fixedHost.MatchString(address) {
 		return errors.New("url: must begin with https://HOST/ or http://HOST/ without ${ in it, " +
@@ -182,19 +184,41 @@ func (c *config) setURL(t *templates, address string) error {
 	return nil
 }
 
-// wholeSecret matches the URLs that are one secret.
-var wholeSecret = regexp.MustCompile(`^\$\{\s*secrets\.(\w+)\s*\}$`)
+// leadingSecret matches the URLs that begin with a secret: its name, and what follows.
+var leadingSecret = regexp.MustCompile(`^\$\{\s*secrets\.(\w+)\s*\}(?s:(.*))$`)
 
-// checkSecretURL checks the URL that is in a secret's file now.
-func (c *config) checkSecretURL(name string) error {
-	line, err := readLine("secrets."+name, c.secrets[name])
+// checkSecretURL checks the URL that is in the base's file now. rest is what follows it.
+func (c *config) checkSecretURL(rest string) error {
+	line, err := readLine("secrets."+c.base, c.secrets[c.base])
 	if err != nil {
 		return nil // checkSecrets reports it
 	}
+	if rest != "" {
+		example := line + "x" // what an expression may give
+		if rest[0] == '/' || rest[0] == '?' {
+			example = line + rest[:1]
+		}
+		u, err := url.Parse(example)
+		if err != nil {
+			return errors.New("url: is not a valid URL (with what " + c.secrets[c.base] + " holds)")
+		}
+		return c.checkHost(u, line)
+	}
 	if _, err := parseURL(line); err != nil {
-		return fmt.Errorf("%w (it is what %s holds)", err, c.secrets[name])
+		return fmt.Errorf("%w (it is what %s holds)", err, c.secrets[c.base])
 	}
 	return nil
+}
+
+// checkHost checks that the host of u is the one of the secret that it begins with.
+func (c *config) checkHost(u *url.URL, secret string) error {
+	base, err := url.Parse(secret)
+	if err == nil && base.Scheme == u.Scheme && base.Hostname() != "" && base.Host == u.Host {
+		return nil
+	}
+	return fmt.Errorf("url: the URL in %s must have a whole host, and end it with / "+
+		"if more follows ${secrets.%s}, so that no object chooses the host",
+		c.secrets[c.base], c.base)
 }
 
 // parseURL parses a URL that requests go to. The error shows nothing of it.

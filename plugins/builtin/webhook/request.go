@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
 
@@ -85,6 +86,9 @@ func (c *config) request(ctx context.Context, ev *handler.Event) (*http.Request,
 	for name, value := range c.headers {
 		at := "headers." + name
 		s, ok, err := value.render(env)
+		if err == nil && !ok && lacksObject(ev, value.program) {
+			return nil, handler.Reject(noObject(ev, at))
+		}
 		if err == nil {
 			err = checkHeader(at, s)
 		} else {
@@ -161,7 +165,23 @@ func (c *config) address(ev *handler.Event, env *expr.Env) (*url.URL, error) {
 	if err != nil && len(c.secrets) == 0 {
 		return nil, handler.Reject(err)
 	}
-	return u, err // with a secret in it, the next attempt may read a better one
+	if err != nil || c.url.program == nil {
+		return u, err // with a secret in it, the next attempt may read a better one
+	}
+	if c.base != "" {
+		secret, _ := env.Given["secrets"].(map[string]any)[c.base].(string)
+		if err := c.checkHost(u, secret); err != nil {
+			return nil, err
+		}
+	}
+	// A server may take a dot segment as the folder above.
+	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
+		if segment == "." || segment == ".." {
+			return nil, handler.Reject(errors.New(`url: has a segment "." or "..", ` +
+				"which would lead to another path"))
+		}
+	}
+	return u, nil
 }
 
 // encode returns the body of the request for ev, and its type.
@@ -176,6 +196,9 @@ func (c *config) encode(
 		}
 		return ev.Payload, "application/json", nil
 	case formatTemplate:
+		if err := c.checkObject(ev, env, "body", c.body); err != nil {
+			return nil, "", err
+		}
 		body, err := c.body.Render(env, maxBody)
 		if err != nil {
 			return nil, "", fmt.Errorf("body: %w", err)
@@ -195,6 +218,45 @@ func about(ev *handler.Event, err error) error {
 		return err
 	}
 	return fmt.Errorf("%w (rule %s has a payload, so its events have no object)", err, ev.Rule)
+}
+
+// checkObject returns an error if a value of a template would be left out because the event has no
+// object. Nil leaves a value out, but then the author has not seen that a payload replaces the
+// object. at is the template's place.
+func (c *config) checkObject(
+	ev *handler.Event, env *expr.Env, at string, t *rule.Template,
+) error {
+	if len(ev.Payload) == 0 || len(ev.Object) > 0 {
+		return nil
+	}
+	if lacksObject(ev, t.Program) {
+		if v, err := t.Program.Value(env); err == nil && v == nil {
+			return noObject(ev, at)
+		}
+	}
+	for _, m := range t.Members {
+		if err := c.checkObject(ev, env, at+"."+m.Name, m.Value); err != nil {
+			return err
+		}
+	}
+	for i, item := range t.Items {
+		if err := c.checkObject(ev, env, fmt.Sprintf("%s[%d]", at, i), item); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lacksObject reports whether a program, which may be nil, reads the object of an event that has a
+// payload instead.
+func lacksObject(ev *handler.Event, program *expr.Program) bool {
+	return program != nil && len(ev.Payload) > 0 && len(ev.Object) == 0 &&
+		!program.Paths().IsEmpty()
+}
+
+func noObject(ev *handler.Event, at string) error {
+	return fmt.Errorf("%s: it is nil: rule %s has a payload, so its events have no object; "+
+		"add what is missing to the payload", at, ev.Rule)
 }
 
 // failure says why there was no response from a host.

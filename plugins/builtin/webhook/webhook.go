@@ -10,7 +10,7 @@
 // so a rotated one takes effect at once.
 //
 // Reports name the host and nothing else of the URL, and never a token, a secret or a header's
-// value.
+// value. A reject quotes the beginning of the response, without those.
 package webhook
 
 import (
@@ -86,11 +86,14 @@ func (h *Handler) post(ctx context.Context, ev *handler.Event) error {
 	if err != nil {
 		return failure(ctx, request.URL.Host, err)
 	}
-	discard(response.Body, cancel)
+	body := read(response.Body, cancel)
 	err = verdict(request.URL.Host, response, time.Now())
 	if h.config.format == formatCloudEvents && refusesBody(response.StatusCode) {
 		err = fmt.Errorf("%w to a CloudEvent; for a service that wants a body of its own, "+
 			"set format to payload or template", err)
+	}
+	if errors.Is(err, handler.ErrReject) {
+		err = h.config.quote(err, response.Header, body, request)
 	}
 	return err
 }
@@ -161,16 +164,17 @@ func retryAfter(value string, now time.Time) time.Duration {
 }
 
 const (
-	maxDiscard  = 64 << 10 // bytes of a response's body that are read to keep its connection
-	discardTime = time.Second
+	maxRead  = 64 << 10 // bytes of a response's body that are read
+	readTime = time.Second
 )
 
-// discard reads a body that nobody needs, within the bounds at which keeping the connection is
-// worth it. The answer is known by now, so no failure matters.
-func discard(body io.ReadCloser, cancel context.CancelFunc) {
+// read reads a body within the bounds at which keeping the connection is worth it. The answer is
+// known by now, so no failure matters: read returns what came.
+func read(body io.ReadCloser, cancel context.CancelFunc) []byte {
 	defer body.Close()
-	defer time.AfterFunc(discardTime, cancel).Stop()
-	_, _ = io.Copy(io.Discard, io.LimitReader(body, maxDiscard))
+	defer time.AfterFunc(readTime, cancel).Stop()
+	text, _ := io.ReadAll(io.LimitReader(body, maxRead))
+	return text
 }
 
 // Health implements handler.HealthChecker: it returns why the last event could not
