@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/informd/informd/plugins/handler"
@@ -57,7 +58,11 @@ func parseAnswer(text []byte, ev *handler.Event, named bool) (handler.Answer, er
 	var doc document
 	d = json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	switch err := d.Decode(&doc); {
+	err := checkNames(raw)
+	if err == nil {
+		err = d.Decode(&doc)
+	}
+	switch {
 	case err == nil:
 	case named:
 		// Whose answer it is, is not known either.
@@ -70,6 +75,33 @@ func parseAnswer(text []byte, ev *handler.Event, named bool) (handler.Answer, er
 			"answer each event once, in their order, with its id", errNoAnswer)
 	}
 	return doc.answer(ev)
+}
+
+// fields are those of document.
+var fields = []string{"id", "result", "reason", "retryAfter", "actions"}
+
+// checkNames checks that a JSON object has only fields of an answer, and each at most once.
+// encoding/json would take the last one, and those in capitals, too.
+func checkNames(object json.RawMessage) error {
+	var seen []string
+	d := json.NewDecoder(bytes.NewReader(object))
+	_, _ = d.Token() // the brace
+	for d.More() {
+		token, _ := d.Token()
+		name, _ := token.(string)
+		switch {
+		case !slices.Contains(fields, name):
+			return fmt.Errorf("unknown field %q", name)
+		case slices.Contains(seen, name):
+			return fmt.Errorf("the field %q is there twice", name)
+		}
+		seen = append(seen, name)
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // fault returns what a decoding error says of fields and types, without any value.

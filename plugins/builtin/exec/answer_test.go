@@ -52,7 +52,9 @@ func TestAnswers(t *testing.T) {
 		{"more after it", `echo '{} hunter2'`, retry, "more follows its JSON object", 0},
 		{"another event's", `echo '{"id": "hunter2"}'`, retry, "its id is not the event's", 0},
 
-		{"an unknown field", `echo '{"results": "hunter2"}'`, reject, `rejected: the command's answer: json: unknown field "results"`, 0},
+		{"an unknown field", `echo '{"results": "hunter2"}'`, reject, `rejected: the command's answer: unknown field "results"`, 0},
+		{"a field twice", `echo '{"result": "reject", "id": "all/u1/updated/7", "result": "done"}'`, reject, `the command's answer: the field "result" is there twice`, 0},
+		{"a field in capitals", `echo '{"Result": "reject"}'`, reject, `unknown field "Result"`, 0},
 		{"another type", `echo '{"result": 5}'`, reject, "result must not be a number", 0},
 		{"another result", `echo '{"result": "hunter2"}'`, reject, "the result must be done, retry or reject", 0},
 		{"actions of a retry", `echo '{"result": "retry", "actions": [{"verb": "delete"}]}'`, reject, "actions go with the result done only", 0},

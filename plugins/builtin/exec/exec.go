@@ -306,8 +306,12 @@ func withInformd(environment []string) []string {
 			return environment
 		}
 	}
-	return append(environment, "PATH="+filepath.Dir(self))
+	return append(environment, "PATH="+usualPath+":"+filepath.Dir(self))
 }
+
+// usualPath is where shells look if they get no PATH. With one that names informd's folder alone,
+// they would find nothing else.
+const usualPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // cacheSocket is handlerpb.EnvCacheSocket. informd sets it if the manifest has access.read.
 const cacheSocket = "INFORMD_CACHE_SOCKET"

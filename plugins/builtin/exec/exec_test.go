@@ -155,6 +155,21 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// A shell has a PATH of its own as long as nobody gives it one.
+func TestPathWithoutOne(t *testing.T) {
+	t.Setenv("INFORMD_CACHE_SOCKET", "unix:/cache")
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", "")
+	os.Unsetenv("PATH")
+	h := configured(t, sh, "-c", "cat > /dev/null")
+	if _, err := h.Handle(t.Context(), event); err != nil {
+		t.Errorf("a script does not find cat: %v", err)
+	}
+}
+
 func TestRelativeCommandInWorkingDirectory(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "notify"), []byte("#!/bin/sh\nexit 66\n"), 0o700); err != nil {
