@@ -21,6 +21,9 @@ type Letter struct {
 	Died          time.Time
 	Delta         delta.Delta
 	Payload       json.RawMessage // nil if the rule has none
+	// Delivered is when the rule first delivered a later event of the object, since this start of
+	// the program. It is zero if that did not happen. No record of a letter has it.
+	Delivered time.Time
 	// Confidential means that the payload and the handler's words may quote a Secret. Plain means
 	// that Reason is informd's own words, which quote nothing. Both are decided when the letter is
 	// made. The reason of a letter that is Confidential and not Plain is neither recorded nor shown.

@@ -155,12 +155,55 @@ func TestLaterChangesGoOnAfterDeadLetter(t *testing.T) {
 				want := delivery.Letter{
 					ID: "r/u/added/1", Rule: "r", Handler: "h", Resource: pods, Key: all[0].Delta.Key(), Reason: answer.Error(),
 					Attempts: 1, Since: offered, Died: offered,
+					Delivered: offered, // the second change was
 				}
 				all[0].Delta.Object = nil
 				equal(t, "letter", all[0], want)
 			})
 		})
 	}
+}
+
+// Only a later event of the same rule and object marks a letter: no other rule's, no other object's,
+// none that failed, and no letter that is delivered again.
+func TestLettersOfObjectsDeliveredSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := true
+		h := recorder{answer: func(_ context.Context, ev handler.Event) error {
+			if broken && ev.Name == "web" && ev.Rule == "r" {
+				return handler.Reject(errors.New("broken"))
+			}
+			return nil
+		}}
+		dead := NewLetterBox(LetterBoxOptions{})
+		d := New(Recipient{Handler: &h}, dead, Options{})
+		l, other := d.Lane("r", pods, LaneOptions{}), d.Lane("other", pods, LaneOptions{})
+		start(t, d)
+		check := func(when string, want ...bool) {
+			t.Helper()
+			pass(time.Second)
+			var marked []bool
+			for _, l := range dead.List() {
+				marked = append(marked, !l.Delivered.IsZero())
+			}
+			equal(t, when, marked, want)
+		}
+		l.Offer(added("web", "u", 1))
+		pass(time.Second)
+		l.Offer(updated("web", "u", 2))
+		l.Offer(added("db", "v", 1))
+		other.Offer(added("web", "u", 1))
+		check("nothing later of the object was delivered to the rule", false, false)
+		broken = false
+		letter, _ := dead.Take("r/u/added/1")
+		l.Redrive(letter)
+		check("the first is delivered again: it is older than the second", false)
+		l.Offer(updated("web", "u", 3))
+		check("a later one", true)
+		broken = true
+		l.Offer(updated("web", "u", 4))
+		check("one that failed", true, false)
+	})
 }
 
 func TestRedrive(t *testing.T) {

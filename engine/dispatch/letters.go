@@ -3,9 +3,13 @@ package dispatch
 import (
 	"container/list"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/delta"
 )
 
 // DeadLetters keeps dead letters. It is safe for concurrent use.
@@ -14,6 +18,9 @@ type DeadLetters interface {
 	// evicted to make room. If the error is nil, DeadLetters alone is responsible for the event.
 	// Add is called within the Journal's Begin and End, and logs nothing.
 	Add(delivery.Letter) (evicted []delivery.Letter, err error)
+	// Delivered marks the letters of an object whose rule has now delivered a later event of it. It
+	// is called as Add is, and costs nothing if there are no letters to mark.
+	Delivered(rule string, key delta.Key, at time.Time)
 }
 
 // LetterStore records the dead letters of a LetterBox. The LetterBox calls it with its lock held.
@@ -45,6 +52,16 @@ type LetterBox struct {
 	byID    map[string]*list.Element // guarded by mu
 	bytes   int64                    // guarded by mu
 	evicted uint64                   // guarded by mu
+	// unmarked holds the letters that are not Delivered yet, by what they are about; guarded by mu.
+	unmarked map[subject][]*list.Element
+	// hasUnmarked is set while unmarked holds something; written under mu.
+	hasUnmarked atomic.Bool
+}
+
+// subject is what a letter is about: an object, for a rule.
+type subject struct {
+	rule string
+	key  delta.Key
 }
 
 // LetterBoxStats describes what a LetterBox holds.
@@ -64,7 +81,10 @@ func NewLetterBox(o LetterBoxOptions) *LetterBox {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = 64 << 20
 	}
-	return &LetterBox{opts: o, letters: list.New(), byID: make(map[string]*list.Element)}
+	return &LetterBox{
+		opts: o, letters: list.New(), byID: make(map[string]*list.Element),
+		unmarked: make(map[subject][]*list.Element),
+	}
 }
 
 // Add keeps a letter, as DeadLetters says. The error is always nil.
@@ -98,10 +118,16 @@ func LogEvicted(log *slog.Logger, letters []delivery.Letter) {
 
 // add keeps l, and returns the letters that it evicted. The caller holds mu.
 func (b *LetterBox) add(l delivery.Letter) (evicted []delivery.Letter) {
-	if e := b.byID[l.ID]; e != nil {
-		b.remove(e)
+	if old := b.byID[l.ID]; old != nil {
+		b.remove(old)
 	}
-	b.byID[l.ID] = b.place(l)
+	e := b.place(l)
+	b.byID[l.ID] = e
+	if l.Delivered.IsZero() {
+		about := subject{l.Rule, l.Key}
+		b.unmarked[about] = append(b.unmarked[about], e)
+		b.hasUnmarked.Store(true)
+	}
 	b.bytes += letterSize(&l)
 	for b.letters.Len() > 1 && (b.letters.Len() > b.opts.MaxLetters || b.bytes > b.opts.MaxBytes) {
 		oldest := b.remove(b.letters.Front())
@@ -121,6 +147,23 @@ func (b *LetterBox) place(l delivery.Letter) *list.Element {
 		}
 	}
 	return b.letters.PushFront(l)
+}
+
+// Delivered marks letters, as DeadLetters says.
+func (b *LetterBox) Delivered(rule string, key delta.Key, at time.Time) {
+	if !b.hasUnmarked.Load() {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	about := subject{rule, key}
+	for _, e := range b.unmarked[about] {
+		l := e.Value.(delivery.Letter)
+		l.Delivered = at
+		e.Value = l
+	}
+	delete(b.unmarked, about)
+	b.hasUnmarked.Store(len(b.unmarked) > 0)
 }
 
 // List returns all letters, the oldest first.
@@ -169,6 +212,12 @@ func (b *LetterBox) remove(e *list.Element) delivery.Letter {
 	l := b.letters.Remove(e).(delivery.Letter)
 	delete(b.byID, l.ID)
 	b.bytes -= letterSize(&l)
+	about := subject{l.Rule, l.Key}
+	others := slices.DeleteFunc(b.unmarked[about], func(o *list.Element) bool { return o == e })
+	if b.unmarked[about] = others; len(others) == 0 {
+		delete(b.unmarked, about)
+	}
+	b.hasUnmarked.Store(len(b.unmarked) > 0)
 	return l
 }
 

@@ -82,6 +82,9 @@ func (d *Dispatcher) commit(f *flight, o *outcome) {
 		}
 	}
 	queue, key := f.lane.queue, f.item.Key
+	if o.result == Done && !f.item.Redriven { // a letter itself may be older than the others
+		d.dead.Delivered(f.lane.rule, key, o.at)
+	}
 	switch {
 	case !o.result.repeats():
 		queue.Done(key)

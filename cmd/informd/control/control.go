@@ -260,6 +260,8 @@ type Letter struct {
 	Reason    string         `json:"reason"`          // why the last attempt failed
 	Event     *handler.Event `json:"event,omitempty"` // as the handler received it
 	Secret    bool           `json:"-"`               // it is about a Secret
+	// Delivered is when a later event of the object was delivered, since the daemon started.
+	Delivered time.Time `json:"delivered,omitzero"`
 
 	// Confidential letters may quote Secrets in the event's payload, and in Reason unless that is
 	// Plain: informd's own words.

@@ -268,7 +268,7 @@ func shownLetter(l delivery.Letter) control.Letter {
 		Namespace: l.Key.Namespace, Name: l.Key.Name,
 		Attempts: l.Attempts, Since: l.Since, Died: l.Died, Reason: l.Reason,
 		Secret: isSecret(resource), Confidential: l.Confidential,
-		Plain: l.Plain,
+		Plain: l.Plain, Delivered: l.Delivered,
 	}
 }
 
