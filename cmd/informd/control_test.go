@@ -93,6 +93,7 @@ func newPretence() *pretence {
 			Attempts: 5, Since: old, Died: old, Reason: "the pager\x1b[31m said:\n503 Service Unavailable, and then said it" + strings.Repeat(" again, and", 12) + " again", Event: &event,
 		})
 	}
+	p.letters[0].Delivered = time.Now().Add(-99 * 24 * time.Hour)
 	event := handler.Event{ID: "tokens/8b3e/added/4", Rule: "tokens", Event: "added", Attempt: 1, Namespace: "shop", Name: "db", UID: "8b3e", Object: json.RawMessage(secret)}
 	p.letters = append(p.letters, control.Letter{
 		ID: event.ID, Rule: "tokens", Handler: "vault", Resource: "v1/secrets", Namespace: "shop", Name: "db",

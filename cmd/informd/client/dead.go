@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -36,12 +37,18 @@ meantime.
 func newDeadListCommand(flags *controlFlags) *cobra.Command {
 	var rule, handler, output string
 	cmd := &cobra.Command{
-		Use:   "list [--rule NAME] [--handler NAME] [-o json]",
+		Use:   "list [--rule NAME] [--handler NAME] [-o wide|json]",
 		Short: "List dead letters, the oldest first",
-		Args:  cli.NoArguments,
+		Long: `List dead letters, the oldest first. The ids are short: the other commands take them so, and
+whole. The column SINCE THEN says "delivered" if a later event of the object has been delivered to
+the same rule since informd started. So perhaps nothing is amiss any more.
+
+The table fits the terminal. -o wide cuts nothing, and adds columns. -o json has everything.
+` + whichDaemon,
+		Args: cli.NoArguments,
 	}
 	choosingFlags(cmd, flags, &rule, &handler)
-	outputFlag(cmd, &output, "json")
+	outputFlag(cmd, &output, "wide", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ask(func(c *control.Client) error {
 			letters, err := c.Letters(cmd.Context(), rule, handler)
@@ -54,7 +61,8 @@ func newDeadListCommand(flags *controlFlags) *cobra.Command {
 				}
 				return writeDocument(cmd.OutOrStdout(), output, map[string]any{"items": letters})
 			}
-			return writeLetters(cmd.OutOrStdout(), letters, time.Now())
+			out := cmd.OutOrStdout()
+			return writeLetters(out, letters, newShape(out, output), time.Now())
 		})
 	}
 	return cmd
@@ -70,16 +78,49 @@ func choosingFlags(cmd *cobra.Command, flags *controlFlags, rule, handler *strin
 // reasonWidth is where a table cuts a reason, in characters.
 const reasonWidth = 160
 
-func writeLetters(w io.Writer, letters []control.Letter, now time.Time) error {
+func writeLetters(w io.Writer, letters []control.Letter, as shape, now time.Time) error {
 	if len(letters) == 0 {
 		return none(w, "no dead letters")
 	}
-	t := newTable(w, "ID", "OBJECT", "HANDLER", "ATTEMPTS", "DIED", "REASON")
-	for _, l := range letters {
-		t.row(l.ID, keyOf(l.Namespace, l.Name), l.Handler, strconv.Itoa(l.Attempts),
-			age(now, l.Died), shortened(cli.Printable(l.Reason), reasonWidth))
+	if as.wide {
+		return writeLettersWide(w, letters, now)
+	}
+	isMarked := slices.ContainsFunc(letters, func(l control.Letter) bool {
+		return !l.Delivered.IsZero()
+	})
+	header := []string{"ID", "OBJECT", "DIED", "REASON"}
+	if isMarked {
+		header = []string{"ID", "OBJECT", "DIED", "SINCE THEN", "REASON"}
+	}
+	t := newTableWithin(w, as.most, header...)
+	t.whole = 1
+	ids := shortIDs(letters)
+	for i, l := range letters {
+		cells := []string{ids[i], keyOf(l.Namespace, l.Name), age(now, l.Died)}
+		if isMarked {
+			cells = append(cells, sinceThen(l))
+		}
+		t.row(append(cells, shortened(cli.Printable(l.Reason), reasonWidth))...)
 	}
 	return t.flush()
+}
+
+func writeLettersWide(w io.Writer, letters []control.Letter, now time.Time) error {
+	t := newTable(w,
+		"ID", "RESOURCE", "OBJECT", "HANDLER", "ATTEMPTS", "DIED", "SINCE THEN", "REASON")
+	for _, l := range letters {
+		t.row(l.ID, l.Resource, keyOf(l.Namespace, l.Name), l.Handler, strconv.Itoa(l.Attempts),
+			age(now, l.Died), sinceThen(l), l.Reason)
+	}
+	return t.flush()
+}
+
+// sinceThen says whether a later event of the object was delivered.
+func sinceThen(l control.Letter) string {
+	if l.Delivered.IsZero() {
+		return ""
+	}
+	return "delivered"
 }
 
 // keyOf returns NAMESPACE/NAME, or NAME for an object without a namespace.
@@ -108,7 +149,11 @@ func newDeadShowCommand(flags *controlFlags) *cobra.Command {
 	showSecretsFlag(cmd, &showSecrets)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return flags.ask(func(c *control.Client) error {
-			letter, err := c.Letter(cmd.Context(), args[0], showSecrets)
+			ids, err := fullIDs(cmd.Context(), c, args)
+			if err != nil {
+				return err
+			}
+			letter, err := c.Letter(cmd.Context(), ids[0], showSecrets)
 			if err != nil {
 				return err
 			}
@@ -133,6 +178,9 @@ func writeLetter(w io.Writer, l control.Letter, now time.Time) error {
 	t.row("resource", l.Resource)
 	t.row("selected", moment(l.Since, now))
 	t.row("died", moment(l.Died, now))
+	if !l.Delivered.IsZero() {
+		t.row("since then", "a later event was delivered at "+moment(l.Delivered, now))
+	}
 	t.row("attempts", strconv.Itoa(l.Attempts))
 	t.row("reason", l.Reason)
 	if err := t.flush(); err != nil {
@@ -162,7 +210,7 @@ func newDeadActCommand(
 		Use:   name + " ID…|--rule NAME|--handler NAME|--all",
 		Short: short,
 		Long: long + `
-Choose them by id, by rule, by handler, or take all of them. The command lists the letters that it
+Choose them by id as informd dead list shows it, by rule, by handler, or take all of them. The command lists the letters that it
 could not ` + name + `, handles the rest, and then ends with exit code 1.
 ` + whichDaemon,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -175,6 +223,12 @@ could not ` + name + `, handles the rest, and then ends with exit code 1.
 	cmd.Flags().BoolVar(&choice.All, "all", false, "choose all of them")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return flags.ask(func(c *control.Client) error {
+			var err error
+			if len(choice.IDs) > 0 {
+				if choice.IDs, err = fullIDs(cmd.Context(), c, choice.IDs); err != nil {
+					return err
+				}
+			}
 			outcome, err := act(c, cmd.Context(), choice)
 			if err != nil {
 				return err

@@ -53,7 +53,9 @@ func (c *choice) Set(value string) error {
 type table struct {
 	w    io.Writer
 	most int // columns of the terminal; 0 for any number
-	rows [][]string
+	// whole is how many columns, from the left, are never cut: what they hold is copied.
+	whole int
+	rows  [][]string
 }
 
 // newTable returns a table of any width.
@@ -98,11 +100,12 @@ func (t *table) widths() (widths []int) {
 		}
 	}
 	for ; t.most > 0 && total > t.most; total-- {
-		longest := slices.Index(widths, slices.Max(widths))
-		if widths[longest] <= narrowest {
+		cut := widths[min(t.whole, len(widths)-1):]
+		longest := slices.Index(cut, slices.Max(cut))
+		if cut[longest] <= narrowest {
 			break
 		}
-		widths[longest]--
+		cut[longest]--
 	}
 	return widths
 }
