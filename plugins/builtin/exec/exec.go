@@ -144,6 +144,9 @@ func find(name string) (string, error) {
 		return path, openable(path)
 	case errors.Is(err, exec.ErrDot):
 		return "", fmt.Errorf("command[0]: %q is in the working directory: write ./%s", name, name)
+	case strings.Contains(strings.TrimSpace(name), " ") && !errors.Is(err, os.ErrPermission):
+		return "", fmt.Errorf("command[0]: %q does not exist: there is no shell, so write each "+
+			"argument as an item of its own, or [sh, -c, \"…\"]", name)
 	case errors.Is(err, exec.ErrNotFound) && os.Getenv("PATH") == "":
 		return "", fmt.Errorf("command[0]: %q is looked for in PATH, which is empty: "+
 			"give its path, or add PATH to the handler's env", name)

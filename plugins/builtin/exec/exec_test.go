@@ -318,6 +318,8 @@ func TestConfigRefused(t *testing.T) {
 		`{"command":[""]}`:              "command[0]: must not be empty",
 		`{"command":["no-such-tool"]}`:  `command[0]: "no-such-tool" is not an executable in PATH`,
 		`{"command":["./none"]}`:        `command[0]: "./none" does not exist`,
+		`{"command":["./none --all"]}`:  "write each argument as an item of its own",
+		`{"command":["ls -l"]}`:         "there is no shell",
 		`{"command":["` + plain + `"]}`: "is not executable",
 		`{"command":["` + dir + `"]}`:   "command[0]: ",
 		`{"command":["ls\u0000","\u0000"]}`: "command[0]: holds a NUL character\n" +

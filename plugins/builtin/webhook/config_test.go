@@ -78,6 +78,7 @@ func TestConfigRefused(t *testing.T) {
 		"body's expression":     {values{"url": good, "format": "template", "body": values{"a": []string{"${objekt.a}"}}}, `body.a[0]: unknown name "objekt"; did you mean object?`},
 		"body's key":            {values{"url": good, "format": "template", "body": values{"${name}": "a"}}, "a key cannot have expressions"},
 		"forgotten braces":      {values{"url": good, "format": "template", "body": values{"a": "payload.text"}}, `body.a: this is the text itself; for what the expression gives write "${payload.text}"`},
+		"Go's templates":        {values{"url": good, "format": "template", "body": values{"a": "Pod {{ .object.metadata.name }}"}}, "body.a: {{ .object is the syntax of Go and Helm: write ${…}"},
 		"lookup":                {values{"url": good, "format": "template", "body": `${lookup("pods.byNode", name)}`}, "which a handler's template cannot do; use it in the rule's payload"},
 		"deep body":             {values{"url": good, "format": "template", "body": deep(17)}, "is nested more than 16 deep"},
 		"unknown secret":        {values{"url": good, "secrets": values{"token": file(t, secret)}, "headers": values{"X": "${secrets.tokn}"}}, "headers.X: there is no secrets.tokn; did you mean token?"},

@@ -44,12 +44,20 @@ func (t *templates) fail(format string, args ...any) {
 // compile compiles the template of a string. program is nil if there are no expressions in it.
 func (t *templates) compile(at, text string, o expr.Options) (program *expr.Program, literal string) {
 	o.Scope, o.Given = expr.Sent, t.given
+	if m := foreign.FindString(text); m != "" {
+		t.fail("%s: %s is the syntax of Go and Helm: "+
+			"write ${…}, such as ${object.metadata.name}", at, m)
+	}
 	program, literal, err := expr.CompileTemplate(text, o)
 	if err != nil {
 		t.fail("%s: %w", at, err)
 	}
 	return program, literal
 }
+
+// foreign matches the beginning of an expression as other tools write it.
+var foreign = regexp.MustCompile(
+	`\{\{-?\s*\.?(object|old|event|payload|secrets|attached|metadata|name|namespace)\b`)
 
 // text is a template that gives a string.
 type text struct {
