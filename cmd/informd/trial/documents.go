@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 
+	"gopkg.in/yaml.v3"
 	kubeyaml "sigs.k8s.io/yaml"
 )
 
@@ -22,6 +23,8 @@ type document struct {
 func (d document) mistake(format string, args ...any) error {
 	return fmt.Errorf("%s:%d: %w", d.file, d.line, fmt.Errorf(format, args...))
 }
+
+var errMore = errors.New("more follows this YAML document: put a line with --- between documents")
 
 // readDocuments reads a file, or standard input if path is "-": JSON values one after the other, or
 // YAML documents. It returns the elements of lists, and of objects of kind List, one by one.
@@ -41,8 +44,8 @@ func readDocuments(path string, stdin io.Reader) ([]document, error) {
 	if start := bytes.TrimSpace(text); len(start) > 0 && (start[0] == '{' || start[0] == '[') {
 		if all, err = readJSON(path, text); err != nil && len(all) == 0 {
 			// It may be YAML that begins with a brace.
-			if documents, yamlErr := readYAML(path, text); yamlErr == nil {
-				all, err = documents, nil
+			if documents, yamlErr := readYAML(path, text); yamlErr == nil || errors.Is(yamlErr, errMore) {
+				all, err = documents, yamlErr
 			}
 		}
 	} else {
@@ -97,6 +100,9 @@ func readYAML(path string, text []byte) (all []document, err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err) // it names the line
 		}
+		if hasMore(part) {
+			return fmt.Errorf("%s:%d: %w", path, first, errMore)
+		}
 		if string(value) != "null" {
 			all = append(all, document{path, first, value})
 		}
@@ -118,6 +124,14 @@ func readYAML(path string, text []byte) (all []document, err error) {
 		part = append(part, content...)
 	}
 	return all, end()
+}
+
+// hasMore reports whether something follows the first YAML document of text, which YAMLToJSON would
+// ignore: a second value without a --- line before it, or one after a line with three dots.
+func hasMore(text []byte) bool {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var value yaml.Node
+	return decoder.Decode(&value) == nil && !errors.Is(decoder.Decode(&value), io.EOF)
 }
 
 // elements returns the elements of a list, or of an object of kind List, and otherwise d itself.

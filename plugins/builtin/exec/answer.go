@@ -70,6 +70,10 @@ func parseAnswer(text []byte, ev *handler.Event, named bool) (handler.Answer, er
 	default:
 		return handler.Answer{}, handler.Reject(fmt.Errorf("the command's answer: %s", fault(err)))
 	}
+	if named && doc.ID == "" {
+		return handler.Answer{}, fmt.Errorf("%w: it has no id; with lines, answer each event with its id",
+			errNoAnswer)
+	}
 	if doc.ID != ev.ID && (named || doc.ID != "") {
 		return handler.Answer{}, fmt.Errorf("%w: its id is not the event's; "+
 			"answer each event once, in their order, with its id", errNoAnswer)

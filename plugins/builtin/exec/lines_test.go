@@ -90,7 +90,7 @@ func TestLinesThatGoWrong(t *testing.T) {
 	}{
 		"no JSON":            {`echo hunter2`, "it begins with no JSON object", 2, false},
 		"another's id":       {`echo '{"id": "id-0"}'`, "its id is not the event's", 2, false},
-		"no id":              {`echo '{}'`, "its id is not the event's", 2, false},
+		"no id":              {`echo '{}'`, "it has no id; with lines", 2, false},
 		"an unknown field":   {`echo "{\"id\": \"$id\", \"hunter2\": 1}"`, "unknown field", 2, false},
 		"a reject":           {`echo "{\"id\": \"$id\", \"result\": \"reject\", \"reason\": \"no team\"}"`, "rejected: no team", 1, true},
 		"an action like no":  {`echo "{\"id\": \"$id\", \"actions\": [{\"verb\": \"x\"}]}"`, "actions[0]: the verbs are", 1, true},
