@@ -205,7 +205,11 @@ func (i *Informer) sayProgress(ctx context.Context) {
 // what is left where that is known. Objects that the informer restored say how many to expect.
 func (i *Informer) progress(began time.Time) string {
 	received, left := i.counts.received.Load(), i.counts.left.Load()
-	if received == 0 {
+	switch known := i.counts.objects.Load(); {
+	case received > 0:
+	case known > 0: // it resumes, and what changed meanwhile comes without a number
+		return fmt.Sprintf("%d objects of the last run, catching up with the server", known)
+	default:
 		return "no objects yet"
 	}
 	if left == 0 {

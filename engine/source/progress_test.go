@@ -17,6 +17,9 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	is("no objects yet")
+	i.counts.objects.Store(7) // restored
+	is("7 objects of the last run, catching up with the server")
+	i.counts.objects.Store(0)
 	i.counts.received.Store(500)
 	is("500 objects so far")
 	i.counts.left.Store(1500) // as the server says

@@ -100,7 +100,7 @@ func handlerProblems(h control.HandlerStatus, now time.Time) (all []problem) {
 		}
 		all = append(all, p)
 	}
-	if h.Full {
+	if h.Full && h.InFlight > 0 { // without a process none is in flight, and why is said above
 		all = append(all, problem{
 			what: "handler " + name + " is FULL: it has as many events as it may, and others wait " +
 				"until it answers one",

@@ -24,7 +24,7 @@ func TestNothingIsWrong(t *testing.T) {
 		},
 		Handlers: []control.HandlerStatus{
 			{Name: "h", State: control.Running, PID: 1, Failures: 1, LastLog: []string{"x"}},
-			{Name: "i", State: "starting"},
+			{Name: "i", State: "starting", Full: true}, // without a process none is in flight
 			{Name: "j", State: "dry run", Reason: "informd logs what it would deliver"},
 		},
 		Store: &control.StateStatus{Durable: true},

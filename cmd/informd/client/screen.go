@@ -3,32 +3,37 @@ package client
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
 
 // isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool { return columns(w) > 0 }
+func isTerminal(w io.Writer) bool {
+	columns, _ := terminal(w)
+	return columns > 0
+}
 
-// columns returns the width of the terminal w, or 0 if it is none.
-func columns(w io.Writer) int {
+// terminal returns the size of the terminal w, or zeros if it is none.
+func terminal(w io.Writer) (columns, lines int) {
 	f, ok := w.(*os.File)
 	if !ok {
-		return 0
+		return 0, 0
 	}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	if size.Col == 0 { // a terminal without a size, such as a serial line
-		return 80
+	if size.Col == 0 || size.Row == 0 { // a terminal without a size, such as a serial line
+		return 80, 24
 	}
-	return int(size.Col)
+	return int(size.Col), int(size.Row)
 }
 
 // width returns how many columns text for w may take: $COLUMNS, or else the terminal's. 0 means any
@@ -37,16 +42,17 @@ func width(w io.Writer) int {
 	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
 		return n
 	}
-	return columns(w)
+	columns, _ := terminal(w)
+	return columns
 }
 
 // watchEvery is the time between two pictures of --watch.
 const watchEvery = 2 * time.Second
 
 // watch writes what draw writes, again and again until ctx ends. On a terminal each picture replaces
-// the one before; elsewhere an empty line is between them.
+// the one before, and is cut where it is larger than the terminal; elsewhere an empty line is
+// between them.
 func watch(ctx context.Context, w io.Writer, draw func(io.Writer) error) error {
-	redraws := isTerminal(w)
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for first := true; ; first = false {
@@ -58,11 +64,13 @@ func watch(ctx context.Context, w io.Writer, draw func(io.Writer) error) error {
 			return err
 		}
 		text := picture.String()
+		columns, lines := terminal(w) // people resize it
 		switch {
-		case redraws && first:
-			text = "\x1b[H\x1b[2J" + text
-		case redraws: // line by line, so that nothing flickers
-			text = "\x1b[H" + strings.ReplaceAll(text, "\n", "\x1b[K\n") + "\x1b[J"
+		case columns > 0:
+			text = screen(text, columns, lines)
+			if first {
+				text = "\x1b[2J" + text
+			}
 		case !first:
 			text = "\n" + text
 		}
@@ -75,6 +83,28 @@ func watch(ctx context.Context, w io.Writer, draw func(io.Writer) error) error {
 			return nil
 		}
 	}
+}
+
+// screen returns the commands that show a text on a terminal in place of what is there, line by line,
+// so that nothing flickers. It cuts lines that are too long, and says how many do not fit.
+func screen(text string, columns, lines int) string {
+	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	if room := lines - 2; len(all) > lines-1 && room > 0 { // the cursor stands in the last line
+		more := len(all) - room
+		all = append(all[:room:room], fmt.Sprintf(
+			"… %d more lines: make the terminal taller, or leave out --watch", more))
+	}
+	var b strings.Builder
+	b.WriteString("\x1b[H")
+	for _, line := range all {
+		b.WriteString(shortened(line, columns))
+		if utf8.RuneCountInString(line) < columns { // in the last column it would erase a character
+			b.WriteString("\x1b[K")
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString("\x1b[J")
+	return b.String()
 }
 
 // wrap breaks text into lines of at most most columns, at spaces. The lines after the first begin

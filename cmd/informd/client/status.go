@@ -240,7 +240,7 @@ func slowDetails(h control.HandlerStatus, now time.Time) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%s: %d slow %s, for which no other waits",
 			name, h.Slow, cli.Plural(h.Slow, "event")))
 	}
-	if h.Full {
+	if h.Full && h.InFlight > 0 {
 		lines = append(lines, name+": FULL")
 	}
 	for _, w := range h.Longest {
