@@ -77,7 +77,9 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 			continue
 		}
 		hint := fmt.Sprintf("; the fields are %s", strings.Join(known, ", "))
-		if s := r.suggest(key.Value, known); s != "" {
+		if how := meant[key.Value]; how != "" {
+			hint = "; " + how
+		} else if s := r.suggest(key.Value, known); s != "" {
 			hint = didYouMean(s)
 			if f.key[s] == nil {
 				f.key[s] = key // so that it is not reported as missing as well
@@ -86,6 +88,18 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 		r.mistake(key, "unknown field %s%s", quote(f.path+key.Value), hint)
 	}
 	return f
+}
+
+// meant says how to write what people look for under these names.
+var meant = map[string]string{
+	"args":        "the arguments follow the program in command: [PROGRAM, ARGUMENT]",
+	"condition":   "where is about an object, when about a change",
+	"filter":      "where is about an object, when about a change",
+	"kind":        "objects are named by their resource, such as v1/pods or apps/v1/deployments",
+	"selector":    "objects are selected by labelSelector, fieldSelector and where",
+	"status":      "a status is written by resource: GROUP/VERSION/RESOURCE/status",
+	"subresource": "a status is written by resource: GROUP/VERSION/RESOURCE/status",
+	"url":         "builtin: webhook has url in its config, and a remote handler has address",
 }
 
 // has reports whether the manifest has the field, whatever its value, or means to.

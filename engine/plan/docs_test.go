@@ -41,13 +41,17 @@ func TestDocumentedRecipes(t *testing.T) {
 	}
 	others := source("nodes", "resource: v1/nodes, indexes: {byName: object.metadata.name}") +
 		head + "kind: Source\nmetadata: {name: lists}\nspec:\n  resource: v1/configmaps\n  indexes:\n    byImage: flatten(map(values(object.data), split(trim(#), \"\\n\")))\n---\n" +
-		source("things", "resource: v1/pods") + head + "kind: Handler\nmetadata: {name: chat}\nspec: {builtin: log}\n---\n"
+		head + "kind: Handler\nmetadata: {name: chat}\nspec: {builtin: log}\n---\n"
 	for _, block := range blocks {
 		text := block[1]
 		if !strings.Contains(text, "actions:") { // the block shows only part of an object
 			text = "actions:\n- apply:\n    resource: v1/configmaps\n    object:\n" + indented(strings.Replace(text, "metadata:\n", "metadata:\n  name: a\n", 1), 6)
 		}
-		if _, mistakes := compile(t, others+head+"kind: Rule\nmetadata: {name: a}\nspec:\n  source: things\n"+indented(text, 2)); len(mistakes) > 0 {
+		watched := "v1/pods"
+		if strings.Contains(text, "example.com/v1/sites") {
+			watched = "example.com/v1/sites"
+		}
+		if _, mistakes := compile(t, others+source("things", "resource: "+watched)+head+"kind: Rule\nmetadata: {name: a}\nspec:\n  source: things\n"+indented(text, 2)); len(mistakes) > 0 {
 			t.Error(mistakes)
 		}
 	}
