@@ -174,10 +174,18 @@ func after(prefix, text string) string {
 	return prefix + text
 }
 
+// maxProblems is how many problems are written, unless the output is wide. A mistake that many rules
+// share must not push everything else away.
+const maxProblems = 20
+
 // writeProblems writes what is wrong, and nothing if all is well.
-func writeProblems(w io.Writer, all []problem, most int) error {
+func writeProblems(w io.Writer, all []problem, as shape) error {
 	if len(all) == 0 {
 		return nil
+	}
+	more, most := 0, as.most
+	if !as.wide && len(all) > maxProblems {
+		all, more = all[:maxProblems], len(all)-maxProblems
 	}
 	out := bufio.NewWriter(w)
 	fmt.Fprint(out, "\nWRONG\n")
@@ -189,6 +197,9 @@ func writeProblems(w io.Writer, all []problem, most int) error {
 		for _, said := range p.quoted {
 			fmt.Fprintln(out, cli.Visible("       | "+said))
 		}
+	}
+	if more > 0 {
+		fmt.Fprintf(out, "… and %d more: -o wide shows them\n", more)
 	}
 	return out.Flush()
 }

@@ -38,6 +38,27 @@ func TestNothingIsWrong(t *testing.T) {
 	}
 }
 
+// A mistake that a thousand rules share leaves room for the rest of the status.
+func TestManyProblems(t *testing.T) {
+	all := make([]problem, maxProblems+3)
+	for i := range all {
+		all[i].what = "it is broken"
+	}
+	for _, wide := range []bool{false, true} {
+		var b strings.Builder
+		if err := writeProblems(&b, all, shape{wide: wide}); err != nil {
+			t.Fatal(err)
+		}
+		want, more := maxProblems, "… and 3 more: -o wide shows them\n"
+		if wide {
+			want, more = len(all), "broken\n"
+		}
+		if n := strings.Count(b.String(), "it is broken\n"); n != want || !strings.HasSuffix(b.String(), more) {
+			t.Errorf("wide %v: %d problems, want %d:\n%s", wide, n, want, b.String())
+		}
+	}
+}
+
 func TestTableFits(t *testing.T) {
 	var b bytes.Buffer
 	table := newTableWithin(&b, 50, "NAME", "RESOURCE", "STATE")

@@ -79,7 +79,7 @@ func writeStatus(w io.Writer, s control.Status, as shape, now time.Time) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "informd %s, process %d, for %s\n",
 		cli.Printable(s.Version), s.PID, age(now, s.Started))
-	if err := writeProblems(out, problems(s, now), as.most); err != nil {
+	if err := writeProblems(out, problems(s, now), as); err != nil {
 		return err
 	}
 	sections := []struct {
