@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	"gopkg.in/yaml.v3"
+	"github.com/informd/informd/config"
 	kubeyaml "sigs.k8s.io/yaml"
 )
 
@@ -100,7 +100,7 @@ func readYAML(path string, text []byte) (all []document, err error) {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err) // it names the line
 		}
-		if hasMore(part) {
+		if config.HasMore(part) {
 			return fmt.Errorf("%s:%d: %w", path, first, errMore)
 		}
 		if string(value) != "null" {
@@ -124,14 +124,6 @@ func readYAML(path string, text []byte) (all []document, err error) {
 		part = append(part, content...)
 	}
 	return all, end()
-}
-
-// hasMore reports whether something follows the first YAML document of text, which YAMLToJSON would
-// ignore: a second value without a --- line before it, or one after a line with three dots.
-func hasMore(text []byte) bool {
-	decoder := yaml.NewDecoder(bytes.NewReader(text))
-	var value yaml.Node
-	return decoder.Decode(&value) == nil && !errors.Is(decoder.Decode(&value), io.EOF)
 }
 
 // elements returns the elements of a list, or of an object of kind List, and otherwise d itself.
