@@ -157,8 +157,8 @@ func (e *Engine) SetPaused(rule string, paused bool) error {
 	return nil
 }
 
-// RetryRule tries now what waits for a retry of a rule, or of one object of it: NAMESPACE/NAME, NAME,
-// or "" for all. It returns the number of objects. If there is no such rule, the error wraps
+// RetryRule tries now what waits for a retry of a rule, or of one object of it: NAMESPACE/NAME,
+// NAME, or "" for all. It returns the number of objects. If there is no such rule, the error wraps
 // ErrNotFound. If nothing of the object waits, it is a *NotWaitingError.
 func (e *Engine) RetryRule(rule, object string) (n int, err error) {
 	r := e.rule(rule)

@@ -208,8 +208,8 @@ func (o *orphans) marks(now time.Time) map[string]bool {
 	return marks
 }
 
-// depart tells the rule that objects are deleted which do not exist in the cluster. It returns those
-// that it told: an object that the informer knows came meanwhile.
+// depart tells the rule that objects are deleted which do not exist in the cluster. It returns
+// those that it told: an object that the informer knows came meanwhile.
 func (o *orphans) depart(gone []delta.Key) (told map[delta.Key]bool) {
 	told = make(map[delta.Key]bool, len(gone))
 	byIntake := make(map[*intake][]delta.Key)
@@ -234,8 +234,8 @@ func (o *orphans) depart(gone []delta.Key) (told map[delta.Key]bool) {
 	return told
 }
 
-// missed tells a rule that an object is deleted of which nothing but its name is known. It is called
-// between two steps.
+// missed tells a rule that an object is deleted of which nothing but its name is known. It is
+// called between two steps.
 func (in *intake) missed(i int, key delta.Key) {
 	// The mark stands in for the uid, so that the event has an id of its own.
 	uid := in.rules[i].preparer.Mark(key)

@@ -66,8 +66,8 @@ func (e *Engine) part(from loaded) (owed map[string]*leftInformer) {
 	return owed
 }
 
-// share hands the objects of a parting to the intakes that will tell the rule about them. It returns
-// how many there are.
+// share hands the objects of a parting to the intakes that will tell the rule about them. It
+// returns how many there are.
 func (e *Engine) share(p *parting, verdict resume.Verdict, from loaded) (objects int) {
 	snapshot := from.left[p.from.id]
 	for _, o := range snapshot.Objects {

@@ -177,8 +177,8 @@ func (p *resuming) drop(key delta.Key) bool {
 }
 
 // positionAfter returns the position to record after a step, and whether there is any. While the
-// position is held, the one on disk stays. For Secrets it is withdrawn instead: their new states are
-// recorded at once, and a run that resumed before them would tell older ones.
+// position is held, the one on disk stays. For Secrets it is withdrawn instead: their new states
+// are recorded at once, and a run that resumed before them would tell older ones.
 func (p *resuming) positionAfter(step string) (position string, ok bool) {
 	if p == nil || !p.holdsPosition {
 		return step, true

@@ -51,9 +51,10 @@ type RuleStatus struct {
 	Handler string
 	Paused  bool
 	State   RuleState
-	// Reason says why the rule is blocked or waits. For an active rule it names sources that it looks
-	// into and that have nothing for it. Or it says that the rule is slowed, with the rules that it
-	// chases through the cluster, or what it applied and leaves in place. Otherwise it is empty.
+	// Reason says why the rule is blocked or waits. For an active rule it names sources that it
+	// looks into and that have nothing for it. Or it says that the rule is slowed, with the rules
+	// that it chases through the cluster, or what it applied and leaves in place. Otherwise it is
+	// empty.
 	Reason  string
 	Matches uint64 // changes that it selected
 	Errors  uint64 // changes for which one of its expressions failed

@@ -3,9 +3,10 @@
 //
 //	image -o DIR -version VERSION [-revision COMMIT] [-time UNIX] ARCH=FOLDER…
 //
-// Each FOLDER holds the Linux programs for one architecture. Image puts them into /usr/bin: informd,
-// which is the entry point, and whatever lies beside it. A busybox among them becomes the shell
-// and the usual small commands. The programs must be static, because the image has no libraries.
+// Each FOLDER holds the Linux programs for one architecture. Image puts them into /usr/bin:
+// informd, which is the entry point, and whatever lies beside it. A busybox among them becomes the
+// shell and the usual small commands. The programs must be static, because the image has no
+// libraries.
 //
 // Beside the programs, the image has the certificates of public authorities, a user 65532 that it
 // runs as, /tmp, and /state for that user. It runs with a read-only root if /tmp and /state are

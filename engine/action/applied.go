@@ -40,8 +40,8 @@ func (x *Executor) Applied(
 	return found, nil
 }
 
-// Exists reports whether the cluster has an object. It lists the object by name, because informd may
-// list what it watches, and need not be allowed to get it.
+// Exists reports whether the cluster has an object. It lists the object by name, because informd
+// may list what it watches, and need not be allowed to get it.
 func (x *Executor) Exists(
 	ctx context.Context, resource schema.GroupVersionResource, key delta.Key,
 ) (bool, error) {

@@ -28,6 +28,6 @@
 //
 // The package neither keeps nor logs content of objects: it reads back only metadata. The exception
 // is [Executor.Preview], which changes nothing and gives its caller what would change. The package
-// knows nothing of rules, queues or configuration. It starts no goroutine, and gets the time from its
-// caller.
+// knows nothing of rules, queues or configuration. It starts no goroutine, and gets the time from
+// its caller.
 package action

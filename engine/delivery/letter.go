@@ -26,7 +26,8 @@ type Letter struct {
 	Delivered time.Time
 	// Confidential means that the payload and the handler's words may quote a Secret. Plain means
 	// that Reason is informd's own words, which quote nothing. Both are decided when the letter is
-	// made. The reason of a letter that is Confidential and not Plain is neither recorded nor shown.
+	// made. The reason of a letter that is Confidential and not Plain is neither recorded nor
+	// shown.
 	Confidential, Plain bool
 }
 

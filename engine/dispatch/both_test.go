@@ -84,8 +84,8 @@ func failing(n int, err error) func(handler.Event) error {
 	}
 }
 
-// Own actions follow the actions of the handler's answer. If they fail, they are tried again without
-// the handler, more often than it may fail itself.
+// Own actions follow the actions of the handler's answer. If they fail, they are tried again
+// without the handler, more often than it may fail itself.
 func TestOwnActionsFollowTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		box := NewLetterBox(LetterBoxOptions{})

@@ -164,8 +164,8 @@ func TestLaterChangesGoOnAfterDeadLetter(t *testing.T) {
 	}
 }
 
-// Only a later event of the same rule and object marks a letter: no other rule's, no other object's,
-// none that failed, and no letter that is delivered again.
+// Only a later event of the same rule and object marks a letter: no other rule's, no other
+// object's, none that failed, and no letter that is delivered again.
 func TestLettersOfObjectsDeliveredSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := true

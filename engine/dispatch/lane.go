@@ -172,8 +172,8 @@ func (l *Lane) Hold(on bool) {
 // stands reports whether the lane is paused or held. The caller holds Dispatcher.mu.
 func (l *Lane) stands() bool { return l.isPaused || l.isHeld }
 
-// RetryNow ends the wait for a retry of the objects that chosen accepts, and returns how many. chosen
-// is called with the queue locked.
+// RetryNow ends the wait for a retry of the objects that chosen accepts, and returns how many.
+// chosen is called with the queue locked.
 func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) { return l.queue.Hasten(chosen) }
 
 // Delayed returns the objects that wait for a retry.

@@ -138,8 +138,8 @@ func (b *LetterBox) add(l delivery.Letter) (evicted []delivery.Letter) {
 	return evicted
 }
 
-// place puts l behind all letters that died before it or with it. Attempts that end at the same time
-// may be added in any order. The caller holds mu.
+// place puts l behind all letters that died before it or with it. Attempts that end at the same
+// time may be added in any order. The caller holds mu.
 func (b *LetterBox) place(l delivery.Letter) *list.Element {
 	for e := b.letters.Back(); e != nil; e = e.Prev() {
 		if !e.Value.(delivery.Letter).Died.After(l.Died) {

@@ -67,8 +67,8 @@ func (d *Dispatcher) reportDone(f *flight, o *outcome) {
 		"attempt", f.event.Attempt, "duration", o.at.Sub(f.began).Round(time.Microsecond))
 }
 
-// reportLetter logs that an event became a dead letter, or why it did not. An expression may fail on
-// all objects of a source, so the same reason in informd's own words is logged once a minute.
+// reportLetter logs that an event became a dead letter, or why it did not. An expression may fail
+// on all objects of a source, so the same reason in informd's own words is logged once a minute.
 func (d *Dispatcher) reportLetter(f *flight, o *outcome) {
 	reason := bounded(o.letter.Reason, maxLogged)
 	if o.letter.Quotes() {

@@ -47,8 +47,8 @@ type Cut struct {
 type Decision struct {
 	// Gone are the rules of the cut whose deliveries and records are to be dropped, sorted by name.
 	Gone []Gone
-	// Unwatched are the informers of the cut that no source uses any more. A rule may have left one:
-	// see [Decision.Left].
+	// Unwatched are the informers of the cut that no source uses any more. A rule may have left
+	// one: see [Decision.Left].
 	Unwatched []string
 
 	planned map[string]Memory

@@ -227,8 +227,8 @@ func TestResumedInformerSyncsOnceCaughtUp(t *testing.T) {
 	}
 }
 
-// A resumed informer of objects that do not change has synced once the server has answered a request
-// after the watch: it does not wait for long silence.
+// A resumed informer of objects that do not change has synced once the server has answered a
+// request after the watch: it does not wait for long silence.
 func TestResumedInformerOfIdleObjectsSyncsSoon(t *testing.T) {
 	t.Parallel()
 	for _, answers := range []bool{true, false} {

@@ -64,8 +64,8 @@ func answerLines(dir string) {
 	}
 }
 
-// One process gets all events. Whatever it does to one of them, none is lost, and those of an object
-// keep their order.
+// One process gets all events. Whatever it does to one of them, none is lost, and those of an
+// object keep their order.
 func TestExecLines(t *testing.T) {
 	t.Parallel()
 	k := harness.NewKube(t, cluster.Shared(t))

@@ -354,8 +354,8 @@ func volumes(t *testing.T, set appsv1.StatefulSet, own bool, rules map[string]st
 	return mounts
 }
 
-// publish writes a file as the kubelet does: the group's, and behind links, so that all files change
-// at once.
+// publish writes a file as the kubelet does: the group's, and behind links, so that all files
+// change at once.
 func publish(t *testing.T, dir, name, text string, mode os.FileMode, own bool) {
 	t.Helper()
 	const data, version = "..data", "..2026_01_01_00_00_00.1"

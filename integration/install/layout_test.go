@@ -19,8 +19,8 @@ import (
 	"github.com/informd/informd/integration/harness"
 )
 
-// testVersion is fixed, because the real version changes with each commit, and the programs would be
-// linked again.
+// testVersion is fixed, because the real version changes with each commit, and the programs would
+// be linked again.
 const testVersion = "v1.2.3-test"
 
 // made has what `make` made for this test binary, and the images that it unpacked.

@@ -36,8 +36,8 @@ func Cut(s string, max int) string {
 	return s[:max]
 }
 
-// Lines is Line for text of several lines, such as a stack: it keeps line breaks, and what lines are
-// indented by.
+// Lines is Line for text of several lines, such as a stack: it keeps line breaks, and what lines
+// are indented by.
 func Lines(s string, max int) string {
 	if !strings.Contains(s, "\n") {
 		return Line(s, max)

@@ -56,8 +56,8 @@ func shortIDs(letters []control.Letter) []string {
 	return ids
 }
 
-// forms returns the forms of an id that tables may show, the shortest first. The uid in a short form
-// has shortUID characters, so that it is not the beginning of another's.
+// forms returns the forms of an id that tables may show, the shortest first. The uid in a short
+// form has shortUID characters, so that it is not the beginning of another's.
 func forms(id string) (forms []string) {
 	parts := strings.Split(id, "/")
 	if len(parts) < 2 || len(parts[1]) < shortUID {

@@ -174,8 +174,8 @@ func after(prefix, text string) string {
 	return prefix + text
 }
 
-// maxProblems is how many problems are written, unless the output is wide. A mistake that many rules
-// share must not push everything else away.
+// maxProblems is how many problems are written, unless the output is wide. A mistake that many
+// rules share must not push everything else away.
 const maxProblems = 20
 
 // writeProblems writes what is wrong, and nothing if all is well.

@@ -49,9 +49,9 @@ func width(w io.Writer) int {
 // watchEvery is the time between two pictures of --watch.
 const watchEvery = 2 * time.Second
 
-// watch writes what draw writes, again and again until ctx ends. On a terminal each picture replaces
-// the one before, and is cut where it is larger than the terminal; elsewhere an empty line is
-// between them.
+// watch writes what draw writes, again and again until ctx ends. On a terminal each picture
+// replaces the one before, and is cut where it is larger than the terminal; elsewhere an empty line
+// is between them.
 func watch(ctx context.Context, w io.Writer, draw func(io.Writer) error) error {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
@@ -85,8 +85,8 @@ func watch(ctx context.Context, w io.Writer, draw func(io.Writer) error) error {
 	}
 }
 
-// screen returns the commands that show a text on a terminal in place of what is there, line by line,
-// so that nothing flickers. It cuts lines that are too long, and says how many do not fit.
+// screen returns the commands that show a text on a terminal in place of what is there, line by
+// line, so that nothing flickers. It cuts lines that are too long, and says how many do not fit.
 func screen(text string, columns, lines int) string {
 	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if room := lines - 2; len(all) > lines-1 && room > 0 { // the cursor stands in the last line

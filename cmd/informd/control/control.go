@@ -49,8 +49,8 @@ type Backend interface {
 	DropLetter(id string) error
 	// SetPaused pauses or resumes the deliveries of a rule.
 	SetPaused(rule string, paused bool) error
-	// RetryRule tries now what waits for a retry of a rule, or of one object if object is not empty.
-	// It returns the number of objects, or if none waits, a *NotWaitingError.
+	// RetryRule tries now what waits for a retry of a rule, or of one object if object is not
+	// empty. It returns the number of objects, or if none waits, a *NotWaitingError.
 	RetryRule(rule, object string) (int, error)
 	// ReloadHandler replaces a handler's process by one that the current manifests describe. It may
 	// take minutes. The end of ctx calls it off as long as that is possible. An error changes

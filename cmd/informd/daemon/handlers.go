@@ -103,8 +103,8 @@ func (h *handlers) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// dryRunner takes the place of a handler and logs what informd would deliver to it, with the payload
-// unless that may quote a Secret.
+// dryRunner takes the place of a handler and logs what informd would deliver to it, with the
+// payload unless that may quote a Secret.
 type dryRunner struct {
 	log *slog.Logger
 	of  *handlers

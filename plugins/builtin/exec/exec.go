@@ -10,8 +10,8 @@
 // The command runs in a process group of its own. When the event's time is over, the group gets
 // SIGTERM, and two seconds later SIGKILL. When the command exits, the rest of its group is killed.
 // So nothing of the group is left when the event is answered, but for the process of lines, which
-// stays for the next event. The command's output that is no answer goes to the log, line by line and
-// bounded, and never into a reason, because it may contain what the event contains.
+// stays for the next event. The command's output that is no answer goes to the log, line by line
+// and bounded, and never into a reason, because it may contain what the event contains.
 //
 // Commands read the cache as the handler itself does: they have the address of its socket, which
 // serves the handler's process and its descendants.

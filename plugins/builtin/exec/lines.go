@@ -36,7 +36,8 @@ func newLines(path string, arguments, environment []string) *lines {
 	return l
 }
 
-// eventLog holds the logger of the event that the process has, for what it prints to standard error.
+// eventLog holds the logger of the event that the process has, for what it prints to standard
+// error.
 type eventLog struct{ atomic.Pointer[slog.Logger] }
 
 // logger returns the handler's own logger if the process has no event.
@@ -207,8 +208,8 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 	return written, nil
 }
 
-// ask writes a line, and returns the line that the process prints next. If it fails, the caller ends
-// the process.
+// ask writes a line, and returns the line that the process prints next. If it fails, the caller
+// ends the process.
 func (c *child) ask(ctx context.Context, input []byte) ([]byte, error) {
 	written := make(chan struct{})
 	go func() {

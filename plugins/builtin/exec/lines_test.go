@@ -110,7 +110,8 @@ func TestLinesThatGoWrong(t *testing.T) {
 				cancel()
 				switch {
 				case n != 1 || test.want == "":
-					// The second answer to an event may look like the first to the next, but for its id.
+					// The second answer to an event may look like the first to the next, but for
+					// its id.
 					if err != nil && (name != "two answers" || !errors.Is(err, errNoAnswer)) && (name != "an answer, then no" || !errors.Is(err, errEnded)) {
 						t.Errorf("event %d: %v", n, err)
 					}

@@ -4,10 +4,10 @@
 // the config's secrets.
 //
 // The response's status is the answer: 2xx is done. 429 and 503 are a retry, after the time that
-// Retry-After asks for, and so is a 403 that says how long to wait. Any other 4xx rejects. Everything else
-// is a retry: redirects, which are not followed, and failures to get a response. The body is signed
-// if the config asks for it. The token and the secrets are read from their files for every request,
-// so a rotated one takes effect at once.
+// Retry-After asks for, and so is a 403 that says how long to wait. Any other 4xx rejects.
+// Everything else is a retry: redirects, which are not followed, and failures to get a response.
+// The body is signed if the config asks for it. The token and the secrets are read from their files
+// for every request, so a rotated one takes effect at once.
 //
 // Reports name the host and nothing else of the URL, and never a token, a secret or a header's
 // value. A reject quotes the beginning of the response, without those.

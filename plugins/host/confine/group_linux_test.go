@@ -51,8 +51,8 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// Of a daemon in another pid namespace, this one cannot see whether its process is alive. Its groups
-// are kept while it has them open, and removed once it is gone.
+// Of a daemon in another pid namespace, this one cannot see whether its process is alive. Its
+// groups are kept while it has them open, and removed once it is gone.
 func TestSweepOfAnotherNamespace(t *testing.T) {
 	theirs, ours := &tree{dir: t.TempDir()}, &tree{}
 	ours.dir = theirs.dir
