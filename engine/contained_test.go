@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/informd/informd/engine/delta"
@@ -28,7 +30,9 @@ func TestStepIsRecordedDespitePanics(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _, in := idleWith(t, mapSource+aRule("all", ""), Options{State: store})
+			var log strings.Builder
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			_, _, in := idleWith(t, mapSource+aRule("all", ""), Options{State: store, Logger: logger})
 			if _, err := in.record.informer.Load(); err != nil {
 				t.Fatal(err)
 			}
@@ -38,6 +42,10 @@ func TestStepIsRecordedDespitePanics(t *testing.T) {
 				defer func() { recover() }() // as the informer does
 				in.Take(source.Step{Delta: delta.Delta{Type: delta.Added, Object: a}, Moved: true, Position: "7"})
 			}()
+			if name == "in a lane" && (!strings.Contains(log.String(), "has panicked while it queued an event") ||
+				!strings.Contains(log.String(), "key=shop/a") || strings.Contains(log.String(), "an expression failed")) {
+				t.Errorf("logged %s", log.String())
+			}
 			if n := store.Status().Unwritten; n != 2 {
 				t.Errorf("%d records, want the object and the position", n)
 			}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -45,6 +47,11 @@ func (f *failures) add(err error, key delta.Key) {
 	log := f.log
 	if key != (delta.Key{}) {
 		log = log.With("key", key.String())
+	}
+	if panicked := new(unqueuedError); errors.As(err, &panicked) {
+		log.Error("informd has panicked while it queued an event, and has lost it: please report this",
+			"panic", fmt.Sprintf("%T", panicked.what), "stack", string(panicked.stack))
+		return
 	}
 	log.Warn("an expression failed", "error", message, "failures", count)
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -147,17 +148,25 @@ func (in *intake) apply(c *evaluate.Change) {
 	in.record.apply(c, in.resuming)
 }
 
-// offer offers a match to its lane. A panic counts as a failure of the rule, and does not stop
-// the matches of other rules.
+// offer offers a match to its lane. A panic, which only a defect of informd can cause, loses this
+// match. It counts as a failure of the rule, and does not stop the matches of other rules.
 func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
 	defer func() {
 		if p := recover(); p != nil {
-			err := fmt.Errorf("panic: %T", p)
+			err := &unqueuedError{what: p, stack: debug.Stack()}
 			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: err})
 		}
 	}()
 	in.rules[m.Rule].lane.Offer(m.Match)
 }
+
+// unqueuedError is a panic while a match was queued.
+type unqueuedError struct {
+	what  any
+	stack []byte
+}
+
+func (e *unqueuedError) Error() string { return fmt.Sprintf("panic while it was queued: %T", e.what) }
 
 // report counts the matches of the change that o causes, and logs its failures.
 func (in *intake) report(c *evaluate.Change, o *object.Object) {

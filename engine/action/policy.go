@@ -74,11 +74,11 @@ func (g Grant) allows(a handler.Action) (obstacle string) {
 	case g.Resource != resourceOf(a.Resource) || g.Subresource != a.Subresource:
 		return "resource"
 	case !slices.Contains(g.Verbs, a.Verb):
-		return fmt.Sprintf("verbs are [%s]", strings.Join(g.Verbs, ", "))
+		return fmt.Sprintf("verbs [%s]", strings.Join(g.Verbs, ", "))
 	case len(g.Namespaces) > 0 && !slices.Contains(g.Namespaces, a.Namespace):
-		return fmt.Sprintf("namespaces are [%s]", strings.Join(g.Namespaces, ", "))
+		return fmt.Sprintf("namespaces [%s]", strings.Join(g.Namespaces, ", "))
 	case len(g.Names) > 0 && !slices.ContainsFunc(g.Names, matchesName):
-		return fmt.Sprintf("names are [%s]", strings.Join(g.Names, ", "))
+		return fmt.Sprintf("names [%s]", strings.Join(g.Names, ", "))
 	}
 	return ""
 }
@@ -103,7 +103,7 @@ func (p Policy) needed(a handler.Action) string {
 				at = "an entry"
 			}
 			granted := resourceName(g.Resource, g.Subresource)
-			return text + fmt.Sprintf("; of %s for %s the %s", at, granted, obstacle)
+			return text + fmt.Sprintf("; %s grants %s, but only with the %s", at, granted, obstacle)
 		}
 	}
 	return text
