@@ -14,12 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isTerminal reports whether w is a terminal.
-func isTerminal(w io.Writer) bool {
-	columns, _ := terminal(w)
-	return columns > 0
-}
-
 // terminal returns the size of the terminal w, or zeros if it is none.
 func terminal(w io.Writer) (columns, lines int) {
 	f, ok := w.(*os.File)
