@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -52,6 +53,11 @@ func (x *Executor) Exists(
 	})
 	if f != nil {
 		return false, fmt.Errorf("look for %s %s: %w", object.ResourceName(resource), key, f)
+	}
+	if len(got.items) == 0 && (got.meta.Continue != "" || !strings.HasSuffix(got.kind, "List")) {
+		// What is applied for an object that does not exist is deleted: be sure.
+		return false, fmt.Errorf("look for %s %s: the API server's answer is not a whole list",
+			object.ResourceName(resource), key)
 	}
 	return len(got.items) > 0, nil
 }
