@@ -63,6 +63,15 @@ func hintForName(text string, offset int, name string) string {
 	if hint, ok := otherNames[name]; ok {
 		return "; " + hint
 	}
+	if isCompared(text[:offset], text[min(len(text), offset+len(name)):]) {
+		return fmt.Sprintf("; a text needs quotes: %q", name)
+	}
+	return ""
+}
+
+// hintForField returns what follows the message about the unknown name at an offset of text if the
+// name is the end of a field with - or / in it, or "".
+func hintForField(text string, offset int, name string) string {
 	before, after := text[:offset], text[min(len(text), offset+len(name)):]
 	if m := brokenField.FindStringSubmatch(before); m != nil {
 		rest := restOfField.FindString(after)
@@ -73,9 +82,6 @@ func hintForName(text string, offset int, name string) string {
 			path = path[:at[1]-1]
 		}
 		return fmt.Sprintf("; a field with - or / in its name needs brackets: %s[%q]", path, field)
-	}
-	if isCompared(before, after) {
-		return fmt.Sprintf("; a text needs quotes: %q", name)
 	}
 	return ""
 }

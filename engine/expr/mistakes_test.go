@@ -32,6 +32,9 @@ func TestMistakesInTheText(t *testing.T) {
 		{"too many arguments", When, `|time("a", "b") == nil`, "time takes 1 argument, not 2"},
 		{"a field with a dash", When, "object.metadata.labels.my-|app", `unknown name "app"; a field with - or / in its name needs brackets: object.metadata.labels["my-app"]`},
 
+		{"a field whose end is like a name", When, `object.metadata.annotations.example.com/|told == nil`, `unknown name "told"; a field with - or / in its name needs brackets: object.metadata.annotations["example.com/told"]`},
+		{"a field whose end is a name of another language", When, `object.metadata.labels.is-|new == "x"`, `unknown name "new"; a field with - or / in its name needs brackets: object.metadata.labels["is-new"]`},
+		{"a field whose end is a field of objects", When, `object.metadata.labels.my-|status == "x"`, `unknown name "status"; a field with - or / in its name needs brackets: object.metadata.labels["my-status"]`},
 		{"where and old", Where, "|old.spec != object.spec", "where cannot use old: it must come out the same whenever it is asked, so it reads object alone; use old in when"},
 		{"where and event", Where, `|event == "added"`, "where cannot use event: it must come out the same whenever it is asked, so it reads object alone; use event in when"},
 		{"where and the time", Where, "|now() > time(object.x)", "where cannot use now(): it must come out the same whenever it is asked, so it reads object alone; use now() in when"},

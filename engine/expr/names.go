@@ -54,6 +54,10 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 		name := n.Value
 		return operand{eval: func(r *run) (any, error) { return r.env.Given[name], nil }}, nil
 	}
+	offset := value.RuneOffset(c.text, n.Location().From)
+	if hint := hintForField(c.text, offset, n.Value); hint != "" {
+		return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), hint)
+	}
 	if isFunction(n.Value) {
 		return operand{}, c.errorf(n, "%s is a function; call it as %s(…)", n.Value, n.Value)
 	}
@@ -65,7 +69,7 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 		hint = "; " + other
 	}
 	if hint == "" {
-		hint = hintForName(c.text, value.RuneOffset(c.text, n.Location().From), n.Value)
+		hint = hintForName(c.text, offset, n.Value)
 	}
 	return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), hint)
 }
