@@ -213,3 +213,19 @@ func TestEqualExpressionsShareAProgram(t *testing.T) {
 		t.Error("rules share a program that means something else")
 	}
 }
+
+// A payload that is a text without its quotes says how to write it.
+func TestPayloadsWithoutQuotes(t *testing.T) {
+	for payload, want := range map[string]string{
+		"Pod failed":          `unexpected "failed"; for the text itself write '"Pod failed"'`,
+		"{text: Pod failed!}": `for the text itself write '"Pod failed!"'`,
+		"[hello]":             `unknown name "hello"; for the text itself write '"hello"'`,
+		"objekt":              `unknown name "objekt"; did you mean object?`,
+		"object.spec +":       "unexpected end of the expression",
+	} {
+		_, mistakes := compile(t, print+source("a", "resource: v1/pods")+ruleOf("r", "source: a, handler: print, payload: "+payload))
+		if len(mistakes) != 1 || !strings.HasSuffix(mistakes[0].Message, want) {
+			t.Errorf("%s: %v\nwant %s", payload, mistakes, want)
+		}
+	}
+}

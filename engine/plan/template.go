@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/expr"
@@ -41,7 +42,12 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 		}
 		return out
 	case config.ValueExpression:
-		return &rule.Template{Program: b.compile(v.Text, o), KeepNil: keepNil}
+		known := len(b.mistakes)
+		program := b.compile(v.Text, o)
+		for i := range b.mistakes[known:] {
+			b.mistakes[known+i].Message += hintForText(b.mistakes[known+i].Message, v.Text.String())
+		}
+		return &rule.Template{Program: program, KeepNil: keepNil}
 	}
 	program, literal, err := expr.CompileTemplate(v.Text.String(), o)
 	switch {
@@ -60,6 +66,18 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 	}
 	return rule.Constant(literal)
 }
+
+// hintForText returns what follows the message about a payload if the payload is probably a text
+// that needs quotes, or "".
+func hintForText(message, payload string) string {
+	if strings.Contains(message, "; ") || !prose.MatchString(payload) {
+		return ""
+	}
+	return fmt.Sprintf("; for the text itself write '%q'", payload)
+}
+
+// prose matches words, one or several.
+var prose = regexp.MustCompile(`^[A-Za-z][\w'-]*([,.:;!?]? [\w'-]+)*[.!?]?$`)
 
 // forgotten matches texts that look like an expression whose ${ and } the author forgot.
 var forgotten = regexp.MustCompile(
