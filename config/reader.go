@@ -92,15 +92,22 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 
 // meant says how to write what people look for under these names.
 var meant = map[string]string{
-	"args":        "the arguments follow the program in command: [PROGRAM, ARGUMENT]",
-	"condition":   "where is about an object, when about a change",
-	"filter":      "where is about an object, when about a change",
-	"kind":        "objects are named by their resource, such as v1/pods or apps/v1/deployments",
-	"selector":    "objects are selected by labelSelector, fieldSelector and where",
-	"status":      "a status is written by resource: GROUP/VERSION/RESOURCE/status",
-	"subresource": "a status is written by resource: GROUP/VERSION/RESOURCE/status",
-	"url":         "builtin: webhook has url in its config, and a remote handler has address",
+	"args":          "the arguments follow the program in command: [PROGRAM, ARGUMENT]",
+	"condition":     "where is about an object, when about a change",
+	"filter":        "where is about an object, when about a change",
+	"fieldSelector": ofSource,
+	"forEach":       "it stands in an action, beside its apply, create, patch, delete or event",
+	"indexes":       ofSource,
+	"kind":          "objects are named by their resource, such as v1/pods or apps/v1/deployments",
+	"labelSelector": ofSource,
+	"namespaces":    ofSource,
+	"selector":      "objects are selected by labelSelector, fieldSelector and where",
+	"status":        "a status is written by resource: GROUP/VERSION/RESOURCE/status",
+	"subresource":   "a status is written by resource: GROUP/VERSION/RESOURCE/status",
+	"url":           "builtin: webhook has url in its config, and a remote handler has address",
 }
+
+const ofSource = "it is a field of the Source"
 
 // has reports whether the manifest has the field, whatever its value, or means to.
 func (f mapping) has(name string) bool { return f.key[name] != nil }
