@@ -269,14 +269,14 @@ func (o *orphans) report(left []stray, logs bool) {
 	}
 	all := o.rule.preparer.AllApplied()
 	command := fmt.Sprintf("kubectl get %s -A -l ", strings.Join(resources, ","))
+	if len(marks) <= maxMarks {
+		all = fmt.Sprintf("'%s,%s in (%s)'", all, prepare.SourceLabel, strings.Join(marks, ","))
+	}
 	text := fmt.Sprintf("leaves %d objects that it applied for what it does not select: %s%s",
 		len(left), command, all)
 	o.left.Store(&text)
 	if !logs {
 		return
-	}
-	if len(marks) <= maxMarks {
-		all = fmt.Sprintf("'%s,%s in (%s)'", all, prepare.SourceLabel, strings.Join(marks, ","))
 	}
 	o.engine.log.Warn("the rule has applied objects for source objects that it does not select: "+
 		"informd leaves them, because another informd may have a rule of this name",

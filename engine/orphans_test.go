@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/engine/delta"
 )
@@ -22,6 +25,10 @@ func TestOrphansOfObjectsThatCameMeanwhile(t *testing.T) {
 	o := &orphans{rule: e.rule("r"), engine: e}
 	for !o.hasResumed() {
 		time.Sleep(time.Millisecond)
+	}
+	o.report([]stray{{resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, mark: "mark"}}, false)
+	if reason := o.reason(); !strings.Contains(reason, "'informd.dev/rule=r,informd.dev/source in (mark)'") {
+		t.Errorf("the status lists what is wanted, too: %s", reason)
 	}
 	gone := []delta.Key{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "b"}, {Namespace: "pay", Name: "c"}}
 	if told := o.depart(gone); len(told) != 2 || told[gone[0]] {
