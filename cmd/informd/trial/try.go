@@ -176,6 +176,14 @@ func (f *tryFlags) run(cmd *cobra.Command, s subject, events []read, version str
 	if wantsCache {
 		cmd.PrintErrln("the handler reads the cache, and there was none: name one with --cache")
 	}
+	if failed > 0 && s.cache != nil && f.cache == "" && len(s.Read) > 0 {
+		var names []string
+		for _, source := range s.Read {
+			names = append(names, source.String())
+		}
+		cmd.PrintErrf("the handler may read %s, and no object was given: "+
+			"name a file of objects with --cache\n", strings.Join(names, ", "))
+	}
 	if failed > 0 {
 		return fmt.Errorf("%d of %d %s not done", failed, len(events), were(len(events)))
 	}
