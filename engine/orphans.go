@@ -272,8 +272,12 @@ func (o *orphans) report(left []stray, logs bool) {
 	if len(marks) <= maxMarks {
 		all = fmt.Sprintf("'%s,%s in (%s)'", all, prepare.SourceLabel, strings.Join(marks, ","))
 	}
-	text := fmt.Sprintf("leaves %d objects that it applied for what it does not select: %s%s",
-		len(left), command, all)
+	plural := "objects"
+	if len(left) == 1 {
+		plural = "object"
+	}
+	text := fmt.Sprintf("leaves %d %s that it applied for what it does not select: %s%s",
+		len(left), plural, command, all)
 	o.left.Store(&text)
 	if !logs {
 		return

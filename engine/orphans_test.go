@@ -29,6 +29,8 @@ func TestOrphansOfObjectsThatCameMeanwhile(t *testing.T) {
 	o.report([]stray{{resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, mark: "mark"}}, false)
 	if reason := o.reason(); !strings.Contains(reason, "'informd.dev/rule=r,informd.dev/source in (mark)'") {
 		t.Errorf("the status lists what is wanted, too: %s", reason)
+	} else if !strings.HasPrefix(reason, "leaves 1 object that") {
+		t.Errorf("one object is left: %s", reason)
 	}
 	gone := []delta.Key{{Namespace: "shop", Name: "a"}, {Namespace: "shop", Name: "b"}, {Namespace: "pay", Name: "c"}}
 	if told := o.depart(gone); len(told) != 2 || told[gone[0]] {

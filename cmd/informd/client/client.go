@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +68,31 @@ func (f *controlFlags) socket() (string, error) {
 			"only if you gave it --control: give the same --control here")
 	}
 	return socket, nil
+}
+
+// command returns informd's command with these arguments, for the same daemon, as one types it.
+func (f *controlFlags) command(args ...string) string {
+	words := append([]string{"informd"}, args...)
+	for _, flag := range []struct{ name, value string }{
+		{"control", f.control}, {"state-dir", f.stateDir},
+		{"kubeconfig", f.kubeconfig}, {"context", f.context},
+	} {
+		if flag.value != "" {
+			words = append(words, "--"+flag.name, quoteWord(flag.value))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// plainWord matches what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[\w./:@%+=,-]+$`)
+
+// quoteWord returns a word as a shell needs it.
+func quoteWord(word string) string {
+	if plainWord.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // ask calls do with a client of the daemon. If nobody listens on the socket, the error says what to

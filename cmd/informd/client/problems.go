@@ -16,8 +16,9 @@ type problem struct {
 	quoted     []string // the last words of a process
 }
 
-// problems returns what is wrong: what concerns everything first. It is empty if all is well.
-func problems(s control.Status, now time.Time) (all []problem) {
+// problems returns what is wrong: what concerns everything first. It is empty if all is well. Its
+// advice names commands for the daemon that flags name.
+func problems(s control.Status, flags *controlFlags, now time.Time) (all []problem) {
 	add := func(todo, what string, args ...any) {
 		all = append(all, problem{what: cli.Printable(fmt.Sprintf(what, args...)), todo: todo})
 	}
@@ -32,7 +33,7 @@ func problems(s control.Status, now time.Time) (all []problem) {
 		all = append(all, handlerProblems(h, now)...)
 	}
 	for _, r := range s.Rules {
-		ruleProblems(r, now, add)
+		ruleProblems(r, flags, now, add)
 	}
 	return all
 }
@@ -125,24 +126,25 @@ func handlerProblems(h control.HandlerStatus, now time.Time) (all []problem) {
 const recently = 10 * time.Minute
 
 func ruleProblems(
-	r control.RuleStatus, now time.Time, add func(todo, what string, args ...any),
+	r control.RuleStatus, flags *controlFlags, now time.Time,
+	add func(todo, what string, args ...any),
 ) {
 	if r.State == control.RuleActive && r.Reason != "" {
 		add("", "rule %s %s", r.Name, r.Reason)
 	}
 	if r.Paused && r.Waiting > 0 {
-		add("informd rule resume "+r.Name, "rule %s is paused: %d %s", r.Name, r.Waiting,
+		add(flags.command("rule", "resume", r.Name), "rule %s is paused: %d %s", r.Name, r.Waiting,
 			waiting(r.Waiting))
 	}
 	if r.Failure != "" {
-		add("informd rule retry "+r.Name+" tries now what waits",
+		add(flags.command("rule", "retry", r.Name)+" tries now what waits",
 			"rule %s: %s", r.Name, r.Failure)
 	}
 	if e := r.LastError; e != nil && now.Sub(e.At) < recently {
 		add("mend the expression", "rule %s: %s", r.Name, expressionError(r, now))
 	}
 	if r.Dead > 0 {
-		add("informd dead list --rule "+r.Name, "rule %s has %d dead %s",
+		add(flags.command("dead", "list", "--rule", r.Name), "rule %s has %d dead %s",
 			r.Name, r.Dead, cli.Plural(r.Dead, "letter"))
 	}
 	if r.Dropped > 0 {

@@ -29,11 +29,11 @@ func TestNothingIsWrong(t *testing.T) {
 		},
 		Store: &control.StateStatus{Durable: true},
 	}
-	for _, p := range problems(s, now) {
+	for _, p := range problems(s, new(controlFlags), now) {
 		t.Errorf("%+v", p)
 	}
 	s.Rules[2].LastError.At = now.Add(-time.Minute)
-	if got := problems(s, now); len(got) != 1 || !strings.Contains(got[0].what, "rule c: an expression failed 1 time, last 60s ago") {
+	if got := problems(s, new(controlFlags), now); len(got) != 1 || !strings.Contains(got[0].what, "rule c: an expression failed 1 time, last 60s ago") {
 		t.Errorf("after an error: %+v", got)
 	}
 }
@@ -98,5 +98,28 @@ func TestWatch(t *testing.T) {
 	broken := errors.New("broken")
 	if err := watch(t.Context(), &b, func(io.Writer) error { return broken }); err != broken {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Advice reaches the daemon that was asked, also if a flag said which.
+func TestAdviceNamesTheDaemon(t *testing.T) {
+	s := control.Status{Rules: []control.RuleStatus{
+		{Name: "a", State: control.RulePaused, Paused: true, Waiting: 1},
+		{Name: "b", State: control.RuleActive, Failure: "it is forbidden"},
+		{Name: "c", State: control.RuleActive, Dead: 1},
+	}}
+	flags := &controlFlags{stateDir: "./my state", context: "it's"}
+	const which = ` --state-dir './my state' --context 'it'\''s'`
+	for i, want := range []string{
+		"informd rule resume a" + which,
+		"informd rule retry b" + which + " tries now what waits",
+		"informd dead list --rule c" + which,
+	} {
+		if got := problems(s, flags, time.Now())[i].todo; got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := new(controlFlags).command("rule", "list"); got != "informd rule list" {
+		t.Errorf("without flags: %q", got)
 	}
 }

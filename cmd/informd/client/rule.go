@@ -52,7 +52,8 @@ func newRuleListCommand(flags *controlFlags) *cobra.Command {
 			if err := writeRules(out, status.Rules, as, now); err != nil {
 				return err
 			}
-			return writeProblems(out, problems(control.Status{Rules: status.Rules}, now), as)
+			return writeProblems(out,
+				problems(control.Status{Rules: status.Rules}, flags, now), as)
 		})
 	}
 	return cmd

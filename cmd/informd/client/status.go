@@ -50,7 +50,7 @@ The tables fit the terminal. -o wide cuts nothing, and adds columns. -o json has
 				if output == "json" {
 					return writeDocument(w, output, status)
 				}
-				return writeStatus(w, status, newShape(out, output), time.Now())
+				return writeStatus(w, status, flags, newShape(out, output), time.Now())
 			}
 			if watches {
 				return watch(ctx, out, draw)
@@ -75,11 +75,12 @@ func newShape(out io.Writer, output string) shape {
 	return shape{most: width(out)}
 }
 
-func writeStatus(w io.Writer, s control.Status, as shape, now time.Time) error {
+func writeStatus(
+	w io.Writer, s control.Status, flags *controlFlags, as shape, now time.Time) error {
 	out := bufio.NewWriter(w)
 	fmt.Fprintf(out, "informd %s, process %d, for %s\n",
 		cli.Printable(s.Version), s.PID, age(now, s.Started))
-	if err := writeProblems(out, problems(s, now), as); err != nil {
+	if err := writeProblems(out, problems(s, flags, now), as); err != nil {
 		return err
 	}
 	sections := []struct {
