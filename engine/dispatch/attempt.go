@@ -41,7 +41,7 @@ func (d *Dispatcher) launch(ctx, run context.Context, j job) {
 		d.hand(ctx, run, f)
 		return
 	}
-	d.flights.Go(func() { // the evaluation takes as long as its rule allows
+	d.start(func() { // the evaluation takes as long as its rule allows
 		for _, stage := range []func(ctx, run context.Context, f *flight) (ended bool){
 			d.repeat, d.slow, d.prepare, d.hand,
 		} {
@@ -124,7 +124,7 @@ func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 			d.settle(run, f, nil)
 			return
 		}
-		d.flights.Go(func() { // the handler does not wait for actions, dead letters and the log
+		d.start(func() { // the handler does not wait for actions, dead letters and the log
 			d.answered(ctx, run, f, d.act(ctx, f, answer.Actions, err))
 		})
 	}
@@ -132,7 +132,7 @@ func (d *Dispatcher) hand(ctx, run context.Context, f *flight) (ended bool) {
 		submitter.Submit(ctx, &f.event, answered)
 		return true
 	}
-	d.flights.Go(func() { answered(d.handle(ctx, f.event)) })
+	d.start(func() { answered(d.handle(ctx, f.event)) })
 	return true
 }
 

@@ -90,8 +90,11 @@ type Options struct {
 	DrainTimeout time.Duration
 	// Journal makes the records of one change a unit. nil means that nothing is recorded.
 	Journal Journal
-	// Clock tells the time. nil means the real time. The dispatcher waits for delays in real time.
+	// Clock tells the time. nil means the real time. The dispatcher waits for delays in real time,
+	// unless Stepping says otherwise.
 	Clock clock.PassiveClock
+	// Stepping makes a Dispatcher that Step drives in place of Run; nil otherwise.
+	Stepping *Stepping
 }
 
 // Attempt describes one attempt at delivering an event, after it ended.
@@ -126,6 +129,10 @@ type Dispatcher struct {
 	dead DeadLetters
 	opts Options
 	log  *slog.Logger
+	// ownRetry is how the own actions of rules are retried, whatever Recipient.Retry says.
+	ownRetry Retry
+	// start runs a part of a delivery that must not hold up Run: in a goroutine of its own.
+	start func(func())
 
 	// wake tells Run that there may be something to take. One message is enough for all.
 	wake chan struct{}
@@ -176,11 +183,17 @@ func New(to Recipient, dead DeadLetters, o Options) *Dispatcher {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Dispatcher{
+	d := &Dispatcher{
 		to: to, dead: dead, opts: o, log: o.Logger.With("handler", to.Name),
-		wake: make(chan struct{}, 1), hungry: hungry{wake: make(chan struct{}, 1)},
+		ownRetry: Retry{}.withDefaults(),
+		wake:     make(chan struct{}, 1), hungry: hungry{wake: make(chan struct{}, 1)},
 		crowded: make(chan *Lane, 16),
 	}
+	d.start = d.flights.Go
+	if o.Stepping != nil {
+		d.step()
+	}
+	return d
 }
 
 // Run delivers until ctx ends. Then it takes nothing more and waits for the deliveries in flight.

@@ -98,7 +98,8 @@ func (d *Dispatcher) Lane(rule string, resource handler.Resource, o LaneOptions)
 		Every: o.Every, MaxItems: o.MaxItems, MaxBytes: o.MaxBytes, MaxDelay: maxDelay,
 		Size:  func(d delivery.Delivery) int64 { return size(&d) },
 		Store: o.Store, Now: d.opts.Clock.Now,
-		Ready: func() { d.offer(l) }, Hungry: func() { d.hungry.offer(l) }, Crowded: l.noteCrowding,
+		AfterFunc: d.afterFunc(),
+		Ready:     func() { d.offer(l) }, Hungry: func() { d.hungry.offer(l) }, Crowded: l.noteCrowding,
 	})
 	return l
 }

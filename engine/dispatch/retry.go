@@ -21,6 +21,8 @@ type Retry struct {
 	// a fifth.
 	Backoff    time.Duration
 	MaxBackoff time.Duration
+
+	exact bool // delays have no random part
 }
 
 const (
@@ -46,9 +48,6 @@ type verdict struct {
 
 // repeats reports whether the dispatcher delivers the event again.
 func (r Result) repeats() bool { return r == Retried || r == Lost || r == Cancelled }
-
-// ownActions is how the own actions of a rule are retried, whatever its handler's Retry says.
-var ownActions = Retry{}.withDefaults()
 
 func (r Retry) withDefaults() Retry {
 	if r.Backoff <= 0 {
@@ -101,14 +100,14 @@ func (r Retry) decide(d delivery.Delivery, answer error) (delivery.Delivery, ver
 			return d, v
 		}
 		// Those that were lost once go before those that were lost twice: see suspects.
-		after := time.Duration(d.Losses) * shortened(min(r.Backoff, maxLostFor))
+		after := time.Duration(d.Losses) * r.shortened(min(r.Backoff, maxLostFor))
 		return d, verdict{result: Lost, reason: answer.Error(), after: after}
 	}
 	if !errors.Is(answer, handler.ErrNoAnswer) {
 		d.Losses = 0 // the handler survived to answer
 	}
 	if errors.Is(answer, ErrStale) { // which is nobody's failure
-		after := shortened(min(staleRetry<<min(d.Backoff, 16), r.MaxBackoff))
+		after := r.shortened(min(staleRetry<<min(d.Backoff, 16), r.MaxBackoff))
 		v := verdict{result: Retried, reason: answer.Error(), after: after}
 		if !d.Answer.IsAcknowledged() {
 			d.Answer = nil
@@ -124,10 +123,10 @@ func (r Retry) decide(d delivery.Delivery, answer error) (delivery.Delivery, ver
 	v := verdict{result: Retried, reason: answer.Error()}
 	if asked, ok := handler.RetryDelay(answer); ok {
 		asked = min(max(asked, r.Backoff), maxAsked)
-		v.after = asked + time.Duration(rand.Int64N(int64(asked)/5+1))
+		v.after = asked + r.random(asked/5)
 		return d, v
 	}
-	v.after = shortened(r.backoff(d.Backoff))
+	v.after = r.shortened(r.backoff(d.Backoff))
 	d.Backoff++
 	return d, v
 }
@@ -143,6 +142,12 @@ func (r Retry) backoff(n int) time.Duration {
 
 // shortened takes up to a fifth off d, at random, so that events that failed together do not come
 // back together.
-func shortened(d time.Duration) time.Duration {
-	return d - time.Duration(rand.Int64N(int64(d)/5+1))
+func (r Retry) shortened(d time.Duration) time.Duration { return d - r.random(d/5) }
+
+// random returns a random duration, at most most.
+func (r Retry) random(most time.Duration) time.Duration {
+	if r.exact {
+		return 0
+	}
+	return time.Duration(rand.Int64N(int64(most) + 1))
 }

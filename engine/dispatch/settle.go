@@ -42,7 +42,7 @@ func (d *Dispatcher) outcome(f *flight, err error, isEnding bool) outcome {
 	}
 	retry := d.to.Retry
 	if f.item.Value.Answer.IsAcknowledged() {
-		retry = ownActions
+		retry = d.ownRetry
 	}
 	o.delivery, o.verdict = retry.judge(o.delivery, err)
 	if o.result == Lost { // what the handler hung with goes after what it had just got

@@ -64,7 +64,7 @@ func (q *Queue[K, V]) arm() {
 		q.armed = time.Time{}
 	case q.timer == nil:
 		q.armed = q.delays[0].due
-		q.timer = time.AfterFunc(q.until(q.armed), q.expire)
+		q.timer = q.opts.AfterFunc(q.until(q.armed), q.expire)
 	case !q.armed.Equal(q.delays[0].due):
 		q.armed = q.delays[0].due
 		q.timer.Reset(q.until(q.armed))

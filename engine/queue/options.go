@@ -12,6 +12,12 @@ const (
 	DefaultMaxPerKey = 1000
 )
 
+// Timer is what AfterFunc returns. A *time.Timer is one.
+type Timer interface {
+	Stop() bool
+	Reset(time.Duration) bool
+}
+
 // Options configure a Queue. The queue calls the functions while it is locked, except Ready, Hungry
 // and Crowded. So they must be quick and must not call the queue.
 type Options[K comparable, V any] struct {
@@ -37,8 +43,12 @@ type Options[K comparable, V any] struct {
 	// when the value was recorded. 0 means no bound.
 	MaxDelay time.Duration
 
-	// Now returns the time. nil means time.Now. The queue waits for delays in real time.
+	// Now returns the time. nil means time.Now.
 	Now func() time.Time
+
+	// AfterFunc calls a function after a delay, as time.AfterFunc does, which nil means. The queue
+	// waits for delays with it.
+	AfterFunc func(time.Duration, func()) Timer
 
 	// Size returns the bytes that a value takes. nil means that values take none.
 	Size func(V) int64

@@ -63,9 +63,9 @@ type Queue[K comparable, V any] struct {
 	hungry list[*entry[K, V]] // keys whose next values only the store holds
 	supply int64              // bytes of loaded values that wait, over the ready keys
 	delays delays[K, V]
-	turn   uint64      // counts delays, to order those due at the same time
-	timer  *time.Timer // made at the first delay
-	armed  time.Time   // when the timer fires; zero if it is not set
+	turn   uint64    // counts delays, to order those due at the same time
+	timer  Timer     // made at the first delay
+	armed  time.Time // when the timer fires; zero if it is not set
 
 	number   uint64 // the last number of a value that is not redriven
 	redriven uint64 // the last number of a redriven value
@@ -128,6 +128,9 @@ func New[K comparable, V any](o Options[K, V]) *Queue[K, V] {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.AfterFunc == nil {
+		o.AfterFunc = func(d time.Duration, f func()) Timer { return time.AfterFunc(d, f) }
 	}
 	return &Queue[K, V]{opts: o, keys: make(map[K]*entry[K, V]), number: firstNumber - 1}
 }

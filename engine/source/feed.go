@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,9 @@ type feed struct {
 	warn   func(panic any) // logs that the consumer has panicked
 	chunk  int             // objects per turn of a resync or clear; changes come in between
 	poke   chan struct{}   // capacity 1; signals that tick has work
+	// inOrder makes visits and rounds go through the objects in the order of their keys. A Hand
+	// sets it, so that a run can be repeated; for many objects, that costs too much otherwise.
+	inOrder bool
 
 	mu       sync.Mutex // held during each call of the consumer; guards the fields below
 	consumer Consumer   // nil if the informer only maintains its cache
@@ -90,7 +94,7 @@ func (f *feed) restore(saved Saved) {
 func (f *feed) visit(visitor func(known iter.Seq[*object.Object])) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.guard(func() { visitor(maps.Values(f.known)) })
+	f.guard(func() { visitor(f.objects()) })
 }
 
 // observe takes the new state of an object. as is the type of its delta if the object is new. tree
@@ -160,11 +164,11 @@ func (f *feed) lost() {
 func (f *feed) listed(version string, size int, inList func(key string) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for key, old := range f.known {
+	for key := range f.keys() {
 		if len(f.known) == size {
 			break // the list holds all known objects
 		}
-		if !inList(key) {
+		if old := f.known[key]; !inList(key) {
 			f.take(f.moved(f.gone(old, old, nil), ""))
 		}
 	}
@@ -231,6 +235,25 @@ func (f *feed) isPart(key string) bool {
 	return ok
 }
 
+// keys yields the keys of the known objects.
+func (f *feed) keys() iter.Seq[string] {
+	if f.inOrder {
+		return slices.Values(slices.Sorted(maps.Keys(f.known)))
+	}
+	return maps.Keys(f.known)
+}
+
+// objects yields the known objects.
+func (f *feed) objects() iter.Seq[*object.Object] {
+	return func(yield func(*object.Object) bool) {
+		for key := range f.keys() {
+			if !yield(f.known[key]) {
+				return
+			}
+		}
+	}
+}
+
 // remember makes o the known state of its object.
 func (f *feed) remember(o *object.Object) {
 	f.known[o.Key()] = o
@@ -291,7 +314,7 @@ func (f *feed) followedUp() {
 	}
 	f.caughtUp = true
 	if f.consumer != nil {
-		f.guard(func() { f.consumer.CaughtUp(maps.Values(f.known)) })
+		f.guard(func() { f.consumer.CaughtUp(f.objects()) })
 	}
 }
 

@@ -125,7 +125,7 @@ func (f *feed) resync(began time.Time) (due time.Time) {
 func (f *feed) begin(r *rounds, now time.Time) {
 	r.next = now.Add(r.every)
 	f.round = round{of: r, number: now.Unix(), rest: make([]string, 0, len(f.known))}
-	for key := range f.known {
+	for key := range f.keys() {
 		f.round.rest = append(f.round.rest, key)
 	}
 }

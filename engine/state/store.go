@@ -48,6 +48,8 @@ type Options struct {
 	FlushEvery time.Duration // 0 means DefaultFlushEvery; at most MaxFlushEvery
 	// Clock tells the time in logs, in Status and in file names. nil means the system's clock.
 	Clock clock.PassiveClock
+	// Memory holds the files in place of the disk. nil means the disk.
+	Memory *Memory
 
 	limits limits
 	disk   vfs.FS                              // nil means the operating system's
@@ -83,6 +85,9 @@ func (o Options) withDefaults() Options {
 		o.Clock = clock.RealClock{}
 	}
 	o.FlushEvery = min(or(o.FlushEvery, DefaultFlushEvery), MaxFlushEvery)
+	if o.Memory != nil {
+		o.disk, o.lock = o.Memory.files, o.Memory.lock
+	}
 	if o.disk == nil {
 		o.disk = privateFS{vfs.Default}
 	}

@@ -1,0 +1,54 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/informd/informd/engine/queue"
+)
+
+// Stepping lets Step drive a Dispatcher in place of Run. Everything then happens in the goroutine
+// that calls, and the same calls have the same results: delays have no random part.
+type Stepping struct {
+	// AfterFunc calls a function once the dispatcher's clock has advanced by a time. It must not
+	// call it at once.
+	AfterFunc func(time.Duration, func()) queue.Timer
+}
+
+// step prepares the Dispatcher for Step.
+func (d *Dispatcher) step() {
+	d.start = func(part func()) { part() }
+	d.to.Retry.exact, d.ownRetry.exact = true, true
+}
+
+// afterFunc returns how lanes wait for delays; nil: in real time.
+func (d *Dispatcher) afterFunc() func(time.Duration, func()) queue.Timer {
+	if d.opts.Stepping == nil {
+		return nil
+	}
+	return d.opts.Stepping.AfterFunc
+}
+
+// Step makes the next attempt, to its end: it returns when the handler has answered. It does what
+// Run does, except that it neither waits until the handler is ready nor observes how many events
+// the handler takes at once. ok is false if there was nothing to deliver. Then due says when the
+// Dispatcher may load deliveries again that only a store holds; zero if there are none.
+func (d *Dispatcher) Step(ctx context.Context) (due time.Time, ok bool) {
+	for {
+		now := d.opts.Clock.Now()
+		lane, wait := d.hungry.next(now)
+		if lane != nil {
+			lane.load()
+			continue
+		}
+		if j, ok := d.take(false); ok {
+			d.opts.Journal.Await(j.item.Cut)
+			d.launch(ctx, ctx, j)
+			return time.Time{}, true
+		}
+		if wait > 0 {
+			return now.Add(wait), false
+		}
+		return time.Time{}, false
+	}
+}

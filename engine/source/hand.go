@@ -1,0 +1,166 @@
+package source
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object/scan"
+)
+
+// Hand drives one Informer by hand, in place of its wire, of client-go and of its goroutines. Its
+// methods say what an API server would answer. Each returns when the consumer has taken what
+// follows from that. Reading, the cache, its indexes and the feed are those of a running informer.
+//
+// A Hand begins with Resume or List, as a running informer does. Its calls must not overlap. An
+// informer with a Hand must not run.
+type Hand struct {
+	informer *Informer
+	present  *generation // nil before Resume or List
+}
+
+// Hand returns the Hand of an informer. It is called once, after Consume and Restore.
+func (i *Informer) Hand() *Hand {
+	i.feed.inOrder = true
+	i.health.listing()
+	return &Hand{informer: i}
+}
+
+// Position returns the resourceVersion from which the informer wants to follow the server. It is
+// empty if only a list will do.
+func (h *Hand) Position() string {
+	if saved := h.informer.saved; saved != nil && saved.follows() {
+		return saved.ResourceVersion
+	}
+	return ""
+}
+
+// Resume begins a watch from Position, which must not be empty. Then the changes since that
+// position follow, and CaughtUp.
+func (h *Hand) Resume() {
+	g := h.begin(delta.Added)
+	saved := g.wire.saved
+	g.wire.saved, g.wire.resumed, g.wire.parts = nil, true, saved.Partial
+	_ = g.store.Replace(asAny(h.informer.restored(context.Background(), saved)), "")
+	g.listed()
+}
+
+// CaughtUp says that a watch that resumed has sent everything up to a resourceVersion. If relist is
+// true, the informer needs a list now, because only parts of its objects were saved.
+func (h *Hand) CaughtUp(resourceVersion string) (relist bool) {
+	if h.present.wire.parts {
+		return true
+	}
+	if m, isReached := h.informer.gate.mark(position(resourceVersion), true); isReached {
+		h.informer.reached(m)
+	}
+	return false
+}
+
+// List answers a list: the objects, as JSON, up to a resourceVersion. It begins the informer, or
+// makes it list again because the server has lost the history of its watch. The error is about an
+// object that is not JSON; then nothing has happened.
+func (h *Hand) List(resourceVersion string, objects [][]byte) error {
+	entries := make([]*entry, 0, len(objects))
+	for _, text := range objects {
+		e, err := h.read(text)
+		if err != nil {
+			return err
+		}
+		entries = append(entries, e)
+	}
+	arrival := delta.Synced
+	if h.present != nil {
+		arrival = delta.Added
+	}
+	g := h.begin(arrival)
+	if g.wire.saved != nil {
+		g.wire.saved = nil
+		h.informer.feed.lost()
+	}
+	g.wire.version = position(resourceVersion)
+	var list []any
+	for _, e := range entries {
+		if g.wire.initial(e) {
+			list = append(list, e)
+		}
+	}
+	_ = g.store.Replace(list, resourceVersion)
+	for _, e := range list {
+		g.OnAdd(e, true)
+	}
+	g.listed()
+	return nil
+}
+
+// Apply sends a watch event about an object that was added or modified. The error says that it is
+// not JSON.
+func (h *Hand) Apply(object []byte) error {
+	e, err := h.read(object)
+	if err != nil {
+		return err
+	}
+	if e.arrival.unfit != nil {
+		h.informer.unreadable(e)
+		if e.Name() != "" {
+			h.send(e, h.present.store.Delete, h.present.OnDelete)
+		}
+		return nil
+	}
+	h.send(e, h.present.store.Update, func(obj any) { h.present.OnAdd(obj, false) })
+	return nil
+}
+
+// Delete sends a watch event about an object that is gone: its last state, with the resourceVersion
+// of the deletion. The error says that it is not JSON.
+func (h *Hand) Delete(final []byte) error {
+	e, err := h.read(final)
+	if err != nil {
+		return err
+	}
+	if e.Name() != "" {
+		h.send(e, h.present.store.Delete, h.present.OnDelete)
+	}
+	return nil
+}
+
+// send passes an event of the watch through the gate, to the store and to the consumer.
+func (h *Hand) send(e *entry, store func(any) error, on func(any)) {
+	e.arrival.number, _ = h.informer.gate.enter(context.Background()) // nothing else is in flight
+	_ = store(e)                                                      // fails only without a key
+	on(e)
+}
+
+// Tick does what is due at the time of the clock, and returns when something is due again; a zero
+// time means never. The result holds until the next call of another method.
+func (h *Hand) Tick() (due time.Time) { return h.informer.feed.tick() }
+
+// begin begins a generation, which takes the place of the one before.
+func (h *Hand) begin(arrival delta.Type) *generation {
+	h.informer.gate.reset()
+	h.present = h.informer.newGeneration(arrival)
+	return h.present
+}
+
+func (h *Hand) read(text []byte) (*entry, error) {
+	s := scan.New(text)
+	e, err := (&entryReader{h.informer}).entry(&s)
+	if err == nil {
+		err = s.End()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read an object of %v: %w", h.informer.sel, err)
+	}
+	return e, nil
+}
+
+func asAny(entries []runtime.Object) []any {
+	all := make([]any, len(entries))
+	for i, e := range entries {
+		all[i] = e
+	}
+	return all
+}
