@@ -15,6 +15,7 @@ const (
 	kindSource  = "Source"
 	kindHandler = "Handler"
 	kindRule    = "Rule"
+	kindTest    = "Test"
 )
 
 // Config is what a set of manifests says, in the order of the files, with every default filled in.
@@ -26,6 +27,7 @@ type Config struct {
 	Sources  []Source
 	Handlers []Handler
 	Rules    []Rule
+	Tests    []Test
 }
 
 // Source returns the first source with that name.
