@@ -45,7 +45,7 @@ type SourceStatus struct {
 	IndexErrors uint64
 }
 
-// RuleStatus is the state of a rule.
+// RuleStatus is the state of a rule. Its many fields are what operators see of one.
 type RuleStatus struct {
 	Name    string
 	Handler string
