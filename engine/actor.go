@@ -29,6 +29,7 @@ type acting struct {
 	writes   *action.Writes
 	breaker  *action.Breaker
 	dryRun   bool
+	stepping *Stepping // performs the actions, unless it is nil
 	log      *slog.Logger
 	// by handler: those with a spec.access.write when the engine was made
 	policies map[string]*atomic.Pointer[action.Policy]
@@ -45,7 +46,7 @@ func newActing(cluster Cluster, o Options) (*acting, error) {
 	return &acting{
 		executor: executor, writes: writes,
 		breaker: action.NewBreaker(writes, o.Clock.Now, o.Logger),
-		dryRun:  o.DryRun, log: o.Logger,
+		dryRun:  o.DryRun, stepping: o.Stepping, log: o.Logger,
 		policies: make(map[string]*atomic.Pointer[action.Policy]),
 	}, nil
 }
@@ -158,6 +159,9 @@ func (a *actor) Check(ev *handler.Event, actions []handler.Action) error {
 
 // Do implements dispatch.Actor.
 func (a *actor) Do(ctx context.Context, ev *handler.Event, actions []handler.Action) error {
+	if a.stepping != nil {
+		return a.stepping.Perform(a.by(ev), ev, actions)
+	}
 	if a.dryRun {
 		by := a.by(ev)
 		a.executor.Preview(ctx, by, ev, actions, func(p action.Preview) { a.preview(by, ev, p) })

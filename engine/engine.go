@@ -63,6 +63,9 @@ type Options struct {
 	// DrainTimeout is how long deliveries in flight may take to end at shutdown. 0 means the
 	// dispatcher's default, 30 seconds.
 	DrainTimeout time.Duration
+	// Stepping makes an Engine that a Stepper drives in place of Run; nil otherwise. It then sends
+	// no request to the cluster.
+	Stepping *Stepping
 }
 
 // Engine runs one plan. It has more than a dozen fields because all parts of the engine meet here.
@@ -79,6 +82,7 @@ type Engine struct {
 	waiting     []*waiting
 	dead        *dispatch.LetterBox
 	store       *state.Store // nil if nothing is kept
+	stepping    *Stepping    // nil if Run drives the engine
 	server      string       // the API server's address
 	restored    atomic.Bool  // the saved state has been loaded
 	// ended says that operators' requests are refused. It is set before the state's last write
@@ -113,7 +117,8 @@ func New(p *plan.Plan, cluster Cluster, handlers map[string]Handler, o Options) 
 		return nil, err
 	}
 	e := &Engine{
-		log: o.Logger, clock: o.Clock, informers: all, store: o.State, server: cluster.Config.Host,
+		log: o.Logger, clock: o.Clock, informers: all, store: o.State, stepping: o.Stepping,
+		server: cluster.Config.Host,
 	}
 	var letters dispatch.LetterBoxOptions
 	if o.State != nil {
@@ -225,7 +230,8 @@ func (e *Engine) addDispatcher(h dispatch.Recipient, a *actor, o Options) *dispa
 	if o.State != nil {
 		options.Journal = o.State
 	}
-	d := dispatch.New(h, e.dead, options)
+	o.Stepping.step(&options)
+	d := dispatch.New(h, o.Stepping.letters(e.dead), options)
 	e.dispatchers = append(e.dispatchers, &dispatcher{d, h.Name})
 	return d
 }
@@ -256,9 +262,10 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler
 		Every: r.Every, Preparer: p,
 		ReadsChange: r.Payload.ReadsChange(), Attaches: len(r.Attached) > 0,
 	}
+	e.stepping.keepAll(&options)
 	e.addActions(running, h, &options)
 	running.memory = memory{
-		store: e.store, rule: r.Name, resource: running.resource(), where: running.membership(),
+		store: e.store, rule: r.Name, resource: running.resource(), where: running.whereText(),
 	}
 	if e.store != nil {
 		lane := e.store.Lane(r.Name, state.LaneOptions{Secret: p.IsSecret()})

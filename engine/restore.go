@@ -41,6 +41,15 @@ func (e *Engine) restore(ctx context.Context) error {
 			"it can tell this cluster from others only by its address",
 			"server", e.server)
 	}
+	return e.resumeIn(uid)
+}
+
+// resumeIn resumes from the state if it belongs to the cluster with this uid. "" means that the uid
+// is unknown.
+func (e *Engine) resumeIn(uid string) error {
+	if e.store == nil {
+		return nil
+	}
 	if err := e.store.Bind(state.Cluster{UID: uid, Server: e.server}); err != nil {
 		return err
 	}
@@ -171,7 +180,7 @@ func (e *Engine) planned() []resume.Memory {
 	}
 	for _, in := range e.intakes {
 		for _, r := range in.rules {
-			at[r][in.record.id] = r.membership()
+			at[r][in.record.id] = r.whereText()
 		}
 	}
 	return rules

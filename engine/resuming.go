@@ -105,7 +105,6 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	if isNew {
 		return
 	}
-	in.restoreWaits(snapshot.Objects, snapshot.Inside)
 	in.informer.Restore(source.Saved{
 		Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion,
 		Partial: isPartial, Follow: in.record.isSecret,
@@ -195,7 +194,6 @@ func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
 		if in.standing(i).Deaf {
 			continue
 		}
-		in.evaluator.Unwait(i, last, c)
 		if in.resuming.before(i, last).Inside {
 			in.evaluator.Depart(i, last, s.Now, in.resuming.isSecret, c)
 		}
@@ -250,8 +248,10 @@ func (in *intake) tellChanged() {
 // ends.
 func (in *intake) release(ctx context.Context, changed map[int]bool) {
 	if source.WaitUntilSettled(ctx, in.informer) {
-		for i := range changed {
-			in.rules[i].release()
+		for i, r := range in.rules {
+			if changed[i] {
+				r.release()
+			}
 		}
 	}
 }

@@ -105,15 +105,8 @@ func (c *compiler) notSent(at ast.Node, name string) error {
 func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 	switch c.options.Scope {
 	case Where:
-		in := "when"
-		if name == "now()" {
-			in = "when, or for and due, which are about time"
-		}
 		return c.errorf(at, "where cannot use %s: it must come out the same whenever it is "+
-			"asked, so it reads object alone; use %s in %s", name, name, in)
-	case Due:
-		return c.errorf(at, "due cannot use %s: it must come out the same whenever it is "+
-			"asked, so it reads object alone", name)
+			"asked, so it reads object alone; use %s in when", name, name)
 	case Index:
 		return c.errorf(at, "an index cannot use %s: it is kept per object, "+
 			"so it reads object alone", name)
@@ -124,9 +117,7 @@ func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 // names returns all that an identifier can be.
 func (c *compiler) names() []string {
 	names := []string{"object", "true", "false", "nil"}
-	switch c.options.Scope {
-	case Where, Index, Due:
-	default:
+	if c.options.Scope != Where && c.options.Scope != Index {
 		names = append(names, "old", "event")
 	}
 	if c.options.Item != nil {

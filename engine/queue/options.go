@@ -19,7 +19,8 @@ type Timer interface {
 }
 
 // Options configure a Queue. The queue calls the functions while it is locked, except Ready, Hungry
-// and Crowded. So they must be quick and must not call the queue.
+// and Crowded. So they must be quick and must not call the queue. It has many fields because bounds,
+// time, store and what the queue reports are all its user's.
 type Options[K comparable, V any] struct {
 	// Merge decides what becomes of a newer value behind a waiting one of the same key. sent
 	// reports that the waiting value was handed out before and is due for a retry. If ok is false,

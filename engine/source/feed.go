@@ -133,8 +133,7 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 		as = delta.Updated
 	}
 	f.remember(o)
-	d := delta.Delta{Type: as, Object: o, Old: old}
-	f.take(f.moved(Step{Delta: d, Tree: tree, Gap: !watched}, version))
+	f.take(f.moved(Step{Delta: delta.Delta{Type: as, Object: o, Old: old}, Tree: tree}, version))
 }
 
 // vanished handles a deletion that a watch reported. final is the last state, or nil if that is
@@ -260,15 +259,10 @@ func (f *feed) remember(o *object.Object) {
 	f.known[o.Key()] = o
 	f.counts.objects.Store(int64(len(f.known)))
 	if !o.IsPacked() && f.recent.add(o, f.clock.Now(), f.pack) {
-		f.wake()
-	}
-}
-
-// wake has tick called.
-func (f *feed) wake() {
-	select {
-	case f.poke <- struct{}{}:
-	default:
+		select {
+		case f.poke <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -321,7 +315,6 @@ func (f *feed) followedUp() {
 	f.caughtUp = true
 	if f.consumer != nil {
 		f.guard(func() { f.consumer.CaughtUp(f.objects()) })
-		f.wake()
 	}
 }
 

@@ -1,0 +1,293 @@
+package simulate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+)
+
+// cluster is the objects that exist, by resource.
+type cluster struct {
+	objects map[schema.GroupVersionResource]map[delta.Key]*revision
+	version uint64 // the last resourceVersion that was given
+	uids    uint64 // how many uids were given
+}
+
+// revision is one state of an object. It is immutable.
+type revision struct {
+	*object.Object
+	text []byte // JSON
+	spec string // its spec, for the generation; "" if it has none or nobody asked
+}
+
+// change is one change of an object, as a watch reports it.
+type change struct {
+	resource      schema.GroupVersionResource
+	before, after *revision // one of them may be nil
+	version       uint64    // the cluster's, after it
+}
+
+func newCluster() *cluster {
+	return &cluster{objects: make(map[schema.GroupVersionResource]map[delta.Key]*revision)}
+}
+
+// apply creates or replaces an object, and returns what watches report: a change, or a deletion and
+// a creation if the object has another uid.
+func (c *cluster) apply(
+	resource schema.GroupVersionResource, text []byte, now time.Time,
+) ([]change, error) {
+	given, err := object.FromJSON(text)
+	if err != nil {
+		return nil, fmt.Errorf("apply to %s: %w", object.ResourceName(resource), err)
+	}
+	if given.Name() == "" {
+		return nil, fmt.Errorf("apply to %s: the object has no metadata.name",
+			object.ResourceName(resource))
+	}
+	key := delta.KeyOf(given)
+	before := c.objects[resource][key]
+	var changes []change
+	if before != nil && given.UID() != "" && given.UID() != before.UID() {
+		changes = append(changes, c.remove(resource, before))
+		before = nil
+	}
+	after := &revision{given, text, ""}
+	if !isComplete(given) {
+		if after, err = c.complete(resource, text, before, now); err != nil {
+			return nil, fmt.Errorf("apply %s of %s: %w", key, object.ResourceName(resource), err)
+		}
+	}
+	c.reach(after.ResourceVersion())
+	if c.objects[resource] == nil {
+		c.objects[resource] = make(map[delta.Key]*revision)
+	}
+	c.objects[resource][key] = after
+	return append(changes, change{resource, before, after, c.version}), nil
+}
+
+// isComplete reports whether an object has everything that an API server adds.
+func isComplete(o *object.Object) bool {
+	if o.UID() == "" || o.ResourceVersion() == "" {
+		return false
+	}
+	tree, _ := o.Decode(made).(map[string]any)
+	metadata, _ := tree["metadata"].(map[string]any)
+	return tree["apiVersion"] != nil && metadata["creationTimestamp"] != nil
+}
+
+// made are the paths, beside the identity, that complete fills in for every object.
+var made = func() *object.Paths {
+	p := new(object.Paths)
+	p.Add("apiVersion")
+	p.Add("metadata", "creationTimestamp")
+	return p
+}()
+
+// complete adds what an API server would, where it is missing.
+func (c *cluster) complete(
+	resource schema.GroupVersionResource, text []byte, before *revision, now time.Time,
+) (*revision, error) {
+	var tree, metadata map[string]json.RawMessage
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(tree["metadata"], &metadata); err != nil {
+		return nil, err
+	}
+	missing := func(name string, value func() string) {
+		if v, ok := metadata[name]; !ok || string(v) == `""` || string(v) == "null" {
+			metadata[name] = json.RawMessage(value())
+		}
+	}
+	was := func(name string, otherwise func() string) func() string {
+		return func() string {
+			if before != nil {
+				if v := before.metadata(name); v != nil {
+					return string(v)
+				}
+			}
+			return otherwise()
+		}
+	}
+	spec := compact(tree["spec"])
+	missing("uid", was("uid", c.uid))
+	missing("creationTimestamp", was("creationTimestamp", func() string {
+		return strconv.Quote(now.UTC().Format(time.RFC3339))
+	}))
+	missing("resourceVersion", func() string { return strconv.Quote(c.next()) })
+	if spec != "" {
+		missing("generation", func() string { return strconv.Itoa(before.generation(spec)) })
+	}
+	if tree["apiVersion"] == nil {
+		tree["apiVersion"], _ = json.Marshal(resource.GroupVersion().String())
+	}
+	var err error
+	if tree["metadata"], err = json.Marshal(metadata); err != nil {
+		return nil, err
+	}
+	if text, err = json.Marshal(tree); err != nil {
+		return nil, err
+	}
+	o, err := object.FromJSON(text)
+	return &revision{o, text, spec}, err
+}
+
+// metadata returns a field of the object's metadata, or nil.
+func (s *revision) metadata(name string) json.RawMessage {
+	var o struct{ Metadata map[string]json.RawMessage }
+	if json.Unmarshal(s.text, &o) != nil {
+		return nil
+	}
+	return o.Metadata[name]
+}
+
+// generation returns the generation of the object's next state, which has this spec. s may be nil.
+func (s *revision) generation(spec string) int {
+	if s == nil {
+		return 1
+	}
+	n, _ := strconv.Atoi(string(s.metadata("generation")))
+	if was := s.spec; was == spec {
+		return max(n, 1)
+	}
+	return n + 1
+}
+
+func compact(text json.RawMessage) string {
+	var b bytes.Buffer
+	if len(text) == 0 || json.Compact(&b, text) != nil {
+		return ""
+	}
+	return b.String()
+}
+
+// delete deletes an object.
+func (c *cluster) delete(
+	resource schema.GroupVersionResource, key delta.Key,
+) (change, error) {
+	before := c.objects[resource][key]
+	if before == nil {
+		return change{}, fmt.Errorf("delete: there is no %s in %s", key, object.ResourceName(resource))
+	}
+	return c.remove(resource, before), nil
+}
+
+func (c *cluster) remove(resource schema.GroupVersionResource, s *revision) change {
+	delete(c.objects[resource], delta.KeyOf(s.Object))
+	c.next()
+	return change{resource, s, nil, c.version}
+}
+
+// next returns the next resourceVersion.
+func (c *cluster) next() string {
+	c.version++
+	return strconv.FormatUint(c.version, 10)
+}
+
+// reach makes later resourceVersions higher than one that was given with an object.
+func (c *cluster) reach(version string) {
+	if n, err := strconv.ParseUint(version, 10, 64); err == nil {
+		c.version = max(c.version, n)
+	}
+}
+
+func (c *cluster) uid() string {
+	c.uids++
+	return fmt.Sprintf(`"00000000-0000-4000-8000-%012d"`, c.uids)
+}
+
+// list returns the objects that a selection has, by namespace and name.
+func (c *cluster) list(of *selector) (texts [][]byte) {
+	all := c.objects[of.Resource]
+	for _, key := range slices.SortedFunc(maps.Keys(all), func(a, b delta.Key) int {
+		if n := strings.Compare(a.Namespace, b.Namespace); n != 0 {
+			return n
+		}
+		return strings.Compare(a.Name, b.Name)
+	}) {
+		if of.has(all[key]) {
+			texts = append(texts, all[key].text)
+		}
+	}
+	return texts
+}
+
+// at returns the text with another resourceVersion, as a watch reports a last state.
+func (s *revision) at(version uint64) []byte {
+	var tree, metadata map[string]json.RawMessage
+	if json.Unmarshal(s.text, &tree) != nil || json.Unmarshal(tree["metadata"], &metadata) != nil {
+		return s.text // cannot happen: it was read before
+	}
+	metadata["resourceVersion"] = json.RawMessage(strconv.Quote(strconv.FormatUint(version, 10)))
+	tree["metadata"], _ = json.Marshal(metadata)
+	text, _ := json.Marshal(tree)
+	return text
+}
+
+// selector is a compiled plan.Selection.
+type selector struct {
+	plan.Selection
+	labels labels.Selector
+	fields fields.Selector
+}
+
+func newSelector(s plan.Selection) (*selector, error) {
+	byLabel, err := labels.Parse(s.LabelSelector)
+	byField, failed := fields.ParseSelector(s.FieldSelector)
+	if err := errors.Join(err, failed); err != nil {
+		return nil, err
+	}
+	return &selector{s, byLabel, byField}, nil
+}
+
+// has reports whether the selection has a state of an object of its resource. s may be nil.
+func (of *selector) has(s *revision) bool {
+	return s != nil && (of.Namespace == "" || of.Namespace == s.Namespace()) &&
+		(of.labels.Empty() || of.labels.Matches(labels.Set(s.Labels()))) &&
+		(of.fields.Empty() || of.fields.Matches(byPath{s.Object}))
+}
+
+// byPath finds the fields of a field selector in the object itself. API servers know a few fields
+// of each resource, which all have the names of their paths.
+type byPath struct{ *object.Object }
+
+// Has implements fields.Fields.
+func (o byPath) Has(field string) bool { return o.value(field) != nil }
+
+// Get implements fields.Fields.
+func (o byPath) Get(field string) string {
+	switch v := o.value(field).(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	default:
+		return fmt.Sprint(v)
+	}
+}
+
+func (o byPath) value(field string) any {
+	path := strings.Split(field, ".")
+	paths := new(object.Paths)
+	paths.Add(path...)
+	value := o.Decode(paths)
+	for _, name := range path {
+		fields, _ := value.(map[string]any)
+		value = fields[name]
+	}
+	return value
+}

@@ -1,0 +1,357 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Options configure a Simulation. The zero Options work.
+type Options struct {
+	// Start is the time at which the simulation begins. The zero Start means 2026-01-01T00:00:00Z.
+	Start time.Time
+	// Answer answers the events of all handlers. nil acknowledges every event. It must not call the
+	// Simulation.
+	Answer func(Event) Answer
+	// Logger gets what the daemon would log, for example expressions that fail. nil discards.
+	Logger *slog.Logger
+	// Stopped makes the engine begin stopped: what is applied before Run exists when it starts, and
+	// comes as synced.
+	Stopped bool
+}
+
+// Simulation runs the rules of a plan in virtual time. New makes it, and Close ends it. Its methods
+// must not be called at the same time.
+type Simulation struct {
+	plan    *plan.Plan
+	options Options
+	clock   *clock
+	cluster *cluster
+	memory  *state.Memory // of the engine's state
+	events  []Event
+
+	stepper     *engine.Stepper // nil while the engine is stopped
+	hands       []hand
+	isConnected bool
+	missed      []change // what came while the engine was stopped or disconnected
+}
+
+// hand is an informer of the engine, with what it selects.
+type hand struct {
+	engine.Hand
+	*selector
+}
+
+// New returns a Simulation of a plan. The cluster is empty, and the engine runs.
+func New(p *plan.Plan, o Options) (*Simulation, error) {
+	if o.Start.IsZero() {
+		o.Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Simulation{
+		plan: p, options: o, clock: &clock{now: o.Start}, cluster: newCluster(),
+		memory: state.NewMemory(),
+	}
+	if o.Stopped {
+		return s, nil
+	}
+	return s, s.Run(Resumption{})
+}
+
+// Now returns the time.
+func (s *Simulation) Now() time.Time { return s.clock.now }
+
+// Events returns what has come since the last call, in order.
+func (s *Simulation) Events() []Event {
+	all := s.events
+	s.events = nil
+	return all
+}
+
+// Status reports what the engine does, as the daemon does. ok is false while it is stopped.
+func (s *Simulation) Status() (status engine.Status, ok bool) {
+	if s.stepper == nil {
+		return engine.Status{}, false
+	}
+	return s.stepper.Engine().Status(), true
+}
+
+// Apply creates or replaces an object of a source's resource. The object is JSON. What an API
+// server adds is made up where it is missing: apiVersion, uid, resourceVersion, creationTimestamp
+// and generation. An object with another uid than the one that exists replaces it. Every source
+// whose selection takes the object sees it. Its events come with the next Advance.
+func (s *Simulation) Apply(source string, object []byte) error {
+	resource, err := s.resource(source)
+	if err != nil {
+		return err
+	}
+	changes, err := s.cluster.apply(resource, object, s.clock.now)
+	if err != nil {
+		return err
+	}
+	return s.send(changes...)
+}
+
+// Get returns an object as it is in the cluster. ok is false if there is none.
+func (s *Simulation) Get(source, namespace, name string) (object []byte, ok bool) {
+	resource, err := s.resource(source)
+	if err != nil {
+		return nil, false
+	}
+	found := s.cluster.objects[resource][delta.Key{Namespace: namespace, Name: name}]
+	if found == nil {
+		return nil, false
+	}
+	return slices.Clone(found.text), true
+}
+
+// Delete deletes an object.
+func (s *Simulation) Delete(source, namespace, name string) error {
+	resource, err := s.resource(source)
+	if err != nil {
+		return err
+	}
+	c, err := s.cluster.delete(resource, delta.Key{Namespace: namespace, Name: name})
+	if err != nil {
+		return err
+	}
+	return s.send(c)
+}
+
+func (s *Simulation) resource(source string) (schema.GroupVersionResource, error) {
+	for _, of := range s.plan.Sources {
+		if of.Name == source {
+			return of.Resource, nil
+		}
+	}
+	return schema.GroupVersionResource{}, fmt.Errorf("there is no source %q", source)
+}
+
+// Advance moves the time on, and delivers everything that is due until then. A d of 0 delivers what
+// is due now.
+func (s *Simulation) Advance(d time.Duration) error {
+	if d < 0 {
+		return errors.New("time does not go back")
+	}
+	end := s.clock.now.Add(d)
+	for s.stepper != nil {
+		due := s.work()
+		if due.IsZero() || due.After(end) {
+			break
+		}
+		s.clock.now = due
+	}
+	s.clock.now = end
+	return nil
+}
+
+// work does everything that is due now, and returns when something is due again; zero means never.
+func (s *Simulation) work() (due time.Time) {
+	for {
+		s.clock.ring()
+		due = s.stepper.Work(context.Background())
+		timer := s.clock.next()
+		if !timer.IsZero() && (due.IsZero() || timer.Before(due)) {
+			due = timer
+		}
+		if due.IsZero() || due.After(s.clock.now) {
+			return due
+		}
+	}
+}
+
+// Resumption says with what the engine runs again after it was stopped.
+type Resumption struct {
+	// StateLost means that it begins without its state, as in another replica.
+	StateLost bool
+	// HistoryLost means that the API server cannot tell what changed meanwhile. The engine lists.
+	HistoryLost bool
+	// Plan is the plan to run now. nil means the one before.
+	Plan *plan.Plan
+}
+
+// Stop stops the engine. It has written its state, so it loses nothing; a crash would show the same
+// events. Until Run, changes of the cluster are not seen.
+func (s *Simulation) Stop() error {
+	if s.stepper == nil {
+		return errors.New("the engine is stopped already")
+	}
+	stepper := s.stepper
+	s.stepper, s.hands, s.isConnected = nil, nil, false
+	return stepper.Stop()
+}
+
+// Run runs the engine after Stop. It resumes as the daemon does when it starts. Its events come
+// with the next Advance.
+func (s *Simulation) Run(r Resumption) error {
+	if s.stepper != nil {
+		return errors.New("the engine runs already")
+	}
+	if r.Plan != nil {
+		s.plan = r.Plan
+	}
+	if r.StateLost {
+		s.memory = state.NewMemory()
+	}
+	if err := s.begin(); err != nil {
+		return err
+	}
+	missed := s.missed
+	s.missed, s.isConnected = nil, true
+	for _, h := range s.hands {
+		if err := s.resume(h, missed, r.HistoryLost); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restart says how the engine is restarted.
+type Restart struct {
+	Down time.Duration // how long it is stopped
+	Resumption
+}
+
+// Restart stops the engine and runs it again.
+func (s *Simulation) Restart(r Restart) error {
+	if err := s.Stop(); err != nil {
+		return err
+	}
+	if err := s.Advance(r.Down); err != nil {
+		return err
+	}
+	return s.Run(r.Resumption)
+}
+
+// Disconnect breaks the watches of all informers while the engine runs. Until Relist, changes of the
+// cluster are not seen.
+func (s *Simulation) Disconnect() { s.isConnected = false }
+
+// Relist opens the watches again, after Disconnect or as if they had just broken. If the history is
+// lost, the informers list, and what came and went meanwhile is not seen.
+func (s *Simulation) Relist(historyLost bool) error {
+	if s.stepper == nil {
+		return errors.New("the engine is stopped")
+	}
+	missed := s.missed
+	s.missed, s.isConnected = nil, true
+	if !historyLost {
+		return s.send(missed...)
+	}
+	for _, h := range s.hands {
+		if err := s.list(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close stops the engine if it runs.
+func (s *Simulation) Close() error {
+	if s.stepper == nil {
+		return nil
+	}
+	return s.Stop()
+}
+
+// begin makes an engine over the state.
+func (s *Simulation) begin() error {
+	store, err := state.Open("/state", state.Options{
+		Logger: s.options.Logger, Clock: s.clock, Memory: s.memory,
+	})
+	if err != nil {
+		return err
+	}
+	handlers := make(map[string]engine.Handler, len(s.plan.Handlers))
+	for _, h := range s.plan.Handlers {
+		handlers[h.Name] = recipient{s, h.Name}
+	}
+	s.stepper, err = engine.NewStepper(s.plan, handlers, engine.Options{
+		Logger: s.options.Logger, Clock: s.clock, State: store,
+		Stepping: &engine.Stepping{
+			AfterFunc: s.clock.AfterFunc, Perform: s.perform, Died: s.died,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for _, h := range s.stepper.Hands() {
+		of, err := newSelector(h.Selection)
+		if err != nil {
+			return errors.Join(err, s.Stop())
+		}
+		s.hands = append(s.hands, hand{h, of})
+	}
+	return nil
+}
+
+// resume begins an informer: it follows the cluster from where it was, or lists.
+func (s *Simulation) resume(h hand, missed []change, historyLost bool) error {
+	if h.Position() == "" || historyLost {
+		return s.list(h)
+	}
+	h.Resume()
+	for _, c := range missed {
+		if err := h.take(c); err != nil {
+			return err
+		}
+	}
+	if h.CaughtUp(s.version()) {
+		return s.list(h)
+	}
+	return nil
+}
+
+func (s *Simulation) list(h hand) error {
+	return h.List(s.version(), s.cluster.list(h.selector))
+}
+
+// version returns the resourceVersion of the cluster. A cluster has one before its first object.
+func (s *Simulation) version() string { return strconv.FormatUint(max(s.cluster.version, 1), 10) }
+
+// send sends changes to the informers.
+func (s *Simulation) send(changes ...change) error {
+	if !s.isConnected {
+		s.missed = append(s.missed, changes...)
+		return nil
+	}
+	for _, c := range changes {
+		for _, h := range s.hands {
+			if err := h.take(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// take sends the informer what a watch of its selection reports of a change.
+func (h hand) take(c change) error {
+	switch {
+	case h.selector.Resource != c.resource:
+		return nil
+	case h.has(c.after):
+		return h.Hand.Apply(c.after.text)
+	case h.has(c.before):
+		return h.Hand.Delete(c.before.at(c.version))
+	}
+	return nil
+}
+
+func resourceOf(r handler.Resource) schema.GroupVersionResource {
+	return schema.GroupVersionResource(r)
+}

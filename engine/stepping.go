@@ -1,0 +1,222 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/engine/action"
+	"github.com/informd/informd/engine/delivery"
+	"github.com/informd/informd/engine/dispatch"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/queue"
+	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// Stepping are the Options of an Engine that a Stepper drives in place of Run.
+type Stepping struct {
+	// AfterFunc calls a function once Options.Clock has advanced by a time. It must not call it at
+	// once.
+	AfterFunc func(time.Duration, func()) queue.Timer
+	// Perform gets the actions that are due, in place of the cluster. Those of a rule itself are
+	// as action.Join made them.
+	Perform func(by action.By, ev *handler.Event, actions []handler.Action) error
+	// Died, if not nil, gets each dead letter. It must not call the engine.
+	Died func(delivery.Letter)
+}
+
+// Stepper drives an Engine on its caller's goroutine, in the time of Options.Clock. It takes the
+// place of everything that Run does with goroutines: what the informers hear it gets from the
+// Hands, and it sends no request. What an event does is decided by the same code.
+//
+// Two things are left out. It does not look for objects that a rule has applied and no longer
+// wants, because there is no cluster to look in. And it does not run the state: records are written
+// by Stop, all at once, so that nothing waits for them.
+//
+// Its calls, and those of its Hands, must not overlap.
+type Stepper struct {
+	engine *Engine
+	hands  []Hand
+	waits  []wait
+}
+
+// Hand drives one informer of the plan.
+type Hand struct {
+	plan.Selection
+	*source.Hand
+}
+
+// wait is what happens once informers have settled.
+type wait struct {
+	on   []*source.Informer
+	then func(context.Context)
+}
+
+// NewStepper makes an Engine and its Stepper. o.Stepping and o.Clock must be set; handlers is as New
+// takes it. It resumes from the state, as Run does. After an error it has closed the state.
+func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper, error) {
+	e, err := New(p, nowhere(), handlers, o)
+	if err != nil {
+		e = &Engine{store: o.State}
+	} else {
+		err = e.resumeIn("")
+	}
+	if err != nil {
+		return nil, errors.Join(err, e.endState())
+	}
+	e.restored.Store(true)
+	s := &Stepper{engine: e}
+	for _, in := range e.intakes {
+		s.hands = append(s.hands, Hand{selectionIn(in.informer), in.informer.Hand()})
+	}
+	for _, in := range e.changed() {
+		changed := in.resuming.changed
+		slices.SortFunc(in.resuming.whole, func(a, b *object.Object) int {
+			return strings.Compare(a.Key(), b.Key())
+		})
+		in.tellChanged()
+		s.waits = append(s.waits, wait{
+			on:   []*source.Informer{in.informer},
+			then: func(ctx context.Context) { in.release(ctx, changed) },
+		})
+	}
+	for _, w := range e.waiting {
+		s.waits = append(s.waits, wait{w.on, w.run})
+	}
+	return s, nil
+}
+
+func selectionIn(i *source.Informer) plan.Selection { return plan.Selection(i.Selection()) }
+
+// nowhere returns a cluster to which no request is sent.
+func nowhere() Cluster {
+	config := &rest.Config{Host: "https://nowhere.invalid"}
+	return Cluster{
+		Config: config, HTTP: &http.Client{},
+		Discovery: discovery.NewDiscoveryClientForConfigOrDie(config),
+	}
+}
+
+// Hands returns a Hand for each informer, in the order of the plan. The caller begins each of them
+// with Resume or List.
+func (s *Stepper) Hands() []Hand { return slices.Clone(s.hands) }
+
+// Work does everything that is due at the time of the clock: rounds of informers, and attempts at
+// deliveries. It returns when something is due again; zero means never. Timers come on top of that.
+func (s *Stepper) Work(ctx context.Context) (due time.Time) {
+	for {
+		now := s.engine.clock.Now()
+		due = time.Time{}
+		for _, h := range s.hands {
+			due = earlier(due, h.Tick())
+		}
+		s.settle(ctx)
+		delivered := false
+		for _, d := range s.engine.dispatchers {
+			next, ok := d.Step(ctx)
+			delivered = delivered || ok
+			due = earlier(due, next)
+		}
+		if !delivered && (due.IsZero() || due.After(now)) {
+			return due
+		}
+	}
+}
+
+// settle lets go on what has waited for informers that have settled meanwhile.
+func (s *Stepper) settle(ctx context.Context) {
+	s.waits = slices.DeleteFunc(s.waits, func(w wait) bool {
+		if slices.ContainsFunc(w.on, isUnsettled) {
+			return false
+		}
+		w.then(ctx) // does not wait
+		return true
+	})
+}
+
+// Stop ends the engine, and writes its state.
+func (s *Stepper) Stop() error {
+	for _, r := range s.engine.rules {
+		r.lane.Close()
+	}
+	s.engine.ended.Store(true)
+	return s.engine.endState()
+}
+
+// Engine returns the engine, for operators' requests and reports.
+func (s *Stepper) Engine() *Engine { return s.engine }
+
+// endState writes and closes the state.
+func (e *Engine) endState() error {
+	if e.store == nil {
+		return nil
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	return e.store.Run(ended)
+}
+
+// earlier returns the earlier of two times; a zero time means never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// step adapts the options of a dispatcher to a Stepper.
+func (s *Stepping) step(o *dispatch.Options) {
+	if s == nil {
+		return
+	}
+	o.Stepping = &dispatch.Stepping{AfterFunc: s.AfterFunc}
+	if store, ok := o.Journal.(*state.Store); ok {
+		o.Journal = unwritten{store}
+	}
+}
+
+// keepAll adapts the options of a lane to a Stepper: nothing is left to the state alone, because
+// only Stop writes that.
+func (s *Stepping) keepAll(o *dispatch.LaneOptions) {
+	if s != nil {
+		o.MaxItems, o.MaxBytes = math.MaxInt, math.MaxInt64
+	}
+}
+
+// letters returns where dead letters go.
+func (s *Stepping) letters(box *dispatch.LetterBox) dispatch.DeadLetters {
+	if s == nil || s.Died == nil {
+		return box
+	}
+	return reported{box, s.Died}
+}
+
+// reported is a LetterBox that reports each letter.
+type reported struct {
+	*dispatch.LetterBox
+	died func(delivery.Letter)
+}
+
+func (r reported) Add(l delivery.Letter) (evicted []delivery.Letter, err error) {
+	r.died(l)
+	return r.LetterBox.Add(l)
+}
+
+// unwritten is the journal of a state that does not run. What Stop writes counts as written.
+type unwritten struct{ *state.Store }
+
+// Written implements dispatch.Journal.
+func (unwritten) Written(context.Context) error { return nil }
+
+// Await implements dispatch.Journal.
+func (unwritten) Await(uint64) {}
