@@ -15,6 +15,7 @@ const (
 	kindSource  = "Source"
 	kindHandler = "Handler"
 	kindRule    = "Rule"
+	kindTest    = "Test"
 )
 
 // Config is what a set of manifests says, in the order of the files, with every default filled in.
@@ -26,6 +27,7 @@ type Config struct {
 	Sources  []Source
 	Handlers []Handler
 	Rules    []Rule
+	Tests    []Test
 }
 
 // Source returns the first source with that name.
@@ -156,10 +158,12 @@ type Rule struct {
 	SourceAt   Text
 	Handler    string // empty if the rule has Actions
 	HandlerAt  Text
-	Where      Text     // zero: every object
-	When       Text     // zero: every change
-	Events     []string // added, updated, deleted, synced, or some of them
-	AllEvents  bool     // the manifest has no events, so all are selected
+	Where      Text          // zero: every object
+	For        time.Duration // how long where has to hold; 0: not at all
+	Due        Text          // from which time on an object is a member; zero: at once
+	When       Text          // zero: every change
+	Events     []string      // added, updated, deleted, synced, or some of them
+	AllEvents  bool          // the manifest has no events, so all are selected
 	Delivery   Delivery
 	Resync     *time.Duration // nil: the source's
 	Payload    *Value         // nil: the rule sends objects; zero: mistaken

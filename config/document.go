@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -151,4 +152,13 @@ func decodeYAML(r io.Reader) (document *yaml.Node, err error) {
 		return nil, err
 	}
 	return document, nil
+}
+
+// HasMore reports whether something follows the first YAML document of text: a second value without
+// a --- line before it, or one after a line with three dots. It returns false if the first document
+// itself is not YAML.
+func HasMore(text []byte) bool {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var document yaml.Node
+	return decoder.Decode(&document) == nil && !errors.Is(decoder.Decode(&document), io.EOF)
 }

@@ -8,7 +8,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-var kinds = []string{kindSource, kindHandler, kindRule}
+var kinds = []string{kindSource, kindHandler, kindRule, kindTest}
 
 // group begins the apiVersion of every manifest.
 const group = "informd.dev/"
@@ -24,6 +24,7 @@ func (r *reader) manifest(root *yaml.Node) {
 	top := r.mapping(root, root, "", "apiVersion", "kind", "metadata", "spec")
 	r.apiVersion(top.need("apiVersion"))
 	kind := r.kind(top.need("kind"))
+	r.fileFits(kind, top.value["kind"])
 	name := r.metadata(kind, top)
 
 	spec := top.need("spec")
@@ -34,6 +35,8 @@ func (r *reader) manifest(root *yaml.Node) {
 		r.handler(spec, at, name)
 	case kindRule:
 		r.rule(spec, at, name)
+	case kindTest:
+		r.test(spec, at, name)
 	}
 }
 

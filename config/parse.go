@@ -29,7 +29,7 @@ type File struct {
 // mistakes are sorted.
 func Parse(files []File) (*Config, Mistakes) {
 	p := &parser{config: new(Config), names: map[string]*names{
-		kindSource: newNames(), kindHandler: newNames(), kindRule: newNames(),
+		kindSource: newNames(), kindHandler: newNames(), kindRule: newNames(), kindTest: newNames(),
 	}}
 	seen := map[string]bool{}
 	var read []string
@@ -68,6 +68,7 @@ type parser struct {
 	suggestions int
 	manifests   int
 	names       map[string]*names // by kind
+	mentions    []mention         // in Tests
 	// words in documents that could not be read, which may declare names
 	unread map[string]bool
 }
@@ -153,6 +154,9 @@ func (p *parser) checkReferences() {
 		for _, source := range h.Read {
 			p.checkReference(source, kindSource)
 		}
+	}
+	for _, m := range p.mentions {
+		p.checkReference(m.at, m.kind)
 	}
 }
 

@@ -93,7 +93,11 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 // meant says how to write what people look for under these names.
 var meant = map[string]string{
 	"args":          "the arguments follow the program in command: [PROGRAM, ARGUMENT]",
+	"after":         "for: 5m waits until where has held that long",
 	"condition":     "where is about an object, when about a change",
+	"debounce":      "for: 30s waits until where has held that long",
+	"delay":         "for: 30s waits until where has held that long",
+	"duration":      "for: 5m waits until where has held that long",
 	"filter":        "where is about an object, when about a change",
 	"fieldSelector": ofSource,
 	"forEach":       "it stands in an action, beside its apply, create, patch, delete or event",

@@ -12,14 +12,22 @@ var events = []string{"added", "updated", "deleted", "synced"}
 
 const maxAttachments = 16 // of one rule
 
+// Bounds of a rule's for.
+const (
+	minFor = time.Second
+	maxFor = year
+)
+
 func (r *reader) rule(n, at *yaml.Node, name Text) {
 	spec := r.mapping(n, at, "spec",
-		"source", "where", "events", "when", "delivery", "resync", "payload", "attach",
+		"source", "where", "for", "due", "events", "when", "delivery", "resync", "payload", "attach",
 		"handler", "actions", "prune", "ownChanges")
 	rule := Rule{
 		Name:      name.String(),
 		At:        name,
 		Where:     r.expression(spec.get("where"), "spec.where"),
+		For:       r.duration(spec.get("for"), "spec.for", false, minFor, maxFor, 0),
+		Due:       r.expression(spec.get("due"), "spec.due"),
 		When:      r.expression(spec.get("when"), "spec.when"),
 		Events:    r.events(spec.get("events")),
 		AllEvents: !spec.has("events"),
@@ -30,6 +38,10 @@ func (r *reader) rule(n, at *yaml.Node, name Text) {
 		Actions:   r.actions(spec),
 		OwnChanges: r.choice(spec.get("ownChanges"), "spec.ownChanges",
 			[]string{"ignore", "deliver"}) == 1,
+	}
+	if spec.has("for") && spec.has("due") {
+		r.mistake(spec.get("due"), "a rule has for or due, not both: "+
+			"for counts from when where began to hold, due computes the time")
 	}
 	rule.Prune = r.prune(spec, rule)
 	if rule.Payload == nil && spec.has("payload") {

@@ -36,6 +36,36 @@ const (
 	ValueList
 )
 
+// Literal returns the JSON of a value that nobody evaluates: its texts stand for themselves.
+func (v *Value) Literal() json.RawMessage { return v.appendLiteral(nil) }
+
+func (v *Value) appendLiteral(out []byte) []byte {
+	switch v.Kind {
+	case ValueConstant:
+		return append(out, v.JSON...)
+	case ValueMapping:
+		out = append(out, '{')
+		for i, m := range v.Members {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = append(appendJSONString(out, m.Name.String()), ':')
+			out = m.Value.appendLiteral(out)
+		}
+		return append(out, '}')
+	case ValueList:
+		out = append(out, '[')
+		for i, item := range v.Items {
+			if i > 0 {
+				out = append(out, ',')
+			}
+			out = item.appendLiteral(out)
+		}
+		return append(out, ']')
+	}
+	return appendJSONString(out, v.Text.String())
+}
+
 // Member is one member of a mapping. Its name is a template without expressions.
 type Member struct {
 	Name  Text

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,8 +30,16 @@ type life struct {
 	t      testing.TB
 	server *apistub.Server
 	dir    string
-	unsaid string // what no log line may hold, unless it is empty
+	unsaid string       // what no log line may hold, unless it is empty
+	ahead  atomic.Int64 // nanoseconds that the daemon's clock is ahead
 }
+
+// lifeClock is the clock of a life's daemon.
+type lifeClock struct{ *life }
+
+func (c lifeClock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c lifeClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 func newLife(t testing.TB) *life {
 	server := apistub.New(t)
@@ -114,7 +123,7 @@ func (l *life) startWith(manifests string, h Handler) (e *Engine, stop func()) {
 	log := slog.New(slog.NewTextHandler(testWriter{l.t, l.unsaid}, nil))
 	store := l.open(log)
 	e, err = New(p, Cluster{l.server.Config(), httpClient, discoveryClient}, map[string]Handler{"record": h}, Options{
-		Logger: log, State: store,
+		Logger: log, State: store, Clock: lifeClock{l},
 	})
 	if err != nil {
 		l.t.Fatal(err)

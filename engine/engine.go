@@ -265,7 +265,7 @@ func (e *Engine) addRule(r *plan.Rule, to *dispatch.Dispatcher, h config.Handler
 	e.stepping.keepAll(&options)
 	e.addActions(running, h, &options)
 	running.memory = memory{
-		store: e.store, rule: r.Name, resource: running.resource(), where: running.whereText(),
+		store: e.store, rule: r.Name, resource: running.resource(), where: running.membership(),
 	}
 	if e.store != nil {
 		lane := e.store.Lane(r.Name, state.LaneOptions{Secret: p.IsSecret()})

@@ -24,8 +24,9 @@ type intake struct {
 	rules     []*runningRule
 	evaluator *evaluate.Evaluator
 	clock     clock.PassiveClock
-	knowsOwn  bool    // one of the rules recognizes its own changes
-	record    *record // nil keeps no record
+	waits     []*timed // by rule; nil for rules that are not timed
+	knowsOwn  bool     // one of the rules recognizes its own changes
+	record    *record  // nil keeps no record
 	// unseen are the rules that see the informer for the first time and wait for other sources.
 	unseen map[int]bool
 	// left is what rules must learn of informers that they have left. Then resuming is set.
@@ -49,6 +50,10 @@ func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *i
 		old.Union(r.OldPaths())
 		in.rules = append(in.rules, r)
 		in.knowsOwn = in.knowsOwn || r.knowsOwn
+		in.waits = append(in.waits, nil)
+		if r.IsTimed() {
+			in.time(len(in.waits) - 1)
+		}
 		rules = append(rules, evaluate.Binding{
 			Rule: &r.Rule.Rule, Resync: r.Resync, Caches: r.caches, KnowsOwn: r.knowsOwn,
 		})
@@ -73,10 +78,14 @@ func (in *intake) resyncs() (intervals []time.Duration) {
 
 // standing returns how a rule takes part in the evaluation of a step.
 func (in *intake) standing(i int) evaluate.Standing {
-	return evaluate.Standing{
+	s := evaluate.Standing{
 		Deaf:      in.unseen[i] || in.resuming.isLate(i),
 		Undecided: in.rules[i].waits.Load() > 0,
 	}
+	if w := in.waits[i]; w != nil {
+		s.Marks = w.marks
+	}
+	return s
 }
 
 // Take implements source.Consumer. Whatever panics, the step is recorded: the informer counts it as
@@ -98,7 +107,7 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	if s.Resync == 0 {
 		defer in.note(d, c)
 	}
-	step := evaluate.Step{Delta: d, Tree: s.Tree, Resync: s.Resync, Now: in.clock.Now()}
+	step := evaluate.Step{Delta: d, Tree: s.Tree, Resync: s.Resync, Gap: s.Gap, Now: in.clock.Now()}
 	switch {
 	case in.resuming.isPart(d):
 		in.lastOf(step, c)
@@ -112,18 +121,25 @@ func (in *intake) evaluate(s source.Step, c *evaluate.Change) {
 	}
 }
 
-// note adds to c how to record the delta's object. For a Secret it also records which rules have it
-// inside and which have not seen this change, because the identity alone cannot answer that later.
+// note adds to c how to record the delta's object, and which rules it waits for. For a Secret it also
+// records which rules have it inside and which have not seen this change, because the identity alone
+// cannot answer that later.
 func (in *intake) note(d delta.Delta, c *evaluate.Change) {
 	if in.record == nil {
 		return
 	}
 	c.Record(d)
-	if in.record.isSecret && c.Put != nil {
+	if c.Put == nil {
+		return
+	}
+	if in.record.isSecret {
 		was := func(i int) (inside, ok bool) { return in.resuming.wasLate(i, c.Put) }
-		c.Inside = in.evaluator.Inside(c.Put, was)
+		c.Inside = in.evaluator.Inside(c.Put, c, was)
 		c.Inside = append(c.Inside, in.resuming.missed(in.rules)...)
 	}
+	in.evaluator.Waiting(c.Put, c, func(i int, mark time.Time) {
+		c.Inside = append(c.Inside, in.waits[i].recorded(mark, in.clock.Now()).String())
+	})
 }
 
 // commit applies the change that o causes in one cut: the lanes take their matches, and the state
@@ -144,6 +160,9 @@ func (in *intake) apply(c *evaluate.Change) {
 	}
 	for i := range c.Matches {
 		in.offer(&c.Matches[i], c)
+	}
+	if in.wait(c) {
+		in.informer.Wake()
 	}
 	in.record.apply(c, in.resuming)
 }
@@ -187,6 +206,9 @@ func (in *intake) tell(o *object.Object, evaluate func(step evaluate.Step, c *ev
 	c := &in.change
 	c.Reset()
 	evaluate(in.step(o), c)
+	if len(c.Waits) > 0 {
+		in.note(delta.Delta{Type: delta.Synced, Object: o}, c)
+	}
 	in.evaluator.Forget()
 	in.commit(c, o)
 }

@@ -180,7 +180,7 @@ func (e *Engine) planned() []resume.Memory {
 	}
 	for _, in := range e.intakes {
 		for _, r := range in.rules {
-			at[r][in.record.id] = r.whereText()
+			at[r][in.record.id] = r.membership()
 		}
 	}
 	return rules

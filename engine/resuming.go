@@ -105,6 +105,7 @@ func (in *intake) resume(snapshot state.Snapshot, decision resume.Decision) {
 	if isNew {
 		return
 	}
+	in.restoreWaits(snapshot.Objects, snapshot.Inside)
 	in.informer.Restore(source.Saved{
 		Objects: snapshot.Objects, ResourceVersion: snapshot.ResourceVersion,
 		Partial: isPartial, Follow: in.record.isSecret,
@@ -194,6 +195,7 @@ func (in *intake) lastOf(s evaluate.Step, c *evaluate.Change) {
 		if in.standing(i).Deaf {
 			continue
 		}
+		in.evaluator.Unwait(i, last, c)
 		if in.resuming.before(i, last).Inside {
 			in.evaluator.Depart(i, last, s.Now, in.resuming.isSecret, c)
 		}

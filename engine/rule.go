@@ -9,6 +9,7 @@ import (
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/resume"
 	"github.com/informd/informd/engine/source"
 )
 
@@ -27,15 +28,20 @@ type runningRule struct {
 	waits     atomic.Int32  // holds that have not been released; see hold
 	knowsOwn  bool          // the lane recognizes and drops the rule's own changes
 	orphans   *orphans      // nil unless the rule prunes
+	timed     allTimed      // what waits to become a member
 
 	memory memory
 }
 
-func (r *runningRule) whereText() string {
-	if r.Where == nil {
-		return ""
+// membership returns the text that decides over the rule's members.
+func (r *runningRule) membership() string {
+	text := func(p *expr.Program) string {
+		if p == nil {
+			return ""
+		}
+		return p.Text()
 	}
-	return r.Where.Text()
+	return resume.Text(text(r.Where), text(r.Due))
 }
 
 func (r *runningRule) resource() string { return object.ResourceName(r.Source.Resource) }

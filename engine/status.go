@@ -45,7 +45,7 @@ type SourceStatus struct {
 	IndexErrors uint64
 }
 
-// RuleStatus is the state of a rule.
+// RuleStatus is the state of a rule. Its many fields are what operators see of one.
 type RuleStatus struct {
 	Name    string
 	Handler string
@@ -58,6 +58,10 @@ type RuleStatus struct {
 	Reason  string
 	Matches uint64 // changes that it selected
 	Errors  uint64 // changes for which one of its expressions failed
+	// Pending is how many objects wait to become members in time, and NextDue when the first of them
+	// does. It is zero if none waits.
+	Pending int
+	NextDue time.Time
 	// LastError is the last failure that Errors counts, or nil.
 	LastError *ExpressionFailure
 	Own       uint64 // changes that it made itself, which were not delivered to it
@@ -99,13 +103,14 @@ func (e *Engine) Status() Status {
 	}
 	for _, r := range e.rules {
 		state, reason := r.state(sources[r.Source.Name])
+		pending, next := r.timed.stats()
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(),
 			State:   state,
 			Reason:  cmp.Or(reason, e.acting.breaker.Chasing(r.Name), r.orphans.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
-			LastError: r.failures.last.Load(),
+			LastError: r.failures.last.Load(), Pending: pending, NextDue: next,
 		})
 	}
 	for _, d := range e.dispatchers {

@@ -1,6 +1,8 @@
 package evaluate
 
 import (
+	"time"
+
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
@@ -14,8 +16,10 @@ type Change struct {
 	Matches []Match
 	// Failures are the expressions that failed. The rest of the Change is valid nevertheless.
 	Failures []Failure
-	// Put is the object to record as known. Inside names the rules that have it inside. It is set
-	// only for objects whose content is not kept. See [Evaluator.Inside].
+	// Waits are the new marks of objects for timed rules.
+	Waits []Wait
+	// Put is the object to record as known. Inside is what is recorded beside it of rules: see
+	// [Evaluator.Inside] and [Evaluator.Waiting].
 	Put    *object.Object
 	Inside []string
 	// Gone is the object to forget.
@@ -32,6 +36,13 @@ type Match struct {
 	rule.Match
 }
 
+// Wait is what a timed rule remembers of an object. See [rule.Rule.IsTimed].
+type Wait struct {
+	Rule int
+	Of   *object.Object
+	Mark time.Time // zero: it does not wait, or no more
+}
+
 // Failure is an expression of a rule that failed. Err never holds contents of objects.
 type Failure struct {
 	Rule int
@@ -41,8 +52,9 @@ type Failure struct {
 // Reset empties the change and keeps its memory for the next one.
 func (c *Change) Reset() {
 	clear(c.Matches)
+	clear(c.Waits)
 	clear(c.Failures)
-	*c = Change{Matches: c.Matches[:0], Failures: c.Failures[:0], Inside: nil}
+	*c = Change{Matches: c.Matches[:0], Waits: c.Waits[:0], Failures: c.Failures[:0]}
 }
 
 // Record sets how the record of the informer changes: it puts the delta's object, or forgets it if
@@ -57,5 +69,5 @@ func (c *Change) Record(d delta.Delta) {
 
 // IsEmpty reports whether there is nothing to commit.
 func (c *Change) IsEmpty() bool {
-	return len(c.Matches) == 0 && c.Put == nil && c.Gone == nil && !c.Moved
+	return len(c.Matches) == 0 && len(c.Waits) == 0 && c.Put == nil && c.Gone == nil && !c.Moved
 }

@@ -16,6 +16,8 @@ import (
 type Standing struct {
 	// Deaf rules do not see steps. Later they learn how the objects have changed meanwhile.
 	Deaf bool
+	// Marks returns the mark of an object for a timed rule. It is nil for other rules.
+	Marks func(of *object.Object) time.Time
 	// Undecided rules wait for other sources that they read. The Evaluator evaluates only their
 	// membership. The dispatcher has their when and payload evaluated later.
 	Undecided bool
@@ -43,7 +45,9 @@ type Step struct {
 	// Version names the change by its resourceVersions, so that a rule can recognize its own
 	// change. It is "" if no rule needs it.
 	Version string
-	Now     time.Time
+	// Gap says that the object may have changed several times since Delta.Old.
+	Gap bool
+	Now time.Time
 }
 
 // Evaluator evaluates the steps of one informer for all of its rules. It decodes an object once,
@@ -78,23 +82,22 @@ func (e *Evaluator) Evaluate(s Step, c *Change) {
 			return
 		}
 		if standing := e.standing(i); !standing.Deaf {
-			e.match(i, standing.Undecided, s, c)
+			e.match(i, standing, s, c)
 		}
 	})
 }
 
-// Tell adds to c what the step does for one rule, even if the rule is deaf.
-func (e *Evaluator) Tell(i int, s Step, c *Change) {
-	e.match(i, e.standing(i).Undecided, s, c)
-}
-
 // match adds to c what the step does for one rule.
-func (e *Evaluator) match(i int, undecided bool, s Step, c *Change) {
+func (e *Evaluator) match(i int, standing Standing, s Step, c *Change) {
 	defer contain(i, c)
 	r := &e.rules[i]
 	e.scope.Enter(r.Caches, s.Now)
+	if standing.Marks != nil {
+		e.matchInTime(i, standing, s, c)
+		return
+	}
 	evaluate := r.Match
-	if undecided {
+	if standing.Undecided {
 		evaluate = r.Member
 	}
 	m, ok, err := evaluate(s.Delta, e.scope)
@@ -126,10 +129,18 @@ func contain(i int, c *Change) {
 	}
 }
 
-// IsInside reports whether an object satisfies the rule's where.
+// IsInside reports whether a rule has an object inside: whether it satisfies the rule's where, and
+// does not wait.
 func (e *Evaluator) IsInside(i int, o *object.Object, c *Change) (inside bool) {
 	defer contain(i, c)
 	r := &e.rules[i]
+	if standing := e.standing(i); standing.Marks != nil {
+		inside, err := r.IsCandidate(e.scope.Tree(o))
+		if err != nil {
+			c.Failures = append(c.Failures, Failure{i, err})
+		}
+		return inside && c.mark(i, o, standing).IsZero()
+	}
 	if r.Where == nil {
 		return true
 	}
@@ -141,19 +152,20 @@ func (e *Evaluator) IsInside(i int, o *object.Object, c *Change) (inside bool) {
 }
 
 // Inside returns the names of the rules with a where that have an object inside. It is for objects
-// whose content is not kept, because their record cannot answer the question later. was answers for
-// rules that have not seen the object's latest change; ok is false for all other rules.
+// whose content is not kept, because their record cannot answer the question later. c is the change
+// that is about to be committed. was answers for rules that have not seen the object's latest
+// change; ok is false for all other rules.
 func (e *Evaluator) Inside(
-	o *object.Object, was func(rule int) (inside, ok bool),
+	o *object.Object, c *Change, was func(rule int) (inside, ok bool),
 ) (names []string) {
 	defer e.scope.Forget()
 	for i := range e.rules {
 		inside, ok := was(i)
 		if !ok {
-			if e.rules[i].Where == nil {
+			if e.rules[i].Where == nil && !e.rules[i].IsTimed() {
 				continue
 			}
-			var ignored Change // the evaluation of the step itself reports failures
+			ignored := Change{Waits: c.Waits} // the evaluation of the step itself reports failures
 			inside = e.IsInside(i, o, &ignored)
 		}
 		if inside {
@@ -177,13 +189,13 @@ func (e *Evaluator) Compare(
 	i int, before Before, now Step, round int64, isIdentity bool, c *Change,
 ) {
 	switch {
-	case e.IsInside(i, now.Delta.Object, c):
+	case e.settles(i, before.Inside, now, c):
 		now.Delta = delta.Delta{Type: delta.Synced, Object: now.Delta.Object}
 		if before.Inside {
 			now.Delta.Round = round
 		}
 		now.Version = ""
-		e.Tell(i, now, c)
+		e.tellInside(i, now, c)
 	case before.Inside:
 		e.Depart(i, before.Object, now.Now, isIdentity, c)
 	}

@@ -198,7 +198,7 @@ func TestCompare(t *testing.T) {
 func TestInside(t *testing.T) {
 	e := evaluator(t, noCache{}, nil, aRule("all", "")+aRule("small", `where: object.data.size == "1"`)+aRule("large", `where: object.data.size == "2"`))
 	late := func(i int) (inside, ok bool) { return true, i == 2 }
-	if diff := cmp.Diff([]string{"small", "large"}, e.Inside(configMap(t, "1", "1"), late)); diff != "" {
+	if diff := cmp.Diff([]string{"small", "large"}, e.Inside(configMap(t, "1", "1"), new(evaluate.Change), late)); diff != "" {
 		t.Errorf("rules that have the object inside (-want +got)\n%s", diff)
 	}
 }

@@ -27,6 +27,10 @@ func Compile(text string, o Options) (p *Program, err error) {
 			return nil, &Error{0, fmt.Sprintf("the expression gives %s, not true or false", given)}
 		}
 	}
+	if root.constant && o.Scope == Due {
+		return nil, &Error{0, "the expression does not depend on the object: " +
+			"due is a time of each object, such as time(object.spec.renewTime) + duration(\"2m\")"}
+	}
 	var gives []string
 	var elements shape
 	switch o.Scope {

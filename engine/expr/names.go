@@ -105,8 +105,15 @@ func (c *compiler) notSent(at ast.Node, name string) error {
 func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 	switch c.options.Scope {
 	case Where:
+		in := "when"
+		if name == "now()" {
+			in = "when, or for and due, which are about time"
+		}
 		return c.errorf(at, "where cannot use %s: it must come out the same whenever it is "+
-			"asked, so it reads object alone; use %s in when", name, name)
+			"asked, so it reads object alone; use %s in %s", name, name, in)
+	case Due:
+		return c.errorf(at, "due cannot use %s: it must come out the same whenever it is "+
+			"asked, so it reads object alone", name)
 	case Index:
 		return c.errorf(at, "an index cannot use %s: it is kept per object, "+
 			"so it reads object alone", name)
@@ -117,7 +124,9 @@ func (c *compiler) onlyOfChanges(at ast.Node, name string) error {
 // names returns all that an identifier can be.
 func (c *compiler) names() []string {
 	names := []string{"object", "true", "false", "nil"}
-	if c.options.Scope != Where && c.options.Scope != Index {
+	switch c.options.Scope {
+	case Where, Index, Due:
+	default:
 		names = append(names, "old", "event")
 	}
 	if c.options.Item != nil {

@@ -30,6 +30,8 @@ const (
 	// Sent gives what a handler makes of an event. It sees object, old, event, now(), and what
 	// Options.Given names.
 	Sent
+	// Due gives the time from which an object is a member of a rule. It sees what Where sees.
+	Due
 )
 
 // Options say how to compile a text.
@@ -135,6 +137,39 @@ func (p *Program) Bool(env *Env) (ok bool, err error) {
 		return nil
 	})
 	return ok, err
+}
+
+// Time evaluates a program of scope Due. ok is false if it gives nil: there is no such time.
+func (p *Program) Time(env *Env) (at time.Time, ok bool, err error) {
+	err = p.run(env, func(_ *run, v any) error {
+		if v == nil {
+			return nil
+		}
+		t, isTime := v.(time.Time)
+		switch {
+		case !isTime:
+			return notTime(v)
+		case t.Before(earliest) || t.After(latest):
+			return value.Errorf("the expression gives a time outside of the years 1 to 9999")
+		}
+		at, ok = t, true
+		return nil
+	})
+	return at, ok, err
+}
+
+// These bound what Time returns.
+var (
+	earliest = time.Date(1, time.January, 1, 0, 0, 0, 0, time.UTC)
+	latest   = time.Date(9999, time.December, 31, 23, 59, 59, 999_999_999, time.UTC)
+)
+
+// notTime is the error about a value that is not the time that it should be.
+func notTime(v any) error {
+	if _, isText := v.(string); isText {
+		return value.Errorf("the expression gives a string, not a time: write time(…) around it")
+	}
+	return value.Errorf("the expression gives %s, not a time", value.Some(v))
 }
 
 // Strings evaluates an index. It returns the scalar, or the scalars of a list, as strings without

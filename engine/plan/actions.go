@@ -62,6 +62,7 @@ func (b *builder) action(
 		b.checkVersion(a)
 		t.Object.Require("metadata", "name")
 		t.Object.Require("metadata", "namespace")
+		b.requireStrings(a.Object, t.Object, t.Resource)
 		return t
 	}
 	if t.Elsewhere && a.Name == nil && source != nowhere {
@@ -73,9 +74,11 @@ func (b *builder) action(
 		t.PatchType = handler.MergePatch
 		if t.Patch != nil && !a.JSONPatch {
 			t.Patch.KeepNils() // null removes the member
+			b.requireStrings(a.Patch, t.Patch, t.Resource)
 		}
 		if a.JSONPatch && t.Patch != nil {
 			t.PatchType = handler.JSONPatch
+			b.requireStringsInJSON(a.Patch, t.Patch, t.Resource)
 			for _, operation := range t.Patch.Items {
 				for _, member := range []string{"op", "path", "value", "from"} {
 					operation.Require(member)

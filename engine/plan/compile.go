@@ -117,6 +117,8 @@ func (b *builder) addRule(r config.Rule) {
 		Rule: rule.Rule{
 			Name:    r.Name,
 			Where:   b.compile(r.Where, options(expr.Where)),
+			For:     r.For,
+			Due:     b.compile(r.Due, options(expr.Due)),
 			When:    b.compile(r.When, options(expr.When)),
 			Payload: b.payload(r.Payload, options(expr.Payload)),
 		},

@@ -6,9 +6,12 @@
 package resume
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/informd/informd/engine/expr"
 	"github.com/informd/informd/engine/object"
@@ -33,7 +36,7 @@ type Memory struct {
 	Name     string
 	Resource string // VERSION/RESOURCE or GROUP/VERSION/RESOURCE of its source
 	// Seen maps each informer to the text of the rule's where when the rule saw the informer's
-	// objects. In a plan it is the present where. "" means no where.
+	// objects. In a plan it is the present where. "" means no where. See [Text].
 	Seen map[string]string
 }
 
@@ -130,20 +133,54 @@ func (d Decision) Left(rule string) map[string]Verdict {
 
 // Membership answers which objects of a cut a rule had inside. The zero Membership has none.
 type Membership struct {
-	rule    string
-	program *expr.Program // nil means every object
-	seen    bool
+	rule       string
+	where, due *expr.Program // nil means every object, and at once
+	seen       bool
 }
 
-func membershipOf(rule, where string) (Membership, error) {
-	if where == "" {
-		return Membership{rule: rule, seen: true}, nil
+// Text returns the text of a where and of a due, each "" if there is none, as Memory.Seen has it.
+// Membership depends on both. How long a rule waits is not part of it.
+func Text(where, due string) string {
+	if due == "" {
+		return where
 	}
-	program, err := expr.Compile(where, expr.Options{Scope: expr.Where})
-	if err != nil {
-		return Membership{}, err
+	return where + "\x00" + due
+}
+
+func membershipOf(rule, text string) (m Membership, err error) {
+	where, due, _ := strings.Cut(text, "\x00")
+	m = Membership{rule: rule, seen: true}
+	if where != "" {
+		if m.where, err = expr.Compile(where, expr.Options{Scope: expr.Where}); err != nil {
+			return Membership{}, err
+		}
 	}
-	return Membership{rule: rule, program: program, seen: true}, nil
+	if due != "" {
+		if m.due, err = expr.Compile(due, expr.Options{Scope: expr.Due}); err != nil {
+			return Membership{}, err
+		}
+	}
+	return m, nil
+}
+
+// Mark is that an object waits to become a member of a timed rule.
+type Mark struct {
+	Rule string
+	At   time.Time // see [rule.Rule.IsTimed]; in milliseconds
+}
+
+// String returns the mark as it is recorded beside an object. It is no valid name of a rule.
+func (m Mark) String() string { return fmt.Sprintf("@%d %s", m.At.UnixMilli(), m.Rule) }
+
+// ReadMark returns the mark that a name recorded beside an object stands for, if it is one.
+func ReadMark(name string) (m Mark, ok bool) {
+	text, isMark := strings.CutPrefix(name, "@")
+	at, rule, isWhole := strings.Cut(text, " ")
+	n, err := strconv.ParseInt(at, 10, 64)
+	if !isMark || !isWhole || err != nil {
+		return Mark{}, false
+	}
+	return Mark{Rule: rule, At: time.UnixMilli(n)}, true
 }
 
 // Missed returns a mark for a rule that has not seen an object's latest change. The mark is
@@ -161,19 +198,34 @@ func (m Membership) HasMissed(names []string) bool {
 func (m Membership) Seen() bool { return m.seen }
 
 // Has reports whether the rule had an object of the cut inside. If the cut holds only identities
-// (isIdentity), names must be the names recorded beside the object.
+// (isIdentity), names must be the names recorded beside the object. Names also say which rules the
+// object waits for.
 func (m Membership) Has(o *object.Object, isIdentity bool, names []string) bool {
 	switch {
-	case !m.seen:
+	case !m.seen || m.waits(names):
 		return false
-	case m.program == nil:
+	case m.where == nil && m.due == nil:
 		return true
 	case isIdentity:
 		return slices.Contains(names, m.rule)
 	}
-	// a failing where does not match
-	inside, _ := m.program.Bool(&expr.Env{Object: o.Decode(m.program.Paths())})
-	return inside
+	// an expression that fails does not match
+	if m.where != nil {
+		inside, _ := m.where.Bool(&expr.Env{Object: o.Decode(m.where.Paths())})
+		if !inside || m.due == nil {
+			return inside
+		}
+	}
+	_, isDue, _ := m.due.Time(&expr.Env{Object: o.Decode(m.due.Paths())})
+	return isDue
+}
+
+// waits reports whether names say that the object waits for the rule.
+func (m Membership) waits(names []string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		mark, ok := ReadMark(name)
+		return ok && mark.Rule == m.rule
+	})
 }
 
 // Round returns a number that distinguishes events about objects of a cut from earlier events about

@@ -19,6 +19,8 @@ import (
 type Rule struct {
 	Name    string
 	Where   *expr.Program // nil: every object
+	For     time.Duration // where has to hold that long; 0: not at all
+	Due     *expr.Program // from when an object is a member; nil: at once
 	When    *expr.Program // nil: every change
 	Events  delta.Set
 	Payload *Template // nil: the objects themselves
@@ -133,7 +135,7 @@ func (r *Rule) payload(env *expr.Env) (json.RawMessage, error) {
 // also delivers the whole object.
 func (r *Rule) Paths() *object.Paths {
 	p := new(object.Paths)
-	for _, program := range []*expr.Program{r.Where, r.When} {
+	for _, program := range []*expr.Program{r.Where, r.Due, r.When} {
 		if program != nil {
 			p.Union(program.Paths())
 		}
@@ -145,8 +147,10 @@ func (r *Rule) Paths() *object.Paths {
 // OldPaths returns what the rule may read of old states.
 func (r *Rule) OldPaths() *object.Paths {
 	p := new(object.Paths)
-	if r.Where != nil {
-		p.Union(r.Where.Paths())
+	for _, program := range []*expr.Program{r.Where, r.Due} {
+		if program != nil {
+			p.Union(program.Paths())
+		}
 	}
 	add := func(program *expr.Program) {
 		if program.ReadsOld() {

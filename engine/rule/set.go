@@ -139,10 +139,11 @@ func (s *Set) lookBack(d delta.Delta, look Lookup, within finder, found []int) [
 // requires returns conditions that all hold of one state of each change that the rule selects: of
 // the new state if there is no where, else of the new or the old one. Conditions of where and when
 // go together because what when sees as object satisfies where: where adds an object in its new
-// state, and deletes it in its old one.
+// state, and deletes it in its old one. A timed rule has to see all changes of members, also those
+// that it does not select.
 func (r *Rule) requires() (out []expr.Condition) {
 	for _, p := range []*expr.Program{r.Where, r.When} {
-		if p != nil {
+		if p != nil && (p == r.Where || !r.IsTimed()) {
 			out = append(out, p.Requires()...)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,63 @@ type Template struct {
 	Items   []*Template
 	// KeepNil makes a Program's nil null. Otherwise nil leaves out the member or element.
 	KeepNil bool
+	// Must says what a Program's value has to be. nil may stand anywhere.
+	Must Must
+}
+
+// Must says what the API server takes at some place of an object.
+type Must uint8
+
+// These are the values of Must.
+const (
+	BeAnything Must = iota
+	BeString
+	BeStrings // a mapping of strings
+)
+
+// check returns what is wrong with a value, or nil.
+func (must Must) check(v any) error {
+	switch m, isMap := v.(map[string]any); {
+	case must == BeAnything || v == nil:
+	case must == BeString:
+		return notString(v)
+	case !isMap:
+		return fmt.Errorf("it must be a mapping of strings, and is %s", kindOf(v))
+	default:
+		for _, name := range slices.Sorted(maps.Keys(m)) {
+			if err := notString(m[name]); err != nil {
+				return at(name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// notString returns an error if v is neither a string nor nil.
+func notString(v any) error {
+	how := "string"
+	switch v.(type) {
+	case nil, string:
+		return nil
+	case []any, map[string]any:
+		how = "toJSON"
+	}
+	return fmt.Errorf("it must be a string, and is %s: write ${%s(…)}", kindOf(v), how)
+}
+
+// kindOf says what a value is in JSON.
+func kindOf(v any) string {
+	switch v.(type) {
+	case string:
+		return "a string"
+	case bool:
+		return "true or false"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "a mapping"
+	}
+	return "a number"
 }
 
 // Member is one member of a mapping.
@@ -117,11 +175,14 @@ var (
 func (t *Template) write(buf *buffer, env *expr.Env, limit int) (wrote bool, err error) {
 	switch {
 	case t.Program != nil:
-		value, err := t.Program.Value(env)
-		if err != nil || value == nil && !t.KeepNil {
+		v, err := t.Program.Value(env)
+		if err != nil || v == nil && !t.KeepNil {
 			return false, err
 		}
-		if err := buf.writeValue(value); err != nil {
+		if err := t.Must.check(v); err != nil {
+			return false, err
+		}
+		if err := buf.writeValue(v); err != nil {
 			return false, err
 		}
 	case t.Members != nil:
@@ -234,11 +295,11 @@ func (b *buffer) release() {
 	}
 }
 
-func (b *buffer) writeValue(value any) error {
-	if s, ok := value.(string); ok {
+func (b *buffer) writeValue(v any) error {
+	if s, ok := v.(string); ok {
 		return b.writeString(s)
 	}
-	return b.encode(value)
+	return b.encode(v)
 }
 
 // writeString skips the encoder for plain ASCII, which most strings are.
@@ -254,8 +315,8 @@ func (b *buffer) writeString(s string) error {
 	return nil
 }
 
-func (b *buffer) encode(value any) error {
-	if err := b.encoder.Encode(value); err != nil {
+func (b *buffer) encode(v any) error {
+	if err := b.encoder.Encode(v); err != nil {
 		return errors.New("cannot be written as JSON") // err may quote the value
 	}
 	b.Truncate(b.Len() - 1) // Encode ends with a newline

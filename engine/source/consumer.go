@@ -21,6 +21,10 @@ type Consumer interface {
 	// yields the objects that exist, as the cache holds them now. It is valid until CaughtUp
 	// returns.
 	CaughtUp(known iter.Seq[*object.Object])
+	// Tick does what is due by now, for a fraction of a millisecond, and returns when to call it
+	// again; the zero time means when [Informer.Wake] is called. get returns an object that the
+	// consumer knows, or nil. The first call comes after CaughtUp.
+	Tick(now time.Time, get func(key string) *object.Object) (again time.Time)
 }
 
 // Step is one step of an informer: a change of one object, a move of its position, or both.
@@ -38,6 +42,9 @@ type Step struct {
 	// Resync is the interval of the resync round that the step belongs to. Such a step is only for
 	// rules with that interval and is never recorded. 0 means that the step is for all rules.
 	Resync time.Duration
+	// Gap says that the delta comes from a list, and not from a watch. The object may have changed
+	// several times since Delta.Old.
+	Gap bool
 	// Moved reports whether Position is set.
 	Moved bool
 	// Position is the resourceVersion from which another run can go on after this step. It is empty
@@ -66,6 +73,9 @@ func (i *Informer) Restore(saved Saved) {
 		i.saved = &saved
 	}
 }
+
+// Wake has the consumer's Tick called soon. It may be called from the consumer.
+func (i *Informer) Wake() { i.feed.wake() }
 
 // Visit calls f between two steps, with the objects that the consumer knows. known is valid until f
 // returns. Neither f nor a consumer may call Visit.

@@ -133,7 +133,8 @@ func (f *feed) observe(o *object.Object, as delta.Type, tree any, watched bool) 
 		as = delta.Updated
 	}
 	f.remember(o)
-	f.take(f.moved(Step{Delta: delta.Delta{Type: as, Object: o, Old: old}, Tree: tree}, version))
+	d := delta.Delta{Type: as, Object: o, Old: old}
+	f.take(f.moved(Step{Delta: d, Tree: tree, Gap: !watched}, version))
 }
 
 // vanished handles a deletion that a watch reported. final is the last state, or nil if that is
@@ -259,10 +260,15 @@ func (f *feed) remember(o *object.Object) {
 	f.known[o.Key()] = o
 	f.counts.objects.Store(int64(len(f.known)))
 	if !o.IsPacked() && f.recent.add(o, f.clock.Now(), f.pack) {
-		select {
-		case f.poke <- struct{}{}:
-		default:
-		}
+		f.wake()
+	}
+}
+
+// wake has tick called.
+func (f *feed) wake() {
+	select {
+	case f.poke <- struct{}{}:
+	default:
 	}
 }
 
@@ -315,6 +321,7 @@ func (f *feed) followedUp() {
 	f.caughtUp = true
 	if f.consumer != nil {
 		f.guard(func() { f.consumer.CaughtUp(f.objects()) })
+		f.wake()
 	}
 }
 

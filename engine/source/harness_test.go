@@ -278,3 +278,5 @@ func modes(t *testing.T, test func(t *testing.T, watchList bool)) {
 		})
 	}
 }
+
+func (consumer) Tick(time.Time, func(string) *object.Object) (again time.Time) { return again }

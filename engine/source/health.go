@@ -46,6 +46,7 @@ type health struct {
 	since   time.Time
 	synced  bool          // the consumer has taken what the server had when the informer began
 	told    bool          // the current trouble was logged
+	ended   time.Time     // when the last trouble of a synced informer ended
 	changed chan struct{} // closed and replaced at each change
 }
 
@@ -147,7 +148,16 @@ func (h *health) well() {
 	h.told = false
 	if h.synced {
 		h.set(Synced, "")
+		h.ended = h.clock.Now()
 	} else {
 		h.set(Listing, "")
 	}
+}
+
+// fresh reports whether the informer follows the server, and has done so for a second if it had
+// trouble before. Within that second what it has missed arrives.
+func (h *health) fresh(now time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.synced && h.state == Synced && now.Sub(h.ended) >= time.Second
 }

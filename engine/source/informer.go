@@ -91,6 +91,10 @@ func (i *Informer) Keep(keep, view *object.Paths) {
 	i.shape.Store(newShape(i.keep, i.view, i.indexes))
 }
 
+// IsFresh reports whether the cache shows, as far as is known, what the server has: the informer
+// follows the server, and has done so for a second since the last trouble.
+func (i *Informer) IsFresh() bool { return i.health.fresh(i.feed.clock.Now()) }
+
 // State returns the state of the informer, and the reason for it.
 func (i *Informer) State() (State, string) {
 	state, reason, _, _, _ := i.health.read()

@@ -230,3 +230,5 @@ func TestConsumerThatPanics(t *testing.T) {
 		t.Errorf("%d panics were counted", n)
 	}
 }
+
+func (steps) Tick(time.Time, func(string) *object.Object) (again time.Time) { return again }

@@ -543,3 +543,5 @@ func TestAnyCutCanBeResumed(t *testing.T) {
 		saved = c.past[random.IntN(len(c.past))] // as if killed after any step
 	}
 }
+
+func (*cut) Tick(time.Time, func(string) *object.Object) (again time.Time) { return again }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/object"
 )
 
 const (
@@ -14,6 +15,9 @@ const (
 	// lull is how long a round rests after each turn, as a multiple of the time the turn took. So a
 	// round takes at most a quarter of a processor from other informers.
 	lull = 3
+	// longestSleep bounds how long a timer runs, because timers stand still while a machine is
+	// suspended, and do not follow a clock that is set.
+	longestSleep = 30 * time.Second
 )
 
 // rounds are the resyncs of one interval, guarded by feed.mu.
@@ -55,7 +59,7 @@ func (f *feed) run(ctx context.Context) {
 			if wait <= 0 {
 				continue
 			}
-			timer = time.After(wait)
+			timer = time.After(min(wait, longestSleep))
 		}
 		select {
 		case <-ctx.Done():
@@ -75,10 +79,21 @@ func (f *feed) tick() (due time.Time) {
 		// Packing in between would wake up for every object.
 		due = later(due, now.Add(recentFor/4))
 	}
-	if next := f.resync(f.clock.Now()); due.IsZero() || !next.IsZero() && next.Before(due) {
-		due = next
+	due = earlier(due, f.resync(f.clock.Now()))
+	if f.caughtUp && f.consumer != nil {
+		f.guard(func() { due = earlier(due, f.consumer.Tick(f.clock.Now(), f.get)) })
 	}
 	return due
+}
+
+func (f *feed) get(key string) *object.Object { return f.known[key] }
+
+// earlier returns the earlier of two times; a zero time is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func later(a, b time.Time) time.Time {

@@ -130,8 +130,8 @@ func writeSources(w io.Writer, sources []control.SourceStatus, as shape) error {
 	return nil
 }
 
-// writeRules writes the rules as a table, and below it why rules are blocked or wait, and errors of
-// long ago.
+// writeRules writes the rules as a table, and below it why rules are blocked or wait, what becomes a
+// member in time, and errors of long ago.
 func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time) error {
 	if len(rules) == 0 {
 		return none(w, "no rules: informd delivers nothing")
@@ -164,6 +164,11 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 				return err
 			}
 		}
+		if r.Pending > 0 {
+			if err := note(w, r.Name, pending(r, now), as); err != nil {
+				return err
+			}
+		}
 		if r.LastError != nil && now.Sub(r.LastError.At) >= recently {
 			if err := note(w, r.Name, expressionError(r, now), as); err != nil {
 				return err
@@ -171,6 +176,14 @@ func writeRules(w io.Writer, rules []control.RuleStatus, as shape, now time.Time
 		}
 	}
 	return nil
+}
+
+// pending returns how many objects wait to become members of a rule, and until when.
+func pending(r control.RuleStatus, now time.Time) string {
+	if r.Pending == 1 {
+		return "1 object waits to become a member, " + until(now, r.NextDue)
+	}
+	return fmt.Sprintf("%d objects wait to become members, the first %s", r.Pending, until(now, r.NextDue))
 }
 
 // note writes a line about what has the name.

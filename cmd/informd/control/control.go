@@ -115,8 +115,12 @@ type RuleStatus struct {
 	Errors        uint64  `json:"errors"` // changes on which an expression failed
 	Shortened     uint64  `json:"shortened"`
 	Dropped       uint64  `json:"dropped"`
-	Paused        bool    `json:"paused"`
-	State         string  `json:"state"` // active, paused, waiting or blocked
+	// Pending is how many objects wait to become members by for or due, and NextDue when the first
+	// of them does.
+	Pending int       `json:"pending"`
+	NextDue time.Time `json:"nextDue,omitzero"`
+	Paused  bool      `json:"paused"`
+	State   string    `json:"state"` // active, paused, waiting or blocked
 	// Reason says why the rule is blocked or waits, which sources it misses, or why it is slowed.
 	Reason string `json:"reason,omitempty"`
 	// Failure is the last failure, while a delivery waits for a retry.

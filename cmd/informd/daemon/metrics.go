@@ -123,6 +123,10 @@ var (
 		"Changes merged because a rule with delivery: every was at its bound.", "rule")
 	ruleAway = desc("informd_rule_queue_away",
 		"Deliveries that wait and are on disk only.", "rule")
+	rulePending = desc("informd_rule_pending",
+		"Objects that wait to become members by for or due.", "rule")
+	ruleNextDue = desc("informd_rule_next_due_timestamp_seconds",
+		"When the first of the pending objects becomes a member.", "rule")
 	ruleDropped = desc("informd_rule_queue_dropped_total",
 		"Changes dropped because too many objects of one name waited.", "rule")
 
@@ -206,6 +210,10 @@ func (c *engineCollector) Collect(out chan<- prometheus.Metric) {
 		counter(ruleShortened, r.Queue.Shortened, r.Name)
 		counter(ruleDropped, r.Queue.Dropped, r.Name)
 		gauge(ruleAway, float64(r.Queue.Away), r.Name)
+		gauge(rulePending, float64(r.Pending), r.Name)
+		if r.Pending > 0 {
+			gauge(ruleNextDue, float64(r.NextDue.UnixMilli())/1000, r.Name)
+		}
 	}
 	for _, h := range status.Handlers {
 		gauge(handlerInFlight, float64(h.InFlight), h.Name)

@@ -23,9 +23,18 @@ const (
 
 // Load reads the manifests at paths, which are files or folders, and compiles them. If manifests
 // have mistakes, Load returns all of them at once as config.Mistakes, together with the
-// configuration as far as it could be read.
+// configuration as far as it could be read. It leaves files of tests out of the folders.
 func Load(paths []string) (*config.Config, *plan.Plan, error) {
-	files, err := readManifests(paths)
+	return load(paths, reader{seen: make(map[string]bool)})
+}
+
+// LoadWithTests is Load with the files of tests in the folders.
+func LoadWithTests(paths []string) (*config.Config, *plan.Plan, error) {
+	return load(paths, reader{seen: make(map[string]bool), tests: true})
+}
+
+func load(paths []string, r reader) (*config.Config, *plan.Plan, error) {
+	files, err := r.readAll(paths)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -43,11 +52,10 @@ func Load(paths []string) (*config.Config, *plan.Plan, error) {
 	return cfg, compiled, nil
 }
 
-// readManifests reads files, and folders recursively: *.yaml and *.yml in order of path, except
-// names that start with a dot. It reads a file once, under however many names it is given. The
-// error lists everything that cannot be read.
-func readManifests(paths []string) ([]config.File, error) {
-	m := reader{seen: make(map[string]bool)}
+// readAll reads files, and folders recursively: *.yaml and *.yml in order of path, except names that
+// start with a dot. It reads a file once, under however many names it is given. The error lists
+// everything that cannot be read.
+func (m *reader) readAll(paths []string) ([]config.File, error) {
 	for _, path := range paths {
 		path = filepath.Clean(path)
 		if info, err := os.Stat(path); err == nil && info.IsDir() {
@@ -64,6 +72,7 @@ type reader struct {
 	files    []config.File
 	failures []error
 	seen     map[string]bool // by identity
+	tests    bool            // also read files of tests that are in folders
 }
 
 // walk reads the manifests below a folder. It follows links to files, because a mounted ConfigMap
@@ -83,6 +92,8 @@ func (m *reader) walk(folder string) {
 			}
 			return nil
 		case entry.IsDir() || filepath.Ext(path) != ".yaml" && filepath.Ext(path) != ".yml":
+			return nil
+		case config.IsTestFile(path) && !m.tests:
 			return nil
 		}
 		if info, err := os.Stat(path); err == nil && info.IsDir() {

@@ -36,7 +36,8 @@ func NewCheckCommand(version string) *cobra.Command {
 		Use:   "check -f PATH… [--handlers]",
 		Short: "Validate manifests; needs no cluster",
 		Long: `Validate manifests without a cluster: their form, references and expressions, and the
-config of builtin handlers. The command reports all mistakes at once.
+config of builtin handlers. The command reports all mistakes at once. It reads Tests too, and runs
+none: informd test does.
 
 With --handlers, it also starts the handlers that have a command, each confined as its manifest
 says. They must describe themselves and accept their config, and this user on this machine must be
@@ -49,7 +50,7 @@ and what rules with actions and handlers with access.write may change in the clu
 Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the command line is wrong.`,
 		Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, compiled, err := manifests.Load(paths)
+			cfg, compiled, err := manifests.LoadWithTests(paths)
 			if cfg == nil {
 				return cli.Failed(err)
 			}
@@ -76,10 +77,14 @@ Exit code 0: no mistakes. 1: mistakes, or the check could not finish. 2: the com
 				return cli.Failed(fmt.Errorf("%d %s", n, cli.Plural(n, "mistake")))
 			}
 			sources, handlers, rules := len(cfg.Sources), len(cfg.Handlers), len(cfg.Rules)
-			return cli.Show(cmd, "%s%sok: %d %s, %d %s, %d %s\n",
+			tests := ""
+			if n := len(cfg.Tests); n > 0 {
+				tests = fmt.Sprintf(", %d %s", n, cli.Plural(n, "test"))
+			}
+			return cli.Show(cmd, "%s%sok: %d %s, %d %s, %d %s%s\n",
 				describeKept(cfg, compiled), describeWrites(cfg, compiled),
 				sources, cli.Plural(sources, "source"), handlers, cli.Plural(handlers, "handler"),
-				rules, cli.Plural(rules, "rule"))
+				rules, cli.Plural(rules, "rule"), tests)
 		},
 	}
 	cli.ManifestFlag(cmd, &paths)

@@ -1,0 +1,401 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Test is a Test manifest: what happens to objects, and which events the rules make of it.
+type Test struct {
+	Name  string
+	At    Text
+	Rules []Text // names of the rules that run; nil: all
+	Start time.Time
+	Steps []Step
+}
+
+// The verbs of steps. A step has one of them, or only expects something.
+const (
+	StepApply   = "apply"   // an object is created or replaced
+	StepPatch   = "patch"   // an object is changed
+	StepDelete  = "delete"  // an object is deleted
+	StepAfter   = "after"   // time passes
+	StepRestart = "restart" // informd ends, and starts again
+	StepRelist  = "relist"  // the watches break, and are opened again
+	StepAnswer  = "answer"  // says what the handler answers to the next events
+)
+
+var stepVerbs = []string{
+	StepApply, StepPatch, StepDelete, StepAfter, StepRestart, StepRelist, StepAnswer,
+}
+
+// Step is one step of a test. It has many fields because it mirrors the manifest: each verb uses
+// some of them.
+type Step struct {
+	At                      Text   // where the step begins; its value is empty
+	Verb                    string // "": the step only expects
+	Source, Namespace, Name string // of apply, patch and delete
+	Body                    json.RawMessage
+	After                   time.Duration // of after; of restart: how long informd is down
+	StateLost               bool          // of restart: the state directory is empty
+	HistoryLost             bool          // of restart and relist: only a list says what happened
+	Answer                  *TestAnswer
+	Expect                  *Expect // nil: nobody looks yet at what came
+}
+
+// TestAnswer is what a handler answers in a test: exactly one of Retry, Reject and Actions is set.
+type TestAnswer struct {
+	Rule, Handler string // whose events it is for; one is empty
+	Times         int    // how many events it answers
+	Retry, Reject bool
+	RetryAfter    time.Duration // 0: informd's own delay
+	Reason        string        // of a retry or reject
+	Actions       []Action      // without forEach, if and expressions
+}
+
+// Expect is what has come since the last Expect.
+type Expect struct {
+	At Text // where the list begins; its value is empty
+	// Events are mappings. [Value.Literal] returns what one of them says.
+	Events []ExpectedEvent
+	Exact  bool // what is given is compared whole, and in the order of the list
+}
+
+// ExpectedEvent is one event that must have come.
+type ExpectedEvent struct {
+	At Text // where it begins; its value is empty
+	*Value
+}
+
+// The default start of a test, and the bounds of its times.
+var (
+	defaultStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	firstStart   = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC)
+	lastStart    = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+const (
+	maxAfter = 10 * year
+	maxTimes = 1_000_000
+)
+
+// IsTestFile reports whether a file holds Tests, by its name. informd run leaves such files out of
+// the folders that it reads.
+func IsTestFile(path string) bool {
+	name := filepath.Base(path)
+	return strings.HasSuffix(name, "_test.yaml") || strings.HasSuffix(name, "_test.yml")
+}
+
+// fileFits reports a manifest that does not belong in a file of that name.
+func (r *reader) fileFits(kind string, n *yaml.Node) {
+	switch inTests := IsTestFile(r.file.path); {
+	case kind == kindTest && !inTests:
+		r.mistake(n, "a Test belongs in a file whose name ends in _test.yaml: "+
+			"informd run leaves such files out")
+	case kind != kindTest && kind != "" && inTests:
+		r.mistake(n, "a file whose name ends in _test.yaml holds Tests only, because informd run "+
+			"leaves it out: move the %s to another file, or rename this one", kind)
+	}
+}
+
+// mention is a name in a Test that another manifest must declare.
+type mention struct {
+	at   Text
+	kind string
+}
+
+func (r *reader) mention(n *yaml.Node, what, kind string) string {
+	name, at := r.reference(n, what)
+	if name != "" {
+		r.mentions = append(r.mentions, mention{at, kind})
+	}
+	return name
+}
+
+func (r *reader) test(n, at *yaml.Node, name Text) {
+	spec := r.mapping(n, at, "spec", "rules", "start", "steps")
+	test := Test{Name: name.String(), At: name, Start: r.start(spec.get("start"))}
+	rules := spec.get("rules")
+	r.set(rules, "spec.rules", "names of rules", func(string) string { return "" })
+	if rules != nil && rules.Kind == yaml.SequenceNode {
+		for _, item := range rules.Content {
+			if r.mention(item, "an element of spec.rules", kindRule) != "" {
+				test.Rules = append(test.Rules, r.text(item))
+			}
+		}
+	}
+	items := r.list(spec.need("steps"), "spec.steps", "steps")
+	for i, item := range items {
+		test.Steps = append(test.Steps, r.step(item, fmt.Sprintf("spec.steps[%d]", i)))
+	}
+	if len(items) > 0 && child(items[len(items)-1], "expect") == nil {
+		r.mistake(items[len(items)-1], "the last step has no expect, so nobody looks at what came: "+
+			"write expect: [] if nothing may come")
+	}
+	r.config.Tests = append(r.config.Tests, test)
+}
+
+func (r *reader) start(n *yaml.Node) time.Time {
+	if n == nil || r.reported[n] {
+		return defaultStart
+	}
+	const what = "spec.start must be a time such as 2026-01-02T03:00:00Z, not %s"
+	if n.Kind != yaml.ScalarNode {
+		r.mistake(n, what, describe(n))
+		return defaultStart
+	}
+	start, err := time.Parse(time.RFC3339, n.Value)
+	switch {
+	case err != nil:
+		r.mistake(n, what, quote(n.Value))
+	case start.Before(firstStart) || start.After(lastStart):
+		r.mistake(n, "spec.start must be from %s to %s, not %s",
+			firstStart.Format(time.RFC3339), lastStart.Format(time.RFC3339), quote(n.Value))
+	default:
+		return start
+	}
+	return defaultStart
+}
+
+// place returns where any node begins.
+func (r *reader) place(n *yaml.Node) Text { return Text{file: r.file, start: r.offset(n)} }
+
+func (r *reader) step(n *yaml.Node, what string) Step {
+	fields := append(slices.Clone(stepVerbs), "expect", "exact")
+	f := r.mapping(n, n, what, fields...)
+	step := Step{At: r.place(n)}
+	for _, verb := range stepVerbs {
+		switch {
+		case !f.has(verb):
+		case step.Verb != "":
+			r.mistake(f.key[verb], "%s and %s exclude each other: write two steps", step.Verb, verb)
+		default:
+			step.Verb = verb
+			r.stepVerb(&step, f)
+		}
+	}
+	if step.Verb == "" && !f.has("expect") && f.at != nil {
+		r.mistake(n, "%s does nothing: it needs %s", what, oneOf(fields[:len(fields)-1]))
+	}
+	if f.has("exact") && !f.has("expect") {
+		r.mistake(f.key["exact"], "%s.exact goes with expect only", what)
+	}
+	if n := f.get("expect"); n != nil {
+		step.Expect = r.expect(n, what+".expect")
+		step.Expect.Exact = r.boolean(f.get("exact"), what+".exact")
+	}
+	return step
+}
+
+// stepVerb reads what stands below the verb of a step.
+func (r *reader) stepVerb(step *Step, parent mapping) {
+	n, at, what := parent.get(step.Verb), parent.key[step.Verb], parent.path+step.Verb
+	if step.Verb == StepAfter {
+		step.After = r.duration(n, what, false, 1, maxAfter, 0)
+		return
+	}
+	f := r.mapping(n, at, what, stepFields[step.Verb]...)
+	switch step.Verb {
+	case StepApply:
+		step.Source = r.mention(f.need("source"), f.path+"source", kindSource)
+		r.applied(step, f)
+	case StepPatch:
+		r.stepTarget(step, f)
+		merge := f.need("merge")
+		if merge != nil && merge.Kind != yaml.MappingNode {
+			r.mistake(merge, "%smerge must be a mapping of what is to change, not %s",
+				f.path, describe(merge))
+		}
+		step.Body = r.json(merge, f.path+"merge")
+	case StepDelete:
+		r.stepTarget(step, f)
+	case StepRestart:
+		step.After = r.duration(f.get("down"), f.path+"down", true, 1, maxAfter, 0)
+		step.StateLost = r.lost(f, "state")
+		step.HistoryLost = r.lost(f, "history")
+	case StepRelist:
+		step.HistoryLost = r.lost(f, "history")
+	case StepAnswer:
+		step.Answer = r.answer(f)
+	}
+}
+
+// stepFields has the fields of each verb of steps.
+var stepFields = map[string][]string{
+	StepApply:   {"source", "object"},
+	StepPatch:   {"source", "namespace", "name", "merge"},
+	StepDelete:  {"source", "namespace", "name"},
+	StepRestart: {"down", "state", "history"},
+	StepRelist:  {"history"},
+	StepAnswer:  {"rule", "handler", "times", "retry", "reject", "actions"},
+}
+
+func (r *reader) stepTarget(step *Step, f mapping) {
+	step.Source = r.mention(f.need("source"), f.path+"source", kindSource)
+	step.Namespace = r.str(f.get("namespace"), f.path+"namespace")
+	step.Name = r.str(f.need("name"), f.path+"name")
+}
+
+// applied reads the object of an apply.
+func (r *reader) applied(step *Step, f mapping) {
+	n := f.need("object")
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		r.mistake(n, "%sobject must be a mapping, not %s", f.path, describe(n))
+		return
+	}
+	metadata := child(n, "metadata")
+	if metadata == nil || metadata.Kind != yaml.MappingNode || child(metadata, "name") == nil {
+		r.mistake(n, "%sobject needs metadata with a name", f.path)
+		return
+	}
+	step.Name = r.str(child(metadata, "name"), f.path+"object.metadata.name")
+	step.Namespace = r.str(child(metadata, "namespace"), f.path+"object.metadata.namespace")
+	step.Body = r.json(n, f.path+"object")
+}
+
+// lost reads a field that says whether something is kept, the default, or lost.
+func (r *reader) lost(f mapping, name string) bool {
+	return r.choice(f.get(name), f.path+name, []string{"kept", "lost"}) == 1
+}
+
+func (r *reader) answer(f mapping) *TestAnswer {
+	a := &TestAnswer{
+		Rule:    r.mention(f.get("rule"), f.path+"rule", kindRule),
+		Handler: r.mention(f.get("handler"), f.path+"handler", kindHandler),
+		Times:   r.integer(f.get("times"), f.path+"times", 1, maxTimes, 1),
+	}
+	switch {
+	case f.has("rule") && f.has("handler"):
+		r.mistake(f.key["handler"], "%srule and %shandler exclude each other", f.path, f.path)
+	case !f.has("rule") && !f.has("handler") && f.at != nil:
+		r.mistake(f.at, "%srule or %shandler is missing: whose events does it answer?",
+			f.path, f.path)
+	}
+	first := ""
+	for _, verb := range []string{"retry", "reject", "actions"} {
+		switch {
+		case !f.has(verb):
+		case first != "":
+			r.mistake(f.key[verb], "%s and %s exclude each other", f.path+first, f.path+verb)
+		default:
+			first = verb
+		}
+	}
+	switch first {
+	case "":
+		if f.at != nil {
+			r.mistake(f.at, "%sretry, %sreject or %sactions is missing", f.path, f.path, f.path)
+		}
+	case "retry":
+		a.Retry = true
+		retry := r.mapping(f.get("retry"), f.key["retry"], f.path+"retry", "after", "reason")
+		a.RetryAfter = r.duration(retry.get("after"), retry.path+"after", false, 1, day, 0)
+		a.Reason = r.str(retry.get("reason"), retry.path+"reason")
+	case "reject":
+		a.Reject = true
+		a.Reason = r.str(f.get("reject"), f.path+"reject")
+	case "actions":
+		a.Actions = r.answeredActions(f)
+	}
+	return a
+}
+
+// answeredActions reads the actions of an answer, in the form that rules write them in.
+func (r *reader) answeredActions(f mapping) []Action {
+	what := f.path + "actions"
+	items := r.list(f.get("actions"), what, "actions")
+	if len(items) > maxActions {
+		r.mistake(items[maxActions], "%s has %d elements, more than %d",
+			what, len(items), maxActions)
+		items = items[:maxActions]
+	}
+	var out []Action
+	for i, item := range items {
+		what := fmt.Sprintf("%s[%d]", what, i)
+		for _, field := range []string{"forEach", "if"} {
+			if item.Kind == yaml.MappingNode && child(item, field) != nil {
+				r.mistake(item, "%s.%s belongs to the actions of a rule: "+
+					"a handler answers each action by itself", what, field)
+			}
+		}
+		if a, ok := r.action(item, what); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// expectedFields has the fields of an expected event.
+var expectedFields = []string{
+	"rule", "event", "namespace", "name", "attempt", "payload", "object", "old", "attached",
+	"actions", "dead",
+}
+
+func (r *reader) expect(n *yaml.Node, what string) *Expect {
+	e := &Expect{At: r.place(n)}
+	if n.Kind != yaml.SequenceNode {
+		r.mistake(n, "%s must be a list of events, not %s: [] means that nothing came",
+			what, describe(n))
+		return e
+	}
+	for i, item := range n.Content {
+		if v := r.expectedEvent(item, fmt.Sprintf("%s[%d]", what, i)); v != nil {
+			e.Events = append(e.Events, ExpectedEvent{r.place(item), v})
+		}
+	}
+	return e
+}
+
+func (r *reader) expectedEvent(n *yaml.Node, what string) *Value {
+	f := r.mapping(n, n, what, expectedFields...)
+	if f.at == nil {
+		return nil
+	}
+	r.mention(f.get("rule"), f.path+"rule", kindRule)
+	r.choice(f.get("event"), f.path+"event", events)
+	for _, field := range []string{"namespace", "name", "dead"} {
+		if n := f.get(field); field != "namespace" || n != nil && n.Value != "" {
+			r.str(n, f.path+field)
+		}
+	}
+	r.integer(f.get("attempt"), f.path+"attempt", 1, maxTimes, 1)
+	for _, field := range []string{"object", "old", "attached"} {
+		if n := f.get(field); n != nil && n.Kind != yaml.MappingNode {
+			r.mistake(n, "%s must be a mapping, not %s", f.path+field, describe(n))
+		}
+	}
+	r.expectedActions(f.get("actions"), f.path+"actions")
+	return r.template(n, what)
+}
+
+// expectedActions checks the verbs and fields of actions that are compared with those that came.
+func (r *reader) expectedActions(n *yaml.Node, what string) {
+	if n == nil {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		r.mistake(n, "%s must be a list of actions, not %s: [] means none", what, describe(n))
+		return
+	}
+	for i, item := range n.Content {
+		what := fmt.Sprintf("%s[%d]", what, i)
+		f := r.mapping(item, item, what, verbs...)
+		for _, verb := range verbs {
+			if n := f.get(verb); n != nil {
+				r.mapping(n, f.key[verb], what+"."+verb, actionFields[verb]...)
+			}
+		}
+		if f.at != nil && len(item.Content) != 2 {
+			r.mistake(item, "%s must have one verb: %s", what, oneOf(verbs))
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/evaluate"
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/resume"
+	"github.com/informd/informd/engine/rule"
+	"github.com/informd/informd/engine/timing"
+)
+
+// timed are the objects of one informer that wait to become members of one timed rule. The
+// informer's lock guards them, except what is said of the counters.
+type timed struct {
+	rule    *rule.Rule
+	objects timing.Waiting
+	// origin is the zero of the times in objects, if the rule counts how long where has held. It has
+	// a monotonic reading, so that a clock that is set does not matter. Otherwise the times are Unix
+	// times, because due computes times of the clock.
+	origin time.Time
+	marks  func(*object.Object) time.Time // the method mark
+
+	// for the status, which takes no lock
+	count atomic.Int64
+	next  atomic.Int64 // Unix time in milliseconds at which the first object is ready
+}
+
+func newTimed(r *rule.Rule, now time.Time) *timed {
+	w := &timed{rule: r}
+	if r.Due == nil {
+		w.origin = now
+	}
+	w.marks = w.mark
+	return w
+}
+
+// allTimed are the objects that wait for one rule, over all informers.
+type allTimed struct {
+	mu  sync.Mutex // a leaf
+	all []*timed
+}
+
+func (a *allTimed) add(t *timed) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.all = append(a.all, t)
+}
+
+// stats returns how many objects wait, and when the first of them is ready; the zero time if none
+// waits.
+func (a *allTimed) stats() (pending int, next time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range a.all {
+		n := int(t.count.Load())
+		at := time.UnixMilli(t.next.Load())
+		if n > 0 && (pending == 0 || at.Before(next)) {
+			next = at
+		}
+		pending += n
+	}
+	return pending, next
+}
+
+// mark returns the mark of an object; see [rule.Rule.IsTimed].
+func (w *timed) mark(of *object.Object) time.Time {
+	at, ok := w.objects.Get(of.Key())
+	if !ok {
+		return time.Time{}
+	}
+	return w.time(at)
+}
+
+func (w *timed) time(at int64) time.Time {
+	if w.origin.IsZero() {
+		return time.UnixMilli(at)
+	}
+	return w.origin.Add(time.Duration(at) * time.Millisecond)
+}
+
+// set sets or removes the mark of an object. A mark is never early by rounding.
+func (w *timed) set(of *object.Object, mark time.Time) {
+	key := of.Key()
+	switch {
+	case mark.IsZero():
+		w.objects.Delete(key)
+	case w.origin.IsZero():
+		w.objects.Put(key, mark.Add(time.Millisecond-1).UnixMilli())
+	default:
+		since := mark.Sub(w.origin) + time.Millisecond - 1
+		w.objects.Put(key, int64(since.Truncate(time.Millisecond)/time.Millisecond))
+	}
+	w.count.Store(int64(w.objects.Len()))
+	if ready, ok := w.ready(); ok {
+		w.next.Store(ready.UnixMilli())
+	}
+}
+
+// ready returns when the first object is ready, if any waits.
+func (w *timed) ready() (at time.Time, ok bool) {
+	_, first, ok := w.objects.First()
+	if !ok {
+		return time.Time{}, false
+	}
+	return w.rule.Ready(w.time(first)), true
+}
+
+// recorded returns a mark as it is recorded: as the clock shows it now.
+func (w *timed) recorded(mark, now time.Time) resume.Mark {
+	if !w.origin.IsZero() {
+		mark = now.Round(0).Add(-now.Sub(mark))
+	}
+	return resume.Mark{Rule: w.rule.Name, At: mark}
+}
+
+// restore sets the mark of an object that another process recorded. A time in the future, from
+// before the clock was set, begins anew.
+func (w *timed) restore(of *object.Object, recorded resume.Mark, now time.Time) {
+	mark := recorded.At
+	if !w.origin.IsZero() {
+		mark = now.Add(-max(0, now.Round(0).Sub(mark)))
+	}
+	w.set(of, mark)
+}
+
+// restoreWaits takes up what waited for the rules when the state was saved. Rules that are known
+// take up theirs, also a rule that has no for any more: what waits for it is a member at once.
+func (in *intake) restoreWaits(objects []*object.Object, inside map[delta.Key][]string) {
+	if len(inside) == 0 {
+		return
+	}
+	now := in.clock.Now()
+	byName := make(map[string]int, len(in.rules))
+	for i, r := range in.rules {
+		if in.resuming.verdicts[i].Standing == resume.Known {
+			byName[r.Name] = i
+		}
+	}
+	for _, o := range objects {
+		for _, name := range inside[keyOf(o)] {
+			mark, ok := resume.ReadMark(name)
+			if !ok {
+				continue
+			}
+			i, ok := byName[mark.Rule]
+			if !ok {
+				continue
+			}
+			if in.waits[i] == nil {
+				in.time(i)
+			}
+			in.waits[i].restore(o, mark, now)
+		}
+	}
+}
+
+// time makes objects wait for a rule.
+func (in *intake) time(i int) {
+	in.waits[i] = newTimed(&in.rules[i].Rule.Rule, in.clock.Now())
+	in.rules[i].timed.add(in.waits[i])
+}
+
+// wait applies the marks of a change. It reports whether a tick is due earlier than before.
+func (in *intake) wait(c *evaluate.Change) (earlier bool) {
+	for _, w := range c.Waits {
+		waits := in.waits[w.Rule]
+		before, had := waits.ready()
+		waits.set(w.Of, w.Mark)
+		if ready, ok := waits.ready(); ok && (!had || ready.Before(before)) {
+			earlier = true
+		}
+	}
+	return earlier
+}
+
+const (
+	// turn is how long a tick keeps changes of its informer waiting.
+	turn = 250 * time.Microsecond
+	// lull is how long ticks rest after a turn, as a multiple of the time that it took.
+	lull = 3
+	// stale is how long ticks rest while the informer may have missed changes.
+	stale = 200 * time.Millisecond
+)
+
+// Tick implements source.Consumer. It makes members of the objects that have waited long enough.
+func (in *intake) Tick(began time.Time, get func(key string) *object.Object) (again time.Time) {
+	for {
+		i, ready, ok := in.firstReady()
+		now := in.clock.Now()
+		switch {
+		case !ok || ready.After(now):
+			return ready
+		case !in.informer.IsFresh():
+			return now.Add(stale)
+		case now.Sub(began) > turn:
+			return now.Add(lull * now.Sub(began))
+		}
+		in.elapse(i, now, get)
+	}
+}
+
+// firstReady returns the rule for which an object is ready first, and when.
+func (in *intake) firstReady() (rule int, at time.Time, ok bool) {
+	for i, w := range in.waits {
+		if w == nil {
+			continue
+		}
+		if ready, waits := w.ready(); waits && (!ok || ready.Before(at)) {
+			rule, at, ok = i, ready, true
+		}
+	}
+	return rule, at, ok
+}
+
+// elapse makes the first object that waits for a rule a member.
+func (in *intake) elapse(i int, now time.Time, get func(key string) *object.Object) {
+	key, _, _ := in.waits[i].objects.First()
+	o := get(key)
+	if o == nil { // cannot happen: what is gone does not wait
+		in.waits[i].objects.Delete(key)
+		return
+	}
+	in.record.pace()
+	c := &in.change
+	c.Reset()
+	in.evaluator.Elapse(i, o, now, c)
+	if len(c.Waits) == 0 { // it failed; once is enough
+		c.Waits = append(c.Waits, evaluate.Wait{Rule: i, Of: o})
+	}
+	in.note(delta.Delta{Type: delta.Synced, Object: o}, c)
+	in.commit(c, o)
+}

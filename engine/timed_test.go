@@ -1,0 +1,295 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pass makes time pass for a running daemon.
+func (l *life) pass(e *Engine, d time.Duration) {
+	l.ahead.Add(int64(d))
+	for _, in := range e.intakes {
+		in.informer.Wake()
+	}
+}
+
+// await waits until the handler has been told n events in all, and then some, in which it must be
+// told nothing more of what is due already.
+func (l *life) await(h *teller, n int) {
+	l.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		h.mu.Lock()
+		told := slices.Clone(h.told)
+		h.mu.Unlock()
+		if len(told) >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatalf("told %q, want %d events", told, n)
+		}
+	}
+}
+
+// settled waits until every source is ready.
+func (l *life) settled(e *Engine) {
+	l.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		if !slices.ContainsFunc(e.Status().Sources, func(s SourceStatus) bool { return !s.Ready }) {
+			return
+		}
+		l.server.Bookmark()
+		if time.Now().After(deadline) {
+			l.t.Fatal("the sources are not ready")
+		}
+	}
+}
+
+// about returns what was told of a rule, in order.
+func (h *teller) about(rule string) (told []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, text := range h.told {
+		if rest, ok := strings.CutPrefix(text, rule+" "); ok {
+			told = append(told, rest)
+		}
+	}
+	return told
+}
+
+func (l *life) expectAbout(h *teller, rule string, want ...string) {
+	l.t.Helper()
+	if got := h.about(rule); !slices.Equal(got, want) {
+		l.t.Errorf("rule %s was told %q, want %q", rule, got, want)
+	}
+}
+
+const small = `, where: object.data.size == "1"`
+
+func TestForTellsOfWhatLasts(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	l.put("a", "1")
+	l.put("b", "1")
+	e, stop := l.start(mapSource+aRule("all", "")+aRule("long", small+", for: 1h"), h)
+	l.await(h, 2) // all: a, b
+	l.pass(e, 59*time.Minute)
+	l.put("b", "2")
+	l.await(h, 3) // all: b has left
+	l.pass(e, 2*time.Minute)
+	l.await(h, 4) // long: a
+	l.put("b", "1")
+	l.put("a", "1 ")
+	l.await(h, 7) // all: b, a; long: a has left
+	l.pass(e, time.Hour)
+	l.await(h, 8) // long: b
+	l.delete("b")
+	l.await(h, 10)
+	stop()
+	l.expectAbout(h, "long", "added a →1", "deleted a →1", "added b →1", "deleted b →1")
+}
+
+func TestUpdatesOfMembersInTime(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	l.put("a", "1")
+	e, stop := l.start(mapSource+aRule("all", "")+aRule("long", ", for: 1h"), h)
+	l.await(h, 1)
+	l.put("a", "2") // waits on
+	l.await(h, 2)
+	l.pass(e, time.Hour)
+	l.await(h, 3)
+	l.put("a", "3")
+	l.await(h, 5)
+	stop()
+	l.expectAbout(h, "long", "added a →2", "updated a 2→3")
+}
+
+func TestWhoOnlyHearsOfTheEnd(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	l.put("a", "1")
+	l.put("b", "1")
+	e, stop := l.start(mapSource+aRule("all", "")+aRule("end", small+", for: 1h, events: [deleted]"), h)
+	l.await(h, 2)
+	l.delete("b")
+	l.await(h, 3)
+	l.pass(e, time.Hour)
+	for e.Status().Rules[1].Pending > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	l.delete("a")
+	l.await(h, 5)
+	stop()
+	l.expectAbout(h, "end", "deleted a →1")
+}
+
+func TestForOverRestarts(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []struct{ name, source, rule string }{
+		{"whole objects", mapSource, ""},
+		{"parts of objects", strings.Replace(mapSource, "configmaps}", "configmaps, keep: needed}", 1), ", payload: object.data.size"},
+		{"Secrets", secretSource, ""},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t)
+			put := l.put
+			remove := l.delete
+			if kind.source == secretSource {
+				put, remove = l.secret, func(name string) { l.server.Delete(secrets, "shop", name) }
+			}
+			rules := kind.source + aRule("long", small+kind.rule+", for: 1h")
+			h := new(teller)
+			for _, name := range []string{"stays", "leaves", "goes", "was", "left", "gone"} {
+				put(name, "1")
+			}
+			e, stop := l.start(rules, h)
+			l.settled(e)
+			l.pass(e, 30*time.Minute)
+			put("later", "1")
+			for e.Status().Rules[0].Pending < 7 {
+				time.Sleep(time.Millisecond)
+			}
+			stop()
+			l.expectAbout(h, "long")
+
+			// Time passes while nobody watches, and some leave meanwhile.
+			l.ahead.Add(int64(31 * time.Minute))
+			put("leaves", "2")
+			remove("goes")
+			h = new(teller)
+			e, stop = l.start(rules, h)
+			l.settled(e)
+			l.await(h, 4)
+			stop()
+			names := h.about("long")
+			slices.Sort(names)
+			want := []string{"added gone", "added left", "added stays", "added was"}
+			for i := range names {
+				names[i] = strings.Join(strings.Fields(names[i])[:2], " ")
+			}
+			if !slices.Equal(names, want) {
+				t.Errorf("told %q, want %q", names, want)
+			}
+
+			// What was told stays told, and the one that came later has its own time.
+			put("left", "2")
+			remove("gone")
+			l.ahead.Add(int64(20 * time.Minute))
+			h = new(teller)
+			e, stop = l.start(rules, h)
+			l.settled(e)
+			l.await(h, 2)
+			l.pass(e, 10*time.Minute)
+			l.await(h, 3)
+			stop()
+			names = h.about("long")
+			for i := range names {
+				names[i] = strings.Join(strings.Fields(names[i])[:2], " ")
+			}
+			slices.Sort(names)
+			if want := []string{"added later", "deleted gone", "deleted left"}; !slices.Equal(names, want) {
+				t.Errorf("told %q, want %q", names, want)
+			}
+		})
+	}
+}
+
+func TestLostHistoryBeginsAnew(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	l.put("same", "1")
+	l.put("changed", "1")
+	rules := mapSource + aRule("long", small+", for: 1h")
+	e, stop := l.start(rules, h)
+	l.settled(e)
+	stop()
+	l.server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"changed","labels":{"a":"b"}},"data":{"size":"1"}}`)
+	l.server.Expire()
+	l.ahead.Add(int64(time.Hour))
+	e, stop = l.start(rules, h)
+	l.settled(e)
+	l.await(h, 1)
+	l.pass(e, time.Hour)
+	l.await(h, 2)
+	stop()
+	l.expectAbout(h, "long", "added same →1", "added changed →1")
+}
+
+func TestChangedFor(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	l.put("a", "1")
+	e, stop := l.start(mapSource+aRule("long", small+", for: 1h"), h)
+	l.settled(e)
+	stop()
+	l.ahead.Add(int64(10 * time.Minute))
+	e, stop = l.start(mapSource+aRule("long", small+", for: 20m"), h) // keeps since when
+	l.settled(e)
+	l.put("b", "1")
+	l.pass(e, 10*time.Minute)
+	l.await(h, 1)
+	stop()
+	l.expectAbout(h, "long", "added a →1")
+	_, stop = l.start(mapSource+aRule("long", small), h) // b need not wait any more
+	l.await(h, 2)
+	stop()
+	e, stop = l.start(mapSource+aRule("long", small+", for: 20m"), h) // both stay members
+	l.settled(e)
+	l.delete("a")
+	l.await(h, 3)
+	l.delete("b")
+	l.await(h, 4)
+	stop()
+	l.expectAbout(h, "long", "added a →1", "added b →1", "deleted a →1", "deleted b →1")
+}
+
+func TestDue(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	at := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
+	l.put("past", at(-time.Hour))
+	l.put("future", at(time.Hour))
+	l.server.Apply(configMaps, `{"metadata":{"namespace":"shop","name":"never"},"data":{}}`)
+	rules := mapSource + aRule("late", `, due: time(object.data.size) + duration("1m"), payload: object.metadata.name`)
+	e, stop := l.start(rules, h)
+	l.await(h, 1)
+	l.pass(e, 61*time.Minute)
+	l.await(h, 2)
+	l.put("future", at(2*time.Hour)) // the heartbeat is back
+	l.await(h, 3)
+	l.pass(e, time.Hour)
+	l.await(h, 4)
+	stop()
+	l.expectAbout(h, "late", `synced past "past"`, `added future "future"`, `deleted future "future"`, `added future "future"`)
+
+	h = new(teller)
+	changed := strings.Replace(rules, `"1m"`, `"48h"`, 1)
+	e, stop = l.start(changed, h)
+	l.await(h, 2)
+	l.pass(e, 48*time.Hour)
+	l.await(h, 4)
+	stop()
+	told := h.about("late")
+	slices.Sort(told[:2])
+	slices.Sort(told[2:])
+	if want := []string{`deleted future "future"`, `deleted past "past"`, `added future "future"`, `added past "past"`}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
+	}
+}
+
+func TestDueOutOfReach(t *testing.T) {
+	t.Parallel()
+	l, h := newLife(t), new(teller)
+	for i, due := range []string{"9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "no time"} {
+		l.put(fmt.Sprintf("m%d", i), due)
+	}
+	e, stop := l.start(mapSource+aRule("late", `, due: time(object.data.size), payload: '""'`), h)
+	l.await(h, 1)
+	l.settled(e)
+	stop()
+	l.expectAbout(h, "late", `synced m1 ""`)
+}
