@@ -195,6 +195,14 @@ func (w *writer) write(c cut) {
 		w.value = appendRule(w.value[:0], r)
 		w.set(setChange, ruleKey(name), w.value)
 	}
+	for id, value := range c.notes {
+		if value == nil {
+			w.frame.change(deleteChange, noteKey(id))
+			continue
+		}
+		w.value = appendNote(w.value[:0], id, value)
+		w.set(setChange, noteKey(id), w.value)
+	}
 	w.db.dictionaries.tidy(&w.frame)
 }
 
@@ -244,8 +252,11 @@ func (r *referrer) wrote(o *object.Object, from, to int) {
 func (w *writer) drop(o owner, rules map[string]*RuleMemory) {
 	w.db.dictionaries.keep(o, nil)
 	w.frame.change(dropChange, o[:])
-	if o[0] == objectPrefix {
+	switch o[0] {
+	case objectPrefix:
 		w.frame.change(deleteChange, informerKey(o))
+		return
+	case notePrefix:
 		return
 	}
 	for name := range rules {

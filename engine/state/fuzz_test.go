@@ -67,6 +67,12 @@ func FuzzDecoding(f *testing.F) {
 				t.Error(diff, err)
 			}
 		}
+		if n, err := readNote(b); err == nil {
+			again, err := readNote(appendNote(nil, noteID{n.Rule, n.Name}, n.Value))
+			if diff := cmp.Diff(n, again); diff != "" || err != nil {
+				t.Error(diff, err)
+			}
+		}
 		if i, err := readInformer(b); err == nil {
 			if again, err := readInformer(i.append(nil)); again != i || err != nil {
 				t.Error(again, err)

@@ -18,6 +18,7 @@ import (
 //	o hash(informer) namespace name   object
 //	r rule                            rule
 //	w hash(rule) namespace name n     delivery that waits
+//	n hash(rule) name                 what a rule remembers under a name
 //	l id                              dead letter
 //	d dictionary                      a dictionary; the key is the first 16 bytes of its SHA-256
 //	u owner dictionary                no value: the owner's records may refer to the dictionary.
@@ -34,6 +35,7 @@ const (
 	objectPrefix     = 'o'
 	rulePrefix       = 'r'
 	deliveryPrefix   = 'w'
+	notePrefix       = 'n'
 	letterPrefix     = 'l'
 	dictionaryPrefix = 'd'
 	usePrefix        = 'u'

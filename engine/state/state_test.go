@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,13 @@ func TestRoundTrip(t *testing.T) {
 		lane.Delete(7, key("a"))
 		s.PutRule(rule)
 		s.PutRule(RuleMemory{Name: "dropped"})
+		s.PutNote(Note{"dropped", "a", []byte("gone")})
 		s.DropRule("dropped")
+		s.PutNote(Note{"dropped", "b", []byte("of a rule that came after it")})
+		s.PutNote(Note{"r", "a", []byte("old")})
+		s.PutNote(Note{"r", "a", []byte("new")})
+		s.PutNote(Note{"r", "c", []byte("gone")})
+		s.DeleteNote("r", "c")
 		s.PutLetter(wantLetter)
 		s.PutLetter(older)
 		s.PutLetter(delivery.Letter{ID: "forgotten", Delta: older.Delta})
@@ -103,6 +110,12 @@ func TestRoundTrip(t *testing.T) {
 	}
 	got, err := lane.Load(key("a"), 0, 10, 1<<20)
 	if diff := cmp.Diff([]queue.Numbered[delivery.Delivery]{{N: 5, Record: want[0]}, {N: 6, Record: want[1]}}, got, byText); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	notes, err := s.Notes()
+	slices.SortFunc(notes, func(a, b Note) int { return strings.Compare(a.Rule, b.Rule) })
+	wantNotes := []Note{{"dropped", "b", []byte("of a rule that came after it")}, {"r", "a", []byte("new")}}
+	if diff := cmp.Diff(wantNotes, notes); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	rules, err := s.Rules()

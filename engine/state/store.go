@@ -173,17 +173,21 @@ type dropping struct {
 	log   uint64
 }
 
-// records are the records of the store as a whole. A nil value means that the rule or letter is
-// gone.
+// records are the records of the store as a whole. A nil value means that the rule, note or letter
+// is gone.
 type records struct {
 	dropped []owner // owners whose records are all removed before anything else is written
 	rules   map[string]*RuleMemory
+	notes   map[noteID][]byte
 	letters map[string]*delivery.Letter
 	cluster *Cluster
 }
 
 func newRecords() records {
-	return records{rules: make(map[string]*RuleMemory), letters: make(map[string]*delivery.Letter)}
+	return records{
+		rules: make(map[string]*RuleMemory), notes: make(map[noteID][]byte),
+		letters: make(map[string]*delivery.Letter),
+	}
 }
 
 // tally counts records and, roughly, their bytes.
@@ -269,7 +273,7 @@ func (s *Store) PutRule(r RuleMemory) {
 	s.rules[r.Name] = &r
 }
 
-// DropRule removes a rule and its waiting deliveries. The rule's Lane records nothing more; Lane
+// DropRule removes a rule, its notes and its waiting deliveries. The rule's Lane records nothing more; Lane
 // then returns a new one. Call it between Begin and End.
 func (s *Store) DropRule(name string) {
 	s.mu.Lock()
@@ -282,7 +286,13 @@ func (s *Store) DropRule(name string) {
 	}
 	s.rules[name] = nil
 	lane := newOwner(deliveryPrefix, name)
-	s.dropped = append(s.dropped, lane)
+	s.dropped = append(s.dropped, lane, newOwner(notePrefix, name))
+	for id := range s.notes {
+		if id.rule == name {
+			s.unwritten.add(-1, -int64(len(s.notes[id])))
+			delete(s.notes, id)
+		}
+	}
 	if l := s.lanes[name]; l != nil {
 		l.dropped.Store(true)
 		delete(s.lanes, name)
