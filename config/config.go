@@ -90,6 +90,7 @@ type Handler struct {
 	SHA256      string          // of the binary, 64 hexadecimal digits in lower case; "": any
 	Env         []string        // names of the daemon's environment variables to pass on
 	Config      json.RawMessage // nil: none
+	ConfigAt    Place
 	Concurrency int
 	Timeout     time.Duration
 	Retry       Retry

@@ -37,13 +37,14 @@ func (r *reader) handler(n, at *yaml.Node, name Text) {
 		"access")
 	r.exactlyOne(spec)
 	h := Handler{
-		Name:    name.String(),
-		At:      name,
-		Command: r.command(spec.get("command")),
-		Remote:  r.remote(spec),
-		SHA256:  r.sha256(spec.get("sha256")),
-		Env:     r.env(spec.get("env")),
-		Config:  r.json(spec.get("config"), "spec.config"),
+		Name:     name.String(),
+		At:       name,
+		Command:  r.command(spec.get("command")),
+		Remote:   r.remote(spec),
+		SHA256:   r.sha256(spec.get("sha256")),
+		Env:      r.env(spec.get("env")),
+		Config:   r.json(spec.get("config"), "spec.config"),
+		ConfigAt: Place{spec.key["config"], spec.value["config"], r.file},
 		Concurrency: r.integer(spec.get("concurrency"), "spec.concurrency",
 			1, maxConcurrency, defaultConcurrency),
 		Timeout: r.duration(spec.get("timeout"), "spec.timeout", false,

@@ -1,8 +1,10 @@
 package expr
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 
@@ -87,9 +89,19 @@ func (c *compiler) checkGiven(base ast.Node, member string) error {
 	if members == nil || slices.Contains(members, member) {
 		return nil
 	}
-	return c.errorf(base, "there is no %s.%s%s",
-		name.Value, clip(member), suggest(member, slices.Clone(members)))
+	hint := suggest(member, slices.Clone(members))
+	switch {
+	case hint != "":
+	case len(members) == 0:
+		hint = "; there is none at all"
+	case len(members) <= maxListed:
+		hint = fmt.Sprintf("; it has %s", strings.Join(members, ", "))
+	}
+	return c.errorf(base, "there is no %s.%s%s", name.Value, clip(member), hint)
 }
+
+// maxListed is how many names a hint lists at most.
+const maxListed = 16
 
 // notSent returns an error if the expression is a handler's, which sees an event and no cache.
 func (c *compiler) notSent(at ast.Node, name string) error {

@@ -137,7 +137,7 @@ func ruleProblems(
 			waiting(r.Waiting))
 	}
 	if r.Failure != "" {
-		add(flags.command("rule", "retry", r.Name)+" tries now what waits",
+		add("try now what waits: "+flags.command("rule", "retry", r.Name),
 			"rule %s: %s", r.Name, r.Failure)
 	}
 	if e := r.LastError; e != nil && now.Sub(e.At) < recently {

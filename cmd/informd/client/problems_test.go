@@ -112,7 +112,7 @@ func TestAdviceNamesTheDaemon(t *testing.T) {
 	const which = ` --state-dir './my state' --context 'it'\''s'`
 	for i, want := range []string{
 		"informd rule resume a" + which,
-		"informd rule retry b" + which + " tries now what waits",
+		"try now what waits: informd rule retry b" + which,
 		"informd dead list --rule c" + which,
 	} {
 		if got := problems(s, flags, time.Now())[i].todo; got != want {

@@ -104,8 +104,54 @@ func checkNames(object json.RawMessage) error {
 		if err := d.Decode(&value); err != nil {
 			return err
 		}
+		if err := checkTwice(value); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// checkTwice checks that no mapping within valid JSON has a key twice. encoding/json would take the
+// last one.
+func checkTwice(raw json.RawMessage) error {
+	switch raw = bytes.TrimSpace(raw); raw[0] {
+	case '{', '[':
+	default:
+		return nil
+	}
+	var open []map[string]bool // the keys of each mapping around the place; nil for a list
+	isKey := false             // whether the next string is one
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch token {
+		case json.Delim('{'):
+			open = append(open, make(map[string]bool))
+		case json.Delim('['):
+			open = append(open, nil)
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:len(open)-1]
+		default:
+			if isKey {
+				name := token.(string)
+				if keys := open[len(open)-1]; keys[name] {
+					return fmt.Errorf("the field %q is there twice", name)
+				} else {
+					keys[name] = true
+				}
+				isKey = false
+				continue
+			}
+		}
+		isKey = len(open) > 0 && open[len(open)-1] != nil
+	}
 }
 
 // fault returns what a decoding error says of fields and types, without any value.

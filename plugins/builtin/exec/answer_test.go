@@ -54,6 +54,8 @@ func TestAnswers(t *testing.T) {
 
 		{"an unknown field", `echo '{"results": "hunter2"}'`, reject, `rejected: the command's answer: unknown field "results"`, 0},
 		{"a field twice", `echo '{"result": "reject", "id": "all/u1/updated/7", "result": "done"}'`, reject, `the command's answer: the field "result" is there twice`, 0},
+		{"a field twice deep inside", `echo '{"actions": [{"verb": "patch", "patch": {"a": [{"b": "c", "d": "b", "b": 1}]}}]}'`, reject, `the command's answer: the field "b" is there twice`, 0},
+		{"fields of the same name elsewhere", `echo '{"actions": [{"verb": "patch", "patch": {"patch": [{"verb": {"verb": 1}}, {"verb": "verb"}], "verb": [1]}}]}'`, done, "", 0},
 		{"a field in capitals", `echo '{"Result": "reject"}'`, reject, `unknown field "Result"`, 0},
 		{"another type", `echo '{"result": 5}'`, reject, "result must not be a number", 0},
 		{"another result", `echo '{"result": "hunter2"}'`, reject, "the result must be done, retry or reject", 0},
