@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -114,7 +115,8 @@ func (e *Engine) intakeFor(r *runningRule, key delta.Key) (found *intake, rule i
 // departed adds to c the objects of left informers that have ceased to be inside for a rule, which
 // has followed this informer meanwhile. now has what the informer knows.
 func (in *intake) departed(i int, now map[delta.Key]*object.Object) {
-	for key, last := range in.left[i].objects {
+	for _, last := range slices.SortedFunc(maps.Values(in.left[i].objects), byKey) {
+		key := keyOf(last)
 		in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
 			if is := now[key]; is != nil && in.evaluator.IsInside(i, is, c) {
 				return

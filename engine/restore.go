@@ -92,6 +92,7 @@ func (e *Engine) load() (from loaded, err error) {
 		if from.snapshots[in], err = in.record.informer.Load(); err != nil {
 			return loaded{}, err
 		}
+		e.stepping.order(from.snapshots[in].Objects)
 	}
 	for _, r := range e.rules {
 		if from.waiting[r.Name], err = r.laneStore.lane.Keys(); err != nil {

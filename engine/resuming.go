@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/evaluate"
@@ -352,23 +353,28 @@ func (in *intake) tellOne(
 
 // fellOut shows a late rule the deletion of what it had inside and what is not there.
 func (in *intake) fellOut(i int, p *resuming, there map[delta.Key]*object.Object) {
-	gone := func(last *object.Object) {
+	var gone []*object.Object
+	note := func(last *object.Object) {
 		key := keyOf(last)
 		if before, _ := in.lastSeen(i, p, key); there[key] == nil && before.Inside {
-			in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
-				in.evaluator.Depart(i, before.Object, s.Now, p.isSecret, c)
-			})
+			gone = append(gone, before.Object)
 		}
 	}
 	if l := in.left[i]; l != nil {
 		for _, last := range l.objects {
-			gone(last)
+			note(last)
 		}
 	}
 	for key, last := range p.parts {
 		if l := in.left[i]; l == nil || l.objects[key] == nil {
-			gone(last)
+			note(last)
 		}
+	}
+	slices.SortFunc(gone, byKey)
+	for _, last := range gone {
+		in.tell(last, func(s evaluate.Step, c *evaluate.Change) {
+			in.evaluator.Depart(i, last, s.Now, p.isSecret, c)
+		})
 	}
 }
 

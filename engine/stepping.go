@@ -81,9 +81,6 @@ func NewStepper(p *plan.Plan, handlers map[string]Handler, o Options) (*Stepper,
 	}
 	for _, in := range e.changed() {
 		changed := in.resuming.changed
-		slices.SortFunc(in.resuming.whole, func(a, b *object.Object) int {
-			return strings.Compare(a.Key(), b.Key())
-		})
 		in.tellChanged()
 		s.waits = append(s.waits, wait{
 			on:   []*source.Informer{in.informer},
@@ -192,6 +189,15 @@ func (s *Stepping) keepAll(o *dispatch.LaneOptions) {
 		o.MaxItems, o.MaxBytes = math.MaxInt, math.MaxInt64
 	}
 }
+
+// order sorts objects that were loaded in any order.
+func (s *Stepping) order(loaded []*object.Object) {
+	if s != nil {
+		slices.SortFunc(loaded, byKey)
+	}
+}
+
+func byKey(a, b *object.Object) int { return strings.Compare(a.Key(), b.Key()) }
 
 // letters returns where dead letters go.
 func (s *Stepping) letters(box *dispatch.LetterBox) dispatch.DeadLetters {

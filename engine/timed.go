@@ -91,8 +91,12 @@ func (w *timed) set(of *object.Object, mark time.Time) {
 	case w.origin.IsZero():
 		w.objects.Put(key, mark.Add(time.Millisecond-1).UnixMilli())
 	default:
-		since := mark.Sub(w.origin) + time.Millisecond - 1
-		w.objects.Put(key, int64(since.Truncate(time.Millisecond)/time.Millisecond))
+		since := mark.Sub(w.origin)
+		at := since / time.Millisecond // rounds up what is before the origin
+		if since > at*time.Millisecond {
+			at++
+		}
+		w.objects.Put(key, int64(at))
 	}
 	w.count.Store(int64(w.objects.Len()))
 	if ready, ok := w.ready(); ok {

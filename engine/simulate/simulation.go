@@ -180,6 +180,8 @@ type Resumption struct {
 	StateLost bool
 	// HistoryLost means that the API server cannot tell what changed meanwhile. The engine lists.
 	HistoryLost bool
+	// ClockSet is by how much the clock was set meanwhile, forward or back.
+	ClockSet time.Duration
 	// Plan is the plan to run now. nil means the one before.
 	Plan *plan.Plan
 }
@@ -207,6 +209,7 @@ func (s *Simulation) Run(r Resumption) error {
 	if r.StateLost {
 		s.memory = state.NewMemory()
 	}
+	s.clock.now = s.clock.now.Add(r.ClockSet)
 	if err := s.begin(); err != nil {
 		return err
 	}

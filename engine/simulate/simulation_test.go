@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,18 +73,34 @@ func (b *bench) put(name, size string) {
 	b.must(b.Apply("maps", fmt.Appendf(nil, `{"kind":"ConfigMap","metadata":{"namespace":"shop","name":%q},"data":{"size":%q}}`, name, size)))
 }
 
-// expect advances the time, and compares the events that come.
-func (b *bench) expect(d time.Duration, want ...string) {
+// expectAnyOrder is expect for events in any order.
+func (b *bench) expectAnyOrder(d time.Duration, want ...string) {
 	b.t.Helper()
-	began := b.Now()
-	b.must(b.Advance(d))
-	var got []string
-	for _, e := range b.Events() {
-		got = append(got, text(e, began))
-	}
+	slices.Sort(want)
+	got := b.come(d)
+	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		b.t.Errorf("events (-want +got)\n%s", diff)
 	}
+}
+
+// expect advances the time, and compares the events that come.
+func (b *bench) expect(d time.Duration, want ...string) {
+	b.t.Helper()
+	if diff := cmp.Diff(want, b.come(d)); diff != "" {
+		b.t.Errorf("events (-want +got)\n%s", diff)
+	}
+}
+
+// come advances the time, and returns the events that come.
+func (b *bench) come(d time.Duration) (got []string) {
+	b.t.Helper()
+	began := b.Now()
+	b.must(b.Advance(d))
+	for _, e := range b.Events() {
+		got = append(got, text(e, began))
+	}
+	return got
 }
 
 func text(e Event, began time.Time) string {

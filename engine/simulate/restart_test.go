@@ -1,0 +1,156 @@
+package simulate
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// What exists before the engine runs for the first time comes as synced.
+func TestObjectsBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{Stopped: true}, sizes, recorder, ruleOf("all", ""))
+	b.put("b", "1")
+	b.put("a", "1")
+	b.expect(time.Hour)
+	b.must(b.Run(Resumption{}))
+	b.expect(0, "all synced a", "all synced b")
+}
+
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		resume Resumption
+		want   []string
+	}{
+		{"the state and the history are kept", Resumption{}, []string{
+			"all updated a", "all deleted b", "all added c", "all deleted c",
+			"large added a",
+		}},
+		{"the history is lost", Resumption{HistoryLost: true}, []string{
+			"all updated a", "large added a", "all deleted b",
+		}},
+		{"the state is lost", Resumption{StateLost: true}, []string{
+			"all synced a", "all synced z", "large synced a",
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			b := simulation(t, Options{}, sizes, recorder, ruleOf("all", ", delivery: every"), ruleOf("large", `, where: object.data.size == "2"`))
+			for _, name := range []string{"a", "b", "z"} {
+				b.put(name, "1")
+			}
+			b.expect(0, "all added a", "all added b", "all added z")
+			b.must(b.Stop())
+			b.put("a", "2")
+			b.must(b.Delete("maps", "shop", "b"))
+			b.put("c", "1")
+			b.must(b.Delete("maps", "shop", "c"))
+			b.expect(time.Minute)
+			b.must(b.Run(test.resume))
+			b.expectAnyOrder(0, test.want...)
+			b.must(b.Restart(Restart{Down: time.Second}))
+			b.expect(0)
+		})
+	}
+}
+
+// What was not delivered when the engine stopped is delivered by the next.
+func TestRestartWithDeliveriesWaiting(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	b := simulation(t, Options{Answer: func(Event) Answer {
+		calls++
+		if calls == 1 {
+			return Answer{RetryAfter: time.Hour}
+		}
+		return Answer{}
+	}}, sizes, recorder, ruleOf("all", ", delivery: every"))
+	b.put("a", "1")
+	b.expect(0, "all added a")
+	b.put("a", "2")
+	b.put("b", "1")
+	b.must(b.Restart(Restart{Down: 59 * time.Minute}))
+	b.expect(2*time.Minute, "all added b", "all added a #2 after 1m0s", "all updated a after 1m0s")
+}
+
+func TestRestartWithAnotherPlan(t *testing.T) {
+	t.Parallel()
+	b := simulation(t, Options{}, sizes, recorder, ruleOf("r", `, where: object.data.size == "1"`))
+	for i := range 600 { // the state loads them in any order
+		b.put(fmt.Sprintf("n%03d", i), "2")
+	}
+	b.put("a", "1")
+	b.expect(0, "r added a")
+	p := compile(b.t, sizes, recorder, ruleOf("r", `, where: object.data.size == "2" and object.metadata.name matches "^n00"`))
+	b.must(b.Restart(Restart{Resumption: Resumption{Plan: p}}))
+	var want []string
+	want = append(want, "r deleted a")
+	for i := range 10 {
+		want = append(want, fmt.Sprintf("r synced n00%d", i))
+	}
+	b.expect(0, want...)
+}
+
+func TestRelist(t *testing.T) {
+	t.Parallel()
+	for _, historyLost := range []bool{false, true} {
+		t.Run(fmt.Sprint("history lost: ", historyLost), func(t *testing.T) {
+			t.Parallel()
+			b := simulation(t, Options{}, sizes, recorder, ruleOf("all", ", delivery: every"))
+			b.put("a", "1")
+			b.expect(0, "all added a")
+			b.must(b.Relist(historyLost))
+			b.expect(0)
+			b.Disconnect()
+			b.put("a", "2")
+			b.put("a", "3")
+			b.put("b", "1")
+			b.must(b.Delete("maps", "shop", "b"))
+			b.put("c", "1")
+			b.expect(time.Hour)
+			b.must(b.Relist(historyLost))
+			if historyLost {
+				b.expect(0, "all updated a", "all added c")
+			} else {
+				b.expect(0, "all updated a", "all added b", "all added c", "all updated a", "all deleted b")
+			}
+			b.put("a", "4")
+			b.expect(0, "all updated a")
+		})
+	}
+}
+
+// A pod that is pending for five minutes is told once, whatever happens to informd meanwhile.
+func TestForAndRestarts(t *testing.T) {
+	t.Parallel()
+	const where = `, where: object.data.size == "1", for: 5m`
+	for _, test := range []struct {
+		name    string
+		restart Restart
+		want    time.Duration // after which the rule hears of the object, from the restart on
+	}{
+		{"at once", Restart{}, 2 * time.Minute},
+		{"while it would have been told", Restart{Down: 10 * time.Minute}, 0},
+		{"with its history lost", Restart{Down: time.Minute, Resumption: Resumption{HistoryLost: true}}, time.Minute},
+		{"in another process without the state", Restart{Down: time.Minute, Resumption: Resumption{StateLost: true}}, 5 * time.Minute},
+		{"with the clock set back", Restart{Down: time.Second, Resumption: Resumption{ClockSet: -time.Hour}}, 5 * time.Minute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			b := simulation(t, Options{}, sizes, recorder, ruleOf("r", where))
+			b.put("a", "1")
+			b.expect(3 * time.Minute)
+			b.must(b.Restart(test.restart))
+			want := "r added a"
+			if test.want > 0 {
+				want += " after " + test.want.String()
+			}
+			b.expect(time.Hour, want)
+			b.must(b.Restart(Restart{}))
+			b.put("a", "2")
+			b.expect(0, "r deleted a")
+		})
+	}
+}
