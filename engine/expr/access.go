@@ -1,7 +1,9 @@
 package expr
 
 import (
+	"fmt"
 	"math"
+	"regexp"
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
@@ -73,12 +75,24 @@ func (c *compiler) member(n *ast.MemberNode) (operand, error) {
 			case nil:
 				return nil, nil
 			default:
-				return nil, value.Errorf("%s has no field %q", value.Some(v), clip(key))
+				return nil, noField(v, clip(key))
 			}
 		}
 		return v, nil
 	}}, nil
 }
+
+// noField returns the error of asking for a field of what is no map.
+func noField(v any, key string) error {
+	hint := ""
+	if _, isList := v.([]any); isList && plainName.MatchString(key) {
+		hint = fmt.Sprintf("; ask each element, with any(LIST, .%s == …), "+
+			"or take it of each, with map(LIST, .%s)", key, key)
+	}
+	return value.Errorf("%s has no field %q%s", value.Some(v), key, hint)
+}
+
+var plainName = regexp.MustCompile(`^[A-Za-z_]\w*$`)
 
 // index compiles a[x] for an x that is not a constant string.
 func (c *compiler) index(base, key operand) operand {

@@ -230,6 +230,42 @@ func isEvent(n ast.Node) bool {
 	return ok && name.Value == "event"
 }
 
+// checkLabel reports that a label or an annotation is compared with a number, true or false.
+func (c *compiler) checkLabel(n *ast.BinaryNode, a, b operand) error {
+	if n.Operator != "==" && n.Operator != "!=" {
+		return nil
+	}
+	constant, from, at := b.value, n.Left, n.Right
+	if a.value != nil {
+		constant, from, at = a.value, n.Right, n.Left
+	}
+	switch constant.(type) {
+	case bool, int64, float64:
+	default:
+		return nil
+	}
+	field, ok := from.(*ast.MemberNode)
+	if !ok {
+		return nil
+	}
+	what := map[string]string{"labels": "a label", "annotations": "an annotation"}[property(field.Node)]
+	around, ok := field.Node.(*ast.MemberNode)
+	if what == "" || !ok || property(around.Node) != "metadata" {
+		return nil
+	}
+	return c.errorf(at, "%s is a string, which never equals %v: write \"%v\"", what, constant, constant)
+}
+
+// property returns the constant name of the field that n asks for, or "".
+func property(n ast.Node) string {
+	if member, ok := n.(*ast.MemberNode); ok {
+		if name, ok := member.Property.(*ast.StringNode); ok {
+			return name.Value
+		}
+	}
+	return ""
+}
+
 // checkText reports that a text is compared with what is never one: the result of arithmetic or a
 // length. Often the author means a field whose name ends in - and a number.
 func (c *compiler) checkText(n *ast.BinaryNode, a, b operand) error {

@@ -180,6 +180,7 @@ func TestMistakesOfItems(t *testing.T) {
 	}{
 		{"item.a", nil, "item is an element of forEach, and means nothing outside of an action that has one"},
 		{"itm.a", items, `unknown name "itm"; did you mean item?`},
+		{"container.a", items, `unknown name "container"; the element of forEach is item`},
 		{"let item = 1; item", items, "item already has a meaning; choose another name"},
 		{"item()", items, `unknown function "item"`},
 	} {

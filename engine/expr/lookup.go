@@ -40,7 +40,7 @@ func (c *compiler) byIndex(at ast.Node, arguments []ast.Node) (operand, error) {
 	}
 	if !slices.Contains(c.options.Indexes, name) {
 		return operand{}, c.errorf(first, "the rule's source has no index %q%s",
-			clip(name), suggest(name, slices.Clone(c.options.Indexes)))
+			clip(name), suggestOrList(name, c.options.Indexes))
 	}
 	c.readsIndex = true
 	return c.search("byIndex", own, args[1], func(cache Cache, value string) iter.Seq[any] {
@@ -75,16 +75,17 @@ func (c *compiler) lookup(at ast.Node, arguments []ast.Node) (operand, error) {
 	switch {
 	case !ok:
 		return operand{}, c.errorf(first, "unknown source %q%s",
-			clip(source), suggest(source, slices.Collect(maps.Keys(c.options.Sources))))
+			clip(source), suggestOrList(source, slices.Collect(maps.Keys(c.options.Sources))))
 	case len(indexes) == 0:
 		return operand{}, c.errorf(first,
-			"source %s has no index to look things up by; give it one", source)
+			"source %s has no index to look things up by; "+
+				"give it one, such as indexes: {byName: object.metadata.name}", source)
 	case !isIndex:
 		return operand{}, c.errorf(first, `%q names no index; write "%s.INDEX": there is %s`,
 			clip(name), source, listed(indexes))
 	case !slices.Contains(indexes, index):
 		return operand{}, c.errorf(first, "source %s has no index %q%s",
-			source, clip(index), suggest(index, slices.Clone(indexes)))
+			source, clip(index), suggestOrList(index, indexes))
 	}
 	return c.search("lookup", source, args[1], func(cache Cache, value string) iter.Seq[any] {
 		return cache.Lookup(source, index, value)

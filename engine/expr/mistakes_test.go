@@ -48,10 +48,10 @@ func TestMistakesInTheText(t *testing.T) {
 		{"an index that is not constant", When, `byIndex(|object.x, "x") | any(true)`, "the first argument of byIndex must be the name of an index, in quotes"},
 
 		{"an unknown source", When, `lookup(|"node.byName", "x") | any(true)`, `unknown source "node"; did you mean nodes?`},
-		{"a source that is like none", When, `lookup(|"zzzzzz.byName", "x") | any(true)`, `unknown source "zzzzzz"`},
+		{"a source that is like none", When, `lookup(|"zzzzzz.byName", "x") | any(true)`, `unknown source "zzzzzz"; there are bare, nodes, pods`},
 		{"another source's unknown index", When, `lookup(|"nodes.byNam", "x") | any(true)`, `source nodes has no index "byNam"; did you mean byName?`},
 		{"a source without its index", When, `lookup(|"nodes", "x") | any(true)`, `"nodes" names no index; write "nodes.INDEX": there is byName, byZone`},
-		{"a source that has no index", When, `lookup(|"bare.byName", "x") | any(true)`, "source bare has no index to look things up by; give it one"},
+		{"a source that has no index", When, `lookup(|"bare.byName", "x") | any(true)`, "source bare has no index to look things up by; give it one, such as indexes: {byName: object.metadata.name}"},
 		{"a lookup that is not constant", When, `lookup(|object.x, "x") | any(true)`, `the first argument of lookup must be "SOURCE.INDEX", in quotes`},
 		{"a lookup without its quotes", When, `lookup(|nodes.byName, "x") | any(true)`, `the first argument of lookup must be "SOURCE.INDEX", in quotes`},
 		{"an index without its quotes", When, `byIndex(|byNode, "x") | any(true)`, "the first argument of byIndex must be the name of an index, in quotes"},
@@ -75,7 +75,7 @@ func TestMistakesInTheText(t *testing.T) {
 		{"a key that cannot be one", When, `{(|1): 2} == nil`, "a key must be a string, not an int"},
 
 		{"a constant that cannot be parsed", When, `object.x > |quantity("10 GB")`, `"quantity" cannot parse its argument`},
-		{"constants that do not go together", When, `object.x == (1 |+ "a")`, `operator "+" cannot take an int and a string`},
+		{"constants that do not go together", When, `object.x == (1 |+ "a")`, `operator "+" cannot take an int and a string; write string(…) around what is no string`},
 		{"a pattern that is wrong", When, `object.x matches |"(a"`, "the pattern is wrong: missing closing ): \"(a\""},
 		{"empty", When, "|  ", "the expression is empty"},
 		{"a comment alone", When, "// nothing|", "unexpected end of the expression"},
@@ -101,7 +101,7 @@ func TestMistakesInTheText(t *testing.T) {
 func TestFailures(t *testing.T) {
 	for _, test := range []struct{ why, text, want string }{
 		{"a field of a string", `object.status.phase.x`, `a string has no field "x"`},
-		{"a field of a list", `object.spec.containers.image`, `a list has no field "image"`},
+		{"a field of a list", `object.spec.containers.image`, `a list has no field "image"; ask each element, with any(LIST, .image == …), or take it of each, with map(LIST, .image)`},
 		{"a string as an index", `object.spec.containers[object.kind]`, "a list cannot be indexed with a string"},
 		{"a number as a key", `object.spec[0]`, "a map cannot be indexed with an int"},
 		{"a letter of a string", `object.kind[0]`, "a string cannot be indexed with an int"},
@@ -159,6 +159,9 @@ func TestHints(t *testing.T) {
 		{`object.status.phase == |Failed`, `unknown name "Failed"; a text needs quotes: "Failed"`},
 		{`object.a in ["x", |y]`, `unknown name "y"; a text needs quotes: "y"`},
 		{`event == |added`, `unknown name "added"; a text needs quotes: "added"`},
+		{`object.metadata.labels.quarantine == |true`, `a label is a string, which never equals true: write "true"`},
+		{`old.metadata.annotations["example.com/n"] != |3`, `an annotation is a string, which never equals 3: write "3"`},
+		{`|0.5 == object.spec.template.metadata.labels.n`, `a label is a string, which never equals 0.5: write "0.5"`},
 		{`event == |"create"`, `event is never "create": it is added, updated, deleted or synced; did you mean added?`},
 		{`event in |["ADDED", "deleted"]`, `event is never "ADDED": it is added, updated, deleted or synced; did you mean added?`},
 		{`|"MODIFIED" == event`, `event is never "MODIFIED": it is added, updated, deleted or synced; did you mean updated?`},

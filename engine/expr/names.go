@@ -1,10 +1,8 @@
 package expr
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/expr-lang/expr/ast"
 
@@ -73,6 +71,9 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	if hint == "" {
 		hint = hintForName(c.text, offset, n.Value)
 	}
+	if hint == "" && c.options.Item != nil {
+		hint = "; the element of forEach is item"
+	}
 	return operand{}, c.errorf(n, "unknown name %q%s", clip(n.Value), hint)
 }
 
@@ -89,19 +90,22 @@ func (c *compiler) checkGiven(base ast.Node, member string) error {
 	if members == nil || slices.Contains(members, member) {
 		return nil
 	}
-	hint := suggest(member, slices.Clone(members))
-	switch {
-	case hint != "":
-	case len(members) == 0:
-		hint = "; there is none at all"
-	case len(members) <= maxListed:
-		hint = fmt.Sprintf("; it has %s", strings.Join(members, ", "))
-	}
-	return c.errorf(base, "there is no %s.%s%s", name.Value, clip(member), hint)
+	return c.errorf(base, "there is no %s.%s%s", name.Value, clip(member), suggestOrList(member, members))
 }
 
-// maxListed is how many names a hint lists at most.
-const maxListed = 16
+// suggestOrList suggests one of some names instead of name. Without a similar one it lists them.
+func suggestOrList(name string, names []string) string {
+	if hint := suggest(name, slices.Clone(names)); hint != "" {
+		return hint
+	}
+	switch len(names) {
+	case 0:
+		return "; there is none"
+	case 1:
+		return "; there is " + names[0]
+	}
+	return "; there are " + listed(names)
+}
 
 // notSent returns an error if the expression is a handler's, which sees an event and no cache.
 func (c *compiler) notSent(at ast.Node, name string) error {

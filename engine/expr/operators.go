@@ -32,7 +32,8 @@ func (c *compiler) binary(n *ast.BinaryNode) (operand, error) {
 		return operand{}, err
 	}
 	a, b := parts[0], parts[1]
-	if err := cmp.Or(c.checkEvent(n, a, b), c.checkText(n, a, b)); err != nil {
+	if err := cmp.Or(
+		c.checkEvent(n, a, b), c.checkText(n, a, b), c.checkLabel(n, a, b)); err != nil {
 		return operand{}, err
 	}
 	switch n.Operator {

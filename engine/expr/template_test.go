@@ -250,7 +250,7 @@ func TestSent(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`${secrets.tokn}`:               "there is no secrets.tokn; did you mean token?",
-		`${secrets.u}`:                  "there is no secrets.u; it has key, token",
+		`${secrets.u}`:                  "there is no secrets.u; there are key, token",
 		`${paylod.a}`:                   "did you mean payload?",
 		`${let payload = 1; payload}`:   "payload already has a meaning",
 		`${lookup("pods.byName", "a")}`: "lookup() looks into informd's cache, which a handler's template cannot do",

@@ -36,7 +36,24 @@ func finite(f float64) (any, error) {
 }
 
 func mismatch(operator string, a, b any) error {
-	return Errorf("operator %q cannot take %s and %s", operator, Some(a), Some(b))
+	return Errorf("operator %q cannot take %s and %s%s", operator, Some(a), Some(b),
+		hintForMismatch(operator, a, b))
+}
+
+// hintForMismatch returns what follows the message about kinds that do not go together, or "".
+func hintForMismatch(operator string, a, b any) string {
+	is := func(kind string) bool { return kindOf(a) == kind || kindOf(b) == kind }
+	switch {
+	case operator != "+" && operator != "-":
+	case !is("string") || kindOf(a) == kindOf(b):
+	case is("time"), is("duration"):
+		return "; read the string with time(…) or duration(…)"
+	case is("quantity"):
+		return "; read the string with quantity(…)"
+	case operator == "+" && (is("int") || is("float") || is("bool")):
+		return "; write string(…) around what is no string"
+	}
+	return ""
 }
 
 // floats calculates with two numbers, at least one of which is a float.

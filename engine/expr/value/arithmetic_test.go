@@ -39,7 +39,8 @@ func TestArithmetic(t *testing.T) {
 		{"division by zero", each(binary(3, "/", 0), binary(3, "/", 0.0)), list{value.Error("division by zero"), value.Error("division by zero")}},
 		{"modulo zero", binary(3, "%", 0), value.Error("division by zero")},
 
-		{"adding different kinds", binary("Pod", "+", 1), value.Error(`operator "+" cannot take a string and an int`)},
+		{"adding different kinds", binary("Pod", "+", 1), value.Error(`operator "+" cannot take a string and an int; write string(…) around what is no string`)},
+		{"adding true to a string", binary("Pod", "+", true), value.Error(`operator "+" cannot take a string and a bool; write string(…) around what is no string`)},
 		{"subtracting strings", binary("a", "-", "b"), value.Error(`operator "-" cannot take a string and a string`)},
 		{"multiplying a list", binary(2, "*", list{1}), value.Error(`operator "*" cannot take an int and a list`)},
 		{"dividing true", binary(true, "/", 0), value.Error(`operator "/" cannot take a bool and an int`)},
@@ -64,13 +65,14 @@ func TestArithmeticOfUnits(t *testing.T) {
 
 		{"overflow of durations", each(binary(longest, "+", time.Nanosecond), binary(shortest, "-", time.Nanosecond), binary(longest, "*", 2), binary(2, "*", longest), unary("-", shortest)),
 			list{value.ErrOverflow, value.ErrOverflow, value.ErrOverflow, value.ErrOverflow, value.ErrOverflow}},
+		{"a time less a string", binary(newYear, "-", "2026"), value.Error(`operator "-" cannot take a time and a string; read the string with time(…) or duration(…)`)},
 		{"two times have no sum", binary(newYear, "+", newYear), value.Error(`operator "+" cannot take a time and a time`)},
 		{"a time less a number", binary(newYear, "-", 1), value.Error(`operator "-" cannot take a time and an int`)},
 		{"a duration less a time", binary(hour, "-", newYear), value.Error(`operator "-" cannot take a duration and a time`)},
 		{"a duration and a number", binary(hour, "+", 1), value.Error(`operator "+" cannot take a duration and an int`)},
 		{"a fraction of a duration", binary(hour, "*", 0.5), value.Error(`operator "*" cannot take a duration and a float`)},
 		{"a square of a duration", binary(hour, "*", hour), value.Error(`operator "*" cannot take a duration and a duration`)},
-		{"a quantity and a number", each(binary(q("1"), "+", 1), binary(q("1"), "-", "1")), list{value.Error(`operator "+" cannot take a quantity and an int`), value.Error(`operator "-" cannot take a quantity and a string`)}},
+		{"a quantity and a number", each(binary(q("1"), "+", 1), binary(q("1"), "-", "1")), list{value.Error(`operator "+" cannot take a quantity and an int`), value.Error(`operator "-" cannot take a quantity and a string; read the string with quantity(…)`)}},
 		{"the sign of a quantity", unary("-", q("1")), value.Error(`operator "-" needs a number, not a quantity`)},
 	})
 }
