@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func (r *reader) mapping(n, at *yaml.Node, path string, known ...string) mapping
 			continue
 		}
 		hint := fmt.Sprintf("; the fields are %s", strings.Join(known, ", "))
-		if how := meant[key.Value]; how != "" {
+		if how := cmp.Or(meantIn(known, key.Value), meant[key.Value]); how != "" {
 			hint = "; " + how
 		} else if s := r.suggest(key.Value, known); s != "" {
 			hint = didYouMean(s)
@@ -109,6 +110,26 @@ var meant = map[string]string{
 	"status":        "a status is written by resource: GROUP/VERSION/RESOURCE/status",
 	"subresource":   "a status is written by resource: GROUP/VERSION/RESOURCE/status",
 	"url":           "builtin: webhook has url in its config, and a remote handler has address",
+}
+
+// meantIn is meant for names whose meaning depends on where they stand: beside which fields.
+func meantIn(fields []string, name string) string {
+	isIn := func(names ...string) bool { return slices.Contains(names, name) }
+	switch has := func(field string) bool { return slices.Contains(fields, field) }; {
+	case has("where") && isIn("namespace", "namespaces"):
+		return `write where: object.metadata.namespace == "NAME", or give the Source its namespaces`
+	case has("object") && isIn("name", "namespace", "labels", "annotations", "ownerReferences"):
+		return "it stands in object, below metadata"
+	case has("object") && isIn("metadata", "data", "stringData", "spec", "status"):
+		return "it stands in object"
+	case has("reason") && has("warning") && name == "type":
+		return "write warning: true for an Event of type Warning"
+	case has("merge") && isIn("strategic", "strategicMerge", "patch", "data"):
+		return "write merge with what is to change, or json with operations"
+	case has("uid") && isIn("labelSelector", "fieldSelector", "selector"):
+		return `an action is about one object: use forEach: lookup("SOURCE.INDEX", …) for many`
+	}
+	return ""
 }
 
 const ofSource = "it is a field of the Source"

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -71,11 +72,18 @@ func (r *reader) events(n *yaml.Node) []string {
 			return ""
 		}
 		fault := "an event is " + oneOf(events) + ", not " + quote(s)
-		if hint := r.suggest(s, events); hint != "" {
+		if hint := cmp.Or(otherEvents[strings.ToLower(s)], r.suggest(s, events)); hint != "" {
 			fault += didYouMean(hint)
 		}
 		return fault
 	})
+}
+
+// otherEvents are what watches, admission and other tools call events.
+var otherEvents = map[string]string{
+	"create": "added", "created": "added", "new": "added",
+	"modified": "updated", "changed": "updated", "patched": "updated",
+	"removed": "deleted", "resync": "synced", "resynced": "synced", "existing": "synced",
 }
 
 func (r *reader) ruleResync(n *yaml.Node) *time.Duration {

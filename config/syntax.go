@@ -40,7 +40,7 @@ func (d part) syntaxError() Mistake {
 		at, message = d.lastQuote(err), "a quote is not closed"
 	case strings.Contains(message, "mapping values are not allowed"):
 		at = d.start + len(r.current(read, last))
-		hint = " (check the indentation; put a value that contains \": \" in quotes)"
+		hint = " (check the indentation; put a value that contains \": \" in quotes: '…')"
 	case strings.Contains(message, "cannot start any token"):
 		at = d.start + len(r.current(read, last))
 		hint = " (put a value that begins like this in quotes, and indent by spaces, not tabs)"
@@ -53,7 +53,7 @@ func (d part) syntaxError() Mistake {
 				"or in a block below |"
 		}
 	case strings.Contains(message, "expected ',' or"):
-		hint = " (within { } and [ ], put a value that contains , { } [ ] in quotes)"
+		hint = " (within { } and [ ], put a value that contains , { } [ ] in quotes: '…')"
 	}
 	return d.file.mistake(at, "not YAML: "+message+hint)
 }

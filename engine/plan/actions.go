@@ -10,6 +10,7 @@ import (
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/expr"
+	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/rule"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -66,9 +67,9 @@ func (b *builder) action(
 		return t
 	}
 	if t.Elsewhere && a.Name == nil && source != nowhere {
-		b.mistake(a.ResourceAt, "the rule is about other objects than these: "+
-			"say which one, with a name and, if it is in one, a namespace "+
-			"(without a resource, %s is about the object that changed)", a.Verb)
+		b.mistake(a.ResourceAt, "%s needs a name here, and a namespace if the resource has them: "+
+			"the rule's objects are %s (without a resource, it is about the object that changed)",
+			a.Verb, object.ResourceName(source))
 	}
 	if a.Verb == config.Patch {
 		t.PatchType = handler.MergePatch

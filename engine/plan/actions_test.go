@@ -154,7 +154,7 @@ func TestMistakesOfActions(t *testing.T) {
 		"a forgotten ${":      {`  - delete: {name: object.metadata.name}`, `7:20: this is the text itself; for what the expression gives write "${object.metadata.name}"`},
 		"a forgotten ${ deep": {`  - patch: {merge: {a: [{b: old.spec}]}}`, `7:29: this is the text itself`},
 		"the same of an item": {`  - {forEach: object.a, patch: {merge: {a: [{b: item.metadata.name}]}}}`, `7:49: this is the text itself`},
-		"another resource":    {`  - delete: {resource: v1/pods, namespace: a}`, `7:24: the rule is about other objects than these: say which one, with a name`},
+		"another resource":    {`  - delete: {resource: v1/pods, namespace: a}`, `7:24: delete needs a name here, and a namespace if the resource has them: the rule's objects are v1/secrets (without a resource`},
 		"an apiVersion":       {`  - create: {resource: apps/v1/deployments, object: {apiVersion: v1, metadata: {name: a}}}`, `7:54: the resource apps/v1/deployments has the apiVersion apps/v1: leave it out here, and kind as well`},
 		"a constant uid":      {`  - delete: {uid: item.metadata.uid}`, `7:19: a uid differs from object to object: write an expression, as "${item.metadata.uid}"`},
 		"a uid without ${":    {`  - {forEach: object.a, delete: {name: a, uid: item.metadata.uid}}`, `7:48: this is the text itself`},
