@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/informd/informd/engine/action"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/prepare"
@@ -24,10 +26,11 @@ import (
 // How a rule's orphans are looked for.
 const (
 	restPoll      = 500 * time.Millisecond // between questions whether the rule is at rest
-	maxRestWait   = time.Minute            // a rule that is busy for that long counts as at rest
+	maxRestWait   = time.Minute            // then a look leaves out what the rule is busy with
 	firstLookWait = 10 * time.Second       // after a look that failed; it doubles
 	maxLookWait   = 10 * time.Minute
-	lookAgain     = 30 * time.Minute // while some were left in place
+	lookAgain     = 30 * time.Minute // while some were left in place, or being pruned
+	maxGone       = 500              // source objects that the rule hears of at once
 	looksPerSec   = 50               // source objects looked for
 	maxNamed      = 3                // orphans that a report names
 	maxMarks      = 8                // source objects that a command lists by their labels
@@ -37,12 +40,15 @@ const (
 // selects. The rule normally hears of each object that it loses, and prunes. It does not if the
 // state was lost, or if there is none, and the object went meanwhile.
 //
-// It looks once after a start, in the background, when the rule is at rest. An orphan whose source
-// object does not exist in the cluster is pruned: the rule hears that this object is deleted, in
-// order with all that it hears of it later. An orphan whose source object exists may belong to
-// another informd with a rule of the same name, which selects other objects. It stays, and is
-// reported. So does one of which nobody can tell, and one of a rule that does more than prune on a
-// deletion, because the object's last state is not known.
+// It looks after a start, in the background, when the rule is at rest, and again until it finds
+// nothing. An orphan whose source object does not exist in the cluster is pruned: the rule hears
+// that this object is deleted, in order with all that it hears of it later. Before it prunes, the
+// preparer makes sure that the object still does not exist.
+//
+// An orphan whose source object exists may belong to another informd with a rule of the same name,
+// which selects other objects. It stays, and is reported. So does one of which nobody can tell, and
+// one of a rule that does more than prune on a deletion, because the object's last state is not
+// known.
 type orphans struct {
 	rule   *runningRule
 	engine *Engine
@@ -59,28 +65,38 @@ type stray struct {
 	isKnown  bool      // source is known
 }
 
-// run looks until nothing is left in place, or ctx ends.
+// findings are the result of one look.
+type findings struct {
+	left    []stray // what stays in place
+	pruning bool    // the rule hears of source objects that are gone
+	isBusy  bool    // the rule was busy with some, which were not judged
+}
+
+// run looks until it finds nothing, or ctx ends.
 func (o *orphans) run(ctx context.Context) {
 	logged := 0
 	for wait := firstLookWait; o.rest(ctx); {
-		left, err := o.look(ctx)
+		found, err := o.look(ctx)
+		pause := lookAgain
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			o.engine.log.Warn("could not look for what the rule applied and no longer wants: "+
 				"informd tries again", "rule", o.rule.Name, "error", err, "after", wait)
-		case len(left) == 0:
-			o.left.Store(nil)
-			return
-		default:
-			if o.report(left, len(left) != logged); len(left) != logged {
-				logged = len(left)
-			}
-		}
-		pause := lookAgain
-		if err != nil {
 			pause, wait = wait, min(2*wait, maxLookWait)
+		case len(found.left) == 0:
+			o.left.Store(nil)
+			if !found.pruning && !found.isBusy {
+				return
+			}
+		default:
+			n := len(found.left)
+			o.report(found.left, n != logged)
+			logged = n
+		}
+		if err == nil && found.isBusy {
+			pause = maxRestWait
 		}
 		select {
 		case <-time.After(pause):
@@ -91,8 +107,8 @@ func (o *orphans) run(ctx context.Context) {
 }
 
 // rest returns true once the rule is at rest: all sources that it reads have synced, and it has
-// performed what it was told since the start. A rule that is still busy a minute after its sources
-// have synced counts as at rest, too: some of its actions may fail again and again. rest returns
+// performed what it was told since the start. If it is still busy a minute after its sources have
+// synced, rest returns all the same: some of its actions may fail again and again. rest returns
 // false when ctx ends.
 func (o *orphans) rest(ctx context.Context) bool {
 	var began time.Time
@@ -102,9 +118,8 @@ func (o *orphans) rest(ctx context.Context) bool {
 		} else if began.IsZero() {
 			began = o.engine.clock.Now()
 		}
-		stats := o.rule.lane.Stats()
-		isIdle := stats.Waiting+stats.Away+stats.InFlight == 0
-		if !began.IsZero() && (isIdle || o.engine.clock.Since(began) >= maxRestWait) {
+		hasWaited := !began.IsZero() && o.engine.clock.Since(began) >= maxRestWait
+		if !began.IsZero() && (isIdle(o.rule.lane) || hasWaited) {
 			return ctx.Err() == nil
 		}
 		select {
@@ -135,45 +150,60 @@ func (o *orphans) hasResumed() bool {
 	return !isResuming
 }
 
-// look prunes the orphans that it may, and returns those that stay.
-func (o *orphans) look(ctx context.Context) (left []stray, err error) {
-	found, err := o.strays(ctx)
+// look has the rule prune the orphans that it may, and returns what it found. If it fails, the rule
+// has heard of some of them.
+func (o *orphans) look(ctx context.Context) (f findings, err error) {
+	all, isBusy, err := o.strays(ctx)
 	if err != nil {
-		return nil, err
+		return findings{}, err
 	}
 	exists := make(map[delta.Key]bool)
+	told := make(map[delta.Key]bool)
 	var gone []delta.Key
-	for _, s := range found {
+	for _, s := range all {
 		if _, asked := exists[s.source]; asked || !s.isKnown || !o.rule.preparer.OnlyPrunes() {
 			continue
 		}
 		if err := o.limit.Wait(ctx); err != nil {
-			return nil, err
+			return findings{}, err
 		}
 		is, err := o.engine.acting.executor.Exists(ctx, o.rule.Source.Resource, s.source)
 		if err != nil && !action.IsForbidden(err) {
-			return nil, err
+			return findings{}, err
 		}
 		exists[s.source] = is || err != nil
 		if !exists[s.source] {
 			gone = append(gone, s.source)
 		}
+		if len(gone) == maxGone {
+			maps.Copy(told, o.depart(gone))
+			gone = nil
+		}
 	}
-	pruned := o.depart(gone)
-	return slices.DeleteFunc(found, func(s stray) bool {
-		return s.isKnown && pruned[s.source]
-	}), nil
+	maps.Copy(told, o.depart(gone))
+	f = findings{pruning: len(told) > 0, isBusy: isBusy}
+	for _, s := range all {
+		is, asked := exists[s.source]
+		switch {
+		case !asked || is:
+			f.left = append(f.left, s)
+		case !told[s.source]: // it came meanwhile
+			f.isBusy = true
+		}
+	}
+	return f, nil
 }
 
-// strays returns what the rule applied for objects that it does not select.
-func (o *orphans) strays(ctx context.Context) (found []stray, err error) {
+// strays returns what the rule applied for objects that it does not select. It leaves out what the
+// rule may be about to prune, and reports whether there is any.
+func (o *orphans) strays(ctx context.Context) (found []stray, isBusy bool, err error) {
 	p := o.rule.preparer
 	now := p.clock.Now()
 	var marks map[string]bool // of all objects that it selects; made if it is needed
 	for _, resource := range o.rule.Prune {
 		applied, err := o.engine.acting.executor.Applied(ctx, o.rule.Name, resource, p.AllApplied())
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		for _, a := range applied {
 			s := stray{resource: resource, key: a.Key, mark: a.Labels[prepare.SourceLabel]}
@@ -191,10 +221,20 @@ func (o *orphans) strays(ctx context.Context) (found []stray, err error) {
 					continue
 				}
 			}
+			if lane := o.rule.lane; s.isKnown && lane.Holds(s.source) || !s.isKnown && !isIdle(lane) {
+				isBusy = true
+				continue
+			}
 			found = append(found, s)
 		}
 	}
-	return found, nil
+	return found, isBusy, nil
+}
+
+// isIdle reports whether a lane has nothing to deliver.
+func isIdle(l *dispatch.Lane) bool {
+	stats := l.Stats()
+	return stats.Waiting+stats.Away+stats.InFlight == 0
 }
 
 // marks returns the marks of all objects that the rule selects.
@@ -219,9 +259,14 @@ func (o *orphans) depart(gone []delta.Key) (told map[delta.Key]bool) {
 	}
 	for in, keys := range byIntake {
 		in.informer.Visit(func(known iter.Seq[*object.Object]) {
-			came := make(map[delta.Key]bool)
+			came := make(map[delta.Key]bool, len(keys))
+			for _, key := range keys {
+				came[key] = false
+			}
 			for is := range known {
-				came[keyOf(is)] = true
+				if _, asked := came[keyOf(is)]; asked {
+					came[keyOf(is)] = true
+				}
 			}
 			for _, key := range keys {
 				if !came[key] {
@@ -237,16 +282,26 @@ func (o *orphans) depart(gone []delta.Key) (told map[delta.Key]bool) {
 // missed tells a rule that an object is deleted of which nothing but its name is known. It is
 // called between two steps.
 func (in *intake) missed(i int, key delta.Key) {
-	// The mark stands in for the uid, so that the event has an id of its own.
-	uid := in.rules[i].preparer.Mark(key)
-	last := object.FromIdentity(key.Namespace, key.Name, uid, "")
-	d := delta.Delta{Type: delta.Deleted, Object: last}
+	d := in.rules[i].preparer.orphaned(key)
 	in.record.pace()
 	in.change.Reset()
 	in.change.Matches = append(in.change.Matches, evaluate.Match{
 		Rule: i, Match: rule.Match{Delta: d},
 	})
-	in.commit(&in.change, last)
+	in.commit(&in.change, d.Object)
+}
+
+// orphaned returns the deletion of an object of which nothing but its name is known. Its mark
+// stands in for the uid, so that the event has an id of its own.
+func (p *preparer) orphaned(key delta.Key) delta.Delta {
+	last := object.FromIdentity(key.Namespace, key.Name, p.Mark(key), "")
+	return delta.Delta{Type: delta.Deleted, Object: last}
+}
+
+// isOrphaned reports whether orphaned made d. While it waited, the object may have come, perhaps
+// for another informd.
+func (p *preparer) isOrphaned(d delta.Delta) bool {
+	return d.Type == delta.Deleted && len(p.rule.Prune) > 0 && d.Object.UID() == p.Mark(d.Key())
 }
 
 // report remembers what stays, for the rule's status, and logs it if logs is set.

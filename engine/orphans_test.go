@@ -1,12 +1,18 @@
 package engine
 
 import (
+	"context"
+	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/time/rate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
 )
 
@@ -40,4 +46,85 @@ func TestOrphansOfObjectsThatCameMeanwhile(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	l.expect(stop(), "r synced a →1", "r deleted b →", "r deleted c →")
+}
+
+const pruning = mapSource + `---
+apiVersion: informd.dev/v1alpha1
+kind: Rule
+metadata: {name: r}
+spec:
+  source: maps
+  prune: true
+  where: object.data.size == "1"
+  actions: [{apply: {resource: v1/secrets, object: {metadata: {name: "${object.metadata.name}-copy", namespace: shop}}}}]
+`
+
+// While the prune of an orphan waits, another informd may create the source object and apply for it.
+func TestOrphansOfObjectsThatComeWhileThePruneWaits(t *testing.T) {
+	t.Parallel()
+	e, _, _ := idle(t, pruning)
+	p := e.rule("r").preparer
+	key := delta.Key{Namespace: "shop", Name: "a"}
+	exists, failure := false, error(nil)
+	p.exists = func(context.Context, delta.Key) (bool, error) { return exists, failure }
+	draft := delivery.Draft{Delta: p.orphaned(key)}
+	if got, err := p.Prepare(t.Context(), draft); err != nil || got.Nothing || len(got.Actions) != 1 {
+		t.Errorf("gone: prepared %+v, %v, want a prune", got, err)
+	}
+	exists = true
+	if got, err := p.Prepare(t.Context(), draft); err != nil || !got.Nothing {
+		t.Errorf("it has come: prepared %+v, %v, want nothing", got, err)
+	}
+	exists, failure = false, errors.New("the API server is away")
+	if _, err := p.Prepare(t.Context(), draft); !errors.Is(err, failure) {
+		t.Errorf("nobody knows: %v", err)
+	}
+	seen := configMap(t, `{"metadata":{"namespace":"shop","name":"a","uid":"1","resourceVersion":"7"}}`)
+	draft.Delta = delta.Delta{Type: delta.Deleted, Object: seen}
+	if got, err := p.Prepare(t.Context(), draft); err != nil || len(got.Actions) != 1 {
+		t.Errorf("the rule has seen the deletion: prepared %+v, %v, want a prune", got, err)
+	}
+}
+
+// What the rule is about to prune is not reported as left, however long it takes.
+func TestOrphansOfABusyRule(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.server.Fail(func(r *http.Request) *metav1.Status { // so that the rule is busy for ever
+		if r.Method == http.MethodPatch || r.Method == http.MethodDelete {
+			return &metav1.Status{Status: metav1.StatusFailure, Code: 503, Reason: metav1.StatusReasonServiceUnavailable}
+		}
+		return nil
+	})
+	l.put("a", "1")
+	e, stop := l.start(pruning, new(teller))
+	r := e.rule("r")
+	o := &orphans{rule: r, engine: e, limit: rate.NewLimiter(rate.Inf, 1)}
+	await := func(what string, holds func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	key := delta.Key{Namespace: "shop", Name: "a"}
+	await("the rule does not act", func() bool { return o.hasResumed() && r.lane.Stats().Delayed == 1 })
+	copied := map[string]any{"metadata": map[string]any{
+		"namespace": "shop", "name": "a-copy",
+		"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": r.preparer.Mark(key)},
+		"annotations":   map[string]any{"informd.dev/source-object": "v1/configmaps shop/a"},
+		"managedFields": []any{map[string]any{"manager": "informd/r", "operation": "Apply"}},
+	}}
+	l.server.Apply(secrets, copied)
+	l.put("a", "2")
+	await("the rule does not lose the object", func() bool {
+		is, ok := r.view.Get("shop", "a")
+		return ok && !r.preparer.Selects(is, time.Now())
+	})
+	found, err := o.look(t.Context())
+	if err != nil || len(found.left) != 0 || !found.isBusy || found.pruning {
+		t.Errorf("found %+v, %v, want that the rule is busy", found, err)
+	}
+	stop()
 }

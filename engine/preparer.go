@@ -32,6 +32,8 @@ type preparer struct {
 	others   []*source.Source // sources that its expressions look into
 	failures *failures
 	selected atomic.Uint64 // undecided drafts that the rule turned out to select
+	// exists reports whether the cluster has an object of the rule's source.
+	exists func(context.Context, delta.Key) (bool, error)
 
 	// confidential means that the handler sees text of Secrets, and may quote it. It never becomes
 	// false again.
@@ -53,6 +55,9 @@ func (e *Engine) newPreparer(r *plan.Rule, h config.Handler, failures *failures)
 		p.others = append(p.others, e.view(s))
 	}
 	p.confidential.Store(e.seesSecrets(r, h))
+	p.exists = func(ctx context.Context, key delta.Key) (bool, error) {
+		return e.acting.executor.Exists(ctx, r.Source.Resource, key)
+	}
 	return p
 }
 
@@ -80,7 +85,15 @@ func (e *Engine) IsConfidential(rule string) bool {
 func (p *preparer) IsConfidential() bool { return p.confidential.Load() }
 
 // Prepare implements dispatch.Preparer.
-func (p *preparer) Prepare(_ context.Context, d delivery.Draft) (delivery.Prepared, error) {
+func (p *preparer) Prepare(ctx context.Context, d delivery.Draft) (delivery.Prepared, error) {
+	if p.isOrphaned(d.Delta) {
+		switch is, err := p.exists(ctx, d.Delta.Key()); {
+		case is, action.IsForbidden(err): // the rule's orphans look again later
+			return delivery.Prepared{Nothing: true}, nil
+		case err != nil:
+			return delivery.Prepared{}, err
+		}
+	}
 	r := p.Recipe.Prepare(d, p.clock.Now())
 	for _, err := range r.Failures {
 		p.failures.add(err, d.Delta.Key())

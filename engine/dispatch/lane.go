@@ -180,6 +180,9 @@ func (l *Lane) RetryNow(chosen func(delta.Key) bool) (n int) { return l.queue.Ha
 // Delayed returns the objects that wait for a retry.
 func (l *Lane) Delayed() []delta.Key { return l.queue.Delayed() }
 
+// Holds reports whether deliveries of an object wait, or one is in flight.
+func (l *Lane) Holds(key delta.Key) bool { return l.queue.Holds(key) }
+
 // Stats returns what the lane holds.
 func (l *Lane) Stats() queue.Stats { return l.queue.Stats() }
 

@@ -340,6 +340,13 @@ func (q *Queue[K, V]) Waiting(key K) (here, away int) {
 	return e.length, e.away.count
 }
 
+// Holds reports whether items of a key wait, in memory or in the store, or one is in flight.
+func (q *Queue[K, V]) Holds(key K) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.keys[key] != nil
+}
+
 // Stats returns what the queue holds.
 func (q *Queue[K, V]) Stats() Stats {
 	q.mu.Lock()
