@@ -117,21 +117,31 @@ func (s *Stepper) Work(ctx context.Context) (due time.Time) {
 		for _, h := range s.hands {
 			due = earlier(due, h.Tick())
 		}
-		s.settle(ctx)
-		delivered := false
-		for _, d := range s.engine.dispatchers {
-			next, ok := d.Step(ctx)
-			delivered = delivered || ok
-			due = earlier(due, next)
-		}
-		if !delivered && (due.IsZero() || due.After(now)) {
+		s.Settle(ctx)
+		due = earlier(due, s.deliver(ctx))
+		if due.IsZero() || due.After(now) {
 			return due
 		}
 	}
 }
 
-// settle lets go on what has waited for informers that have settled meanwhile.
-func (s *Stepper) settle(ctx context.Context) {
+// deliver makes attempts until nothing is ready. The handlers take turns. It returns when one may
+// load deliveries again; zero means never.
+func (s *Stepper) deliver(ctx context.Context) (due time.Time) {
+	for delivered := true; delivered; {
+		delivered, due = false, time.Time{}
+		for _, d := range s.engine.dispatchers {
+			next, ok := d.Step(ctx)
+			delivered = delivered || ok
+			due = earlier(due, next)
+		}
+	}
+	return due
+}
+
+// Settle lets rules go on that have waited for informers, if those have settled meanwhile. It
+// delivers nothing.
+func (s *Stepper) Settle(ctx context.Context) {
 	s.waits = slices.DeleteFunc(s.waits, func(w wait) bool {
 		if slices.ContainsFunc(w.on, isUnsettled) {
 			return false

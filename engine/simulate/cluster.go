@@ -17,6 +17,7 @@ import (
 
 	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/object/scan"
 	"github.com/informd/informd/engine/plan"
 )
 
@@ -50,7 +51,7 @@ func newCluster() *cluster {
 func (c *cluster) apply(
 	resource schema.GroupVersionResource, text []byte, now time.Time,
 ) ([]change, error) {
-	given, err := object.FromJSON(text)
+	given, isComplete, err := read(text)
 	if err != nil {
 		return nil, fmt.Errorf("apply to %s: %w", object.ResourceName(resource), err)
 	}
@@ -66,7 +67,7 @@ func (c *cluster) apply(
 		before = nil
 	}
 	after := &revision{given, text, ""}
-	if !isComplete(given) {
+	if !isComplete {
 		if after, err = c.complete(resource, text, before, now); err != nil {
 			return nil, fmt.Errorf("apply %s of %s: %w", key, object.ResourceName(resource), err)
 		}
@@ -79,22 +80,28 @@ func (c *cluster) apply(
 	return append(changes, change{resource, before, after, c.version}), nil
 }
 
-// isComplete reports whether an object has everything that an API server adds.
-func isComplete(o *object.Object) bool {
-	if o.UID() == "" || o.ResourceVersion() == "" {
-		return false
+// read reads an object. isComplete reports whether it has everything that an API server adds.
+func read(text []byte) (o *object.Object, isComplete bool, err error) {
+	s := scan.New(text)
+	o, view, err := parser.Parse(&s)
+	if err == nil {
+		defer view.Release()
+		err = s.End()
 	}
-	tree, _ := o.Decode(made).(map[string]any)
+	if err != nil || o.UID() == "" || o.ResourceVersion() == "" {
+		return o, false, err
+	}
+	tree, _ := view.Value().(map[string]any)
 	metadata, _ := tree["metadata"].(map[string]any)
-	return tree["apiVersion"] != nil && metadata["creationTimestamp"] != nil
+	return o, tree["apiVersion"] != nil && metadata["creationTimestamp"] != nil, nil
 }
 
-// made are the paths, beside the identity, that complete fills in for every object.
-var made = func() *object.Paths {
+// parser reads, beside the identity, what complete fills in for every object.
+var parser = func() *object.Parser {
 	p := new(object.Paths)
 	p.Add("apiVersion")
 	p.Add("metadata", "creationTimestamp")
-	return p
+	return object.NewParser(nil, p)
 }()
 
 // complete adds what an API server would, where it is missing.

@@ -220,6 +220,7 @@ func (s *Simulation) Run(r Resumption) error {
 			return err
 		}
 	}
+	s.stepper.Settle(context.Background())
 	return nil
 }
 

@@ -85,7 +85,8 @@ var mayImport = map[string][]string{
 		"engine/expr", "engine/delta", "engine/object", "plugins/handler",
 	},
 	"engine/simulate": {
-		"engine", "engine/action", "engine/delivery", "engine/delta", "engine/object", "engine/plan", "engine/queue", "engine/state",
+		"engine", "engine/action", "engine/delivery", "engine/delta", "engine/object", "engine/object/scan", "engine/plan", "engine/queue",
+		"engine/state",
 		"plugins/handler",
 	},
 	"plugins/handler":                    {},
