@@ -98,14 +98,14 @@ func (m machine) sandbox(s Spec, own Own) (*sandboxPlan, error) {
 			"choose none or all", abi, abiTCP)
 	}
 	if m.uid == 0 && s.User == "" {
-		const why = "root may connect to every unix socket, among them some that lead out of " +
-			"a sandbox (Docker's, D-Bus), and the kernel lets a sandbox be kept from all " +
-			"connections, or from none of those: give the handler a user, or "
+		const why = "the kernel can close all unix sockets to a sandbox or none of them, and root " +
+			"may connect to every one, also to those that lead out of the sandbox " +
+			"(Docker's, D-Bus): give the handler a user, or "
 		switch {
 		case connects(s.Network):
 			return refuse("network", why+"choose network: none")
 		case own.Connect:
-			return refuse("access.read", why+"leave out access.read, which goes by such a socket")
+			return refuse("access.read", why+"leave out access.read, which needs such a socket")
 		}
 	}
 	var missing []*Error
