@@ -31,9 +31,12 @@ const (
 	StepAnswer  = "answer"  // says what the handler answers to the next events
 )
 
-var stepVerbs = []string{
-	StepApply, StepPatch, StepDelete, StepAfter, StepRestart, StepRelist, StepAnswer,
-}
+var (
+	stepVerbs = []string{
+		StepApply, StepPatch, StepDelete, StepAfter, StepRestart, StepRelist, StepAnswer,
+	}
+	meanwhileVerbs = []string{StepApply, StepPatch, StepDelete}
+)
 
 // Step is one step of a test. It has many fields because it mirrors the manifest: each verb uses
 // some of them.
@@ -45,6 +48,7 @@ type Step struct {
 	After                   time.Duration // of after; of restart: how long informd is down
 	StateLost               bool          // of restart: the state directory is empty
 	HistoryLost             bool          // of restart and relist: only a list says what happened
+	Meanwhile               []Step        // of restart and relist: apply, patch and delete
 	Answer                  *TestAnswer
 	Expect                  *Expect // nil: nobody looks yet at what came
 }
@@ -65,6 +69,7 @@ type Expect struct {
 	// Events are mappings. [Value.Literal] returns what one of them says.
 	Events []ExpectedEvent
 	Exact  bool // what is given is compared whole, and in the order of the list
+	Extent Extent
 }
 
 // ExpectedEvent is one event that must have come.
@@ -132,7 +137,8 @@ func (r *reader) test(n, at *yaml.Node, name Text) {
 	}
 	items := r.list(spec.need("steps"), "spec.steps", "steps")
 	for i, item := range items {
-		test.Steps = append(test.Steps, r.step(item, fmt.Sprintf("spec.steps[%d]", i)))
+		what := fmt.Sprintf("spec.steps[%d]", i)
+		test.Steps = append(test.Steps, r.step(item, what, stepVerbs, "expect", "exact"))
 	}
 	if len(items) > 0 && child(items[len(items)-1], "expect") == nil {
 		r.mistake(items[len(items)-1], "the last step has no expect, so nobody looks at what came: "+
@@ -166,11 +172,12 @@ func (r *reader) start(n *yaml.Node) time.Time {
 // place returns where any node begins.
 func (r *reader) place(n *yaml.Node) Text { return Text{file: r.file, start: r.offset(n)} }
 
-func (r *reader) step(n *yaml.Node, what string) Step {
-	fields := append(slices.Clone(stepVerbs), "expect", "exact")
+// step reads a step, which has one of the verbs. more are the fields that may stand beside it.
+func (r *reader) step(n *yaml.Node, what string, verbs []string, more ...string) Step {
+	fields := append(slices.Clone(verbs), more...)
 	f := r.mapping(n, n, what, fields...)
 	step := Step{At: r.place(n)}
-	for _, verb := range stepVerbs {
+	for _, verb := range verbs {
 		switch {
 		case !f.has(verb):
 		case step.Verb != "":
@@ -181,13 +188,15 @@ func (r *reader) step(n *yaml.Node, what string) Step {
 		}
 	}
 	if step.Verb == "" && !f.has("expect") && f.at != nil {
-		r.mistake(n, "%s does nothing: it needs %s", what, oneOf(fields[:len(fields)-1]))
+		r.mistake(n, "%s does nothing: it needs %s", what,
+			oneOf(slices.DeleteFunc(fields, func(s string) bool { return s == "exact" })))
 	}
 	if f.has("exact") && !f.has("expect") {
 		r.mistake(f.key["exact"], "%s.exact goes with expect only", what)
 	}
-	if n := f.get("expect"); n != nil {
-		step.Expect = r.expect(n, what+".expect")
+	if list := f.get("expect"); list != nil {
+		step.Expect = r.expect(list, what+".expect")
+		step.Expect.Extent = r.extent(list, f.key["expect"], n)
 		step.Expect.Exact = r.boolean(f.get("exact"), what+".exact")
 	}
 	return step
@@ -219,8 +228,10 @@ func (r *reader) stepVerb(step *Step, parent mapping) {
 		step.After = r.duration(f.get("down"), f.path+"down", true, 1, maxAfter, 0)
 		step.StateLost = r.lost(f, "state")
 		step.HistoryLost = r.lost(f, "history")
+		step.Meanwhile = r.meanwhile(f)
 	case StepRelist:
 		step.HistoryLost = r.lost(f, "history")
+		step.Meanwhile = r.meanwhile(f)
 	case StepAnswer:
 		step.Answer = r.answer(f)
 	}
@@ -231,8 +242,8 @@ var stepFields = map[string][]string{
 	StepApply:   {"source", "object"},
 	StepPatch:   {"source", "namespace", "name", "merge"},
 	StepDelete:  {"source", "namespace", "name"},
-	StepRestart: {"down", "state", "history"},
-	StepRelist:  {"history"},
+	StepRestart: {"down", "state", "history", "meanwhile"},
+	StepRelist:  {"history", "meanwhile"},
 	StepAnswer:  {"rule", "handler", "times", "retry", "reject", "actions"},
 }
 
@@ -265,6 +276,15 @@ func (r *reader) applied(step *Step, f mapping) {
 // lost reads a field that says whether something is kept, the default, or lost.
 func (r *reader) lost(f mapping, name string) bool {
 	return r.choice(f.get(name), f.path+name, []string{"kept", "lost"}) == 1
+}
+
+// meanwhile reads what happens to objects while informd does not watch.
+func (r *reader) meanwhile(f mapping) (steps []Step) {
+	what := f.path + "meanwhile"
+	for i, item := range r.list(f.get("meanwhile"), what, "steps") {
+		steps = append(steps, r.step(item, fmt.Sprintf("%s[%d]", what, i), meanwhileVerbs))
+	}
+	return steps
 }
 
 func (r *reader) answer(f mapping) *TestAnswer {

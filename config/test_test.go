@@ -22,7 +22,7 @@ spec:
   - {after: 4m59s, expect: []}
   - patch: {source: pods, namespace: shop, name: web-0, merge: {status: {phase: Pending}}}
   - restart: {down: 1s, state: lost, history: lost}
-  - relist: {history: kept}
+  - relist: {history: kept, meanwhile: [delete: {source: pods, name: web-1}]}
   - answer: {rule: crash-looping, retry: {after: 5m, reason: busy}, times: 3}
   - answer: {handler: oncall, actions: [delete: {resource: v1/pods, name: web-1}]}
   - delete: {source: pods, namespace: shop, name: web-0}
@@ -34,6 +34,7 @@ spec:
 	if err := mistakes.Err(); err != nil {
 		t.Fatal(err)
 	}
+	last := got.Tests[0].Steps[7].Expect
 	want := Test{
 		Name: "crashes", At: NewText("crashes"), Rules: []Text{NewText("crash-looping")},
 		Start: time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC),
@@ -42,20 +43,19 @@ spec:
 				Verb: StepApply, Source: "pods", Namespace: "shop", Name: "web-0",
 				Body: json.RawMessage(`{"metadata":{"name":"web-0","namespace":"shop"},"spec":{"replicas":3}}`),
 			},
-			{Verb: StepAfter, After: 4*time.Minute + 59*time.Second, Expect: &Expect{}},
+			{Verb: StepAfter, After: 4*time.Minute + 59*time.Second, Expect: &Expect{Extent: got.Tests[0].Steps[1].Expect.Extent}},
 			{Verb: StepPatch, Source: "pods", Namespace: "shop", Name: "web-0", Body: json.RawMessage(`{"status":{"phase":"Pending"}}`)},
 			{Verb: StepRestart, After: time.Second, StateLost: true, HistoryLost: true},
-			{Verb: StepRelist},
+			{Verb: StepRelist, Meanwhile: []Step{{Verb: StepDelete, Source: "pods", Name: "web-1"}}},
 			{Verb: StepAnswer, Answer: &TestAnswer{Rule: "crash-looping", Times: 3, Retry: true, RetryAfter: 5 * time.Minute, Reason: "busy"}},
 			{Verb: StepAnswer, Answer: &TestAnswer{Handler: "oncall", Times: 1, Actions: []Action{{
 				Verb: Delete, At: NewText("delete"), ResourceAt: NewText("v1/pods"),
 				Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"},
 				Name:     &Value{Kind: ValueTemplate, Text: NewText("web-1")},
 			}}}},
-			{Verb: StepDelete, Source: "pods", Namespace: "shop", Name: "web-0", Expect: &Expect{Exact: true}},
+			{Verb: StepDelete, Source: "pods", Namespace: "shop", Name: "web-0", Expect: &Expect{Exact: true, Extent: last.Extent}},
 		},
 	}
-	last := got.Tests[0].Steps[7].Expect
 	if text, want := string(last.Events[0].Literal()),
 		`{"rule":"crash-looping","payload":{"n":3,"seen":"2026-01-02T03:00:00Z","none":null,"text":"${a}","list":[true,1.50]}}`; text != want {
 		t.Errorf("the event is %s, want %s", text, want)
@@ -77,5 +77,41 @@ func TestStartOfATest(t *testing.T) {
 	}
 	if start := got.Tests[0].Start; !start.Equal(defaultStart) {
 		t.Errorf("a test starts at %v", start)
+	}
+}
+
+// The extent of an expect is what --update replaces.
+func TestExtent(t *testing.T) {
+	const head = "apiVersion: informd.dev/v1alpha1\nkind: Test\nmetadata: {name: a}\nspec:\n  steps:\n"
+	for _, c := range []struct{ why, text, list string }{
+		{"flow", "  - expect: [{name: a}, {name: b}]  # so\n", "[{name: a}, {name: b}]"},
+		{"nothing", "  - {after: 5m, expect: []}\n", "[]"},
+		{"brackets in texts", "  - expect: [{name: \"]\\\"}\"}, {name: 'it''s ]'}, {name: b]b'x}]\n", ""},
+		{"brackets in quotes", "  - {expect: [{name: \"]\\\"}\"}, {name: 'it''s ]'}, {name: b'x}], exact: true}\n",
+			"[{name: \"]\\\"}\"}, {name: 'it''s ]'}, {name: b'x}]"},
+		{"over lines", "  - expect: [  # ]\n      {name: a}, # ]\n    ]\n  - expect: []\n", "[  # ]\n      {name: a}, # ]\n    ]"},
+		{"block", "  - expect:\n    # two\n    - name: a\n      payload: |\n        x\n\n        # y\n    # another\n    - {name: b}\n\n    # the end\n  - expect: []\n",
+			"- name: a\n      payload: |\n        x\n\n        # y\n    # another\n    - {name: b}"},
+		{"block before a field", "  - expect:\n    - name: a\n    exact: true\n", "- name: a"},
+		{"indented block", "  - expect:\n      - name: a\n      - name: b\n    exact: true\n", "- name: a\n      - name: b"},
+		{"block at the end", "  - expect:\n    - name: a", "- name: a"},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			text := head + c.text
+			got, mistakes := Parse([]File{{Path: "a_test.yaml", Data: []byte(text)}})
+			if c.list == "" {
+				if len(mistakes) == 0 {
+					t.Error("the text is expected to be mistaken")
+				}
+				return
+			}
+			if err := mistakes.Err(); err != nil {
+				t.Fatal(err)
+			}
+			e := got.Tests[0].Steps[0].Expect.Extent
+			if list := text[e.Start:e.End]; list != c.list || text[e.Key:e.Key+6] != "expect" {
+				t.Errorf("%+v is %q, want %q", e, list, c.list)
+			}
+		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/informd/informd/cmd/informd/daemon"
 	"github.com/informd/informd/cmd/informd/launch"
 	"github.com/informd/informd/cmd/informd/offline"
+	"github.com/informd/informd/cmd/informd/ruletest"
 	"github.com/informd/informd/cmd/informd/trial"
 
 	// A handler's shim is this program, executed again.
@@ -36,6 +37,7 @@ of its own, in any language. It gets the changes of one object in order, each at
 Start with:  informd check -f RULES    and then    informd run -f RULES`,
 		daemon.NewRunCommand(version),
 		offline.NewCheckCommand(version),
+		ruletest.NewCommand(),
 		cli.NewGroup("handler", "Work with handlers", "",
 			client.NewReloadCommand(), trial.NewTryCommand(version),
 			trial.NewConformanceCommand(version),

@@ -1,0 +1,129 @@
+// Package ruletest is informd test: it runs the Tests beside the rules, without a cluster, in virtual
+// time.
+//
+// run.go does a test's steps on a simulate.Simulation. match.go and compare.go compare what came
+// with what the test expects, output.go reports it, and update.go writes it into the test.
+package ruletest
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/informd/informd/cmd/informd/cli"
+	"github.com/informd/informd/cmd/informd/manifests"
+	"github.com/informd/informd/config"
+)
+
+// NewCommand returns informd test.
+func NewCommand() *cobra.Command {
+	var flags flags
+	cmd := &cobra.Command{
+		Use:   "test -f PATH… [flags]",
+		Short: "Run the tests of rules, offline, in virtual time",
+		Long: `Run the Tests in the files *_test.yaml beside the rules: what happens to objects, and
+which events the rules make of it. The command runs the engine of informd run, without a cluster.
+It starts no handler: it records what handlers would get, and which actions rules would perform.
+Time is virtual, so that a year takes milliseconds.
+
+A failure stands at its place in the test, with what came instead. -v lists what came at each step.
+
+--update writes what came into the tests that fail, and leaves the rest of their files as it is.
+Look at the difference before you keep it.
+
+Exit code 0: all tests passed. 1: a test failed, or the manifests have mistakes. 2: the command line
+is wrong.`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(outputs, flags.output) {
+				return fmt.Errorf("-o %q: want %s", flags.output, cli.OneOf(outputs))
+			}
+			if flags.update && flags.output != "text" {
+				return errors.New("--update goes with -o text only")
+			}
+			only, err := regexp.Compile(flags.run)
+			if err != nil {
+				return fmt.Errorf("--run: %w", err)
+			}
+			return flags.test(cmd, only)
+		},
+	}
+	cli.ManifestFlag(cmd, &flags.manifests)
+	f := cmd.Flags()
+	f.StringVar(&flags.run, "run", "", "run only tests whose name matches this `REGEXP`")
+	f.BoolVarP(&flags.verbose, "verbose", "v", false, "list what came at each step")
+	f.BoolVar(&flags.update, "update", false, "write what came into the tests that fail")
+	f.StringVarP(&flags.output, "output", "o", "text", "`text`, json (a line per test) or junit")
+	return cmd
+}
+
+var outputs = []string{"text", "json", "junit"}
+
+type flags struct {
+	manifests []string
+	run       string
+	output    string
+	verbose   bool
+	update    bool
+}
+
+// test runs the tests whose names match.
+func (f *flags) test(cmd *cobra.Command, only *regexp.Regexp) error {
+	cfg, whole, err := manifests.LoadWithTests(f.manifests)
+	if cfg == nil {
+		return cli.Failed(err)
+	}
+	if err != nil {
+		mistakes, _ := err.(config.Mistakes)
+		fmt.Fprintln(cmd.ErrOrStderr(), mistakes.Error())
+		if len(cfg.Rules) == 0 && len(cfg.Tests) > 0 {
+			cmd.PrintErrln("there are only tests: name the files of their rules with -f, too")
+		}
+		n := len(mistakes)
+		return cli.Failed(fmt.Errorf("%d %s", n, cli.Plural(n, "mistake")))
+	}
+	if len(cfg.Tests) == 0 {
+		return cli.Failed(errors.New("there is no Test in the manifests: " +
+			"tests are in files whose names end in _test.yaml"))
+	}
+	var results []*result
+	report := newReport(f, cmd.OutOrStdout())
+	for i := range cfg.Tests {
+		test := &cfg.Tests[i]
+		if !only.MatchString(test.Name) {
+			continue
+		}
+		p, err := compile(test, cfg, whole)
+		if err != nil {
+			return cli.Failed(fmt.Errorf("%s: %w", test.Name, err))
+		}
+		r := run(test, p)
+		results = append(results, r)
+		if err := report.add(r); err != nil {
+			return cli.Failed(err)
+		}
+	}
+	if len(results) == 0 {
+		return cli.Failed(fmt.Errorf("no test has a name that matches %q", f.run))
+	}
+	if err := report.end(results); err != nil {
+		return cli.Failed(err)
+	}
+	failed := 0
+	for _, r := range results {
+		if len(r.failures) > 0 {
+			failed++
+		}
+	}
+	switch n := len(results); {
+	case failed == 0:
+		return nil
+	case f.update:
+		return f.write(cmd, results)
+	default:
+		return cli.Failed(fmt.Errorf("%d of %d %s failed", failed, n, cli.Plural(n, "test")))
+	}
+}

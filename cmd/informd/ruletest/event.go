@@ -1,0 +1,211 @@
+package ruletest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/informd/informd/engine/object"
+	"github.com/informd/informd/engine/simulate"
+	"github.com/informd/informd/internal/printable"
+	"github.com/informd/informd/plugins/handler"
+)
+
+// came is an event that came in a test.
+type came struct {
+	at     time.Duration  // since the start of the test
+	fields map[string]any // in the form in which tests write events
+	lane   string         // events of one rule and object are in order
+	by     string         // who got it, for people
+}
+
+// newCame returns an event in the form in which tests write events.
+func newCame(ev simulate.Event, start time.Time) came {
+	e := ev.Event
+	c := came{at: ev.At.Sub(start), lane: ev.Rule + " " + e.Namespace + "/" + e.Name}
+	c.fields = map[string]any{
+		"rule": ev.Rule, "event": e.Event, "name": e.Name,
+		"attempt": json.Number(fmt.Sprint(e.Attempt)),
+	}
+	set := func(field string, value any, has bool) {
+		if has {
+			c.fields[field] = value
+		}
+	}
+	set("namespace", e.Namespace, e.Namespace != "")
+	set("payload", decode(e.Payload), e.Payload != nil)
+	set("object", decode(e.Object), e.Object != nil)
+	set("old", decode(e.Old), e.Old != nil)
+	set("dead", ev.Dead, ev.Dead != "")
+	if e.Attached != nil {
+		attached := make(map[string]any)
+		for name, objects := range e.Attached {
+			list := make([]any, 0, len(objects))
+			for _, o := range objects {
+				list = append(list, decode(o))
+			}
+			attached[name] = list
+		}
+		c.fields["attached"] = attached
+	}
+	var actions []any
+	for _, a := range ev.Actions {
+		actions = append(actions, actionFields(a))
+	}
+	set("actions", actions, len(actions) > 0)
+	switch {
+	case ev.Handler != "":
+		c.by = "to handler " + ev.Handler
+	case len(ev.Actions) > 0:
+		c.by = "actions of the rule"
+	default:
+		c.by = "no action of the rule"
+	}
+	return c
+}
+
+// actionFields returns an action in the form in which manifests write it.
+func actionFields(a handler.Action) map[string]any {
+	resource := object.ResourceName(schema.GroupVersionResource(a.Resource))
+	if a.Subresource != "" {
+		resource += "/" + a.Subresource
+	}
+	f := map[string]any{"resource": resource}
+	set := func(name, value string) {
+		if value != "" {
+			f[name] = value
+		}
+	}
+	if a.Verb == handler.ActionApply || a.Verb == handler.ActionCreate {
+		o, _ := decode(a.Object).(map[string]any)
+		f["object"] = named(o, a)
+		return map[string]any{a.Verb: f}
+	}
+	set("namespace", a.Namespace)
+	set("name", a.Name)
+	set("uid", a.UID)
+	set("resourceVersion", a.ResourceVersion)
+	set("reason", a.Reason)
+	set("message", a.Message)
+	if a.Warning {
+		f["warning"] = true
+	}
+	if a.Patch != nil {
+		form := "merge"
+		if a.PatchType == handler.JSONPatch {
+			form = "json"
+		}
+		f[form] = decode(a.Patch)
+	}
+	return map[string]any{a.Verb: f}
+}
+
+// named adds the name of an action's object to it, if only the action has it.
+func named(o map[string]any, a handler.Action) map[string]any {
+	if o == nil {
+		o = make(map[string]any)
+	}
+	metadata, _ := o["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = make(map[string]any)
+		o["metadata"] = metadata
+	}
+	if metadata["name"] == nil {
+		metadata["name"] = a.Name
+	}
+	if metadata["namespace"] == nil && a.Namespace != "" {
+		metadata["namespace"] = a.Namespace
+	}
+	return o
+}
+
+// String describes the event on one line: +5m added shop/web-0 (rule pending, to handler print).
+func (c came) String() string {
+	name, _ := c.fields["name"].(string)
+	if namespace, ok := c.fields["namespace"].(string); ok {
+		name = namespace + "/" + name
+	}
+	attempt := ""
+	if n := fmt.Sprint(c.fields["attempt"]); n != "1" {
+		attempt = ", attempt " + n
+	}
+	return printable.Line(fmt.Sprintf("+%s %v %s (rule %v, %s%s)",
+		short(c.at), c.fields["event"], name, c.fields["rule"], c.by, attempt), maxLine)
+}
+
+// short returns d's text without zero units at its end: 5m, not 5m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// details describes what the event carries, a line each.
+func (c came) details() (lines []string) {
+	for _, field := range []string{"payload", "attached", "actions", "dead"} {
+		if v, ok := c.fields[field]; ok {
+			lines = append(lines, field+": "+shown(v))
+		}
+	}
+	return lines
+}
+
+// Bounds of what reports show, in bytes.
+const (
+	maxLine  = 500
+	maxValue = 300
+)
+
+// shown returns a value on one line, as YAML, shortened.
+func shown(v any) string {
+	if v == nil {
+		return "nothing"
+	}
+	return printable.Line(flow(v), maxValue)
+}
+
+// expected returns the event as a test would expect it: what tells it apart, and what it carries.
+// shape has the fields that the test gave before; of objects only what it gave stays.
+func (c came) expected(shape map[string]any) map[string]any {
+	e := make(map[string]any)
+	for _, field := range []string{
+		"rule", "event", "namespace", "name", "payload", "actions", "dead",
+	} {
+		if v, ok := c.fields[field]; ok {
+			e[field] = v
+		}
+	}
+	if shape["attempt"] != nil || fmt.Sprint(c.fields["attempt"]) != "1" {
+		e["attempt"] = c.fields["attempt"]
+	}
+	for field, was := range shape {
+		if v := c.fields[field]; v != nil {
+			e[field] = project(was, v)
+		}
+	}
+	return e
+}
+
+// project returns the part of a value that has the shape of another one.
+func project(shape, v any) any {
+	s, ok := shape.(map[string]any)
+	m, isMap := v.(map[string]any)
+	if !ok || !isMap || len(s) == 0 {
+		return v
+	}
+	out := make(map[string]any)
+	for name, was := range s {
+		if is, ok := m[name]; ok {
+			out[name] = project(was, is)
+		}
+	}
+	return out
+}

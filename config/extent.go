@@ -1,0 +1,91 @@
+package config
+
+import (
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// Extent is where a list and its key stand in a file, for who rewrites it. All numbers are bytes.
+type Extent struct {
+	Key        int  // where the key begins
+	Start, End int  // of the list
+	Indent     int  // how far the key stands from the start of its line
+	IsFlow     bool // the list is written within [ and ]
+	InFlow     bool // the mapping around it is written within { and }
+}
+
+// extent returns where a list and its key stand.
+func (r *reader) extent(list, key, parent *yaml.Node) Extent {
+	e := Extent{
+		Key: r.offset(key), Start: r.offset(list), IsFlow: list.Style&yaml.FlowStyle != 0,
+		InFlow: parent.Style&yaml.FlowStyle != 0,
+	}
+	line, _ := r.file.bounds(r.file.line(e.Key))
+	e.Indent = e.Key - line
+	if e.IsFlow {
+		e.End = endOfFlow(r.file.text, e.Start)
+	} else {
+		e.End = r.file.endOfBlock(e.Start)
+	}
+	return e
+}
+
+// endOfFlow returns the offset behind the bracket that closes the one at start. The parser has
+// accepted the text.
+func endOfFlow(text string, start int) int {
+	depth := 0
+	for i := start; i < len(text); i++ {
+		switch b := text[i]; {
+		case b == '[' || b == '{':
+			depth++
+		case b == ']' || b == '}':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		case b == '#' && (isBlank(text[i-1]) || isBreak(text[i-1])):
+			for i+1 < len(text) && !isBreak(text[i+1]) {
+				i++
+			}
+		case (b == '"' || b == '\'') && strings.IndexByte(" \t\r\n[{,:", text[i-1]) >= 0:
+			i = endOfQuoted(text, i)
+		}
+	}
+	return len(text)
+}
+
+// endOfQuoted returns the offset of the quote that closes the one at start.
+func endOfQuoted(text string, start int) int {
+	for i := start + 1; i < len(text); i++ {
+		switch {
+		case text[start] == '"' && text[i] == '\\':
+			i++
+		case text[i] == text[start] && strings.HasPrefix(text[i+1:], "'") && text[i] == '\'':
+			i++
+		case text[i] == text[start]:
+			return i
+		}
+	}
+	return len(text) - 1
+}
+
+// endOfBlock returns where the last line of the block list ends whose first dash is at start.
+func (f *file) endOfBlock(start int) int {
+	first := f.line(start)
+	lineStart, end := f.bounds(first)
+	indent := start - lineStart
+	for line := first + 1; line < len(f.lines); line++ {
+		from, to := f.bounds(line)
+		text := f.text[from:to]
+		content := strings.TrimLeft(text, " \t")
+		switch depth := len(text) - len(content); {
+		case content == "", depth <= indent && content[0] == '#':
+			// it belongs to the list if an element follows
+		case depth > indent, depth == indent && isMarker(content, "-"):
+			end = to
+		default:
+			return end
+		}
+	}
+	return end
+}
