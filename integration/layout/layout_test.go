@@ -114,12 +114,16 @@ var mayImport = map[string][]string{
 		"engine/action", "engine/delivery", "engine/delta", "engine/evaluate", "engine/expr", "engine/object", "engine/plan",
 		"plugins/handler", "plugins/handler/handlertest", "plugins/host", "plugins/host/cache",
 	},
+	"cmd/informd/ruletest": {
+		"cmd/informd/cli", "cmd/informd/manifests", "config", "engine", "engine/object", "engine/plan", "engine/simulate",
+		"internal/printable", "plugins/handler",
+	},
 	"cmd/informd/daemon": {
 		"cmd/informd/cli", "cmd/informd/control", "cmd/informd/launch", "cmd/informd/locate", "cmd/informd/manifests", "config",
 		"engine", "engine/action", "engine/delivery", "engine/dispatch", "engine/object", "engine/plan", "engine/source", "engine/state",
 		"internal/slack", "plugins/handler", "plugins/host", "plugins/host/cache",
 	},
-	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "cmd/informd/trial", "plugins/host/shim/install"},
+	"cmd/informd":       {"cmd/informd/cli", "cmd/informd/client", "cmd/informd/daemon", "cmd/informd/launch", "cmd/informd/offline", "cmd/informd/ruletest", "cmd/informd/trial", "plugins/host/shim/install"},
 	"examples/handlers": {"plugins/handler", "plugins/serve"},
 }
 

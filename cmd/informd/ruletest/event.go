@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/informd/informd/engine"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/simulate"
 	"github.com/informd/informd/internal/printable"
@@ -57,7 +58,7 @@ func newCame(ev simulate.Event, start time.Time) came {
 	}
 	set("actions", actions, len(actions) > 0)
 	switch {
-	case ev.Handler != "":
+	case ev.Handler != "" && ev.Handler != engine.OwnActions:
 		c.by = "to handler " + ev.Handler
 	case len(ev.Actions) > 0:
 		c.by = "actions of the rule"

@@ -72,6 +72,10 @@ func run(test *config.Test, p *plan.Plan) *result {
 		return r.result
 	}
 	r.simulation = simulation
+	if err := simulation.Advance(0); err != nil { // what is applied from now on is new to the rules
+		r.fail(test.At, "the test does not start: "+err.Error())
+		return r.result
+	}
 	for i := range test.Steps {
 		if !r.step(&test.Steps[i], fmt.Sprintf("spec.steps[%d]", i)) {
 			break
