@@ -282,7 +282,13 @@ func (r *reader) lost(f mapping, name string) bool {
 func (r *reader) meanwhile(f mapping) (steps []Step) {
 	what := f.path + "meanwhile"
 	for i, item := range r.list(f.get("meanwhile"), what, "steps") {
-		steps = append(steps, r.step(item, fmt.Sprintf("%s[%d]", what, i), meanwhileVerbs))
+		step := r.step(item, fmt.Sprintf("%s[%d]", what, i), stepVerbs)
+		if step.Verb != "" && !slices.Contains(meanwhileVerbs, step.Verb) {
+			r.mistake(item, "%s[%d] must be %s, not %s: nothing else happens while informd does "+
+				"not watch", what, i, oneOf(meanwhileVerbs), step.Verb)
+			continue
+		}
+		steps = append(steps, step)
 	}
 	return steps
 }
