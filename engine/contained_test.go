@@ -32,7 +32,7 @@ func TestStepIsRecordedDespitePanics(t *testing.T) {
 			}
 			var log strings.Builder
 			logger := slog.New(slog.NewTextHandler(&log, nil))
-			_, _, in := idleWith(t, mapSource+aRule("all", ""), Options{State: store, Logger: logger})
+			e, _, in := idleWith(t, mapSource+aRule("all", ""), Options{State: store, Logger: logger})
 			if _, err := in.record.informer.Load(); err != nil {
 				t.Fatal(err)
 			}
@@ -46,8 +46,17 @@ func TestStepIsRecordedDespitePanics(t *testing.T) {
 				!strings.Contains(log.String(), "key=shop/a") || strings.Contains(log.String(), "an expression failed")) {
 				t.Errorf("logged %s", log.String())
 			}
-			if n := store.Status().Unwritten; n != 2 {
-				t.Errorf("%d records, want the object and the position", n)
+			want := 2 // the object and the position
+			if name == "in a lane" {
+				want++ // the dead letter, because the event is not lost
+				letters := e.dead.List()
+				if len(letters) != 1 || letters[0].ID != "all/1/added/7" || !letters[0].Plain ||
+					!strings.Contains(letters[0].Reason, "panicked") || !strings.Contains(log.String(), "id=all/1/added/7") {
+					t.Errorf("dead letters %+v, and logged %s", letters, log.String())
+				}
+			}
+			if n := store.Status().Unwritten; n != want {
+				t.Errorf("%d records, want %d", n, want)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/internal/seldom"
 )
 
@@ -41,6 +42,11 @@ func (f *failures) add(err error, key delta.Key) {
 	}
 	count, message, now := f.count.Add(1), err.Error(), f.clock.Now()
 	f.last.Store(&ExpressionFailure{Reason: message, Key: key, At: now})
+	panicked := new(unqueuedError)
+	isPanic := errors.As(err, &panicked)
+	if isPanic {
+		dispatch.LogEvicted(f.log, panicked.evicted)
+	}
 	if _, ok := f.logged.Allow(now, message); !ok {
 		return
 	}
@@ -48,8 +54,9 @@ func (f *failures) add(err error, key delta.Key) {
 	if key != (delta.Key{}) {
 		log = log.With("key", key.String())
 	}
-	if panicked := new(unqueuedError); errors.As(err, &panicked) {
-		log.Error("informd has panicked while it queued an event, and has lost it: please report this",
+	if isPanic {
+		log.Error("informd has panicked while it queued an event, which is a dead letter now: "+
+			"please report this", "id", panicked.id,
 			"panic", fmt.Sprintf("%T", panicked.what), "stack", string(panicked.stack))
 		return
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
 	"slices"
@@ -8,11 +9,14 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/informd/informd/engine/delivery"
 	"github.com/informd/informd/engine/delta"
+	"github.com/informd/informd/engine/dispatch"
 	"github.com/informd/informd/engine/evaluate"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/engine/plan"
 	"github.com/informd/informd/engine/source"
+	"github.com/informd/informd/plugins/handler"
 )
 
 // intake consumes the steps of one informer. It has each step evaluated for the informer's rules,
@@ -27,6 +31,7 @@ type intake struct {
 	waits     []*timed // by rule; nil for rules that are not timed
 	knowsOwn  bool     // one of the rules recognizes its own changes
 	record    *record  // nil keeps no record
+	dead      *dispatch.LetterBox
 	// unseen are the rules that see the informer for the first time and wait for other sources.
 	unseen map[int]bool
 	// left is what rules must learn of informers that they have left. Then resuming is set.
@@ -39,7 +44,7 @@ type intake struct {
 
 // newIntake returns the intake of an informer, and registers it as the informer's consumer.
 func (e *Engine) newIntake(planned *plan.Informer, informer *source.Informer) *intake {
-	in := &intake{informer: informer, clock: e.clock,
+	in := &intake{informer: informer, clock: e.clock, dead: e.dead,
 		unseen: make(map[int]bool), left: make(map[int]*left)}
 	old := new(object.Paths)
 	var rules []evaluate.Binding
@@ -167,22 +172,38 @@ func (in *intake) apply(c *evaluate.Change) {
 	in.record.apply(c, in.resuming)
 }
 
-// offer offers a match to its lane. A panic, which only a defect of informd can cause, loses this
-// match. It counts as a failure of the rule, and does not stop the matches of other rules.
+// offer offers a match to its lane. If that panics, which only a defect of informd can cause, the
+// match becomes a dead letter, and counts as a failure of the rule. The matches of other rules go on.
 func (in *intake) offer(m *evaluate.Match, c *evaluate.Change) {
 	defer func() {
 		if p := recover(); p != nil {
-			err := &unqueuedError{what: p, stack: debug.Stack()}
+			letter := in.unqueued(m)
+			evicted, _ := in.dead.Add(letter) // which never fails
+			err := &unqueuedError{p, debug.Stack(), letter.ID, evicted}
 			c.Failures = append(c.Failures, evaluate.Failure{Rule: m.Rule, Err: err})
 		}
 	}()
 	in.rules[m.Rule].lane.Offer(m.Match)
 }
 
+// unqueued returns the dead letter of a match that could not be queued.
+func (in *intake) unqueued(m *evaluate.Match) delivery.Letter {
+	r, now := in.rules[m.Rule], in.clock.Now()
+	return delivery.Letter{
+		ID: m.Delta.ID(r.Name), Rule: r.Name, Handler: cmp.Or(r.Handler, OwnActions),
+		Resource: handler.Resource(r.Source.Resource), Key: m.Delta.Key(),
+		Reason:       "informd panicked while it queued the event: please report this",
+		Confidential: r.preparer.IsConfidential(), Plain: true,
+		Since: now, Died: now, Delta: m.Delta, Payload: m.Payload,
+	}
+}
+
 // unqueuedError is a panic while a match was queued.
 type unqueuedError struct {
-	what  any
-	stack []byte
+	what    any
+	stack   []byte
+	id      string            // of the event, which is a dead letter
+	evicted []delivery.Letter // by that letter
 }
 
 func (e *unqueuedError) Error() string { return fmt.Sprintf("panic while it was queued: %T", e.what) }
