@@ -60,10 +60,14 @@ func (b *both) actor(what string, do *func(handler.Event) error) Actor {
 }
 
 func (b *both) start(t *testing.T, s *shelf, box *LetterBox) (*Lane, func()) {
+	return b.startOwn(t, s, box, nil)
+}
+
+func (b *both) startOwn(t *testing.T, s *shelf, box *LetterBox, own Own) (*Lane, func()) {
 	o := Options{Actor: b.actor("answer", &b.answered)}
 	lane := preparer{actions: func(_ context.Context, d delta.Delta) ([]handler.Action, error) {
 		return []handler.Action{{Reason: "of" + d.Object.ResourceVersion()}}, nil
-	}}.lane(LaneOptions{Actor: b.actor("own", &b.acted)})
+	}}.lane(LaneOptions{Actor: b.actor("own", &b.acted), Own: own})
 	if s != nil {
 		o.Journal, lane.Store = s, s
 	}
@@ -199,6 +203,43 @@ func TestRestartAfterTheAcknowledgement(t *testing.T) {
 			pass(time.Minute)
 			equal(t, "what happened", again.take(), want)
 			equal(t, "records", s.ids(), nil)
+		})
+	}
+}
+
+// While own actions wait for another attempt, the object goes by an action of the handler's answer.
+// The handler does not hear of that. The own actions go on. They are about an object that is gone,
+// unless the response to the deletion comes so late that another attempt has succeeded before it.
+func TestOwnDeletionWhileOwnActionsWait(t *testing.T) {
+	for late, last := range map[bool]string{false: "own of2 #1", true: "own of1 #2"} {
+		name := fmt.Sprint("late ", late)
+		synctest.Test(t, func(t *testing.T) {
+			w := newWrites()
+			b := &both{answers: []handler.Action{{Reason: "A"}}, acted: failing(1, errLater)}
+			l, _ := b.startOwn(t, nil, NewLetterBox(LetterBoxOptions{}), w)
+			l.Offer(updated("web", "u", 1))
+			synctest.Wait()
+			w.begin("web")
+			if !late {
+				w.end("web", 2)
+			}
+			l.Offer(versioned(deleted("web", "u", 2)))
+			if late {
+				synctest.Wait()
+				w.end("web", 2)
+			}
+			pass(time.Minute)
+			equal(t, name, b.take(), []string{"event r/u/updated/1 #1", "answer A #1", "own of1 #1", last})
+			// somebody else's deletion goes to the handler
+			b.acted = failing(1, errLater)
+			l.Offer(updated("db", "v", 1))
+			synctest.Wait()
+			l.Offer(versioned(deleted("db", "v", 12)))
+			pass(time.Minute)
+			equal(t, name, b.take(), []string{
+				"event r/v/updated/1 #1", "answer A #1", "own of1 #1",
+				"event r/v/deleted/12 #1", "answer A #1", "own of12 #1",
+			})
 		})
 	}
 }

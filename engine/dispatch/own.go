@@ -162,5 +162,8 @@ func (l *Lane) mergeUnsettled(waiting, newer delivery.Delivery, sent bool) (
 	if merged, keep, ok = l.mergeSettled(waiting, newer, sent); ok {
 		l.settled(key, n)
 	}
+	if second == ours && waiting.Answer.IsAcknowledged() {
+		merged.Answer = waiting.Answer // the handler has no news, but the own actions must not wait
+	}
 	return merged, keep, ok
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -150,10 +151,16 @@ func TestDeadLetterAndDeliveryAreOneChange(t *testing.T) {
 }
 
 // cuts is a Journal that checks after each change that the event is either with the lane or with
-// the dead letters.
+// the dead letters. It takes one change at a time: others would be seen in the middle.
 type cuts struct {
 	*shelf
+	one     sync.Mutex
 	letters map[string]bool
+}
+
+func (c *cuts) Begin() {
+	c.one.Lock()
+	c.shelf.Begin()
 }
 
 func (c *cuts) PutLetter(l delivery.Letter) { c.letters[l.ID] = true }
@@ -164,6 +171,7 @@ func (c *cuts) End() {
 		c.t.Errorf("after a change %d deliveries wait and %d are dead, want 1 in all", waiting, len(c.letters))
 	}
 	c.shelf.End()
+	c.one.Unlock()
 }
 
 // A handler that is away costs bounded memory. When it is back, it receives everything in order.
