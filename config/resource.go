@@ -30,6 +30,22 @@ var coreResources = []string{
 	"replicationcontrollers", "resourcequotas", "secrets", "serviceaccounts", "services",
 }
 
+// otherResources has the groups and versions of resources that are often written without them.
+var otherResources = map[string]string{
+	"daemonsets": "apps/v1", "deployments": "apps/v1", "replicasets": "apps/v1",
+	"statefulsets": "apps/v1", "cronjobs": "batch/v1", "jobs": "batch/v1",
+	"ingresses": "networking.k8s.io/v1", "networkpolicies": "networking.k8s.io/v1",
+	"clusterrolebindings":       "rbac.authorization.k8s.io/v1",
+	"clusterroles":              "rbac.authorization.k8s.io/v1",
+	"rolebindings":              "rbac.authorization.k8s.io/v1",
+	"roles":                     "rbac.authorization.k8s.io/v1",
+	"customresourcedefinitions": "apiextensions.k8s.io/v1",
+	"horizontalpodautoscalers":  "autoscaling/v2",
+	"leases":                    "coordination.k8s.io/v1",
+	"poddisruptionbudgets":      "policy/v1",
+	"storageclasses":            "storage.k8s.io/v1",
+}
+
 // resource reads VERSION/RESOURCE or GROUP/VERSION/RESOURCE.
 func (r *reader) resource(n *yaml.Node) schema.GroupVersionResource {
 	s := r.str(n, "spec.resource")
@@ -52,6 +68,8 @@ func parseResource(s string) (gvr schema.GroupVersionResource, fault string) {
 	switch {
 	case len(parts) == 1 && slices.Contains(coreResources, corePlural(s)):
 		return gvr, "the version is missing: write v1/" + corePlural(s)
+	case len(parts) == 1 && otherPlural(s) != "":
+		return gvr, "the group and the version are missing: write " + otherPlural(s)
 	case len(parts) == 1 || slices.Contains(parts, ""):
 		return gvr, form
 	case versionLike.MatchString(parts[0]) && len(parts) == 3 || len(parts) > 3:
@@ -77,6 +95,9 @@ func notResource(gvr schema.GroupVersionResource) string {
 	switch {
 	case gvr.Group == "" && plural != gvr.Resource && slices.Contains(coreResources, plural):
 		return fmt.Sprintf("use the resource's plural name: write %s/%s", gvr.Version, plural)
+	case gvr.Group == "" && otherPlural(gvr.Resource) != "":
+		return fmt.Sprintf("%s are in another group: write %s",
+			clip(gvr.Resource, maxQuoted), otherPlural(gvr.Resource))
 	case !resourceName.MatchString(gvr.Resource) || len(gvr.Resource) > maxName:
 		return fmt.Sprintf("%s must be the resource's plural name in lower case, "+
 			"as `kubectl api-resources` shows it", quote(gvr.Resource))
@@ -97,4 +118,15 @@ func corePlural(s string) string {
 		s += "s"
 	}
 	return s
+}
+
+// otherPlural returns GROUP/VERSION/RESOURCE for a kind among otherResources, or "".
+func otherPlural(s string) string {
+	s = strings.ToLower(s)
+	for _, plural := range []string{s, s + "s", s + "es", strings.TrimSuffix(s, "y") + "ies"} {
+		if where := otherResources[plural]; where != "" {
+			return where + "/" + plural
+		}
+	}
+	return ""
 }

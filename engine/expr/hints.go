@@ -130,6 +130,8 @@ var slips = []struct {
 	{regexp.MustCompile(``), regexp.MustCompile(`^AND\b`), "write and"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^OR\b`), "write or"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^NOT\b`), "write not"},
+	{regexp.MustCompile(``), regexp.MustCompile(`^(changed|changes)\b`),
+		"compare with the state before: object.data != old.data"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^(is|exists)\b`), "compare with nil: x != nil"},
 	{regexp.MustCompile(``), regexp.MustCompile(`^(?i:like)\b`),
 		"write matches, contains, startsWith or endsWith"},

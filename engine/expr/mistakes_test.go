@@ -41,6 +41,7 @@ func TestMistakesInTheText(t *testing.T) {
 		{"due and the time", Due, `|now() + duration("1h")`, "due cannot use now(): it must come out the same whenever it is asked, so it reads object alone"},
 		{"due without the object", Due, `|time("2026-01-02T03:04:05Z")`, `the expression does not depend on the object: due is a time of each object, such as time(object.spec.renewTime) + duration("2m")`},
 		{"where and other objects", Where, `|byIndex("byNode", "x") | any(true)`, "where cannot use byIndex(): it must come out the same whenever it is asked, so it reads object alone; use byIndex() in when"},
+		{"an index of a text", Index, "|yes", `unknown name "yes"; for the text itself write '"yes"'`},
 		{"an index and old", Index, "|old.spec.nodeName", "an index cannot use old: it is kept per object, so it reads object alone"},
 		{"a condition that is none", When, `|"Failed"`, "the expression gives a string, not true or false"},
 
@@ -162,6 +163,7 @@ func TestHints(t *testing.T) {
 		{`object.metadata.labels.quarantine == |true`, `a label is a string, which never equals true: write "true"`},
 		{`old.metadata.annotations["example.com/n"] != |3`, `an annotation is a string, which never equals 3: write "3"`},
 		{`|0.5 == object.spec.template.metadata.labels.n`, `a label is a string, which never equals 0.5: write "0.5"`},
+		{`object.data |changed`, `unexpected "changed"; compare with the state before: object.data != old.data`},
 		{`event == |"create"`, `event is never "create": it is added, updated, deleted or synced; did you mean added?`},
 		{`event in |["ADDED", "deleted"]`, `event is never "ADDED": it is added, updated, deleted or synced; did you mean added?`},
 		{`|"MODIFIED" == event`, `event is never "MODIFIED": it is added, updated, deleted or synced; did you mean updated?`},

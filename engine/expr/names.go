@@ -1,8 +1,10 @@
 package expr
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/expr-lang/expr/ast"
 
@@ -70,6 +72,9 @@ func (c *compiler) identifier(n *ast.IdentifierNode) (operand, error) {
 	}
 	if hint == "" {
 		hint = hintForName(c.text, offset, n.Value)
+	}
+	if hint == "" && c.options.Scope == Index && strings.TrimSpace(c.text) == n.Value {
+		hint = fmt.Sprintf(`; for the text itself write '%q'`, n.Value)
 	}
 	if hint == "" && c.options.Item != nil {
 		hint = "; the element of forEach is item"

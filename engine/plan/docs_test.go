@@ -39,12 +39,13 @@ func TestDocumentedRecipes(t *testing.T) {
 	if len(blocks) < 6 {
 		t.Fatalf("the page has only %d recipes", len(blocks))
 	}
-	others := source("nodes", "resource: v1/nodes, indexes: {byName: object.metadata.name}") +
+	others := source("deployments", "resource: apps/v1/deployments, indexes: {byConfigMap: 'map(filter(object.spec.template.spec.volumes, .configMap != nil), object.metadata.namespace + \"/\" + .configMap.name)'}") +
+		source("nodes", "resource: v1/nodes, indexes: {byName: object.metadata.name}") +
 		head + "kind: Source\nmetadata: {name: lists}\nspec:\n  resource: v1/configmaps\n  indexes:\n    byImage: flatten(map(values(object.data), split(trim(#), \"\\n\")))\n---\n" +
 		head + "kind: Handler\nmetadata: {name: chat}\nspec: {builtin: log}\n---\n"
 	for _, block := range blocks {
 		text := block[1]
-		if !strings.Contains(text, "actions:") { // the block shows only part of an object
+		if !strings.Contains(text, "actions:") && !strings.Contains(text, "handler:") { // the block shows only part of an object
 			text = "actions:\n- apply:\n    resource: v1/configmaps\n    object:\n" + indented(strings.Replace(text, "metadata:\n", "metadata:\n  name: a\n", 1), 6)
 		}
 		watched := "v1/pods"

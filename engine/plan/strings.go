@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -10,8 +11,8 @@ import (
 )
 
 // requireStrings marks where the API server takes nothing but strings: in labels, annotations, and
-// the data of ConfigMaps and Secrets. There it reports constants that are none. v and out are an
-// object, or a merge patch of one.
+// the data of ConfigMaps and Secrets. There it reports constants that are none. It also reports
+// paths that stand as keys. v and out are an object, or a merge patch of one.
 func (b *builder) requireStrings(
 	v *config.Value, out *rule.Template, of schema.GroupVersionResource) {
 	if v == nil || v.Kind != config.ValueMapping {
@@ -20,6 +21,10 @@ func (b *builder) requireStrings(
 	for i, m := range v.Members {
 		member := out.Members[i].Value
 		switch name := m.Name.String(); {
+		case dotted.MatchString(name):
+			first, rest, _ := strings.Cut(name, ".")
+			next, _, _ := strings.Cut(rest, ".")
+			b.mistake(m.Name, "a key is one field, and no path: nest %s: {%s: …} instead", first, next)
 		case name == "metadata":
 			b.requireMetadata(m.Value, member)
 		case dataOf(of, name) != "":
@@ -29,6 +34,9 @@ func (b *builder) requireStrings(
 		}
 	}
 }
+
+// dotted matches a path that somebody wrote as the key of an object.
+var dotted = regexp.MustCompile(`^(metadata|spec|status|data)\.`)
 
 // dataOf returns how to call a value in the field of a ConfigMap or a Secret, or "" if the field is
 // another one.

@@ -55,6 +55,9 @@ func (b *builder) value(v *config.Value, o expr.Options, keepNil bool) *rule.Tem
 		b.mistaken(v.Text, err)
 	case keepNil:
 		b.checkNotExpression(v.Text, o)
+	case foreign.MatchString(v.Text.String()):
+		b.mistake(v.Text, "%s is the syntax of another tool: write ${…}, "+
+			"such as ${object.metadata.name}", foreign.FindString(v.Text.String()))
 	case program == nil && forgotten.MatchString(literal):
 		if _, err := expr.Compile(literal, o); err == nil {
 			b.mistake(v.Text, "this is the text itself; "+
@@ -78,6 +81,10 @@ func hintForText(message, payload string) string {
 
 // prose matches words, one or several.
 var prose = regexp.MustCompile(`^[A-Za-z][\w'-]*([,.:;!?]? [\w'-]+)*[.!?]?$`)
+
+// foreign matches the beginning of an expression as other tools write it. It leaves alone what an
+// object may well hold, such as a template of Argo or Tekton.
+var foreign = regexp.MustCompile(`\{\{-?\s*\.?(object|old)\.|\$\((object|old|item)\.`)
 
 // forgotten matches texts that look like an expression whose ${ and } the author forgot.
 var forgotten = regexp.MustCompile(
