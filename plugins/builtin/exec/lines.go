@@ -78,6 +78,10 @@ func (l *lines) handle(
 	}
 	c.end()
 	l.current = nil
+	if c.hasUnended() && (ctx.Err() != nil || errors.Is(err, errEnded)) {
+		return handler.Answer{}, fmt.Errorf("the last line that the command printed has no newline: "+
+			"end each answer with one: %w", err)
+	}
 	if ctx.Err() != nil {
 		if !c.answered {
 			log.Warn("the command has not answered any event: " +
@@ -143,6 +147,8 @@ type child struct {
 	stop    func()      // begins to end the process and its group, as at the end of an event's time
 
 	answered bool // it has answered an event; guarded as lines.current is
+	// stdout takes its standard output. Once gone is closed, it is the holder of current who has it.
+	stdout *lineWriter
 
 	gone chan struct{} // closed when nothing of the process is left
 	// How it ended, once gone is closed: its status, or why it could not be started.
@@ -163,12 +169,12 @@ func startChild(path string, arguments, environment []string, log *eventLog) (*c
 		stdin: write, printed: make(chan []byte), stop: cancel, gone: make(chan struct{}),
 	}
 	out := newOutput(log.logger, 0)
-	stdout := &lineWriter{stop: ctx.Done(), lines: c.printed}
+	c.stdout = &lineWriter{stop: ctx.Done(), lines: c.printed}
 	go func() {
 		defer cancel()
 		c.status, c.err = run(ctx, process{
 			path: path, arguments: arguments, environment: environment,
-			input: read, stdout: stdout, stderr: out.stream("stderr"),
+			input: read, stdout: c.stdout, stderr: out.stream("stderr"),
 		})
 		_, _ = read.Close(), write.Close()
 		out.end()
@@ -247,6 +253,9 @@ func (c *child) ask(ctx context.Context, input []byte) ([]byte, error) {
 	}
 	return line, nil
 }
+
+// hasUnended reports whether the process, which is gone, has left a line without its newline.
+func (c *child) hasUnended() bool { return len(bytes.TrimSpace(c.stdout.line)) > 0 }
 
 // writeGrace is how long an event may still be written after its answer came.
 func writeGrace(answer []byte) time.Duration {

@@ -219,6 +219,32 @@ func TestLinesThatAreNotFlushed(t *testing.T) {
 	}
 }
 
+// An answer counts when its line ends. Who forgets the newline is told.
+func TestLinesWithoutNewline(t *testing.T) {
+	const answer = `printf '{"id": "%s"}' "$id"`
+	for name, script := range map[string]string{
+		"waits": answer + "; done",
+		"ends":  answer + "; exit; done",
+		"then":  `[ "$id" = id-0 ] && echo "{\"id\": \"$id\"}" && continue; ` + answer + "; done",
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := inLines(t, answering+script, notes(t))
+			from := 0
+			if name == "then" {
+				if _, err := h.Handle(t.Context(), numbered(0)); err != nil {
+					t.Fatal(err)
+				}
+				from++
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := h.Handle(ctx, numbered(from)); err == nil || !strings.Contains(err.Error(), "end each answer with one") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 // Before informd lets go of the handler, the process sees the end of its input, and may finish.
 func TestLinesAreDrained(t *testing.T) {
 	note := notes(t)
