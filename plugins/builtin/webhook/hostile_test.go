@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"strings"
@@ -92,6 +93,9 @@ func TestRejectsQuoteTheResponse(t *testing.T) {
 		"a secret":             {"text/plain", "no " + key + "!", ": no ***!"},
 		"a secret in JSON":     {"application/json", `{"e":"hunter2\/\"a+b\"="}`, "which is not shown, because it quotes a secret"},
 		"a secret in a path":   {"text/plain", "Cannot POST /services/hunter2%2F%22a%2Bb%22%3D", "which is not shown, because it quotes a secret"},
+		"a secret in base64":   {"text/plain", base64.StdEncoding.EncodeToString([]byte(`hunter2/"a+b"=`)), "which is not shown, because it quotes a secret"},
+		"as in Basic":          {"text/plain", "sent Basic " + base64.StdEncoding.EncodeToString([]byte(`user:hunter2/"a+b"=`)), "which is not shown, because it quotes a secret"},
+		"within a URL":         {"text/plain", base64.RawURLEncoding.EncodeToString([]byte(`ab` + `hunter2/"a+b"=` + `cd`)), "which is not shown, because it quotes a secret"},
 		"a secret after a lot": {"text/plain", strings.Repeat("x", 10000) + "hunter2", "which is not shown, because it quotes a secret"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"cmp"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -40,7 +41,8 @@ func (c *config) quote(err error, header http.Header, body []byte, request *http
 		text = strings.ReplaceAll(text, hidden, "***")
 	}
 	for _, secret := range secrets {
-		if part := longestWord(secret); part != "" && containsFold(text, part) {
+		part := longestWord(secret)
+		if part != "" && containsFold(text, part) || holdsBase64(text, secret) {
 			return fmt.Errorf("%w, with a text which is not shown, because it quotes a secret", err)
 		}
 	}
@@ -129,6 +131,25 @@ func longestWord(secret string) (longest string) {
 		return ""
 	}
 	return longest
+}
+
+// holdsBase64 reports whether a text holds the secret in base64, alone or within something longer,
+// as Basic authentication has a password.
+func holdsBase64(text, secret string) bool {
+	if len(secret) < leastHidden {
+		return false
+	}
+	for before := range 3 { // bytes of another text that share its first group of three
+		for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			encoded := encoding.EncodeToString([]byte(strings.Repeat("x", before) + secret))
+			// Digits that share their bits with what stands before or after vary.
+			first, last := (8*before+5)/6, 8*(before+len(secret))/6
+			if strings.Contains(text, encoded[first:last]) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func containsFold(text, part string) bool {

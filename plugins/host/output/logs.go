@@ -40,6 +40,7 @@ type Log struct {
 	lines    [][]byte   // the last lines on standard error, at most maxLastLines
 	dying    int        // lines of a runtime's last words so far
 	spoke    time.Time  // when the last of these lines came
+	thrown   []byte     // the last line that names an error: Node.js ends with its own version
 }
 
 // maxLastLines is how many lines of a process that failed are kept.
@@ -55,6 +56,13 @@ func (l *Log) lives(now time.Time) {
 		l.panicked, l.dying = false, 0
 	}
 	l.spoke = now
+}
+
+// isError reports whether a line of text names an error, as in "TypeError: x is not a function".
+func isError(line []byte) bool {
+	name, _, found := bytes.Cut(line[:min(len(line), 64)], []byte(": "))
+	name, _, _ = bytes.Cut(name, []byte(" [")) // the code that Node.js gives some
+	return found && bytes.HasSuffix(name, []byte("Error")) && !bytes.ContainsAny(name, " \t{")
 }
 
 // New returns a Log that writes to log: burst lines at once, perSecond after that. More lines are
@@ -99,8 +107,14 @@ func (l *Log) remember(line []byte) {
 		l.dying++
 	case isPanic(string(line[:min(len(line), 32)])):
 		l.last, l.dying = line, 1
+	case l.thrown != nil && bytes.HasPrefix(line, []byte("Node.js v")):
+		l.last, l.lines, l.thrown = l.thrown, [][]byte{l.thrown}, nil
+		return
 	case l.dying == 0:
 		l.last = line
+		if isError(line) {
+			l.thrown = line
+		}
 	default:
 		return
 	}
@@ -137,14 +151,34 @@ func (l *Log) LastError() string {
 }
 
 // LastLines returns the last lines on standard error, oldest first: at most 10 of 200 bytes each.
+// It leaves out lines about other events than the one that the last line is about, if any.
 func (l *Log) LastLines() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var words []string
-	for _, line := range l.lines {
-		words = append(words, lastWords(line))
+	var last string
+	for i, line := range slices.Backward(l.lines) {
+		id := eventOf(line)
+		if i == len(l.lines)-1 {
+			last = id
+		}
+		if id == "" || id == last {
+			words = append(words, lastWords(line))
+		}
 	}
+	slices.Reverse(words)
 	return words
+}
+
+// eventOf returns the id of the event that a structured line is about, or "".
+func eventOf(line []byte) string {
+	r, _ := parseJSONLine(line)
+	for _, a := range r.attrs {
+		if a.Key == "id" {
+			return a.Value.String()
+		}
+	}
+	return ""
 }
 
 // Hurry stops slowing down the process, because it is to end. It is called once.

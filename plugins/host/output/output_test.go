@@ -95,6 +95,13 @@ func TestLastWords(t *testing.T) {
 		{"a signal", append([]string{"runtime/cgo: pthread_create failed: Resource temporarily unavailable", "SIGABRT: abort", "PC=0x1"}, numbered("r%d 0x0", 1, 30)...),
 			append([]string{"runtime/cgo: pthread_create failed: Resource temporarily unavailable", "SIGABRT: abort", "PC=0x1"}, numbered("r%d 0x0", 1, 7)...),
 			"runtime/cgo: pthread_create failed: Resource temporarily unavailable"},
+		{"a panic, after lines about events", []string{`{"msg":"ready"}`, `{"msg":"counted","id":"a"}`, "panic: boom"}, []string{"ready", "panic: boom"}, "panic: boom"},
+		{"only what is about the last event", []string{`{"msg":"begun","id":"b"}`, `{"msg":"counted","id":"a"}`, `{"msg":"failed","id":"b"}`},
+			[]string{"begun id=b", "failed id=b"}, "failed id=b"},
+		{"an error of Node.js, before its version", slices.Concat([]string{"node:internal", "  throw err;", "Error: Cannot find module 'x'"}, numbered("    at f%d", 1, 12), []string{"  code: 'X'", "}", "", "Node.js v20.1.0"}),
+			[]string{"Error: Cannot find module 'x'"}, "Error: Cannot find module 'x'"},
+		{"an error with a code", []string{"TypeError [ERR_X]: boom", "Node.js v20.1.0"}, []string{"TypeError [ERR_X]: boom"}, "TypeError [ERR_X]: boom"},
+		{"no error of Node.js", []string{"Node.js v20.1.0"}, []string{"Node.js v20.1.0"}, "Node.js v20.1.0"},
 		{"another panic, after one that was survived", slices.Concat([]string{"panic: first"}, numbered("frame %d", 1, 30), []string{"panic: second", "frame"}),
 			append(numbered("frame %d", 2, 9), "panic: second", "frame"), "panic: second"},
 	} {
