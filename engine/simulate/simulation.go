@@ -193,6 +193,11 @@ func (s *Simulation) Stop() error {
 		return errors.New("the engine is stopped already")
 	}
 	stepper := s.stepper
+	for _, h := range s.hands {
+		if s.isConnected { // as API servers do every minute
+			h.Bookmark(s.version())
+		}
+	}
 	s.stepper, s.hands, s.isConnected = nil, nil, false
 	return stepper.Stop()
 }

@@ -54,10 +54,17 @@ func (h *Hand) CaughtUp(resourceVersion string) (relist bool) {
 	if h.present.wire.parts {
 		return true
 	}
-	if m, isReached := h.informer.gate.mark(position(resourceVersion), true); isReached {
+	h.mark(resourceVersion, true)
+	return false
+}
+
+// Bookmark says that the watch has sent everything up to a resourceVersion.
+func (h *Hand) Bookmark(resourceVersion string) { h.mark(resourceVersion, false) }
+
+func (h *Hand) mark(resourceVersion string, caughtUp bool) {
+	if m, isReached := h.informer.gate.mark(position(resourceVersion), caughtUp); isReached {
 		h.informer.reached(m)
 	}
-	return false
 }
 
 // List answers a list: the objects, as JSON, up to a resourceVersion. It begins the informer, or
