@@ -1,0 +1,451 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine"
+	"github.com/informd/informd/engine/plan"
+	"github.com/informd/informd/engine/simulate"
+	"github.com/informd/informd/engine/state"
+	"github.com/informd/informd/integration/apistub"
+	"github.com/informd/informd/plugins/handler"
+)
+
+var (
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+)
+
+// sourceOf names a source of each resource.
+var sourceOf = map[schema.GroupVersionResource]string{configMaps: "maps", secrets: "hidden", nodes: "zones"}
+
+// began is when all histories begin.
+var began = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+
+// patience is how long a test waits for something that must happen. Only a failing test uses it up.
+const patience = 2 * time.Minute
+
+// TestSimulatorAgainstEngine runs random histories through a Simulation and through an engine that
+// runs against a server, with goroutines, watches and a state on disk. INFORMD_HISTORIES says how
+// many, and INFORMD_SEED with which to begin.
+func TestSimulatorAgainstEngine(t *testing.T) {
+	t.Parallel()
+	histories, seed := uint64(12), uint64(1)
+	for name, to := range map[string]*uint64{"INFORMD_HISTORIES": &histories, "INFORMD_SEED": &seed} {
+		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+			*to = n
+		}
+	}
+	var compared atomic.Int64
+	t.Run("histories", func(t *testing.T) {
+		for n := range histories {
+			t.Run(fmt.Sprint("seed ", seed+n), func(t *testing.T) {
+				t.Parallel()
+				compared.Add(int64(compare(t, seed+n)))
+			})
+		}
+	})
+	t.Logf("%d histories, %d events", histories, compared.Load())
+}
+
+// history makes the rules and the steps of one comparison.
+type history struct {
+	*rand.Rand
+	t    *testing.T
+	seed uint64
+	// hasLatest says that a rule merges changes that wait. Then an object changes at most once while
+	// the engine is stopped, because it depends on the weather what the engine merges.
+	hasLatest bool
+}
+
+func compare(t *testing.T, seed uint64) (events int) {
+	h := &history{Rand: rand.New(rand.NewPCG(seed, 16)), t: t, seed: seed}
+	p := h.plan()
+	real := newReal(t)
+	sim, err := simulate.New(p, simulate.Options{Start: began, Answer: answer, Stopped: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sim.Close()
+	both := &sides{history: h, real: real, sim: sim, plan: p, told: make(map[string][]string)}
+	for range h.IntN(8) {
+		both.change()
+	}
+	both.run(simulate.Resumption{})
+	for range 4 {
+		for range 10 + h.IntN(20) {
+			if h.IntN(4) == 0 {
+				both.pass()
+			} else {
+				both.change()
+			}
+			both.settle()
+		}
+		both.restart()
+	}
+	time.Sleep(50 * time.Millisecond) // for what the engine tells and the simulation does not
+	both.stop()
+	got := real.perObject()
+	if diff := gocmp.Diff(both.told, got); diff != "" {
+		t.Errorf("seed %d: (-simulation +engine)\n%s\n%s", seed, diff, strings.Join(both.log, "\n"))
+	}
+	return both.count
+}
+
+// pick returns one of the values.
+func pick[T any](h *history, of ...T) T { return of[h.IntN(len(of))] }
+
+const handlers = `
+---
+apiVersion: informd.dev/v1alpha1
+kind: Handler
+metadata: {name: h}
+spec: {builtin: log}
+`
+
+// plan makes a plan with random rules. The rules of all plans of a history have the same names.
+func (h *history) plan() *plan.Plan {
+	h.t.Helper()
+	var text strings.Builder
+	manifest := func(kind, name, spec string) {
+		fmt.Fprintf(&text, "---\napiVersion: informd.dev/v1alpha1\nkind: %s\nmetadata: {name: %s}\nspec: {%s}\n", kind, name, spec)
+	}
+	keep := pick(h, "whole", "needed")
+	manifest("Source", "maps", "resource: v1/configmaps, keep: "+keep)
+	manifest("Source", "labelled", "resource: v1/configmaps, labelSelector: app=web, keep: "+keep)
+	manifest("Source", "shop", "resource: v1/configmaps, namespaces: [shop], keep: "+keep)
+	manifest("Source", "hidden", "resource: v1/secrets, keep: "+keep)
+	manifest("Source", "zones", "resource: v1/nodes, indexes: {size: object.data.size}, keep: "+keep)
+	text.WriteString(handlers)
+	h.hasLatest = false
+	for i := range 5 {
+		spec := "handler: h, source: " + pick(h, "maps", "maps", "labelled", "shop", "hidden", "hidden", "zones")
+		delivery := pick(h, "latest", "every", "every")
+		h.hasLatest = h.hasLatest || delivery == "latest"
+		spec += ", delivery: " + delivery
+		if where := pick(h, "", `object.data.size == "1"`, `object.data.size != "2"`, `object.metadata.labels.app == "web"`,
+			`object.data.size in ["1", "3"]`, `object.data.due != nil`); where != "" {
+			spec += ", where: '" + where + "'"
+		}
+		if events := pick(h, "", "", "added, deleted, synced", "added, updated", "updated, deleted"); events != "" {
+			spec += ", events: [" + events + "]"
+		}
+		if payload := pick(h, "", `[event, object.data.size, old.data.size]`, `object.data`,
+			`map(lookup("zones.size", object.data.size), .metadata.name)`); payload != "" || keep == "needed" {
+			spec += ", payload: '" + cmp.Or(payload, "object.metadata.labels") + "'"
+		}
+		if when := pick(h, "", "", "", `object.data.size != old.data.size`, `len(lookup("zones.size", object.data.size)) > 0`); when != "" {
+			spec += ", when: '" + when + "'"
+		}
+		switch h.IntN(6) {
+		case 0:
+			spec += ", for: 1m"
+		case 1:
+			spec += ", for: 3m"
+		case 2:
+			spec += ", due: 'object.data.due == nil ? nil : time(object.data.due)'"
+		case 3:
+			spec += ", resync: 1m"
+		}
+		manifest("Rule", fmt.Sprint("r", i), spec)
+	}
+	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(text.String())}})
+	p, more := plan.Compile(c)
+	for _, m := range append(mistakes, more...) {
+		h.t.Fatalf("%v in\n%s", m, text.String())
+	}
+	return p
+}
+
+// answer rejects some events, which then are dead letters.
+func answer(e simulate.Event) simulate.Answer {
+	if e.Event.Event == "updated" && e.Event.Name == "d" {
+		return simulate.Answer{Reject: "no"}
+	}
+	return simulate.Answer{}
+}
+
+// sides are the simulation and the engine.
+type sides struct {
+	*history
+	real  *real
+	sim   *simulate.Simulation
+	plan  *plan.Plan
+	told  map[string][]string // by the simulation, about each object, by rule
+	count int
+	log   []string
+	// changed are the objects that have changed since the engine was stopped.
+	changed map[string]bool
+}
+
+func (s *sides) note(format string, args ...any) {
+	s.log = append(s.log, fmt.Sprintf(format, args...))
+}
+
+func (s *sides) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatalf("seed %d: %v\n%s", s.seed, err, strings.Join(s.log, "\n"))
+	}
+}
+
+// change applies or deletes an object, in both worlds.
+func (s *sides) change() {
+	s.t.Helper()
+	resource := pick(s.history, configMaps, configMaps, secrets, nodes)
+	namespace, name := pick(s.history, "shop", "web"), pick(s.history, "a", "b", "c", "d")
+	if resource == nodes {
+		namespace = ""
+	}
+	key := resource.Resource + " " + namespace + "/" + name
+	if s.changed != nil && s.hasLatest && s.changed[key] {
+		return
+	}
+	if s.changed != nil {
+		s.changed[key] = true
+	}
+	if _, ok := s.sim.Get(sourceOf[resource], namespace, name); ok && s.IntN(4) == 0 {
+		s.note("delete %s", key)
+		s.real.server.Delete(resource, namespace, name)
+		s.must(s.sim.Delete(sourceOf[resource], namespace, name))
+		return
+	}
+	data := map[string]string{"size": pick(s.history, "1", "2", "3")}
+	if s.IntN(2) == 0 {
+		data["due"] = s.sim.Now().Add(time.Duration(s.IntN(6)-1) * time.Minute).Format(time.RFC3339)
+	}
+	object := map[string]any{
+		"metadata": map[string]any{"namespace": namespace, "name": name, "labels": map[string]string{"app": pick(s.history, "web", "db")}},
+		"data":     data,
+	}
+	stored, err := s.real.server.Apply(resource, object).MarshalJSON()
+	s.must(err)
+	s.note("apply %s %s", key, stored)
+	s.must(s.sim.Apply(sourceOf[resource], stored))
+}
+
+// pass lets a minute pass.
+func (s *sides) pass() {
+	s.t.Helper()
+	s.note("pass")
+	s.must(s.sim.Advance(time.Minute))
+	s.real.pass(time.Minute)
+}
+
+// settle delivers what is due, and waits until the engine has done so, too.
+func (s *sides) settle() {
+	s.t.Helper()
+	s.must(s.sim.Advance(0))
+	for _, e := range s.sim.Events() {
+		key, text := line(e.Event)
+		s.told[key] = append(s.told[key], text)
+		s.count++
+		s.note("  %s: %s", key, text)
+	}
+	s.real.settle(s.count, func() string { return fmt.Sprintf("seed %d\n%s", s.seed, strings.Join(s.log, "\n")) })
+}
+
+func (s *sides) stop() {
+	s.t.Helper()
+	s.real.stop()
+	s.must(s.sim.Stop())
+}
+
+func (s *sides) run(r simulate.Resumption) {
+	s.t.Helper()
+	if r.Plan != nil {
+		s.plan = r.Plan
+	}
+	s.must(s.sim.Run(r))
+	s.real.run(s.plan, r)
+	s.settle()
+}
+
+// restart stops both, changes the cluster, and starts both again.
+func (s *sides) restart() {
+	s.t.Helper()
+	s.stop()
+	s.changed = make(map[string]bool)
+	for range s.IntN(8) {
+		s.change()
+	}
+	s.changed = nil
+	down := time.Duration(s.IntN(3)) * time.Minute
+	s.must(s.sim.Advance(down))
+	s.real.clock.ahead.Add(int64(down))
+	r := simulate.Resumption{HistoryLost: s.IntN(4) == 0, StateLost: s.IntN(6) == 0}
+	if s.IntN(3) == 0 {
+		r.Plan = s.history.plan()
+	}
+	s.note("restart %+v", r)
+	s.run(r)
+}
+
+// line returns whom an event is about, and its text.
+func line(ev handler.Event) (key, text string) {
+	for _, object := range []*json.RawMessage{&ev.Object, &ev.Old} { // the order of their fields differs
+		var tree any
+		if *object != nil && json.Unmarshal(*object, &tree) == nil {
+			*object, _ = json.Marshal(tree)
+		}
+	}
+	body, _ := json.Marshal(ev)
+	return fmt.Sprintf("%s of %s %s/%s", ev.Rule, ev.Resource.Resource, ev.Namespace, ev.Name), string(body)
+}
+
+// still is a clock that moves only when a test moves it.
+type still struct{ ahead atomic.Int64 }
+
+func (c *still) Now() time.Time                  { return began.Add(time.Duration(c.ahead.Load())) }
+func (c *still) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
+
+// real is an engine that runs against a server.
+type real struct {
+	t      *testing.T
+	server *apistub.Server
+	clock  *still
+	dir    string
+	states int
+	engine *engine.Engine
+	end    func()
+
+	mu   sync.Mutex
+	told []handler.Event
+}
+
+func newReal(t *testing.T) *real {
+	server := apistub.New(t)
+	server.Serve(configMaps, "ConfigMap", true)
+	server.Serve(secrets, "Secret", true)
+	server.Serve(nodes, "Node", false)
+	return &real{t: t, server: server, clock: new(still), dir: t.TempDir(), end: func() {}}
+}
+
+// Handle implements handler.Handler.
+func (r *real) Handle(_ context.Context, ev handler.Event) (handler.Answer, error) {
+	r.mu.Lock()
+	r.told = append(r.told, ev)
+	r.mu.Unlock()
+	if a := answer(simulate.Event{Event: ev}); a.Reject != "" {
+		return handler.Answer{}, handler.Reject(fmt.Errorf("%s", a.Reject))
+	}
+	return handler.Answer{}, nil
+}
+
+func (*real) Ready(context.Context) error { return nil }
+func (*real) Limit() (int, bool)          { return 8, false }
+func (*real) Grown() <-chan struct{}      { return nil }
+
+func (r *real) run(p *plan.Plan, o simulate.Resumption) {
+	r.t.Helper()
+	if o.StateLost {
+		r.states++
+	}
+	if o.HistoryLost {
+		r.server.Expire()
+	}
+	log := slog.New(slog.DiscardHandler)
+	store, err := state.Open(filepath.Join(r.dir, fmt.Sprint("state-", r.states)), state.Options{Logger: log})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(r.server.Config())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	served, err := discovery.NewDiscoveryClientForConfig(r.server.Config())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.engine, err = engine.New(p, engine.Cluster{Config: r.server.Config(), HTTP: client, Discovery: served},
+		map[string]engine.Handler{"h": r}, engine.Options{Logger: log, Clock: r.clock, State: store})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.engine.Run(ctx) }()
+	r.end = func() {
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+func (r *real) stop() { r.end() }
+
+// pass lets time pass for the engine.
+func (r *real) pass(d time.Duration) {
+	r.clock.ahead.Add(int64(d))
+	for _, s := range r.engine.Status().Sources {
+		view, _ := r.engine.Source(s.Name)
+		for _, i := range view.Informers() {
+			i.Wake()
+		}
+	}
+}
+
+// settle waits until the engine has told n events in all, and is at rest.
+func (r *real) settle(n int, about func() string) {
+	r.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		r.mu.Lock()
+		told := len(r.told)
+		r.mu.Unlock()
+		if why := r.unrest(); told >= n && why == "" {
+			return
+		} else if time.Now().After(deadline) {
+			r.t.Fatalf("the engine has told %d events of %d: %s; %s", told, n, why, about())
+		}
+	}
+}
+
+// unrest says what the engine has yet to do.
+func (r *real) unrest() string {
+	status := r.engine.Status()
+	for _, s := range status.Sources {
+		if !s.Ready || s.Pending > 0 || s.ResourceVersion != r.server.ResourceVersion() {
+			r.server.Bookmark()
+			return fmt.Sprintf("source %s is at %q", s.Name, s.ResourceVersion)
+		}
+	}
+	for _, rule := range status.Rules {
+		if q := rule.Queue; q.Waiting+q.Away+q.InFlight > 0 || rule.State != engine.RuleActive {
+			return fmt.Sprintf("rule %s is %s: %+v", rule.Name, rule.State, q)
+		}
+	}
+	return ""
+}
+
+// perObject returns what was told about each object, by rule.
+func (r *real) perObject() map[string][]string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[string][]string)
+	for _, ev := range r.told {
+		key, text := line(ev)
+		all[key] = append(all[key], text)
+	}
+	return all
+}
