@@ -51,6 +51,17 @@ func newActing(cluster Cluster, o Options) (*acting, error) {
 	}, nil
 }
 
+// longPrune is how many deletions make a prune that takes more than a moment.
+const longPrune = 100
+
+// pruning says how far a long prune of a rule is, or returns "".
+func (a *acting) pruning(rule string) string {
+	if done, of := a.executor.Pruning(rule); of > longPrune {
+		return fmt.Sprintf("prunes: %d of %d objects", done, of)
+	}
+	return ""
+}
+
 // actor implements dispatch.Actor for one handler, or for the rules' own actions.
 type actor struct {
 	*acting

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -125,6 +126,44 @@ func TestOrphansOfABusyRule(t *testing.T) {
 	found, err := o.look(t.Context())
 	if err != nil || len(found.left) != 0 || !found.isBusy || found.pruning {
 		t.Errorf("found %+v, %v, want that the rule is busy", found, err)
+	}
+	stop()
+}
+
+// The status says how far a long prune is.
+func TestStatusOfALongPrune(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	l.server.Fail(func(r *http.Request) *metav1.Status { // nothing is ever deleted
+		if r.Method == http.MethodPatch {
+			return &metav1.Status{Status: metav1.StatusFailure, Code: 422, Reason: metav1.StatusReasonInvalid}
+		}
+		return nil
+	})
+	key := delta.Key{Namespace: "shop", Name: "a"}
+	e, stop := l.start(pruning, new(teller))
+	for i := range 2 * longPrune {
+		l.server.Apply(secrets, map[string]any{"metadata": map[string]any{
+			"namespace": "shop", "name": fmt.Sprint("copy-", i),
+			"labels":        map[string]any{"informd.dev/rule": "r", "informd.dev/source": e.rule("r").preparer.Mark(key)},
+			"managedFields": []any{map[string]any{"manager": "informd/r", "operation": "Apply"}},
+		}})
+	}
+	l.put("a", "1")
+	for deadline := time.Now().Add(patience); len(e.rule("r").view.List("", nil)) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the source does not sync")
+		}
+	}
+	l.delete("a")
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		reason := e.Status().Rules[0].Reason
+		if strings.HasPrefix(reason, "prunes: ") && strings.HasSuffix(reason, " of 200 objects") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the status says %q", reason)
+		}
 	}
 	stop()
 }

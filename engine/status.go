@@ -53,8 +53,8 @@ type RuleStatus struct {
 	State   RuleState
 	// Reason says why the rule is blocked or waits. For an active rule it names sources that it
 	// looks into and that have nothing for it. Or it says that the rule is slowed, with the rules
-	// that it chases through the cluster, or what it applied and leaves in place. Otherwise it is
-	// empty.
+	// that it chases through the cluster, how far a long prune is, or what it applied and leaves in
+	// place. Otherwise it is empty.
 	Reason  string
 	Matches uint64 // changes that it selected
 	Errors  uint64 // changes for which one of its expressions failed
@@ -106,8 +106,9 @@ func (e *Engine) Status() Status {
 		pending, next := r.timed.stats()
 		status.Rules = append(status.Rules, RuleStatus{
 			Name: r.Name, Handler: cmp.Or(r.Handler, OwnActions), Paused: r.lane.Paused(),
-			State:   state,
-			Reason:  cmp.Or(reason, e.acting.breaker.Chasing(r.Name), r.orphans.reason()),
+			State: state,
+			Reason: cmp.Or(reason, e.acting.breaker.Chasing(r.Name), e.acting.pruning(r.Name),
+				r.orphans.reason()),
 			Matches: r.matches.Load() + r.preparer.selected.Load(), Errors: r.failures.count.Load(),
 			Own: r.lane.OwnChanges(), Queue: r.lane.Stats(), Failure: r.failure(),
 			LastError: r.failures.last.Load(), Pending: pending, NextDue: next,

@@ -54,7 +54,7 @@ func (x *Executor) Exists(
 	if f != nil {
 		return false, fmt.Errorf("look for %s %s: %w", object.ResourceName(resource), key, f)
 	}
-	if len(got.items) == 0 && (got.meta.Continue != "" || !strings.HasSuffix(got.kind, "List")) {
+	if len(got.items) == 0 && (got.meta.Continue != "" || !got.isList()) {
 		// What is applied for an object that does not exist is deleted: be sure.
 		return false, fmt.Errorf("look for %s %s: the API server's answer is not a whole list",
 			object.ResourceName(resource), key)
@@ -68,6 +68,12 @@ func IsForbidden(err error) bool {
 	return ok && f.code == http.StatusForbidden
 }
 
+// maxRestarts bounds how often a list in pages starts over.
+const maxRestarts = 3
+
+// isList reports whether an answer is a list, or a page of one.
+func (a *answer) isList() bool { return strings.HasSuffix(a.kind, "List") }
+
 // listed returns the objects with these labels, in all namespaces. If the resource does not exist,
 // it has no objects.
 func (c *client) listed(
@@ -75,16 +81,19 @@ func (c *client) listed(
 ) (found []metadata, f *failure) {
 	path := pathOf(resource, "")
 	query := url.Values{"labelSelector": {labelSelector}, "limit": {fmt.Sprint(prunePage)}}
-	for {
+	for restarts := 0; ; {
 		got, f := c.do(ctx, request{
 			method: http.MethodGet, path: path, query: query, accept: metadataLists,
 		})
 		switch {
+		case f == nil && len(got.items) == 0 && !got.isList():
+			return nil, &failure{code: got.code, text: "the API server's answer is not a list"}
 		case f == nil:
 		case f.code == http.StatusNotFound:
 			return nil, nil
-		case f.code == http.StatusGone && query.Has("continue"):
+		case f.code == http.StatusGone && query.Has("continue") && restarts < maxRestarts:
 			// the list took too long: start over
+			restarts++
 			query.Del("continue")
 			found = nil
 			continue

@@ -80,6 +80,7 @@ type Executor struct {
 	hopeless  hopeless
 	log       *slog.Logger
 	repeated  repeated
+	pruning   pruning
 	observer  func(Done)
 }
 

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -42,7 +44,7 @@ func ValidateOwn(actions []handler.Action) error {
 }
 
 // prune deletes what t selects and the actions before it do not apply. Each deletion is an action
-// of its own, also in the audit.
+// of its own, also in the audit. A prune that takes long logs how far it is.
 func (x *Executor) prune(ctx context.Context, t task, before []handler.Action) error {
 	began, a := x.now(), t.action
 	t.latest, t.number = new(string), 0
@@ -53,8 +55,19 @@ func (x *Executor) prune(ctx context.Context, t task, before []handler.Action) e
 		return err
 	}
 	var failed failures
+	x.pruning.add(t.by.Rule, 0, len(found))
+	done, said := 0, x.now()
+	defer func() { x.pruning.add(t.by.Rule, -done, -len(found)) }()
 	for _, t.action = range found {
-		if err := x.run(ctx, t); err != nil {
+		err := x.run(ctx, t)
+		done++
+		x.pruning.add(t.by.Rule, 1, 0)
+		if now := x.now(); now.Sub(said) >= progressEvery {
+			said = now
+			x.log.Info("prune goes on", "rule", t.by.Rule, "resource", object.ResourceName(t.resource()),
+				"id", t.event.ID, "done", done, "of", len(found))
+		}
+		if err != nil {
 			if failed.add(err); ctx.Err() != nil || inTrouble(err) {
 				break
 			}
@@ -64,6 +77,40 @@ func (x *Executor) prune(ctx context.Context, t task, before []handler.Action) e
 		return fmt.Errorf("prune: %w", err)
 	}
 	return nil
+}
+
+// progressEvery is how often a long prune logs how far it is.
+const progressEvery = 10 * time.Second
+
+// Pruning returns how far the prunes are that a rule makes now: how many deletions they have tried,
+// of how many. It returns 0, 0 if there is none.
+func (x *Executor) Pruning(rule string) (done, of int) { return x.pruning.get(rule) }
+
+// pruning knows how far the prunes of each rule are. Its zero value is ready.
+type pruning struct {
+	mu sync.Mutex
+	by map[string]progress // by rule; guarded by mu
+}
+
+type progress struct{ done, of int }
+
+func (p *pruning) add(rule string, done, of int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.by == nil {
+		p.by = make(map[string]progress)
+	}
+	is := p.by[rule]
+	is.done, is.of = is.done+done, is.of+of
+	if p.by[rule] = is; is == (progress{}) {
+		delete(p.by, rule)
+	}
+}
+
+func (p *pruning) get(rule string) (done, of int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.by[rule].done, p.by[rule].of
 }
 
 // superfluous returns the deletions of what t, a prune, selects and the actions before it do not

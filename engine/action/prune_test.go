@@ -1,0 +1,68 @@
+package action
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/informd/informd/plugins/handler"
+)
+
+const pods2 = `{"kind":"PodList","metadata":{%s},"items":[` +
+	`{"metadata":{"name":"a","namespace":"shop","uid":"1","managedFields":[{"manager":"informd/r","operation":"Apply"}]}},` +
+	`{"metadata":{"name":"b","namespace":"shop","uid":"2","managedFields":[{"manager":"informd/r","operation":"Apply"}]}}]}`
+
+func pruned(s *server) error {
+	return s.Do(s.t.Context(), By{Rule: "r"}, anEvent(), []handler.Action{Prune(pods, "of=x")})
+}
+
+// A prune that takes long logs how far it is, and the executor knows it.
+func TestProgressOfAPrune(t *testing.T) {
+	var s *server
+	var at []string
+	now := time.Unix(0, 0)
+	deletes := func(w http.ResponseWriter) {
+		done, of := s.Pruning("r")
+		at = append(at, fmt.Sprint(done, " of ", of))
+		now = now.Add(6 * time.Second)
+		answers(200, `{"kind":"Status","status":"Success"}`)(w)
+	}
+	s = newServer(t, answers(200, fmt.Sprintf(pods2, "")), deletes)
+	s.now = func() time.Time { return now }
+	if err := pruned(s); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(at, ", "); got != "0 of 2, 1 of 2" {
+		t.Error(got)
+	}
+	if done, of := s.Pruning("r"); done != 0 || of != 0 {
+		t.Errorf("at the end %d of %d", done, of)
+	}
+	log := s.audit.String()
+	if strings.Count(log, "prune goes on") != 1 || !strings.Contains(log, "rule=r resource=v1/pods id=r/u/updated/4 done=2 of=2") {
+		t.Error(log)
+	}
+}
+
+// A list whose pages always expire is given up, and tried again as any failure is. What is no list
+// does not say that there is nothing to prune.
+func TestPruneNeedsAWholeList(t *testing.T) {
+	expired := answers(410, status(410, "Expired", "too old", ""))
+	page := answers(200, fmt.Sprintf(pods2, `"continue":"x"`))
+	for name, c := range map[string]struct {
+		answers  []func(http.ResponseWriter)
+		requests int
+		says     string
+	}{
+		"expires again and again": {[]func(http.ResponseWriter){page, expired, page, expired, page, expired, page, expired, page, expired}, 8, "too old"},
+		"no list":                 {[]func(http.ResponseWriter){answers(200, `{"kind":"Status","status":"Success"}`)}, 1, "not a list"},
+	} {
+		s := newServer(t, c.answers...)
+		err := pruned(s)
+		if err == nil || isFinal(err) || !strings.Contains(err.Error(), c.says) || len(s.heard) != c.requests {
+			t.Errorf("%s: %d requests, %v", name, len(s.heard), err)
+		}
+	}
+}
