@@ -13,6 +13,7 @@ func TestFieldsOfOtherNames(t *testing.T) {
 		rule + "  actions:\n  - delete: {}\n  condition: 'true'\n":                               `"spec.condition"; where is about an object, when about a change`,
 		rule + "  labelSelector: a=b\n  handler: h\n":                                            `"spec.labelSelector"; it is a field of the Source`,
 		rule + "  forEach: object.spec.x\n  handler: h\n":                                        `"spec.forEach"; it stands in an action, beside its apply, create, patch, delete or event`,
+		rule + "  match: {}\n  handler: h\n":                                                     `"spec.match"; where is about an object, when about a change`,
 		rule + "  namespace: shop\n  handler: h\n":                                               `"spec.namespace"; write where: object.metadata.namespace == "NAME", or give the Source its namespaces`,
 		rule + "  actions:\n  - apply: {resource: v1/configmaps, namespace: x, object: {}}\n":    `"spec.actions[0].apply.namespace"; it stands in object, below metadata`,
 		rule + "  actions:\n  - create: {resource: v1/configmaps, data: {}, object: {}}\n":       `"spec.actions[0].create.data"; it stands in object`,

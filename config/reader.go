@@ -118,6 +118,8 @@ func meantIn(fields []string, name string) string {
 	switch has := func(field string) bool { return slices.Contains(fields, field) }; {
 	case has("where") && isIn("namespace", "namespaces"):
 		return `write where: object.metadata.namespace == "NAME", or give the Source its namespaces`
+	case has("where") && isIn("match", "if", "on", "trigger"):
+		return "where is about an object, when about a change"
 	case has("object") && isIn("name", "namespace", "labels", "annotations", "ownerReferences"):
 		return "it stands in object, below metadata"
 	case has("object") && isIn("metadata", "data", "stringData", "spec", "status"):

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/informd/informd/cmd/informd/cli"
@@ -137,8 +138,12 @@ func ruleProblems(
 			waiting(r.Waiting))
 	}
 	if r.Failure != "" {
-		add("try now what waits: "+flags.command("rule", "retry", r.Name),
-			"rule %s: %s", r.Name, r.Failure)
+		retry := flags.command("rule", "retry", r.Name)
+		todo := "try now what waits: " + retry
+		if strings.Contains(r.Failure, "403 Forbidden") {
+			todo = "grant the permission; informd then goes on by itself, or at once: " + retry
+		}
+		add(todo, "rule %s: %s", r.Name, r.Failure)
 	}
 	if e := r.LastError; e != nil && now.Sub(e.At) < recently {
 		add("mend the expression", "rule %s: %s", r.Name, expressionError(r, now))

@@ -107,6 +107,7 @@ func TestAdviceNamesTheDaemon(t *testing.T) {
 		{Name: "a", State: control.RulePaused, Paused: true, Waiting: 1},
 		{Name: "b", State: control.RuleActive, Failure: "it is forbidden"},
 		{Name: "c", State: control.RuleActive, Dead: 1},
+		{Name: "d", State: control.RuleActive, Failure: "patch: 403 Forbidden: pods is forbidden"},
 	}}
 	flags := &controlFlags{stateDir: "./my state", context: "it's"}
 	const which = ` --state-dir './my state' --context 'it'\''s'`
@@ -114,6 +115,7 @@ func TestAdviceNamesTheDaemon(t *testing.T) {
 		"informd rule resume a" + which,
 		"try now what waits: informd rule retry b" + which,
 		"informd dead list --rule c" + which,
+		"grant the permission; informd then goes on by itself, or at once: informd rule retry d" + which,
 	} {
 		if got := problems(s, flags, time.Now())[i].todo; got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 
 	"github.com/informd/informd/cmd/informd/locate"
 	"github.com/informd/informd/engine/state"
@@ -23,7 +24,12 @@ func openState(
 	if dir == locate.NoState || flags.dryRun {
 		return locate.NoState, nil, nil
 	}
-	store, err = state.Open(dir, state.Options{Logger: log})
+	// The status names the directory to somebody in another one.
+	whole, err := filepath.Abs(dir)
+	if err != nil {
+		whole = dir
+	}
+	store, err = state.Open(whole, state.Options{Logger: log})
 	if locked, ok := errors.AsType[*state.LockedError](err); ok {
 		return "", nil, fmt.Errorf("%w with --state-dir", locked)
 	}
