@@ -45,8 +45,8 @@ func (a answers) letter(w *answer, r *http.Request) error {
 }
 
 func noLetter(id string) *Error {
-	return problem(http.StatusNotFound, "no dead letter %.300q: it was retried or dropped, "+
-		"or made room for newer ones; informd dead list shows the current ones", id)
+	return problem(http.StatusNotFound, "no dead letter %.300q; informd dead list shows them. "+
+		"It may have been retried or dropped, or have made room for newer ones", id)
 }
 
 // matching returns the letters of a rule and of a handler. An empty name stands for all, an unknown

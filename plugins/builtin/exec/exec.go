@@ -75,6 +75,9 @@ func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	var answers, inLines bool
 	if err := strict.Decode(config, strict.Fields{
 		"command": &command, "answers": &answers, "lines": &inLines,
+		"args":   strict.Instead("the arguments follow the program in command"),
+		"env":    strict.Instead("spec.env names variables to pass on"),
+		"script": strict.Instead(`write command: [sh, -c, "…"]`),
 	}); err != nil {
 		return err
 	}

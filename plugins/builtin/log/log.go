@@ -43,7 +43,9 @@ func (*Handler) Describe() handler.Description {
 // file: the first event does, because configs are also checked where nothing runs.
 func (h *Handler) Configure(_ context.Context, config json.RawMessage) error {
 	var path string
-	if err := strict.Decode(config, strict.Fields{"path": &path}); err != nil {
+	if err := strict.Decode(config, strict.Fields{
+		"path": &path, "file": strict.Instead("path names the file"),
+	}); err != nil {
 		return err
 	}
 	out := newOutput(path)

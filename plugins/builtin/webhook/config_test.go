@@ -73,6 +73,7 @@ func TestConfigRefused(t *testing.T) {
 		"token of two lines":    {values{"url": good, "tokenFile": file(t, secret+"\n"+secret)}, "does not hold a single token"},
 		"CA":                    {values{"url": good, "caFile": file(t, secret)}, "holds no certificate"},
 		"unknown format":        {values{"url": good, "format": "json"}, "format: must be cloudevents, payload or template"},
+		"body's other name":     {values{"url": good, "format": "template", "template": values{"a": 1}}, `unknown field "template"; the template stands in body, with format: template`},
 		"body without format":   {values{"url": good, "body": values{"a": 1}}, "body: goes with format: template"},
 		"format without body":   {values{"url": good, "format": "template"}, "body: required with format: template"},
 		"body's expression":     {values{"url": good, "format": "template", "body": values{"a": []string{"${objekt.a}"}}}, `body.a[0]: unknown name "objekt"; did you mean object?`},

@@ -18,8 +18,12 @@ import (
 
 // Fields are the members that a mapping may have, and where their values go: a *string (which must
 // not be empty), a *time.Duration (a string such as "10s"), a *bool, a *[]string, a
-// *map[string]string, a *json.RawMessage (anything, as it is), or Fields for a mapping inside.
+// *map[string]string, a *json.RawMessage (anything, as it is), or Fields for a mapping inside. An
+// Instead is no member.
 type Fields map[string]any
+
+// Instead says what to write instead of a name that people look for.
+type Instead string
 
 // maxProblems is how many mistakes are listed; further ones are counted.
 const maxProblems = 20
@@ -52,6 +56,8 @@ func decodeFields(raw json.RawMessage, path string, fields Fields, fail report) 
 		switch field := fields[name].(type) {
 		case nil:
 			fail("%s", unknown(path, name, fields))
+		case Instead:
+			fail("unknown field %q; %s", member, field)
 		case Fields:
 			decodeFields(members[name], member, field, fail)
 		case *string:
@@ -164,7 +170,10 @@ func shorten(name string) string {
 }
 
 func unknown(path, name string, fields Fields) string {
-	known := slices.Sorted(maps.Keys(fields))
+	known := slices.DeleteFunc(slices.Sorted(maps.Keys(fields)), func(name string) bool {
+		_, isInstead := fields[name].(Instead)
+		return isInstead
+	})
 	message := fmt.Sprintf("unknown field %q", shorten(name))
 	if path != "" {
 		message = fmt.Sprintf("%s: %s", path, message)

@@ -25,6 +25,7 @@ func decode(raw string) (config, error) {
 	err := strict.Decode(json.RawMessage(raw), strict.Fields{
 		"path": &c.Path, "timeout": &c.Timeout, "command": &c.Command, "headers": &c.Headers,
 		"hmac": strict.Fields{"secretFile": &c.Secret},
+		"file": strict.Instead("write path"),
 	})
 	return c, err
 }
@@ -56,6 +57,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{`{"path":`, []string{"config: must be a mapping, not something that is not JSON"}},
 		{`{"pth":"x"}`, []string{`unknown field "pth", did you mean "path"?` + known}},
 		{`{"Path":"x"}`, []string{`unknown field "Path", did you mean "path"?` + known}},
+		{`{"file":"x"}`, []string{`unknown field "file"; write path`}},
 		{`{"retries":"x"}`, []string{`unknown field "retries"` + known}},
 		{`{"hmac":{"secretfile":"x"}}`, []string{`hmac: unknown field "secretfile", did you mean "secretFile"? (known: secretFile)`}},
 		{`{"path":7}`, []string{"path: must be a string, not a number (put it in quotes)"}},
