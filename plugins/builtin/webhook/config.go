@@ -76,7 +76,7 @@ func parse(raw json.RawMessage) (*config, error) {
 		"url": &address, "headers": &headers, "timeout": &c.timeout,
 		"format": &c.format, "body": &body, "secrets": &c.secrets,
 		"tokenFile": &c.tokenFile, "caFile": &caFile,
-		"hmac": strict.Fields{"secretFile": &secretFile, "header": &signature},
+		"hmac":     strict.Fields{"secretFile": &secretFile, "header": &signature},
 		"template": strict.Instead("the template stands in body, with format: template"),
 		"payload":  strict.Instead("the rule has the payload, and format: payload posts it"),
 		"token":    strict.Instead("tokenFile names a file with the token"),
