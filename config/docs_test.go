@@ -68,3 +68,55 @@ func TestDocs(t *testing.T) {
 		t.Errorf("the mistakes list only %d fields", found)
 	}
 }
+
+// TestDocsOfTests checks the reference of Tests: its examples parse without a mistake, and its
+// tables have a row for every field.
+func TestDocsOfTests(t *testing.T) {
+	data, err := os.ReadFile("../docs/reference/tests.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	docs := string(data)
+	var tests []string
+	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(docs, -1) {
+		tests = append(tests, block[1])
+	}
+	if len(tests) < 3 {
+		t.Fatalf("the page has only %d blocks of manifests", len(tests))
+	}
+	const rules = `
+{apiVersion: informd.dev/v1alpha1, kind: Source, metadata: {name: pods}, spec: {resource: v1/pods}}
+---
+{apiVersion: informd.dev/v1alpha1, kind: Handler, metadata: {name: oncall}, spec: {builtin: log}}
+---
+{apiVersion: informd.dev/v1alpha1, kind: Rule, metadata: {name: pending}, spec: {source: pods, handler: oncall}}
+`
+	_, mistakes := Parse([]File{{Path: "a.yaml", Data: []byte(rules)}, {Path: "tests_test.yaml", Data: []byte(strings.Join(tests, "---\n"))}})
+	if len(mistakes) > 0 {
+		t.Error(mistakes)
+	}
+
+	// For an unknown field that resembles none, the report lists all fields.
+	const unknown = `{kind: Test, spec: {xxxxxxxxxxxxxxxx: 1, steps: [{xxxxxxxxxxxxxxxx: 1}, {apply: {xxxxxxxxxxxxxxxx: 1}},
+  {patch: {xxxxxxxxxxxxxxxx: 1}}, {delete: {xxxxxxxxxxxxxxxx: 1}}, {restart: {xxxxxxxxxxxxxxxx: 1}}, {relist: {xxxxxxxxxxxxxxxx: 1}},
+  {answer: {xxxxxxxxxxxxxxxx: 1}}, {expect: [{xxxxxxxxxxxxxxxx: 1}]}]}}`
+	_, mistakes = Parse([]File{{Path: "a_test.yaml", Data: []byte(unknown)}})
+	field := regexp.MustCompile(`^unknown field "(.*)xxxxxxxxxxxxxxxx"; the fields are (.*)$`)
+	place := regexp.MustCompile(`^spec\.(steps\[\d+\]\.)?(expect\[0\]\.)?`)
+	found := 0
+	for _, m := range mistakes {
+		match := field.FindStringSubmatch(m.Message)
+		if match == nil || match[1] == "" {
+			continue
+		}
+		for name := range strings.SplitSeq(match[2], ", ") {
+			found++
+			if row := place.ReplaceAllString(match[1], "") + name; !strings.Contains(docs, "| `"+row+"` |") {
+				t.Errorf("docs/reference/tests.md has no row for %s", row)
+			}
+		}
+	}
+	if found < 40 {
+		t.Errorf("the mistakes list only %d fields", found)
+	}
+}

@@ -78,9 +78,9 @@ func dryActions(t *testing.T, c *cluster.Cluster) {
 func quickened(t *testing.T) string {
 	t.Helper()
 	to := t.TempDir()
-	files, err := filepath.Glob(filepath.Join(automations, "*.yaml"))
-	if err != nil || len(files) != 6 {
-		t.Fatalf("there are %d examples, %v", len(files), err)
+	files := automationFiles(t)
+	if len(files) != 6 {
+		t.Fatalf("there are %d examples", len(files))
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)

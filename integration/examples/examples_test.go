@@ -35,13 +35,27 @@ func readManifest(t *testing.T, file string) string {
 	return string(content)
 }
 
-func TestExamplesAreValid(t *testing.T) {
+// automationFiles returns the manifests of the automations, without their tests.
+func automationFiles(t *testing.T) []string {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(automations, "*.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(files, automations, rules, "../../examples/exec") {
+	return slices.DeleteFunc(files, func(path string) bool { return strings.HasSuffix(path, "_test.yaml") })
+}
+
+func TestExamplesAreValid(t *testing.T) {
+	for _, path := range append(automationFiles(t), automations, rules, "../../examples/exec") {
 		if code, stdout, stderr := harness.Informd(t, "check", "-f", path); code != 0 {
+			t.Errorf("%s: exit code %d\n%s%s", path, code, stdout, stderr)
+		}
+	}
+}
+
+func TestExamplesPassTheirTests(t *testing.T) {
+	for _, path := range []string{automations, rules} {
+		if code, stdout, stderr := harness.Informd(t, "test", "-f", path); code != 0 {
 			t.Errorf("%s: exit code %d\n%s%s", path, code, stdout, stderr)
 		}
 	}
