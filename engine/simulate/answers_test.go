@@ -255,9 +255,9 @@ func TestObjectsAreCompleted(t *testing.T) {
 	}
 	for _, step := range []struct{ apply, want string }{
 		{`{"metadata":{"name":"a"},"spec":{"x":1}}`,
-			`{"apiVersion":"v1","metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,"name":"a","resourceVersion":"1","uid":"00000000-0000-4000-8000-000000000001"},"spec":{"x":1}}`},
+			`{"apiVersion":"v1","metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,"name":"a","resourceVersion":"2","uid":"00000000-0000-4000-8000-000000000001"},"spec":{"x":1}}`},
 		{`{"metadata":{"name":"a","labels":{}},"spec":{"x": 1}}`,
-			`{"apiVersion":"v1","metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,"labels":{},"name":"a","resourceVersion":"2","uid":"00000000-0000-4000-8000-000000000001"},"spec":{"x":1}}`},
+			`{"apiVersion":"v1","metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,"labels":{},"name":"a","resourceVersion":"3","uid":"00000000-0000-4000-8000-000000000001"},"spec":{"x":1}}`},
 		{`{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"x":2}}`,
 			`{"apiVersion":"v1","metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","generation":2,"name":"a","resourceVersion":"7","uid":"00000000-0000-4000-8000-000000000001"},"spec":{"x":2}}`},
 		{`{"metadata":{"name":"a","uid":"other"}}`,

@@ -43,7 +43,9 @@ type change struct {
 }
 
 func newCluster() *cluster {
-	return &cluster{objects: make(map[schema.GroupVersionResource]map[delta.Key]*revision)}
+	return &cluster{
+		objects: make(map[schema.GroupVersionResource]map[delta.Key]*revision), version: 1,
+	}
 }
 
 // apply creates or replaces an object, and returns what watches report: a change, or a deletion and

@@ -220,6 +220,9 @@ func (s *Simulation) Run(r Resumption) error {
 	}
 	missed := s.missed
 	s.missed, s.isConnected = nil, true
+	if r.HistoryLost {
+		s.cluster.next() // the server has moved on
+	}
 	for _, h := range s.hands {
 		if err := s.resume(h, missed, r.HistoryLost); err != nil {
 			return err
@@ -261,6 +264,7 @@ func (s *Simulation) Relist(historyLost bool) error {
 	if !historyLost {
 		return s.send(missed...)
 	}
+	s.cluster.next() // the server has moved on
 	for _, h := range s.hands {
 		if err := s.list(h); err != nil {
 			return err
@@ -330,7 +334,7 @@ func (s *Simulation) list(h hand) error {
 }
 
 // version returns the resourceVersion of the cluster. A cluster has one before its first object.
-func (s *Simulation) version() string { return strconv.FormatUint(max(s.cluster.version, 1), 10) }
+func (s *Simulation) version() string { return strconv.FormatUint(s.cluster.version, 10) }
 
 // send sends changes to the informers.
 func (s *Simulation) send(changes ...change) error {

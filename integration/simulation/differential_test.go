@@ -71,8 +71,9 @@ func TestSimulatorAgainstEngine(t *testing.T) {
 // history makes the rules and the steps of one comparison.
 type history struct {
 	*rand.Rand
-	t    *testing.T
-	seed uint64
+	t     *testing.T
+	seed  uint64
+	rules string // the manifests of the last plan
 	// hasLatest says that a rule merges changes that wait. Then an object changes at most once while
 	// the engine is stopped, because it depends on the weather what the engine merges.
 	hasLatest bool
@@ -139,7 +140,8 @@ func (h *history) plan() *plan.Plan {
 	text.WriteString(handlers)
 	h.hasLatest = false
 	for i := range 5 {
-		spec := "handler: h, source: " + pick(h, "maps", "maps", "labelled", "shop", "hidden", "hidden", "zones")
+		source := pick(h, "maps", "maps", "labelled", "shop", "hidden", "hidden", "zones")
+		spec := "handler: h, source: " + source
 		delivery := pick(h, "latest", "every", "every")
 		h.hasLatest = h.hasLatest || delivery == "latest"
 		spec += ", delivery: " + delivery
@@ -150,11 +152,16 @@ func (h *history) plan() *plan.Plan {
 		if events := pick(h, "", "", "added, deleted, synced", "added, updated", "updated, deleted"); events != "" {
 			spec += ", events: [" + events + "]"
 		}
-		if payload := pick(h, "", `[event, object.data.size, old.data.size]`, `object.data`,
-			`map(lookup("zones.size", object.data.size), .metadata.name)`); payload != "" || keep == "needed" {
+		zones := `map(lookup("zones.size", object.data.size), .metadata.name)`
+		found := `len(lookup("zones.size", object.data.size)) > 0`
+		if source == "zones" { // while it catches up, what it finds in its own source depends on the weather
+			zones, found = "object.data", ""
+		}
+		if payload := pick(h, "", `[event, object.data.size, old.data.size]`, `object.data`, zones); payload != "" || keep == "needed" {
 			spec += ", payload: '" + cmp.Or(payload, "object.metadata.labels") + "'"
 		}
-		if when := pick(h, "", "", "", `object.data.size != old.data.size`, `len(lookup("zones.size", object.data.size)) > 0`); when != "" {
+		when := pick(h, "", "", "", `object.data.size != old.data.size`, found)
+		if when != "" {
 			spec += ", when: '" + when + "'"
 		}
 		switch h.IntN(6) {
@@ -165,10 +172,13 @@ func (h *history) plan() *plan.Plan {
 		case 2:
 			spec += ", due: 'object.data.due == nil ? nil : time(object.data.due)'"
 		case 3:
-			spec += ", resync: 1m"
+			if when == "" { // else nobody sees when the engine is done with a round
+				spec += ", resync: 1m"
+			}
 		}
 		manifest("Rule", fmt.Sprint("r", i), spec)
 	}
+	h.rules = text.String()
 	c, mistakes := config.Parse([]config.File{{Path: "rules.yaml", Data: []byte(text.String())}})
 	p, more := plan.Compile(c)
 	for _, m := range append(mistakes, more...) {
@@ -199,7 +209,11 @@ type sides struct {
 }
 
 func (s *sides) note(format string, args ...any) {
-	s.log = append(s.log, fmt.Sprintf(format, args...))
+	now := ""
+	if s.sim != nil {
+		now = s.sim.Now().Format(time.TimeOnly) + " "
+	}
+	s.log = append(s.log, now+fmt.Sprintf(format, args...))
 }
 
 func (s *sides) must(err error) {
@@ -276,6 +290,7 @@ func (s *sides) run(r simulate.Resumption) {
 	if r.Plan != nil {
 		s.plan = r.Plan
 	}
+	s.note("run %+v %s", r, s.rules)
 	s.must(s.sim.Run(r))
 	s.real.run(s.plan, r)
 	s.settle()
@@ -297,7 +312,6 @@ func (s *sides) restart() {
 	if s.IntN(3) == 0 {
 		r.Plan = s.history.plan()
 	}
-	s.note("restart %+v", r)
 	s.run(r)
 }
 
@@ -433,6 +447,9 @@ func (r *real) unrest() string {
 	for _, rule := range status.Rules {
 		if q := rule.Queue; q.Waiting+q.Away+q.InFlight > 0 || rule.State != engine.RuleActive {
 			return fmt.Sprintf("rule %s is %s: %+v", rule.Name, rule.State, q)
+		}
+		if rule.Pending > 0 && !rule.NextDue.After(r.clock.Now()) {
+			return fmt.Sprintf("rule %s has members since %v", rule.Name, rule.NextDue)
 		}
 	}
 	return ""
