@@ -167,3 +167,46 @@ func TestStatusOfALongPrune(t *testing.T) {
 	}
 	stop()
 }
+
+// An orphan's prune that waits when the program ends is known as one after the restart, so it is
+// checked again. Of Secrets too, of which only the identity is kept.
+func TestOrphansOverARestart(t *testing.T) {
+	t.Parallel()
+	for name, source := range map[string]string{"config maps": "v1/configmaps", "secrets": "v1/secrets"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLife(t)
+			manifests := strings.Replace(pruning, "{resource: v1/configmaps}", "{resource: "+source+"}", 1)
+			key := delta.Key{Namespace: "shop", Name: "a"}
+			e, stop := l.start(manifests, new(teller))
+			o := &orphans{rule: e.rule("r"), engine: e, limit: rate.NewLimiter(rate.Inf, 1)}
+			for deadline := time.Now().Add(patience); !o.hasResumed(); time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the source does not sync")
+				}
+			}
+			if err := e.SetPaused("r", true); err != nil {
+				t.Fatal(err)
+			}
+			if told := o.depart([]delta.Key{key}); !told[key] || !o.rule.lane.Holds(key) {
+				t.Fatalf("told %v", told)
+			}
+			stop()
+			e, stop = l.start(manifests, new(teller))
+			defer stop()
+			r := e.rule("r")
+			for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+				found, err := r.laneStore.Load(key, 0, 9, 1<<20)
+				if err == nil && len(found) == 1 {
+					if !r.preparer.isOrphaned(found[0].Value.Delta) {
+						t.Errorf("found %+v", found[0].Value.Delta)
+					}
+					return
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("found %v, %v", found, err)
+				}
+			}
+		})
+	}
+}

@@ -3,11 +3,56 @@ package action
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/plugins/handler"
 )
+
+// A preview asks for nothing but dry runs, whatever the action, and informd does not take them for
+// changes of its own.
+func TestPreviewWritesNothing(t *testing.T) {
+	on := func(verb string, more func(*handler.Action)) handler.Action {
+		a := handler.Action{Verb: verb, Resource: handler.Resource(pods), Namespace: "shop", Name: "web-0"}
+		if more != nil {
+			more(&a)
+		}
+		return a
+	}
+	whole := func(a *handler.Action) { a.Object = json.RawMessage(`{"spec":{}}`) }
+	merge := func(a *handler.Action) { a.Patch = json.RawMessage(`{"spec":{}}`) }
+	actions := []handler.Action{
+		on(handler.ActionApply, whole), on(handler.ActionCreate, whole), on(handler.ActionPatch, merge),
+		on(handler.ActionPatch, func(a *handler.Action) { merge(a); a.Subresource = "status" }),
+		on(handler.ActionPatch, func(a *handler.Action) {
+			a.PatchType, a.Patch = handler.JSONPatch, json.RawMessage(`[{"op":"add","path":"/spec","value":{}}]`)
+		}),
+		on(handler.ActionDelete, nil), on(handler.ActionEvent, func(a *handler.Action) { a.Reason = "R" }),
+		Prune(pods, "of=x"),
+	}
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"there":     answers(200, podAt("5")),
+		"not there": answers(404, status(404, "NotFound", "not found", `"name":"web-0","kind":"pods"`)),
+		"pruned":    answers(200, fmt.Sprintf(pods2, "")),
+	} {
+		s := newServer(t, answer)
+		s.Preview(t.Context(), By{Rule: "r"}, anEvent(), actions, func(Preview) {})
+		if len(s.heard) < len(actions)-1 {
+			t.Errorf("%s: only %d requests", name, len(s.heard))
+		}
+		for _, h := range s.heard {
+			if h.method != http.MethodGet && !strings.Contains(h.query, "dryRun=All") {
+				t.Errorf("%s: %s %s?%s", name, h.method, h.path, h.query)
+			}
+		}
+		if s.writes.Begun() != 0 || s.audit.Len() > 0 || len(s.results) > 0 {
+			t.Errorf("%s: a preview counts as a change: %s", name, s.audit.String())
+		}
+	}
+}
 
 func TestDiffOf(t *testing.T) {
 	for _, c := range []struct {
