@@ -89,9 +89,11 @@ func (t task) about(kind kind, uid string, now metav1.Time) *corev1.Event {
 	}
 }
 
-// eventName returns the Event's name, which is the same for each attempt of the delivery.
+// eventName returns the Event's name, which is the same for each attempt of the delivery. A handler
+// and its rule may each have an action of the same number.
 func (t task) eventName() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d", t.event.ID, t.number))
+	isOwn := t.by.Handler == ""
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t\x00%d", t.event.ID, isOwn, t.number))
 	hash := "." + hex.EncodeToString(sum[:8])
 	name := printable.Cut(t.action.Name, maxName-len(hash)) + hash
 	if len(validation.IsDNS1123Subdomain(name)) == 0 {

@@ -85,3 +85,27 @@ func TestFailuresOfOneRuleHideNoOther(t *testing.T) {
 		t.Errorf("the same failure of another rule is logged %d times, want once", n)
 	}
 }
+
+// A rule with a handler and actions may record an Event by both, about the same object for the same
+// reason. Each has a name of its own, or the second would count as a repeat.
+func TestEventsOfAHandlerAndItsRule(t *testing.T) {
+	s := newServer(t, answers(201, podAt("5")))
+	event := handler.Action{
+		Verb: handler.ActionEvent, Resource: handler.Resource(pods), Namespace: "shop", Name: "web-0", Reason: "R",
+	}
+	names := make(map[string]int)
+	for range 2 { // a repeat has the same names
+		for _, by := range []By{{Rule: "r", Handler: "h"}, {Rule: "r"}} {
+			if err := s.Do(t.Context(), by, anEvent(), []handler.Action{event}); err != nil {
+				t.Fatal(err)
+			}
+			body := s.heard[len(s.heard)-1].body
+			_, name, _ := strings.Cut(body, `"name":"`)
+			name, _, _ = strings.Cut(name, `"`)
+			names[name]++
+		}
+	}
+	if len(names) != 2 {
+		t.Errorf("names %v", names)
+	}
+}
