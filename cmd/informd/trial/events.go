@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/informd/informd/config"
+	"github.com/informd/informd/engine/delta"
 	"github.com/informd/informd/engine/object"
 	"github.com/informd/informd/plugins/handler"
 )
@@ -25,10 +26,10 @@ type read struct {
 }
 
 // events reads events from a file, or from standard input if path is "-". Each document is an event
-// as the log builtin writes it, a dead letter as informd dead show -o json prints it, or an object
-// as kubectl prints it, which becomes an added event. With manifests, it becomes the event that
-// each rule of the handler makes of it; notes name objects that no rule selects. Without a path,
-// there is one event, which is made up.
+// as the log builtin writes it, a dead letter as informd dead show -o json prints it, an object as
+// kubectl prints it, which was added, or a change as kubectl prints it with --output-watch-events.
+// With manifests, a change becomes the event that each rule of the handler makes of it; notes name
+// objects that no rule selects. Without a path, there is one event, which is made up.
 func (s subject) events(path string, stdin io.Reader) (events []read, notes []string, err error) {
 	if path == "" {
 		return []read{{Event: s.madeUpEvent()}}, nil, nil
@@ -37,9 +38,18 @@ func (s subject) events(path string, stdin io.Reader) (events []read, notes []st
 	if err != nil {
 		return nil, nil, err
 	}
+	seen := make(history)
 	for i, d := range documents {
-		if about, o := d.object(); o != nil && s.plan != nil {
-			made, err := s.selected(schema.GroupVersionResource(about.resource()), o)
+		d, kind := d.watched()
+		about, o := d.object()
+		var change delta.Delta
+		if o != nil {
+			if change, err = seen.change(kind, about, o); err != nil {
+				return nil, nil, d.mistake("%w", err)
+			}
+		}
+		if o != nil && s.plan != nil {
+			made, err := s.selected(schema.GroupVersionResource(about.resource()), change)
 			if err != nil {
 				return nil, nil, d.mistake("%w", err)
 			}
@@ -47,8 +57,8 @@ func (s subject) events(path string, stdin io.Reader) (events []read, notes []st
 				events = append(events, read{ev, d})
 			}
 			if len(made) == 0 {
-				note := d.mistake("no rule of handler %s selects the %s %s when it is added",
-					s.Name, about.Kind, o.Key())
+				note := d.mistake("no rule of handler %s selects the %s %s when it is %s",
+					s.Name, about.Kind, o.Key(), kind)
 				notes = append(notes, note.Error())
 			}
 			continue
@@ -56,6 +66,12 @@ func (s subject) events(path string, stdin io.Reader) (events []read, notes []st
 		ev, err := eventOf(d)
 		if err != nil {
 			return nil, nil, err
+		}
+		if o != nil {
+			ev.Event = kind.String()
+			if kind == delta.Updated {
+				ev.Old = change.Old.JSON()
+			}
 		}
 		ev.Attempt = max(1, ev.Attempt)
 		if ev.Rule == "" {
@@ -76,6 +92,45 @@ func (s subject) events(path string, stdin io.Reader) (events []read, notes []st
 		return nil, nil, fmt.Errorf("%s: there is no event in it", path)
 	}
 	return events, notes, nil
+}
+
+// watchTypes are the kinds of change as a watch has them.
+var watchTypes = map[string]delta.Type{
+	"ADDED": delta.Added, "MODIFIED": delta.Updated, "DELETED": delta.Deleted,
+}
+
+// watched returns the object of a change as kubectl get --output-watch-events prints it, and the
+// kind of change. It returns any other document as it is, and Added.
+func (d document) watched() (document, delta.Type) {
+	var change struct {
+		Type   string
+		Object json.RawMessage
+	}
+	if json.Unmarshal(d.json, &change) == nil && len(change.Object) > 0 {
+		if kind, ok := watchTypes[change.Type]; ok {
+			d.json = change.Object
+			return d, kind
+		}
+	}
+	return d, delta.Added
+}
+
+// history has the states of objects that a file has had so far, by kind and key.
+type history map[[2]string]*object.Object
+
+// change returns the change that leads to o, and remembers o.
+func (h history) change(kind delta.Type, about identity, o *object.Object) (delta.Delta, error) {
+	at := [2]string{about.APIVersion + " " + about.Kind, o.Key()}
+	d := delta.Delta{Type: kind, Object: o}
+	if kind != delta.Added {
+		d.Old = h[at]
+	}
+	if kind == delta.Updated && d.Old == nil {
+		return d, fmt.Errorf("%s %s is MODIFIED, and nothing before it has its old state: "+
+			"put that before it, as ADDED", about.Kind, o.Key())
+	}
+	h[at] = o
+	return d, nil
 }
 
 // object returns the object that a document is, as kubectl prints it; nil if it is none.
@@ -106,6 +161,9 @@ func (s subject) rule() config.Rule {
 	return config.Rule{Name: madeUpRule}
 }
 
+const whatIsAnEvent = "An event is what the log builtin writes, informd dead show -o json prints, " +
+	"or an object as kubectl get -o yaml prints it"
+
 // eventOf returns the event that a document is, or that it is about.
 func eventOf(d document) (ev handler.Event, err error) {
 	var about struct {
@@ -113,7 +171,11 @@ func eventOf(d document) (ev handler.Event, err error) {
 		identity
 	}
 	if err := json.Unmarshal(d.json, &about); err != nil {
-		return ev, d.mistake("not an event: %w", err)
+		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && e.Field != "" {
+			field := strings.TrimPrefix(e.Field, "identity.")
+			return ev, d.mistake("not an event: its field %q cannot be a %s", field, e.Value)
+		}
+		return ev, d.mistake("not an event. %s", whatIsAnEvent)
 	}
 	switch {
 	case len(about.Event) > 0 && about.Event[0] == '{': // a dead letter
@@ -129,9 +191,7 @@ func eventOf(d document) (ev handler.Event, err error) {
 			return ev, d.mistake("not an event: %w", err)
 		}
 		if ev.Event == "" {
-			return ev, d.mistake("not an event: it has no field \"event\". An event is what the " +
-				"log builtin writes, informd dead show -o json prints, or an object as " +
-				"kubectl get -o yaml prints it")
+			return ev, d.mistake("not an event: it has no field \"event\". %s", whatIsAnEvent)
 		}
 		about = struct {
 			Event json.RawMessage `json:"event"`
@@ -235,7 +295,7 @@ func (s subject) madeUpEventOf(rule string, source config.Source) handler.Event 
 		ev.Namespace = source.Namespaces[0]
 	}
 	for _, o := range s.cache[source.Name].objects {
-		if events, err := s.selected(source.Resource, o); err == nil && len(events) > 0 {
+		if events, err := s.selected(source.Resource, added(o)); err == nil && len(events) > 0 {
 			return events[0]
 		}
 	}
@@ -250,9 +310,11 @@ func (s subject) madeUpEventOf(rule string, source config.Source) handler.Event 
 	})
 	ev.ID = rule + "/uid-1/added/1002"
 	if o, err := object.FromJSON(ev.Object); err == nil {
-		if events, err := s.selected(source.Resource, o); err == nil && len(events) > 0 {
+		if events, err := s.selected(source.Resource, added(o)); err == nil && len(events) > 0 {
 			return events[0]
 		}
 	}
 	return ev
 }
+
+func added(o *object.Object) delta.Delta { return delta.Delta{Type: delta.Added, Object: o} }

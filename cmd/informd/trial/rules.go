@@ -14,17 +14,21 @@ import (
 	"github.com/informd/informd/plugins/handler"
 )
 
-// selected returns the events that the handler's rules make of an object that was added, with
-// payload and attachments as informd run would make them of this cache. There are none if no rule
-// selects it.
+// selected returns the events that the handler's rules make of a change of an object, with payload
+// and attachments as informd run would make them of this cache. There are none if no rule selects
+// it.
 func (s subject) selected(
-	resource schema.GroupVersionResource, o *object.Object,
+	resource schema.GroupVersionResource, change delta.Delta,
 ) (events []handler.Event, err error) {
 	for _, r := range s.plan.Rules {
-		if r.Handler != s.Name || !s.cache[r.Source.Name].selects(resource, o) {
+		if r.Handler != s.Name {
 			continue
 		}
-		ev, ok, err := s.event(r, o)
+		seen, ok := s.cache[r.Source.Name].sees(resource, change)
+		if !ok {
+			continue
+		}
+		ev, ok, err := s.event(r, seen)
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
@@ -35,9 +39,27 @@ func (s subject) selected(
 	return events, nil
 }
 
-// event returns the event that a rule makes of an object that was added; ok is false if the rule
-// does not select it.
-func (s subject) event(r *plan.Rule, o *object.Object) (ev handler.Event, ok bool, err error) {
+// sees returns what an informer of the source makes of a change: an object that stops matching its
+// selectors is deleted. ok is false if it sees nothing.
+func (m *madeUpSource) sees(
+	resource schema.GroupVersionResource, change delta.Delta,
+) (seen delta.Delta, ok bool) {
+	is := m.selects(resource, change.Object)
+	was := change.Old != nil && m.selects(resource, change.Old)
+	switch {
+	case change.Type != delta.Updated || is && was:
+		return change, is
+	case is:
+		return added(change.Object), true
+	}
+	return delta.Delta{Type: delta.Deleted, Object: change.Old, Old: change.Old}, was
+}
+
+// event returns the event that a rule makes of a change; ok is false if the rule does not select
+// it.
+func (s subject) event(
+	r *plan.Rule, change delta.Delta,
+) (ev handler.Event, ok bool, err error) {
 	caches := evaluate.Caches{
 		Own: s.reading(r.Source.Name), Others: make(map[string]evaluate.Reading),
 	}
@@ -45,7 +67,7 @@ func (s subject) event(r *plan.Rule, o *object.Object) (ev handler.Event, ok boo
 		caches.Others[source.Name] = s.reading(source.Name)
 	}
 	finder := caches.Finder(time.Now())
-	match, ok, err := r.Member(delta.Delta{Type: delta.Added, Object: o}, finder)
+	match, ok, err := r.Member(change, finder)
 	if err == nil && ok {
 		match, ok, err = r.Decide(match.Delta, finder)
 	}
@@ -54,7 +76,8 @@ func (s subject) event(r *plan.Rule, o *object.Object) (ev handler.Event, ok boo
 	}
 	resource := handler.Resource(r.Source.Resource)
 	ev = delivery.Event(match.Delta, match.Payload, r.Name, resource, 1)
-	if o.UID() == "" { // a made-up object, whose event needs an id of its own all the same
+	if o := match.Delta.Object; o.UID() == "" {
+		// A made-up object, whose event needs an id of its own all the same.
 		ev.ID = r.Name + "/" + o.Key() + "/" + ev.Event
 	}
 	ev.Attached, err = r.Attach(match.Delta, finder)

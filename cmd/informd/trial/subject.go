@@ -106,8 +106,8 @@ func (f *subjectFlags) choose(handlers []config.Handler) (config.Handler, error)
 	if near := nearest.Name(f.name, names); near != "" {
 		hint = fmt.Sprintf("; did you mean %s?", near)
 	}
-	return config.Handler{}, fmt.Errorf("--handler %s: the manifests have no such handler%s",
-		f.name, hint)
+	return config.Handler{}, fmt.Errorf("--handler %s: the manifests have no such handler%s "+
+		"(there are: %s)", f.name, hint, strings.Join(names, ", "))
 }
 
 // variables returns environment variables as NAME=VALUE.

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,7 +41,8 @@ actions that it asks for. It performs none. The handler's log goes to standard e
 
 --event FILE, or - for standard input, has the events, as JSON or YAML: what the log builtin writes,
 what informd dead show -o json prints, or objects as kubectl get -o yaml prints them, which become
-added events. With -f, they become what the handler's rules make of them, payload and attached
+added events. Changes as kubectl get --watch --output-watch-events -o json prints them become added,
+updated and deleted events. With -f, objects and changes become what the handler's rules make of them, payload and attached
 objects included. Without --event, the command makes an event up: with -f of the source of the
 handler's first rule, from an object that --cache has of it; otherwise of a ConfigMap.
 
@@ -145,8 +148,11 @@ func (f *tryFlags) run(cmd *cobra.Command, s subject, events []read, version str
 	failed, wantsCache := 0, false
 	for i, ev := range events {
 		if err := awaitRunning(ctx, runs, i > 0); err != nil {
-			if i == 0 && isNoHandler(err.Error()) {
+			switch {
+			case i == 0 && isNoHandler(err.Error()):
 				cmd.PrintErrln(scriptHint)
+			case runs.Status().State == host.Refused && s.manifests == nil && f.config == "":
+				cmd.PrintErrln(configHint)
 			}
 			return err
 		}
@@ -200,6 +206,10 @@ func were(n int) string {
 // scriptHint is for who gives a script in the place of a handler.
 const scriptHint = "a handler answers over gRPC; a script that reads an event on its standard input " +
 	"is run by builtin: exec: write a manifest for it, and name that with -f"
+
+// configHint is for who gives no config to a handler that wants one.
+const configHint = "the handler got an empty config: name a file with one by --config, " +
+	"or the handler's manifest by -f"
 
 // isNoHandler reports whether a problem is that of a program that knows nothing of handlers.
 func isNoHandler(problem string) bool {
@@ -327,8 +337,9 @@ func (o outcome) text(n, of int, ev read) string {
 	show("payload", ev.Payload)
 	show("object", ev.Event.Object)
 	show("old", ev.Old)
-	for name, objects := range ev.Attached {
-		fmt.Fprintf(&b, "  %-8s %s: %d\n", "attached", cli.Printable(name), len(objects))
+	for _, name := range slices.Sorted(maps.Keys(ev.Attached)) {
+		fmt.Fprintf(&b, "  %-8s %s: %d\n",
+			"attached", cli.Printable(name), len(ev.Attached[name]))
 	}
 	answer := o.Result
 	if o.RetryAfter != "" {
