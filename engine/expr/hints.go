@@ -250,12 +250,14 @@ func (c *compiler) checkLabel(n *ast.BinaryNode, a, b operand) error {
 	if !ok {
 		return nil
 	}
-	what := map[string]string{"labels": "a label", "annotations": "an annotation"}[property(field.Node)]
+	names := map[string]string{"labels": "a label", "annotations": "an annotation"}
+	what := names[property(field.Node)]
 	around, ok := field.Node.(*ast.MemberNode)
 	if what == "" || !ok || property(around.Node) != "metadata" {
 		return nil
 	}
-	return c.errorf(at, "%s is a string, which never equals %v: write \"%v\"", what, constant, constant)
+	return c.errorf(at, "%s is a string, which never equals %v: write \"%v\"",
+		what, constant, constant)
 }
 
 // property returns the constant name of the field that n asks for, or "".

@@ -95,7 +95,8 @@ func (c *compiler) checkGiven(base ast.Node, member string) error {
 	if members == nil || slices.Contains(members, member) {
 		return nil
 	}
-	return c.errorf(base, "there is no %s.%s%s", name.Value, clip(member), suggestOrList(member, members))
+	return c.errorf(base, "there is no %s.%s%s",
+		name.Value, clip(member), suggestOrList(member, members))
 }
 
 // suggestOrList suggests one of some names instead of name. Without a similar one it lists them.
