@@ -87,6 +87,7 @@ func (o *orphans) run(ctx context.Context) {
 			pause, wait = wait, min(2*wait, maxLookWait)
 		case len(found.left) == 0:
 			o.left.Store(nil)
+			logged = 0
 			if !found.pruning && !found.isBusy {
 				return
 			}
