@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/informd/informd/config"
 	"github.com/informd/informd/engine/rule"
@@ -101,8 +102,23 @@ func (b *builder) requireMap(m config.Member, out *rule.Template, what string) {
 	}
 }
 
-// requireString reports a member whose value is a constant and no string. null removes the member.
+// requireString reports a member whose value is a constant and no string, and a label or an
+// annotation that the API server never takes. null removes the member.
 func (b *builder) requireString(m config.Member, out *rule.Template, what string) {
+	isLabel := what == inMetadata["labels"]
+	name := m.Name.String()
+	isAnnotation := what == inMetadata["annotations"]
+	if (isLabel || isAnnotation) && !strings.Contains(name, "${") {
+		qualified := name
+		if isAnnotation {
+			qualified = strings.ToLower(name) // as the API server checks it
+		}
+		if len(validation.IsQualifiedName(qualified)) > 0 {
+			b.mistake(m.Name, "%s cannot be named %q: "+
+				"write letters, digits, -, _ and ., after a DNS name and / if you like", what, name)
+			return
+		}
+	}
 	switch m.Value.Kind {
 	case config.ValueConstant:
 		text := string(m.Value.JSON)
@@ -120,6 +136,12 @@ func (b *builder) requireString(m config.Member, out *rule.Template, what string
 		b.mistake(m.Name, "%s is a string, not a list", what)
 	case config.ValueTemplate:
 		out.Must = rule.BeString
+		text := m.Value.Text.String()
+		isConstant := out.Program == nil && !strings.Contains(text, "${")
+		if isLabel && isConstant && len(validation.IsValidLabelValue(text)) > 0 {
+			b.mistake(m.Value.Text, "%s cannot be %q: at most 63 letters, digits, -, _ and ., "+
+				"with a letter or digit at both ends", what, text)
+		}
 	}
 }
 

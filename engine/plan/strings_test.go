@@ -26,6 +26,10 @@ func TestConstantsThatMustBeStrings(t *testing.T) {
 		`  - patch: {json: [{op: add, path: /metadata, value: {a: 1}}, {op: add, path: "", value: 1}, {op: remove, path: /a}]}`:                                "",
 		`  - patch: {merge: {metadata: {labels: {a: null, b: "1", c: "${object.a}"}, generation: 1}, spec: {replicas: 1}}}`:                                    "",
 		`  - create: {resource: example.com/v1/as, object: {metadata: {name: a}, data: {a: 1}, spec: {template: {metadata: {labels: {a: 1}}}}}}`:               "",
+		`  - patch: {merge: {metadata: {labels: {"a b": c}}}}`:                                                                                                 `7:42: a label cannot be named "a b": write letters, digits`,
+		`  - patch: {merge: {metadata: {annotations: {a/b/c: c}}}}`:                                                                                            `7:46: an annotation cannot be named "a/b/c"`,
+		`  - patch: {merge: {metadata: {labels: {a: "b c"}}}}`:                                                                                                 `7:45: a label cannot be "b c": at most 63 letters`,
+		`  - patch: {merge: {metadata: {labels: {example.com/A: "", b: "${object.a} c"}, annotations: {Example.com/a: "b c"}}}}`:                               "",
 	} {
 		_, mistakes := compile(t, acting(actions+"\n")+source("secrets", secrets))
 		switch {
