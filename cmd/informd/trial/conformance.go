@@ -266,12 +266,16 @@ func (f *conformanceFlags) check(
 	if o.Only == asManifestSays {
 		return errors.New("--clause " + asManifestSays + ": needs -f")
 	}
-	last := ""
+	last, isNone := "", false
 	for r := range handlertest.Check(ctx, o) {
 		last = r.Clause
+		isNone = isNone || slices.ContainsFunc(r.Problems, isNoHandler)
 		if err := c.show(cmd, r); err != nil {
 			return err
 		}
+	}
+	if isNone {
+		cmd.PrintErrln(scriptHint)
 	}
 	names := handlertest.Clauses()
 	if left := len(names) - 1 - slices.Index(names, last); left > 0 && o.Only == "" &&

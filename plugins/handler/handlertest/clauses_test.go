@@ -185,6 +185,18 @@ func TestNoHandler(t *testing.T) {
 	}
 }
 
+// A program that is no handler is quoted, although it has exited by then.
+func TestProgramThatIsNoHandler(t *testing.T) {
+	for range 20 {
+		for r := range handlertest.Check(t.Context(), handlertest.Options{Command: []string{"sh", "-c", "echo hello; exit 3"}}) {
+			if len(r.Problems) != 1 || !strings.Contains(r.Problems[0], `not a handshake but "hello"`) ||
+				!strings.HasSuffix(r.Problems[0], "; it exited with status 3") {
+				t.Fatalf("got %q", r.Problems)
+			}
+		}
+	}
+}
+
 // A cache that cannot be made is reported once, too.
 func TestEmptyCache(t *testing.T) {
 	o := rogueWith(t, "none")

@@ -82,7 +82,11 @@ func (t *trial) open(ctx context.Context, offer *offer, cache *cacheService) (*p
 		return nil, err
 	}
 	if err := p.connect(ctx, offer, t.atLeast(startPatience)); err != nil {
-		err = p.explain(err)
+		if why := p.explain(err); !errors.Is(err, errNoHandshake) {
+			err = why
+		} else if !errors.Is(why, errNoHandshake) {
+			err = fmt.Errorf("%w; %w", err, why)
+		}
 		p.end(0)
 		return nil, err
 	}
@@ -166,6 +170,8 @@ func startError(path string, err error) error {
 	return fmt.Errorf("%s cannot be executed: %w", path, err)
 }
 
+var errNoHandshake = errors.New("its first line on standard output is not a handshake")
+
 // connect waits for the handshake line:
 //
 //	CORE|VERSION|unix|SOCKET|grpc|CERTIFICATE
@@ -175,7 +181,11 @@ func (p *process) connect(ctx context.Context, offer *offer, patience time.Durat
 	select {
 	case <-p.stdout.came:
 	case <-p.exited:
-		return errors.New("it closed its standard output without a handshake: is it a handler?")
+		select {
+		case <-p.stdout.came: // it printed a line, and exited
+		default:
+			return errors.New("it closed its standard output without a handshake: is it a handler?")
+		}
 	case <-time.After(patience):
 		return fmt.Errorf("it was not ready within %v of its start", patience)
 	case <-ctx.Done():
@@ -184,8 +194,8 @@ func (p *process) connect(ctx context.Context, offer *offer, patience time.Durat
 	line := strings.TrimSpace(p.stdout.text())
 	parts := strings.Split(line, "|")
 	if _, err := strconv.Atoi(parts[0]); err != nil || len(parts) < 5 {
-		return fmt.Errorf("its first line on standard output is not a handshake but %q: "+
-			"is it a handler, and does it print nothing before it serves?", line)
+		return fmt.Errorf("%w but %q: is it a handler, and does it print nothing before it serves?",
+			errNoHandshake, line)
 	}
 	socket := filepath.Join(p.dir, filepath.Base(parts[3]))
 	switch {
