@@ -1,0 +1,206 @@
+package timing
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/adhocore/gronx"
+)
+
+// Timetable says when rounds over all members of a rule begin. It is immutable, and equal ones can
+// be compared with ==.
+type Timetable interface {
+	// Next returns when the first round after a time begins, or the zero time if none does.
+	Next(after time.Time) time.Time
+	// Latest returns the number of a round that begins now, as a time: it differs from the numbers
+	// of all earlier rounds. It may be the moment for which the round was due.
+	Latest(now time.Time) time.Time
+	// AtStart reports whether there is also a round when informd starts.
+	AtStart() bool
+	// String returns what the timetable was made of, or "" if earlier rounds count whatever that was.
+	String() string
+}
+
+// Every is a Timetable of rounds at an interval. An interval below a second counts as a second.
+type Every time.Duration
+
+// Next implements Timetable.
+func (e Every) Next(after time.Time) time.Time {
+	return after.Add(max(time.Duration(e), time.Second))
+}
+
+// Latest implements Timetable.
+func (e Every) Latest(now time.Time) time.Time { return now }
+
+// AtStart implements Timetable.
+func (e Every) AtStart() bool { return false }
+
+func (e Every) String() string { return "" }
+
+// Schedule is a Timetable of cron expressions in a time zone. Compare pointers.
+type Schedule struct {
+	cron    []string
+	zone    *time.Location
+	atStart bool
+	text    string
+}
+
+// AtStart is the name of the moment at which informd starts.
+const AtStart = "@start"
+
+// NewSchedule makes a Schedule of cron expressions with five fields (minute, hour, day of the month,
+// month, day of the week), of names such as @daily, and of AtStart. zone is a name of the IANA time
+// zone database; "" is UTC. An error names the expression or the zone.
+func NewSchedule(cron []string, zone string) (*Schedule, error) {
+	at, err := time.LoadLocation(zone)
+	if err != nil || zone == "Local" {
+		return nil, fmt.Errorf("there is no time zone %q; "+
+			"its name is one such as Europe/Berlin or UTC", zone)
+	}
+	s := &Schedule{zone: at, text: strings.Join(cron, "\n") + "\n" + zone}
+	for _, expression := range cron {
+		if expression == AtStart {
+			s.atStart = true
+			continue
+		}
+		if err := checkCron(expression); err != nil {
+			return nil, err
+		}
+		s.cron = append(s.cron, expression)
+		if s.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, at)).IsZero() {
+			return nil, fmt.Errorf("%q never comes", expression)
+		}
+	}
+	return s, nil
+}
+
+func checkCron(expression string) error {
+	fields := len(strings.Fields(expression))
+	isName := strings.HasPrefix(expression, "@") && expression != "@everysecond" &&
+		expression != "@5minutes"
+	if !isName && fields != 5 {
+		return fmt.Errorf("%q has %d fields; a cron expression has five: "+
+			"minute, hour, day of the month, month, day of the week", expression, fields)
+	}
+	if !gronx.IsValid(expression) {
+		return fmt.Errorf("%q is no cron expression, such as \"0 3 * * *\" for three o'clock at "+
+			"night, @hourly, @daily or %s", expression, AtStart)
+	}
+	return nil
+}
+
+// Next implements Timetable.
+//
+// Where clocks are set forward, a moment that is skipped comes when they have been set. Where they
+// are set back, a moment that would come twice comes the first time only, unless the hour is open,
+// as in "0 * * * *".
+func (s *Schedule) Next(after time.Time) (next time.Time) {
+	for _, expression := range s.cron {
+		at := s.next(expression, after.Round(0))
+		if !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// next returns the next moment of one expression. It goes from one change of the clocks to the next,
+// and between them asks the library as if they never changed.
+func (s *Schedule) next(expression string, after time.Time) time.Time {
+	began := after // of the period between two changes, or later
+	for range maxChanges {
+		_, end := began.In(s.zone).ZoneBounds()
+		at, ok := tick(expression, after, s.clockAt(began))
+		switch {
+		case !ok:
+			return time.Time{}
+		case end.IsZero() || at.Before(end):
+			if s.isRepeated(expression, at) {
+				after = at
+				continue
+			}
+			return at.In(s.zone)
+		case at.Before(end.Add(s.skipped(end))):
+			return end
+		}
+		began, after = end, end.Add(-time.Second)
+	}
+	return time.Time{}
+}
+
+// maxChanges bounds how many changes of the clocks, and repeated moments, lie before a moment that
+// comes: some ten years of them.
+const maxChanges = 100
+
+// tick returns when an expression comes next after a time, on a clock that never changes.
+func tick(expression string, after time.Time, clock *time.Location) (at time.Time, ok bool) {
+	at = after.In(clock)
+	for range maxYears { // the library takes 29 February for 4 March in other years
+		next, err := gronx.NextTickAfter(expression, at, false)
+		if err != nil || !next.After(at) {
+			return time.Time{}, false
+		}
+		at = next
+		if isDue, err := gronx.New().IsDue(expression, at); isDue && err == nil {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// maxYears is the longest time between two 29 Februaries, and one more.
+const maxYears = 9
+
+// clockAt returns the clock of a moment as one that never changes.
+func (s *Schedule) clockAt(at time.Time) *time.Location {
+	_, offset := at.In(s.zone).Zone()
+	return time.FixedZone("", offset)
+}
+
+// skipped returns by how much the clocks are set forward at a moment; negative if they are set back.
+func (s *Schedule) skipped(at time.Time) time.Duration {
+	_, before := at.Add(-time.Nanosecond).In(s.zone).Zone()
+	_, now := at.In(s.zone).Zone()
+	return time.Duration(now-before) * time.Second
+}
+
+// isRepeated reports whether the moment has come already, before the clocks were set back.
+func (s *Schedule) isRepeated(expression string, at time.Time) bool {
+	began, _ := at.In(s.zone).ZoneBounds()
+	if began.IsZero() || at.Sub(began) >= -s.skipped(began) {
+		return false
+	}
+	segments, _ := gronx.Segments(expression) // second, minute, hour, …
+	return len(segments) > 2 && !strings.HasPrefix(segments[2], "*")
+}
+
+// Latest implements Timetable. It returns the latest moment until now.
+func (s *Schedule) Latest(now time.Time) (latest time.Time) {
+	latest = now
+	found := false
+	for _, expression := range s.cron {
+		before, err := gronx.PrevTickBefore(expression, now.Round(0).In(s.zone), true)
+		if err != nil {
+			continue
+		}
+		// the library may miss one near a change of the clocks
+		for at := before.Add(-longestChange); ; {
+			if at = s.next(expression, at); at.IsZero() || at.After(now) {
+				break
+			}
+			if !found || at.After(latest) {
+				latest, found = at, true
+			}
+		}
+	}
+	return latest
+}
+
+// longestChange is more than clocks are ever set forward or back at once.
+const longestChange = 3 * time.Hour
+
+// AtStart implements Timetable.
+func (s *Schedule) AtStart() bool { return s.atStart }
+
+func (s *Schedule) String() string { return s.text }

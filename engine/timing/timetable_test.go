@@ -1,0 +1,96 @@
+package timing_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/informd/informd/engine/timing"
+)
+
+// TestScheduleOverChangesOfTheClocks has the moments around the two changes of 2026: on 29 March at
+// 2:00 clocks in Berlin are set to 3:00, on 25 October at 3:00 to 2:00.
+func TestScheduleOverChangesOfTheClocks(t *testing.T) {
+	for _, test := range []struct {
+		cron, zone, after, want string
+	}{
+		{"30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00+01:00",
+			"2026-03-28T02:30:00+01:00 2026-03-29T03:00:00+02:00 2026-03-30T02:30:00+02:00"},
+		{"0 3 * * *", "Europe/Berlin", "2026-03-28T12:00:00+01:00",
+			"2026-03-29T03:00:00+02:00 2026-03-30T03:00:00+02:00"},
+		{"30 1 * * *", "Europe/Berlin", "2026-03-28T12:00:00+01:00",
+			"2026-03-29T01:30:00+01:00 2026-03-30T01:30:00+02:00"},
+		{"*/30 * * * *", "Europe/Berlin", "2026-03-29T01:10:00+01:00",
+			"2026-03-29T01:30:00+01:00 2026-03-29T03:00:00+02:00 2026-03-29T03:30:00+02:00"},
+		{"30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00+02:00",
+			"2026-10-25T02:30:00+02:00 2026-10-26T02:30:00+01:00"},
+		{"0 3 * * *", "Europe/Berlin", "2026-10-24T12:00:00+02:00",
+			"2026-10-25T03:00:00+01:00 2026-10-26T03:00:00+01:00"},
+		{"*/30 * * * *", "Europe/Berlin", "2026-10-25T02:10:00+02:00",
+			"2026-10-25T02:30:00+02:00 2026-10-25T02:00:00+01:00 2026-10-25T02:30:00+01:00 2026-10-25T03:00:00+01:00"},
+		{"0 * * * *", "", "2026-10-25T00:30:00Z", "2026-10-25T01:00:00Z 2026-10-25T02:00:00Z"},
+		{"@daily", "America/Havana", "2026-10-31T12:00:00-04:00", // at 1:00 set to 0:00
+			"2026-11-01T00:00:00-04:00 2026-11-02T00:00:00-05:00"},
+		{"0 0 29 2 *", "Asia/Tokyo", "2026-01-01T00:00:00+09:00", "2028-02-29T00:00:00+09:00 2032-02-29T00:00:00+09:00"},
+	} {
+		t.Run(test.cron+" "+test.after, func(t *testing.T) {
+			s, err := timing.NewSchedule([]string{test.cron}, test.zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			at, err := time.Parse(time.RFC3339, test.after)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for range strings.Fields(test.want) {
+				at = s.Next(at)
+				got = append(got, at.Format(time.RFC3339))
+				for _, later := range []time.Duration{0, time.Second, 29 * time.Minute} {
+					if latest := s.Latest(at.Add(later)); !latest.Equal(at) {
+						t.Errorf("Latest %s after %s is %s", later, at, latest)
+					}
+				}
+			}
+			if diff := cmp.Diff(test.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSeveralExpressions(t *testing.T) {
+	s, err := timing.NewSchedule([]string{"0 6 * * *", timing.AtStart, "0 18 * * *"}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+	if next := s.Next(at); next.Hour() != 18 {
+		t.Errorf("next is %s", next)
+	}
+	if latest := s.Latest(at); latest.Hour() != 6 {
+		t.Errorf("latest is %s", latest)
+	}
+	if !s.AtStart() {
+		t.Error("there is no round at the start")
+	}
+}
+
+func TestMistakenSchedules(t *testing.T) {
+	for _, test := range []struct{ cron, zone, want string }{
+		{"0 3 * *", "", `"0 3 * *" has 4 fields; a cron expression has five: minute, hour, day of the month, month, day of the week`},
+		{"0 0 3 * * *", "", `"0 0 3 * * *" has 6 fields; a cron expression has five: minute, hour, day of the month, month, day of the week`},
+		{"0 25 * * *", "", `"0 25 * * *" is no cron expression, such as "0 3 * * *" for three o'clock at night, @hourly, @daily or @start`},
+		{"@noon", "", `"@noon" is no cron expression, such as "0 3 * * *" for three o'clock at night, @hourly, @daily or @start`},
+		{"0 0 31 2 *", "", `"0 0 31 2 *" never comes`},
+		{"0 3 * * *", "Berlin", `there is no time zone "Berlin"; its name is one such as Europe/Berlin or UTC`},
+		{"0 3 * * *", "Local", `there is no time zone "Local"; its name is one such as Europe/Berlin or UTC`},
+	} {
+		_, err := timing.NewSchedule([]string{test.cron}, test.zone)
+		if err == nil || err.Error() != test.want {
+			t.Errorf("%s %s: %v, want %s", test.cron, test.zone, err, test.want)
+		}
+	}
+}
